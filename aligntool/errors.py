@@ -1,0 +1,50 @@
+"""The two ways to stop: before the first write, and after it. And the exit codes that say which."""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What a script learns from aligntool; the answer to "was my disk touched?"."""
+
+    DONE = 0
+    FINDINGS = 1
+    USAGE = 2
+    REFUSED = 3
+    STOPPED = 4
+    BUG = 5
+    INTERRUPTED = 130
+
+    @property
+    def meaning(self) -> str:
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    ExitCode.DONE: "done, or nothing to do",
+    ExitCode.FINDINGS: "audit: findings of the severity given by --fail-on (default: error)",
+    ExitCode.USAGE: "the command line could not be understood",
+    ExitCode.REFUSED: "refused: nothing was written",
+    ExitCode.STOPPED: "stopped part-way: something was written, the journal is kept; type `aligntool resume`",
+    ExitCode.BUG: "a bug in aligntool: the trace is shown, please report it",
+    ExitCode.INTERRUPTED: "interrupted by the user before anything was written",
+}
+
+
+class Refused(Exception):
+    """Nothing was written. The message says why; the hint is the next thing to type."""
+
+    exit_code = ExitCode.REFUSED
+
+    def __init__(self, reason: str, *, hint: str = "") -> None:
+        super().__init__(reason)
+        self.hint = hint
+
+
+class Stopped(Exception):
+    """Something was written. The journal knows how far; `aligntool resume` goes on."""
+
+    exit_code = ExitCode.STOPPED
+
+    def __init__(self, reason: str, *, hint: str = "aligntool resume") -> None:
+        super().__init__(reason)
+        self.hint = hint

@@ -1,0 +1,94 @@
+"""Bytes and extents.
+
+Inside aligntool every bare size or offset is a count of bytes. Sectors exist only where the outside world insists
+on them: in `probe.tables` on the way in and in `apply` on the way out.
+"""
+
+from dataclasses import dataclass
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+TIB = 1024 * GIB
+PIB = 1024 * TIB
+
+_UNITS = {"B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": TIB, "PiB": PIB}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Extent:
+    """A half-open run of bytes: `start` is in, `end` is out."""
+
+    start: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.length
+
+    def moved_to(self, start: int) -> "Extent":
+        return Extent(start, self.length)
+
+    def overlaps(self, other: "Extent") -> bool:
+        return self.start < other.end and other.start < self.end
+
+    def contains(self, other: "Extent") -> bool:
+        return self.start <= other.start and other.end <= self.end
+
+
+def off_by(offset: int, grid: int, phase: int = 0) -> int:
+    """How many bytes `offset` lies past the last point of the grid; 0 means on it.
+
+    The grid's points are the multiples of `grid` shifted up by `phase` bytes (the kernel's `alignment_offset`).
+    """
+    return (offset - phase) % grid
+
+
+def align_up(offset: int, grid: int, phase: int = 0) -> int:
+    """The first point of the grid at or after `offset`."""
+    return offset + (phase - offset) % grid
+
+
+def align_down(offset: int, grid: int, phase: int = 0) -> int:
+    """The last point of the grid at or before `offset`."""
+    return offset - (offset - phase) % grid
+
+
+def is_power_of_two(number: int) -> bool:
+    return number > 0 and number & (number - 1) == 0
+
+
+def parse_size(text: str) -> int:
+    """Read "4096", "512B", "4KiB" or "1MiB" into bytes.
+
+    "1M" and "1MB" are refused: tools disagree by 4.9 % on what they mean, and a partition placed by the wrong one is
+    exactly the fault this program exists to find.
+
+    Raises ValueError with a sentence for the user.
+    """
+    number = text.strip()
+    factor = 1
+    for unit, size in sorted(_UNITS.items(), key=lambda item: -len(item[0])):
+        if number.lower().endswith(unit.lower()):
+            number, factor = number[: -len(unit)].strip(), size
+            break
+    if not (number.isascii() and number.isdigit()):
+        raise ValueError(f"{text!r} is not a size; write it in binary units, like 512B, 4KiB or 1MiB")
+    return int(number) * factor
+
+
+def format_size(size: int) -> str:
+    """The largest unit that divides `size` exactly, so that nothing is rounded away: 32256B, 4KiB, 1MiB."""
+    for unit, factor in reversed(_UNITS.items()):
+        if size and size % factor == 0:
+            return f"{size // factor}{unit}"
+    return f"{size}B"
+
+
+def format_about(size: int) -> str:
+    """For reading, never for copying: one decimal in the largest unit that fits, 931.5GiB."""
+    for unit, factor in reversed(_UNITS.items()):
+        if abs(size) >= factor:
+            whole = f"{size / factor:.1f}".removesuffix(".0")
+            return f"{whole}{unit}"
+    return f"{size}B"
