@@ -1,0 +1,1 @@
+"""Plan -> THE MACHINE: the only folder that writes one."""

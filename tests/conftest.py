@@ -1,0 +1,77 @@
+"""What every test may use: tools that must be there, root, loop devices that are always given back."""
+
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("needs_root") and os.geteuid() != 0:
+        pytest.skip("needs root: run `sudo make test`")
+    for marker in item.iter_markers("needs_tools"):
+        missing = [name for name in marker.args if not find_tool(name)]
+        if missing:
+            pytest.skip(f"not installed: {', '.join(missing)}; `make test` installs them")
+
+
+def find_tool(name: str) -> str | None:
+    """Like `which`, and also where Debian puts the programs of the administrator."""
+    return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin")
+
+
+def run(*command: str | Path, stdin: str | None = None, fails: bool = False) -> str:
+    """Run a program that is the source of truth, in the C locale; its standard output."""
+    words = [str(word) for word in command]
+    words[0] = find_tool(words[0]) or words[0]
+    done = subprocess.run(
+        words, input=stdin, capture_output=True, text=True, check=False, env=os.environ | {"LC_ALL": "C"}, timeout=300
+    )
+    if done.returncode and not fails:
+        raise AssertionError(f"{' '.join(words)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+@pytest.fixture
+def sparse(tmp_path: Path) -> Callable[..., Path]:
+    """Make an empty image file of so many bytes."""
+
+    def make(size: int, name: str = "disk.img") -> Path:
+        path = tmp_path / name
+        with path.open("wb") as file:
+            file.truncate(size)
+        return path
+
+    return make
+
+
+@pytest.fixture
+def loop() -> Iterator[Callable[..., Path]]:
+    """Attach an image to a loop device; exactly those attached here are detached afterwards."""
+    attached: list[Path] = []
+
+    def attach(image: Path, *, sector_size: int = 512) -> Path:
+        try:
+            device = Path(run("losetup", "-f", "--show", "-b", str(sector_size), image).strip())
+        except AssertionError as error:
+            pytest.skip(f"this machine gives no loop device: {error}")
+        attached.append(device)
+        assert stat.S_ISBLK(device.stat().st_mode), f"{device} is no block device"
+        return device
+
+    yield attach
+    for device in attached:
+        run("losetup", "-d", device)
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    if not SHARED.is_dir():
+        pytest.skip("the folder of captured real-world data is not beside this checkout")
+    return SHARED
