@@ -1,0 +1,215 @@
+"""The kernel's files: /sys, /proc and /run/udev of this machine, or of another one captured in a folder.
+
+In: absolute paths as they are on the machine itself. Out: text, numbers, names; None or nothing where there is
+no such thing. Alone because a captured tree is hostile: its symbolic links may lead out of it, its files may be
+pipes, devices or endless, and nobody who asks for an attribute should have to think of that.
+"""
+
+# A thousand disks are a hundred thousand attributes: strings and system calls here, no path objects.
+# ruff: noqa: PTH208, PTH110, PTH112, PTH114, PTH115
+
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aligntool.errors import Refused
+
+LONGEST_TEXT = 4096  # a sysfs attribute fills one page at most (Documentation/filesystems/sysfs.rst)
+LONGEST_CONTENT = 4 * 1024 * 1024  # mountinfo of a machine with thousands of mounts
+MOST_LINKS = 40  # as many as the kernel follows (MAXSYMLINKS)
+
+_LIVE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_CAPTURED = _LIVE | os.O_NOFOLLOW
+_SYSFS = ("block", "class/block", "dev/block", "class/nvme", "devices")  # any of these makes a folder a /sys
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """`root` is "" for the live machine, else the folder that stands for its "/"."""
+
+    root: str
+    _resolved: dict[str, str | None] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def live(self) -> bool:
+        return not self.root
+
+    def text(self, path: str) -> str | None:
+        """The stripped content of a short file."""
+        descriptor = self._open(path)
+        if descriptor is None:
+            return None
+        try:
+            return os.read(descriptor, LONGEST_TEXT).decode("utf-8", "replace").strip().strip("\0")
+        except OSError:  # attributes of a device that is going away, or that this driver does not answer
+            return None
+        finally:
+            os.close(descriptor)
+
+    def number(self, path: str) -> int | None:
+        return as_number(self.text(path))
+
+    def content(self, path: str, limit: int = LONGEST_CONTENT) -> bytes | None:
+        """The bytes of a file that may be long or binary, up to `limit`."""
+        descriptor = self._open(path)
+        if descriptor is None:
+            return None
+        pieces, wanted = [], limit
+        try:
+            while wanted > 0 and (piece := os.read(descriptor, min(wanted, 65536))):
+                pieces.append(piece)
+                wanted -= len(piece)
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
+        return b"".join(pieces)
+
+    def names(self, path: str) -> list[str]:
+        place = path if self.live else self._host(path)
+        try:
+            return sorted(os.listdir(place)) if place is not None else []
+        except OSError:
+            return []
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path) if self.live else self._lookup(path) is not None
+
+    def is_directory(self, path: str) -> bool:
+        place = path if self.live else self._host(path)
+        return place is not None and os.path.isdir(place)
+
+    def link(self, path: str) -> str | None:
+        """Where a symbolic link says it leads, unresolved: its last word names a driver, a subsystem."""
+        folder, _, name = path.rpartition("/")
+        place = path if self.live else self._host(folder)
+        try:
+            return None if place is None else os.readlink(path if self.live else f"{place}/{name}")
+        except OSError:
+            return None
+
+    def real(self, path: str) -> str | None:
+        """The path without symbolic links, as the machine would resolve it; None when nothing is there."""
+        if not self.live:
+            return self._lookup(path)
+        return os.path.realpath(path) if os.path.exists(path) else None
+
+    def _open(self, path: str) -> int | None:
+        try:
+            if self.live:
+                return os.open(path, _LIVE)
+            place = self._host(path)
+            if place is None or not stat.S_ISREG(os.lstat(place).st_mode):
+                return None  # opening a pipe or a device node that lies in a captured tree could do something
+            return os.open(place, _CAPTURED)
+        except (OSError, ValueError):
+            return None
+
+    def _host(self, path: str) -> str | None:
+        """Where a path of the captured machine lies on this one, with no symbolic link left in it."""
+        folder, _, name = path.rpartition("/")
+        if name in ("", ".", ".."):
+            inside = self._lookup(path)
+            return None if inside is None else self.root + inside
+        above = self._lookup(folder)
+        if above is None:
+            return None
+        place = f"{self.root}{above}/{name}"
+        if not os.path.islink(place):
+            return place
+        inside = self._lookup(path)
+        return None if inside is None else self.root + inside
+
+    def _lookup(self, path: str) -> str | None:
+        """Resolve as if the root were the machine's "/": ".." stops there, absolute links start there."""
+        if path in self._resolved:
+            return self._resolved[path]
+        found = self._walk(path)
+        self._resolved[path] = found
+        return found
+
+    def _walk(self, path: str) -> str | None:
+        folder, _, name = path.rpartition("/")
+        if folder in self._resolved and name not in (
+            "",
+            ".",
+            "..",
+        ):  # siblings share the work of their folder
+            above = self._resolved[folder]
+            if above is None:
+                return None
+            here, todo = above, [name]
+        else:
+            here, todo = "", path.split("/")[::-1]
+        links = 0
+        while todo:
+            word = todo.pop()
+            if word in ("", "."):
+                continue
+            if word == "..":
+                here = here.rpartition("/")[0]
+                continue
+            target = _link_target(f"{self.root}{here}/{word}")
+            if target is None:
+                return None
+            if target == "":
+                here = f"{here}/{word}"
+                continue
+            links += 1
+            if links > MOST_LINKS:
+                return None
+            here = "" if target.startswith("/") else here
+            todo.extend(target.split("/")[::-1])
+        return here
+
+
+def _link_target(place: str) -> str | None:
+    """Where a symbolic link leads; "" when it is no link; None when nothing is there."""
+    try:
+        return os.readlink(place) if stat.S_ISLNK(os.lstat(place).st_mode) else ""
+    except (OSError, ValueError):
+        return None
+
+
+def as_number(text: str | None) -> int | None:
+    """A decimal number as the kernel prints it; None for anything else, however long."""
+    if text is None or not 0 < len(text) <= 20:
+        return None
+    digits = text[1:] if text[0] == "-" else text
+    return int(text) if digits.isascii() and digits.isdigit() else None
+
+
+def captured_tree(folder: str) -> Tree:
+    """The tree in a folder that the user names; forgives the folder above it and the `sys` inside it.
+
+    Raises Refused when there is no sysfs.
+    """
+    place = Path(folder).absolute()
+    if place.name == "..":
+        place = place.resolve()
+    if not place.is_dir():
+        raise Refused(f"{folder} is not a folder", hint="give the folder that holds the captured sys/")
+    if _has_sysfs(f"{place}/sys"):
+        return _tree_at(place)
+    if place.name == "sys" and _has_sysfs(str(place)):
+        return _tree_at(place.parent)
+    try:
+        inside = [below for below in sorted(place.iterdir()) if _has_sysfs(f"{below}/sys")]
+    except OSError as error:
+        raise Refused(f"{folder} cannot be read: {error.strerror}") from error
+    if len(inside) == 1:
+        return _tree_at(inside[0])
+    if inside:
+        names = ", ".join(below.name for below in inside[:8])
+        raise Refused(f"{folder} holds several captured machines: {names}", hint=f"--sysroot {inside[0]}")
+    hint = "capture a machine with: aligntool snapshot -o FILE.tar.xz"
+    raise Refused(f"{folder} holds no captured sys/ folder", hint=hint)
+
+
+def _tree_at(place: Path) -> Tree:
+    return Tree(str(place) if str(place) != "/" else "/.")  # "" would be the live machine
+
+
+def _has_sysfs(place: str) -> bool:
+    return any(os.path.isdir(f"{place}/{name}") for name in _SYSFS)
