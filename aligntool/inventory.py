@@ -72,7 +72,9 @@ class Fault(StrEnum):
     OTHER_SECTOR_SIZE = "other-sector-size"  # the table was written for sectors of another size
     OVERLAP = "overlap"
     BEYOND_END = "beyond-end"
-    OUTSIDE_USABLE = "outside-usable"  # GPT: before FirstUsableLBA, after LastUsableLBA, or on the table itself
+    OUTSIDE_USABLE = (
+        "outside-usable"  # GPT: before FirstUsableLBA, after LastUsableLBA, or on the table itself
+    )
     EBR_LOOP = "ebr-loop"
     EBR_BROKEN = "ebr-broken"
     EBR_INSIDE_PARTITION = "ebr-inside-partition"
@@ -156,19 +158,25 @@ class Segment:
 class Layer:
     """What was recognised on a partition, a disk, or inside another layer, by its own superblock.
 
-    `kind` is blkid's TYPE: ext4, xfs, btrfs, ntfs, vfat, exfat, f2fs, swap, crypto_LUKS, LVM2_member, linux_raid_member,
-    bcache, zfs_member, BitLocker, isw_raid_member ...
+    `kind` is blkid's TYPE: ext4, xfs, btrfs, ntfs, vfat, exfat, f2fs, swap, crypto_LUKS, LVM2_member,
+    linux_raid_member, bcache, zfs_member, BitLocker, isw_raid_member ...
     """
 
     kind: str
-    extent: Extent  # absolute bytes: from the layer's start, as long as its superblock claims (or the container, if it does not)
+    extent: Extent  # absolute bytes; as long as the superblock claims, else as its container
     version: str | None = None  # "FAT32", "1.2", "LUKS2"
     label: str | None = None
     uuid: str | None = None
-    data_start: int | None = None  # absolute byte of the first data: md data, LUKS payload, LVM pe_start, FAT cluster 2
-    data_unit: int | None = None  # bytes the layer works in from data_start on: block, cluster, LUKS sector, LVM extent
+    data_start: int | None = (
+        None  # absolute byte of the first data: md data, LUKS payload, LVM pe_start, FAT cluster 2
+    )
+    data_unit: int | None = (
+        None  # bytes the layer works in from data_start on: block, cluster, LUKS sector, LVM extent
+    )
     claims_size: int | None = None  # bytes that the superblock says the layer has; None: it does not say
-    stripe_unit: int | None = None  # ext4 stride, XFS sunit, in bytes; 0: the file system has no stripe setting
+    stripe_unit: int | None = (
+        None  # ext4 stride, XFS sunit, in bytes; 0: the file system has no stripe setting
+    )
     stripe_width: int | None = None  # ext4 stripe_width, XFS swidth, in bytes
     raid_level: str | None = None  # md: "raid0", "raid1" ...
     raid_chunk: int | None = None  # md chunk in bytes
@@ -191,10 +199,14 @@ class Partition:
     node: str | None = None  # kernel name, "sda1"
     content: tuple[Layer, ...] = ()  # more than one: ambiguous, and that is said
     content_read: bool = False  # False: nobody could look, so an empty `content` means nothing
-    content_hint: str | None = None  # what the udev database or the table says lies here, when nobody could look
+    content_hint: str | None = (
+        None  # what the udev database or the table says lies here, when nobody could look
+    )
     mounted_at: tuple[str, ...] = ()
     holders: tuple[str, ...] = ()  # kernel names of md/dm devices on top
-    kernel_alignment_offset: int | None = None  # the partition's own alignment_offset in sysfs: the kernel's verdict
+    kernel_alignment_offset: int | None = (
+        None  # the partition's own alignment_offset in sysfs: the kernel's verdict
+    )
     kernel_discard_alignment: int | None = None
 
 
@@ -246,7 +258,9 @@ class Port(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LinkHop:
-    """One PCIe device on the way from a drive up to the root; speeds in bytes per second over all lanes, one direction."""
+    """One PCIe device on the way from a drive up to the root; speeds in bytes per second over all lanes, one
+    direction.
+    """
 
     address: str  # 0000:01:00.0
     port: Port
@@ -257,6 +271,9 @@ class LinkHop:
     max_width: int | None = None
     bandwidth: int | None = None
     max_bandwidth: int | None = None
+    pci_id: str | None = None  # "8086:a110"
+    hidden_uplink: str | None = None  # a link above it that sysfs does not show: "DMI 3.0 x4"
+    hidden_bandwidth: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,7 +382,8 @@ class Inventory:
 class KnownGeometry:
     """What the drive database says of a model. Sizes in bytes; None: the database does not say.
 
-    `source` is KNOWN for a row of the model itself and ASSUMED for a class default; `citation` is where the row comes from.
+    `source` is KNOWN for a row of the model itself and ASSUMED for a class default; `citation` is where the row
+    comes from.
     """
 
     source: Source
@@ -379,3 +397,7 @@ class KnownGeometry:
     dram: bool | None = None
     hybrid: bool | None = None
     note: str | None = None
+    hmb: bool | None = None  # it works from a Host Memory Buffer
+    distrust: tuple[
+        str, ...
+    ] = ()  # fields of IoLimits in which this model reports something else than its grid

@@ -1,0 +1,121 @@
+"""Inventory -> Report: verdicts and findings. Pure: what the machine said is all that is known here."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from aligntool.audit.codes import Code
+from aligntool.audit.devices import device_findings
+from aligntool.audit.drives import drive_findings, machine_findings
+from aligntool.audit.grids import Sized, grids_of, physical_sector
+from aligntool.audit.layers import layer_findings
+from aligntool.audit.report import (
+    Answer,
+    Check,
+    Finding,
+    Grid,
+    GridKind,
+    Judged,
+    Report,
+    Severity,
+    Verdict,
+)
+from aligntool.audit.starts import end_finding, judge_start, start_findings, unwritten
+from aligntool.audit.tables import array_above, table_findings
+from aligntool.audit.wishes import Wishes
+from aligntool.inventory import Disk, Inventory, KnownGeometry, Partition, Role
+
+__all__ = [
+    "Answer",
+    "Check",
+    "Code",
+    "Finding",
+    "Grid",
+    "GridKind",
+    "Judged",
+    "Report",
+    "Severity",
+    "Verdict",
+    "Wishes",
+]
+
+Known = Mapping[str, Sequence[KnownGeometry]]
+"""What the drive database says of each disk, by the disk's name."""
+
+MOST_FINDINGS_A_PARTITION_TABLE = 2000
+
+
+def audit(inventory: Inventory, known: Known, wishes: Wishes | None = None) -> Report:
+    """Judge every disk. `known` comes from the drive database; disks it does not name are judged without."""
+    wishes = wishes or Wishes()
+    sectors = _settle_sectors(inventory, known)
+    by_name = {disk.name: disk for disk in inventory.disks}
+    judged: list[Judged] = []
+    findings: list[Finding] = []
+    for disk in inventory.disks:
+        rows = known.get(disk.name, ())
+        grids = grids_of(disk, rows, wishes, sectors)
+        one = Judged(disk, grids, tuple(_verdicts(disk, grids, by_name)))
+        judged.append(one)
+        findings += _findings(one, rows, by_name)
+    findings += machine_findings(inventory)
+    findings.sort(
+        key=lambda finding: finding.severity.rank
+    )  # stable: within a severity, in the order of the disks
+    return Report(inventory, tuple(judged), tuple(findings))
+
+
+def _settle_sectors(inventory: Inventory, known: Known) -> dict[str, Sized]:
+    """The physical sector of every disk, members before what is stacked on them; a loop of slaves is cut."""
+    by_name = {disk.name: disk for disk in inventory.disks}
+    by_partition = {part.node: disk.name for disk in inventory.disks for part in disk.partitions if part.node}
+    settled: dict[str, Sized] = {}
+
+    def settle(disk: Disk, above: frozenset[str]) -> Sized:
+        if disk.name not in settled:
+            names = (by_partition.get(slave, slave) for slave in disk.slaves)
+            members = [
+                by_name[name] for name in names if name in by_name and name not in above and name != disk.name
+            ]
+            below = [settle(member, above | {disk.name}) for member in members]
+            settled[disk.name] = physical_sector(disk, known.get(disk.name, ()), below)
+        return settled[disk.name]
+
+    for disk in inventory.disks:
+        settle(disk, frozenset())
+    return settled
+
+
+def _verdicts(disk: Disk, grids: Sequence[Grid], by_name: Mapping[str, Disk]) -> Iterator[Verdict]:
+    above = array_above(disk, by_name)
+    for partition in disk.partitions:
+        if partition.role is Role.EXTENDED:
+            continue
+        excuse = unwritten(partition)
+        verdict = judge_start(disk, partition.number, partition.extent.start, grids, excuse=excuse)
+        yield _set_aside(verdict, above) if above else verdict
+    if not disk.partitions and (disk.content or disk.mounted_at or disk.content_hint):
+        yield judge_start(disk, None, 0, grids)
+
+
+def _set_aside(verdict: Verdict, why: str) -> Verdict:
+    return Verdict(
+        verdict.disk, verdict.partition, verdict.start, Answer.UNKNOWN, verdict.checks, matters=False, why=why
+    )
+
+
+def _findings(
+    judged: Judged, rows: Sequence[KnownGeometry], by_name: Mapping[str, Disk]
+) -> Iterator[Finding]:
+    disk, grids = judged.disk, judged.grids
+    sector_size = disk.table.sector_size if disk.table else disk.limits.logical_block_size or 512
+    above = array_above(disk, by_name)
+    yield from table_findings(disk, above)
+    parts: dict[int | None, Partition] = {partition.number: partition for partition in disk.partitions}
+    if not above:
+        for verdict in judged.verdicts[:MOST_FINDINGS_A_PARTITION_TABLE]:
+            partition = parts.get(verdict.partition)
+            yield from start_findings(disk, partition, verdict, sector_size)
+            if partition and verdict.matters and (end := end_finding(disk, partition, grids[0], sector_size)):
+                yield end
+        yield from layer_findings(judged, sector_size)
+    yield from device_findings(disk, grids, rows)
+    yield from drive_findings(disk, rows)

@@ -1,0 +1,154 @@
+"""Disk -> the grids that its partitions are compared with, each with who asks for it.
+
+Order: the physical grid first, then by how much it matters. Sizes that cannot be believed never become a grid.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from aligntool.audit.limits import STACKED, Grade, believed_minimum_io, grade_optimal_io
+from aligntool.audit.report import Grid, GridKind, Severity
+from aligntool.audit.wishes import Wishes
+from aligntool.inventory import Disk, DiskKind, KnownGeometry, Source
+from aligntool.units import MIB, TIB, is_power_of_two
+
+Sized = tuple[int, Source, str]
+"""A size in bytes, where it comes from, and who says so."""
+
+ASSUMED_SECTOR = 4096
+BELIEVED_UP_TO = 2 * TIB  # a rotating drive of this size may really have 512-byte sectors
+
+_WHY_ASSUMED = {
+    DiskKind.IMAGE: "an image file reports nothing",
+    DiskKind.VIRTIO: "a virtual disk hides the drive below it",
+    DiskKind.LOOP: "a loop device hides the drive below it",
+    DiskKind.NETWORK: "a network disk hides the drive below it",
+    DiskKind.USB: "USB bridges often report 512 bytes wrongly",
+}
+
+
+def grids_of(
+    disk: Disk, known: Sequence[KnownGeometry], wishes: Wishes, sectors: Mapping[str, Sized]
+) -> tuple[Grid, ...]:
+    """`sectors` has the physical sector already settled for every disk, so that a stack can ask its members."""
+    size, source, by = sectors[disk.name]
+    phase = max(disk.limits.alignment_offset or 0, 0)
+    grids = [Grid(GridKind.PHYSICAL, size, phase % size, source, by, Severity.ERROR)]
+    wider = (*_minimum_io(disk), *_page(disk, known, wishes), *_unit(disk, known), *_allocation(disk, known))
+    for kind, (wide, its_source, its_by), severity in (*wider, *_for_information(disk, known)):
+        if wide > size or wide % size:
+            grids.append(Grid(kind, wide, phase % wide, its_source, its_by, severity))
+    if wishes.grain > size:
+        source = Source.ASSUMED if wishes.grain == MIB else Source.GIVEN
+        grids.append(
+            Grid(GridKind.GRAIN, wishes.grain, phase % wishes.grain, source, "good practice", Severity.INFO)
+        )
+    return tuple(grids)
+
+
+def physical_sector(disk: Disk, known: Sequence[KnownGeometry], below: Sequence[Sized]) -> Sized:
+    """The physical sector to judge by. `below`: what was settled for the members of a stacked device."""
+    reported = disk.limits.physical_block_size or 0
+    if "physical_block_size" in disk.limits_given:
+        return reported, Source.GIVEN, "--physical-sector-size"
+    if reported <= 0 or not is_power_of_two(reported):
+        reported = 0
+    best: Sized = (reported, Source.REPORTED, "physical_block_size")
+    if disk.ata and (disk.ata.physical_sector_size or 0) > best[0]:
+        best = (disk.ata.physical_sector_size or 0, Source.REPORTED, "ATA IDENTIFY word 106")
+    for row in known:
+        if row.source is Source.KNOWN and (row.physical_block_size or 0) > best[0]:
+            best = (row.physical_block_size or 0, Source.KNOWN, row.row)
+    for member in below:
+        if member[0] > best[0]:
+            best = member
+    if best[0] >= ASSUMED_SECTOR or (_believes_512(disk, below) and best[0]):
+        return best
+    logical = disk.limits.logical_block_size or 0
+    return max(ASSUMED_SECTOR, logical), Source.ASSUMED, _why_assumed(disk)
+
+
+def _believes_512(disk: Disk, below: Sequence[Sized]) -> bool:
+    if disk.kind in STACKED:
+        return bool(below) or disk.rotational is True
+    if disk.kind in (DiskKind.MEMORY, DiskKind.DASD):
+        return True
+    return (
+        disk.kind in (DiskKind.ATA, DiskKind.SCSI)
+        and disk.rotational is True
+        and (disk.size or 0) <= BELIEVED_UP_TO
+    )
+
+
+def _why_assumed(disk: Disk) -> str:
+    if disk.kind in _WHY_ASSUMED:
+        return _WHY_ASSUMED[disk.kind]
+    if disk.rotational is False:
+        return "flash is mapped in units of 4 KiB or more, whatever the interface reports"
+    if (disk.size or 0) > BELIEVED_UP_TO:
+        return "drives over 2 TiB have 4 KiB sectors"
+    return "nobody says what lies below"
+
+
+Wide = tuple[GridKind, Sized, Severity]
+
+
+def _minimum_io(disk: Disk) -> Iterator[Wide]:
+    minimum = believed_minimum_io(disk)
+    if disk.kind in STACKED:
+        if disk.array and disk.array.chunk:
+            yield GridKind.CHUNK, (disk.array.chunk, Source.REPORTED, "md chunk_size"), Severity.WARNING
+        elif minimum:
+            yield GridKind.CHUNK, (minimum, Source.REPORTED, "minimum_io_size"), Severity.WARNING
+    elif minimum:
+        # The kernel's own rule: granularity = max(physical_block_size, minimum_io_size), block/blk-settings.c.
+        yield GridKind.MINIMUM_IO, (minimum, Source.REPORTED, "minimum_io_size"), Severity.ERROR
+
+
+def _page(disk: Disk, known: Sequence[KnownGeometry], wishes: Wishes) -> Iterator[Wide]:
+    if wishes.page_size:
+        yield GridKind.PAGE, (wishes.page_size, Source.GIVEN, "--page-size"), Severity.WARNING
+        return
+    if disk.kind in STACKED:
+        return
+    row = next((row for row in known if row.page_size), None)
+    if row and row.page_size:
+        yield GridKind.PAGE, (row.page_size, row.source, row.row), Severity.WARNING
+
+
+def _unit(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:
+    nvme = disk.nvme
+    for name, value in (
+        ("NPWG", nvme.preferred_write_granularity if nvme else None),
+        ("NPWA", nvme.preferred_write_alignment if nvme else None),
+    ):
+        if value and is_power_of_two(value) and value <= MIB:
+            yield GridKind.UNIT, (value, Source.REPORTED, f"NVMe {name}"), Severity.WARNING
+    row = next((row for row in known if row.indirection_unit), None)
+    if row and row.indirection_unit and disk.kind not in STACKED:
+        yield GridKind.UNIT, (row.indirection_unit, row.source, row.row), Severity.WARNING
+
+
+def _allocation(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:
+    if disk.kind not in (DiskKind.SD, DiskKind.EMMC, DiskKind.USB):
+        return
+    unit = disk.preferred_erase_size or 0
+    if unit and unit % ASSUMED_SECTOR == 0 and unit <= 64 * MIB:
+        yield GridKind.ALLOCATION, (unit, Source.REPORTED, "preferred_erase_size"), Severity.WARNING
+        return
+    row = next((row for row in known if row.erase_block), None)
+    if row and row.erase_block and disk.rotational is not True:
+        yield GridKind.ALLOCATION, (row.erase_block, row.source, row.row), Severity.WARNING
+
+
+def _for_information(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:
+    if disk.kind not in (DiskKind.SD, DiskKind.EMMC, DiskKind.USB, *STACKED):
+        row = next((row for row in known if row.erase_block), None)
+        if row and row.erase_block:
+            yield GridKind.ERASE, (row.erase_block, row.source, row.row), Severity.INFO
+    grade, _ = grade_optimal_io(disk)
+    if grade in (Grade.PLAUSIBLE, Grade.STRIPE):
+        yield (
+            GridKind.OPTIMAL_IO,
+            (disk.limits.optimal_io_size or 0, Source.REPORTED, "optimal_io_size"),
+            Severity.INFO,
+        )

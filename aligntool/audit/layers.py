@@ -1,0 +1,192 @@
+"""The stack above a partition: where its data really start on the device, and whether its settings fit what
+lies below.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from aligntool.audit.codes import Code
+from aligntool.audit.cost import predict
+from aligntool.audit.report import Answer, Finding, Grid, GridKind, Judged, Severity, Verdict
+from aligntool.audit.stripes import stripe_findings
+from aligntool.audit.words import layer_name, next_look, spot, where
+from aligntool.inventory import Disk, Layer, Partition, Segment
+from aligntool.units import format_size
+
+_ESP = ("C12A7328-F81F-11D2-BA4B-00A0C93EC93B", "0xef")
+_CLUSTERED = frozenset({"vfat", "exfat"})
+_COMPARED = frozenset(
+    {
+        GridKind.PHYSICAL,
+        GridKind.MINIMUM_IO,
+        GridKind.PAGE,
+        GridKind.UNIT,
+        GridKind.ALLOCATION,
+        GridKind.CHUNK,
+    }
+)
+DEEPEST = 8  # layers within layers; a disk that nests deeper is not telling the truth
+
+
+def layer_findings(judged: Judged, sector_size: int) -> Iterator[Finding]:
+    disk = judged.disk
+    for partition in disk.partitions:
+        if partition.content:
+            verdict = judged.verdict(partition.number)
+            yield from _contents(judged, partition, partition.content, verdict, sector_size)
+    if disk.content and not disk.partitions:
+        yield from _contents(judged, None, disk.content, judged.verdict(None), sector_size)
+
+
+def _contents(
+    judged: Judged,
+    partition: Partition | None,
+    layers: Sequence[Layer],
+    verdict: Verdict | None,
+    sector_size: int,
+) -> Iterator[Finding]:
+    disk = judged.disk
+    if len(layers) > 1:
+        names = ", ".join(layer_name(layer) for layer in layers)
+        yield Finding(
+            Code.AMBIGUOUS_CONTENT, Severity.WARNING, f"{where(disk, partition)}: {names} are all recognised here",
+            disk=disk.name, partition=partition.number if partition else None, sector_size=sector_size,
+            next=f"aligntool explain {Code.AMBIGUOUS_CONTENT}",
+        )  # fmt: skip
+    for layer in layers:
+        yield from _Walk(judged, partition, verdict, sector_size).layer(layer, None, 0)
+
+
+class _Walk:
+    """One partition's stack, from the bottom up."""
+
+    def __init__(
+        self, judged: Judged, partition: Partition | None, verdict: Verdict | None, sector_size: int
+    ) -> None:
+        self.disk: Disk = judged.disk
+        self.grids = tuple(grid for grid in judged.grids if grid.kind in _COMPARED)
+        self.partition = partition
+        self.verdict = verdict
+        self.sector_size = sector_size
+        self.start = partition.extent.start if partition else 0
+
+    def layer(self, layer: Layer, below: Layer | None, depth: int) -> Iterator[Finding]:
+        yield from self._size(layer)
+        yield from self._problems(layer)
+        if layer.data_start is not None:
+            yield from self._data_start(layer)
+        yield from self._segments(layer)
+        yield from self._small_blocks(layer)
+        yield from stripe_findings(self.disk, self.partition, layer, below, self.sector_size)
+        if depth < DEEPEST:
+            for inner in layer.inner:
+                yield from self.layer(inner, layer, depth + 1)
+
+    def _data_start(self, layer: Layer) -> Iterator[Finding]:
+        start = layer.data_start or 0
+        grid = self._worst_grid(start)
+        if grid is None:
+            return
+        if layer.kind in _CLUSTERED:
+            yield from self._clusters(layer, start, grid)
+            return
+        code = {
+            GridKind.PHYSICAL: Code.LAYER_OFF_PHYSICAL,
+            GridKind.MINIMUM_IO: Code.LAYER_OFF_PHYSICAL,
+            GridKind.CHUNK: Code.LAYER_OFF_CHUNK,
+        }.get(grid.kind, Code.LAYER_OFF_PAGE)
+        yield self._off(code, grid.severity, layer_name(layer), "data start", start, grid)
+
+    def _clusters(self, layer: Layer, start: int, grid: Grid) -> Iterator[Finding]:
+        """FAT and exFAT: only the physical sector counts, and on an EFI system partition hardly that."""
+        if grid.kind not in (GridKind.PHYSICAL, GridKind.MINIMUM_IO):
+            return
+        boot = self.partition is not None and self.partition.type_code in _ESP
+        severity = Severity.INFO if boot else Severity.WARNING
+        yield self._off(Code.CLUSTERS_OFF, severity, layer_name(layer), "first cluster", start, grid)
+
+    def _segments(self, layer: Layer) -> Iterator[Finding]:
+        """Every run of every logical volume; what pe_start already explains is not said again."""
+        said: set[tuple[str, GridKind]] = set()
+        base = layer.data_start if layer.data_start is not None else self.start
+        for segment in layer.segments:
+            grid = self._worst_grid(segment.extent.start, base)
+            if grid is None or (segment.volume, grid.kind) in said:
+                continue
+            said.add((segment.volume, grid.kind))
+            yield self._segment(segment, grid)
+
+    def _segment(self, segment: Segment, grid: Grid) -> Finding:
+        physical = grid.kind in (GridKind.PHYSICAL, GridKind.MINIMUM_IO)
+        code = Code.LAYER_OFF_PHYSICAL if physical else Code.LAYER_OFF_PAGE
+        code = Code.LAYER_OFF_CHUNK if grid.kind is GridKind.CHUNK else code
+        return self._off(
+            code, grid.severity, f"LVM {segment.volume}", "a segment", segment.extent.start, grid
+        )
+
+    def _worst_grid(self, start: int, base: int | None = None) -> Grid | None:
+        """The worst grid that `start` is off, unless the layer below is off it by just as much."""
+        base = self.start if base is None else base
+        failed = [
+            grid
+            for grid in self.grids
+            if grid.off_by(start) and grid.off_by(start) != grid.off_by(base)
+        ]  # fmt: skip
+        if self.verdict and self.verdict.answer is Answer.UNKNOWN:
+            return None
+        return min(failed, key=lambda grid: grid.severity.rank, default=None)
+
+    def _off(self, code: Code, severity: Severity, name: str, what: str, start: int, grid: Grid) -> Finding:
+        past = grid.off_by(start)
+        return Finding(
+            code, severity,
+            f"{where(self.disk, self.partition)}: {what} of {name} is at {spot(start, self.sector_size)} of the disk,"
+            f" {format_size(past)} past a boundary of {format_size(grid.size)} ({grid.kind}, {grid.source}: {grid.by})",
+            disk=self.disk.name, partition=self._number, layer=name, start=start, sector_size=self.sector_size,
+            grid=grid, off_by=past, cost=predict(grid.size), next=next_look(self.disk),
+        )  # fmt: skip
+
+    def _size(self, layer: Layer) -> Iterator[Finding]:
+        container = self.partition.extent if self.partition else None
+        room = container.end - layer.extent.start if container else (self.disk.size or 0) - layer.extent.start
+        if layer.claims_size is None or room <= 0 or layer.claims_size <= room or layer.segments:
+            return
+        if self.disk.size is None and container is None:
+            return
+        yield Finding(
+            Code.LARGER_THAN_CONTAINER, Severity.ERROR,
+            f"{where(self.disk, self.partition)}: {layer_name(layer)} says it has {format_size(layer.claims_size)},"
+            f" but there are {format_size(room)}: {format_size(layer.claims_size - room)} too few",
+            disk=self.disk.name, partition=self._number, layer=layer_name(layer), start=layer.extent.start,
+            sector_size=self.sector_size, next=f"aligntool explain {Code.LARGER_THAN_CONTAINER}",
+        )  # fmt: skip
+
+    def _problems(self, layer: Layer) -> Iterator[Finding]:
+        for problem in layer.problems:
+            yield Finding(
+                Code.DAMAGED_SUPERBLOCK, Severity.WARNING,
+                f"{where(self.disk, self.partition)}: {layer_name(layer)}: {problem}",
+                disk=self.disk.name, partition=self._number, layer=layer_name(layer), start=layer.extent.start,
+                sector_size=self.sector_size, next=f"aligntool explain {Code.DAMAGED_SUPERBLOCK}",
+            )  # fmt: skip
+
+    def _small_blocks(self, layer: Layer) -> Iterator[Finding]:
+        physical = next((grid for grid in self.grids if grid.kind is GridKind.PHYSICAL), None)
+        unit = layer.data_unit or 0
+        if (
+            physical is None
+            or not 0 < unit < physical.size
+            or layer.kind in ("swap", "iso9660", "squashfs", "erofs")
+        ):
+            return
+        yield Finding(
+            Code.SMALL_BLOCKS, Severity.INFO,
+            f"{where(self.disk, self.partition)}: {layer_name(layer)} works in units of {format_size(unit)},"
+            f" smaller than the physical sector of {format_size(physical.size)} ({physical.source})",
+            disk=self.disk.name, partition=self._number, layer=layer_name(layer), start=layer.extent.start,
+            sector_size=self.sector_size, grid=physical, cost=predict(physical.size, request=unit),
+            next=f"aligntool explain {Code.SMALL_BLOCKS}",
+        )  # fmt: skip
+
+    @property
+    def _number(self) -> int | None:
+        return self.partition.number if self.partition else None

@@ -1,0 +1,159 @@
+"""Where partitions start and end: the verdict on each, and its finding.
+
+One finding for a start, the worst; the other grids it is off stand in the verdict's checks.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from aligntool.audit.causes import likely_cause
+from aligntool.audit.codes import Code
+from aligntool.audit.cost import predict
+from aligntool.audit.report import Answer, Check, Finding, Grid, GridKind, Severity, Verdict
+from aligntool.audit.words import next_look, spot, where
+from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role, TableLabel
+from aligntool.units import format_size
+
+CODES = {
+    GridKind.PHYSICAL: Code.OFF_PHYSICAL,
+    GridKind.MINIMUM_IO: Code.OFF_PHYSICAL,
+    GridKind.PAGE: Code.OFF_PAGE,
+    GridKind.UNIT: Code.OFF_PAGE,
+    GridKind.ALLOCATION: Code.OFF_ALLOCATION_UNIT,
+    GridKind.CHUNK: Code.OFF_CHUNK,
+    GridKind.ERASE: Code.OFF_ERASE_BLOCK,
+    GridKind.OPTIMAL_IO: Code.OFF_OPTIMAL_IO,
+    GridKind.GRAIN: Code.OFF_GRAIN,
+}
+
+_UNWRITTEN = {
+    "21686148-6449-6E6F-744E-656564454649": "a BIOS boot partition: GRUB reads it once at boot and knows its sector",
+    "9E1A2D38-C612-4316-AA26-8B49521E5A8B": "a PReP boot partition: firmware reads it once at boot",
+    "0x41": "a PReP boot partition: firmware reads it once at boot",
+    "E3C9E316-0B5C-4DB8-817D-F92DF00215AE": "a Microsoft reserved partition: it holds no file system",
+}
+
+
+def unwritten(partition: Partition) -> str:
+    """Why the start of this partition does not matter; empty when it does."""
+    if partition.role is Role.MAP:
+        return "the partition table's own entry"
+    return _UNWRITTEN.get(partition.type_code, _UNWRITTEN.get(partition.type_code.upper(), ""))
+
+
+def judge_start(
+    disk: Disk, number: int | None, start: int, grids: Sequence[Grid], *, excuse: str = ""
+) -> Verdict:
+    """Off the grid means off one whose severity is error or warning."""
+    checks = tuple(Check(grid, grid.off_by(start)) for grid in grids)
+    if (disk.limits.alignment_offset or 0) < 0:
+        why = (
+            "the kernel reports alignment_offset −1: the members of this stacked device contradict each other"
+        )
+        return Verdict(disk.name, number, start, Answer.UNKNOWN, checks, why=why)
+    off = any(not check.on and check.grid.severity is not Severity.INFO for check in checks)
+    return Verdict(
+        disk.name, number, start, Answer.OFF if off else Answer.ON, checks, matters=not excuse, why=excuse
+    )
+
+
+def start_findings(
+    disk: Disk, partition: Partition | None, verdict: Verdict, sector_size: int
+) -> Iterator[Finding]:
+    if verdict.answer is Answer.UNKNOWN:
+        yield Finding(
+            Code.UNKNOWN_ALIGNMENT, Severity.WARNING,
+            f"{where(disk, partition)}: alignment cannot be judged: {verdict.why}",
+            disk=disk.name, partition=verdict.partition, start=verdict.start, sector_size=sector_size,
+            next=next_look(disk),
+        )  # fmt: skip
+        return
+    worst = _worst(verdict.checks)
+    if worst is None:
+        return
+    if not verdict.matters:
+        if worst.grid.severity is not Severity.INFO:
+            yield _not_judged(disk, partition, verdict, worst, sector_size)
+        return
+    code = CODES[worst.grid.kind]
+    if code is Code.OFF_GRAIN and _grain_is_moot(disk, partition, verdict):
+        return
+    yield Finding(
+        code, worst.grid.severity, _start_summary(disk, partition, verdict, worst, sector_size),
+        disk=disk.name, partition=verdict.partition, start=verdict.start, sector_size=sector_size,
+        grid=worst.grid, off_by=worst.off_by,
+        cause=likely_cause(partition, sector_size, disk.partitions) if partition else None,
+        cost=predict(worst.grid.size) if worst.grid.severity is not Severity.INFO else None,
+        evidence=tuple(_evidence(partition, verdict, worst)),
+        next=next_look(disk) if worst.grid.severity is not Severity.INFO else f"aligntool explain {code}",
+    )  # fmt: skip
+
+
+def end_finding(disk: Disk, partition: Partition, physical: Grid, sector_size: int) -> Finding | None:
+    """The end off the physical sector, for information; the last sector of the disk itself does not count."""
+    past = physical.off_by(partition.extent.end)
+    if not past or (disk.size is not None and partition.extent.end >= disk.size - physical.size):
+        return None
+    return Finding(
+        Code.END_UNALIGNED, Severity.INFO,
+        f"{where(disk, partition)} ends {format_size(past)} past a boundary of {format_size(physical.size)}",
+        disk=disk.name, partition=partition.number, start=partition.extent.start, sector_size=sector_size,
+        grid=physical, off_by=past, next=f"aligntool explain {Code.END_UNALIGNED}",
+    )  # fmt: skip
+
+
+def _worst(checks: Sequence[Check]) -> Check | None:
+    """The failed check that matters most; among equals the first, and the grids stand in order."""
+    failed = [check for check in checks if not check.on]
+    return min(failed, key=lambda check: check.grid.severity.rank) if failed else None
+
+
+def _grain_is_moot(disk: Disk, partition: Partition | None, verdict: Verdict) -> bool:
+    """A whole MiB is no aim on DASD tracks, on tables with their own rules, or for a disk used whole."""
+    if partition is None or disk.kind is DiskKind.DASD:
+        return True
+    return disk.table is not None and disk.table.label is TableLabel.DASD
+
+
+def _start_summary(
+    disk: Disk, partition: Partition | None, verdict: Verdict, worst: Check, sector_size: int
+) -> str:
+    grid = worst.grid
+    past = format_size(worst.off_by)
+    return (
+        f"{where(disk, partition)} starts at {spot(verdict.start, sector_size)},"
+        f" {past} past a boundary of {format_size(grid.size)} ({grid.kind}, {grid.source}: {grid.by})"
+    )
+
+
+def _not_judged(
+    disk: Disk, partition: Partition | None, verdict: Verdict, worst: Check, sector_size: int
+) -> Finding:
+    return Finding(
+        Code.NOT_JUDGED, Severity.INFO,
+        f"{_start_summary(disk, partition, verdict, worst, sector_size)}, which does not matter: {verdict.why}",
+        disk=disk.name, partition=verdict.partition, start=verdict.start, sector_size=sector_size,
+        grid=worst.grid, off_by=worst.off_by, next=f"aligntool explain {Code.NOT_JUDGED}",
+    )  # fmt: skip
+
+
+def _evidence(partition: Partition | None, verdict: Verdict, worst: Check) -> Iterator[str]:
+    for check in verdict.checks:
+        if not check.on and check is not worst:
+            grid = check.grid
+            yield f"also {format_size(check.off_by)} off {grid.kind} {format_size(grid.size)} ({grid.source})"
+    if partition is None:
+        return
+    if partition.kernel_alignment_offset:
+        yield f"the kernel agrees: the partition's alignment_offset is {partition.kernel_alignment_offset}"
+    for layer in partition.content:
+        yield from _compensated(layer, worst.grid)
+
+
+def _compensated(layer: Layer, grid: Grid) -> Iterator[str]:
+    """SD cards from the factory have the partition off and the data on the boundary (SD Part 2, File System)."""
+    if (
+        layer.kind in ("vfat", "exfat")
+        and layer.data_start is not None
+        and grid.off_by(layer.data_start) == 0
+    ):
+        yield f"the clusters of the {layer.version or layer.kind} inside begin on the boundary all the same"

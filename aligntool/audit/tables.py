@@ -1,0 +1,135 @@
+"""Partition tables: what is wrong with them, as findings."""
+
+from collections.abc import Iterator, Mapping
+
+from aligntool.audit.codes import Code
+from aligntool.audit.report import Finding, Severity
+from aligntool.audit.words import shell_word
+from aligntool.inventory import Disk, DiskKind, Fault, Role, TableFault, TableLabel
+from aligntool.units import format_size
+
+_RULES = {
+    Fault.GPT_PRIMARY_DAMAGED: (Code.GPT_PRIMARY_DAMAGED, Severity.ERROR),
+    Fault.GPT_BACKUP_DAMAGED: (Code.GPT_BACKUP_DAMAGED, Severity.WARNING),
+    Fault.GPT_BACKUP_MISPLACED: (Code.GPT_BACKUP_MISPLACED, Severity.WARNING),
+    Fault.GPT_COPIES_DIFFER: (Code.GPT_COPIES_DIFFER, Severity.ERROR),
+    Fault.PROTECTIVE_MBR: (Code.PROTECTIVE_MBR, Severity.WARNING),
+    Fault.HYBRID_MBR: (Code.HYBRID_MBR, Severity.INFO),
+    Fault.OTHER_SECTOR_SIZE: (Code.OTHER_SECTOR_SIZE, Severity.ERROR),
+    Fault.OVERLAP: (Code.OVERLAP, Severity.ERROR),
+    Fault.BEYOND_END: (Code.BEYOND_END, Severity.ERROR),
+    Fault.OUTSIDE_USABLE: (Code.OUTSIDE_USABLE, Severity.WARNING),
+    Fault.EBR_LOOP: (Code.EBR_CHAIN, Severity.ERROR),
+    Fault.EBR_BROKEN: (Code.EBR_CHAIN, Severity.ERROR),
+    Fault.EBR_INSIDE_PARTITION: (Code.EBR_CHAIN, Severity.ERROR),
+    Fault.LOGICAL_OUTSIDE_EXTENDED: (Code.EBR_CHAIN, Severity.ERROR),
+    Fault.IMPLAUSIBLE_COUNT: (Code.BAD_ENTRY, Severity.ERROR),
+    Fault.BAD_ENTRY: (Code.BAD_ENTRY, Severity.ERROR),
+    Fault.DYNAMIC_DISK: (Code.DYNAMIC_DISK, Severity.INFO),
+    Fault.UNREADABLE: (Code.TABLE_UNREADABLE, Severity.ERROR),
+}
+
+_WHOLE_DISK_MEMBERS = {
+    "isw_raid_member": "Intel RST (IMSM)",
+    "ddf_raid_member": "DDF",
+    "promise_fasttrack_raid_member": "Promise FastTrak",
+    "silicon_medley_raid_member": "Silicon Image Medley",
+    "nvidia_raid_member": "NVIDIA",
+    "lsi_mega_raid_member": "LSI MegaRAID",
+    "linux_raid_member": "md",
+    "mpath_member": "multipath",
+}
+
+
+def array_above(disk: Disk, by_name: Mapping[str, Disk]) -> str:
+    """Why a table seen on this disk is not its own; empty when it is."""
+    kinds = [layer.kind for layer in disk.content] or [disk.content_hint or ""]
+    member = next((_WHOLE_DISK_MEMBERS[kind] for kind in kinds if kind in _WHOLE_DISK_MEMBERS), None)
+    if member:
+        return f"the disk is a member of a {member} array as a whole; a table seen on it belongs to the array"
+    for holder in disk.holders:
+        above = by_name.get(holder)
+        if above and above.kind is DiskKind.DM and (above.mapping or "").startswith("multipath"):
+            return f"the disk is one path to {above.name}, which is judged in its place"
+    return ""
+
+
+def table_findings(disk: Disk, above: str) -> Iterator[Finding]:
+    """`above`: the array that the table belongs to, in which case its faults are only told."""
+    if above:
+        if disk.partitions or disk.table:
+            yield Finding(
+                Code.FIRMWARE_RAID_MEMBER, Severity.INFO, f"{disk.name}: {above}", disk=disk.name,
+                next=f"aligntool explain {Code.FIRMWARE_RAID_MEMBER}",
+            )  # fmt: skip
+        return
+    if disk.table:
+        for fault in disk.table.faults:
+            yield _finding(disk, fault)
+    yield from _kernel_disagrees(disk)
+
+
+def _finding(disk: Disk, fault: TableFault) -> Finding:
+    code, severity = _RULES[fault.fault]
+    copies = disk.table.copies if disk.table else ()
+    return Finding(
+        code, severity, f"{disk.name}: {fault.detail}", disk=disk.name,
+        partition=fault.partitions[0] if len(fault.partitions) == 1 else None,
+        start=fault.at, sector_size=disk.table.sector_size if disk.table else None,
+        evidence=tuple(f"{copy.name} GPT at byte {copy.at}: {copy.state}" for copy in copies),
+        next=_next_step(disk, code),
+    )  # fmt: skip
+
+
+def _next_step(disk: Disk, code: Code) -> str:
+    path = shell_word(disk.path)
+    if code in (
+        Code.GPT_PRIMARY_DAMAGED,
+        Code.GPT_BACKUP_DAMAGED,
+        Code.GPT_BACKUP_MISPLACED,
+        Code.GPT_COPIES_DIFFER,
+    ):
+        return (
+            f"sgdisk --backup=gpt-{disk.name.rpartition('/')[2]}.bin {path}"
+            if path == disk.path
+            else f"sgdisk -v {path}"
+        )
+    if code in (Code.EBR_CHAIN, Code.OVERLAP, Code.BAD_ENTRY, Code.BEYOND_END):
+        return f"sfdisk --dump {path}"
+    return f"aligntool explain {code}"
+
+
+def _kernel_disagrees(disk: Disk) -> Iterator[Finding]:
+    """The kernel's partitions against the table's, where both were read."""
+    if (
+        not disk.table_read
+        or not disk.kernel_partitions
+        or (disk.table and disk.table.label is TableLabel.UNKNOWN)
+    ):
+        return
+    on_disk = {
+        part.number: part.extent
+        for part in disk.partitions
+        if part.role is not Role.EXTENDED and part.type_code
+    }
+    in_kernel = dict(disk.kernel_partitions)
+    differing = sorted(
+        number for number in on_disk.keys() & in_kernel.keys() if on_disk[number] != in_kernel[number]
+    )
+    extended = {part.number for part in disk.partitions if part.role is Role.EXTENDED}
+    missing = sorted(on_disk.keys() - in_kernel.keys())
+    extra = sorted(in_kernel.keys() - on_disk.keys() - extended)
+    said = []
+    for number in differing:
+        kernel, table = in_kernel[number], on_disk[number]
+        said.append(
+            f"partition {number}: the kernel has {format_size(kernel.length)} at {format_size(kernel.start)},"
+            f" the table {format_size(table.length)} at {format_size(table.start)}"
+        )
+    said += [f"partition {number} is in the table and not in the kernel" for number in missing]
+    said += [f"partition {number} is in the kernel and not in the table" for number in extra]
+    if said:
+        yield Finding(
+            Code.KERNEL_DISAGREES, Severity.WARNING, f"{disk.name}: the kernel's partitions are not those of the table",
+            disk=disk.name, evidence=tuple(said), next=f"sudo partprobe {shell_word(disk.path)}",
+        )  # fmt: skip

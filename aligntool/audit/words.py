@@ -1,0 +1,55 @@
+"""How findings name things, so that every sentence names them alike."""
+
+from aligntool.inventory import Disk, DiskKind, Layer, Partition
+from aligntool.units import format_size
+
+
+def where(disk: Disk, partition: Partition | None) -> str:
+    """ "partition 2 of sda", or the disk's own name when it is used whole."""
+    return f"{disk.name}" if partition is None else f"partition {partition.number} of {disk.name}"
+
+
+def spot(offset: int, sector_size: int) -> str:
+    """An offset in bytes and in the user's sectors: "sector 63 (32256B)"."""
+    if offset % sector_size:
+        return f"byte {offset}"
+    return f"sector {offset // sector_size} ({format_size(offset)})"
+
+
+def layer_name(layer: Layer) -> str:
+    """What people call it: "md 1.2", "LUKS2", "LVM2 PV", "FAT32"."""
+    match layer.kind:
+        case "linux_raid_member":
+            return f"md {layer.version or ''}".strip()
+        case "crypto_LUKS":
+            return (
+                layer.version
+                if layer.version and layer.version.startswith("LUKS")
+                else f"LUKS{layer.version or ''}"
+            )
+        case "LVM2_member":
+            return "LVM2 PV"
+        case "vfat":
+            return layer.version or "FAT"
+        case _:
+            return layer.kind
+
+
+def shell_word(text: str) -> str:
+    """A path as it can be typed back into a shell. Control characters are shown, not passed on."""
+    if text and all(char.isalnum() or char in "/._-+:,@%" for char in text):
+        return text
+    if all(char.isprintable() for char in text):
+        return "'" + text.replace("'", "'\\''") + "'"
+    escaped = "".join(char if char.isprintable() and char not in "'\\" else _octal(char) for char in text)
+    return f"$'{escaped}'"
+
+
+def _octal(char: str) -> str:
+    return "".join(f"\\{byte:03o}" for byte in char.encode("utf-8", "surrogateescape"))
+
+
+def next_look(disk: Disk) -> str:
+    """The command that shows a disk's boundaries as a picture."""
+    root = "" if disk.kind is DiskKind.IMAGE else "sudo "
+    return f"{root}aligntool audit --map {shell_word(disk.path)}"
