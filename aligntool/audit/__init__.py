@@ -31,6 +31,7 @@ __all__ = [
     "Grid",
     "GridKind",
     "Judged",
+    "Known",
     "Report",
     "Severity",
     "Verdict",

@@ -1,0 +1,141 @@
+"""`aligntool audit`: look, judge, tell."""
+
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from aligntool.cli.options import colored, grid, sector, terminal_width
+from aligntool.errors import ExitCode
+
+if TYPE_CHECKING:
+    from aligntool.audit import Known, Report
+    from aligntool.inventory import Inventory
+    from aligntool.render.lines import Line
+
+
+class Format(StrEnum):
+    """How an audit is told."""
+
+    TEXT = "text"
+    JSON = "json"
+    PROMETHEUS = "prometheus"
+
+
+class FailOn(StrEnum):
+    """From which severity on the exit code is 1."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NEVER = "never"
+
+
+_GEOMETRY = "Geometry, where the device does not say"
+
+
+def audit(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TARGET]...", help="Devices or disk image files; none: every disk of this machine."),
+    ] = None,
+    *,
+    map_: Annotated[bool, typer.Option("--map", help="Draw blocks over physical sectors for each partition.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    format_: Annotated[Format, typer.Option("--format", help="How to tell it.")] = Format.TEXT,
+    fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Exit 1 from this severity on.")] = FailOn.ERROR,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors and warnings, a line each.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every disk and every note in full.")] = False,
+    wake: Annotated[bool, typer.Option("--wake", help="Also read disks that are asleep.")] = False,
+    sysroot: Annotated[
+        str | None, typer.Option("--sysroot", metavar="DIR", help="Audit a captured machine: a snapshot or its folder.")
+    ] = None,
+    sector_size: Annotated[
+        int | None, typer.Option("--sector-size", parser=sector, metavar="SIZE", rich_help_panel=_GEOMETRY,
+                                 help="Logical sector size, such as 4096.")
+    ] = None,
+    physical_sector_size: Annotated[
+        int | None, typer.Option("--physical-sector-size", parser=sector, metavar="SIZE", rich_help_panel=_GEOMETRY,
+                                 help="Physical sector size; image files are assumed to have 4096.")
+    ] = None,
+    page_size: Annotated[
+        int | None, typer.Option("--page-size", parser=grid, metavar="SIZE", rich_help_panel=_GEOMETRY,
+                                 help="NAND page or internal unit, such as 16KiB.")
+    ] = None,
+    grain: Annotated[
+        int | None, typer.Option("--grain", parser=grid, metavar="SIZE", rich_help_panel=_GEOMETRY,
+                                 help="Boundary that partitions should start on; 1MiB unless said.")
+    ] = None,
+) -> None:  # fmt: skip
+    """Judge every partition: on the grid, off the grid, or unknown; and say by how much, why, and what it costs.
+
+    Example: sudo aligntool audit --map /dev/sda
+
+    Exit code: 0 nothing at or above --fail-on, 1 findings, 3 a target could not be audited.
+    """
+    from aligntool.audit import Wishes
+    from aligntool.audit import audit as judge
+    from aligntool.probe.look import Given, look
+    from aligntool.units import MIB
+
+    given = Given(sector_size=sector_size, physical_sector_size=physical_sector_size)
+    inventory = look(tuple(targets or ()), sysroot=sysroot, given=given, wake=wake)
+    report = judge(inventory, _known(inventory), Wishes(page_size=page_size, grain=grain or MIB))
+    form = Format.JSON if json_ else format_
+    _tell(report, form, map_=map_, quiet=quiet, verbose=verbose)
+    raise typer.Exit(_exit_code(report, fail_on))
+
+
+def _known(inventory: "Inventory") -> "Known":
+    from aligntool.recipe import load_drives
+
+    database = load_drives()
+    return {disk.name: database.known(disk) for disk in inventory.disks}
+
+
+def _tell(report: "Report", form: Format, *, map_: bool, quiet: bool, verbose: bool) -> None:
+    match form:
+        case Format.JSON:
+            from aligntool.render.json import audit_json
+
+            sys.stdout.writelines(audit_json(report))
+        case Format.PROMETHEUS:
+            from aligntool.render.prometheus import audit_prometheus
+
+            sys.stdout.writelines(audit_prometheus(report))
+        case Format.TEXT:
+            from aligntool.render.lines import show
+
+            show(_lines(report, map_=map_, quiet=quiet, verbose=verbose), sys.stdout, color=colored())
+    sys.stdout.flush()
+
+
+def _lines(report: "Report", *, map_: bool, quiet: bool, verbose: bool) -> Iterator["Line"]:
+    from aligntool.render.table import audit_lines
+
+    width = terminal_width()
+    if map_:
+        from aligntool.render.map import map_lines
+
+        yield from map_lines(report, width=width)
+    yield from audit_lines(report, width=width, verbose=verbose, quiet=quiet)
+
+
+def _exit_code(report: "Report", fail_on: FailOn) -> ExitCode:
+    """A target that could not be looked at is a refusal, and weighs more than any finding."""
+    from aligntool.audit import Severity
+
+    if report.inventory.unseen:
+        from aligntool.render.lines import harmless
+
+        for unseen in report.inventory.unseen:
+            hint = f"  → {harmless(unseen.hint)}" if unseen.hint else ""
+            print(f"aligntool: {harmless(unseen.what)}: {harmless(unseen.why)}{hint}", file=sys.stderr)
+        return ExitCode.REFUSED
+    counted = {
+        FailOn.ERROR: (Severity.ERROR,),
+        FailOn.WARNING: (Severity.ERROR, Severity.WARNING),
+        FailOn.NEVER: (),
+    }
+    return ExitCode.FINDINGS if any(report.count(one) for one in counted[fail_on]) else ExitCode.DONE

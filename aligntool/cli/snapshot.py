@@ -1,0 +1,29 @@
+"""`aligntool snapshot`: this machine as a file, for a bug report or an audit elsewhere."""
+
+from typing import Annotated
+
+import typer
+
+
+def snapshot(
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where to: .tar.xz or .tar.gz.")
+    ],
+    *,
+    serials: Annotated[
+        bool, typer.Option("--serials", help="Keep serial numbers, UUIDs and labels.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE if it is there.")] = False,
+) -> None:
+    """Capture what an audit reads of this machine, without serial numbers unless asked for.
+
+    Example: sudo aligntool snapshot -o server7.tar.xz
+
+    The file is audited with: aligntool audit --sysroot server7.tar.xz
+    """
+    from aligntool.apply.archive import write_snapshot
+    from aligntool.probe.snapshot import collect
+    from aligntool.probe.tree import Tree
+
+    write_snapshot(output, collect(Tree(""), serials=serials), overwrite=overwrite)
+    print(f"{output} written; audit it with: aligntool audit --sysroot {output}")

@@ -1,0 +1,88 @@
+"""Findings for people: grouped by code, worst first, each with its cause, its cost and the next thing to type."""
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+from aligntool.audit import Code, Finding, Report, Severity
+from aligntool.audit.cost import Cost
+from aligntool.audit.explanations import EXPLANATIONS
+from aligntool.render.lines import EMPTY, Line, Style, plain, wrapped
+from aligntool.units import format_size
+
+MOST_OF_A_KIND = 12
+"""So many findings of one code are written out; the rest are counted, and --json has them all."""
+
+_STYLES = {Severity.ERROR: Style.BAD, Severity.WARNING: Style.DOUBT, Severity.INFO: Style.NOTE}
+_MARKS = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.INFO: "·"}
+
+
+def finding_lines(report: Report, *, width: int, verbose: bool, quiet: bool) -> Iterator[Line]:
+    groups: dict[tuple[Severity, Code], list[Finding]] = {}
+    for finding in report.findings:
+        groups.setdefault((finding.severity, finding.code), []).append(finding)
+    notes = [key for key in groups if key[0] is Severity.INFO]
+    for key, findings in groups.items():
+        if verbose or key[0] is not Severity.INFO or (key[1] is Code.NOT_SEEN and not quiet):
+            yield from _group(key[0], key[1], findings, width=width, verbose=verbose, quiet=quiet)
+    hidden = [key for key in notes if key[1] is not Code.NOT_SEEN]
+    if hidden and not verbose and not quiet:
+        count = sum(len(groups[key]) for key in hidden)
+        codes = ", ".join(sorted({key[1].value for key in hidden}))
+        yield ((f"{count} {'note' if count == 1 else 'notes'} ({codes}); -v shows them", Style.DIM),)
+        yield EMPTY
+
+
+def _group(
+    severity: Severity, code: Code, findings: Sequence[Finding], *, width: int, verbose: bool, quiet: bool
+) -> Iterator[Line]:
+    if quiet:
+        for finding in findings:
+            yield ((f"{severity.value}: {finding.summary} [{code}]", Style.PLAIN),)
+        return
+    title = EXPLANATIONS[code].title
+    style = _STYLES[severity]
+    yield ((f"{_MARKS[severity]} {code} {severity.value}", style), (f"  {title}", Style.TITLE))
+    most = len(findings) if verbose else MOST_OF_A_KIND
+    for finding in findings[:most]:
+        yield from _one(finding, width=width)
+    if len(findings) > most:
+        yield ((f"    … and {len(findings) - most} more of this kind; --json lists every one", Style.DIM),)
+    cost = next((finding.cost for finding in findings if finding.cost), None)
+    if cost:
+        yield from _labelled("cost", cost_words(cost), width=width)
+    steps = list(dict.fromkeys(finding.next for finding in findings if finding.next))
+    for step in steps[:3]:
+        yield (("    → ", Style.DIM), (step, Style.TYPE))
+    yield EMPTY
+
+
+def _one(finding: Finding, *, width: int) -> Iterator[Line]:
+    for line in wrapped(f"  - {finding.summary}", width, "    "):
+        yield plain(line)
+    if finding.cause:
+        yield from _labelled("cause", finding.cause, width=width)
+    for evidence in finding.evidence:
+        yield from _labelled("and", evidence, width=width)
+
+
+def _labelled(label: str, text: str, *, width: int) -> Iterator[Line]:
+    for line in wrapped(f"    {label}: {text}", width, "      "):
+        yield ((line, Style.DIM),)
+
+
+def cost_words(cost: Cost) -> str:
+    """The prediction in a sentence. It is a model's, and says so."""
+    request, rate = format_size(cost.request), _fraction(cost.write_rate)
+    words = [
+        f"predicted for {request} requests: {rate} of the aligned write rate",
+        f"a straddling write reads {format_size(cost.straddling_read)}"
+        f" and writes {format_size(cost.straddling_written)}",
+        f"a straddling read takes {format_size(cost.extra_read)} more",
+    ]
+    if cost.write_amplification > 1:
+        words.append(f"write amplification {float(cost.write_amplification):g} even when aligned")
+    return "; ".join(words)
+
+
+def _fraction(number: Fraction) -> str:
+    return f"{number.numerator}/{number.denominator}" if number.denominator > 1 else str(number.numerator)

@@ -1,0 +1,165 @@
+"""An audit as JSON: versioned, described by audit.schema.json, every size an integer of bytes.
+
+Written disk by disk, one line each, so that a fleet of a thousand disks never stands in memory twice. Strings
+from disks are ASCII-escaped, and bytes that were no UTF-8 become U+FFFD, so that any JSON reader takes the
+document.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from fractions import Fraction
+
+from aligntool import __version__
+from aligntool.audit import Answer, Check, Finding, Grid, Judged, Report, Severity, Verdict
+from aligntool.audit.cost import Cost
+from aligntool.inventory import Disk, Layer, Partition
+from aligntool.units import Extent
+
+SCHEMA = "aligntool.audit"
+VERSION = 1
+
+Value = None | bool | int | float | str | Sequence["Value"] | Mapping[str, "Value"]
+
+_ELSEWHERE = frozenset({"partitions", "kernel_partitions"})
+
+
+def audit_json(report: Report) -> Iterator[str]:
+    """The document in pieces, in order."""
+    head = {"schema": SCHEMA, "version": VERSION, "aligntool": __version__, "summary": _summary(report)}
+    yield dumps(head)[:-1] + ',\n"disks": ['
+    for index, judged in enumerate(report.judged):
+        yield ("," if index else "") + "\n" + dumps(_disk(judged))
+    yield '\n],\n"uplinks": ' + dumps([_value(uplink) for uplink in report.inventory.uplinks])
+    yield ',\n"adapters": ' + dumps([_value(adapter) for adapter in report.inventory.adapters])
+    yield ',\n"unseen": ' + dumps([_value(unseen) for unseen in report.inventory.unseen])
+    yield ',\n"findings": ['
+    for index, finding in enumerate(report.findings):
+        yield ("," if index else "") + "\n" + dumps(_finding(finding))
+    yield "\n]}\n"
+
+
+def dumps(value: Value) -> str:
+    return json.dumps(value)
+
+
+def _summary(report: Report) -> Value:
+    return {
+        "disks": len(report.judged),
+        "on_grid": report.count_answers(Answer.ON),
+        "off_grid": report.count_answers(Answer.OFF),
+        "unknown": report.count_answers(Answer.UNKNOWN),
+        "errors": report.count(Severity.ERROR),
+        "warnings": report.count(Severity.WARNING),
+        "infos": report.count(Severity.INFO),
+    }
+
+
+def _disk(judged: Judged) -> Value:
+    disk = judged.disk
+    verdicts = {verdict.partition: verdict for verdict in judged.verdicts}
+    document = _fields(disk, leave=_ELSEWHERE)
+    sector_size = _sector_size(disk)
+    document["grids"] = [_grid(grid) for grid in judged.grids]
+    document["verdict"] = _verdict(verdicts.get(None))
+    document["partitions"] = [
+        _partition(partition, verdicts.get(partition.number), sector_size) for partition in disk.partitions
+    ]
+    document["kernel_partitions"] = [
+        {"number": number, "start": extent.start, "length": extent.length}
+        for number, extent in disk.kernel_partitions
+    ]  # fmt: skip
+    return document
+
+
+def _sector_size(disk: Disk) -> int:
+    return disk.table.sector_size if disk.table else disk.limits.logical_block_size or 512
+
+
+def _partition(partition: Partition, verdict: Verdict | None, sector_size: int) -> Value:
+    document = _fields(partition, leave=frozenset({"extent"}))
+    start = partition.extent.start
+    document["start"] = start
+    document["length"] = partition.extent.length
+    document["sector_size"] = sector_size
+    document["start_sector"] = start // sector_size if start % sector_size == 0 else None
+    document["verdict"] = _verdict(verdict)
+    return document
+
+
+def _verdict(verdict: Verdict | None) -> Value:
+    if verdict is None:
+        return None
+    return {
+        "answer": _ANSWERS[verdict.answer],
+        "matters": verdict.matters,
+        "why": _text(verdict.why),
+        "checks": [_check(check) for check in verdict.checks],
+    }
+
+
+_ANSWERS = {Answer.ON: "on", Answer.OFF: "off", Answer.UNKNOWN: "unknown"}
+
+
+def _check(check: Check) -> Value:
+    grid = check.grid
+    return {
+        "kind": grid.kind.value, "size": grid.size, "phase": grid.phase, "source": grid.source.value,
+        "severity": grid.severity.value, "on": check.on, "off_by": check.off_by,
+    }  # fmt: skip
+
+
+def _grid(grid: Grid) -> Value:
+    return {
+        "kind": grid.kind.value, "size": grid.size, "phase": grid.phase, "source": grid.source.value,
+        "by": _text(grid.by), "severity": grid.severity.value,
+    }  # fmt: skip
+
+
+def _finding(finding: Finding) -> Value:
+    document = _fields(finding, leave=frozenset({"grid", "cost", "start", "sector_size"}))
+    start, sector_size = finding.start, finding.sector_size
+    document["start"] = start
+    document["sector_size"] = sector_size
+    whole = start is not None and sector_size and start % sector_size == 0
+    document["start_sector"] = start // sector_size if whole and start is not None and sector_size else None
+    document["grid"] = _grid(finding.grid) if finding.grid else None
+    document["cost"] = _cost(finding.cost) if finding.cost else None
+    return document
+
+
+def _cost(cost: Cost) -> Value:
+    return _fields(cost, leave=frozenset())
+
+
+def _fields(item: object, *, leave: frozenset[str]) -> dict[str, Value]:
+    if not is_dataclass(item):
+        return {}
+    return {
+        field.name: _value(getattr(item, field.name)) for field in fields(item) if field.name not in leave
+    }
+
+
+def _value(value: object) -> Value:
+    match value:
+        case Enum():
+            return str(value.value)
+        case None | bool() | int() | float():
+            return value
+        case str():
+            return _text(value)
+        case Fraction():
+            return float(value)
+        case Extent():
+            return {"start": value.start, "length": value.length}
+        case Layer() | _ if is_dataclass(value):
+            return _fields(value, leave=frozenset())
+        case tuple():
+            return [_value(item) for item in value]
+        case _:
+            raise TypeError(f"no JSON for {type(value).__name__}")
+
+
+def _text(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,0 +1,124 @@
+"""Lines of text with a meaning for each piece, and the one door through which they leave.
+
+Everything that people read is made of `Line`s. The door makes every piece harmless first, because models,
+labels and file names come from disks that a stranger may have written; then it prints them plain into a pipe,
+or through rich on a terminal. rich is imported only for the terminal and for pictures.
+"""
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import TextIO
+
+LONGEST_PIECE = 4096
+
+
+class Style(StrEnum):
+    """What a piece means; the values are rich's words for how it looks."""
+
+    PLAIN = ""
+    TITLE = "bold"
+    DIM = "dim"
+    GOOD = "green"
+    BAD = "bold red"
+    DOUBT = "yellow"
+    NOTE = "cyan"
+    TYPE = "bold cyan"  # something to type
+
+
+Piece = tuple[str, Style]
+Line = tuple[Piece, ...]
+
+EMPTY: Line = ()
+
+
+def plain(text: str) -> Line:
+    return ((text, Style.PLAIN),)
+
+
+def harmless(text: str) -> str:
+    r"""Text in which nothing can move the cursor, change colours, reorder or hide: control, format and surrogate
+    characters are shown as escapes (\x1b, \u202e).
+    """
+    if text.isascii() and text.isprintable():
+        return text[:LONGEST_PIECE]
+    return "".join(char if char.isprintable() else _escape(char) for char in text[:LONGEST_PIECE])
+
+
+def _escape(char: str) -> str:
+    code = ord(char)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that was no UTF-8 (surrogateescape)
+        return f"\\x{code - 0xDC00:02x}"
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def text_of(lines: Iterable[Line]) -> Iterator[str]:
+    for line in lines:
+        yield "".join(harmless(piece) for piece, _ in line).rstrip() + "\n"
+
+
+def show(lines: Iterable[Line], stream: TextIO, *, color: bool) -> None:
+    """Print to a terminal in colour, or plain anywhere else."""
+    if not color:
+        for text in text_of(lines):
+            stream.write(text)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=stream, highlight=False, soft_wrap=True)
+    for line in lines:
+        console.print(
+            Text.assemble(*((harmless(piece), style.value) for piece, style in line)), soft_wrap=True
+        )
+
+
+def wants_color(stream: TextIO, environment: dict[str, str]) -> bool:
+    """NO_COLOR set to anything, TERM=dumb or no terminal: no colour (https://no-color.org)."""
+    if environment.get("NO_COLOR") or environment.get("TERM") == "dumb":
+        return False
+    return stream.isatty()
+
+
+def save_svg(lines: Iterable[Line], path: str, *, title: str, width: int) -> None:
+    """A picture of the output, for the documentation."""
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(record=True, width=width, file=StringIO(), force_terminal=True, highlight=False)
+    for line in lines:
+        console.print(Text.assemble(*((harmless(piece), style.value) for piece, style in line)))
+    console.save_svg(path, title=title)
+
+
+def cell_width(text: str) -> int:
+    """Columns on a terminal; wide East Asian characters take two."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def fit(text: str, width: int, *, right: bool = False) -> str:
+    """Exactly `width` columns: padded, or cut with an ellipsis."""
+    text = harmless(text)
+    if cell_width(text) > width:
+        while text and cell_width(text) > width - 1:
+            text = text[:-1]
+        text += "…"
+    pad = " " * (width - cell_width(text))
+    return pad + text if right else text + pad
+
+
+def wrapped(text: str, width: int, indent: str) -> Iterator[str]:
+    """The words of a sentence in lines of at most `width` columns; all but the first behind `indent`."""
+    line = ""
+    for word in harmless(text).split(" "):
+        if line and cell_width(line) + 1 + cell_width(word) > width - len(indent):
+            yield line
+            line = indent + word if indent else word
+        else:
+            line = f"{line} {word}" if line else word
+    yield line

@@ -1,0 +1,124 @@
+"""Blocks over sectors: the picture of the 2010 article, drawn for the user's own partitions.
+
+Each boundary in question gets a ruler of the grid that it is off (or would be judged by), and below it the
+blocks of the file system as they really lie.
+"""
+
+from collections.abc import Iterator
+
+from aligntool.audit import Answer, Check, Grid, GridKind, Judged, Report, Verdict
+from aligntool.inventory import Partition
+from aligntool.render.lines import EMPTY, Line, Style
+from aligntool.units import format_size
+
+CELLS_A_UNIT = 16
+MOST_UNITS = 4
+USUAL_BLOCK = 4096
+
+
+def map_lines(report: Report, *, width: int) -> Iterator[Line]:
+    for judged in report.judged:
+        for verdict in judged.verdicts:
+            yield from boundary_lines(judged, verdict, width=width)
+
+
+def boundary_lines(judged: Judged, verdict: Verdict, *, width: int) -> Iterator[Line]:
+    """The picture of one start. Where nothing is off, the physical sectors are drawn."""
+    check = _drawn(verdict)
+    partition = next((part for part in judged.disk.partitions if part.number == verdict.partition), None)
+    name = judged.disk.name if partition is None else f"partition {partition.number} of {judged.disk.name}"
+    sector_size = judged.disk.table.sector_size if judged.disk.table else 512
+    sector = f"sector {verdict.start // sector_size}, " if verdict.start % sector_size == 0 else ""
+    yield (
+        (name, Style.TITLE),
+        (f" starts at {sector}byte {verdict.start}: {_judgement(verdict, check)}", Style.PLAIN),
+    )
+    yield from _drawing(check, verdict.start, _block(partition), width)
+    yield EMPTY
+
+
+def _drawn(verdict: Verdict) -> Check:
+    failed = [check for check in verdict.checks if not check.on]
+    if failed and verdict.answer is not Answer.ON:
+        return min(failed, key=lambda check: check.grid.severity.rank)
+    return verdict.checks[0]
+
+
+def _judgement(verdict: Verdict, check: Check) -> str:
+    if verdict.answer is Answer.UNKNOWN:
+        return f"unknown, {verdict.why}"
+    if check.on:
+        return f"on a boundary of {_name(check.grid)}"
+    return f"{format_size(check.off_by)} past a boundary of {_name(check.grid)}"
+
+
+def _name(grid: Grid) -> str:
+    return f"{format_size(grid.size)} ({grid.kind}, {grid.source})"
+
+
+def _block(partition: Partition | None) -> int:
+    """The file system's block, where one was recognised; the usual 4 KiB otherwise."""
+    if partition and partition.content:
+        unit = partition.content[0].data_unit or 0
+        if 512 <= unit <= 64 * 1024:
+            return unit
+    return USUAL_BLOCK
+
+
+def _drawing(check: Check, start: int, block: int, width: int) -> Iterator[Line]:
+    grid = check.grid
+    head = 24
+    units = max(min((width - head - 2) // CELLS_A_UNIT, MOST_UNITS), 2)
+    cells = units * CELLS_A_UNIT
+    first = start - check.off_by
+    request = block if block * CELLS_A_UNIT >= grid.size else grid.size
+    label = f"{grid.kind if grid.kind is not GridKind.PHYSICAL else 'sectors'} {format_size(grid.size)}"
+    what = f"blocks {format_size(block)}" if request == block else f"requests {format_size(request)}"
+    yield ((" " * head + _numbers(first, grid.size, units), Style.DIM),)
+    yield ((f"  {label:<{head - 2}}", Style.PLAIN), (_ruler(units), Style.NOTE))
+    begin = check.off_by * CELLS_A_UNIT // grid.size
+    if check.off_by and begin == 0:
+        begin = 1  # less than a cell off is still drawn as off
+    bar = _blocks(begin, cells, request * CELLS_A_UNIT / grid.size)
+    yield ((f"  {what:<{head - 2}}", Style.PLAIN), (bar, Style.GOOD if check.on else Style.BAD))
+    if not check.on:
+        crossed = _crossings(check, request)
+        yield ((" " * (head + begin) + "^ starts here; ", Style.DIM), (crossed, Style.BAD))
+
+
+def _crossings(check: Check, request: int) -> str:
+    """How many of these requests, laid end to end, lie across a boundary: exact, over one period."""
+    size = check.grid.size
+    if request >= size:
+        return f"every {format_size(request)} request touches one unit more"
+    period = size // request if size % request == 0 else size
+    across = sum(
+        1 for index in range(min(period, 4096)) if _straddles(check.off_by + index * request, request, size)
+    )
+    if not across:
+        return "no block straddles, but larger requests do"
+    return f"{across} of {min(period, 4096)} blocks straddle a boundary"
+
+
+def _straddles(begin: int, length: int, size: int) -> bool:
+    return begin // size != (begin + length - 1) // size
+
+
+def _numbers(first: int, size: int, units: int) -> str:
+    return "".join(f"{first + index * size:<{CELLS_A_UNIT}}" for index in range(units)).rstrip()
+
+
+def _ruler(units: int) -> str:
+    return ("|" + "-" * (CELLS_A_UNIT - 1)) * units + "|"
+
+
+def _blocks(begin: int, cells: int, length: float) -> str:
+    """Blocks from `begin` on, each `length` cells long, cut at the right edge."""
+    row = [" "] * (cells + 1)
+    for cell in range(begin, cells + 1):
+        row[cell] = "="
+    index = 0
+    while (edge := begin + round(index * length)) <= cells:
+        row[edge] = "["
+        index += 1
+    return "".join(row)
