@@ -6,7 +6,9 @@ are believed has to stand in one place. It is the kernel's order (block/partitio
 with a checksum go first, and a GPT is looked for even where Linux would not.
 """
 
-from aligntool.inventory import Table, TableFault, TableLabel
+from dataclasses import replace
+
+from aligntool.inventory import Table, TableLabel
 from aligntool.probe.reader import Reader
 from aligntool.probe.tables.apm import read_apm
 from aligntool.probe.tables.atari import read_atari
@@ -38,8 +40,11 @@ def read_table(reader: Reader, *, sector_size: int | None) -> TableReading:
         return checked
     table = parse_sector(sector)
     gpt = find_gpt(reader, table, sector_size)
-    if table and table.protective:
-        return _behind_protective(reader, table, gpt, sector_size)
+    announced = (
+        _behind_protective(reader, sector, table, gpt, sector_size) if table and table.protective else None
+    )
+    if announced:
+        return announced
     if table and table.used and is_partition_table(reader, sector, table):
         return read_mbr(reader, table, sector_size=sector_size, more_faults=leftover_gpt(gpt))
     found = _unprotected(reader, sector, gpt, table, sector_size) or read_apm(reader, sector)
@@ -53,11 +58,11 @@ def read_table(reader: Reader, *, sector_size: int | None) -> TableReading:
 
 
 def _behind_protective(
-    reader: Reader, table: MbrSector, gpt: GptPair | None, sector_size: int | None
-) -> TableReading:
+    reader: Reader, sector: bytes, table: MbrSector, gpt: GptPair | None, sector_size: int | None
+) -> TableReading | None:
     """0xEE in the MBR: a GPT, or the ruins of one. Linux reads no MBR with 0xEE, so its entries are only shown."""
     reading = read_gpt(reader, gpt, table, sector_size) if gpt else None
-    if reading:
+    if reading or not is_partition_table(reader, sector, table):
         return reading
     lost = gpt or GptPair.of_nothing(reader, sector_size or 512)
     return read_mbr(
@@ -90,19 +95,10 @@ def _atari(reader: Reader, sector: bytes, sector_size: int | None) -> TableReadi
 
 
 def _without_sector_0(reader: Reader, sector_size: int | None) -> TableReading:
-    fault: TableFault = unreadable("the disk's first sector", 0)
+    fault = unreadable("the disk's first sector", 0)
     gpt = find_gpt(reader, None, sector_size)
     reading = read_gpt(reader, gpt, None, sector_size) if gpt else None
     if reading and reading.table:
-        kept = reading.table
-        table = Table(
-            kept.label,
-            kept.sector_size,
-            kept.disk_id,
-            kept.hybrid,
-            kept.usable,
-            kept.copies,
-            (fault, *kept.faults),
-        )
+        table = replace(reading.table, faults=(fault, *reading.table.faults))
         return TableReading(table, reading.partitions)
     return TableReading(Table(TableLabel.UNKNOWN, sector_size or 512, faults=(fault,)), ())

@@ -51,8 +51,9 @@ def boot_sector(sector: bytes) -> str | None:
     for name, kind in _OEM_NAMES.items():
         if sector.startswith(name, 3):
             return kind
-    if sector.startswith(b"XFSB"):
-        return "xfs"
+    for magic, kind in ((b"XFSB", "xfs"), (b"LUKS\xba\xbe", "crypto_LUKS")):
+        if sector.startswith(magic):
+            return kind
     return "vfat" if _is_fat(sector) else None
 
 
@@ -76,7 +77,7 @@ def _is_fat(sector: bytes) -> bool:
 def starts_at(reader: Reader, offset: int) -> str | None:
     """What is recognised at `offset`: a file system, a RAID or LVM member, swap, LUKS. At most three short reads."""
     near = peek(reader, offset, _NEAR) or b""
-    kind = boot_sector(near[:512]) if near[510:512] == b"\x55\xaa" or near.startswith(b"XFSB") else None
+    kind = boot_sector(near[:512])
     if kind:
         return kind
     for at, magic, name in _MAGICS:

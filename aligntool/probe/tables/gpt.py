@@ -62,16 +62,16 @@ def find_gpt(reader: Reader, table: MbrSector | None, sector_size: int | None) -
 
 
 def _written_for(reader: Reader, reported: int | None) -> int | None:
-    """Where a header is, its sector size is. A right checksum beats a mere signature, the start beats the end."""
+    """Where a header is, its sector size is. The reported size comes first; a right checksum beats a mere signature,
+    the start of the disk beats its end."""
     order = tuple(dict.fromkeys((reported, *_SECTOR_SIZES))) if reported else _UNREPORTED_ORDER
     sizes = [size for size in order if size]
     start = peek(reader, 0, 2 * max(sizes)) or b""
     sectors = [(size, start[size : 2 * size]) for size in sizes]
-    for size, sector in sectors:
-        if header_crc_is_good(sector):
-            return size
     ends = [(size, peek(reader, (reader.size // size - 1) * size, size) or b"") for size in sizes]
-    for size, sector in ends:
+    if reported and any(header_crc_is_good(sector) for size, sector in (*sectors, *ends) if size == reported):
+        return reported
+    for size, sector in (*sectors, *ends):
         if header_crc_is_good(sector):
             return size
     return next((size for size, sector in (*sectors, *ends) if sector.startswith(SIGNATURE)), None)

@@ -125,12 +125,17 @@ def _outside_usable(copy: Copy, header: Header, partitions: list[Partition]) -> 
         return []
     size = copy.sector_size
     usable = Extent(header.first_usable * size, (header.last_usable - header.first_usable + 1) * size)
+    # A header can call its own place usable.
+    own = (Extent(0, 2 * size), Extent(copy.at, size), Extent(header.entries_lba * size, header.entry_bytes))
     faults = []
     for item in partitions:
         if not usable.contains(item.extent):
-            detail = (
-                f"partition {item.number} is at sectors {item.extent.start // size} to {item.extent.end // size - 1}, "
-                f"but this GPT has its usable sectors from {header.first_usable} to {header.last_usable}"
-            )
-            faults.append(TableFault(Fault.OUTSIDE_USABLE, detail, item.extent.start, (item.number,)))
+            why = f"this GPT has its usable sectors from {header.first_usable} to {header.last_usable}"
+        elif any(item.extent.overlaps(place) for place in own):
+            why = "the partition table itself is there"
+        else:
+            continue
+        first, last = item.extent.start // size, item.extent.end // size - 1
+        detail = f"partition {item.number} is at sectors {first} to {last}, but {why}"
+        faults.append(TableFault(Fault.OUTSIDE_USABLE, detail, item.extent.start, (item.number,)))
     return faults

@@ -150,7 +150,7 @@ def _entry_faults(reader: Reader, table: MbrSector) -> list[TableFault]:
 
 
 def _is_hybrid_iso(reader: Reader, table: MbrSector) -> bool:
-    """isohybrid and xorriso make an entry, often of type 0, that covers the image from sector 0 on and the others too."""
+    """isohybrid and xorriso make an entry, often of type 0, that covers the image from sector 0 on."""
     whole = [entry for entry in table.used if not entry.start]
     return any(not entry.code for entry in whole) or (bool(whole) and peek(reader, 0x8001, 5) == b"CD001")
 

@@ -1,0 +1,161 @@
+"""Disks for the tests of partition tables: read as aligntool does, told as other tools tell them, broken on purpose."""
+
+import json
+import os
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aligntool.inventory import Fault, Table
+from aligntool.probe.reader import BytesReader, FileReader, Reader
+from aligntool.probe.tables import TableReading, read_table
+from tests.conftest import run
+
+MIB = 1024 * 1024
+
+
+@dataclass(slots=True)
+class CountingReader:
+    """Counts the bytes that were asked for and the requests."""
+
+    below: Reader
+    bytes_read: int = 0
+    requests: int = 0
+
+    @property
+    def size(self) -> int:
+        return self.below.size
+
+    def read(self, offset: int, length: int) -> bytes:
+        found = self.below.read(offset, length)
+        self.bytes_read += len(found)
+        self.requests += 1
+        return found
+
+
+@dataclass(slots=True)
+class FailingReader:
+    """A medium with unreadable runs, given as (start, end)."""
+
+    below: Reader
+    bad: Sequence[tuple[int, int]] = field(default_factory=tuple)
+
+    @property
+    def size(self) -> int:
+        return self.below.size
+
+    def read(self, offset: int, length: int) -> bytes:
+        if any(offset < end and start < offset + length for start, end in self.bad):
+            raise OSError(5, "Input/output error")
+        return self.below.read(offset, length)
+
+
+def read_image(path: Path, sector_size: int | None = None) -> TableReading:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return read_table(FileReader(descriptor, path.stat().st_size), sector_size=sector_size)
+    finally:
+        os.close(descriptor)
+
+
+def read_bytes(content: bytes, sector_size: int | None = None) -> TableReading:
+    return read_table(BytesReader(content), sector_size=sector_size)
+
+
+def table_of(reading: TableReading) -> Table:
+    assert reading.table is not None, "no table found"
+    return reading.table
+
+
+def faults_of(reading: TableReading) -> list[Fault]:
+    return [fault.fault for fault in table_of(reading).faults]
+
+
+def detail_of(reading: TableReading, kind: Fault) -> str:
+    return next(fault.detail for fault in table_of(reading).faults if fault.fault is kind)
+
+
+def places(reading: TableReading) -> dict[int, tuple[int, int]]:
+    """Number -> (start, size) in sectors of the table, as sfdisk says them."""
+    size = table_of(reading).sector_size
+    return {
+        part.number: (part.extent.start // size, part.extent.length // size) for part in reading.partitions
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A partition as another tool tells it; start and size in sectors."""
+
+    start: int
+    size: int
+    type: str = ""
+    uuid: str | None = None
+    name: str | None = None
+
+
+def sfdisk(path: Path) -> dict[str, object]:
+    told = json.loads(run("sfdisk", "--json", path))["partitiontable"]
+    assert isinstance(told, dict)
+    return told
+
+
+def sfdisk_partitions(path: Path) -> dict[int, Told]:
+    rows = sfdisk(path).get("partitions", [])
+    assert isinstance(rows, list)
+    return {
+        int(row["node"].removeprefix(str(path)).lstrip("p")): Told(
+            row["start"], row["size"], row["type"], row.get("uuid"), row.get("name")
+        )
+        for row in rows
+    }
+
+
+def partx_partitions(path: Path) -> dict[int, tuple[int, int]]:
+    """libblkid's reading, nested tables included; always in sectors of 512 bytes."""
+    rows = run("partx", "--show", "--noheadings", "-o", "NR,START,SECTORS", path).splitlines()
+    return {int(number): (int(start), int(size)) for number, start, size in (row.split() for row in rows)}
+
+
+def parted_partitions(path: Path) -> dict[int, tuple[int, int, str]]:
+    """Number -> (start, size) in bytes, and the partition's name."""
+    told = {}
+    for row in run("parted", "-ms", path, "unit", "B", "print").splitlines()[2:]:
+        number, start, _, size, _, name, _ = row.rstrip(";").split(":")
+        told[int(number)] = (int(start.rstrip("B")), int(size.rstrip("B")), name)
+    return told
+
+
+def patch(path: Path, offset: int, content: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(content)
+
+
+def flip(path: Path, offset: int) -> None:
+    """Turn over the bits of one byte, counted from the end when negative."""
+    with path.open("r+b") as file:
+        file.seek(offset, os.SEEK_END if offset < 0 else os.SEEK_SET)
+        at = file.tell()
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 0xFF]))
+
+
+def mbr(*entries: tuple[int, int, int, int], signature: int = 0) -> bytes:
+    """A sector with entries (type, start, sectors, boot flag), and 55 AA."""
+    sector = bytearray(512)
+    sector[440:444] = struct.pack("<I", signature)
+    for slot, (code, start, sectors, boot) in enumerate(entries):
+        sector[446 + 16 * slot : 462 + 16 * slot] = struct.pack("<B3xB3xII", boot, code, start, sectors)
+    sector[510:] = b"\x55\xaa"
+    return bytes(sector)
+
+
+def disk(size: int, *pieces: tuple[int, bytes]) -> bytes:
+    """Zeros, with pieces laid at byte offsets."""
+    content = bytearray(size)
+    for at, piece in pieces:
+        content[at : at + len(piece)] = piece
+    return bytes(content)
