@@ -1,0 +1,123 @@
+"""Links, buffers and queues: numbers from the articles and the PCIe specification."""
+
+from dataclasses import replace
+
+from aligntool.audit import Severity
+from aligntool.audit.drives import map_size, mapped_by
+from aligntool.inventory import (
+    Adapter,
+    Disk,
+    DiskKind,
+    Inventory,
+    LbaFormat,
+    LinkHop,
+    NvmeFacts,
+    Port,
+    Source,
+    Unseen,
+    Uplink,
+)
+from aligntool.units import GIB, KIB, MIB
+from tests.audit.made import codes, judge, made_disk
+
+GEN3_LANE = 984_600_000  # bytes/s after 128b/130b, kernel PCIE_SPEED2MBS_ENC
+
+
+def drive(name: str = "nvme0n1", **facts: object) -> Disk:
+    return replace(made_disk(name=name, kind=DiskKind.NVME, rotational=False, physical=4096), **facts)  # type: ignore[arg-type]
+
+
+def hop(port: Port, width: int, max_width: int, speed: float = 8.0, max_speed: float = 8.0) -> LinkHop:
+    lane = {2.5: 250_000_000, 5.0: 500_000_000, 8.0: GEN3_LANE}
+    return LinkHop("0000:01:00.0", port, None, speed, width, max_speed, max_width,
+                   width * lane[speed], max_width * lane[max_speed])  # fmt: skip
+
+
+def test_a_drive_of_x4_at_x2_in_a_slot_of_x4_is_degraded() -> None:
+    path = (hop(Port.ENDPOINT, 2, 4), hop(Port.CPU_ROOT, 2, 4))
+    report = judge(drive(links=(path,)))
+    assert (codes(report), report.findings[0].severity) == (["AT501"], Severity.WARNING)
+
+
+def test_a_drive_in_a_slower_slot_is_only_noted() -> None:
+    path = (hop(Port.ENDPOINT, 4, 4, 5.0, 8.0), hop(Port.CPU_ROOT, 4, 4, 5.0, 5.0))
+    assert codes(judge(drive(links=(path,)))) == ["AT509"]
+
+
+def test_a_drive_at_its_best_is_not_mentioned() -> None:
+    assert codes(judge(drive(links=((hop(Port.ENDPOINT, 4, 4), hop(Port.CPU_ROOT, 4, 16)),)))) == []
+
+
+def test_behind_the_chipset_is_noted() -> None:
+    path = (hop(Port.ENDPOINT, 4, 4), hop(Port.CHIPSET_ROOT, 4, 4))
+    assert codes(judge(drive(links=(path,)))) == ["AT503"]
+
+
+def test_two_drives_on_dmi_3_are_warned_of_and_one_is_not() -> None:
+    from aligntool.audit import audit
+
+    path = (hop(Port.ENDPOINT, 4, 4), hop(Port.CHIPSET_ROOT, 4, 4))
+    disks = (drive(links=(path,)), drive("nvme1n1", links=(path,)))
+    dmi = Uplink("DMI 3.0 x4", 4 * GEN3_LANE, Source.KNOWN, ("nvme0n1", "nvme1n1"))
+    report = audit(Inventory(disks, uplinks=(dmi,)), {})
+    assert codes(report)[0] == "AT502"
+    alone = audit(Inventory(disks[:1], uplinks=(replace(dmi, members=("nvme0n1",)),)), {})
+    assert "AT502" not in codes(alone)
+
+
+def test_hidden_drives_and_vmd_are_named() -> None:
+    from aligntool.audit import audit
+
+    adapters = (
+        Adapter("0000:00:17.0", "RAID bus controller", remapped_nvme=2),
+        Adapter("0000:00:0e.0", None, vmd=True),
+    )
+    assert codes(audit(Inventory((), adapters=adapters), {})) == ["AT504", "AT505"]
+
+
+def test_the_mapping_table_is_about_a_thousandth_and_64_mb_cover_64_gib() -> None:
+    assert map_size(1000 * GIB) == 1000 * GIB // 1024
+    assert mapped_by(64 * MIB) == 64 * GIB
+
+
+def test_a_short_memory_buffer_is_told_with_what_it_covers() -> None:
+    facts = NvmeFacts(hmb_preferred=64 * MIB, hmb_minimum=10 * MIB, hmb_granted=32 * MIB)
+    report = judge(drive(nvme=facts, size=512 * GIB))
+    assert codes(report) == ["AT506", "AT507"]
+    assert "32GiB" in report.findings[1].summary
+    full = judge(drive(nvme=replace(facts, hmb_granted=64 * MIB), size=512 * GIB))
+    assert codes(full) == ["AT507"]
+    off = judge(drive(nvme=replace(facts, hmb_granted=None, hmb_enabled=False), size=512 * GIB))
+    assert codes(off) == ["AT506", "AT507"] and "nothing" in off.findings[0].summary
+
+
+def test_a_faster_lba_format_on_offer_is_named() -> None:
+    formats = (LbaFormat(0, 512, 0, 2), LbaFormat(1, 4096, 0, 0), LbaFormat(2, 4096, 8, 0))
+    report = judge(drive(nvme=NvmeFacts(formats, 0)))
+    assert codes(report) == ["AT206"] and "format 1 (4096 bytes)" in report.findings[0].summary
+    assert codes(judge(drive(nvme=NvmeFacts(formats, 1)))) == []
+
+
+def test_nvme_units_become_grids_only_when_a_partition_could_meet_them() -> None:
+    units = {
+        grid.size
+        for grid in judge(drive(nvme=NvmeFacts(preferred_write_granularity=64 * KIB))).judged[0].grids
+    }
+    assert 64 * KIB in units
+    bogus = {
+        grid.size
+        for grid in judge(drive(nvme=NvmeFacts(preferred_write_granularity=24 * KIB))).judged[0].grids
+    }
+    assert 24 * KIB not in bogus
+
+
+def test_a_queue_of_one_on_sata_is_noted() -> None:
+    assert codes(judge(replace(made_disk(), queue_depth=1))) == ["AT508"]
+    assert codes(judge(replace(made_disk(), queue_depth=32))) == []
+
+
+def test_what_was_not_seen_is_told_for_each_disk() -> None:
+    report = judge(
+        replace(made_disk(), unseen=(Unseen("partition table", "needs root", "sudo aligntool audit"),))
+    )
+    assert codes(report) == ["AT901"] and report.findings[0].next == "sudo aligntool audit"

@@ -1,0 +1,146 @@
+"""The stack above a partition, added up to a byte on the device."""
+
+from dataclasses import replace
+
+import pytest
+
+from aligntool.audit import Report, Severity
+from aligntool.inventory import ArrayFacts, DiskKind, KnownGeometry, Layer, Segment, Source
+from aligntool.units import GIB, KIB, MIB, Extent
+from tests.audit.made import codes, judge, made_disk, with_content
+
+HOME = Extent(1 * MIB, 10 * GIB)
+
+
+def on_ssd(*layers: Layer, known: tuple[KnownGeometry, ...] = ()) -> Report:
+    disk = made_disk("2048+20971520", kind=DiskKind.NVME, rotational=False, physical=4096)
+    return judge(with_content(disk, *layers), known=known)
+
+
+def test_layers_whose_data_start_on_the_grid_are_not_mentioned() -> None:
+    luks = Layer("crypto_LUKS", HOME, "LUKS2", data_start=17 * MIB, data_unit=4096)
+    raid = Layer("linux_raid_member", HOME, "1.2", data_start=130 * MIB, inner=(luks,))
+    assert codes(on_ssd(raid)) == []
+
+
+@pytest.mark.parametrize("past", [512, 2048, 3584])
+def test_data_that_start_off_the_sectors_inside_a_good_partition_are_an_error(past: int) -> None:
+    report = on_ssd(Layer("crypto_LUKS", HOME, "LUKS1", data_start=3 * MIB + past))
+    assert codes(report) == ["AT401"]
+    assert (report.findings[0].start, report.findings[0].off_by) == (3 * MIB + past, past)
+    assert report.findings[0].layer == "LUKS1"
+
+
+def test_mdadms_default_offset_is_named_against_a_4_mib_unit() -> None:
+    card = replace(
+        made_disk("8192+20971520", kind=DiskKind.SD, rotational=False), preferred_erase_size=4 * MIB
+    )
+    member = Layer("linux_raid_member", Extent(4 * MIB, 10 * GIB), "1.2", data_start=4 * MIB + 129 * MIB)
+    report = judge(with_content(card, member))
+    assert "AT402" in codes(report)
+    assert next(finding for finding in report.findings if finding.code.value == "AT402").off_by == 1 * MIB
+
+
+def test_what_the_partition_already_explains_is_not_said_again_for_each_layer() -> None:
+    disk = made_disk("63+20971520", physical=4096)
+    luks = Layer("crypto_LUKS", Extent(63 * 512, 10 * GIB), "LUKS2", data_start=63 * 512 + 16 * MIB)
+    assert [code for code in codes(judge(with_content(disk, luks))) if code != "AT107"] == ["AT101"]
+
+
+def test_clusters_of_fat_pushed_off_by_its_own_tables_are_a_warning_and_on_an_esp_a_note() -> None:
+    fat = Layer("vfat", HOME, "FAT32", data_start=1 * MIB + 2050 * 512, data_unit=4096)
+    assert on_ssd(fat).findings[0].severity is Severity.WARNING
+    disk = with_content(made_disk("2048+20971520", physical=4096), fat)
+    esp = replace(disk.partitions[0], type_code="C12A7328-F81F-11D2-BA4B-00A0C93EC93B")
+    report = judge(replace(disk, partitions=(esp,)))
+    assert (codes(report)[0], report.findings[0].severity) == ("AT403", Severity.INFO)
+
+
+def test_a_factory_card_with_its_clusters_on_the_boundary_says_so() -> None:
+    fat = Layer("vfat", Extent(63 * 512, GIB), "FAT32", data_start=4 * MIB, data_unit=32 * KIB)
+    report = judge(with_content(made_disk("63+20971520", physical=4096), fat))
+    assert report.findings[0].code.value == "AT101"
+    assert any("clusters" in words for words in report.findings[0].evidence)
+
+
+def test_every_lvm_segment_is_judged_not_only_the_first() -> None:
+    segments = (
+        Segment("vg/root", 0, Extent(2 * MIB, GIB)),
+        Segment("vg/root", GIB, Extent(2 * GIB + 512, GIB)),
+        Segment("vg/home", 0, Extent(4 * GIB, GIB)),
+    )
+    lvm = Layer("LVM2_member", HOME, data_start=2 * MIB, data_unit=4 * MIB, segments=segments)
+    report = on_ssd(lvm)
+    assert [(finding.code.value, finding.layer) for finding in report.findings] == [("AT401", "LVM vg/root")]
+
+
+def test_a_volume_within_a_chunk_of_the_array_below_is_a_warning() -> None:
+    array = replace(made_disk(name="md0", kind=DiskKind.MD, physical=4096, minimum=512 * KIB, optimal=1536 * KIB),
+                    array=ArrayFacts("raid5", 512 * KIB, ("sda", "sdb", "sdc", "sdd")))  # fmt: skip
+    lvm = Layer("LVM2_member", Extent(0, 100 * GIB), data_start=192 * KIB, data_unit=4 * MIB)
+    assert codes(judge(replace(array, content=(lvm,)))) == ["AT404"]
+
+
+RAID = Layer(
+    "linux_raid_member",
+    HOME,
+    "1.2",
+    data_start=2 * MIB,
+    raid_level="raid5",
+    raid_chunk=64 * KIB,
+    raid_members=4,
+)
+
+
+@pytest.mark.parametrize(
+    ("unit", "width", "said"),
+    [
+        (64 * KIB, 192 * KIB, None),
+        (64 * KIB, 128 * KIB, "stripe width"),
+        (128 * KIB, 384 * KIB, "stripe unit of 128KiB"),
+        (0, 0, "knows nothing"),
+    ],
+)
+def test_stripe_settings_are_compared_with_the_array_below(unit: int, width: int, said: str | None) -> None:
+    xfs = Layer("xfs", Extent(2 * MIB, GIB), data_unit=4096, stripe_unit=unit, stripe_width=width)
+    report = on_ssd(replace(RAID, inner=(xfs,)))
+    assert ("AT405" in codes(report)) == (said is not None)
+    if said:
+        assert said in report.findings[0].summary
+
+
+def test_on_raid1_no_stripe_setting_is_right_and_none_is() -> None:
+    mirror = replace(RAID, raid_level="raid1", raid_chunk=0)
+    ext4 = Layer("ext4", Extent(2 * MIB, GIB), data_unit=4096, stripe_unit=64 * KIB, stripe_width=0)
+    assert codes(on_ssd(replace(mirror, inner=(ext4,)))) == ["AT405"]
+    assert codes(on_ssd(replace(mirror, inner=(replace(ext4, stripe_unit=0),)))) == []
+
+
+def test_a_plain_drive_has_no_array_to_fit() -> None:
+    assert codes(on_ssd(Layer("ext4", HOME, data_unit=4096, stripe_unit=512 * KIB, stripe_width=0))) == []
+
+
+def test_a_file_system_larger_than_its_partition_is_an_error() -> None:
+    report = on_ssd(Layer("ext4", HOME, data_unit=4096, claims_size=10 * GIB + 4096))
+    assert (codes(report), report.findings[0].severity) == (["AT407"], Severity.ERROR)
+    assert codes(on_ssd(Layer("ext4", HOME, data_unit=4096, claims_size=10 * GIB))) == []
+
+
+def test_small_blocks_two_superblocks_and_damage_are_told() -> None:
+    report = on_ssd(
+        Layer("ext4", HOME, data_unit=1024), Layer("btrfs", HOME, data_unit=4096, problems=("bad crc",))
+    )
+    assert {"AT406", "AT408", "AT409"} == set(codes(report))
+
+
+def test_layers_nested_without_end_are_cut() -> None:
+    layer = Layer("crypto_LUKS", HOME, "LUKS2", data_start=3 * MIB + 512)
+    for _ in range(200):
+        layer = replace(layer, inner=(layer,))
+    assert len(on_ssd(layer).findings) < 20
+
+
+def test_a_known_page_is_asked_of_the_layers_too() -> None:
+    known = KnownGeometry(Source.KNOWN, "row", "…", "high", page_size=16 * KIB)
+    report = on_ssd(Layer("crypto_LUKS", HOME, "LUKS1", data_start=1 * MIB + 4096), known=(known,))
+    assert codes(report) == ["AT402"]

@@ -1,0 +1,93 @@
+"""Sizes that devices report: which are believed (cases from bug reports, see the sources in audit/limits.py)."""
+
+from dataclasses import replace
+
+import pytest
+
+from aligntool.audit.limits import Grade, grade_optimal_io, minimum_io_doubt
+from aligntool.inventory import DiskKind
+from aligntool.units import KIB, MIB
+from tests.audit.made import codes, judge, made_disk
+
+
+@pytest.mark.parametrize(
+    ("kind", "physical", "minimum", "optimal", "grade"),
+    [
+        (DiskKind.USB, 512, 512, 0, Grade.ABSENT),
+        (DiskKind.USB, 512, 512, 33553920, Grade.BOGUS),  # util-linux#1221
+        (DiskKind.USB, 4096, 4096, 33553920, Grade.BOGUS),
+        (DiskKind.SCSI, 4096, 4096, 16773120, Grade.BOGUS),  # SAS drivers, linux-block 2025-06
+        (DiskKind.NVME, 512, 512, 33554432, Grade.BOGUS),  # NOWS 65535, azure-vm-utils#99
+        (DiskKind.NVME, 4096, 4096, 131072, Grade.PLAUSIBLE),
+        (DiskKind.NVME, 4096, 65536, 65536, Grade.PLAUSIBLE),
+        (DiskKind.ATA, 4096, 4096, 1000, Grade.BOGUS),
+        (DiskKind.SCSI, 512, 65536, 196608, Grade.STRIPE),  # three data disks, util-linux#688
+        (DiskKind.MD, 512, 524288, 1572864, Grade.STRIPE),  # RAID0 over three, chunk 512 KiB
+        (DiskKind.MD, 512, 524288, 524288 * 100, Grade.STRIPE),
+        (DiskKind.MD, 512, 524288, 524288 + 512, Grade.BOGUS),
+    ],
+)
+def test_optimal_io_sizes_are_graded(
+    kind: DiskKind, physical: int, minimum: int, optimal: int, grade: Grade
+) -> None:
+    disk = made_disk("2048+1000", kind=kind, physical=physical, minimum=minimum, optimal=optimal)
+    assert grade_optimal_io(disk)[0] is grade
+    report = judge(disk)
+    assert ("AT202" in codes(report)) == (grade is Grade.BOGUS)
+
+
+@pytest.mark.parametrize("optimal", [33553920, 16773120, 33554432, 1000])
+def test_a_bogus_optimal_io_size_never_becomes_a_grid(optimal: int) -> None:
+    report = judge(made_disk("2048+1000", kind=DiskKind.USB, physical=4096, optimal=optimal))
+    assert optimal not in {grid.size for grid in report.judged[0].grids}
+    assert "AT105" not in codes(report)
+
+
+def test_a_partition_where_parted_puts_it_by_the_bogus_size_is_named_with_its_cause() -> None:
+    report = judge(made_disk("65535+1000", kind=DiskKind.USB, optimal=33553920))
+    assert report.findings[0].code.value == "AT101"
+    assert "33553920" in (report.findings[0].cause or "")
+
+
+def test_a_plausible_optimal_io_size_is_at_most_a_note() -> None:
+    report = judge(made_disk("2048+1000", kind=DiskKind.NVME, physical=4096, optimal=2 * MIB))
+    assert codes(report) == ["AT105"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "physical", "minimum", "doubted"),
+    [
+        (DiskKind.NVME, 4096, 262144, False),  # Micron 7450: large, and what the drive says
+        (DiskKind.NVME, 512, 16384, False),
+        (DiskKind.NVME, 4096, 12288, True),
+        (DiskKind.USB, 4096, 33553920, True),
+        (DiskKind.SCSI, 512, 196608, False),
+        (DiskKind.SCSI, 4096, 6144, True),
+        (DiskKind.MD, 4096, 327680, False),
+        (DiskKind.ATA, 4096, 512, False),
+        (DiskKind.ATA, 4096, 64 * MIB, True),
+    ],
+)
+def test_minimum_io_sizes_are_believed_or_not(
+    kind: DiskKind, physical: int, minimum: int, doubted: bool
+) -> None:
+    disk = made_disk("2048+1000", kind=kind, physical=physical, minimum=minimum)
+    assert bool(minimum_io_doubt(disk)) == doubted
+    assert ("AT205" in codes(judge(disk))) == doubted
+
+
+def test_a_disputed_sector_size_is_settled_for_the_larger() -> None:
+    from aligntool.inventory import AtaFacts
+
+    disk = replace(made_disk("63+1000"), ata=AtaFacts(512, 4096))
+    report = judge(disk)
+    assert report.findings[0].code.value == "AT101"
+    assert "AT209" in codes(report)
+
+
+def test_a_large_unit_is_told_with_its_amplification() -> None:
+    report = judge(
+        made_disk("2048+1000", kind=DiskKind.NVME, rotational=False, physical=4096, minimum=16 * KIB)
+    )
+    finding = next(finding for finding in report.findings if finding.code.value == "AT207")
+    assert "4 times" in finding.summary

@@ -1,0 +1,219 @@
+"""Verdicts on starts: the kernel's rule, the other grids, and what does not matter."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from aligntool.audit import Answer, GridKind, Severity, Wishes
+from aligntool.inventory import DiskKind, KnownGeometry, Partition, Role, Source
+from aligntool.units import GIB, KIB, MIB, TIB, Extent
+from tests.audit.made import codes, judge, made_disk
+
+
+def kernel_alignment_offset(start: int, physical: int, minimum: int, offset: int) -> int:
+    """queue_limit_alignment_offset() of block/blk-settings.c, in its own arithmetic (512-byte sectors)."""
+    granularity = max(physical, minimum)
+    alignment = ((start >> 9) % (granularity >> 9)) << 9
+    return (granularity + offset - alignment) % granularity
+
+
+LIMITS = [
+    (512, 512, 512, 0),
+    (512, 4096, 4096, 0),
+    (4096, 4096, 4096, 0),
+    (512, 4096, 4096, 3584),
+    (512, 4096, 16384, 0),
+    (512, 512, 16384, 0),
+    (512, 4096, 65536, 0),
+    (4096, 4096, 16384, 0),
+    (512, 8192, 8192, 0),
+]
+STARTS = [1, 7, 8, 15, 34, 40, 56, 63, 64, 128, 256, 1953, 2047, 2048, 2049, 2055, 8192, 65535, 409640]
+
+
+@pytest.mark.parametrize(("limits", "start"), list(itertools.product(LIMITS, STARTS)))
+@pytest.mark.parametrize("optimal", [0, 33553920, 1 * MIB])
+def test_a_drive_that_is_believed_is_judged_by_the_kernels_rule(
+    limits: tuple[int, int, int, int], start: int, optimal: int
+) -> None:
+    logical, physical, minimum, offset = limits
+    disk = made_disk(
+        f"{start}+100000", logical=logical, physical=physical, minimum=minimum, offset=offset, optimal=optimal
+    )
+    report = judge(disk)
+    kernel = kernel_alignment_offset(start * logical, physical, minimum, offset)
+    verdict = report.judged[0].verdicts[0]
+    assert (verdict.answer is Answer.ON) == (kernel == 0)
+    assert ("AT101" in codes(report)) == (kernel != 0)
+
+
+def test_the_xp_jumper_makes_63_right_and_2048_wrong() -> None:
+    disk = made_disk("63+1000; 2048+1000", physical=4096, offset=3584)
+    answers = [verdict.answer for verdict in judge(disk).judged[0].verdicts]
+    assert answers == [Answer.ON, Answer.OFF]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rotational", "size", "source"),
+    [
+        (DiskKind.ATA, True, 500 * GIB, Source.REPORTED),
+        (DiskKind.SCSI, True, 2 * TIB, Source.REPORTED),
+        (DiskKind.ATA, True, 3 * TIB, Source.ASSUMED),
+        (DiskKind.ATA, False, 500 * GIB, Source.ASSUMED),
+        (DiskKind.ATA, None, 500 * GIB, Source.ASSUMED),
+        (DiskKind.NVME, False, 500 * GIB, Source.ASSUMED),
+        (DiskKind.USB, True, 500 * GIB, Source.ASSUMED),
+        (DiskKind.VIRTIO, True, 10 * GIB, Source.ASSUMED),
+        (DiskKind.LOOP, None, 10 * GIB, Source.ASSUMED),
+    ],
+)
+def test_512_reported_bytes_are_believed_only_of_rotating_drives_up_to_2_tib(
+    kind: DiskKind, rotational: bool | None, size: int, source: Source
+) -> None:
+    report = judge(made_disk("63+1000", kind=kind, rotational=rotational, size=size))
+    physical = report.judged[0].grids[0]
+    assert physical.source is source
+    assert physical.size == (512 if source is Source.REPORTED else 4096)
+    assert ("AT101" in codes(report)) == (source is Source.ASSUMED)
+
+
+def test_an_image_is_assumed_to_have_4096_byte_sectors_and_the_user_may_say_otherwise() -> None:
+    image = made_disk(
+        "63+1000", kind=DiskKind.IMAGE, logical=None, physical=None, offset=None, rotational=None
+    )
+    assert codes(judge(image))[0] == "AT101"
+    assert "AT204" in codes(judge(image))
+    said = replace(
+        image, limits=replace(image.limits, physical_block_size=512), limits_given=("physical_block_size",)
+    )
+    assert "AT101" not in codes(judge(said))
+    assert judge(said).judged[0].grids[0].source is Source.GIVEN
+
+
+def test_a_drive_that_lies_is_judged_by_what_the_database_knows() -> None:
+    known = KnownGeometry(Source.KNOWN, "WD20EARS", "data sheet", "high", physical_block_size=4096)
+    report = judge(made_disk("63+1000", size=2000 * 1000**3), known=(known,))
+    finding = next(finding for finding in report.findings if finding.code.value == "AT101")
+    assert finding.severity is Severity.ERROR
+    assert finding.grid and (finding.grid.source, finding.grid.by) == (Source.KNOWN, "WD20EARS")
+    assert (finding.off_by, finding.start, finding.sector_size) == (3584, 32256, 512)
+    assert "AT203" in codes(report)
+
+
+def test_the_kernels_offset_minus_one_is_unknown_and_never_aligned() -> None:
+    report = judge(made_disk("2048+1000", kind=DiskKind.MD, name="md0", offset=-1))
+    assert report.judged[0].verdicts[0].answer is Answer.UNKNOWN
+    assert {"AT201", "AT109"} <= set(codes(report))
+    assert report.count(Severity.ERROR) == 0
+
+
+def test_a_start_off_the_page_alone_is_a_warning_and_off_the_mib_alone_a_note() -> None:
+    known = KnownGeometry(Source.ASSUMED, "class: 3D NAND SSD", "…", "medium", page_size=16 * KIB)
+    disk = made_disk("40+1000; 64+1000; 2048+1000", kind=DiskKind.NVME, rotational=False, physical=4096)
+    report = judge(disk, known=(known,))
+    assert [verdict.answer for verdict in report.judged[0].verdicts] == [Answer.OFF, Answer.ON, Answer.ON]
+    assert [finding.code.value for finding in report.findings if finding.partition == 1][0] == "AT102"
+    assert [finding.code.value for finding in report.findings if finding.partition == 2][0] == "AT106"
+    assert [finding for finding in report.findings if finding.partition == 3] == []
+
+
+def test_the_users_page_size_comes_before_the_databases() -> None:
+    known = KnownGeometry(Source.KNOWN, "row", "…", "high", page_size=16 * KIB)
+    report = judge(made_disk("64+1000", physical=4096), known=(known,), wishes=Wishes(page_size=64 * KIB))
+    assert report.findings[0].grid and report.findings[0].grid.source is Source.GIVEN
+
+
+def test_a_partition_off_the_chunk_of_an_array_is_a_warning_and_off_its_sectors_an_error() -> None:
+    disk = made_disk("2056+1000; 63+1000", kind=DiskKind.MD, name="md0", physical=4096, minimum=512 * KIB)
+    first, second = judge(disk).judged[0].verdicts
+    report = judge(disk)
+    assert first.answer is second.answer is Answer.OFF
+    by_partition = {
+        finding.partition: finding for finding in report.findings if finding.code.value in ("AT101", "AT104")
+    }
+    assert by_partition[1].code.value == "AT104" and by_partition[1].severity is Severity.WARNING
+    assert by_partition[2].code.value == "AT101" and by_partition[2].severity is Severity.ERROR
+
+
+def test_a_stack_takes_the_largest_sector_of_its_members() -> None:
+    members = [made_disk(name="sda", physical=512), made_disk(name="sdb", physical=4096)]
+    array = replace(made_disk("63+1000", name="md0", kind=DiskKind.MD, physical=512), slaves=("sda", "sdb"))
+    report = judge(*members, array)
+    assert report.judged[2].grids[0].size == 4096
+
+
+def test_slaves_that_name_each_other_are_no_endless_loop() -> None:
+    one = replace(made_disk(name="dm-0", kind=DiskKind.DM), slaves=("dm-1",))
+    two = replace(made_disk(name="dm-1", kind=DiskKind.DM), slaves=("dm-0",))
+    assert len(judge(one, two).judged) == 2
+
+
+@pytest.mark.parametrize(
+    "type_code",
+    ["21686148-6449-6E6F-744E-656564454649", "9E1A2D38-C612-4316-AA26-8B49521E5A8B", "0x41",
+     "E3C9E316-0B5C-4DB8-817D-F92DF00215AE"],
+)  # fmt: skip
+def test_a_partition_that_nothing_writes_to_is_never_an_error(type_code: str) -> None:
+    disk = made_disk("34+2014", physical=4096)
+    disk = replace(disk, partitions=(replace(disk.partitions[0], type_code=type_code),))
+    report = judge(disk)
+    assert {finding.severity for finding in report.findings} == {Severity.INFO}
+    assert report.judged[0].verdicts[0].matters is False
+
+
+def test_the_container_of_logical_partitions_is_not_judged() -> None:
+    disk = made_disk("2048+1000; 2e 4001+9000; 5l 4064+1000", physical=4096)
+    assert [verdict.partition for verdict in judge(disk).judged[0].verdicts] == [1, 5]
+
+
+def test_an_odd_end_is_a_note_but_not_at_the_end_of_the_disk() -> None:
+    disk = made_disk("2048+1001", physical=4096)
+    assert codes(judge(disk)) == ["AT107"]
+    to_the_end = replace(disk, size=(2048 + 1001) * 512)
+    assert codes(judge(to_the_end)) == []
+
+
+def test_an_sd_card_is_judged_by_its_allocation_unit() -> None:
+    card = replace(made_disk("2048+1000; 8192+1000", name="mmcblk0", kind=DiskKind.SD, physical=512),
+                   preferred_erase_size=4 * MIB, rotational=False)  # fmt: skip
+    report = judge(card)
+    assert [verdict.answer for verdict in report.judged[0].verdicts] == [Answer.OFF, Answer.ON]
+    assert codes(report)[0] == "AT103"
+    assert report.findings[0].off_by == 1 * MIB
+
+
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [
+        (63, "Windows XP"), (34, "first usable"), (40, "macOS"), (1953, "decimal megabyte"), (2049, "one sector past"),
+        (65535, "bogus optimal"), (131070, "bogus optimal"), (32760, "16773120"), (1, "after the MBR"),
+        (16065, "cylinder"),
+    ],
+)  # fmt: skip
+def test_a_start_with_a_known_mark_names_its_cause(start: int, words: str) -> None:
+    report = judge(made_disk(f"{start}+1000", physical=65536, minimum=65536))
+    assert words in (report.findings[0].cause or "")
+
+
+def test_a_start_after_an_odd_neighbour_names_the_neighbour() -> None:
+    disk = made_disk("2048+1001; 3049+1000", physical=4096)
+    finding = next(finding for finding in judge(disk).findings if finding.partition == 2)
+    assert "partition 1 ends" in (finding.cause or "")
+
+
+def test_every_check_of_a_verdict_says_which_grid_and_who_asked_for_it() -> None:
+    verdict = judge(made_disk("63+1000", physical=4096, optimal=1 * MIB)).judged[0].verdicts[0]
+    assert {check.grid.kind for check in verdict.checks} == {
+        GridKind.PHYSICAL,
+        GridKind.OPTIMAL_IO,
+        GridKind.GRAIN,
+    }
+    assert all(check.grid.by and check.grid.source for check in verdict.checks)
+    assert {check.off_by for check in verdict.checks} == {3584, 32256}
+
+
+def test_a_map_entry_is_listed_and_does_not_matter() -> None:
+    disk = made_disk("1+63")
+    disk = replace(disk, partitions=(Partition(1, Extent(512, 63 * 512), Role.MAP),), rotational=False)
+    assert judge(disk).judged[0].verdicts[0].matters is False
