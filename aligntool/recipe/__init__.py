@@ -1,0 +1,31 @@
+"""What aligntool knows beforehand, as data: the drive database and the table of chipsets.
+
+In: the TOML files under `recipes/`, which are a part of the program. Out: frozen values. Nothing here looks at a
+machine.
+"""
+
+from aligntool.recipe.chipsets import (
+    ChipsetTable,
+    PortFamily,
+    Side,
+    lane_bandwidth,
+    load_chipsets,
+    parse_chipsets,
+)
+from aligntool.recipe.drives import DriveDatabase, load_drives, parse_drives
+from aligntool.recipe.menu import menu
+from aligntool.recipe.rows import DriveRow
+
+__all__ = [
+    "ChipsetTable",
+    "DriveDatabase",
+    "DriveRow",
+    "PortFamily",
+    "Side",
+    "lane_bandwidth",
+    "load_chipsets",
+    "load_drives",
+    "menu",
+    "parse_chipsets",
+    "parse_drives",
+]

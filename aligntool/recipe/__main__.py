@@ -1,0 +1,8 @@
+"""`python -m aligntool.recipe` prints recipes/README.md."""
+
+import sys
+
+from aligntool.recipe import load_chipsets, load_drives, menu
+
+if __name__ == "__main__":
+    sys.stdout.write(menu(load_drives(), load_chipsets()))

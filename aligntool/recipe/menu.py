@@ -1,0 +1,63 @@
+"""The list of what is in `recipes/`, as recipes/README.md shows it.
+
+In: the packaged database and table. Out: Markdown. A test keeps the file in the repository equal to it.
+"""
+
+from itertools import groupby
+
+from aligntool.inventory import KnownGeometry
+from aligntool.recipe.chipsets import ChipsetTable
+from aligntool.recipe.drives import DriveDatabase
+from aligntool.recipe.rows import DriveRow
+from aligntool.units import format_size
+
+_HEAD = """\
+# Recipes
+
+Data that is a part of aligntool, one file a subject, in TOML.
+What the keys mean and how to add a row: [docs/recipes.md](../docs/recipes.md).
+
+This list is made from the files: `python -m aligntool.recipe > recipes/README.md`.
+A test fails when it is not current.
+"""
+
+
+def menu(drives: DriveDatabase, chipsets: ChipsetTable) -> str:
+    parts = [_HEAD, "## Drives\n"]
+    for file, rows in groupby((*drives.rows, *drives.classes), key=lambda row: row.file):
+        short = file.removeprefix("recipes/")
+        parts.append(f"### [{short}]({short})\n")
+        parts.append("| drive | known | confidence |\n|---|---|---|")
+        parts.extend(_line(row) for row in rows)
+        parts.append("")
+    families = {each.family.name: each.family for each in chipsets.ranges}
+    parts.append("## [chipsets.toml](chipsets.toml)\n")
+    parts.append("| PCI devices of | side | link to the processor |\n|---|---|---|")
+    parts.extend(f"| {each.name} | {each.side} | {each.uplink or '–'} |" for each in families.values())
+    return "\n".join(parts) + "\n"
+
+
+def _line(row: DriveRow) -> str:
+    name = f"{row.name}, firmware {', '.join(row.firmware)}" if row.firmware else row.name
+    return f"| {_cell(name)} | {_cell(summary(row.geometry))} | {row.geometry.confidence} |"
+
+
+def summary(known: KnownGeometry) -> str:
+    """The facts of a row in a few words."""
+    sizes = (
+        ("physical sector", known.physical_block_size),
+        ("page", known.page_size),
+        ("indirection unit", known.indirection_unit),
+        ("erase block", known.erase_block),
+    )
+    words = [f"{name} {format_size(size)}" for name, size in sizes if size is not None]
+    if known.dram is not None:
+        words.append("DRAM" if known.dram else "no DRAM, HMB" if known.hmb else "no DRAM")
+    if known.hybrid:
+        words.append("hybrid")
+    words.extend(f"{limit} misleads" for limit in known.distrust)
+    return ", ".join(words) or known.note or ""
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
