@@ -1,0 +1,99 @@
+"""The JSON of an audit: valid by its published schema, whatever a disk is called."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aligntool.audit import Report
+from aligntool.inventory import (
+    ArrayFacts,
+    AtaFacts,
+    DiskKind,
+    Fault,
+    Layer,
+    LbaFormat,
+    LinkHop,
+    NvmeFacts,
+    Port,
+    Segment,
+    Table,
+    TableCopy,
+    TableCopyState,
+    TableFault,
+    TableLabel,
+    Unseen,
+)
+from aligntool.render.json import audit_json
+from aligntool.units import KIB, MIB, Extent
+from tests.audit.made import judge, made_disk, with_content
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "audit.schema.json").read_text())
+
+
+def document(report: Report) -> Any:
+    return json.loads("".join(audit_json(report)))
+
+
+def full_report() -> Report:
+    """A machine with something in every field."""
+    lvm = Layer(
+        "LVM2_member",
+        Extent(MIB, MIB),
+        data_start=2 * MIB,
+        segments=(Segment("vg/lv", 0, Extent(MIB, MIB), 64),),
+    )
+    disk = with_content(made_disk("63+4096 ext4; 8192+4096", kind=DiskKind.NVME, physical=4096), lvm)
+    hop = LinkHop("0000:01:00.0", Port.ENDPOINT, "SSD", 8.0, 4, 8.0, 4, 3938400000, 3938400000)
+    faults = (TableFault(Fault.OVERLAP, "1 and 2 overlap", 512, (1, 2)),)
+    disk = replace(
+        disk, nvme=NvmeFacts((LbaFormat(0, 512, 0, 2), LbaFormat(1, 4096, 0, 0)), 0, hmb_preferred=64 * MIB),
+        ata=AtaFacts(512, 4096), links=((hop,),), unseen=(Unseen("NVMe Identify", "needs root"),),
+        array=ArrayFacts("raid0", 512 * KIB, ("sda", "sdb"), (("sda", MIB),)),
+        kernel_partitions=((1, Extent(0, 512)),),
+        table=Table(TableLabel.GPT, 512, "guid", copies=(TableCopy("primary", 512, TableCopyState.GOOD),), faults=faults),
+    )  # fmt: skip
+    return judge(disk, made_disk("2048+1000", name="sdb", offset=-1))
+
+
+def test_the_document_is_valid_by_the_published_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    jsonschema.validate(document(full_report()), SCHEMA)
+    jsonschema.validate(document(judge()), SCHEMA)
+
+
+def test_the_schema_refuses_what_is_not_in_it() -> None:
+    wrong = document(full_report())
+    wrong["disks"][0]["partitions"][0]["start"] = "63s"
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(wrong, SCHEMA)
+
+
+def test_a_start_is_told_in_bytes_and_in_the_users_sectors_with_every_grid() -> None:
+    first = document(full_report())["disks"][0]["partitions"][0]
+    assert (first["start"], first["start_sector"], first["sector_size"]) == (32256, 63, 512)
+    assert first["verdict"]["answer"] == "off"
+    physical = next(check for check in first["verdict"]["checks"] if check["kind"] == "physical sector")
+    assert (physical["size"], physical["off_by"], physical["source"]) == (4096, 3584, "reported")
+
+
+@settings(max_examples=50)
+@given(name=st.text(max_size=40))
+def test_any_label_leaves_the_document_valid(name: str) -> None:
+    disk = replace(made_disk("63+4096"), model=name, name=name, serial=name)
+    disk = replace(disk, partitions=(replace(disk.partitions[0], name=name),))
+    text = "".join(audit_json(judge(disk)))
+    assert text.isascii() and "\x1b" not in text
+    jsonschema.validate(json.loads(text), SCHEMA)
+
+
+def test_bytes_that_are_no_utf_8_do_not_break_the_document() -> None:
+    broken = b"a\xff\xfeb".decode("utf-8", "surrogateescape")
+    text = "".join(audit_json(judge(replace(made_disk("63+4096"), model=broken))))
+    assert json.loads(text)["disks"][0]["model"] == "a\ufffd\ufffdb"
+    text.encode("utf-8")

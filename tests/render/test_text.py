@@ -1,0 +1,144 @@
+"""What people read: nothing from a disk may act on the terminal, and 80 columns are enough."""
+
+import io
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aligntool.audit import Report
+from aligntool.inventory import DiskKind, TableLabel
+from aligntool.render.lines import cell_width, fit, harmless, show, text_of, wants_color, wrapped
+from aligntool.render.map import map_lines
+from aligntool.render.prometheus import METRICS, audit_prometheus
+from aligntool.render.table import audit_lines
+from tests.audit.made import judge, made_disk
+
+HOSTILE = "\x1b]0;owned\x07\x1b[31m[red]bold[/red]\r\n\u202eevil\x9b2J\udcff"
+
+
+def text(report: Report, *, width: int = 80, verbose: bool = True, quiet: bool = False) -> str:
+    return "".join(text_of(audit_lines(report, width=width, verbose=verbose, quiet=quiet)))
+
+
+def old_disk() -> Report:
+    return judge(made_disk("63+80000 ntfs; 80063+90000 ext4; 8388608+90000", name="disk.img", kind=DiskKind.IMAGE,
+                           physical=None, label=TableLabel.DOS))  # fmt: skip
+
+
+def test_a_table_names_sector_bytes_verdict_cause_cost_and_next_command() -> None:
+    said = text(old_disk())
+    for words in ("63", "32256B", "off 4KiB? by 3584B", "Windows XP", "1/2 of the aligned write rate",
+                  "reads 8KiB and writes 8KiB", "aligntool audit --map", "on the grid", "2 off"):  # fmt: skip
+        assert words in said, words
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_no_line_of_a_table_is_wider_than_the_terminal(width: int) -> None:
+    long = [line for line in text(old_disk(), width=width).splitlines() if cell_width(line) > width]
+    assert long == []
+
+
+@settings(max_examples=100)
+@given(st.text(max_size=60))
+def test_no_control_or_format_character_of_a_disk_reaches_the_terminal(name: str) -> None:
+    disk = replace(made_disk("63+4096"), model=name + HOSTILE, name=name or "x")
+    disk = replace(disk, partitions=(replace(disk.partitions[0], type_name=name + HOSTILE),))
+    report = judge(disk)
+    everything = (
+        text(report) + "".join(text_of(map_lines(report, width=80))) + "".join(audit_prometheus(report))
+    )
+    assert all(char.isprintable() or char == "\n" for char in everything)
+
+
+def test_markup_in_a_label_is_shown_and_not_obeyed_in_colour() -> None:
+    stream = io.StringIO()
+    report = judge(replace(made_disk("63+4096"), model=HOSTILE))
+    show(audit_lines(report, width=200, verbose=True, quiet=False), stream, color=True)
+    said = stream.getvalue()
+    assert "[red]bold[/red]" in said
+    allowed = re.sub(r"\x1b\[[0-9;]*m", "", said)  # what rich itself writes for its own colours
+    assert all(char.isprintable() or char == "\n" for char in allowed)
+
+
+def test_escapes_show_what_was_there() -> None:
+    assert harmless("a\x1bb\u202ec\udcffd") == "a\\x1bb\\u202ec\\xffd"
+    assert harmless("Straße 日本") == "Straße 日本"
+
+
+@pytest.mark.parametrize(
+    ("environment", "terminal", "colour"),
+    [({}, True, True), ({}, False, False), ({"NO_COLOR": "1"}, True, False), ({"TERM": "dumb"}, True, False)],
+)
+def test_colour_only_on_a_terminal_that_wants_it(
+    environment: dict[str, str], terminal: bool, colour: bool
+) -> None:
+    class Stream(io.StringIO):
+        def isatty(self) -> bool:
+            return terminal
+
+    assert wants_color(Stream(), environment) is colour
+
+
+def test_quiet_is_a_line_for_each_error_and_warning_and_nothing_when_all_is_well() -> None:
+    lines = text(old_disk(), verbose=False, quiet=True).splitlines()
+    assert len(lines) == 2 and all(line.startswith("error: ") and line.endswith("[AT101]") for line in lines)
+    assert text(judge(made_disk("2048+4096", physical=4096)), quiet=True) == ""
+
+
+def test_many_disks_that_are_fine_are_counted_and_not_listed() -> None:
+    fine = [made_disk("2048+4096", name=f"sd{index}", physical=4096) for index in range(40)]
+    bad = made_disk("63+4096", name="sdbad", physical=4096)
+    said = text(judge(*fine, bad), verbose=False)
+    assert "40 more disks" in said and "sdbad" in said and "sd17 " not in said
+    assert "sd17" in text(judge(*fine, bad), verbose=True)
+
+
+def test_the_map_draws_the_start_where_it_lies() -> None:
+    report = judge(made_disk("63+80000", physical=4096))
+    lines = "".join(text_of(map_lines(report, width=80))).splitlines()
+    assert "28672" in lines[1] and "32768" in lines[1]
+    ruler, blocks = lines[2], lines[3]
+    sector = ruler.index("|")
+    assert ruler[sector + 16] == "|", "one sector is 16 cells"
+    assert blocks.index("[") - sector == 14, "3584 of 4096 bytes are 14 of 16 cells"
+    assert lines[4].strip().startswith("^") and lines[4].index("^") == blocks.index("[")
+    assert "every 4KiB request touches one unit more" in lines[4]
+
+
+def test_the_map_of_an_aligned_partition_draws_blocks_on_the_boundaries() -> None:
+    lines = "".join(text_of(map_lines(judge(made_disk("2048+80000", physical=4096)), width=80))).splitlines()
+    assert [index for index, char in enumerate(lines[2]) if char == "|"] == [
+        index for index, char in enumerate(lines[3]) if char == "["
+    ]
+
+
+def test_wide_characters_are_measured_as_terminals_do() -> None:
+    assert cell_width("日本") == 4
+    assert fit("日本語テキスト", 6) == "日本… " or cell_width(fit("日本語テキスト", 6)) == 6
+    assert list(wrapped("aa bb cc", 5, "")) == ["aa bb", "cc"]
+
+
+METRIC = re.compile(r'^[a-z_]+\{([a-z]+="(\\.|[^"\\\n])*",?)*\} -?[0-9]+$')
+
+
+@settings(max_examples=50)
+@given(st.text(max_size=30))
+def test_every_metric_is_a_line_the_exposition_format_allows(name: str) -> None:
+    report = judge(replace(made_disk("63+4096; 2048+4096"), name=name + '"\\\n'))
+    for line in "".join(audit_prometheus(report)).splitlines():
+        assert line.startswith("# ") or METRIC.match(line), line
+
+
+def test_metrics_tell_aligned_off_and_unknown() -> None:
+    report = judge(
+        made_disk("63+4096; 2048+4096", physical=4096), made_disk("2048+10", name="md0", offset=-1)
+    )
+    lines = "".join(audit_prometheus(report)).splitlines()
+    assert 'aligntool_partition_aligned{disk="sda",partition="1"} 0' in lines
+    assert 'aligntool_partition_aligned{disk="sda",partition="2"} 1' in lines
+    assert 'aligntool_partition_aligned{disk="md0",partition="1"} -1' in lines
+    assert 'aligntool_partition_off_bytes{disk="sda",partition="1"} 3584' in lines
+    assert {line.split()[2] for line in lines if line.startswith("# HELP")} == set(METRICS)
