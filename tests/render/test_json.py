@@ -56,7 +56,8 @@ def full_report() -> Report:
         ata=AtaFacts(512, 4096), links=((hop,),), unseen=(Unseen("NVMe Identify", "needs root"),),
         array=ArrayFacts("raid0", 512 * KIB, ("sda", "sdb"), (("sda", MIB),)),
         kernel_partitions=((1, Extent(0, 512)),),
-        table=Table(TableLabel.GPT, 512, "guid", copies=(TableCopy("primary", 512, TableCopyState.GOOD),), faults=faults),
+        table=Table(TableLabel.GPT, 512, "guid",
+                    copies=(TableCopy("primary", 512, TableCopyState.GOOD),), faults=faults),
     )  # fmt: skip
     return judge(disk, made_disk("2048+1000", name="sdb", offset=-1))
 

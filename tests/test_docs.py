@@ -1,0 +1,106 @@
+"""What is documented is what there is: commands, options, findings, exit codes, metrics, fields."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from aligntool.audit import Code
+from aligntool.audit.explanations import EXPLANATIONS
+from aligntool.cli import app
+from aligntool.errors import ExitCode
+from aligntool.render.explain import findings_markdown
+from aligntool.render.prometheus import METRICS
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+def section(page: str, title: str) -> str:
+    """The text of one `## title` of a page."""
+    found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    assert found, f"docs/cli.md has no section {title!r}"
+    return found[1]
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_option_of_every_command_is_documented(name: str) -> None:
+    text = section((DOCS / "cli.md").read_text(), f"aligntool {name}")
+    for parameter in COMMANDS[name].params:
+        if parameter.name == "help":
+            continue
+        words = parameter.opts if parameter.param_type_name == "option" else [name]
+        for word in [*words, *parameter.secondary_opts]:
+            assert re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text), (
+                f"{word} of {name} is not in docs/cli.md"
+            )
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_no_documented_option_is_made_up(name: str) -> None:
+    text = section((DOCS / "cli.md").read_text(), f"aligntool {name}")
+    real = {word for parameter in COMMANDS[name].params for word in parameter.opts}
+    rows = re.findall(r"^\| (`-.*?) \|", text, re.MULTILINE)
+    for word in re.findall(r"(?<!\w)(--?[a-z][a-z-]*)", " ".join(rows)):
+        assert word in real, f"docs/cli.md names {word}, which {name} does not have"
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_has_a_help_text_with_an_example_and_every_option_one(name: str) -> None:
+    command = COMMANDS[name]
+    assert f"Example: aligntool {name}" in command.help or f"Example: sudo aligntool {name}" in command.help
+    for parameter in command.params:
+        assert parameter.help, f"{parameter.name} of {name} has no help"
+
+
+def test_every_finding_code_has_an_explanation_and_every_explanation_a_code() -> None:
+    assert set(EXPLANATIONS) == set(Code)
+    for code, explanation in EXPLANATIONS.items():
+        assert explanation.severity in ("error", "warning", "info")
+        assert all(
+            (explanation.title, explanation.means, explanation.judged, explanation.costs, explanation.do)
+        ), code
+
+
+def test_the_page_of_findings_is_current() -> None:
+    written = (DOCS / "findings.md").read_text()
+    assert written == findings_markdown(), "run: aligntool explain --markdown > docs/findings.md"
+
+
+def test_every_finding_code_is_given_by_some_rule() -> None:
+    rules = "\n".join(
+        path.read_text() for path in (ROOT / "aligntool" / "audit").glob("*.py") if path.name != "codes.py"
+    )
+    for code in Code:
+        assert f"Code.{code.name}" in rules, f"{code} is documented, and no rule gives it"
+
+
+def test_every_exit_code_is_documented_with_its_meaning() -> None:
+    text = section((DOCS / "cli.md").read_text(), "Exit codes")
+    assert [int(number) for number in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)] == [
+        int(code) for code in ExitCode
+    ]
+
+
+def test_every_metric_is_documented() -> None:
+    text = section((DOCS / "cli.md").read_text(), "Colour, pipes and fleets")
+    assert set(re.findall(r"^\| `(aligntool_\w+)`", text, re.MULTILINE)) == set(METRICS)
+
+
+def test_the_json_page_names_every_part_of_the_document() -> None:
+    page = (DOCS / "json.md").read_text()
+    schema = json.loads((DOCS / "audit.schema.json").read_text())
+    for name in schema["properties"]:
+        assert f"`{name}" in page or name == "aligntool", f"docs/json.md does not mention {name}"
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS.rglob("*.md"), ROOT / "recipes" / "README.md"]
+    for page in pages:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), (
+                f"{page.relative_to(ROOT)} links to {target}, which is not there"
+            )
