@@ -3,6 +3,7 @@
 Each command imports what it needs when it runs, so that `--version` and `--help` start at once.
 """
 
+import signal
 import sys
 from typing import Annotated
 
@@ -52,20 +53,17 @@ app.command()(demo)
 
 def main() -> None:
     """Run, and let every way to end become the exit code that docs/cli.md documents."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader that goes (head, less) ends us as it ends cat
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        app()
+        app(prog_name="aligntool")
     except (Refused, Stopped) as error:
         _say(str(error), error.hint)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)
-    except BrokenPipeError:
-        # The reader (head, less) has gone: nothing to tell it, and nothing more to flush into the closed pipe.
-        sys.stderr.close()
-        sys.exit(ExitCode.DONE)
     except Exception:
         _bug()
         sys.exit(ExitCode.BUG)

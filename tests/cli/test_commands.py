@@ -1,0 +1,163 @@
+"""The commands as a user types them, in a process of their own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from tests.conftest import run
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = json.loads((ROOT / "docs" / "audit.schema.json").read_text())
+
+
+def aligntool(*words: str | Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "aligntool", *(str(word) for word in words)]
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env=environment | (env or {}),
+        timeout=120,
+    )
+
+
+@pytest.fixture
+def old_disk(tmp_path: Path) -> Path:
+    """The table of a PC of 2005, written by sfdisk."""
+    image = tmp_path / "old disk.img"
+    with image.open("wb") as file:
+        file.truncate(1 << 30)
+    script = "label: dos\nunit: sectors\nstart=63, size=208782, type=7, bootable\nstart=208845, size=1000000, type=83\n"
+    run("sfdisk", "-q", image, stdin=script)
+    return image
+
+
+@pytest.mark.needs_tools("sfdisk")
+def test_an_old_disk_is_an_error_with_exit_code_1_and_talk_stays_off_stdout(old_disk: Path) -> None:
+    done = aligntool("audit", old_disk)
+    assert done.returncode == 1
+    assert "AT101" in done.stdout and "32256B" in done.stdout
+    assert done.stderr == ""
+    assert "\x1b" not in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80 + len(str(old_disk))
+
+
+@pytest.mark.needs_tools("sfdisk")
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ((), 1),
+        (("--fail-on", "never"), 0),
+        (("--physical-sector-size", "512"), 0),
+        (("--physical-sector-size", "512", "--page-size", "16KiB"), 0),
+        (("--physical-sector-size", "512", "--page-size", "16KiB", "--fail-on", "warning"), 1),
+    ],
+)
+def test_the_exit_code_follows_fail_on_and_the_geometry_given(
+    old_disk: Path, options: tuple[str, ...], code: int
+) -> None:
+    assert aligntool("audit", *options, old_disk).returncode == code
+
+
+@pytest.mark.needs_tools("sfdisk")
+def test_json_is_valid_by_the_schema_and_agrees_with_sfdisk(old_disk: Path) -> None:
+    done = aligntool("audit", "--json", old_disk)
+    document = json.loads(done.stdout)
+    jsonschema.validate(document, SCHEMA)
+    truth = json.loads(run("sfdisk", "--json", old_disk))["partitiontable"]["partitions"]
+    ours = document["disks"][0]["partitions"]
+    assert [(part["start_sector"], part["length"] // 512) for part in ours] == [
+        (part["start"], part["size"]) for part in truth
+    ]
+
+
+@pytest.mark.needs_tools("sfdisk")
+def test_one_missing_target_is_refused_and_the_other_audited_all_the_same(old_disk: Path) -> None:
+    done = aligntool("audit", old_disk, "/no/such/disk")
+    assert done.returncode == 3
+    assert "AT101" in done.stdout
+    assert "/no/such/disk" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("audit", "/no/such/disk"), 3),
+        (("audit", "/"), 3),
+        (("audit", "/dev/null"), 3),
+        (("audit", "--sysroot", "/no/such/folder"), 3),
+        (("audit", "--sector-size", "1MB", "x"), 2),
+        (("audit", "--sector-size", "1000", "x"), 2),
+        (("audit", "--fail-on", "sometimes"), 2),
+        (("audit", "--no-such-option"), 2),
+        (("explain", "AT999"), 3),
+        (("drives", "no such drive at all"), 3),
+        (("nonsense",), 2),
+    ],
+)
+def test_bad_input_gives_one_clear_error_the_right_code_and_no_trace(
+    words: tuple[str, ...], code: int
+) -> None:
+    done = aligntool(*words)
+    assert done.returncode == code, done.stderr
+    assert done.stderr.strip() and "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_explain_tells_a_code_and_lists_all() -> None:
+    one = aligntool("explain", "at101")
+    assert one.returncode == 0 and "physical sector" in one.stdout
+    assert len(aligntool("explain").stdout.splitlines()) > 40
+
+
+def test_drives_shows_a_row_with_its_source() -> None:
+    done = aligntool("drives", "WD20EARS")
+    assert done.returncode == 0
+    assert "physical sector: 4KiB" in done.stdout and "source:" in done.stdout
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    line = f"{sys.executable} -m aligntool explain | head -n 1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode in (0, 128 + signal.SIGPIPE), "as of any Unix tool: never 1, which means findings"
+    assert done.stderr == ""
+    assert len(done.stdout.splitlines()) == 1
+
+
+@pytest.mark.needs_tools("sfdisk", "script")
+def test_colour_is_used_on_a_terminal_and_not_with_no_color(old_disk: Path) -> None:
+    command = f"{sys.executable} -m aligntool audit '{old_disk}'"
+    terminal = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {
+        "TERM": "xterm-256color"
+    }
+    for extra, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
+        done = subprocess.run(
+            ["script", "-qec", command, "/dev/null"], capture_output=True, text=True, check=False,
+            cwd=ROOT, env=terminal | extra,
+        )  # fmt: skip
+        assert ("\x1b[" in done.stdout) is coloured
+        assert "AT101" in done.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shell_completion_installs(tmp_path: Path, shell: str) -> None:
+    environment = {"HOME": str(tmp_path), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    done = aligntool("--install-completion", shell, env=environment)
+    assert done.returncode == 0, done.stderr
+    written = "".join(path.read_text() for path in tmp_path.rglob("*") if path.is_file())
+    assert "_ALIGNTOOL_COMPLETE" in written
+
+
+def test_version_is_the_packages() -> None:
+    from aligntool import __version__
+
+    assert aligntool("--version").stdout == f"aligntool {__version__}\n"
