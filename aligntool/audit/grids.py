@@ -137,7 +137,13 @@ def _allocation(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:
         return
     row = next((row for row in known if row.erase_block), None)
     if row and row.erase_block and disk.rotational is not True:
-        yield GridKind.ALLOCATION, (row.erase_block, row.source, row.row), Severity.WARNING
+        # Behind USB may as well be an SSD, for which 4 MiB are no boundary: a guess is no reason to warn.
+        guess = disk.kind is DiskKind.USB and row.source is Source.ASSUMED
+        yield (
+            GridKind.ALLOCATION,
+            (row.erase_block, row.source, row.row),
+            Severity.INFO if guess else Severity.WARNING,
+        )
 
 
 def _for_information(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:

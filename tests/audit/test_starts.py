@@ -113,8 +113,8 @@ def test_a_start_off_the_page_alone_is_a_warning_and_off_the_mib_alone_a_note() 
     disk = made_disk("40+1000; 64+1000; 2048+1000", kind=DiskKind.NVME, rotational=False, physical=4096)
     report = judge(disk, known=(known,))
     assert [verdict.answer for verdict in report.judged[0].verdicts] == [Answer.OFF, Answer.ON, Answer.ON]
-    assert [finding.code.value for finding in report.findings if finding.partition == 1][0] == "AT102"
-    assert [finding.code.value for finding in report.findings if finding.partition == 2][0] == "AT106"
+    assert next(finding.code.value for finding in report.findings if finding.partition == 1) == "AT102"
+    assert next(finding.code.value for finding in report.findings if finding.partition == 2) == "AT106"
     assert [finding for finding in report.findings if finding.partition == 3] == []
 
 
@@ -217,3 +217,12 @@ def test_a_map_entry_is_listed_and_does_not_matter() -> None:
     disk = made_disk("1+63")
     disk = replace(disk, partitions=(Partition(1, Extent(512, 63 * 512), Role.MAP),), rotational=False)
     assert judge(disk).judged[0].verdicts[0].matters is False
+
+
+def test_the_guessed_unit_of_a_usb_disk_is_only_a_note_but_an_sd_cards_is_a_warning() -> None:
+    guess = KnownGeometry(Source.ASSUMED, "class", "…", "low", erase_block=4 * MIB)
+    for kind, severity in ((DiskKind.USB, Severity.INFO), (DiskKind.SD, Severity.WARNING)):
+        report = judge(made_disk("2048+1000", kind=kind, rotational=False, physical=4096), known=(guess,))
+        assert [(finding.code.value, finding.severity) for finding in report.findings] == [
+            ("AT103", severity)
+        ]
