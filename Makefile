@@ -1,0 +1,45 @@
+# Everything a newcomer types. `make` alone lists it.
+.DEFAULT_GOAL := help
+.PHONY: help demo test audit bench fuzz picture install uninstall clean
+
+ALIGNTOOL := .venv/bin/aligntool
+PREFIX ?= /usr/local
+HOME_OF_ALL ?= /opt/aligntool
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+
+help: ## list these words
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r word text; do printf '%-16s %s\n' "$$word" "$$text"; done
+
+demo: .venv/.ready-demo ## make a disk image of 2005 with real file systems, and audit it (no root, touches no disk)
+	@$(ALIGNTOOL) demo
+
+test: .venv/.ready-test ## run every test, linter and type check; what needs root is skipped without it
+	@.venv/bin/python -m pytest $(ARGS)
+
+audit: .venv/.ready-demo ## audit every disk of this machine (asks for root; reads only)
+	@$(SUDO) $(ALIGNTOOL) audit $(ARGS)
+
+bench: .venv/.ready-test ## time aligntool beside parted, sfdisk and lsblk
+	@.venv/bin/python tests/bench/run.py $(ARGS)
+
+fuzz: .venv/.ready-fuzz ## feed damaged disks to every parser, guided by coverage
+	@.venv/bin/python tests/fuzz/run.py $(ARGS)
+
+picture: .venv/.ready-demo ## draw docs/pictures/audit.svg anew
+	@mkdir -p docs/pictures
+	@$(ALIGNTOOL) demo --picture docs/pictures/audit.svg
+
+install: ## install for all users of this machine: /opt/aligntool and a link in /usr/local/bin
+	@.ci/setup build
+	@.ci/install '$(HOME_OF_ALL)' '$(PREFIX)/bin'
+
+uninstall: ## take away what `make install` put there
+	@.ci/install --remove '$(HOME_OF_ALL)' '$(PREFIX)/bin'
+
+clean: ## throw away .venv and what the tools left behind
+	rm -rf .venv demo dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+# Ready once, and again when what is asked for has changed.
+.venv/.ready-%: pyproject.toml .ci/setup
+	@.ci/setup $*
+	@touch $@

@@ -1,0 +1,287 @@
+"""The drawing in docs/architecture.md, checked: floors, budgets, names, and the linters as tests."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "aligntool"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+LONGEST_FILE = 300
+LONGEST_FUNCTION = 40
+# Catalogues: one noun under the other and nothing to follow, easier to read in one place than cut in pieces.
+CATALOGUES = {"aligntool/inventory.py": 430}
+
+BANNED_NAMES = {
+    "utils",
+    "util",
+    "helpers",
+    "helper",
+    "common",
+    "core",
+    "base",
+    "misc",
+    "manager",
+    "handler",
+    "lib",
+}
+# Where untyped things come in: libparted, TOML and JSON files.
+MAY_SAY_ANY = ("aligntool/apply/tables.py", "aligntool/recipe/", "aligntool/plan.py")
+HEAVY = ("rich", "pyudev", "parted", "_ped", "jsonschema", "importlib.metadata", "email", "asyncio")
+MACHINE_FOLDERS = ("probe", "apply")
+TERMINAL_FOLDERS = ("cli", "render")
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), filename=str(path))
+
+
+def _outside(*folders: str) -> list[Path]:
+    return [path for path in SOURCES if path.relative_to(PACKAGE).parts[0] not in folders]
+
+
+def _calls(path: Path) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node.func.id, node.lineno
+
+
+# The tools that judge the code
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(["ruff", "check", "--no-cache", "."], id="ruff-finds-nothing"),
+        pytest.param(["ruff", "format", "--no-cache", "--check", "."], id="ruff-has-nothing-to-format"),
+        pytest.param(["mypy", "--strict"], id="mypy-strict-finds-nothing"),
+        pytest.param(["lint-imports"], id="imports-go-down-never-up-never-sideways"),
+    ],
+)
+def test_the_linters_are_content(command: list[str]) -> None:
+    program = Path(sys.executable).parent / command[0]
+    done = subprocess.run([program, *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
+
+
+# Budgets
+
+
+def test_no_file_is_longer_than_a_person_reads_at_once() -> None:
+    lengths = {_name(path): len(path.read_text().splitlines()) for path in SOURCES}
+    assert len(lengths) > 20
+    too_long = {name: lines for name, lines in lengths.items() if lines > CATALOGUES.get(name, LONGEST_FILE)}
+    assert not too_long
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    too_long = [
+        f"{_name(path)}:{node.lineno} {node.name} has {_length(path, node)} lines"
+        for path in SOURCES
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.FunctionDef) and _length(path, node) > LONGEST_FUNCTION
+    ]
+    assert not too_long
+
+
+def _length(path: Path, node: ast.FunctionDef) -> int:
+    """Lines of a function. A command's options are declarations with their help texts, so in `cli` the body counts."""
+    first = node.body[0].lineno if path.parent.name == "cli" else node.lineno
+    return (node.end_lineno or first) - first + 1
+
+
+def test_no_file_has_a_name_that_says_nothing() -> None:
+    words = {_name(path): set(re.split(r"[_.]", path.stem)) | {path.parent.name} for path in SOURCES + TESTS}
+    assert not {name: said & BANNED_NAMES for name, said in words.items() if said & BANNED_NAMES}
+
+
+def test_any_is_said_only_where_untyped_things_come_in() -> None:
+    places = [
+        f"{_name(path)}:{node.lineno}"
+        for path in SOURCES
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Name) and node.id == "Any" and not _name(path).startswith(MAY_SAY_ANY)
+    ]
+    assert not places
+
+
+def test_nothing_hangs_on_an_assert_that_python_may_leave_out() -> None:
+    asserts = [
+        f"{_name(path)}:{node.lineno}"
+        for path in SOURCES
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Assert)
+    ]
+    assert not asserts
+
+
+def test_no_source_file_is_left_half_done_or_speaks_of_a_place_on_one_machine() -> None:
+    # The words are put together here so that this file does not find itself.
+    marks = re.compile("|".join(("TO" + "DO", "FIX" + "ME", "X" + "XX", "/ho" + "me/[a-z]+/", "/wo" + "rk/")))
+    allowed = re.compile(r"home/anna/")
+    text_files = [*SOURCES, *TESTS, *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "Makefile"]
+    found = [
+        f"{_name(path)}:{number}: {line.strip()}"
+        for path in text_files
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if marks.search(allowed.sub("", line))
+    ]
+    assert not found
+
+
+# Rule 1: folders touch the machine, files do not
+
+
+def test_only_cli_and_render_talk_to_the_terminal() -> None:
+    talking = [
+        f"{_name(path)}:{line}: {call}()"
+        for path in _outside(*TERMINAL_FOLDERS)
+        for call, line in _calls(path)
+        if call in {"print", "input"}
+    ]
+    assert not talking
+
+
+def test_thinking_opens_no_file() -> None:
+    # `recipe` reads the files that come with aligntool, and the import contract holds it to that.
+    thinking = _outside(*MACHINE_FOLDERS, *TERMINAL_FOLDERS, "recipe")
+    opening = [
+        f"{_name(path)}:{line}"
+        for path in thinking
+        for call, line in _calls(path)
+        if call in {"open", "exec"}
+    ]
+    assert len(thinking) > 5
+    assert not opening
+
+
+def test_dry_run_is_a_word_of_the_command_line_only() -> None:
+    # A plan is data: whoever applies one has nothing to be dry about.
+    names = [
+        _name(path) for path in _outside("cli") if re.search(r"\bdry_?run\b", path.read_text(), re.IGNORECASE)
+    ]
+    assert not names
+
+
+# Rule 3: a bare size or offset is bytes
+
+
+def test_only_probe_and_apply_turn_sectors_into_bytes() -> None:
+    turning = [
+        f"{_name(path)}:{node.lineno}: {ast.unparse(node)}"
+        for path in _outside(*MACHINE_FOLDERS)
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.BinOp) and _is_sector_arithmetic(node)
+    ]
+    assert not turning
+
+
+def _is_sector_arithmetic(node: ast.BinOp) -> bool:
+    sides = [side.value for side in (node.left, node.right) if isinstance(side, ast.Constant)]
+    if isinstance(node.op, ast.Mult | ast.FloorDiv):
+        return 512 in sides
+    return isinstance(node.op, ast.LShift | ast.RShift) and 9 in sides
+
+
+# Start-up
+
+IMPORT_EVERYTHING = """
+import importlib, json, sys
+effects = []
+READ_ONLY = {"r", "rb", None}
+def watch(event, arguments):
+    if event in {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "socket.connect", "os.mkdir",
+                 "os.remove", "os.rename", "os.putenv", "shutil.copyfile"}:
+        effects.append(f"{event} {arguments!r}")
+    elif event == "ctypes.dlopen" and arguments[0] is not None:  # None: ctypes itself, asking for the interpreter
+        effects.append(f"dlopen {arguments[0]}")
+    elif event == "open" and str(arguments[0]).startswith(("/dev/", "/sys/", "/proc/", "/run/")):
+        effects.append(f"open {arguments[0]}")
+    elif event == "open" and arguments[1] not in READ_ONLY and "__pycache__" not in str(arguments[0]):
+        effects.append(f"open {arguments[0]} {arguments[1]}")
+sys.addaudithook(watch)
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+print(json.dumps(effects))
+"""
+
+
+def _modules() -> list[str]:
+    names = (path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".") for path in SOURCES)
+    return [name.removesuffix(".__init__") for name in names]
+
+
+def test_importing_every_module_does_nothing_and_says_nothing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", IMPORT_EVERYTHING, *_modules()],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert json.loads(done.stdout) == []
+
+
+def test_starting_the_command_line_loads_nothing_heavy() -> None:
+    code = "import sys, aligntool.cli; print(*sys.modules, sep='\\n')"
+    loaded = set(_python("-c", code).split())
+    bare = set(_python("-c", "import sys, typer; print(*sys.modules, sep='\\n')").split())
+    assert "aligntool.cli" in loaded
+    heavy = {name for name in HEAVY if name in loaded}
+    # What typer itself brings along is typer's to answer for.
+    assert not heavy - bare
+    assert not {"rich", "pyudev", "parted", "_ped", "jsonschema"} & loaded
+
+
+def _python(*arguments: str) -> str:
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+
+
+# The drawing itself
+
+
+def test_every_module_has_a_floor_in_the_contract() -> None:
+    contract = (ROOT / "pyproject.toml").read_text()
+    layers = re.search(r"^layers = \[(.*?)^\]", contract, re.MULTILINE | re.DOTALL)
+    assert layers
+    placed = set(re.findall(r"\w+", layers[1]))
+    modules = {
+        path.stem if path.is_file() else path.name for path in PACKAGE.iterdir() if path.name[0] != "."
+    }
+    assert modules - {"__init__", "__pycache__", "py"} <= placed
+
+
+def test_every_module_says_what_it_is() -> None:
+    silent = [_name(path) for path in SOURCES if not ast.get_docstring(_tree(path))]
+    assert not silent
+
+
+def test_the_package_is_not_the_program() -> None:
+    """A program in the package's own __init__ is how import circles begin."""
+    kinds = [type(node) for node in _tree(PACKAGE / "__init__.py").body]
+    assert kinds == [ast.Expr, ast.Assign]
+
+
+def test_the_tests_patch_nothing() -> None:
+    patching = [
+        _name(path)
+        for path in TESTS
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.ImportFrom | ast.Import) and any("mock" in alias.name for alias in node.names)
+    ]
+    assert not patching

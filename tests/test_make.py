@@ -1,0 +1,279 @@
+"""The words of the Makefile and the scripts behind them, on machines that have less than this one."""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import find_tool, run
+
+ROOT = Path(__file__).parent.parent
+SETUP = ROOT / ".ci" / "setup"
+TARGETS = ("help", "demo", "test", "audit", "bench", "fuzz", "picture", "install", "uninstall", "clean")
+# What the scripts themselves use, all of it in the smallest Debian.
+PLAIN_TOOLS = (
+    "sh",
+    "cat",
+    "cut",
+    "dirname",
+    "env",
+    "grep",
+    "mktemp",
+    "readlink",
+    "rm",
+    "sed",
+    "sort",
+    "tail",
+    "tee",
+    "tr",
+)
+
+Machine = Callable[..., dict[str, str]]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """The environment of a bare machine: the plain tools, and these programs as shell scripts. All calls of those are
+    written to `calls`."""
+
+    def make(**programs: str) -> dict[str, str]:
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        for name in PLAIN_TOOLS:
+            found = find_tool(name)
+            assert found, f"{name} is missing here"
+            (folder / name).symlink_to(found)
+        for name, body in programs.items():
+            program = folder / name.replace("_", "-")
+            program.write_text(f'#!/bin/sh\necho "{program.name} $*" >> "{tmp_path}/calls"\n{body}\n')
+            program.chmod(0o755)
+        return {"PATH": str(folder), "LC_ALL": "C"}
+
+    if Path("/usr/sbin").resolve() == Path("/usr/bin").resolve():
+        pytest.skip("/usr/sbin is /usr/bin here, so no program can be hidden from the scripts")
+    return make
+
+
+def _setup(level: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    # Never the level "demo" or "test" with all that is needed: that would make an environment here.
+    return subprocess.run(
+        ["/bin/sh", SETUP, level], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def _calls(tmp_path: Path) -> list[str]:
+    calls = tmp_path / "calls"
+    return calls.read_text().splitlines() if calls.exists() else []
+
+
+ROOT_ID = "echo 0"
+USER_ID = "echo 1000"
+
+
+@pytest.mark.needs_tools("make")
+def test_make_alone_lists_every_word_with_what_it_does() -> None:
+    listed = run("make", "-C", ROOT, "--no-print-directory")
+    assert re.findall(r"^  make ([a-z]+) +\S", listed, re.MULTILINE) == list(TARGETS)
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert phony
+    assert set(phony[1].split()) == set(TARGETS)
+
+
+@pytest.mark.needs_tools("make")
+@pytest.mark.parametrize("target", ["demo", "test"])
+def test_a_second_time_nothing_is_set_up_again_until_pyproject_changes(target: str, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    setup = f".ci/setup {target}"
+    assert setup in run("make", "-n", "-C", tmp_path, target)
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / f".ready-{target}").touch()
+    assert setup not in run("make", "-n", "-C", tmp_path, target)
+    later = (tmp_path / "pyproject.toml").stat().st_mtime + 60
+    os.utime(tmp_path / "pyproject.toml", (later, later))
+    assert setup in run("make", "-n", "-C", tmp_path, target)
+
+
+def test_without_apt_the_packages_are_named_as_four_distributions_call_them(machine: Machine) -> None:
+    done = _setup("build", machine(id=ROOT_ID))
+    assert done.returncode == 1
+    commands = dict(re.findall(r"^  (\w+)[^:]*: +(.*)$", done.stderr, re.MULTILINE))
+    assert commands["Fedora"].startswith("dnf install ")
+    assert {"parted-devel", "python3-devel", "gcc"} <= set(commands["Fedora"].split())
+    assert commands["openSUSE"].startswith("zypper install ")
+    assert {"parted-devel", "python3-devel"} <= set(commands["openSUSE"].split())
+    assert commands["Arch"].startswith("pacman -S ")
+    assert {"parted", "python", "pkgconf"} <= set(commands["Arch"].split())
+    assert {"libparted-dev", "python3-venv"} <= set(commands["Debian"].split())
+    assert "cannot go on without: " in done.stderr.splitlines()[-1]
+
+
+def test_without_apt_it_goes_on_when_everything_is_there_already(machine: Machine, tmp_path: Path) -> None:
+    environment = machine(id=USER_ID, pkg_config="exit 0", cc="exit 0")
+    headers = tmp_path / "include"
+    headers.mkdir()
+    (headers / "Python.h").touch()
+    python = tmp_path / "bin" / "python3"
+    python.write_text(f'#!/bin/sh\ncase $2 in *sysconfig*) echo "{headers}" ;; esac\nexit 0\n')
+    python.chmod(0o755)
+    done = _setup("build", environment)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_without_root_and_sudo_it_says_what_to_type(machine: Machine, tmp_path: Path) -> None:
+    done = _setup("build", machine(id=USER_ID, apt_get="exit 1"))
+    assert done.returncode == 1
+    assert "only root can install them" in done.stderr
+    typed = re.search(r"type this as root, then this command again:  apt-get install (.*)", done.stderr)
+    assert typed
+    assert "libparted-dev" in typed[1].split()
+    assert [call for call in _calls(tmp_path) if call.startswith("apt-get")] == []
+
+
+def test_a_user_with_sudo_installs_what_is_missing_and_nothing_else(machine: Machine, tmp_path: Path) -> None:
+    environment = machine(id=USER_ID, apt_get="exit 0", sudo='exec "$@"', cc="exit 0")
+    done = _setup("build", environment)
+    installs = [call.split() for call in _calls(tmp_path) if call.startswith("sudo")]
+    assert len(installs) == 1
+    assert installs[0][:4] == ["sudo", "env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]
+    assert {"install", "-y", "libparted-dev"} <= set(installs[0])
+    assert "gcc" not in installs[0]  # there is a compiler
+    assert "mtools" not in installs[0]  # not needed for this
+    assert done.returncode == 1  # this apt-get promised and brought nothing
+    assert "cannot go on without: " in done.stderr
+
+
+def test_the_package_lists_are_fetched_once_when_apt_knows_no_such_package(
+    machine: Machine, tmp_path: Path
+) -> None:
+    known = f"{tmp_path}/known"
+    apt = f'case "$*" in *update*) : > "{known}" ;; *) [ -e "{known}" ] ;; esac'
+    _setup("build", machine(id=ROOT_ID, apt_get=apt))
+    words = [re.findall(r"simulate|update|(?<=recommends )install", call) for call in _calls(tmp_path)]
+    assert [each[0] for each in words if each] == ["simulate", "update", "install"]
+
+
+def test_apt_that_fails_is_an_end_that_says_what_to_type(machine: Machine) -> None:
+    done = _setup("build", machine(id=ROOT_ID, apt_get='echo "E: no network" >&2; exit 100'))
+    assert done.returncode == 1
+    assert "E: no network" in done.stderr
+    assert "apt-get could not install them" in done.stderr.splitlines()[-1]
+
+
+def test_a_python_that_is_too_old_is_no_python(machine: Machine) -> None:
+    done = _setup("python", machine(python3="exit 1"))
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_every_program_that_a_test_needs_is_brought_by_make_test() -> None:
+    brought = {name for row in _rows() for name in row[1].split(",")}
+    assert len(brought) > 30
+    needed: dict[str, str] = {}
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("needs_tools"):
+                names = [each.value for each in node.args if isinstance(each, ast.Constant)]
+                needed |= {str(name): path.name for name in names}
+    there_anyway = {"make", "python3"}
+    assert {name: where for name, where in needed.items() if name not in brought | there_anyway} == {}
+
+
+def test_every_row_names_a_package_for_each_of_the_four() -> None:
+    assert {len(row) for row in _rows()} == {6}
+    assert {row[0] for row in _rows()} == {"build", "demo", "test"}
+
+
+def _rows() -> list[list[str]]:
+    table = SETUP.read_text().split("<<'END'\n")[1].split("\nEND\n")[0]
+    return [line.split() for line in table.splitlines()]
+
+
+# .ci/run
+
+CLOSING = "=== 1 failed, 12 passed, 3 skipped in 4.20s ==="
+
+
+@pytest.mark.needs_tools("make")
+@pytest.mark.parametrize(
+    ("recipe", "status", "closing"),
+    [("@exit 1", False, CLOSING), ("@true", True, "12 passed in 61.23s (0:01:01)")],
+    ids=["failing", "passing"],
+)
+def test_ci_run_calls_make_test_and_ends_with_its_status_and_closing_line(
+    recipe: str, status: bool, closing: str, tmp_path: Path
+) -> None:
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci")
+    (tmp_path / "Makefile").write_text(f"test:\n\t@echo '{closing}'\n\t{recipe}\n")
+    done = subprocess.run([tmp_path / ".ci" / "run"], cwd="/", capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1] == closing
+    assert (done.returncode == 0) is status
+
+
+# make install
+
+
+def _install(
+    *words: str | Path, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [ROOT / ".ci" / "install", *words],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def _installed(tmp_path: Path) -> tuple[Path, Path]:
+    """What an installation looks like from outside."""
+    home, programs = tmp_path / "opt" / "aligntool", tmp_path / "programs"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "aligntool").touch(mode=0o755)
+    programs.mkdir()
+    (programs / "aligntool").symlink_to(home / "bin" / "aligntool")
+    (programs / "neighbour").touch()
+    return home, programs
+
+
+def test_uninstall_takes_away_what_install_put_there_and_nothing_else(tmp_path: Path) -> None:
+    home, programs = _installed(tmp_path)
+    assert _install("--remove", home, programs).returncode == 0
+    assert not home.exists()
+    assert [path.name for path in programs.iterdir()] == ["neighbour"]
+
+
+def test_a_folder_of_somebody_else_is_neither_replaced_nor_deleted(tmp_path: Path) -> None:
+    home = tmp_path / "precious"
+    home.mkdir()
+    (home / "thesis").write_text("ten years")
+    for words in ((home, tmp_path), ("--remove", home, tmp_path)):
+        done = _install(*words)
+        assert done.returncode == 1
+        assert f"{home} exists and is not an aligntool; nothing was changed" in done.stderr
+    assert (home / "thesis").read_text() == "ten years"
+
+
+def test_a_command_of_that_name_from_elsewhere_stays(tmp_path: Path) -> None:
+    home, programs = _installed(tmp_path)
+    (programs / "aligntool").unlink()
+    (programs / "aligntool").write_text("another one")
+    done = _install("--remove", home, programs)
+    assert done.returncode == 1
+    assert (programs / "aligntool").read_text() == "another one"
+    assert home.exists()
+
+
+@pytest.mark.needs_tools("shellcheck")
+def test_the_shell_scripts_please_shellcheck() -> None:
+    scripts = sorted((ROOT / ".ci").iterdir())
+    assert [path.name for path in scripts] == ["install", "run", "setup"]
+    run("shellcheck", *scripts)
+    assert all(os.access(path, os.X_OK) for path in scripts)
