@@ -1,0 +1,78 @@
+"""What lies on a disk or in an image: its table, and the layers on each partition.
+
+In: a `Reader`. Out: `Contents`. Alone because a live disk and an image file are read in exactly this one way.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from aligntool.inventory import Layer, Partition, Role, Table, Unseen
+from aligntool.probe.reader import Reader
+from aligntool.units import Extent
+
+WHAT = "partition table and contents"
+_EMPTY_ROLES = (Role.EXTENDED, Role.MAP)
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    table: Table | None = None
+    table_read: bool = False
+    partitions: tuple[Partition, ...] = ()
+    content: tuple[Layer, ...] = ()
+    content_read: bool = False
+    unseen: tuple[Unseen, ...] = ()
+
+
+NOT_READ = Contents()
+
+
+def read_contents(reader: Reader, *, sector_size: int | None) -> Contents:
+    """Never raises: what cannot be read is said in `unseen`, and the rest is still there."""
+    from aligntool.probe.tables import read_table
+
+    try:
+        reading = read_table(reader, sector_size=sector_size)
+    except OSError as error:
+        return Contents(unseen=(Unseen(WHAT, f"cannot be read: {error.strerror}"),))
+    used = reading.table.sector_size if reading.table else sector_size or 512
+    unseen: list[Unseen] = []
+    partitions = tuple(_with_layers(reader, part, used, unseen) for part in reading.partitions)
+    whole = _layers(reader, Extent(0, reader.size), used, "the disk as a whole", unseen)
+    content = whole or ()
+    if reading.table is not None:
+        content = _members(content, partitions)
+    return Contents(reading.table, True, partitions, content, whole is not None, tuple(unseen))
+
+
+def _with_layers(reader: Reader, partition: Partition, sector_size: int, unseen: list[Unseen]) -> Partition:
+    if partition.role in _EMPTY_ROLES:
+        return partition
+    layers = _layers(reader, partition.extent, sector_size, f"partition {partition.number}", unseen)
+    return replace(partition, content=layers or (), content_read=layers is not None)
+
+
+def _layers(
+    reader: Reader, extent: Extent, sector_size: int, what: str, unseen: list[Unseen]
+) -> tuple[Layer, ...] | None:
+    from aligntool.probe.layers import read_layers
+
+    try:
+        return read_layers(reader, extent, sector_size=sector_size)
+    except OSError as error:
+        unseen.append(Unseen(f"contents of {what}", f"cannot be read: {error.strerror}"))
+        return None
+
+
+def _members(layers: Sequence[Layer], partitions: Sequence[Partition]) -> tuple[Layer, ...]:
+    """On a disk with a table, only a member of an array can be there as well.
+
+    Its superblock may lie at the end of the last partition and of the disk at once (md 0.90); it then belongs to the
+    partition.
+    """
+    inside = {(layer.kind, layer.uuid) for partition in partitions for layer in partition.content}
+    return tuple(
+        layer
+        for layer in layers
+        if layer.kind.endswith("_raid_member") and (layer.kind, layer.uuid) not in inside
+    )

@@ -1,0 +1,95 @@
+"""A file that a user names: a disk image, or a reason why it is none.
+
+In: a path. Out: a Disk of kind IMAGE. Alone because a file reports nothing: its limits are empty but for what the user
+gives, and because containers and compressed images look like files of bytes and are none.
+"""
+
+import os
+import stat
+
+from aligntool.errors import Refused
+from aligntool.inventory import Disk, DiskKind, IoLimits
+from aligntool.probe.access import READ_ONLY
+from aligntool.probe.contents import read_contents
+from aligntool.probe.limits import Given, override
+from aligntool.probe.reader import FileReader
+
+_NBD = "qemu-nbd -r -c /dev/nbd0 {path} && sudo aligntool audit /dev/nbd0"
+_UNPACK = "{tool} -dc {path} > disk.img && aligntool audit disk.img"
+
+# (offset, magic, what it is, how to get at the disk inside)
+_CONTAINERS = (
+    (0, b"QFI\xfb", "a QEMU copy-on-write image (qcow2)", _NBD),
+    (0, b"KDMV", "a VMware disk (vmdk)", _NBD),
+    (0, b"# Disk DescriptorFile", "the descriptor of a VMware disk (vmdk)", _NBD),
+    (0x40, b"\x7f\x10\xda\xbe", "a VirtualBox disk (vdi)", _NBD),
+    (0, b"vhdxfile", "a Hyper-V disk (vhdx)", _NBD),
+    (0, b"conectix", "a dynamic Virtual PC disk (vhd)", _NBD),
+    (0, b"QED\0", "a QEMU enhanced disk (qed)", _NBD),
+    (0, b"WithoutFreeSpace", "a Parallels disk", _NBD),
+    (0, b"\xfd7zXZ\0", "compressed with xz", _UNPACK.replace("{tool}", "xz")),
+    (0, b"\x1f\x8b", "compressed with gzip", _UNPACK.replace("{tool}", "gzip")),
+    (0, b"\x28\xb5\x2f\xfd", "compressed with zstd", _UNPACK.replace("{tool}", "zstd")),
+    (0, b"BZh", "compressed with bzip2", _UNPACK.replace("{tool}", "bzip2")),
+    (0, b"\x04\x22\x4d\x18", "compressed with lz4", _UNPACK.replace("{tool}", "lz4")),
+    (0, b"PK\x03\x04", "a zip archive", "unzip {path}"),
+    (0, b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "7z x {path}"),
+    (0, b"\x3a\xff\x26\xed", "an Android sparse image", "simg2img {path} disk.img && aligntool audit disk.img"),
+    (0, b"EVF\x09\x0d\x0a\xff\x00", "an EnCase image (E01)", "ewfmount {path} /mnt && aligntool audit /mnt/ewf1"),
+    (0, b"partclone-image", "a partclone image", "partclone.restore -s {path} -O disk.img"),
+)  # fmt: skip
+_HEAD = 512
+
+
+def read_image(path: str, given: Given) -> Disk:
+    """Raises Refused for a file that is no disk image, or that cannot be read."""
+    descriptor = _open(path)
+    try:
+        size = os.lseek(descriptor, 0, os.SEEK_END)
+        reader = FileReader(descriptor, size)
+        _refuse_containers(path, reader)
+        limits, limits_given = override(IoLimits(), given)
+        seen = read_contents(reader, sector_size=given.sector_size)
+    except OSError as error:
+        raise Refused(f"{path} cannot be read: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+    return Disk(
+        name=path,
+        path=path,
+        kind=DiskKind.IMAGE,
+        size=size,
+        limits=limits,
+        limits_given=limits_given,
+        read_only=not os.access(path, os.W_OK),
+        table=seen.table,
+        table_read=seen.table_read,
+        partitions=seen.partitions,
+        content=seen.content,
+        content_read=seen.content_read,
+        unseen=seen.unseen,
+    )
+
+
+def _open(path: str) -> int:
+    try:
+        descriptor = os.open(path, READ_ONLY)
+    except OSError as error:
+        raise Refused(f"{path} cannot be opened: {error.strerror}", hint=_hint(path, error)) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # another file has taken its place meanwhile
+        os.close(descriptor)
+        raise Refused(f"{path} is no longer a regular file")
+    return descriptor
+
+
+def _hint(path: str, error: OSError) -> str:
+    return f"sudo aligntool audit {path}" if isinstance(error, PermissionError) and os.geteuid() else ""
+
+
+def _refuse_containers(path: str, reader: FileReader) -> None:
+    if reader.size == 0:
+        raise Refused(f"{path} is empty", hint="give a disk image or a block device")
+    head = reader.read(0, _HEAD)
+    for offset, magic, what, hint in _CONTAINERS:
+        if head.startswith(magic, offset):
+            raise Refused(f"{path} is {what}, not the bytes of a disk", hint=hint.format(path=path))

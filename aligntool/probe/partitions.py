@@ -1,0 +1,199 @@
+"""The partitions that the kernel has, and what udev knows of them.
+
+In: the folder of a disk in sysfs. Out: `KernelPartition`s; and, where nobody could read the table itself, the table and
+partitions as far as the kernel and udev tell. Alone because sysfs counts in 512-byte units whatever the disk's sectors,
+and never says what type a partition has.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from aligntool.inventory import Partition, Role, Table, TableLabel
+from aligntool.probe.devices import Block
+from aligntool.probe.limits import SYSFS_SECTOR
+from aligntool.probe.mounts import Mounts
+from aligntool.probe.stack import names_above
+from aligntool.probe.tables.gpt_types import gpt_type_name
+from aligntool.probe.tables.mbr_types import mbr_type_name
+from aligntool.probe.tree import Tree, as_number
+from aligntool.probe.udev import Record, UdevDatabase
+from aligntool.units import Extent
+
+EXTENDED_TYPES = frozenset(("0x5", "0xf", "0x85"))
+MOST_PRIMARIES = 4
+NO_CONTAINERS: Mapping[int, Extent] = MappingProxyType({})
+_DOS_BOOT = 0x80
+_GPT_FLAGS = {0: "required", 1: "no-block-io", 2: "legacy-boot"}  # as probe.tables names them
+
+
+@dataclass(frozen=True, slots=True)
+class KernelPartition:
+    number: int
+    extent: Extent
+    node: str
+    alignment_offset: int | None
+    discard_alignment: int | None
+    holders: tuple[str, ...]
+    mounted_at: tuple[str, ...]
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is the same for every disk of one look, read once."""
+
+    tree: Tree
+    udev: UdevDatabase
+    mounts: Mounts
+
+
+def read_kernel_partitions(around: Surroundings, block: Block) -> tuple[KernelPartition, ...]:
+    """Ordered by number, each number once. What has no start and size there is no partition."""
+    found: dict[int, KernelPartition] = {}
+    for name in around.tree.names(block.path):
+        if name.startswith(block.sysname):
+            partition = _read(around, f"{block.path}/{name}", name, block.sysname)
+            if partition is not None:
+                found.setdefault(partition.number, partition)
+    return tuple(found[number] for number in sorted(found))
+
+
+def _read(around: Surroundings, path: str, name: str, disk: str) -> KernelPartition | None:
+    tree = around.tree
+    start, size = tree.number(f"{path}/start"), tree.number(f"{path}/size")
+    number = tree.number(f"{path}/partition")
+    if number is None:  # an attribute since Linux 2.6.30
+        number = as_number(name.removeprefix(disk).removeprefix("p"))
+    if start is None or size is None or number is None or min(start, size, number) < 0:
+        return None
+    device, node = tree.text(f"{path}/dev"), name.replace("!", "/")
+    return KernelPartition(
+        number=number,
+        extent=Extent(start * SYSFS_SECTOR, size * SYSFS_SECTOR),
+        node=node,
+        alignment_offset=tree.number(f"{path}/alignment_offset"),
+        discard_alignment=tree.number(f"{path}/discard_alignment"),
+        holders=names_above(tree, path),
+        mounted_at=around.mounts.of(device, f"/dev/{node}"),
+        record=around.udev.record(device, name),
+    )
+
+
+def told_table(
+    record: Record, partitions: Sequence[KernelPartition], sector_size: int | None
+) -> Table | None:
+    """The table as udev names it; UNKNOWN where only the kernel's partitions show that there is one."""
+    scheme = record.get("ID_PART_TABLE_TYPE") or _scheme(partitions)
+    if scheme is None and not partitions:
+        return None
+    if scheme in ("gpt", "dos") or scheme is None:
+        label = TableLabel(scheme or "unknown")
+    else:
+        label = next((known for known in TableLabel if known.value == scheme), TableLabel.UNKNOWN)
+    identity = record.get("ID_PART_TABLE_UUID")
+    if identity is not None and label is TableLabel.DOS:
+        identity = f"0x{identity.removeprefix('0x').rjust(8, '0')}"
+    return Table(label, sector_size or SYSFS_SECTOR, disk_id=identity)
+
+
+def _scheme(partitions: Sequence[KernelPartition]) -> str | None:
+    return next((told for part in partitions if (told := part.record.get("ID_PART_ENTRY_SCHEME"))), None)
+
+
+def told_partitions(
+    table: Table | None, partitions: Sequence[KernelPartition], sector_size: int | None
+) -> tuple[Partition, ...]:
+    """For a disk whose own table could not be read."""
+    label = table.label if table is not None else TableLabel.UNKNOWN
+    containers = _containers(label, partitions, sector_size or SYSFS_SECTOR)
+    return tuple(told_partition(label, part, containers) for part in partitions)
+
+
+def told_partition(
+    label: TableLabel, part: KernelPartition, containers: Mapping[int, Extent] = NO_CONTAINERS
+) -> Partition:
+    code = part.record.get("ID_PART_ENTRY_TYPE") or ""
+    role, extent = Role.PRIMARY, part.extent
+    if part.number in containers:
+        role, extent = Role.EXTENDED, containers[part.number]
+    elif part.number > MOST_PRIMARIES and (label is TableLabel.DOS or containers):
+        role = Role.LOGICAL
+    type_code, type_name = _type(label, code)
+    return with_kernel(
+        Partition(
+            number=part.number,
+            extent=extent,
+            role=role,
+            type_code=type_code,
+            type_name=type_name,
+            name=part.record.decoded("ID_PART_ENTRY_NAME"),
+            uuid=part.record.get("ID_PART_ENTRY_UUID"),
+            flags=_flags(label, part.record.get("ID_PART_ENTRY_FLAGS")),
+        ),
+        part,
+    )
+
+
+def with_kernel(partition: Partition, part: KernelPartition) -> Partition:
+    """The partition with what the kernel, udev and the mounts add to it."""
+    return replace(
+        partition,
+        node=part.node,
+        content_hint=part.record.get("ID_FS_TYPE"),
+        mounted_at=part.mounted_at,
+        holders=part.holders,
+        kernel_alignment_offset=part.alignment_offset,
+        kernel_discard_alignment=part.discard_alignment,
+    )
+
+
+def _containers(
+    label: TableLabel, partitions: Sequence[KernelPartition], sector_size: int
+) -> dict[int, Extent]:
+    """Extended partitions, by number, as long as what they hold.
+
+    The kernel shows two sectors of them, so that LILO finds room and nobody makes a file system there
+    (block/partitions/msdos.c). Without udev that stump in front of logical partitions gives them away.
+    """
+    if label not in (TableLabel.DOS, TableLabel.UNKNOWN):
+        return {}
+    logicals = [part for part in partitions if part.number > MOST_PRIMARIES]
+    found = {}
+    for part in partitions:
+        if part.number > MOST_PRIMARIES:
+            continue
+        code = part.record.get("ID_PART_ENTRY_TYPE")
+        stump = part.extent.length <= max(2 * SYSFS_SECTOR, sector_size) and code is None
+        inside = [other.extent.end for other in logicals if other.extent.start > part.extent.start]
+        if code in EXTENDED_TYPES or (stump and inside):
+            told = (part.record.number("ID_PART_ENTRY_SIZE") or 0) * SYSFS_SECTOR
+            end = max(part.extent.end, part.extent.start + told, *inside, 0)
+            found[part.number] = Extent(part.extent.start, end - part.extent.start)
+    return found
+
+
+def _type(label: TableLabel, code: str) -> tuple[str, str]:
+    if label is TableLabel.GPT:
+        return code.upper(), gpt_type_name(code.upper())
+    if label is TableLabel.DOS and code.startswith("0x"):
+        number = _hex(code)
+        return (f"0x{number:02x}", mbr_type_name(number)) if number is not None else (code, "")
+    return code, ""
+
+
+def _flags(label: TableLabel, text: str | None) -> tuple[str, ...]:
+    """blkid prints the GPT attributes, or an MBR entry's first byte, as one hexadecimal number."""
+    bits = _hex(text or "") or 0
+    if label is TableLabel.DOS:
+        return ("boot",) if bits & _DOS_BOOT else ()
+    if label is not TableLabel.GPT:
+        return ()
+    return tuple(_GPT_FLAGS.get(bit, f"guid:{bit}") for bit in range(64) if bits >> bit & 1)
+
+
+def _hex(text: str) -> int | None:
+    digits = text.removeprefix("0x")
+    if not 0 < len(digits) <= 16 or digits.strip("0123456789abcdefABCDEF"):
+        return None
+    return int(digits, 16)
