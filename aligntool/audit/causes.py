@@ -47,7 +47,9 @@ def _neighbour(partition: Partition, partitions: Sequence[Partition]) -> str | N
             and other.number != partition.number
             and other.extent.end == partition.extent.start
         ):
-            return f"it begins where partition {other.number} ends, and that size is no multiple of the grid"
+            if other.extent.length % 4096:
+                return f"it begins where partition {other.number} ends, and that one's size is no multiple of 4 KiB"
+            return f"it begins where partition {other.number} ends, and is off as that one is"
     return None
 
 

@@ -35,7 +35,7 @@ def grids_of(
     grids = [Grid(GridKind.PHYSICAL, size, phase % size, source, by, Severity.ERROR)]
     wider = (*_minimum_io(disk), *_page(disk, known, wishes), *_unit(disk, known), *_allocation(disk, known))
     for kind, (wide, its_source, its_by), severity in (*wider, *_for_information(disk, known)):
-        if wide > size or wide % size:
+        if wide > size:
             grids.append(Grid(kind, wide, phase % wide, its_source, its_by, severity))
     if wishes.grain > size:
         source = Source.ASSUMED if wishes.grain == MIB else Source.GIVEN

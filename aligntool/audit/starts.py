@@ -37,6 +37,8 @@ def unwritten(partition: Partition) -> str:
     """Why the start of this partition does not matter; empty when it does."""
     if partition.role is Role.MAP:
         return "the partition table's own entry"
+    if partition.extent.start == 0 and partition.type_code in ("0x00", "0x0", ""):
+        return "an empty entry that covers the whole medium, as hybrid ISO images have it"
     return _UNWRITTEN.get(partition.type_code, _UNWRITTEN.get(partition.type_code.upper(), ""))
 
 

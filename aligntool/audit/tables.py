@@ -71,6 +71,8 @@ def table_findings(disk: Disk, above: str) -> Iterator[Finding]:
 
 def _finding(disk: Disk, fault: TableFault) -> Finding:
     code, severity = _RULES[fault.fault]
+    if fault.fault is Fault.OVERLAP and _covers_the_table(disk, fault):
+        severity = Severity.INFO
     copies = disk.table.copies if disk.table else ()
     return Finding(
         code, severity, f"{disk.name}: {fault.detail}", disk=disk.name,
@@ -79,6 +81,11 @@ def _finding(disk: Disk, fault: TableFault) -> Finding:
         evidence=tuple(f"{copy.name} GPT at byte {copy.at}: {copy.state}" for copy in copies),
         next=_next_step(disk, code),
     )  # fmt: skip
+
+
+def _covers_the_table(disk: Disk, fault: TableFault) -> bool:
+    """An entry that covers the MBR itself is no place to write to: hybrid ISO images overlap so on purpose."""
+    return any(part.number in fault.partitions and part.extent.start == 0 for part in disk.partitions)
 
 
 def _next_step(disk: Disk, code: Code) -> str:

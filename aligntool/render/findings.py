@@ -42,11 +42,12 @@ def _group(
     title = EXPLANATIONS[code].title
     style = _STYLES[severity]
     yield ((f"{_MARKS[severity]} {code} {severity.value}", style), (f"  {title}", Style.TITLE))
-    most = len(findings) if verbose else MOST_OF_A_KIND
-    for finding in findings[:most]:
-        yield from _one(finding, width=width)
-    if len(findings) > most:
-        yield ((f"    … and {len(findings) - most} more of this kind; --json lists every one", Style.DIM),)
+    alike = _alike(findings)
+    most = len(alike) if verbose else MOST_OF_A_KIND
+    for finding, summary in alike[:most]:
+        yield from _one(finding, summary, width=width)
+    if len(alike) > most:
+        yield ((f"    … and {len(alike) - most} more of this kind; --json lists every one", Style.DIM),)
     cost = next((finding.cost for finding in findings if finding.cost), None)
     if cost:
         yield from _labelled("cost", cost_words(cost), width=width)
@@ -56,8 +57,22 @@ def _group(
     yield EMPTY
 
 
-def _one(finding: Finding, *, width: int) -> Iterator[Line]:
-    for line in wrapped(f"  - {finding.summary}", width, "    "):
+def _alike(findings: Sequence[Finding]) -> list[tuple[Finding, str]]:
+    """What is said of several disks in the same words is said once, of all of them."""
+    groups: dict[tuple[str, tuple[str, ...], str | None], list[Finding]] = {}
+    for finding in findings:
+        words = finding.summary.removeprefix(f"{finding.disk}: ")
+        groups.setdefault((words, finding.evidence, finding.cause), []).append(finding)
+    said = []
+    for (words, _, _), group in groups.items():
+        names = ", ".join(finding.disk or "" for finding in group[:MOST_OF_A_KIND])
+        names += f" and {len(group) - MOST_OF_A_KIND} more" if len(group) > MOST_OF_A_KIND else ""
+        said.append((group[0], f"{names}: {words}" if len(group) > 1 and names else group[0].summary))
+    return said
+
+
+def _one(finding: Finding, summary: str, *, width: int) -> Iterator[Line]:
+    for line in wrapped(f"  - {summary}", width, "    "):
         yield plain(line)
     if finding.cause:
         yield from _labelled("cause", finding.cause, width=width)

@@ -27,7 +27,12 @@ _ELSEWHERE = frozenset({"partitions", "kernel_partitions"})
 
 def audit_json(report: Report) -> Iterator[str]:
     """The document in pieces, in order."""
-    head: Value = {"schema": SCHEMA, "version": VERSION, "aligntool": __version__, "summary": _summary(report)}
+    head: Value = {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "aligntool": __version__,
+        "summary": _summary(report),
+    }
     yield dumps(head)[:-1] + ',\n"disks": ['
     for index, judged in enumerate(report.judged):
         yield ("," if index else "") + "\n" + dumps(_disk(judged))

@@ -113,12 +113,13 @@ def fit(text: str, width: int, *, right: bool = False) -> str:
 
 
 def wrapped(text: str, width: int, indent: str) -> Iterator[str]:
-    """The words of a sentence in lines of at most `width` columns; all but the first behind `indent`."""
-    line = ""
-    for word in harmless(text).split(" "):
-        if line and cell_width(line) + 1 + cell_width(word) > width - len(indent):
+    """A sentence in lines of at most `width` columns. It keeps its own indent; the lines after it get `indent`."""
+    line = text[: len(text) - len(text.lstrip(" "))]
+    fresh = True
+    for word in harmless(text.strip(" ")).split(" "):
+        if not fresh and cell_width(line) + 1 + cell_width(word) > width:
             yield line
-            line = indent + word if indent else word
-        else:
-            line = f"{line} {word}" if line else word
+            line, fresh = indent, True
+        line = line + word if fresh else f"{line} {word}"
+        fresh = False
     yield line

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from aligntool.audit import Answer, Grid, GridKind, Judged, Report, Severity, Verdict
-from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role, Source
+from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role, Source, TableLabel
 from aligntool.render.findings import finding_lines
-from aligntool.render.lines import EMPTY, Line, Style, cell_width, fit, harmless, plain
+from aligntool.render.lines import EMPTY, Line, Style, cell_width, fit, harmless, plain, wrapped
 from aligntool.units import format_about, format_size
 
 FEW_DISKS = 24
@@ -45,8 +45,9 @@ def _split(report: Report, *, verbose: bool) -> tuple[Sequence[Judged], Sequence
 
 def disk_lines(judged: Judged, *, width: int) -> Iterator[Line]:
     disk = judged.disk
-    yield _title(disk)
-    yield ((f"  {_geometry(judged)}", Style.DIM),)
+    yield from _title(disk, width)
+    for text in wrapped(f"  {_geometry(judged)}", width, "    "):
+        yield ((text, Style.DIM),)
     rows = [_row(disk, partition, judged.verdict(partition.number)) for partition in disk.partitions]
     if not rows and (whole := judged.verdict(None)):
         rows = [("–", "", "0", "0B", _about(disk.size), _contents(disk.content, disk.content_hint), whole)]
@@ -56,18 +57,26 @@ def disk_lines(judged: Judged, *, width: int) -> Iterator[Line]:
         yield (("  no partitions", Style.DIM),)
 
 
-def _title(disk: Disk) -> Line:
+def _title(disk: Disk, width: int) -> Iterator[Line]:
     words = [word for word in (disk.vendor, disk.model) if word]
     if disk.vendor and disk.model and disk.model.startswith(disk.vendor):
         words = [disk.model]
     facts = [" ".join(words), _about(disk.size), disk.kind.value, disk.mapping or "", _table_words(disk)]
     rest = " · ".join(fact for fact in facts if fact)
-    return ((disk.name, Style.TITLE), (f"  {rest}", Style.PLAIN))
+    lines = list(wrapped(f"{disk.name}  {rest}", width, "    "))
+    first = lines[0].removeprefix(harmless(disk.name))
+    if first == lines[0]:  # the name itself was wrapped
+        yield ((lines[0], Style.TITLE),)
+    else:
+        yield ((disk.name, Style.TITLE), (first, Style.PLAIN))
+    yield from (plain(line) for line in lines[1:])
 
 
 def _table_words(disk: Disk) -> str:
     if disk.table is None:
         return "no partition table" if disk.table_read and not disk.content else ""
+    if disk.table.label is TableLabel.UNKNOWN:
+        return "partitions as the kernel has them"
     hybrid = "hybrid " if disk.table.hybrid else ""
     return f"{hybrid}{disk.table.label} table, {disk.table.sector_size}-byte sectors"
 
@@ -150,7 +159,7 @@ def _cells(cells: Sequence[str], widths: Sequence[int]) -> str:
 def verdict_words(verdict: Verdict | None) -> Line:
     if verdict is None:
         return (("–", Style.DIM),)
-    if not verdict.matters:
+    if not verdict.matters and verdict.answer is not Answer.ON:
         return (("not judged" if verdict.answer is Answer.UNKNOWN else "does not matter", Style.DIM),)
     style = _ANSWERS[verdict.answer]
     if verdict.answer is not Answer.OFF:

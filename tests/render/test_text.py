@@ -119,6 +119,7 @@ def test_wide_characters_are_measured_as_terminals_do() -> None:
     assert cell_width("日本") == 4
     assert fit("日本語テキスト", 6) == "日本… " or cell_width(fit("日本語テキスト", 6)) == 6
     assert list(wrapped("aa bb cc", 5, "")) == ["aa bb", "cc"]
+    assert list(wrapped("  - aa bb cc", 9, "    ")) == ["  - aa bb", "    cc"]
 
 
 METRIC = re.compile(r'^[a-z_]+\{([a-z]+="(\\.|[^"\\\n])*",?)*\} -?[0-9]+$')
