@@ -62,9 +62,7 @@ def read_kernel_partitions(around: Surroundings, block: Block) -> tuple[KernelPa
 def _read(around: Surroundings, path: str, name: str, disk: str) -> KernelPartition | None:
     tree = around.tree
     start, size = tree.number(f"{path}/start"), tree.number(f"{path}/size")
-    number = tree.number(f"{path}/partition")
-    if number is None:  # an attribute since Linux 2.6.30
-        number = as_number(name.removeprefix(disk).removeprefix("p"))
+    number = as_number(name.removeprefix(disk).removeprefix("p"))  # as block/genhd.c makes the name
     if start is None or size is None or number is None or min(start, size, number) < 0:
         return None
     device, node = tree.text(f"{path}/dev"), name.replace("!", "/")

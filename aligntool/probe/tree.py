@@ -6,7 +6,7 @@ pipes, devices or endless, and nobody who asks for an attribute should have to t
 """
 
 # A thousand disks are a hundred thousand attributes: strings and system calls here, no path objects.
-# ruff: noqa: PTH208, PTH110, PTH112, PTH114, PTH115
+# ruff: noqa: PTH208, PTH110, PTH112, PTH115
 
 import os
 import stat
@@ -21,6 +21,8 @@ MOST_LINKS = 40  # as many as the kernel follows (MAXSYMLINKS)
 
 _LIVE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _CAPTURED = _LIVE | os.O_NOFOLLOW
+_LONGEST_PATH = 1024  # deeper ones are resolved in a loop, not by recursion
+_DOTS = ("", ".", "..")
 _SYSFS = ("block", "class/block", "dev/block", "class/nvme", "devices")  # any of these makes a folder a /sys
 
 
@@ -60,6 +62,8 @@ class Tree:
             while wanted > 0 and (piece := os.read(descriptor, min(wanted, 65536))):
                 pieces.append(piece)
                 wanted -= len(piece)
+                if len(piece) < 65536 and not self.live:  # only /proc gives less than it has
+                    break
         except OSError:
             return None
         finally:
@@ -67,7 +71,7 @@ class Tree:
         return b"".join(pieces)
 
     def names(self, path: str) -> list[str]:
-        place = path if self.live else self._host(path)
+        place = path if self.live else self._host(path, stat.S_IFDIR)
         try:
             return sorted(os.listdir(place)) if place is not None else []
         except OSError:
@@ -77,15 +81,14 @@ class Tree:
         return os.path.exists(path) if self.live else self._lookup(path) is not None
 
     def is_directory(self, path: str) -> bool:
-        place = path if self.live else self._host(path)
-        return place is not None and os.path.isdir(place)
+        return os.path.isdir(path) if self.live else self._host(path, stat.S_IFDIR) is not None
 
     def link(self, path: str) -> str | None:
         """Where a symbolic link says it leads, unresolved: its last word names a driver, a subsystem."""
         folder, _, name = path.rpartition("/")
-        place = path if self.live else self._host(folder)
+        above = folder if self.live else self._lookup(folder)
         try:
-            return None if place is None else os.readlink(path if self.live else f"{place}/{name}")
+            return None if above is None or name in _DOTS else os.readlink(f"{self.root}{above}/{name}")
         except OSError:
             return None
 
@@ -100,49 +103,51 @@ class Tree:
             if self.live:
                 return os.open(path, _LIVE)
             place = self._host(path)
-            if place is None or not stat.S_ISREG(os.lstat(place).st_mode):
-                return None  # opening a pipe or a device node that lies in a captured tree could do something
-            return os.open(place, _CAPTURED)
+            return None if place is None else os.open(place, _CAPTURED)
         except (OSError, ValueError):
             return None
 
-    def _host(self, path: str) -> str | None:
-        """Where a path of the captured machine lies on this one, with no symbolic link left in it."""
+    def _host(self, path: str, kind: int = stat.S_IFREG) -> str | None:
+        """Where something of the captured machine lies on this one, with no symbolic link left in its path.
+
+        None when it is not of that kind: opening a pipe or a device node that lies in a captured tree could do
+        something.
+        """
         folder, _, name = path.rpartition("/")
-        if name in ("", ".", ".."):
-            inside = self._lookup(path)
-            return None if inside is None else self.root + inside
-        above = self._lookup(folder)
-        if above is None:
+        above = self._resolved.get(folder, "") or self._lookup(folder)
+        if above is None or name in _DOTS:
             return None
         place = f"{self.root}{above}/{name}"
-        if not os.path.islink(place):
-            return place
-        inside = self._lookup(path)
-        return None if inside is None else self.root + inside
+        try:
+            found = stat.S_IFMT(os.lstat(place).st_mode)
+            if found == stat.S_IFLNK:
+                inside = self._lookup(path)
+                if inside is None:
+                    return None
+                place = self.root + inside
+                found = stat.S_IFMT(os.lstat(place).st_mode)
+        except (OSError, ValueError):
+            return None
+        return place if found == kind else None
 
     def _lookup(self, path: str) -> str | None:
         """Resolve as if the root were the machine's "/": ".." stops there, absolute links start there."""
-        if path in self._resolved:
-            return self._resolved[path]
-        found = self._walk(path)
-        self._resolved[path] = found
+        known = self._resolved
+        if path in known:
+            return known[path]
+        folder, _, name = path.rpartition("/")
+        if name in _DOTS or len(path) > _LONGEST_PATH:
+            found = self._walk("", path)
+        else:  # siblings share the work of their folder
+            above = self._lookup(folder) if folder else ""
+            found = None if above is None else self._walk(above, name)
+        known[path] = found
+        if found is not None:
+            known[found] = found
         return found
 
-    def _walk(self, path: str) -> str | None:
-        folder, _, name = path.rpartition("/")
-        if folder in self._resolved and name not in (
-            "",
-            ".",
-            "..",
-        ):  # siblings share the work of their folder
-            above = self._resolved[folder]
-            if above is None:
-                return None
-            here, todo = above, [name]
-        else:
-            here, todo = "", path.split("/")[::-1]
-        links = 0
+    def _walk(self, here: str, path: str) -> str | None:
+        todo, links = path.split("/")[::-1], 0
         while todo:
             word = todo.pop()
             if word in ("", "."):
