@@ -5,17 +5,15 @@ first: rows of the model and its firmware, rows of the model, then the one defau
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from aligntool.inventory import Disk, DiskKind, KnownGeometry
 from aligntool.recipe.files import read_recipes
-from aligntool.recipe.models import may_be_cut, normal, without_maker
+from aligntool.recipe.models import normal, spellings
 from aligntool.recipe.rows import DriveRow, read_rows
 
-_INQUIRY_KINDS = frozenset(
-    (DiskKind.ATA, DiskKind.SCSI, DiskKind.USB)
-)  # their models come through a SCSI INQUIRY
-_CUT_NOTE = "matched by the first 16 characters of the model only"
+# Their models come through a SCSI INQUIRY.
+_INQUIRY_KINDS = frozenset((DiskKind.ATA, DiskKind.SCSI, DiskKind.USB))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +42,13 @@ class DriveDatabase:
         wanted = [row for row in rows if firmware is None or row.fits_firmware(firmware)]
         return tuple(row.geometry for row in sorted(wanted, key=lambda row: not row.firmware))
 
-    def _of_model(self, model: str, cuttable: bool) -> tuple[DriveRow, ...]:
-        key = (model, cuttable)
+    def _of_model(self, model: str, through_inquiry: bool) -> tuple[DriveRow, ...]:
+        key = (model, through_inquiry)
         if key not in self._by_model:
-            self._by_model[key] = self._match(model, cuttable and may_be_cut(model))
+            makers = {row.makers for row in self.rows}  # one set a file
+            texts = {names: spellings(model, names, cut=through_inquiry) for names in makers}
+            self._by_model[key] = tuple(row for row in self.rows if row.fits_any(texts[row.makers]))
         return self._by_model[key]
-
-    def _match(self, model: str, cut: bool) -> tuple[DriveRow, ...]:
-        makers = {row.makers for row in self.rows}  # one set a file
-        spelled = {names: without_maker(model, names) for names in makers}
-        whole = tuple(row for row in self.rows if row.fits_any(spelled[row.makers]))
-        if whole or not cut:
-            return whole
-        part = tuple(
-            row for row in self.rows if not row.firmware and row.fits_any(spelled[row.makers], cut=True)
-        )
-        return tuple(map(_less_sure, part)) if len(part) == 1 else ()
 
 
 def load_drives() -> DriveDatabase:
@@ -100,8 +89,3 @@ def _in_class(row: DriveRow, disk: Disk, model: str) -> bool:
     if row.rotational is not None and disk.rotational is not row.rotational:
         return False
     return (not row.buses or disk.kind in row.buses) and _fits_size(row, disk.size)
-
-
-def _less_sure(row: DriveRow) -> DriveRow:
-    note = f"{row.geometry.note}; {_CUT_NOTE}" if row.geometry.note else _CUT_NOTE
-    return replace(row, geometry=replace(row.geometry, confidence="low", note=note))

@@ -12,7 +12,7 @@ No regular expressions: compiling a hundred of them takes longer than an audit.
 
 from dataclasses import dataclass
 
-INQUIRY_LENGTH = 16  # SPC-4, standard INQUIRY data, PRODUCT IDENTIFICATION
+INQUIRY_LENGTH = 16  # SPC-4, standard INQUIRY data, PRODUCT IDENTIFICATION, padded with blanks
 
 
 def normal(model: str) -> str:
@@ -20,32 +20,26 @@ def normal(model: str) -> str:
     return " ".join(model.replace("_", " ").casefold().split()).removeprefix("ata ")
 
 
-def may_be_cut(model: str) -> bool:
-    """It fills the 16 characters of an INQUIRY, or all but a blank that was stripped."""
-    return len(model) in (INQUIRY_LENGTH - 1, INQUIRY_LENGTH)
+def spellings(model: str, makers: tuple[str, ...], *, cut: bool) -> tuple[str, ...]:
+    """The model, and what is left of it when it begins with a maker's name.
 
-
-def without_maker(model: str, makers: tuple[str, ...]) -> tuple[str, ...]:
-    """The model, and what is left of it when it begins with a maker's name."""
-    return (model, *(model.removeprefix(maker).lstrip() for maker in makers if model.startswith(f"{maker} ")))
+    `cut`: it came through an INQUIRY, where the blank that "Samsung SSD 840 EVO" is cut at was stripped.
+    """
+    bare = tuple(model.removeprefix(maker).lstrip() for maker in makers if model.startswith(f"{maker} "))
+    if cut and len(model) == INQUIRY_LENGTH - 1:
+        return model, *bare, f"{model} ", *(f"{text} " for text in bare)
+    return model, *bare
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A glob: `*` any text, `?` one character, `[ab]` one of these, `[!ab]` none of these, all else itself."""
+    """A glob: `*` any text, `?` one character, `[ab0-9]` one of these, `[!ab]` none of these, all else itself."""
 
     tokens: tuple[str, ...]
     start: str  # what every text that fits begins with
 
     def fits(self, text: str) -> bool:
         return text.startswith(self.start) and _fits(self.tokens, text)
-
-    def fits_cut(self, text: str) -> bool:
-        """Some text that goes on after `text` fits."""
-        before_star = self.tokens[: self.tokens.index("*")] if "*" in self.tokens else self.tokens
-        return (len(text) <= len(before_star) or len(before_star) < len(self.tokens)) and all(
-            _is_one_of(character, token) for character, token in zip(text, before_star, strict=False)
-        )
 
 
 def parse_pattern(text: str) -> Pattern:
@@ -58,10 +52,24 @@ def parse_pattern(text: str) -> Pattern:
             length = rest.find("]", 3 if rest.startswith("[!") else 2) + 1
             if length < 3:
                 raise ValueError("a bracket is not closed")
-        tokens.append(rest[:length])
+        tokens.append(_spelled_out(rest[:length]))
         rest = rest[length:]
     wild = next((place for place, token in enumerate(tokens) if token in "*?" or len(token) > 1), len(tokens))
     return Pattern(tuple(tokens), "".join(tokens[:wild]))
+
+
+def _spelled_out(token: str) -> str:
+    """ "[0-9]" as "[0123456789]"."""
+    inside, place = token[1:-1], 0
+    characters: list[str] = []
+    while place < len(inside):
+        if inside[place + 1 : place + 2] == "-" and place + 2 < len(inside):
+            characters.extend(map(chr, range(ord(inside[place]), min(ord(inside[place + 2]), 0x7F) + 1)))
+            place += 3
+        else:
+            characters.append(inside[place])
+            place += 1
+    return f"[{''.join(characters)}]" if len(token) > 1 else token
 
 
 def _fits(tokens: tuple[str, ...], text: str) -> bool:

@@ -6,7 +6,7 @@ In: the text of one file. Out: its rows, checked: a key that the schema (docs/re
 from dataclasses import dataclass
 
 from aligntool.inventory import DiskKind, IoLimits, KnownGeometry, Source
-from aligntool.recipe.models import Pattern, normal, parse_pattern, without_maker
+from aligntool.recipe.models import Pattern, normal, parse_pattern, spellings
 from aligntool.recipe.schema import Entry, read_tables
 from aligntool.units import PIB, is_power_of_two
 
@@ -38,15 +38,10 @@ class DriveRow:
 
     def fits_model(self, model: str) -> bool:
         """`model` is spelled as `normal` does."""
-        return self.fits_any(without_maker(model, self.makers))
+        return self.fits_any(spellings(model, self.makers, cut=False))
 
-    def fits_any(self, spellings: tuple[str, ...], *, cut: bool = False) -> bool:
-        """`cut`: they may be only the beginning of the model."""
-        for pattern in self.patterns:
-            for text in spellings:
-                if pattern.fits_cut(text) if cut else pattern.fits(text):
-                    return True
-        return False
+    def fits_any(self, texts: tuple[str, ...]) -> bool:
+        return any(pattern.fits(text) for pattern in self.patterns for text in texts)
 
     def fits_firmware(self, firmware: str) -> bool:
         """A row for no special firmware fits all."""
