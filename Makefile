@@ -27,7 +27,8 @@ fuzz: .venv/.ready-fuzz ## feed damaged disks to every parser, guided by coverag
 
 picture: .venv/.ready-demo ## draw docs/pictures/audit.svg anew
 	@mkdir -p docs/pictures
-	@$(ALIGNTOOL) demo --picture docs/pictures/audit.svg
+	@folder=$$(mktemp -d) && cd "$$folder" && '$(CURDIR)/$(ALIGNTOOL)' demo old-disk.img \
+		--picture '$(CURDIR)/docs/pictures/audit.svg' >/dev/null; status=$$?; rm -r "$$folder"; exit $$status
 
 install: ## install for all users of this machine: /opt/aligntool and a link in /usr/local/bin
 	@.ci/setup build
