@@ -117,7 +117,6 @@ class _Place:
     path: str
     outermost_bus: str  # "/sys/devices/pci0000:00"
     on_root_bus: bool  # nothing of PCI above it but a host bridge
-    behind_vmd: bool  # that host bridge is the one a VMD controller makes
     makes_domain: bool  # below it another host bridge begins: it is a VMD controller
 
 
@@ -125,16 +124,16 @@ def _places(sysfs_device: str) -> list[_Place]:
     """From the root to the drive."""
     words = sysfs_device.split("/")
     places: list[_Place] = []
-    outermost, bridges, fresh = "", 0, False
+    outermost, fresh = "", False
     for index, word in enumerate(words):
         path = "/".join(words[: index + 1])
         if _HOST_BRIDGE.fullmatch(word):
             outermost = outermost or path
-            bridges, fresh = bridges + 1, True
+            fresh = True
             if places:
                 places[-1] = replace(places[-1], makes_domain=True)
-        elif bridges and _ADDRESS.fullmatch(word):
-            places.append(_Place(word, path, outermost, fresh, bridges > 1, False))
+        elif outermost and _ADDRESS.fullmatch(word):
+            places.append(_Place(word, path, outermost, fresh, False))
             fresh = False
     return places
 

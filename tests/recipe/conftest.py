@@ -1,0 +1,10 @@
+"""The packaged drive database, loaded once a module."""
+
+import pytest
+
+from aligntool.recipe import DriveDatabase, load_drives
+
+
+@pytest.fixture(scope="module")
+def database() -> DriveDatabase:
+    return load_drives()

@@ -1,0 +1,113 @@
+"""Every row of the drive database is sound, and no two of them claim the same drive."""
+
+import time
+import tomllib
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+from aligntool.inventory import DiskKind
+from aligntool.recipe import DriveDatabase, DriveRow, load_chipsets, load_drives, menu
+from aligntool.recipe.models import parse_pattern
+from aligntool.units import TIB
+from tests.recipe.disks import disk, of_model
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+FILES = sorted((RECIPES / "drives").glob("*.toml"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_every_row_has_a_source_and_a_confidence(file: Path) -> None:
+    parsed = tomllib.loads(file.read_text())
+    rows = [*parsed.get("drive", []), *parsed.get("class", [])]
+    assert rows
+    for row in rows:
+        assert len(row["source"]) > 10, row["name"]
+        assert row["confidence"] in ("high", "medium", "low"), row["name"]
+
+
+def test_every_row_of_every_file_is_loaded(database: DriveDatabase) -> None:
+    written = [tomllib.loads(file.read_text()) for file in FILES]
+    assert len(database.rows) == sum(len(each.get("drive", [])) for each in written)
+    assert len(database.classes) == sum(len(each.get("class", [])) for each in written)
+    assert len({row.name for row in database.rows}) == len(database.rows)
+
+
+def test_every_row_is_found_by_its_examples_and_by_its_name(database: DriveDatabase) -> None:
+    for row in database.rows:
+        for example in row.examples:
+            kind = row.buses[0] if row.buses else DiskKind.ATA
+            firmware = row.firmware[0].replace("*", "1") if row.firmware else None
+            assert of_model(database.known(disk(example, kind=kind, firmware=firmware)))[0] == row.name, (
+                example
+            )
+        assert row.name in of_model(database.search(row.name)), row.name
+
+
+def test_no_model_fits_two_rows_of_the_same_rank(database: DriveDatabase) -> None:
+    for place, row in enumerate(database.rows):
+        for other in database.rows[place + 1 :]:
+            if bool(row.firmware) != bool(other.firmware) or not _overlap(row.buses, other.buses):
+                continue
+            if row.firmware and not _some_text_fits_both(row.firmware, other.firmware):
+                continue
+            assert not _some_text_fits_both(_spelled(row), _spelled(other)), f"{row.name} / {other.name}"
+
+
+def _overlap(buses: tuple[DiskKind, ...], others: tuple[DiskKind, ...]) -> bool:
+    return not buses or not others or bool(set(buses) & set(others))
+
+
+def _spelled(row: DriveRow) -> tuple[str, ...]:
+    return (*row.match, *(f"{maker} {pattern}" for maker in row.makers for pattern in row.match))
+
+
+def _some_text_fits_both(patterns: tuple[str, ...], others: tuple[str, ...]) -> bool:
+    return any(_meet(_words(one), _words(other)) for one in patterns for other in others)
+
+
+def _words(pattern: str) -> tuple[str, ...]:
+    return parse_pattern(pattern).tokens
+
+
+def _meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Is there a text that both globs describe? By the tails that still have to meet."""
+    seen, todo = set(), [(0, 0)]
+    while todo:
+        i, j = todo.pop()
+        if (i, j) in seen:
+            continue
+        seen.add((i, j))
+        if i == len(one) and j == len(other):
+            return True
+        if i < len(one) and one[i] == "*":
+            todo += [(i + 1, j), *([(i, j + 1)] if j < len(other) else [])]
+        if j < len(other) and other[j] == "*":
+            todo += [(i, j + 1), *([(i + 1, j)] if i < len(one) else [])]
+        if i < len(one) and j < len(other) and "*" not in (one[i], other[j]) and _share(one[i], other[j]):
+            todo.append((i + 1, j + 1))
+    return False
+
+
+def _share(token: str, other: str) -> bool:
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789 -./"
+    return any(fnmatchcase(letter, token) and fnmatchcase(letter, other) for letter in letters)
+
+
+def test_the_check_for_rows_that_overlap_finds_an_overlap() -> None:
+    assert _some_text_fits_both(("WD??EARS*",), ("WD20*",))
+    assert not _some_text_fits_both(("WD??EARS*",), ("WD??EARX*",))
+
+
+def test_the_menu_in_the_repository_is_current() -> None:
+    written = (RECIPES / "README.md").read_text()
+    assert written == menu(load_drives(), load_chipsets()), "python -m aligntool.recipe > recipes/README.md"
+
+
+def test_a_thousand_disks_of_a_thousand_models_are_looked_up_fast(database: DriveDatabase) -> None:
+    disks = [disk(f"WDC WD{number:04}EARS", size=number * TIB, rotational=True) for number in range(1000)]
+    before = time.process_time()
+    for each in disks:
+        database.known(each)
+    assert time.process_time() - before < 0.2

@@ -1,0 +1,109 @@
+"""A mistake in a row is refused by file, row and key; patterns mean what fnmatch says."""
+
+import time
+from fnmatch import fnmatchcase
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aligntool.errors import Refused
+from aligntool.inventory import DiskKind
+from aligntool.recipe import DriveDatabase, load_drives, parse_drives
+from aligntool.recipe.models import normal, parse_pattern
+from tests.recipe.disks import disk, of_model
+
+ROW = """
+makers = ["ACME"]
+
+[[drive]]
+name = "Roadrunner"
+match = ["RR-*"]
+examples = ["ACME RR-1"]
+page = "16KiB"
+source = "https://example.org/rr"
+confidence = "high"
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "complaint", "hint"),
+    [
+        ('page = "16KiB"', 'pgae = "16KiB"', "unknown key 'pgae'", "did you mean 'page'?"),
+        ('page = "16KiB"', 'physical_sectors = "4KiB"', "unknown key", "'physical_sector'"),
+        ('page = "16KiB"', 'page = "16KB"', "page: '16KB' is not a size", ""),
+        ('page = "16KiB"', "page = 16384", "page must be a text", ""),
+        ('page = "16KiB"', 'page = "12KiB"', "power of two", ""),
+        ('page = "16KiB"', 'page = "1B"', "at least 512B", ""),
+        ('page = "16KiB"', 'dram = "maybe"', "dram must be true, false", ""),
+        ('page = "16KiB"', 'hybrid = "yes"', "hybrid must be true or false", ""),
+        ('page = "16KiB"', 'distrust = "minimum_io"', "no queue limit", "minimum_io_size"),
+        ('page = "16KiB"', 'bus = "nmve"', "no kind of disk", "nvme"),
+        ('page = "16KiB"', 'capacity_min = "2TB"', "'2TB' is not a size", ""),
+        ('confidence = "high"', 'confidence = "hihg"', "confidence cannot be 'hihg'", "did you mean 'high'?"),
+        ('confidence = "high"', "", "confidence is missing", ""),
+        ('source = "https://example.org/rr"', "", "source is missing", ""),
+        ('source = "https://example.org/rr"', 'source = "  "', "source must be a text", ""),
+        ('name = "Roadrunner"', "", "name is missing", ""),
+        ('match = ["RR-*"]', "", "match is missing", ""),
+        ('match = ["RR-*"]', 'match = ["RR-[12"]', "no pattern", ""),
+        ('match = ["RR-*"]', "match = [1]", "match must be a text or a list of texts", ""),
+        ('examples = ["ACME RR-1"]', "", "examples is missing", ""),
+        ('makers = ["ACME"]', 'maker = ["ACME"]', "unknown key 'maker'", "did you mean 'makers'?"),
+        ("[[drive]]", "[[drives]]", "unknown key 'drives'", "did you mean 'drive'?"),
+        ("[[drive]]", "[drive]", "drive must be a list of tables", "[[drive]]"),
+        ("[[drive]]", "[[drive]", "no valid TOML", ""),
+    ],
+)
+def test_a_mistake_in_a_row_is_refused_by_name(before: str, after: str, complaint: str, hint: str) -> None:
+    assert before in ROW
+    with pytest.raises(Refused) as refused:
+        parse_drives([("recipes/drives/acme.toml", ROW.replace(before, after))])
+    assert str(refused.value).startswith("recipes/drives/acme.toml")
+    assert complaint in str(refused.value)
+    assert hint in refused.value.hint
+
+
+def test_the_row_that_the_mistakes_are_made_in_is_good_itself() -> None:
+    acme = parse_drives([("acme.toml", ROW)])
+    assert of_model(acme.known(disk("ACME RR-9"))) == ["Roadrunner"]
+    assert of_model(acme.known(disk("RR-9"))) == ["Roadrunner"]
+    assert of_model(acme.known(disk("XRR-9"))) == []
+
+
+def test_a_complaint_names_the_row() -> None:
+    with pytest.raises(Refused, match=r'acme\.toml, drive "Roadrunner": unknown key'):
+        parse_drives([("acme.toml", ROW.replace("page", "pages"))])
+
+
+TEXTS = st.text("ab-1", max_size=12)
+PIECES = st.sampled_from(["a", "b", "-", "1", "*", "?", "[ab]", "[!a]", "[a-b]", "[0-9]", "[!0-9b]"])
+
+
+@given(pattern=st.lists(PIECES, max_size=9).map("".join), text=TEXTS)
+def test_a_pattern_fits_what_fnmatch_says_it_fits(pattern: str, text: str) -> None:
+    assert parse_pattern(pattern).fits(text) == fnmatchcase(text, pattern)
+
+
+@given(model=st.text(max_size=64), firmware=st.text(max_size=16), kind=st.sampled_from(DiskKind))
+def test_no_model_name_is_too_strange(model: str, firmware: str, kind: DiskKind) -> None:
+    for known in load_once().known(disk(model, kind=kind, firmware=firmware)):
+        assert known.citation
+
+
+@cache
+def load_once() -> DriveDatabase:
+    return load_drives()
+
+
+def test_a_long_hostile_model_name_takes_no_time() -> None:
+    before = time.process_time()
+    assert not parse_pattern("*a*a*a*a*a*a*a*b").fits("a" * 4000)
+    assert time.process_time() - before < 1
+
+
+@given(st.text(max_size=40))
+def test_spelling_a_name_normally_twice_changes_nothing(model: str) -> None:
+    once = normal(model).removeprefix("ata ")
+    assert " ".join(once.split()) == once
