@@ -48,7 +48,7 @@ def test_the_wd20earx_has_a_row_of_its_own(database: DriveDatabase) -> None:
         ),  # "Samsung SSD 840 EVO" without its 16th character
         ("INTEL SSDSA2M080", "Intel X25-M"),
         ("C300-CTFDDAC128M", "Crucial/Micron RealSSD C300"),
-        ("WDC WD5000BEVT-0", "WD Scorpio Blue BEVT, Advanced Format"),
+        ("WDC WD5000BPVT-2", "WD Scorpio Blue and Black: BPVT, LPVT, BPKT"),
         ("TOSHIBA MQ02ABD1", "Toshiba MQ02ABD100H, MQ02ABF050H"),
     ],
 )
