@@ -7,6 +7,7 @@ from aligntool.audit.devices import device_findings
 from aligntool.audit.drives import drive_findings, machine_findings
 from aligntool.audit.grids import Sized, grids_of, physical_sector
 from aligntool.audit.layers import layer_findings
+from aligntool.audit.members import with_members
 from aligntool.audit.report import (
     Answer,
     Check,
@@ -47,6 +48,7 @@ MOST_FINDINGS_A_PARTITION_TABLE = 2000
 def audit(inventory: Inventory, known: Known, wishes: Wishes | None = None) -> Report:
     """Judge every disk. `known` comes from the drive database; disks it does not name are judged without."""
     wishes = wishes or Wishes()
+    inventory = with_members(inventory)
     sectors = _settle_sectors(inventory, known)
     by_name = {disk.name: disk for disk in inventory.disks}
     judged: list[Judged] = []

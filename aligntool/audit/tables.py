@@ -49,6 +49,8 @@ def array_above(disk: Disk, by_name: Mapping[str, Disk]) -> str:
         return f"the disk is a member of a {member} array as a whole; a table seen on it belongs to the array"
     for holder in disk.holders:
         above = by_name.get(holder)
+        if above and above.kind is DiskKind.MD:
+            return f"the disk is a member of {above.name} as a whole; a table seen on it belongs to the array"
         if above and above.kind is DiskKind.DM and (above.mapping or "").startswith("multipath"):
             return f"the disk is one path to {above.name}, which is judged in its place"
     return ""

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from aligntool.audit import Answer, Grid, GridKind, Judged, Report, Severity, Verdict
 from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role, Source, TableLabel
+from aligntool.render.facts import fact_lines, uplink_lines
 from aligntool.render.findings import finding_lines
 from aligntool.render.lines import EMPTY, Line, Style, cell_width, fit, harmless, plain, wrapped
 from aligntool.units import format_about, format_size
@@ -21,12 +22,17 @@ def audit_lines(report: Report, *, width: int, verbose: bool, quiet: bool) -> It
     shown, fine = _split(report, verbose=verbose)
     for judged in shown:
         yield from disk_lines(judged, width=width)
+        if verbose:
+            yield from fact_lines(judged.disk, width=width)
         yield EMPTY
     if fine:
         yield (
             (f"{len(fine)} more disks with every partition on the grid", Style.GOOD),
             ("; -v shows them", Style.DIM),
         )
+        yield EMPTY
+    if verbose and report.inventory.uplinks:
+        yield from uplink_lines(report.inventory, width=width)
         yield EMPTY
     if not report.judged:
         yield plain("No disks found.")

@@ -144,3 +144,33 @@ def test_a_known_page_is_asked_of_the_layers_too() -> None:
     known = KnownGeometry(Source.KNOWN, "row", "…", "high", page_size=16 * KIB)
     report = on_ssd(Layer("crypto_LUKS", HOME, "LUKS1", data_start=1 * MIB + 4096), known=(known,))
     assert codes(report) == ["AT402"]
+
+
+def test_the_data_of_a_running_arrays_member_are_judged_without_reading_its_superblock() -> None:
+    member = made_disk("2048+20971520", physical=4096)
+    member = replace(member, partitions=(replace(member.partitions[0], node="sda1", content_read=False),))
+    array = replace(
+        made_disk(name="md0", kind=DiskKind.MD, physical=4096),
+        array=ArrayFacts("raid1", None, ("sda1",), (("sda1", 1 * MIB + 512),), "1.2"), slaves=("sda1",),
+    )  # fmt: skip
+    report = judge(member, array)
+    assert [(finding.code.value, finding.disk, finding.start) for finding in report.findings] == [
+        ("AT401", "sda", 2 * MIB + 512)
+    ]
+
+
+def test_a_member_whose_superblock_was_read_is_not_judged_twice() -> None:
+    read = Layer("linux_raid_member", HOME, "1.2", data_start=1 * MIB + 2 * MIB)
+    member = with_content(made_disk("2048+20971520", physical=4096), read)
+    member = replace(member, partitions=(replace(member.partitions[0], node="sda1"),))
+    array = replace(made_disk(name="md0", kind=DiskKind.MD, physical=4096),
+                    array=ArrayFacts("raid1", None, ("sda1",), (("sda1", 512),), "1.2"), slaves=("sda1",))  # fmt: skip
+    assert codes(judge(member, array)) == []
+
+
+def test_partitions_seen_on_a_whole_disk_member_are_left_to_the_array() -> None:
+    member = replace(made_disk("63+20971520", physical=4096), holders=("md126",))
+    array = replace(made_disk("63+20971520", name="md126", kind=DiskKind.MD, physical=4096), slaves=("sda",))
+    report = judge(member, array)
+    assert [(finding.code.value, finding.disk) for finding in report.findings][:1] == [("AT101", "md126")]
+    assert {finding.code.value for finding in report.findings if finding.disk == "sda"} == {"AT315"}
