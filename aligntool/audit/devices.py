@@ -14,6 +14,7 @@ def device_findings(disk: Disk, grids: Sequence[Grid], known: Sequence[KnownGeom
     yield from _conflict(disk)
     yield from _sector(disk, grids[0])
     yield from _bogus(disk)
+    yield from _distrusted(disk, known)
     yield from _table_tells(disk)
     yield from _unit(disk, grids)
     if disk.nvme:
@@ -49,7 +50,7 @@ def _sector(disk: Disk, physical: Grid) -> Iterator[Finding]:
     reported = disk.limits.physical_block_size
     said = f"reports {format_size(reported)}" if reported else "reports nothing"
     size = format_size(physical.size)
-    if physical.source is Source.KNOWN:
+    if physical.source is Source.KNOWN and physical.size != reported:
         yield told(
             disk, Code.SECTOR_SIZE_HIDDEN, Severity.INFO, f"{said}, but {physical.by} has {size} sectors"
         )
@@ -89,6 +90,20 @@ def _bogus(disk: Disk) -> Iterator[Finding]:
             Severity.INFO,
             f"minimum_io_size {size} ({format_size(size)}) is ignored: {doubt}",
         )
+
+
+def _distrusted(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Finding]:
+    for limit, code in (
+        ("minimum_io_size", Code.BOGUS_MINIMUM_IO),
+        ("optimal_io_size", Code.BOGUS_OPTIMAL_IO),
+    ):
+        size: int | None = getattr(disk.limits, limit)
+        row = next((row for row in known if limit in row.distrust), None)
+        if row and size:
+            sentence = (
+                f"{limit} {size} ({format_size(size)}) is ignored: {row.row} reports it without needing it"
+            )
+            yield told(disk, code, Severity.INFO, sentence)
 
 
 def _table_tells(disk: Disk) -> Iterator[Finding]:

@@ -33,7 +33,12 @@ def grids_of(
     size, source, by = sectors[disk.name]
     phase = max(disk.limits.alignment_offset or 0, 0)
     grids = [Grid(GridKind.PHYSICAL, size, phase % size, source, by, Severity.ERROR)]
-    wider = (*_minimum_io(disk), *_page(disk, known, wishes), *_unit(disk, known), *_allocation(disk, known))
+    wider = (
+        *_minimum_io(disk, known),
+        *_page(disk, known, wishes),
+        *_unit(disk, known),
+        *_allocation(disk, known),
+    )
     for kind, (wide, its_source, its_by), severity in (*wider, *_for_information(disk, known)):
         if wide > size:
             grids.append(Grid(kind, wide, phase % wide, its_source, its_by, severity))
@@ -58,6 +63,8 @@ def physical_sector(disk: Disk, known: Sequence[KnownGeometry], below: Sequence[
     for row in known:
         if row.source is Source.KNOWN and (row.physical_block_size or 0) > best[0]:
             best = (row.physical_block_size or 0, Source.KNOWN, row.row)
+    if any(row.source is Source.KNOWN and row.physical_block_size == best[0] for row in known):
+        return best[0], Source.KNOWN, next(row.row for row in known if row.physical_block_size == best[0])
     for member in below:
         if member[0] > best[0]:
             best = member
@@ -65,6 +72,11 @@ def physical_sector(disk: Disk, known: Sequence[KnownGeometry], below: Sequence[
         return best
     logical = disk.limits.logical_block_size or 0
     return max(ASSUMED_SECTOR, logical), Source.ASSUMED, _why_assumed(disk)
+
+
+def distrusted(known: Sequence[KnownGeometry], limit: str) -> bool:
+    """The database says that what this model reports as that limit is no grid."""
+    return any(limit in row.distrust for row in known)
 
 
 def _believes_512(disk: Disk, below: Sequence[Sized]) -> bool:
@@ -92,8 +104,8 @@ def _why_assumed(disk: Disk) -> str:
 Wide = tuple[GridKind, Sized, Severity]
 
 
-def _minimum_io(disk: Disk) -> Iterator[Wide]:
-    minimum = believed_minimum_io(disk)
+def _minimum_io(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:
+    minimum = 0 if distrusted(known, "minimum_io_size") else believed_minimum_io(disk)
     if disk.kind in STACKED:
         if disk.array and disk.array.chunk:
             yield GridKind.CHUNK, (disk.array.chunk, Source.REPORTED, "md chunk_size"), Severity.WARNING
@@ -152,6 +164,8 @@ def _for_information(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wid
         if row and row.erase_block:
             yield GridKind.ERASE, (row.erase_block, row.source, row.row), Severity.INFO
     grade, _ = grade_optimal_io(disk)
+    if distrusted(known, "optimal_io_size"):
+        return
     if grade in (Grade.PLAUSIBLE, Grade.STRIPE):
         yield (
             GridKind.OPTIMAL_IO,

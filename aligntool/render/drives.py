@@ -30,6 +30,10 @@ def drive_lines(rows: Sequence[KnownGeometry], *, width: int) -> Iterator[Line]:
                 yield plain(f"  {name}: {format_size(value)}")
         if row.dram is not None:
             yield plain(f"  DRAM: {'yes' if row.dram else 'no'}")
+        if row.hmb:
+            yield plain("  works from a host memory buffer (HMB)")
+        for limit in row.distrust:
+            yield plain(f"  its {limit} is no grid")
         if row.hybrid:
             yield plain("  hybrid: a rotating drive with a flash cache")
         if row.note:

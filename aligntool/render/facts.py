@@ -111,7 +111,8 @@ def _ata(ata: AtaFacts) -> Facts:
 def _hop(hop: LinkHop) -> str:
     speed = f" {hop.speed_gts:g} GT/s x{hop.width}" if hop.speed_gts and hop.width else ""
     most = f" of {hop.max_speed_gts:g} GT/s x{hop.max_width}" if hop.max_speed_gts and hop.max_width else ""
-    return f"{hop.address} {hop.port}{speed}{most}"
+    hidden = f" ← {hop.hidden_uplink} to the processor" if hop.hidden_uplink else ""
+    return f"{hop.address} {hop.port}{speed}{most}{hidden}"
 
 
 def _size(size: int | None) -> str | None:

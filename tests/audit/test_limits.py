@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from aligntool.audit.limits import Grade, grade_optimal_io, minimum_io_doubt
-from aligntool.inventory import DiskKind
-from aligntool.units import KIB, MIB
+from aligntool.inventory import DiskKind, KnownGeometry, Source
+from aligntool.units import KIB, MIB, TIB
 from tests.audit.made import codes, judge, made_disk
 
 
@@ -91,3 +91,18 @@ def test_a_large_unit_is_told_with_its_amplification() -> None:
     )
     finding = next(finding for finding in report.findings if finding.code.value == "AT207")
     assert "4 times" in finding.summary
+
+
+def test_a_limit_that_the_database_distrusts_is_no_grid() -> None:
+    row = KnownGeometry(Source.KNOWN, "Micron 7450", "…", "high", distrust=("minimum_io_size",))
+    disk = made_disk("128+1000", kind=DiskKind.NVME, rotational=False, physical=4096, minimum=262144)
+    assert "AT101" in codes(judge(disk))
+    report = judge(disk, known=(row,))
+    assert "AT101" not in codes(report) and "AT205" in codes(report)
+
+
+def test_a_drive_known_to_have_512_byte_sectors_is_believed_whatever_its_size() -> None:
+    row = KnownGeometry(Source.KNOWN, "Exos 7E8 512n", "data sheet", "high", physical_block_size=512)
+    report = judge(made_disk("63+1000", size=8 * TIB), known=(row,))
+    assert codes(report) == ["AT106"]
+    assert report.judged[0].grids[0].source is Source.KNOWN

@@ -54,7 +54,7 @@ def full_report() -> Report:
     disk = replace(
         disk, nvme=NvmeFacts((LbaFormat(0, 512, 0, 2), LbaFormat(1, 4096, 0, 0)), 0, hmb_preferred=64 * MIB),
         ata=AtaFacts(512, 4096), links=((hop,),), unseen=(Unseen("NVMe Identify", "needs root"),),
-        array=ArrayFacts("raid0", 512 * KIB, ("sda", "sdb"), (("sda", MIB),)),
+        array=ArrayFacts("raid0", 512 * KIB, ("sdx", "sdy"), (("sdx", MIB),)),
         kernel_partitions=((1, Extent(0, 512)),),
         table=Table(TableLabel.GPT, 512, "guid",
                     copies=(TableCopy("primary", 512, TableCopyState.GOOD),), faults=faults),
