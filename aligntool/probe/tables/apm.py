@@ -70,7 +70,8 @@ def _read_map(reader: Reader, block: int) -> TableReading:
             )
             faults.append(TableFault(Fault.BAD_ENTRY, detail, number * block))
             break
-        partitions.append(_partition(entry, number, block))
+        if any(entry[12:16]):  # an entry without blocks is a place kept free
+            partitions.append(_partition(entry, number, block))
     faults += beyond_end(partitions, reader.size)
     faults += overlaps(item for item in partitions if not _is_map(item))
     return TableReading(Table(TableLabel.APM, block, faults=thin_out(faults)), tuple(partitions))

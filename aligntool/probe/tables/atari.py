@@ -73,13 +73,13 @@ def _read(reader: Reader, sector: bytes, entries: list[_Entry]) -> TableReading:
             extended = True
             number = _follow(reader, entry, number, partitions, faults)
         elif entry.active:
-            partitions.append(_partition(entry, entry.start, number, Role.PRIMARY))
+            _add(partitions, entry, entry.start, number, Role.PRIMARY)
         number += 1
     icd = _entries(sector, _ICD_AT, 8)
     if not extended and icd[0].kind in _COMMON:
         for entry in icd:
             if entry.active and entry.kind in _COMMON:
-                partitions.append(_partition(entry, entry.start, number, Role.PRIMARY))
+                _add(partitions, entry, entry.start, number, Role.PRIMARY)
             number += 1
     faults += beyond_end(partitions, reader.size)
     faults += overlaps(partitions)
@@ -108,7 +108,7 @@ def _follow(
             faults.append(TableFault(Fault.EBR_BROKEN, detail, at))
             return number
         data, link = pair
-        partitions.append(_partition(data, here + data.start, number, Role.LOGICAL))
+        _add(partitions, data, here + data.start, number, Role.LOGICAL)
         if not (link.active and link.kind == _EXTENDED):
             return number
         here, number = extended.start + link.start, number + 1
@@ -128,11 +128,9 @@ def _data_and_link(raw: bytes) -> tuple[_Entry, _Entry] | None:
     return None
 
 
-def _partition(entry: _Entry, start: int, number: int, role: Role) -> Partition:
-    return Partition(
-        number=number,
-        extent=Extent(start * _SECTOR, entry.sectors * _SECTOR),
-        role=role,
-        type_code=entry.kind,
-        flags=("boot",) if entry.flag & 0x80 else (),
-    )
+def _add(partitions: list[Partition], entry: _Entry, start: int, number: int, role: Role) -> None:
+    if not entry.sectors:
+        return
+    extent = Extent(start * _SECTOR, entry.sectors * _SECTOR)
+    flags = ("boot",) if entry.flag & 0x80 else ()
+    partitions.append(Partition(number, extent, role, type_code=entry.kind, flags=flags))

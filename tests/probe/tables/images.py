@@ -3,6 +3,7 @@
 import json
 import os
 import struct
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from aligntool.inventory import Fault, Table
 from aligntool.probe.reader import BytesReader, FileReader, Reader
 from aligntool.probe.tables import TableReading, read_table
-from tests.conftest import run
+from tests.conftest import find_tool, run
 
 MIB = 1024 * 1024
 
@@ -125,6 +126,13 @@ def parted_partitions(path: Path) -> dict[int, tuple[int, int, str]]:
         number, start, _, size, _, name, _ = row.rstrip(";").split(":")
         told[int(number)] = (int(start.rstrip("B")), int(size.rstrip("B")), name)
     return told
+
+
+def sgdisk_verify(path: Path) -> str:
+    """All that sgdisk says of a table; half of it goes to its standard error."""
+    words = [find_tool("sgdisk") or "sgdisk", "-v", str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    return done.stdout + done.stderr
 
 
 def patch(path: Path, offset: int, content: bytes) -> None:

@@ -1,0 +1,123 @@
+"""File systems and other contents on a whole disk are no partition table, whatever stands in their first sector."""
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aligntool.inventory import TableLabel
+from tests.conftest import run
+from tests.probe.tables.images import MIB, disk, flip, mbr, patch, places, read_bytes, read_image, table_of
+
+Sparse = Callable[..., Path]
+MAKERS = {
+    "FAT12": ("mkfs.fat", "-F", "12"),
+    "FAT16": ("mkfs.fat", "-F", "16"),
+    "FAT32": ("mkfs.fat", "-F", "32"),
+    "FAT32 with 4096-byte sectors": ("mkfs.fat", "-F", "32", "-S", "4096", "-s", "1"),
+    "exFAT": ("mkfs.exfat",),
+    "NTFS": ("mkntfs", "-qFf"),
+    "ext4": ("mke2fs", "-qFt", "ext4"),
+    "XFS": ("mkfs.xfs", "-qf"),
+    "btrfs": ("mkfs.btrfs", "-qf"),
+    "f2fs": ("mkfs.f2fs", "-qf"),
+    "swap": ("mkswap", "-q"),
+}
+SIZES = {"FAT12": 2 * MIB, "XFS": 400 * MIB}
+NO_ENTRIES = bytes(64)
+# What stands in Windows' FAT32 boot sector where an MBR has its entries: a message, ending before 55 AA.
+MESSAGE = b"\x00\x00\x00\x00\x0d\x0aDisk error\xff\x0d\x0aPress any key to restart\x0d\x0a".ljust(64, b"\0")
+
+
+def make(sparse: Sparse, kind: str) -> Path:
+    path = sparse(SIZES.get(kind, 300 * MIB))
+    run(*MAKERS[kind], path)
+    return path
+
+
+@pytest.mark.needs_tools(
+    "mkfs.fat", "mkfs.exfat", "mkntfs", "mke2fs", "mkfs.xfs", "mkfs.btrfs", "mkfs.f2fs", "mkswap"
+)
+@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("sector_size", [None, 512, 4096])
+def test_a_file_system_on_the_whole_disk_is_no_table(
+    kind: str, sector_size: int | None, sparse: Sparse
+) -> None:
+    path = make(sparse, kind)
+    assert read_image(path, sector_size).table is None
+    # A boot loader in its boot area: 55 AA, code, and nothing where the entries are. LILO and GRUB leave this.
+    if kind not in ("XFS", "exFAT", "NTFS") and "FAT" not in kind:
+        patch(path, 0, b"\xeb\x63\x90" + bytes(437) + b"\x12\x34\x56\x78\0\0" + NO_ENTRIES + b"\x55\xaa")
+        assert read_image(path, sector_size).table is None
+
+
+@pytest.mark.needs_tools("mkfs.fat")
+@pytest.mark.parametrize(
+    "message", [MESSAGE, b"\0" * 8 + b"Remove disks or other media.\xff", bytes(range(0, 64))]
+)
+def test_the_message_of_a_boot_sector_is_not_taken_for_entries(message: bytes, sparse: Sparse) -> None:
+    """util-linux issue 4103: four partitions at 778135908 and the like, out of the text in a FAT boot sector."""
+    path = make(sparse, "FAT32")
+    patch(path, 446, message)
+    patch(path, 510, b"\x55\xaa")
+    assert read_image(path).table is None
+
+
+@pytest.mark.needs_tools("mkfs.fat")
+def test_text_with_plausible_boot_flags_in_a_fat_boot_sector_is_no_table_either(sparse: Sparse) -> None:
+    path = make(sparse, "FAT32")
+    for slot in range(4):
+        patch(path, 446 + 16 * slot, struct.pack("<B15s", 0x80 if slot else 0, b"Disk error Press"))
+    assert read_image(path).table is None
+
+
+@pytest.mark.needs_tools("mkfs.fat", "sfdisk")
+def test_a_stick_with_a_fat_boot_sector_and_a_sound_table_is_partitioned(sparse: Sparse) -> None:
+    """Linux reads the entries; a boot manager keeps the parameter block of the stick for old BIOSes."""
+    path = make(sparse, "FAT32")
+    patch(path, 446, mbr((0x0C, 2048, 100000, 0x80))[446:])
+    assert places(read_image(path)) == {1: (2048, 100000)}
+
+
+@pytest.mark.parametrize("name", [b"NTFS    ", b"EXFAT   ", b"-FVE-FS-"])
+def test_oem_names_of_boot_sectors_are_known(name: bytes) -> None:
+    sector = bytearray(mbr((0x6C, 0x20206F6E, 0x6F742073, 0x80)))
+    sector[3:11] = name
+    assert read_bytes(disk(MIB, (0, bytes(sector)))).table is None
+
+
+@pytest.mark.parametrize("flag", [0x01, 0x7F, 0x81, 0xFF])
+def test_a_boot_flag_that_is_neither_0_nor_0x80_makes_no_table(flag: int) -> None:
+    assert table_of(read_bytes(disk(MIB, (0, mbr((0x83, 100, 10, 0)))))).label is TableLabel.DOS
+    assert read_bytes(disk(MIB, (0, mbr((0x83, 100, 10, 0), (0x83, 200, 10, flag))))).table is None
+
+
+def test_an_aix_disk_is_no_mbr_unless_linux_has_partitions_there() -> None:
+    aix = bytearray(mbr((0x41, 100, 10, 0)))
+    aix[:4] = b"\xc9\xc2\xd4\xc1"
+    assert read_bytes(disk(MIB, (0, bytes(aix)))).table is None
+    aix[450] = 0x83
+    assert table_of(read_bytes(disk(MIB, (0, bytes(aix))))).label is TableLabel.DOS
+
+
+def test_an_mbr_without_55_aa_is_none() -> None:
+    assert read_bytes(disk(MIB, (0, mbr((0x83, 100, 10, 0))[:510]))).table is None
+
+
+def test_a_fresh_label_without_partitions_is_a_table() -> None:
+    reading = read_bytes(disk(MIB, (0, mbr(signature=0x1234ABCD))))
+    assert (table_of(reading).label, table_of(reading).disk_id) == (TableLabel.DOS, "0x1234abcd")
+
+
+@pytest.mark.parametrize("size", [0, 1, 511, 512, 513, 1024, 4096])
+def test_a_tiny_or_empty_disk_is_no_table(size: int) -> None:
+    for sector_size in (None, 512, 4096):
+        assert read_bytes(bytes(size), sector_size).table is None
+
+
+@pytest.mark.needs_tools("sgdisk", "mkfs.fat")
+def test_a_fat_partition_looked_at_as_a_disk_has_no_table(sparse: Sparse) -> None:
+    path = make(sparse, "FAT16")
+    flip(path, 500)
+    assert read_image(path).table is None
