@@ -79,7 +79,11 @@ FILE_SYSTEMS: tuple[Read, ...] = (
     images.read_erofs,
     marks.read_other,
 )
-ON_FLOPPIES: tuple[Read, ...] = (luks.read_luks, ntfs.read_bitlocker)
+ON_FLOPPIES: tuple[Read, ...] = (
+    luks.read_luks,
+    ntfs.read_bitlocker,
+    ldm.read_ldm,
+)  # LDM's own partition has 1 MiB
 LAST_RESORT: tuple[Read, ...] = (luks.read_luks_second,)
 TOLERANT = ("iso9660", "hfs", "udf")  # live together on hybrid discs; blkid accepts any mix of these
 
@@ -118,7 +122,7 @@ def _recognise(area: Area) -> tuple[Layer, ...]:
     others = tuple(layer for layer in others if not _is_inside(layer, owners))
     layers = tuple(_checked(layer, area) for layer in (*owners, *others))
     ordered = sorted(layers, key=is_damaged)  # stable: a broken superblock is the weaker claim
-    return _with_ambiguity(tuple(ordered), len(owners))
+    return _with_ambiguity(tuple(ordered), {owner.kind for owner in owners})
 
 
 def _found(readers: tuple[Read, ...], area: Area) -> tuple[Layer, ...]:
@@ -155,17 +159,23 @@ def _is_inside(layer: Layer, owners: tuple[Layer, ...]) -> bool:
     return False
 
 
-def _with_ambiguity(layers: tuple[Layer, ...], owners: int) -> tuple[Layer, ...]:
+def _with_ambiguity(layers: tuple[Layer, ...], owners: set[str]) -> tuple[Layer, ...]:
     if len(layers) < 2 or all(layer.kind in TOLERANT for layer in layers):
         return layers
     names = [f"{layer.kind} {layer.version}" if layer.version else layer.kind for layer in layers]
-    if owners and not is_damaged(layers[0]):
-        first = f"{', '.join(names[1:])} can be seen here as well; blkid -p believes {names[0]} alone"
+    others = ", ".join(names[1:])
+    sound = sum(not is_damaged(layer) for layer in layers)
+    if sound == 1:
+        first = f"damaged superblocks of {others} can be seen here as well"
+        rest = f"probably left over: {names[0]} lies here as well, and its superblock is sound"
+    elif sound and layers[0].kind in owners:
+        first = f"{others} can be seen here as well; blkid -p believes {names[0]} alone"
         rest = f"lies in a container that {names[0]} claims, and that is what blkid -p believes; probably left over"
-        said = [first, *([rest] * (len(layers) - 1))]
     else:
-        together = f"ambiguous: {' and '.join(names)} are all recognised here, and blkid -p refuses to choose"
-        said = [together] * len(layers)
+        first = rest = (
+            f"ambiguous: {' and '.join(names)} are all recognised here, and blkid -p refuses to choose"
+        )
+    said = [first, *([rest] * (len(layers) - 1))]
     return tuple(
         replace(layer, problems=(*layer.problems, sentence))
         for layer, sentence in zip(layers, said, strict=True)

@@ -1,0 +1,112 @@
+"""LUKS headers made by cryptsetup and read back beside `cryptsetup luksDump`."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aligntool.units import MIB
+from tests.conftest import run
+from tests.probe.layers.placed import STARTS, agree, field, layers_of, number, place
+
+Sparse = Callable[..., Path]
+QUICK = ("--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", "-q", "--key-file", "-", "--disable-locks")
+
+pytestmark = pytest.mark.needs_tools("cryptsetup", "blkid")
+
+
+def luks(content: Path, version: str, *options: str) -> Path:
+    run("cryptsetup", "luksFormat", "--type", version, *QUICK, *options, content, stdin="secret")
+    return content
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize(
+    "options", [(), ("--align-payload", "8192"), ("--align-payload", "63")], ids=" ".join
+)
+def test_luks1_payload_is_where_luks_dump_says(sparse: Sparse, start: int, options: tuple[str, ...]) -> None:
+    content = luks(sparse(24 * MIB), "luks1", *options)
+    placed = place(content, start)
+    layer, report = placed.layer(), run("cryptsetup", "luksDump", content)
+    agree(layer, placed.blkid())
+    assert layer.version == f"LUKS{field(report, 'Version')}"
+    assert layer.data_start == start + number(report, "Payload offset") * 512
+    assert layer.data_unit == 512
+    assert layer.inner == ()
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--sector-size", "512", "--label", "home disk"),
+        ("--sector-size", "4096"),
+        ("--offset", "16384", "--luks2-metadata-size", "64k"),
+        ("--offset", "32776", "--sector-size", "512", "--subsystem", "ours"),
+    ],
+    ids=" ".join,
+)
+def test_luks2_payload_and_sector_are_what_the_json_says(
+    sparse: Sparse, start: int, options: tuple[str, ...]
+) -> None:
+    content = luks(sparse(32 * MIB), "luks2", *options)
+    placed = place(content, start)
+    layer = placed.layer()
+    agree(layer, placed.blkid())
+    dump = json.loads(run("cryptsetup", "luksDump", "--dump-json-metadata", content))
+    segment = dump["segments"]["0"]
+    assert layer.version == "LUKS2"
+    assert layer.data_start == start + int(segment["offset"])
+    assert layer.data_unit == segment["sector_size"]
+
+
+def test_a_damaged_first_header_is_told_and_the_second_one_used(sparse: Sparse) -> None:
+    content = luks(sparse(32 * MIB), "luks2", "--offset", "40000")
+    with content.open("r+b") as file:
+        file.seek(5000)
+        file.write(b"garbage in the JSON")
+    (layer,) = layers_of(content)
+    assert layer.data_start == 40000 * 512
+    assert any("checksum of the LUKS2 header" in problem for problem in layer.problems)
+
+
+def test_a_damaged_second_header_is_told_and_the_first_one_used(sparse: Sparse) -> None:
+    content = luks(sparse(32 * MIB), "luks2")
+    with content.open("r+b") as file:
+        file.seek(16384 + 5000)
+        file.write(b"garbage in the JSON")
+    (layer,) = layers_of(content)
+    assert layer.data_start == 16 * MIB
+    assert any("second copy" in problem for problem in layer.problems)
+
+
+def test_with_the_first_header_overwritten_the_second_is_found_as_cryptsetup_finds_it(sparse: Sparse) -> None:
+    content = luks(sparse(32 * MIB), "luks2", "--label", "rescue")
+    with content.open("r+b") as file:
+        file.write(bytes(16384))
+    (layer,) = layers_of(content)
+    assert (layer.kind, layer.label, layer.data_start) == ("crypto_LUKS", "rescue", 16 * MIB)
+    assert any("second" in problem for problem in layer.problems)
+    run("cryptsetup", "repair", "-q", "--disable-locks", content)  # the tool agrees that there is one
+    assert "rescue" in run("cryptsetup", "luksDump", content)
+
+
+@pytest.mark.needs_tools("mkfs.xfs")
+def test_a_second_header_left_under_a_new_file_system_is_not_mentioned(sparse: Sparse) -> None:
+    content = luks(sparse(600 * MIB), "luks2")
+    with content.open("r+b") as file:
+        file.write(bytes(4096))
+    run("mkfs.xfs", "-q", "-f", "-K", content)
+    placed = place(content, MIB)
+    assert [layer.kind for layer in placed.layers()] == [placed.blkid()["TYPE"]] == ["xfs"]
+
+
+def test_a_payload_beyond_the_end_is_told(sparse: Sparse) -> None:
+    content = luks(sparse(32 * MIB), "luks2")
+    with content.open("r+b") as file:
+        file.truncate(8 * MIB)
+    (layer,) = layers_of(content)
+    assert any(
+        f"{16 * MIB} bytes in" in problem and f"{8 * MIB} bytes" in problem for problem in layer.problems
+    )

@@ -1,0 +1,233 @@
+"""Physical volumes made by LVM's own tools on loop devices without device mapper; offsets as `pvs --segments` says."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aligntool.inventory import Layer
+from aligntool.probe.layers import lvm_text
+from aligntool.units import KIB, MIB, Extent
+from tests.conftest import find_tool, run
+from tests.probe.layers.placed import agree, blkid, layers_of
+
+Sparse = Callable[..., Path]
+Loop = Callable[..., Path]
+
+pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("lvm", "blkid")]
+
+
+class Lvm:
+    """LVM that sees only the given devices, keeps its own folder and asks no kernel driver."""
+
+    def __init__(self, folder: Path, *devices: Path) -> None:
+        self.folder, self.devices = folder, devices
+        folder.mkdir()
+
+    def __call__(self, command: str, *words: str | Path) -> str:
+        accepted = ",".join(f'"a|^{device}$|"' for device in self.devices)
+        config = f'devices {{ filter=[{accepted},"r|.*|"] }} global {{ use_lvmlockd=0 }}'
+        lvm = find_tool("lvm") or "lvm"
+        environment = (f"LVM_SYSTEM_DIR={self.folder}", "LVM_SUPPRESS_FD_WARNINGS=1")
+        return run("env", *environment, lvm, command, "--config", config, "--driverloaded", "n", *words)
+
+    def segments(self, device: Path) -> set[tuple[str, int, int]]:
+        """(logical volume, first byte on the device, bytes), as pvs reports them."""
+        report = json.loads(
+            self("pvs", "--segments", "--reportformat", "json", "--units", "b", "--nosuffix", "-a", "-o",
+                 "lv_full_name,lv_name,pvseg_start,pvseg_size,pe_start,vg_extent_size,vg_name", device)
+        )  # fmt: skip
+        rows = report["report"][0]["pvseg"]
+        return {
+            (
+                f"{row['vg_name']}/{row['lv_name'].strip('[]')}",
+                int(row["pe_start"]) + int(row["pvseg_start"]) * int(row["vg_extent_size"]),
+                int(row["pvseg_size"]) * int(row["vg_extent_size"]),
+            )
+            for row in rows
+            if row["lv_name"]
+        }
+
+    def create(self, *words: str) -> None:
+        self("lvcreate", "-an", "-Zn", "-Wn", *words)
+
+
+@pytest.fixture
+def made(tmp_path: Path, sparse: Sparse, loop: Loop) -> Callable[..., tuple[Lvm, list[Path], list[Path]]]:
+    """Make physical volumes: LVM, the images, the devices."""
+
+    def make(count: int, *options: str, size: int = 64 * MIB) -> tuple[Lvm, list[Path], list[Path]]:
+        images = [sparse(size, f"pv{index}.img") for index in range(count)]
+        devices = [loop(image) for image in images]
+        lvm = Lvm(tmp_path / "lvm", *devices)
+        lvm("pvcreate", "-q", *options, *devices)
+        return lvm, images, devices
+
+    return make
+
+
+Made = Callable[..., tuple[Lvm, list[Path], list[Path]]]
+
+
+def the_layer(image: Path) -> Layer:
+    (layer,) = layers_of(image)
+    assert layer.problems == ()
+    agree(layer, blkid(image))
+    return layer
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("--dataalignment", "512k"), ("--dataalignmentoffset", "7s"), ("--metadatacopies", "2")]
+)
+def test_a_bare_physical_volume_says_where_its_data_start(made: Made, options: tuple[str, ...]) -> None:
+    lvm, (image,), (device,) = made(1, *options)
+    layer = the_layer(image)
+    facts = lvm(
+        "pvs", "--noheadings", "--units", "b", "--nosuffix", "-o", "pe_start,pv_uuid,dev_size", device
+    ).split()
+    assert layer.data_start == int(facts[0])
+    assert layer.uuid == facts[1]
+    assert layer.claims_size == int(facts[2])
+    assert (layer.data_unit, layer.segments, layer.inner) == (None, (), ())
+
+
+def test_every_segment_of_linear_and_striped_volumes_is_listed(made: Made) -> None:
+    lvm, images, devices = made(2)
+    lvm("vgcreate", "-q", "-s", "1m", "vg", *devices)
+    lvm.create("-L", "8m", "-n", "one", "vg", str(devices[0]))
+    lvm.create("-L", "5m", "-n", "two", "vg", str(devices[0]))
+    lvm("lvextend", "-q", "-L", "+3m", "vg/one", str(devices[0]))
+    lvm.create("-i2", "-I", "64k", "-L", "12m", "-n", "wide", "vg")
+    for image, device in zip(images, devices, strict=True):
+        layer = the_layer(image)
+        assert layer.data_unit == MIB
+        seen = {(part.volume, part.extent.start, part.extent.length) for part in layer.segments}
+        assert seen == lvm.segments(device)
+        assert {part.stripe_size for part in layer.segments if part.volume == "vg/wide"} == {64 * KIB}
+    one = [part for part in the_layer(images[0]).segments if part.volume == "vg/one"]
+    assert [part.volume_offset for part in one] == [0, 8 * MIB]
+
+
+def test_metadata_that_wrapped_around_its_ring_is_read(made: Made) -> None:
+    lvm, (image,), (device,) = made(1, "--metadatasize", "32k", "--dataalignment", "4k")
+    lvm("vgcreate", "-q", "-s", "1m", "vg", device)
+    wrapped = 0
+    for turn in range(12):
+        lvm.create("-l", "1", "-n", f"{'volume' * 8}{turn}", "vg")
+        content = image.read_bytes()[4096 : 4096 + 64 * KIB]
+        offset, length = (int.from_bytes(content[at : at + 8], "little") for at in (40, 48))
+        wrapped += offset + length > int.from_bytes(content[32:40], "little")
+        seen = {(part.volume, part.extent.start, part.extent.length) for part in the_layer(image).segments}
+        assert seen == lvm.segments(device)
+    assert wrapped, "the metadata never crossed the end of its area: the test shows nothing"
+
+
+@pytest.mark.needs_tools("mkfs.ext4", "mkfs.xfs")
+def test_file_systems_inside_volumes_are_found_at_their_place_on_the_disk(made: Made, sparse: Sparse) -> None:
+    lvm, images, devices = made(2)
+    lvm("vgcreate", "-q", "-s", "4m", "vg", *devices)
+    lvm.create("-L", "8m", "-n", "gap", "vg", str(devices[0]))
+    lvm.create("-L", "12m", "-n", "root", "vg", str(devices[0]))
+    lvm.create("-L", "4m", "-n", "blocker", "vg", str(devices[0]))
+    lvm("lvextend", "-q", "-L", "+8m", "vg/root", str(devices[0]))
+    content = sparse(20 * MIB, "root.img")
+    run("mkfs.ext4", "-q", "-F", "-L", "root", content)
+    first, second = (part.extent for part in the_layer(images[0]).segments if part.volume == "vg/root")
+    data = content.read_bytes()
+    with images[0].open("r+b") as file:
+        for extent, piece in ((first, data[: 12 * MIB]), (second, data[12 * MIB :])):
+            file.seek(extent.start)
+            file.write(piece)
+    (inner,) = the_layer(images[0]).inner
+    assert (inner.kind, inner.label) == ("ext4", "root")
+    assert inner.extent == Extent(first.start, 20 * MIB)
+    assert inner.data_start == first.start
+    assert inner.problems == ()
+
+
+def raid_and_thin(group: str, first: str, second: str) -> str:
+    """A group that a kernel without device mapper cannot make: a mirror over both volumes, a thin pool on the first."""
+
+    def physical(name: str, uuid: str) -> str:
+        sizes = "dev_size = 131072 pe_start = 2048 pe_count = 63"
+        return f'{name} {{ id = "{uuid}" device = "x" status = ["ALLOCATABLE"] flags = [] {sizes} }}'
+
+    def logical(number: int, name: str, extents: int, kind: str, *, visible: bool = False) -> str:
+        uuid = f"AAAAAA-AAAA-AAAA-AAAA-AAAA-AAAA-AAAAA{number}"
+        status = '["READ", "WRITE", "VISIBLE"]' if visible else '["READ", "WRITE"]'
+        segment = f"segment1 {{ start_extent = 0 extent_count = {extents} {kind} }}"
+        return f'{name} {{ id = "{uuid}" status = {status} flags = [] segment_count = 1 {segment} }}'
+
+    def linear(number: int, name: str, extents: int, place: str) -> str:
+        return logical(number, name, extents, f'type = "striped" stripe_count = 1 stripes = [{place}]')
+
+    images = '"m_rmeta_0", "m_rimage_0", "m_rmeta_1", "m_rimage_1"'
+    mirror = f'type = "raid1" device_count = 2 region_size = 4096 raids = [{images}]'
+    pool = 'type = "thin-pool" metadata = "p_tmeta" pool = "p_tdata" transaction_id = 0 chunk_size = 128'
+    volumes = (
+        logical(1, "m", 5, mirror, visible=True),
+        linear(2, "m_rmeta_0", 1, '"pv0", 3'),
+        linear(3, "m_rimage_0", 5, '"pv0", 4'),
+        linear(4, "m_rmeta_1", 1, '"pv1", 0'),
+        linear(5, "m_rimage_1", 5, '"pv1", 1'),
+        logical(6, "p", 20, f'{pool} discards = "passdown" zero_new_blocks = 1', visible=True),
+        linear(7, "p_tdata", 20, '"pv0", 20'),
+        linear(8, "p_tmeta", 4, '"pv0", 50'),
+    )
+    return "\n".join((
+        'contents = "Text Format Volume Group"', "version = 1",
+        f'vg {{ id = "{group}" seqno = 9 format = "lvm2" status = ["RESIZEABLE", "READ", "WRITE"] flags = []',
+        "extent_size = 2048 max_lv = 0 max_pv = 0 metadata_copies = 0",
+        "physical_volumes {", physical("pv0", first), physical("pv1", second), "}",
+        "logical_volumes {", *volumes, "} }",
+    ))  # fmt: skip
+
+
+@pytest.mark.needs_tools("mkfs.ext4")
+def test_the_parts_of_mirrors_and_thin_pools_are_listed_and_a_mirror_is_read_through(
+    made: Made, sparse: Sparse
+) -> None:
+    lvm, (image, _), devices = made(2)
+    uuids = [lvm("pvs", "--noheadings", "-o", "pv_uuid", device).strip() for device in devices]
+    lvm("vgcreate", "-q", "-s", "1m", "vg", *devices)
+    group = lvm("vgs", "--noheadings", "-o", "vg_uuid", "vg").strip()
+    saved = lvm.folder / "edited.vg"
+    saved.write_text(raid_and_thin(group, *uuids))
+    lvm("vgcfgrestore", "--force", "-f", saved, "vg")
+    content = sparse(5 * MIB, "fs.img")
+    run("mkfs.ext4", "-q", "-F", "-L", "half", content)
+    with image.open("r+b") as file:
+        file.seek(MIB + 4 * MIB)
+        file.write(content.read_bytes())
+    layer = the_layer(image)
+    seen = {(part.volume, part.extent.start, part.extent.length) for part in layer.segments}
+    assert seen == lvm.segments(devices[0])
+    assert len(seen) == 4
+    assert [(inner.kind, inner.label, inner.extent) for inner in layer.inner] == [
+        ("ext4", "half", Extent(5 * MIB, 5 * MIB))
+    ]
+
+
+def test_a_metadata_checksum_that_fails_is_told(made: Made) -> None:
+    lvm, (image,), (device,) = made(1)
+    lvm("vgcreate", "-q", "vg", device)
+    content = bytearray(image.read_bytes()[: 2 * MIB])
+    at = content.rindex(b"extent_size")
+    with image.open("r+b") as file:
+        file.seek(at)
+        file.write(b"EXTENT_SIZE")
+    (layer,) = layers_of(image)
+    assert any("checksum of the LVM metadata" in problem for problem in layer.problems)
+    assert layer.data_start == MIB  # the label still says it
+
+
+def test_the_text_parser_gives_up_quietly() -> None:
+    assert lvm_text.parse('a = 1 b = [1, "x\\"y", -2.5] c { d = 4 } e = @') == {
+        "a": 1,
+        "b": [1, 'x"y', -2.5],
+        "c": {"d": 4},
+    }
+    assert lvm_text.parse("a {" * 100_000) != {}
+    assert lvm_text.parse("}") == {}
+    assert lvm_text.parse("a = " + "9" * 5000) == {}

@@ -1,0 +1,239 @@
+"""Linux RAID members of every superblock version.
+
+A kernel without md cannot make them, so the superblocks are written here after
+linux/include/uapi/linux/raid/md_p.h; that they are right is what `mdadm --examine` and `blkid -p` say, and only what
+these two read is expected of aligntool.
+"""
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aligntool.inventory import Layer
+from aligntool.units import KIB, MIB, Extent
+from tests.conftest import run
+from tests.probe.layers.placed import STARTS, agree, blkid, field, layers_of, place
+
+Sparse = Callable[..., Path]
+
+pytestmark = pytest.mark.needs_tools("mdadm", "blkid")
+
+MAGIC = 0xA92B4EFC
+LEVELS = {"raid0": 0, "raid1": 1, "raid5": 5, "raid6": 6, "raid10": 10, "linear": -1}
+SIZE = 32 * MIB
+PLACES = {"1.0": SIZE - 8 * KIB, "1.1": 0, "1.2": 4 * KIB}
+
+
+def superblock_1(
+    version: str, level: str, *, chunk: int = 0, disks: int = 2, data: int = MIB
+) -> tuple[int, bytes]:
+    """Where it goes on a member of SIZE bytes, and its bytes. `data` is where the data start."""
+    at = PLACES[version]
+    start, end = (0, at & ~(4 * KIB - 1)) if version == "1.0" else (data, SIZE)
+    block = bytearray(512)
+    struct.pack_into("<II", block, 0, MAGIC, 1)
+    block[16:32], block[32:64] = bytes(range(0x10, 0x20)), b"host:data one".ljust(32, b"\0")
+    struct.pack_into("<QiI", block, 64, 1_700_000_000, LEVELS[level], 0x102 if level == "raid10" else 0)
+    struct.pack_into("<QII", block, 80, (end - start) // 512, chunk // 512, disks)
+    struct.pack_into("<QQQ", block, 128, start // 512, (end - start) // 512, at // 512)
+    block[168:184] = bytes(range(0x30, 0x40))
+    struct.pack_into("<QQQ", block, 192, 1_700_000_000, 7, (1 << 64) - 1)
+    struct.pack_into("<I", block, 220, 128)
+    for role in range(128):
+        struct.pack_into("<H", block, 256 + 2 * role, role if role < disks else 0xFFFF)
+    total = sum(struct.unpack("<128I", block))
+    struct.pack_into("<I", block, 216, (total & 0xFFFFFFFF) + (total >> 32))
+    return at, bytes(block)
+
+
+def superblock_0_90(
+    level: str, *, order: str = "<", chunk: int = 64 * KIB, disks: int = 2, size: int | None = None
+) -> tuple[int, bytes]:
+    """As above; `size` is the bytes that each member gives."""
+    at = (SIZE & ~(64 * KIB - 1)) - 64 * KIB
+    words = [0] * 1024
+    given = (at if size is None else size) // KIB
+    words[:8] = [MAGIC, 0, 90, 0, 0, 0x11111111, 1_700_000_000, LEVELS[level] & 0xFFFFFFFF]
+    words[8:16] = [given, disks, disks, 0, 0, 0x22222222, 0x33333333, 0x44444444]
+    words[32:38] = [1_700_000_000, 1, disks, disks, 0, 0]
+    words[64:66] = [0, 0 if level == "raid1" else chunk]
+    for disk in range(disks):
+        words[128 + 32 * disk : 133 + 32 * disk] = [disk, 8, 16 * disk, disk, 6]
+    words[128 + 27 * 32 : 133 + 27 * 32] = words[128:133]  # this_disk
+    total = sum(words)
+    words[38] = (total & 0xFFFFFFFF) + (total >> 32)
+    return at, struct.pack(f"{order}1024I", *words)
+
+
+def member(content: Path, superblock: tuple[int, bytes]) -> Path:
+    with content.open("r+b") as file:
+        file.seek(superblock[0])
+        file.write(superblock[1])
+    return content
+
+
+def checked(content: Path) -> str:
+    """What mdadm reads; it finds nothing wrong."""
+    report = run("mdadm", "--examine", content)
+    assert field(report, "Checksum").endswith("correct"), report
+    return report
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+@pytest.mark.parametrize(
+    ("level", "chunk", "disks"), [("raid0", 512 * KIB, 2), ("raid5", 64 * KIB, 4), ("raid10", 4 * KIB, 4)]
+)
+def test_a_striped_member_is_read_as_mdadm_and_blkid_read_it(
+    sparse: Sparse, start: int, version: str, level: str, chunk: int, disks: int
+) -> None:
+    content = member(sparse(SIZE), superblock_1(version, level, chunk=chunk, disks=disks, data=2 * MIB + 512))
+    report = checked(content)
+    placed = place(content, start)
+    layer = placed.layer()
+    agree(layer, placed.blkid())
+    data = 512 * int(field(report, "Data Offset").split()[0]) if version != "1.0" else 0
+    assert layer.raid_level == field(report, "Raid Level")
+    assert layer.raid_members == int(field(report, "Raid Devices")) == disks
+    assert (layer.raid_chunk or 0) == int(field(report, "Chunk Size").removesuffix("K")) * KIB
+    assert layer.data_start == start + data
+    assert layer.claims_size == data + 512 * int(field(report, "Avail Dev Size").split()[0])
+    assert layer.inner == ()
+
+
+@pytest.mark.needs_tools("mkfs.ext4")
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+def test_a_mirror_is_read_through_to_its_file_system(sparse: Sparse, start: int, version: str) -> None:
+    content, data = sparse(SIZE), 0 if version == "1.0" else 3 * MIB
+    inner = sparse(24 * MIB, "fs.img")
+    run("mkfs.ext4", "-q", "-F", "-L", "mirrored", inner)
+    member(content, (data, inner.read_bytes()))
+    member(content, superblock_1(version, "raid1", data=3 * MIB))
+    checked(content)
+    placed = place(content, start)
+    layer = placed.layer()
+    agree(layer, placed.blkid())
+    assert layer.raid_chunk is None
+    (found,) = layer.inner
+    assert (found.kind, found.label, found.problems) == ("ext4", "mirrored", ())
+    assert found.extent == Extent(start + data, 24 * MIB)
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("order", ["<", ">"], ids=["little endian", "big endian"])
+@pytest.mark.parametrize("level", ["raid1", "raid5", "raid0"])
+def test_a_member_of_version_0_90_is_read_in_either_byte_order(
+    sparse: Sparse, start: int, order: str, level: str
+) -> None:
+    content = member(sparse(SIZE), superblock_0_90(level, order=order))
+    placed = place(content, start)
+    layer = placed.layer()
+    agree(layer, placed.blkid())
+    assert layer.version == "0.90.0"
+    assert layer.data_start == start
+    assert layer.raid_members == 2
+    if order == "<":
+        report = checked(content)
+        assert layer.raid_level == field(report, "Raid Level")
+        assert layer.uuid == "-".join(_groups(field(report, "UUID").split(" ")[0].replace(":", "")))
+        if level != "raid1":
+            assert layer.raid_chunk == int(field(report, "Chunk Size").removesuffix("K")) * KIB
+
+
+def _groups(digits: str) -> list[str]:
+    return [digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]]
+
+
+def partitioned(content: Path, start: int) -> Path:
+    """A disk whose last partition, an md member, ends where the disk ends."""
+    placed = place(content, start)
+    with placed.disk.open("r+b") as file:
+        file.truncate(start + SIZE)
+    run("sfdisk", "-q", placed.disk, stdin=f"label: dos\n{start // 512},{SIZE // 512},fd\n")
+    return placed.disk
+
+
+@pytest.mark.needs_tools("sfdisk")
+def test_a_0_90_superblock_at_the_disks_end_belongs_to_the_last_partition_when_its_size_says_so(
+    sparse: Sparse,
+) -> None:
+    disk = partitioned(member(sparse(SIZE), superblock_0_90("raid1")), MIB)
+    assert blkid(disk, Extent(MIB, SIZE))["TYPE"] == "linux_raid_member"
+    assert [layer.kind for layer in layers_of(disk, Extent(MIB, SIZE))] == ["linux_raid_member"]
+    assert "TYPE" not in blkid(disk)
+    assert layers_of(disk) == ()
+
+
+@pytest.mark.needs_tools("sfdisk")
+def test_a_0_90_superblock_of_the_whole_disk_does_not_belong_to_its_last_partition(sparse: Sparse) -> None:
+    disk = member(sparse(SIZE), superblock_0_90("raid1"))
+    run("sfdisk", "-q", disk, stdin="label: dos\n2048,,83\n")  # seen through the mirror
+    assert [layer.kind for layer in layers_of(disk)] == ["linux_raid_member"]
+    partition = Extent(MIB, SIZE - MIB)
+    assert "TYPE" not in blkid(disk, partition)
+    assert layers_of(disk, partition) == ()
+
+
+@pytest.mark.needs_tools("sfdisk")
+def test_a_1_0_superblock_at_the_disks_end_belongs_to_the_last_partition(sparse: Sparse) -> None:
+    disk = partitioned(member(sparse(SIZE), superblock_1("1.0", "raid1")), MIB)
+    assert [layer.kind for layer in layers_of(disk, Extent(MIB, SIZE))] == ["linux_raid_member"]
+    assert layers_of(disk) == ()
+
+
+@pytest.mark.parametrize(
+    ("superblock", "at"),
+    [
+        (superblock_1("1.2", "raid0", chunk=64 * KIB), 4 * KIB + 100),
+        (superblock_0_90("raid5"), SIZE - 64 * KIB + 600),
+    ],
+)
+def test_a_bad_checksum_is_told(sparse: Sparse, superblock: tuple[int, bytes], at: int) -> None:
+    content = member(member(sparse(SIZE), superblock), (at, b"\x5a"))
+    assert "expected" in field(run("mdadm", "--examine", content, fails=True), "Checksum")
+    (layer,) = layers_of(content)
+    assert any("checksum of the md superblock is bad" in problem for problem in layer.problems)
+
+
+@pytest.mark.needs_tools("mkfs.ext4")
+def test_a_file_system_left_under_a_1_2_superblock_is_told_after_it(sparse: Sparse) -> None:
+    content = sparse(SIZE)
+    run("mkfs.ext4", "-q", "-F", "-L", "old", content)
+    member(content, superblock_1("1.2", "raid0", chunk=64 * KIB))
+    layers = layers_of(content)
+    assert [layer.kind for layer in layers] == ["linux_raid_member", "ext4"]
+    assert blkid(content)["TYPE"] == "linux_raid_member"
+    assert all(any("blkid -p believes" in problem for problem in layer.problems) for layer in layers)
+
+
+@pytest.mark.needs_tools("mkfs.ext4")
+def test_a_file_system_that_runs_over_the_superblock_of_a_mirror_makes_both_doubtful(sparse: Sparse) -> None:
+    content = sparse(SIZE)
+    run(
+        "mkfs.ext4", "-q", "-F", "-L", "new", content
+    )  # as large as the member: it does not know of the superblock
+    member(content, superblock_1("1.0", "raid1"))
+    layers = layers_of(content)
+    assert [layer.kind for layer in layers] == ["linux_raid_member", "ext4"]
+    assert any("left over" in problem for problem in layers[1].problems)
+    assert layers[0].inner[0].problems
+
+
+@pytest.mark.needs_tools("mkfs.ext4")
+def test_the_first_chunk_of_a_striped_set_is_not_taken_for_a_second_answer(sparse: Sparse) -> None:
+    content = sparse(2 * SIZE)
+    run("mkfs.ext4", "-q", "-F", "-b", "4096", content)  # of the array, twice a member
+    with content.open("r+b") as file:
+        file.truncate(SIZE)
+    member(content, superblock_0_90("raid0"))
+    assert [layer.kind for layer in layers_of(content)] == ["linux_raid_member"]
+
+
+def test_the_layer_of_a_member_ends_where_its_superblock_says(sparse: Sparse) -> None:
+    content = member(sparse(SIZE), superblock_0_90("raid1", size=10 * MIB))
+    (layer,) = layers_of(content)
+    assert isinstance(layer, Layer)
+    assert layer.claims_size == layer.extent.length == 10 * MIB
