@@ -43,7 +43,9 @@ class MbrSector:
 
     @property
     def protective(self) -> Entry | None:
-        return next((entry for entry in self.entries if entry.code == GPT_PROTECTIVE), None)
+        """The 0xEE entry; of several, the one at sector 1, for the kernel asks for no more than one of that kind."""
+        guards = [entry for entry in self.entries if entry.code == GPT_PROTECTIVE]
+        return next((entry for entry in guards if entry.start == 1), guards[0] if guards else None)
 
     @property
     def boot_flags_plausible(self) -> bool:

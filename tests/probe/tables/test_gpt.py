@@ -1,21 +1,14 @@
-"""GPT: whole, damaged, moved, hybrid; judged against sgdisk and sfdisk on the same bytes."""
+"""GPT: what its headers and entries mean, and what is wrong with entries; against sfdisk on the same bytes."""
 
-import functools
-import os
-import re
-import struct
-import tempfile
-import uuid
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from aligntool.inventory import Fault, Role, TableCopyState, TableLabel
+from aligntool.inventory import Fault, Role, TableCopyState
 from aligntool.probe.reader import BytesReader
 from aligntool.probe.tables import read_table
-from tests.conftest import run
+from tests.probe.tables.gpt_images import SIZE, entry, gpt_disk, header, make_gpt
 from tests.probe.tables.images import (
     MIB,
     CountingReader,
@@ -23,109 +16,21 @@ from tests.probe.tables.images import (
     detail_of,
     disk,
     faults_of,
-    flip,
     mbr,
-    patch,
     places,
     read_bytes,
     read_image,
     sfdisk,
     sfdisk_partitions,
-    sgdisk_verify,
     table_of,
 )
 
 pytestmark = pytest.mark.needs_tools("sgdisk", "sfdisk")
 Sparse = Callable[..., Path]
-SIZE = 64 * MIB
-LINUX = "0FC63DAF-8483-4772-8E79-3D69D8477DE4"
-
-
-def make(sparse: Sparse, *options: str, size: int = SIZE, name: str = "disk.img") -> Path:
-    path = sparse(size, name)
-    start, end = made_by_sgdisk(options or ("-n1:2048:+10M", "-n2:0:+10M", "-t2:8200", "-c1:one"), size)
-    patch(path, 0, start)
-    patch(path, size - len(end), end)
-    return path
-
-
-@functools.cache
-def made_by_sgdisk(options: tuple[str, ...], size: int) -> tuple[bytes, bytes]:
-    """The first and the last 64 KiB. Kept, because sgdisk sleeps for a second after each time it writes."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "disk.img"
-        path.touch()
-        os.truncate(path, size)
-        run("sgdisk", *options, path)
-        with path.open("rb") as file:
-            start = file.read(65536)
-            file.seek(-65536, os.SEEK_END)
-            return start, file.read()
-
-
-def sgdisk_states(path: Path) -> dict[str, bool]:
-    """Which of the four parts sgdisk finds good.
-
-    It lists them only when one is not, and for a header with an odd entry size it says a sentence instead.
-    """
-    said = sgdisk_verify(path)
-    states = dict(re.findall(r"^((?:Main|Backup) (?:header|partition table)): (OK|ERROR)$", said, re.M))
-    for name in re.findall(r"The CRC for the (main|backup) GPT header is invalid", said):
-        states[f"{name.capitalize()} header"] = "ERROR"
-    parts = ("Main header", "Backup header", "Main partition table", "Backup partition table")
-    return {part: states.get(part, "OK") == "OK" for part in parts}
-
-
-def header(
-    *,
-    own: int,
-    other: int,
-    entries_lba: int,
-    entries: bytes = b"",
-    crc: int | None = None,
-    numbers: dict[str, int] | None = None,
-) -> bytes:
-    """A header after the UEFI specification, table 5-5, with a right checksum.
-
-    `numbers`: what is not as usual of first and last (usable), count and entry_size; `crc`: one for the entries.
-    """
-    usual = {"first": 34, "last": 2014, "count": 128, "entry_size": 128} | (numbers or {})
-    entries_crc = zlib.crc32(entries) if crc is None else crc
-    limits = struct.pack("<QQ", usual["first"], usual["last"])
-    array = struct.pack("<QIII", entries_lba, usual["count"], usual["entry_size"], entries_crc)
-    fields = struct.pack("<QQ", own, other) + limits + bytes(range(16)) + array
-    blank = b"EFI PART" + struct.pack("<IIII", 0x10000, 92, 0, 0) + fields
-    return blank[:16] + struct.pack("<I", zlib.crc32(blank)) + blank[20:]
-
-
-def entry(start: int, last: int, *, name: bytes = b"", attributes: int = 0, kind: str = LINUX) -> bytes:
-    ids = uuid.UUID(kind).bytes_le + uuid.UUID(int=start + 1).bytes_le
-    return ids + struct.pack("<QQQ", start, last, attributes) + name.ljust(72, b"\0")
-
-
-def gpt_disk(
-    entries: bytes, *, sectors: int = 2048, count: int = 128, entry_size: int = 128, pmbr: bytes = b""
-) -> bytes:
-    """A disk of 512-byte sectors whose two copies are both right."""
-    array = entries.ljust(count * entry_size, b"\0")
-    length = -(-len(array) // 512)
-    numbers = {"first": 2 + length, "last": sectors - length - 2, "count": count, "entry_size": entry_size}
-    primary = header(own=1, other=sectors - 1, entries_lba=2, entries=array, numbers=numbers)
-    backup = header(
-        own=sectors - 1, other=1, entries_lba=sectors - 1 - length, entries=array, numbers=numbers
-    )
-    return disk(
-        sectors * 512,
-        (0, pmbr or mbr((0xEE, 1, sectors - 1, 0))),
-        (512, primary),
-        (1024, array),
-        ((sectors - 1 - length) * 512, array),
-        ((sectors - 1) * 512, backup),
-    )
 
 
 def test_every_field_is_what_sfdisk_says(sparse: Sparse) -> None:
-    path = make(
+    path = make_gpt(
         sparse,
         "-a1",
         "-n1:34:2047",
@@ -150,7 +55,7 @@ def test_every_field_is_what_sfdisk_says(sparse: Sparse) -> None:
 
 
 def test_attributes_have_the_names_of_their_type(sparse: Sparse) -> None:
-    path = make(
+    path = make_gpt(
         sparse, "-n1:0:+1M", "-t1:0700", "-A1:set:60", "-A1:set:62", "-A1:set:63", "-A1:set:0",
         "-n2:0:+1M", "-t2:8300", "-A2:set:2", "-A2:set:59", "-n3:0:+1M", "-t3:af00", "-A3:set:50",
     )  # fmt: skip
@@ -161,203 +66,9 @@ def test_attributes_have_the_names_of_their_type(sparse: Sparse) -> None:
     ]
 
 
-# Bytes in each part of both copies: signature, sizes, checksums, LBAs, GUID; type, start, name of entries, empty ones.
-HEADER_BYTES = (0, 7, 12, 16, 24, 32, 40, 48, 56, 72, 80, 84, 88)
-ENTRY_BYTES = (0, 16, 32, 40, 60, 128, 200, 5000, 16383)
-DAMAGE = [
-    *((512 + at, "primary") for at in HEADER_BYTES),
-    *((1024 + at, "primary") for at in ENTRY_BYTES),
-    *((-512 + at, "backup") for at in HEADER_BYTES),
-    *((-33 * 512 + at, "backup") for at in ENTRY_BYTES),
-]
-
-
-@pytest.mark.parametrize(("offset", "name"), DAMAGE)
-def test_one_wrong_byte_is_found_where_sgdisk_finds_it(offset: int, name: str, sparse: Sparse) -> None:
-    path = make(sparse)
-    whole = read_image(path)
-    flip(path, offset)
-    states, reading = sgdisk_states(path), read_image(path)
-    table = table_of(reading)
-    primary, backup = table.copies
-    assert (primary.state is TableCopyState.GOOD) == (
-        states["Main header"] and states["Main partition table"]
-    )
-    assert (backup.state is TableCopyState.GOOD) == (
-        states["Backup header"] and states["Backup partition table"]
-    )
-    kind = Fault.GPT_PRIMARY_DAMAGED if name == "primary" else Fault.GPT_BACKUP_DAMAGED
-    assert faults_of(reading) == [kind]
-    assert reading.partitions == whole.partitions, "the other copy has them all"
-
-
-@pytest.mark.parametrize(
-    ("offset", "state"),
-    [
-        (512 + 16, TableCopyState.HEADER_CRC_BAD),
-        (512 + 13, TableCopyState.MALFORMED),
-        (512, TableCopyState.MISSING),
-        (1024 + 60, TableCopyState.ENTRIES_CRC_BAD),
-    ],
-)
-def test_the_state_says_which_checksum_is_wrong(offset: int, state: TableCopyState, sparse: Sparse) -> None:
-    path = make(sparse)
-    flip(path, offset)
-    assert table_of(read_image(path)).copies[0].state is state
-
-
-def test_with_both_copies_damaged_the_entries_are_still_listed(sparse: Sparse) -> None:
-    path = make(sparse)
-    whole = read_image(path)
-    for offset in (1024 + 60, -33 * 512 + 60):
-        flip(path, offset)
-    reading = read_image(path)
-    assert faults_of(reading) == [Fault.GPT_PRIMARY_DAMAGED, Fault.GPT_BACKUP_DAMAGED]
-    assert places(reading) == places(whole)
-
-
-def test_with_nothing_left_of_the_gpt_its_mbr_is_shown(sparse: Sparse) -> None:
-    path = make(sparse)
-    patch(path, 512, bytes(512))
-    patch(path, SIZE - 512, bytes(512))
-    reading = read_image(path)
-    assert table_of(reading).label is TableLabel.DOS
-    assert [copy.state for copy in table_of(reading).copies] == [TableCopyState.MISSING] * 2
-    assert faults_of(reading) == [Fault.GPT_PRIMARY_DAMAGED, Fault.GPT_BACKUP_DAMAGED]
-    assert places(reading) == {
-        number: (part.start, part.size) for number, part in sfdisk_partitions(path).items()
-    }
-
-
-def test_a_grown_disk_has_its_backup_misplaced(sparse: Sparse) -> None:
-    path = make(sparse)
-    with path.open("r+b") as file:
-        file.truncate(80 * MIB)
-    assert "doesn't reside" in sgdisk_verify(path)
-    reading = read_image(path)
-    assert faults_of(reading) == [Fault.GPT_BACKUP_MISPLACED, Fault.PROTECTIVE_MBR]
-    assert [copy.state for copy in table_of(reading).copies] == [TableCopyState.GOOD] * 2
-    assert table_of(reading).copies[1].at == SIZE - 512
-
-
-def test_on_a_grown_disk_with_a_damaged_primary_the_backup_is_found_all_the_same(sparse: Sparse) -> None:
-    path = make(sparse)
-    whole = read_image(path)
-    with path.open("r+b") as file:
-        file.truncate(80 * MIB)
-    patch(path, 512, bytes(512 * 33))
-    assert (
-        table_of(read_image(path)).label is TableLabel.DOS
-    )  # nothing at LBA 1, nothing at the end: nobody finds it
-    patch(path, 512, b"EFI PART")
-    reading = read_image(path)
-    assert reading.partitions == whole.partitions
-    assert {Fault.GPT_PRIMARY_DAMAGED, Fault.GPT_BACKUP_MISPLACED} <= set(faults_of(reading))
-
-
-def test_a_cut_off_disk_says_so_and_lists_what_reaches_beyond_its_end(sparse: Sparse) -> None:
-    path = make(sparse, "-n1:2048:+10M", "-n2:0:0")
-    with path.open("r+b") as file:
-        file.truncate(40 * MIB)
-    assert "too small" in sgdisk_verify(path)
-    faults = faults_of(read_image(path))
-    assert {Fault.GPT_BACKUP_MISPLACED, Fault.GPT_BACKUP_DAMAGED, Fault.BEYOND_END} <= set(faults)
-    assert sorted(places(read_image(path))) == [1, 2]
-
-
-def test_an_older_tables_leftover_in_the_last_sector_is_not_taken_for_the_backup(sparse: Sparse) -> None:
-    """A small image written onto a disk that had a GPT of its own: the last sector still holds that one's backup."""
-    large, small = make(sparse, size=80 * MIB), make(sparse, name="small.img")
-    patch(large, 0, small.read_bytes()[:-512])
-    reading = read_image(large)
-    assert table_of(reading).disk_id == table_of(read_image(small)).disk_id
-    assert {Fault.GPT_BACKUP_DAMAGED, Fault.GPT_BACKUP_MISPLACED} <= set(faults_of(reading))
-    assert Fault.GPT_COPIES_DIFFER not in faults_of(reading)
-
-
-def test_two_valid_copies_that_disagree_are_named_with_the_partitions(sparse: Sparse) -> None:
-    one, two = (
-        make(sparse),
-        make(sparse, "-n1:2048:+10M", "-n2:0:+20M", "-t2:8200", "-c1:one", name="two.img"),
-    )
-    patch(one, SIZE - 33 * 512, two.read_bytes()[-33 * 512 :])
-    assert "differ" in sgdisk_verify(one)
-    reading = read_image(one)
-    assert faults_of(reading) == [Fault.GPT_COPIES_DIFFER]
-    assert table_of(reading).faults[0].partitions == (1, 2)
-    assert places(reading)[2][1] * 512 == 10 * MIB, "the primary is believed"
-
-
-def test_a_missing_protective_mbr_is_a_fault_and_the_partitions_are_listed(sparse: Sparse) -> None:
-    path = make(sparse)
-    whole = read_image(path)
-    patch(path, 0, bytes(512))
-    assert "does not contain" in _sfdisk_refusal(path)
-    reading = read_image(path)
-    assert faults_of(reading) == [Fault.PROTECTIVE_MBR]
-    assert "`gpt`" in table_of(reading).faults[0].detail
-    assert reading.partitions == whole.partitions
-
-
-def _sfdisk_refusal(path: Path) -> str:
-    try:
-        return run("sfdisk", "--json", path)
-    except AssertionError as refusal:
-        return str(refusal)
-
-
-@pytest.mark.parametrize(
-    ("sectors", "right"),
-    [
-        (SIZE // 512 - 1, True),
-        (0xFFFFFFFF, True),
-        (SIZE // 512, False),
-        (1000, False),
-        (SIZE // 512 - 2, False),
-    ],
-)
-def test_the_protective_mbr_has_two_right_sizes(sectors: int, right: bool, sparse: Sparse) -> None:
-    path = make(sparse)
-    patch(path, 0, mbr((0xEE, 1, sectors, 0)))
-    assert (Fault.PROTECTIVE_MBR in faults_of(read_image(path))) is not right
-
-
-def test_a_protective_entry_that_starts_elsewhere_is_a_fault(sparse: Sparse) -> None:
-    path = make(sparse)
-    patch(path, 0, mbr((0xEE, 2, SIZE // 512 - 2, 0)))
-    assert faults_of(read_image(path))[0] is Fault.PROTECTIVE_MBR
-
-
-def test_an_ordinary_mbr_over_a_leftover_gpt_wins_as_in_linux(sparse: Sparse) -> None:
-    path = make(sparse)
-    patch(path, 0, mbr((0x83, 2048, 4096, 0)))
-    reading = read_image(path)
-    assert table_of(reading).label == sfdisk(path)["label"] == "dos"
-    assert faults_of(reading) == [Fault.PROTECTIVE_MBR]
-    assert places(reading) == {1: (2048, 4096)}
-
-
-def test_a_leftover_backup_alone_is_no_table(sparse: Sparse) -> None:
-    path = make(sparse)
-    patch(path, 0, bytes(512 * 34))
-    assert "does not contain" in _sfdisk_refusal(path)
-    assert read_image(path).table is None
-
-
-def test_a_hybrid_mbr_names_the_partitions_that_it_mirrors(sparse: Sparse) -> None:
-    path = make(sparse)
-    run("sgdisk", "-h2", path)
-    reading = read_image(path)
-    assert table_of(reading).hybrid and table_of(reading).label is TableLabel.GPT
-    assert faults_of(reading) == [Fault.HYBRID_MBR]
-    assert table_of(reading).faults[0].partitions == (2,)
-    patch(path, 0, mbr((0xEE, 1, 33, 0), (0x0C, 4096, 100, 0)))
-    assert "is no GPT partition" in detail_of(read_image(path), Fault.HYBRID_MBR)
-
-
 @pytest.mark.parametrize("kind", ["4200", "4201"])
 def test_ldm_partitions_make_a_dynamic_disk(kind: str, sparse: Sparse) -> None:
-    path = make(sparse, "-n1:0:+1M", f"-t1:{kind}")
+    path = make_gpt(sparse, "-n1:0:+1M", f"-t1:{kind}")
     reading = read_image(path)
     assert faults_of(reading) == [Fault.DYNAMIC_DISK]
     assert reading.partitions[0].type_name.startswith("Windows LDM")
@@ -411,6 +122,12 @@ def test_a_bad_entry_is_a_fault_with_its_number(
     assert found.partitions == numbers
 
 
+def test_every_partition_inside_another_is_named_not_only_its_neighbour() -> None:
+    entries = entry(200, 900) + entry(210, 220) + entry(800, 850) + entry(901, 950)
+    reading = read_bytes(gpt_disk(entries))
+    assert [fault.partitions for fault in table_of(reading).faults] == [(1, 2), (1, 3)]
+
+
 def test_a_partition_on_the_tables_own_place_is_outside_even_if_the_header_calls_it_usable() -> None:
     array = entry(2, 100).ljust(128 * 128, b"\0")
     primary = header(own=1, other=2047, entries_lba=2, entries=array, numbers={"first": 1})
@@ -452,7 +169,7 @@ def test_the_header_tells_the_sector_size_it_was_written_for(sector_size: int, r
 
 
 def test_an_unreadable_primary_leaves_the_backup(sparse: Sparse) -> None:
-    path = make(sparse)
+    path = make_gpt(sparse)
     content = path.read_bytes()
     whole = read_bytes(content)
     for bad in ((512, 1024), (1024, 1536), (0, 512)):

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from aligntool.probe.reader import BytesReader
 from aligntool.probe.tables import TableReading, read_table
 from tests.conftest import SHARED
+from tests.probe.tables.gpt_images import entry, gpt_disk, header
 from tests.probe.tables.images import MIB, CountingReader, FailingReader, disk, mbr
-from tests.probe.tables.test_gpt import entry, gpt_disk, header
-from tests.probe.tables.test_mbr import bsd_label, chain, solaris_vtoc
+from tests.probe.tables.mbr_images import bsd_label, chain, solaris_vtoc
 from tests.probe.tables.test_other_labels import ENTRIES, apple_map, xgm_disk
 
 MOST_PARTITIONS = 8192  # a MiB of GPT entries
