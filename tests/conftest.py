@@ -8,8 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
+
+# No test is timed: machines are noisy. A failure prints what repeats it.
+settings.register_profile("aligntool", deadline=None, print_blob=True)
+settings.load_profile("aligntool")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -31,7 +36,13 @@ def run(*command: str | Path, stdin: str | None = None, fails: bool = False) -> 
     words = [str(word) for word in command]
     words[0] = find_tool(words[0]) or words[0]
     done = subprocess.run(
-        words, input=stdin, capture_output=True, text=True, check=False, env=os.environ | {"LC_ALL": "C"}, timeout=300
+        words,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"LC_ALL": "C"},
+        timeout=300,
     )
     if done.returncode and not fails:
         raise AssertionError(f"{' '.join(words)}: exit {done.returncode}\n{done.stdout}{done.stderr}")

@@ -8,7 +8,7 @@ from aligntool.audit.codes import Code
 from aligntool.audit.cost import predict
 from aligntool.audit.report import Answer, Finding, Grid, GridKind, Judged, Severity, Verdict
 from aligntool.audit.stripes import stripe_findings
-from aligntool.audit.words import layer_name, next_look, spot, where
+from aligntool.audit.words import asked_by, layer_name, next_look, spot, where
 from aligntool.inventory import Disk, Layer, Partition, Segment
 from aligntool.units import format_size
 
@@ -140,7 +140,7 @@ class _Walk:
         return Finding(
             code, severity,
             f"{where(self.disk, self.partition)}: {what} of {name} is at {spot(start, self.sector_size)} of the disk,"
-            f" {format_size(past)} past a boundary of {format_size(grid.size)} ({grid.kind}, {grid.source}: {grid.by})",
+            f" {format_size(past)} past a boundary of {format_size(grid.size)} ({asked_by(grid)})",
             disk=self.disk.name, partition=self._number, layer=name, start=start, sector_size=self.sector_size,
             grid=grid, off_by=past, cost=predict(grid.size), next=next_look(self.disk),
         )  # fmt: skip

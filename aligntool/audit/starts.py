@@ -9,7 +9,7 @@ from aligntool.audit.causes import likely_cause
 from aligntool.audit.codes import Code
 from aligntool.audit.cost import predict
 from aligntool.audit.report import Answer, Check, Finding, Grid, GridKind, Severity, Verdict
-from aligntool.audit.words import next_look, spot, where
+from aligntool.audit.words import asked_by, next_look, spot, where
 from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role, TableLabel
 from aligntool.units import format_size
 
@@ -123,7 +123,7 @@ def _start_summary(
     past = format_size(worst.off_by)
     return (
         f"{where(disk, partition)} starts at {spot(verdict.start, sector_size)},"
-        f" {past} past a boundary of {format_size(grid.size)} ({grid.kind}, {grid.source}: {grid.by})"
+        f" {past} past a boundary of {format_size(grid.size)} ({asked_by(grid)})"
     )
 
 

@@ -1,6 +1,7 @@
 """How findings name things, so that every sentence names them alike."""
 
-from aligntool.inventory import Disk, DiskKind, Layer, Partition
+from aligntool.audit.report import Grid
+from aligntool.inventory import Disk, DiskKind, Layer, Partition, Source
 from aligntool.units import format_size
 
 
@@ -14,6 +15,11 @@ def spot(offset: int, sector_size: int) -> str:
     if offset % sector_size:
         return f"byte {offset}"
     return f"sector {offset // sector_size} ({format_size(offset)})"
+
+
+def asked_by(grid: Grid) -> str:
+    """Which boundary, and who asks for it: "NAND page, known: Samsung SSD 830". A guess is told in one word."""
+    return f"{grid.kind}, {grid.source}" + ("" if grid.source is Source.ASSUMED else f": {grid.by}")
 
 
 def layer_name(layer: Layer) -> str:

@@ -20,10 +20,11 @@ def finding_lines(report: Report, *, width: int, verbose: bool, quiet: bool) -> 
     groups: dict[tuple[Severity, Code], list[Finding]] = {}
     for finding in report.findings:
         groups.setdefault((finding.severity, finding.code), []).append(finding)
+    alone = report.judged[0].disk.name if len(report.judged) == 1 else None
     notes = [key for key in groups if key[0] is Severity.INFO]
     for key, findings in groups.items():
         if verbose or key[0] is not Severity.INFO or (key[1] is Code.NOT_SEEN and not quiet):
-            yield from _group(key[0], key[1], findings, width=width, verbose=verbose, quiet=quiet)
+            yield from _group(findings, width=width, verbose=verbose, quiet=quiet, alone=alone)
     hidden = [key for key in notes if key[1] is not Code.NOT_SEEN]
     if hidden and not verbose and not quiet:
         count = sum(len(groups[key]) for key in hidden)
@@ -33,8 +34,10 @@ def finding_lines(report: Report, *, width: int, verbose: bool, quiet: bool) -> 
 
 
 def _group(
-    severity: Severity, code: Code, findings: Sequence[Finding], *, width: int, verbose: bool, quiet: bool
+    findings: Sequence[Finding], *, width: int, verbose: bool, quiet: bool, alone: str | None
 ) -> Iterator[Line]:
+    """Findings of one code and severity. `alone`: the only disk there is, which need not be named again."""
+    severity, code = findings[0].severity, findings[0].code
     if quiet:
         for finding in findings:
             yield ((f"{severity.value}: {finding.summary} [{code}]", Style.PLAIN),)
@@ -42,7 +45,7 @@ def _group(
     title = EXPLANATIONS[code].title
     style = _STYLES[severity]
     yield ((f"{_MARKS[severity]} {code} {severity.value}", style), (f"  {title}", Style.TITLE))
-    alike = _alike(findings)
+    alike = _alike(findings, alone=alone)
     most = len(alike) if verbose else MOST_OF_A_KIND
     for finding, summary in alike[:most]:
         yield from _one(finding, summary, width=width)
@@ -57,18 +60,26 @@ def _group(
     yield EMPTY
 
 
-def _alike(findings: Sequence[Finding]) -> list[tuple[Finding, str]]:
-    """What is said of several disks in the same words is said once, of all of them."""
+def _alike(findings: Sequence[Finding], *, alone: str | None) -> list[tuple[Finding, str]]:
+    """What is said of several disks in the same words is said once, of all of them; an only disk is not named."""
     groups: dict[tuple[str, tuple[str, ...], str | None], list[Finding]] = {}
     for finding in findings:
         words = finding.summary.removeprefix(f"{finding.disk}: ")
+        if finding.disk and finding.disk == alone:
+            words = words.replace(f" of {alone}", "", 1)
         groups.setdefault((words, finding.evidence, finding.cause), []).append(finding)
     said = []
     for (words, _, _), group in groups.items():
         names = ", ".join(finding.disk or "" for finding in group[:MOST_OF_A_KIND])
         names += f" and {len(group) - MOST_OF_A_KIND} more" if len(group) > MOST_OF_A_KIND else ""
-        said.append((group[0], f"{names}: {words}" if len(group) > 1 and names else group[0].summary))
+        said.append(
+            (group[0], f"{names}: {words}" if len(group) > 1 and names else _one_name(group[0], words, alone))
+        )
     return said
+
+
+def _one_name(finding: Finding, words: str, alone: str | None) -> str:
+    return words if finding.disk == alone else finding.summary
 
 
 def _one(finding: Finding, summary: str, *, width: int) -> Iterator[Line]:
