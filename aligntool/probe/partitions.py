@@ -62,8 +62,15 @@ def read_kernel_partitions(around: Surroundings, block: Block) -> tuple[KernelPa
 def _read(around: Surroundings, path: str, name: str, disk: str) -> KernelPartition | None:
     tree = around.tree
     start, size = tree.number(f"{path}/start"), tree.number(f"{path}/size")
-    number = as_number(name.removeprefix(disk).removeprefix("p"))  # as block/genhd.c makes the name
-    if start is None or size is None or number is None or min(start, size, number) < 0:
+    digits = name.removeprefix(disk).removeprefix("p")  # as block/genhd.c makes the name
+    number = as_number(digits)
+    if (
+        start is None
+        or size is None
+        or number is None
+        or min(start, size, number) < 0
+        or digits != str(number)
+    ):
         return None
     device, node = tree.text(f"{path}/dev"), name.replace("!", "/")
     return KernelPartition(

@@ -6,7 +6,6 @@ snapshot cannot forget anything: what was not read while looking is not needed t
 
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from aligntool.probe.tree import LONGEST_CONTENT, Tree, as_number
 
@@ -77,13 +76,13 @@ class Recorder(Tree):
         if real is not None:
             self._note(path)
             self._note(real)
-            if Path(real).is_file():
+            if not self.source.is_directory(real):
                 self.content(real)
         return real
 
     def _note(self, path: str) -> None:
         place = self._place(path)
-        if place not in self.links and os.path.isdir(place):  # noqa: PTH112
+        if place not in self.links and self.source.is_directory(place):
             self.folders.add(place)
 
     def _place(self, path: str) -> str:
@@ -101,7 +100,7 @@ class Recorder(Tree):
                 self.links[place] = target
             if index == len(words) - 1:
                 return place
-            here = os.path.realpath(place)
+            here = self.source.real(place) or place
         return here
 
     def entries(self) -> list[Entry]:

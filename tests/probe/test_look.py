@@ -1,0 +1,412 @@
+"""What the user names, and what becomes of it; images; no root; nothing opened for writing."""
+
+import os
+import pickle
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aligntool.errors import Refused
+from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits, Role, TableLabel
+from aligntool.probe.look import Given, look
+from aligntool.units import GIB, MIB, TIB, Extent
+from tests.conftest import run
+from tests.probe.trees import MadeDisk, MadePartition, make_tree
+
+Sparse = Callable[..., Path]
+Loop = Callable[..., Path]
+
+TABLE_OF_2005 = (
+    "label: dos\nlabel-id: 0x12345678\nstart=63, size=40000, type=83\nstart=40320, size=20000, type=7\n"
+)
+
+
+@pytest.fixture
+def image(sparse: Sparse) -> Path:
+    path = sparse(64 * MIB)
+    run("sfdisk", "--quiet", path, stdin=TABLE_OF_2005)
+    return path
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    disks = [
+        MadeDisk("sda", GIB, [MadePartition(1, MIB, MIB)], links=["disk/by-id/ata-x"]),
+        MadeDisk("nvme0n1", GIB, [MadePartition(2, MIB, MIB)]),
+    ]
+    return make_tree(tmp_path / "tree", disks)
+
+
+class TestTargets:
+    @pytest.mark.parametrize(
+        "target", ["sda", "/dev/sda", "sda1", "/dev/sda1", "/dev/disk/by-id/ata-x", "disk/by-id/ata-x"]
+    )
+    def test_a_disk_is_named_in_many_ways(self, root: Path, target: str) -> None:
+        assert [disk.name for disk in look([target], sysroot=str(root)).disks] == ["sda"]
+
+    def test_a_disk_named_twice_is_looked_at_once(self, root: Path) -> None:
+        disks = look(["sda1", "/dev/sda", "nvme0n1p2"], sysroot=str(root)).disks
+        assert [disk.name for disk in disks] == ["sda", "nvme0n1"]
+
+    @pytest.mark.parametrize("target", ["sdz", "/dev/sda9x", "", "..", "/", "sda\0", "/etc/passwd", "*"])
+    def test_what_a_captured_tree_does_not_have_is_refused(self, root: Path, target: str) -> None:
+        with pytest.raises(Refused):
+            look([target], sysroot=str(root))
+
+    def test_the_refusal_says_what_there_is(self, root: Path) -> None:
+        with pytest.raises(Refused, match="sdz is not in the captured tree") as refusal:
+            look(["sdz"], sysroot=str(root))
+        assert refusal.value.hint == "it has: nvme0n1, sda"
+
+    def test_an_image_file_is_no_part_of_a_captured_tree(self, root: Path, image: Path) -> None:
+        with pytest.raises(Refused):
+            look([str(image)], sysroot=str(root))
+
+    def test_all_reasons_are_told_at_once(self, tmp_path: Path) -> None:
+        (tmp_path / "empty.img").touch()
+        os.mkfifo(tmp_path / "pipe")
+        bad = [
+            str(tmp_path),
+            str(tmp_path / "missing"),
+            "/dev/null",
+            str(tmp_path / "empty.img"),
+            str(tmp_path / "pipe"),
+        ]
+        with pytest.raises(Refused) as refusal:
+            look(bad)
+        reasons = str(refusal.value).splitlines()
+        assert len(reasons) == 5
+        assert all(path in reason for path, reason in zip(bad, reasons, strict=True))
+        for word in ("is a folder", "No such file", "character device", "is empty", "neither"):
+            assert word in str(refusal.value)
+
+    @pytest.mark.needs_tools("sfdisk")
+    def test_what_is_fine_is_looked_at_and_the_rest_is_said(self, image: Path) -> None:
+        inventory = look([str(image), "/dev/null"])
+        assert [disk.path for disk in inventory.disks] == [str(image)]
+        (unseen,) = inventory.unseen
+        assert unseen.what == "/dev/null" and "character device" in unseen.why
+
+    def test_the_controller_of_an_nvme_drive_is_answered_with_its_namespace(self, tmp_path: Path) -> None:
+        (tmp_path / "nvme0").mkdir()
+        with pytest.raises(Refused) as refusal:
+            look([str(tmp_path / "nvme0")])
+        assert "folder" in str(refusal.value)
+
+
+MAGICS = {
+    "qcow2": b"QFI\xfb\0\0\0\3",
+    "vmdk": b"KDMV\1\0\0\0",
+    "vdi": b"<<< Oracle VM VirtualBox Disk Image >>>\n".ljust(64, b"\0") + b"\x7f\x10\xda\xbe",
+    "vhdx": b"vhdxfile",
+    "xz": b"\xfd7zXZ\0",
+    "gzip": b"\x1f\x8b\x08",
+    "zstd": b"\x28\xb5\x2f\xfd",
+}
+
+
+class TestImages:
+    @pytest.mark.needs_tools("sfdisk")
+    def test_an_image_gives_its_table_and_reports_no_limits(self, image: Path) -> None:
+        (disk,) = look([str(image)]).disks
+        assert (disk.kind, disk.size, disk.limits, disk.limits_given) == (
+            DiskKind.IMAGE,
+            64 * MIB,
+            IoLimits(),
+            (),
+        )
+        assert (disk.name, disk.path, disk.table_read) == (str(image), str(image), True)
+        assert disk.table is not None and disk.table.label is TableLabel.DOS
+        assert [part.extent for part in disk.partitions] == [
+            Extent(63 * 512, 40000 * 512), Extent(40320 * 512, 20000 * 512),
+        ]  # fmt: skip
+
+    @pytest.mark.needs_tools("sfdisk")
+    def test_what_the_user_says_of_an_image_is_taken_and_named(self, image: Path) -> None:
+        (disk,) = look([str(image)], given=Given(sector_size=512, physical_sector_size=4096)).disks
+        assert (disk.limits.logical_block_size, disk.limits.physical_block_size) == (512, 4096)
+        assert disk.limits_given == ("logical_block_size", "physical_block_size")
+
+    def test_what_the_user_says_of_a_disk_goes_before_what_it_reports(self, root: Path) -> None:
+        (disk,) = look(["sda"], sysroot=str(root), given=Given(physical_sector_size=4096)).disks
+        assert (disk.limits.logical_block_size, disk.limits.physical_block_size) == (512, 4096)
+        assert disk.limits_given == ("physical_block_size",)
+
+    @pytest.mark.needs_tools("sfdisk")
+    def test_a_sparse_image_of_sixteen_tebibytes_is_read_at_once(self, sparse: Sparse) -> None:
+        path = sparse(15 * TIB)  # ext4 holds no file of 16 TiB with 4 KiB blocks
+        run("sfdisk", "--quiet", path, stdin="label: gpt\nfirst-lba: 34\nstart=34, size=2014\nstart=2048\n")
+        (disk,) = look([str(path)]).disks
+        assert disk.size == 15 * TIB
+        assert [part.extent.start for part in disk.partitions] == [34 * 512, MIB]
+        assert path.stat().st_blocks * 512 < 4 * MIB
+
+    @pytest.mark.needs_tools("mkfs.ext4")
+    def test_a_file_system_without_a_table_is_content_of_the_whole(self, sparse: Sparse) -> None:
+        path = sparse(64 * MIB)
+        run("mkfs.ext4", "-q", path)
+        (disk,) = look([str(path)]).disks
+        assert disk.table is None and disk.table_read and disk.partitions == ()
+        assert [layer.kind for layer in disk.content] == ["ext4"]
+
+    @pytest.mark.needs_tools("sfdisk", "mkfs.ext4")
+    def test_the_file_system_of_a_partition_is_content_of_the_partition_alone(self, image: Path) -> None:
+        run("mkfs.ext4", "-q", "-E", f"offset={63 * 512}", image, "16M")
+        (disk,) = look([str(image)]).disks
+        assert [[layer.kind for layer in part.content] for part in disk.partitions] == [["ext4"], []]
+        assert disk.content == () and all(part.content_read for part in disk.partitions)
+
+    @pytest.mark.needs_tools("sfdisk", "mdadm")
+    def test_a_superblock_at_the_end_of_the_last_partition_is_not_that_of_the_disk(
+        self, sparse: Sparse
+    ) -> None:
+        """md 0.90 lies at the end, and the end of the last partition is the end of the disk."""
+        path = sparse(64 * MIB)
+        run("sfdisk", "--quiet", path, stdin="label: dos\nstart=2048, type=fd\n")
+        superblock = bytearray(4096)
+        superblock[:4] = (0xA92B4EFC).to_bytes(4, "little")
+        superblock[4:12] = bytes([0, 0, 0, 0, 90, 0, 0, 0])
+        with path.open("r+b") as file:
+            file.seek(64 * MIB - 65536)
+            file.write(superblock)
+        (disk,) = look([str(path)]).disks
+        kinds = {layer.kind for layer in disk.partitions[0].content}
+        assert not kinds & {layer.kind for layer in disk.content}
+
+    @pytest.mark.parametrize("name", MAGICS)
+    def test_what_only_looks_like_an_image_is_refused_with_a_way_to_get_at_the_disk(
+        self, tmp_path: Path, name: str
+    ) -> None:
+        path = tmp_path / "disk.img"
+        path.write_bytes(MAGICS[name].ljust(4096, b"\0"))
+        with pytest.raises(Refused, match=name) as refusal:
+            look([str(path)])
+        assert str(path) in refusal.value.hint
+        assert (
+            "qemu-nbd -r" if name in ("qcow2", "vmdk", "vdi", "vhdx") else f"{name} -dc"
+        ) in refusal.value.hint
+
+    @pytest.mark.parametrize("tool", ["xz", "gzip", "zstd", "bzip2"])
+    def test_a_really_compressed_file_is_recognised(self, tmp_path: Path, tool: str) -> None:
+        from tests.conftest import find_tool
+
+        if not find_tool(tool):
+            pytest.skip(f"not installed: {tool}")
+        (tmp_path / "disk.img").write_bytes(bytes(100_000))
+        packed = run("sh", "-c", f"{tool} -c {tmp_path}/disk.img > {tmp_path}/packed; echo done")
+        assert packed == "done\n"
+        with pytest.raises(Refused, match=tool):
+            look([str(tmp_path / "packed")])
+
+
+def as_nobody(work: Callable[[], Inventory]) -> Inventory:
+    """Run it in a child that has given up root. Modules are loaded before: the child may not read this checkout."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setresgid(65534, 65534, 65534)
+            os.setresuid(65534, 65534, 65534)
+            with os.fdopen(writing, "wb") as file:
+                pickle.dump(work(), file)
+            os._exit(0)
+        except BaseException as error:
+            os.write(2, f"{error!r}\n".encode())
+            os._exit(1)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as file:
+        content = file.read()
+    assert os.waitpid(child, 0)[1] == 0
+    result = pickle.loads(content)
+    assert isinstance(result, Inventory)
+    return result
+
+
+def without_contents(disk: Disk) -> Disk:
+    return replace(
+        disk,
+        unseen=(),
+        table=None,
+        table_read=False,
+        content=(),
+        content_read=False,
+        partitions=(),
+        mapping=None,
+    )
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("sfdisk", "partx", "losetup")
+def test_without_root_the_same_disks_are_seen_and_what_was_not_is_said(image: Path, loop: Loop) -> None:
+    device = loop(image)
+    run("partx", "-a", device)
+    try:
+        seen, unprivileged = look([str(device)]), as_nobody(lambda: look([str(device)]))
+    finally:
+        run("partx", "-d", device)
+    (one,), (other,) = seen.disks, unprivileged.disks
+    assert without_contents(one) == without_contents(other)
+    assert [(part.number, part.extent, part.node) for part in one.partitions] == [
+        (part.number, part.extent, part.node) for part in other.partitions
+    ]
+    assert one.table_read and not other.table_read
+    (unseen,) = other.unseen
+    assert unseen.why == f"needs root to open {device}"
+    assert unseen.hint == f"sudo aligntool audit {device}"
+
+
+@pytest.mark.needs_root
+def test_without_root_the_whole_machine_is_seen(tmp_path: Path) -> None:
+    look([])
+    names = {disk.name for disk in as_nobody(lambda: look([])).disks if disk.kind is not DiskKind.LOOP}
+    assert names == {disk.name for disk in look([]).disks if disk.kind is not DiskKind.LOOP}
+
+
+@pytest.mark.needs_root
+def test_an_image_that_may_not_be_read_is_refused_with_a_hint(tmp_path: Path) -> None:
+    path = Path("/tmp") / f"aligntool-test-{os.getpid()}.img"
+    path.write_bytes(bytes(4096))
+    path.chmod(0o600)
+    try:
+        look([str(path)])
+        as_nobody(lambda: refused_hint(str(path)))
+    finally:
+        path.unlink()
+
+
+def refused_hint(path: str) -> Inventory:
+    try:
+        look([path])
+    except Refused as refusal:
+        assert refusal.hint == f"sudo aligntool audit {path}"
+        return Inventory(())
+    raise AssertionError("it was not refused")
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("strace", "sfdisk", "partx", "losetup")
+def test_nothing_is_opened_for_writing_and_no_ioctl_changes_anything(
+    image: Path, loop: Loop, tmp_path: Path
+) -> None:
+    device = loop(image)
+    run("partx", "-a", device)
+    log = tmp_path / "strace.log"
+    program = f"from aligntool.probe.look import look; look([]); look([{str(device)!r}, {str(image)!r}])"
+    try:
+        run(
+            "strace",
+            "-f",
+            "-y",
+            "-e",
+            "trace=open,openat,openat2,creat,ioctl",
+            "-o",
+            log,
+            sys.executable,
+            "-B",
+            "-c",
+            program,
+        )
+    finally:
+        run("partx", "-d", device)
+    lines = log.read_text().splitlines()
+    opened = [line for line in lines if f'"{device}"' in line or f'"{image}"' in line]
+    assert len(opened) >= 3  # the device twice, the image once
+    assert all("O_RDONLY" in line and "O_NONBLOCK" in line for line in opened if "= -1" not in line)
+    writing = [line for line in lines if re.search(r"O_(RDWR|WRONLY|CREAT|TRUNC)|creat\(", line)]
+    assert [line for line in writing if '"/dev/null"' not in line and "= -1" not in line] == []
+    allowed = r"TCGETS|FIOCLEX|TIOCGWINSZ|SG_IO|NVME_IOCTL|BLKGETSIZE64|BLKSSZGET"
+    assert [line for line in lines if "ioctl(" in line and not re.search(allowed, line)] == []
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("sfdisk", "partx", "losetup", "mkfs.ext4", "mkswap")
+class TestLoopDevices:
+    @pytest.mark.parametrize("sector_size", [512, 4096])
+    def test_table_kernel_and_contents_come_together(
+        self, sparse: Sparse, loop: Loop, sector_size: int
+    ) -> None:
+        path = sparse(64 * MIB)
+        device = loop(path, sector_size=sector_size)
+        run("sfdisk", "--quiet", "--no-reread", device, stdin="label: gpt\nsize=16MiB\nsize=16MiB\n")
+        run("partx", "-a", device)
+        try:
+            run("mkfs.ext4", "-q", f"{device}p1")
+            run("mkswap", f"{device}p2")
+            (disk,) = look([str(device)]).disks
+        finally:
+            run("partx", "-d", device)
+        assert disk.kind is DiskKind.LOOP and disk.mapping == f"file {path}"
+        assert disk.table is not None and (disk.table.label, disk.table.sector_size) == (
+            TableLabel.GPT,
+            sector_size,
+        )
+        assert disk.table.faults == ()
+        first, second = disk.partitions
+        assert (first.node, second.node) == (f"{device.name}p1", f"{device.name}p2")
+        assert disk.kernel_partitions == ((1, first.extent), (2, second.extent))
+        assert first.extent == Extent(MIB, 16 * MIB)
+        assert [layer.kind for part in disk.partitions for layer in part.content] == ["ext4", "swap"]
+        assert first.kernel_alignment_offset == 0
+
+    def test_a_look_is_not_fooled_by_what_an_earlier_one_left_in_the_cache(
+        self, sparse: Sparse, loop: Loop
+    ) -> None:
+        """The disk's page cache knows nothing of writes through the partition's, while something holds the disk."""
+        device = loop(sparse(64 * MIB))
+        run("sfdisk", "--quiet", "--no-reread", device, stdin="label: gpt\nsize=32MiB\n")
+        run("partx", "-a", device)
+        holder = os.open(device, os.O_RDONLY)
+        try:
+            run("mkfs.ext4", "-q", f"{device}p1")
+            (before,) = look([str(device)]).disks
+            run("wipefs", "-qa", f"{device}p1")
+            run("mkswap", f"{device}p1")
+            run("sync", f"{device}p1")
+            (after,) = look([str(device)]).disks
+        finally:
+            os.close(holder)
+            run("partx", "-d", device)
+        assert [layer.kind for layer in before.partitions[0].content] == ["ext4"]
+        assert [layer.kind for layer in after.partitions[0].content] == ["swap"]
+
+    def test_an_extended_partition_keeps_the_size_its_table_gives(self, sparse: Sparse, loop: Loop) -> None:
+        device = loop(sparse(64 * MIB))
+        table = "label: dos\nstart=2048,size=2048,type=83\nstart=8192,size=65536,type=f\nstart=8255,size=2048,type=83\n"
+        run("sfdisk", "--quiet", "--no-reread", device, stdin=table)
+        run("partx", "-a", device)
+        try:
+            (disk,) = look([str(device)]).disks
+        finally:
+            run("partx", "-d", device)
+        roles = {part.number: (part.role, part.extent.length // 512) for part in disk.partitions}
+        assert roles == {1: (Role.PRIMARY, 2048), 2: (Role.EXTENDED, 65536), 5: (Role.LOGICAL, 2048)}
+        nodes = {part.number: part.node for part in disk.partitions}
+        assert nodes == {number: f"{device.name}p{number}" for number in (1, 2, 5)}
+
+    def test_partitions_that_only_the_kernel_has_are_listed(self, sparse: Sparse, loop: Loop) -> None:
+        device = loop(sparse(64 * MIB))
+        run("addpart", device, "3", "2048", "4096")
+        try:
+            (disk,) = look([str(device)]).disks
+        finally:
+            run("delpart", device, "3")
+        assert disk.table is None and disk.table_read
+        assert [(part.number, part.extent) for part in disk.partitions] == [(3, Extent(MIB, 2 * MIB))]
+
+    def test_a_partition_s_node_leads_to_its_disk(self, image: Path, loop: Loop, tmp_path: Path) -> None:
+        device = loop(image)
+        run("partx", "-a", device)
+        (tmp_path / "link").symlink_to(f"{device}p2")
+        try:
+            names = [
+                look([target]).disks[0].name
+                for target in (f"{device}p1", str(tmp_path / "link"), device.name)
+            ]
+        finally:
+            run("partx", "-d", device)
+        assert names == [device.name] * 3

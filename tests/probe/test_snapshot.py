@@ -1,0 +1,308 @@
+"""A snapshot gives the same Inventory as the machine, and nobody's identity."""
+
+import io
+import lzma
+import os
+import re
+import tarfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aligntool.apply.archive import write_snapshot
+from aligntool.errors import Refused
+from aligntool.inventory import Disk, DiskKind, Inventory
+from aligntool.probe.look import look
+from aligntool.probe.masks import Masks, mask_file
+from aligntool.probe.recorder import Entry
+from aligntool.probe.snapshot import collect
+from aligntool.probe.tree import Tree
+from aligntool.units import GIB, MIB
+from tests.conftest import run
+from tests.probe.test_ata import identify, vpd_page
+from tests.probe.trees import MadeDisk, MadePartition, make_tree
+
+UUID = "11111111-2222-3333-4444-5555deadbeef"
+SECRETS = [
+    "WD-WMAZA1234567", "50014ee2b0a1b2c3", "eui.0025385b71b0f3a1", "deadbeef", "my-label", "Alices", "S3Z8NB0K",
+    "alice", "nqn.2014.08.org:secret", "vg--work", "AB:CD:EF:01:02:03", "backup.img", "dark-web", "1a2b3c4d",
+]  # fmt: skip
+
+
+def machine(folder: Path) -> Path:
+    """Full of identities, in every place that holds one."""
+    udev = {
+        "ID_BUS": "ata", "ID_MODEL_ENC": "WDC\\x20WD20EARS-00MVWB0", "ID_SERIAL_SHORT": "WD-WMAZA1234567",
+        "ID_SERIAL": "WDC_WD20EARS_WD-WMAZA1234567", "ID_WWN": "0x50014ee2b0a1b2c3", "ID_PART_TABLE_TYPE": "dos",
+        "ID_PART_TABLE_UUID": "1a2b3c4d", "SOMETHING_NEW": "Alices disk",
+    }  # fmt: skip
+    part = {
+        "ID_FS_TYPE": "ext4", "ID_FS_UUID": UUID, "ID_FS_LABEL": "my-label", "ID_PART_ENTRY_UUID": "1a2b3c4d-01",
+        "ID_PART_ENTRY_TYPE": "0x83", "ID_PART_ENTRY_NAME": "Alices\\x20data", "ID_FS_LABEL_ENC": "my-label",
+    }  # fmt: skip
+    nvme = {
+        "subsysnqn": "nqn.2014.08.org:secret",
+        "novelty": "at AB:CD:EF:01:02:03",
+        "wwid": "eui.0025385b71b0f3a1",
+    }
+    disks = [
+        MadeDisk(
+            "sda", 8 * GIB, [MadePartition(1, 32256, GIB, udev=part, mounted_at=["/home/alice/stuff", "/home"])],
+            vendor="ATA", model="WDC WD20EARS-00M", udev=udev, links=["disk/by-id/ata-WD-WMAZA1234567"],
+            device={"vpd_pg89": vpd_page(identify(w106=0x6003)), "wwid": "naa.50014ee2b0a1b2c3", "queue_depth": "32"},
+        ),
+        MadeDisk("nvme0n1", GIB, serial="S3Z8NB0K", model="PRO", device={"sqsize": "1023"}, attributes=nvme),
+        MadeDisk("dm-0", GIB, attributes={"dm/name": "vg--work-lv", "dm/uuid": f"LVM-{UUID}"}, slaves=["sda1"],
+                 udev={"DM_NAME": "vg--work-lv"}),
+        MadeDisk("loop0", MIB, attributes={"loop/backing_file": "/home/alice/backup.img"}),
+        MadeDisk("md0", MIB, attributes={"md/level": "raid1", "md/uuid": UUID, "md/metadata_version": "1.2"}),
+    ]  # fmt: skip
+    root = make_tree(folder, disks, pci={"0000:00:1f.2": {"numa_node": "0"}})
+    with (root / "proc/self/mountinfo").open("a") as mounts:
+        mounts.write("9 1 0:50 / /srv/dark-web rw - btrfs /dev/mapper/vg--work-lv rw\n")
+        mounts.write("10 1 0:51 /x /net rw - nfs4 alice.example.org:/dark-web rw\n")
+    return root
+
+
+def captured(root: Path, *, serials: bool) -> list[Entry]:
+    """`collect` reads a captured machine as if it were the one it runs on."""
+    return list(collect(Tree(str(root)), serials=serials))
+
+
+def told(disk: Disk) -> Disk:
+    return replace(disk, unseen=(), path="")
+
+
+def test_a_snapshot_with_serials_gives_the_same_inventory(tmp_path: Path) -> None:
+    root, archive = machine(tmp_path / "tree"), tmp_path / "all.tar.xz"
+    write_snapshot(str(archive), captured(root, serials=True))
+    assert look([], sysroot=str(archive)) == look([], sysroot=str(root))
+
+
+def test_a_snapshot_without_serials_gives_the_same_numbers(tmp_path: Path) -> None:
+    root, archive = machine(tmp_path / "tree"), tmp_path / "masked.tar.gz"
+    write_snapshot(str(archive), captured(root, serials=False))
+    masked, plain = look([], sysroot=str(archive)), look([], sysroot=str(root))
+    assert [blurred(disk) for disk in masked.disks] == [blurred(disk) for disk in plain.disks]
+    assert masked != plain
+
+
+def blurred(disk: Disk) -> Disk:
+    """Without what a mask changes; how often something is mounted stays."""
+    parts = tuple(
+        replace(part, name=None, uuid=None, mounted_at=("x",) * len(part.mounted_at))
+        for part in disk.partitions
+    )
+    table = replace(disk.table, disk_id=None) if disk.table else None
+    blanks = {"serial": None, "wwn": None, "mapping": None, "mounted_at": ("x",) * len(disk.mounted_at)}
+    return replace(disk, partitions=parts, table=table, **blanks)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_no_identity_is_left_in_a_snapshot(tmp_path: Path, secret: str) -> None:
+    root = machine(tmp_path)
+    plain = captured(root, serials=True)
+    needle = secret.encode()
+    swapped = b"".join(needle[at + 1 : at + 2] + needle[at : at + 1] for at in range(0, len(needle), 2))
+    assert any(needle in entry.content for entry in plain), "the secret was never there"
+    for entry in captured(root, serials=False):
+        assert secret not in entry.path
+        assert needle not in entry.content, entry.path
+        assert swapped not in entry.content, entry.path
+
+
+def test_what_decides_a_verdict_is_left_in_a_snapshot(tmp_path: Path) -> None:
+    archive = tmp_path / "masked.tar.xz"
+    write_snapshot(str(archive), captured(machine(tmp_path / "tree"), serials=False))
+    inventory = look([], sysroot=str(archive))
+    sda, mapping = inventory.disk("sda"), inventory.disk("dm-0")
+    assert sda is not None and mapping is not None
+    assert sda.model == "WDC WD20EARS-00MVWB0"
+    assert sda.ata is not None and sda.ata.physical_sector_size == 4096
+    (part,) = sda.partitions
+    assert (part.extent.start, part.type_code, part.content_hint) == (32256, "0x83", "ext4")
+    assert part.mounted_at[1] == "/home" and part.mounted_at[0].startswith("/masked/")
+    assert mapping.mapping is not None and mapping.mapping.startswith("lvm ")
+    assert mapping.mounted_at != ()  # its masked name is the same in the mounts
+    assert sda.serial is not None and len(sda.serial) == len("WD-WMAZA1234567")
+
+
+def test_this_machine_s_snapshot_is_this_machine_seen_without_root(tmp_path: Path) -> None:
+    archive = tmp_path / "here.tar.xz"
+    write_snapshot(str(archive), collect(Tree(""), serials=True))
+    here = {disk.name: disk for disk in look([]).disks if disk.kind is not DiskKind.LOOP}
+    there = {
+        disk.name: disk for disk in look([], sysroot=str(archive)).disks if disk.kind is not DiskKind.LOOP
+    }
+    assert here.keys() == there.keys() and here
+    for name, disk in here.items():
+        if not disk.table_read:  # as far as both could see
+            assert told(disk) == told(there[name])
+
+
+class TestMasks:
+    def test_the_same_value_gets_the_same_placeholder_of_the_same_length(self) -> None:
+        masks = Masks()
+        assert masks.value("S3Z8NB0K") == masks.value("S3Z8NB0K") != masks.value("S3Z8NB0L")
+        assert len(masks.value("S3Z8NB0K")) == 8
+        assert masks.value(" WD-1234 \n").strip() == masks.value("WD-1234")
+
+    @pytest.mark.parametrize(
+        "value", [UUID, "0x50014ee2b0a1b2c3", "naa.50014ee2b0a1b2c3", "1a2b3c4d-01", "ABCD-0123"]
+    )
+    def test_the_shape_of_a_value_stays(self, value: str) -> None:
+        masked = Masks().value(value)
+        assert masked != value
+        assert re.sub("[0-9a-f]", "0", masked) == re.sub("[0-9a-fA-F]", "0", value) or value == "ABCD-0123"
+        assert [at for at, letter in enumerate(masked) if letter == "-"] == [
+            at for at, letter in enumerate(value) if letter == "-"
+        ]
+
+    def test_zeros_are_no_identity(self) -> None:
+        assert Masks().value("0000000000000000") == "0000000000000000"
+
+    def test_a_name_of_lvm_stays_a_name_of_lvm(self) -> None:
+        masked = Masks().name("vg--one-root")
+        assert masked.replace("--", "").count("-") == 1
+
+    def test_identify_pages_lose_serial_nguid_and_vendor_s_bytes_only(self) -> None:
+        page = bytes(range(1, 256)) * 16 + bytes(16)
+        masks = Masks()
+        controller = mask_file(masks, "/aligntool/identify/nvme0n1.ctrl", page) or b""
+        namespace = mask_file(masks, "/aligntool/identify/nvme0n1.ns", page) or b""
+        assert len(controller) == len(namespace) == 4096
+        assert controller[24:112] == page[24:112] and controller[4:24] != page[4:24]
+        assert controller[128:768] == page[128:768] and not any(controller[3072:])
+        assert namespace[:104] == page[:104] and not any(namespace[104:128])
+        assert namespace[128:384] == page[128:384]
+
+    @pytest.mark.parametrize("name", ["x.ctrl", "x.ns", "x.hmb"])
+    def test_pages_of_any_length_are_masked(self, name: str) -> None:
+        for length in (0, 1, 5, 23, 100, 5000):
+            mask_file(Masks(), f"/aligntool/identify/{name}", b"\xff" * length)
+
+
+class TestArchive:
+    def test_a_file_that_is_there_is_not_replaced_unasked(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.tar.xz"
+        path.write_text("mine")
+        with pytest.raises(Refused, match="is there already"):
+            write_snapshot(str(path), [])
+        assert path.read_text() == "mine"
+        write_snapshot(str(path), [Entry("sys/block", "directory")], overwrite=True)
+        with tarfile.open(path) as tar:
+            assert tar.getnames() == ["sys/block"]
+
+    def test_a_name_that_says_no_format_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(Refused) as refusal:
+            write_snapshot(str(tmp_path / "snapshot.zip"), [])
+        assert refusal.value.hint.endswith("snapshot.zip.tar.xz")
+
+    def test_a_place_that_cannot_be_written_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(Refused, match="cannot be written"):
+            write_snapshot(str(tmp_path / "missing/a.tar"), [])
+
+    def test_a_collection_that_breaks_off_leaves_nothing_behind(self, tmp_path: Path) -> None:
+        def entries() -> Callable[[], None]:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            write_snapshot(str(tmp_path / "a.tar.xz"), (entries() for _ in range(1)))  # type: ignore[misc]
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.needs_tools("tar")
+    @pytest.mark.parametrize("suffix", ["tar", "tar.gz", "tar.xz"])
+    def test_tar_reads_what_was_written(self, tmp_path: Path, suffix: str) -> None:
+        path = tmp_path / f"a.{suffix}"
+        entries = [
+            Entry("sys/devices/a", "directory"), Entry("sys/devices/a/size", "file", b"8\n"),
+            Entry("sys/block/a", "symlink", b"../devices/a"),
+        ]  # fmt: skip
+        write_snapshot(str(path), entries)
+        (tmp_path / "out").mkdir()
+        run("tar", "-xf", path, "-C", tmp_path / "out")
+        assert (tmp_path / "out/sys/block/a/size").read_text() == "8\n"
+
+
+def archive_of(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
+    with tarfile.open(path, "w:xz") as tar:
+        for info, content in members:
+            info.size = len(content) if info.isreg() else 0
+            tar.addfile(info, io.BytesIO(content))
+    return path
+
+
+def member(
+    name: str, kind: bytes = tarfile.REGTYPE, link: str = "", content: bytes = b"x"
+) -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, link
+    return info, content if kind == tarfile.REGTYPE else b""
+
+
+class TestHostileArchives:
+    GOOD = member("sys/block/keep")
+
+    @pytest.mark.parametrize("name", ["../out", "sys/../../out", "/etc/out", "sys/block/../../../out"])
+    def test_a_name_that_leads_out_refuses_the_archive(self, tmp_path: Path, name: str) -> None:
+        path = archive_of(tmp_path / "a.tar.xz", self.GOOD, member(name))
+        with pytest.raises(Refused, match="leads out"):
+            look([], sysroot=str(path))
+        assert not (tmp_path / "out").exists() and not (tmp_path.parent / "out").exists()
+
+    def test_a_file_behind_a_link_of_the_archive_is_not_written_through_it(self, tmp_path: Path) -> None:
+        link = member("sys/block", tarfile.SYMTYPE, str(tmp_path))
+        path = archive_of(tmp_path / "a.tar.xz", member("sys/devices/x"), link, member("sys/block/out"))
+        with pytest.raises(Refused, match="behind a symbolic link"):
+            look([], sysroot=str(path))
+        assert not (tmp_path / "out").exists()
+
+    def test_a_link_itself_written_over_is_refused(self, tmp_path: Path) -> None:
+        link = member("sys/x", tarfile.SYMTYPE, str(tmp_path / "out"))
+        with pytest.raises(Refused):
+            look([], sysroot=str(archive_of(tmp_path / "a.tar.xz", link, member("sys/x"))))
+        assert not (tmp_path / "out").exists()
+
+    @pytest.mark.parametrize("kind", [tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.LNKTYPE])
+    def test_devices_pipes_and_hard_links_are_left_out(self, tmp_path: Path, kind: bytes) -> None:
+        odd = member("sys/devices/odd", kind, "/etc/passwd")
+        path = archive_of(tmp_path / "a.tar.xz", self.GOOD, odd)
+        assert isinstance(look([], sysroot=str(path)), Inventory)
+
+    def test_a_bomb_is_refused_before_it_goes_off(self, tmp_path: Path) -> None:
+        path = tmp_path / "bomb.tar.xz"
+        info = tarfile.TarInfo("sys/block/huge")
+        info.size = 1 << 40
+        with lzma.open(path, "wb", preset=0) as file:
+            file.write(info.tobuf())
+            for _ in range(20):
+                file.write(bytes(MIB))
+        with pytest.raises(Refused, match="more than any captured machine"):
+            look([], sysroot=str(path))
+
+    def test_many_small_files_are_a_bomb_too(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        from aligntool.probe import sysroot
+
+        monkeypatch.setattr(sysroot, "MOST_BYTES", 100_000)
+        members = [member(f"sys/block/{number}", content=bytes(1000)) for number in range(100)]
+        with pytest.raises(Refused, match="more than any captured machine"):
+            look([], sysroot=str(archive_of(tmp_path / "a.tar.xz", *members)))
+
+    @pytest.mark.parametrize(
+        "content", [b"", b"no archive", b"\xfd7zXZ\0broken", b"\x1f\x8bbroken", bytes(10240)]
+    )
+    def test_what_is_no_archive_is_refused(self, tmp_path: Path, content: bytes) -> None:
+        path = tmp_path / "a.tar.xz"
+        path.write_bytes(content)
+        with pytest.raises(Refused):
+            look([], sysroot=str(path))
+
+    def test_a_torn_archive_is_refused(self, tmp_path: Path) -> None:
+        path = archive_of(
+            tmp_path / "a.tar.xz", *(member(f"sys/block/{n}", content=os.urandom(500)) for n in range(50))
+        )
+        path.write_bytes(path.read_bytes()[:-5000])
+        with pytest.raises(Refused, match="cannot be unpacked"):
+            look([], sysroot=str(path))
