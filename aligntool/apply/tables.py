@@ -70,6 +70,8 @@ def _add(parted: Any, disk: Any, entry: MbrEntry) -> None:
     content = parted.FileSystem(entry.libparted_type, geometry) if entry.libparted_type else None
     partition = parted.Partition(disk, kinds[entry.role], geometry=geometry, fs=content)
     disk.addPartition(partition, parted.Constraint(exactGeom=geometry))
+    # libparted 3.6 makes every container one for LBA (0x0f), where 3.5 and the partitioners of the day wrote 0x05.
+    partition.unsetFlag(parted.PARTITION_LBA)
     if entry.active:
         partition.setFlag(parted.PARTITION_BOOT)
 
