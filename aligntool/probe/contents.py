@@ -41,7 +41,7 @@ def read_contents(reader: Reader, *, sector_size: int | None) -> Contents:
     whole = _layers(reader, Extent(0, reader.size), used, "the disk as a whole", unseen)
     content = whole or ()
     if reading.table is not None:
-        content = _members(content, partitions)
+        content = _members(content)
     return Contents(reading.table, True, partitions, content, whole is not None, tuple(unseen))
 
 
@@ -64,15 +64,6 @@ def _layers(
         return None
 
 
-def _members(layers: Sequence[Layer], partitions: Sequence[Partition]) -> tuple[Layer, ...]:
-    """On a disk with a table, only a member of an array can be there as well.
-
-    Its superblock may lie at the end of the last partition and of the disk at once (md 0.90); it then belongs to the
-    partition.
-    """
-    inside = {(layer.kind, layer.uuid) for partition in partitions for layer in partition.content}
-    return tuple(
-        layer
-        for layer in layers
-        if layer.kind.endswith("_raid_member") and (layer.kind, layer.uuid) not in inside
-    )
+def _members(layers: Sequence[Layer]) -> tuple[Layer, ...]:
+    """On a disk with a table, only a member of an array can be there as well: firmware RAID, md below a table."""
+    return tuple(layer for layer in layers if layer.kind.endswith("_raid_member"))

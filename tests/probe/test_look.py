@@ -3,6 +3,7 @@
 import os
 import pickle
 import re
+import struct
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -109,6 +110,20 @@ MAGICS = {
 }
 
 
+def md_superblock_090(device_kib: int) -> bytes:
+    """RAID1 of two members of that size; words as in md_p.h, and mdadm is asked whether it is one."""
+    words = [0] * 1024
+    words[0:3] = 0xA92B4EFC, 0, 90
+    words[5:11] = 0x11111111, 1, 1, device_kib // 64 * 64 - 64, 2, 2
+    words[13:16] = 0x22222222, 0x33333333, 0x44444444
+    words[32:36] = 1, 1, 2, 2
+    words[39] = 1  # events
+    words[992:996] = 0, 8, 1, 0
+    total = sum(words)
+    words[38] = (total & 0xFFFFFFFF) + (total >> 32) & 0xFFFFFFFF
+    return struct.pack("<1024I", *words)
+
+
 class TestImages:
     @pytest.mark.needs_tools("sfdisk")
     def test_an_image_gives_its_table_and_reports_no_limits(self, image: Path) -> None:
@@ -167,15 +182,24 @@ class TestImages:
         """md 0.90 lies at the end, and the end of the last partition is the end of the disk."""
         path = sparse(64 * MIB)
         run("sfdisk", "--quiet", path, stdin="label: dos\nstart=2048, type=fd\n")
-        superblock = bytearray(4096)
-        superblock[:4] = (0xA92B4EFC).to_bytes(4, "little")
-        superblock[4:12] = bytes([0, 0, 0, 0, 90, 0, 0, 0])
         with path.open("r+b") as file:
             file.seek(64 * MIB - 65536)
-            file.write(superblock)
+            file.write(md_superblock_090(63 * 1024))
+        told = run("mdadm", "--examine", path)
+        assert "0.90.00" in told and "- correct" in told
         (disk,) = look([str(path)]).disks
-        kinds = {layer.kind for layer in disk.partitions[0].content}
-        assert not kinds & {layer.kind for layer in disk.content}
+        assert [layer.kind for layer in disk.partitions[0].content] == ["linux_raid_member"]
+        assert disk.content == ()
+
+    def test_a_member_of_an_array_below_a_table_is_content_of_the_whole(self, sparse: Sparse) -> None:
+        path = sparse(64 * MIB + 512)  # so that the end of the last partition is not that of the disk
+        run("sfdisk", "--quiet", path, stdin="label: dos\nstart=2048, size=2048, type=83\n")
+        with path.open("r+b") as file:
+            file.seek(64 * MIB - 65536)
+            file.write(md_superblock_090(64 * 1024))
+        (disk,) = look([str(path)]).disks
+        assert [layer.kind for layer in disk.content] == ["linux_raid_member"]
+        assert disk.partitions[0].content == ()
 
     @pytest.mark.parametrize("name", MAGICS)
     def test_what_only_looks_like_an_image_is_refused_with_a_way_to_get_at_the_disk(

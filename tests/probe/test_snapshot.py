@@ -4,6 +4,7 @@ import io
 import lzma
 import os
 import re
+import struct
 import tarfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -177,6 +178,15 @@ class TestMasks:
         assert controller[128:768] == page[128:768] and not any(controller[3072:])
         assert namespace[:104] == page[:104] and not any(namespace[104:128])
         assert namespace[128:384] == page[128:384]
+
+    def test_the_identify_page_of_an_ata_drive_loses_its_world_wide_name_and_keeps_its_geometry(self) -> None:
+        page = vpd_page(
+            identify(w106=0x6003, w108=0x5001, w109=0x4EE2, w110=0xB0A1, w111=0xB2C3, w209=0x4001)
+        )
+        masked = mask_file(Masks(), "/sys/devices/x/vpd_pg89", page) or b""
+        words = struct.unpack("<256H", masked[60:572])
+        assert words[10:20] == (0,) * 10 and words[108:112] == (0,) * 4
+        assert (words[106], words[209], words[75]) == (0x6003, 0x4001, 31)
 
     @pytest.mark.parametrize("name", ["x.ctrl", "x.ns", "x.hmb"])
     def test_pages_of_any_length_are_masked(self, name: str) -> None:
