@@ -8,7 +8,6 @@ import errno
 import os
 
 from aligntool.inventory import DiskKind, Unseen
-from aligntool.probe.ata_commands import is_standby
 from aligntool.probe.contents import WHAT
 from aligntool.probe.devices import Block
 from aligntool.probe.tree import Tree
@@ -54,7 +53,11 @@ def blocked(tree: Tree, block: Block) -> Unseen | None:
 
 def spun_down(descriptor: int, kind: DiskKind, rotational: bool | None) -> bool:
     """The drive has gone to standby by itself; the next read would spin it up."""
-    return kind is DiskKind.ATA and rotational is not False and is_standby(descriptor) is True
+    if kind is not DiskKind.ATA or rotational is False:
+        return False
+    from aligntool.probe.ata_commands import is_standby
+
+    return is_standby(descriptor) is True
 
 
 def left_asleep() -> Unseen:

@@ -62,6 +62,8 @@ def find_block(tree: Tree, name: str) -> Block | None:
         real = tree.real(place)
         if real is not None:
             return _whole(tree, real)
+    if tree.live:
+        return None  # what /sys/class/block does not have, this kernel does not have
     for block in _all_blocks(tree):
         if block.sysname == sysname or tree.is_directory(f"{block.path}/{sysname}/holders"):
             return block

@@ -17,6 +17,7 @@ from aligntool.probe.identity import Identity, read_identity
 from aligntool.probe.kinds import find_kind
 from aligntool.probe.limits import SYSFS_SECTOR, Given, override, read_limits
 from aligntool.probe.merge import merge
+from aligntool.probe.mounts import read_mounts
 from aligntool.probe.partitions import (
     KernelPartition,
     Surroundings,
@@ -27,7 +28,8 @@ from aligntool.probe.partitions import (
 from aligntool.probe.pcie import Topology
 from aligntool.probe.reader import FileReader
 from aligntool.probe.stack import backing_file, names_above, names_below, read_array, read_mapping
-from aligntool.probe.udev import Record
+from aligntool.probe.tree import Tree
+from aligntool.probe.udev import Record, open_database
 
 CAPTURED = Unseen(WHAT, "a captured tree holds no sectors of the disk")
 NO_IDENTIFY = Unseen("NVMe Identify", "the captured tree does not hold it")
@@ -40,11 +42,16 @@ class Looker:
     around: Surroundings
     topology: Topology
     given: Given
-    wake: bool
+    wake: bool  # disks that are asleep, too
     _numa: dict[str, int | None] = field(default_factory=dict)
 
-    def look_at(self, block: Block, *, named: bool) -> Disk:
-        """`named`: the user asked for this disk, so it may be woken."""
+    @classmethod
+    def of(cls, tree: Tree, given: Given, *, wake: bool) -> "Looker":
+        """Reads what is the same for every disk."""
+        around = Surroundings(tree, open_database(tree), read_mounts(tree))
+        return cls(around, Topology(tree), given, wake)
+
+    def look_at(self, block: Block) -> Disk:
         number = self.around.tree.text(f"{block.path}/dev")
         record = self.around.udev.record(number, block.sysname)
         kind = find_kind(self.around.tree, block, record)
@@ -54,7 +61,7 @@ class Looker:
             seen, descriptor = replace(NOT_READ, unseen=(CAPTURED,)), None
             disk = self._described(block, kind, record, limits, descriptor)
         else:
-            disk, seen = self._opened(block, kind, record, limits, named=named, partitioned=bool(kernel))
+            disk, seen = self._opened(block, kind, record, limits, partitioned=bool(kernel))
         node = f"/dev/{block.name}"
         return replace(
             _with_contents(disk, seen, kernel, record),
@@ -70,15 +77,14 @@ class Looker:
         record: Record,
         limits: IoLimits,
         *,
-        named: bool,
         partitioned: bool,
     ) -> tuple[Disk, Contents]:
-        opened = self._open(block, named=named)
+        opened = self._open(block)
         if isinstance(opened, Unseen):
             return self._described(block, kind, record, limits, None), replace(NOT_READ, unseen=(opened,))
         try:
             disk = self._described(block, kind, record, limits, opened)
-            if not (named or self.wake) and access.spun_down(opened, kind, disk.rotational):
+            if not self.wake and access.spun_down(opened, kind, disk.rotational):
                 return disk, replace(NOT_READ, unseen=(access.left_asleep(),))
             if partitioned:
                 access.forget_cached(opened)
@@ -90,14 +96,14 @@ class Looker:
         finally:
             os.close(opened)
 
-    def _open(self, block: Block, *, named: bool) -> int | Unseen:
+    def _open(self, block: Block) -> int | Unseen:
         tree = self.around.tree
         if tree.number(f"{block.path}/size") == 0:
-            return Unseen(WHAT, "there is no medium in the drive")
+            return Unseen(WHAT, f"{block.name} is empty: no medium in it, or nothing attached")
         stuck = access.blocked(tree, block)
         if stuck is not None:
             return stuck
-        if not (named or self.wake) and access.suspended(tree, block):
+        if not self.wake and access.suspended(tree, block):
             return access.left_asleep()
         return access.open_to_read(f"/dev/{block.name}")
 

@@ -8,10 +8,8 @@ from dataclasses import replace
 
 from aligntool.inventory import AtaFacts, DiskKind, NvmeFacts
 from aligntool.probe.ata import AtaNames, decode_identify, decode_names, identify_in_vpd
-from aligntool.probe.ata_commands import identify_device
 from aligntool.probe.devices import Block
 from aligntool.probe.nvme import PAGE, combine, decode_controller, decode_hmb, decode_namespace
-from aligntool.probe.nvme_commands import get_host_memory_buffer, identify_controller, identify_namespace
 from aligntool.probe.tree import Tree
 
 CAPTURED = "/aligntool/identify"  # where a snapshot keeps the pages: NAME.ctrl, NAME.ns, NAME.hmb
@@ -55,6 +53,8 @@ Pages = tuple[bytes | None, bytes | None, tuple[int, bytes] | None]
 
 
 def _asked(tree: Tree, block: Block, descriptor: int) -> Pages:
+    from aligntool.probe.nvme_commands import get_host_memory_buffer, identify_controller, identify_namespace
+
     controller = identify_controller(descriptor)
     namespace = identify_namespace(descriptor, tree.number(f"{block.path}/nsid"))
     decoded = decode_controller(controller or b"")
@@ -80,6 +80,8 @@ def read_ata(
     """VPD page 89h is what the kernel read at boot: no command, no root, in captured trees too. Else SG_IO."""
     data = identify_in_vpd(tree.content(f"{block.device}/vpd_pg89", 4096))
     if data is None and descriptor is not None and kind is DiskKind.ATA:
+        from aligntool.probe.ata_commands import identify_device
+
         data = identify_device(descriptor)
     facts = decode_identify(data) if data is not None else None
     return (facts, decode_names(data)) if facts is not None and data is not None else None

@@ -11,15 +11,10 @@ from collections.abc import Iterator, Sequence
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, Inventory, Unseen
 from aligntool.probe.devices import Block, block_of_number, find_block, list_blocks
-from aligntool.probe.disks import Looker
 from aligntool.probe.images import read_image
 from aligntool.probe.limits import Given
-from aligntool.probe.mounts import read_mounts
-from aligntool.probe.partitions import Surroundings
-from aligntool.probe.pcie import Topology, find_adapters, find_uplinks
 from aligntool.probe.sysroot import open_sysroot
 from aligntool.probe.tree import Tree
-from aligntool.probe.udev import open_database
 
 __all__ = ["Given", "look"]
 
@@ -34,34 +29,39 @@ def look(
     Raises Refused when none of the targets can be looked at.
     """
     with open_sysroot(sysroot) as tree:
-        around = Surroundings(tree, open_database(tree), read_mounts(tree))
-        looker = Looker(around, Topology(tree), given, wake)
-        if targets:
-            disks, unseen = _named(looker, targets)
-        else:
-            disks, unseen = tuple(looker.look_at(block, named=False) for block in list_blocks(tree)), ()
-        return Inventory(disks, find_uplinks(disks), find_adapters(tree), unseen)
+        if not targets:
+            return _look_at_disks(tree, list_blocks(tree), given, wake=wake)
+        found: dict[str, Block | None] = {}
+        images: list[Disk] = []
+        refused: list[tuple[str, Refused]] = []
+        for target in targets:  # every one is tried before anything is refused: all reasons are told at once
+            try:
+                block = _find(tree, target)
+                if block is not None:
+                    found.setdefault(block.path, block)
+                elif target not in found:
+                    images.append(read_image(target, given))
+                    found[target] = None
+            except Refused as refusal:
+                refused.append((target, refusal))
+        if refused and not found:
+            raise _all_refused([refusal for _, refusal in refused])
+        blocks = [block for block in found.values() if block is not None]
+        seen = _look_at_disks(tree, blocks, given, named=True) if blocks else Inventory(())
+        unseen = tuple(Unseen(target, str(refusal), refusal.hint) for target, refusal in refused)
+        return Inventory((*seen.disks, *images), seen.uplinks, seen.adapters, unseen)
 
 
-def _named(looker: Looker, targets: Sequence[str]) -> tuple[tuple[Disk, ...], tuple[Unseen, ...]]:
-    """Every target is tried before anything is refused, so that all reasons are told at once."""
-    disks: dict[str, Disk] = {}
-    refused: list[tuple[str, Refused]] = []
-    for target in targets:
-        try:
-            found = _find(looker.around.tree, target, looker.around)
-            if isinstance(found, Block):
-                if found.path not in disks:
-                    disks[found.path] = looker.look_at(found, named=True)
-            else:
-                disks[found] = read_image(found, looker.given)
-        except Refused as refusal:
-            refused.append((target, refusal))
-    if refused and not disks:
-        raise _all_refused([refusal for _, refusal in refused])
-    return tuple(disks.values()), tuple(
-        Unseen(target, str(refusal), refusal.hint) for target, refusal in refused
-    )
+def _look_at_disks(
+    tree: Tree, blocks: Sequence[Block], given: Given, *, named: bool = False, wake: bool = False
+) -> Inventory:
+    """Disks the user named are woken: a name is a wish."""
+    from aligntool.probe.disks import Looker
+    from aligntool.probe.pcie import find_adapters, find_uplinks
+
+    looker = Looker.of(tree, given, wake=wake or named)
+    disks = tuple(looker.look_at(block) for block in blocks)
+    return Inventory(disks, find_uplinks(disks), find_adapters(tree))
 
 
 def _all_refused(refusals: Sequence[Refused]) -> Refused:
@@ -70,12 +70,12 @@ def _all_refused(refusals: Sequence[Refused]) -> Refused:
     return Refused("\n".join(reasons), hint="\n".join(hints))
 
 
-def _find(tree: Tree, target: str, around: Surroundings) -> Block | str:
-    """A disk, or the path of an image. Raises Refused."""
+def _find(tree: Tree, target: str) -> Block | None:
+    """A disk; None: the target is an image. Raises Refused."""
     if "\0" in target or not target:
         raise Refused(f"{target!r} is no name of a disk or file")
     if not tree.live:
-        return _captured(around, target)
+        return _captured(tree, target)
     if "/" not in target:
         block = find_block(tree, target)
         if block is not None:
@@ -83,7 +83,7 @@ def _find(tree: Tree, target: str, around: Surroundings) -> Block | str:
     return _on_this_machine(tree, target)
 
 
-def _on_this_machine(tree: Tree, target: str) -> Block | str:
+def _on_this_machine(tree: Tree, target: str) -> Block | None:
     try:
         status = os.stat(target)  # noqa: PTH116  (one call, not three)
     except OSError as error:
@@ -91,7 +91,7 @@ def _on_this_machine(tree: Tree, target: str) -> Block | str:
         raise Refused(f"{target}: {error.strerror}", hint=hint) from error
     mode = status.st_mode
     if stat.S_ISREG(mode):
-        return target
+        return None
     if stat.S_ISBLK(mode):
         block = block_of_number(tree, f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}")
         if block is None:
@@ -109,24 +109,22 @@ def _sibling(target: str) -> str:
     return f"aligntool audit {target}n1" if name.startswith("nvme") and name[4:].isdigit() else ""
 
 
-def _captured(around: Surroundings, target: str) -> Block:
+def _captured(tree: Tree, target: str) -> Block:
     name = target.removeprefix("/dev/")
-    block = find_block(around.tree, name) or next(_by_link(around, name), None)
+    block = find_block(tree, name) or next(_by_link(tree, name), None)
     if block is None:
-        known = ", ".join(block.name for block in list_blocks(around.tree)[:12])
+        known = ", ".join(block.name for block in list_blocks(tree)[:12])
         raise Refused(f"{target} is not in the captured tree", hint=f"it has: {known}" if known else "")
     return block
 
 
-def _by_link(around: Surroundings, link: str) -> Iterator[Block]:
+def _by_link(tree: Tree, link: str) -> Iterator[Block]:
     """/dev/disk/by-id/... as udev made them on the captured machine."""
-    for block in list_blocks(around.tree):
-        paths = [block.path, *_partition_folders(around.tree, block)]
-        for path in paths:
-            number = around.tree.text(f"{path}/dev")
-            if link in around.udev.record(number, path.rpartition("/")[2]).links:
+    from aligntool.probe.udev import open_database
+
+    database = open_database(tree)
+    for block in list_blocks(tree):
+        parts = [f"{block.path}/{name}" for name in tree.names(block.path) if name.startswith(block.sysname)]
+        for path in (block.path, *parts):
+            if link in database.record(tree.text(f"{path}/dev"), path.rpartition("/")[2]).links:
                 yield block
-
-
-def _partition_folders(tree: Tree, block: Block) -> list[str]:
-    return [f"{block.path}/{name}" for name in tree.names(block.path) if name.startswith(block.sysname)]

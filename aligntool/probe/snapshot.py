@@ -14,13 +14,10 @@ from aligntool.probe.disks import Looker
 from aligntool.probe.identify import CAPTURED
 from aligntool.probe.limits import Given
 from aligntool.probe.masks import Masks, mask_file
-from aligntool.probe.mounts import read_mounts
 from aligntool.probe.nvme_commands import get_host_memory_buffer, identify_controller, identify_namespace
-from aligntool.probe.partitions import Surroundings
-from aligntool.probe.pcie import Topology, find_adapters
+from aligntool.probe.pcie import find_adapters
 from aligntool.probe.recorder import FILE, LINK, Entry, Recorder
 from aligntool.probe.tree import Tree
-from aligntool.probe.udev import open_database
 
 __all__ = ["Entry", "collect"]
 
@@ -60,10 +57,9 @@ def collect(tree: Tree, *, serials: bool) -> Iterator[Entry]:
 
 
 def _look(recorder: Recorder) -> list[tuple[Block, Disk]]:
-    around = Surroundings(recorder, open_database(recorder), read_mounts(recorder))
-    looker = Looker(around, Topology(recorder), Given(), wake=False)
+    looker = Looker.of(recorder, Given(), wake=False)
     find_adapters(recorder)
-    return [(block, looker.look_at(block, named=False)) for block in list_blocks(recorder)]
+    return [(block, looker.look_at(block)) for block in list_blocks(recorder)]
 
 
 def _keep_attributes(recorder: Recorder, block: Block) -> None:

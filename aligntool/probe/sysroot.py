@@ -1,27 +1,14 @@
 """Where to look: this machine, a folder with another one's files, or the archive that `aligntool snapshot` wrote.
 
-In: what the user gave as --sysroot. Out: a `Tree`, for as long as it is needed. Alone because an archive comes from
-somebody else: its names may lead anywhere and it may unpack to any size.
+In: what the user gave as --sysroot. Out: a `Tree`, for as long as it is needed. Alone because an unpacked archive
+has to go away again.
 """
 
-import gzip
-import lzma
-import os
-import tarfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import IO, cast
 
-from aligntool.errors import Refused
 from aligntool.probe.tree import Tree, captured_tree
-
-MOST_MEMBERS = 2_000_000
-MOST_BYTES = 512 * 1024 * 1024
-LARGEST_MEMBER = 16 * 1024 * 1024
 
 
 @contextmanager
@@ -32,81 +19,10 @@ def open_sysroot(sysroot: str | None) -> Iterator[Tree]:
     elif not Path(sysroot).is_file():
         yield captured_tree(sysroot)
     else:
+        from tempfile import TemporaryDirectory
+
+        from aligntool.probe.unpack import unpack
+
         with TemporaryDirectory(prefix="aligntool-") as folder:
-            _unpack(sysroot, folder)
+            unpack(sysroot, folder)
             yield captured_tree(folder)
-
-
-@dataclass(slots=True)
-class _Bounded:
-    """A stream that ends badly when it gives more than any honest archive: a few bytes of xz can become gigabytes."""
-
-    stream: IO[bytes]
-    left: int
-
-    def read(self, size: int) -> bytes:
-        piece = self.stream.read(size)
-        self.left -= len(piece)
-        if self.left < 0:
-            raise Refused("the archive unpacks to more than any captured machine has")
-        return piece
-
-
-def _unpack(archive: str, folder: str) -> None:
-    try:
-        with (
-            _decompressed(archive) as stream,
-            tarfile.open(fileobj=_Bounded(stream, MOST_BYTES), mode="r|") as tar,  # type: ignore[call-overload]
-        ):
-            for members, member in enumerate(tar):
-                if members > MOST_MEMBERS or member.size > LARGEST_MEMBER:
-                    raise Refused(f"{archive} unpacks to more than any captured machine has")
-                _unpack_member(tar, member, folder)
-    except (
-        tarfile.TarError,
-        lzma.LZMAError,
-        zlib.error,
-        OSError,
-        EOFError,
-        ValueError,
-        OverflowError,
-    ) as error:
-        hint = "give a folder, or a file that `aligntool snapshot` wrote"
-        raise Refused(f"{archive} cannot be unpacked: {error}", hint=hint) from error
-
-
-def _decompressed(archive: str) -> IO[bytes]:
-    raw = Path(archive).open("rb")  # noqa: SIM115  (the caller closes it, through the stream)
-    head = raw.read(6)
-    raw.seek(0)
-    if head.startswith(b"\xfd7zXZ\0"):
-        return cast("IO[bytes]", lzma.open(raw))
-    return cast("IO[bytes]", gzip.open(raw)) if head.startswith(b"\x1f\x8b") else raw
-
-
-def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: str) -> None:
-    """Folders and files are made by their names alone; links are kept as links, which only a `Tree` follows.
-
-    A name is taken apart and anything that leads out of the folder, or through a link, refuses the whole archive: no
-    archive of ours has one.
-    """
-    words = [word for word in member.name.split("/") if word not in ("", ".")]
-    if not words:
-        return
-    if member.name.startswith("/") or ".." in words:
-        raise Refused(f"the archive holds {member.name!r}, which leads out of it")
-    place = Path(folder, *words)
-    if any(Path(folder, *words[:depth]).is_symlink() for depth in range(1, len(words) + 1)):
-        raise Refused(f"the archive holds {member.name!r}, which lies behind a symbolic link")
-    if member.isdir():
-        place.mkdir(parents=True, exist_ok=True)
-        return
-    place.parent.mkdir(parents=True, exist_ok=True)
-    if member.issym():
-        place.symlink_to(member.linkname)
-    elif member.isreg():
-        source = tar.extractfile(member)
-        if source is not None:
-            descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(source.read(LARGEST_MEMBER))

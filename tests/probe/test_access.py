@@ -1,0 +1,189 @@
+"""A disk that cannot be opened or read, or had better not be: said, and nothing else spoilt."""
+
+import errno
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from aligntool.inventory import DiskKind, Inventory, Unseen
+from aligntool.probe import access
+from aligntool.probe.contents import read_contents
+from aligntool.probe.devices import find_block
+from aligntool.probe.look import look
+from aligntool.probe.reader import BytesReader
+from aligntool.probe.tree import Tree
+from aligntool.units import GIB, MIB
+from tests.conftest import run
+from tests.probe.trees import MadeDisk, MadePartition, make_tree
+
+
+def why(path: Path) -> str:
+    opened = access.open_to_read(str(path))
+    assert isinstance(opened, Unseen)
+    return opened.why
+
+
+def test_a_missing_node_is_said(tmp_path: Path) -> None:
+    assert why(tmp_path / "sdz") == f"{tmp_path}/sdz: its node in /dev is missing"
+
+
+@pytest.mark.needs_root
+def test_a_node_without_a_device_is_said(tmp_path: Path) -> None:
+    os.mknod(tmp_path / "node", 0o600 | 0o060000, os.makedev(240, 77))
+    assert "the device is gone" in why(tmp_path / "node")
+
+
+def test_a_descriptor_is_read_only_and_not_inherited(tmp_path: Path) -> None:
+    import fcntl
+
+    (tmp_path / "disk").write_bytes(b"x")
+    opened = access.open_to_read(str(tmp_path / "disk"))
+    assert isinstance(opened, int)
+    try:
+        assert fcntl.fcntl(opened, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+        assert not os.get_inheritable(opened)
+        assert not access.spun_down(opened, DiskKind.ATA, rotational=True)  # it does not answer: not asleep
+        access.forget_cached(opened)
+    finally:
+        os.close(opened)
+
+
+class TestSleepers:
+    def block(self, root: Path, **device: str) -> tuple[Tree, object]:
+        make_tree(root, [MadeDisk("sda", GIB)])
+        for name, text in device.items():
+            path = next(root.glob("sys/devices/**/block")).parent / name.replace("__", "/")
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        return Tree(str(root)), None
+
+    @pytest.mark.parametrize(
+        ("status", "asleep"), [("suspended", True), ("active", False), ("unsupported", False)]
+    )
+    def test_a_suspended_disk_is_known_without_opening_it(
+        self, tmp_path: Path, status: str, asleep: bool
+    ) -> None:
+        tree, _ = self.block(tmp_path, power__runtime_status=status)
+        block = find_block(tree, "sda")
+        assert block is not None and access.suspended(tree, block) is asleep
+
+    @pytest.mark.parametrize(("state", "stuck"), [("offline", True), ("blocked", True), ("running", False)])
+    def test_a_disk_that_the_kernel_gave_up_is_not_opened(
+        self, tmp_path: Path, state: str, stuck: bool
+    ) -> None:
+        tree, _ = self.block(tmp_path, state=state)
+        block = find_block(tree, "sda")
+        assert block is not None and (access.blocked(tree, block) is not None) is stuck
+
+    def test_a_suspended_mapping_would_let_a_reader_wait_for_ever(self, tmp_path: Path) -> None:
+        disk = MadeDisk("dm-0", GIB, attributes={"dm/suspended": "1", "dm/name": "x"})
+        tree = Tree(str(make_tree(tmp_path, [disk])))
+        block = find_block(tree, "dm-0")
+        assert block is not None
+        unseen = access.blocked(tree, block)
+        assert unseen is not None and "suspended" in unseen.why
+
+
+@dataclass(frozen=True)
+class Failing:
+    """A disk with a hole that cannot be read."""
+
+    good: BytesReader
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.good.size
+
+    def read(self, offset: int, length: int) -> bytes:
+        if offset < self.end and self.start < offset + length:
+            raise OSError(errno.EIO, "Input/output error")
+        return self.good.read(offset, length)
+
+
+@pytest.mark.needs_tools("sfdisk", "mkfs.ext4")
+class TestBadSectors:
+    @pytest.fixture
+    def good(self, tmp_path: Path) -> BytesReader:
+        path = tmp_path / "disk.img"
+        path.write_bytes(bytes(40 * MIB))
+        run("sfdisk", "--quiet", path, stdin="label: gpt\nsize=16MiB\nsize=16MiB\n")
+        for start in (1, 17):
+            run("mkfs.ext4", "-q", "-E", f"offset={start * MIB}", path, "16M")
+        return BytesReader(path.read_bytes())
+
+    def test_a_partition_that_cannot_be_read_leaves_the_other_readable(self, good: BytesReader) -> None:
+        seen = read_contents(Failing(good, 17 * MIB, 18 * MIB), sector_size=512)
+        first, second = seen.partitions
+        assert [layer.kind for layer in first.content] == ["ext4"]
+        assert first.content_read
+        assert not second.content
+        assert second.content_read is False
+        assert any(
+            "partition 2" in unseen.what and "Input/output error" in unseen.why for unseen in seen.unseen
+        )
+
+    def test_a_disk_whose_first_sector_cannot_be_read_still_has_its_second_table(
+        self, good: BytesReader
+    ) -> None:
+        seen = read_contents(Failing(good, 0, 512), sector_size=512)
+        assert seen.table_read and len(seen.partitions) == 2
+
+    def test_a_disk_that_cannot_be_read_at_all_is_no_crash(self, good: BytesReader) -> None:
+        seen = read_contents(Failing(good, 0, good.size), sector_size=512)
+        assert seen.partitions == () and (seen.unseen or (seen.table and seen.table.faults))
+
+
+NAMES = ("size", "ro", "removable", "hidden", "dev", "alignment_offset", "queue/logical_block_size",
+         "queue/physical_block_size", "queue/rotational", "queue/chunk_sectors", "md/level", "md/chunk_size",
+         "dm/name", "dm/uuid", "loop/backing_file")  # fmt: skip
+KEYS = ("ID_PART_TABLE_TYPE", "ID_PART_TABLE_UUID", "ID_PART_ENTRY_TYPE", "ID_PART_ENTRY_SIZE", "ID_PART_ENTRY_NAME",
+        "ID_PART_ENTRY_FLAGS", "ID_FS_TYPE", "ID_MODEL_ENC", "ID_SERIAL")  # fmt: skip
+odd = st.one_of(
+    st.binary(max_size=40),
+    st.sampled_from(
+        [
+            b"",
+            b"-1",
+            b"0",
+            b"18446744073709551615",
+            b"gpt",
+            b"dos",
+            b"0x5",
+            b"0xffffffffffffffff",
+            b"\\x",
+            b"2",
+        ]
+    ),
+)
+
+
+@given(
+    st.sampled_from(["sda", "nvme0n1", "mmcblk0", "md0", "dm-0", "loop0", "vda"]),
+    st.dictionaries(st.sampled_from(NAMES), odd, max_size=6),
+    st.dictionaries(st.sampled_from(KEYS), odd, max_size=6),
+    st.integers(1, 20),
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_a_captured_tree_says_there_is_an_answer(
+    tmp_path_factory: pytest.TempPathFactory,
+    name: str,
+    attributes: dict[str, bytes],
+    told: dict[str, bytes],
+    number: int,
+) -> None:
+    udev = {key: value.decode("latin-1").replace("\n", "") for key, value in told.items()}
+    parts = [
+        MadePartition(number, 2 * MIB, 1024, udev=udev),
+        MadePartition(number + 4, 3 * MIB, MIB, udev=udev),
+    ]
+    made = MadeDisk(name, GIB, parts, udev=udev, attributes=dict(attributes), device=dict(attributes))
+    root = make_tree(tmp_path_factory.mktemp("odd"), [made, MadeDisk("sdq", GIB)])
+    inventory = look([], sysroot=str(root))
+    assert isinstance(inventory, Inventory)
+    assert inventory.disk("sdq") is not None
