@@ -70,3 +70,9 @@ def test_the_straddle_probability_is_what_counting_every_start_gives(request: in
     cost = predict(unit, request=request)
     assert cost.straddle_probability == Fraction(1, factor)
     assert cost.write_rate == 1 / (1 + Fraction(1, factor))
+
+
+def test_a_request_larger_than_the_unit_touches_one_unit_more_than_it_needs() -> None:
+    cost = predict(4 * KIB, request=16 * KIB)
+    assert (cost.straddling_read, cost.straddling_written) == (5 * 4 * KIB, 5 * 4 * KIB)
+    assert predict(16 * KIB, request=16 * KIB).straddling_written == 2 * 16 * KIB

@@ -121,3 +121,19 @@ def test_what_was_not_seen_is_told_for_each_disk() -> None:
         replace(made_disk(), unseen=(Unseen("partition table", "needs root", "sudo aligntool audit"),))
     )
     assert codes(report) == ["AT901"] and report.findings[0].next == "sudo aligntool audit"
+
+
+def test_a_buffer_that_nobody_could_ask_about_is_neither_short_nor_granted() -> None:
+    unknown = judge(drive(nvme=NvmeFacts(hmb_preferred=64 * MIB), size=512 * GIB))
+    assert codes(unknown) == ["AT507"] and "would map" in unknown.findings[0].summary
+    on = judge(drive(nvme=NvmeFacts(hmb_preferred=64 * MIB, hmb_enabled=True), size=512 * GIB))
+    assert codes(on) == ["AT507"]
+    known = judge(drive(nvme=NvmeFacts(hmb_preferred=64 * MIB, hmb_granted=64 * MIB), size=512 * GIB))
+    assert " maps at most 64GiB of its 512GiB" in known.findings[0].summary
+
+
+def test_a_link_whose_port_says_nothing_is_compared_with_itself() -> None:
+    silent = LinkHop("0000:00:01.0", Port.ROOT)
+    assert codes(judge(drive(links=((hop(Port.ENDPOINT, 2, 4), silent),)))) == ["AT501"]
+    assert codes(judge(drive(links=((hop(Port.ENDPOINT, 4, 4), silent),)))) == []
+    assert codes(judge(drive(links=((),)))) == []

@@ -174,3 +174,21 @@ def test_partitions_seen_on_a_whole_disk_member_are_left_to_the_array() -> None:
     report = judge(member, array)
     assert [(finding.code.value, finding.disk) for finding in report.findings][:1] == [("AT101", "md126")]
     assert {finding.code.value for finding in report.findings if finding.disk == "sda"} == {"AT315"}
+
+
+def test_on_a_disk_without_a_table_a_file_system_is_measured_against_the_disk() -> None:
+    disk = replace(made_disk(physical=4096), size=10 * GIB)
+    fits = Layer("ext4", Extent(0, 10 * GIB), data_unit=4096, claims_size=10 * GIB)
+    assert codes(judge(replace(disk, content=(fits,)))) == []
+    larger = replace(fits, claims_size=10 * GIB + 4096)
+    assert codes(judge(replace(disk, content=(larger,)))) == ["AT407"]
+    assert codes(judge(replace(disk, content=(larger,), size=None))) == []
+
+
+def test_the_full_stripe_of_an_array_is_its_optimal_io_size() -> None:
+    array = replace(made_disk(name="md0", kind=DiskKind.MD, physical=4096, minimum=64 * KIB, optimal=192 * KIB),
+                    array=ArrayFacts("raid5", 64 * KIB, ("sda", "sdb", "sdc", "sdd")))  # fmt: skip
+    right = Layer("xfs", Extent(0, GIB), data_unit=4096, stripe_unit=64 * KIB, stripe_width=192 * KIB)
+    assert codes(judge(replace(array, content=(right,)))) == []
+    wrong = replace(right, stripe_width=256 * KIB)
+    assert codes(judge(replace(array, content=(wrong,)))) == ["AT405"]

@@ -25,6 +25,8 @@ from tests.audit.made import codes, judge, made_disk
         (DiskKind.MD, 512, 524288, 1572864, Grade.STRIPE),  # RAID0 over three, chunk 512 KiB
         (DiskKind.MD, 512, 524288, 524288 * 100, Grade.STRIPE),
         (DiskKind.MD, 512, 524288, 524288 + 512, Grade.BOGUS),
+        (DiskKind.NVME, 4096, 4096, 4 * MIB, Grade.PLAUSIBLE),
+        (DiskKind.NVME, 4096, 4096, 8 * MIB, Grade.BOGUS),
     ],
 )
 def test_optimal_io_sizes_are_graded(
@@ -65,6 +67,7 @@ def test_a_plausible_optimal_io_size_is_at_most_a_note() -> None:
         (DiskKind.SCSI, 4096, 6144, True),
         (DiskKind.MD, 4096, 327680, False),
         (DiskKind.ATA, 4096, 512, False),
+        (DiskKind.ATA, 4096, 16 * MIB, False),
         (DiskKind.ATA, 4096, 64 * MIB, True),
     ],
 )
@@ -106,3 +109,15 @@ def test_a_drive_known_to_have_512_byte_sectors_is_believed_whatever_its_size() 
     report = judge(made_disk("63+1000", size=8 * TIB), known=(row,))
     assert codes(report) == ["AT106"]
     assert report.judged[0].grids[0].source is Source.KNOWN
+
+
+def test_the_reason_of_a_bogus_size_says_what_it_is() -> None:
+    usb = made_disk("2048+1000", kind=DiskKind.USB, optimal=33553920)
+    assert "65535 sectors of 512 bytes" in grade_optimal_io(usb)[1]
+    usb_4k = made_disk("2048+1000", kind=DiskKind.USB, logical=4096, physical=4096, optimal=0xFFFF * 4096)
+    assert "65535 sectors of 4096 bytes" in grade_optimal_io(usb_4k)[1]
+
+
+def test_a_unit_of_4_kib_is_no_large_unit() -> None:
+    disk = made_disk("2048+1000", kind=DiskKind.NVME, rotational=False, physical=512, minimum=4096)
+    assert "AT207" not in codes(judge(disk))

@@ -226,3 +226,44 @@ def test_the_guessed_unit_of_a_usb_disk_is_only_a_note_but_an_sd_cards_is_a_warn
         assert [(finding.code.value, finding.severity) for finding in report.findings] == [
             ("AT103", severity)
         ]
+
+
+def test_the_other_grids_that_are_missed_stand_as_evidence_and_the_worst_is_not_repeated() -> None:
+    finding = judge(made_disk("63+1000", physical=4096, optimal=1 * MIB)).findings[0]
+    assert finding.evidence == (
+        "also 32256B off optimal I/O size 1MiB (reported)",
+        "also 32256B off grain 1MiB (assumed)",
+    )
+
+
+def test_the_kernels_own_verdict_stands_as_evidence() -> None:
+    disk = made_disk("63+1000", physical=4096)
+    disk = replace(disk, partitions=(replace(disk.partitions[0], kernel_alignment_offset=512),))
+    assert (
+        judge(disk).findings[0].evidence[-1] == "the kernel agrees: the partition's alignment_offset is 512"
+    )
+
+
+def test_the_next_thing_to_type_needs_root_for_a_device_and_not_for_an_image() -> None:
+    assert (
+        judge(made_disk("63+1000", physical=4096)).findings[0].next == "sudo aligntool audit --map /dev/sda"
+    )
+    image = replace(made_disk("63+1000", kind=DiskKind.IMAGE, physical=4096), path="old.img")
+    assert judge(image).findings[0].next == "aligntool audit --map old.img"
+
+
+def test_a_start_that_does_not_matter_and_is_off_the_mib_alone_is_not_mentioned() -> None:
+    disk = made_disk("64+1000", physical=4096)
+    bios = replace(disk.partitions[0], type_code="21686148-6449-6E6F-744E-656564454649")
+    assert codes(judge(replace(disk, partitions=(bios,)))) == []
+
+
+def test_sectors_of_a_disk_without_a_table_are_those_the_device_reports() -> None:
+    disk = made_disk("63+1000", logical=4096, physical=65536, minimum=65536)
+    report = judge(replace(disk, table=None))
+    assert (report.findings[0].sector_size, report.findings[0].start) == (4096, 63 * 4096)
+
+
+@pytest.mark.parametrize(("start", "words"), [(131070, "2 × 65535"), (98280, "3 × 32760")])
+def test_multiples_of_a_bogus_size_are_counted(start: int, words: str) -> None:
+    assert words in (judge(made_disk(f"{start}+1000", physical=65536)).findings[0].cause or "")

@@ -1,0 +1,165 @@
+"""What is wrong with a partition table, as findings; and whose table it is."""
+
+from dataclasses import replace
+
+import pytest
+
+from aligntool.audit import Answer, Severity
+from aligntool.inventory import (
+    Disk,
+    DiskKind,
+    Fault,
+    Layer,
+    Table,
+    TableCopy,
+    TableCopyState,
+    TableFault,
+    TableLabel,
+)
+from aligntool.units import MIB, Extent
+from tests.audit.made import codes, judge, made_disk
+
+EXPECTED = {
+    Fault.GPT_PRIMARY_DAMAGED: ("AT301", Severity.ERROR),
+    Fault.GPT_BACKUP_DAMAGED: ("AT302", Severity.WARNING),
+    Fault.GPT_BACKUP_MISPLACED: ("AT312", Severity.WARNING),
+    Fault.GPT_COPIES_DIFFER: ("AT313", Severity.ERROR),
+    Fault.PROTECTIVE_MBR: ("AT310", Severity.WARNING),
+    Fault.HYBRID_MBR: ("AT307", Severity.INFO),
+    Fault.OTHER_SECTOR_SIZE: ("AT303", Severity.ERROR),
+    Fault.OVERLAP: ("AT304", Severity.ERROR),
+    Fault.BEYOND_END: ("AT305", Severity.ERROR),
+    Fault.OUTSIDE_USABLE: ("AT311", Severity.WARNING),
+    Fault.EBR_LOOP: ("AT306", Severity.ERROR),
+    Fault.EBR_BROKEN: ("AT306", Severity.ERROR),
+    Fault.EBR_INSIDE_PARTITION: ("AT306", Severity.ERROR),
+    Fault.LOGICAL_OUTSIDE_EXTENDED: ("AT306", Severity.ERROR),
+    Fault.IMPLAUSIBLE_COUNT: ("AT309", Severity.ERROR),
+    Fault.BAD_ENTRY: ("AT309", Severity.ERROR),
+    Fault.DYNAMIC_DISK: ("AT314", Severity.INFO),
+    Fault.UNREADABLE: ("AT316", Severity.ERROR),
+}
+
+
+def faulty(*faults: TableFault) -> Disk:
+    disk = made_disk("2048+1000000; 1048576+1000000", physical=4096)
+    copies = (TableCopy("primary", 512, TableCopyState.HEADER_CRC_BAD),)
+    return replace(disk, table=Table(TableLabel.GPT, 512, copies=copies, faults=faults))
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+def test_every_fault_of_a_table_becomes_its_finding(fault: Fault) -> None:
+    report = judge(faulty(TableFault(fault, "a sentence with numbers", 512, (2,))))
+    assert [(finding.code.value, finding.severity) for finding in report.findings] == [EXPECTED[fault]]
+    finding = report.findings[0]
+    assert (finding.partition, finding.start, finding.disk) == (2, 512, "sda")
+    assert "a sentence with numbers" in finding.summary
+    assert finding.evidence == ("primary GPT at byte 512: header-crc-bad",)
+
+
+def test_a_fault_of_two_partitions_names_none_as_the_one() -> None:
+    assert judge(faulty(TableFault(Fault.OVERLAP, "…", 512, (1, 2)))).findings[0].partition is None
+
+
+def test_a_damaged_gpt_is_saved_first_and_a_broken_chain_dumped() -> None:
+    damaged = judge(faulty(TableFault(Fault.GPT_PRIMARY_DAMAGED, "…"))).findings[0]
+    assert damaged.next == "sgdisk --backup=gpt-sda.bin /dev/sda"
+    broken = judge(faulty(TableFault(Fault.EBR_LOOP, "…"))).findings[0]
+    assert broken.next == "sfdisk --dump /dev/sda"
+
+
+def test_a_path_is_given_back_so_that_a_shell_takes_it() -> None:
+    disk = replace(faulty(TableFault(Fault.BAD_ENTRY, "…")), path="/tmp/my disk's\x1b.img")
+    assert judge(disk).findings[0].next == "sfdisk --dump $'/tmp/my disk\\047s\\033.img'"
+    spaced = replace(disk, path="/tmp/my disk's.img")
+    assert judge(spaced).findings[0].next == "sfdisk --dump '/tmp/my disk'\\''s.img'"
+
+
+def test_the_covering_entry_of_a_hybrid_iso_overlaps_on_purpose() -> None:
+    iso = made_disk("0+4000000; 21056+8000", physical=4096)
+    parts = (replace(iso.partitions[0], type_code="0x00"), iso.partitions[1])
+    fault = TableFault(Fault.OVERLAP, "…", None, (1, 2))
+    report = judge(replace(iso, partitions=parts, table=Table(TableLabel.DOS, 512, faults=(fault,))))
+    assert [finding.severity for finding in report.findings if finding.code.value == "AT304"] == [
+        Severity.INFO
+    ]
+    assert report.judged[0].verdicts[0].matters is False
+
+
+@pytest.mark.parametrize(
+    ("kind", "ours"),
+    [("isw_raid_member", False), ("ddf_raid_member", False), ("linux_raid_member", False), ("ext4", True)],
+)
+def test_a_table_on_a_member_of_a_whole_disk_array_is_the_arrays(kind: str, ours: bool) -> None:
+    disk = faulty(TableFault(Fault.BEYOND_END, "…", 512, (2,)))
+    disk = replace(disk, content=(Layer(kind, Extent(0, 500 * MIB)),), content_read=True)
+    report = judge(disk)
+    assert (codes(report) == ["AT305"]) is ours
+    assert ("AT315" in codes(report)) is not ours
+    answers = {verdict.answer for verdict in report.judged[0].verdicts}
+    assert answers == ({Answer.ON} if ours else {Answer.UNKNOWN})
+    hinted = replace(disk, content=(), content_hint=kind)
+    assert ("AT315" in codes(judge(hinted))) is not ours
+
+
+def test_a_path_of_a_multipath_device_is_judged_only_once() -> None:
+    path = replace(made_disk("63+1000", physical=4096), holders=("dm-0",))
+    multipath = replace(
+        made_disk("63+1000", name="dm-0", kind=DiskKind.DM, physical=4096), mapping="multipath mpatha"
+    )
+    report = judge(path, multipath)
+    assert [
+        (finding.disk, finding.code.value)
+        for finding in report.findings
+        if finding.severity is Severity.ERROR
+    ] == [("dm-0", "AT101")]
+    crypt = replace(multipath, mapping="crypt LUKS2 root", partitions=(), table=None)
+    assert ("sda", "AT101") in [(finding.disk, finding.code.value) for finding in judge(path, crypt).findings]
+
+
+def kernel_has(*partitions: tuple[int, int, int]) -> Disk:
+    """A disk of two partitions, and what the kernel thinks of it, in sectors."""
+    disk = made_disk("2048+1000000; 1048576+1000000", physical=4096)
+    seen = tuple((number, Extent(start * 512, length * 512)) for number, start, length in partitions)
+    return replace(disk, kernel_partitions=seen)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "words"),
+    [
+        (((1, 2048, 1000000), (2, 1048576, 1000000)), None),
+        (((1, 2048, 999992), (2, 1048576, 1000000)), "partition 1: the kernel has"),
+        (((1, 2048, 1000000),), "partition 2 is in the table and not in the kernel"),
+        (
+            ((1, 2048, 1000000), (2, 1048576, 1000000), (3, 9000000, 8)),
+            "partition 3 is in the kernel and not in",
+        ),
+        ((), None),
+    ],
+)
+def test_the_kernels_partitions_are_compared_with_the_tables(
+    partitions: tuple[tuple[int, int, int], ...], words: str | None
+) -> None:
+    report = judge(kernel_has(*partitions))
+    assert codes(report) == (["AT308"] if words else [])
+    if words:
+        assert words in report.findings[0].evidence[0]
+        assert report.findings[0].next == "sudo partprobe /dev/sda"
+
+
+def test_what_was_not_read_from_the_disk_is_not_compared() -> None:
+    disk = kernel_has((1, 0, 8))
+    assert codes(judge(replace(disk, table_read=False))) == []
+    unknown = replace(disk, table=Table(TableLabel.UNKNOWN, 512))
+    assert codes(judge(unknown)) == []
+
+
+def test_an_image_whose_table_has_its_own_sector_size_says_which() -> None:
+    image = made_disk("256+1000", kind=DiskKind.IMAGE, logical=4096, physical=4096)
+    image = replace(image, limits=replace(image.limits, logical_block_size=None))
+    finding = next(finding for finding in judge(image).findings if finding.code.value == "AT210")
+    assert "4096" in finding.summary and "losetup --sector-size 4096" in finding.summary
+    told = replace(image, limits=replace(image.limits, logical_block_size=4096))
+    assert "AT210" not in codes(judge(told))
+    device = replace(image, kind=DiskKind.LOOP)
+    assert "AT210" not in codes(judge(device))
