@@ -94,22 +94,32 @@ def save_svg(lines: Iterable[Line], path: str, *, title: str, width: int) -> Non
 
 def cell_width(text: str) -> int:
     """Columns on a terminal; wide East Asian characters take two."""
-    if text.isascii():
-        return len(text)
+    return len(text) if text.isascii() else sum(_columns(text))
+
+
+def _columns(text: str) -> Iterator[int]:
     from unicodedata import combining, east_asian_width
 
-    return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
+    return (0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
 
 
 def fit(text: str, width: int, *, right: bool = False) -> str:
     """Exactly `width` columns: padded, or cut with an ellipsis."""
     text = harmless(text)
     if cell_width(text) > width:
-        while text and cell_width(text) > width - 1:
-            text = text[:-1]
-        text += "…"
+        text = _beginning(text, width - 1) + "…"
     pad = " " * (width - cell_width(text))
     return pad + text if right else text + pad
+
+
+def _beginning(text: str, width: int) -> str:
+    """As much of it as fits. One pass: names from disks may be thousands of characters long."""
+    used = 0
+    for at, columns in enumerate(_columns(text)):
+        used += columns
+        if used > width:
+            return text[:at]
+    return text
 
 
 def wrapped(text: str, width: int, indent: str) -> Iterator[str]:
