@@ -52,10 +52,15 @@ def write_cylinder_mbr(image: Path, entries: Sequence[MbrEntry], *, disk_id: int
     finally:
         # libparted would answer for the next file of this path with the length of this one.
         device.removeFromCache()
-    # libparted draws a random disk signature whenever it installs its boot code.
+    # libparted draws a random disk signature whenever it installs its boot code; and from 3.6 on it makes every
+    # container one for LBA (0x0f), where the partitioners of the day wrote 0x05.
     with image.open("r+b") as file:
         file.seek(_DISK_ID_AT)
         file.write(struct.pack("<I", disk_id))
+        for index, entry in enumerate(it for it in entries if it.role is not Role.LOGICAL):
+            if entry.role is Role.EXTENDED:
+                file.seek(_ENTRIES_AT + index * 16 + 4)
+                file.write(b"\x05")
 
 
 def _add(parted: Any, disk: Any, entry: MbrEntry) -> None:
@@ -70,8 +75,6 @@ def _add(parted: Any, disk: Any, entry: MbrEntry) -> None:
     content = parted.FileSystem(entry.libparted_type, geometry) if entry.libparted_type else None
     partition = parted.Partition(disk, kinds[entry.role], geometry=geometry, fs=content)
     disk.addPartition(partition, parted.Constraint(exactGeom=geometry))
-    # libparted 3.6 makes every container one for LBA (0x0f), where 3.5 and the partitioners of the day wrote 0x05.
-    partition.unsetFlag(parted.PARTITION_LBA)
     if entry.active:
         partition.setFlag(parted.PARTITION_BOOT)
 
