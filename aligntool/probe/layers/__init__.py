@@ -37,7 +37,7 @@ from aligntool.probe.reader import Reader
 from aligntool.units import KIB, Extent
 
 DEEPEST = 6  # layers inside layers; real stacks have four
-MOST_AREAS = 32  # looked into for one partition, however a hostile disk nests them
+MOST_AREAS = 48  # looked into for one partition, however a hostile disk nests them
 SMALLEST = 1024  # an extended partition's own two sectors hold no file system
 FLOPPY = 1440 * KIB  # up to here there is no RAID, and the first answer counts (blkid: tiny devices)
 

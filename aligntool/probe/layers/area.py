@@ -41,6 +41,12 @@ class Area:
         """Whether this is the whole disk (or a whole image file) and not a part of it."""
         return self.start == 0 and self.extent.end >= self.reader.size
 
+    @property
+    def ends_with_a_partition(self) -> bool:
+        """Whether what lies at this end may belong to a last partition that ends where the disk ends."""
+        table = self.head[510:512] == b"\x55\xaa" or b"EFI PART" in (self.head[512:520], self.head[4096:4104])
+        return self.is_whole and table
+
     def read(self, offset: int, length: int) -> bytes:
         """Bytes by offset from the container's start: fewer, or none, where the container ends."""
         length = min(length, self.size - offset)

@@ -22,7 +22,8 @@ AREA_MAGIC = b" LVM2 x[5A%r0N*>"
 AREA_HEADER = 512
 IGNORED = 1  # a raw location's flag: this metadata area is not in use
 LONGEST_TEXT = MIB
-MOST_AREAS, MOST_VOLUMES_READ = 8, 16
+MOST_AREAS = 8
+MOST_VOLUMES_READ = 24  # are looked into; the segments of all are listed
 GROUPS_OF_UUID = (6, 4, 4, 4, 4, 4, 6)
 
 

@@ -80,6 +80,8 @@ def read_other(area: Area) -> Layer | None:
 
 
 def _read(area: Area, mark: Mark) -> Layer | None:
+    if mark.at < 0 and area.ends_with_a_partition:
+        return None
     at = mark.at if mark.at >= 0 else area.size + mark.at
     if area.read(at, len(mark.magic)) != mark.magic:
         return None

@@ -11,13 +11,14 @@ from typing import Literal
 from aligntool.inventory import Layer
 from aligntool.probe.layers.area import Area, be32, checksum_problem, le32, le64, text_at, uuid_at
 from aligntool.probe.layers.checksums import folded_sum
-from aligntool.units import KIB, Extent
+from aligntool.units import KIB, MIB, Extent
 
 MAGIC = 0xA92B4EFC
 RESERVED = 64 * KIB  # version 0.90 keeps the last aligned 64 KiB for itself
 SECTOR = 512  # md counts in these whatever the disk's sectors are
 SUPERBLOCK_0 = 4096
 SUPERBLOCK_1 = 256
+LARGEST_CHUNK = 16 * MIB  # that is believed
 MOST_DEVICES = (4096 - SUPERBLOCK_1) // 2  # the kernel keeps a version-1 superblock in one page
 
 _LEVELS = {
@@ -85,10 +86,7 @@ def _belongs_to_a_partition(area: Area, at: int, size: int, chunk: int) -> bool:
     A member that is the whole disk uses all of it up to the superblock, less a part of a chunk. A disk that has a table
     and a superblock that speaks of clearly less is a disk with a member partition.
     """
-    if not area.is_whole:
-        return False
-    has_table = area.head[510:512] == b"\x55\xaa" or b"EFI PART" in (area.head[512:520], area.head[4096:4104])
-    return has_table and at - size > max(min(chunk, 16 * 1024 * KIB), RESERVED)
+    return area.ends_with_a_partition and at - size > max(min(chunk, LARGEST_CHUNK), RESERVED)
 
 
 def read_1_0(area: Area) -> Layer | None:

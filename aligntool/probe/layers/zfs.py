@@ -26,7 +26,8 @@ MOST_PAIRS = 512
 def read_zfs(area: Area) -> Layer | None:
     if area.size < SMALLEST:
         return None
-    for label in (0, area.size // LABEL * LABEL - 2 * LABEL):
+    last = area.size // LABEL * LABEL - 2 * LABEL
+    for label in (0,) if area.ends_with_a_partition else (0, last):
         facts = dict(_pairs(area.read(label + PAIRS_AT, PAIRS_READ)))
         if isinstance(facts.get("pool_guid"), int) or isinstance(facts.get("guid"), int):
             return _layer(area, facts)

@@ -62,6 +62,12 @@ def _data_of(descriptor: int, size: int) -> list[tuple[int, int]]:
     return runs
 
 
+def bytes_of(path: Path, start: int, length: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(length)
+
+
 def layers_of(path: Path, extent: Extent | None = None, *, sector_size: int = 512) -> tuple[Layer, ...]:
     descriptor = os.open(path, os.O_RDONLY)
     try:

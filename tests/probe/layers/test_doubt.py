@@ -10,7 +10,7 @@ from aligntool.probe.layers import read_layers
 from aligntool.probe.reader import BytesReader
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
-from tests.probe.layers.placed import blkid, layers_of, place
+from tests.probe.layers.placed import blkid, bytes_of, layers_of, place
 
 Sparse = Callable[..., Path]
 
@@ -22,7 +22,7 @@ def test_ext4_and_btrfs_at_once_are_both_told_where_blkid_refuses(sparse: Sparse
     run("mkfs.ext4", "-q", "-F", content)
     with content.open("r+b") as file:
         file.seek(64 * KIB)
-        file.write(stale.read_bytes()[64 * KIB : 68 * KIB])
+        file.write(bytes_of(stale, 64 * KIB, 4 * KIB))
     placed = place(content, MIB)
     assert placed.blkid() == {}
     layers = placed.layers()
@@ -37,7 +37,7 @@ def test_a_broken_superblock_comes_after_a_sound_one(sparse: Sparse) -> None:
     run("mkfs.ext4", "-q", "-F", content)
     with content.open("r+b") as file:
         file.seek(64 * KIB)
-        file.write(other.read_bytes()[64 * KIB : 68 * KIB])
+        file.write(bytes_of(other, 64 * KIB, 4 * KIB))
         file.seek(1024 + 120)
         file.write(b"spoilt")  # the label, so that the checksum fails
     layers = layers_of(content)

@@ -7,7 +7,7 @@ import pytest
 
 from aligntool.units import KIB, MIB, TIB, Extent
 from tests.conftest import run
-from tests.probe.layers.placed import STARTS, agree, field, layers_of, number, place
+from tests.probe.layers.placed import STARTS, agree, bytes_of, field, layers_of, number, place
 
 Sparse = Callable[..., Path]
 
@@ -106,6 +106,17 @@ def test_the_external_log_of_an_xfs_is_recognised(sparse: Sparse) -> None:
     run("mkfs.xfs", "-q", "-f", "-l", f"logdev={log},size=64m", content)
     placed = place(log, MIB)
     assert [layer.kind for layer in placed.layers()] == [placed.blkid()["TYPE"]] == ["xfs_external_log"]
+
+
+@pytest.mark.needs_tools("mkfs.xfs", "blkid")
+def test_a_log_record_near_the_start_of_an_xfs_is_no_log_device(sparse: Sparse) -> None:
+    content, log = sparse(600 * MIB), sparse(128 * MIB, "log.img")
+    run("mkfs.xfs", "-q", "-f", "-l", f"logdev={log},size=64m", content)
+    with content.open("r+b") as file:
+        file.seek(32 * KIB)
+        file.write(bytes_of(log, 0, 512))
+    placed = place(content, MIB)
+    assert [layer.kind for layer in placed.layers()] == [placed.blkid()["TYPE"]] == ["xfs"]
 
 
 @pytest.mark.needs_tools("mkfs.btrfs", "btrfs", "blkid")

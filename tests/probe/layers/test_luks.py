@@ -64,8 +64,10 @@ def test_luks2_payload_and_sector_are_what_the_json_says(
 def test_a_damaged_first_header_is_told_and_the_second_one_used(sparse: Sparse) -> None:
     content = luks(sparse(32 * MIB), "luks2", "--offset", "40000")
     with content.open("r+b") as file:
-        file.seek(5000)
-        file.write(b"garbage in the JSON")
+        first = file.read(16384)
+        at = first.index(b'"20480000"')  # the payload's offset, so that the two copies disagree
+        file.seek(at)
+        file.write(b'"12345678"')
     (layer,) = layers_of(content)
     assert layer.data_start == 40000 * 512
     assert any("checksum of the LUKS2 header" in problem for problem in layer.problems)

@@ -170,6 +170,33 @@ def test_a_zfs_member_tells_its_pool_and_its_unit(
     assert layer.data_start == start + 4 * MIB  # on-disk specification, 1.2: two labels and the boot block
 
 
+@pytest.mark.needs_tools("sfdisk", "blkid")
+def test_zfs_on_the_last_partition_is_not_taken_for_zfs_on_the_whole_disk(sparse: Sparse) -> None:
+    disk, label = sparse(97 * MIB), zfs_label(ashift=12, order="<")
+    run("sfdisk", "-q", disk, stdin="label: dos\n2048,,bf\n")
+    with disk.open("r+b") as file:
+        for at in (MIB, MIB + 256 * KIB, 97 * MIB - 512 * KIB, 97 * MIB - 256 * KIB):
+            file.seek(at)
+            file.write(label)
+    assert [layer.kind for layer in layers_of(disk, Extent(MIB, 96 * MIB))] == ["zfs_member"]
+    assert layers_of(disk) == ()
+    assert "TYPE" not in blkid(disk)
+
+
+@pytest.mark.needs_tools("sfdisk", "blkid")
+def test_drbd_on_the_last_partition_is_not_taken_for_drbd_on_the_whole_disk(sparse: Sparse) -> None:
+    disk = sparse(9 * MIB)
+    run("sfdisk", "-q", disk, stdin="label: dos\n2048,,83\n")
+    superblock = bytes(60) + b"\x83\x74\x02\x6b" + bytes(16) + (4096).to_bytes(4, "big")  # libblkid's drbd.c
+    with disk.open("r+b") as file:
+        file.seek(9 * MIB - 4096)
+        file.write(superblock)
+    partition = Extent(MIB, 8 * MIB)
+    (layer,) = layers_of(disk, partition)
+    assert layer.kind == blkid(disk, partition)["TYPE"] == "drbd"
+    assert layers_of(disk) == ()
+
+
 def intel_block(*, level: int, strip: int, members: int, start: int) -> bytes:
     """A metadata block of Intel Matrix Storage with one volume, after mdadm's super-intel.c."""
     disks = b"".join(

@@ -8,7 +8,7 @@ import pytest
 
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
-from tests.probe.layers.placed import STARTS, Placed, agree, layers_of, number, place
+from tests.probe.layers.placed import STARTS, Placed, agree, bytes_of, layers_of, number, place
 
 Sparse = Callable[..., Path]
 
@@ -64,10 +64,11 @@ def test_fat32_on_64_mib_starts_its_data_two_sectors_off_the_4_kib_grid(sparse: 
 def test_the_label_of_the_directory_counts_not_the_copy_in_the_boot_sector(sparse: Sparse) -> None:
     content = sparse(64 * MIB)
     run("mkfs.fat", "-F32", "-n", "OLD", content)
-    data = bytearray(content.read_bytes())
-    at = data.index(b"OLD        ", 2050 * 512)
-    data[at : at + 11] = b"NEW NAME   "
-    content.write_bytes(data)
+    at = 2050 * 512  # the root directory: mkfs.fat puts the label into its first entry
+    assert bytes_of(content, at, 11) == b"OLD        "
+    with content.open("r+b") as file:
+        file.seek(at)
+        file.write(b"NEW NAME   ")
     placed = place(content, MIB)
     assert placed.layer().label == placed.blkid()["LABEL"] == "NEW NAME"
 
