@@ -15,6 +15,7 @@ _PASS_THROUGH_16 = 0x85  # SAT-3, 12.2.2
 _PIO_IN, _NON_DATA = 4 << 1, 3 << 1
 _IDENTIFY_DEVICE, _CHECK_POWER_MODE = 0xEC, 0xE5
 _STANDBY = 0x00  # CHECK POWER MODE's count: PM2, standby; FFh active, 80h idle
+_ATA_INFORMATION = b"\x00\x1d"  # additional sense: ATA PASS THROUGH INFORMATION AVAILABLE
 _ATA_RETURN = 0x09  # descriptor type of the registers that come back in the sense data
 
 
@@ -60,10 +61,16 @@ def is_standby(descriptor: int) -> bool | None:
 
 
 def power_of_sense(sense: bytes) -> bool | None:
-    """The count register in an ATA Status Return descriptor (SAT-3, 12.2.7)."""
-    if len(sense) < 22 or sense[0] & 0x7F not in (0x72, 0x73) or sense[8] != _ATA_RETURN:
-        return None
-    return sense[13] == _STANDBY
+    """The count register: in an ATA Status Return descriptor (SAT-3, 12.2.7), or in fixed sense data.
+
+    Older Linux put the registers into other bytes of the latter; a status of zero there means that these are not they.
+    """
+    form = sense[0] & 0x7F if len(sense) >= 14 else 0
+    if form in (0x72, 0x73) and len(sense) >= 22 and sense[8] == _ATA_RETURN:
+        return sense[13] == _STANDBY
+    if form == 0x70 and sense[12:14] == _ATA_INFORMATION and sense[4]:
+        return sense[6] == _STANDBY
+    return None
 
 
 def _pass_through(protocol: int, flags: int, count: int, command: int) -> bytes:

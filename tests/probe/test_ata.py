@@ -156,8 +156,12 @@ def test_the_power_mode_is_in_the_registers_that_come_back(count: int, standby: 
     """SAT-3, 12.2.7: descriptor 09h, its count at byte 5 of the descriptor."""
     sense = bytes([0x72, 1, 0, 0x1D, 0, 0, 0, 14, 0x09, 0x0C, 0, 0, 0, count, 0, 0, 0, 0, 0, 0, 0x40, 0x50])
     assert power_of_sense(sense) is standby
+    fixed = bytes([0x70, 0, 1, 0, 0x50, 0x40, count, 10, 0, 0, 0, 0, 0x00, 0x1D, 0, 0, 0, 0])
+    assert power_of_sense(fixed) is standby
 
 
 def test_a_drive_that_did_not_say_is_not_taken_for_asleep() -> None:
     assert power_of_sense(bytes(32)) is None
+    older_linux = bytes([0x70, 0, 1, 0, 0, 0, 0, 10, 0, 0x50, 0x40, 0xFF, 0x00, 0x1D, 0, 0, 0, 0])
+    assert power_of_sense(older_linux) is None
     assert power_of_sense(b"") is None
