@@ -267,3 +267,51 @@ def test_sectors_of_a_disk_without_a_table_are_those_the_device_reports() -> Non
 @pytest.mark.parametrize(("start", "words"), [(131070, "2 × 65535"), (98280, "3 × 32760")])
 def test_multiples_of_a_bogus_size_are_counted(start: int, words: str) -> None:
     assert words in (judge(made_disk(f"{start}+1000", physical=65536)).findings[0].cause or "")
+
+
+def test_what_a_database_says_of_flash_is_not_asked_of_a_device_stacked_on_it() -> None:
+    row = KnownGeometry(Source.KNOWN, "row", "…", "high", page_size=16 * KIB, indirection_unit=64 * KIB)
+    for kind, kinds in ((DiskKind.DM, set()), (DiskKind.NVME, {GridKind.PAGE, GridKind.UNIT})):
+        report = judge(made_disk("2048+1000", kind=kind, physical=4096), known=(row,))
+        assert {grid.kind for grid in report.judged[0].grids} & {GridKind.PAGE, GridKind.UNIT} == kinds
+
+
+def test_an_erase_block_of_an_ssd_is_for_information_and_a_cards_is_its_allocation_unit() -> None:
+    row = KnownGeometry(Source.KNOWN, "row", "…", "high", erase_block=2 * MIB)
+    ssd = judge(made_disk("2048+1000", kind=DiskKind.ATA, rotational=False, physical=4096), known=(row,))
+    assert (codes(ssd), ssd.findings[0].severity) == (["AT108"], Severity.INFO)
+    card = judge(made_disk("2048+1000", kind=DiskKind.SD, rotational=False, physical=4096), known=(row,))
+    assert codes(card) == ["AT103"]
+
+
+@pytest.mark.parametrize("reported", [0, 520, 4104, 6144])
+def test_a_physical_sector_that_is_none_is_not_believed(reported: int) -> None:
+    physical = judge(made_disk("2048+1000", physical=reported, minimum=0)).judged[0].grids[0]
+    assert (physical.size, physical.source) == (4096, Source.ASSUMED)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rotational", "size", "words"),
+    [
+        (DiskKind.NVME, False, GIB, "flash is mapped"),
+        (DiskKind.ATA, True, 4 * TIB, "over 2 TiB"),
+        (DiskKind.ATA, None, GIB, "nobody says"),
+        (DiskKind.USB, False, GIB, "USB bridges"),
+    ],
+)
+def test_the_reason_of_an_assumption_is_told(
+    kind: DiskKind, rotational: bool | None, size: int, words: str
+) -> None:
+    assert (
+        words
+        in judge(made_disk("2048+1000", kind=kind, rotational=rotational, size=size)).judged[0].grids[0].by
+    )
+
+
+def test_a_logical_partition_63_sectors_after_its_record_is_named_and_a_primary_is_not() -> None:
+    logical = made_disk("5l 16128+1000", physical=65536, minimum=65536)
+    assert "extended boot record" in (judge(logical).findings[0].cause or "")
+    primary = made_disk("16128+1000", physical=65536, minimum=65536)
+    assert judge(primary).findings[0].cause is None
+    elsewhere = made_disk("5l 16129+1000", physical=4096)
+    assert judge(elsewhere).findings[0].cause is None
