@@ -1,0 +1,143 @@
+"""A short, bounded run of the fuzzers, and the proof that they would see a bug. `make fuzz` runs them for longer."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aligntool.probe.reader import BytesReader
+from aligntool.probe.tables import read_table
+from aligntool.units import MIB, Extent
+from tests.fuzz import made_seeds, run
+from tests.fuzz.campaign import Failure, Record, fuzz_blindly, try_input
+from tests.fuzz.conftest import Count
+from tests.fuzz.mending import mend
+from tests.fuzz.mutation import Mutator
+from tests.fuzz.properties import Broken, check
+from tests.fuzz.sparse import Piece, SparseDisk, TooMuchRead, decode, of_pieces
+from tests.fuzz.targets import TARGETS, Target, target_named
+
+INPUTS = 160
+INPUTS_OF_SLOW_TARGETS = 40
+SEED = 20240  # the same inputs each time; `make fuzz ARGS="--seed N"` tries others
+GUIDED = ("lvm", "contents")
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_no_damaged_input_breaks_a_parser_or_what_is_told_of_it(
+    target: Target, tmp_path: Path, count: Count
+) -> None:
+    record = Record(tmp_path / "found")
+    runs = INPUTS_OF_SLOW_TARGETS if target.name == "machine" else INPUTS
+    seeds = target.seeds(tmp_path)
+    fuzz_blindly(target, record, runs=len(seeds) + runs, seconds=60, seed=SEED, pool=seeds)
+    count(target.name, record.tried, len(record.failures))
+    assert record.tried == len(seeds) + runs
+    assert record.shapes - {"none", "refused", "unreadable"}, "nothing was recognised: the seeds are wrong"
+    assert not record.failures, [failure.told for failure in record.failures.values()]
+
+
+@pytest.mark.parametrize("name", GUIDED)
+def test_inputs_guided_by_coverage_break_nothing_either(name: str, count: Count) -> None:
+    pytest.importorskip("atheris", reason="atheris is not here: `make fuzz` installs it where it has a build")
+    outcome = run.fuzz(name, engine="guided", seconds=20, runs=400, seed=SEED)
+    count(name, outcome.tried, outcome.failed)
+    assert outcome.tried > 0
+    assert outcome.reached.endswith("branches")
+    assert not outcome.failed, outcome.told
+
+
+def test_the_seeds_of_gpt_are_read_as_whole_tables() -> None:
+    """Otherwise no change of theirs would get past the checksum."""
+    for disk in made_seeds.gpt_disks():
+        reading = read_table(disk.reader(), sector_size=disk.sector_size)
+        assert reading.table is not None
+        assert [copy.state.value for copy in reading.table.copies] == ["good", "good"]
+
+
+def test_a_change_behind_a_checksum_gets_past_it_when_mended() -> None:
+    disk = made_seeds.gpt_disks()[0]
+    broken = disk.with_bytes(2 * 512 + 56, b"\xff")
+    assert "entries-crc-bad" in target_named("gpt").run(broken.encoded())
+    assert target_named("gpt").run(mend(broken).encoded()) == "gpt 512 gpt-copies-differ primary good good"
+
+
+def _planted(data: bytes) -> str:
+    """A parser with a fault: it trusts an index that it has read."""
+    sector = decode(data).reader().read(0, 512)
+    table = (0,) * 200
+    return str(table[sector[446]]) if len(sector) == 512 else "short"
+
+
+PLANTED = Target("planted", _planted, Mutator.disk, lambda _folder: [made_seeds.mbr_disks()[0].encoded()])
+
+
+def test_a_parser_that_trusts_a_byte_is_found_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = Record(tmp_path)
+    fuzz_blindly(PLANTED, record, runs=5000, seconds=30, seed=SEED)
+    (failure,) = record.failures.values()
+    assert "IndexError" in failure.told
+    kept = next(tmp_path.glob("planted-*.bin"))
+    assert kept.read_bytes() == failure.data
+    assert str(kept) in capsys.readouterr().out
+    with pytest.raises(IndexError):
+        _planted(kept.read_bytes())
+
+
+def test_the_same_fault_is_told_once(tmp_path: Path) -> None:
+    record = Record(tmp_path)
+    for size in range(512, 520):
+        bad = of_pieces(size, [(446, b"\xff")]).encoded()
+        record.add(try_input("planted", _planted, bad))
+    assert (record.tried, len(record.failures)) == (8, 1)
+
+
+def test_a_parser_that_does_not_end_is_found_out() -> None:
+    def hang(_data: bytes) -> str:
+        while True:
+            pass
+
+    outcome = try_input("hang", hang, b"", seconds=0.2)
+    assert isinstance(outcome, Failure)
+    assert "TooSlow" in outcome.told
+
+
+def test_a_parser_that_reads_too_much_is_found_out() -> None:
+    reader = SparseDisk(64 * MIB, ()).reader()
+    reader.most_bytes = MIB
+    with pytest.raises(TooMuchRead):
+        for at in range(0, 64 * MIB, 65536):
+            reader.read(at, 65536)
+
+
+def test_a_negative_place_or_a_number_for_a_name_is_found_out() -> None:
+    with pytest.raises(Broken, match="negative"):
+        check(Extent(-1, 512))
+    from aligntool.inventory import Fault, TableFault
+
+    with pytest.raises(Broken, match=r"TableFault\.detail"):
+        check(TableFault(Fault.OVERLAP, 7))  # type: ignore[arg-type]
+
+
+def test_any_bytes_are_a_disk_and_a_disk_keeps_its_bytes() -> None:
+    disk = SparseDisk(64 * MIB, (Piece(512, b"abc"), Piece(64 * MIB - 1, b"z")), start=512, choices=2)
+    assert decode(disk.encoded()) == disk
+    whole = bytearray(64 * MIB)
+    whole[512:515], whole[-1:] = b"abc", b"z"
+    expected = BytesReader(bytes(whole))
+    for at, length in ((0, 512), (500, 100), (513, 1), (64 * MIB - 2, 10), (64 * MIB, 1), (-1, 5), (512, 0)):
+        assert disk.reader().read(at, length) == expected.read(at, length)
+    for data in (b"", b"\xff" * 17, b"\xff" * 40, bytes(100)):
+        assert decode(data).reader().read(0, 100) is not None
+
+
+def test_the_front_says_how_many_inputs_were_tried(count: Count) -> None:
+    words = [sys.executable, str(Path(run.__file__)), "--seconds", "1", "lvm-text"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    last = done.stdout.splitlines()[-1]
+    tried = int(last.split()[0])
+    count("lvm-text", tried, 0)
+    assert last == f"{tried} inputs tried, 0 failures"
+    assert tried > 100

@@ -1,0 +1,131 @@
+"""What the costliest disks and trees may cost: seconds of processor time, bytes read, bytes of answer."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from aligntool.errors import Refused
+from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits, Layer
+from aligntool.probe.contents import read_contents
+from aligntool.probe.layers import read_layers
+from aligntool.probe.look import look
+from aligntool.probe.sysroot import open_sysroot
+from aligntool.render.lines import fit, wrapped
+from aligntool.units import GIB, MIB
+from tests.fuzz import worst_cases
+from tests.fuzz.campaign import limited
+from tests.fuzz.machine import write_machine
+from tests.fuzz.properties import check, tell
+from tests.fuzz.sparse import SparseDisk, SparseReader
+
+SECONDS = 15.0  # an order above what they take on a slow machine, and far below what they took
+
+
+@dataclass(slots=True)
+class Cost:
+    """What an audit of an image file has come to."""
+
+    reader: SparseReader
+    disk: Disk
+
+
+def audited(disk: SparseDisk, *, seconds: float = SECONDS) -> Cost:
+    reader = disk.reader()
+    with limited(seconds):
+        seen = read_contents(reader, sector_size=512)
+        told = Disk(
+            "disk.img", "disk.img", DiskKind.IMAGE, disk.size, IoLimits(), table=seen.table, table_read=True,
+            partitions=seen.partitions, content=seen.content, content_read=seen.content_read, unseen=seen.unseen,
+        )  # fmt: skip
+        check(told)
+        tell(Inventory((told,)), validate=False)
+    return Cost(reader, told)
+
+
+def test_a_gpt_full_of_partitions_on_one_place_is_audited_in_seconds() -> None:
+    cost = audited(worst_cases.gpt_of([(100, 200)] * 8192), seconds=40)
+    assert len(cost.disk.partitions) == 8192
+    assert cost.disk.table is not None
+    assert len(cost.disk.table.faults) < 200
+
+
+@pytest.mark.xfail(strict=True, reason="every read walks over all pieces, and every piece is moved by a walk over all pieces")
+def test_a_volume_of_thousands_of_pieces_is_audited_in_seconds() -> None:
+    (layer,) = audited(worst_cases.lvm_of_many_pieces(8000)).disk.content
+    assert layer.kind == "LVM2_member"
+
+
+@pytest.mark.xfail(strict=True, reason="the name is in every segment")
+def test_a_long_name_is_not_said_once_for_each_of_thousands_of_pieces() -> None:
+    """A text of 1 MiB could otherwise fill gigabytes: half of it the group's name, half of it segments."""
+    disk = worst_cases.lvm_of_many_pieces(400, group=b"v" * 200_000)
+    layers = read_layers(disk.reader(), disk.container)
+    assert sum(len(text) for layer in layers for text in _texts(layer)) < 16 * MIB
+
+
+def _texts(layer: Layer) -> Iterator[str]:
+    yield from (segment.volume for segment in layer.segments)
+    yield from layer.problems
+    for inner in layer.inner:
+        yield from _texts(inner)
+
+
+@pytest.mark.xfail(strict=True, reason="every nested area reads both LUKS2 headers again")
+def test_headers_inside_mirrors_inside_mirrors_are_not_read_again_and_again() -> None:
+    cost = audited(worst_cases.mirrors_of_luks())
+    assert cost.reader.bytes_read < 64 * MIB
+
+
+@pytest.mark.xfail(strict=True, reason="nothing bounds what is read of one disk")
+def test_partitions_that_share_a_place_share_what_is_read_of_it() -> None:
+    """On 8192 of them it would be 60 GiB and minutes."""
+    cost = audited(worst_cases.partitions_on_one_place(128))
+    assert cost.reader.bytes_read < 256 * MIB
+
+
+@pytest.fixture
+def deep(tmp_path: Path) -> Iterator[Path]:
+    """A captured machine with a disk at the end of a path of 1,500 folders."""
+    words = [*["a"] * 1500, "block", "sdz"]
+    write_machine(tmp_path)
+    worst_cases.make_deep(tmp_path / "sys/devices", words)
+    (tmp_path / "sys/block/sdz").symlink_to("/".join(("/sys/devices", *words)))
+    yield tmp_path
+    worst_cases.take_down(tmp_path / "sys/devices", words)
+
+
+@pytest.mark.xfail(strict=True, reason="every folder above is asked for its NUMA node, by recursion")
+def test_a_disk_at_the_end_of_a_very_long_path_is_looked_at_in_seconds(deep: Path) -> None:
+    with limited(SECONDS):
+        inventory = look((), sysroot=str(deep))
+    assert {disk.name for disk in inventory.disks} >= {"sda", "nvme0n1"}
+
+
+@pytest.mark.xfail(strict=True, reason="members with holes are written out in full")
+def test_a_small_archive_does_not_unpack_to_a_full_disk(tmp_path: Path) -> None:
+    """Members with holes: 20 KiB of archive said to be 640 MiB."""
+    archive = tmp_path / "holes.tar"
+    worst_cases.archive_of_holes(archive, 40)
+    assert archive.stat().st_size < MIB
+    with pytest.raises(Refused), open_sysroot(str(archive)) as tree:
+        taken = sum(file.stat().st_blocks * 512 for file in Path(tree.root).rglob("*") if file.is_file())
+        assert taken < 64 * MIB
+
+
+@pytest.mark.parametrize("char", ["\u6f22", "\x1b", "a", "\u0301", "\U0001f600", "a ", "\u6f22 "])
+@pytest.mark.parametrize("cut", [lambda text: fit(text, 20), lambda text: list(wrapped(text, 80, "  "))])
+def test_a_very_long_name_is_cut_and_wrapped_at_once(char: str, cut: Callable[[str], object]) -> None:
+    """Of an udev record it may have 256 KiB, and a disk has hundreds of them."""
+    began = time.process_time()
+    assert cut(char * 100_000)
+    assert time.process_time() - began < 0.4
+
+
+def test_an_empty_disk_of_any_size_costs_next_to_nothing() -> None:
+    for size in (0, 1, 511, 512, MIB, 20 * GIB, (1 << 63) - 1):
+        cost = audited(SparseDisk(size, ()), seconds=2)
+        assert cost.disk.table is None
+        assert cost.reader.bytes_read <= 2 * MIB
