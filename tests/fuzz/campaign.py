@@ -111,17 +111,14 @@ class Record:
         print(f"FAILURE {failure.target}: {failure.place}\n{failure.told}  kept as {place}", flush=True)
 
 
-def fuzz_blindly(
-    target: "Target", record: Record, *, runs: int, seconds: float, seed: int, pool: list[bytes] | None = None
-) -> None:
+def fuzz_blindly(target: "Target", record: Record, *, runs: int, seconds: float, seed: int) -> None:
     """Seeds first, then changes of whatever had a shape of its own. The same seed gives the same inputs."""
     from tests.fuzz.mutation import Mutator, any_bytes
 
     random = Random(seed)
     mutator = Mutator(random, any_bytes(random))
-    if pool is None:
-        with tempfile.TemporaryDirectory(prefix="aligntool-fuzz-") as folder:
-            pool = target.seeds(Path(folder))
+    with tempfile.TemporaryDirectory(prefix="aligntool-fuzz-") as folder:
+        pool = target.seeds(Path(folder))
     for data in pool:
         record.add(try_input(target.name, target.run, data))
     end = time.monotonic() + seconds

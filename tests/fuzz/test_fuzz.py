@@ -30,10 +30,9 @@ def test_no_damaged_input_breaks_a_parser_or_what_is_told_of_it(
 ) -> None:
     record = Record(tmp_path / "found")
     runs = INPUTS_OF_SLOW_TARGETS if target.name == "machine" else INPUTS
-    seeds = target.seeds(tmp_path)
-    fuzz_blindly(target, record, runs=len(seeds) + runs, seconds=60, seed=SEED, pool=seeds)
+    fuzz_blindly(target, record, runs=runs, seconds=60, seed=SEED)
     count(target.name, record.tried, len(record.failures))
-    assert record.tried == len(seeds) + runs
+    assert record.tried >= runs
     assert record.shapes - {"none", "refused", "unreadable"}, "nothing was recognised: the seeds are wrong"
     assert not record.failures, [failure.told for failure in record.failures.values()]
 
