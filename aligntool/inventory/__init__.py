@@ -1,0 +1,50 @@
+"""What a machine has: a frozen picture, taken once by `probe` and never changed after.
+
+Every size and offset is in bytes, and every offset inside a disk is counted from that disk's first byte.
+Strings that came from a device (models, serials, labels) are kept as they were read; whoever shows them makes them
+harmless first.
+"""
+
+from aligntool.inventory.drives import ArrayFacts, AtaFacts, LbaFormat, NvmeFacts
+from aligntool.inventory.geometry import DiskKind, IoLimits, KnownGeometry, Source
+from aligntool.inventory.layers import Layer, Segment
+from aligntool.inventory.links import Adapter, LinkHop, Port, Uplink
+from aligntool.inventory.machine import Disk, Inventory, Unseen
+from aligntool.inventory.tables import (
+    Fault,
+    Partition,
+    Role,
+    Table,
+    TableCopy,
+    TableCopyState,
+    TableFault,
+    TableLabel,
+)
+
+__all__ = [
+    "Adapter",
+    "ArrayFacts",
+    "AtaFacts",
+    "Disk",
+    "DiskKind",
+    "Fault",
+    "Inventory",
+    "IoLimits",
+    "KnownGeometry",
+    "Layer",
+    "LbaFormat",
+    "LinkHop",
+    "NvmeFacts",
+    "Partition",
+    "Port",
+    "Role",
+    "Segment",
+    "Source",
+    "Table",
+    "TableCopy",
+    "TableCopyState",
+    "TableFault",
+    "TableLabel",
+    "Unseen",
+    "Uplink",
+]

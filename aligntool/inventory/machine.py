@@ -1,0 +1,68 @@
+"""A disk with everything that was seen of it, and the machine as a whole."""
+
+from dataclasses import dataclass
+
+from aligntool.inventory.drives import ArrayFacts, AtaFacts, NvmeFacts
+from aligntool.inventory.geometry import DiskKind, IoLimits
+from aligntool.inventory.layers import Layer
+from aligntool.inventory.links import Adapter, LinkHop, Uplink
+from aligntool.inventory.tables import Partition, Table
+from aligntool.units import Extent
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """Something that could not be looked at, and why: never silently left out."""
+
+    what: str  # "partition table", "NVMe Identify"
+    why: str  # "needs root"
+    hint: str = ""  # the next thing to type
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    name: str  # kernel name ("nvme0n1"), or the path of an image file as the user typed it
+    path: str  # "/dev/nvme0n1" or the image file
+    kind: DiskKind
+    size: int | None  # bytes; None: not known
+    limits: IoLimits
+    limits_given: tuple[str, ...] = ()  # names of the fields of `limits` that the user set
+    model: str | None = None
+    vendor: str | None = None
+    serial: str | None = None
+    firmware: str | None = None
+    wwn: str | None = None  # EUI-64, NGUID, WWN
+    rotational: bool | None = None
+    removable: bool = False
+    read_only: bool = False
+    queue_depth: int | None = None
+    numa_node: int | None = None
+    erase_size: int | None = None  # MMC/SD: device/erase_size
+    preferred_erase_size: int | None = None  # MMC/SD: device/preferred_erase_size, the allocation unit
+    table: Table | None = None  # None: none found, or (table_read False) nobody could look
+    table_read: bool = False
+    partitions: tuple[Partition, ...] = ()
+    kernel_partitions: tuple[tuple[int, Extent], ...] = ()  # what the kernel has, from sysfs
+    content: tuple[Layer, ...] = ()  # a file system or member on the whole disk
+    content_read: bool = False
+    content_hint: str | None = None
+    mounted_at: tuple[str, ...] = ()
+    slaves: tuple[str, ...] = ()  # kernel names below a stacked device
+    holders: tuple[str, ...] = ()
+    array: ArrayFacts | None = None
+    mapping: str | None = None  # dm: "lvm vg/lv", "crypt LUKS2 name", "multipath", "raid" ...
+    nvme: NvmeFacts | None = None
+    ata: AtaFacts | None = None
+    links: tuple[tuple[LinkHop, ...], ...] = ()  # one path a controller, drive first, root last
+    unseen: tuple[Unseen, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    disks: tuple[Disk, ...]
+    uplinks: tuple[Uplink, ...] = ()
+    adapters: tuple[Adapter, ...] = ()
+    unseen: tuple[Unseen, ...] = ()  # about the machine as a whole
+
+    def disk(self, name: str) -> Disk | None:
+        return next((disk for disk in self.disks if name in (disk.name, disk.path)), None)
