@@ -1,5 +1,9 @@
 """Bytes of a disk or an image, read by absolute offset, never written.
 
+Every parser in `probe` takes a `Reader`. A hostile disk can make a parser ask for any offset and any length, so a
+reader answers each request with at most `LONGEST_READ` bytes and with less where the disk ends, and never raises for
+that.
+"""
 
 import os
 from collections.abc import Sequence
