@@ -38,7 +38,13 @@ def _not_opened(path: str, error: OSError) -> Unseen:
 
 
 def suspended(tree: Tree, block: Block) -> bool:
-    """The kernel has put the device to sleep; opening its node would wake it (sd_open resumes it)."""
+    """The kernel has put the device to sleep, and opening its node would start a motor (sd_open resumes it).
+
+    Flash wakes in milliseconds and without a sound: an SD card is suspended three seconds after its last request
+    (drivers/mmc/core/block.c), so that an idle one would never be looked at.
+    """
+    if tree.text(f"{block.path}/queue/rotational") == "0":
+        return False
     return tree.text(f"{block.device}/power/runtime_status") == "suspended"
 
 

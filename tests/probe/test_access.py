@@ -54,7 +54,7 @@ def test_a_descriptor_is_read_only_and_not_inherited(tmp_path: Path) -> None:
 
 class TestSleepers:
     def block(self, root: Path, **device: str) -> tuple[Tree, object]:
-        make_tree(root, [MadeDisk("sda", GIB)])
+        make_tree(root, [MadeDisk("sda", GIB, rotational=True)])
         for name, text in device.items():
             path = next(root.glob("sys/devices/**/block")).parent / name.replace("__", "/")
             path.parent.mkdir(exist_ok=True)
@@ -70,6 +70,19 @@ class TestSleepers:
         tree, _ = self.block(tmp_path, power__runtime_status=status)
         block = find_block(tree, "sda")
         assert block is not None and access.suspended(tree, block) is asleep
+
+    @pytest.mark.parametrize("name", ["mmcblk0", "sda"])
+    def test_flash_that_the_kernel_suspends_whenever_it_is_idle_is_read(
+        self, tmp_path: Path, name: str
+    ) -> None:
+        """As an emulated SD card showed it: runtime_status suspended, whatever one does, until it is opened."""
+        asleep = {"power/runtime_status": "suspended"}
+        root = make_tree(tmp_path, [MadeDisk(name, GIB, rotational=False, device=asleep)])
+        block = find_block(Tree(str(root)), name)
+        assert (
+            block is not None and Tree(str(root)).text(f"{block.device}/power/runtime_status") == "suspended"
+        )
+        assert not access.suspended(Tree(str(root)), block)
 
     @pytest.mark.parametrize(("state", "stuck"), [("offline", True), ("blocked", True), ("running", False)])
     def test_a_disk_that_the_kernel_gave_up_is_not_opened(
