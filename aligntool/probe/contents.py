@@ -3,13 +3,15 @@
 In: a `Reader`. Out: `Contents`. Alone because a live disk and an image file are read in exactly this one way.
 """
 
+import errno
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from aligntool.inventory import Layer, Partition, Role, Table, Unseen
 from aligntool.probe.reader import Reader
-from aligntool.units import Extent
+from aligntool.units import MIB, Extent
 
+MOST_READ = 512 * MIB  # of one disk in search of layers; 255 honest partitions take a quarter of it
 WHAT = "partition table and contents"
 _EMPTY_ROLES = (Role.EXTENDED, Role.MAP)
 
@@ -27,6 +29,33 @@ class Contents:
 NOT_READ = Contents()
 
 
+@dataclass(slots=True)
+class _Rationed:
+    """The disk, until too much was read of it: a table can name one place thousands of times, and every one of them may
+    hold containers in containers.
+    """
+
+    below: Reader
+    left: int = MOST_READ
+
+    @property
+    def size(self) -> int:
+        return self.below.size
+
+    @property
+    def spent(self) -> bool:
+        return self.left <= 0
+
+    def read(self, offset: int, length: int) -> bytes:
+        if self.spent:
+            raise OSError(
+                errno.EFBIG, f"{MOST_READ // MIB} MiB were read in search of contents, which is enough"
+            )
+        piece = self.below.read(offset, length)
+        self.left -= len(piece)
+        return piece
+
+
 def read_contents(reader: Reader, *, sector_size: int | None) -> Contents:
     """Never raises: what cannot be read is said in `unseen`, and the rest is still there."""
     from aligntool.probe.tables import read_table
@@ -37,15 +66,18 @@ def read_contents(reader: Reader, *, sector_size: int | None) -> Contents:
         return Contents(unseen=(Unseen(WHAT, f"cannot be read: {error.strerror}"),))
     used = reading.table.sector_size if reading.table else sector_size or 512
     unseen: list[Unseen] = []
-    partitions = tuple(_with_layers(reader, part, used, unseen) for part in reading.partitions)
-    whole = _layers(reader, Extent(0, reader.size), used, "the disk as a whole", unseen)
+    rationed = _Rationed(reader)
+    partitions = tuple(_with_layers(rationed, part, used, unseen) for part in reading.partitions)
+    whole = _layers(rationed, Extent(0, reader.size), used, "the disk as a whole", unseen)
     content = whole or ()
     if reading.table is not None:
         content = _members(content)
     return Contents(reading.table, True, partitions, content, whole is not None, tuple(unseen))
 
 
-def _with_layers(reader: Reader, partition: Partition, sector_size: int, unseen: list[Unseen]) -> Partition:
+def _with_layers(
+    reader: _Rationed, partition: Partition, sector_size: int, unseen: list[Unseen]
+) -> Partition:
     if partition.role in _EMPTY_ROLES:
         return partition
     layers = _layers(reader, partition.extent, sector_size, f"partition {partition.number}", unseen)
@@ -53,14 +85,17 @@ def _with_layers(reader: Reader, partition: Partition, sector_size: int, unseen:
 
 
 def _layers(
-    reader: Reader, extent: Extent, sector_size: int, what: str, unseen: list[Unseen]
+    reader: _Rationed, extent: Extent, sector_size: int, what: str, unseen: list[Unseen]
 ) -> tuple[Layer, ...] | None:
     from aligntool.probe.layers import read_layers
 
+    was_spent = reader.spent
     try:
         return read_layers(reader, extent, sector_size=sector_size)
     except OSError as error:
-        unseen.append(Unseen(f"contents of {what}", f"cannot be read: {error.strerror}"))
+        if not was_spent:  # said once, not for each of thousands
+            rest = " and what comes after it" if reader.spent else ""
+            unseen.append(Unseen(f"contents of {what}{rest}", f"cannot be read: {error.strerror}"))
         return None
 
 

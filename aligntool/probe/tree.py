@@ -17,6 +17,7 @@ from aligntool.errors import Refused
 
 LONGEST_TEXT = 4096  # a sysfs attribute fills one page at most (Documentation/filesystems/sysfs.rst)
 LONGEST_CONTENT = 4 * 1024 * 1024  # mountinfo of a machine with thousands of mounts
+DEEPEST = 100  # folders in folders; the longest path of a real sysfs has about forty
 MOST_LINKS = 40  # as many as the kernel follows (MAXSYMLINKS)
 
 _LIVE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
@@ -160,6 +161,10 @@ class Tree:
                 return None
             if target == "":
                 here = f"{here}/{word}"
+                if (
+                    here.count("/") > DEEPEST
+                ):  # every folder above is asked for something, and each is looked up
+                    return None
                 continue
             links += 1
             if links > MOST_LINKS:

@@ -18,6 +18,7 @@ from aligntool.errors import Refused
 MOST_MEMBERS = 2_000_000
 MOST_BYTES = 512 * 1024 * 1024
 LARGEST_MEMBER = 16 * 1024 * 1024
+DEEPEST = 100  # folders in folders, as a `Tree` follows them
 
 
 @dataclass(slots=True)
@@ -78,6 +79,10 @@ def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: str) -
         return
     if member.name.startswith("/") or ".." in words:
         raise Refused(f"the archive holds {member.name!r}, which leads out of it")
+    if len(words) > DEEPEST:
+        raise Refused("the archive holds folders deeper than any captured machine has")
+    if member.issparse():  # half a KiB in the archive, as much as it likes when unpacked
+        raise Refused(f"the archive holds {member.name!r}, a file with holes, which no captured machine has")
     place = Path(folder, *words)
     if any(Path(folder, *words[:depth]).is_symlink() for depth in range(1, len(words) + 1)):
         raise Refused(f"the archive holds {member.name!r}, which lies behind a symbolic link")
