@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from aligntool.inventory import Partition, Role
 
 CYLINDER = 255 * 63
+MOST_NEIGHBOURS = (
+    512  # twice what Linux shows of one disk; a hostile table has thousands, each with thousands
+)
 
 _FIRST = {
     1: "placed directly after the MBR, with no thought of alignment (cloud-init and VM images of old)",
@@ -41,7 +44,7 @@ def _multiples(lba: int) -> str | None:
 
 
 def _neighbour(partition: Partition, partitions: Sequence[Partition]) -> str | None:
-    for other in partitions:
+    for other in partitions[:MOST_NEIGHBOURS]:
         if (
             other.role is not Role.EXTENDED
             and other.number != partition.number

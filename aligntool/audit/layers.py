@@ -28,13 +28,13 @@ DEEPEST = 8  # layers within layers; a disk that nests deeper is not telling the
 
 
 def layer_findings(judged: Judged, sector_size: int) -> Iterator[Finding]:
-    disk = judged.disk
+    disk, verdicts = judged.disk, judged.by_partition()
     for partition in disk.partitions:
         if partition.content:
-            verdict = judged.verdict(partition.number)
+            verdict = verdicts.get(partition.number)
             yield from _contents(judged, partition, partition.content, verdict, sector_size)
     if disk.content and not disk.partitions:
-        yield from _contents(judged, None, disk.content, judged.verdict(None), sector_size)
+        yield from _contents(judged, None, disk.content, verdicts.get(None), sector_size)
 
 
 def _contents(

@@ -119,6 +119,10 @@ class Judged:
     def verdict(self, partition: int | None) -> Verdict | None:
         return next((verdict for verdict in self.verdicts if verdict.partition == partition), None)
 
+    def by_partition(self) -> dict[int | None, Verdict]:
+        """For whoever asks for all of them: a table may have thousands. Of two with one number the first counts."""
+        return {verdict.partition: verdict for verdict in reversed(self.verdicts)}
+
 
 @dataclass(frozen=True, slots=True)
 class Report:

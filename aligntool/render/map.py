@@ -18,14 +18,20 @@ USUAL_BLOCK = 4096
 
 def map_lines(report: Report, *, width: int) -> Iterator[Line]:
     for judged in report.judged:
+        partitions = {partition.number: partition for partition in reversed(judged.disk.partitions)}
         for verdict in judged.verdicts:
-            yield from boundary_lines(judged, verdict, width=width)
+            partition = None if verdict.partition is None else partitions.get(verdict.partition)
+            yield from _boundary(judged, verdict, partition, width)
 
 
 def boundary_lines(judged: Judged, verdict: Verdict, *, width: int) -> Iterator[Line]:
     """The picture of one start. Where nothing is off, the physical sectors are drawn."""
-    check = _drawn(verdict)
     partition = next((part for part in judged.disk.partitions if part.number == verdict.partition), None)
+    yield from _boundary(judged, verdict, partition, width)
+
+
+def _boundary(judged: Judged, verdict: Verdict, partition: Partition | None, width: int) -> Iterator[Line]:
+    check = _drawn(verdict)
     name = judged.disk.name if partition is None else f"partition {partition.number} of {judged.disk.name}"
     sector_size = judged.disk.table.sector_size if judged.disk.table else 512
     sector = f"sector {verdict.start // sector_size}, " if verdict.start % sector_size == 0 else ""

@@ -54,8 +54,9 @@ def disk_lines(judged: Judged, *, width: int) -> Iterator[Line]:
     yield from _title(disk, width)
     for text in wrapped(f"  {_geometry(judged)}", width, "    "):
         yield ((text, Style.DIM),)
-    rows = [_row(disk, partition, judged.verdict(partition.number)) for partition in disk.partitions]
-    if not rows and (whole := judged.verdict(None)):
+    verdicts = judged.by_partition()
+    rows = [_row(disk, partition, verdicts.get(partition.number)) for partition in disk.partitions]
+    if not rows and (whole := verdicts.get(None)):
         rows = [("–", "", "0", "0B", _about(disk.size), _contents(disk.content, disk.content_hint), whole)]
     if rows:
         yield from _rows(rows, width=width)

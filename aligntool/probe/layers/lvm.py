@@ -5,6 +5,7 @@ it, and with the layers found inside those logical volumes whose beginning is he
 lib/format_text/layout.h (label, physical volume header, metadata area) and the text metadata itself.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -24,6 +25,8 @@ IGNORED = 1  # a raw location's flag: this metadata area is not in use
 LONGEST_TEXT = MIB
 MOST_AREAS = 8
 MOST_VOLUMES_READ = 24  # are looked into; the segments of all are listed
+MOST_PIECES = 1024  # of a volume that is looked into: each read walks over them
+LONGEST_NAME = 127  # NAME_LEN of lvm2; the names are said again with every segment
 GROUPS_OF_UUID = (6, 4, 4, 4, 4, 4, 6)
 
 
@@ -118,12 +121,16 @@ def _newest_text(area: Area, places: list[tuple[int, int]], problems: list[str])
 
 def _read_group(text: str, uuid: str) -> _Group | None:
     for name, section in lvm_text.parse(text).items():
-        if not isinstance(section, dict):
+        if not isinstance(section, dict) or len(name) > LONGEST_NAME:
             continue
         extent_size = _number(section, "extent_size") * SECTOR
         for own_name, volume in _sections(section, "physical_volumes"):
             if volume.get("id") == uuid and extent_size:
-                volumes = dict(_sections(section, "logical_volumes"))
+                volumes = {
+                    lv: inside
+                    for lv, inside in _sections(section, "logical_volumes")
+                    if len(lv) <= LONGEST_NAME
+                }
                 start, count = _number(volume, "pe_start") * SECTOR, _number(volume, "pe_count")
                 return _Group(name, extent_size, start, count, own_name, volumes)
     return None
@@ -182,8 +189,8 @@ def _inner(area: Area, group: _Group, segments: tuple[Segment, ...]) -> Iterator
             runs.setdefault(segment.volume, []).append(run)
     readable = [name for name, volume in group.volumes.items() if _shows_content(name, volume)]
     for name in readable[:MOST_VOLUMES_READ]:
-        pieces = runs.get(f"{group.name}/{name}", [])
-        if any(run[0] == 0 for run in pieces):
+        pieces = sorted(runs.get(f"{group.name}/{name}", []))
+        if pieces and pieces[0][0] == 0 and _can_hold_layers(area, pieces):
             extents = sum(
                 _number(segment, "extent_count") for segment in _numbered_segments(group.volumes[name])
             )
@@ -199,11 +206,20 @@ def _shows_content(name: str, volume: lvm_text.Section) -> bool:
     return visible or name.endswith(("_rimage_0", "_mimage_0"))
 
 
+def _can_hold_layers(area: Area, pieces: list[tuple[int, int, int]]) -> bool:
+    """Not a volume in thousands of pieces, nor one that holds the label of the very volume it is on, and so itself."""
+    label = Extent(area.start, 4 * SECTOR)
+    return len(pieces) <= MOST_PIECES and not any(
+        label.overlaps(Extent(start, length)) for _, start, length in pieces
+    )
+
+
 def _on_disk(layer: Layer, runs: list[tuple[int, int, int]]) -> Layer:
-    """The same layer, its places counted on the disk instead of in the volume."""
+    """The same layer, its places counted on the disk instead of in the volume. `runs` are in the volume's order."""
 
     def place(offset: int) -> int | None:
-        return next((run[1] + offset - run[0] for run in runs if run[0] <= offset < run[0] + run[2]), None)
+        at = bisect_right(runs, offset, key=lambda run: run[0]) - 1
+        return runs[at][1] + offset - runs[at][0] if at >= 0 and offset < runs[at][0] + runs[at][2] else None
 
     start = place(layer.extent.start)
     return replace(
