@@ -8,6 +8,7 @@ from aligntool.audit.drives import drive_findings, machine_findings
 from aligntool.audit.grids import Sized, grids_of, physical_sector
 from aligntool.audit.layers import layer_findings
 from aligntool.audit.members import with_members
+from aligntool.audit.phases import shifted_arrays
 from aligntool.audit.report import (
     Answer,
     Check,
@@ -50,12 +51,13 @@ def audit(inventory: Inventory, known: Known, wishes: Wishes | None = None) -> R
     wishes = wishes or Wishes()
     inventory = with_members(inventory)
     sectors = _settle_sectors(inventory, known)
+    shifts = shifted_arrays(inventory, sectors)
     by_name = {disk.name: disk for disk in inventory.disks}
     judged: list[Judged] = []
     findings: list[Finding] = []
     for disk in inventory.disks:
         rows = known.get(disk.name, ())
-        grids = grids_of(disk, rows, wishes, sectors)
+        grids = grids_of(disk, rows, wishes, sectors, shifts)
         one = Judged(disk, grids, tuple(_verdicts(disk, grids, by_name)))
         judged.append(one)
         findings += _findings(one, rows, by_name)
@@ -105,6 +107,11 @@ def _set_aside(verdict: Verdict, why: str) -> Verdict:
     )
 
 
+def _is_member_itself(disk: Disk) -> bool:
+    """A member of an array without a partition: its own data are judged like those of a member partition."""
+    return not disk.partitions and any(layer.kind == "linux_raid_member" for layer in disk.content)
+
+
 def _findings(
     judged: Judged, rows: Sequence[KnownGeometry], by_name: Mapping[str, Disk]
 ) -> Iterator[Finding]:
@@ -113,7 +120,7 @@ def _findings(
     above = array_above(disk, by_name)
     yield from table_findings(disk, above)
     parts: dict[int | None, Partition] = {partition.number: partition for partition in disk.partitions}
-    if not above:
+    if not above or _is_member_itself(disk):
         for verdict in judged.verdicts[:MOST_FINDINGS_A_PARTITION_TABLE]:
             partition = parts.get(verdict.partition)
             yield from start_findings(disk, partition, verdict, sector_size)

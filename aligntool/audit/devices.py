@@ -11,7 +11,7 @@ from aligntool.units import format_size
 
 
 def device_findings(disk: Disk, grids: Sequence[Grid], known: Sequence[KnownGeometry]) -> Iterator[Finding]:
-    yield from _conflict(disk)
+    yield from _conflict(disk, grids[0])
     yield from _sector(disk, grids[0])
     yield from _bogus(disk)
     yield from _distrusted(disk, known)
@@ -32,9 +32,15 @@ def told(disk: Disk, code: Code, severity: Severity, sentence: str, **more: str)
     )
 
 
-def _conflict(disk: Disk) -> Iterator[Finding]:
+def _conflict(disk: Disk, physical: Grid) -> Iterator[Finding]:
     offset = disk.limits.alignment_offset or 0
-    if offset < 0:
+    if physical.phase and offset % physical.size != physical.phase:
+        yield told(
+            disk, Code.SHIFTED_GRID, Severity.INFO,
+            f"its physical sectors of {format_size(physical.size)} start {format_size(physical.phase)} past byte 0,"
+            f" where the data of its members lie; the kernel reports an alignment_offset of {offset}",
+        )  # fmt: skip
+    elif offset < 0:
         members = ", ".join(disk.slaves) or "unknown"
         yield told(disk, Code.STACK_CONFLICT, Severity.WARNING, f"alignment_offset is −1; members: {members}")
     elif offset > 0:

@@ -9,7 +9,7 @@ from aligntool.audit.limits import STACKED, Grade, believed_minimum_io, grade_op
 from aligntool.audit.report import Grid, GridKind, Severity
 from aligntool.audit.wishes import Wishes
 from aligntool.inventory import Disk, DiskKind, KnownGeometry, Source
-from aligntool.units import MIB, TIB, is_power_of_two
+from aligntool.units import MIB, TIB, format_size, is_power_of_two
 
 Sized = tuple[int, Source, str]
 """A size in bytes, where it comes from, and who says so."""
@@ -27,12 +27,24 @@ _WHY_ASSUMED = {
 
 
 def grids_of(
-    disk: Disk, known: Sequence[KnownGeometry], wishes: Wishes, sectors: Mapping[str, Sized]
+    disk: Disk,
+    known: Sequence[KnownGeometry],
+    wishes: Wishes,
+    sectors: Mapping[str, Sized],
+    shifts: Mapping[str, int],
 ) -> tuple[Grid, ...]:
-    """`sectors` has the physical sector already settled for every disk, so that a stack can ask its members."""
+    """`sectors` has the physical sector already settled for every disk, so that a stack can ask its members.
+
+    `shifts`: where the sectors of the members begin on an array of which the kernel cannot say it. Chunks are counted
+    from the array's byte 0 all the same.
+    """
     size, source, by = sectors[disk.name]
     phase = max(disk.limits.alignment_offset or 0, 0)
-    grids = [Grid(GridKind.PHYSICAL, size, phase % size, source, by, Severity.ERROR)]
+    if disk.name in shifts:
+        by = f"{by}; {format_size(size - shifts[disk.name])} past one is where the data of every member begin"
+        grids = [Grid(GridKind.PHYSICAL, size, shifts[disk.name], source, by, Severity.ERROR)]
+    else:
+        grids = [Grid(GridKind.PHYSICAL, size, phase % size, source, by, Severity.ERROR)]
     wider = (
         *_minimum_io(disk, known),
         *_page(disk, known, wishes),

@@ -47,7 +47,7 @@ def judge_start(
 ) -> Verdict:
     """Off the grid means off one whose severity is error or warning."""
     checks = tuple(Check(grid, grid.off_by(start)) for grid in grids)
-    if (disk.limits.alignment_offset or 0) < 0:
+    if (disk.limits.alignment_offset or 0) < 0 and not grids[0].phase:  # nor do the members tell it
         why = (
             "the kernel reports alignment_offset −1: the members of this stacked device contradict each other"
         )
@@ -145,7 +145,7 @@ def _evidence(partition: Partition | None, verdict: Verdict, worst: Check) -> It
             yield f"also {format_size(check.off_by)} off {grid.kind} {format_size(grid.size)} ({grid.source})"
     if partition is None:
         return
-    if partition.kernel_alignment_offset:
+    if (partition.kernel_alignment_offset or 0) > 0:
         yield f"the kernel agrees: the partition's alignment_offset is {partition.kernel_alignment_offset}"
     for layer in partition.content:
         yield from _compensated(layer, worst.grid)

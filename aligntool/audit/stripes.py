@@ -18,13 +18,21 @@ def stripe_findings(
 ) -> Iterator[Finding]:
     if layer.stripe_unit is None:
         return
-    sentence = _mismatch(layer, *_array(disk, below))
+    level, chunk, stripe = _array(disk, below)
+    if chunk == 0 and _is_a_sector(disk, layer.stripe_unit):
+        return
+    sentence = _mismatch(layer, level, chunk, stripe)
     if sentence:
         yield Finding(
             Code.STRIPE_MISMATCH, Severity.WARNING, f"{where(disk, partition)}: {layer_name(layer)} {sentence}",
             disk=disk.name, partition=partition.number if partition else None, layer=layer_name(layer),
             start=layer.extent.start, sector_size=sector_size, next=f"aligntool explain {Code.STRIPE_MISMATCH}",
         )  # fmt: skip
+
+
+def _is_a_sector(disk: Disk, unit: int) -> bool:
+    """mke2fs writes a stride where its blocks are smaller than the physical sector: no stripe is meant."""
+    return unit <= (disk.limits.physical_block_size or 0)
 
 
 def _array(disk: Disk, below: Layer | None) -> tuple[str, int, int | None]:

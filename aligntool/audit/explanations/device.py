@@ -11,7 +11,10 @@ DEVICE = {
             "The kernel reports alignment_offset −1 for this device: no offset on it is aligned on all "
             "members at once. fdisk, parted and LVM hide this value."
         ),
-        judged="alignment_offset of the md or dm device in sysfs.",
+        judged=(
+            "alignment_offset of the md or dm device in sysfs. An array whose members are all shifted by the "
+            "same is told as AT208: the kernel says −1 there too as soon as there is a chunk."
+        ),
         costs=(
             "Some requests straddle physical sectors on at least one member, whatever the partitioning above."
         ),
@@ -99,15 +102,20 @@ DEVICE = {
     ),
     Code.SHIFTED_GRID: Explanation(
         severity="info",
-        title="The drive's physical sectors do not start at byte 0",
+        title="The physical sectors do not start at byte 0",
         means=(
             "The drive reports an alignment offset, as 512e drives with an XP jumper do: sector 63 is "
-            "right on it and sector 2048 is wrong."
+            "right on it and sector 2048 is wrong. Or it is an array on members whose data start off their "
+            "sectors, such as partitions at sector 63."
         ),
-        judged="alignment_offset in sysfs, from READ CAPACITY(16) or IDENTIFY word 209.",
+        judged=(
+            "alignment_offset in sysfs, from READ CAPACITY(16) or IDENTIFY word 209. For an md array: the "
+            "members' partition starts and data offsets, where all agree and the kernel says −1 or nothing."
+        ),
         costs="None when partitions follow it.",
         do=(
-            "Partition with tools that honour it (fdisk, parted), or take the jumper off before partitioning."
+            "Partition with tools that honour it (fdisk, parted), or take the jumper off before partitioning. "
+            "An array: move its members."
         ),
     ),
     Code.SECTOR_SIZE_DISPUTED: Explanation(

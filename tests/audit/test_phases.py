@@ -1,0 +1,128 @@
+"""Arrays on members whose data start off their sectors.
+
+The limits are what Linux 6.1 gave such arrays of scsi_debug and virtio disks; a verdict is the sum of the array's
+offset, the member's data offset and the member partition's start, against the member's own sectors.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from aligntool.audit import Answer, Severity
+from aligntool.inventory import ArrayFacts, Disk, DiskKind, Layer
+from aligntool.units import GIB, KIB, MIB, Extent
+from tests.audit.made import codes, judge, made_disk, with_content
+
+
+def member(name: str, start: int, *, physical: int = 4096, offset: int = 0) -> Disk:
+    disk = made_disk(f"{start}+409600", name=name, physical=physical, offset=offset, rotational=False)
+    return replace(disk, partitions=(replace(disk.partitions[0], node=f"{name}1"),))
+
+
+def array(
+    level: str, chunk: int, offset: int, *members: Disk, data: int = 0, starts: str = "63+1000; 102400+1000"
+) -> Disk:
+    nodes = tuple(disk.partitions[0].node or "" for disk in members)
+    facts = ArrayFacts(level, chunk or None, nodes, tuple((node, data) for node in nodes), "0.90")
+    physical = members[0].limits.physical_block_size or 512
+    made = made_disk(
+        starts, name="md3", kind=DiskKind.MD, physical=physical, minimum=chunk or physical, offset=offset
+    )
+    return replace(made, array=facts, slaves=nodes)
+
+
+def answers(*disks: Disk) -> list[tuple[Answer, int]]:
+    """Of the array's partitions: the answer, and the bytes past a physical sector of the members."""
+    verdicts = judge(*disks).judged[-1].verdicts
+    return [(verdict.answer, verdict.checks[0].off_by) for verdict in verdicts]
+
+
+def test_raid10_on_partitions_at_63_is_judged_though_the_kernel_says_minus_one() -> None:
+    """alignment_offset was −1, and 4294967295 for md3p1 and md3p2."""
+    members = [member(name, 63) for name in ("vdc", "vdd", "vde", "vdf")]
+    raid = array("raid10", 128 * KIB, -1, *members)
+    assert (63 * 512 + 63 * 512) % 4096 == 3072 and (63 * 512 + 102400 * 512) % 4096 == 3584
+    assert answers(*members, raid) == [(Answer.OFF, 3072), (Answer.OFF, 3584)]
+    told = [finding for finding in judge(*members, raid).findings if finding.disk == "md3"]
+    assert {finding.code.value for finding in told if finding.severity is not Severity.INFO} == {"AT101"}
+    assert [finding.code.value for finding in told if "−1" in finding.summary or "-1" in finding.summary] == [
+        "AT208"
+    ]
+    assert "the data of every member begin" in told[0].summary
+
+
+def test_a_start_that_makes_up_for_the_shift_of_the_members_is_on_their_sectors() -> None:
+    members = [member("vdc", 63), member("vdd", 63)]
+    on = array("raid1", 0, -1, *members, starts="2049+1000")
+    assert (2049 + 63) % 8 == 0
+    assert answers(*members, on) == [(Answer.ON, 0)]
+
+
+def test_an_aligned_start_inside_a_chunk_is_still_off_the_chunk_when_members_are_shifted() -> None:
+    members = [member("vdc", 63), member("vdd", 63)]
+    raid = array("raid0", 64 * KIB, -1, *members, starts="2049+1000")
+    (verdict,) = judge(*members, raid).judged[-1].verdicts
+    assert [(check.grid.kind.value, check.off_by) for check in verdict.checks[:2]] == [
+        ("physical sector", 0), ("RAID chunk", 512),
+    ]  # fmt: skip
+
+
+def test_the_data_offset_of_the_members_counts_too() -> None:
+    members = [member("vda", 2048), member("vdb", 2048)]
+    raid = array("raid0", 64 * KIB, -1, *members, data=MIB + 512, starts="2048+1000")
+    assert answers(*members, raid) == [(Answer.OFF, 512)]
+
+
+def test_members_that_really_contradict_leave_it_unknown() -> None:
+    """One disk with lowest_aligned=7 (alignment_offset 3584) and one without, in a RAID1: the kernel said −1."""
+    members = [member("sda", 2048, offset=3584), member("vde", 2048)]
+    raid = array("raid1", 0, -1, *members, starts="2048+1000")
+    assert [answer for answer, _ in answers(*members, raid)] == [Answer.UNKNOWN]
+    assert {"AT109", "AT201"} <= set(codes(judge(*members, raid)))
+
+
+@pytest.mark.parametrize("change", ["a member is not seen", "a data offset is not known", "linear"])
+def test_what_cannot_be_added_up_stays_unknown(change: str) -> None:
+    members = [member("vdc", 63), member("vdd", 63)]
+    raid = array("linear" if change == "linear" else "raid0", 64 * KIB, -1, *members, starts="2048+1000")
+    assert raid.array
+    if change == "a data offset is not known":
+        raid = replace(
+            raid, array=replace(raid.array, member_data_offsets=raid.array.member_data_offsets[:1])
+        )
+    seen = members[:1] if change == "a member is not seen" else members
+    assert [answer for answer, _ in answers(*seen, raid)] == [Answer.UNKNOWN]
+
+
+def test_sectors_that_the_members_hide_are_added_up_on_the_array() -> None:
+    """SSDs that report 512: the array reports alignment_offset 0, whatever its members start at."""
+    members = [member("sda", 63, physical=512), member("sdb", 63, physical=512)]
+    raid = array("raid1", 0, 0, *members, starts="2048+1000")
+    assert answers(*members, raid) == [(Answer.OFF, 3584)]
+    good = [member("sda", 2048, physical=512), member("sdb", 2048, physical=512)]
+    assert answers(*good, array("raid1", 0, 0, *good, starts="2048+1000")) == [(Answer.ON, 0)]
+
+
+def test_a_shift_that_the_kernel_tells_is_believed() -> None:
+    """RAID1 has no chunk: Linux 6.1 gave alignment_offset 512 for members at sector 63."""
+    members = [member("vdc", 63), member("vdd", 63)]
+    raid = array("raid1", 0, 512, *members, starts="2049+1000; 4096+1000")
+    assert answers(*members, raid) == [(Answer.ON, 0), (Answer.OFF, 3584)]
+
+
+def test_a_whole_disk_member_off_its_sectors_is_an_error_like_a_member_partition() -> None:
+    disk = made_disk(name="sda", physical=4096, offset=3584, rotational=False)
+    raid = Layer("linux_raid_member", Extent(0, GIB), "1.0", data_start=0, raid_level="raid1", raid_chunk=0)
+    report = judge(replace(disk, content=(raid,), holders=("md5",)))
+    assert [(one.code.value, one.off_by) for one in report.findings if one.severity is Severity.ERROR] == [
+        ("AT101", 512)
+    ]
+
+
+@pytest.mark.parametrize(("stride", "told"), [(4096, []), (64 * KIB, ["AT405"])])
+def test_a_stride_of_one_sector_on_a_mirror_is_no_stripe_setting(stride: int, told: list[str]) -> None:
+    """mkfs.ext4 with 1 KiB blocks on a 512e disk writes "RAID stride: 4" (dumpe2fs -h) without being asked."""
+    disk = made_disk("2048+1000000", name="md5", kind=DiskKind.MD, physical=4096)
+    disk = replace(disk, array=ArrayFacts("raid1", None, ("sda", "vde2")))
+    ext4 = Layer("ext4", Extent(MIB, GIB), data_unit=1024, stripe_unit=stride, stripe_width=stride)
+    assert [code for code in codes(judge(with_content(disk, ext4))) if code == "AT405"] == told
