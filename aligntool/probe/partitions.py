@@ -77,12 +77,19 @@ def _read(around: Surroundings, path: str, name: str, disk: str) -> KernelPartit
         number=number,
         extent=Extent(start * SYSFS_SECTOR, size * SYSFS_SECTOR),
         node=node,
-        alignment_offset=tree.number(f"{path}/alignment_offset"),
+        alignment_offset=_signed(tree.number(f"{path}/alignment_offset")),
         discard_alignment=tree.number(f"{path}/discard_alignment"),
         holders=names_above(tree, path),
         mounted_at=around.mounts.of(device, f"/dev/{node}"),
         record=around.udev.record(device, name),
     )
+
+
+def _signed(offset: int | None) -> int | None:
+    """−1 on a partition of an array whose members contradict each other; the kernel prints it as 4294967295 there
+    (block/partitions/core.c, part_alignment_offset_show; genhd.c prints −1 for the array itself).
+    """
+    return offset - (1 << 32) if offset is not None and offset >= 1 << 31 else offset
 
 
 def told_table(

@@ -37,6 +37,17 @@ def test_sysfs_counts_in_512_bytes_whatever_the_disk_s_sectors_are(tmp_path: Pat
     assert disk.size == GIB
 
 
+@pytest.mark.parametrize(("written", "offset"), [(4294967295, -1), (512, 512), (0, 0)])
+def test_an_offset_of_minus_one_is_read_as_the_kernel_prints_it_on_partitions(
+    tmp_path: Path, written: int, offset: int
+) -> None:
+    """A RAID10 on partitions at sector 63 under Linux 6.1: -1 in md3/alignment_offset, 4294967295 in md3/md3p1."""
+    parts = [MadePartition(1, MIB, 10 * MIB, alignment_offset=written)]
+    disk = only(make_tree(tmp_path, [MadeDisk("md3", GIB, parts, alignment_offset=-1)]))
+    assert disk.limits.alignment_offset == -1
+    assert disk.partitions[0].kernel_alignment_offset == offset
+
+
 def test_a_gpt_is_told_by_udev_where_nobody_could_read_it(tmp_path: Path) -> None:
     udev = entry(
         EFI, PART_ENTRY_NAME="EFI\\x20System", PART_ENTRY_UUID="aa-bb", PART_ENTRY_FLAGS="0x8000000000000001",

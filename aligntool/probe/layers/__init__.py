@@ -119,6 +119,7 @@ def _recognise(area: Area) -> tuple[Layer, ...]:
         owners, others = _found(OWNERS, area), _found(FILE_SYSTEMS, area)
     if not owners and not others:
         others = _found(LAST_RESORT, area)
+    owners = tuple(layer for layer in owners if layer in owners[:1] or not _is_inside(layer, owners[:1]))
     others = tuple(layer for layer in others if not _is_inside(layer, owners))
     layers = tuple(_checked(layer, area) for layer in (*owners, *others))
     ordered = sorted(layers, key=is_damaged)  # stable: a broken superblock is the weaker claim
@@ -142,7 +143,7 @@ def _checked(layer: Layer, area: Area) -> Layer:
 
 
 def _is_inside(layer: Layer, owners: tuple[Layer, ...]) -> bool:
-    """Whether the file system seen at the container's start is the content of a RAID whose metadata is at the end.
+    """Whether what is seen at the container's start is the content of a RAID whose metadata is at the end.
 
     A mirror's content is read through it and looks the same; when it does not fit into the mirror, the RAID superblock
     may be the one that is left over, so both are told. Of a striped set only the first chunk is seen.
@@ -154,8 +155,8 @@ def _is_inside(layer: Layer, owners: tuple[Layer, ...]) -> bool:
         if not owner.inner:
             return True
         for inner in owner.inner:
-            if (inner.kind, inner.uuid, inner.extent) == (layer.kind, layer.uuid, layer.extent):
-                return not inner.problems
+            if (inner.kind, inner.uuid, inner.extent.start) == (layer.kind, layer.uuid, layer.extent.start):
+                return not inner.problems and inner.claims_size == layer.claims_size
     return False
 
 

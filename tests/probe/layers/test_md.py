@@ -222,6 +222,31 @@ def test_a_file_system_that_runs_over_the_superblock_of_a_mirror_makes_both_doub
     assert layers[0].inner[0].problems
 
 
+@pytest.mark.needs_tools("cryptsetup")
+@pytest.mark.parametrize("superblock", ["1.0", "0.90"])
+def test_a_mirror_with_its_superblock_at_the_end_shows_what_it_holds_only_once(
+    sparse: Sparse, superblock: str
+) -> None:
+    """LUKS and LVM owe their container nothing but its start; on a real RAID1 blkid -p names the array alone."""
+    content = sparse(SIZE)
+    quick = (
+        "--pbkdf",
+        "pbkdf2",
+        "--pbkdf-force-iterations",
+        "1000",
+        "-q",
+        "--key-file",
+        "-",
+        "--disable-locks",
+    )
+    run("cryptsetup", "luksFormat", "--type", "luks2", *quick, content, stdin="secret")
+    member(content, superblock_1("1.0", "raid1") if superblock == "1.0" else superblock_0_90("raid1"))
+    (layer,) = layers_of(content)
+    assert blkid(content)["TYPE"] == layer.kind == "linux_raid_member"
+    assert [inner.kind for inner in layer.inner] == ["crypto_LUKS"]
+    assert layer.problems == layer.inner[0].problems == ()
+
+
 @pytest.mark.needs_tools("mkfs.ext4")
 def test_the_first_chunk_of_a_striped_set_is_not_taken_for_a_second_answer(sparse: Sparse) -> None:
     content = sparse(2 * SIZE)
