@@ -44,10 +44,11 @@ def _conflict(disk: Disk, physical: Grid) -> Iterator[Finding]:
         members = ", ".join(disk.slaves) or "unknown"
         yield told(disk, Code.STACK_CONFLICT, Severity.WARNING, f"alignment_offset is −1; members: {members}")
     elif offset > 0:
-        block = max(disk.limits.physical_block_size or 512, disk.limits.minimum_io_size or 0)
+        wide = max(disk.limits.physical_block_size or 512, disk.limits.minimum_io_size or 0)
+        units = "physical sectors" if wide == disk.limits.physical_block_size else "minimum I/O units"
         yield told(
             disk, Code.SHIFTED_GRID, Severity.INFO,
-            f"its physical sectors of {format_size(block)} start {format_size(offset)} past byte 0 (alignment_offset)",
+            f"its {units} of {format_size(wide)} start {format_size(offset)} past byte 0 (alignment_offset)",
         )  # fmt: skip
 
 

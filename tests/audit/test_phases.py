@@ -126,3 +126,13 @@ def test_a_stride_of_one_sector_on_a_mirror_is_no_stripe_setting(stride: int, to
     disk = replace(disk, array=ArrayFacts("raid1", None, ("sda", "vde2")))
     ext4 = Layer("ext4", Extent(MIB, GIB), data_unit=1024, stripe_unit=stride, stripe_width=stride)
     assert [code for code in codes(judge(with_content(disk, ext4))) if code == "AT405"] == told
+
+
+@pytest.mark.parametrize(
+    ("minimum", "words"), [(4096, "physical sectors of 4KiB"), (16384, "minimum I/O units of 16KiB")]
+)
+def test_a_shift_is_told_of_what_is_shifted(minimum: int, words: str) -> None:
+    """As scsi_debug reports it with physblk_exp=3 lowest_aligned=1, and with opt_xferlen_exp=5 on top."""
+    (finding,) = judge(made_disk(physical=4096, minimum=minimum, offset=512)).findings
+    assert finding.code.value == "AT208"
+    assert f"its {words} start 512B past byte 0" in finding.summary
