@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from aligntool.inventory import Disk, DiskKind, IoLimits, LinkHop, Partition, Table, TableLabel, Unseen
+from aligntool.inventory import Disk, DiskKind, IoLimits, LinkHop, Unseen
 from aligntool.probe import access
 from aligntool.probe.contents import NOT_READ, WHAT, Contents, read_contents
 from aligntool.probe.devices import Block
@@ -16,14 +16,12 @@ from aligntool.probe.identify import nvme_controllers, read_ata, read_nvme
 from aligntool.probe.identity import Identity, read_identity
 from aligntool.probe.kinds import find_kind
 from aligntool.probe.limits import SYSFS_SECTOR, Given, override, read_limits
-from aligntool.probe.merge import merge
+from aligntool.probe.merge import bring_together
 from aligntool.probe.mounts import read_mounts
 from aligntool.probe.partitions import (
     KernelPartition,
     Surroundings,
     read_kernel_partitions,
-    told_partitions,
-    told_table,
 )
 from aligntool.probe.pcie import Topology
 from aligntool.probe.reader import FileReader
@@ -210,15 +208,7 @@ class Looker:
 
 
 def _with_contents(disk: Disk, seen: Contents, kernel: Sequence[KernelPartition], record: Record) -> Disk:
-    sector_size = disk.limits.logical_block_size
-    table: Table | None
-    partitions: tuple[Partition, ...]
-    if seen.table_read:
-        table = seen.table
-        partitions = merge(table.label if table else TableLabel.UNKNOWN, seen.partitions, kernel)
-    else:
-        table = told_table(record, kernel, sector_size)
-        partitions = told_partitions(table, kernel, sector_size)
+    table, partitions = bring_together(seen, kernel, record, disk.limits.logical_block_size)
     return replace(
         disk,
         table=table,

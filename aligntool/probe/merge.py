@@ -7,10 +7,34 @@ table changed and not read again, slices that one side knows, an extended partit
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aligntool.inventory import Partition, Role, TableLabel
-from aligntool.probe.partitions import KernelPartition, told_partition, with_kernel
+from aligntool.inventory import Partition, Role, Table, TableLabel
+from aligntool.probe.contents import Contents
+from aligntool.probe.partitions import (
+    KernelPartition,
+    told_partition,
+    told_partitions,
+    told_table,
+    with_kernel,
+)
+from aligntool.probe.udev import Record
 
 Either = Partition | KernelPartition
+
+
+def bring_together(
+    seen: Contents, kernel: Sequence[KernelPartition], record: Record, sector_size: int | None
+) -> tuple[Table | None, tuple[Partition, ...]]:
+    """The table and the partitions of a disk. Where the medium gives an I/O error in place of a table, the kernel and
+    udev still know what they read when the sector was good.
+    """
+    if not seen.table_read:
+        told = told_table(record, kernel, sector_size)
+        return told, told_partitions(told, kernel, sector_size)
+    if seen.table is None or seen.table.label is not TableLabel.UNKNOWN or seen.partitions:
+        label = seen.table.label if seen.table else TableLabel.UNKNOWN
+        return seen.table, merge(label, seen.partitions, kernel)
+    told = told_table(record, kernel, sector_size) or seen.table
+    return replace(told, faults=seen.table.faults), told_partitions(told, kernel, sector_size)
 
 
 def merge(

@@ -9,14 +9,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aligntool.inventory import DiskKind, Inventory, Unseen
+from aligntool.inventory import DiskKind, Fault, Inventory, Role, TableLabel, Unseen
 from aligntool.probe import access
 from aligntool.probe.contents import read_contents
 from aligntool.probe.devices import find_block
 from aligntool.probe.look import look
+from aligntool.probe.merge import bring_together
+from aligntool.probe.partitions import KernelPartition
 from aligntool.probe.reader import BytesReader
 from aligntool.probe.tree import Tree
-from aligntool.units import GIB, MIB
+from aligntool.probe.udev import Record
+from aligntool.units import GIB, MIB, Extent
 from tests.conftest import run
 from tests.probe.trees import MadeDisk, MadePartition, make_tree
 
@@ -146,6 +149,39 @@ class TestBadSectors:
     ) -> None:
         seen = read_contents(Failing(good, 0, 512), sector_size=512)
         assert seen.table_read and len(seen.partitions) == 2
+
+    def test_partitions_of_an_unreadable_mbr_are_what_udev_read_when_it_was_good(
+        self, tmp_path: Path
+    ) -> None:
+        """As scsi_debug with a medium error in sector 0 showed it: the container is none to be judged."""
+        path = tmp_path / "disk.img"
+        path.write_bytes(bytes(16 * MIB))
+        run(
+            "sfdisk",
+            "--quiet",
+            path,
+            stdin="label: dos\nstart=63,size=1000\nstart=4104,type=5\nstart=4167,size=9\n",
+        )
+        seen = read_contents(Failing(BytesReader(path.read_bytes()), 0, 512), sector_size=512)
+        udev = {"ID_PART_ENTRY_TYPE": "0x83"}, {"ID_PART_ENTRY_TYPE": "0x5", "ID_PART_ENTRY_SIZE": "28664"}
+        kernel = [
+            KernelPartition(
+                number, Extent(start * 512, size * 512), f"sda{number}", 0, 0, (), (), Record(said)
+            )
+            for number, start, size, said in (
+                (1, 63, 1000, udev[0]),
+                (2, 4104, 2, udev[1]),
+                (5, 4167, 9, udev[0]),
+            )
+        ]
+        disk = Record({"ID_PART_TABLE_TYPE": "dos", "ID_PART_TABLE_UUID": "1a2b3c4d"})
+        table, partitions = bring_together(seen, kernel, disk, 512)
+        assert table is not None and table.label is TableLabel.DOS
+        assert [fault.fault for fault in table.faults] == [Fault.UNREADABLE]
+        roles = [(part.number, part.role, part.extent.start // 512) for part in partitions]
+        assert roles == [(1, Role.PRIMARY, 63), (2, Role.EXTENDED, 4104), (5, Role.LOGICAL, 4167)]
+        bare = bring_together(seen, (), Record({}), 512)
+        assert bare == (seen.table, ())
 
     def test_a_disk_that_cannot_be_read_at_all_is_no_crash(self, good: BytesReader) -> None:
         seen = read_contents(Failing(good, 0, good.size), sector_size=512)
