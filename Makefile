@@ -22,7 +22,7 @@ audit: .venv/.ready-demo ## audit every disk of this machine (asks for root; rea
 bench: .venv/.ready-test ## time aligntool beside parted, sfdisk and lsblk
 	@.venv/bin/python tests/bench/run.py $(ARGS)
 
-fuzz: .venv/.ready-fuzz ## feed damaged disks to every parser, guided by coverage
+fuzz: .venv/.ready-test ## feed damaged disks to every parser, guided by coverage
 	@.venv/bin/python tests/fuzz/run.py $(ARGS)
 
 picture: .venv/.ready-demo ## draw docs/pictures/audit.svg anew

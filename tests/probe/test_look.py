@@ -214,12 +214,9 @@ class TestImages:
             "qemu-nbd -r" if name in ("qcow2", "vmdk", "vdi", "vhdx") else f"{name} -dc"
         ) in refusal.value.hint
 
+    @pytest.mark.needs_tools("xz", "gzip", "zstd", "bzip2")
     @pytest.mark.parametrize("tool", ["xz", "gzip", "zstd", "bzip2"])
     def test_a_really_compressed_file_is_recognised(self, tmp_path: Path, tool: str) -> None:
-        from tests.conftest import find_tool
-
-        if not find_tool(tool):
-            pytest.skip(f"not installed: {tool}")
         (tmp_path / "disk.img").write_bytes(bytes(100_000))
         packed = run("sh", "-c", f"{tool} -c {tmp_path}/disk.img > {tmp_path}/packed; echo done")
         assert packed == "done\n"

@@ -23,6 +23,8 @@ from tests.probe.tables.images import (
 
 LAYOUTS = sorted((SHARED / "layouts").glob("*.json"))
 IMAGES = sorted((SHARED / "images").glob("*.img.xz"))
+# sfdisk reads image files in 512-byte sectors only; the others have a test of their own.
+IN_512 = [path for path in LAYOUTS if json.loads(path.read_text())["sector_size"] == 512]
 
 
 def build(layout: Path, out: Path) -> Path:
@@ -40,10 +42,8 @@ def mbr_type(code: str) -> str:
 
 
 @pytest.mark.needs_tools("sfdisk", "python3")
-@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("layout", IN_512, ids=lambda path: path.stem)
 def test_a_real_machines_table_reads_as_sfdisk_reads_it(layout: Path, tmp_path: Path) -> None:
-    if json.loads(layout.read_text())["sector_size"] != 512:
-        pytest.skip("sfdisk reads image files in 512-byte sectors only; the next test has this layout")
     image = build(layout, tmp_path / "disk.img")
     told, table_told = sfdisk_partitions(image), sfdisk(image)
     reading = read_image(image)
