@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from aligntool.audit.codes import Code
 from aligntool.audit.devices import device_findings
 from aligntool.audit.drives import drive_findings, machine_findings
+from aligntool.audit.excuses import hybrid_image, untold, unwritten
 from aligntool.audit.grids import Sized, grids_of, physical_sector
 from aligntool.audit.layers import layer_findings
 from aligntool.audit.members import with_members
@@ -20,7 +21,7 @@ from aligntool.audit.report import (
     Severity,
     Verdict,
 )
-from aligntool.audit.starts import end_finding, judge_start, start_findings, unwritten
+from aligntool.audit.starts import end_finding, judge_start, start_findings
 from aligntool.audit.tables import array_above, table_findings
 from aligntool.audit.wishes import Wishes
 from aligntool.inventory import Disk, Inventory, KnownGeometry, Partition, Role
@@ -90,12 +91,14 @@ def _settle_sectors(inventory: Inventory, known: Known) -> dict[str, Sized]:
 
 
 def _verdicts(disk: Disk, grids: Sequence[Grid], by_name: Mapping[str, Disk]) -> Iterator[Verdict]:
-    above = array_above(disk, by_name)
+    above, image = array_above(disk, by_name), hybrid_image(disk)
     for partition in disk.partitions:
         if partition.role is Role.EXTENDED:
             continue
-        excuse = unwritten(partition)
-        verdict = judge_start(disk, partition.number, partition.extent.start, grids, excuse=excuse)
+        excuse, doubt = unwritten(partition, image), untold(partition)
+        verdict = judge_start(
+            disk, partition.number, partition.extent.start, grids, excuse=excuse, doubt=doubt
+        )
         yield _set_aside(verdict, above) if above else verdict
     if not disk.partitions and (disk.content or disk.mounted_at or disk.content_hint):
         yield judge_start(disk, None, 0, grids)

@@ -8,7 +8,9 @@ first usable sector of a GPT (CasaOS#1933, ceph-csi); 40 macOS and FreeBSD; 1953
 
 from collections.abc import Sequence
 
+from aligntool.audit.report import Grid
 from aligntool.inventory import Partition, Role
+from aligntool.units import format_size
 
 CYLINDER = 255 * 63
 MOST_NEIGHBOURS = (
@@ -25,14 +27,16 @@ _FIRST = {
 }
 
 
-def likely_cause(partition: Partition, sector_size: int, partitions: Sequence[Partition]) -> str | None:
+def likely_cause(
+    partition: Partition, sector_size: int, partitions: Sequence[Partition], grid: Grid
+) -> str | None:
     """A sentence about where an odd start comes from, or None when it bears no known mark."""
     lba, rest = divmod(partition.extent.start, sector_size)
     if rest:
         return None
     if lba in _FIRST:
         return _FIRST[lba]
-    return _multiples(lba) or _neighbour(partition, partitions) or _geometry(lba, partition)
+    return _multiples(lba) or _neighbour(partition, partitions, grid) or _geometry(lba, partition)
 
 
 def _multiples(lba: int) -> str | None:
@@ -43,16 +47,19 @@ def _multiples(lba: int) -> str | None:
     return None
 
 
-def _neighbour(partition: Partition, partitions: Sequence[Partition]) -> str | None:
+def _neighbour(partition: Partition, partitions: Sequence[Partition], grid: Grid) -> str | None:
     for other in partitions[:MOST_NEIGHBOURS]:
         if (
             other.role is not Role.EXTENDED
             and other.number != partition.number
             and other.extent.end == partition.extent.start
         ):
-            if other.extent.length % 4096:
-                return f"it begins where partition {other.number} ends, and that one's size is no multiple of 4 KiB"
-            return f"it begins where partition {other.number} ends, and is off as that one is"
+            if grid.off_by(other.extent.start) == grid.off_by(partition.extent.start):
+                return f"it begins where partition {other.number} ends, and is off as that one is"
+            size = format_size(grid.size)
+            return (
+                f"it begins where partition {other.number} ends, and that one's size is no multiple of {size}"
+            )
     return None
 
 

@@ -10,7 +10,7 @@ from aligntool.audit.codes import Code
 from aligntool.audit.cost import predict
 from aligntool.audit.report import Answer, Check, Finding, Grid, GridKind, Severity, Verdict
 from aligntool.audit.words import asked_by, next_look, spot, where
-from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role, TableLabel
+from aligntool.inventory import Disk, DiskKind, Layer, Partition, TableLabel
 from aligntool.units import format_size
 
 CODES = {
@@ -25,27 +25,19 @@ CODES = {
     GridKind.GRAIN: Code.OFF_GRAIN,
 }
 
-_UNWRITTEN = {
-    "21686148-6449-6E6F-744E-656564454649": "a BIOS boot partition: GRUB reads it once at boot and knows its sector",
-    "9E1A2D38-C612-4316-AA26-8B49521E5A8B": "a PReP boot partition: firmware reads it once at boot",
-    "0x41": "a PReP boot partition: firmware reads it once at boot",
-    "E3C9E316-0B5C-4DB8-817D-F92DF00215AE": "a Microsoft reserved partition: it holds no file system",
-}
-
-
-def unwritten(partition: Partition) -> str:
-    """Why the start of this partition does not matter; empty when it does."""
-    if partition.role is Role.MAP:
-        return "the partition table's own entry"
-    if partition.extent.start == 0 and partition.type_code in ("0x00", "0x0", ""):
-        return "an empty entry that covers the whole medium, as hybrid ISO images have it"
-    return _UNWRITTEN.get(partition.type_code, _UNWRITTEN.get(partition.type_code.upper(), ""))
-
 
 def judge_start(
-    disk: Disk, number: int | None, start: int, grids: Sequence[Grid], *, excuse: str = ""
+    disk: Disk,
+    number: int | None,
+    start: int,
+    grids: Sequence[Grid],
+    *,
+    excuse: str = "",
+    doubt: str = "",
 ) -> Verdict:
-    """Off the grid means off one whose severity is error or warning."""
+    """Off the grid means off one whose severity is error or warning. `excuse`: why that does not matter; `doubt`:
+    why it may not be so.
+    """
     checks = tuple(Check(grid, grid.off_by(start)) for grid in grids)
     if (disk.limits.alignment_offset or 0) < 0 and not grids[0].phase:  # nor do the members tell it
         why = (
@@ -53,6 +45,8 @@ def judge_start(
         )
         return Verdict(disk.name, number, start, Answer.UNKNOWN, checks, why=why)
     off = any(not check.on and check.grid.severity is not Severity.INFO for check in checks)
+    if off and doubt and not excuse:
+        return Verdict(disk.name, number, start, Answer.UNKNOWN, checks, why=doubt)
     return Verdict(
         disk.name, number, start, Answer.OFF if off else Answer.ON, checks, matters=not excuse, why=excuse
     )
@@ -83,7 +77,7 @@ def start_findings(
         code, worst.grid.severity, _start_summary(disk, partition, verdict, worst, sector_size),
         disk=disk.name, partition=verdict.partition, start=verdict.start, sector_size=sector_size,
         grid=worst.grid, off_by=worst.off_by,
-        cause=likely_cause(partition, sector_size, disk.partitions) if partition else None,
+        cause=likely_cause(partition, sector_size, disk.partitions, worst.grid) if partition else None,
         cost=predict(worst.grid.size) if worst.grid.severity is not Severity.INFO else None,
         evidence=tuple(_evidence(partition, verdict, worst)),
         next=next_look(disk) if worst.grid.severity is not Severity.INFO else f"aligntool explain {code}",

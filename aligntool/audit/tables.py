@@ -108,12 +108,19 @@ def _next_step(disk: Disk, code: Code) -> str:
     return f"aligntool explain {code}"
 
 
+def _shows_volumes(disk: Disk) -> bool:
+    """Of a dynamic disk with an MBR the kernel shows the volumes, not the table (block/partitions/ldm.c)."""
+    faults = disk.table.faults if disk.table and disk.table.label is TableLabel.DOS else ()
+    return any(fault.fault is Fault.DYNAMIC_DISK for fault in faults)
+
+
 def _kernel_disagrees(disk: Disk) -> Iterator[Finding]:
     """The kernel's partitions against the table's, where both were read."""
     if (
         not disk.table_read
         or not disk.kernel_partitions
         or (disk.table and disk.table.label is TableLabel.UNKNOWN)
+        or _shows_volumes(disk)
     ):
         return
     on_disk = {

@@ -71,7 +71,7 @@ def read_contents(reader: Reader, *, sector_size: int | None) -> Contents:
     whole = _layers(rationed, Extent(0, reader.size), used, "the disk as a whole", unseen)
     content = whole or ()
     if reading.table is not None:
-        content = _members(content)
+        content = _beside_a_table(content)
     return Contents(reading.table, True, partitions, content, whole is not None, tuple(unseen))
 
 
@@ -99,6 +99,8 @@ def _layers(
         return None
 
 
-def _members(layers: Sequence[Layer]) -> tuple[Layer, ...]:
-    """On a disk with a table, only a member of an array can be there as well: firmware RAID, md below a table."""
-    return tuple(layer for layer in layers if layer.kind.endswith("_raid_member"))
+def _beside_a_table(layers: Sequence[Layer]) -> tuple[Layer, ...]:
+    """On a disk with a table, only two things can be there as well: a member of an array (firmware RAID, md below a
+    table), and a hybrid ISO image, which brought the table with it.
+    """
+    return tuple(layer for layer in layers if layer.kind.endswith("_raid_member") or layer.kind == "iso9660")

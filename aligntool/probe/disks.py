@@ -16,6 +16,7 @@ from aligntool.probe.identify import nvme_controllers, read_ata, read_nvme
 from aligntool.probe.identity import Identity, read_identity
 from aligntool.probe.kinds import find_kind
 from aligntool.probe.limits import SYSFS_SECTOR, Given, override, read_limits
+from aligntool.probe.mapped import read_mapped_partitions
 from aligntool.probe.merge import bring_together
 from aligntool.probe.mounts import read_mounts
 from aligntool.probe.partitions import (
@@ -55,6 +56,8 @@ class Looker:
         kind = find_kind(self.around.tree, block, record)
         limits, limits_given = override(read_limits(self.around.tree, block.path), self.given)
         kernel = read_kernel_partitions(self.around, block)
+        if kind is DiskKind.DM:
+            kernel = kernel or read_mapped_partitions(self.around, block)
         if not self.around.tree.live:
             seen, descriptor = replace(NOT_READ, unseen=(CAPTURED,)), None
             disk = self._described(block, kind, record, limits, descriptor)
@@ -214,7 +217,9 @@ def _with_contents(disk: Disk, seen: Contents, kernel: Sequence[KernelPartition]
         table=table,
         table_read=seen.table_read,
         partitions=partitions,
-        kernel_partitions=tuple((part.number, part.extent) for part in kernel),
+        kernel_partitions=()
+        if disk.kind is DiskKind.DM  # the kernel has none there: what is known of them is the table itself
+        else tuple((part.number, part.extent) for part in kernel),
         content=seen.content,
         content_read=seen.content_read,
         content_hint=record.get("ID_FS_TYPE"),

@@ -57,10 +57,11 @@ def _look_at_disks(
 ) -> Inventory:
     """Disks the user named are woken: a name is a wish."""
     from aligntool.probe.disks import Looker
+    from aligntool.probe.mapped import without_mapped_partitions
     from aligntool.probe.pcie import find_adapters, find_uplinks
 
     looker = Looker.of(tree, given, wake=wake or named)
-    disks = tuple(looker.look_at(block) for block in blocks)
+    disks = without_mapped_partitions([looker.look_at(block) for block in blocks])
     return Inventory(disks, find_uplinks(disks), find_adapters(tree))
 
 

@@ -7,7 +7,7 @@ table changed and not read again, slices that one side knows, an extended partit
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aligntool.inventory import Partition, Role, Table, TableLabel
+from aligntool.inventory import Fault, Partition, Role, Table, TableLabel
 from aligntool.probe.contents import Contents
 from aligntool.probe.partitions import (
     KernelPartition,
@@ -30,11 +30,24 @@ def bring_together(
     if not seen.table_read:
         told = told_table(record, kernel, sector_size)
         return told, told_partitions(told, kernel, sector_size)
+    if _are_volumes(seen, kernel):
+        return seen.table, told_partitions(None, kernel, sector_size)
     if seen.table is None or seen.table.label is not TableLabel.UNKNOWN or seen.partitions:
         label = seen.table.label if seen.table else TableLabel.UNKNOWN
         return seen.table, merge(label, seen.partitions, kernel)
     told = told_table(record, kernel, sector_size) or seen.table
     return replace(told, faults=seen.table.faults), told_partitions(told, kernel, sector_size)
+
+
+def _are_volumes(seen: Contents, kernel: Sequence[KernelPartition]) -> bool:
+    """Of a Windows dynamic disk with an MBR the kernel shows the volumes in its database (block/partitions/ldm.c); the
+    table only keeps others away from them.
+    """
+    if not kernel or seen.table is None or seen.table.label is not TableLabel.DOS:
+        return False
+    if all(fault.fault is not Fault.DYNAMIC_DISK for fault in seen.table.faults):
+        return False
+    return {part.extent for part in kernel} != {part.extent for part in seen.partitions}
 
 
 def merge(

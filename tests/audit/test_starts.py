@@ -152,7 +152,8 @@ def test_slaves_that_name_each_other_are_no_endless_loop() -> None:
 @pytest.mark.parametrize(
     "type_code",
     ["21686148-6449-6E6F-744E-656564454649", "9E1A2D38-C612-4316-AA26-8B49521E5A8B", "0x41",
-     "E3C9E316-0B5C-4DB8-817D-F92DF00215AE"],
+     "E3C9E316-0B5C-4DB8-817D-F92DF00215AE", "83BD6B9D-7F41-11DC-BE0B-001560B84F0F", "0xee",
+     "5808C8AA-7E8F-42E0-85D2-E1E90434CFB3", "6A945A3B-1DD2-11B2-99A6-080020736631"],
 )  # fmt: skip
 def test_a_partition_that_nothing_writes_to_is_never_an_error(type_code: str) -> None:
     disk = made_disk("34+2014", physical=4096)
@@ -160,6 +161,19 @@ def test_a_partition_that_nothing_writes_to_is_never_an_error(type_code: str) ->
     report = judge(disk)
     assert {finding.severity for finding in report.findings} == {Severity.INFO}
     assert report.judged[0].verdicts[0].matters is False
+
+
+@pytest.mark.parametrize(("sectors", "matters"), [(1, False), (7, False), (8, True)])
+def test_what_is_smaller_than_a_block_is_a_placeholder(sectors: int, matters: bool) -> None:
+    verdict = judge(made_disk(f"16449+{sectors}", physical=4096)).judged[0].verdicts[0]
+    assert (verdict.answer, verdict.matters) == (Answer.OFF, matters)
+
+
+@pytest.mark.parametrize("type_code", ["", "0x83"])
+def test_a_slice_from_sector_0_is_no_iso_image_that_would_excuse_the_others(type_code: str) -> None:
+    disk = made_disk("0+9000000; 63+1000000", physical=4096)
+    disk = replace(disk, partitions=tuple(replace(part, type_code=type_code) for part in disk.partitions))
+    assert judge(disk).judged[0].verdicts[1].matters
 
 
 def test_the_container_of_logical_partitions_is_not_judged() -> None:

@@ -162,10 +162,14 @@ START = {
         severity="info",
         title="Alignment does not matter here",
         means=(
-            "This partition is off the grid, but nothing writes to it in normal use: a BIOS boot "
-            "partition, a PReP boot partition, a Microsoft reserved partition, or the table's own entry."
+            "This partition is off the grid, but nothing writes to it in normal use: a boot partition that "
+            "firmware or a boot loader reads (BIOS boot, PReP, FreeBSD boot), a reserved one (Microsoft, Solaris), "
+            "a part of a hybrid ISO image, a placeholder of a few sectors, or the table's own entry."
         ),
-        judged="By its type. Containers of logical partitions are not even mentioned.",
+        judged=(
+            "By its type, by its size below 4 KiB, or because it lies in an ISO image that was written over the whole "
+            "medium. Containers of logical partitions are not even mentioned."
+        ),
         costs="Nothing.",
         do=("Leave it. Moving a BIOS boot partition breaks GRUB, which stores the sector of its own image."),
     ),

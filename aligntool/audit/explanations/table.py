@@ -178,8 +178,8 @@ TABLE = {
         ),
         judged="Type 0x42 or the GUIDs of LDM metadata and data.",
         costs=(
-            "The partition that holds the database's volumes is judged as a whole; the volumes inside are "
-            "not."
+            "Volumes that the kernel shows are judged. Where it shows none, an entry that starts off the grid "
+            "stays unknown: its volumes may start elsewhere."
         ),
         do="ldmtool shows the volumes. aligntool will not change such a disk.",
     ),
