@@ -100,13 +100,18 @@ def _bogus(disk: Disk) -> Iterator[Finding]:
 
 
 def _distrusted(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Finding]:
+    """What the database alone knows to mislead; what can be seen by itself is told already."""
+    doubted = {
+        "minimum_io_size": bool(minimum_io_doubt(disk)),
+        "optimal_io_size": grade_optimal_io(disk)[0] is Grade.BOGUS,
+    }
     for limit, code in (
         ("minimum_io_size", Code.BOGUS_MINIMUM_IO),
         ("optimal_io_size", Code.BOGUS_OPTIMAL_IO),
     ):
         size: int | None = getattr(disk.limits, limit)
         row = next((row for row in known if limit in row.distrust), None)
-        if row and size:
+        if row and size and not doubted[limit]:
             sentence = (
                 f"{limit} {size} ({format_size(size)}) is ignored: {row.row} reports it without needing it"
             )

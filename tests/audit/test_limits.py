@@ -104,6 +104,12 @@ def test_a_limit_that_the_database_distrusts_is_no_grid() -> None:
     assert "AT101" not in codes(report) and "AT205" in codes(report)
 
 
+def test_a_bogus_size_that_the_database_distrusts_as_well_is_told_once() -> None:
+    row = KnownGeometry(Source.KNOWN, "Azure NVMe", "…", "medium", distrust=("optimal_io_size",))
+    disk = made_disk("2048+1000", kind=DiskKind.NVME, rotational=False, physical=4096, optimal=33554432)
+    assert codes(judge(disk, known=(row,))).count("AT202") == 1
+
+
 def test_a_drive_known_to_have_512_byte_sectors_is_believed_whatever_its_size() -> None:
     row = KnownGeometry(Source.KNOWN, "Exos 7E8 512n", "data sheet", "high", physical_block_size=512)
     report = judge(made_disk("63+1000", size=8 * TIB), known=(row,))
