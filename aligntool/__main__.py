@@ -1,6 +1,16 @@
 """`python -m aligntool` and the installed command."""
 
-from aligntool.cli import main
+import sys
+
+
+def main() -> None:
+    """Ctrl-C while the program is still being loaded is an interruption like any later one."""
+    try:
+        from aligntool.cli import main as run
+    except KeyboardInterrupt:
+        sys.exit(130)
+    run()
+
 
 if __name__ == "__main__":
     main()

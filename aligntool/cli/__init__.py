@@ -15,6 +15,7 @@ from aligntool.cli.demo import demo
 from aligntool.cli.drives import drives
 from aligntool.cli.explain import explain
 from aligntool.cli.snapshot import snapshot
+from aligntool.cli.streams import prepare_streams
 from aligntool.errors import ExitCode, Refused, Stopped
 
 __all__ = ["app", "main"]
@@ -54,11 +55,12 @@ app.command()(demo)
 def main() -> None:
     """Run, and let every way to end become the exit code that docs/cli.md documents."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader that goes (head, less) ends us as it ends cat
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
     try:
-        app(prog_name="aligntool")
+        prepare_streams()
+        try:
+            app(prog_name="aligntool")
+        finally:
+            sys.stdout.flush()  # here a full disk still has a name; at exit it would be a trace
     except (Refused, Stopped) as error:
         _say(str(error), error.hint)
         sys.exit(error.exit_code)

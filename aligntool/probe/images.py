@@ -7,6 +7,7 @@ gives, and because containers and compressed images look like files of bytes and
 import os
 import stat
 
+from aligntool.audit.words import shell_word
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, IoLimits
 from aligntool.probe.access import READ_ONLY
@@ -83,7 +84,8 @@ def _open(path: str) -> int:
 
 
 def _hint(path: str, error: OSError) -> str:
-    return f"sudo aligntool audit {path}" if isinstance(error, PermissionError) and os.geteuid() else ""
+    denied = isinstance(error, PermissionError) and os.geteuid()
+    return f"sudo aligntool audit {shell_word(path)}" if denied else ""
 
 
 def _refuse_containers(path: str, reader: FileReader) -> None:
@@ -92,4 +94,6 @@ def _refuse_containers(path: str, reader: FileReader) -> None:
     head = reader.read(0, _HEAD)
     for offset, magic, what, hint in _CONTAINERS:
         if head.startswith(magic, offset):
-            raise Refused(f"{path} is {what}, not the bytes of a disk", hint=hint.format(path=path))
+            raise Refused(
+                f"{path} is {what}, not the bytes of a disk", hint=hint.format(path=shell_word(path))
+            )

@@ -134,6 +134,27 @@ def test_a_closed_pipe_is_no_error() -> None:
 
 
 @pytest.mark.needs_tools("sfdisk", "script")
+@pytest.mark.parametrize(
+    "words", [("explain",), ("drives",), ("--version",), ("--help",), ("explain", "--markdown")]
+)
+def test_an_answer_that_cannot_be_written_is_an_error_of_one_line_and_no_bug(words: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "aligntool", *words]
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 3
+    assert done.stderr == "aligntool: standard output cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("closed", "code", "said"), [(">&-", 3, "closed"), ("2>&-", 0, ""), (">&- 2>&-", 3, "")]
+)
+def test_closed_streams_are_no_bug(closed: str, code: int, said: str) -> None:
+    shell = ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, "-m", "aligntool", "explain", "AT101"]
+    done = subprocess.run(shell, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == code
+    assert said in done.stderr and "Traceback" not in done.stderr
+
+
 def test_colour_is_used_on_a_terminal_and_not_with_no_color(old_disk: Path) -> None:
     command = f"{sys.executable} -m aligntool audit '{old_disk}'"
     terminal = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {
