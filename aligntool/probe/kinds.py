@@ -30,6 +30,7 @@ _NAMES = {
     "nullb": DiskKind.MEMORY,
     "hd": DiskKind.ATA,
 }
+_SCSI = ("sd", "sata", "sas")  # the latter two on Synology's kernels: sata1, with partitions sata1p1
 _LETTERED = re.compile(r"(xvd|vd|sd|hd|dasd)[a-z]+")  # disks counted in letters
 _NUMBERED = re.compile(r"([a-z_-]+?)\d.*")
 _HOST = re.compile(r"(.*/host\d+)(?:/|$)")
@@ -50,7 +51,7 @@ def find_kind(tree: Tree, block: Block, record: Record) -> DiskKind:
     lettered = _LETTERED.fullmatch(name)
     numbered = _NUMBERED.fullmatch(name)
     stem = lettered.group(1) if lettered else numbered.group(1) if numbered else name
-    if stem == "sd":
+    if stem in _SCSI:
         return _scsi_kind(tree, block, record)
     if stem == "mmcblk":
         return DiskKind.SD if (tree.text(f"{block.device}/type") or "").startswith("SD") else DiskKind.EMMC

@@ -110,6 +110,7 @@ KINDS = [
     (MadeDisk("sda", GIB, vendor="VMware,"), DiskKind.VIRTIO),
     (MadeDisk("sda", GIB, vendor="QEMU", pci=("0000:00:05.0", "virtio2")), DiskKind.VIRTIO),
     (MadeDisk("sda", GIB, vendor="SAMSUNG", pci=("0000:00:12.5", "1d84000.ufshc")), DiskKind.UFS),
+    (MadeDisk("sata1", GIB, vendor="ATA"), DiskKind.ATA),  # a Synology NAS, MauriceNino/dashdot#658
     (MadeDisk("vda", GIB), DiskKind.VIRTIO),
     (MadeDisk("xvdb", GIB), DiskKind.VIRTIO),
     (MadeDisk("mmcblk0", GIB, device={"type": "SD"}), DiskKind.SD),

@@ -139,7 +139,7 @@ def _place(disk: MadeDisk, index: int) -> str:
     name, bus = disk.name, "/sys/devices/pci0000:00/" + "/".join(disk.pci)
     if name.startswith("nvme"):
         return f"{bus}/nvme/{name.rpartition('n')[0]}/{name}"
-    if name.startswith(("sd", "sr")):
+    if name.startswith(("sd", "sr", "sata")):
         way = "usb1/1-1/1-1:1.0" if disk.usb else f"ata{index + 1}"
         return f"{bus}/{way}/host{index}/target{index}:0:0/{index}:0:0:0/block/{name}"
     if name.startswith("vd"):
