@@ -186,7 +186,7 @@ _STRUCTURES: tuple[tuple[bytes, int, Mend], ...] = (
 
 def mend_sector_0(disk: SparseDisk) -> SparseDisk:
     """Sun's label is right when its 16-bit words cancel out, SGI's when its 32-bit words add up to zero."""
-    sector = _bytes(disk, 0, 512)
+    sector = _bytes(disk, 0, 512).ljust(512, b"\0")
     if sector[508:510] == b"\xda\xbe":
         total = 0
         for (word,) in struct.iter_unpack(">H", sector[:510]):

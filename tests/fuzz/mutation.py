@@ -101,7 +101,10 @@ class Mutator:
         return self.change(content, min(max(2 * len(content), 64), LONGEST_PIECE))
 
     def _size(self, disk: SparseDisk) -> int:
-        sizes = (disk.size - 512, disk.size + 4096, disk.size // 2, 2 * disk.size, disk.size | 511)
+        """Larger, smaller, or so that it ends inside of something."""
+        piece = self.random.choice(disk.pieces) if disk.pieces else Piece(0, b"\0")
+        inside = piece.at + self.random.randrange(1, min(len(piece.content), 512) + 1) if piece.content else 0
+        sizes = (disk.size - 512, disk.size + 4096, disk.size // 2, 2 * disk.size, inside, inside)
         return self.random.choice((*sizes, 65536, 1 << 20, 1440 << 10, 1 << 31, 1 << 45, -1)) & (1 << 63) - 1
 
     def _place(self, disk: SparseDisk) -> int:
@@ -135,7 +138,7 @@ class Mutator:
         begin, end = one.span()
         match self.random.randrange(6):
             case 0 | 1 if pattern is _DIGITS:
-                number = str(self.random.choice((*_EDGES, -1, 10**19, 10**40, int(one.group()[:18]) + 1)))
+                number = str(self.random.choice((*_EDGES, -1, 10**19, 10**60, int(one.group()[:18]) + 1)))
                 return content[:begin] + number.encode() + content[end:]
             case 2:
                 return content[:begin] + content[end:]

@@ -17,6 +17,7 @@ _PIECE = struct.Struct("<QH")  # where it lies, how long it is
 _SECTOR_SIZES = (512, None, 4096, 512, 2048, None, 1024, 4096)
 LARGEST = (1 << 63) - 1  # loff_t: no kernel shows a larger device
 LONGEST_PIECE = 0xFFFF
+BEYOND = 64 << 20
 
 SECTOR_SIZE_BITS, IS_DRIVE, HAS_BAD_SECTOR, IS_CUT_SHORT = 0x07, 0x20, 0x40, 0x80
 
@@ -44,9 +45,9 @@ class SparseDisk:
 
     @property
     def container(self) -> Extent:
-        """From `start` to the end of the disk, or (IS_CUT_SHORT) as far again beyond it."""
+        """From `start` to the end of the disk, or (IS_CUT_SHORT) far beyond it, as on a truncated image."""
         length = max(self.size - self.start, 0)
-        return Extent(self.start, 2 * length if self.choices & IS_CUT_SHORT else length)
+        return Extent(self.start, length + BEYOND if self.choices & IS_CUT_SHORT else length)
 
     def reader(self) -> "SparseReader":
         bad = self.pieces[-1] if self.pieces and self.choices & HAS_BAD_SECTOR else None

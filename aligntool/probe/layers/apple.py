@@ -22,7 +22,7 @@ def read_hfs(area: Area) -> Layer | None:
     header = area.read(HEADER_AT, 512)
     if header[:2] in (b"H+", b"HX"):
         return _read_plus(area, 0, header)
-    if header[:2] != b"BD":
+    if header[:2] != b"BD" or len(header) < SECTOR:
         return None
     block, first = be32(header, 20), be16(header, 28) * SECTOR
     if not block or block % SECTOR:

@@ -25,7 +25,7 @@ DESCRIPTION, STRING = 7, 2
 
 def read_ntfs(area: Area) -> Layer | None:
     boot = area.head[:512]
-    if boot[3:11] != b"NTFS    " or any(any(boot[at : at + size]) for at, size in UNUSED):
+    if len(boot) < 512 or boot[3:11] != b"NTFS    " or any(any(boot[at : at + size]) for at, size in UNUSED):
         return None
     sector, cluster = le16(boot, 11), _cluster(boot)
     sectors = le64(boot, 40)
@@ -91,7 +91,7 @@ def read_refs(area: Area) -> Layer | None:
 
 def read_bitlocker(area: Area) -> Layer | None:
     boot = area.head[:512]
-    start = boot[:11]
+    start = boot[:11] if len(boot) == 512 else b""
     if start == VISTA:
         return _bitlocker(area, boot, b"")
     if start not in (WINDOWS_7, TO_GO):

@@ -10,13 +10,14 @@ from aligntool.probe.layers.checksums import crc32c_inverted
 from aligntool.units import Extent
 
 MAGIC = b"XFSB"
+SMALLEST_SECTOR = 512  # the superblock has one, which a cut-off image may not have whole
 LOG_MAGIC = b"\xfe\xed\xba\xbe"
 LOG_FORMATS = (1, 2, 3)  # XLOG_FMT_LINUX_LE, _LINUX_BE, _IRIX_BE
 
 
 def read_xfs(area: Area) -> Layer | None:
     superblock = area.head[: 32 * 1024]
-    if superblock[:4] != MAGIC or not _is_plausible(superblock):
+    if superblock[:4] != MAGIC or len(superblock) < SMALLEST_SECTOR or not _is_plausible(superblock):
         return None
     block = be32(superblock, 4)
     claims = be64(superblock, 8) * block
