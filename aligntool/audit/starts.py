@@ -9,7 +9,7 @@ from aligntool.audit.causes import likely_cause
 from aligntool.audit.codes import Code
 from aligntool.audit.cost import predict
 from aligntool.audit.report import Answer, Check, Finding, Grid, GridKind, Severity, Verdict
-from aligntool.audit.words import asked_by, next_look, spot, where
+from aligntool.audit.words import asked_by, layer_name, next_look, spot, where
 from aligntool.inventory import Disk, DiskKind, Layer, Partition, TableLabel
 from aligntool.units import format_size
 
@@ -73,14 +73,18 @@ def start_findings(
     code = CODES[worst.grid.kind]
     if code is Code.OFF_GRAIN and _grain_is_moot(disk, partition, verdict):
         return
+    severity = worst.grid.severity
+    factory = _data_on_the_grid(partition, worst.grid, _FILES)
+    if factory and severity is Severity.ERROR:
+        severity = Severity.WARNING
     yield Finding(
-        code, worst.grid.severity, _start_summary(disk, partition, verdict, worst, sector_size),
+        code, severity, _start_summary(disk, partition, verdict, worst, sector_size),
         disk=disk.name, partition=verdict.partition, start=verdict.start, sector_size=sector_size,
         grid=worst.grid, off_by=worst.off_by,
         cause=likely_cause(partition, sector_size, disk.partitions, worst.grid) if partition else None,
-        cost=predict(worst.grid.size) if worst.grid.severity is not Severity.INFO else None,
+        cost=predict(worst.grid.size) if severity is not Severity.INFO and not factory else None,
         evidence=tuple(_evidence(partition, verdict, worst)),
-        next=next_look(disk) if worst.grid.severity is not Severity.INFO else f"aligntool explain {code}",
+        next=next_look(disk) if severity is not Severity.INFO else f"aligntool explain {code}",
     )  # fmt: skip
 
 
@@ -141,15 +145,21 @@ def _evidence(partition: Partition | None, verdict: Verdict, worst: Check) -> It
         return
     if (partition.kernel_alignment_offset or 0) > 0:
         yield f"the kernel agrees: the partition's alignment_offset is {partition.kernel_alignment_offset}"
-    for layer in partition.content:
-        yield from _compensated(layer, worst.grid)
+    for layer in _data_on_the_grid(partition, worst.grid, _FILES | _CONTAINERS):
+        yield f"the data of {layer_name(layer)} inside begin on the boundary all the same"
 
 
-def _compensated(layer: Layer, grid: Grid) -> Iterator[str]:
-    """SD cards from the factory have the partition off and the data on the boundary (SD Part 2, File System)."""
-    if (
-        layer.kind in ("vfat", "exfat")
-        and layer.data_start is not None
-        and grid.off_by(layer.data_start) == 0
-    ):
-        yield f"the clusters of the {layer.version or layer.kind} inside begin on the boundary all the same"
+_FILES = frozenset({"vfat", "exfat"})
+_CONTAINERS = frozenset({"crypto_LUKS", "LVM2_member", "linux_raid_member"})
+
+
+def _data_on_the_grid(partition: Partition | None, grid: Grid, kinds: frozenset[str]) -> tuple[Layer, ...]:
+    """Layers that make up for the partition's start. SD cards leave the factory with the partition off and the
+    clusters on the boundary (SD Part 2, File System); cryptsetup and pvcreate correct what the kernel tells them.
+    """
+    layers = partition.content if partition else ()
+    return tuple(
+        layer
+        for layer in layers
+        if layer.kind in kinds and layer.data_start is not None and grid.off_by(layer.data_start) == 0
+    )

@@ -56,11 +56,27 @@ def test_clusters_of_fat_pushed_off_by_its_own_tables_are_a_warning_and_on_an_es
     assert (codes(report)[0], report.findings[0].severity) == ("AT403", Severity.INFO)
 
 
-def test_a_factory_card_with_its_clusters_on_the_boundary_says_so() -> None:
+def test_a_factory_card_with_its_clusters_on_the_boundary_is_a_warning_without_a_cost() -> None:
     fat = Layer("vfat", Extent(63 * 512, GIB), "FAT32", data_start=4 * MIB, data_unit=32 * KIB)
-    report = judge(with_content(made_disk("63+20971520", physical=4096), fat))
-    assert report.findings[0].code.value == "AT101"
-    assert any("clusters" in words for words in report.findings[0].evidence)
+    finding = judge(with_content(made_disk("63+20971520", physical=4096), fat)).findings[0]
+    assert (finding.code.value, finding.severity, finding.cost) == ("AT101", Severity.WARNING, None)
+    assert "the data of FAT32 inside begin on the boundary all the same" in finding.evidence
+
+
+def test_a_container_that_makes_up_for_the_start_says_so_and_the_start_stays_an_error() -> None:
+    luks = Layer(
+        "crypto_LUKS", Extent(63 * 512, GIB), "LUKS2", data_start=32769 * 512 + 63 * 512, data_unit=512
+    )
+    finding = judge(with_content(made_disk("63+20971520", physical=4096), luks)).findings[0]
+    assert (finding.code.value, finding.severity) == ("AT101", Severity.ERROR)
+    assert "the data of LUKS2 inside begin on the boundary all the same" in finding.evidence
+    shifted = replace(luks, data_start=32768 * 512 + 63 * 512)
+    assert not any(
+        "LUKS2" in words
+        for words in judge(with_content(made_disk("63+20971520", physical=4096), shifted))
+        .findings[0]
+        .evidence
+    )
 
 
 def test_every_lvm_segment_is_judged_not_only_the_first() -> None:

@@ -163,3 +163,9 @@ def test_an_image_whose_table_has_its_own_sector_size_says_which() -> None:
     assert "AT210" not in codes(judge(told))
     device = replace(image, kind=DiskKind.LOOP)
     assert "AT210" not in codes(judge(device))
+
+
+def test_an_mbr_entry_that_makes_no_sense_is_only_left_out() -> None:
+    disk = faulty(TableFault(Fault.BAD_ENTRY, "entry 3 has a type and no sectors"))
+    disk = replace(disk, table=replace(disk.table, label=TableLabel.DOS) if disk.table else None)
+    assert [finding.severity for finding in judge(disk).findings] == [Severity.WARNING]

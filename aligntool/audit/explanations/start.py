@@ -16,7 +16,8 @@ START = {
             "minimum I/O size. The sector size is taken from the user, the device, the drive database or, "
             "where nobody says, assumed to be 4096 bytes: for image files, flash, USB and virtual disks "
             "and drives over 2 TiB. A rotating ATA or SCSI drive up to 2 TiB that reports 512 bytes is "
-            "believed."
+            "believed. A FAT or exFAT "
+            "whose clusters begin on the boundary all the same, as SD cards leave the factory, is a warning."
         ),
         costs=(
             "A 4 KiB write that straddles two 4 KiB sectors makes the drive read 8 KiB and write 8 KiB: "

@@ -118,7 +118,7 @@ TABLE = {
             "An entry ends before it starts, has an impossible size, or the table claims an impossible "
             "number of entries."
         ),
-        judged="The numbers of each entry and of the header.",
+        judged="The numbers of each entry and of the header. A warning in an MBR, where the kernel leaves it out.",
         costs="The entry is left out of the audit; the table may be damaged or hostile.",
         do="Look at it with sfdisk --dump or sgdisk -v; restore the table from a backup.",
     ),
