@@ -15,11 +15,12 @@ from pathlib import Path
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits, Layer, Partition, Table, TableLabel
 from aligntool.probe.ata import decode_identify, decode_names, identify_in_vpd
-from aligntool.probe.contents import read_contents
+from aligntool.probe.contents import MOST_READ, read_contents
 from aligntool.probe.identity import vpd_serial
 from aligntool.probe.layers import lvm_text, read_layers
 from aligntool.probe.look import look
 from aligntool.probe.nvme import combine, decode_controller, decode_hmb, decode_namespace
+from aligntool.probe.reader import LONGEST_READ
 from aligntool.probe.tables import read_table
 from aligntool.probe.udev import Record, parse_dump, parse_record
 from aligntool.recipe import DriveDatabase, load_drives
@@ -32,7 +33,8 @@ from tests.fuzz.sparse import HAS_BAD_SECTOR, IS_DRIVE, SparseDisk, decode
 MOST_READ_BY_TABLES = (
     8 * MIB
 )  # both GPT copies at three places with a MiB of entries each, and a chain of EBRs
-MOST_READ_BY_LAYERS = 16 * MIB  # two LUKS2 headers of 4 MiB each, and both ends of everything nested
+MOST_READ_BY_LAYERS = 24 * MIB  # 32 areas one inside the other: both ends of each, and the labels of ZFS
+MOST_READ_OF_LUKS = 9 * MIB  # two headers of at most 4 MiB
 MOST_REQUESTS = 20_000
 TOLD = 3  # one input in so many goes on through the audit, which takes longer than any parser
 VALIDATED = 24  # one input in so many is held against the JSON schema, which takes longer than all the rest
@@ -71,7 +73,7 @@ def run_table(data: bytes) -> str:
 def run_layers(data: bytes) -> str:
     disk = decode(data)
     reader = disk.reader()
-    reader.most_bytes = MOST_READ_BY_LAYERS
+    reader.most_bytes = 32 * MOST_READ_OF_LUKS + MOST_READ_BY_LAYERS
     container = disk.container
     try:
         layers = read_layers(reader, container, sector_size=disk.sector_size or 512)
@@ -80,6 +82,11 @@ def run_layers(data: bytes) -> str:
             raise
         return "unreadable"
     _few_requests(reader.requests)
+    encrypted = sum("crypto_LUKS" in shape for shape in _shapes(layers))
+    if reader.bytes_read > MOST_READ_BY_LAYERS + encrypted * MOST_READ_OF_LUKS:
+        raise Broken(
+            f"{reader.bytes_read} bytes were read for {encrypted} encrypted volumes and what is around them"
+        )
     partition = Partition(1, container, content=layers, content_read=True)
     table = Table(TableLabel.GPT, disk.sector_size or 512)
     _tell_disk(data, disk, table=table, partitions=(partition,), table_read=True)
@@ -91,8 +98,7 @@ def run_contents(data: bytes) -> str:
     disk = decode(data)
     reader = disk.reader()
     seen = read_contents(reader, sector_size=disk.sector_size)
-    most = MOST_READ_BY_TABLES + MOST_READ_BY_LAYERS * (len(seen.partitions) + 1)
-    if reader.bytes_read > most:
+    if reader.bytes_read > MOST_READ_BY_TABLES + MOST_READ + LONGEST_READ:
         raise Broken(f"{reader.bytes_read} bytes were read of a disk with {len(seen.partitions)} partitions")
     _tell_disk(
         data, disk, table=seen.table, partitions=seen.partitions, table_read=seen.table_read,

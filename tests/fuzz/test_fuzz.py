@@ -43,7 +43,6 @@ def test_no_damaged_input_breaks_a_parser_or_what_is_told_of_it(
 
 @pytest.mark.parametrize("family", FAMILIES_ON_DISK)
 def test_an_image_that_is_cut_off_anywhere_in_a_structure_breaks_nothing(family: str, count: Count) -> None:
-    """Every length, one by one: a superblock of which 121 bytes are left took a reader of XFS down."""
     tried = 0
     for disk in made_seeds.FAMILIES[family]():
         for piece in disk.pieces:
@@ -56,6 +55,22 @@ def test_an_image_that_is_cut_off_anywhere_in_a_structure_breaks_nothing(family:
                 tried += 1
     count(family, tried, 0)
     assert tried
+
+
+BROKE_SOMETHING_ONCE = {
+    "XFS of which 121 bytes are left": of_pieces(121, [(0, b"XFSB")], choices=IS_CUT_SHORT),
+    "NTFS of which 13 bytes are left": of_pieces(13, [(0, b"\xeb\x52\x90NTFS    ")], choices=IS_CUT_SHORT),
+    "BitLocker of which 11 bytes are left": of_pieces(
+        11, [(0, b"\xeb\x52\x90-FVE-FS-")], choices=IS_CUT_SHORT
+    ),
+    "HFS of which 36 bytes are left": of_pieces(1060, [(1024, b"BD"), (1046, b"\x02")], choices=IS_CUT_SHORT),
+}
+
+
+@pytest.mark.parametrize("name", BROKE_SOMETHING_ONCE)
+def test_what_broke_something_once_breaks_nothing(name: str) -> None:
+    disk = BROKE_SOMETHING_ONCE[name]
+    assert target_named("other-layers").run(disk.encoded()) == "none"
 
 
 @pytest.mark.parametrize("name", GUIDED)
