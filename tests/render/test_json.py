@@ -32,6 +32,8 @@ from aligntool.inventory import (
 from aligntool.render.json import audit_json
 from aligntool.units import KIB, MIB, Extent
 from tests.audit.made import judge, made_disk, with_content
+from tests.machines.captured import HERE
+from tests.machines.captured import report as captured_report
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "audit.schema.json").read_text())
 
@@ -66,6 +68,13 @@ def test_the_document_is_valid_by_the_published_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     jsonschema.validate(document(full_report()), SCHEMA)
     jsonschema.validate(document(judge()), SCHEMA)
+
+
+@pytest.mark.parametrize("machine", sorted(path.name.partition(".")[0] for path in HERE.glob("*.tar.xz")))
+def test_what_is_told_of_a_captured_machine_is_valid_too(machine: str) -> None:
+    told = document(captured_report(machine))
+    jsonschema.validate(told, SCHEMA)
+    assert told["summary"]["disks"] == len(told["disks"]) > 0
 
 
 def test_the_schema_refuses_what_is_not_in_it() -> None:
