@@ -2,7 +2,7 @@
 
     python tests/fuzz/run.py [--seconds 120] [--seed 1] [TARGET ...]
 
-Guided by coverage where atheris can be imported (Python 3.11 and 3.12); elsewhere by the shapes of the results, and
+Guided by coverage where atheris can be imported (pyproject.toml says for which machines it is built); elsewhere by the shapes of the results, and
 that is said. Exit 1 when anything failed; the inputs that did it are kept beside this file, in `found/`.
 """
 
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words.error(f"no such target: {', '.join(sorted(unknown))}")
     chosen, how = given.targets or names(), engine()
     if how == "blind":
-        print("atheris is not here (it has no build for this Python, or `make fuzz` has not installed it): "
+        print("atheris is not here (it has no build for this machine or this Python): "
               "inputs are changed blindly, and kept by the shape of what comes out")  # fmt: skip
     outcomes = []
     for target in chosen:
