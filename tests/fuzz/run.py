@@ -2,8 +2,9 @@
 
     python tests/fuzz/run.py [--seconds 120] [--seed 1] [TARGET ...]
 
-Guided by coverage where atheris can be imported (pyproject.toml says for which machines it is built); elsewhere by the shapes of the results, and
-that is said. Exit 1 when anything failed; the inputs that did it are kept beside this file, in `found/`.
+Guided by coverage where atheris can be imported (pyproject.toml says for which machines it is built); elsewhere by the
+shapes of the results, and that is said. Exit 1 when anything failed; the inputs that did it are
+kept beside this file, in `found/`.
 """
 
 import argparse
