@@ -118,11 +118,11 @@ def test_a_very_long_name_is_cut_and_wrapped_at_once(char: str, cut: Callable[[s
     """Of an udev record it may have 256 KiB, and a disk has hundreds of them."""
     began = time.process_time()
     assert cut(char * 100_000)
-    assert time.process_time() - began < 0.4
+    assert time.process_time() - began < SECONDS, "it took minutes when every character was measured anew"
 
 
 def test_an_empty_disk_of_any_size_costs_next_to_nothing() -> None:
     for size in (0, 1, 511, 512, MIB, 20 * GIB, (1 << 63) - 1):
-        cost = audited(SparseDisk(size, ()), seconds=2)
+        cost = audited(SparseDisk(size, ()))
         assert cost.disk.table is None
         assert cost.reader.bytes_read <= 2 * MIB
