@@ -106,7 +106,7 @@ def test_the_menu_in_the_repository_is_current() -> None:
 def test_a_thousand_models_are_each_matched_by_their_own_name(database: DriveDatabase) -> None:
     """The one pre-check for all patterns lets none through and holds none back."""
     for number in range(1000):
-        lying = disk(f"WDC WD{number:04}EARS", size=500 * 1000**3, rotational=True)
-        honest = disk(f"WDC WD{number:04}ZZZZ", size=500 * 1000**3, rotational=True)
+        lying = disk(f"WDC WD{number % 100:02}EARS-{number:05}", size=500 * 1000**3, rotational=True)
+        honest = disk(f"WDC WD{number % 100:02}ZZZZ-{number:05}", size=500 * 1000**3, rotational=True)
         assert [row.physical_block_size for row in database.known(lying)][:1] == [4096]
         assert not any(row.source is Source.KNOWN for row in database.known(honest))
