@@ -208,3 +208,13 @@ def test_the_full_stripe_of_an_array_is_its_optimal_io_size() -> None:
     assert codes(judge(replace(array, content=(right,)))) == []
     wrong = replace(right, stripe_width=256 * KIB)
     assert codes(judge(replace(array, content=(wrong,)))) == ["AT405"]
+
+
+def test_a_drive_with_a_large_minimum_io_is_no_array() -> None:
+    xfs = Layer("xfs", HOME, data_unit=4096, stripe_unit=0, stripe_width=0)
+    drive = made_disk("2048+20971520", kind=DiskKind.NVME, rotational=False, physical=4096, minimum=64 * KIB)
+    assert "AT405" not in codes(judge(with_content(drive, xfs)))
+    striped = made_disk("2048+20971520", kind=DiskKind.DM, name="dm-0", physical=4096, minimum=64 * KIB)
+    assert "AT405" in codes(judge(with_content(striped, xfs)))
+    linear = made_disk("2048+20971520", kind=DiskKind.DM, name="dm-0", physical=4096, minimum=4096)
+    assert "AT405" not in codes(judge(with_content(linear, xfs)))

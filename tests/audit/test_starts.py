@@ -329,3 +329,20 @@ def test_a_logical_partition_63_sectors_after_its_record_is_named_and_a_primary_
     assert judge(primary).findings[0].cause is None
     elsewhere = made_disk("5l 16129+1000", physical=4096)
     assert judge(elsewhere).findings[0].cause is None
+
+
+@pytest.mark.parametrize(
+    ("unit", "asked"), [(4 * MIB, True), (64 * MIB, True), (128 * MIB, False), (6144, False)]
+)
+def test_an_allocation_unit_is_believed_up_to_64_mib(unit: int, asked: bool) -> None:
+    card = replace(made_disk("2048+1000", kind=DiskKind.SD, physical=512), preferred_erase_size=unit)
+    assert (unit in {grid.size for grid in judge(card).judged[0].grids}) is asked
+
+
+def test_a_rotating_disk_behind_usb_has_no_allocation_unit() -> None:
+    row = KnownGeometry(Source.ASSUMED, "class", "…", "low", erase_block=4 * MIB)
+    for rotational, asked in ((True, False), (False, True), (None, True)):
+        disk = made_disk("2048+1000", kind=DiskKind.USB, rotational=rotational, physical=4096)
+        assert (
+            GridKind.ALLOCATION in {grid.kind for grid in judge(disk, known=(row,)).judged[0].grids}
+        ) is asked

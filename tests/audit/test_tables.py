@@ -169,3 +169,12 @@ def test_an_mbr_entry_that_makes_no_sense_is_only_left_out() -> None:
     disk = faulty(TableFault(Fault.BAD_ENTRY, "entry 3 has a type and no sectors"))
     disk = replace(disk, table=replace(disk.table, label=TableLabel.DOS) if disk.table else None)
     assert [finding.severity for finding in judge(disk).findings] == [Severity.WARNING]
+
+
+def test_the_extended_container_is_two_sectors_to_the_kernel_and_that_is_no_difference() -> None:
+    disk = made_disk("2048+1000000; 2e 1048576+1000000; 5l 1050624+10000", physical=4096)
+    seen = tuple(
+        (number, Extent(start * 512, length * 512))
+        for number, start, length in ((1, 2048, 1000000), (2, 1048576, 2), (5, 1050624, 10000))
+    )
+    assert codes(judge(replace(disk, kernel_partitions=seen))) == []
