@@ -38,7 +38,7 @@ _GEOMETRY = "Geometry, where the device does not say"
 def audit(
     targets: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TARGET]...", help="Devices or disk image files; none: every disk of this machine."),
+        typer.Argument(metavar="TARGET", help="Devices or disk image files; none: every disk of this machine."),
     ] = None,
     *,
     map_: Annotated[bool, typer.Option("--map", help="Draw blocks over physical sectors for each partition.")] = False,

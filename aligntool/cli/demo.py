@@ -19,7 +19,7 @@ PICTURE_WIDTH = 100
 def demo(
     image: Annotated[
         str | None,
-        typer.Argument(metavar="[IMAGE]", help="Keep the image as this file; none: a temporary one."),
+        typer.Argument(metavar="IMAGE", help="Keep the image as this file; none: a temporary one."),
     ] = None,
     *,
     picture: Annotated[

@@ -12,7 +12,7 @@ from aligntool.errors import Refused
 def drives(
     model: Annotated[
         str | None,
-        typer.Argument(metavar="[MODEL]", help="As the kernel or the label prints it; none: list every row."),
+        typer.Argument(metavar="MODEL", help="As the kernel or the label prints it; none: list every row."),
     ] = None,
     *,
     firmware: Annotated[

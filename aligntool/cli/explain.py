@@ -11,7 +11,7 @@ from aligntool.errors import Refused
 
 def explain(
     code: Annotated[
-        str | None, typer.Argument(metavar="[CODE]", help="Such as AT101; none: list every code.")
+        str | None, typer.Argument(metavar="CODE", help="Such as AT101; none: list every code.")
     ] = None,
     *,
     markdown: Annotated[
