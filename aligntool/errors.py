@@ -14,21 +14,6 @@ class ExitCode(IntEnum):
     BUG = 5
     INTERRUPTED = 130
 
-    @property
-    def meaning(self) -> str:
-        return _MEANINGS[self]
-
-
-_MEANINGS = {
-    ExitCode.DONE: "done, or nothing to do",
-    ExitCode.FINDINGS: "audit: findings of the severity given by --fail-on (default: error)",
-    ExitCode.USAGE: "the command line could not be understood",
-    ExitCode.REFUSED: "refused: nothing was written",
-    ExitCode.STOPPED: "stopped part-way: something was written, the journal is kept; type `aligntool resume`",
-    ExitCode.BUG: "a bug in aligntool: the trace is shown, please report it",
-    ExitCode.INTERRUPTED: "interrupted by the user before anything was written",
-}
-
 
 class Refused(Exception):
     """Nothing was written. The message says why; the hint is the next thing to type."""

@@ -59,13 +59,13 @@ def audit(inventory: Inventory, known: Known, wishes: Wishes | None = None) -> R
     for disk in inventory.disks:
         rows = known.get(disk.name, ())
         grids = grids_of(disk, rows, wishes, sectors, shifts)
-        one = Judged(disk, grids, tuple(_verdicts(disk, grids, by_name)))
+        above = array_above(disk, by_name)
+        one = Judged(disk, grids, tuple(_verdicts(disk, grids, above)))
         judged.append(one)
-        findings += _findings(one, rows, by_name)
+        findings += _findings(one, rows, above)
     findings += machine_findings(inventory)
-    findings.sort(
-        key=lambda finding: finding.severity.rank
-    )  # stable: within a severity, in the order of the disks
+    # Stable: within a severity, in the order of the disks.
+    findings.sort(key=lambda finding: finding.severity.rank)
     return Report(inventory, tuple(judged), tuple(findings))
 
 
@@ -90,8 +90,9 @@ def _settle_sectors(inventory: Inventory, known: Known) -> dict[str, Sized]:
     return settled
 
 
-def _verdicts(disk: Disk, grids: Sequence[Grid], by_name: Mapping[str, Disk]) -> Iterator[Verdict]:
-    above, image = array_above(disk, by_name), hybrid_image(disk)
+def _verdicts(disk: Disk, grids: Sequence[Grid], above: str) -> Iterator[Verdict]:
+    """`above`: why the table is not the disk's own (see `array_above`); empty when it is."""
+    image = hybrid_image(disk)
     for partition in disk.partitions:
         if partition.role is Role.EXTENDED:
             continue
@@ -115,12 +116,9 @@ def _is_member_itself(disk: Disk) -> bool:
     return not disk.partitions and any(layer.kind == "linux_raid_member" for layer in disk.content)
 
 
-def _findings(
-    judged: Judged, rows: Sequence[KnownGeometry], by_name: Mapping[str, Disk]
-) -> Iterator[Finding]:
+def _findings(judged: Judged, rows: Sequence[KnownGeometry], above: str) -> Iterator[Finding]:
     disk, grids = judged.disk, judged.grids
-    sector_size = disk.table.sector_size if disk.table else disk.limits.logical_block_size or 512
-    above = array_above(disk, by_name)
+    sector_size = disk.sector_size
     yield from table_findings(disk, above)
     parts: dict[int | None, Partition] = {partition.number: partition for partition in disk.partitions}
     if not above or _is_member_itself(disk):

@@ -19,7 +19,7 @@ _BY_TYPE = {
     "5808C8AA-7E8F-42E0-85D2-E1E90434CFB3": "the database of a Windows dynamic disk: written when volumes change",
     "6A945A3B-1DD2-11B2-99A6-080020736631": "a reserved partition of Solaris and ZFS: it holds no data",
 }
-_EFI_SYSTEM = ("C12A7328-F81F-11D2-BA4B-00A0C93EC93B", "0xef")
+EFI_SYSTEM = ("C12A7328-F81F-11D2-BA4B-00A0C93EC93B", "0xef")
 _EMPTY = ("0x00", "0x0", "")
 _VOLUME_DESCRIPTORS = 32 * KIB  # where they begin in an image, ECMA-119 6.2.1
 _LDM = "0x42"
@@ -82,4 +82,4 @@ def _covers_the_image(partition: Partition, *, whole: bool) -> bool:
 
 
 def _is_appended(partition: Partition) -> bool:
-    return partition.type_code in _EFI_SYSTEM or partition.extent.length < MIB
+    return partition.type_code in EFI_SYSTEM or partition.extent.length < MIB

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from aligntool.audit.codes import Code
 from aligntool.audit.cost import predict
+from aligntool.audit.excuses import EFI_SYSTEM
 from aligntool.audit.report import Answer, Finding, Grid, GridKind, Judged, Severity, Verdict
 from aligntool.audit.stripes import stripe_findings
 from aligntool.audit.words import asked_by, layer_name, next_look, spot, where
 from aligntool.inventory import Disk, Layer, Partition, Segment
 from aligntool.units import format_size
 
-_ESP = ("C12A7328-F81F-11D2-BA4B-00A0C93EC93B", "0xef")
 _CLUSTERED = frozenset({"vfat", "exfat"})
 _COMPARED = frozenset(
     {
@@ -100,7 +100,7 @@ class _Walk:
         """FAT and exFAT: only the physical sector counts, and on an EFI system partition hardly that."""
         if grid.kind not in (GridKind.PHYSICAL, GridKind.MINIMUM_IO):
             return
-        boot = self.partition is not None and self.partition.type_code in _ESP
+        boot = self.partition is not None and self.partition.type_code in EFI_SYSTEM
         severity = Severity.INFO if boot else Severity.WARNING
         yield self._off(Code.CLUSTERS_OFF, severity, layer_name(layer), "first cluster", start, grid)
 

@@ -74,9 +74,8 @@ def table_findings(disk: Disk, above: str) -> Iterator[Finding]:
 def _finding(disk: Disk, fault: TableFault) -> Finding:
     code, severity = _RULES[fault.fault]
     if fault.fault is Fault.BAD_ENTRY and disk.table and disk.table.label is TableLabel.DOS:
-        severity = (
-            Severity.WARNING
-        )  # a type without sectors, say: the kernel leaves it out and nothing is lost
+        # A type without sectors, say: the kernel leaves it out and nothing is lost.
+        severity = Severity.WARNING
     if fault.fault is Fault.OVERLAP and _covers_the_table(disk, fault):
         severity = Severity.INFO
     copies = disk.table.copies if disk.table else ()

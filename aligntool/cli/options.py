@@ -2,7 +2,6 @@
 
 import os
 import sys
-from typing import Annotated
 
 import typer
 
@@ -34,9 +33,6 @@ def grid(text: str) -> int:
     if number % 512 or number > 1 << 40:
         raise typer.BadParameter(f"{text!r} is no multiple of 512 bytes that a disk could have")
     return number
-
-
-Width = Annotated[int, typer.Option("--width", hidden=True)]
 
 
 def terminal_width() -> int:

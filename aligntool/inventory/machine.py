@@ -56,6 +56,11 @@ class Disk:
     links: tuple[tuple[LinkHop, ...], ...] = ()  # one path a controller, drive first, root last
     unseen: tuple[Unseen, ...] = ()
 
+    @property
+    def sector_size(self) -> int:
+        """Bytes in the sectors that the user counts in on this disk: those of its table, else the device's own."""
+        return self.table.sector_size if self.table else self.limits.logical_block_size or 512
+
 
 @dataclass(frozen=True, slots=True)
 class Inventory:

@@ -14,7 +14,7 @@ from fractions import Fraction
 from aligntool import __version__
 from aligntool.audit import Answer, Check, Finding, Grid, Judged, Report, Severity, Verdict
 from aligntool.audit.cost import Cost
-from aligntool.inventory import Disk, Layer, Partition
+from aligntool.inventory import Layer, Partition
 from aligntool.units import Extent
 
 SCHEMA = "aligntool.audit"
@@ -65,7 +65,7 @@ def _disk(judged: Judged) -> Value:
     disk = judged.disk
     verdicts = {verdict.partition: verdict for verdict in judged.verdicts}
     document = _fields(disk, leave=_ELSEWHERE)
-    sector_size = _sector_size(disk)
+    sector_size = disk.sector_size
     document["grids"] = [_grid(grid) for grid in judged.grids]
     document["verdict"] = _verdict(verdicts.get(None))
     document["partitions"] = [
@@ -76,10 +76,6 @@ def _disk(judged: Judged) -> Value:
         for number, extent in disk.kernel_partitions
     ]  # fmt: skip
     return document
-
-
-def _sector_size(disk: Disk) -> int:
-    return disk.table.sector_size if disk.table else disk.limits.logical_block_size or 512
 
 
 def _partition(partition: Partition, verdict: Verdict | None, sector_size: int) -> Value:

@@ -33,7 +33,7 @@ def boundary_lines(judged: Judged, verdict: Verdict, *, width: int) -> Iterator[
 def _boundary(judged: Judged, verdict: Verdict, partition: Partition | None, width: int) -> Iterator[Line]:
     check = _drawn(verdict)
     name = judged.disk.name if partition is None else f"partition {partition.number} of {judged.disk.name}"
-    sector_size = judged.disk.table.sector_size if judged.disk.table else 512
+    sector_size = judged.disk.sector_size
     sector = f"sector {verdict.start // sector_size}, " if verdict.start % sector_size == 0 else ""
     yield (
         (name, Style.TITLE),

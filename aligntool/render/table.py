@@ -109,7 +109,7 @@ Row = tuple[str, str, str, str, str, str, Verdict | None]
 
 
 def _row(disk: Disk, partition: Partition, verdict: Verdict | None) -> Row:
-    sector_size = disk.table.sector_size if disk.table else disk.limits.logical_block_size or 512
+    sector_size = disk.sector_size
     start = partition.extent.start
     sector = str(start // sector_size) if start % sector_size == 0 else "–"
     content = (

@@ -7,7 +7,6 @@ sources of the systems named. Alone because it is a list, and nothing but a list
 
 from aligntool.probe.tables.linux_types import LINUX_TYPES
 
-EFI_SYSTEM = "C12A7328-F81F-11D2-BA4B-00A0C93EC93B"
 BASIC_DATA = "EBD0A0A2-B9E5-4433-87C0-68B6B72699C7"
 LDM_TYPES = frozenset({"5808C8AA-7E8F-42E0-85D2-E1E90434CFB3", "AF9B60A0-1431-4F62-BC68-3311714A69AD"})
 

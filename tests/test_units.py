@@ -1,0 +1,48 @@
+"""Bytes, extents and the arithmetic of grids, against counting one by one."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aligntool.units import Extent, align_down, align_up, format_size, off_by, parse_size
+
+OFFSETS = st.integers(0, 10_000)
+GRIDS = st.integers(1, 300)
+
+
+@given(offset=OFFSETS, grid=GRIDS, phase=st.integers(0, 600))
+def test_aligning_finds_the_nearest_points_that_counting_finds(offset: int, grid: int, phase: int) -> None:
+    points = [point for point in range(-1000, 11_000) if (point - phase) % grid == 0]
+    assert align_down(offset, grid, phase) == max(point for point in points if point <= offset)
+    assert align_up(offset, grid, phase) == min(point for point in points if point >= offset)
+    assert off_by(offset, grid, phase) == offset - align_down(offset, grid, phase)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("4096", 4096), ("512B", 512), ("4KiB", 4096), ("1 MiB", 1 << 20), ("2gib", 2 << 30), ("1TiB", 1 << 40)],
+)
+def test_sizes_are_read_in_binary_units(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["1M", "1MB", "1.5MiB", "-1", "", "KiB", "٤KiB", "4 096"])
+def test_what_could_mean_two_sizes_or_none_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="binary units"):
+        parse_size(text)
+
+
+@given(st.integers(0, 1 << 60))
+def test_a_size_as_shown_can_be_typed_back(size: int) -> None:
+    assert parse_size(format_size(size)) == size
+
+
+@given(OFFSETS, GRIDS, OFFSETS, GRIDS)
+def test_extents_overlap_and_contain_as_sets_of_bytes_do(
+    start: int, length: int, other: int, more: int
+) -> None:
+    one, two = Extent(start, length), Extent(other, more)
+    ours, theirs = set(range(one.start, one.end)), set(range(two.start, two.end))
+    assert one.overlaps(two) == bool(ours & theirs)
+    assert one.contains(two) == (theirs <= ours)
+    assert one.moved_to(other).length == length
