@@ -1,0 +1,52 @@
+"""The one hole in the wall: everything that a mover may do to a disk goes through a Device.
+
+A real one is a block device or an image file; the tests have one with a write cache whose power can be cut.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+Jobs = Iterable[Callable[[], None]]
+
+
+class Device(Protocol):
+    """Offsets and lengths are bytes, and multiples of `sector_size`.
+
+    `write` promises nothing before `flush` returns; until then any subset of its sectors may survive a power cut. Both
+    raise OSError with the errno that the medium gave.
+    """
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def sector_size(self) -> int:
+        """Bytes that are written whole or not at all."""
+        ...
+
+    def read(self, offset: int, length: int) -> bytes | memoryview:
+        """Exactly `length` bytes from the medium, not from a cache."""
+        ...
+
+    def write(self, offset: int, data: bytes | memoryview) -> None: ...
+
+    def flush(self) -> None:
+        """Returns when everything written is durable."""
+        ...
+
+    def together(self, jobs: Jobs) -> None:
+        """Do these, in any order or at once; returns when all are done, raises the first error."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sectors:
+    """Bytes and where on the disk they belong."""
+
+    at: int
+    data: bytes
+
+
+Writing = tuple[tuple[Sectors, ...], ...]
+"""Groups of sectors. The groups are written in order, each flushed before the next one begins."""

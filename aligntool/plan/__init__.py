@@ -1,0 +1,68 @@
+"""Plans: the contract between thinking, acting and telling.
+
+A plan is plain data. It can be read, kept, compared and carried to another terminal, for it holds no open file and no
+function. Four readers walk the same steps: `render` tells them, `document` keeps them, `apply` does them, and the tests
+check them. mypy lists the readers that have not learnt a new step yet.
+"""
+
+from aligntool.plan.document import digest, from_json, to_json
+from aligntool.plan.events import Event, Progress, Said, StepBegun, StepDone
+from aligntool.plan.goals import LayoutGoal, PartWish, RealignGoal
+from aligntool.plan.plans import Estimate, Place, Plan, Subject, Used
+from aligntool.plan.steps import (
+    STEPS,
+    CheckContent,
+    CloseJournal,
+    CopyContent,
+    EntryChange,
+    Held,
+    HoldContent,
+    JournalPlace,
+    Lanes,
+    MakeTable,
+    NewEntry,
+    ParkEntries,
+    Patch,
+    ReleaseContent,
+    RewriteTable,
+    ShrinkContent,
+    Step,
+    WriteJournal,
+)
+
+__all__ = [
+    "STEPS",
+    "CheckContent",
+    "CloseJournal",
+    "CopyContent",
+    "EntryChange",
+    "Estimate",
+    "Event",
+    "Held",
+    "HoldContent",
+    "JournalPlace",
+    "Lanes",
+    "LayoutGoal",
+    "MakeTable",
+    "NewEntry",
+    "ParkEntries",
+    "PartWish",
+    "Patch",
+    "Place",
+    "Plan",
+    "Progress",
+    "RealignGoal",
+    "ReleaseContent",
+    "RewriteTable",
+    "Said",
+    "ShrinkContent",
+    "Step",
+    "StepBegun",
+    "StepDone",
+    "Subject",
+    "Used",
+    "WriteJournal",
+    "digest",
+    "from_json",
+    "to_json",
+]

@@ -1,0 +1,87 @@
+"""A plan as a JSON document, and back. Protected by a digest, so that an edited plan is not applied by accident."""
+
+import hashlib
+import json
+import types
+from dataclasses import fields, is_dataclass
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from aligntool.errors import Refused
+from aligntool.plan.plans import Plan
+from aligntool.plan.steps import STEPS, Step
+
+SCHEMA = "aligntool.plan"
+VERSION = 1
+
+
+def to_json(plan: Plan) -> str:
+    return json.dumps(
+        {"schema": SCHEMA, "version": VERSION, "digest": digest(plan), "plan": _out(plan)}, indent=2
+    )
+
+
+def from_json(text: str) -> Plan:
+    """Raises Refused when it is no plan, one of another version, or one that was changed since it was made."""
+    try:
+        document = json.loads(text)
+        if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+            raise Refused("this is no plan of aligntool", hint="aligntool plan realign DISK -o plan.json")
+        if document.get("version") != VERSION:
+            version = document.get("version")
+            raise Refused(f"this plan has format {version}; this aligntool reads format {VERSION}",
+                          hint="make the plan anew: aligntool plan realign DISK -o plan.json")  # fmt: skip
+        plan: Plan = _in(Plan, document["plan"])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise Refused(
+            f"the plan cannot be read: {error}", hint="aligntool plan realign DISK -o plan.json"
+        ) from error
+    if digest(plan) != document.get("digest"):
+        raise Refused("the plan was changed since it was made: its digest does not fit",
+                      hint="make the plan anew: aligntool plan realign DISK -o plan.json")  # fmt: skip
+    return plan
+
+
+def digest(plan: Plan) -> str:
+    """The name under which a journal and a reviewer remember the plan; SHA-256 of its canonical JSON."""
+    return hashlib.sha256(json.dumps(_out(plan), sort_keys=True).encode()).hexdigest()
+
+
+def _out(value: Any) -> Any:
+    if is_dataclass(value):
+        body = {field.name: _out(getattr(value, field.name)) for field in fields(value)}
+        return {"step": type(value).__name__, **body} if type(value).__name__ in STEPS else body
+    if isinstance(value, tuple):
+        return [_out(one) for one in value]
+    return value
+
+
+def _in(kind: Any, value: Any) -> Any:
+    """`value` as a `kind`; raises TypeError, ValueError or KeyError where it is none."""
+    if kind is Step:
+        return _in(STEPS[value["step"]], {name: one for name, one in value.items() if name != "step"})
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        return (
+            None
+            if value is None
+            else _in(next(one for one in get_args(kind) if one is not type(None)), value)
+        )
+    if origin is tuple:
+        return tuple(_in(get_args(kind)[0], one) for one in _list(value))
+    if isinstance(kind, type) and is_dataclass(kind):
+        hints = get_type_hints(kind)
+        names = {field.name for field in fields(kind)}
+        if set(value) != names:
+            raise ValueError(
+                f"{kind.__name__} has fields {sorted(set(value) ^ names)} too many or too few"
+            )
+        return kind(**{name: _in(hints[name], value[name]) for name in names})
+    if type(value) is not kind:
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r} is no list")
+    return value

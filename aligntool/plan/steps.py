@@ -1,0 +1,204 @@
+"""The steps that a plan is made of: a small closed set of frozen values.
+
+Each step is idempotent and states the world before and after it: already after means done, neither means stop. Every
+size and offset is bytes. Offsets are counted from the start of the disk, unless a field says that they are counted from
+the start of the partition or of the journal.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, get_args
+
+from aligntool.units import Extent
+
+
+@dataclass(frozen=True, slots=True)
+class JournalPlace:
+    """Where the journal lies, and how it is divided: copy, other copy, stash.
+
+    `extent` is counted from the start of the disk, or of `file` where the journal lies elsewhere. `stash` is counted
+    from the start of `extent`.
+    """
+
+    extent: Extent
+    copy_length: int  # of each of the two copies; a power of two
+    stash: Extent
+    file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What is taken off the disk and kept in the journal while the partition is in flight.
+
+    `ranges` cover everything that blkid would recognise; `keystones` are bytes in those sectors that it cannot do
+    without. Both are counted from the start of the partition. Marked first, restored last.
+    """
+
+    ranges: tuple[Extent, ...]
+    keystones: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """How a copy is cut: docs/crash-safety.md, "Lanes"."""
+
+    window: int  # the longest run that one lane moves at once; never longer than the distance
+    batch: int  # bytes between two flushes, if there are enough lanes
+    group: int  # bytes whose lanes run together
+    stash: int  # bytes of stash that may be used
+    staged: bool = False  # the distance is so short that everything goes through the stash
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A field in a boot sector that says where the partition begins.
+
+    `at` is counted from the start of the partition. `before` and `after` are the field's values; a checksum over
+    patched sectors has neither, because it is computed from what is found there.
+    """
+
+    what: str  # "NTFS hidden sectors", "exFAT boot checksum"
+    at: int
+    length: int
+    before: int | None = None
+    after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EntryChange:
+    """One entry of a partition table, before and after. `record` is the byte of a logical partition's EBR."""
+
+    number: int
+    before: Extent
+    after: Extent
+    record_before: int | None = None
+    record_after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewEntry:
+    """An entry of a new table."""
+
+    number: int
+    extent: Extent
+    type_code: str  # "0x83" for MBR, an upper-case GUID for GPT
+    name: str = ""
+    active: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CheckContent:
+    """Ask the file system's own checker, which writes nothing, whether it is whole."""
+
+    writes: ClassVar[bool] = False
+    partition: int
+    extent: Extent
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShrinkContent:
+    """Make a file system shorter with its own tool, before anything moves."""
+
+    writes: ClassVar[bool] = True
+    partition: int
+    extent: Extent
+    kind: str
+    length: int  # bytes that it may have afterwards
+
+
+@dataclass(frozen=True, slots=True)
+class WriteJournal:
+    """The plan, the map of used blocks, the table and everything held, twice, before anything else is written."""
+
+    writes: ClassVar[bool] = True
+    journal: JournalPlace
+
+
+@dataclass(frozen=True, slots=True)
+class ParkEntries:
+    """Give the entries a type that nothing mounts. From here on the disk is in flight.
+
+    Logical partitions are parked by their container: the whole chain is out of sight.
+    """
+
+    writes: ClassVar[bool] = True
+    partitions: tuple[int, ...]  # those that move
+    parked: tuple[int, ...]  # the entries that change: the same, or the container in place of its logicals
+
+
+@dataclass(frozen=True, slots=True)
+class HoldContent:
+    """Put markers over what the journal holds, at the old place."""
+
+    writes: ClassVar[bool] = True
+    partition: int
+    source: Extent
+    held: Held
+
+
+@dataclass(frozen=True, slots=True)
+class CopyContent:
+    """Copy what lies between the held ranges, in batches, each flushed, read back and recorded."""
+
+    writes: ClassVar[bool] = True
+    partition: int
+    kind: str
+    source: Extent
+    target: Extent
+    held: Held
+    lanes: Lanes
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseContent:
+    """Put what the journal holds, patched, at the new place."""
+
+    writes: ClassVar[bool] = True
+    partition: int
+    kind: str
+    target: Extent
+    held: Held
+    patches: tuple[Patch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteTable:
+    """Point the entries at the new place: the moment the move becomes true."""
+
+    writes: ClassVar[bool] = True
+    label: str  # "gpt" or "dos"
+    changes: tuple[EntryChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CloseJournal:
+    """Wipe the journal's head: nothing is in flight any more."""
+
+    writes: ClassVar[bool] = True
+    journal: JournalPlace
+
+
+@dataclass(frozen=True, slots=True)
+class MakeTable:
+    """A new partition table for a disk without one (or, asked for, over what is there)."""
+
+    writes: ClassVar[bool] = True
+    label: str
+    entries: tuple[NewEntry, ...]
+    wipe: bool = False  # signatures that lie on the disk are wiped first
+
+
+Step = (
+    CheckContent
+    | ShrinkContent
+    | WriteJournal
+    | ParkEntries
+    | HoldContent
+    | CopyContent
+    | ReleaseContent
+    | RewriteTable
+    | CloseJournal
+    | MakeTable
+)
+
+STEPS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Step)}

@@ -1,0 +1,61 @@
+"""A plan that was written is read back the same, and one that was touched is not read at all."""
+
+import json
+
+import pytest
+
+from aligntool.errors import Refused
+from aligntool.plan import (
+    CloseJournal,
+    CopyContent,
+    Held,
+    JournalPlace,
+    Lanes,
+    Place,
+    Plan,
+    Subject,
+    from_json,
+    to_json,
+)
+from aligntool.units import MIB, Extent
+
+HELD = Held((Extent(0, 131072),), (1024,))
+PLACE = JournalPlace(Extent(900 * MIB, 4 * MIB), MIB, Extent(2 * MIB, 2 * MIB))
+PLAN = Plan(
+    "realign",
+    Subject("disk.img", 1 << 30, 512, "gpt", "ABC", None, None, None, "00"),
+    "every start on 1MiB",
+    (Place(1, Extent(32256, 4096), Extent(MIB, 4096), 'ext4 "root"'),),
+    (
+        CopyContent(1, "ext4", Extent(32256, 4096), Extent(MIB, 4096), HELD, Lanes(1, 2, 3, 4)),
+        CloseJournal(PLACE),
+    ),
+)
+
+
+def test_a_plan_survives_being_written_and_read() -> None:
+    assert from_json(to_json(PLAN)) == PLAN
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[]",
+        "nonsense",
+        '{"schema": "aligntool.plan", "version": 99}',
+        '{"schema": "aligntool.plan", "version": 1, "plan": {"steps": 3}}',
+        '{"schema": "aligntool.plan", "version": 1, "plan": null}',
+    ],
+)
+def test_what_is_no_plan_is_refused(text: str) -> None:
+    with pytest.raises(Refused):
+        from_json(text)
+
+
+def test_a_plan_that_somebody_edited_is_refused() -> None:
+    document = json.loads(to_json(PLAN))
+    document["plan"]["places"][0]["after"]["start"] += 512
+    with pytest.raises(Refused, match="changed"):
+        from_json(json.dumps(document))
