@@ -72,9 +72,7 @@ def _in(kind: Any, value: Any) -> Any:
         hints = get_type_hints(kind)
         names = {field.name for field in fields(kind)}
         if set(value) != names:
-            raise ValueError(
-                f"{kind.__name__} has fields {sorted(set(value) ^ names)} too many or too few"
-            )
+            raise ValueError(f"{kind.__name__} has fields {sorted(set(value) ^ names)} too many or too few")
         return kind(**{name: _in(hints[name], value[name]) for name in names})
     if type(value) is not kind:
         raise TypeError(f"{value!r} is no {kind.__name__}")
