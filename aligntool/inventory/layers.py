@@ -45,3 +45,6 @@ class Layer:
     segments: tuple[Segment, ...] = ()
     inner: tuple["Layer", ...] = ()  # what could be read through this layer
     problems: tuple[str, ...] = ()  # sentences: what is inconsistent in the superblock
+    unclean: str | None = None  # a sentence: why it must not be touched now; None: nothing says so
+    hidden_sectors: int | None = None  # sectors before the volume, says its boot sector: NTFS, FAT, exFAT
+    backup_boot: int | None = None  # bytes from the volume's start to the copy of its boot sector

@@ -53,6 +53,7 @@ class Disk:
     mapping: str | None = None  # dm: "lvm vg/lv", "crypt LUKS2 name", "multipath", "raid" ...
     nvme: NvmeFacts | None = None
     ata: AtaFacts | None = None
+    failing: str | None = None  # a sentence: the drive says that it fails; None: it does not, or nobody asked
     links: tuple[tuple[LinkHop, ...], ...] = ()  # one path a controller, drive first, root last
     unseen: tuple[Unseen, ...] = ()
 
