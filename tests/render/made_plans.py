@@ -1,0 +1,86 @@
+"""Plans made by hand, with every kind of step in them."""
+
+from aligntool.plan import (
+    CheckContent,
+    CloseJournal,
+    CopyContent,
+    EntryChange,
+    Estimate,
+    Held,
+    HoldContent,
+    JournalPlace,
+    Lanes,
+    MakeTable,
+    NewEntry,
+    ParkEntries,
+    Patch,
+    Place,
+    Plan,
+    ReleaseContent,
+    RewriteTable,
+    ShrinkContent,
+    Subject,
+    Used,
+    WriteJournal,
+)
+from aligntool.units import GIB, MIB, Extent
+
+SIZE = GIB
+OLD, NEW = Extent(32256, 400 * MIB), Extent(MIB, 400 * MIB)
+STAYS = Extent(402 * MIB, 200 * MIB)
+CONTAINER = Extent(700 * MIB, 200 * MIB)
+LOGICAL_OLD, LOGICAL_NEW = Extent(700 * MIB + 32256, 198 * MIB), Extent(701 * MIB, 198 * MIB)
+HELD = Held((Extent(0, 131072), Extent(400 * MIB - 131072, 131072)), (1024,))
+JOURNAL = JournalPlace(Extent(980 * MIB, 44 * MIB), 4 * MIB, Extent(8 * MIB, 36 * MIB))
+
+PLACES = (
+    Place(1, OLD, NEW, 'ntfs "Windows XP"', "off 4KiB by 3584B"),
+    Place(2, STAYS, STAYS, 'ext3 "linux"', "on the grid"),
+    Place(3, CONTAINER, CONTAINER, "extended"),
+    Place(5, LOGICAL_OLD, LOGICAL_NEW, "swap", "off 4KiB by 3584B"),
+)
+
+STEPS = (
+    CheckContent(1, OLD, "ntfs"),
+    ShrinkContent(2, STAYS, "ext3", 150 * MIB),
+    WriteJournal(JOURNAL),
+    ParkEntries((1, 5), (1, 3)),
+    HoldContent(1, OLD, HELD),
+    CopyContent(1, "ntfs", OLD, NEW, HELD, Lanes(MIB // 2, 32 * MIB, GIB, 36 * MIB)),
+    ReleaseContent(
+        1,
+        "ntfs",
+        NEW,
+        HELD,
+        (Patch("NTFS hidden sectors", 28, 4, 63, 2048), Patch("exFAT boot checksum", 5632, 512)),
+    ),
+    RewriteTable(
+        "dos", (EntryChange(1, OLD, NEW), EntryChange(5, LOGICAL_OLD, LOGICAL_NEW, 700 * MIB, 700 * MIB))
+    ),
+    CloseJournal(JOURNAL),
+)
+
+PLAN = Plan(
+    "realign",
+    Subject("old-disk.img", SIZE, 512, "dos", "0x2005c0de", None, None, None, "00"),
+    "every start on 1MiB",
+    PLACES,
+    STEPS,
+    ("Windows on an MBR disk remembers the byte where it starts: bootrec /rebuildbcd",),
+    ("partition 2 is on the grid and stays",),
+    Estimate(12345678, 130, (Used(1, 12345678, "partclone.ntfs"),)),
+)
+
+LAYOUT = Plan(
+    "layout",
+    Subject("/dev/sdz", SIZE, 512, None, None, "Model", "S3R1AL", None, "00"),
+    "a new gpt table",
+    (Place(1, None, Extent(MIB, 512 * MIB), "esp"),),
+    (
+        MakeTable(
+            "gpt",
+            (NewEntry(1, Extent(MIB, 512 * MIB), "C12A7328-F81F-11D2-BA4B-00A0C93EC93B", "boot"),),
+            wipe=True,
+        ),
+    ),
+)

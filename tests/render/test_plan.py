@@ -1,0 +1,245 @@
+"""A plan as people read it: everything that will be touched is there, to the byte, in 80 columns."""
+
+import io
+import json
+import re
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aligntool.plan import Place, Plan, Progress, Said, StepBegun, StepDone, digest
+from aligntool.render.events import begin_json, end_json, event_json
+from aligntool.render.lines import cell_width, text_of
+from aligntool.render.plan import plan_lines, time_words
+from aligntool.render.plan_map import plan_map_lines
+from aligntool.render.progress import Pace, progress_bar, progress_json, progress_lines
+from aligntool.render.status import status_json, status_lines
+from aligntool.render.steps import distance_words, sector_words
+from aligntool.units import MIB, Extent
+from tests.render.made_plans import JOURNAL, LAYOUT, NEW, OLD, PLAN, SIZE
+
+HOSTILE = "\x1b]0;owned\x07\x1b[31m[red]bold[/red]\r\n\u202eevil\x9b2J\udcff"
+
+
+def text(plan: Plan, *, width: int = 80) -> str:
+    return "".join(text_of(plan_lines(plan, width=width)))
+
+
+def test_a_plan_names_every_start_in_sectors_and_bytes_what_moves_how_far_and_every_field() -> None:
+    said = text(PLAN, width=100)
+    for words in ("63", "32256B", "2048", "1MiB", "up by 1016320B", "off 4KiB by 3584B", "stays",
+                  "12345678B", "2min", "partclone.ntfs", "NTFS hidden sectors", "63 → 2048",
+                  "bootrec /rebuildbcd", "partition 2 is on the grid and stays", "0x2005c0de"):  # fmt: skip
+        assert words in said, words
+
+
+def test_every_byte_range_that_is_written_is_told_from_the_start_of_the_disk() -> None:
+    said = text(PLAN).replace("\n", " ")
+    ranges = {(int(a), int(b)) for a, b in re.findall(r"(\d+)\.\.(\d+)", said)}
+    head, tail = (0, 131072), (400 * MIB - 131072, 400 * MIB)
+    for start in (OLD.start, NEW.start):
+        for first, end in (head, tail):
+            assert (start + first, start + end) in ranges
+    assert {(OLD.start, OLD.end), (NEW.start, NEW.end)} <= ranges
+    at, copy = JOURNAL.extent.start, JOURNAL.copy_length
+    assert {(at, at + copy), (at + copy, at + 2 * copy), (at + 2 * copy, JOURNAL.extent.end)} <= ranges
+    assert (NEW.start + 28, NEW.start + 32) in ranges, "the NTFS field, where it will lie"
+
+
+def test_commands_stand_under_the_step_that_runs_them() -> None:
+    said = "".join(text_of(plan_lines(PLAN, width=80, commands={0: ("ntfsfix -n /dev/loop9",)})))
+    check, shrink = said.index("check partition 1"), said.index("shrink ext3")
+    assert check < said.index("$ ntfsfix -n /dev/loop9") < shrink
+
+
+def test_a_new_layout_is_told_with_its_types_and_what_is_wiped() -> None:
+    said = text(LAYOUT)
+    assert "C12A7328-F81F-11D2-BA4B-00A0C93EC93B" in said
+    assert "signatures" in said and "2048" in said and "S3R1AL" in said
+
+
+def test_a_plan_without_steps_says_that_there_is_nothing_to_do() -> None:
+    done = replace(PLAN, steps=(), places=PLAN.places[1:3])
+    said = "".join(text_of(plan_lines(done, width=80, type_next="aligntool realign x")))
+    assert "Nothing to do." in said
+    assert "aligntool realign x" not in said and "Steps" not in said
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+@pytest.mark.parametrize("plan", [PLAN, LAYOUT], ids=["realign", "layout"])
+def test_no_line_is_wider_than_the_terminal(plan: Plan, width: int) -> None:
+    assert [line for line in text(plan, width=width).splitlines() if cell_width(line) > width] == []
+
+
+@settings(max_examples=50)
+@given(st.text(max_size=40))
+def test_nothing_that_a_disk_says_of_itself_acts_on_the_terminal(name: str) -> None:
+    disk = replace(PLAN.disk, model=name + HOSTILE, serial=name, path=name or "x")
+    places = (replace(PLAN.places[0], what=name + HOSTILE, why=name), *PLAN.places[1:])
+    said = text(replace(PLAN, disk=disk, places=places))
+    assert all(char.isprintable() or char == "\n" for char in said)
+
+
+# The map
+
+
+def drawn(places: tuple[Place, ...], width: int = 80) -> list[str]:
+    plan = replace(PLAN, places=places, steps=())
+    return [line[10:] for line in "".join(text_of(plan_map_lines(plan, width=width))).splitlines()]
+
+
+def test_both_bars_have_the_same_columns_and_a_shift_to_the_right_is_one() -> None:
+    _, before, after = drawn(PLAN.places)
+    assert before.index("[1") < after.index("[1")
+    assert before.index("[2") == after.index("[2")
+    assert len(before.rstrip()) <= 70
+
+
+def test_a_disk_on_which_nothing_moves_is_drawn_once() -> None:
+    assert len(drawn(PLAN.places[1:2])) == 2
+
+
+def test_half_a_disk_is_half_a_bar() -> None:
+    half = Extent(SIZE // 2, SIZE // 2)
+    bar = drawn((Place(1, half, half, "x"),))[1]
+    assert abs(bar.index("[") - len(bar) // 2) <= 2
+
+
+@st.composite
+def crowded(draw: st.DrawFn) -> tuple[Place, ...]:
+    edges = sorted(draw(st.sets(st.integers(0, SIZE // 512), min_size=2, max_size=16)))
+    pairs = list(zip(edges[::2], edges[1::2], strict=False))
+    return tuple(
+        Place(number, Extent(a * 512, (b - a) * 512), Extent(a * 512, (b - a) * 512), "x")
+        for number, (a, b) in enumerate(pairs, 1)
+    )
+
+
+@settings(max_examples=200)
+@given(crowded(), st.sampled_from([80, 120, 200]))
+def test_every_part_however_small_can_be_seen_in_its_order(places: tuple[Place, ...], width: int) -> None:
+    bar = drawn(places, width)[1]
+    assert len(bar) <= width - 10
+    assert re.findall(r"\d", bar) == [str(place.number) for place in places]
+
+
+def test_more_parts_than_columns_are_no_bar_and_no_error() -> None:
+    places = tuple(Place(number, *(Extent(number * 2 * MIB, MIB),) * 2, "x") for number in range(1, 200))
+    assert drawn(places) == []
+
+
+# Events and progress
+
+
+def test_every_event_is_a_line_of_json_that_names_the_step_and_its_partition() -> None:
+    begin = json.loads(begin_json(PLAN))
+    assert (begin["event"], begin["digest"], begin["steps"]) == ("plan", digest(PLAN), len(PLAN.steps))
+    lines = [
+        json.loads(event_json(PLAN, event))
+        for event in (StepBegun(5), Progress(5, 10, 20), StepDone(5), Said("so"))
+    ]
+    assert [line["event"] for line in lines] == ["step-begun", "progress", "step-done", "said"]
+    assert all((line["step"], line["partition"]) == ("CopyContent", 1) for line in lines[:3])
+    assert (lines[1]["done"], lines[1]["total"], lines[3]["text"]) == (10, 20, "so")
+    end = json.loads(end_json(state="new", sentences=("a",), hint=""))
+    assert (end["event"], end["state"], end["sentences"]) == ("end", "new", ["a"])
+
+
+def test_a_step_that_the_plan_does_not_have_breaks_nothing() -> None:
+    assert json.loads(event_json(PLAN, StepBegun(99)))["step"] is None
+
+
+def test_json_progress_is_one_object_a_line_and_is_written_at_once() -> None:
+    stream = io.StringIO()
+    with progress_json(PLAN, stream) as tell:
+        tell(StepBegun(0))
+        assert len(stream.getvalue().splitlines()) == 2
+
+
+def test_rate_and_time_left_follow_from_the_clock() -> None:
+    seconds = iter([100.0, 104.0])
+    pace = Pace(lambda: next(seconds))
+    assert pace.words(Progress(0, 0, 100 * MIB)) == "0B of 100MiB"
+    assert pace.words(Progress(0, 40 * MIB, 100 * MIB)) == "40MiB of 100MiB, 10MiB/s, 6s left"
+
+
+def test_a_clock_that_stands_still_gives_no_rate() -> None:
+    pace = Pace(lambda: 1.0)
+    pace.words(Progress(0, 0, MIB))
+    assert pace.words(Progress(0, MIB, MIB)) == "1MiB of 1MiB"
+
+
+def test_lines_of_progress_are_few_however_many_events_there_are() -> None:
+    stream = io.StringIO()
+    with progress_lines(PLAN, stream, lambda: 1.0) as tell:
+        tell(StepBegun(5))
+        for done in range(2049):
+            tell(Progress(5, done, 2048))
+        tell(Said("well" + HOSTILE))
+        tell(StepDone(5))
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "6/9 copy partition 1"
+    assert 10 <= len(lines) <= 25
+    assert lines[-2].startswith("  2KiB of 2KiB") and "\x1b" not in stream.getvalue()
+
+
+def test_a_bar_is_drawn_and_words_of_a_disk_are_shown_as_they_are() -> None:
+    stream = io.StringIO()
+    with progress_bar(PLAN, stream, lambda: 1.0) as tell:
+        tell(StepBegun(5))
+        tell(Progress(5, MIB, 2 * MIB))
+        tell(Said("[red]no markup[/red]" + HOSTILE))
+        tell(StepDone(5))
+    assert "[red]no markup[/red]" in stream.getvalue()
+    assert "6/9 copy partition 1" in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0, "1s"), (89, "89s"), (90, "2min"), (600, "10min"), (12_000, "3h 20min")]
+)
+def test_times_are_told_as_exactly_as_one_wants_them(seconds: int, words: str) -> None:
+    assert time_words(seconds) == words
+
+
+def test_a_start_between_two_sectors_has_no_sector_and_down_is_towards_the_beginning() -> None:
+    assert sector_words(32256, 512) == "63" and sector_words(32256, 4096) == "–"
+    assert distance_words(-512) == "down by 512B"
+
+
+# Status
+
+
+@dataclass(frozen=True)
+class Standing:
+    """As the mover's status gives it."""
+
+    state: str
+    plan: Plan | None = PLAN
+    step: int = 5
+    done: int = 10 * MIB
+    total: int = 40 * MIB
+    direction: str = "forward"
+    sentences: tuple[str, ...] = ("Partition 1 is half copied.",)
+
+
+def test_a_disk_in_flight_says_how_far_it_is_and_what_may_be_typed() -> None:
+    lines = status_lines("x.img", Standing("in-flight"), width=80, type_next=("aligntool resume x.img",))
+    said = "".join(text_of(lines))
+    for words in (
+        "in flight",
+        "step 6 of 9, copy partition 1",
+        "10MiB of 40MiB",
+        "half copied",
+        "aligntool resume x.img",
+    ):
+        assert words in said, words
+
+
+@pytest.mark.parametrize("state", ["old", "new", "unknown", "in-flight"])
+def test_every_state_is_told_in_words_and_as_json_also_without_a_plan(state: str) -> None:
+    standing = Standing(state, plan=None, step=0)
+    assert "x.img: " in "".join(text_of(status_lines("x.img", standing, width=80)))
+    document = json.loads(status_json("x.img", standing))
+    assert (document["state"], document["goal"], document["done"]) == (state, None, 10 * MIB)
