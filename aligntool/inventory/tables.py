@@ -113,3 +113,4 @@ class Partition:
         None  # the partition's own alignment_offset in sysfs: the kernel's verdict
     )
     kernel_discard_alignment: int | None = None
+    record_at: int | None = None  # byte of the EBR that names it; logical partitions of an MBR only

@@ -9,7 +9,7 @@ a link counts from the start of the extended partition, all four entries are loo
 extended partition are followed.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from aligntool.inventory import Fault, Partition, Role, TableFault
 from aligntool.probe.reader import Reader
@@ -107,7 +107,10 @@ def _add_logicals(
         if entry.is_extended or chains.full or _is_garbage(entry, extended, here, here_sectors):
             continue
         extent = Extent((here + entry.start) * sector_size, entry.sectors * sector_size)
-        partition = dos_partition(entry, chains.next_number, Role.LOGICAL, extent, disk_signature)
+        partition = replace(
+            dos_partition(entry, chains.next_number, Role.LOGICAL, extent, disk_signature),
+            record_at=here * sector_size,
+        )
         chains.next_number += 1
         chains.logicals.append(partition)
         if not extended.start <= here + entry.start or here + entry.end > extended.end:

@@ -111,6 +111,7 @@ def test_links_count_from_the_extended_partition_and_data_from_its_own_ebr() -> 
     )
     reading = read_bytes(content)
     assert places(reading) == {1: (100, 1900), 5: (110, 20), 6: (605, 50), 7: (307, 9)}
+    assert [part.record_at for part in reading.partitions] == [None, 100 * 512, 600 * 512, 300 * 512]
     assert faults_of(reading) == []
 
 
