@@ -1,0 +1,322 @@
+"""The real device against the kernel's own counters, cmp, dd and losetup."""
+
+import errno
+import os
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from aligntool.apply.buffers import Buffers, starts_on
+from aligntool.apply.disk_device import DiskDevice
+from aligntool.units import KIB, MIB
+from tests.conftest import run
+
+Attach = Callable[..., Path]
+Make = Callable[..., Path]
+
+
+@contextmanager
+def opened(path: Path, **words: int) -> Iterator[DiskDevice]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        with DiskDevice(descriptor, **words) as device:
+            yield device
+    finally:
+        os.close(descriptor)
+
+
+def noise(length: int, seed: int = 1) -> bytes:
+    return random.Random(seed).randbytes(length)
+
+
+def scribble(device: DiskDevice, model: bytearray, *, seed: int, rounds: int = 120) -> None:
+    """Random reads and writes of every length and place that the sector allows, in parts at once, against a model."""
+    chance, sector = random.Random(seed), device.sector_size
+    for _ in range(rounds):
+        length = chance.choice([1, 1, 2, 7, 8, 9, 64, 65, 257]) * sector
+        at = chance.randrange((len(model) - 2 * length) // sector) * sector
+        data = chance.randbytes(length)
+
+        def first(at: int = at, data: bytes = data) -> None:
+            device.write(at, data)
+
+        def second(at: int = at + length, data: bytes = data) -> None:
+            device.write(at, data)
+
+        device.together([first, second])
+        model[at : at + 2 * length] = data * 2
+        if chance.random() < 0.2:
+            device.flush()
+        look = chance.randrange(max(at - 3 * sector, 0) // sector, at // sector + 1) * sector
+        assert device.read(look, length) == model[look : look + length]
+    assert device.read(0, len(model)) == model
+    device.flush()
+
+
+@pytest.mark.needs_tools("cmp")
+def test_an_image_file_holds_what_was_written_and_keeps_its_length(sparse: Make, tmp_path: Path) -> None:
+    image, model = sparse(4 * MIB + 300), bytearray(4 * MIB)
+    with opened(image) as device:
+        assert (device.size, device.sector_size) == (4 * MIB, 512)
+        scribble(device, model, seed=1)
+    (tmp_path / "model").write_bytes(model + bytes(300))
+    run("cmp", image, tmp_path / "model")
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("cmp", "blockdev")
+@pytest.mark.parametrize("sector_size", [512, 4096])
+def test_a_block_device_holds_what_was_written(
+    sparse: Make, loop: Attach, tmp_path: Path, sector_size: int
+) -> None:
+    node, model = loop(sparse(4 * MIB), sector_size=sector_size), bytearray(4 * MIB)
+    with opened(node) as device:
+        assert device.size == int(run("blockdev", "--getsize64", node))
+        assert device.sector_size == device.direct_grid == int(run("blockdev", "--getss", node))
+        scribble(device, model, seed=2)
+    (tmp_path / "model").write_bytes(model)
+    run("cmp", node, tmp_path / "model")
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("cmp", "dd")
+def test_what_is_read_comes_from_the_medium_and_not_from_the_page_cache(sparse: Make, loop: Attach) -> None:
+    image = sparse(4 * MIB)
+    node = loop(image)
+    with opened(node) as device:
+        assert node.read_bytes() == bytes(4 * MIB)  # now the kernel has the zeroes in the cache of the node
+        changed = noise(MIB)
+        run("dd", f"of={image}", "conv=notrunc,fsync", "status=none", "if=/dev/urandom", "bs=1M", "count=1")
+        changed = image.read_bytes()[:MIB]
+        assert device.read(0, MIB) == changed
+        assert node.read_bytes()[:MIB] == bytes(MIB), "the cache was not stale, so nothing was shown"
+
+
+@pytest.fixture
+def coarse_folder(sparse: Make, loop: Attach, tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+    """A folder on a file system whose device has 4096-byte sectors, and that device."""
+    node = loop(sparse(48 * MIB, "coarse.img"), sector_size=4096)
+    run("mkfs.ext4", "-q", "-O", "^has_journal", node)
+    folder = tmp_path / "coarse"
+    folder.mkdir()
+    run("mount", node, folder)
+    yield folder, node
+    run("umount", folder)
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("mkfs.ext4", "mount", "cmp")
+def test_requests_finer_than_the_medium_allows_directly_are_served_all_the_same(
+    coarse_folder: tuple[Path, Path], tmp_path: Path
+) -> None:
+    image, model = coarse_folder[0] / "disk.img", bytearray(noise(4 * MIB))
+    image.write_bytes(model)
+    with opened(image) as device:
+        scribble(device, model, seed=3)
+        assert (device.sector_size, device.direct_grid) == (512, 4096)
+        assert device.read(63 * 512, MIB) == model[63 * 512 : 63 * 512 + MIB]
+    (tmp_path / "model").write_bytes(model)
+    run("cmp", image, tmp_path / "model")
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("mkfs.ext4", "mount")
+def test_a_fine_request_is_read_back_from_the_medium_as_well(coarse_folder: tuple[Path, Path]) -> None:
+    folder, node = coarse_folder
+    image = folder / "disk.img"
+    image.write_bytes(noise(4 * MIB))
+    counters = Path("/sys/block") / node.name / "stat"
+
+    def sectors_read() -> int:
+        return int(counters.read_text().split()[2])  # Documentation/block/stat.rst
+
+    with opened(image) as device:
+        for _ in range(2):
+            device.write(512, noise(512, 7))
+            before = sectors_read()
+            assert device.read(512, 512) == noise(512, 7)
+            assert sectors_read() >= before + 8
+            before = sectors_read()
+            device.read(512, 512)
+            assert sectors_read() >= before + 8
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("mount")
+def test_a_file_system_in_memory_serves_an_image_too(tmp_path: Path) -> None:
+    folder = tmp_path / "memory"
+    folder.mkdir()
+    run("mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", folder)
+    try:
+        image, model = folder / "disk.img", bytearray(4 * MIB)
+        image.write_bytes(model)
+        with opened(image) as device:
+            scribble(device, model, seed=4)
+        assert image.read_bytes() == model
+    finally:
+        run("umount", folder)
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("mkfs.ext4", "mount")
+@pytest.mark.parametrize("at", [0, 512])
+def test_a_full_file_system_under_a_sparse_image_is_an_error_with_its_number(
+    coarse_folder: tuple[Path, Path], at: int
+) -> None:
+    image = coarse_folder[0] / "disk.img"
+    with image.open("wb") as file:
+        file.truncate(256 * MIB)
+    with opened(image) as device, pytest.raises(OSError) as caught:
+        for piece in range(100):
+            device.write(piece * MIB + at, bytes(MIB))
+        device.flush()
+    assert caught.value.errno == errno.ENOSPC
+    assert image.stat().st_size == 256 * MIB
+
+
+@pytest.mark.needs_root
+def test_a_flush_reaches_the_drive(sparse: Make, loop: Attach) -> None:
+    node = loop(sparse(MIB))
+    counters = Path("/sys/block") / node.name / "stat"
+    with opened(node) as device:
+        before = int(counters.read_text().split()[15])  # flush requests completed
+        device.write(0, noise(4096))
+        device.flush()
+        assert int(counters.read_text().split()[15]) > before
+
+
+def test_an_image_is_never_made_longer_or_shorter(sparse: Make) -> None:
+    image = sparse(MIB)
+    with opened(image) as device:
+        with pytest.raises(OSError) as caught:
+            device.write(MIB - 512, bytes(1024))
+        assert caught.value.errno == errno.ENOSPC
+        with pytest.raises(OSError) as caught:
+            device.read(MIB - 512, 1024)
+        assert caught.value.errno == errno.EIO
+        device.write(MIB - 512, b"x" * 512)
+        device.flush()
+    assert image.stat().st_size == MIB
+    assert image.read_bytes()[-513:] == b"\0" + b"x" * 512
+
+
+@pytest.mark.parametrize(("offset", "length"), [(1, 512), (0, 511), (256, 512), (-512, 512)])
+def test_parts_of_sectors_are_a_mistake_of_the_caller(sparse: Make, offset: int, length: int) -> None:
+    with opened(sparse(MIB)) as device:
+        with pytest.raises(ValueError):
+            device.read(offset, length)
+        with pytest.raises(ValueError):
+            device.write(offset, bytes(length))
+
+
+def test_nothing_read_and_nothing_written_is_no_error(sparse: Make) -> None:
+    with opened(sparse(MIB)) as device:
+        device.write(MIB, b"")
+        assert bytes(device.read(MIB, 0)) == b""
+
+
+def test_memory_that_lies_anywhere_is_written(sparse: Make) -> None:
+    image, data = sparse(MIB), bytearray(noise(64 * KIB))
+    with opened(image) as device:
+        for skipped in (0, 1, 3, 511, 512):
+            piece = memoryview(data)[skipped : skipped + 32 * KIB]
+            device.write(4096, piece)
+            assert device.read(4096, 32 * KIB) == piece
+
+
+def test_what_was_read_stays_while_anybody_looks_at_a_part_of_it(sparse: Make) -> None:
+    image = sparse(64 * MIB)
+    with image.open("r+b") as file:
+        for piece in range(64):
+            file.seek(piece * MIB)
+            file.write(bytes((piece + 1,)) * MIB)
+    with opened(image) as device:
+        parts = [device.read(piece * MIB, MIB)[piece * 512 : piece * 512 + 512] for piece in range(64)]
+        for piece in range(64):
+            device.read(piece * MIB, MIB)
+        assert parts == [bytes((piece + 1,)) * 512 for piece in range(64)]
+
+
+def test_buffers_come_back_and_are_lent_again() -> None:
+    buffers = Buffers()
+    seen = set()
+    for _ in range(50):
+        view = buffers.lend(MIB)
+        assert starts_on(view, 4096) and len(view) == MIB
+        assert not starts_on(view[8:], 4096)
+        view[:4] = b"used"
+        seen.add(hex(id(view.obj)))
+        del view
+        again = buffers.lend(MIB)
+        assert bytes(again[:4]) == b"used"
+        other = buffers.lend(MIB)
+        other[:4] = b"else"
+        assert bytes(again[:4]) == b"used"
+        again[:4] = other[:4] = bytes(4)
+        del again, other
+
+
+def test_jobs_run_at_once_and_all_have_stopped_when_the_first_error_is_raised(sparse: Make) -> None:
+    meet, left = threading.Barrier(4), []
+
+    def fails() -> None:
+        meet.wait(10)
+        raise OSError(errno.EIO, "this one")
+
+    def goes_on() -> None:
+        meet.wait(10)
+        threading.Event().wait(0.2)
+        left.append("done")
+
+    with opened(sparse(MIB)) as device:
+        with pytest.raises(OSError, match="this one"):
+            device.together([goes_on, fails, goes_on, goes_on])
+        assert left == ["done"] * 3
+        device.together(iter([lambda: left.append("more")]))
+        assert left[3:] == ["more"]
+
+
+def test_no_further_job_begins_after_an_error(sparse: Make) -> None:
+    done = []
+
+    def fails() -> None:
+        raise OSError(errno.EIO, "this one")
+
+    def slow() -> None:
+        threading.Event().wait(0.05)
+        done.append(1)
+
+    with opened(sparse(MIB)) as device, pytest.raises(OSError, match="this one"):
+        device.together([fails] + [slow] * 40)
+    assert len(done) < 20
+
+
+@pytest.mark.needs_tools("strace")
+def test_the_kernel_sees_whole_direct_requests(sparse: Make, tmp_path: Path) -> None:
+    image, log = sparse(4 * MIB), tmp_path / "log"
+    program = (
+        "import os; from aligntool.apply.disk_device import DiskDevice\n"
+        f"fd = os.open({str(image)!r}, os.O_RDWR)\n"
+        "with DiskDevice(fd) as d:\n"
+        "    if d.direct_grid is None: raise SystemExit(9)\n"
+        "    d.write(1048576, d.read(32256, 1048576)); d.flush()\n"
+    )
+    traced = "trace=openat,preadv,preadv2,pwrite64,fdatasync"
+    done = subprocess.run(
+        ["strace", "-f", "-y", "-s", "0", "-o", log, "-e", traced, sys.executable, "-c", program], check=False
+    )
+    if done.returncode == 9:
+        pytest.skip("the file system of the temporary folder has no direct I/O")
+    assert done.returncode == 0
+    calls = [line.lstrip("0123456789 ") for line in log.read_text().splitlines() if f"<{image}>" in line]
+    assert any(call.startswith("openat") and "O_DIRECT" in call for call in calls)
+    read, written, flushed = (call for call in calls if not call.startswith("openat"))
+    assert read.startswith("preadv") and "32256" in read and read.endswith("= 1048576")
+    assert written.startswith("pwrite64") and written.endswith("1048576, 1048576) = 1048576")
+    assert flushed.startswith("fdatasync") and flushed.endswith("= 0")
