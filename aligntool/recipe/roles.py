@@ -1,0 +1,51 @@
+"""What a new partition is for: a word of the user's, and the type codes that tell it to firmware and systems.
+
+In: a word, such as "esp". Out: its GPT type, its MBR type, and its title. Alone because it is a list. The GUIDs come
+from the UEFI specification (5.3.3), the UAPI group's Discoverable Partitions Specification, the GRUB manual ("BIOS
+installation") and Microsoft's PARTITION_INFORMATION_GPT; the bytes from Andries Brouwer's list, 0xEA from the UAPI
+group's Boot Loader Specification.
+"""
+
+from dataclasses import dataclass
+
+_LINUX = "0FC63DAF-8483-4772-8E79-3D69D8477DE4"
+_BASIC_DATA = "EBD0A0A2-B9E5-4433-87C0-68B6B72699C7"
+
+
+@dataclass(frozen=True, slots=True)
+class PartRole:
+    word: str
+    title: str
+    gpt: str  # type GUID in upper case
+    mbr: str | None  # type byte, "0x83"; None: an MBR has no type for it
+    active: bool = False  # marked active in an MBR
+
+
+ROLES = {
+    role.word: role
+    for role in (
+        PartRole("esp", "EFI System", "C12A7328-F81F-11D2-BA4B-00A0C93EC93B", "0xef"),
+        PartRole("xbootldr", "Linux extended boot", "BC13C2FF-59E6-4262-A352-B275FD6F7172", "0xea"),
+        PartRole("bios-boot", "BIOS boot", "21686148-6449-6E6F-744E-656564454649", None),
+        # Some BIOSes start no disk whose MBR has no active entry, whatever the boot loader thinks of it.
+        PartRole("boot", "Linux /boot", _LINUX, "0x83", active=True),
+        PartRole("linux", "Linux file system", _LINUX, "0x83"),
+        PartRole("root-x86-64", "Linux root (x86-64)", "4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709", "0x83"),
+        PartRole("root-arm64", "Linux root (ARM-64)", "B921B045-1DF0-41C3-AF44-4C6F280D3FAE", "0x83"),
+        PartRole("home", "Linux home", "933AC7E1-2EB4-4F13-B844-0E14E2AEF915", "0x83"),
+        PartRole("srv", "Linux server data", "3B8F8425-20E0-4F3B-907F-1A25A76F98E8", "0x83"),
+        PartRole("swap", "Linux swap", "0657FD6D-A4AB-43C4-84E5-0933C84B4F4F", "0x82"),
+        PartRole("linux-raid", "Linux RAID", "A19D880F-05FC-4D3B-A006-743F0F84911E", "0xfd"),
+        PartRole("lvm", "Linux LVM", "E6D6D379-F507-44C2-A23C-238F2A3DF928", "0x8e"),
+        # Installers give an encrypted file system the type of a plain one, and cryptsetup looks at no type.
+        PartRole("luks", "Linux, encrypted", _LINUX, "0x83"),
+        PartRole("fat", "FAT", _BASIC_DATA, "0x0c"),
+        PartRole("windows", "Windows data", _BASIC_DATA, "0x07"),
+        PartRole("msr", "Microsoft reserved", "E3C9E316-0B5C-4DB8-817D-F92DF00215AE", None),
+    )
+}
+
+
+def role_list() -> str:
+    """For a hint."""
+    return f"roles: {', '.join(ROLES)}"
