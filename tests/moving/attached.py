@@ -1,0 +1,36 @@
+"""Images that are attached to a loop device or mounted for a moment, and never longer.
+
+An image file comes in; a block device or a folder goes out, given back when the block ends, whatever happens in it.
+"""
+
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.conftest import run
+
+
+@contextmanager
+def looped(image: Path, *, sector_size: int = 512) -> Iterator[Path]:
+    """`image` as a block device; exactly this one is detached afterwards."""
+    device = Path(run("losetup", "-f", "--show", "-b", str(sector_size), image).strip())
+    try:
+        assert stat.S_ISBLK(device.stat().st_mode), f"{device} is no block device"
+        yield device
+    finally:
+        run("losetup", "-d", device)
+
+
+@contextmanager
+def mounted(content: Path, *mount: str) -> Iterator[Path]:
+    """The file system in `content`, mounted by the command `mount`."""
+    with tempfile.TemporaryDirectory(prefix="aligntool-mount-") as name:
+        folder = Path(name) / "mnt"  # what is mounted lies one deeper than what is deleted
+        folder.mkdir()
+        run(*mount, content, folder)
+        try:
+            yield folder
+        finally:
+            run("umount", folder)
