@@ -1,0 +1,140 @@
+"""What the kernel is told about partitions, against lsblk, partx and the kernel's own sysfs."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from aligntool.apply.kernel import KernelView, forget_partitions, shown_container, tell_partitions
+from aligntool.errors import Refused
+from aligntool.units import MIB, Extent
+from tests.conftest import run
+
+Attach = Callable[..., Path]
+Make = Callable[..., Path]
+
+TABLE = "label: dos\nstart=2048, size=2048\nstart=4096, size=4096, type=5\nstart=6144, size=1024\n"
+
+
+@contextmanager
+def disk(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@pytest.fixture
+def parted_disk(sparse: Make, loop: Attach) -> Iterator[Path]:
+    """A loop device with partitions 1, 2 (extended) and 5 in its table and, by partx, in the kernel."""
+    image = sparse(16 * MIB)
+    run("sfdisk", "-q", image, stdin=TABLE)
+    node = loop(image)
+    run("partx", "-a", node)
+    if len(shown(node)) != 3:
+        pytest.skip("this kernel shows no partitions of loop devices")
+    yield node
+    run("partx", "-d", node, fails=True)
+
+
+def shown(node: Path) -> dict[str, tuple[int, int]]:
+    """Start and length in bytes of each partition that lsblk knows, by name."""
+    listed = json.loads(run("lsblk", "-Jbo", "NAME,TYPE,START,SIZE", node))["blockdevices"][0]
+    parts = [part for part in listed.get("children", []) if part["type"] == "part"]
+    return {part["name"]: (part["start"] * 512, part["size"]) for part in parts}
+
+
+def name(node: Path, number: int) -> str:
+    return f"{node.name}p{number}"
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("sfdisk", "partx", "lsblk")
+def test_a_partition_goes_and_comes_back_elsewhere_while_the_others_stay(parted_disk: Path) -> None:
+    before = shown(parted_disk)
+    with disk(parted_disk) as descriptor, (Path("/dev") / name(parted_disk, 1)).open("rb"):
+        forget_partitions(descriptor, [5])
+        assert shown(parted_disk) == {key: before[key] for key in before if not key.endswith("p5")}
+        forget_partitions(descriptor, [5, 9])
+        tell_partitions(descriptor, [(5, Extent(3 * MIB + 512, 1 * MIB))])
+        assert shown(parted_disk) == before | {name(parted_disk, 5): (3 * MIB + 512, MIB)}
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("sfdisk", "partx", "lsblk")
+def test_the_view_is_what_lsblk_shows(parted_disk: Path) -> None:
+    with disk(parted_disk) as descriptor:
+        view = KernelView(descriptor)
+        assert view.numbers() == (1, 2, 5)
+        found = {name(parted_disk, number): (it.start, it.length) for number, it in view.extents().items()}
+        assert found == shown(parted_disk)
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("sfdisk", "partx", "lsblk")
+def test_what_was_forgotten_is_told_again_and_nothing_else(parted_disk: Path) -> None:
+    before = shown(parted_disk)
+    with disk(parted_disk) as descriptor:
+        view = KernelView(descriptor)
+        view.forget({2, 5, 7})
+        assert shown(parted_disk) == {name(parted_disk, 1): before[name(parted_disk, 1)]}
+        view.tell([(1, Extent(8 * MIB, MIB)), (2, Extent(2 * MIB, 1024)), (5, Extent(3 * MIB, MIB))])
+        assert shown(parted_disk) == {
+            name(parted_disk, 1): before[name(parted_disk, 1)],
+            name(parted_disk, 2): (2 * MIB, 1024),
+            name(parted_disk, 5): (3 * MIB, MIB),
+        }
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("sfdisk", "partx", "lsblk")
+def test_a_partition_in_use_is_refused_and_nothing_is_taken_away(parted_disk: Path) -> None:
+    before = shown(parted_disk)
+    with disk(parted_disk) as descriptor, (Path("/dev") / name(parted_disk, 5)).open("rb"):
+        with pytest.raises(Refused, match="partition 5 is in use"):
+            KernelView(descriptor).forget((1, 5))
+        assert shown(parted_disk) == before
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("sfdisk", "lsblk")
+def test_a_disk_of_which_the_kernel_shows_nothing_is_left_so(sparse: Make, loop: Attach) -> None:
+    image = sparse(16 * MIB)
+    run("sfdisk", "-q", image, stdin=TABLE)
+    node = loop(image)
+    if shown(node):
+        pytest.skip("this kernel shows the partitions of every loop device")
+    with disk(node) as descriptor:
+        view = KernelView(descriptor)
+        view.forget([1, 2, 5])
+        view.tell([(1, Extent(MIB, MIB))])
+    assert shown(node) == {}
+
+
+def test_of_an_image_file_the_kernel_knows_nothing(sparse: Make) -> None:
+    with disk(sparse(MIB)) as descriptor:
+        view = KernelView(descriptor)
+        assert view.numbers() == ()
+        view.forget([1])
+        view.tell([(1, Extent(4096, 4096))])
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("sfdisk", "partx", "lsblk")
+def test_a_partition_over_another_is_an_error_of_the_kernel(parted_disk: Path) -> None:
+    with disk(parted_disk) as descriptor, pytest.raises(OSError, match="busy"):
+        tell_partitions(descriptor, [(6, Extent(MIB, MIB))])
+
+
+@pytest.mark.parametrize(
+    ("length", "sector_size", "shown_length"),
+    [(8 * MIB, 512, 1024), (8 * MIB, 4096, 4096), (512, 512, 512)],
+)
+def test_a_container_is_as_short_as_the_kernel_makes_it(
+    length: int, sector_size: int, shown_length: int
+) -> None:
+    assert shown_container(Extent(MIB, length), sector_size) == Extent(MIB, shown_length)

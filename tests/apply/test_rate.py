@@ -1,0 +1,53 @@
+"""A limited device against a clock, from below only: a slow machine may always be slower."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from aligntool.apply.device import Device
+from aligntool.apply.disk_device import DiskDevice
+from aligntool.apply.rate import Limited
+from aligntool.units import KIB, MIB
+
+
+@pytest.fixture
+def device(sparse: Callable[..., Path]) -> Iterator[Device]:
+    descriptor = os.open(sparse(MIB), os.O_RDWR | os.O_CLOEXEC)
+    try:
+        with DiskDevice(descriptor) as made:
+            yield made
+    finally:
+        os.close(descriptor)
+
+
+def test_all_threads_together_keep_the_rate(device: Device) -> None:
+    slow = Limited(device, MIB)
+    began = time.monotonic()
+    slow.together([partial(slow.write, at, b"x" * 64 * KIB) for at in range(0, 320 * KIB, 64 * KIB)])
+    assert time.monotonic() - began >= 4 * 64 / 1024  # the last of five begins after the time of four
+    assert bytes(slow.read(0, 320 * KIB)) == b"x" * 320 * KIB
+
+
+def test_idle_time_is_not_saved_up(device: Device) -> None:
+    slow = Limited(device, MIB)
+    slow.write(0, bytes(512))
+    time.sleep(0.2)
+    began = time.monotonic()
+    for _ in range(3):
+        slow.write(0, bytes(64 * KIB))
+    assert time.monotonic() - began >= 2 * 64 / 1024
+
+
+def test_it_is_the_same_disk(device: Device) -> None:
+    slow = Limited(device, 1)
+    assert (slow.size, slow.sector_size) == (device.size, device.sector_size)
+    slow.flush()
+
+
+def test_no_rate_at_all_is_a_mistake_of_the_caller(device: Device) -> None:
+    with pytest.raises(ValueError):
+        Limited(device, 0)
