@@ -28,10 +28,13 @@ OTHERS = (b"JFS     ", b"HPFS    ")  # OS/2 put FAT-like boot sectors in front o
 
 
 @dataclass(frozen=True, slots=True)
-class _Boot:
+class Boot:
+    """What the boot sector says of the volume's layout."""
+
     sector: int  # bytes
     cluster: int  # bytes
     reserved: int  # sectors
+    copies: int  # of the allocation table
     fats: int  # sectors of all copies
     directory: int  # bytes of a fixed root directory; 0 on FAT32
     sectors: int
@@ -51,7 +54,7 @@ class _Boot:
 
 def read_fat(area: Area) -> Layer | None:
     sector = area.head[:512]
-    boot = _read_boot(sector)
+    boot = read_boot(sector)
     if boot is None or (boot.bits == 32 and not _has_plausible_info(area, sector, boot)):
         return None
     extended = 64 if boot.bits == 32 else 36  # where drive number, signature, serial and label stand
@@ -76,7 +79,8 @@ def read_fat(area: Area) -> Layer | None:
     )
 
 
-def _read_boot(sector: bytes) -> _Boot | None:
+def read_boot(sector: bytes) -> Boot | None:
+    """None when the fields do not fit together. `sector`: the volume's first 512 bytes."""
     if len(sector) < 512 or not _has_name(sector):
         return None
     size, per_cluster, reserved, copies = le16(sector, 11), sector[13], le16(sector, 14), sector[16]
@@ -95,7 +99,9 @@ def _read_boot(sector: bytes) -> _Boot | None:
     root = le32(sector, 44) if is_32 else 0
     if not fats or not 0 < clusters <= limit or (is_32 and root < 2):
         return None
-    return _Boot(size, size * per_cluster, reserved, fats, 0 if is_32 else directory, sectors, clusters, root)
+    return Boot(
+        size, size * per_cluster, reserved, copies, fats, 0 if is_32 else directory, sectors, clusters, root
+    )
 
 
 def _has_name(sector: bytes) -> bool:
@@ -105,7 +111,7 @@ def _has_name(sector: bytes) -> bool:
     return jumps and sector[510:512] == b"\x55\xaa" and sector[0x36:0x3E] not in OTHERS
 
 
-def _has_plausible_info(area: Area, sector: bytes, boot: _Boot) -> bool:
+def _has_plausible_info(area: Area, sector: bytes, boot: Boot) -> bool:
     """FAT32's FSInfo sector must carry its signatures, or nothing at all (blkid's rule, from real volumes)."""
     at = le16(sector, 48)
     if at in (0, 0xFFFF):
@@ -115,7 +121,7 @@ def _has_plausible_info(area: Area, sector: bytes, boot: _Boot) -> bool:
     return first in (b"RRaA", b"RRdA", bytes(4)) and second in (b"rrAa", bytes(4))
 
 
-def _root_label(area: Area, boot: _Boot) -> str | None:
+def _root_label(area: Area, boot: Boot) -> str | None:
     if not boot.root_cluster:
         at = (boot.reserved + boot.fats) * boot.sector
         return _label_in(area.read(at, min(boot.directory, LONGEST_DIRECTORY)))

@@ -1,0 +1,55 @@
+"""Asking another program, which writes nothing to a disk: what it is called, what it said, how it ended.
+
+In: a name and its words. Out: its exit code and its text, in the C locale. Alone because whoever asks must get the same
+plain answer for a program that is missing, one that fails and one that hangs.
+"""
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+
+_SBIN = ":/usr/local/sbin:/usr/sbin:/sbin"  # where Debian keeps the programs of the administrator
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    code: int  # -1: it did not end by itself, or could not be started
+    output: str
+    errors: str
+
+    @property
+    def last_words(self) -> str:
+        """The last lines with text in them, for people."""
+        lines = [line.strip() for line in f"{self.output}\n{self.errors}".splitlines() if line.strip()]
+        return " / ".join(lines[-3:])
+
+
+def find_program(name: str) -> str | None:
+    """Where it is; None: not installed. A plain user's PATH lacks the folders of the administrator's programs."""
+    return shutil.which(name, path=os.environ.get("PATH", os.defpath) + _SBIN)
+
+
+def ask(*words: str, limit_s: float | None = None) -> Answer:
+    """Runs a program to its end, without input; after `limit_s` it is ended. Never raises for what it does."""
+    program = find_program(words[0])
+    if program is None:
+        return Answer(-1, "", f"{words[0]} is not installed")
+    try:
+        done = subprocess.run(
+            (program, *words[1:]),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            env=os.environ | {"LC_ALL": "C"},
+            timeout=limit_s,
+        )
+    except subprocess.TimeoutExpired:
+        return Answer(-1, "", f"{words[0]} did not end within {limit_s:g} s")
+    except OSError as error:
+        return Answer(-1, "", f"{words[0]} cannot be started: {error.strerror}")
+    return Answer(done.returncode, _text(done.stdout), _text(done.stderr))
+
+
+def _text(output: bytes) -> str:
+    return output.decode("utf-8", "replace")

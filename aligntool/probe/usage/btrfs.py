@@ -1,0 +1,47 @@
+"""What must be known of a btrfs before a map of its used blocks is believed.
+
+In: a reader of the disk, and the file system as a device. Out: nothing, or the reason against it; the places of its
+superblocks; how much it says is used. Alone because partclone.btrfs 0.3.23 was seen to lose the second copy of data
+with the DUP profile (a copy of the mapped runs alone was not whole): only data that is there once is believed.
+"""
+
+import re
+
+from aligntool.probe.layers.area import le64
+from aligntool.probe.programs import ask
+from aligntool.probe.reader import Reader
+from aligntool.probe.usage.used_map import NoMap
+from aligntool.units import GIB, KIB, MIB, Extent
+
+SUPERBLOCKS = (64 * KIB, 64 * MIB, 256 * GIB)  # btrfs_sb_offset(), linux/fs/btrfs/disk-io.h
+ROOM = 64 * KIB  # kept for each of them
+BYTES_USED, NUM_DEVICES = 120, 136  # in struct btrfs_super_block
+PATIENCE_S = 300.0
+
+_PROFILE = re.compile(r" type (DATA\S*)")
+
+
+def mirrors(length: int) -> tuple[Extent, ...]:
+    """The superblocks in a partition of `length` bytes, counted from its start."""
+    return tuple(Extent(at, ROOM) for at in SUPERBLOCKS if at + ROOM <= length)
+
+
+def bytes_used(reader: Reader, start: int) -> int:
+    return le64(reader.read(start + SUPERBLOCKS[0] + BYTES_USED, 8), 0)
+
+
+def check_devices(reader: Reader, start: int) -> None:
+    """Raises NoMap: what lies on one device of several is known only to all of them."""
+    devices = le64(reader.read(start + SUPERBLOCKS[0] + NUM_DEVICES, 8), 0)
+    if devices != 1:
+        raise NoMap(f"this btrfs has {devices} devices")
+
+
+def check_profiles(device: str) -> None:
+    """Raises NoMap when data lies here in any other way than once."""
+    answer = ask("btrfs", "inspect-internal", "dump-tree", "-t", "chunk", device, limit_s=PATIENCE_S)
+    if answer.code != 0:
+        raise NoMap(f"btrfs inspect-internal failed: {answer.last_words}")
+    for profile in _PROFILE.findall(answer.output):
+        if set(profile.split("|")) - {"DATA", "METADATA", "single"}:
+            raise NoMap(f"this btrfs has data as {profile}, of which partclone maps one copy alone")

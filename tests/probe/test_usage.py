@@ -1,0 +1,390 @@
+"""The map of used bytes, tried the hard way: what it names is copied over rubbish, and the copy must be whole.
+
+Whole means: the file system's own checker finds nothing, and every file has its bytes.
+"""
+
+import hashlib
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aligntool.inventory import Layer
+from aligntool.probe.usage import UsedMap, ext, partclone, read_used
+from aligntool.probe.usage.used_map import EDGE, MOST_RUNS, SMALLEST_GAP, NoMap, with_edges
+from aligntool.units import GIB, KIB, MIB, TIB, Extent
+from tests.conftest import run
+from tests.probe.layers.placed import layers_of
+
+Sparse = Callable[..., Path]
+START = 63 * 512
+RUBBISH = bytes(range(1, 256)) * 4112  # no zeros: a byte that was not copied is no empty one by luck
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A file system: how it is made, how it is mounted, and its checker, which must find nothing."""
+
+    make: tuple[str, ...]
+    check: tuple[str, ...]
+    mount: tuple[str, ...] = ("mount",)
+    size: int = 64 * MIB
+
+
+EXT_CHECK = ("e2fsck", "-fn")
+NTFS = Kind(("mkfs.ntfs", "-q", "-F", "-f"), ("ntfsfix", "-n"), ("ntfs-3g",))
+EXFAT = Kind(("mkfs.exfat",), ("fsck.exfat", "-n"), ("mount.exfat-fuse",))
+BTRFS_CHECK = ("btrfs", "check", "--check-data-csum", "--readonly")
+MOUNTED = {
+    "ext2, 1 KiB": Kind(("mkfs.ext2", "-q", "-F", "-b", "1024"), EXT_CHECK),
+    "ext3, 4 KiB": Kind(("mkfs.ext3", "-q", "-F", "-b", "4096"), EXT_CHECK),
+    "ext4, 1 KiB": Kind(("mkfs.ext4", "-q", "-F", "-b", "1024"), EXT_CHECK),
+    "ext4, 4 KiB": Kind(("mkfs.ext4", "-q", "-F", "-b", "4096"), EXT_CHECK),
+    "ext4, meta_bg": Kind(("mkfs.ext4", "-q", "-F", "-O", "meta_bg,^resize_inode"), EXT_CHECK),
+    "ext4, no flex_bg": Kind(("mkfs.ext4", "-q", "-F", "-b", "1024", "-O", "^flex_bg"), EXT_CHECK),
+    "ext4, sparse_super2": Kind(("mkfs.ext4", "-q", "-F", "-b", "1024", "-O", "sparse_super2"), EXT_CHECK),
+    "ext4, no uninit": Kind(("mkfs.ext4", "-q", "-F", "-O", "^uninit_bg,^metadata_csum"), EXT_CHECK),
+    "ext4, bigalloc": Kind(("mkfs.ext4", "-q", "-F", "-O", "bigalloc", "-C", "65536"), EXT_CHECK),
+    "xfs": Kind(("mkfs.xfs", "-q"), ("xfs_repair", "-n"), size=320 * MIB),
+    "btrfs": Kind(("mkfs.btrfs", "-q"), BTRFS_CHECK, size=160 * MIB),
+    "btrfs, no DUP": Kind(("mkfs.btrfs", "-q", "-m", "single"), BTRFS_CHECK, size=160 * MIB),
+    "btrfs, mixed": Kind(("mkfs.btrfs", "-q", "--mixed"), BTRFS_CHECK, size=100 * MIB),
+    "btrfs, compressed": Kind(
+        ("mkfs.btrfs", "-q"), BTRFS_CHECK, ("mount", "-o", "compress-force=zlib"), 160 * MIB
+    ),
+    "ntfs": NTFS,
+    "ntfs, 512": replace(NTFS, make=(*NTFS.make, "-c", "512")),
+    "ntfs, 64 KiB": replace(NTFS, make=(*NTFS.make, "-c", "65536")),
+    "exfat": EXFAT,
+    "exfat, 512": replace(EXFAT, make=(*EXFAT.make, "-c", "512")),
+}
+
+
+def fill(folder: Path) -> None:
+    """Files of many lengths, and holes between them where others were deleted; some are written into these."""
+    chance = random.Random(1)
+    for at in range(240):
+        (folder / f"{at:03} a file with a longer name").write_bytes(
+            chance.randbytes(chance.choice((10, 700, 5000, 40_000, 120_000)))
+        )
+        if at % 3 == 2:
+            (folder / f"{at - 1:03} a file with a longer name").unlink()
+    (folder / "below").mkdir()
+    (folder / "below" / "zeros").write_bytes(bytes(300_000))
+    (folder / "below" / "pieces").write_bytes(chance.randbytes(6 * MIB))
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@contextmanager
+def mounted(device: Path, command: tuple[str, ...], folder: Path) -> Iterator[Path]:
+    folder.mkdir(exist_ok=True)
+    run(*command, device, folder)
+    try:
+        yield folder
+    finally:
+        run("umount", folder)
+
+
+@contextmanager
+def looped(image: Path, extent: Extent) -> Iterator[Path]:
+    place = ("-o", str(extent.start), "--sizelimit", str(extent.length))
+    device = Path(run("losetup", "-f", "--show", *place, image).strip())
+    try:
+        yield device
+    finally:
+        run("losetup", "-d", device)
+
+
+def only_the_used(disk: Path, extent: Extent, used: UsedMap) -> Path:
+    """A file with the partition's used bytes at their places, and rubbish at all others."""
+    copy = disk.with_name("copy.img")
+    with disk.open("rb") as source, copy.open("wb") as target:
+        while target.tell() < extent.length:
+            target.write(RUBBISH[: extent.length - target.tell()])
+        for part in used.runs:
+            source.seek(extent.start + part.start)
+            target.seek(part.start)
+            target.write(source.read(part.length))
+        target.truncate(extent.length)
+    return copy
+
+
+def the_layer(disk: Path, extent: Extent) -> Layer:
+    (layer,) = layers_of(disk, extent)
+    return layer
+
+
+def is_sound(used: UsedMap, length: int) -> bool:
+    apart = all(one.end < other.start for one, other in zip(used.runs, used.runs[1:], strict=False))
+    whole = all(part.start % 512 == 0 and part.length % 512 == 0 and part.length > 0 for part in used.runs)
+    ends = used.runs[0].start == 0 and used.runs[0].end >= MIB and used.runs[-1].end == length
+    return apart and whole and ends and used.runs[-1].length >= MIB
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools(
+    "partclone.xfs",
+    "mkfs.ext4",
+    "dumpe2fs",
+    "mkfs.xfs",
+    "mkfs.btrfs",
+    "mkfs.ntfs",
+    "mkfs.exfat",
+    "mount.exfat-fuse",
+)
+@pytest.mark.parametrize("name", MOUNTED)
+def test_a_copy_of_the_used_bytes_alone_is_a_whole_file_system(
+    sparse: Sparse, tmp_path: Path, name: str
+) -> None:
+    kind, folder = MOUNTED[name], tmp_path / "mounted"
+    disk = sparse(START + kind.size + 2 * MIB)
+    extent = Extent(START, kind.size + 512)  # one sector is behind the file system, for whoever looks there
+    with looped(disk, Extent(START, kind.size)) as device:
+        run(*kind.make, device)
+        with mounted(device, kind.mount, folder):
+            fill(folder)
+            before = hashes(folder)
+    used = read_used(str(disk), extent, the_layer(disk, extent), sector_size=512)
+    assert is_sound(used, extent.length) and not used.by.startswith("everything"), used.by
+    assert used.bytes < kind.size * 3 // 4, "a map that names nearly everything proves nothing"
+
+    copy = only_the_used(disk, extent, used)
+    with looped(copy, Extent(0, kind.size)) as device:
+        run(*kind.check, device)
+        with mounted(device, kind.mount, folder):
+            assert hashes(folder) == before
+    assert len(before) == 162
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("partclone.btrfs", "mkfs.btrfs")
+def test_everything_of_a_btrfs_is_used_when_its_data_lies_there_twice(sparse: Sparse) -> None:
+    image = sparse(256 * MIB)
+    run("mkfs.btrfs", "-q", "-m", "dup", "-d", "dup", image)
+    used = read_used(
+        str(image), Extent(0, 256 * MIB), the_layer(image, Extent(0, 256 * MIB)), sector_size=512
+    )
+    assert used.runs == (Extent(0, 256 * MIB),)
+    assert "DATA|DUP" in used.by
+
+
+@pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "mcopy", "mdel", "mmd")
+@pytest.mark.parametrize(
+    ("words", "size"),
+    [
+        (("-F", "12"), 4 * MIB),
+        (("-F", "12", "-s", "2", "-f", "1"), 3 * MIB),
+        (("-F", "16"), 32 * MIB),
+        (("-F", "32", "-s", "1"), 48 * MIB),
+        (("-F", "32", "-S", "4096", "-s", "1"), 300 * MIB),
+    ],
+    ids=["FAT12", "FAT12, one table", "FAT16", "FAT32", "FAT32, 4 KiB sectors"],
+)
+def test_a_copy_of_the_used_clusters_alone_is_a_whole_fat(
+    sparse: Sparse, tmp_path: Path, words: tuple[str, ...], size: int
+) -> None:
+    image, names = sparse(size), [f"f{at:02}" for at in range(40)]
+    run("mkfs.fat", *words, image)
+    chance = random.Random(1)
+    for name in names:
+        (tmp_path / name).write_bytes(chance.randbytes(chance.choice((10, 700, 20_000, 50_000))))
+    run("mmd", "-i", image, "::below")
+    run("mcopy", "-i", image, *(tmp_path / name for name in names), "::below")
+    run("mdel", "-i", image, *(f"::below/{name}" for name in names[::3]))
+    (tmp_path / "pieces").write_bytes(chance.randbytes(600_000))
+    run("mcopy", "-i", image, tmp_path / "pieces", "::")
+    disk = sparse(START + size + MIB, "whole.img")
+    with disk.open("r+b") as target:
+        target.seek(START)
+        target.write(image.read_bytes())
+    extent = Extent(START, size)
+    used = read_used(str(disk), extent, the_layer(disk, extent), sector_size=512)
+    assert is_sound(used, size) and used.by == "the allocation table"
+    assert used.bytes < size
+
+    copy = only_the_used(disk, extent, used)
+    run("fsck.fat", "-n", copy)
+    kept = ["pieces", *(f"below/{name}" for at, name in enumerate(names) if at % 3)]
+    for name in kept:
+        assert (tmp_path / Path(name).name).read_bytes() == _content(copy, name, tmp_path)
+
+
+def _content(image: Path, name: str, folder: Path) -> bytes:
+    target = folder / "read-back"
+    run("mcopy", "-n", "-o", "-i", image, f"::{name}", target)
+    return target.read_bytes()
+
+
+@pytest.mark.needs_tools("mkfs.fat")
+def test_everything_of_a_fat_is_used_when_the_copies_of_its_table_differ(sparse: Sparse) -> None:
+    image = sparse(32 * MIB)
+    run("mkfs.fat", "-a", "-F", "16", "-R", "1", image)
+    extent = Extent(0, 32 * MIB)
+    layer = the_layer(image, extent)
+    with image.open("r+b") as file:
+        file.seek(512 + 40)  # an entry of the first copy, which follows the one reserved sector
+        file.write(b"\xff\xff")
+    used = read_used(str(image), extent, layer, sector_size=512)
+    assert used == UsedMap((extent,), "everything: the copies of its allocation table differ")
+
+
+@pytest.mark.needs_tools("mkswap")
+def test_of_swap_nothing_is_used_and_of_a_suspended_system_everything(sparse: Sparse) -> None:
+    image = sparse(8 * MIB)
+    run("mkswap", image)
+    extent = Extent(0, 8 * MIB)
+    assert read_used(str(image), extent, the_layer(image, extent), sector_size=512).runs == ()
+    with image.open("r+b") as file:
+        file.seek(4096 - 10)
+        file.write(b"S1SUSPEND\0")
+    used = read_used(str(image), extent, the_layer(image, extent), sector_size=512)
+    assert used.runs == (extent,)
+
+
+def test_everything_is_used_where_nobody_knows_what_lies_there(sparse: Sparse) -> None:
+    image, extent = sparse(8 * MIB), Extent(MIB, 4 * MIB)
+    for layer in (None, Layer("crypto_LUKS", extent), Layer("ext4", extent)):
+        used = read_used(str(image), extent, layer, sector_size=512)
+        assert used.runs == (Extent(0, 4 * MIB),)
+        assert used.by.startswith("everything: ")
+
+
+@pytest.mark.needs_tools("mkfs.ext4", "dumpe2fs")
+def test_everything_of_an_ext4_is_used_that_is_unclean_or_does_not_add_up(sparse: Sparse) -> None:
+    image, extent = sparse(32 * MIB), Extent(0, 32 * MIB)
+    run("mkfs.ext4", "-q", "-F", "-O", "^metadata_csum,^uninit_bg", image)
+    layer = the_layer(image, extent)
+    assert read_used(str(image), extent, layer, sector_size=512).by == "dumpe2fs"
+    unclean = read_used(str(image), extent, replace(layer, unclean="needs journal recovery"), sector_size=512)
+    assert unclean.by == "everything: the ext4 needs journal recovery"
+    with image.open("r+b") as file:
+        file.seek(1024 + 12)  # s_free_blocks_count
+        file.write((77).to_bytes(4, "little"))
+    used = read_used(str(image), extent, layer, sector_size=512)
+    assert used.runs == (extent,)
+    assert "the superblock counts 77" in used.by
+
+
+@pytest.mark.needs_tools("mkfs.ext4", "dumpe2fs")
+def test_the_map_of_two_tebibytes_is_small_and_covers_them(sparse: Sparse) -> None:
+    image = sparse(2 * TIB)
+    run(
+        "mkfs.ext4",
+        "-q",
+        "-F",
+        "-E",
+        "nodiscard,lazy_itable_init=1",
+        "-G",
+        "8192",
+        "-i",
+        str(64 * MIB),
+        image,
+    )
+    extent = Extent(0, 2 * TIB)
+    used = read_used(str(image), extent, the_layer(image, extent), sector_size=512)
+    assert is_sound(used, 2 * TIB) and used.by == "dumpe2fs"
+    assert used.bytes < 4 * GIB
+
+
+MAP = """# Mapfile
+0x03000     ?
+0x00000  0x1000  +
+0x01000  0x1000  ?
+0x02000  0x1000  {}
+"""
+
+
+@pytest.mark.parametrize("status", ["+", "-", "*", "/"])
+def test_what_a_mapfile_does_not_call_untried_is_used(status: str) -> None:
+    runs, end = partclone.used_of(MAP.format(status))
+    assert (runs, end) == ((Extent(0, 0x1000), Extent(0x2000, 0x1000)), 0x3000)
+
+
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [("0x01000  0x1000  ?\n", ""), ("0x01000  0x1000", "0x01000  0x0800"), ("0x01000  0x1000", "0x00800  0x1800"),
+     ("0x1000  ?", "many ?"), ("0x1000  ?", "0x1000"), ("0x02000  0x1000", "0x02000  -0x1000")],
+)  # fmt: skip
+def test_a_mapfile_with_a_hole_or_a_strange_line_is_not_believed(line: str, instead: str) -> None:
+    broken = MAP.format("+").replace(line, instead)
+    assert broken != MAP.format("+")
+    with pytest.raises(NoMap):
+        partclone.used_of(broken)
+
+
+REPORT = """Block count:              100
+Free blocks:              30
+Block size:               4096
+Group 0: (Blocks 0-49)
+  Free blocks: 10-19, 30
+Group 1: (Blocks 50-99)
+  Free blocks: 60-68, 90-99
+"""
+
+
+def test_blocks_that_dumpe2fs_does_not_list_as_free_are_used() -> None:
+    runs = ext.used_of(REPORT, 409600)
+    assert runs == tuple(
+        Extent(first * 4096, count * 4096) for first, count in ((0, 10), (20, 10), (31, 29), (69, 21))
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "instead"),
+    [("30\n", "31\n"), ("60-68", "15-23"), ("60-68", "68-60"), ("60-68", "x"), ("count:              100", "count: 99"),
+     ("Block size:               4096\n", "")],
+)  # fmt: skip
+def test_a_report_that_does_not_add_up_is_not_believed(words: str, instead: str) -> None:
+    with pytest.raises(NoMap):
+        ext.used_of(REPORT.replace(words, instead), 409600)
+
+
+@given(
+    pieces=st.lists(st.tuples(st.integers(0, 20_000), st.integers(1, 900)), max_size=60),
+    sectors=st.integers(20_000 + 900, 60_000),
+    known=st.integers(0, 60_000),
+    sector_size=st.sampled_from((512, 4096)),
+    most_runs=st.integers(1, 20),
+)
+def test_the_final_map_covers_all_that_was_used_and_both_ends_in_few_runs(
+    pieces: list[tuple[int, int]], sectors: int, known: int, sector_size: int, most_runs: int
+) -> None:
+    length = sectors * 4096
+    used = [Extent(first * 4096 + 512, count * 512) for first, count in pieces]
+    final = with_edges(
+        used, length, known=min(known * 4096, length), sector_size=sector_size, by="x", most_runs=most_runs
+    )
+    must = [
+        *used,
+        Extent(0, EDGE),
+        Extent(length - EDGE, EDGE),
+        Extent(known * 4096, max(length - known * 4096, 0)),
+    ]
+    for part in must:
+        assert part.length == 0 or any(one.contains(part) for one in final.runs)
+    assert is_sound(final, length) and len(final.runs) <= most_runs
+    assert all(part.start % sector_size == 0 and part.length % sector_size == 0 for part in final.runs)
+    gaps = [two.start - one.end for one, two in zip(final.runs, final.runs[1:], strict=False)]
+    assert all(gap >= SMALLEST_GAP for gap in gaps)
+
+
+def test_a_partition_shorter_than_its_edges_is_copied_whole() -> None:
+    assert with_edges((), 300 * KIB, known=0, sector_size=512, by="x").runs == (Extent(0, 300 * KIB),)
+    assert MOST_RUNS == 65536
+
+
+def test_a_run_outside_the_partition_is_not_believed() -> None:
+    with pytest.raises(NoMap):
+        with_edges((Extent(9 * MIB, 2 * MIB),), 10 * MIB, known=10 * MIB, sector_size=512, by="x")
