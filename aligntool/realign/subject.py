@@ -1,32 +1,28 @@
-"""Which disk a plan is about, so that it is not applied to another one.
+"""The disk that a plan is about, by identity.
 
-In: a disk as it was seen. Out: a Subject. Alone because every planner needs it, and because whoever applies a plan asks
-it again just before the first write.
+In: a disk. Out: who it is, and a digest of its table. Alone because applying asks the same of the disk that it finds,
+and must come to the same answer.
 """
 
 import hashlib
-from dataclasses import astuple, replace
+import json
+from dataclasses import replace
 
 from aligntool.inventory import Disk
 from aligntool.plan import Subject
 
 
-def subject_of(disk: Disk, *, sector_size: int | None = None) -> Subject:
-    """The disk's identity, and a digest of every entry of its table as it was read.
-
-    `sector_size`: of the table that is to come, where it is not the one that is there.
-    """
-    table = disk.table
+def subject(disk: Disk) -> Subject:
     return Subject(
         path=disk.path,
         size=disk.size or 0,
-        sector_size=sector_size or disk.sector_size,
-        label=table.label.value if table else None,
-        disk_id=table.disk_id if table else None,
+        sector_size=disk.sector_size,
+        label=disk.table.label.value if disk.table else None,
+        disk_id=disk.table.disk_id if disk.table else None,
         model=disk.model,
         serial=disk.serial,
         wwn=disk.wwn,
-        table_digest=_table_digest(disk),
+        table_digest=_digest(disk),
     )
 
 
@@ -35,9 +31,25 @@ def is_same_disk(one: Subject, other: Subject) -> bool:
     return replace(one, path="") == replace(other, path="")
 
 
-def _table_digest(disk: Disk) -> str:
-    entries = [
-        (part.number, astuple(part.extent), part.role.value, part.type_code, part.name, part.uuid, part.flags)
-        for part in disk.partitions
+def _digest(disk: Disk) -> str:
+    """SHA-256, in hexadecimal, of everything that the table says: two tables have one digest only if they are alike."""
+    said = [
+        disk.table.label.value if disk.table else None,
+        disk.table.disk_id if disk.table else None,
+        disk.sector_size,
+        [
+            [
+                part.number,
+                part.extent.start,
+                part.extent.length,
+                part.role.value,
+                part.type_code,
+                part.uuid,
+                part.name,
+                list(part.flags),
+                part.record_at,
+            ]
+            for part in sorted(disk.partitions, key=lambda part: (part.number, part.extent))
+        ],
     ]
-    return hashlib.sha256(repr(entries).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()

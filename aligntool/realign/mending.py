@@ -1,0 +1,101 @@
+"""Whether a misaligned partition can be mended, for the audit to tell.
+
+In: a judged disk. Out: an answer for each partition that is off its grid. Alone because it must be cheap: an audit of
+thousands of disks asks it of each, and of tables with thousands of partitions.
+"""
+
+from dataclasses import dataclass
+
+from aligntool.audit import Answer, Judged
+from aligntool.audit.words import shell_word
+from aligntool.inventory import Disk, Partition
+from aligntool.plan import RealignGoal
+from aligntool.realign.holds import kind_of
+from aligntool.realign.lattice import Lattice
+from aligntool.realign.planning import against, movable
+from aligntool.realign.reasons import Reason, disk_reasons
+from aligntool.realign.row import row_of
+from aligntool.realign.search import room_of, search
+from aligntool.realign.shrinking import SHRINKABLE
+from aligntool.realign.wanted import Wanted, wanted
+from aligntool.units import Extent
+
+IN_PLACE, WITH_SHRINK, NOT = "in-place", "with-shrink", "not"
+"""What `Mend.answer` can be."""
+
+_SEARCHED_UP_TO = 32  # partitions that are off; more are each asked only whether there is room beside them
+_GOAL = RealignGoal()
+
+
+@dataclass(frozen=True, slots=True)
+class Mend:
+    partition: int
+    answer: str
+    why: str  # one sentence
+    next: str  # the command to type
+
+
+def mends(judged: Judged) -> tuple[Mend, ...]:
+    """One answer for each partition that is off the grid, where that matters; empty on a disk that is in order."""
+    off = [
+        verdict.partition
+        for verdict in judged.verdicts
+        if verdict.answer is Answer.OFF and verdict.matters and verdict.partition is not None
+    ]
+    if not off:
+        return ()
+    wish = wanted(judged, _GOAL)
+    disk_wide = (*wish.reasons, *disk_reasons(judged, None))
+    fits = _fitting(judged.disk, wish)
+    parts = {part.number: part for part in judged.disk.partitions}
+    return tuple(_mend(judged.disk, parts[number], number in fits, disk_wide) for number in off)
+
+
+def _mend(disk: Disk, part: Partition, fits: bool, disk_wide: tuple[Reason, ...]) -> Mend:
+    path = shell_word(disk.path)
+    reasons = (*disk_wide, *against(disk, part))
+    lasting = next((reason for reason in reasons if reason.lasting), None)
+    if lasting is not None:
+        return Mend(part.number, NOT, f"it cannot be moved: {lasting.text}", lasting.hint)
+    passing = next(iter(reasons), None)
+    first = f", once this is settled: {passing.text}" if passing else ""
+    if fits:
+        command = passing.hint if passing else f"aligntool plan realign {path}"
+        return Mend(part.number, IN_PLACE, f"there is room to move it onto the grid{first}", command)
+    shorter = [one.number for one in disk.partitions if kind_of(one) in SHRINKABLE]
+    if shorter:
+        numbers = " or ".join(str(number) for number in shorter[-2:])
+        why = f"there is no room beside it; shrinking the file system on partition {numbers} may make some{first}"
+        return Mend(part.number, WITH_SHRINK, why, f"aligntool plan realign {path} --shrink")
+    why = "there is no room to move it, and no file system here that can be shrunk"
+    return Mend(part.number, NOT, why, f"aligntool audit --map {path}")
+
+
+def _fitting(disk: Disk, wish: Wanted) -> frozenset[int]:
+    """Those for which there is a place: all of them at once, else each for itself."""
+    if not wish.lattices or disk.size is None:
+        return frozenset()
+    if len(disk.partitions) <= _SEARCHED_UP_TO:
+        found = search(disk, movable(disk, wish, {}, {}), _GOAL)
+        if found is not None and found.journal is not None:
+            return frozenset(wish.must)
+    return _beside(disk, wish)
+
+
+def _beside(disk: Disk, wish: Wanted) -> frozenset[int]:
+    """Those with enough free space at their left or right, everybody else staying."""
+    row = row_of(disk, movable(disk, wish, {}, {}))
+    room = room_of(disk, _GOAL).extent
+    found = set()
+    end = room.start
+    for index, thing in enumerate(row):
+        free_to = row[index + 1].extent.start if index + 1 < len(row) else room.end
+        free = Extent(end + thing.lead, free_to - end - thing.lead)
+        if thing.number in wish.must and _has_place(wish.lattices[-1], thing.extent.length, free):
+            found.add(thing.number)
+        end = max(end, thing.extent.end)
+    return frozenset(number for number in found if number is not None)
+
+
+def _has_place(lattice: Lattice, length: int, free: Extent) -> bool:
+    return lattice.up(free.start) + length <= free.end

@@ -1,0 +1,138 @@
+"""Inventory + goal -> Plan: the one function that decides what becomes of a disk.
+
+In: a judged disk, the goal, how much of each partition is used. Out: a plan, or a refusal with every reason at once.
+Alone because it is the table of contents of this folder: look who moves, ask what stands against it, find places,
+write the steps down.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from aligntool.audit import Answer, Judged
+from aligntool.audit.words import shell_word
+from aligntool.errors import Refused
+from aligntool.inventory import Disk, Inventory, Partition
+from aligntool.plan import Plan, RealignGoal, Used
+from aligntool.realign.chain import irregular
+from aligntool.realign.reasons import Reason, disk_reasons, partition_reasons
+from aligntool.realign.row import Movable, containers, logicals_of
+from aligntool.realign.search import Found, search
+from aligntool.realign.shrinking import Shrunk, room_by_shrinking, what_would_help
+from aligntool.realign.wanted import Wanted, wanted
+from aligntool.realign.writing import write_plan
+from aligntool.units import format_about
+
+
+def plan_realign(
+    judged: Judged,
+    goal: RealignGoal,
+    used: Mapping[int, Used],
+    *,
+    all_disks: Inventory | None = None,
+) -> Plan:
+    """The cheapest way to bring every start onto the grids. `used`: what a move of each partition has to copy;
+    partitions it lacks are copied whole. `all_disks`: the rest of the machine, to name what holds a partition.
+
+    A disk on which nothing has to move gives a plan without steps. Raises Refused with all reasons, a line each.
+    """
+    disk = judged.disk
+    if not disk.partitions:
+        why, hint = _nothing_there(disk)
+        raise Refused(why, hint=hint)
+    wish = wanted(judged, goal)
+    if not wish.must and not wish.reasons:
+        _refuse_if_untold(judged)
+        return write_plan(disk, goal, wish, None, used, {})
+    reasons = [*wish.reasons, *disk_reasons(judged, all_disks)]
+    standing = {number: against(disk, part) for number, part in _by_number(disk, wish.must).items()}
+    reasons += [reason for found in standing.values() for reason in found]
+    whole = disk.size is not None and bool(wish.lattices)
+    found, shrunk = _places(disk, goal, wish, used) if whole else (None, {})
+    if whole and (found is None or found.journal is None):
+        reasons.append(_no_room(disk, goal, wish, used, found))
+    if reasons or found is None:
+        raise _refusal(disk, reasons, [number for number, those in standing.items() if those])
+    return write_plan(disk, goal, wish, found, used, shrunk)
+
+
+def movable(disk: Disk, wish: Wanted, used: Mapping[int, Used], shrunk: Mapping[int, Shrunk]) -> Movable:
+    may = {
+        number: wish.lattices
+        for number, part in _by_number(disk, wish.may).items()
+        if not against(disk, part)
+    }
+    cost = {part.number: used[part.number].bytes for part in disk.partitions if part.number in used}
+    lengths = {number: one.length for number, one in shrunk.items()}
+    return Movable(dict.fromkeys(wish.must, wish.lattices), may, cost, lengths)
+
+
+def _places(
+    disk: Disk, goal: RealignGoal, wish: Wanted, used: Mapping[int, Used]
+) -> tuple[Found | None, dict[int, Shrunk]]:
+    found = search(disk, movable(disk, wish, used, {}), goal)
+    if (found is None or found.journal is None) and goal.shrink:
+        shorter = room_by_shrinking(
+            disk, used, lambda shrunk: search(disk, movable(disk, wish, used, shrunk), goal)
+        )
+        if shorter is not None:
+            return shorter
+    return found, {}
+
+
+def against(disk: Disk, part: Partition) -> tuple[Reason, ...]:
+    reasons = partition_reasons(disk, part)
+    for container in containers(disk):
+        chain = logicals_of(disk, container)
+        why = irregular(container, chain) if part in chain else ""
+        if why:
+            hint = f"sfdisk --dump {shell_word(disk.path)}"
+            return (*reasons, Reason(f"partition {part.number} cannot be moved: {why}", hint))
+    return reasons
+
+
+def _by_number(disk: Disk, numbers: Iterable[int]) -> dict[int, Partition]:
+    wanted_ones = frozenset(numbers)
+    return {part.number: part for part in disk.partitions if part.number in wanted_ones}
+
+
+def _nothing_there(disk: Disk) -> tuple[str, str]:
+    path = shell_word(disk.path)
+    if not disk.table_read:
+        return f"the partition table of {disk.name} was not read", f"sudo aligntool plan realign {path}"
+    return f"there are no partitions on {disk.name}", f"aligntool plan layout {path}"
+
+
+def _refuse_if_untold(judged: Judged) -> None:
+    """A table that belongs to an array, say: nothing is off the grid, for nobody could tell."""
+    untold = [verdict for verdict in judged.verdicts if verdict.answer is Answer.UNKNOWN]
+    if untold and len(untold) == len(judged.verdicts):
+        path = shell_word(judged.disk.path)
+        raise Refused(
+            f"alignment cannot be judged: {untold[0].why or 'unknown'}", hint=f"aligntool audit {path}"
+        )
+
+
+def _no_room(
+    disk: Disk, goal: RealignGoal, wish: Wanted, used: Mapping[int, Used], found: Found | None
+) -> Reason:
+    path = shell_word(disk.path)
+    helps, hint = what_would_help(
+        disk, used, lambda shrunk: search(disk, movable(disk, wish, used, shrunk), goal), shrink=goal.shrink
+    )
+    if found is not None:
+        text = (
+            f"there is no room for the journal: it needs {format_about(found.journal_least)} in one piece, the largest"
+            f" free one has {format_about(found.journal_room)}"
+        )
+        text += "; a file on another disk does as well"
+        return Reason(f"{text}{helps}", f"aligntool realign {path} --journal FILE", lasting=False)
+    numbers = ", ".join(str(number) for number in sorted(wish.must))
+    grain = " of the grain that was asked for" if goal.grain_given else ""
+    text = f"there is no room to put partition {numbers} on a boundary{grain}"
+    return Reason(f"{text}{helps}", hint or f"aligntool audit --map {path}", lasting=False)
+
+
+def _refusal(disk: Disk, reasons: list[Reason], stuck: list[int]) -> Refused:
+    """All reasons, and the first thing that can be done about one of them."""
+    lines = list(dict.fromkeys(reason.text for reason in reasons))
+    first = next((reason for reason in reasons if not reason.lasting), reasons[0] if reasons else None)
+    return Refused("\n".join(lines), hint=first.hint if first else "")

@@ -1,0 +1,158 @@
+"""From wishes to places: the row is searched, and if need be a partition jumps over its neighbours.
+
+In: a disk, who must and who may move. Out: places, in an order that can be copied, with a journal beside them. Alone
+because it is where room for the partitions and room for the journal are weighed against each other.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from aligntool.inventory import Disk, Role, TableLabel
+from aligntool.plan import EntryChange, JournalPlace, RealignGoal
+from aligntool.realign.chain import chain_changes
+from aligntool.realign.holds import hold
+from aligntool.realign.journals import Needs, free_runs, in_file, lay, least
+from aligntool.realign.order import copy_order
+from aligntool.realign.placing import EXACT_UP_TO, Choice, Lean, Room, choose, place
+from aligntool.realign.row import Movable, Thing, row_of
+from aligntool.units import KIB, MIB, Extent
+
+_GPT_ENTRIES = 16 * KIB  # 128 entries of 128 bytes, UEFI 5.3.1
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where everything goes. `before` has the shortened extents of what is shrunk."""
+
+    before: Mapping[int, Extent]
+    after: Mapping[int, Extent]
+    order: tuple[int, ...]  # those that move, in the order of copying
+    chain: tuple[EntryChange, ...]  # logical partitions and containers
+    journal: JournalPlace | None  # None: places are there, but no room for a journal
+    journal_least: int = 0  # bytes that the smallest journal takes
+    journal_room: int = 0  # bytes of the largest free run
+
+
+def room_of(disk: Disk, goal: RealignGoal) -> Room:
+    end = disk.size or 0
+    usable = disk.table.usable if disk.table and disk.table.usable else Extent(0, end)
+    start = max(usable.start, disk.sector_size)
+    return Room(Extent(start, min(usable.end, end) - start), goal.least_start)
+
+
+def search(disk: Disk, movable: Movable, goal: RealignGoal) -> Found | None:
+    """None when there is no place for everybody. The places are the cheapest ones beside which a journal fits."""
+    room = room_of(disk, goal)
+    best: Found | None = None
+    for row, choice in _choices(row_of(disk, movable), room, movable):
+        for lean in Lean:
+            found = _settle(disk, row, place(row, room, choice, lean), goal)
+            if found is None:
+                continue
+            if found.journal is not None:
+                return found
+            best = best or found
+    return best
+
+
+def _choices(row: Sequence[Thing], room: Room, movable: Movable) -> Iterator[tuple[Sequence[Thing], Choice]]:
+    """The row as it is; where that is impossible or moves what could stay, with one partition put elsewhere."""
+    found: list[tuple[Sequence[Thing], Choice]] = []
+    straight = choose(row, room)
+    if straight:
+        found.append((row, straight))
+    if straight is None or straight.cost[1] > len(movable.must):
+        for other in _with_a_jump(row):
+            choice = choose(other, room)
+            if choice:
+                found.append((other, choice))
+    yield from sorted(found, key=lambda pair: pair[1].cost)[:_MOST_TRIED]
+
+
+_MOST_TRIED = 8
+
+
+def _with_a_jump(row: Sequence[Thing]) -> Iterator[Sequence[Thing]]:
+    """Every row in which one thing that must move is elsewhere in the order; never into or out of a container."""
+    if len(row) > EXACT_UP_TO:
+        return
+    inside = _inside(row)
+    for index, thing in enumerate(row):
+        if thing.may_stay or inside[index]:
+            continue
+        rest = [*row[:index], *row[index + 1 :]]
+        rest_inside = _inside(rest)
+        for slot in range(len(rest) + 1):
+            if slot != index and not (slot < len(rest) and rest_inside[slot]):
+                yield [*rest[:slot], thing, *rest[slot:]]
+
+
+def _inside(row: Sequence[Thing]) -> list[bool]:
+    """Whether a thing lies after a container's first EBR, its end included."""
+    ends = [index for index, thing in enumerate(row) if thing.gives_way]
+    found = [False] * len(row)
+    for end in ends:
+        start = max(index for index in range(end) if row[index].number is None and not row[index].gives_way)
+        found[start + 1 : end + 1] = [True] * (end - start)
+    return found
+
+
+def _settle(
+    disk: Disk, row: Sequence[Thing], places: Mapping[int, Extent], goal: RealignGoal
+) -> Found | None:
+    lengths = {thing.number: thing.extent for thing in row if thing.number is not None}
+    before = {part.number: lengths.get(part.number, part.extent) for part in disk.partitions}
+    after = {number: places.get(number, extent) for number, extent in before.items()}
+    moves = {number: (before[number], after[number]) for number in before if before[number] != after[number]}
+    order = copy_order(moves)
+    if order is None:
+        return None
+    chain = chain_changes(disk, after)
+    if not moves:
+        return Found(before, after, (), chain, None)
+    needs = _needs(disk, moves)
+    runs = tuple(free_runs(_taken(disk, before, after, chain), _journal_room(disk, goal)))
+    journal = in_file(goal.journal_file, needs) if goal.journal_file else lay(runs, needs)
+    largest = max((run.length for run in runs), default=0)
+    return Found(before, after, order, chain, journal, least(needs), largest)
+
+
+def _needs(disk: Disk, moves: Mapping[int, tuple[Extent, Extent]]) -> Needs:
+    sector = disk.sector_size
+    parts = {part.number: part for part in disk.partitions}
+    held = sum(
+        extent.length
+        for number, (old, _) in moves.items()
+        for extent in hold(parts[number], old.length, sector).ranges
+    )
+    if disk.table and disk.table.label is TableLabel.GPT:
+        table = 2 * (_GPT_ENTRIES + sector) + sector
+    else:
+        table = sector * (1 + 2 * sum(part.role is Role.LOGICAL for part in disk.partitions))
+    return Needs(held, table, len(moves), tuple(abs(new.start - old.start) for old, new in moves.values()))
+
+
+def _journal_room(disk: Disk, goal: RealignGoal) -> Extent:
+    """Not in the first MiB, and on an MBR not before the first partition: a boot loader may lie there."""
+    room = room_of(disk, goal).extent
+    start = max(room.start, MIB)
+    if disk.table is None or disk.table.label is not TableLabel.GPT:
+        start = max(start, min((part.extent.start for part in disk.partitions), default=start))
+    return Extent(start, max(0, room.end - start))
+
+
+def _taken(
+    disk: Disk, before: Mapping[int, Extent], after: Mapping[int, Extent], chain: Sequence[EntryChange]
+) -> Iterator[Extent]:
+    """Sources, targets, everybody else, and the EBRs of before and after."""
+    for part in disk.partitions:
+        if part.role is Role.EXTENDED:
+            yield Extent(part.extent.start, disk.sector_size)
+            continue
+        yield before[part.number]
+        yield after[part.number]
+        if part.record_at is not None:
+            yield Extent(part.record_at, disk.sector_size)
+    for change in chain:
+        if change.record_after is not None:
+            yield Extent(change.record_after, disk.sector_size)
