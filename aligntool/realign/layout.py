@@ -17,7 +17,7 @@ from aligntool.realign.subject import subject
 from aligntool.recipe.roles import ROLES
 from aligntool.units import KIB, MIB, Extent, align_down, align_up, format_size
 
-# Boot loaders live before the first partition, and partitioners have left them this much since 2008.
+# The room that GRUB's manual recommends to leave before the first partition (BIOS installation).
 LEAST_START = MIB
 GPT_ENTRIES = 16 * KIB  # 128 entries of 128 bytes, what UEFI asks for at least (5.3.1)
 EDGE = MIB  # how much is wiped at either end of what lies on a disk

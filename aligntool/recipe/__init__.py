@@ -1,4 +1,4 @@
-"""What aligntool knows beforehand, as data: the drive database and the table of chipsets.
+"""What aligntool knows beforehand, as data: the drive database, the table of chipsets, and goals for usual cases.
 
 In: the TOML files under `recipes/`, which are a part of the program. Out: frozen values. Nothing here looks at a
 machine.
@@ -13,6 +13,7 @@ from aligntool.recipe.chipsets import (
     parse_chipsets,
 )
 from aligntool.recipe.drives import DriveDatabase, load_drives, parse_drives
+from aligntool.recipe.goals import Recipe, load_recipes, parse_part, parse_recipe, recipe
 from aligntool.recipe.menu import menu
 from aligntool.recipe.rows import DriveRow
 
@@ -21,11 +22,16 @@ __all__ = [
     "DriveDatabase",
     "DriveRow",
     "PortFamily",
+    "Recipe",
     "Side",
     "lane_bandwidth",
     "load_chipsets",
     "load_drives",
+    "load_recipes",
     "menu",
     "parse_chipsets",
     "parse_drives",
+    "parse_part",
+    "parse_recipe",
+    "recipe",
 ]

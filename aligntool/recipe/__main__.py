@@ -2,7 +2,7 @@
 
 import sys
 
-from aligntool.recipe import load_chipsets, load_drives, menu
+from aligntool.recipe import load_chipsets, load_drives, load_recipes, menu
 
 if __name__ == "__main__":
-    sys.stdout.write(menu(load_drives(), load_chipsets()))
+    sys.stdout.write(menu(load_recipes(), load_drives(), load_chipsets()))

@@ -1,13 +1,15 @@
 """The list of what is in `recipes/`, as recipes/README.md shows it.
 
-In: the packaged database and table. Out: Markdown. A test keeps the file in the repository equal to it.
+In: the packaged goals, database and table. Out: Markdown. A test keeps the file in the repository equal to it.
 """
 
+from collections.abc import Sequence
 from itertools import groupby
 
 from aligntool.inventory import KnownGeometry
 from aligntool.recipe.chipsets import ChipsetTable
 from aligntool.recipe.drives import DriveDatabase
+from aligntool.recipe.goals import FOLDERS, Recipe
 from aligntool.recipe.rows import DriveRow
 from aligntool.units import format_size
 
@@ -22,8 +24,15 @@ A test fails when it is not current.
 """
 
 
-def menu(drives: DriveDatabase, chipsets: ChipsetTable) -> str:
-    parts = [_HEAD, "## Drives\n"]
+def menu(recipes: Sequence[Recipe], drives: DriveDatabase, chipsets: ChipsetTable) -> str:
+    parts = [_HEAD]
+    for folder in FOLDERS:
+        command = f"aligntool {'realign' if folder == 'realign' else 'layout'} DISK --recipe NAME"
+        parts.append(f"## {folder.capitalize()}: `{command}`\n")
+        parts.append("| recipe | for |\n|---|---|")
+        parts.extend(_recipe_line(each) for each in recipes if f"/{folder}/" in each.file)
+        parts.append("")
+    parts.append("## Drives\n")
     for file, rows in groupby((*drives.rows, *drives.classes), key=lambda row: row.file):
         short = file.removeprefix("recipes/")
         parts.append(f"### [{short}]({short})\n")
@@ -35,6 +44,11 @@ def menu(drives: DriveDatabase, chipsets: ChipsetTable) -> str:
     parts.append("| PCI devices of | side | link to the processor |\n|---|---|---|")
     parts.extend(f"| {each.name} | {each.side} | {each.uplink or '–'} |" for each in families.values())
     return "\n".join(parts) + "\n"
+
+
+def _recipe_line(recipe: Recipe) -> str:
+    short = recipe.file.removeprefix("recipes/")
+    return f"| [{recipe.name}]({short}) | {_cell(recipe.summary)} |"
 
 
 def _line(row: DriveRow) -> str:

@@ -23,7 +23,7 @@ class Entry:
     def allow(self, *keys: str) -> None:
         for key in self.values:
             if key not in keys:
-                raise self.refusal(f"unknown key {key!r}", hint=_nearest(key, keys))
+                raise self.refusal(f"unknown key {key!r}", hint=nearest(key, keys))
 
     def text(self, key: str) -> str | None:
         value = self.values.get(key)
@@ -48,7 +48,7 @@ class Entry:
     def choice(self, key: str, allowed: Iterable[str]) -> str | None:
         value = self.text(key)
         if value is not None and value not in allowed:
-            raise self.refusal(f"{key} cannot be {value!r}", hint=_nearest(value, tuple(allowed)))
+            raise self.refusal(f"{key} cannot be {value!r}", hint=nearest(value, tuple(allowed)))
         return value
 
     def size(self, key: str) -> int | None:
@@ -88,7 +88,7 @@ def read_tables(file: str, content: str, *, kinds: tuple[str, ...], keys: tuple[
     top = Entry(file, "at its top", {key: value for key, value in parsed.items() if key not in kinds})
     for key in top.values:
         if key not in keys:
-            raise top.refusal(f"unknown key {key!r}", hint=_nearest(key, (*keys, *kinds)))
+            raise top.refusal(f"unknown key {key!r}", hint=nearest(key, (*keys, *kinds)))
     tables = {kind: _entries(file, kind, parsed.get(kind, [])) for kind in kinds}
     return Document(top, tables)
 
@@ -108,7 +108,8 @@ def _entries(file: str, kind: str, rows: object) -> tuple[Entry, ...]:
     )
 
 
-def _nearest(word: str, known: tuple[str, ...]) -> str:
+def nearest(word: str, known: tuple[str, ...]) -> str:
+    """A hint: the known word that was probably meant, or all of them."""
     import difflib
 
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
