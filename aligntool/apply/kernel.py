@@ -24,7 +24,7 @@ _PARTITION = struct.Struct("qqi64s64s4x")  # start and length in bytes, number, 
 _REQUEST = struct.Struct("iiiP")  # operation, flags, length of what follows, its address
 
 _SYSFS_SECTOR = 512  # whatever the disk's sector is
-_PATIENCE_S = 3.0  # udev opens a partition for a moment after every change
+_PATIENCE_S = 2.0  # udev opens a partition for a moment after every change
 _PAUSE_S = 0.05
 
 

@@ -1,0 +1,122 @@
+"""A disk taken for oneself before anything is written to it, and given back afterwards.
+
+In: the path of a whole disk or of an image file. Out: its Device and its KernelView, or a Refused that names who has
+it. Alone because what must be true before the first write is opened, locked or refused here, and nowhere else.
+"""
+
+import errno
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from aligntool.apply.awake import awake, battery_note
+from aligntool.apply.disk_device import DiskDevice
+from aligntool.apply.kernel import KernelView
+from aligntool.apply.occupants import kernel_name, occupants, sysfs_folder
+from aligntool.audit.words import shell_word
+from aligntool.errors import Refused
+
+_PATIENCE_S = 2.0  # udev and blkid hold the lock for a moment after every change
+_PAUSE_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Good inside `hold_disk` only."""
+
+    device: DiskDevice
+    kernel: KernelView
+    is_block: bool
+    notes: tuple[str, ...]  # what the user should know, a sentence each
+
+
+@contextmanager
+def hold_disk(
+    path: str, *, image_sector_size: int = 512, why: str = "changing partitions"
+) -> Iterator[Holding]:
+    """Opened exclusively (O_EXCL: no mount, swap, array or mapping, and none may come), locked as udev expects
+    (systemd, "Locking Block Device Access"), sleep and shutdown inhibited.
+
+    `image_sector_size` counts for an image file only. Raises Refused, with every reason that can be seen at once.
+    """
+    with ExitStack() as stack:
+        descriptor = _open(path)
+        stack.callback(os.close, descriptor)
+        is_block = stat.S_ISBLK(os.fstat(descriptor).st_mode)
+        _lock(descriptor, path)
+        device = stack.enter_context(DiskDevice(descriptor, image_sector_size=image_sector_size))
+        notes = (stack.enter_context(awake(f"{why}: {path}")), battery_note())
+        yield Holding(device, KernelView(descriptor), is_block, tuple(note for note in notes if note))
+
+
+def _open(path: str) -> int:
+    """The path is looked at again once it is open: another device may have got its name meanwhile."""
+    try:
+        before = os.stat(path)  # noqa: PTH116 - the same call as the fstat below
+        _refuse_unfit(path, before)
+        _refuse_occupied(path, before)
+        exclusive = os.O_EXCL if stat.S_ISBLK(before.st_mode) else 0
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY | exclusive)
+    except OSError as error:
+        raise _not_opened(path, error) from error
+    if not os.path.samestat(before, os.fstat(descriptor)):
+        os.close(descriptor)
+        raise Refused(f"{path} became another device while it was opened", hint="try again")
+    return descriptor
+
+
+def _refuse_unfit(path: str, status: os.stat_result) -> None:
+    if stat.S_ISREG(status.st_mode):
+        return
+    if not stat.S_ISBLK(status.st_mode):
+        raise Refused(f"{path} is neither a block device nor an image file", hint="lsblk -d")
+    folder = sysfs_folder(status.st_rdev)
+    if (folder / "partition").exists():
+        disk = f"/dev/{kernel_name(folder.parent)}"
+        number = (folder / "partition").read_text().strip()
+        raise Refused(f"{path} is partition {number} of {disk}; a whole disk is needed", hint=f"give {disk}")
+    if (folder / "ro").read_text().strip() == "1":
+        raise Refused(f"{path} is read-only", hint=f"blockdev --setrw {shell_word(path)}")
+
+
+def _refuse_occupied(path: str, status: os.stat_result) -> None:
+    found = occupants(status)
+    if found:
+        reasons = "; ".join(one.what for one in found)
+        raise Refused(f"{path} is in use: {reasons}", hint=" && ".join(one.end for one in found))
+
+
+def _not_opened(path: str, error: OSError) -> Refused:
+    word = shell_word(path)
+    match error.errno:
+        case errno.EBUSY:
+            return Refused(f"{path} is in use by a program that has it for itself", hint=f"fuser -v {word}")
+        case errno.EACCES | errno.EPERM if path.startswith("/dev/"):
+            return Refused(f"{path} may not be written by this user", hint="type the same after sudo")
+        case errno.EACCES:
+            return Refused(f"{path} may not be written by this user", hint=f"chmod u+w {word}")
+        case errno.EPERM:
+            return Refused(f"{path} may not be written by anybody", hint=f"chattr -i {word}")
+    return Refused(f"{path} cannot be opened to write: {error.strerror}", hint=f"ls -l {word}")
+
+
+def _lock(descriptor: int, path: str) -> None:
+    """flock, kept; and a look whether anybody has a POSIX lock on it, as QEMU has on the disks of its machines."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(descriptor, fcntl.LOCK_UN)
+            return
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise Refused(f"{path} cannot be locked: {error.strerror}") from error
+            if time.monotonic() > deadline:
+                hint = f"fuser -v {shell_word(path)}"
+                raise Refused(f"{path} is locked by another program", hint=hint) from error
+        time.sleep(_PAUSE_S)

@@ -1,0 +1,94 @@
+"""Staying awake: with a stand-in for systemd-inhibit, which needs a login manager that test machines lack."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from aligntool.apply.awake import awake, battery_note
+
+REPOSITORY = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture
+def inhibitor(tmp_path: Path) -> Path:
+    """Like systemd-inhibit: options, then a command that it runs. Leaves its options and its process id behind."""
+    program = tmp_path / "inhibitor"
+    program.write_text(
+        f'#!/bin/sh\nfor word; do echo "$word"; done > {tmp_path}/words\necho $$ > {tmp_path}/pid\nexec "$word"\n'
+    )
+    program.chmod(0o755)
+    return program
+
+
+def process(inhibitor: Path) -> Path:
+    return Path("/proc") / inhibitor.with_name("pid").read_text().strip()
+
+
+def test_sleep_is_inhibited_inside_and_no_longer_afterwards(inhibitor: Path) -> None:
+    with awake("moving /dev/sda1", program=str(inhibitor)) as note:
+        assert note == ""
+        assert (process(inhibitor) / "cmdline").read_bytes() == b"cat\0"
+    assert not process(inhibitor).exists()
+    words = inhibitor.with_name("words").read_text().splitlines()
+    assert "--what=sleep:shutdown:idle" in words and "--why=moving /dev/sda1" in words and words[-1] == "cat"
+
+
+def test_the_inhibition_ends_with_a_program_that_is_killed(inhibitor: Path) -> None:
+    code = (
+        "import os\nfrom aligntool.apply.awake import awake\n"
+        f"with awake('why', program={str(inhibitor)!r}): os.kill(os.getpid(), 9)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False)
+    assert killed.returncode == -9
+    deadline = time.monotonic() + 10
+    while process(inhibitor).exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not process(inhibitor).exists()
+
+
+def test_ctrl_c_on_the_terminal_does_not_reach_it(inhibitor: Path) -> None:
+    with awake("why", program=str(inhibitor)):
+        assert os.getsid(int(process(inhibitor).name)) != os.getsid(0)
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"), [("/nowhere/inhibit", "is not there"), ("false", "was refused")]
+)
+def test_a_machine_that_cannot_inhibit_is_told_and_works_on(program: str, reason: str) -> None:
+    with awake("why", program=program) as note:
+        assert note.startswith("sleep and shutdown are not inhibited") and reason in note
+
+
+BATTERY = {"type": "Battery", "status": "Discharging"}
+MAINS = {"type": "Mains", "online": "1"}
+MOUSE = {"type": "Battery", "status": "Discharging", "scope": "Device"}
+
+
+@pytest.mark.parametrize(
+    ("supplies", "warned"),
+    [
+        ([], False),
+        ([MAINS], False),
+        ([BATTERY], True),
+        ([BATTERY, MAINS | {"online": "0"}], True),
+        ([BATTERY, MAINS], False),
+        ([BATTERY, {"type": "USB", "online": "1"}], False),
+        ([BATTERY | {"status": "Full"}], False),
+        ([MOUSE], False),
+        ([MOUSE, BATTERY], True),
+    ],
+)
+def test_only_a_machine_that_lives_on_its_battery_is_warned(
+    tmp_path: Path, supplies: list[dict[str, str]], warned: bool
+) -> None:
+    """Attributes as in Documentation/ABI/testing/sysfs-class-power."""
+    for index, supply in enumerate(supplies):
+        folder = tmp_path / f"supply{index}"
+        folder.mkdir()
+        for name, value in supply.items():
+            (folder / name).write_text(f"{value}\n")
+    assert ("battery" in battery_note(tmp_path)) is warned

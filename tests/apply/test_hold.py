@@ -1,0 +1,258 @@
+"""A held disk against the programs that would like to have it: mount, swapon, losetup, flock, other openers."""
+
+import errno
+import fcntl
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import chdir, contextmanager
+from pathlib import Path
+
+import pytest
+
+from aligntool.apply.hold import hold_disk
+from aligntool.errors import Refused
+from aligntool.units import MIB
+from tests.conftest import find_tool, run
+
+Attach = Callable[..., Path]
+Make = Callable[..., Path]
+
+root = pytest.mark.needs_root
+
+
+@pytest.fixture
+def parted_disk(sparse: Make, loop: Attach) -> Iterator[Path]:
+    """A loop device with one partition, which is in the kernel by partx."""
+    image = sparse(32 * MIB)
+    run("sfdisk", "-q", image, stdin="label: dos\nstart=63\n")
+    node = loop(image)
+    run("partx", "-a", node)
+    if not first(node).is_block_device():
+        pytest.skip("this kernel shows no partitions of loop devices")
+    yield node
+    run("partx", "-d", node, fails=True)
+
+
+def first(node: Path) -> Path:
+    return node.with_name(f"{node.name}p1")
+
+
+def refusal(path: Path | str) -> Refused:
+    with pytest.raises(Refused) as caught, hold_disk(str(path)):
+        pass
+    return caught.value
+
+
+def type_hint(refused: Refused) -> None:
+    for command in refused.hint.split(" && "):
+        run(*shlex.split(command))
+
+
+@contextmanager
+def another_program(code: str, path: Path) -> Iterator[None]:
+    """Runs until the end of the block, which begins when it has done what it should."""
+    program = f"import fcntl, os, sys\n{code}\nprint('ready', flush=True)\nsys.stdin.read()\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        try:
+            assert process.stdout and process.stdout.readline() == b"ready\n"
+            yield
+        finally:
+            assert process.stdin
+            process.stdin.close()
+
+
+def lockable(path: Path) -> bool:
+    done = subprocess.run([find_tool("flock") or "flock", "-n", path, "true"], check=False)
+    return done.returncode == 0
+
+
+@root
+@pytest.mark.needs_tools("sfdisk", "partx", "mkfs.ext4", "mount", "flock")
+def test_a_held_disk_is_given_to_nobody_else_and_then_given_back(parted_disk: Path, tmp_path: Path) -> None:
+    run("mkfs.ext4", "-q", first(parted_disk))
+    mount = [find_tool("mount") or "mount", str(first(parted_disk)), str(tmp_path)]
+    with hold_disk(str(parted_disk)) as holding:
+        assert holding.is_block and holding.kernel.numbers() == (1,)
+        with pytest.raises(OSError) as caught:
+            os.open(parted_disk, os.O_RDONLY | os.O_EXCL)
+        assert caught.value.errno == errno.EBUSY
+        assert subprocess.run(mount, check=False, capture_output=True).returncode != 0
+        assert not lockable(parted_disk)
+        holding.device.write(0, holding.device.read(0, 4096))
+    assert lockable(parted_disk)
+    subprocess.run(mount, check=True)
+    run("umount", tmp_path)
+
+
+@root
+@pytest.mark.needs_tools("sfdisk", "partx", "mkfs.ext4", "mount")
+def test_a_mounted_partition_is_named_with_all_its_places(parted_disk: Path, tmp_path: Path) -> None:
+    run("mkfs.ext4", "-q", first(parted_disk))
+    places = [tmp_path / "with a space", tmp_path / "other"]
+    for place in places:
+        place.mkdir()
+        run("mount", first(parted_disk), place)
+    try:
+        refused = refusal(parted_disk)
+        for place in places:
+            assert f"{first(parted_disk).name} is mounted at {place}" in str(refused)
+        type_hint(refused)
+    except BaseException:
+        for place in places:
+            run("umount", place, fails=True)
+        raise
+    with hold_disk(str(parted_disk)):
+        pass
+
+
+@root
+@pytest.mark.needs_tools("sfdisk", "partx", "mkswap", "swapon", "swapoff")
+def test_swap_is_named(parted_disk: Path) -> None:
+    run("mkswap", first(parted_disk))
+    try:
+        run("swapon", first(parted_disk))
+    except AssertionError as error:
+        pytest.skip(f"this machine swaps nowhere: {error}")
+    try:
+        refused = refusal(parted_disk)
+        assert f"{first(parted_disk).name} is used as swap" in str(refused)
+    finally:
+        run("swapoff", first(parted_disk))
+    assert refused.hint == f"swapoff {first(parted_disk)}"
+
+
+@root
+@pytest.mark.needs_tools("sfdisk", "partx", "losetup")
+def test_a_loop_device_over_a_partition_is_named(parted_disk: Path) -> None:
+    above = run("losetup", "-f", "--show", first(parted_disk)).strip()
+    try:
+        refused = refusal(parted_disk)
+    finally:
+        run("losetup", "-d", above)
+    assert f"{first(parted_disk).name} is attached to {above}" in str(refused)
+    assert refused.hint == f"losetup -d {above}"
+
+
+@root
+def test_an_image_file_under_a_loop_device_is_refused(sparse: Make, loop: Attach, tmp_path: Path) -> None:
+    image = sparse(MIB)
+    node = loop(image)
+    (tmp_path / "other-name.img").hardlink_to(image)
+    assert f"attached to {node}" in str(refusal(tmp_path / "other-name.img"))
+
+
+@root
+@pytest.mark.needs_tools("sfdisk", "partx")
+def test_a_partition_is_no_whole_disk(parted_disk: Path, tmp_path: Path) -> None:
+    link = tmp_path / "by-id"
+    link.symlink_to(first(parted_disk))
+    refused = refusal(link)
+    assert f"{link} is partition 1 of {parted_disk}" in str(refused)
+    assert str(parted_disk) in refused.hint
+
+
+@root
+@pytest.mark.needs_tools("blockdev")
+def test_a_read_only_disk_is_refused_until_it_is_writable(sparse: Make, loop: Attach) -> None:
+    node = loop(sparse(MIB))
+    run("blockdev", "--setro", node)
+    refused = refusal(node)
+    assert f"{node} is read-only" in str(refused)
+    type_hint(refused)
+    with hold_disk(str(node)):
+        pass
+
+
+@root
+def test_a_program_that_has_the_disk_for_itself_is_a_reason(sparse: Make, loop: Attach) -> None:
+    node = loop(sparse(MIB))
+    with another_program("f = os.open(sys.argv[1], os.O_RDONLY | os.O_EXCL)", node):
+        refused = refusal(node)
+    assert "has it for itself" in str(refused)
+    assert refused.hint == f"fuser -v {node}"
+
+
+@pytest.mark.parametrize(
+    "lock",
+    [
+        "fcntl.flock(f, fcntl.LOCK_SH)",
+        "fcntl.lockf(f, fcntl.LOCK_EX, 1, 100)",
+        "fcntl.fcntl(f, fcntl.F_OFD_SETLK, __import__('struct').pack('hhqqi4x', fcntl.F_RDLCK, 0, 100, 1, 0))",
+    ],
+    ids=["flock", "POSIX", "as QEMU does"],
+)
+def test_a_lock_of_another_program_is_a_reason(sparse: Make, lock: str) -> None:
+    image = sparse(MIB)
+    with another_program(f"f = os.open(sys.argv[1], os.O_RDWR)\n{lock}", image):
+        assert "locked by another program" in str(refusal(image))
+    with hold_disk(str(image)):
+        pass
+
+
+def test_a_lock_that_goes_soon_is_waited_for(sparse: Make) -> None:
+    image = sparse(MIB)
+    code = (
+        "f = os.open(sys.argv[1], os.O_RDWR); fcntl.flock(f, fcntl.LOCK_SH)\n"
+        "import threading; threading.Timer(0.5, os.close, [f]).start()"
+    )
+    with another_program(code, image), hold_disk(str(image)) as holding:
+        assert holding.device.size == MIB
+
+
+@pytest.mark.needs_tools("flock")
+def test_an_image_file_is_held_like_a_disk(sparse: Make) -> None:
+    image = sparse(MIB)
+    with hold_disk(str(image), image_sector_size=4096) as holding:
+        assert not holding.is_block and holding.device.sector_size == 4096
+        assert holding.kernel.numbers() == ()
+        assert not lockable(image)
+        assert "locked" in str(refusal(image))
+        holding.device.write(4096, b"x" * 4096)
+    assert lockable(image)
+    assert image.read_bytes() == bytes(4096) + b"x" * 4096 + bytes(MIB - 8192)
+
+
+@root
+def test_who_may_not_write_is_told_so(sparse: Make, loop: Attach, tmp_path: Path) -> None:
+    image, node = sparse(MIB), loop(sparse(MIB, "other.img"))
+    tmp_path.chmod(0o755)
+    with chdir(tmp_path):
+        os.seteuid(65534)
+        try:
+            denied, device = refusal(image.name), refusal(node)
+        finally:
+            os.seteuid(0)
+    assert "may not be written" in str(denied)
+    assert denied.hint == f"chmod u+w {image.name}"
+    assert "may not be written" in str(device) and "sudo" in device.hint
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [("/nowhere/disk", "No such file"), ("/dev", "neither a block"), ("/dev/null", "neither a block")],
+)
+def test_what_is_no_disk_is_refused(path: str, reason: str) -> None:
+    assert reason in str(refusal(path))
+
+
+def test_nothing_stays_open_and_no_child_stays_behind(sparse: Make) -> None:
+    image = sparse(MIB)
+
+    def left() -> tuple[int, str]:
+        children = Path("/proc/self/task", str(os.getpid()), "children").read_text()
+        return len(list(Path("/proc/self/fd").iterdir())), children
+
+    before = left()
+    with hold_disk(str(image)):
+        pass
+    with pytest.raises(ZeroDivisionError), hold_disk(str(image)):
+        raise ZeroDivisionError
+    with image.open("r+b") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        refusal(image)
+    assert left() == before
