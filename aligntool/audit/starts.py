@@ -9,7 +9,7 @@ from aligntool.audit.causes import likely_cause
 from aligntool.audit.codes import Code
 from aligntool.audit.cost import predict
 from aligntool.audit.report import Answer, Check, Finding, Grid, GridKind, Severity, Verdict
-from aligntool.audit.words import asked_by, layer_name, next_look, spot, where
+from aligntool.audit.words import asked_by, layer_name, next_look, next_realign, spot, where
 from aligntool.inventory import Disk, DiskKind, Layer, Partition, TableLabel
 from aligntool.units import format_size
 
@@ -84,7 +84,7 @@ def start_findings(
         cause=likely_cause(partition, sector_size, disk.partitions, worst.grid) if partition else None,
         cost=predict(worst.grid.size) if severity is not Severity.INFO and not factory else None,
         evidence=tuple(_evidence(partition, verdict, worst)),
-        next=next_look(disk) if severity is not Severity.INFO else f"aligntool explain {code}",
+        next=next_realign(disk) if severity is not Severity.INFO else f"aligntool explain {code}",
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """How findings name things, so that every sentence names them alike."""
 
 from aligntool.audit.report import Grid
-from aligntool.inventory import Disk, DiskKind, Layer, Partition, Source
+from aligntool.inventory import Disk, DiskKind, Layer, Partition, Source, TableLabel
 from aligntool.units import format_size
 
 
@@ -57,5 +57,18 @@ def _octal(char: str) -> str:
 
 def next_look(disk: Disk) -> str:
     """The command that shows a disk's boundaries as a picture."""
-    root = "" if disk.kind is DiskKind.IMAGE else "sudo "
-    return f"{root}aligntool audit --map {shell_word(disk.path)}"
+    return f"{_root(disk)}aligntool audit --map {shell_word(disk.path)}"
+
+
+def next_realign(disk: Disk) -> str:
+    """The command that thinks out how a disk's partitions are moved; a look, where no partition can be."""
+    if disk.table is None or disk.table.label not in _MOVABLE:
+        return next_look(disk)
+    return f"{_root(disk)}aligntool plan realign {shell_word(disk.path)}"
+
+
+_MOVABLE = (TableLabel.GPT, TableLabel.DOS)
+
+
+def _root(disk: Disk) -> str:
+    return "" if disk.kind is DiskKind.IMAGE else "sudo "

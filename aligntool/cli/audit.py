@@ -13,6 +13,7 @@ from aligntool.errors import ExitCode
 if TYPE_CHECKING:
     from aligntool.audit import Known, Report
     from aligntool.inventory import Inventory
+    from aligntool.realign import Mend
     from aligntool.render.lines import Line
 
 
@@ -99,7 +100,7 @@ def _tell(report: "Report", form: Format, *, map_: bool, quiet: bool, verbose: b
         case Format.JSON:
             from aligntool.render.json import audit_json
 
-            sys.stdout.writelines(audit_json(report))
+            sys.stdout.writelines(audit_json(report, _mends(report)))
         case Format.PROMETHEUS:
             from aligntool.render.prometheus import audit_prometheus
 
@@ -119,7 +120,13 @@ def _lines(report: "Report", *, map_: bool, quiet: bool, verbose: bool) -> Itera
         from aligntool.render.map import map_lines
 
         yield from map_lines(report, width=width)
-    yield from audit_lines(report, width=width, verbose=verbose, quiet=quiet)
+    yield from audit_lines(report, width=width, verbose=verbose, quiet=quiet, mends=_mends(report))
+
+
+def _mends(report: "Report") -> "dict[str, tuple[Mend, ...]]":
+    from aligntool.realign import mends
+
+    return {judged.disk.name: mends(judged) for judged in report.judged}
 
 
 def _exit_code(report: "Report", fail_on: FailOn) -> ExitCode:

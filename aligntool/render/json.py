@@ -15,6 +15,8 @@ from aligntool import __version__
 from aligntool.audit import Answer, Check, Finding, Grid, Judged, Report, Severity, Verdict
 from aligntool.audit.cost import Cost
 from aligntool.inventory import Layer, Partition
+from aligntool.realign import Mend
+from aligntool.render.mending import Mends
 from aligntool.units import Extent
 
 SCHEMA = "aligntool.audit"
@@ -22,11 +24,13 @@ VERSION = 1
 
 Value = None | bool | int | float | str | Sequence["Value"] | Mapping[str, "Value"]
 
+_NO_MENDS: Mends = {}
+
 _ELSEWHERE = frozenset({"partitions", "kernel_partitions"})
 
 
-def audit_json(report: Report) -> Iterator[str]:
-    """The document in pieces, in order."""
+def audit_json(report: Report, mends: Mends = _NO_MENDS) -> Iterator[str]:
+    """The document in pieces, in order. `mends`: whether what is off can be mended, by the disk's name."""
     head: Value = {
         "schema": SCHEMA,
         "version": VERSION,
@@ -35,7 +39,7 @@ def audit_json(report: Report) -> Iterator[str]:
     }
     yield dumps(head)[:-1] + ',\n"disks": ['
     for index, judged in enumerate(report.judged):
-        yield ("," if index else "") + "\n" + dumps(_disk(judged))
+        yield ("," if index else "") + "\n" + dumps(_disk(judged, mends.get(judged.disk.name, ())))
     yield '\n],\n"uplinks": ' + dumps([_value(uplink) for uplink in report.inventory.uplinks])
     yield ',\n"adapters": ' + dumps([_value(adapter) for adapter in report.inventory.adapters])
     yield ',\n"unseen": ' + dumps([_value(unseen) for unseen in report.inventory.unseen])
@@ -61,15 +65,17 @@ def _summary(report: Report) -> Value:
     }
 
 
-def _disk(judged: Judged) -> Value:
+def _disk(judged: Judged, mends: Sequence[Mend]) -> Value:
     disk = judged.disk
+    answers = {mend.partition: mend for mend in mends}
     verdicts = {verdict.partition: verdict for verdict in judged.verdicts}
     document = _fields(disk, leave=_ELSEWHERE)
     sector_size = disk.sector_size
     document["grids"] = [_grid(grid) for grid in judged.grids]
     document["verdict"] = _verdict(verdicts.get(None))
     document["partitions"] = [
-        _partition(partition, verdicts.get(partition.number), sector_size) for partition in disk.partitions
+        _partition(partition, verdicts.get(partition.number), answers.get(partition.number), sector_size)
+        for partition in disk.partitions
     ]
     document["kernel_partitions"] = [
         {"number": number, "start": extent.start, "length": extent.length}
@@ -78,7 +84,7 @@ def _disk(judged: Judged) -> Value:
     return document
 
 
-def _partition(partition: Partition, verdict: Verdict | None, sector_size: int) -> Value:
+def _partition(partition: Partition, verdict: Verdict | None, mend: Mend | None, sector_size: int) -> Value:
     document = _fields(partition, leave=frozenset({"extent"}))
     start = partition.extent.start
     document["start"] = start
@@ -86,6 +92,7 @@ def _partition(partition: Partition, verdict: Verdict | None, sector_size: int) 
     document["sector_size"] = sector_size
     document["start_sector"] = start // sector_size if start % sector_size == 0 else None
     document["verdict"] = _verdict(verdict)
+    document["mend"] = None if mend is None else _fields(mend, leave=frozenset({"partition"}))
     return document
 
 

@@ -7,21 +7,28 @@ from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role, Source, 
 from aligntool.render.facts import fact_lines, uplink_lines
 from aligntool.render.findings import finding_lines
 from aligntool.render.lines import EMPTY, Line, Style, cell_width, fit, harmless, plain, wrapped
+from aligntool.render.mending import Mends, mend_lines
 from aligntool.units import format_about, format_size
 
 FEW_DISKS = 24
 """Up to so many disks, each gets its table; beyond, only those that are not simply fine."""
 
+_NO_MENDS: Mends = {}
+
 _ANSWERS = {Answer.ON: Style.GOOD, Answer.OFF: Style.BAD, Answer.UNKNOWN: Style.DOUBT}
 
 
-def audit_lines(report: Report, *, width: int, verbose: bool, quiet: bool) -> Iterator[Line]:
+def audit_lines(
+    report: Report, *, width: int, verbose: bool, quiet: bool, mends: Mends = _NO_MENDS
+) -> Iterator[Line]:
+    """`mends`: whether what is off can be mended, by the disk's name."""
     if quiet:
         yield from finding_lines(report, width=width, verbose=False, quiet=True)
         return
     shown, fine = _split(report, verbose=verbose)
     for judged in shown:
         yield from disk_lines(judged, width=width)
+        yield from mend_lines(mends.get(judged.disk.name, ()), width=width)
         if verbose:
             yield from fact_lines(judged.disk, width=width)
         yield EMPTY

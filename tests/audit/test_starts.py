@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from aligntool.audit import Answer, GridKind, Severity, Wishes
-from aligntool.inventory import DiskKind, KnownGeometry, Partition, Role, Source
+from aligntool.inventory import DiskKind, KnownGeometry, Partition, Role, Source, TableLabel
 from aligntool.units import GIB, KIB, MIB, TIB, Extent
 from tests.audit.made import codes, judge, made_disk
 
@@ -259,11 +259,15 @@ def test_the_kernels_own_verdict_stands_as_evidence() -> None:
 
 
 def test_the_next_thing_to_type_needs_root_for_a_device_and_not_for_an_image() -> None:
-    assert (
-        judge(made_disk("63+1000", physical=4096)).findings[0].next == "sudo aligntool audit --map /dev/sda"
-    )
+    disk = made_disk("63+1000", physical=4096)
+    assert judge(disk).findings[0].next == "sudo aligntool plan realign /dev/sda"
     image = replace(made_disk("63+1000", kind=DiskKind.IMAGE, physical=4096), path="old.img")
-    assert judge(image).findings[0].next == "aligntool audit --map old.img"
+    assert judge(image).findings[0].next == "aligntool plan realign old.img"
+
+
+def test_a_table_whose_partitions_cannot_be_moved_is_looked_at_again() -> None:
+    disk = made_disk("63+1000", physical=4096, label=TableLabel.SUN)
+    assert judge(disk).findings[0].next == "sudo aligntool audit --map /dev/sda"
 
 
 def test_a_start_that_does_not_matter_and_is_off_the_mib_alone_is_not_mentioned() -> None:

@@ -25,9 +25,9 @@ START = {
             "KiB, 8/9 at 32 KiB, 16/17 at 64 KiB. A straddling read touches one more sector."
         ),
         do=(
-            "Move the partition to a multiple of 1 MiB. Back up first; parted, sfdisk and GParted can "
-            "recreate or move it. If the start is odd because of the tool that made it, do not use that "
-            "tool's defaults again."
+            "Move the partition to a multiple of 1 MiB: aligntool plan realign DISK shows how, aligntool "
+            "realign DISK does it and keeps what is on it. Back up first all the same. If the start is odd "
+            "because of the tool that made it, do not use that tool's defaults again."
         ),
     ),
     Code.OFF_PAGE: Explanation(
@@ -48,8 +48,8 @@ START = {
             "smaller than the unit cost u/r times their size in flash wear, aligned or not."
         ),
         do=(
-            "Move the partition to a multiple of 1 MiB when it is next rebuilt. On its own it is rarely "
-            "worth the risk of a move."
+            "Move the partition to a multiple of 1 MiB when there is time for it: aligntool plan realign "
+            "DISK shows how. On its own it is rarely worth the hours of a large move."
         ),
     ),
     Code.OFF_ALLOCATION_UNIT: Explanation(
