@@ -19,7 +19,8 @@ from aligntool.apply.layout_types import set_types
 from aligntool.errors import Refused, Stopped
 from aligntool.inventory import Disk
 from aligntool.plan import Event, MakeTable, Plan, Said, StepBegun, StepDone
-from aligntool.realign.layout import layout_subject, wiped_ranges
+from aligntool.realign.layout import layout_attention, layout_subject, wiped_ranges
+from aligntool.realign.layout_refusals import refuse_unfit
 from aligntool.units import MIB, Extent
 
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ def make_layout(plan: Plan, disk: Disk) -> Iterator[Event]:
         raise Refused("this is no plan of a new layout", hint="aligntool plan layout DISK -o plan.json")
     if replace(plan.disk, path="") != replace(layout_subject(disk), path=""):
         raise Refused(f"{disk.path} is not the disk that this plan was made for, or its table has changed since",
+                      hint="make the plan anew: aligntool plan layout DISK")  # fmt: skip
+    refuse_unfit(disk, wipe=step.wipe)
+    if plan.attention != layout_attention(disk, wipe=step.wipe):
+        raise Refused(f"other things lie on {disk.path} than when this plan was made",
                       hint="make the plan anew: aligntool plan layout DISK")  # fmt: skip
     with _held(disk.path) as (descriptor, is_block):
         with DiskDevice(descriptor, image_sector_size=plan.disk.sector_size) as device:

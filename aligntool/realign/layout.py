@@ -15,7 +15,7 @@ from aligntool.realign.layout_grid import layout_lattice
 from aligntool.realign.layout_refusals import TABLE_NAMES, holdings, refuse, refuse_impossible
 from aligntool.realign.subject import subject
 from aligntool.recipe.roles import ROLES
-from aligntool.units import KIB, MIB, Extent, align_down, align_up, format_size
+from aligntool.units import KIB, MIB, Extent, align_down, align_up, format_about, format_size
 
 # The room that GRUB's manual recommends to leave before the first partition (BIOS installation).
 LEAST_START = MIB
@@ -49,7 +49,7 @@ def plan_layout(judged: Judged, goal: LayoutGoal) -> Plan:
         f"every start on {format_size(grid.size)}",
         places=tuple(_place(entry, goal.parts[entry.number - 1], grid) for entry in step.entries),
         steps=(step,),
-        attention=_attention(disk, goal),
+        attention=layout_attention(disk, wipe=goal.wipe),
         notes=(*grid_notes, *_notes(disk, goal, extents, room, step)),
     )
 
@@ -62,6 +62,12 @@ def table_sector(disk: Disk) -> int:
 def layout_subject(disk: Disk) -> Subject:
     """The disk's identity, with the sectors of its table to come."""
     return replace(subject(disk), sector_size=table_sector(disk))
+
+
+def layout_attention(disk: Disk, *, wipe: bool) -> tuple[str, ...]:
+    """What is lost, and what is left to do. The same as long as nobody puts anything else on the disk."""
+    lost = tuple(f"lost: {each}" for each in holdings(disk)) if wipe else ()
+    return (*lost, "the partitions are empty: each still needs its file system, array member or swap header")
 
 
 def wiped_ranges(disk: Disk, step: MakeTable) -> tuple[Extent, ...]:
@@ -119,7 +125,7 @@ def _refuse_small(room: Extent, missing: int) -> None:
     raise refuse(
         [
             (
-                f"the disk is too small by {format_size(missing)}: there are {format_size(room.length)} for partitions",
+                f"the disk is too small by {_exactly(missing)}: there are {_exactly(room.length)} for partitions",
                 "ask for less, or give one partition the rest: --part rest:linux",
             )
         ]
@@ -159,11 +165,6 @@ def _place(entry: NewEntry, part: PartWish, grid: Lattice) -> Place:
     return Place(entry.number, None, entry.extent, what, f"on {format_size(grid.size)}")
 
 
-def _attention(disk: Disk, goal: LayoutGoal) -> tuple[str, ...]:
-    lost = tuple(f"lost: {each}" for each in holdings(disk)) if goal.wipe else ()
-    return (*lost, "the partitions are empty: each still needs its file system, array member or swap header")
-
-
 def _notes(
     disk: Disk, goal: LayoutGoal, extents: Sequence[Extent], room: Extent, step: MakeTable
 ) -> tuple[str, ...]:
@@ -184,6 +185,10 @@ def _notes(
         ranges = ", ".join(f"{one.start}-{one.end - 1}" for one in wiped_ranges(disk, step))
         notes.append(f"zeroed first, so that no old signature comes back: bytes {ranges}")
     return tuple(notes)
+
+
+def _exactly(size: int) -> str:
+    return f"{format_about(size)} ({size}B)"
 
 
 def _counted(number: int, word: str) -> str:

@@ -35,14 +35,20 @@ def refuse_impossible(disk: Disk, goal: LayoutGoal) -> None:
         raise refuse(reasons)
 
 
+def refuse_unfit(disk: Disk, *, wipe: bool) -> None:
+    """The same for the disk alone, asked once more just before the first write."""
+    if reasons := [*_about_disk(disk, wipe=wipe)]:
+        raise refuse(reasons)
+
+
 def holdings(disk: Disk) -> tuple[str, ...]:
-    """What is on the disk, a phrase each: "partition 2 of sda, ext4 "root", 20GiB"."""
-    found = [f"{where(disk, part)}, {_content(part)}" for part in disk.partitions]
-    found += [_layer(layer) + f" on the whole of {disk.name}" for layer in disk.content]
+    """What is on the disk, a phrase each: "partition 2, ext4 "root", 20GiB"."""
+    found = [f"partition {part.number}, {_content(part)}" for part in disk.partitions]
+    found += [f"{_layer(layer)} on the whole disk" for layer in disk.content]
     if disk.content_hint and not disk.content:
-        found.append(f"{disk.content_hint} on the whole of {disk.name}")
+        found.append(f"{disk.content_hint} on the whole disk")
     if disk.table and not disk.partitions:
-        found.append(f"a partition table ({disk.table.label}) without partitions on {disk.name}")
+        found.append(f"a partition table ({disk.table.label}) without partitions")
     return tuple(found)
 
 

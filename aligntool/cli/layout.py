@@ -1,0 +1,205 @@
+"""`aligntool layout` and `aligntool plan layout`: a new partition table for an empty disk."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from aligntool.cli.asked import Asked, command
+from aligntool.cli.options import grid, size
+from aligntool.cli.plan import (
+    DiskArgument,
+    PageOption,
+    PhysicalOption,
+    RecipeOption,
+    SectorOption,
+    keep,
+    show_plan,
+)
+from aligntool.cli.realign import EventsOption, YesOption
+from aligntool.errors import Refused, Stopped
+from aligntool.units import format_size
+
+if TYPE_CHECKING:
+    from aligntool.plan import LayoutGoal, PartWish, Plan
+
+
+def _part(text: str) -> "PartWish":
+    from aligntool.recipe.goals import parse_part
+
+    try:
+        return parse_part(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+PartsOption = Annotated[
+    list[str] | None,
+    typer.Option("--part", metavar="SIZE:ROLE[:NAME]",
+                 help="A partition, such as 512MiB:esp; in their order. `rest:linux` takes what the others leave."),
+]  # fmt: skip
+LabelOption = Annotated[
+    str | None, typer.Option("--label", metavar="gpt|dos", help="GPT unless said; dos is an MBR.")
+]
+GrainOption = Annotated[
+    int | None,
+    typer.Option("--grain", parser=grid, metavar="SIZE", help="Boundary to start on; 1MiB unless said."),
+]
+SpareOption = Annotated[
+    int | None,
+    typer.Option("--spare-end", parser=size, metavar="SIZE", help="Leave so much free at the end."),
+]
+WipeOption = Annotated[
+    bool, typer.Option("--wipe", help="The disk is not empty, and everything on it may be lost.")
+]
+
+
+def plan_layout_command(
+    disk: DiskArgument,
+    *,
+    parts: PartsOption = None,
+    label: LabelOption = None,
+    recipe: RecipeOption = None,
+    grain: GrainOption = None,
+    spare_end: SpareOption = None,
+    wipe: WipeOption = False,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the plan in a file.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="The plan as JSON.")] = False,
+    sector_size: SectorOption = None,
+    physical_sector_size: PhysicalOption = None,
+    page_size: PageOption = None,
+) -> None:  # fmt: skip
+    """Think out a new partition table for an empty disk, every start on its grids, and show it.
+
+    Example: sudo aligntool plan layout /dev/sdb --part 512MiB:esp --part rest:linux
+
+    Exit code: 0 there is a plan; 3 refused, with every reason.
+    """
+    from aligntool.cli.planning import look_at
+    from aligntool.plan import to_json
+    from aligntool.realign.layout import plan_layout
+
+    goal, given = _asked(
+        parts=parts, label=label, recipe=recipe, grain=grain, spare_end=spare_end, wipe=wipe,
+        sector_size=sector_size, physical_sector_size=physical_sector_size, page_size=page_size,
+    )  # fmt: skip
+    plan = plan_layout(look_at(disk, given)[0], goal)
+    if output is not None:
+        keep(output, to_json(plan) + "\n")
+    if json_:
+        sys.stdout.write(to_json(plan) + "\n")
+    else:
+        show_plan(plan, sys.stdout, type_next=command("layout", disk, *given.typed))
+
+
+def layout_command(
+    disk: DiskArgument,
+    *,
+    parts: PartsOption = None,
+    label: LabelOption = None,
+    recipe: RecipeOption = None,
+    grain: GrainOption = None,
+    spare_end: SpareOption = None,
+    wipe: WipeOption = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop, as `plan layout`.")] = False,
+    yes: YesOption = False,
+    json_: EventsOption = False,
+    sector_size: SectorOption = None,
+    physical_sector_size: PhysicalOption = None,
+    page_size: PageOption = None,
+) -> None:  # fmt: skip
+    """Give an empty disk a new partition table, every start on its grids. The plan is shown first, and you are asked.
+
+    Example: sudo aligntool layout /dev/sdb --recipe desktop-uefi
+
+    Exit code: 0 done, 3 refused and nothing written, 4 stopped before the table was finished.
+    """
+    from aligntool.cli.confirm import confirm
+    from aligntool.cli.planning import look_at
+    from aligntool.plan import to_json
+    from aligntool.realign.layout import plan_layout
+
+    goal, given = _asked(
+        parts=parts, label=label, recipe=recipe, grain=grain, spare_end=spare_end, wipe=wipe,
+        sector_size=sector_size, physical_sector_size=physical_sector_size, page_size=page_size,
+    )  # fmt: skip
+    plan = plan_layout(look_at(disk, given)[0], goal)
+    if dry_run and json_:
+        sys.stdout.write(to_json(plan) + "\n")
+        return
+    show_plan(plan, sys.stderr if json_ else sys.stdout)
+    if dry_run:
+        return
+    confirm(plan, yes)
+    carry_out_layout(plan, json_=json_)
+
+
+def carry_out_layout(plan: "Plan", *, json_: bool) -> None:
+    """Look once more, make the table, look again. Raises Refused before the first write and Stopped after it."""
+    from aligntool.apply.layout import make_layout
+    from aligntool.cli.follow import follow
+    from aligntool.cli.planning import look_at
+
+    path, given = plan.disk.path, Asked(sector_size=plan.disk.sector_size)
+    again = command("layout", path, "--wipe")
+    follow(plan, make_layout(plan, look_at(path, given)[0].disk), json_=json_, hint=again)
+    made = look_at(path, given)[0].disk
+    if [part.extent for part in made.partitions] != [place.after for place in plan.places]:
+        raise Stopped(f"{path} reads back otherwise than it was planned", hint=again)
+    print(f"Done; see it: {command('audit', path)}", file=sys.stderr)
+
+
+def _asked(
+    *,
+    parts: list[str] | None,
+    label: str | None,
+    recipe: str | None,
+    grain: int | None,
+    spare_end: int | None,
+    wipe: bool,
+    sector_size: int | None,
+    physical_sector_size: int | None,
+    page_size: int | None,
+) -> tuple["LayoutGoal", Asked]:
+    """The goal, and what the geometry is said to be. What is typed beside a recipe comes before the recipe's own.
+
+    Raises Refused.
+    """
+    from dataclasses import replace
+
+    from aligntool.audit.words import shell_word
+    from aligntool.plan import RealignGoal
+
+    goal = _goal(tuple(_part(text) for text in parts or ()), recipe)
+    goal = replace(goal, label=label or goal.label, grain=grain or goal.grain, wipe=wipe,
+                   spare_end=goal.spare_end if spare_end is None else spare_end)  # fmt: skip
+    options = {
+        "--recipe": recipe and shell_word(recipe),
+        "--label": label and shell_word(label),
+        "--grain": grain and format_size(grain),
+        "--spare-end": spare_end and format_size(spare_end),
+        "--sector-size": sector_size and format_size(sector_size),
+        "--physical-sector-size": physical_sector_size and format_size(physical_sector_size),
+        "--page-size": page_size and format_size(page_size),
+    }
+    typed = [f"--part {shell_word(part)}" for part in parts or ()]
+    typed += [f"{option} {value}" for option, value in options.items() if value]
+    typed += ["--wipe"] if wipe else []
+    wishes = RealignGoal(grain=goal.grain)  # the audit beside it asks for this grain
+    return goal, Asked(wishes, sector_size, physical_sector_size, page_size, tuple(typed))
+
+
+def _goal(parts: tuple["PartWish", ...], name: str | None) -> "LayoutGoal":
+    from aligntool.plan import LayoutGoal
+    from aligntool.recipe import recipe
+
+    if name is None:
+        return LayoutGoal(parts)
+    goal = recipe(name, "layout").goal
+    if parts or not isinstance(goal, LayoutGoal):
+        raise Refused(
+            f"the recipe {name} says already which partitions", hint="give either --part or --recipe"
+        )
+    return goal

@@ -1,0 +1,62 @@
+"""Recipes for people, and as JSON.
+
+In: recipes. Out: lines, or one document. Alone because it is neither a plan nor the drive database.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+from aligntool.plan import LayoutGoal, PartWish, RealignGoal
+from aligntool.recipe import Recipe
+from aligntool.render.json import dumps
+from aligntool.render.lines import EMPTY, Line, Style, plain, wrapped
+from aligntool.units import format_size
+
+
+def recipe_rows(recipes: Sequence[Recipe], *, width: int) -> Iterator[Line]:
+    """The command that takes each kind, and below it name and summary."""
+    longest = max((len(each.name) for each in recipes), default=0)
+    for kind in dict.fromkeys(each.kind for each in recipes):
+        yield ((f"aligntool {kind} DISK --recipe NAME", Style.TITLE),)
+        for each in recipes:
+            if each.kind == kind:
+                indent = " " * (longest + 4)
+                for line in wrapped(f"  {each.name:<{longest}}  {each.summary}", width, indent):
+                    yield plain(line)
+        yield EMPTY
+
+
+def recipe_lines(recipes: Sequence[Recipe], *, width: int) -> Iterator[Line]:
+    for each in recipes:
+        yield ((each.name, Style.TITLE), (f"  {each.summary}", Style.PLAIN))
+        yield from map(plain, _goal_words(each.goal))
+        sentences = [f"  note: {each.note}"] if each.note else []
+        for sentence in (*sentences, f"  source: {each.source}"):
+            for line in wrapped(sentence, width, "    "):
+                yield ((line, Style.DIM),)
+        yield ((f"  → aligntool {each.kind} DISK --recipe {each.name}", Style.TYPE),)
+        yield EMPTY
+
+
+def _goal_words(goal: RealignGoal | LayoutGoal) -> Iterator[str]:
+    if isinstance(goal, RealignGoal):
+        insisted = "nothing else is an answer" if goal.grain_given else "a finer one where there is no room"
+        yield f"  every start on {format_size(goal.grain)}; {insisted}"
+        if goal.least_start:
+            yield f"  no start before {format_size(goal.least_start)}"
+        return
+    yield f"  a new {'GPT' if goal.label == 'gpt' else 'MBR'}, every start on {format_size(goal.grain)}"
+    for number, part in enumerate(goal.parts, 1):
+        yield f"  {number}. {_part_words(part)}"
+    if goal.spare_end:
+        yield f"  {format_size(goal.spare_end)} left free at the end"
+
+
+def _part_words(part: PartWish) -> str:
+    size = "the rest" if part.size is None else format_size(part.size)
+    return f'{size}: {part.role} "{part.name}"' if part.name else f"{size}: {part.role}"
+
+
+def recipes_json(recipes: Sequence[Recipe]) -> str:
+    """Sizes are bytes; a part's size null: the rest."""
+    return dumps([{"kind": each.kind, **asdict(each)} for each in recipes]) + "\n"
