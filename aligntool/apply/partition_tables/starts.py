@@ -1,0 +1,44 @@
+"""Where the entries of a disk's tables begin, and whether a table is whole; for whoever looks for a lost journal.
+
+In: a Device nobody knows. Out: bytes where a partition may begin. Alone because it believes everything and proves
+nothing: the marker at that place has to.
+"""
+
+import struct
+from collections.abc import Iterator
+
+from aligntool.apply.device import Device
+from aligntool.apply.partition_tables.gpt_copy import GptCopy, read_copy
+from aligntool.apply.partition_tables.mbr_entry import entries_of
+
+_FIRST_LBA_AT = 32
+
+
+def entry_starts(device: Device) -> Iterator[int]:
+    """Of primary partitions in the MBR and of every GPT entry in either copy. Raises OSError."""
+    sector = device.sector_size
+    for entry in entries_of(bytes(device.read(0, sector))) or ():
+        if entry.sectors:
+            yield entry.start * sector
+    for copy in _copies(device):
+        for _, raw in copy.numbered():
+            (first,) = struct.unpack_from("<Q", raw, _FIRST_LBA_AT)
+            yield first * sector
+
+
+def is_sound(device: Device) -> bool:
+    """Whether nothing of the table is damaged: an MBR that is one, and both copies of a GPT where it announces one."""
+    entries = entries_of(bytes(device.read(0, device.sector_size)))
+    if entries is None:
+        return False
+    if all(entry.kind != 0xEE for entry in entries):
+        return True
+    copies = list(_copies(device))
+    return len(copies) == 2 and all(copy.sound for copy in copies)
+
+
+def _copies(device: Device) -> Iterator[GptCopy]:
+    sector = device.sector_size
+    primary = read_copy(device, 1, sector)
+    backup = read_copy(device, primary.other_lba if primary else device.size // sector - 1, sector)
+    return (copy for copy in (primary, backup) if copy is not None)
