@@ -5,15 +5,16 @@ thousands of disks asks it of each, and of tables with thousands of partitions.
 """
 
 from dataclasses import dataclass
+from enum import Enum
 
 from aligntool.audit import Answer, Judged
 from aligntool.audit.words import shell_word
-from aligntool.inventory import Disk, Partition
+from aligntool.inventory import Disk
 from aligntool.plan import RealignGoal
 from aligntool.realign.holds import kind_of
 from aligntool.realign.lattice import Lattice
-from aligntool.realign.planning import against, movable
-from aligntool.realign.reasons import Reason, disk_reasons
+from aligntool.realign.planning import movable, parts_of
+from aligntool.realign.reasons import Reason, disk_reasons, partition_reasons
 from aligntool.realign.row import row_of
 from aligntool.realign.search import room_of, search
 from aligntool.realign.shrinking import SHRINKABLE
@@ -23,8 +24,14 @@ from aligntool.units import Extent
 IN_PLACE, WITH_SHRINK, NOT = "in-place", "with-shrink", "not"
 """What `Mend.answer` can be."""
 
-_SEARCHED_UP_TO = 32  # partitions that are off; more are each asked only whether there is room beside them
+_SEARCHED_UP_TO = 32  # partitions; of more, each is asked only whether there is room beside it
 _GOAL = RealignGoal()
+
+
+class _Room(Enum):
+    NONE = "nowhere to go"
+    NO_JOURNAL = "a place, but no journal"
+    ENOUGH = "a place and a journal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,40 +53,56 @@ def mends(judged: Judged) -> tuple[Mend, ...]:
         return ()
     wish = wanted(judged, _GOAL)
     disk_wide = (*wish.reasons, *disk_reasons(judged, None))
-    fits = _fitting(judged.disk, wish)
-    parts = {part.number: part for part in judged.disk.partitions}
-    return tuple(_mend(judged.disk, parts[number], number in fits, disk_wide) for number in off)
+    room = _rooms(judged, wish)
+    against = partition_reasons(judged.disk, parts_of(judged.disk, frozenset(off)))
+    return tuple(
+        _mend(judged.disk, number, room.get(number, _Room.NONE), (*disk_wide, *against[number]))
+        for number in off
+    )
 
 
-def _mend(disk: Disk, part: Partition, fits: bool, disk_wide: tuple[Reason, ...]) -> Mend:
+def _mend(disk: Disk, number: int, room: _Room, reasons: tuple[Reason, ...]) -> Mend:
     path = shell_word(disk.path)
-    reasons = (*disk_wide, *against(disk, part))
     lasting = next((reason for reason in reasons if reason.lasting), None)
     if lasting is not None:
-        return Mend(part.number, NOT, f"it cannot be moved: {lasting.text}", lasting.hint)
+        return Mend(number, NOT, f"it cannot be moved: {lasting.text}", lasting.hint)
     passing = next(iter(reasons), None)
     first = f", once this is settled: {passing.text}" if passing else ""
-    if fits:
+    if room is _Room.NO_JOURNAL:
+        why = f"there is room to move it onto the grid, but none on this disk for a journal{first}"
+        return Mend(number, IN_PLACE, why, f"aligntool plan realign {path} --journal FILE")
+    if room is _Room.ENOUGH:
         command = passing.hint if passing else f"aligntool plan realign {path}"
-        return Mend(part.number, IN_PLACE, f"there is room to move it onto the grid{first}", command)
+        return Mend(number, IN_PLACE, f"there is room to move it onto the grid{first}", command)
     shorter = [one.number for one in disk.partitions if kind_of(one) in SHRINKABLE]
     if shorter:
         numbers = " or ".join(str(number) for number in shorter[-2:])
         why = f"there is no room beside it; shrinking the file system on partition {numbers} may make some{first}"
-        return Mend(part.number, WITH_SHRINK, why, f"aligntool plan realign {path} --shrink")
+        return Mend(number, WITH_SHRINK, why, f"aligntool plan realign {path} --shrink")
     why = "there is no room to move it, and no file system here that can be shrunk"
-    return Mend(part.number, NOT, why, f"aligntool audit --map {path}")
+    return Mend(number, NOT, why, f"aligntool audit --map {path}")
 
 
-def _fitting(disk: Disk, wish: Wanted) -> frozenset[int]:
-    """Those for which there is a place: all of them at once, else each for itself."""
+def _rooms(judged: Judged, wish: Wanted) -> dict[int, _Room]:
+    """All of them at once where that is possible, else each for itself; who is not in it has no room."""
+    disk = judged.disk
     if not wish.lattices or disk.size is None:
-        return frozenset()
-    if len(disk.partitions) <= _SEARCHED_UP_TO:
-        found = search(disk, movable(disk, wish, {}, {}), _GOAL)
-        if found is not None and found.journal is not None:
-            return frozenset(wish.must)
-    return _beside(disk, wish)
+        return {}
+    if len(disk.partitions) > _SEARCHED_UP_TO:
+        return dict.fromkeys(_beside(disk, wish), _Room.ENOUGH)
+    together = _search(judged, wish)
+    if together is not _Room.NONE:
+        return dict.fromkeys(wish.must, together)
+    return {
+        number: _search(judged, wanted(judged, RealignGoal(partitions=(number,)))) for number in wish.must
+    }
+
+
+def _search(judged: Judged, wish: Wanted) -> _Room:
+    found = search(judged.disk, movable(judged.disk, wish, {}, {}), _GOAL)
+    if found is None:
+        return _Room.NONE
+    return _Room.ENOUGH if found.journal else _Room.NO_JOURNAL
 
 
 def _beside(disk: Disk, wish: Wanted) -> frozenset[int]:

@@ -5,16 +5,15 @@ Alone because it is the table of contents of this folder: look who moves, ask wh
 write the steps down.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from aligntool.audit import Answer, Judged
 from aligntool.audit.words import shell_word
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, Inventory, Partition
 from aligntool.plan import Plan, RealignGoal, Used
-from aligntool.realign.chain import irregular
 from aligntool.realign.reasons import Reason, disk_reasons, partition_reasons
-from aligntool.realign.row import Movable, containers, logicals_of
+from aligntool.realign.row import Movable
 from aligntool.realign.search import Found, search
 from aligntool.realign.shrinking import Shrunk, room_by_shrinking, what_would_help
 from aligntool.realign.wanted import Wanted, wanted
@@ -43,23 +42,20 @@ def plan_realign(
         _refuse_if_untold(judged)
         return write_plan(disk, goal, wish, None, used, {})
     reasons = [*wish.reasons, *disk_reasons(judged, all_disks)]
-    standing = {number: against(disk, part) for number, part in _by_number(disk, wish.must).items()}
+    standing = partition_reasons(disk, parts_of(disk, wish.must))
     reasons += [reason for found in standing.values() for reason in found]
     whole = disk.size is not None and bool(wish.lattices)
     found, shrunk = _places(disk, goal, wish, used) if whole else (None, {})
     if whole and (found is None or found.journal is None):
         reasons.append(_no_room(disk, goal, wish, used, found))
     if reasons or found is None:
-        raise _refusal(disk, reasons, [number for number, those in standing.items() if those])
+        raise _refusal(disk, reasons, standing)
     return write_plan(disk, goal, wish, found, used, shrunk)
 
 
 def movable(disk: Disk, wish: Wanted, used: Mapping[int, Used], shrunk: Mapping[int, Shrunk]) -> Movable:
-    may = {
-        number: wish.lattices
-        for number, part in _by_number(disk, wish.may).items()
-        if not against(disk, part)
-    }
+    standing = partition_reasons(disk, parts_of(disk, wish.may))
+    may = {number: wish.lattices for number, reasons in standing.items() if not reasons}
     cost = {part.number: used[part.number].bytes for part in disk.partitions if part.number in used}
     lengths = {number: one.length for number, one in shrunk.items()}
     return Movable(dict.fromkeys(wish.must, wish.lattices), may, cost, lengths)
@@ -78,20 +74,8 @@ def _places(
     return found, {}
 
 
-def against(disk: Disk, part: Partition) -> tuple[Reason, ...]:
-    reasons = partition_reasons(disk, part)
-    for container in containers(disk):
-        chain = logicals_of(disk, container)
-        why = irregular(container, chain) if part in chain else ""
-        if why:
-            hint = f"sfdisk --dump {shell_word(disk.path)}"
-            return (*reasons, Reason(f"partition {part.number} cannot be moved: {why}", hint))
-    return reasons
-
-
-def _by_number(disk: Disk, numbers: Iterable[int]) -> dict[int, Partition]:
-    wanted_ones = frozenset(numbers)
-    return {part.number: part for part in disk.partitions if part.number in wanted_ones}
+def parts_of(disk: Disk, numbers: Collection[int]) -> tuple[Partition, ...]:
+    return tuple(part for part in disk.partitions if part.number in numbers)
 
 
 def _nothing_there(disk: Disk) -> tuple[str, str]:
@@ -131,8 +115,16 @@ def _no_room(
     return Reason(f"{text}{helps}", hint or f"aligntool audit --map {path}", lasting=False)
 
 
-def _refusal(disk: Disk, reasons: list[Reason], stuck: list[int]) -> Refused:
-    """All reasons, and the first thing that can be done about one of them."""
+def _refusal(disk: Disk, reasons: list[Reason], standing: Mapping[int, tuple[Reason, ...]]) -> Refused:
+    """All reasons, and the next thing to type: the others alone where some cannot be moved for good, else the first
+    thing that can be done.
+    """
     lines = list(dict.fromkeys(reason.text for reason in reasons))
-    first = next((reason for reason in reasons if not reason.lasting), reasons[0] if reasons else None)
-    return Refused("\n".join(lines), hint=first.hint if first else "")
+    own = [reason for found in standing.values() for reason in found]
+    free = [number for number, found in standing.items() if not found]
+    passing = [reason for reason in reasons if not reason.lasting]
+    if free and own and len(own) == len(reasons) and not passing:
+        hint = f"aligntool plan realign {shell_word(disk.path)} " + " ".join(f"-p {one}" for one in free)
+    else:
+        hint = (passing or reasons)[0].hint if reasons else ""
+    return Refused("\n".join(lines), hint=hint)

@@ -4,12 +4,14 @@ In: a disk and what else is known of the machine. Out: reasons. Alone because it
 asks "why not?", and because a reason that is forgotten here costs somebody's data.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from aligntool.audit import Judged
 from aligntool.audit.words import shell_word
 from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Partition, Role, TableLabel
+from aligntool.realign.chain import irregular
+from aligntool.realign.row import containers, logicals_of
 
 MOVED_LABELS = (TableLabel.DOS, TableLabel.GPT)
 # The table is whole all the same: its backup stays where the primary says, and the size in the 0xEE entry is no place.
@@ -121,23 +123,34 @@ def _held(what: str, holder: str, machine: Inventory | None) -> Reason:
     return Reason(f"{what} is held by {by}", hint, lasting=False)
 
 
-def partition_reasons(disk: Disk, part: Partition) -> tuple[Reason, ...]:
-    """What stands against moving this partition."""
-    return (*_of_the_place(disk, part), *_of_the_content(disk, part))
+def partition_reasons(disk: Disk, parts: Iterable[Partition]) -> dict[int, tuple[Reason, ...]]:
+    """What stands against moving each of these partitions, by number."""
+    nested = tuple(part for part in disk.partitions if part.role is Role.NESTED)
+    found = {}
+    for part in parts:
+        in_chain = _of_the_chain(disk, part) if part.role is Role.LOGICAL else ()
+        place = _of_the_place(disk, part, nested)
+        found[part.number] = (*place, *_of_the_content(disk, part), *in_chain)
+    return found
 
 
-def _of_the_place(disk: Disk, part: Partition) -> Iterator[Reason]:
+def _of_the_chain(disk: Disk, part: Partition) -> Iterator[Reason]:
+    for container in containers(disk):
+        chain = logicals_of(disk, container)
+        why = irregular(container, chain) if part in chain else ""
+        if why:
+            text = f"partition {part.number} cannot be moved: {why}"
+            yield Reason(text, f"sfdisk --dump {shell_word(disk.path)}")
+
+
+def _of_the_place(disk: Disk, part: Partition, nested: Sequence[Partition]) -> Iterator[Reason]:
     audit = f"aligntool audit --map {shell_word(disk.path)}"
     if part.role is Role.NESTED:
         yield Reason(f"partition {part.number} lies in a label of its own inside another partition", audit)
         return
-    nested = [
-        one.number
-        for one in disk.partitions
-        if one.role is Role.NESTED and one is not part and part.extent.contains(one.extent)
-    ]
-    if nested:
-        numbers = ", ".join(str(number) for number in nested)
+    inside = [one.number for one in nested if part.extent.contains(one.extent)]
+    if inside:
+        numbers = ", ".join(str(number) for number in inside)
         yield Reason(f"partition {part.number} has a label of its own inside, which counts from the start of the disk"
                      f" (partitions {numbers})", audit)  # fmt: skip
 

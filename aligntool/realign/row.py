@@ -53,7 +53,7 @@ def row_of(disk: Disk, movable: Movable) -> tuple[Thing, ...]:
                 else:
                     things.append(Thing(part.extent))
             case Role.LOGICAL:
-                if not any(part in logicals_of(disk, one) for one in containers(disk)):
+                if not any(one.extent.contains(part.extent) for one in containers(disk)):
                     things.append(Thing(part.extent))
             case Role.PRIMARY:
                 things.append(_thing(part, movable))

@@ -71,18 +71,19 @@ def shrinkable(disk: Disk) -> tuple[Partition, ...]:
     found = [
         part
         for part in disk.partitions
-        if part.role in (Role.PRIMARY, Role.LOGICAL)
-        and kind_of(part) in SHRINKABLE
-        and not partition_reasons(disk, part)
+        if part.role in (Role.PRIMARY, Role.LOGICAL) and kind_of(part) in SHRINKABLE
     ]
+    against = partition_reasons(disk, found)
+    found = [part for part in found if not against[part.number]]
     return tuple(sorted(found, key=lambda part: -part.extent.start))
 
 
 def _most(part: Partition, used: Mapping[int, Used]) -> int:
-    """Bytes that can be taken away: what is used stays, an eighth more and 1 MiB, for tables and fragments."""
-    if part.number not in used:
-        return 0
-    stays = used[part.number].bytes
+    """Bytes that can be taken away: what is used stays, an eighth more and 1 MiB, for tables and fragments.
+
+    Half of it where nobody asked what is used; the file system's own tool refuses when that is too much.
+    """
+    stays = used[part.number].bytes if part.number in used else part.extent.length // 2
     left = part.extent.length - align_up(stays + stays // 8 + MIB, MIB)
     return left // MIB * MIB
 

@@ -1,0 +1,221 @@
+"""Whatever the disk: what is planned is on every grid, overlaps nothing, and can be copied in the order it says."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from aligntool.audit import Answer, Severity
+from aligntool.errors import Refused
+from aligntool.inventory import Disk, DiskKind, Role, TableLabel
+from aligntool.plan import (
+    CopyContent,
+    EntryChange,
+    JournalPlace,
+    Plan,
+    RealignGoal,
+    RewriteTable,
+    Used,
+    WriteJournal,
+    from_json,
+    to_json,
+)
+from aligntool.realign import mends, plan_realign
+from aligntool.units import MIB, Extent
+from tests.realign.made_moves import judged, movable_disk
+
+GAPS = st.sampled_from([0, 0, 1, 7, 8, 33, 64, 500, 2048, 3000, 20000])
+LENGTHS = st.sampled_from([100, 2047, 4096, 10000, 20480])
+KINDS = st.sampled_from(["ext4", "xfs", "swap", "ntfs", "crypto_LUKS", ""])
+
+
+@st.composite
+def disks(draw: st.DrawFn) -> Disk:
+    label = draw(st.sampled_from([TableLabel.GPT, TableLabel.DOS]))
+    logical, physical, offset = draw(
+        st.sampled_from([(512, 512, 0), (512, 4096, 0), (512, 4096, 3584), (4096, 4096, 0), (512, 16384, 0)])
+    )
+    at = draw(st.sampled_from([34, 40, 63, 64, 2047, 2048]))
+    words = []
+    for _ in range(draw(st.integers(1, 3 if label is TableLabel.DOS else 6))):
+        length = draw(LENGTHS)
+        words.append(f"{at}+{length} {draw(KINDS)}")
+        at += length + draw(GAPS)
+    if label is TableLabel.DOS and draw(st.booleans()):
+        start = at
+        inside = []
+        for index in range(draw(st.integers(1, 4))):
+            at += draw(st.sampled_from([1, 2, 63, 2048]))
+            length = draw(LENGTHS)
+            inside.append(f"{5 + index}l {at}+{length} {draw(KINDS)}")
+            at += length
+        at += draw(GAPS)
+        words += [f"4e {start}+{at - start}", *inside]
+    spare = draw(st.sampled_from([0, 100, 4000, 8000, 20000, 200000]))
+    size = (at + 40 + spare) * logical
+    return movable_disk(
+        "; ".join(words),
+        label=label, size=size, logical=logical, physical=physical, offset=offset, kind=DiskKind.ATA,
+    )  # fmt: skip
+
+
+GOALS = st.builds(
+    RealignGoal,
+    shrink=st.booleans(),
+    journal_file=st.sampled_from([None, None, "journal.bin"]),
+)
+
+
+def planned(disk: Disk, goal: RealignGoal) -> Plan | None:
+    used = {part.number: Used(part.number, part.extent.length // 3, "a third") for part in disk.partitions}
+    try:
+        return plan_realign(judged(disk), goal, used)
+    except Refused:
+        return None
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@given(disks(), GOALS)
+def test_a_plan_keeps_every_promise(disk: Disk, goal: RealignGoal) -> None:
+    plan = planned(disk, goal)
+    if plan is None:
+        return
+    assert planned(disk, goal) == plan
+    assert from_json(to_json(plan)) == plan
+    after_it = _disk_after(disk, plan)
+    assert all(verdict.answer is Answer.ON for verdict in judged(after_it).verdicts if verdict.matters)
+    _nothing_overlaps(after_it)
+    _nobody_moves_into_the_boot_loader(plan)
+    _order_is_safe(plan)
+    for step in plan.steps:
+        if isinstance(step, WriteJournal):
+            _is_out_of_the_way(step.journal, disk, after_it, plan)
+
+
+def _changes(plan: Plan) -> dict[int, EntryChange]:
+    return {
+        change.number: change
+        for step in plan.steps
+        if isinstance(step, RewriteTable)
+        for change in step.changes
+    }
+
+
+def _disk_after(disk: Disk, plan: Plan) -> Disk:
+    changes = _changes(plan)
+    assert {place.number: place.after for place in plan.places} == {
+        part.number: changes[part.number].after if part.number in changes else part.extent
+        for part in disk.partitions
+    }
+    parts = []
+    for part in disk.partitions:
+        change = changes.get(part.number)
+        if change is not None:
+            assert (change.before, change.record_before) == (part.extent, part.record_at)
+            part = replace(part, extent=change.after, record_at=change.record_after)
+        parts.append(part)
+    return replace(disk, partitions=tuple(parts))
+
+
+def _table_pieces(disk: Disk) -> Iterator[Extent]:
+    """What takes space on the disk: partitions, and EBRs of one sector."""
+    container = next((part for part in disk.partitions if part.role is Role.EXTENDED), None)
+    for part in disk.partitions:
+        if part.role is not Role.EXTENDED:
+            yield part.extent
+        if part.record_at is not None:
+            yield Extent(part.record_at, disk.sector_size)
+    if container:
+        records = [part.record_at for part in disk.partitions if part.record_at is not None]
+        assert container.extent.start in records
+        inside = [part.extent for part in disk.partitions if part.role is Role.LOGICAL]
+        assert all(container.extent.contains(extent) for extent in inside)
+        assert all(container.extent.contains(Extent(record, disk.sector_size)) for record in records)
+        outside = [part.extent for part in disk.partitions if part.role is Role.PRIMARY]
+        assert not any(container.extent.overlaps(extent) for extent in outside)
+
+
+def _nothing_overlaps(disk: Disk) -> None:
+    pieces = sorted(_table_pieces(disk))
+    assert all(one.end <= other.start for one, other in pairwise(pieces))
+    usable = disk.table.usable if disk.table else None
+    assert usable and all(usable.contains(piece) for piece in pieces)
+    # A logical partition's EBR comes before it, with nothing in between.
+    for part in disk.partitions:
+        if part.record_at is not None:
+            assert part.record_at + disk.sector_size <= part.extent.start
+
+
+def _nobody_moves_into_the_boot_loader(plan: Plan) -> None:
+    for place in plan.places:
+        if place.before and place.after.start < place.before.start:
+            assert place.after.start >= MIB
+
+
+def _order_is_safe(plan: Plan) -> None:
+    copies = [step for step in plan.steps if isinstance(step, CopyContent)]
+    for index, step in enumerate(copies):
+        assert step.source.length == step.target.length
+        assert not any(step.target.overlaps(later.source) for later in copies[index + 1 :])
+        if not step.lanes.staged:
+            assert 0 < step.lanes.window <= abs(step.target.start - step.source.start)
+        assert step.lanes.window % plan.disk.sector_size == 0
+    moved = {
+        place.number for place in plan.places if place.before and place.after.start != place.before.start
+    }
+    assert {step.partition for step in copies} == moved
+
+
+def _is_out_of_the_way(journal: JournalPlace, before: Disk, after: Disk, plan: Plan) -> None:
+    assert journal.extent.start % 65536 == 0
+    assert journal.stash.start == 2 * journal.copy_length
+    assert journal.extent.length == 2 * journal.copy_length + journal.stash.length
+    if journal.file:
+        return
+    floor = MIB
+    if before.table and before.table.label is TableLabel.DOS:
+        floor = max(MIB, min(part.extent.start for part in before.partitions))
+    assert journal.extent.start >= floor
+    assert before.table and before.table.usable and before.table.usable.contains(journal.extent)
+    shrunk = {
+        place.number: place.after.length
+        for place in plan.places
+        if place.before and place.before.length != place.after.length
+    }
+    for piece in [*_table_pieces(_shortened(before, shrunk)), *_table_pieces(after)]:
+        assert not journal.extent.overlaps(piece)
+
+
+def _shortened(disk: Disk, lengths: dict[int, int]) -> Disk:
+    """What the file systems have when the journal is written: those that are shrunk are short by then."""
+    return replace(
+        disk,
+        partitions=tuple(
+            replace(part, extent=Extent(part.extent.start, lengths[part.number]))
+            if part.number in lengths and part.role is not Role.EXTENDED
+            else part
+            for part in disk.partitions
+        ),
+    )
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(disks())
+def test_who_is_said_to_be_mended_in_place_is_mended_together_or_alone(disk: Disk) -> None:
+    told = mends(judged(disk))
+    off = [verdict.partition for verdict in judged(disk).verdicts if verdict.answer is Answer.OFF]
+    assert [mend.partition for mend in told] == off
+    together = planned(disk, RealignGoal(journal_file="journal.bin")) is not None
+    for mend in told:
+        alone = RealignGoal(partitions=(mend.partition,), journal_file="journal.bin")
+        mended = together or planned(disk, alone) is not None
+        assert mended == (mend.answer == "in-place")
+
+
+def test_a_grid_counts_when_off_it_is_more_than_information() -> None:
+    """The properties above lean on the audit's verdict; it must not have lost its grids on the way."""
+    disk = movable_disk("63+10000", physical=16384)
+    severities = {grid.severity for grid in judged(disk).grids}
+    assert Severity.ERROR in severities
