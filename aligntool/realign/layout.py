@@ -83,7 +83,9 @@ def wiped_ranges(disk: Disk, step: MakeTable) -> tuple[Extent, ...]:
         start, end = max(thing.start, 0), min(thing.end, whole.end)
         ends += [(start, min(start + EDGE, end)), (max(end - EDGE, start), end)]
     merged: list[tuple[int, int]] = []
-    for start, end in sorted(each for each in ends if each[0] < each[1]):
+    sector_size = table_sector(disk)  # an old table may have counted in smaller ones
+    for first, last in sorted(each for each in ends if each[0] < each[1]):
+        start, end = align_down(first, sector_size), min(align_up(last, sector_size), whole.end)
         if merged and start <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
         else:
