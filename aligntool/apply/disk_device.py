@@ -46,7 +46,6 @@ class DiskDevice:
         self._size = align_down(os.lseek(descriptor, 0, os.SEEK_END), self._sector_size)
         self._buffers = Buffers()
         self._unflushed = False  # something was written through the page cache
-        self._workers = ThreadPoolExecutor(_WORKERS, "disk")
         self._direct = _open_direct(descriptor)
         self._grid = None if self._direct is None else self._sector_size
 
@@ -60,7 +59,6 @@ class DiskDevice:
 
     def close(self) -> None:
         """Flushes nothing. The descriptor stays open."""
-        self._workers.shutdown()
         if self._direct is not None:
             os.close(self._direct)
             self._direct = None
@@ -119,17 +117,13 @@ class DiskDevice:
             raise
 
     def together(self, jobs: Jobs) -> None:
-        """At most four at once. After an error no further job begins; it is raised when all have stopped.
-
-        A job must not call `together` itself.
-        """
-        futures = [self._workers.submit(job) for job in jobs]
+        """At most four at once. After an error no further job begins; it is raised when all have stopped."""
+        pool = ThreadPoolExecutor(_WORKERS, "disk")
         try:
+            futures = [pool.submit(job) for job in jobs]
             wait(futures, return_when=FIRST_EXCEPTION)
         finally:
-            for future in futures:
-                future.cancel()
-            wait(futures)
+            pool.shutdown(cancel_futures=True)  # returns when those that run have stopped
         for future in futures:
             if not future.cancelled():
                 future.result()
@@ -150,7 +144,7 @@ class DiskDevice:
                 self._coarsen(offset, length)
                 continue
             if direct is not None and moved < length - done:
-                moved = align_down(moved, self._sector_size)  # so that the next request is on the grid again
+                moved = align_down(moved, self._grid or 1)  # so that the next request is on the grid again
             if moved == 0:
                 raise OSError(errno.EIO, "the medium transferred nothing and named no error")
             done += moved

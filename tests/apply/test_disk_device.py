@@ -3,9 +3,11 @@
 import errno
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -272,6 +274,25 @@ def test_jobs_run_at_once_and_all_have_stopped_when_the_first_error_is_raised(sp
         assert left == ["done"] * 3
         device.together(iter([lambda: left.append("more")]))
         assert left[3:] == ["more"]
+
+
+def test_jobs_have_stopped_when_the_user_interrupts_the_waiting(sparse: Make) -> None:
+    stopped, began = [], threading.Event()
+
+    def slow() -> None:
+        began.set()
+        threading.Event().wait(0.5)
+        stopped.append(1)
+
+    def interrupt() -> None:
+        began.wait(10)
+        time.sleep(0.1)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    with opened(sparse(MIB)) as device:
+        with pytest.raises(KeyboardInterrupt):
+            device.together([slow, interrupt])
+        assert stopped == [1]
 
 
 def test_no_further_job_begins_after_an_error(sparse: Make) -> None:

@@ -101,18 +101,21 @@ def test_a_partition_in_use_is_refused_and_nothing_is_taken_away(parted_disk: Pa
 
 
 @pytest.mark.needs_root
-@pytest.mark.needs_tools("sfdisk", "lsblk")
+@pytest.mark.needs_tools("sfdisk", "partx", "lsblk")
 def test_a_disk_of_which_the_kernel_shows_nothing_is_left_so(sparse: Make, loop: Attach) -> None:
     image = sparse(16 * MIB)
     run("sfdisk", "-q", image, stdin=TABLE)
     node = loop(image)
     if shown(node):
         pytest.skip("this kernel shows the partitions of every loop device")
-    with disk(node) as descriptor:
-        view = KernelView(descriptor)
-        view.forget([1, 2, 5])
-        view.tell([(1, Extent(MIB, MIB))])
-    assert shown(node) == {}
+    try:
+        with disk(node) as descriptor:
+            view = KernelView(descriptor)
+            view.forget([1, 2, 5])
+            view.tell([(1, Extent(MIB, MIB))])
+        assert shown(node) == {}
+    finally:
+        run("partx", "-d", node, fails=True)
 
 
 def test_of_an_image_file_the_kernel_knows_nothing(sparse: Make) -> None:
