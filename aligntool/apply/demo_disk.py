@@ -47,23 +47,25 @@ def demo_disk(*, size: int = DEFAULT_SIZE) -> DemoDisk:
     """Windows first, Linux after it, two logicals, all of it on cylinder boundaries.
 
     At the default size three of the four begin off a 4 KiB grid, and the swap space begins on it by luck, as one
-    partition in eight did.
+    partition in eight did. A cylinder before the logicals and a few at the end are free, so that all can be moved.
     """
     if size < SMALLEST:
         raise Refused(
             f"a demo disk of {format_size(size)} is too small; the smallest is {format_size(SMALLEST)}"
         )
     cylinders = size // CYLINDER
-    windows_end, linux_end, data_end = (cylinders * share // 130 for share in (50, 90, 121))
+    windows_end, linux_end, extended, data_end, end = (
+        cylinders * share // 130 for share in (50, 89, 90, 113, 122)
+    )
     return DemoDisk(
         size=size,
         disk_id=f"0x{DISK_ID:08x}",
         partitions=(
             _windows(Extent(TRACK, windows_end * CYLINDER - TRACK)),
             _linux(_cylinders(windows_end, linux_end)),
-            DemoPartition(3, _cylinders(linux_end, cylinders), Role.EXTENDED, "0x05"),
-            _data(_after_track(_cylinders(linux_end, data_end))),
-            _swap(_after_track(_cylinders(data_end, cylinders))),
+            DemoPartition(3, _cylinders(extended, end), Role.EXTENDED, "0x05"),
+            _data(_after_track(_cylinders(extended, data_end))),
+            _swap(_after_track(_cylinders(data_end, end))),
         ),
     )
 

@@ -10,10 +10,16 @@ from typing import Annotated
 import typer
 
 from aligntool import __version__
+from aligntool.cli.apply import apply
 from aligntool.cli.audit import audit
 from aligntool.cli.demo import demo
 from aligntool.cli.drives import drives
 from aligntool.cli.explain import explain
+from aligntool.cli.layout import layout_command, plan_layout_command
+from aligntool.cli.plan import plan_app
+from aligntool.cli.realign import realign
+from aligntool.cli.recipes import recipes_app
+from aligntool.cli.recover import resume, rollback, status
 from aligntool.cli.snapshot import snapshot
 from aligntool.cli.streams import prepare_streams
 from aligntool.errors import ExitCode, Refused, Stopped
@@ -22,7 +28,7 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="aligntool",
-    help="Audit disks for misaligned partitions: whole stack, every grid, with its source and its cost.",
+    help="Audit disks for misaligned partitions, and move them onto the boundary without losing what is on them.",
     epilog="Example: sudo aligntool audit        Without root it tells what can be seen without.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -48,6 +54,15 @@ def _options(
 app.command()(audit)
 app.command()(explain)
 app.command()(drives)
+plan_app.command("layout")(plan_layout_command)
+app.add_typer(plan_app)
+app.command()(realign)
+app.command("layout")(layout_command)
+app.command()(apply)
+app.command()(status)
+app.command()(resume)
+app.command()(rollback)
+app.add_typer(recipes_app)
 app.command()(snapshot)
 app.command()(demo)
 
@@ -77,14 +92,13 @@ def _say(reason: str, hint: str) -> None:
 
     for line in reason.split("\n"):
         print(f"aligntool: {harmless(line)}", file=sys.stderr)
-    if hint:
-        print(f"  → {harmless(hint)}", file=sys.stderr)
+    for line in hint.split("\n") if hint else ():
+        print(f"  → {harmless(line)}", file=sys.stderr)
 
 
 def _bug() -> None:
     import traceback
 
     traceback.print_exc()
-    print("aligntool: this is a bug in aligntool; nothing was written. Please report it with the lines above.",
-          file=sys.stderr)  # fmt: skip
+    print("aligntool: this is a bug in aligntool. Please report it with the lines above.", file=sys.stderr)
     print("  → aligntool snapshot -o snapshot.tar.xz   captures this machine for the report", file=sys.stderr)

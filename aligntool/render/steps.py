@@ -95,6 +95,7 @@ def _content_details(step: ContentStep) -> Iterator[str]:
             yield f"bytes {span(step.extent)}"
         case ShrinkContent():
             yield f"bytes {span(step.extent)}; the last {size_words(step.extent.length - step.length)} become free"
+            yield "by its own tool: a power cut while that runs is not covered by the journal"
         case HoldContent():
             yield from _held(step.held, step.source.start)
         case CopyContent():

@@ -1,0 +1,98 @@
+"""Making a file system shorter with its own tool, before anything moves.
+
+In: a disk or image, and a ShrinkContent step. Out: a shorter file system in a partition of the same length. Alone
+because it is the one write here that another program does: whoever wrote that file system's tool knows best, and a
+power cut while it runs is that tool's to survive.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from aligntool.errors import Refused, Stopped
+from aligntool.plan import ShrinkContent
+from aligntool.units import KIB, Extent
+
+_SBIN = ":/usr/local/sbin:/usr/sbin:/sbin"  # where Debian keeps the programs of the administrator
+
+
+def shrink_content(path: str, step: ShrinkContent) -> None:
+    """The file system of the step gets `step.length` bytes or a little less.
+
+    Raises Refused when the tool would not or cannot, and nothing was written; Stopped when it failed half-way.
+    """
+    shrinker = _SHRINKERS.get(step.kind)
+    if shrinker is None:
+        raise Refused(f"{step.kind} on partition {step.partition} cannot be shrunk")
+    with _writable_loop(path, step.extent) as device:
+        shrinker(device, step.length)
+
+
+def _shrink_ext(device: str, length: int) -> None:
+    """resize2fs(8) wants a check first; -p mends only what is safe, and the plan found it clean."""
+    _do(Refused, "e2fsck", "-f", "-p", device)
+    _do(Stopped, "resize2fs", device, f"{length // KIB}K")
+
+
+def _shrink_ntfs(device: str, length: int) -> None:
+    """ntfsresize(8); -ff: no questions. It asks Windows to check the volume at its next start."""
+    _do(Refused, "ntfsresize", "--no-action", "-ff", "--size", str(length), device)
+    _do(Stopped, "ntfsresize", "-ff", "--size", str(length), device)
+
+
+def _shrink_btrfs(device: str, length: int) -> None:
+    """btrfs moves its chunks while it is mounted, as transactions."""
+    with tempfile.TemporaryDirectory(prefix="aligntool-btrfs-") as folder:
+        _do(Refused, "mount", "-t", "btrfs", device, folder)
+        try:
+            _do(Stopped, "btrfs", "filesystem", "resize", str(length), folder)
+        finally:
+            _do(Stopped, "umount", folder)
+
+
+_SHRINKERS: dict[str, Callable[[str, int], None]] = {
+    "ext2": _shrink_ext,
+    "ext3": _shrink_ext,
+    "ext4": _shrink_ext,
+    "ntfs": _shrink_ntfs,
+    "btrfs": _shrink_btrfs,
+}
+
+
+def _do(failure: type[Refused] | type[Stopped], *words: str) -> None:
+    """Raises `failure` when the program fails: Refused, where it wrote nothing that counts."""
+    program = shutil.which(words[0], path=os.environ.get("PATH", os.defpath) + _SBIN)
+    if program is None:
+        raise Refused(f"{words[0]} is not installed", hint=f"install the package that has {words[0]}")
+    done = subprocess.run(
+        (program, *words[1:]),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        env=os.environ | {"LC_ALL": "C"},
+    )
+    if done.returncode:
+        text = (done.stderr or done.stdout).decode("utf-8", "replace")
+        said = " / ".join(line.strip() for line in text.splitlines() if line.strip())[-500:]
+        raise failure(f"{words[0]} failed: {said}", hint="no partition was moved; check the file system")
+
+
+@contextmanager
+def _writable_loop(path: str, extent: Extent) -> Iterator[str]:
+    """The partition as a device of its own, given back afterwards. Raises Refused."""
+    if os.geteuid() != 0:
+        raise Refused("shrinking needs root", hint="type the same after sudo")
+    place = ("-o", str(extent.start), "--sizelimit", str(extent.length))
+    words = ("losetup", "-f", "--show", *place, str(Path(path).absolute()))
+    attached = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    device = attached.stdout.strip()
+    if attached.returncode or not device:
+        raise Refused(f"there is no loop device: {attached.stderr.strip()}")
+    try:
+        yield device
+    finally:
+        subprocess.run(("losetup", "-d", device), capture_output=True, check=False)

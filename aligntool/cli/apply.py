@@ -1,0 +1,49 @@
+"""`aligntool apply`: a plan that was kept, if it is still true."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from aligntool.cli.realign import EventsOption, RateOption, YesOption
+from aligntool.errors import Refused
+
+
+def apply(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="As `aligntool plan ... -o FILE` wrote it.")],
+    *,
+    yes: YesOption = False,
+    rate: RateOption = None,
+    json_: EventsOption = False,
+) -> None:
+    """Apply a plan that was kept in a file. Refused when the disk or what lies on it is no longer what was planned for.
+
+    Example: sudo aligntool apply plan.json
+
+    Exit code: 0 done, 3 refused and nothing written, 4 stopped part-way with the journal left.
+    """
+    from pathlib import Path
+
+    from aligntool.cli.asked import read_plan_text
+    from aligntool.cli.confirm import confirm
+    from aligntool.cli.layout import carry_out_layout
+    from aligntool.cli.moving import carry_out, still_true
+    from aligntool.cli.plan import show_plan
+
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "this is no text"
+        raise Refused(f"{file}: {why}", hint="aligntool plan realign DISK -o plan.json") from error
+    plan, asked = read_plan_text(text)
+    layout = plan.purpose == "layout"
+    if not layout:
+        still_true(plan, asked)
+    show_plan(plan, sys.stderr if json_ else sys.stdout)
+    if not plan.steps:
+        return
+    confirm(plan, yes)
+    if layout:
+        carry_out_layout(plan, json_=json_)
+    else:
+        carry_out(plan, asked, json_=json_, rate=rate)

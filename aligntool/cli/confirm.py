@@ -1,0 +1,48 @@
+"""The one question before anything is written.
+
+In: a plan that was shown. Out: nothing, or a refusal. Alone because every command that writes asks it in the same
+words, and because what is typed is the disk's own name and no "y" that fingers type by themselves.
+"""
+
+import sys
+from pathlib import PurePath
+
+from aligntool.errors import Refused
+from aligntool.plan import Plan
+
+
+def confirm(plan: Plan, yes: bool) -> None:
+    """Returns when the user typed the disk's identity, or said --yes; the plan is on the screen already.
+
+    --yes answers this question and no other: it overrides no refusal. Raises Refused.
+    """
+    from aligntool.render.lines import harmless
+
+    if yes:
+        return
+    word, what = identity(plan)
+    word = harmless(word)
+    if not _can_ask():
+        raise Refused("nobody is there to be asked; nothing was written", hint="add --yes to the command")
+    print(f"\nThis writes to {harmless(plan.disk.path)}.", file=sys.stderr)
+    print(f"Type {what}, {word}, to go on: ", end="", file=sys.stderr, flush=True)
+    answer = sys.stdin.readline()
+    if not answer.endswith("\n"):
+        print(file=sys.stderr)
+    if " ".join(answer.split()) != " ".join(word.split()):
+        raise Refused(f"that was not {word}; nothing was written")
+
+
+def identity(plan: Plan) -> tuple[str, str]:
+    """What the user types, and what that is: the serial, else the disk's id, else the image file's name."""
+    disk = plan.disk
+    if disk.serial and disk.serial.strip():
+        return disk.serial.strip(), "the disk's serial number"
+    if disk.disk_id:
+        return disk.disk_id, "the disk's id"
+    return PurePath(disk.path).name, "its name"
+
+
+def _can_ask() -> bool:
+    """Standard input can be closed (`<&-`), and then Python has None in its place."""
+    return sys.stdin is not None and sys.stdin.isatty()

@@ -1,0 +1,114 @@
+"""Following a move by its events, and being interrupted.
+
+In: the events of a move. Out: what is told of them, and one clear ending. Alone because from the first write on every
+way to end must say where the disk stands and what to type.
+"""
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from aligntool.errors import Refused, Stopped
+from aligntool.plan import Event, Plan, StepBegun
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from types import FrameType
+
+    from aligntool.render.progress import Tell
+
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def follow(plan: Plan, events: Iterator[Event], *, json_: bool, hint: str, writing: bool = False) -> None:
+    """Do it, by asking for its events, and tell them. `hint`: the command that goes on when it stops part-way.
+
+    `writing`: something was written before this began. Raises Refused or KeyboardInterrupt while nothing is written,
+    and Stopped for every way to end after that.
+    """
+    try:
+        with _stop_when_told(), _closing(events), _teller(plan, json_=json_) as tell:
+            for event in events:
+                writing = writing or _begins_writing(plan, event)
+                tell(event)
+    except KeyboardInterrupt:
+        if not writing:
+            raise
+        raise Stopped("interrupted; the journal knows how far it came", hint=hint) from None
+    except Refused as error:
+        if not writing:
+            raise
+        raise Stopped(str(error), hint=hint) from error
+    except OSError as error:
+        what = f"{plan.disk.path}: {error.strerror}"
+        raise (Stopped(what, hint=hint) if writing else Refused(what)) from error
+    except Stopped:
+        raise
+    except Exception:
+        if writing:
+            print(f"aligntool: something was written\n  → {hint}", file=sys.stderr)
+        raise
+
+
+def _begins_writing(plan: Plan, event: Event) -> bool:
+    return isinstance(event, StepBegun) and (event.index >= len(plan.steps) or plan.steps[event.index].writes)
+
+
+def _teller(plan: Plan, *, json_: bool) -> "AbstractContextManager[Tell]":
+    """JSON is data; a bar and its sentences are talk."""
+    import os
+
+    from aligntool.render.lines import wants_color
+    from aligntool.render.progress import progress_bar, progress_json, progress_lines
+
+    if json_:
+        return progress_json(plan, sys.stdout)
+    if wants_color(sys.stderr, dict(os.environ)):
+        return progress_bar(plan, sys.stderr, time.monotonic)
+    return progress_lines(plan, sys.stderr, time.monotonic)
+
+
+@contextmanager
+def _closing(events: Iterator[Event]) -> Iterator[None]:
+    """A generator that is left half-way puts things in order at once, and not when Python gets to it."""
+    try:
+        yield
+    finally:
+        close = getattr(events, "close", None)
+        if close is not None:
+            close()
+
+
+@contextmanager
+def _stop_when_told() -> Iterator[None]:
+    """Ctrl-C, a closed terminal and a shutdown interrupt wherever the move is: the power may cut it there, too.
+
+    Once: what puts things in order afterwards is not interrupted again. A reader of our output that goes away must not
+    end the process on the spot either, hence SIGPIPE.
+    """
+
+    def stop(number: int, frame: "FrameType | None") -> None:
+        for one in _STOPPING:
+            signal.signal(one, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    handlers = {one: signal.signal(one, stop) for one in _STOPPING}
+    handlers[signal.SIGPIPE] = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        for one, handler in handlers.items():
+            signal.signal(one, handler)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Ctrl-C waits meanwhile, for us and for the programs that are run: another tool may not be as easily cut."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

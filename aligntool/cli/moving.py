@@ -1,0 +1,163 @@
+"""The common tail of whatever moves: hold the disk, look again, move, look what came of it.
+
+In: a plan that was confirmed, or a disk in flight. Out: the disk in its new state, or one clear error. Alone because
+the order of these things is what makes a plan safe to apply.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+from aligntool.cli.asked import Asked, command
+from aligntool.cli.follow import follow, undisturbed
+from aligntool.cli.options import colored
+from aligntool.cli.planning import Found, find_plan, look_at, read_map
+from aligntool.errors import Refused
+from aligntool.plan import CheckContent, CopyContent, Plan, ShrinkContent, WriteJournal
+
+if TYPE_CHECKING:
+    from aligntool.apply.mover import Workshop
+    from aligntool.units import Extent
+
+
+def carry_out(plan: Plan, asked: Asked, *, json_: bool, rate: int | None) -> None:
+    """Hold the disk, see that the plan is still true, check, move, and tell what came of it.
+
+    Raises Refused while nothing is written, and Stopped afterwards.
+    """
+    from aligntool.apply.mover import realign
+
+    path = plan.disk.path
+    with workshop(
+        path, journal_file=_journal_file(plan), new_journal=_journal_length(plan), rate=rate
+    ) as shop:
+        found = still_true(plan, asked)
+        check(plan)
+        shrunk = shrink(plan)
+        runs = _runs_anew(plan, asked) if shrunk else found.runs
+        journal_file = _journal_file(plan)
+        follow(plan, realign(plan, shop, runs), json_=json_, hint=ways_on(path, journal_file), writing=shrunk)
+    tell_result(plan, path, asked, json_=json_)
+
+
+@contextmanager
+def workshop(
+    path: str, *, journal_file: str | None, new_journal: int | None = None, rate: int | None = None
+) -> Iterator["Workshop"]:
+    """The disk, held against everybody else, and where its journal lies. `new_journal`: make one of so many bytes.
+
+    Raises Refused.
+    """
+    from aligntool.apply.hold import hold_disk
+    from aligntool.apply.journal_file import open_journal
+    from aligntool.apply.mover import Workshop
+    from aligntool.apply.rate import Limited
+
+    with hold_disk(path) as holding:
+        for note in holding.notes:
+            print(f"aligntool: {note}", file=sys.stderr)
+        device = Limited(holding.device, rate) if rate else holding.device
+        opened = open_journal(journal_file, disk=path, length=new_journal) if journal_file else nullcontext()
+        with opened as journal:
+            yield Workshop(device, holding.kernel, journal)
+
+
+def still_true(plan: Plan, asked: Asked) -> Found:
+    """The same disk with the same table, and the same steps thought out for it. Raises Refused, saying what changed."""
+    from aligntool.realign.subject import is_same_disk
+
+    found = find_plan(plan.disk.path, asked)
+    now = found.plan
+    again = command("plan realign", plan.disk.path, *asked.typed)
+    if not is_same_disk(plan.disk, now.disk):
+        raise Refused(_what_differs(plan, now), hint=f"make the plan anew: {again}")
+    if plan.steps != now.steps:
+        raise Refused(
+            f"{plan.disk.path}: the same disk now asks for other steps; what lies on it was changed since the plan",
+            hint=f"make the plan anew: {again}",
+        )
+    return found
+
+
+def _what_differs(plan: Plan, now: Plan) -> str:
+    names = {
+        "size": "size", "sector_size": "sector size", "label": "kind of table", "disk_id": "disk id",
+        "model": "model", "serial": "serial number", "wwn": "WWN", "table_digest": "partition table",
+    }  # fmt: skip
+    changed = [word for name, word in names.items() if getattr(plan.disk, name) != getattr(now.disk, name)]
+    return f"{plan.disk.path} is not as it was when the plan was made: another {', '.join(changed)}"
+
+
+def check(plan: Plan) -> None:
+    """Each file system's own checker, which writes nothing. Raises Refused with its words."""
+    from aligntool.probe.checks import check_content
+
+    for index, step in enumerate(plan.steps, 1):
+        if not isinstance(step, CheckContent):
+            continue
+        result = check_content(plan.disk.path, step.extent, step.kind)
+        if result.problem:
+            raise Refused(
+                f"partition {step.partition} ({step.kind}) is not whole, says {result.by}: {result.problem}",
+                hint="mend it with its own tool first",
+            )
+        words = "whole" if result.checked else "not checked"
+        print(f"{index}/{len(plan.steps)} partition {step.partition}: {words} ({result.by})", file=sys.stderr)
+
+
+def shrink(plan: Plan) -> bool:
+    """Whether there was anything to shrink."""
+    from aligntool.apply.shrink import shrink_content
+
+    shrunk = False
+    for index, step in enumerate(plan.steps, 1):
+        if isinstance(step, ShrinkContent):
+            print(f"{index}/{len(plan.steps)} shrinking partition {step.partition}", file=sys.stderr)
+            with undisturbed():
+                shrink_content(plan.disk.path, step)
+            shrunk = True
+    return shrunk
+
+
+def _runs_anew(plan: Plan, asked: Asked) -> dict[int, tuple["Extent", ...]]:
+    """A file system that was shrunk has its blocks elsewhere."""
+    judged, _ = look_at(plan.disk.path, asked)
+    copies = [step for step in plan.steps if isinstance(step, CopyContent)]
+    return {step.partition: read_map(judged.disk, step.partition, step.source).runs for step in copies}
+
+
+def _journal_file(plan: Plan) -> str | None:
+    return next((step.journal.file for step in plan.steps if isinstance(step, WriteJournal)), None)
+
+
+def _journal_length(plan: Plan) -> int | None:
+    return next((step.journal.extent.end for step in plan.steps if isinstance(step, WriteJournal)), None)
+
+
+def ways_on(disk: str, journal_file: str | None) -> str:
+    """What can be typed when a move stopped part-way, a line each."""
+    names = ("resume", "rollback")
+    return "\n".join(command(name, disk, *journal_words(journal_file)) for name in names)
+
+
+def journal_words(file: str | None) -> list[str]:
+    from aligntool.audit.words import shell_word
+
+    return [f"--journal {shell_word(file)}"] if file else []
+
+
+def tell_result(plan: Plan, disk: str, asked: Asked, *, json_: bool, back: bool = False) -> None:
+    """The disk, looked at and judged anew; `back`: the plan was undone."""
+    from aligntool.render.events import end_json
+    from aligntool.render.lines import show, text_of
+    from aligntool.render.result import result_lines
+
+    judged, _ = look_at(disk, asked)
+    lines = list(result_lines(plan, judged))
+    if json_:
+        sentences = tuple(line.rstrip("\n") for line in text_of(lines))
+        sys.stdout.write(end_json(state="old" if back else "new", sentences=sentences, hint=""))
+    else:
+        show(lines, sys.stdout, color=colored())
+    sys.stdout.flush()

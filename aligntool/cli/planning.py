@@ -1,0 +1,97 @@
+"""Looking at one disk, and thinking out how it is realigned.
+
+In: what the user typed. Out: the plan, the disk as it was judged, and the maps of used blocks. Alone because `plan`,
+`realign` and `apply` must come to the same plan from the same disk.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from aligntool.cli.asked import Asked
+from aligntool.errors import Refused
+from aligntool.plan import CopyContent, Plan, Used
+
+if TYPE_CHECKING:
+    from aligntool.audit import Judged
+    from aligntool.inventory import Disk, Inventory, Layer
+    from aligntool.probe.usage import UsedMap
+    from aligntool.units import Extent
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A plan, and what it was made from."""
+
+    plan: Plan
+    judged: "Judged"
+    maps: Mapping[int, "UsedMap"]  # of the partitions that move
+
+    @property
+    def runs(self) -> dict[int, tuple["Extent", ...]]:
+        """The used bytes of each partition that moves, counted from its start."""
+        return {number: used.runs for number, used in self.maps.items()}
+
+
+def look_at(target: str, asked: Asked) -> tuple["Judged", "Inventory"]:
+    """The one disk, judged. Raises Refused where it cannot be looked at."""
+    from aligntool.audit import Wishes, audit
+    from aligntool.probe.look import Given, look
+    from aligntool.recipe import load_drives
+
+    given = Given(sector_size=asked.sector_size, physical_sector_size=asked.physical_sector_size)
+    inventory = look((target,), given=given)
+    database = load_drives()
+    known = {disk.name: database.known(disk) for disk in inventory.disks}
+    wishes = Wishes(page_size=asked.page_size, grain=asked.goal.grain)
+    report = audit(inventory, known, wishes)
+    if len(report.judged) != 1:
+        raise Refused(f"{target} is not one disk but {len(report.judged)}", hint="name one disk")
+    return report.judged[0], inventory
+
+
+def find_plan(target: str, asked: Asked) -> Found:
+    """How the disk gets onto its grids. Raises Refused with every reason."""
+    from aligntool.probe.health import read_failing
+
+    judged, _ = look_at(target, asked)
+    failing = read_failing(judged.disk)
+    return plan_for(replace(judged, disk=replace(judged.disk, failing=failing)), asked)
+
+
+def plan_for(judged: "Judged", asked: Asked) -> Found:
+    """Maps are read of those partitions only that move, because one of a large file system takes its time; a map may
+    show another way to be cheaper, so this goes on until every partition that moves has one.
+    """
+    from aligntool.realign import plan_realign
+
+    maps = _maps_to_shrink(judged.disk) if asked.goal.shrink else {}
+    while True:
+        used = {number: Used(number, found.bytes, found.by) for number, found in maps.items()}
+        plan = plan_realign(judged, asked.goal, used)
+        moves = {step.partition: step for step in plan.steps if isinstance(step, CopyContent)}
+        unread = [step for number, step in moves.items() if number not in maps]
+        if not unread:
+            return Found(plan, judged, {number: maps[number] for number in moves})
+        for step in unread:
+            maps[step.partition] = read_map(judged.disk, step.partition, step.source)
+
+
+def _maps_to_shrink(disk: "Disk") -> dict[int, "UsedMap"]:
+    """How far a file system can be shrunk depends on what is used of it."""
+    from aligntool.realign.shrinking import shrinkable
+
+    return {part.number: read_map(disk, part.number, part.extent) for part in shrinkable(disk)}
+
+
+def read_map(disk: "Disk", number: int, extent: "Extent") -> "UsedMap":
+    """The used bytes of the partition of that number, which lies there; everything, where nobody can tell."""
+    from aligntool.probe.usage import read_used
+
+    return read_used(disk.path, extent, layer_of(disk, number), sector_size=disk.sector_size)
+
+
+def layer_of(disk: "Disk", number: int) -> "Layer | None":
+    """What lies on a partition; None where nothing was recognised, or more than one thing."""
+    content = next((part.content for part in disk.partitions if part.number == number), ())
+    return content[0] if len(content) == 1 else None

@@ -1,0 +1,104 @@
+"""`aligntool status`, `resume`, `rollback`: a disk in flight, from the disk alone."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from aligntool.cli.options import colored, terminal_width
+from aligntool.cli.plan import DiskArgument
+from aligntool.cli.realign import EventsOption, RateOption
+from aligntool.errors import Refused
+
+if TYPE_CHECKING:
+    from aligntool.apply.mover import Status
+    from aligntool.plan import Plan
+
+JournalFileOption = Annotated[
+    str | None,
+    typer.Option("--journal", metavar="FILE", help="The journal's file, where it was put on another disk."),
+]
+
+
+def status(
+    disk: DiskArgument,
+    *,
+    journal: JournalFileOption = None,
+    json_: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Tell whether a move is in flight on a disk, how far it came, and what to type. Writes nothing.
+
+    Example: sudo aligntool status /dev/sda
+    """
+    from aligntool.apply.mover import status as find_status
+    from aligntool.cli.moving import workshop
+    from aligntool.render.lines import show
+    from aligntool.render.status import status_json, status_lines
+
+    with workshop(disk, journal_file=journal) as shop:
+        found = find_status(shop)
+    following = _next(found, disk, journal)
+    if json_:
+        sys.stdout.write(status_json(disk, found, type_next=following))
+        return
+    show(status_lines(disk, found, width=terminal_width(), type_next=following), sys.stdout, color=colored())
+
+
+def resume(
+    disk: DiskArgument,
+    *,
+    journal: JournalFileOption = None,
+    rate: RateOption = None,
+    json_: EventsOption = False,
+) -> None:
+    """Finish a move that was interrupted, from the disk alone, on any machine.
+
+    Example: sudo aligntool resume /dev/sda
+
+    Exit code: 0 the disk is in its new state, 3 nothing is in flight there, 4 stopped part-way again.
+    """
+    _recover(disk, journal, rate=rate, json_=json_, back=False)
+
+
+def rollback(
+    disk: DiskArgument,
+    *,
+    journal: JournalFileOption = None,
+    rate: RateOption = None,
+    json_: EventsOption = False,
+) -> None:
+    """Take a move back that was interrupted: every partition to where it was.
+
+    Example: sudo aligntool rollback /dev/sda
+
+    Exit code: 0 the disk is in its old state, 3 nothing is in flight there, 4 stopped part-way again.
+    """
+    _recover(disk, journal, rate=rate, json_=json_, back=True)
+
+
+def _recover(disk: str, journal: str | None, *, rate: int | None, json_: bool, back: bool) -> None:
+    from aligntool.apply import mover
+    from aligntool.cli.asked import Asked
+    from aligntool.cli.follow import follow
+    from aligntool.cli.moving import tell_result, ways_on, workshop
+
+    with workshop(disk, journal_file=journal, rate=rate) as shop:
+        found = mover.status(shop)
+        plan = _in_flight(found, disk)
+        events = mover.rollback(shop) if back else mover.resume(shop)
+        follow(plan, events, json_=json_, hint=ways_on(disk, journal))
+    tell_result(plan, disk, Asked(), json_=json_, back=back)
+
+
+def _in_flight(found: "Status", disk: str) -> "Plan":
+    if found.state != "in-flight" or found.plan is None:
+        sentences = "".join(f"\n{sentence}" for sentence in found.sentences)
+        raise Refused(f"{disk}: nothing is in flight here that could be gone on with{sentences}",
+                      hint=f"aligntool status {disk}")  # fmt: skip
+    return found.plan
+
+
+def _next(found: "Status", disk: str, journal: str | None) -> tuple[str, ...]:
+    from aligntool.cli.moving import ways_on
+
+    return tuple(ways_on(disk, journal).split("\n")) if found.state == "in-flight" else ()
