@@ -30,6 +30,7 @@ def layout_lattice(
         named = ", ".join(_named(grid) for grid in warnings)
         notes.append(f"no start can lie on the physical sectors and on {named} at once; the sectors count")
     found = on_grain(need, grain)
+    notes += [f"starts lie on {_named(grid)} as well" for grid in (*errors, *warnings) if grain % grid.size]
     for grid in grids:
         if grid.severity is not Severity.INFO or grid.kind is GridKind.GRAIN:
             continue
