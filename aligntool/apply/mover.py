@@ -1,0 +1,183 @@
+"""A plan to move partitions, acted out: first run, resume and rollback are one walk along the plan's steps.
+
+In: a plan, a disk, the runs in use. Out: events, and a disk in its new state. Alone because the order of what is
+written is the promise: docs/crash-safety.md says why a cut between any two writes loses nothing.
+
+Every `yield` is a place where the work may stop: whoever stops listening has only cut the power.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from aligntool.apply.boot_fields import patched
+from aligntool.apply.device import Device
+from aligntool.apply.held import marker, read_held
+from aligntool.apply.journal import Journal, Position, new_id
+from aligntool.apply.journal_body import Contents
+from aligntool.apply.partition_tables import TableState, table_images, table_state
+from aligntool.apply.recovery import find_journal
+from aligntool.apply.table_writer import is_ours, write_table
+from aligntool.apply.walk import Kernel, Walk, index_of
+from aligntool.errors import Refused, Stopped
+from aligntool.plan import (
+    CopyContent,
+    Event,
+    HoldContent,
+    JournalPlace,
+    ParkEntries,
+    Plan,
+    ReleaseContent,
+    RewriteTable,
+    Said,
+    WriteJournal,
+)
+from aligntool.units import Extent
+
+RESUME = "aligntool resume DISK; or aligntool rollback DISK, which takes everything back"
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """What the mover works on. `journal`: the file on another disk, where it does not lie on this one."""
+
+    device: Device
+    kernel: Kernel
+    journal: Device | None = None
+
+    @property
+    def journal_on(self) -> Device:
+        return self.journal or self.device
+
+
+def realign(plan: Plan, workshop: Workshop, runs: Mapping[int, tuple[Extent, ...]]) -> Iterator[Event]:
+    """Do the plan's steps from WriteJournal on; those before it are the caller's.
+
+    `runs`: what each partition uses, counted from its start; the planner's CopyContent steps say for which partitions
+    they are needed. Raises Refused while nothing of the partitions was touched, Stopped after that.
+    """
+    place = _place(plan)
+    id_ = new_id()
+    at = None if place.file else place.extent.start
+    try:
+        contents = _contents(plan, workshop, runs, at, id_)
+        first = Position(index_of(plan, ParkEntries))
+        journal = Journal.create(workshop.journal_on, place, contents, id_, first)
+    except OSError as error:
+        raise Refused(f"{_sentence(error)}; no partition was touched") from error
+    yield from _acting(_walk(workshop, journal).forward())
+
+
+def resume(workshop: Workshop) -> Iterator[Event]:
+    """Go on from where the journal says, whoever began and wherever it stopped.
+
+    Raises Refused when nothing is in flight, or the journal cannot be had.
+    """
+    yield from _acting(_resumed(workshop, back=False))
+
+
+def rollback(workshop: Workshop) -> Iterator[Event]:
+    """Take back whatever was done. Raises Refused when nothing is in flight, or the move is complete."""
+    yield from _acting(_resumed(workshop, back=True))
+
+
+def _resumed(workshop: Workshop, *, back: bool) -> Iterator[Event]:
+    journal = find_journal(workshop.device, workshop.journal)
+    if journal is None:
+        raise Refused(
+            "nothing is in flight on this disk", hint="aligntool audit DISK shows where things stand"
+        )
+    walk = _walk(workshop, journal)
+    for damage in journal.damage:
+        yield Said(damage)
+    match _state(workshop.device, journal):
+        case TableState.BEFORE:
+            write_table(workshop.device, journal.contents.images, TableState.BEFORE)
+            walk.close()
+            yield Said("nothing was in flight: every partition is where it was, and whole")
+        case TableState.AFTER:
+            if back:
+                raise Refused("the move is complete; there is nothing to take back",
+                              hint="aligntool plan realign DISK shows where things stand")  # fmt: skip
+            yield from walk.forward()
+        case _:
+            if journal.position.step > index_of(journal.contents.plan, ParkEntries):
+                write_table(workshop.device, journal.contents.images, TableState.PARKED)
+            yield from walk.back() if back else walk.forward()
+
+
+def _state(device: Device, journal: Journal) -> TableState:
+    """BEFORE and AFTER only where the journal agrees that it can be so; PARKED for everything in flight.
+
+    Raises Refused when the table is none of the three that the journal knows, nor a torn mix of them.
+    """
+    plan, images = journal.contents.plan, journal.contents.images
+    state = table_state(device, images)
+    parked, rewrite = index_of(plan, ParkEntries), index_of(plan, RewriteTable)
+    if state is TableState.BEFORE and journal.position.step <= parked:
+        return state
+    if state is TableState.AFTER and journal.position.step >= rewrite:
+        return state
+    if state is TableState.PARKED or is_ours(device, images):
+        return TableState.PARKED
+    raise Refused("another program changed the partition table since the move began",
+                  hint="put the table back as it was then (sfdisk --dump tells how it is now), and resume")  # fmt: skip
+
+
+def _place(plan: Plan) -> JournalPlace:
+    return next(step.journal for step in plan.steps if isinstance(step, WriteJournal))
+
+
+def _walk(workshop: Workshop, journal: Journal) -> Walk:
+    contents = journal.contents
+    place = _place(contents.plan)
+    sign = marker(workshop.device.sector_size, None if place.file else place.extent.start, journal.id)
+    return Walk(workshop.device, workshop.journal_on, workshop.kernel, journal, place, sign)
+
+
+def _contents(
+    plan: Plan, workshop: Workshop, runs: Mapping[int, tuple[Extent, ...]], at: int | None, id_: bytes
+) -> Contents:
+    """Everything the journal has to remember, checked as far as it can be before the first write."""
+    device = workshop.device
+    park = next(step for step in plan.steps if isinstance(step, ParkEntries))
+    rewrite = next(step for step in plan.steps if isinstance(step, RewriteTable))
+    images = table_images(device, park, rewrite, journal_at=at, journal_id=id_)
+    if table_state(device, images) is not TableState.BEFORE:
+        raise Refused(
+            "the partition table is not as it was when the plan was made", hint="make the plan anew"
+        )
+    held = {step.partition: read_held(device, step.source.start, step.held)
+            for step in plan.steps if isinstance(step, HoldContent)}  # fmt: skip
+    for step in plan.steps:
+        if isinstance(step, ReleaseContent):
+            patched(step.held, held[step.partition], step.patches)
+    wanted = {step.partition: _without_held(runs[step.partition], step)
+              for step in plan.steps if isinstance(step, CopyContent)}  # fmt: skip
+    return Contents(plan, images, wanted, held)
+
+
+def _without_held(runs: tuple[Extent, ...], step: CopyContent) -> tuple[Extent, ...]:
+    """The runs, less what the journal carries to the new place anyway."""
+    left = []
+    for run in runs:
+        start = run.start
+        for held in sorted(step.held.ranges):
+            if held.start < run.end and held.end > start:
+                if held.start > start:
+                    left.append(Extent(start, held.start - start))
+                start = held.end
+        if start < run.end:
+            left.append(Extent(start, min(run.end, step.source.length) - start))
+    return tuple(left)
+
+
+def _acting(events: Iterator[Event]) -> Iterator[Event]:
+    """An error of the medium is told as a stop, with the way on."""
+    try:
+        yield from events
+    except OSError as error:
+        raise Stopped(f"{_sentence(error)}; the journal is kept", hint=RESUME) from error
+
+
+def _sentence(error: OSError) -> str:
+    return f"{error.filename or 'the disk'}: {error.strerror or error}"

@@ -1,0 +1,115 @@
+"""Where a disk stands, from the disk alone.
+
+In: a disk, and the journal's file where it lies elsewhere. Out: the journal, or that there is none; and the state in
+words. Alone because whoever comes to a half-moved disk, on another machine, knows nothing but its name.
+
+A journal is found through a parked entry, else through a marker at the start of an entry, else, when a copy of the
+table is damaged, by its magic in the last and first 16 GiB.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from aligntool.apply.device import Device
+from aligntool.apply.journal import GRID, Journal, is_head
+from aligntool.apply.partition_tables import TableState, find_parked, table_state
+from aligntool.apply.partition_tables.starts import entry_starts, is_sound
+from aligntool.errors import Refused
+from aligntool.plan import Plan
+from aligntool.units import GIB, align_down
+
+SEARCHED = 16 * GIB
+_MARKER = re.compile(rb"aligntool: .*\njournal ([0-9a-f]{32}) at byte ([0-9]+)\n", re.DOTALL)
+
+
+class Standing(StrEnum):
+    OLD = "old"  # nothing is in flight
+    IN_FLIGHT = "in-flight"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    state: Standing
+    sentences: tuple[str, ...]
+    plan: Plan | None = None
+    step: int = 0  # of the plan: this one is next
+    batch: int = 0
+    forward: bool = True  # False: it was being taken back
+
+
+def find_journal(device: Device, file: Device | None) -> Journal | None:
+    """None: nothing is in flight. `file`: the journal that the user names.
+
+    Raises Refused when something is in flight and the journal cannot be had.
+    """
+    mark = find_parked(device)
+    if file is not None:
+        return _checked(Journal.open(file, 0), device, None if mark is None else mark.journal_id)
+    if mark is not None:
+        if mark.journal_at is None:
+            raise Refused("partitions of this disk are in flight, and their journal is in a file on another disk",
+                          hint="aligntool resume DISK --journal FILE")  # fmt: skip
+        return _checked(Journal.open(device, mark.journal_at), device, mark.journal_id)
+    for at in _candidates(device):
+        try:
+            return _checked(Journal.open(device, at), device, None)
+        except Refused:
+            continue
+    return None
+
+
+def status(device: Device, file: Device | None) -> Status:
+    """Raises Refused like `find_journal`."""
+    journal = find_journal(device, file)
+    if journal is None:
+        return Status(Standing.OLD, ("nothing is in flight on this disk",))
+    position, plan = journal.position, journal.contents.plan
+    if table_state(device, journal.contents.images) is TableState.BEFORE:
+        sentence = "a move was prepared and not begun: every partition is where it was, and whole"
+    elif position.forward:
+        sentence = "partitions of this disk are being moved; the work stopped on the way"
+    else:
+        sentence = "a move of partitions was being taken back; the work stopped on the way"
+    sentences = (sentence, *journal.damage)
+    return Status(Standing.IN_FLIGHT, sentences, plan, position.step, position.batch, position.forward)
+
+
+def _checked(journal: Journal, device: Device, id_: bytes | None) -> Journal:
+    subject = journal.contents.plan.disk
+    if subject.size != device.size:
+        raise Refused(f"this journal belongs to a disk of {subject.size} bytes; this one has {device.size}",
+                      hint="give the disk whose partitions are in flight")  # fmt: skip
+    if id_ is not None and id_ != journal.id:
+        raise Refused(
+            "this journal belongs to another move", hint="give the journal that was named when the move began"
+        )
+    return journal
+
+
+def _candidates(device: Device) -> Iterator[int]:
+    for start in entry_starts(device):
+        if start + 4096 <= device.size:
+            found = _MARKER.match(_peek(device, start, 4096))
+            if found:
+                yield int(found[2])
+    if not is_sound(device):
+        yield from _search(device)
+
+
+def _search(device: Device) -> Iterator[int]:
+    last = align_down(device.size - GRID, GRID)
+    backwards = range(last, max(last - SEARCHED, 0), -GRID)
+    forwards = range(0, max(min(SEARCHED, last - SEARCHED), 0), GRID)
+    for places in (backwards, forwards):
+        for at in places:
+            if is_head(_peek(device, at, 4096)):
+                yield at
+
+
+def _peek(device: Device, at: int, length: int) -> bytes:
+    try:
+        return bytes(device.read(at, length))
+    except OSError:
+        return b""

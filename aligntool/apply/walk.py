@@ -1,0 +1,186 @@
+"""The walk along a plan's steps, forwards and backwards, each step recorded in the journal.
+
+In: the journal, with everything it remembers. Out: events. Alone because here the rules of the record stand together:
+
+- forwards, a step is done from the position that names it, and the next position is recorded when it is durable;
+- backwards, the position that names a step is recorded before the step is undone, so that whoever turns round does it
+  again from the beginning; only copies are exact, because a batch that is half undone still stands at its new place.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol, assert_never
+
+from aligntool.apply.boot_fields import patched
+from aligntool.apply.copier import Places, bytes_arriving, copy_batch
+from aligntool.apply.device import Device
+from aligntool.apply.held import check_untouched, mark, release
+from aligntool.apply.journal import Journal, Position
+from aligntool.apply.partition_tables import TableState
+from aligntool.apply.table_writer import write_table
+from aligntool.plan import (
+    CheckContent,
+    CloseJournal,
+    CopyContent,
+    Event,
+    HoldContent,
+    JournalPlace,
+    MakeTable,
+    ParkEntries,
+    Plan,
+    Progress,
+    ReleaseContent,
+    RewriteTable,
+    ShrinkContent,
+    Step,
+    StepBegun,
+    StepDone,
+    WriteJournal,
+)
+from aligntool.plan.lanes import Schedule
+from aligntool.units import Extent
+
+
+class Kernel(Protocol):
+    """The running kernel's own list of partitions; nothing for an image file."""
+
+    def forget(self, numbers: tuple[int, ...]) -> None: ...
+
+    def tell(self, partitions: tuple[tuple[int, Extent], ...]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    device: Device
+    journal_on: Device
+    kernel: Kernel
+    journal: Journal
+    place: JournalPlace
+    sign: bytes  # the marker
+
+    @property
+    def plan(self) -> Plan:
+        return self.journal.contents.plan
+
+    def forward(self) -> Iterator[Event]:
+        """From the journal's position to the end."""
+        position = self.journal.position
+        self.kernel.forget(self._moving())
+        for index in range(position.step, len(self.plan.steps)):
+            yield StepBegun(index)
+            first = position.batch if index == position.step else 0
+            yield from self._do(index, self.plan.steps[index], first)
+            yield StepDone(index)
+
+    def back(self) -> Iterator[Event]:
+        """From the journal's position to the beginning."""
+        position = self.journal.position
+        self.kernel.forget(self._moving())
+        for index in range(position.step, index_of(self.plan, ParkEntries) - 1, -1):
+            yield StepBegun(index)
+            step = self.plan.steps[index]
+            if isinstance(step, CopyContent):
+                done = position.batch if index == position.step else None
+                yield from self._uncopy(index, step, done)
+            else:
+                self.journal.record(Position(index, 0, forward=False))
+                self._undo(step)
+            yield StepDone(index)
+        self.close()
+        self.kernel.tell(self._entries(before=True))
+
+    def close(self) -> None:
+        self.journal.close()
+
+    def _do(self, index: int, step: Step, first_batch: int) -> Iterator[Event]:
+        contents = self.journal.contents
+        match step:
+            case ParkEntries():
+                write_table(self.device, contents.images, TableState.PARKED)
+            case HoldContent():
+                if self.journal.position.forward:  # what was being put back may be half there
+                    found = contents.held[step.partition]
+                    check_untouched(self.device, step.source.start, step.held, found, self.sign)
+                mark(self.device, step.source.start, step.held, self.sign)
+            case CopyContent():
+                yield from self._copy(index, step, first_batch)
+            case ReleaseContent():
+                content = patched(step.held, contents.held[step.partition], step.patches)
+                release(self.device, step.target.start, step.held, content, self.sign)
+            case RewriteTable():
+                write_table(self.device, contents.images, TableState.AFTER)
+            case CloseJournal():
+                self.close()
+                self.kernel.tell(self._entries(before=False))
+                return
+            case CheckContent() | ShrinkContent() | WriteJournal() | MakeTable():
+                raise ValueError(f"{type(step).__name__} does not come after the journal")
+            case _:
+                assert_never(step)
+        self.journal.record(Position(index + 1))
+
+    def _undo(self, step: Step) -> None:
+        contents = self.journal.contents
+        match step:
+            case ParkEntries():
+                write_table(self.device, contents.images, TableState.BEFORE)
+            case HoldContent():
+                release(self.device, step.source.start, step.held, contents.held[step.partition], self.sign)
+            case ReleaseContent():
+                mark(self.device, step.target.start, step.held, self.sign)
+            case RewriteTable():
+                write_table(self.device, contents.images, TableState.PARKED)
+            case CloseJournal():
+                pass
+            case CheckContent() | ShrinkContent() | WriteJournal() | MakeTable() | CopyContent():
+                raise ValueError(f"{type(step).__name__} is not undone here")
+            case _:
+                assert_never(step)
+
+    def _copy(self, index: int, step: CopyContent, first: int) -> Iterator[Event]:
+        schedule, places = self._schedule(step), self._places(step)
+        total = self._total()
+        done = sum(self._schedule(it).total for it in self.plan.steps[:index] if isinstance(it, CopyContent))
+        for number, batch in enumerate(schedule.batches()):
+            if number >= first:
+                copy_batch(places, batch)
+                self.journal.record(Position(index, number + 1))
+            done += bytes_arriving(batch)
+            if number >= first:
+                yield Progress(index, done, total)
+
+    def _uncopy(self, index: int, step: CopyContent, done: int | None) -> Iterator[Event]:
+        """`done` batches of it were done; None: all."""
+        schedule, places = self._schedule(step), self._places(step)
+        if done is None:
+            done = sum(1 for _ in schedule.batches())
+        total, left = self._total(), 0
+        for number, batch in schedule.backwards(done):
+            copy_batch(places, batch, back=True)
+            self.journal.record(Position(index, number, forward=False))
+            left += bytes_arriving(batch)
+            yield Progress(index, left, total)
+
+    def _schedule(self, step: CopyContent) -> Schedule:
+        return Schedule(
+            self.journal.contents.runs[step.partition], step.target.start - step.source.start, step.lanes
+        )
+
+    def _places(self, step: CopyContent) -> Places:
+        stash = self.place.extent.start + self.place.stash.start
+        return Places(self.device, step.source.start, step.target.start, self.journal_on, stash)
+
+    def _total(self) -> int:
+        return sum(self._schedule(step).total for step in self.plan.steps if isinstance(step, CopyContent))
+
+    def _moving(self) -> tuple[int, ...]:
+        return next(step.partitions for step in self.plan.steps if isinstance(step, ParkEntries))
+
+    def _entries(self, *, before: bool) -> tuple[tuple[int, Extent], ...]:
+        rewrite = next(step for step in self.plan.steps if isinstance(step, RewriteTable))
+        return tuple((change.number, change.before if before else change.after) for change in rewrite.changes)
+
+
+def index_of(plan: Plan, kind: type[Step]) -> int:
+    """Of the plan's first step of this kind."""
+    return next(index for index, step in enumerate(plan.steps) if isinstance(step, kind))

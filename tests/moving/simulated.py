@@ -1,0 +1,106 @@
+"""A disk with a write cache whose power can be cut before any operation.
+
+What was flushed survives. Of what was not, any subset of sectors may; and a sector may be torn, half old and half new.
+"""
+
+import errno
+import random
+from collections.abc import Callable, Iterable
+
+SECTOR = 512
+
+
+class PowerCut(BaseException):
+    """Not an Exception: no handler of the program under test may swallow it."""
+
+
+class SimulatedDisk:
+    """Operations are counted: each write and each flush. `cut`: before which of them the power goes."""
+
+    def __init__(self, platter: bytes, *, cut: int | None = None, bad: Iterable[int] = ()) -> None:
+        self._platter = bytearray(platter)
+        self._cache: dict[int, bytes] = {}
+        self._cut = cut
+        self._bad = frozenset(bad)  # sectors that give an I/O error
+        self.operations = 0
+        self.log: list[tuple[int, bytes] | None] = []  # writes in order; None: a flush
+
+    @property
+    def size(self) -> int:
+        return len(self._platter)
+
+    @property
+    def sector_size(self) -> int:
+        return SECTOR
+
+    def read(self, offset: int, length: int) -> bytes:
+        self._check(offset, length)
+        seen = bytearray(self._platter[offset : offset + length])
+        for at in range(offset, offset + length, SECTOR):
+            if at in self._cache:
+                seen[at - offset : at - offset + SECTOR] = self._cache[at]
+        return bytes(seen)
+
+    def write(self, offset: int, data: bytes | memoryview) -> None:
+        self._check(offset, len(data))
+        self._draw()
+        raw = bytes(data)
+        self.log.append((offset, raw))
+        for at in range(0, len(raw), SECTOR):
+            self._cache[offset + at] = raw[at : at + SECTOR]
+
+    def flush(self) -> None:
+        self._draw()
+        self.log.append(None)
+        for at, sector in self._cache.items():
+            self._platter[at : at + SECTOR] = sector
+        self._cache = {}
+
+    def together(self, jobs: Iterable[Callable[[], None]]) -> None:
+        for job in jobs:
+            job()
+
+    def after_the_cut(self, luck: random.Random, *, torn: bool = True) -> bytes:
+        """The platter as the next boot finds it."""
+        return survivors(bytes(self._platter), self._cache, luck, torn=torn)
+
+    def _draw(self) -> None:
+        if self._cut is not None and self.operations >= self._cut:
+            raise PowerCut
+        self.operations += 1
+
+    def _check(self, offset: int, length: int) -> None:
+        assert offset % SECTOR == 0
+        assert length % SECTOR == 0
+        assert 0 <= offset <= offset + length <= len(self._platter)
+        if self._bad and any(at in self._bad for at in range(offset, offset + length, SECTOR)):
+            raise OSError(errno.EIO, "Input/output error")
+
+
+def survivors(platter: bytes, cache: dict[int, bytes], luck: random.Random, *, torn: bool) -> bytes:
+    """Each unflushed sector is there, or not, or (rarely) torn."""
+    found = bytearray(platter)
+    chance = luck.choice((0.0, 0.1, 0.5, 0.9, 1.0))
+    for at, sector in cache.items():
+        if luck.random() < chance:
+            found[at : at + SECTOR] = sector
+        elif torn and luck.random() < 0.1:
+            half = luck.randrange(1, SECTOR)
+            found[at : at + half] = sector[:half]
+    return bytes(found)
+
+
+def crashes(start: bytes, log: list[tuple[int, bytes] | None], luck: random.Random) -> Iterable[bytes]:
+    """What a cut before each operation of a run would have left, one after the other."""
+    platter, cache = bytearray(start), dict[int, bytes]()
+    for entry in log:
+        yield survivors(bytes(platter), cache, luck, torn=True)
+        if entry is None:
+            for at, sector in cache.items():
+                platter[at : at + SECTOR] = sector
+            cache = {}
+        else:
+            offset, raw = entry
+            for at in range(0, len(raw), SECTOR):
+                cache[offset + at] = raw[at : at + SECTOR]
+    yield survivors(bytes(platter), cache, luck, torn=True)

@@ -1,0 +1,192 @@
+"""The power is cut before every single operation, and again during the resume: nothing is ever lost."""
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aligntool.apply.mover import Workshop, realign, resume, rollback
+from aligntool.apply.recovery import find_journal
+from aligntool.errors import Refused
+from aligntool.units import Extent
+from tests.moving.crowded import Crowd, Part, make_crowd
+from tests.moving.entries import Seen, entries
+from tests.moving.simulated import SECTOR, PowerCut, SimulatedDisk, crashes
+
+pytestmark = pytest.mark.needs_tools("sfdisk")
+
+THOROUGH = bool(os.environ.get("ALIGNTOOL_THOROUGH"))
+EVERY_CUT = range(60 if THOROUGH else 4)
+SOME_CUTS = range(600 if THOROUGH else 60)
+
+
+class NoKernel:
+    """An image file has no partitions in any kernel."""
+
+    def forget(self, numbers: tuple[int, ...]) -> None:
+        pass
+
+    def tell(self, partitions: tuple[tuple[int, Extent], ...]) -> None:
+        pass
+
+
+def act(crowd: Crowd, platter: bytes, how: str, cut: int | None = None) -> SimulatedDisk:
+    """Run to the end, or to the cut; the disk tells which."""
+    disk = SimulatedDisk(platter, cut=cut)
+    workshop = Workshop(disk, NoKernel())
+    events = {
+        "realign": lambda: realign(crowd.plan, workshop, crowd.runs),
+        "resume": lambda: resume(workshop),
+        "rollback": lambda: rollback(workshop),
+    }[how]()
+    try:
+        for _ in events:
+            pass
+    except PowerCut:
+        pass
+    return disk
+
+
+def recover(crowd: Crowd, platter: bytes, how: str, cut: int | None = None) -> SimulatedDisk:
+    """As a user would: resume or rollback where something is in flight, else nothing is to be done."""
+    disk = SimulatedDisk(platter)
+    if find_journal(disk, None) is None:
+        return disk
+    try:
+        return act(crowd, platter, how, cut)
+    except Refused as refusal:  # the table says that it is complete already: then it goes forward
+        assert "complete" in str(refusal)
+        assert how == "rollback"
+        return act(crowd, platter, "resume", cut)
+
+
+def final(disk: SimulatedDisk) -> bytes:
+    return disk.after_the_cut(random.Random(0), torn=False)
+
+
+def whole_at(crowd: Crowd, platter: bytes, part: Part, start: int) -> bool:
+    return crowd.content(platter, part, start) == crowd.content(crowd.platter, part, part.old.start)
+
+
+def seen_at(crowd: Crowd, platter: bytes, part: Part, start: int) -> bool:
+    """Whether one keystone of the partition is there: what blkid would recognise it by."""
+    for byte in part.held.keystones:
+        at = byte // SECTOR * SECTOR
+        was = bytearray(crowd.platter[part.old.start + at : part.old.start + at + SECTOR])
+        found = bytearray(platter[start + at : start + at + SECTOR])
+        if at == 0:
+            was[28:32] = found[28:32]
+        if was == found:
+            return True
+    return False
+
+
+def check_nothing_or_whole(crowd: Crowd, platter: bytes) -> None:
+    """At the old and the new place: nothing to recognise, or everything but at most other keystones."""
+    for part in crowd.parts:
+        for start in (part.old.start, part.new.start) if part.moves else ():
+            if seen_at(crowd, platter, part, start):
+                assert whole_but_keystones(crowd, platter, part, start), (
+                    f"partition {part.number} half seen at {start}"
+                )
+
+
+def whole_but_keystones(crowd: Crowd, platter: bytes, part: Part, start: int) -> bool:
+    found, was = bytearray(platter), bytearray(crowd.platter)
+    for byte in part.held.keystones:
+        at = byte // SECTOR * SECTOR
+        found[start + at : start + at + SECTOR] = bytes(SECTOR)
+        was[part.old.start + at : part.old.start + at + SECTOR] = bytes(SECTOR)
+    return crowd.content(bytes(found), part, start) == crowd.content(bytes(was), part, part.old.start)
+
+
+def check_table(crowd: Crowd, platter: bytes) -> None:
+    """Whatever entry a kernel would offer for mounting shows a partition that is whole."""
+    seen = entries(platter)
+    for part in crowd.parts:
+        entry = seen.get(part.number)
+        if entry is not None and not entry.parked:
+            assert entry.extent in (part.old, part.new)
+            assert whole_at(crowd, platter, part, entry.extent.start), (
+                f"partition {part.number} is offered half moved"
+            )
+
+
+def check_end(crowd: Crowd, platter: bytes, *, new: bool) -> None:
+    expected = {part.number: Seen(part.new if new else part.old, False) for part in crowd.parts}
+    assert {number: it for number, it in entries(platter).items() if number in expected} == expected
+    for part in crowd.parts:
+        assert whole_at(crowd, platter, part, (part.new if new else part.old).start)
+    assert find_journal(SimulatedDisk(platter), None) is None
+
+
+def is_new(crowd: Crowd, platter: bytes) -> bool:
+    seen = entries(platter)
+    return all(seen[part.number].extent == part.new for part in crowd.parts)
+
+
+def crowds(seeds: range) -> Iterator[Crowd]:
+    for seed in seeds:
+        yield make_crowd(seed, "gpt" if seed % 2 else "dos")
+
+
+@pytest.mark.parametrize("seed", EVERY_CUT)
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+def test_a_cut_before_every_operation_loses_nothing(seed: int, label: str) -> None:
+    crowd = make_crowd(1000 + seed, label)
+    whole = act(crowd, crowd.platter, "realign")
+    check_end(crowd, final(whole), new=True)
+    for number, platter in enumerate(crashes(crowd.platter, whole.log, random.Random(seed))):
+        check_nothing_or_whole(crowd, platter)
+        check_table(crowd, platter)
+        how = "rollback" if number % 3 == 2 else "resume"
+        done = final(recover(crowd, platter, how))
+        new = is_new(crowd, done)
+        check_end(crowd, done, new=new)
+
+
+@pytest.mark.parametrize("seed", SOME_CUTS)
+def test_many_cuts_in_a_row_lose_nothing(seed: int) -> None:
+    """Resume and rollback in turn, each cut again and again."""
+    luck = random.Random(seed)
+    crowd = make_crowd(seed, luck.choice(("gpt", "dos")))
+    operations = act(crowd, crowd.platter, "realign").operations
+    disk = act(crowd, crowd.platter, "realign", luck.randrange(operations))
+    for _ in range(luck.randint(1, 8)):
+        platter = disk.after_the_cut(luck)
+        check_nothing_or_whole(crowd, platter)
+        check_table(crowd, platter)
+        disk = recover(crowd, platter, luck.choice(("resume", "resume", "rollback")), luck.randint(0, 60))
+    platter = disk.after_the_cut(luck)
+    check_nothing_or_whole(crowd, platter)
+    how = luck.choice(("resume", "rollback"))
+    done = final(recover(crowd, platter, how))
+    check_end(crowd, done, new=is_new(crowd, done))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_rollback_takes_everything_back_and_a_resume_finishes(seed: int) -> None:
+    """Not either of the two: from the middle, each goes where it says."""
+    crowd = make_crowd(3000 + seed, "gpt" if seed % 2 else "dos")
+    operations = act(crowd, crowd.platter, "realign").operations
+    middle = act(crowd, crowd.platter, "realign", operations // 2).after_the_cut(random.Random(seed))
+    check_end(crowd, final(recover(crowd, middle, "resume")), new=True)
+    check_end(crowd, final(recover(crowd, middle, "rollback")), new=False)
+
+
+def test_what_nobody_moves_stays_to_the_byte(tmp_path: Path) -> None:
+    """Outside targets, sources, tables and the journal no byte changes."""
+    for crowd in crowds(range(2000, 2008)):
+        done = final(act(crowd, crowd.platter, "realign"))
+        place = next(step.journal for step in crowd.plan.steps if hasattr(step, "journal"))
+        touched = [Extent(0, 34 * SECTOR), Extent(len(done) - 33 * SECTOR, 33 * SECTOR), place.extent]
+        for part in crowd.parts:
+            touched += [part.old, part.new] if part.moves else []
+            touched += [Extent(it, SECTOR) for it in (part.record_old, part.record_new) if it is not None]
+        for at in range(0, len(done), SECTOR):
+            if not any(it.start <= at < it.end for it in touched):
+                assert done[at : at + SECTOR] == crowd.platter[at : at + SECTOR], (
+                    f"sector {at // SECTOR} changed"
+                )
