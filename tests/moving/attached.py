@@ -14,13 +14,24 @@ from tests.conftest import run
 
 @contextmanager
 def looped(image: Path, *, sector_size: int = 512) -> Iterator[Path]:
-    """`image` as a block device; exactly this one is detached afterwards."""
-    device = Path(run("losetup", "-f", "--show", "-b", str(sector_size), image).strip())
+    """`image` as a block device that may have partitions; exactly this one is detached afterwards."""
+    device = Path(run("losetup", "-f", "--show", "-P", "-b", str(sector_size), image).strip())
     try:
         assert stat.S_ISBLK(device.stat().st_mode), f"{device} is no block device"
         yield device
     finally:
         run("losetup", "-d", device)
+
+
+@contextmanager
+def partitioned(image: Path) -> Iterator[Path]:
+    """The same with a node for every partition, which the kernel is told of: not every kernel reads tables."""
+    with looped(image) as device:
+        run("partx", "-u", device)
+        try:
+            yield device
+        finally:
+            run("partx", "-d", device)
 
 
 @contextmanager

@@ -1,0 +1,107 @@
+"""Disks that boot: one by BIOS and GRUB in the MBR gap, one by UEFI from its ESP. Both begin off every grid.
+
+A file tree comes in; image files go out. Alone because this is what an installer does, and nothing here moves.
+"""
+
+from pathlib import Path
+
+from aligntool.units import MIB
+from tests.boots.system import ROOT_UUID, SWAP_UUID
+from tests.conftest import run
+from tests.moving.attached import mounted, partitioned
+from tests.moving.disks import place
+
+SECTOR = 512
+ROOT_LENGTH = 900 * MIB + 7 * SECTOR
+SWAP_LENGTH = 40 * MIB + 3 * SECTOR
+ESP_LENGTH = 40 * MIB + 5 * SECTOR
+FREE = 64 * MIB
+
+LINUX_LINE = f"linux /vmlinuz root=UUID={ROOT_UUID} ro console=ttyS0 quiet"
+GRUB = f"""serial --unit=0
+terminal_input serial
+terminal_output serial
+set timeout=0
+echo "GRUB found its menu"
+search --no-floppy --fs-uuid --set=root {ROOT_UUID}
+{LINUX_LINE}
+initrd /initrd.img
+boot
+"""
+
+
+def bios_disk(folder: Path, tree: Path) -> Path:
+    """Root at sector 63, swap right behind it, GRUB's core image in the 62 sectors before."""
+    disk = folder / "bios.img"
+    root, swap = 63, 63 + ROOT_LENGTH // SECTOR
+    _empty(disk, (swap * SECTOR) + SWAP_LENGTH + FREE)
+    table = f"label: dos\n{root},{ROOT_LENGTH // SECTOR},83,*\n{swap},{SWAP_LENGTH // SECTOR},82\n"
+    run("sfdisk", "-q", disk, stdin=table)
+    _put_root(folder, tree, disk, root)
+    _put_swap(folder, disk, swap)
+    _install_grub(disk)
+    return disk
+
+
+def _install_grub(disk: Path) -> None:
+    with partitioned(disk) as device, mounted(Path(f"{device}p1"), "mount") as folder:
+        modules = "--modules=biosdisk part_msdos ext2"
+        run("grub-install", "--target=i386-pc", modules, f"--boot-directory={folder}/boot", device)
+
+
+def uefi_disk(folder: Path, tree: Path) -> Path:
+    """The ESP from the first sector that a GPT leaves, swap and root right behind it."""
+    disk = folder / "uefi.img"
+    esp = 34
+    swap = esp + ESP_LENGTH // SECTOR
+    root = swap + SWAP_LENGTH // SECTOR
+    _empty(disk, root * SECTOR + ROOT_LENGTH + FREE)
+    table = (
+        "label: gpt\nfirst-lba: 34\n"
+        f"{esp},{ESP_LENGTH // SECTOR},U\n{swap},{SWAP_LENGTH // SECTOR},S\n{root},{ROOT_LENGTH // SECTOR},L\n"
+    )
+    run("sfdisk", "-q", disk, stdin=table)
+    _put_esp(folder, disk, esp)
+    _put_root(folder, tree, disk, root)
+    _put_swap(folder, disk, swap)
+    return disk
+
+
+def _put_esp(folder: Path, disk: Path, start: int) -> None:
+    content, menu, program = (folder / name for name in ("esp", "grub.cfg", "bootx64.efi"))
+    menu.write_text(GRUB)
+    modules = "part_gpt fat ext2 normal linux search search_fs_uuid serial terminal echo"
+    run("grub-mkstandalone", "-O", "x86_64-efi", "-o", program, f"--modules={modules}", "--locales=", "--themes=",
+        f"boot/grub/grub.cfg={menu}")  # fmt: skip
+    _empty(content, ESP_LENGTH)
+    run("mkfs.fat", "-F", "32", "-s", "1", "-h", str(start), "-n", "ESP", content)
+    run("mmd", "-i", content, "::EFI", "::EFI/BOOT")
+    run("mcopy", "-i", content, program, "::EFI/BOOT/BOOTX64.EFI")
+    _move_in(content, disk, start)
+
+
+def _put_root(folder: Path, tree: Path, disk: Path, start: int) -> None:
+    content = folder / "root-content"
+    grub = tree / "boot" / "grub"
+    grub.mkdir(exist_ok=True)
+    (grub / "grub.cfg").write_text(GRUB)
+    _empty(content, ROOT_LENGTH)
+    run("mke2fs", "-q", "-F", "-t", "ext4", "-U", ROOT_UUID, "-L", "root", "-d", tree, content)
+    _move_in(content, disk, start)
+
+
+def _put_swap(folder: Path, disk: Path, start: int) -> None:
+    content = folder / "swap-content"
+    _empty(content, SWAP_LENGTH)
+    run("mkswap", "-U", SWAP_UUID, content)
+    _move_in(content, disk, start)
+
+
+def _empty(path: Path, size: int) -> None:
+    with path.open("xb") as file:
+        file.truncate(size)
+
+
+def _move_in(content: Path, disk: Path, start: int) -> None:
+    place(content, disk, start * SECTOR)
+    content.unlink()

@@ -1,0 +1,63 @@
+"""A small Debian that says on its serial line that it has booted, and from where.
+
+A folder to build in comes in; a file tree goes out. Packages come from the mirror that this machine's own apt uses.
+Alone because it is slow, is made once, and is the same on every disk.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import run
+
+BOOTED = "ALIGNTOOL BOOTED"
+PACKAGES = "linux-image-cloud-amd64,initramfs-tools,udev,systemd-sysv,kmod"
+
+ROOT_UUID = "20050701-0001-4001-8001-000000000001"
+SWAP_UUID = "20050701-0002-4002-8002-000000000002"
+
+# The start that the kernel counts from is in sectors of 512 bytes, as sysfs has it.
+REPORT = f"""[Unit]
+Description=Tell the serial line that this system has booted, and turn it off
+After=multi-user.target swap.target
+[Service]
+Type=oneshot
+ExecStart=/bin/sh -c 'node=$(basename $(findmnt -no SOURCE /)); \
+echo "{BOOTED} root $(cat /sys/class/block/$node/start) swap $(swapon --noheadings --show=UUID) \
+failed $(systemctl --failed --no-legend | wc -l) files $(sha256sum /proving-ground | cut -c 1-16)" > /dev/ttyS0; \
+systemctl poweroff --no-block'
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def mirror() -> tuple[str, str]:
+    """(address, suite) of this machine's own Debian."""
+    said = run(
+        "apt-get", "indextargets", "--format", "$(SITE) $(RELEASE) $(COMPONENT)", "Created-By: Packages"
+    )
+    for line in said.splitlines():
+        address, suite, component = line.split()
+        if component == "main" and "-" not in suite and address.rstrip("/").endswith("/debian"):
+            return address, suite
+    pytest.skip("this machine's apt knows no Debian mirror")
+
+
+def build(folder: Path) -> Path:
+    """The tree: a minimal Debian with a kernel, that mounts its root and its swap space by UUID."""
+    address, suite = mirror()
+    root = folder / "root"
+    run("debootstrap", "--variant=minbase", f"--include={PACKAGES}", suite, root, address)
+    (root / "etc/fstab").write_text(
+        f"UUID={ROOT_UUID} / ext4 defaults 0 1\nUUID={SWAP_UUID} none swap sw 0 0\n"
+    )
+    (root / "etc/hostname").write_text("proving-ground\n")
+    (root / "proving-ground").write_bytes(bytes(range(256)) * 5000)
+    unit = root / "etc/systemd/system/aligntool-booted.service"
+    unit.write_text(REPORT)
+    wants = root / "etc/systemd/system/multi-user.target.wants"
+    wants.mkdir(exist_ok=True)
+    (wants / unit.name).symlink_to(unit.relative_to(root / "etc/systemd/system").name)
+    for cached in (root / "var/cache/apt/archives").glob("*.deb"):
+        cached.unlink()
+    return root

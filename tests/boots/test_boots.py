@@ -1,0 +1,103 @@
+"""Systems that boot before boot after: by BIOS and GRUB in the MBR gap, and by UEFI; once more after a cut.
+
+They take minutes, so they run when they are asked for.
+"""
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.boots.bootdisks import bios_disk, uefi_disk
+from tests.boots.pc import boot
+from tests.boots.system import BOOTED, SWAP_UUID, build
+from tests.conftest import run
+from tests.moving.disks import check_table, entries
+from tests.moving.mover import begin, realign, resume
+
+pytestmark = [
+    pytest.mark.needs_root,
+    pytest.mark.needs_tools("debootstrap", "qemu-system-x86_64", "grub-install", "grub-mkstandalone"),
+    pytest.mark.needs_tools(
+        "sfdisk", "sgdisk", "parted", "partx", "mke2fs", "mkswap", "mkfs.fat", "mmd", "mcopy"
+    ),
+    pytest.mark.skipif(
+        os.environ.get("ALIGNTOOL_BOOTS") != "1", reason="takes 6 minutes; ALIGNTOOL_BOOTS=1 runs it"
+    ),
+]
+Loop = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("boots")
+
+
+@pytest.fixture(scope="module")
+def tree(folder: Path) -> Path:
+    return build(folder)
+
+
+@pytest.fixture(scope="module")
+def bios(folder: Path, tree: Path) -> Path:
+    return bios_disk(folder, tree)
+
+
+@pytest.fixture(scope="module")
+def uefi(folder: Path, tree: Path) -> Path:
+    return uefi_disk(folder, tree)
+
+
+def booted_from(disk: Path, *, uefi: bool = False) -> tuple[int, str]:
+    """The root's first sector as the booted kernel has it, and the rest of what it says of itself."""
+    said = boot(disk, uefi=uefi)
+    found = re.search(rf"{BOOTED} root (\d+) (.*)", said)
+    assert found, said
+    return int(found[1]), found[2].strip()
+
+
+def copy(disk: Path, folder: Path) -> Path:
+    run("cp", "--sparse=always", disk, folder)
+    return folder / disk.name
+
+
+def test_a_system_behind_grub_in_the_gap_boots_from_its_new_place(bios: Path, tmp_path: Path) -> None:
+    start, told = booted_from(bios)
+    assert start == 63
+    assert f"swap {SWAP_UUID} failed 0" in told
+    disk = copy(bios, tmp_path)
+    realign(disk)
+    assert [entry["start"] % 8 for entry in entries(disk).values()] == [0, 0]
+    check_table(disk)
+    assert booted_from(disk) == (entries(disk)[1]["start"], told)
+
+
+def test_a_system_that_uefi_starts_boots_from_its_new_place(uefi: Path, tmp_path: Path) -> None:
+    start, told = booted_from(uefi, uefi=True)
+    assert start == entries(uefi)[3]["start"]
+    assert f"swap {SWAP_UUID} failed 0" in told
+    disk = copy(uefi, tmp_path)
+    realign(disk)
+    assert [entry["start"] % 8 for entry in entries(disk).values()] == [0, 0, 0]
+    check_table(disk)
+    assert booted_from(disk, uefi=True) == (entries(disk)[3]["start"], told)
+
+
+def test_a_system_that_was_cut_and_resumed_boots(bios: Path, tmp_path: Path, loop: Loop) -> None:
+    disk = copy(bios, tmp_path)
+    device = loop(disk)
+    written = Path("/sys/block") / device.name / "stat"
+    moving = begin("realign", device, "--yes")
+    try:
+        while moving.poll() is None and int(written.read_text().split()[6]) < 200_000:  # sectors: in the copy
+            pass
+        moving.kill()
+    finally:
+        moving.wait(timeout=60)
+    assert {entry["type"] for entry in entries(disk).values()} == {"7f"}, "it was not cut in the middle"
+    resume(device)
+    start, told = booted_from(disk)
+    assert start == entries(disk)[1]["start"] == 2048
+    assert "failed 0" in told

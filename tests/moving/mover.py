@@ -1,0 +1,56 @@
+"""aligntool as a user types it: words in, exit code and what it said out, or a process that can be killed.
+
+Alone so that a changed option is changed in one place for all that moves here.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+DONE, REFUSED, STOPPED = 0, 3, 4  # docs/cli.md, "Exit codes"
+LONGEST_S = 300
+
+THOROUGH = os.environ.get("ALIGNTOOL_THOROUGH") == "1"
+
+
+def aligntool(*words: str | Path, code: int | None = DONE) -> str:
+    """Everything that it said; `code` is what it has to end with, None: anything."""
+    done = subprocess.run(
+        _command(words),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LONGEST_S,
+    )
+    said = f"{' '.join(str(word) for word in words)}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+    assert code is None or done.returncode == code, said
+    return said
+
+
+def realign(disk: Path, *options: str, code: int | None = DONE) -> str:
+    return aligntool("realign", disk, "--yes", *options, code=code)
+
+
+def resume(disk: Path, *, code: int | None = DONE) -> str:
+    return aligntool("resume", disk, code=code)
+
+
+def rollback(disk: Path, *, code: int | None = DONE) -> str:
+    return aligntool("rollback", disk, code=code)
+
+
+def exit_code(said: str) -> int:
+    """Of what the functions above gave back."""
+    return int(said.splitlines()[0].rpartition("exit ")[2])
+
+
+def begin(*words: str | Path) -> subprocess.Popen[bytes]:
+    """Running on its own, with nobody who reads what it says."""
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen(_command(words), stdin=quiet, stdout=quiet, stderr=quiet)
+
+
+def _command(words: tuple[str | Path, ...]) -> list[str]:
+    return [sys.executable, "-m", "aligntool", *(str(word) for word in words)]

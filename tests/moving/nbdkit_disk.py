@@ -1,0 +1,65 @@
+"""A disk that writes down what it is asked to do and fails where it is told to. nbdkit runs it, in its own Python.
+
+`nbdkit python THIS image=FILE log=FILE faults=FILE`: reads and writes go to the image; every write and flush goes to
+the log; every sector range named in the file of faults answers with an I/O error. The file of faults is read before
+every request, so a disk can break, and be mended, while it is in use. No cache: what is written is in the image at
+once, and what could have been lost in a cache is for whoever replays the log to decide.
+
+Alone because nothing of this checkout can be imported here.
+"""
+
+import os
+import struct
+from pathlib import Path
+
+API_VERSION = 2
+PATHS: dict[str, str] = {}
+HEAD = struct.Struct("<cQI")  # b"W" or b"F", byte, bytes that follow
+
+
+def config(key: str, value: str) -> None:
+    PATHS[key] = value
+
+
+def open(readonly: bool) -> int:
+    return os.open(PATHS["image"], os.O_RDWR)
+
+
+def close(disk: int) -> None:
+    os.close(disk)
+
+
+def get_size(disk: int) -> int:
+    return os.lseek(disk, 0, os.SEEK_END)
+
+
+def pread(disk: int, buffer: bytearray, offset: int, flags: int) -> None:
+    _fail_if_told("read", offset, len(buffer))
+    buffer[:] = os.pread(disk, len(buffer), offset)
+
+
+def pwrite(disk: int, buffer: bytes, offset: int, flags: int) -> None:
+    _fail_if_told("write", offset, len(buffer))
+    os.pwrite(disk, buffer, offset)
+    _note(b"W", offset, bytes(buffer))
+
+
+def flush(disk: int, flags: int) -> None:
+    _fail_if_told("flush", 0, 1)
+    _note(b"F", 0, b"")
+
+
+def _note(kind: bytes, offset: int, content: bytes) -> None:
+    if "log" in PATHS:
+        with Path(PATHS["log"]).open("ab") as log:
+            log.write(HEAD.pack(kind, offset, len(content)) + content)
+
+
+def _fail_if_told(what: str, offset: int, length: int) -> None:
+    """One fault is one line: "read 4096 512", what fails, byte, bytes."""
+    if "faults" not in PATHS:
+        return
+    for line in Path(PATHS["faults"]).read_text().splitlines():
+        kind, start, many = line.split()
+        if kind == what and int(start) < offset + length and offset < int(start) + int(many):
+            raise OSError(5, f"{what} at {offset}: told to fail")

@@ -1,0 +1,70 @@
+"""The moves that everything has to survive, named after sectors: where it lies and where it has to go.
+
+A kind of content comes in; rows for a disk go out, with the options for aligntool and the places that are expected.
+By default every kind makes two moves, chosen so that every move is made by several kinds; ALIGNTOOL_THOROUGH=1 is
+all of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aligntool.units import GIB, KIB, MIB, format_size
+from tests.moving.disks import Row
+from tests.moving.filesystems import LINUX, SECTOR, Kind
+from tests.moving.mover import THOROUGH
+
+
+@dataclass(frozen=True)
+class Shift:
+    """`free` sectors are left behind the partition for the journal; `grain` is None where the default leads there."""
+
+    start: int
+    target: int
+    label: str
+    free: int
+    grain: int | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.start} to {self.target} {self.label}"
+
+    def options(self) -> tuple[str, ...]:
+        return ("--grain", format_size(self.grain)) if self.grain else ()
+
+
+MIB_OF_SECTORS = MIB // SECTOR
+SHIFTS = (
+    Shift(63, 2048, "dos", 60 * MIB_OF_SECTORS),
+    Shift(2047, 2048, "gpt", 50 * MIB_OF_SECTORS),  # one sector up, through a stash as large as can be
+    Shift(63, 64, "dos", 4 * MIB_OF_SECTORS, grain=32 * KIB),  # and through a small one
+    Shift(34, 40, "gpt", 9 * MIB_OF_SECTORS, grain=4 * KIB),
+    Shift(2049, 2048, "dos", 12 * MIB_OF_SECTORS),
+    Shift(2041, 2048, "dos", 9 * MIB_OF_SECTORS + 77),
+    Shift(34, 2048, "gpt", 8 * MIB_OF_SECTORS),
+    Shift(4000, 4096, "gpt", 20 * MIB_OF_SECTORS + 5),
+)
+
+
+def chosen(kinds: Sequence[Kind]) -> list[tuple[Kind, Shift]]:
+    """Two shifts for each kind: one that goes on by one from kind to kind, one that goes on by three."""
+    if THOROUGH:
+        return [(kind, shift) for kind in kinds for shift in SHIFTS]
+    count = len(SHIFTS)
+    pairs = [(kind, SHIFTS[index % count]) for index, kind in enumerate(kinds)]
+    pairs += [(kind, SHIFTS[(3 * index + 4) % count]) for index, kind in enumerate(kinds)]
+    return list(dict.fromkeys(pairs))
+
+
+# Ten GiB to the left: there is a gap at the start, a partition that is right, and one behind it that is wrong.
+
+LARGE = Kind(
+    "nothing", 10 * GIB + 3 * SECTOR, "da", LINUX,
+    make=lambda content: None, read=lambda content: {}, check=lambda content: None, marks=(), by_hand=True,
+)  # fmt: skip
+
+
+def far_left(kind: Kind) -> tuple[Row, Row]:
+    """The second one has no room but in the gap, for whose journal 12 MiB are left."""
+    gap = (kind.length // MIB + 14) * MIB_OF_SECTORS
+    large = Row(LARGE, gap)
+    return large, Row(kind, large.end)

@@ -1,0 +1,142 @@
+"""Every kind of content over every kind of distance: everything that other programs say of it stays what it was.
+
+On image files without root where the content's own tools allow that, and on loop devices. The default is a choice in
+which every kind makes two moves; ALIGNTOOL_THOROUGH=1 makes all of them.
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from aligntool.units import MIB, Extent
+from tests.conftest import run
+from tests.moving.attached import partitioned
+from tests.moving.conftest import MakeDisk
+from tests.moving.containers import CONTAINERS
+from tests.moving.disks import Disk, Row, blkid, entries, hidden_sectors
+from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind
+from tests.moving.mover import THOROUGH, aligntool, realign
+from tests.moving.shifts import SHIFTS, Shift, chosen, far_left
+
+Loop = Callable[..., Path]
+pytestmark = pytest.mark.needs_tools("sfdisk", "sgdisk", "parted", "blkid", "partclone.ext4")
+
+KINDS = (*FILESYSTEMS, *CONTAINERS)
+NAMED = {kind.name: kind for kind in KINDS}
+MOVES = [
+    pytest.param(kind, shift, marks=kind.marks, id=f"{kind.name}, {shift.name}")
+    for kind, shift in chosen(KINDS)
+]
+SOME = [NAMED[name].parameter() for name in (NAMED if THOROUGH else ("ext4", "xfs", "fat32", "luks2"))]
+
+
+def moved(disk: Disk, target: Path, *options: str) -> dict[int, Extent]:
+    """Realign it, and look at everything that has to stay. The places afterwards."""
+    before, old, first = disk.seen(), disk.extents(), boot_code(disk)
+    fields = {number: hidden(disk, number) for number in old}
+    realign(target, *options)
+    new = disk.extents()
+    assert disk.seen() == before
+    disk.check()
+    assert boot_code(disk) == first
+    for number in old:
+        if old[number] != new[number]:
+            assert blkid(disk.image, old[number]) == {}, "the old place is still taken for something"
+        assert hidden(disk, number) == fields[number], "the boot sector does not know where it lies"
+    return new
+
+
+def boot_code(disk: Disk) -> bytes:
+    """The loader in the first sector, as far as the disk's number, and in the gap behind the table."""
+    label = run("blkid", "-p", "-s", "PTTYPE", "-o", "value", disk.image).strip()
+    end = min(extent.start for extent in disk.extents().values()) if label == "dos" else 0
+    with disk.image.open("rb") as file:
+        content = file.read(min(end, 63 * SECTOR))
+    return content[:440] + content[SECTOR:]
+
+
+def hidden(disk: Disk, number: int) -> list[int]:
+    """How far the boot sector's idea of its place is from the truth, in sectors: zero, or what a logical one has."""
+    extent = disk.extents()[number]
+    kind = dict(zip(disk.numbers(), disk.rows, strict=True))[number].kind
+    return [extent.start // SECTOR - value for value in hidden_sectors(disk.image, extent.start, kind)]
+
+
+@pytest.mark.parametrize(("kind", "shift"), MOVES)
+def test_a_move_in_an_image_file_keeps_everything(kind: Kind, shift: Shift, make: MakeDisk) -> None:
+    disk = make(shift.label, Row(kind, shift.start), free=shift.free)
+    assert moved(disk, disk.image, *shift.options())[1].start == shift.target * SECTOR
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("kind", SOME)
+@pytest.mark.parametrize(
+    "shift", [SHIFTS[0], SHIFTS[1], *(SHIFTS[2:] if THOROUGH else ())], ids=lambda it: it.name
+)
+def test_a_move_on_a_loop_device_keeps_everything(
+    kind: Kind, shift: Shift, make: MakeDisk, loop: Loop
+) -> None:
+    disk = make(shift.label, Row(kind, shift.start), free=shift.free)
+    assert moved(disk, loop(disk.image), *shift.options())[1].start == shift.target * SECTOR
+
+
+@pytest.mark.parametrize("label", ["dos", "gpt"])
+@pytest.mark.parametrize(
+    "kind", [NAMED[name].parameter() for name in (NAMED if THOROUGH else ("ext4", "fat16"))]
+)
+def test_ten_gib_to_the_left_are_like_one_sector(kind: Kind, label: str, make: MakeDisk) -> None:
+    rows = far_left(kind)
+    disk = make(label, *rows, free=33 if label == "gpt" else 0)
+    places = moved(disk, disk.image)
+    assert places[1].start == rows[0].start * SECTOR
+    assert places[2].start % MIB == 0
+    assert places[2].end <= places[1].start
+
+
+def test_neighbours_without_a_gap_all_move_and_stay_apart(make: MakeDisk) -> None:
+    kinds = [NAMED[name] for name in ("fat16", "ext4", "md 1.0", "swap", "ext2", "luks2", "unknown")]
+    rows, at = [], 63
+    for kind in kinds:
+        rows.append(Row(kind, at))
+        at = rows[-1].end
+    disk = make("gpt", *rows, free=40 * 2048)
+    places = moved(disk, disk.image)
+    assert all(extent.start % 4096 == 0 for extent in places.values())
+    in_order = sorted(places.values())
+    assert all(left.end <= right.start for left, right in pairwise(in_order))
+
+
+def test_logical_partitions_move_with_their_records(make: MakeDisk) -> None:
+    kinds = [NAMED[name] for name in ("fat12", "ext2", "swap")]
+    rows, at = [Row(NAMED["fat16"], 63)], 0
+    for kind in kinds:
+        rows.append(Row(kind, rows[-1].end + 63, logical=True))
+        at = rows[-1].end
+    disk = make("dos", *rows, free=40 * 2048)
+    places = moved(disk, disk.image)
+    assert all(extent.start % 4096 == 0 for extent in places.values())
+    assert max(extent.end for extent in places.values()) >= at * SECTOR
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("partx")
+def test_the_kernel_sees_the_partitions_where_they_are_now(make: MakeDisk) -> None:
+    disk = make("dos", Row(NAMED["ext4"], 63))
+    with partitioned(disk.image) as device:
+        node = Path("/sys/class/block") / f"{device.name}p1" / "start"
+        assert node.read_text() == "63\n"
+        moved(disk, device)
+        assert node.read_text() == "2048\n"
+        assert run("blkid", "-p", "-s", "TYPE", "-o", "value", f"{device}p1") == "ext4\n"
+
+
+def test_a_second_time_there_is_nothing_to_do(make: MakeDisk) -> None:
+    disk = make("gpt", Row(NAMED["ext4"], 34))
+    moved(disk, disk.image)
+    before, table = disk.image.read_bytes(), entries(disk.image)
+    realign(disk.image)
+    assert disk.image.read_bytes() == before
+    assert "AL001" not in aligntool("audit", disk.image)
+    assert table[1]["start"] == 2048
