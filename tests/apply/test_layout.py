@@ -1,0 +1,255 @@
+"""New tables as they are on the medium, read by the tools that everybody else reads tables with."""
+
+import fcntl
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aligntool.apply.layout import make_layout
+from aligntool.audit import Judged, audit
+from aligntool.errors import Refused
+from aligntool.inventory import Disk
+from aligntool.plan import Event, LayoutGoal, PartWish, Plan, StepBegun, StepDone
+from aligntool.probe.look import Given, look
+from aligntool.realign.layout import plan_layout
+from aligntool.recipe.roles import ROLES
+from aligntool.units import MIB
+from tests.conftest import run
+
+MakeImage = Callable[..., Path]
+Attach = Callable[..., Path]
+
+GOAL = LayoutGoal(
+    (PartWish(32 * MIB, "esp", "EFI"), PartWish(None, "linux-raid", "Größe"), PartWish(8 * MIB, "swap"))
+)
+
+
+def seen(path: Path, sector_size: int | None = None) -> Judged:
+    return audit(look((str(path),), given=Given(sector_size=sector_size)), {}).judged[0]
+
+
+def planned(path: Path, goal: LayoutGoal, sector_size: int | None = None) -> tuple[Plan, Disk]:
+    judged = seen(path, sector_size)
+    return plan_layout(judged, goal), judged.disk
+
+
+def made(path: Path, goal: LayoutGoal, sector_size: int | None = None) -> tuple[Plan, list[Event]]:
+    plan, disk = planned(path, goal, sector_size)
+    return plan, list(make_layout(plan, disk))
+
+
+def by_sfdisk(path: Path) -> dict[str, object]:
+    table: dict[str, object] = json.loads(run("sfdisk", "--json", path))["partitiontable"]
+    return table
+
+
+def wanted(plan: Plan, sector: int) -> list[tuple[int, int]]:
+    return [(place.after.start // sector, place.after.length // sector) for place in plan.places]
+
+
+def hashed(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+# Image files, without root
+
+
+@pytest.mark.needs_tools("sfdisk", "sgdisk", "parted")
+def test_sfdisk_sgdisk_and_parted_read_a_new_gpt_as_it_was_planned(sparse: MakeImage) -> None:
+    image = sparse(256 * MIB)
+    plan, events = made(image, GOAL)
+    assert events[:2] == [StepBegun(0), StepDone(0)]
+    table = by_sfdisk(image)
+    entries: list[dict[str, object]] = table["partitions"]  # type: ignore[assignment]
+    assert table["label"] == "gpt"
+    assert [(one["start"], one["size"]) for one in entries] == wanted(plan, 512)
+    assert [one["type"] for one in entries] == [ROLES[part.role].gpt for part in GOAL.parts]
+    assert [one.get("name", "") for one in entries] == ["EFI", "Größe", ""]
+    assert len({one["uuid"] for one in entries}) == 3
+    assert "No problems found" in run("sgdisk", "-v", image)
+    printed = run("parted", "-s", "-m", image, "unit", "B", "print").splitlines()[2:]
+    assert [line.split(":")[1:4] for line in printed] == [
+        [f"{place.after.start}B", f"{place.after.end - 1}B", f"{place.after.length}B"]
+        for place in plan.places
+    ]
+    assert "esp" in printed[0] and "raid" in printed[1] and "swap" in printed[2]
+
+
+@pytest.mark.needs_tools("sfdisk")
+def test_the_backup_of_a_new_gpt_says_the_same_as_its_primary(sparse: MakeImage) -> None:
+    image = sparse(256 * MIB)
+    made(image, GOAL)
+    before = by_sfdisk(image)
+    with image.open("r+b") as file:
+        file.seek(512)
+        file.write(bytes(33 * 512))  # the primary, header and entries: libfdisk then reads the backup
+    assert by_sfdisk(image) == before
+
+
+@pytest.mark.needs_tools("sfdisk")
+def test_sfdisk_reads_a_new_mbr_with_its_types_and_its_active_entry(sparse: MakeImage) -> None:
+    image = sparse(256 * MIB)
+    goal = LayoutGoal(
+        (PartWish(32 * MIB, "boot"), PartWish(64 * MIB, "lvm"), PartWish(None, "windows")), label="dos"
+    )
+    plan, _ = made(image, goal)
+    table = by_sfdisk(image)
+    entries: list[dict[str, object]] = table["partitions"]  # type: ignore[assignment]
+    assert table["label"] == "dos"
+    assert [(one["start"], one["size"]) for one in entries] == wanted(plan, 512)
+    assert [one["type"] for one in entries] == ["83", "8e", "7"]
+    assert [one.get("bootable", False) for one in entries] == [True, False, False]
+    assert "No errors" in run("sfdisk", "--verify", image)
+
+
+@pytest.mark.needs_tools("fdisk")
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+def test_the_image_of_a_disk_with_4096_byte_sectors_gets_a_table_in_those(
+    sparse: MakeImage, label: str
+) -> None:
+    image = sparse(256 * MIB)
+    plan, _ = made(image, replace(GOAL, label=label), sector_size=4096)
+    printed = run("fdisk", "-b", "4096", "-l", "-o", "Start,Sectors", image).splitlines()
+    rows = [tuple(map(int, line.split())) for line in printed[-3:]]
+    assert rows == wanted(plan, 4096)
+
+
+@pytest.mark.needs_tools("blkid", "mkfs.ext4", "sfdisk")
+def test_wiping_leaves_no_signature_where_the_old_or_the_new_partitions_are(
+    sparse: MakeImage, tmp_path: Path
+) -> None:
+    image = sparse(256 * MIB)
+    run("sfdisk", "-q", image, stdin="label: gpt\nstart=2048, size=131072\nstart=133120, size=65536\n")
+    run("mkfs.ext4", "-q", "-F", "-E", f"offset={MIB}", image, "64M")
+    old = seen(image).disk.partitions
+    assert [[layer.kind for layer in part.content] for part in old] == [["ext4"], []]
+    plan, _ = made(image, LayoutGoal((PartWish(None, "linux"),), label="dos", wipe=True))
+    assert any("ext4" in sentence for sentence in plan.attention)
+    for place in (*(part.extent.start for part in old), plan.places[0].after.start):
+        assert run("blkid", "-p", "-O", str(place), image, fails=True) == ""
+    assert b"EFI PART" not in image.read_bytes()
+    assert seen(image).disk.partitions[0].content == ()
+
+
+@pytest.mark.needs_tools("mkfs.ext4")
+def test_without_wiping_nothing_is_written_but_the_table(sparse: MakeImage) -> None:
+    image = sparse(64 * MIB)
+    run("mkfs.ext4", "-q", "-F", "-E", f"offset={MIB}", image, "32M")
+    before = image.read_bytes()
+    made(image, LayoutGoal((PartWish(32 * MIB, "linux"),)))
+    after = image.read_bytes()
+    assert after[MIB : 33 * MIB] == before[MIB : 33 * MIB]
+    assert [layer.kind for layer in seen(image).disk.partitions[0].content] == ["ext4"]
+
+
+def test_a_second_run_is_refused_and_changes_nothing(sparse: MakeImage) -> None:
+    image = sparse(64 * MIB)
+    plan, disk = planned(image, LayoutGoal((PartWish(None, "linux"),)))
+    list(make_layout(plan, disk))
+    before = hashed(image)
+    with pytest.raises(Refused, match="not empty"):
+        planned(image, LayoutGoal((PartWish(None, "linux"),)))
+    with pytest.raises(Refused, match="not the disk that this plan was made for"):
+        list(make_layout(plan, seen(image).disk))
+    assert hashed(image) == before
+
+
+@pytest.mark.needs_tools("mkfs.ext4", "sfdisk")
+@pytest.mark.parametrize("wipe", [False, True])
+def test_a_plan_is_refused_once_a_file_system_was_made_where_it_saw_none(
+    sparse: MakeImage, wipe: bool
+) -> None:
+    image = sparse(64 * MIB)
+    if wipe:
+        run("sfdisk", "-q", image, stdin="label: gpt\nstart=2048, size=65536\n")
+    plan, _ = planned(image, LayoutGoal((PartWish(None, "linux"),), wipe=wipe))
+    run("mkfs.ext4", "-q", "-F", *(["-E", f"offset={MIB}"] if wipe else []), image, "32M")
+    before = hashed(image)
+    with pytest.raises(Refused, match="other things lie on" if wipe else "not empty: ext4 on the whole disk"):
+        list(make_layout(plan, seen(image).disk))
+    assert hashed(image) == before
+
+
+def test_another_image_of_the_same_name_is_told_by_its_size(sparse: MakeImage) -> None:
+    plan, _ = planned(sparse(64 * MIB), LayoutGoal((PartWish(None, "linux"),)))
+    image = sparse(65 * MIB)
+    with pytest.raises(Refused, match="not the disk"):
+        list(make_layout(plan, seen(image).disk))
+    assert not any(image.read_bytes())
+
+
+def test_the_audit_finds_nothing_off_on_what_was_made(sparse: MakeImage) -> None:
+    image = sparse(256 * MIB)
+    made(image, GOAL)
+    assert [verdict.answer.value for verdict in seen(image).verdicts] == ["on the grid"] * 3
+
+
+# Loop devices
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "sfdisk", "partx")
+@pytest.mark.parametrize("sector", [512, 4096])
+def test_on_a_block_device_the_kernel_shows_the_new_partitions(
+    sparse: MakeImage, loop: Attach, sector: int
+) -> None:
+    device = loop(sparse(256 * MIB), sector_size=sector)
+    plan, _ = made(device, GOAL)
+    try:
+        table = by_sfdisk(device)
+        entries: list[dict[str, object]] = table["partitions"]  # type: ignore[assignment]
+        assert table.get("sectorsize") == sector
+        assert [(one["start"], one["size"]) for one in entries] == wanted(plan, sector)
+        folder = Path("/sys/block", device.name)
+        shown = [
+            (int((folder / f"{device.name}p{number}/start").read_text()) * 512,
+             int((folder / f"{device.name}p{number}/size").read_text()) * 512)
+            for number in (1, 2, 3)
+        ]  # fmt: skip
+        assert shown == [(place.after.start, place.after.length) for place in plan.places]
+    finally:
+        run("partx", "-d", device, fails=True)
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "mkfs.ext4", "partx")
+def test_a_disk_of_which_a_partition_is_mounted_is_refused_and_stays_as_it_is(
+    sparse: MakeImage, loop: Attach, tmp_path: Path
+) -> None:
+    image = sparse(64 * MIB)
+    device = loop(image)
+    made(device, LayoutGoal((PartWish(32 * MIB, "linux"),)))
+    goal = LayoutGoal((PartWish(None, "swap"),), wipe=True)
+    plan, disk = planned(device, goal)
+    partition = Path(f"{device}p1")
+    try:
+        run("mkfs.ext4", "-q", partition)
+        plan, disk = planned(device, goal)
+        place = tmp_path / "mounted"
+        place.mkdir()
+        run("mount", "-o", "ro", partition, place)
+        try:
+            before = hashed(image)
+            with pytest.raises(Refused, match="mounted at"):
+                planned(device, goal)
+            with pytest.raises(Refused, match="in use"):
+                list(make_layout(plan, disk))  # seen before it was mounted
+            assert hashed(image) == before
+        finally:
+            run("umount", place)
+    finally:
+        run("partx", "-d", device, fails=True)
+
+
+def test_an_image_that_another_program_has_locked_is_refused(sparse: MakeImage) -> None:
+    image = sparse(64 * MIB)
+    plan, disk = planned(image, LayoutGoal((PartWish(None, "linux"),)))
+    with image.open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_SH)
+        with pytest.raises(Refused, match="locked"):
+            list(make_layout(plan, disk))
+    assert not any(image.read_bytes())
