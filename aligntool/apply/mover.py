@@ -9,13 +9,14 @@ Every `yield` is a place where the work may stop: whoever stops listening has on
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from aligntool.apply import recovery
 from aligntool.apply.boot_fields import patched
 from aligntool.apply.device import Device
 from aligntool.apply.held import marker, read_held
 from aligntool.apply.journal import Journal, Position, new_id
 from aligntool.apply.journal_body import Contents
 from aligntool.apply.partition_tables import TableState, table_images, table_state
-from aligntool.apply.recovery import find_journal
+from aligntool.apply.recovery import Status, find_journal
 from aligntool.apply.table_writer import is_ours, write_table
 from aligntool.apply.walk import Kernel, Walk, index_of
 from aligntool.errors import Refused, Stopped
@@ -78,6 +79,11 @@ def resume(workshop: Workshop) -> Iterator[Event]:
 def rollback(workshop: Workshop) -> Iterator[Event]:
     """Take back whatever was done. Raises Refused when nothing is in flight, or the move is complete."""
     yield from _acting(_resumed(workshop, back=True))
+
+
+def status(workshop: Workshop) -> Status:
+    """Raises Refused when something is in flight and its journal cannot be had."""
+    return recovery.status(workshop.device, workshop.journal)
 
 
 def _resumed(workshop: Workshop, *, back: bool) -> Iterator[Event]:

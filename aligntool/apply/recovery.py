@@ -10,12 +10,12 @@ table is damaged, by its magic in the last and first 16 GiB.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 
 from aligntool.apply.device import Device
 from aligntool.apply.journal import GRID, Journal, is_head
 from aligntool.apply.partition_tables import TableState, find_parked, table_state
 from aligntool.apply.partition_tables.starts import entry_starts, is_sound
+from aligntool.apply.walk import progress
 from aligntool.errors import Refused
 from aligntool.plan import Plan
 from aligntool.units import GIB, align_down
@@ -24,18 +24,16 @@ SEARCHED = 16 * GIB
 _MARKER = re.compile(rb"aligntool: .*\njournal ([0-9a-f]{32}) at byte ([0-9]+)\n", re.DOTALL)
 
 
-class Standing(StrEnum):
-    OLD = "old"  # nothing is in flight
-    IN_FLIGHT = "in-flight"
-
-
 @dataclass(frozen=True, slots=True)
 class Status:
-    state: Standing
+    """`state`: "old" (nothing is in flight) or "in-flight"; the rest is of the plan that is in flight."""
+
+    state: str
     sentences: tuple[str, ...]
     plan: Plan | None = None
-    step: int = 0  # of the plan: this one is next
-    batch: int = 0
+    step: int = 0  # index of the one that is next
+    done: int = 0  # bytes at their new place
+    total: int = 0
     forward: bool = True  # False: it was being taken back
 
 
@@ -64,7 +62,7 @@ def status(device: Device, file: Device | None) -> Status:
     """Raises Refused like `find_journal`."""
     journal = find_journal(device, file)
     if journal is None:
-        return Status(Standing.OLD, ("nothing is in flight on this disk",))
+        return Status("old", ("nothing is in flight on this disk",))
     position, plan = journal.position, journal.contents.plan
     if table_state(device, journal.contents.images) is TableState.BEFORE:
         sentence = "a move was prepared and not begun: every partition is where it was, and whole"
@@ -72,8 +70,9 @@ def status(device: Device, file: Device | None) -> Status:
         sentence = "partitions of this disk are being moved; the work stopped on the way"
     else:
         sentence = "a move of partitions was being taken back; the work stopped on the way"
+    done, total = progress(journal)
     sentences = (sentence, *journal.damage)
-    return Status(Standing.IN_FLIGHT, sentences, plan, position.step, position.batch, position.forward)
+    return Status("in-flight", sentences, plan, position.step, done, total, position.forward)
 
 
 def _checked(journal: Journal, device: Device, id_: bytes | None) -> Journal:

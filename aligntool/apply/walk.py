@@ -9,6 +9,7 @@ In: the journal, with everything it remembers. Out: events. Alone because here t
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol, assert_never
 
 from aligntool.apply.boot_fields import patched
@@ -138,23 +139,21 @@ class Walk:
                 assert_never(step)
 
     def _copy(self, index: int, step: CopyContent, first: int) -> Iterator[Event]:
-        schedule, places = self._schedule(step), self._places(step)
-        total = self._total()
-        done = sum(self._schedule(it).total for it in self.plan.steps[:index] if isinstance(it, CopyContent))
-        for number, batch in enumerate(schedule.batches()):
-            if number >= first:
-                copy_batch(places, batch)
-                self.journal.record(Position(index, number + 1))
+        places = self._places(step)
+        done, total = progress(self.journal)
+        for batch in islice(self._schedule(step).batches(), first, None):
+            copy_batch(places, batch)
+            first += 1
+            self.journal.record(Position(index, first))
             done += bytes_arriving(batch)
-            if number >= first:
-                yield Progress(index, done, total)
+            yield Progress(index, done, total)
 
     def _uncopy(self, index: int, step: CopyContent, done: int | None) -> Iterator[Event]:
         """`done` batches of it were done; None: all."""
         schedule, places = self._schedule(step), self._places(step)
         if done is None:
             done = sum(1 for _ in schedule.batches())
-        total, left = self._total(), 0
+        left, total = 0, progress(self.journal)[1]
         for number, batch in schedule.backwards(done):
             copy_batch(places, batch, back=True)
             self.journal.record(Position(index, number, forward=False))
@@ -162,16 +161,11 @@ class Walk:
             yield Progress(index, left, total)
 
     def _schedule(self, step: CopyContent) -> Schedule:
-        return Schedule(
-            self.journal.contents.runs[step.partition], step.target.start - step.source.start, step.lanes
-        )
+        return schedule_of(self.journal, step)
 
     def _places(self, step: CopyContent) -> Places:
         stash = self.place.extent.start + self.place.stash.start
         return Places(self.device, step.source.start, step.target.start, self.journal_on, stash)
-
-    def _total(self) -> int:
-        return sum(self._schedule(step).total for step in self.plan.steps if isinstance(step, CopyContent))
 
     def _moving(self) -> tuple[int, ...]:
         return next(step.partitions for step in self.plan.steps if isinstance(step, ParkEntries))
@@ -179,6 +173,25 @@ class Walk:
     def _entries(self, *, before: bool) -> tuple[tuple[int, Extent], ...]:
         rewrite = next(step for step in self.plan.steps if isinstance(step, RewriteTable))
         return tuple((change.number, change.before if before else change.after) for change in rewrite.changes)
+
+
+def schedule_of(journal: Journal, step: CopyContent) -> Schedule:
+    return Schedule(journal.contents.runs[step.partition], step.target.start - step.source.start, step.lanes)
+
+
+def progress(journal: Journal) -> tuple[int, int]:
+    """Bytes at their new place, and bytes in all."""
+    done = total = 0
+    for index, step in enumerate(journal.contents.plan.steps):
+        if not isinstance(step, CopyContent):
+            continue
+        schedule = schedule_of(journal, step)
+        total += schedule.total
+        if index < journal.position.step:
+            done += schedule.total
+        elif index == journal.position.step:
+            done += sum(map(bytes_arriving, islice(schedule.batches(), journal.position.batch)))
+    return done, total
 
 
 def index_of(plan: Plan, kind: type[Step]) -> int:

@@ -21,7 +21,7 @@ def entries(platter: bytes) -> dict[int, Seen]:
     records = [_record(platter, 446 + 16 * index) for index in range(4)]
     if records[0][0] == 0xEE:
         return _gpt(platter)
-    seen = {}
+    seen: dict[int, Seen] = {}
     for index, (kind, start, count) in enumerate(records):
         if count and kind in (0x05, 0x0F, 0x85):
             seen |= _logicals(platter, start)
@@ -36,7 +36,8 @@ def _record(platter: bytes, at: int) -> tuple[int, int, int]:
 
 
 def _logicals(platter: bytes, base: int) -> dict[int, Seen]:
-    seen, at, number = {}, base, 5
+    seen: dict[int, Seen] = {}
+    at, number = base, 5
     while number < 60:
         sector = at * SECTOR
         assert platter[sector + 510 : sector + 512] == b"\x55\xaa", f"no EBR at sector {at}"
