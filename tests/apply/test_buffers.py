@@ -1,0 +1,77 @@
+"""Buffers for direct I/O: what is still looked at is never lent again, and what is not, is."""
+
+import mmap
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aligntool.apply.buffers import Buffers, same, starts_on
+from aligntool.units import KIB, MIB
+from tests.apply.test_disk_device import opened
+
+Make = Callable[..., Path]
+
+
+def noise(length: int) -> bytes:
+    return random.Random(1).randbytes(length)
+
+
+def test_what_was_read_stays_while_anybody_looks_at_a_part_of_it(sparse: Make) -> None:
+    image = sparse(64 * MIB)
+    with image.open("r+b") as file:
+        for piece in range(64):
+            file.seek(piece * MIB)
+            file.write(bytes((piece + 1,)) * MIB)
+    with opened(image) as device:
+        parts = [device.read(piece * MIB, MIB)[piece * 512 : piece * 512 + 512] for piece in range(64)]
+        for piece in range(64):
+            device.read(piece * MIB, MIB)
+        assert parts == [bytes((piece + 1,)) * 512 for piece in range(64)]
+
+
+def test_buffers_come_back_and_are_lent_again() -> None:
+    buffers = Buffers()
+    seen = set()
+    for _ in range(50):
+        view = buffers.lend(MIB)
+        assert starts_on(view, 4096) and len(view) == MIB
+        assert not starts_on(view[8:], 4096)
+        view[:4] = b"used"
+        seen.add(hex(id(view.obj)))
+        del view
+        again = buffers.lend(MIB)
+        assert bytes(again[:4]) == b"used"
+        other = buffers.lend(MIB)
+        other[:4] = b"else"
+        assert bytes(again[:4]) == b"used"
+        again[:4] = other[:4] = bytes(4)
+        del again, other
+
+
+def test_memory_stays_small_however_much_is_read(sparse: Make) -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+    with opened(sparse(64 * MIB)) as device:
+        before = resident()
+        for length in (MIB, 65 * KIB, 4 * MIB, 512, 300 * KIB + 512):
+            for _ in range(4):
+                kept = [device.read(at, length) for at in range(0, 32 * MIB, max(length, MIB))]
+                assert len([device.read(at * MIB, MIB) for at in range(60)]) == 60
+                del kept
+        assert resident() - before < 64 * MIB
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, lambda data: memoryview(bytearray(data))])
+def test_memory_is_the_same_when_every_byte_is(kind: Callable[[bytes], bytes]) -> None:
+    view = Buffers().lend(MIB)
+    view[:] = noise(MIB)
+    assert same(view, kind(noise(MIB))) and same(kind(noise(MIB)), view)
+    assert same(view[512:], kind(noise(MIB)[512:])) and same(view[:0], kind(b""))
+    assert not same(view, kind(noise(MIB)[:-1]))
+    for at in (0, 12345, MIB - 1):
+        other = bytearray(noise(MIB))
+        other[at] ^= 1
+        assert not same(view, kind(bytes(other)))
