@@ -287,7 +287,7 @@ def test_the_kernel_sees_whole_direct_requests(sparse: Make, tmp_path: Path) -> 
         "    d.write(1048576, d.read(32256, 1048576)); d.flush()\n"
     )
     traced = "trace=openat,preadv,preadv2,pwrite64,fdatasync"
-    strace = ["strace", "-f", "-y", "-s", "0", "-o", log, "-e", traced]
+    strace = ["strace", "-f", "-y", "-s", "0", "-o", str(log), "-e", traced]
     done = subprocess.run([*strace, sys.executable, "-c", program], check=False)
     if done.returncode == 9:
         pytest.skip("the file system of the temporary folder has no direct I/O")
