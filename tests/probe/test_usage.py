@@ -268,7 +268,7 @@ def test_everything_of_an_ext4_is_used_that_is_unclean_or_does_not_add_up(sparse
     layer = the_layer(image, extent)
     assert read_used(str(image), extent, layer, sector_size=512).by == "dumpe2fs"
     unclean = read_used(str(image), extent, replace(layer, unclean="needs journal recovery"), sector_size=512)
-    assert unclean.by == "everything: the ext4 needs journal recovery"
+    assert unclean.by == "everything: the ext4 is unclean: needs journal recovery"
     with image.open("r+b") as file:
         file.seek(1024 + 12)  # s_free_blocks_count
         file.write((77).to_bytes(4, "little"))

@@ -34,6 +34,7 @@ def read_btrfs(area: Area) -> Layer | None:
         data_unit=sector,
         claims_size=claims,
         problems=_problems(superblock),
+        unclean="needs its log tree replayed (log root set)" if le64(superblock, 96) else None,
     )
 
 

@@ -5,7 +5,7 @@ In: the area of a partition. Out: its layer. Source: Microsoft's exFAT file syst
 """
 
 from aligntool.inventory import Layer
-from aligntool.probe.layers.area import Area, checksum_problem, le32, le64, serial_at, text_at
+from aligntool.probe.layers.area import Area, checksum_problem, le16, le32, le64, serial_at, text_at
 from aligntool.probe.layers.checksums import rotating_sum
 from aligntool.units import KIB, Extent
 
@@ -13,6 +13,8 @@ CHANGING = (106, 107, 112)  # VolumeFlags and PercentInUse are outside the check
 CHECKED_SECTORS = 11
 LABEL_ENTRY = 0x83
 ENTRY = 32
+VOLUME_DIRTY, MEDIA_FAILURE = 0x2, 0x4  # in VolumeFlags
+BACKUP_BOOT = 12  # the sector where the backup boot region begins
 LONGEST_DIRECTORY = 64 * KIB  # of the root directory is searched for the label
 MOST_CLUSTERS_READ = 64
 
@@ -40,7 +42,16 @@ def read_exfat(area: Area) -> Layer | None:
         data_unit=cluster,
         claims_size=claims,
         problems=_checksum(area, sector),
+        unclean=_unclean(le16(boot, 106)),
+        hidden_sectors=le64(boot, 64),
+        backup_boot=BACKUP_BOOT * sector,
     )
+
+
+def _unclean(flags: int) -> str | None:
+    if flags & MEDIA_FAILURE:
+        return "has errors on its medium that a system saw (media failure flag set)"
+    return "was not unmounted cleanly (dirty flag set)" if flags & VOLUME_DIRTY else None
 
 
 def _checksum(area: Area, sector: int) -> tuple[str, ...]:

@@ -19,6 +19,8 @@ INCOMPAT_FILETYPE, INCOMPAT_RECOVER, INCOMPAT_JOURNAL_DEV, INCOMPAT_META_BG = 0x
 INCOMPAT_64BIT = 0x80
 RO_COMPAT_EXT3 = 0x7  # sparse_super, large_file, btree_dir: all that ext2 and ext3 may have
 RO_COMPAT_METADATA_CSUM = 0x400
+RO_COMPAT_ORPHAN_PRESENT = 0x10000
+STATE_VALID, STATE_ERROR = 0x1, 0x2
 FLAGS_TEST_FILESYS = 0x4
 
 
@@ -47,6 +49,7 @@ def read_ext(area: Area) -> Layer | None:
         stripe_unit=le16(superblock, 0x164) * block if striped else None,
         stripe_width=le32(superblock, 0x170) * block if striped else None,
         problems=_problems(superblock),
+        unclean=_unclean(superblock) if striped else None,
     )
 
 
@@ -66,6 +69,19 @@ def _kind(superblock: bytes) -> str:
     if incompat & ~known or ro_compat & ~RO_COMPAT_EXT3:
         return "ext4"
     return "ext3" if has_journal else "ext2"
+
+
+def _unclean(superblock: bytes) -> str | None:
+    state = le16(superblock, 0x3A)
+    if le32(superblock, 0x60) & INCOMPAT_RECOVER:
+        return "needs its journal replayed (recovery flag set)"
+    if state & STATE_ERROR:
+        return "has errors that the kernel saw (error flag set)"
+    if not state & STATE_VALID:
+        return "was not unmounted cleanly (valid flag clear)"
+    if le32(superblock, 0xE8) or le32(superblock, 0x64) & RO_COMPAT_ORPHAN_PRESENT:
+        return "has deleted files that are not released yet (orphan list)"
+    return None
 
 
 def _problems(superblock: bytes) -> tuple[str, ...]:

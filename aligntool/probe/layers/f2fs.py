@@ -10,6 +10,7 @@ from aligntool.units import Extent
 
 MAGIC = 0xF2F52010
 COPIES = (1024, 4096 + 1024)
+CP_UMOUNT_FLAG, CP_ERROR_FLAG = 0x1, 0x8
 
 
 def read_f2fs(area: Area) -> Layer | None:
@@ -42,7 +43,24 @@ def _layer(area: Area, superblock: bytes, at: int) -> Layer:
         data_unit=block,
         claims_size=claims,
         problems=(*lost, *_checksum(superblock)),
+        unclean=_unclean(area, superblock, block),
     )
+
+
+def _unclean(area: Area, superblock: bytes, block: int) -> str | None:
+    """By the newer of two checkpoints: each a pack of blocks that begins and ends with the same one."""
+    first, per_segment = le32(superblock, 0x4C), 1 << min(le32(superblock, 0x14), 16)
+    newest = -1
+    flags = CP_UMOUNT_FLAG
+    for number in (first, first + per_segment):
+        head = area.read(number * block, block)
+        end = number + le32(head, 136) - 1
+        version = le64(head, 0)
+        if len(head) == block and le64(area.read(end * block, 8), 0) == version and version > newest:
+            newest, flags = version, le32(head, 132)
+    if flags & CP_ERROR_FLAG:
+        return "has errors that the kernel saw (checkpoint error flag)"
+    return None if flags & CP_UMOUNT_FLAG else "was not unmounted cleanly (checkpoint without unmount flag)"
 
 
 def _checksum(superblock: bytes) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ NAMES = (
     (0x36, b"FAT12   "),
     (0x36, b"FAT     "),
 )
+DIRTY = 0x1  # of the byte behind the drive number: FAT_STATE_DIRTY, linux/fs/fat/fat.h
 OTHERS = (b"JFS     ", b"HPFS    ")  # OS/2 put FAT-like boot sectors in front of these
 
 
@@ -76,7 +77,26 @@ def read_fat(area: Area) -> Layer | None:
         data_unit=boot.cluster,
         claims_size=boot.sectors * boot.sector,
         problems=problems,
+        unclean=_unclean(area, sector, boot, extended),
+        hidden_sectors=le32(sector, 28),
+        backup_boot=_backup_boot(sector, boot),
     )
+
+
+def _unclean(area: Area, sector: bytes, boot: Boot, extended: int) -> str | None:
+    """Windows clears bits in the entry of cluster 1 while it is mounted, Linux sets one beside the drive number."""
+    entry = le32(area.read(boot.reserved * boot.sector + boot.bits // 8, 4), 0)
+    shut, no_error = {16: (0x8000, 0x4000), 32: (0x08000000, 0x04000000)}.get(boot.bits, (0, 0))
+    if entry & no_error != no_error:
+        return "has errors on its medium that a system saw (error bit in the allocation table)"
+    if entry & shut != shut:
+        return "was not unmounted cleanly (bit in the allocation table)"
+    return "was not unmounted cleanly (dirty flag set)" if sector[extended + 1] & DIRTY else None
+
+
+def _backup_boot(sector: bytes, boot: Boot) -> int | None:
+    at = le16(sector, 50) if boot.bits == 32 else 0
+    return at * boot.sector if 0 < at < boot.reserved else None
 
 
 def read_boot(sector: bytes) -> Boot | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from aligntool.inventory import Layer
 from aligntool.probe.layers.area import Area, guid_at, le16, le32, le64, text_at
+from aligntool.probe.layers.ntfs_state import read_state
 from aligntool.units import KIB, MIB, Extent, is_power_of_two
 
 LARGEST_CLUSTER = 2 * MIB
@@ -42,6 +43,9 @@ def read_ntfs(area: Area) -> Layer | None:
         data_start=area.start,
         data_unit=cluster,
         claims_size=claims,
+        unclean=read_state(area, le64(boot, 48), cluster, _record_size(boot, cluster)),
+        hidden_sectors=le32(boot, 28),
+        backup_boot=sectors * sector,
     )
 
 
@@ -54,11 +58,15 @@ def _cluster(boot: bytes) -> int:
     return size if is_power_of_two(size) and size <= LARGEST_CLUSTER else 0
 
 
-def _ntfs_label(area: Area, boot: bytes, cluster: int) -> str | None:
+def _record_size(boot: bytes, cluster: int) -> int:
+    """Bytes; 0 when the field makes no sense."""
     raw = boot[64]
-    record_size = raw * cluster if raw < 128 else 1 << 256 - raw if raw > 225 else 0
-    if not 256 <= record_size <= LARGEST_RECORD:
-        return None
+    size = raw * cluster if raw < 128 else 1 << 256 - raw if raw > 225 else 0
+    return size if 256 <= size <= LARGEST_RECORD else 0
+
+
+def _ntfs_label(area: Area, boot: bytes, cluster: int) -> str | None:
+    record_size = _record_size(boot, cluster)
     record = area.read(le64(boot, 48) * cluster + VOLUME_RECORD * record_size, record_size)
     if record[:4] != b"FILE":
         return None

@@ -55,6 +55,7 @@ def _layer(area: Area, kind: str, version: str, page: int) -> Layer:
         data_start=area.start + page,
         data_unit=page,
         claims_size=claims,
+        unclean=f"holds a hibernated system ({version.upper()})" if kind == "swsuspend" else None,
     )
 
 

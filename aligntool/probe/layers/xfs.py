@@ -7,6 +7,7 @@ linux/fs/xfs/libxfs/ xfs_format.h, struct xfs_dsb; xfs_log_format.h, struct xlog
 from aligntool.inventory import Layer
 from aligntool.probe.layers.area import Area, be16, be32, be64, checksum_problem, le32, text_at, uuid_at
 from aligntool.probe.layers.checksums import crc32c_inverted
+from aligntool.probe.layers.xfs_log import read_log
 from aligntool.units import Extent
 
 MAGIC = b"XFSB"
@@ -32,6 +33,7 @@ def read_xfs(area: Area) -> Layer | None:
         stripe_unit=be32(superblock, 184) * block,
         stripe_width=be32(superblock, 188) * block,
         problems=_problems(superblock),
+        unclean=read_log(area, superblock),
     )
 
 

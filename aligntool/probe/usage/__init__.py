@@ -50,7 +50,7 @@ def _doubt(extent: Extent, layer: Layer) -> str | None:
     if layer.kind not in (*EXT, "vfat", *PROGRAMS):
         return f"no map for {layer.kind}"
     if layer.unclean:
-        return f"the {layer.kind} {layer.unclean}"
+        return f"the {layer.kind} is unclean: {layer.unclean}"
     if layer.problems:
         return f"the {layer.kind} is in doubt: {layer.problems[0]}"
     if layer.extent.start != extent.start or not layer.claims_size:
