@@ -76,7 +76,7 @@ def notes_on(
         return
     for number in sorted(found.order):
         yield from _where_to(goal, wish, found, number)
-    if len(found.order) > 1 and not _same_order(disk, found):
+    if not _same_order(disk, found):
         yield "the partitions lie in another order on the disk afterwards; their numbers stay"
     for change in found.chain:
         if change.record_before is None and change.record_after is None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from aligntool.inventory import Disk, Partition
 from aligntool.plan import EntryChange
-from aligntool.realign.row import containers, logicals_of
+from aligntool.realign.row import containers, lead_of, logicals_of
 from aligntool.units import Extent
 
 _USUAL_LEAD = 2048  # sectors between an EBR and its partition, where there is room: what fdisk makes
@@ -60,9 +60,8 @@ def _records(
     end = places[first.number].end
     for part in others:
         start = places[part.number].start
-        kept = part.extent.start - (part.record_at if part.record_at is not None else start)
-        gap = start - end
-        lead = kept if sector <= kept <= gap else min(_USUAL_LEAD * sector, gap)
+        kept, gap = lead_of(part, sector), start - end
+        lead = kept if kept <= gap else min(_USUAL_LEAD * sector, gap)
         records[part.number] = start - lead
         end = places[part.number].end
     return records

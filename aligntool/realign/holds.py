@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from aligntool.inventory import Layer, Partition
 from aligntool.plan import Held
-from aligntool.units import KIB, Extent, align_down, align_up
+from aligntool.units import KIB, MIB, Extent, align_down, align_up
 
 UNKNOWN = "unknown"
 _END = 128 * KIB
@@ -40,6 +40,10 @@ _KEYSTONES: dict[str, tuple[int, ...]] = {
     "bcache": (4096,),
     "iso9660": (32 * KIB,),
     "squashfs": (0,),
+    "bcachefs": (4096, 2 * MIB),
+    "ufs": (8 * KIB, 64 * KIB, 256 * KIB),
+    "VMFS": (2 * MIB,),
+    "VMFS_volume_member": (MIB,),
     "linux_raid_member": (0, 4096),  # 1.1 and 1.2; 0.90 and 1.0 are at the end
 }
 

@@ -35,8 +35,8 @@ class Movable:
     lengths: Mapping[int, int]  # of those that are shrunk
 
 
-def row_of(disk: Disk, movable: Movable) -> tuple[Thing, ...]:
-    """Everything that takes space on the disk, in the order of the disk.
+def row_of(disk: Disk, movable: Movable, *, roomy: bool = False) -> tuple[Thing, ...]:
+    """Everything that takes space on the disk, in the order of the disk. `roomy`: EBRs keep their distance.
 
     A container that none of whose logical partitions must move is one thing that stays. Else its first sector, the
     first EBR, stays and its end may grow.
@@ -49,7 +49,7 @@ def row_of(disk: Disk, movable: Movable) -> tuple[Thing, ...]:
             case Role.EXTENDED:
                 inside = logicals_of(disk, part)
                 if any(one.number in movable.must for one in inside):
-                    things += _opened(disk, part, movable)
+                    things += _opened(disk, part, movable, roomy=roomy)
                 else:
                     things.append(Thing(part.extent))
             case Role.LOGICAL:
@@ -73,15 +73,20 @@ def logicals_of(disk: Disk, container: Partition) -> tuple[Partition, ...]:
     )
 
 
-def _opened(disk: Disk, container: Partition, movable: Movable) -> list[Thing]:
+def lead_of(part: Partition, sector_size: int) -> int:
+    """Bytes from a logical partition's EBR to the partition; a sector where the EBR is not known."""
+    return max(part.extent.start - part.record_at, sector_size) if part.record_at is not None else sector_size
+
+
+def _opened(disk: Disk, container: Partition, movable: Movable, *, roomy: bool) -> list[Thing]:
     sector = disk.sector_size
     chain = logicals_of(disk, container)
-    inside = [_thing(part, movable) for part in chain]
-    first, *others = inside
+    first, *others = (_thing(part, movable) for part in chain)
+    leads = [lead_of(part, sector) if roomy else sector for part in chain[1:]]
     return [
         Thing(Extent(container.extent.start, sector)),
         first,
-        *(replace(thing, lead=sector) for thing in others),
+        *(replace(thing, lead=lead) for thing, lead in zip(others, leads, strict=True)),
         Thing(Extent(container.extent.end, 0), gives_way=True),
     ]
 

@@ -4,7 +4,7 @@ In: a disk, who must and who may move. Out: places, in an order that can be copi
 because it is where room for the partitions and room for the journal are weighed against each other.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from aligntool.inventory import Disk, Role, TableLabel
@@ -44,7 +44,8 @@ def search(disk: Disk, movable: Movable, goal: RealignGoal) -> Found | None:
     """None when there is no place for everybody. The places are the cheapest ones beside which a journal fits."""
     room = room_of(disk, goal)
     best: Found | None = None
-    for row, choice in _choices(row_of(disk, movable), room, movable):
+    rows = dict.fromkeys(row_of(disk, movable, roomy=roomy) for roomy in (True, False))
+    for row, choice in _choices(rows, room, movable):
         for lean in Lean:
             found = _settle(disk, row, place(row, room, choice, lean), goal)
             if found is None:
@@ -55,17 +56,14 @@ def search(disk: Disk, movable: Movable, goal: RealignGoal) -> Found | None:
     return best
 
 
-def _choices(row: Sequence[Thing], room: Room, movable: Movable) -> Iterator[tuple[Sequence[Thing], Choice]]:
-    """The row as it is; where that is impossible or moves what could stay, with one partition put elsewhere."""
-    found: list[tuple[Sequence[Thing], Choice]] = []
-    straight = choose(row, room)
-    if straight:
-        found.append((row, straight))
-    if straight is None or straight.cost[1] > len(movable.must):
-        for other in _with_a_jump(row):
-            choice = choose(other, room)
-            if choice:
-                found.append((other, choice))
+def _choices(
+    rows: Iterable[Sequence[Thing]], room: Room, movable: Movable
+) -> Iterator[tuple[Sequence[Thing], Choice]]:
+    """Rows as they are; where that is impossible or moves what could stay, with one partition put elsewhere."""
+    found = [(row, choice) for row in rows if (choice := choose(row, room))]
+    if all(choice.cost[1] > len(movable.must) for _, choice in found):
+        jumped = (other for row in rows for other in _with_a_jump(row))
+        found += [(row, choice) for row in jumped if (choice := choose(row, room))]
     yield from sorted(found, key=lambda pair: pair[1].cost)[:_MOST_TRIED]
 
 

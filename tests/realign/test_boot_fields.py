@@ -1,0 +1,131 @@
+"""Fields that say where the partition begins, and what the user is told of boot loaders."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from aligntool.inventory import Disk, Layer, Partition, Role, TableLabel
+from aligntool.plan import Patch, Plan, ReleaseContent
+from aligntool.realign.holds import hold
+from aligntool.realign.patches import patching
+from aligntool.units import MIB, Extent
+from tests.realign.made_moves import movable_disk, plan_for
+
+OLD, NEW = Extent(63 * 512, 100000 * 512), Extent(2048 * 512, 100000 * 512)
+NTFS_COPY = OLD.length - 512
+
+
+def boot(kind: str, hidden: int | None, copy: int | None, **changes: object) -> Partition:
+    layer = Layer(kind, OLD, hidden_sectors=hidden, backup_boot=copy)
+    return Partition(1, OLD, content=(layer,), content_read=True, **changes)  # type: ignore[arg-type]
+
+
+def patched(part: Partition, record_after: int | None = None) -> tuple[Patch, ...]:
+    return patching(part, NEW, record_after, 512).patches
+
+
+def test_ntfs_says_its_new_start_in_both_boot_sectors() -> None:
+    assert [(one.at, one.length, one.before, one.after) for one in patched(boot("ntfs", 63, NTFS_COPY))] == [
+        (0x1C, 4, 63, 2048),
+        (NTFS_COPY + 0x1C, 4, 63, 2048),
+    ]
+
+
+def test_fat32_has_its_copy_in_sector_6_and_fat16_has_none() -> None:
+    assert [one.at for one in patched(boot("vfat", 63, 6 * 512))] == [0x1C, 6 * 512 + 0x1C]
+    assert [one.at for one in patched(boot("vfat", 63, None))] == [0x1C]
+
+
+@pytest.mark.parametrize("sector", [512, 4096])
+def test_exfat_sums_each_boot_region_after_its_field_was_changed(sector: int) -> None:
+    told = [(one.at, one.length, one.after) for one in patched(boot("exfat", 63, 12 * sector))]
+    assert told == [
+        (0x40, 8, 2048),
+        (11 * sector, sector, None),
+        (12 * sector + 0x40, 8, 2048),
+        (23 * sector, sector, None),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["ntfs", "vfat", "exfat"])
+def test_a_field_of_0_stays_0_and_that_is_a_note(kind: str) -> None:
+    told = patching(boot(kind, 0, None), NEW, None, 512)
+    assert (told.patches, told.attention) == ((), "")
+    assert "names no start" in told.note
+
+
+@pytest.mark.parametrize("kind", ["ntfs", "vfat", "exfat"])
+def test_a_field_that_says_something_else_is_left_alone_and_needs_attention(kind: str) -> None:
+    told = patching(boot(kind, 99, None), NEW, None, 512)
+    assert told.patches == ()
+    assert "99 sectors" in told.attention
+
+
+def test_a_logical_partition_may_count_from_its_ebr() -> None:
+    part = boot("vfat", 63, None, role=Role.LOGICAL, record_at=0)
+    part = replace(part, extent=Extent(1063 * 512, OLD.length), record_at=1000 * 512)
+    (one,) = patched(part, record_after=1048 * 512)
+    assert (one.before, one.after) == (63, 1000)
+    assert patched(part, record_after=(2048 - 63) * 512) == ()  # the distance stays, and so does the field
+
+
+def test_a_start_beyond_the_fields_four_bytes_becomes_0() -> None:
+    told = patching(boot("ntfs", 63, None), Extent((1 << 32) * 512, OLD.length), None, 512)
+    assert [one.after for one in told.patches] == [0]
+    assert "does not fit" in told.note
+
+
+def test_other_kinds_have_no_such_field() -> None:
+    assert patching(boot("ext4", None, None), NEW, None, 512).patches == ()
+
+
+def test_what_is_patched_is_held_even_where_the_volume_is_shorter_than_its_partition() -> None:
+    middle = 20 * MIB - 512
+    part = boot("ntfs", 63, middle)
+    held = hold(part, OLD.length, 512, (one.at for one in patched(part)))
+    for one in patched(part):
+        assert any(run.contains(Extent(one.at, one.length)) for run in held.ranges)
+    assert not any(run.contains(Extent(middle, 512)) for run in hold(part, OLD.length, 512).ranges)
+
+
+def test_the_plan_carries_the_patches_to_where_they_are_released() -> None:
+    disk = movable_disk("63+100000 ntfs", label=TableLabel.DOS)
+    part = replace(disk.partitions[0], content=boot("ntfs", 63, NTFS_COPY).content)
+    plan = plan_for(replace(disk, partitions=(part,)))
+    (release,) = (step for step in plan.steps if isinstance(step, ReleaseContent))
+    assert [one.after for one in release.patches] == [2048, 2048]
+
+
+# Sentences
+
+
+def first(disk: Disk, **changes: object) -> Disk:
+    return replace(disk, partitions=(replace(disk.partitions[0], **changes), *disk.partitions[1:]))  # type: ignore[arg-type]
+
+
+def said(plan: Plan) -> str:
+    return "\n".join((*plan.attention, *plan.notes))
+
+
+EFI = "C12A7328-F81F-11D2-BA4B-00A0C93EC93B"
+SENTENCES: list[tuple[str, TableLabel, Callable[[Disk], Disk], str]] = [
+    ("63+100000 ntfs", TableLabel.DOS, lambda disk: first(disk, flags=("active",)), "bootrec /rebuildbcd"),
+    ("63+100000 ntfs", TableLabel.DOS, lambda disk: disk, "another letter"),
+    ("63+100000 vfat", TableLabel.DOS, lambda disk: first(disk, flags=("active",)), "syslinux"),
+    ("63+100000 vfat", TableLabel.GPT, lambda disk: first(disk, type_code=EFI), "efibootmgr"),
+    ("63+100000 ext4", TableLabel.DOS, lambda disk: disk, "GRUB in the MBR gap stays whole"),
+    ("63+100000 ext4", TableLabel.GPT, lambda disk: disk, "PARTUUIDs"),
+]
+
+
+@pytest.mark.parametrize(("text", "label", "change", "words"), SENTENCES)
+def test_what_may_need_the_user_is_said(
+    text: str, label: TableLabel, change: Callable[[Disk], Disk], words: str
+) -> None:
+    assert words in said(plan_for(change(movable_disk(text, label=label))))
+
+
+def test_a_windows_on_gpt_goes_by_guids_and_needs_nothing() -> None:
+    disk = first(movable_disk("63+100000 ntfs"), flags=("active",))
+    assert plan_for(disk).attention == ()

@@ -1,0 +1,77 @@
+"""Where the journal lies: in what nobody else has, before, during and after."""
+
+import pytest
+
+from aligntool.errors import Refused
+from aligntool.inventory import TableLabel
+from aligntool.plan import JournalPlace, Plan, RealignGoal, WriteJournal
+from aligntool.realign.journals import Needs, free_runs, lay, least
+from aligntool.units import GIB, KIB, MIB, Extent
+from tests.realign.made_moves import movable_disk, plan_for
+
+ONE = Needs(held=256 * KIB, table=33 * KIB, partitions=1, distances=(992 * KIB,))
+SHORT = Needs(held=256 * KIB, table=33 * KIB, partitions=1, distances=(512,))
+
+
+def journal_of(plan: Plan) -> JournalPlace:
+    (step,) = (step for step in plan.steps if isinstance(step, WriteJournal))
+    return step.journal
+
+
+def test_with_room_it_has_all_it_likes_near_the_end_of_the_disk() -> None:
+    place = lay([Extent(MIB, GIB), Extent(3 * GIB, GIB), Extent(5 * GIB, MIB)], ONE)
+    assert place is not None
+    assert (place.copy_length, place.stash) == (4 * MIB, Extent(8 * MIB, 40 * MIB))
+    assert place.extent == Extent(4 * GIB - 48 * MIB, 48 * MIB)
+
+
+def test_a_short_way_has_a_stash_of_32_mib_for_everything_goes_through_it() -> None:
+    place = lay([Extent(MIB, GIB)], SHORT)
+    assert place is not None
+    assert place.stash.length == 32 * MIB
+
+
+@pytest.mark.parametrize("needs", [ONE, SHORT])
+def test_in_less_room_it_is_smaller_down_to_a_least(needs: Needs) -> None:
+    lengths = [needed for needed in range(0, 20 * MIB, 64 * KIB) if lay([Extent(MIB, needed)], needs)]
+    assert lengths[0] == least(needs)
+    assert lengths == list(range(least(needs), 20 * MIB, 64 * KIB))
+    for length in lengths:
+        place = lay([Extent(MIB, length)], needs)
+        assert place is not None and Extent(MIB, length).contains(place.extent)
+        assert place.copy_length >= needs.held + 3 * needs.table + 64 * KIB
+        assert place.stash.length >= (256 * KIB if needs is SHORT else 992 * KIB)
+
+
+def test_free_runs_begin_where_a_journal_is_looked_for() -> None:
+    taken = [Extent(0, 100), Extent(200 * KIB, 1), Extent(300 * KIB, MIB), Extent(310 * KIB, KIB)]
+    room = Extent(0, 2 * MIB)
+    assert list(free_runs(taken, room)) == [
+        Extent(64 * KIB, 136 * KIB),
+        Extent(256 * KIB, 44 * KIB),
+        Extent(1344 * KIB, 704 * KIB),
+    ]
+
+
+def test_on_an_mbr_the_gap_before_the_first_partition_is_the_boot_loaders() -> None:
+    text = "300001+100000 ext4; 401408+300000 xfs"
+    with pytest.raises(Refused, match="no room for the journal"):
+        plan_for(movable_disk(text, label=TableLabel.DOS, size=701408 * 512))
+    gpt = journal_of(plan_for(movable_disk(text, size=(701408 + 33) * 512)))
+    assert MIB <= gpt.extent.start < gpt.extent.end <= 299008 * 512
+
+
+def test_without_room_on_the_disk_the_refusal_says_how_much_is_missing_and_a_file_will_do() -> None:
+    disk = movable_disk("2049+100000 ext4; 102400+300000 xfs", size=(402400 + 33) * 512)
+    with pytest.raises(
+        Refused, match=r"it needs 1\.\d+MiB in one piece, the largest free one has"
+    ) as refusal:
+        plan_for(disk)
+    assert refusal.value.hint == "aligntool realign /dev/sda --journal FILE"
+    place = journal_of(plan_for(disk, RealignGoal(journal_file="/mnt/usb/journal")))
+    assert (place.file, place.extent.start) == ("/mnt/usb/journal", 0)
+
+
+def test_a_file_that_was_asked_for_is_used_even_where_the_disk_has_room() -> None:
+    disk = movable_disk("63+100000 ext4")
+    assert journal_of(plan_for(disk, RealignGoal(journal_file="journal.bin"))).file == "journal.bin"

@@ -1,0 +1,144 @@
+"""Logical partitions: the chain of EBRs is laid out anew, and sfdisk accepts where they go."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aligntool.errors import Refused
+from aligntool.inventory import Disk, Role, TableLabel
+from aligntool.plan import CopyContent, EntryChange, ParkEntries, Plan, RealignGoal, RewriteTable
+from aligntool.realign import plan_realign
+from aligntool.units import Extent
+from tests.conftest import run
+from tests.realign.made_moves import judged, movable_disk, plan_for, starts
+
+SECTOR = 512
+CYLINDERS = (
+    "63+100000 ntfs; 2e 112455+305235; 5l 112518+100359 ntfs; 6l 212940+100359 ntfs; 7l 313362+104328 ext4"
+)
+
+
+def old_disk(text: str = CYLINDERS, sectors: int = 600000) -> Disk:
+    return movable_disk(text, label=TableLabel.DOS, size=sectors * SECTOR)
+
+
+def changes(plan: Plan) -> dict[int, EntryChange]:
+    (step,) = (step for step in plan.steps if isinstance(step, RewriteTable))
+    return {change.number: change for change in step.changes}
+
+
+def test_the_whole_chain_is_written_anew_and_the_first_ebr_stays() -> None:
+    plan = plan_for(old_disk())
+    assert starts(plan) == [2048, 112455, 112640, 215040, 317440]
+    told = changes(plan)
+    assert set(told) >= {1, 5, 6, 7}
+    assert told[5].record_after == 112455 * SECTOR
+    for number in (6, 7):
+        record = told[number].record_after
+        assert record is not None
+        assert told[number].after.start - record == 63 * SECTOR  # as far before it as it was
+
+
+def test_the_container_is_parked_in_place_of_its_logicals() -> None:
+    (park,) = (step for step in plan_for(old_disk()).steps if isinstance(step, ParkEntries))
+    assert (park.partitions, park.parked) == ((1, 5, 6, 7), (1, 2))
+
+
+def test_the_container_grows_into_free_space_when_it_must() -> None:
+    told = changes(plan_for(old_disk()))
+    assert told[2].after.start == told[2].before.start
+    assert told[2].after.end == told[7].after.end > told[2].before.end
+    assert told[2].record_before is told[2].record_after is None
+
+
+def test_a_container_whose_logicals_are_fine_is_not_touched() -> None:
+    plan = plan_for(old_disk("63+100000; 2e 102400+300000; 5l 104448+100000; 6l 206848+100000"))
+    assert set(changes(plan)) == {1}
+
+
+def test_with_a_single_sector_free_the_ebr_is_right_before_its_partition() -> None:
+    text = "2048+2048; 2e 4096+8207; 5l 4104+4095; 6l 8201+4102"
+    plan = plan_for(old_disk(text, 12312), RealignGoal(journal_file="journal.bin"))
+    told = changes(plan)
+    assert told[6].after.start == 8208 * SECTOR
+    assert told[6].record_after is not None
+    assert told[5].after.end <= told[6].record_after < told[6].after.start
+
+
+def test_an_ebr_keeps_its_distance_where_there_is_room_for_it() -> None:
+    """Right behind partition 5 there is a boundary too, but only one sector before it."""
+    plan = plan_for(old_disk("2048+2048; 2e 4096+40000; 5l 4159+4095; 6l 10319+4102"))
+    told = changes(plan)
+    assert (told[5].after.start, told[6].after.start) == (6144 * SECTOR, 12288 * SECTOR)
+    assert told[6].record_after == (12288 - 63) * SECTOR
+
+
+def test_logicals_keep_their_order() -> None:
+    plan = plan_for(old_disk("63+1000; 2e 2048+400000; 5l 2111+100001; 6l 102175+100001; 7l 204869+9999"))
+    logicals = [place.after.start for place in plan.places if place.number >= 5]
+    assert logicals == sorted(logicals)
+
+
+def test_an_unknown_ebr_is_refused() -> None:
+    disk = old_disk()
+    parts = tuple(replace(part, record_at=None) if part.number == 6 else part for part in disk.partitions)
+    with pytest.raises(Refused, match="where the EBR of partition 6 lies is not known"):
+        plan_realign(judged(replace(disk, partitions=parts)), RealignGoal(), {})
+
+
+def test_a_chain_in_another_order_than_the_disk_is_refused() -> None:
+    disk = old_disk()
+    by_number = {part.number: part for part in disk.partitions}
+    swapped = (
+        by_number[1], by_number[2],
+        replace(by_number[6], number=5), replace(by_number[5], number=6), by_number[7],
+    )  # fmt: skip
+    with pytest.raises(Refused, match="not the first on the disk"):
+        plan_realign(judged(replace(disk, partitions=swapped)), RealignGoal(), {})
+
+
+def test_copies_of_logicals_do_not_run_over_each_other() -> None:
+    copies = [step for step in plan_for(old_disk()).steps if isinstance(step, CopyContent)]
+    assert [step.partition for step in copies if step.partition >= 5] == [7, 6, 5]
+
+
+# What sfdisk says of such a table
+
+
+def write_with_sfdisk(image: Path, disk: Disk, places: dict[int, Extent]) -> dict[int, tuple[int, int]]:
+    """Make the table with sfdisk, which places its own EBRs, and read it back: number -> start, sectors."""
+    lines = ["label: dos", "unit: sectors"]
+    for part in sorted(disk.partitions, key=lambda part: part.number):
+        kind = "5" if part.role is Role.EXTENDED else "83"
+        extent = places[part.number]
+        lines.append(
+            f"{part.number} : start={extent.start // SECTOR}, size={extent.length // SECTOR}, type={kind}"
+        )
+    run("sfdisk", "-q", "--no-reread", "--no-tell-kernel", image, stdin="\n".join(lines) + "\n")
+    table = json.loads(run("sfdisk", "--json", image))["partitiontable"]
+    return {
+        int(str(entry["node"]).removeprefix(str(image))): (entry["start"], entry["size"])
+        for entry in table["partitions"]
+    }
+
+
+@pytest.mark.needs_tools("sfdisk")
+@pytest.mark.parametrize(
+    "text",
+    [
+        CYLINDERS,
+        "63+100000; 2e 102400+300000; 5l 102463+100001; 6l 206848+100000",
+        "2048+2048; 2e 4096+40000; 5l 4159+4095; 6l 10319+4102",
+    ],
+)
+def test_sfdisk_accepts_the_places_of_a_plan(text: str, tmp_path: Path) -> None:
+    disk = old_disk(text)
+    image = tmp_path / "image"
+    with image.open("wb") as file:
+        file.truncate(disk.size or 0)
+    places = {place.number: place.after for place in plan_for(disk).places}
+    assert write_with_sfdisk(image, disk, places) == {
+        number: (extent.start // SECTOR, extent.length // SECTOR) for number, extent in places.items()
+    }

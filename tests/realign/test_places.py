@@ -1,0 +1,189 @@
+"""Where partitions go on disks that are not as simple: crowded ones, shifted ones, and what the user insists on."""
+
+from dataclasses import replace
+
+import pytest
+
+from aligntool.audit import Wishes
+from aligntool.errors import Refused
+from aligntool.inventory import DiskKind, TableLabel
+from aligntool.plan import (
+    CopyContent,
+    RealignGoal,
+    ReleaseContent,
+    RewriteTable,
+    ShrinkContent,
+    Used,
+    WriteJournal,
+)
+from aligntool.realign import mends, plan_realign
+from aligntool.units import GIB, KIB, MIB, Extent
+from tests.audit.made import judge
+from tests.realign.made_moves import judged, movable_disk, plan_for, starts
+
+ANY_JOURNAL = RealignGoal(journal_file="journal.bin")
+
+
+@pytest.mark.parametrize(
+    ("text", "sectors", "after"),
+    [
+        # No whole MiB between 63 and what follows: the coarsest boundary that there is.
+        ("63+2000; 2064+40000", 43000, [64, 2064]),
+        ("63+1900; 2048+40000", 43000, [128, 2048]),
+        ("63+1024; 2048+40000", 43000, [1024, 2048]),
+        # Into the gap on the left, for on the right there is none.
+        ("2048+2048; 8001+8191; 16192+40000", 60000, [2048, 6144, 16192]),
+        # To the right, for on the left there is less.
+        ("2048+2048; 4097+2000; 20480+40000", 61440, [2048, 4096, 20480]),
+        ("2048+2049; 4097+2000; 20480+40000", 61440, [2048, 6144, 20480]),
+        # Nobody moves left into the first MiB: right by a sector is possible, left by seven is not.
+        ("63+8193; 8264+40000", 49000, [64, 8264]),
+    ],
+)
+def test_a_crowded_disk_gets_the_coarsest_boundary_there_is_room_for(
+    text: str, sectors: int, after: list[int]
+) -> None:
+    assert starts(plan_for(movable_disk(text, size=sectors * 512), ANY_JOURNAL)) == after
+
+
+def test_what_is_on_the_grid_makes_room_only_when_there_is_no_other_way() -> None:
+    disk = movable_disk("63+2001 ext4; 2064+2000 swap; 20480+40000 xfs", size=61440 * 512)
+    plan = plan_for(disk, ANY_JOURNAL, {2: Used(2, 128 * KIB, "the header")})
+    assert starts(plan) == [
+        4096,
+        2064,
+        20480,
+    ]  # it jumps over its neighbour, which costs less than moving both
+    assert any("another order" in note for note in plan.notes)
+
+
+def test_a_neighbour_on_the_grid_moves_when_nothing_else_helps() -> None:
+    """The 32 sectors behind the second one are all there is; the first needs one of them."""
+    disk = movable_disk(
+        "63+2001 ext4; 2064+2000 swap; 4096+57344 xfs", size=61440 * 512, label=TableLabel.DOS
+    )
+    plan = plan_for(disk, ANY_JOURNAL)
+    assert starts(plan) == [64, 2080, 4096]
+    assert any("partition 2 is on the grid and moves all the same" in note for note in plan.notes)
+    assert [step.partition for step in plan.steps if isinstance(step, CopyContent)] == [2, 1]
+
+
+def test_an_xp_jumper_puts_1mib_at_sector_2055() -> None:
+    disk = movable_disk("64+100000 ntfs", offset=3584)
+    assert starts(plan_for(disk)) == [2055]
+
+
+def test_sectors_of_4096_bytes_are_counted_as_such() -> None:
+    disk = movable_disk("7+20000 ext4", logical=4096, physical=16384, size=GIB)
+    assert starts(plan_for(disk)) == [256]
+
+
+def test_an_allocation_unit_of_4mib_is_a_grid_and_not_a_wish() -> None:
+    disk = replace(movable_disk("2048+100000 vfat", kind=DiskKind.SD), preferred_erase_size=4 * MIB)
+    assert starts(plan_for(disk)) == [8192]
+
+
+def test_a_grain_that_is_given_is_kept_or_refused() -> None:
+    roomy = movable_disk("64+100000 ext4")
+    assert plan_for(roomy).steps == ()
+    insisted = RealignGoal(grain=MIB, grain_given=True)
+    assert starts(plan_for(roomy, insisted)) == [2048]
+    crowded = movable_disk("63+2000; 2064+40000", size=42500 * 512)
+    with pytest.raises(Refused, match="grain that was asked for"):
+        plan_for(
+            crowded, RealignGoal(grain=MIB, grain_given=True, journal_file="journal.bin", partitions=(1,))
+        )
+
+
+def test_nothing_begins_before_the_least_start() -> None:
+    disk = movable_disk("2048+100000 vfat")
+    goal = RealignGoal(grain=4 * MIB, grain_given=True, least_start=4 * MIB)
+    report = judge(disk, wishes=Wishes(grain=4 * MIB))
+    assert starts(plan_realign(report.judged[0], goal, {})) == [8192]
+
+
+def test_only_who_is_named_moves() -> None:
+    plan = plan_for(movable_disk("63+1000; 10001+1000; 20001+1000"), RealignGoal(partitions=(2,)))
+    assert starts(plan) == [63, 10240, 20001]
+    assert any("partition 3" in note and "not named" in note for note in plan.notes)
+
+
+def test_a_bios_boot_partition_stays_where_boot_img_looks_for_it() -> None:
+    disk = movable_disk("34+2014; 2049+100000 ext4")
+    boot = replace(disk.partitions[0], type_code="21686148-6449-6E6F-744E-656564454649")
+    disk = replace(disk, partitions=(boot, disk.partitions[1]))
+    assert starts(plan_for(disk)) == [34, 2048]
+    with pytest.raises(Refused, match="BIOS boot partition"):
+        plan_for(disk, RealignGoal(partitions=(1, 2)))
+
+
+def test_the_cheaper_of_two_ways_is_taken() -> None:
+    """Both neighbours could make room; the one with less in it does."""
+    text = "2048+2048 ext4; 4097+8191 ntfs; 12288+2048 xfs"
+    disk = movable_disk(text, size=(14336 + 8 + 33) * 512)
+    little_in_3 = {1: Used(1, MIB, "a map"), 3: Used(3, KIB, "a map")}
+    plan = plan_for(disk, ANY_JOURNAL, little_in_3)
+    assert plan.places[0].before == plan.places[0].after
+
+
+# Shrinking
+
+
+def test_a_full_disk_is_refused_with_what_would_help() -> None:
+    disk = movable_disk("34+102400 ext4; 102434+400000 ext4", size=(502434 + 33) * 512)
+    with pytest.raises(Refused, match=r"ext4 on partition 2 were shrunk by \d+MiB") as refusal:
+        plan_for(disk)
+    assert refusal.value.hint.endswith("--shrink")
+    assert {mend.answer for mend in mends(judged(disk))} == {"with-shrink"}
+
+
+def test_the_last_file_system_is_shrunk_by_as_little_as_it_takes() -> None:
+    disk = movable_disk("34+102400 ext4; 102434+400000 ext4", size=(502434 + 33) * 512)
+    plan = plan_for(disk, RealignGoal(shrink=True))
+    (shrink,) = (step for step in plan.steps if isinstance(step, ShrinkContent))
+    assert (shrink.partition, shrink.extent) == (2, Extent(102434 * 512, 400000 * 512))
+    by = shrink.extent.length - shrink.length
+    assert by % MIB == 0
+    (journal,) = (step.journal.extent for step in plan.steps if isinstance(step, WriteJournal))
+    # A MiB less would not hold the journal and the way to the boundary.
+    assert by - MIB < journal.length + 2 * MIB
+    (table,) = (step for step in plan.steps if isinstance(step, RewriteTable))
+    assert table.changes[1].before.length - table.changes[1].after.length == by
+    assert plan.places[1].after.length == shrink.length
+
+
+def test_xfs_cannot_be_shrunk_and_that_is_said() -> None:
+    disk = movable_disk("34+102400 xfs; 102434+400000 xfs", size=(502434 + 33) * 512)
+    with pytest.raises(Refused, match="XFS cannot be shrunk"):
+        plan_for(disk, RealignGoal(shrink=True))
+    assert {mend.answer for mend in mends(judged(disk))} == {"not"}
+
+
+def test_a_file_system_that_is_full_is_not_shrunk() -> None:
+    disk = movable_disk("34+102400 ext4; 102434+400000 xfs", size=(502434 + 33) * 512)
+    full = {1: Used(1, 102400 * 512, "a map")}
+    with pytest.raises(Refused, match="no file system here can be shrunk"):
+        plan_for(disk, RealignGoal(shrink=True), full)
+
+
+# Steps
+
+
+def test_a_short_way_is_staged_and_a_long_one_has_windows_no_longer_than_itself() -> None:
+    short = plan_for(movable_disk("2047+100000"))
+    (copy,) = (step for step in short.steps if isinstance(step, CopyContent))
+    assert copy.lanes.staged
+    assert copy.lanes.window == 16 * MIB
+    long = plan_for(movable_disk("63+100000"))
+    (copy,) = (step for step in long.steps if isinstance(step, CopyContent))
+    assert not copy.lanes.staged
+    assert copy.lanes.window == (2048 - 63) * 512 // 4096 * 4096
+    assert isinstance(long.steps[-3], ReleaseContent)
+
+
+def test_the_estimate_counts_what_is_used_and_says_no_time_for_an_image() -> None:
+    used = {1: Used(1, 3 * MIB, "a map")}
+    image = plan_for(movable_disk("63+100000 ext4", kind=DiskKind.IMAGE), used=used).estimate
+    assert image and (image.bytes_to_copy, image.seconds) == (3 * MIB, None)
+    drive = plan_for(movable_disk("63+100000 ext4"), used=used).estimate
+    assert drive and drive.seconds == 1

@@ -1,0 +1,197 @@
+"""Everything that stands against a move is told at once, with evidence and the next thing to type."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from aligntool.audit import audit
+from aligntool.errors import Refused
+from aligntool.inventory import (
+    Disk,
+    DiskKind,
+    Fault,
+    Inventory,
+    Layer,
+    Partition,
+    Role,
+    Table,
+    TableFault,
+    TableLabel,
+)
+from aligntool.plan import RealignGoal
+from aligntool.realign import mends, plan_realign
+from aligntool.units import MIB, Extent
+from tests.realign.made_moves import judged, movable_disk, plan_for
+
+OFF = "63+100000 ext4; 104448+100000 xfs"
+Change = Callable[[Disk], Disk]
+
+
+def partition(**changes: object) -> Change:
+    """Of the first partition."""
+    return lambda disk: replace(
+        disk, partitions=(replace(disk.partitions[0], **changes), *disk.partitions[1:])  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def second(**changes: object) -> Change:
+    return lambda disk: replace(
+        disk, partitions=(disk.partitions[0], replace(disk.partitions[1], **changes))  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def layer(kind: str = "ext4", **changes: object) -> Change:
+    one = Layer(kind, Extent(63 * 512, 100000 * 512), **changes)  # type: ignore[arg-type]
+    return partition(content=(one,))
+
+
+def disk(**changes: object) -> Change:
+    return lambda disk: replace(disk, **changes)  # type: ignore[arg-type]
+
+
+def table(**changes: object) -> Change:
+    return lambda disk: replace(disk, table=replace(disk.table or Table(TableLabel.GPT, 512), **changes))  # type: ignore[arg-type]
+
+
+def fault(kind: Fault) -> Change:
+    return table(faults=(TableFault(kind, "the numbers"),))
+
+
+def nested(disk: Disk) -> Disk:
+    inside = Partition(5, Extent(2048 * 512, MIB), Role.NESTED, content_read=True)
+    return replace(disk, partitions=(*disk.partitions, inside))
+
+
+REFUSED = [
+    (partition(mounted_at=("/home",)), "partition 1 is mounted at /home", "umount /home"),
+    (second(mounted_at=("/",)), "partition 2 is mounted at /: this system runs from it", "live system"),
+    (second(mounted_at=("[SWAP]",), node="sda2"), "partition 2 is in use as swap", "swapoff /dev/sda2"),
+    (partition(holders=("md0",)), "partition 1 is held by md0", "mdadm --stop /dev/md0"),
+    (partition(holders=("dm-0",)), r"held by dm-0 \(lvm vg/root\)", "vgchange -an vg"),
+    (partition(holders=("dm-1",)), r"held by dm-1 \(crypt LUKS2 secret\)", "cryptsetup close secret"),
+    (disk(mounted_at=("/mnt",)), "sda is mounted at /mnt", "umount /mnt"),
+    (disk(holders=("dm-7",)), "sda is held by dm-7", "dmsetup remove dm-7"),
+    (disk(read_only=True), "read-only", "blockdev --setrw /dev/sda"),
+    (disk(failing="8 sectors are pending"), "failing: 8 sectors are pending", "smartctl -a /dev/sda"),
+    (disk(size=None), "size of sda is not known", "audit"),
+    (disk(table_read=False), "was not read", "sudo"),
+    (disk(kind=DiskKind.DM, slaves=("sdb",)), "device mapper: it lies on sdb", "audit"),
+    (disk(kind=DiskKind.DASD), "DASD", "fdasd"),
+    (disk(content=(Layer("isw_raid_member", Extent(0, MIB)),)), "the table belongs to the array|array", ""),
+    (table(label=TableLabel.SUN), "table of kind sun", "audit"),
+    (table(hybrid=True), "hybrid MBR", "AT307"),
+    (fault(Fault.HYBRID_MBR), "hybrid MBR", "AT307"),
+    (partition(content_read=False), "could not be read", "sudo"),
+    (layer("BitLocker"), "BitLocker", "manage-bde -off"),
+    (layer("swsuspend"), "suspended system", "mkswap"),
+    (layer(problems=("the checksum is bad",)), "partition 1: the checksum is bad", "e2fsck -fn"),
+    (layer(claims_size=100001 * 512), "has 51200000 bytes, its ext4 claims 51200512", "e2fsck"),
+    (layer(unclean="its journal must be replayed"), "its journal must be replayed", "e2fsck -f"),
+    (partition(content=(Layer("ext4", Extent(0, 1)), Layer("xfs", Extent(0, 1)))), "ext4 and xfs", "wipefs"),
+    (nested, "a label of its own inside", "audit"),
+    (disk(kernel_partitions=((1, Extent(64 * 512, 100000 * 512)),)), "the kernel has it at byte 32768", "partprobe"),
+]  # fmt: skip
+BROKEN = [
+    one for one in Fault if one not in (Fault.GPT_BACKUP_MISPLACED, Fault.PROTECTIVE_MBR, Fault.HYBRID_MBR)
+]
+
+
+def refusal_of(seen: Disk, goal: RealignGoal | None = None) -> Refused:
+    """With the devices that may lie above it."""
+    above = (
+        Disk("dm-0", "/dev/dm-0", DiskKind.DM, MIB, seen.limits, mapping="lvm vg/root"),
+        Disk("dm-1", "/dev/dm-1", DiskKind.DM, MIB, seen.limits, mapping="crypt LUKS2 secret"),
+    )
+    machine = Inventory((seen, *above))
+    with pytest.raises(Refused) as refusal:
+        plan_realign(audit(machine, {}).judged[0], goal or RealignGoal(), {}, all_disks=machine)
+    return refusal.value
+
+
+@pytest.mark.parametrize(("change", "why", "hint"), REFUSED)
+def test_it_is_refused_with_the_reason_and_what_to_do(change: Change, why: str, hint: str) -> None:
+    refusal = refusal_of(change(movable_disk(OFF)))
+    with pytest.raises(Refused, match=why):
+        raise refusal
+    assert hint in refusal.hint
+    assert refusal.hint or not hint
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_table_that_is_not_in_order_is_refused(kind: Fault) -> None:
+    assert "not in order: the numbers" in str(refusal_of(fault(kind)(movable_disk(OFF))))
+
+
+@pytest.mark.parametrize("kind", [Fault.GPT_BACKUP_MISPLACED, Fault.PROTECTIVE_MBR])
+def test_a_backup_elsewhere_and_a_guard_of_another_size_are_no_reason(kind: Fault) -> None:
+    assert plan_for(fault(kind)(movable_disk(OFF))).steps
+
+
+def test_a_fat32_of_few_clusters_is_no_reason() -> None:
+    sentence = "a FAT32 of 5000 clusters: some systems take fewer than 65525 for FAT16"
+    assert plan_for(layer("vfat", problems=(sentence,))(movable_disk(OFF))).steps
+
+
+def test_all_reasons_come_at_once_and_none_twice() -> None:
+    seen = movable_disk("63+100000 BitLocker; 200001+100000 ext4; 300002+100000 xfs")
+    seen = second_of_three(seen, mounted_at=("/home",))
+    seen = replace(seen, failing="it says so", read_only=True)
+    lines = str(refusal_of(seen)).split("\n")
+    assert len(lines) == len(set(lines)) == 4
+    for words in ("BitLocker", "/home", "it says so", "read-only"):
+        assert any(words in line for line in lines)
+
+
+def second_of_three(seen: Disk, **changes: object) -> Disk:
+    one, two, three = seen.partitions
+    return replace(seen, partitions=(one, replace(two, **changes), three))  # type: ignore[arg-type]
+
+
+def test_the_hint_names_those_that_can_be_moved() -> None:
+    refusal = refusal_of(movable_disk("63+100000 BitLocker; 200001+100000 ext4; 300002+100000 xfs"))
+    assert refusal.hint == "aligntool plan realign /dev/sda -p 2 -p 3"
+
+
+def test_a_disk_that_is_in_order_is_not_asked_whether_it_is_mounted() -> None:
+    seen = partition(mounted_at=("/",))(movable_disk("2048+100000 ext4; 104448+100000 xfs"))
+    assert plan_for(seen).steps == ()
+
+
+def test_partitions_that_are_not_there_are_refused_by_their_number() -> None:
+    assert "no partition 7 on sda; there are 1, 2" in str(
+        refusal_of(movable_disk(OFF), RealignGoal(partitions=(7,)))
+    )
+
+
+def test_a_disk_without_partitions_is_refused() -> None:
+    assert "no partitions on sda" in str(refusal_of(replace(movable_disk(OFF), partitions=())))
+
+
+def test_a_disk_whose_members_contradict_each_other_is_refused() -> None:
+    seen = movable_disk(OFF, offset=-1, kind=DiskKind.MD)
+    assert "contradict" in str(refusal_of(seen))
+
+
+def test_what_lies_on_md_can_be_moved() -> None:
+    assert plan_for(movable_disk(OFF, kind=DiskKind.MD)).steps
+
+
+# The audit's word
+
+
+@pytest.mark.parametrize(
+    ("change", "answer", "words"),
+    [
+        (lambda seen: seen, "in-place", "there is room"),
+        (partition(mounted_at=("/home",)), "in-place", "mounted at /home"),
+        (layer("BitLocker"), "not", "BitLocker"),
+        (table(hybrid=True), "not", "hybrid"),
+        (layer(unclean="it was not unmounted"), "in-place", "not unmounted"),
+    ],
+)
+def test_the_audit_says_whether_it_can_be_mended(change: Change, answer: str, words: str) -> None:
+    (mend,) = mends(judged(change(movable_disk(OFF))))
+    assert (mend.partition, mend.answer) == (1, answer)
+    assert words in mend.why
+    assert mend.next
