@@ -1,0 +1,177 @@
+"""Recipes that are goals: all of them load, make the plans they are known for, and a slip of the pen is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from aligntool.errors import Refused
+from aligntool.plan import LayoutGoal, MakeTable, PartWish, RealignGoal, to_json
+from aligntool.recipe import Recipe, load_recipes, parse_part, parse_recipe, recipe
+from aligntool.recipe.roles import ROLES
+from aligntool.units import GIB, MIB
+from tests.recipe.golden_plans import DISKS, GOLDEN, RENEW, golden_file, golden_plan, key
+
+ROOT = Path(__file__).parents[2]
+RECIPES = load_recipes()
+
+
+@pytest.mark.parametrize("each", RECIPES, ids=key)
+def test_a_recipe_makes_the_plan_that_it_is_known_for(each: Recipe) -> None:
+    plan, _ = golden_plan(each)
+    assert golden_file(each).read_text() == to_json(plan) + "\n", RENEW
+
+
+@pytest.mark.parametrize("each", RECIPES, ids=key)
+def test_every_start_is_on_the_grain_and_on_the_grids_whatever_is_written_in_the_golden_plan(
+    each: Recipe,
+) -> None:
+    plan, judged = golden_plan(each)
+    assert plan.places and plan.steps
+    for place in plan.places:
+        assert place.after.start % each.goal.grain == 0
+        assert all(grid.off_by(place.after.start) == 0 for grid in judged.grids if grid.severity != "info")
+    if isinstance(each.goal, RealignGoal):
+        assert all(place.after.start >= each.goal.least_start for place in plan.places)
+        assert any(place.before != place.after for place in plan.places)
+    else:
+        (step,) = plan.steps
+        assert isinstance(step, MakeTable) and len(step.entries) == len(each.goal.parts)
+
+
+def test_every_recipe_has_a_disk_and_a_golden_plan_and_every_plan_a_recipe() -> None:
+    keys = {key(each) for each in RECIPES}
+    assert keys == set(DISKS)
+    assert keys == {str(path.relative_to(GOLDEN).with_suffix("")) for path in GOLDEN.rglob("*.json")}
+    on_disk = {
+        path for folder in ("realign", "layouts") for path in (ROOT / "recipes" / folder).glob("*.toml")
+    }
+    assert keys == {str(path.relative_to(ROOT / "recipes").with_suffix("")) for path in on_disk}
+
+
+def test_every_recipe_is_told_about_in_the_documentation() -> None:
+    page = (ROOT / "docs" / "recipes.md").read_text()
+    assert not [each.name for each in RECIPES if f"`{each.name}`" not in page]
+
+
+def test_a_recipe_is_found_by_its_name_and_by_kind_where_two_have_one_name() -> None:
+    assert recipe("desktop-uefi").kind == "layout"
+    assert recipe("sd-card").kind == recipe("sd-card", "realign").kind == "realign"
+    assert recipe("sd-card", "layout").kind == "layout"
+    with pytest.raises(Refused, match="no recipe 'desktop-uefy'") as refused:
+        recipe("desktop-uefy")
+    assert refused.value.hint == "did you mean 'desktop-uefi'?"
+    with pytest.raises(Refused, match="no recipe"):
+        recipe("desktop-uefi", "realign")
+
+
+LAYOUT = """
+format = 1
+kind = "layout"
+summary = "one of each"
+label = "dos"
+grain = "4MiB"
+spare_end = "1GiB"
+source = "made up"
+
+[[part]]
+size = "512MiB"
+role = "esp"
+name = "EFI"
+
+[[part]]
+size = "rest"
+role = "linux"
+"""
+REALIGN = """
+format = 1
+kind = "realign"
+summary = "cards"
+grain = "4MiB"
+least_start = "8MiB"
+note = "be careful"
+source = "made up"
+"""
+
+
+def test_the_recipes_that_the_mistakes_are_made_in_are_good_themselves() -> None:
+    assert parse_recipe("dir/one.toml", LAYOUT) == Recipe(
+        "one", "dir/one.toml", "one of each", None, "made up",
+        LayoutGoal((PartWish(512 * MIB, "esp", "EFI"), PartWish(None, "linux")), "dos", 4 * MIB, GIB),
+    )  # fmt: skip
+    assert parse_recipe("two.toml", REALIGN).goal == RealignGoal(
+        grain=4 * MIB, grain_given=True, least_start=8 * MIB
+    )
+    free = parse_recipe("two.toml", REALIGN.replace('grain = "4MiB"', "")).goal
+    assert isinstance(free, RealignGoal) and free.grain == MIB and not free.grain_given
+
+
+@pytest.mark.parametrize(
+    ("content", "before", "after", "complaint", "hint"),
+    [
+        (LAYOUT, "format = 1", "format = 2", "format is 2", "format = 1"),
+        (LAYOUT, "format = 1", "", "format is None", "format = 1"),
+        (LAYOUT, 'kind = "layout"', 'kind = "xyz"', "kind cannot be 'xyz'", "layout, realign"),
+        (LAYOUT, 'kind = "layout"', "", "kind is missing", ""),
+        (LAYOUT, 'kind = "layout"', 'kind = "realign"', "unknown key 'label'", ""),
+        (REALIGN, 'kind = "realign"', 'kind = "layout"', "unknown key 'least_start'", ""),
+        (REALIGN, 'note = "be careful"', '[[part]]\nsize = "rest"\nrole = "linux"', "no [[part]]", "layout"),
+        (REALIGN, "least_start", "device", "unknown key 'device'", ""),
+        (LAYOUT, "spare_end", "spare_ned", "unknown key 'spare_ned'", "did you mean 'spare_end'?"),
+        (LAYOUT, "name", "nmae", "unknown key 'nmae'", "did you mean 'name'?"),
+        (LAYOUT, 'summary = "one of each"', "", "summary is missing", ""),
+        (LAYOUT, 'source = "made up"', "", "source is missing", ""),
+        (LAYOUT, 'label = "dos"', 'label = "mbr"', "label cannot be 'mbr'", ""),
+        (LAYOUT, '"4MiB"', '"3MiB"', "grain must be a power of two", "1MiB"),
+        (LAYOUT, '"4MiB"', '"512B"', "grain must be a power of two", "1MiB"),
+        (LAYOUT, '"4MiB"', "4194304", "grain must be a text", ""),
+        (LAYOUT, '"512MiB"', '"512MB"', "'512MB' is not a size", ""),
+        (LAYOUT, '"512MiB"', '"0"', "needs a size", ""),
+        (LAYOUT, '"512MiB"', '"rest"', "only one partition can take the rest", ""),
+        (LAYOUT, 'role = "linux"', 'role = "linus"', "role cannot be 'linus'", "did you mean 'linux'?"),
+        (LAYOUT, 'role = "linux"', "", "role is missing", ""),
+        (LAYOUT, 'size = "rest"', "", "size is missing", ""),
+        (REALIGN, '"8MiB"', '"9MiB"', "multiple of the grain", ""),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_recipe_is_refused_by_file_and_key(
+    content: str, before: str, after: str, complaint: str, hint: str
+) -> None:
+    assert before in content
+    with pytest.raises(Refused) as refused:
+        parse_recipe("my.toml", content.replace(before, after, 1))
+    assert str(refused.value).startswith("my.toml")
+    assert complaint in str(refused.value)
+    assert hint in refused.value.hint
+
+
+def test_a_layout_without_partitions_is_refused() -> None:
+    with pytest.raises(Refused, match="a layout needs partitions"):
+        parse_recipe("my.toml", LAYOUT.partition("[[part]]")[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "wish"),
+    [
+        ("512MiB:esp", PartWish(512 * MIB, "esp")),
+        ("rest:linux-raid", PartWish(None, "linux-raid")),
+        ("1GiB:linux:my root", PartWish(GIB, "linux", "my root")),
+        ("4096:swap:a:b", PartWish(4096, "swap", "a:b")),
+    ],
+)
+def test_a_wish_is_size_role_and_name(text: str, wish: PartWish) -> None:
+    assert parse_part(text) == wish
+
+
+@pytest.mark.parametrize(
+    "text", ["", "512MiB", "esp", "esp:512MiB", "1G:linux", "0:linux", ":linux", "1GiB:efi"]
+)
+def test_what_is_no_wish_says_how_to_write_one(text: str) -> None:
+    with pytest.raises(ValueError, match=r"SIZE:ROLE|not a size|needs a size"):
+        parse_part(text)
+
+
+def test_every_role_is_documented_with_its_types() -> None:
+    page = (ROOT / "docs" / "recipes.md").read_text()
+    for role in ROLES.values():
+        mbr = f"`{role.mbr}`" if role.mbr else "–"
+        assert f"| `{role.word}` | {role.title} | `{role.gpt}` | {mbr}" in page
