@@ -6,6 +6,7 @@ flush between them and the rest, so that at any cut there is nothing to see, or 
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from aligntool.apply.device import Device
 from aligntool.errors import Stopped
@@ -38,6 +39,34 @@ def mark(device: Device, start: int, held: Held, sign: bytes) -> None:
     device.flush()
     _write(device, start, held, blank, but=keystones)
     device.flush()
+
+
+def take_away(device: Device, start: int, held: Held, content: Sequence[bytes], sign: bytes) -> None:
+    """As `mark`, on the way back, where a sector that cannot be written must not bar it.
+
+    Raises OSError only when a keystone can still be read there.
+    """
+    try:
+        mark(device, start, held, sign)
+    except OSError:
+        for extent in held.ranges:
+            for at in range(extent.start, extent.end, device.sector_size):
+                with suppress(OSError):
+                    device.write(start + at, sign)
+        device.flush()
+        if _still_there(device, start, held, content):
+            raise
+
+
+def _still_there(device: Device, start: int, held: Held, content: Sequence[bytes]) -> bool:
+    for at in _keystones(device, held):
+        for extent, part in zip(held.ranges, content, strict=True):
+            if extent.start <= at < extent.end:
+                with suppress(OSError):
+                    found = device.read(start + at, device.sector_size)
+                    if found == part[at - extent.start : at - extent.start + device.sector_size]:
+                        return True
+    return False
 
 
 def release(device: Device, start: int, held: Held, content: Sequence[bytes], sign: bytes) -> None:

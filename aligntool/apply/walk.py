@@ -15,7 +15,7 @@ from typing import Protocol, assert_never
 from aligntool.apply.boot_fields import patched
 from aligntool.apply.copier import Places, bytes_arriving, copy_batch
 from aligntool.apply.device import Device
-from aligntool.apply.held import check_untouched, mark, release
+from aligntool.apply.held import check_untouched, mark, release, take_away
 from aligntool.apply.journal import Journal, Position
 from aligntool.apply.partition_tables import TableState
 from aligntool.apply.table_writer import write_table
@@ -128,7 +128,8 @@ class Walk:
             case HoldContent():
                 release(self.device, step.source.start, step.held, contents.held[step.partition], self.sign)
             case ReleaseContent():
-                mark(self.device, step.target.start, step.held, self.sign)
+                content = patched(step.held, contents.held[step.partition], step.patches)
+                take_away(self.device, step.target.start, step.held, content, self.sign)
             case RewriteTable():
                 write_table(self.device, contents.images, TableState.PARKED)
             case CloseJournal():

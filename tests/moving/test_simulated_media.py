@@ -1,0 +1,180 @@
+"""Bad sectors, damaged journals and wrong disks, on the simulated disk."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from aligntool.apply.mover import Workshop, realign, resume, rollback, status
+from aligntool.errors import Refused, Stopped
+from aligntool.plan import CloseJournal, JournalPlace, WriteJournal
+from aligntool.units import Extent
+from tests.moving.crowded import JOURNAL, Crowd, make_crowd
+from tests.moving.simulated import SECTOR, PowerCut, SimulatedDisk
+from tests.moving.test_simulated_cuts import NoKernel, act, check_end, final, recover
+
+pytestmark = pytest.mark.needs_tools("sfdisk")
+
+COPY = 1 << 17
+
+
+def place_of(crowd: Crowd) -> JournalPlace:
+    return next(step.journal for step in crowd.plan.steps if isinstance(step, WriteJournal))
+
+
+def half_way(crowd: Crowd, seed: int = 1) -> bytes:
+    operations = act(crowd, crowd.platter, "realign").operations
+    return act(crowd, crowd.platter, "realign", operations // 2).after_the_cut(random.Random(seed))
+
+
+def until_it_stops(crowd: Crowd, platter: bytes, how: str, bad: set[int]) -> tuple[bytes, str]:
+    """The platter afterwards, and how it ended."""
+    disk = SimulatedDisk(platter, bad=bad)
+    workshop = Workshop(disk, NoKernel())
+    acts = {"resume": resume, "rollback": rollback}
+    events = realign(crowd.plan, workshop, crowd.runs) if how == "realign" else acts[how](workshop)
+    try:
+        for _ in events:
+            pass
+    except Stopped:
+        return final(disk), "stopped"
+    except Refused:
+        return final(disk), "refused"
+    return final(disk), "done"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_bad_sector_stops_the_work_and_mended_it_goes_on(seed: int) -> None:
+    luck = random.Random(seed)
+    crowd = make_crowd(4000 + seed, luck.choice(("gpt", "dos")))
+    moving = [part for part in crowd.parts if part.moves]
+    part = luck.choice(moving)
+    extent = luck.choice((part.old, part.new, place_of(crowd).extent))
+    bad = {luck.randrange(extent.start, extent.end, SECTOR)}
+    platter, end = until_it_stops(crowd, crowd.platter, "realign", bad)
+    if end == "done":  # nobody needed that sector
+        check_end(crowd, platter, new=True)
+        return
+    if end == "refused":
+        check_end(crowd, final(recover(crowd, platter, "resume")), new=False)
+        return
+    check_end(crowd, final(recover(crowd, platter, "resume")), new=True)
+    check_end(crowd, final(recover(crowd, platter, "rollback")), new=False)
+
+
+def only_targets(crowd: Crowd) -> list[int]:
+    """Sectors that are copied to and hold nothing before: no source, no EBR."""
+    part = next(part for part in crowd.parts if part.moves)
+    taken = [other.old for other in crowd.parts]
+    taken += [Extent(other.record_old, SECTOR) for other in crowd.parts if other.record_old is not None]
+    return [part.new.start + at for run in part.runs for at in range(run.start, run.end, SECTOR)
+            if not any(it.start <= part.new.start + at < it.end for it in taken)]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_target_that_cannot_be_written_does_not_stand_in_the_way_back(seed: int) -> None:
+    label = "gpt" if seed % 2 else "dos"
+    crowd = next(
+        it for number in range(1000) if only_targets(it := make_crowd(5000 + 40 * seed + number, label))
+    )
+    bad = {random.Random(seed).choice(only_targets(crowd))}
+    platter, end = until_it_stops(crowd, crowd.platter, "realign", bad)
+    assert end == "stopped"
+    back, end = until_it_stops(crowd, platter, "rollback", bad)
+    assert end == "done"
+    check_end(crowd, back, new=False)
+
+
+@pytest.mark.parametrize("copy", [0, 1])
+@pytest.mark.parametrize("where", ["head", "records", "body", "all of it"])
+def test_one_damaged_copy_of_the_journal_is_enough(copy: int, where: str) -> None:
+    crowd = make_crowd(6000, "gpt")
+    start = place_of(crowd).extent.start + copy * COPY
+    offset, length = {
+        "head": (0, 512),
+        "records": (4096, 8192),
+        "body": (12288, 512),
+        "all of it": (0, COPY),
+    }[where]
+    platter = bytearray(half_way(crowd))
+    platter[start + offset : start + offset + length] = b"\xff" * length
+    if where in ("head", "body", "all of it"):
+        told = status(Workshop(SimulatedDisk(bytes(platter)), NoKernel()))
+        assert any("damaged" in sentence for sentence in told.sentences)
+    check_end(crowd, final(recover(crowd, bytes(platter), "resume")), new=True)
+    check_end(crowd, final(recover(crowd, bytes(platter), "rollback")), new=False)
+
+
+def test_with_both_copies_damaged_nothing_is_touched() -> None:
+    crowd = make_crowd(6001, "gpt")
+    platter = bytearray(half_way(crowd))
+    start = place_of(crowd).extent.start
+    for copy in (0, 1):
+        platter[start + copy * COPY + 12288] ^= 0xFF
+    disk = SimulatedDisk(bytes(platter))
+    with pytest.raises(Refused, match="no readable journal"):
+        list(resume(Workshop(disk, NoKernel())))
+    assert disk.operations == 0
+
+
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+def test_a_table_that_somebody_changed_meanwhile_is_refused(label: str) -> None:
+    crowd = make_crowd(6002, label)
+    platter = bytearray(half_way(crowd))
+    if label == "gpt":  # as if another program had made a table of its own around the parked entries
+        platter[SECTOR : 34 * SECTOR] = bytes(33 * SECTOR)
+        platter[-33 * SECTOR :] = bytes(33 * SECTOR)
+    platter[446 + 16 * 3 : 446 + 16 * 4] = bytes.fromhex("00000000830000000000020000000400")
+    disk = SimulatedDisk(bytes(platter))
+    with pytest.raises(Refused):
+        list(resume(Workshop(disk, NoKernel())))
+    assert disk.operations == 0
+
+
+def test_the_journal_of_another_disk_is_refused() -> None:
+    """Its entries point to a journal that is another move's."""
+    crowd, other = make_crowd(6003, "gpt"), make_crowd(6005, "gpt")
+    platter, wrong = half_way(crowd), half_way(other)
+    place, its = place_of(crowd).extent, place_of(other).extent
+    mixed = platter[: place.start] + wrong[its.start : its.start + JOURNAL] + platter[place.start + JOURNAL :]
+    disk = SimulatedDisk(mixed)
+    with pytest.raises(Refused):
+        list(resume(Workshop(disk, NoKernel())))
+    assert disk.operations == 0
+
+
+def elsewhere(crowd: Crowd) -> Crowd:
+    """The same plan with its journal in a file."""
+    place = replace(place_of(crowd), extent=Extent(0, JOURNAL), file="journal")
+    steps = tuple(replace(step, journal=place) if isinstance(step, WriteJournal | CloseJournal) else step
+                  for step in crowd.plan.steps)  # fmt: skip
+    return replace(crowd, plan=replace(crowd.plan, steps=steps))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_journal_in_a_file_does_as_well(seed: int) -> None:
+    crowd = elsewhere(make_crowd(7000 + seed, "gpt" if seed % 2 else "dos"))
+    luck = random.Random(seed)
+    disk, file = SimulatedDisk(crowd.platter, cut=luck.randint(5, 40)), SimulatedDisk(bytes(JOURNAL))
+    try:
+        for _ in realign(crowd.plan, Workshop(disk, NoKernel(), file), crowd.runs):
+            pass
+    except PowerCut:
+        pass
+    cut, journal = disk.after_the_cut(luck), file.after_the_cut(luck)
+    if status(Workshop(SimulatedDisk(cut), NoKernel(), SimulatedDisk(journal))).state == "in-flight":
+        disk, file = SimulatedDisk(cut), SimulatedDisk(journal)
+        for _ in resume(Workshop(disk, NoKernel(), file)):
+            pass
+        cut = final(disk)
+    check_end(crowd, cut, new=final(disk) != crowd.platter)
+
+
+def test_without_the_file_the_user_is_told_to_name_it() -> None:
+    crowd = elsewhere(make_crowd(7001, "gpt"))
+    disk, file = SimulatedDisk(crowd.platter, cut=8), SimulatedDisk(bytes(JOURNAL))
+    with pytest.raises(PowerCut):
+        list(realign(crowd.plan, Workshop(disk, NoKernel(), file), crowd.runs))
+    with pytest.raises(Refused) as told:
+        list(resume(Workshop(SimulatedDisk(final(disk)), NoKernel())))
+    assert "--journal FILE" in told.value.hint
