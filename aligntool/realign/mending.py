@@ -12,14 +12,13 @@ from aligntool.audit.words import shell_word
 from aligntool.inventory import Disk
 from aligntool.plan import RealignGoal
 from aligntool.realign.holds import kind_of
-from aligntool.realign.lattice import Lattice
+from aligntool.realign.placing import first_place
 from aligntool.realign.planning import movable, parts_of
 from aligntool.realign.reasons import Reason, disk_reasons, partition_reasons
 from aligntool.realign.row import row_of
 from aligntool.realign.search import room_of, search
 from aligntool.realign.shrinking import SHRINKABLE
 from aligntool.realign.wanted import Wanted, wanted
-from aligntool.units import Extent
 
 IN_PLACE, WITH_SHRINK, NOT = "in-place", "with-shrink", "not"
 """What `Mend.answer` can be."""
@@ -108,17 +107,14 @@ def _search(judged: Judged, wish: Wanted) -> _Room:
 def _beside(disk: Disk, wish: Wanted) -> frozenset[int]:
     """Those with enough free space at their left or right, everybody else staying."""
     row = row_of(disk, movable(disk, wish, {}, {}))
-    room = room_of(disk, _GOAL).extent
+    room = room_of(disk, _GOAL)
     found = set()
-    end = room.start
+    end = room.extent.start
     for index, thing in enumerate(row):
-        free_to = row[index + 1].extent.start if index + 1 < len(row) else room.end
-        free = Extent(end + thing.lead, free_to - end - thing.lead)
-        if thing.number in wish.must and _has_place(wish.lattices[-1], thing.extent.length, free):
-            found.add(thing.number)
+        free_to = row[index + 1].extent.start if index + 1 < len(row) else room.extent.end
+        if thing.number is not None and thing.number in wish.must:
+            start = first_place(thing, wish.lattices[-1], end, room)
+            if start + thing.extent.length <= free_to:
+                found.add(thing.number)
         end = max(end, thing.extent.end)
-    return frozenset(number for number in found if number is not None)
-
-
-def _has_place(lattice: Lattice, length: int, free: Extent) -> bool:
-    return lattice.up(free.start) + length <= free.end
+    return frozenset(found)

@@ -81,7 +81,7 @@ def place(row: Sequence[Thing], room: Room, choice: Choice, lean: Lean) -> dict[
         start = thing.extent.start
         if pick != _STAYS:
             lattice = thing.lattices[pick]
-            first = _first(thing, lattice, end, room)
+            first = first_place(thing, lattice, end, room)
             start = _pick(thing, lattice, first, last, lean)
         end = max(end, start + thing.extent.length)
         if thing.number is not None:
@@ -97,13 +97,13 @@ def _after(state: _State, thing: Thing, room: Room) -> Iterator[_State]:
         yield _State(state.cost, thing.extent.end, _STAYS, state)
     size, count, steps = state.cost
     for pick, lattice in enumerate(thing.lattices):
-        start = _first(thing, lattice, state.end, room)
+        start = first_place(thing, lattice, state.end, room)
         if start + thing.extent.length <= room.extent.end:
             cost = (size + thing.cost, count + 1, steps + pick)
             yield _State(cost, start + thing.extent.length, pick, state)
 
 
-def _first(thing: Thing, lattice: Lattice, end: int, room: Room) -> int:
+def first_place(thing: Thing, lattice: Lattice, end: int, room: Room) -> int:
     """The first place after `end`. Nothing moves left into the first MiB: a boot loader may lie there."""
     start = lattice.up(max(end + thing.lead, room.least_start))
     if start < min(thing.extent.start, MIB):

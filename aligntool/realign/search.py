@@ -62,7 +62,7 @@ def _choices(
     """Rows as they are; where that is impossible or moves what could stay, with one partition put elsewhere."""
     found = [(row, choice) for row in rows if (choice := choose(row, room))]
     if all(choice.cost[1] > len(movable.must) for _, choice in found):
-        jumped = (other for row in rows for other in _with_a_jump(row))
+        jumped = (other for row in rows for other in _with_a_jump(row, room))
         found += [(row, choice) for row in jumped if (choice := choose(row, room))]
     yield from sorted(found, key=lambda pair: pair[1].cost)[:_MOST_TRIED]
 
@@ -70,7 +70,7 @@ def _choices(
 _MOST_TRIED = 8
 
 
-def _with_a_jump(row: Sequence[Thing]) -> Iterator[Sequence[Thing]]:
+def _with_a_jump(row: Sequence[Thing], room: Room) -> Iterator[Sequence[Thing]]:
     """Every row in which one thing that must move is elsewhere in the order; never into or out of a container."""
     if len(row) > EXACT_UP_TO:
         return
@@ -81,8 +81,19 @@ def _with_a_jump(row: Sequence[Thing]) -> Iterator[Sequence[Thing]]:
         rest = [*row[:index], *row[index + 1 :]]
         rest_inside = _inside(rest)
         for slot in range(len(rest) + 1):
-            if slot != index and not (slot < len(rest) and rest_inside[slot]):
+            if (
+                slot != index
+                and not (slot < len(rest) and rest_inside[slot])
+                and _fits(thing, rest, slot, room)
+            ):
                 yield [*rest[:slot], thing, *rest[slot:]]
+
+
+def _fits(thing: Thing, rest: Sequence[Thing], slot: int, room: Room) -> bool:
+    """Whether the gap before `rest[slot]` is long enough as it is now."""
+    start = rest[slot - 1].extent.end if slot else room.extent.start
+    end = rest[slot].extent.start if slot < len(rest) else room.extent.end
+    return end - start >= thing.extent.length
 
 
 def _inside(row: Sequence[Thing]) -> list[bool]:
