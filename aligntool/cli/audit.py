@@ -12,7 +12,7 @@ from aligntool.errors import ExitCode
 
 if TYPE_CHECKING:
     from aligntool.audit import Known, Report
-    from aligntool.inventory import Inventory
+    from aligntool.inventory import Disk, Inventory
     from aligntool.realign import Mend
     from aligntool.render.lines import Line
 
@@ -124,9 +124,24 @@ def _lines(report: "Report", *, map_: bool, quiet: bool, verbose: bool) -> Itera
 
 
 def _mends(report: "Report") -> "dict[str, tuple[Mend, ...]]":
+    """Nothing is to be mended on a disk in flight but the flight itself."""
     from aligntool.realign import mends
 
-    return {judged.disk.name: mends(judged) for judged in report.judged}
+    return {judged.disk.name: () if _in_flight(judged.disk) else mends(judged) for judged in report.judged}
+
+
+def _in_flight(disk: "Disk") -> bool:
+    """Whether a parked entry is in the table; said where the user looks first."""
+    from aligntool.apply.partition_tables.parked import GPT_TYPE, MBR_TYPE
+    from aligntool.cli.asked import command
+    from aligntool.render.lines import harmless
+
+    parked = (str(GPT_TYPE).upper(), f"0x{MBR_TYPE:02x}")
+    if not any(part.type_code in parked for part in disk.partitions):
+        return False
+    print(f"aligntool: {harmless(disk.name)}: partitions seem to be in flight  → {command('status', disk.path)}",
+          file=sys.stderr)  # fmt: skip
+    return True
 
 
 def _exit_code(report: "Report", fail_on: FailOn) -> ExitCode:

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aligntool.cli.asked import Asked, command
 from aligntool.cli.options import colored, terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aligntool.audit import Report
+    from aligntool.plan import Plan
     from aligntool.render.lines import Line
 
 PICTURE_WIDTH = 100
@@ -27,47 +29,91 @@ def demo(
         typer.Option("--picture", metavar="FILE", hidden=True, help="Save the audit as an SVG picture."),
     ] = None,
 ) -> None:
-    """Make a disk image as a PC of 2005 had it, with files on it, and audit it.
+    """Make a disk image as a PC of 2005 had it, with files on it; audit it, realign it, and audit it again.
+
+    An image that is kept is audited and left misaligned, to play with.
 
     Example: aligntool demo old-disk.img
     """
     import tempfile
 
     if image is not None:
-        _run(image, picture, kept=True)
+        _audit_old_disk(image, picture)
+        _plan(image)
+        print(
+            f"\nThe image stays as it is. Move its partitions: {command('realign', image)}", file=sys.stderr
+        )
         return
     with tempfile.TemporaryDirectory(prefix="aligntool-demo-") as folder:
-        _run(f"{folder}/disk.img", picture, kept=False)
+        path = f"{folder}/disk.img"
+        _audit_old_disk(path, picture)
+        plan = _plan(path)
+        _realign(plan, path)
+    print("\nThe image is gone; `aligntool demo old-disk.img` keeps one to play with.", file=sys.stderr)
 
 
-def _run(image: str, picture: str | None, *, kept: bool) -> None:
+def _audit_old_disk(image: str, picture: str | None) -> None:
     from aligntool.apply.demo import make_demo_image
-    from aligntool.audit import Wishes, audit
-    from aligntool.probe.look import look
     from aligntool.render.lines import save_svg, show
 
     print(
         f"Making {image}: an MBR disk as Windows XP and a Linux of 2005 partitioned it ...", file=sys.stderr
     )
     make_demo_image(image)
-    report = audit(look((image,)), {}, Wishes())
-    print(f"$ aligntool audit --map {image}\n", file=sys.stderr)
+    report = _report(image)
+    _typed(command("audit --map", image))
     show(_lines(report, terminal_width()), sys.stdout, color=colored())
     if picture is not None:
         save_svg(_lines(report, PICTURE_WIDTH), picture, title="aligntool audit --map", width=PICTURE_WIDTH)
-    if kept:
-        print(f"\nThe image stays: aligntool audit {image}", file=sys.stderr)
-    else:
-        print("\nThe image is gone; `aligntool demo old-disk.img` keeps one to play with.", file=sys.stderr)
+
+
+def _plan(image: str) -> "Plan":
+    """Without the steps, which fill three screens."""
+    from aligntool.cli.planning import find_plan
+    from aligntool.render.lines import show
+    from aligntool.render.plan import plan_lines
+
+    _typed(command("plan realign", image))
+    plan = find_plan(image, Asked()).plan
+    show(plan_lines(plan, width=terminal_width(), brief=True), sys.stdout, color=colored())
+    print(f"({len(plan.steps)} steps; the command itself shows each with every byte)", file=sys.stderr)
+    return plan
+
+
+def _realign(plan: "Plan", image: str) -> None:
+    from aligntool.cli.moving import carry_out
+    from aligntool.render.lines import show
+    from aligntool.render.table import audit_lines
+
+    _typed(command("realign", image, "--yes"))
+    carry_out(plan, Asked(), json_=False, rate=None)
+    _typed(command("audit", image))
+    report = _report(image)
+    lines = audit_lines(report, width=terminal_width(), verbose=False, quiet=False)
+    show(lines, sys.stdout, color=colored())
+
+
+def _report(image: str) -> "Report":
+    from aligntool.audit import Wishes, audit
+    from aligntool.probe.look import look
+
+    return audit(look((image,)), {}, Wishes())
+
+
+def _typed(words: str) -> None:
+    sys.stdout.flush()
+    print(f"\n$ {words}\n", file=sys.stderr, flush=True)
 
 
 def _lines(report: "Report", width: int) -> "Iterator[Line]":
     """The table, and the picture of the first partition that is off."""
     from aligntool.audit import Answer
+    from aligntool.realign import mends
     from aligntool.render.map import boundary_lines
     from aligntool.render.table import audit_lines
 
-    yield from audit_lines(report, width=width, verbose=False, quiet=False)
+    found = {judged.disk.name: mends(judged) for judged in report.judged}
+    yield from audit_lines(report, width=width, verbose=False, quiet=False, mends=found)
     yield ()
     for judged in report.judged:
         off = next((verdict for verdict in judged.verdicts if verdict.answer is Answer.OFF), None)

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from aligntool.errors import Refused, Stopped
-from aligntool.plan import Event, Plan, StepBegun
+from aligntool.plan import Event, Plan, Progress, StepBegun
+from aligntool.units import format_about
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -29,28 +30,51 @@ def follow(plan: Plan, events: Iterator[Event], *, json_: bool, hint: str, writi
     `writing`: something was written before this began. Raises Refused or KeyboardInterrupt while nothing is written,
     and Stopped for every way to end after that.
     """
+    far = _Reached(plan)
     try:
         with _stop_when_told(), _closing(events), _teller(plan, json_=json_) as tell:
             for event in events:
                 writing = writing or _begins_writing(plan, event)
+                far.note(event)
                 tell(event)
     except KeyboardInterrupt:
         if not writing:
             raise
-        raise Stopped("interrupted; the journal knows how far it came", hint=hint) from None
+        raise Stopped(f"interrupted {far.words()}; the journal is kept", hint=hint) from None
     except Refused as error:
         if not writing:
             raise
         raise Stopped(str(error), hint=hint) from error
+    except Stopped as error:
+        raise Stopped(str(error), hint=hint) from error
     except OSError as error:
         what = f"{plan.disk.path}: {error.strerror}"
         raise (Stopped(what, hint=hint) if writing else Refused(what)) from error
-    except Stopped:
-        raise
     except Exception:
         if writing:
-            print(f"aligntool: something was written\n  → {hint}", file=sys.stderr)
+            print(
+                f"aligntool: a bug stopped it {far.words()}; the journal is kept\n  → {hint}", file=sys.stderr
+            )
         raise
+
+
+class _Reached:
+    """The last that was heard of a move."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._steps = len(plan.steps)
+        self._step = 0
+        self._copied = ""
+
+    def note(self, event: Event) -> None:
+        match event:
+            case StepBegun():
+                self._step = event.index + 1
+            case Progress():
+                self._copied = f", {format_about(event.done)} of {format_about(event.total)} copied"
+
+    def words(self) -> str:
+        return f"in step {self._step} of {self._steps}{self._copied}"
 
 
 def _begins_writing(plan: Plan, event: Event) -> bool:

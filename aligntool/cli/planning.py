@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from aligntool.cli.asked import Asked
+from aligntool.cli.asked import Asked, command
 from aligntool.errors import Refused
 from aligntool.plan import CopyContent, Plan, Used
 
@@ -55,8 +55,19 @@ def find_plan(target: str, asked: Asked) -> Found:
     from aligntool.probe.health import read_failing
 
     judged, _ = look_at(target, asked)
+    _refuse_in_flight(judged.disk.path)
     failing = read_failing(judged.disk)
     return plan_for(replace(judged, disk=replace(judged.disk, failing=failing)), asked)
+
+
+def _refuse_in_flight(path: str) -> None:
+    """What lies on such a disk must not be thought about as if it were whole."""
+    from aligntool.apply.look_only import look_only
+    from aligntool.apply.partition_tables import find_parked
+
+    with look_only(path) as device:
+        if find_parked(device) is not None:
+            raise Refused(f"{path}: partitions of this disk are in flight", hint=command("status", path))
 
 
 def plan_for(judged: "Judged", asked: Asked) -> Found:

@@ -11,7 +11,7 @@ from aligntool.cli.realign import EventsOption, RateOption
 from aligntool.errors import Refused
 
 if TYPE_CHECKING:
-    from aligntool.apply.mover import Status
+    from aligntool.apply.recovery import Status
     from aligntool.plan import Plan
 
 JournalFileOption = Annotated[
@@ -30,13 +30,10 @@ def status(
 
     Example: sudo aligntool status /dev/sda
     """
-    from aligntool.apply.mover import status as find_status
-    from aligntool.cli.moving import workshop
     from aligntool.render.lines import show
     from aligntool.render.status import status_json, status_lines
 
-    with workshop(disk, journal_file=journal) as shop:
-        found = find_status(shop)
+    found = _standing(disk, journal)
     following = _next(found, disk, journal)
     if json_:
         sys.stdout.write(status_json(disk, found, type_next=following))
@@ -82,19 +79,29 @@ def _recover(disk: str, journal: str | None, *, rate: int | None, json_: bool, b
     from aligntool.cli.follow import follow
     from aligntool.cli.moving import tell_result, ways_on, workshop
 
+    plan = _in_flight(_standing(disk, journal), disk)
     with workshop(disk, journal_file=journal, rate=rate) as shop:
-        found = mover.status(shop)
-        plan = _in_flight(found, disk)
         events = mover.rollback(shop) if back else mover.resume(shop)
         follow(plan, events, json_=json_, hint=ways_on(disk, journal))
     tell_result(plan, disk, Asked(), json_=json_, back=back)
 
 
+def _standing(disk: str, journal: str | None) -> "Status":
+    """Without holding it: whoever has the disk may be asked about it. Raises Refused."""
+    from contextlib import nullcontext
+
+    from aligntool.apply.look_only import look_only
+    from aligntool.apply.recovery import status as find_status
+
+    with look_only(disk) as device, look_only(journal) if journal else nullcontext() as file:
+        return find_status(device, file)
+
+
 def _in_flight(found: "Status", disk: str) -> "Plan":
+    from aligntool.cli.asked import command
+
     if found.state != "in-flight" or found.plan is None:
-        sentences = "".join(f"\n{sentence}" for sentence in found.sentences)
-        raise Refused(f"{disk}: nothing is in flight here that could be gone on with{sentences}",
-                      hint=f"aligntool status {disk}")  # fmt: skip
+        raise Refused(f"{disk}: {found.sentences[0]}", hint=command("audit", disk))
     return found.plan
 
 

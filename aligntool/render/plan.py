@@ -27,9 +27,9 @@ _NO_COMMANDS: Commands = {}
 
 
 def plan_lines(
-    plan: Plan, *, width: int, commands: Commands = _NO_COMMANDS, type_next: str = ""
+    plan: Plan, *, width: int, commands: Commands = _NO_COMMANDS, type_next: str = "", brief: bool = False
 ) -> Iterator[Line]:
-    """The whole plan. `type_next`: the command that applies it."""
+    """The whole plan, or, `brief`, without its steps. `type_next`: the command that applies it."""
     yield from _title(plan, width)
     yield EMPTY
     yield from plan_map_lines(plan, width=width)
@@ -39,8 +39,9 @@ def plan_lines(
     if plan.steps:
         yield from _cost(plan, width)
         yield EMPTY
-        yield from _steps(plan, commands, width)
-        yield EMPTY
+        if not brief:
+            yield from _steps(plan, commands, width)
+            yield EMPTY
     else:
         yield plain("Nothing to do.")
     yield from _sentences("Decided", plan.notes, Style.PLAIN, width)

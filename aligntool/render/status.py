@@ -14,37 +14,41 @@ from aligntool.render.steps import partition_of, size_words, step_title
 
 
 class Standing(Protocol):
-    """What apply.mover.status gives; said again here because telling does not know acting."""
+    """What apply.recovery.status gives; said again here because telling does not know acting."""
 
     @property
     def state(self) -> str:
-        """ "old", "in-flight", "new" or "unknown"."""
+        """ "old" or "in-flight"."""
         ...
+
+    @property
+    def sentences(self) -> tuple[str, ...]: ...
 
     @property
     def plan(self) -> Plan | None: ...
 
     @property
-    def step(self) -> int: ...
+    def step(self) -> int:
+        """Of the plan: this one is next."""
+        ...
 
     @property
-    def done(self) -> int: ...
+    def done(self) -> int:
+        """Bytes at their new place."""
+        ...
 
     @property
     def total(self) -> int: ...
 
     @property
-    def direction(self) -> str: ...
-
-    @property
-    def sentences(self) -> tuple[str, ...]: ...
+    def forward(self) -> bool:
+        """False: it was being taken back."""
+        ...
 
 
 _STATES = {
     "old": ("nothing is in flight", Style.GOOD),
     "in-flight": ("in flight: do not mount, repair or partition this disk", Style.BAD),
-    "new": ("nothing is in flight: the move was finished", Style.GOOD),
-    "unknown": ("it cannot be told", Style.DOUBT),
 }
 
 
@@ -59,9 +63,10 @@ def status_lines(
         yield plain(f"  goal: {plan.goal}")
         if 0 <= standing.step < len(plan.steps):
             title = step_title(plan.steps[standing.step])
-            yield plain(f"  {standing.direction}: step {standing.step + 1} of {len(plan.steps)}, {title}")
-        yield plain(f"  copied: {size_words(standing.done)} of {size_words(standing.total)}")
-    for sentence in standing.sentences:
+            way = "next" if standing.forward else "being taken back, at"
+            yield plain(f"  {way}: step {standing.step + 1} of {len(plan.steps)}, {title}")
+        yield plain(f"  at their new place: {size_words(standing.done)} of {size_words(standing.total)}")
+    for sentence in standing.sentences if plan is not None else ():
         for line in wrapped(f"  - {sentence}", width, "    "):
             yield plain(line)
     for command in type_next:
@@ -77,12 +82,12 @@ def status_json(disk: str, standing: Standing, *, type_next: tuple[str, ...] = (
         "disk": disk,
         "state": standing.state,
         "goal": plan.goal if plan else None,
-        "direction": standing.direction,
+        "direction": ("forward" if standing.forward else "back") if plan else None,
         "step": type(step).__name__ if step else None,
         "partition": partition_of(step) if step else None,
-        "index": standing.step,
-        "done": standing.done,
-        "total": standing.total,
+        "index": standing.step if step else None,
+        "done": standing.done if plan else None,
+        "total": standing.total if plan else None,
         "sentences": list(standing.sentences),
         "next": list(type_next),
     }

@@ -216,12 +216,12 @@ class Standing:
     """As the mover's status gives it."""
 
     state: str
+    sentences: tuple[str, ...] = ("Partition 1 is half copied.",)
     plan: Plan | None = PLAN
     step: int = 5
     done: int = 10 * MIB
     total: int = 40 * MIB
-    direction: str = "forward"
-    sentences: tuple[str, ...] = ("Partition 1 is half copied.",)
+    forward: bool = True
 
 
 def test_a_disk_in_flight_says_how_far_it_is_and_what_may_be_typed() -> None:
@@ -235,11 +235,20 @@ def test_a_disk_in_flight_says_how_far_it_is_and_what_may_be_typed() -> None:
         "aligntool resume x.img",
     ):
         assert words in said, words
+    back = "".join(text_of(status_lines("x.img", Standing("in-flight", forward=False), width=80)))
+    assert "taken back" in back
 
 
-@pytest.mark.parametrize("state", ["old", "new", "unknown", "in-flight"])
+@pytest.mark.parametrize("state", ["old", "in-flight"])
 def test_every_state_is_told_in_words_and_as_json_also_without_a_plan(state: str) -> None:
     standing = Standing(state, plan=None, step=0)
     assert "x.img: " in "".join(text_of(status_lines("x.img", standing, width=80)))
     document = json.loads(status_json("x.img", standing))
-    assert (document["state"], document["goal"], document["done"]) == (state, None, 10 * MIB)
+    assert (document["state"], document["goal"], document["index"]) == (state, None, None)
+
+
+def test_the_json_of_a_disk_in_flight_names_step_partition_and_direction() -> None:
+    document = json.loads(status_json("x.img", Standing("in-flight"), type_next=("a", "b")))
+    assert (document["step"], document["partition"], document["index"]) == ("CopyContent", 1, 5)
+    assert (document["direction"], document["next"]) == ("forward", ["a", "b"])
+    assert (document["done"], document["total"]) == (10 * MIB, 40 * MIB)
