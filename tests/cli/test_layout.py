@@ -1,0 +1,125 @@
+"""`layout`, `plan layout` and `recipes` as a user types them."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aligntool.plan import from_json
+from aligntool.units import GIB, MIB
+from tests.cli.test_commands import aligntool
+from tests.conftest import run
+
+MakeImage = Callable[..., Path]
+
+
+def hashed(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.needs_tools("sfdisk")
+def test_a_layout_is_shown_and_made(sparse: MakeImage) -> None:
+    image = sparse(256 * MIB)
+    done = aligntool("layout", image, "--part", "64MiB:esp:EFI", "--part", "rest:linux", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert "EFI System" in done.stdout and "1MiB" in done.stdout
+    table = json.loads(run("sfdisk", "--json", image))["partitiontable"]
+    assert [(one["start"], one["size"]) for one in table["partitions"]] == [(2048, 131072), (133120, 389120)]
+    assert aligntool("audit", image, "--fail-on", "warning").returncode == 0
+
+
+def test_planning_and_a_dry_run_write_nothing(sparse: MakeImage, tmp_path: Path) -> None:
+    image = sparse(64 * MIB)
+    wish = ("--part", "rest:linux", "--wipe")
+    kept = tmp_path / "plan.json"
+    planned = aligntool("plan", "layout", image, *wish, "-o", kept)
+    dry = aligntool("layout", image, *wish, "--dry-run")
+    assert planned.returncode == dry.returncode == 0, planned.stderr + dry.stderr
+    assert not any(image.read_bytes())
+    as_json = aligntool("plan", "layout", image, *wish, "--json").stdout
+    assert kept.read_text() == as_json == aligntool("layout", image, *wish, "--dry-run", "--json").stdout
+    assert from_json(as_json).purpose == "layout"
+    assert f"aligntool layout {image} --part rest:linux --wipe" in planned.stdout
+
+
+def test_what_a_plan_says_to_type_next_is_the_same_wish(sparse: MakeImage) -> None:
+    image = sparse(256 * MIB)
+    wish = ["--part", "64MiB:linux:my root", "--label", "gpt", "--grain", "2MiB", "--spare-end", "8MiB"]
+    wish += ["--sector-size", "4KiB", "--wipe"]
+    planned = aligntool("plan", "layout", image, *wish)
+    line = next(line for line in planned.stdout.splitlines() if line.startswith("→ "))
+    assert line.endswith(
+        "--part '64MiB:linux:my root' --label gpt --grain 2MiB --spare-end 8MiB --sector-size 4KiB --wipe"
+    )
+
+
+def test_without_a_terminal_and_without_yes_nobody_is_asked_and_nothing_written(sparse: MakeImage) -> None:
+    image = sparse(64 * MIB)
+    done = aligntool("layout", image, "--part", "rest:linux")
+    assert done.returncode == 3 and "--yes" in done.stderr
+    assert not any(image.read_bytes())
+
+
+@pytest.mark.needs_tools("mkfs.ext4")
+def test_yes_overrides_no_refusal(sparse: MakeImage) -> None:
+    image = sparse(64 * MIB)
+    run("mkfs.ext4", "-q", "-F", "-L", "photos", image)
+    before = hashed(image)
+    done = aligntool("layout", image, "--part", "rest:linux", "--yes")
+    assert done.returncode == 3
+    assert 'ext4 "photos" on the whole disk' in done.stderr and "--wipe" in done.stderr
+    assert hashed(image) == before
+    wiped = aligntool("layout", image, "--part", "rest:linux", "--yes", "--wipe")
+    assert wiped.returncode == 0 and 'lost: ext4 "photos" on the whole disk' in wiped.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--part", "5GB:linux"), 2, "is not a size"),
+        (("--part", "5GiB:efi"), 2, "roles: esp"),
+        (("--part", "5GiB:linux"), 3, "too small by"),
+        ((), 3, "needs partitions"),
+        (("--recipe", "data-disc"), 3, "did you mean 'data-disk'?"),
+        (("--recipe", "data-disk", "--part", "rest:linux"), 3, "says already which partitions"),
+        (("--recipe", "sector-63"), 3, "there is no recipe 'sector-63'"),
+        (("--part", "rest:linux", "--label", "mbr"), 3, "--label dos"),
+    ],
+)
+def test_a_wish_that_cannot_be_is_refused_in_words(
+    sparse: MakeImage, words: tuple[str, ...], code: int, said: str
+) -> None:
+    done = aligntool("layout", sparse(64 * MIB), *words, "--yes", env={"COLUMNS": "200"})
+    assert done.returncode == code and said in done.stderr, done.stderr
+
+
+def test_a_recipe_and_what_is_typed_beside_it(sparse: MakeImage) -> None:
+    image = sparse(4 * GIB)
+    done = aligntool(
+        "plan", "layout", image, "--recipe", "data-disk", "--label", "dos", "--grain", "8MiB", "--json"
+    )
+    plan = from_json(done.stdout)
+    assert plan.steps[0].label == "dos"  # type: ignore[union-attr]
+    assert plan.places[0].after.start == 8 * MIB
+
+
+def test_recipes_are_listed_shown_and_checked(tmp_path: Path) -> None:
+    listed = json.loads(aligntool("recipes", "list", "--json").stdout)
+    assert len(listed) == 10
+    text = aligntool("recipes", "list").stdout
+    assert all(each["name"] in text for each in listed)
+    assert "8GiB: swap" in aligntool("recipes", "show", "desktop-uefi").stdout
+    both = aligntool("recipes", "show", "sd-card").stdout
+    assert (
+        "aligntool realign DISK --recipe sd-card" in both and "aligntool layout DISK --recipe sd-card" in both
+    )
+    own = tmp_path / "own.toml"
+    own.write_text('format = 1\nkind = "realign"\nsummary = "s"\nsource = "me"\ngrain = "64KiB"\n')
+    good = aligntool("recipes", "check", own)
+    assert good.returncode == 0 and "every start on 64KiB" in good.stdout
+    own.write_text(own.read_text().replace("grain", "grian"))
+    bad = aligntool("recipes", "check", own)
+    assert bad.returncode == 3 and "did you mean 'grain'?" in bad.stderr
+    assert aligntool("recipes", "check", tmp_path).returncode == 3
