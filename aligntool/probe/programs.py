@@ -11,10 +11,12 @@ from dataclasses import dataclass
 
 _SBIN = ":/usr/local/sbin:/usr/sbin:/sbin"  # where Debian keeps the programs of the administrator
 
+NOT_RUN = 1000  # no program ends with more than 255
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    code: int  # -1: it did not end by itself, or could not be started
+    code: int  # what it ended with; negative: the signal that ended it; NOT_RUN: not started, or ended here
     output: str
     errors: str
 
@@ -34,7 +36,7 @@ def ask(*words: str, limit_s: float | None = None) -> Answer:
     """Runs a program to its end, without input; after `limit_s` it is ended. Never raises for what it does."""
     program = find_program(words[0])
     if program is None:
-        return Answer(-1, "", f"{words[0]} is not installed")
+        return Answer(NOT_RUN, "", f"{words[0]} is not installed")
     try:
         done = subprocess.run(
             (program, *words[1:]),
@@ -45,9 +47,9 @@ def ask(*words: str, limit_s: float | None = None) -> Answer:
             timeout=limit_s,
         )
     except subprocess.TimeoutExpired:
-        return Answer(-1, "", f"{words[0]} did not end within {limit_s:g} s")
+        return Answer(NOT_RUN, "", f"{words[0]} did not end within {limit_s:g} s")
     except OSError as error:
-        return Answer(-1, "", f"{words[0]} cannot be started: {error.strerror}")
+        return Answer(NOT_RUN, "", f"{words[0]} cannot be started: {error.strerror}")
     return Answer(done.returncode, _text(done.stdout), _text(done.stderr))
 
 

@@ -1,0 +1,108 @@
+"""Checkers: whole file systems pass, and each kind of damage that its own tool knows is told."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aligntool.probe.checks import CheckResult, check_content
+from aligntool.units import MIB, Extent
+from tests.conftest import run
+
+Sparse = Callable[..., Path]
+START = 63 * 512
+
+# kind -> how it is made, its size, bytes that hurt it and where in it they do
+MADE: dict[str, tuple[tuple[str, ...], int, tuple[int, bytes]]] = {
+    "ext4": (
+        ("mkfs.ext4", "-q", "-F", "-O", "^metadata_csum"),
+        32 * MIB,
+        (1024 + 12, b"\7\7\0\0"),
+    ),  # free blocks
+    "xfs": (("mkfs.xfs", "-q", "-f"), 320 * MIB, (512, b"rubbish!")),  # head of the first group's free space
+    "btrfs": (("mkfs.btrfs", "-q", "-f"), 128 * MIB, (64 * 1024 + 80, b"\1\2\3")),  # root of the root tree
+    "ntfs": (
+        ("mkfs.ntfs", "-q", "-F", "-f", "-c", "4096"),
+        16 * MIB,
+        (4 * 4096 + 5 * 1024, b"rubbish!"),
+    ),  # root
+    "vfat": (("mkfs.fat", "-F32"), 64 * MIB, (32 * 512 + 40, b"\x29\0\0\0")),  # a chain that nobody owns
+    "exfat": (("mkfs.exfat",), 16 * MIB, (80, b"\xff\xff\xff")),  # where the allocation table is
+    "f2fs": (("mkfs.f2fs", "-q"), 64 * MIB, (512 * 4096 + 140, b"\x63\x63\x63\x63")),  # in the checkpoint
+}
+
+
+def make(sparse: Sparse, kind: str, *, hurt: bool) -> tuple[Path, Extent]:
+    command, size, (at, rubbish) = MADE[kind]
+    content = sparse(size, "content.img")
+    run(*command, content)
+    with content.open("r+b") as file:
+        file.seek(at if hurt else 0)
+        file.write(rubbish if hurt else b"")
+    disk = sparse(START + size + MIB)
+    run("dd", f"if={content}", f"of={disk}", "bs=512", "seek=63", "conv=notrunc,sparse", "status=none")
+    return disk, Extent(START, size)
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools(
+    "mkfs.ext4",
+    "mkfs.xfs",
+    "xfs_repair",
+    "mkfs.btrfs",
+    "mkfs.ntfs",
+    "ntfsresize",
+    "fsck.fat",
+    "fsck.exfat",
+    "fsck.f2fs",
+)
+@pytest.mark.parametrize("kind", MADE)
+def test_what_mkfs_made_is_whole_until_it_is_hurt(sparse: Sparse, kind: str) -> None:
+    disk, extent = make(sparse, kind, hurt=False)
+    whole = check_content(str(disk), extent, kind)
+    assert (whole.checked, whole.problem) == (True, None)
+
+    disk, extent = make(sparse, kind, hurt=True)
+    before = disk.read_bytes()
+    hurt = check_content(str(disk), extent, kind)
+    assert hurt.checked
+    assert hurt.problem is not None and hurt.problem.startswith(f"{whole.by} finds the {kind} not whole: ")
+    assert disk.read_bytes() == before, "a checker wrote"
+
+
+@pytest.mark.needs_tools("mkfs.ext4", "e2fsck")
+def test_an_ext4_in_an_image_is_checked_without_a_loop_device(sparse: Sparse) -> None:
+    disk, extent = make(sparse, "ext4", hurt=True)
+    result = check_content(str(disk), extent, "ext4")
+    assert result.by == "e2fsck"
+    assert result.problem is not None and "still has errors" in result.problem
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("mkfs.fat", "fsck.fat")
+def test_a_stale_count_of_free_clusters_is_no_damage(sparse: Sparse) -> None:
+    disk, extent = make(sparse, "vfat", hurt=False)
+    with disk.open("r+b") as file:
+        file.seek(START + 512 + 488)
+        file.write(b"\x11\0\0\0")
+        file.seek(START + 0x1C)  # the hidden sectors, in the first boot sector alone
+        file.write(b"\x3f")
+    with_offset = ("losetup", "-r", "-f", "--show", "-o", str(START), "--sizelimit", str(extent.length))
+    device = run(*with_offset, disk).strip()
+    try:
+        said = run("fsck.fat", "-n", device, fails=True)
+    finally:
+        run("losetup", "-d", device)
+    assert "Free cluster summary wrong" in said and "mostly harmless" in said
+    assert check_content(str(disk), extent, "vfat") == CheckResult(True, None, "fsck.fat")
+
+
+def test_what_has_no_checker_or_cannot_be_opened_is_not_called_whole(sparse: Sparse, tmp_path: Path) -> None:
+    disk = sparse(8 * MIB)
+    for kind in ("swap", "crypto_LUKS", "zfs_member"):
+        assert check_content(str(disk), Extent(0, 8 * MIB), kind) == CheckResult(
+            False, None, f"no checker for {kind}"
+        )
+    result = check_content(str(tmp_path / "none"), Extent(0, 8 * MIB), "ext4")
+    assert not result.checked
+    assert result.problem is None
