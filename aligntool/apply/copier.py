@@ -7,6 +7,7 @@ was read. Alone because it is where nearly all time is spent.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from aligntool.apply.buffers import same
 from aligntool.apply.device import Device
 from aligntool.errors import Stopped
 from aligntool.plan.lanes import Batch, Copy
@@ -71,7 +72,7 @@ def _copying(index: int, piece: Piece, read: list[bytes | memoryview]) -> Callab
 
 def _comparing(index: int, piece: Piece, read: list[bytes | memoryview]) -> Callable[[], None]:
     def job() -> None:
-        if piece.to.read(piece.target, piece.length) != read[index]:
+        if not same(piece.to.read(piece.target, piece.length), read[index]):
             raise Stopped(
                 f"{piece.length} bytes written at byte {piece.target} read back as something else",
                 hint="the disk is failing; aligntool rollback DISK takes the move back",

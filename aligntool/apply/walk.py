@@ -172,8 +172,14 @@ class Walk:
         return next(step.partitions for step in self.plan.steps if isinstance(step, ParkEntries))
 
     def _entries(self, *, before: bool) -> tuple[tuple[int, Extent], ...]:
+        """Of partitions that moved. A container is left out: the kernel shows its first sectors, which stay."""
+        moving = self._moving()
         rewrite = next(step for step in self.plan.steps if isinstance(step, RewriteTable))
-        return tuple((change.number, change.before if before else change.after) for change in rewrite.changes)
+        return tuple(
+            (change.number, change.before if before else change.after)
+            for change in rewrite.changes
+            if change.number in moving
+        )
 
 
 def schedule_of(journal: Journal, step: CopyContent) -> Schedule:
