@@ -85,7 +85,9 @@ def plan_layout_command(
         parts=parts, label=label, recipe=recipe, grain=grain, spare_end=spare_end, wipe=wipe,
         sector_size=sector_size, physical_sector_size=physical_sector_size, page_size=page_size,
     )  # fmt: skip
-    plan = plan_layout(look_at(disk, given)[0], goal)
+    judged = look_at(disk, given)[0]
+    _refuse_part(disk, judged.disk.path)
+    plan = plan_layout(judged, goal)
     if output is not None:
         keep(output, to_json(plan) + "\n")
     if json_:
@@ -125,7 +127,9 @@ def layout_command(
         parts=parts, label=label, recipe=recipe, grain=grain, spare_end=spare_end, wipe=wipe,
         sector_size=sector_size, physical_sector_size=physical_sector_size, page_size=page_size,
     )  # fmt: skip
-    plan = plan_layout(look_at(disk, given)[0], goal)
+    judged = look_at(disk, given)[0]
+    _refuse_part(disk, judged.disk.path)
+    plan = plan_layout(judged, goal)
     if dry_run and json_:
         sys.stdout.write(to_json(plan) + "\n")
         return
@@ -189,6 +193,17 @@ def _asked(
     typed += ["--wipe"] if wipe else []
     wishes = RealignGoal(grain=goal.grain)  # the audit beside it asks for this grain
     return goal, Asked(wishes, sector_size, physical_sector_size, page_size, tuple(typed))
+
+
+def _refuse_part(target: str, disk: str) -> None:
+    """Looking at a partition is looking at its disk; making a table for it would be another thing. Raises Refused."""
+    from pathlib import Path
+
+    node = Path(target) if "/" in target else Path("/dev", target)
+    if Path(disk).is_block_device() and not (node.exists() and node.samefile(disk)):
+        raise Refused(
+            f"{target} is a part of {disk}, and a table is made for a whole disk", hint=f"give {disk}"
+        )
 
 
 def _goal(parts: tuple["PartWish", ...], name: str | None) -> "LayoutGoal":

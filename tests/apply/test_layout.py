@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.apply.device import Jobs
 from aligntool.apply.layout import make_layout
+from aligntool.apply.layout_types import set_types
 from aligntool.audit import Judged, audit
-from aligntool.errors import Refused
+from aligntool.errors import Refused, Stopped
 from aligntool.inventory import Disk
-from aligntool.plan import Event, LayoutGoal, PartWish, Plan, StepBegun, StepDone
+from aligntool.plan import Event, LayoutGoal, MakeTable, PartWish, Plan, StepBegun, StepDone
 from aligntool.probe.look import Given, look
 from aligntool.realign.layout import plan_layout
 from aligntool.recipe.roles import ROLES
@@ -186,6 +188,58 @@ def test_the_audit_finds_nothing_off_on_what_was_made(sparse: MakeImage) -> None
     image = sparse(256 * MIB)
     made(image, GOAL)
     assert [verdict.answer.value for verdict in seen(image).verdicts] == ["on the grid"] * 3
+
+
+class Written:
+    """An image in memory that remembers each write."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.writes: list[tuple[int, bytes]] = []
+        self.size, self.sector_size = len(content), 512
+
+    def read(self, offset: int, length: int) -> bytes:
+        return self.content[offset : offset + length]
+
+    def write(self, offset: int, data: bytes | memoryview) -> None:
+        self.writes.append((offset, bytes(data)))
+        self.content = self.content[:offset] + bytes(data) + self.content[offset + len(data) :]
+
+    def flush(self) -> None:
+        pass
+
+    def together(self, jobs: Jobs) -> None:
+        for job in jobs:
+            job()
+
+
+@pytest.mark.needs_tools("sfdisk")
+def test_cut_between_any_two_writes_of_the_types_the_table_is_whole(sparse: MakeImage) -> None:
+    image = sparse(64 * MIB)
+    plan, _ = made(image, LayoutGoal((PartWish(16 * MIB, "linux"), PartWish(None, "linux"))))
+    before = image.read_bytes()
+    step = plan.steps[0]
+    assert isinstance(step, MakeTable)
+    entries = tuple(replace(entry, type_code=ROLES["lvm"].gpt, name="x") for entry in step.entries)
+    device = Written(before)
+    set_types(device, replace(step, entries=entries))
+    seen_types = []
+    for count in range(len(device.writes) + 1):
+        with image.open("r+b") as file:
+            file.write(before)
+            for at, data in device.writes[:count]:
+                file.seek(at)
+                file.write(data)
+        parts: list[dict[str, object]] = by_sfdisk(image)["partitions"]  # type: ignore[assignment]
+        assert [(one["start"], one["size"]) for one in parts] == wanted(plan, 512)
+        seen_types.append({one["type"] for one in parts})
+    assert seen_types[0] == {ROLES["linux"].gpt} and seen_types[-1] == {ROLES["lvm"].gpt}
+
+
+def test_a_table_that_is_not_there_stops_instead_of_being_patched() -> None:
+    step = MakeTable("gpt", ())
+    with pytest.raises(Stopped, match="byte 512 should hold"):
+        set_types(Written(bytes(MIB)), step)
 
 
 # Loop devices

@@ -123,3 +123,31 @@ def test_recipes_are_listed_shown_and_checked(tmp_path: Path) -> None:
     bad = aligntool("recipes", "check", own)
     assert bad.returncode == 3 and "did you mean 'grain'?" in bad.stderr
     assert aligntool("recipes", "check", tmp_path).returncode == 3
+
+
+def test_a_plan_that_was_kept_is_applied_once(sparse: MakeImage, tmp_path: Path) -> None:
+    image = sparse(64 * MIB)
+    kept = tmp_path / "plan.json"
+    assert aligntool("plan", "layout", image, "--part", "rest:linux", "-o", kept).returncode == 0
+    assert aligntool("apply", kept, "--yes").returncode == 0
+    before = hashed(image)
+    again = aligntool("apply", kept, "--yes")
+    assert again.returncode == 3 and "not the disk" in again.stderr
+    assert hashed(image) == before
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "partx")
+def test_a_partition_is_no_disk_to_make_a_table_for(sparse: MakeImage, loop: Callable[..., Path]) -> None:
+    image = sparse(64 * MIB)
+    device = loop(image)
+    assert aligntool("layout", device, "--part", "rest:linux", "--yes").returncode == 0
+    try:
+        before = hashed(image)
+        for target in (f"{device}p1", f"{device.name}p1"):
+            done = aligntool("layout", target, "--part", "rest:swap", "--yes", "--wipe")
+            assert done.returncode == 3 and f"give {device}" in done.stderr, done.stderr
+        assert hashed(image) == before
+        assert aligntool("layout", device.name, "--part", "rest:swap", "--dry-run", "--wipe").returncode == 0
+    finally:
+        run("partx", "-d", device, fails=True)
