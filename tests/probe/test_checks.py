@@ -15,10 +15,10 @@ START = 63 * 512
 # kind -> how it is made, its size, bytes that hurt it and where in it they do
 MADE: dict[str, tuple[tuple[str, ...], int, tuple[int, bytes]]] = {
     "ext4": (
-        ("mkfs.ext4", "-q", "-F", "-O", "^metadata_csum"),
+        ("mkfs.ext4", "-q", "-F", "-b", "1024", "-O", "^metadata_csum"),
         32 * MIB,
-        (1024 + 12, b"\7\7\0\0"),
-    ),  # free blocks
+        (2048 + 12, b"\7\7"),
+    ),  # free blocks of the first group
     "xfs": (("mkfs.xfs", "-q", "-f"), 320 * MIB, (512, b"rubbish!")),  # head of the first group's free space
     "btrfs": (("mkfs.btrfs", "-q", "-f"), 128 * MIB, (64 * 1024 + 80, b"\1\2\3")),  # root of the root tree
     "ntfs": (
