@@ -9,12 +9,14 @@ table is damaged, by its magic in the last and first 16 GiB.
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from aligntool.apply.device import Device
 from aligntool.apply.journal import GRID, Journal, is_head
-from aligntool.apply.partition_tables import TableState, find_parked, table_state
+from aligntool.apply.partition_tables import ParkedMark, TableState, find_parked, table_state
 from aligntool.apply.partition_tables.starts import entry_starts, is_sound
+from aligntool.apply.table_writer import is_ours
 from aligntool.apply.walk import progress
 from aligntool.errors import Refused
 from aligntool.plan import Plan
@@ -45,17 +47,29 @@ def find_journal(device: Device, file: Device | None) -> Journal | None:
     mark = find_parked(device)
     if file is not None:
         return _checked(Journal.open(file, 0), device, None if mark is None else mark.journal_id)
+    refusal = None
     if mark is not None:
-        if mark.journal_at is None:
-            raise Refused("partitions of this disk are in flight, and their journal is in a file on another disk",
-                          hint="aligntool resume DISK --journal FILE")  # fmt: skip
-        return _checked(Journal.open(device, mark.journal_at), device, mark.journal_id)
-    for at in _candidates(device):
         try:
-            return _checked(Journal.open(device, at), device, None)
-        except Refused:
-            continue
+            return _of_mark(device, mark)
+        except Refused as error:
+            refusal = error  # what the entry says may be torn: the journal may be found all the same
+    for at in _candidates(device):
+        with suppress(Refused):
+            journal = _checked(Journal.open(device, at), device, None)
+            if is_ours(device, journal.contents.images):
+                return journal
+    if refusal is not None:
+        raise refusal
     return None
+
+
+def _of_mark(device: Device, mark: ParkedMark) -> Journal:
+    if mark.journal_at is None:
+        raise Refused("partitions of this disk are in flight, and their journal is in a file on another disk",
+                      hint="aligntool resume DISK --journal FILE")  # fmt: skip
+    if mark.journal_at % GRID or mark.journal_at >= device.size:
+        raise Refused(f"an entry names a journal at byte {mark.journal_at}, where none can be")
+    return _checked(Journal.open(device, mark.journal_at), device, mark.journal_id)
 
 
 def status(device: Device, file: Device | None) -> Status:

@@ -78,13 +78,14 @@ class SimulatedDisk:
 
 
 def survivors(platter: bytes, cache: dict[int, bytes], luck: random.Random, *, torn: bool) -> bytes:
-    """Each unflushed sector is there, or not, or (rarely) torn."""
+    """Each unflushed sector is there, or not, or torn."""
     found = bytearray(platter)
     chance = luck.choice((0.0, 0.1, 0.5, 0.9, 1.0))
+    tearing = luck.choice((0.0, 0.1, 0.9)) if torn else 0.0
     for at, sector in cache.items():
         if luck.random() < chance:
             found[at : at + SECTOR] = sector
-        elif torn and luck.random() < 0.1:
+        elif luck.random() < tearing:
             half = luck.randrange(1, SECTOR)
             found[at : at + half] = sector[:half]
     return bytes(found)

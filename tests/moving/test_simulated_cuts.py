@@ -11,7 +11,7 @@ from aligntool.apply.mover import Workshop, realign, resume, rollback
 from aligntool.apply.recovery import find_journal
 from aligntool.errors import Refused
 from aligntool.units import Extent
-from tests.moving.crowded import Crowd, Part, make_crowd
+from tests.moving.crowded import PATCH_AT, Crowd, Part, make_crowd
 from tests.moving.entries import Seen, entries
 from tests.moving.simulated import SECTOR, PowerCut, SimulatedDisk, crashes
 
@@ -118,7 +118,12 @@ def check_end(crowd: Crowd, platter: bytes, *, new: bool) -> None:
     expected = {part.number: Seen(part.new if new else part.old, False) for part in crowd.parts}
     assert {number: it for number, it in entries(platter).items() if number in expected} == expected
     for part in crowd.parts:
-        assert whole_at(crowd, platter, part, (part.new if new else part.old).start)
+        start = (part.new if new else part.old).start
+        assert whole_at(crowd, platter, part, start)
+        if part.held.ranges[0].start == 0:
+            assert (
+                int.from_bytes(platter[start + PATCH_AT : start + PATCH_AT + 4], "little") == start // SECTOR
+            )
     assert find_journal(SimulatedDisk(platter), None) is None
 
 

@@ -1,0 +1,126 @@
+"""Deliberate bugs in the mover, the journal and the table writer: each must be caught by the simulated power cuts.
+
+A bug is a piece of source, the same piece gone wrong, and what goes wrong. docs/crash-safety.md lists them.
+"""
+
+from dataclasses import dataclass
+
+APPLY = "aligntool/apply"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    name: str
+    file: str
+    right: str
+    wrong: str
+    why: str  # what a power cut makes of it
+
+
+MUTATIONS = (
+    Mutation(
+        "data is not flushed before the record", f"{APPLY}/copier.py",
+        "        device.flush()\n", "        pass\n",
+        "the record says that a batch is at its new place, and half of it was in the drive's cache",
+    ),
+    Mutation(
+        "the record is written before the copy", f"{APPLY}/walk.py",
+        "            copy_batch(places, batch)\n            first += 1\n"
+        "            self.journal.record(Position(index, first))\n",
+        "            first += 1\n            self.journal.record(Position(index, first))\n"
+        "            copy_batch(places, batch)\n",
+        "a batch that was cut short is taken for done",
+    ),
+    Mutation(
+        "the record is not flushed", f"{APPLY}/journal.py",
+        "raw)\n        self._device.flush()\n", "raw)\n",
+        "a batch is done again after the next one has overwritten its source",
+    ),
+    Mutation(
+        "a record overwrites the newest one", f"{APPLY}/journal.py",
+        "1 + self._number % RECORD_SLOTS", "1",
+        "a torn record takes the one before it along, in both copies",
+    ),
+    Mutation(
+        "the resume leaves a batch out", f"{APPLY}/walk.py",
+        "islice(self._schedule(step).batches(), first, None)",
+        "islice(self._schedule(step).batches(), first + bool(first), None)",
+        "the bytes of one batch stay at the old place",
+    ),
+    Mutation(
+        "a window is longer than the distance", "aligntool/plan/lanes.py",
+        "_windows(lane.runs, lanes.window)", "_windows(lane.runs, lanes.window * 2)",
+        "a batch overwrites its own source, and cannot be done again",
+    ),
+    Mutation(
+        "the foot of a lane is not stashed", "aligntool/plan/lanes.py",
+        "found.append(Lane(tuple(body), tuple(foot)))", "found.append(Lane(tuple(lane), ()))",
+        "the lane behind writes over it",
+    ),
+    Mutation(
+        "a staged window leaves the stash in the batch that fills it", "aligntool/plan/lanes.py",
+        "        yield tuple(into)\n        yield tuple(out)\n", "        yield tuple(into + out)\n",
+        "the batch reads what it has not written yet",
+    ),
+    Mutation(
+        "lanes meet at gaps that are too short", "aligntool/plan/lanes.py",
+        "chain[-1].start - run.end >= distance", "chain[-1].start - run.end >= distance // 2",
+        "two lanes of one batch write over each other's sources",
+    ),
+    Mutation(
+        "the way back takes the batches in the order in which they were done", f"{APPLY}/walk.py",
+        "in schedule.backwards(done):", "in reversed(list(schedule.backwards(done))):",
+        "a batch is put back over sources that the next one still needs",
+    ),
+    Mutation(
+        "keystones are marked last", f"{APPLY}/held.py",
+        "    _write(device, start, held, blank, only=keystones)\n    device.flush()\n"
+        "    _write(device, start, held, blank, but=keystones)\n    device.flush()\n",
+        "    _write(device, start, held, blank, but=keystones)\n    device.flush()\n"
+        "    _write(device, start, held, blank, only=keystones)\n    device.flush()\n",
+        "blkid recognises a file system that has lost its head",
+    ),
+    Mutation(
+        "keystones are put back first", f"{APPLY}/held.py",
+        "    _write(device, start, held, content, but=keystones)\n    device.flush()\n"
+        "    _write(device, start, held, content, only=keystones)\n",
+        "    _write(device, start, held, content, only=keystones)\n    device.flush()\n"
+        "    _write(device, start, held, content, but=keystones)\n",
+        "blkid recognises a file system that has no head yet",
+    ),
+    Mutation(
+        "nothing is parked", f"{APPLY}/walk.py",
+        "            case ParkEntries():\n"
+        "                write_table(self.device, contents.images, TableState.PARKED)\n",
+        "            case ParkEntries():\n                pass\n",
+        "a kernel offers a partition that is half moved",
+    ),
+    Mutation(
+        "the table is rewritten before the content is put back", f"{APPLY}/walk.py",
+        "                release(self.device, step.target.start, step.held, content, self.sign)\n",
+        "                write_table(self.device, contents.images, TableState.AFTER)\n"
+        "                release(self.device, step.target.start, step.held, content, self.sign)\n",
+        "a kernel offers a partition without its head",
+    ),
+    Mutation(
+        "both copies of the GPT are written in one go", f"{APPLY}/table_writer.py",
+        "            device.write(sectors.at, sectors.data)\n        device.flush()\n",
+        "            device.write(sectors.at, sectors.data)\n    device.flush()\n",
+        "a cut tears both, and the disk has no table",
+    ),
+    Mutation(
+        "EBRs are written after the MBR that shows them", f"{APPLY}/table_writer.py",
+        "    for group in writing:", "    for group in reversed(writing):",
+        "a kernel reads an EBR chain that lies under data",
+    ),
+    Mutation(
+        "the hidden-sectors field is not changed", f"{APPLY}/boot_fields.py",
+        "patch.after.to_bytes", "patch.before.to_bytes",
+        "the boot sector says that the partition is where it was",
+    ),
+    Mutation(
+        "runs that reach into the held head are cut short", f"{APPLY}/mover.py",
+        "                start = held.end\n", "                start = held.end + 512\n",
+        "the sector behind the held head stays at the old place",
+    ),
+)  # fmt: skip

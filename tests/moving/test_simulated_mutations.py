@@ -1,0 +1,61 @@
+"""The tests of the power cuts, tested: with a bug put in on purpose they must fail."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.moving.mutations import MUTATIONS, Mutation
+
+pytestmark = pytest.mark.needs_tools("sfdisk")
+
+ROOT = Path(__file__).parents[2]
+CUTS = "tests/moving/test_simulated_cuts.py"
+
+
+def run_cuts(folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", CUTS],
+        cwd=folder, capture_output=True, text=True, check=False, timeout=600,
+        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
+    )  # fmt: skip
+
+
+def copy_to(folder: Path) -> None:
+    """The program and what its cuts need; the copy is what gets imported there."""
+    shutil.copytree(ROOT / "aligntool", folder / "aligntool", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "recipes", folder / "recipes")
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    (folder / "tests" / "moving").mkdir(parents=True)
+    for name in ("__init__.py", "conftest.py", "moving/__init__.py"):
+        shutil.copy(ROOT / "tests" / name, folder / "tests" / name)
+    for name in ("simulated.py", "crowded.py", "entries.py", "test_simulated_cuts.py"):
+        shutil.copy(ROOT / "tests" / "moving" / name, folder / "tests" / "moving" / name)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name.replace(" ", "-"))
+def test_the_cuts_catch_it(mutation: Mutation, tmp_path: Path) -> None:
+    copy_to(tmp_path)
+    source = tmp_path / mutation.file
+    text = source.read_text()
+    assert text.count(mutation.right) == 1, f"{mutation.file} has changed; say the mutation anew"
+    source.write_text(text.replace(mutation.right, mutation.wrong))
+    done = run_cuts(tmp_path)
+    assert done.returncode == 1, (
+        f"{mutation.name}: nobody noticed\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+    )
+    assert "= FAILURES =" in done.stdout
+
+
+def test_without_a_bug_they_pass(tmp_path: Path) -> None:
+    copy_to(tmp_path)
+    done = run_cuts(tmp_path)
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_every_mutation_is_listed_in_the_docs() -> None:
+    listed = (ROOT / "docs" / "crash-safety.md").read_text()
+    assert [mutation.name for mutation in MUTATIONS if mutation.name not in listed] == []
