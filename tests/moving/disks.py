@@ -137,7 +137,7 @@ def _script(label: str, rows: tuple[Row, ...], size: int) -> str:
 def place(content: Path, image: Path, start: int) -> None:
     """Copy a file's data to byte `start` of another; what is a hole or zero stays a hole."""
     with content.open("rb") as source, image.open("r+b") as target:
-        for at, piece in _data_of(source.fileno(), Extent(0, content.stat().st_size)):
+        for at, piece in data_of(source.fileno(), Extent(0, content.stat().st_size)):
             target.seek(start + at)
             target.write(piece)
 
@@ -149,13 +149,13 @@ def content_of(image: Path, extent: Extent) -> Iterator[Path]:
         content = Path(name) / "content"
         with image.open("rb") as source, content.open("wb") as target:
             target.truncate(extent.length)
-            for at, piece in _data_of(source.fileno(), extent):
+            for at, piece in data_of(source.fileno(), extent):
                 target.seek(at - extent.start)
                 target.write(piece)
         yield content
 
 
-def _data_of(descriptor: int, extent: Extent) -> Iterator[tuple[int, bytes]]:
+def data_of(descriptor: int, extent: Extent) -> Iterator[tuple[int, bytes]]:
     """(byte, data) of all that is neither a hole nor zero."""
     at, end = extent.start, extent.start + extent.length
     while at < end:

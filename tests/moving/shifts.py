@@ -36,35 +36,41 @@ MIB_OF_SECTORS = MIB // SECTOR
 SHIFTS = (
     Shift(63, 2048, "dos", 60 * MIB_OF_SECTORS),
     Shift(2047, 2048, "gpt", 50 * MIB_OF_SECTORS),  # one sector up, through a stash as large as can be
-    Shift(63, 64, "dos", 4 * MIB_OF_SECTORS, grain=32 * KIB),  # and through a small one
+    Shift(63, 64, "dos", 6 * MIB_OF_SECTORS, grain=32 * KIB),  # and through a small one
     Shift(34, 40, "gpt", 9 * MIB_OF_SECTORS, grain=4 * KIB),
     Shift(2049, 2048, "dos", 12 * MIB_OF_SECTORS),
     Shift(2041, 2048, "dos", 9 * MIB_OF_SECTORS + 77),
     Shift(34, 2048, "gpt", 8 * MIB_OF_SECTORS),
-    Shift(4000, 4096, "gpt", 20 * MIB_OF_SECTORS + 5),
+    Shift(4001, 4096, "gpt", 20 * MIB_OF_SECTORS + 5),
 )
 
 
 def chosen(kinds: Sequence[Kind]) -> list[tuple[Kind, Shift]]:
-    """Two shifts for each kind: one that goes on by one from kind to kind, one that goes on by three."""
+    """Two shifts for each kind: one that goes on by one from kind to kind, one by three; never the same."""
     if THOROUGH:
         return [(kind, shift) for kind in kinds for shift in SHIFTS]
     count = len(SHIFTS)
     pairs = [(kind, SHIFTS[index % count]) for index, kind in enumerate(kinds)]
-    pairs += [(kind, SHIFTS[(3 * index + 4) % count]) for index, kind in enumerate(kinds)]
-    return list(dict.fromkeys(pairs))
+    return pairs + [(kind, SHIFTS[(3 * index + 1) % count]) for index, kind in enumerate(kinds)]
 
 
 # Ten GiB to the left: there is a gap at the start, a partition that is right, and one behind it that is wrong.
 
-LARGE = Kind(
-    "nothing", 10 * GIB + 3 * SECTOR, "da", LINUX,
-    make=lambda content: None, read=lambda content: {}, check=lambda content: None, marks=(), by_hand=True,
+LARGE_OR_SMALL = tuple(
+    Kind(
+        f"nothing in {length} bytes", length, "da", LINUX,
+        make=lambda content: None, read=lambda content: {}, check=lambda content: None, marks=(), by_hand=True,
+    )
+    for length in (10 * GIB + 3 * SECTOR, MIB)
 )  # fmt: skip
 
 
-def far_left(kind: Kind) -> tuple[Row, Row]:
-    """The second one has no room but in the gap, for whose journal 12 MiB are left."""
-    gap = (kind.length // MIB + 14) * MIB_OF_SECTORS
-    large = Row(LARGE, gap)
-    return large, Row(kind, large.end)
+def far_left(kind: Kind) -> tuple[Row, Row, Row]:
+    """The last one has no room but in the gap, where 12 MiB are left for the journal.
+
+    The first one is there because the space before it belongs to a boot loader, on an MBR.
+    """
+    small = Row(LARGE_OR_SMALL[1], MIB_OF_SECTORS)
+    gap = (kind.length // MIB + 17) * MIB_OF_SECTORS
+    large = Row(LARGE_OR_SMALL[0], gap)
+    return small, large, Row(kind, large.end)

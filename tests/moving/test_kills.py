@@ -1,0 +1,127 @@
+"""SIGKILL at random moments of a move and of its resume, on a real block device. Nothing is lost.
+
+The moments are spread evenly over what is written: the process is killed when the device has taken so many bytes.
+`ALIGNTOOL_KILLS=300` makes 300 of them; `ALIGNTOOL_SEED` repeats a run, and every failure prints its own.
+"""
+
+import os
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.moving.conftest import MakeDisk
+from tests.moving.containers import CONTAINERS
+from tests.moving.disks import Disk, Row
+from tests.moving.filesystems import FILESYSTEMS, Kind
+from tests.moving.in_flight import Journey, arrived, brought_to_an_end, copy, nothing_or_the_whole, trial
+from tests.moving.mover import DONE, aligntool, begin
+
+Loop = Callable[..., Path]
+pytestmark = [
+    pytest.mark.needs_root,
+    pytest.mark.needs_tools(
+        "sfdisk", "sgdisk", "parted", "blkid", "partclone.ext4", "mkfs.ext4", "debugfs", "e2fsck"
+    ),
+    pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "mcopy", "mdel", "mkswap", "swaplabel"),
+]
+
+KILLS = int(os.environ.get("ALIGNTOOL_KILLS", "8"))
+SEED = int(os.environ.get("ALIGNTOOL_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
+NAMED: dict[str, Kind] = {kind.name: kind for kind in (*FILESYSTEMS, *CONTAINERS)}
+
+
+def packed(make: MakeDisk, label: str, start: int, *names: str, logical: int = 99) -> Disk:
+    """Partitions one behind the other, the first one at `start`; from the index `logical` on they are logical."""
+    rows: list[Row] = []
+    for index, name in enumerate(names):
+        at = rows[-1].end if rows else start
+        gap = 0 if index < logical else 63 + (2048 if index == logical else 0)
+        rows.append(Row(NAMED[name], at + gap, logical=index >= logical))
+    return make(label, *rows, free=12 * 2048, name=f"{label} {start} {logical}.img")
+
+
+@pytest.fixture
+def disks(make: MakeDisk) -> list[Disk]:
+    return [
+        packed(make, "dos", 63, "ext4"),
+        packed(make, "gpt", 34, "fat16", "unknown", "swap"),
+        packed(make, "gpt", 2049, "ext2"),
+        packed(make, "dos", 63, "fat12", "ext2", "swap", logical=1),
+    ]
+
+
+def written(device: Path) -> int:
+    """Sectors that the device has taken, whatever was attached to it: Documentation/block/stat.rst, field 7."""
+    return int(Path("/sys/block", device.name, "stat").read_text().split()[6])
+
+
+def killed(device: Path, limit: int, *words: str) -> bool:
+    """Whether the program was still running when the device had taken `limit` sectors more."""
+    first = written(device)
+    process = begin(*words)
+    try:
+        while process.poll() is None and written(device) - first < limit:
+            time.sleep(0.0002)
+        process.kill()
+    finally:
+        code = process.wait(timeout=60)
+    settle(device)
+    assert code in {DONE, -9}, f"{words}: exit {code}"
+    return code != DONE
+
+
+def settle(device: Path) -> None:
+    """What the killed program had written lies in the page cache, which outlives it; a power cut is not meant here."""
+    descriptor = os.open(device, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)
+
+
+def whole_run(disk: Disk, loop: Loop) -> tuple[Journey, int]:
+    """Where a move leads that nobody kills, and how many sectors it writes."""
+    device = loop(copy(disk.image, trial(disk)))
+    first = written(device)
+    assert not killed(device, 1 << 40, "realign", str(device), "--yes")
+    return arrived(disk), written(device) - first
+
+
+def one_story(trip: Journey, device: Path, image: Path, total: int, chance: random.Random) -> str:
+    """Cut, look, cut the resume or the rollback too, and bring it to an end."""
+    story = []
+    words: tuple[str, ...] = ("realign", str(device), "--yes")
+    for _ in range(chance.choice((1, 1, 2, 3))):
+        cut = killed(device, chance.randrange(0, total), *words)
+        story.append(f"{words[0]} {'cut' if cut else 'done'}")
+        nothing_or_the_whole(trip, image)
+        if not cut:
+            break
+        words = (chance.choice(("resume", "rollback")), str(device))
+        if nothing_in_flight(device):
+            break
+    back = chance.random() < 0.3
+    story.append(brought_to_an_end(trip, image, device, back=back))
+    return ", ".join(story)
+
+
+def nothing_in_flight(device: Path) -> bool:
+    """Whether nothing is in flight yet, or any more."""
+    return '"in-flight"' not in aligntool("status", device, "--json", code=None)
+
+
+def test_killed_at_any_moment_nothing_is_lost(disks: list[Disk], tmp_path: Path, loop: Loop) -> None:
+    chance, told = random.Random(SEED), []
+    whole_runs = [whole_run(disk, loop) for disk in disks]
+    for number in range(KILLS):
+        trip, total = whole_runs[number % len(disks)]
+        image = copy(trip.disk.image, tmp_path / f"killed {number}.img")
+        try:
+            told.append(one_story(trip, loop(image), image, total, chance))
+        except BaseException as error:
+            error.add_note(f"ALIGNTOOL_SEED={SEED}, story {number} of {KILLS}; told so far: {told}")
+            raise
+        image.unlink()
+    print(f"seed {SEED}:", *told, sep="\n")
+    assert sum("cut" in story for story in told) >= KILLS // 2, told
