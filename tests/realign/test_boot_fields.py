@@ -91,10 +91,12 @@ def test_what_is_patched_is_held_even_where_the_volume_is_shorter_than_its_parti
 
 def test_the_plan_carries_the_patches_to_where_they_are_released() -> None:
     disk = movable_disk("63+100000 ntfs", label=TableLabel.DOS)
-    part = replace(disk.partitions[0], content=boot("ntfs", 63, NTFS_COPY).content)
+    part = replace(disk.partitions[0], content=boot("ntfs", 63, 20 * MIB - 512).content)
     plan = plan_for(replace(disk, partitions=(part,)))
     (release,) = (step for step in plan.steps if isinstance(step, ReleaseContent))
     assert [one.after for one in release.patches] == [2048, 2048]
+    for one in release.patches:
+        assert any(run.contains(Extent(one.at, one.length)) for run in release.held.ranges)
 
 
 # Sentences

@@ -61,6 +61,21 @@ def test_on_an_mbr_the_gap_before_the_first_partition_is_the_boot_loaders() -> N
     assert MIB <= gpt.extent.start < gpt.extent.end <= 299008 * 512
 
 
+def test_the_first_mebibyte_is_never_the_journals() -> None:
+    """2.2 MiB are free from sector 34 on, of which 1.2 count."""
+    text = "4600+100000 ext4; 104601+300000 xfs"
+    with pytest.raises(Refused, match=r"the largest free one has 1\.2"):
+        plan_for(movable_disk(text, size=(404608 + 33) * 512))
+
+
+def test_the_first_ebr_of_an_empty_container_is_not_the_journals() -> None:
+    """Behind it there is room; around it there would be as well."""
+    text = "2048+2048; 2e 8000+4000; 12001+100000 ext4"
+    disk = movable_disk(text, label=TableLabel.DOS, size=112008 * 512)
+    place = journal_of(plan_for(disk))
+    assert not place.extent.overlaps(Extent(8000 * 512, 512))
+
+
 def test_without_room_on_the_disk_the_refusal_says_how_much_is_missing_and_a_file_will_do() -> None:
     disk = movable_disk("2049+100000 ext4; 102400+300000 xfs", size=(402400 + 33) * 512)
     with pytest.raises(

@@ -67,6 +67,14 @@ def test_with_a_single_sector_free_the_ebr_is_right_before_its_partition() -> No
     assert told[5].after.end <= told[6].record_after < told[6].after.start
 
 
+def test_an_ebr_comes_nearer_where_its_distance_does_not_fit() -> None:
+    """Partition 6 can only go left, and 63 sectors are not left between the two."""
+    text = "2048+2048; 2e 4096+8269; 5l 4104+4095; 6l 8263+4102"
+    told = changes(plan_for(old_disk(text, 12365), RealignGoal(journal_file="journal.bin")))
+    assert told[6].after.start == 8256 * SECTOR
+    assert told[6].record_after == told[5].after.end == 8199 * SECTOR
+
+
 def test_an_ebr_keeps_its_distance_where_there_is_room_for_it() -> None:
     """Right behind partition 5 there is a boundary too, but only one sector before it."""
     plan = plan_for(old_disk("2048+2048; 2e 4096+40000; 5l 4159+4095; 6l 10319+4102"))

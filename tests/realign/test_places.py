@@ -6,7 +6,7 @@ import pytest
 
 from aligntool.audit import Wishes
 from aligntool.errors import Refused
-from aligntool.inventory import DiskKind, TableLabel
+from aligntool.inventory import Disk, DiskKind, TableLabel
 from aligntool.plan import (
     CopyContent,
     RealignGoal,
@@ -68,6 +68,14 @@ def test_a_neighbour_on_the_grid_moves_when_nothing_else_helps() -> None:
     assert [step.partition for step in plan.steps if isinstance(step, CopyContent)] == [2, 1]
 
 
+def test_a_neighbour_that_must_not_be_touched_makes_no_room() -> None:
+    disk = movable_disk(
+        "63+2001 ext4; 2064+2000 BitLocker; 4096+57344 xfs", size=61440 * 512, label=TableLabel.DOS
+    )
+    with pytest.raises(Refused, match="no room to put partition 1"):
+        plan_for(disk, ANY_JOURNAL)
+
+
 def test_an_xp_jumper_puts_1mib_at_sector_2055() -> None:
     disk = movable_disk("64+100000 ntfs", offset=3584)
     assert starts(plan_for(disk)) == [2055]
@@ -100,6 +108,12 @@ def test_nothing_begins_before_the_least_start() -> None:
     goal = RealignGoal(grain=4 * MIB, grain_given=True, least_start=4 * MIB)
     report = judge(disk, wishes=Wishes(grain=4 * MIB))
     assert starts(plan_realign(report.judged[0], goal, {})) == [8192]
+
+
+def test_what_begins_before_the_least_start_moves_even_when_it_is_on_the_grid() -> None:
+    goal = RealignGoal(least_start=4 * MIB)
+    assert starts(plan_for(movable_disk("2048+100000 vfat"), goal)) == [8192]
+    assert starts(plan_for(movable_disk("63+100000 vfat; 204800+1000"), goal)) == [8192, 204800]
 
 
 def test_only_who_is_named_moves() -> None:
@@ -145,11 +159,18 @@ def test_the_last_file_system_is_shrunk_by_as_little_as_it_takes() -> None:
     by = shrink.extent.length - shrink.length
     assert by % MIB == 0
     (journal,) = (step.journal.extent for step in plan.steps if isinstance(step, WriteJournal))
-    # A MiB less would not hold the journal and the way to the boundary.
-    assert by - MIB < journal.length + 2 * MIB
+    assert journal.end <= (502434 * 512)
+    # The same disk with so much free space to begin with is planned without shrinking; with a MiB less it is not.
+    assert plan_for(with_free_space(by)).steps
+    with pytest.raises(Refused):
+        plan_for(with_free_space(by - MIB))
     (table,) = (step for step in plan.steps if isinstance(step, RewriteTable))
     assert table.changes[1].before.length - table.changes[1].after.length == by
     assert plan.places[1].after.length == shrink.length
+
+
+def with_free_space(free: int) -> Disk:
+    return movable_disk(f"34+102400 ext4; 102434+{400000 - free // 512} xfs", size=(502434 + 33) * 512)
 
 
 def test_xfs_cannot_be_shrunk_and_that_is_said() -> None:

@@ -47,7 +47,7 @@ def disks(draw: st.DrawFn) -> Disk:
         start = at
         inside = []
         for index in range(draw(st.integers(1, 4))):
-            at += draw(st.sampled_from([1, 2, 63, 2048]))
+            at += draw(st.sampled_from([1, 2, 63, 2048, 9000]))
             length = draw(LENGTHS)
             inside.append(f"{5 + index}l {at}+{length} {draw(KINDS)}")
             at += length

@@ -180,6 +180,11 @@ def test_what_lies_on_md_can_be_moved() -> None:
 # The audit's word
 
 
+def test_the_audit_says_where_a_journal_needs_a_file() -> None:
+    (mend,) = mends(judged(movable_disk("2049+100000 ext4; 102400+300000 xfs", size=(402400 + 33) * 512)))
+    assert (mend.answer, mend.next) == ("in-place", "aligntool plan realign /dev/sda --journal FILE")
+
+
 @pytest.mark.parametrize(
     ("change", "answer", "words"),
     [
