@@ -49,8 +49,7 @@ def find_parked(device: Device) -> ParkedMark | None:
     What is torn is looked at last. Raises OSError where the device cannot be read, nothing for what is there.
     """
     mark = _in_mbr(device)
-    sizes = sorted(_SECTOR_SIZES, key=lambda size: size != device.sector_size)
-    return mark or next((found for size in sizes if (found := _in_gpt(device, size))), None)
+    return mark or next((found for size in _SECTOR_SIZES if (found := _in_gpt(device, size))), None)
 
 
 def parked_gpt_entry(entry: bytes, number: int, journal_at: int | None, journal_id: bytes) -> bytes:

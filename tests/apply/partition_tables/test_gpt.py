@@ -23,7 +23,7 @@ from tests.apply.partition_tables.disks import (
     told_by_sfdisk,
 )
 from tests.conftest import run
-from tests.probe.tables.gpt_images import entry, gpt_disk, make_gpt
+from tests.probe.tables.gpt_images import entry, gpt_disk, header, make_gpt
 
 HEAD = "label: gpt\nlabel-id: 11111111-2222-3333-4444-555555555555\nfirst-lba: 80\n"
 IDS = [f"uuid=AAAAAAAA-0000-0000-0000-00000000000{index}" for index in range(10)]
@@ -206,6 +206,25 @@ def test_copies_that_disagree_and_hybrid_mbrs_are_refused(sparse: Sparse) -> Non
     hybrid.content[446 + 16 : 446 + 32] = struct.pack("<B3xB3xII", 0x80, 0x83, 4096, 2001)
     with pytest.raises(Refused, match="hybrid"):
         images_for(hybrid, "gpt", [change], [1])
+
+
+def test_headers_with_right_checksums_in_wrong_places_are_refused() -> None:
+    entries = entry(101, 200).ljust(128 * 128, b"\0")
+    content = gpt_disk(entries)
+    change = moved(1, Extent(101 * 512, 100 * 512), -512)
+    images_for(MemoryDevice(bytearray(content)), "gpt", [change], [1])
+    for own, other, first, why in [
+        (2000, 1, 34, "backup"),
+        (2047, 7, 34, "disagree"),
+        (2047, 1, 33, "on itself"),
+    ]:
+        primary = header(own=1, other=2047, entries_lba=2, entries=entries, numbers={"first": first})
+        backup = header(own=own, other=other, entries_lba=2015, entries=entries, numbers={"first": first})
+        device = MemoryDevice(bytearray(content))
+        device.content[512 : 512 + len(primary)] = primary
+        device.content[2047 * 512 : 2047 * 512 + len(backup)] = backup
+        with pytest.raises(Refused, match=why):
+            images_for(device, "gpt", [change], [1])
 
 
 @pytest.mark.needs_tools("sfdisk")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from aligntool.apply.partition_tables import TableImages, TableState, find_parked, table_state, way_to
 from aligntool.errors import Stopped
 from aligntool.plan import EntryChange
-from aligntool.units import Extent
+from aligntool.units import MIB, Extent
 from tests.apply.partition_tables.disks import JOURNAL_AT, MemoryDevice, images_for
 from tests.probe.tables.gpt_images import entry, gpt_disk
 from tests.probe.tables.images import disk, mbr
@@ -124,8 +124,14 @@ def test_a_torn_primary_copy_would_be_lost_with_the_backup_if_that_were_written_
     device.put(GPT.images.before)
     device.put_until_cut(GPT.images.parked, 1, [0])
     assert table_state(device, GPT.images) is PARKED
+    torn = bytes(device.content)
     device.put_until_cut(GPT.images.before, 0, [0])
     assert table_state(device, GPT.images) is OTHER
+    way = way_to(MemoryDevice(bytearray(torn)), GPT.images, BEFORE)
+    for group in range(len(way)):
+        again = MemoryDevice(bytearray(torn))
+        again.put_until_cut(way, group, [0])
+        assert table_state(again, GPT.images) is not OTHER
 
 
 @CASES
@@ -184,6 +190,16 @@ def test_a_torn_primary_still_leads_to_the_journal() -> None:
     assert mark is not None and mark.journal_at == JOURNAL_AT
 
 
+def test_a_whole_copy_is_believed_before_a_torn_one() -> None:
+    device = GPT.device()
+    others = images_for(device, "gpt", [EntryChange(1, at(101, 99), at(100, 99))], [1], journal_at=4 * MIB)
+    device.put(GPT.images.parked)
+    torn = others.parked[-1][0]
+    device.write(torn.at, torn.data)
+    mark = find_parked(device)
+    assert mark is not None and mark.journal_at == JOURNAL_AT
+
+
 @pytest.mark.parametrize(
     "fields",
     [
@@ -191,6 +207,7 @@ def test_a_torn_primary_still_leads_to_the_journal() -> None:
         (0x80, b"\x80\0\0", bytes(3), 100),  # active: ours never are
         (0, b"\x80\0\0", bytes(3), 0),  # no partition
         (0, bytes(3), bytes(3), 100),  # a journal in sector 0
+        (0, b"\x81\0\0", bytes(3), 100),  # no multiple of 64 KiB
         (0, b"\x80\0\0", b"\0\1\0", 100),  # a journal beyond the end
     ],
 )
