@@ -9,6 +9,8 @@ import time
 
 from aligntool.apply.device import Device, Jobs
 
+_NAP_S = 0.1
+
 
 class Limited:
     """Writes at most so many bytes a second, over all threads; no second is saved up for later.
@@ -24,6 +26,7 @@ class Limited:
         self._rate = bytes_per_second
         self._lock = threading.Lock()
         self._free_at_s = 0.0  # of the monotonic clock: when what was written so far has had its time
+        self._hurried = False
 
     @property
     def size(self) -> int:
@@ -41,8 +44,13 @@ class Limited:
             now = time.monotonic()
             begin = max(now, self._free_at_s)
             self._free_at_s = begin + len(data) / self._rate
-        time.sleep(begin - now)
+        while not self._hurried and (left := begin - time.monotonic()) > 0:
+            time.sleep(min(left, _NAP_S))
         self._device.write(offset, data)
+
+    def hurry(self) -> None:
+        """No more waiting, also for those who wait now: the work is to be stopped. Signal handlers may call it."""
+        self._hurried = True
 
     def flush(self) -> None:
         self._device.flush()

@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,50 +20,44 @@ from aligntool.units import KIB, Extent
 _SBIN = ":/usr/local/sbin:/usr/sbin:/sbin"  # where Debian keeps the programs of the administrator
 
 
+def shrink_words(kind: str, device: str, folder: str, length: int) -> tuple[tuple[str, ...], ...]:
+    """The commands: one that finds out whether it can be done, one that does it, one that clears up.
+
+    resize2fs(8) wants a check first; -p mends only what is safe, and the plan found it clean. ntfsresize(8): -ff asks
+    no questions, and Windows checks the volume at its next start. btrfs is shrunk while it is mounted, on `folder`.
+    """
+    match kind:
+        case "ext2" | "ext3" | "ext4":
+            return ("e2fsck", "-f", "-p", device), ("resize2fs", device, f"{length // KIB}K")
+        case "ntfs":
+            size = ("--size", str(length), device)
+            return ("ntfsresize", "--no-action", "-ff", *size), ("ntfsresize", "-ff", *size)
+        case "btrfs":
+            resize = ("btrfs", "filesystem", "resize", str(length), folder)
+            return ("mount", "-t", "btrfs", device, folder), resize, ("umount", folder)
+        case _:
+            raise Refused(f"{kind} cannot be shrunk")
+
+
 def shrink_content(path: str, step: ShrinkContent) -> None:
     """The file system of the step gets `step.length` bytes or a little less.
 
     Raises Refused when the tool would not or cannot, and nothing was written; Stopped when it failed half-way.
     """
-    shrinker = _SHRINKERS.get(step.kind)
-    if shrinker is None:
-        raise Refused(f"{step.kind} on partition {step.partition} cannot be shrunk")
-    with _writable_loop(path, step.extent) as device:
-        shrinker(device, step.length)
-
-
-def _shrink_ext(device: str, length: int) -> None:
-    """resize2fs(8) wants a check first; -p mends only what is safe, and the plan found it clean."""
-    _do(Refused, "e2fsck", "-f", "-p", device)
-    _do(Stopped, "resize2fs", device, f"{length // KIB}K")
-
-
-def _shrink_ntfs(device: str, length: int) -> None:
-    """ntfsresize(8); -ff: no questions. It asks Windows to check the volume at its next start."""
-    _do(Refused, "ntfsresize", "--no-action", "-ff", "--size", str(length), device)
-    _do(Stopped, "ntfsresize", "-ff", "--size", str(length), device)
-
-
-def _shrink_btrfs(device: str, length: int) -> None:
-    """btrfs moves its chunks while it is mounted, as transactions."""
-    with tempfile.TemporaryDirectory(prefix="aligntool-btrfs-") as folder:
-        _do(Refused, "mount", "-t", "btrfs", device, folder)
+    with (
+        _writable_loop(path, step.extent) as device,
+        tempfile.TemporaryDirectory(prefix="aligntool-") as folder,
+    ):
+        can, do, *clear_up = shrink_words(step.kind, device, folder, step.length)
+        _run(Refused, *can)
         try:
-            _do(Stopped, "btrfs", "filesystem", "resize", str(length), folder)
+            _run(Stopped, *do)
         finally:
-            _do(Stopped, "umount", folder)
+            for words in clear_up:
+                _run(Stopped, *words)
 
 
-_SHRINKERS: dict[str, Callable[[str, int], None]] = {
-    "ext2": _shrink_ext,
-    "ext3": _shrink_ext,
-    "ext4": _shrink_ext,
-    "ntfs": _shrink_ntfs,
-    "btrfs": _shrink_btrfs,
-}
-
-
-def _do(failure: type[Refused] | type[Stopped], *words: str) -> None:
+def _run(failure: type[Refused] | type[Stopped], *words: str) -> None:
     """Raises `failure` when the program fails: Refused, where it wrote nothing that counts."""
     program = shutil.which(words[0], path=os.environ.get("PATH", os.defpath) + _SBIN)
     if program is None:

@@ -7,7 +7,7 @@ way to end must say where the disk stands and what to type.
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -24,15 +24,23 @@ if TYPE_CHECKING:
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def follow(plan: Plan, events: Iterator[Event], *, json_: bool, hint: str, writing: bool = False) -> None:
+def follow(
+    plan: Plan,
+    events: Iterator[Event],
+    *,
+    json_: bool,
+    hint: str,
+    writing: bool = False,
+    on_stop: Callable[[], None] = lambda: None,
+) -> None:
     """Do it, by asking for its events, and tell them. `hint`: the command that goes on when it stops part-way.
 
-    `writing`: something was written before this began. Raises Refused or KeyboardInterrupt while nothing is written,
-    and Stopped for every way to end after that.
+    `on_stop` is called as soon as the user wants it to stop. `writing`: something was written before this began. Raises
+    Refused or KeyboardInterrupt while nothing is written, and Stopped for every way to end after that.
     """
     far = _Reached(plan)
     try:
-        with _stop_when_told(), _closing(events), _teller(plan, json_=json_) as tell:
+        with _stop_when_told(on_stop), _closing(events), _teller(plan, json_=json_) as tell:
             for event in events:
                 writing = writing or _begins_writing(plan, event)
                 far.note(event)
@@ -107,25 +115,35 @@ def _closing(events: Iterator[Event]) -> Iterator[None]:
 
 
 @contextmanager
-def _stop_when_told() -> Iterator[None]:
+def _stop_when_told(on_stop: Callable[[], None]) -> Iterator[None]:
     """Ctrl-C, a closed terminal and a shutdown interrupt wherever the move is: the power may cut it there, too.
 
-    Once: what puts things in order afterwards is not interrupted again. A reader of our output that goes away must not
-    end the process on the spot either, hence SIGPIPE.
+    Once: what puts things in order afterwards is not interrupted again.
     """
 
     def stop(number: int, frame: "FrameType | None") -> None:
         for one in _STOPPING:
             signal.signal(one, signal.SIG_IGN)
+        on_stop()
         raise KeyboardInterrupt
 
     handlers = {one: signal.signal(one, stop) for one in _STOPPING}
-    handlers[signal.SIGPIPE] = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     try:
-        yield
+        with pipes_may_break():
+            yield
     finally:
         for one, handler in handlers.items():
             signal.signal(one, handler)
+
+
+@contextmanager
+def pipes_may_break() -> Iterator[None]:
+    """A reader that goes away is an error like any other, and does not end the process on the spot."""
+    before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGPIPE, before)
 
 
 @contextmanager

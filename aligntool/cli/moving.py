@@ -5,15 +5,15 @@ the order of these things is what makes a plan safe to apply.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from aligntool.cli.asked import Asked, command
-from aligntool.cli.follow import follow, undisturbed
+from aligntool.cli.follow import follow, pipes_may_break, undisturbed
 from aligntool.cli.options import colored
 from aligntool.cli.planning import Found, find_plan, look_at, read_map
-from aligntool.errors import Refused
+from aligntool.errors import Refused, Stopped
 from aligntool.plan import CheckContent, CopyContent, Plan, ShrinkContent, WriteJournal
 
 if TYPE_CHECKING:
@@ -37,7 +37,10 @@ def carry_out(plan: Plan, asked: Asked, *, json_: bool, rate: int | None) -> Non
         shrunk = shrink(plan)
         runs = _runs_anew(plan, asked) if shrunk else found.runs
         journal_file = _journal_file(plan)
-        follow(plan, realign(plan, shop, runs), json_=json_, hint=ways_on(path, journal_file), writing=shrunk)
+        follow(
+            plan, realign(plan, shop, runs), json_=json_, hint=ways_on(path, journal_file), writing=shrunk,
+            on_stop=hurrying(shop),
+        )  # fmt: skip
     tell_result(plan, path, asked, json_=json_)
 
 
@@ -54,13 +57,21 @@ def workshop(
     from aligntool.apply.mover import Workshop
     from aligntool.apply.rate import Limited
 
-    with hold_disk(path) as holding:
+    with pipes_may_break(), hold_disk(path) as holding:
         for note in holding.notes:
             print(f"aligntool: {note}", file=sys.stderr)
         device = Limited(holding.device, rate) if rate else holding.device
         opened = open_journal(journal_file, disk=path, length=new_journal) if journal_file else nullcontext()
         with opened as journal:
             yield Workshop(device, holding.kernel, journal)
+
+
+def hurrying(shop: "Workshop") -> Callable[[], None]:
+    """What makes a device that keeps a rate stop waiting."""
+    from aligntool.apply.rate import Limited
+
+    device = shop.device
+    return device.hurry if isinstance(device, Limited) else lambda: None
 
 
 def still_true(plan: Plan, asked: Asked) -> Found:
@@ -107,15 +118,19 @@ def check(plan: Plan) -> None:
 
 
 def shrink(plan: Plan) -> bool:
-    """Whether there was anything to shrink."""
+    """Whether there was anything to shrink. Raises Refused or Stopped."""
     from aligntool.apply.shrink import shrink_content
 
     shrunk = False
     for index, step in enumerate(plan.steps, 1):
         if isinstance(step, ShrinkContent):
             print(f"{index}/{len(plan.steps)} shrinking partition {step.partition}", file=sys.stderr)
-            with undisturbed():
-                shrink_content(plan.disk.path, step)
+            try:
+                with undisturbed():
+                    shrink_content(plan.disk.path, step)
+            except KeyboardInterrupt:
+                why = f"interrupted after partition {step.partition} was shrunk; no partition was moved"
+                raise Stopped(why, hint=command("plan realign", plan.disk.path)) from None
             shrunk = True
     return shrunk
 

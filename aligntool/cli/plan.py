@@ -168,10 +168,12 @@ def tell_plan(plan: "Plan", asked: Asked, disk: str, *, json_: bool, kept: str |
 
 
 def show_plan(plan: "Plan", stream: "TextIO", *, type_next: str = "") -> None:
+    from aligntool.cli.planning import commands_of
     from aligntool.render.lines import show
     from aligntool.render.plan import plan_lines
 
-    lines = plan_lines(plan, width=terminal_width(), type_next=type_next)
+    commands = commands_of(plan)
+    lines = plan_lines(plan, width=terminal_width(), commands=commands, type_next=type_next)
     show(lines, stream, color=colored() and stream is sys.stdout)
     stream.flush()
 

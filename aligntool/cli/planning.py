@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from aligntool.cli.asked import Asked, command
 from aligntool.errors import Refused
-from aligntool.plan import CopyContent, Plan, Used
+from aligntool.plan import CheckContent, CopyContent, Plan, ShrinkContent, Used
 
 if TYPE_CHECKING:
     from aligntool.audit import Judged
@@ -106,3 +106,29 @@ def layer_of(disk: "Disk", number: int) -> "Layer | None":
     """What lies on a partition; None where nothing was recognised, or more than one thing."""
     content = next((part.content for part in disk.partitions if part.number == number), ())
     return content[0] if len(content) == 1 else None
+
+
+def commands_of(plan: Plan) -> dict[int, tuple[str, ...]]:
+    """The command lines that applying it runs, by the index of the step. DEVICE is a loop device over the partition."""
+    from aligntool.apply.shrink import shrink_words
+    from aligntool.audit.words import shell_word
+    from aligntool.probe.checks import CHECKERS, E2FSCK, EXT
+
+    lines: dict[int, tuple[str, ...]] = {}
+    path = shell_word(plan.disk.path)
+    for index, step in enumerate(plan.steps):
+        match step:
+            case CheckContent():
+                words = E2FSCK if step.kind in EXT else CHECKERS.get(step.kind)
+                loop = f"losetup -r -f --show -o {step.extent.start} --sizelimit {step.extent.length} {path}"
+                if words and step.kind in EXT:
+                    lines[index] = (
+                        " ".join((*words, shell_word(f"{plan.disk.path}?offset={step.extent.start}"))),
+                    )
+                elif words:
+                    lines[index] = (loop, " ".join((*words, "DEVICE")))
+            case ShrinkContent():
+                loop = f"losetup -f --show -o {step.extent.start} --sizelimit {step.extent.length} {path}"
+                shrinking = shrink_words(step.kind, "DEVICE", "FOLDER", step.length)
+                lines[index] = (loop, *(" ".join(words) for words in shrinking))
+    return lines

@@ -77,12 +77,12 @@ def _recover(disk: str, journal: str | None, *, rate: int | None, json_: bool, b
     from aligntool.apply import mover
     from aligntool.cli.asked import Asked
     from aligntool.cli.follow import follow
-    from aligntool.cli.moving import tell_result, ways_on, workshop
+    from aligntool.cli.moving import hurrying, tell_result, ways_on, workshop
 
     plan = _in_flight(_standing(disk, journal), disk)
     with workshop(disk, journal_file=journal, rate=rate) as shop:
         events = mover.rollback(shop) if back else mover.resume(shop)
-        follow(plan, events, json_=json_, hint=ways_on(disk, journal))
+        follow(plan, events, json_=json_, hint=ways_on(disk, journal), on_stop=hurrying(shop))
     tell_result(plan, disk, Asked(), json_=json_, back=back)
 
 

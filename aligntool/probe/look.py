@@ -107,7 +107,7 @@ def _on_this_machine(tree: Tree, target: str) -> Block | None:
 def _sibling(target: str) -> str:
     """People type the NVMe controller and mean its namespace."""
     name = target.rpartition("/")[2]
-    return f"aligntool audit {target}n1" if name.startswith("nvme") and name[4:].isdigit() else ""
+    return f"aligntool audit {target}n1" if name.startswith("nvme") and name[4:].isdigit() else "lsblk -d"
 
 
 def _captured(tree: Tree, target: str) -> Block:

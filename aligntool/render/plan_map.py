@@ -42,13 +42,27 @@ def _bar(plan: Plan, *, after: bool) -> Bar:
     """Containers before what lies in them."""
     drawn = []
     journal = journal_of(plan)
-    if journal and not journal.file and not after:
+    if journal and not journal.file and after is _is_free_later(plan, journal.extent):
         drawn.append((journal.extent, "J", Style.NOTE))
     for place in plan.places:
         extent = place.after if after else place.before
         if extent is not None and extent.length > 0 and extent.start < plan.disk.size:
             drawn.append((extent, str(place.number), _style(place, after=after)))
     return tuple(sorted(drawn, key=lambda part: (-part[0].length, part[0].start)))
+
+
+def _is_free_later(plan: Plan, journal: Extent) -> bool:
+    """A journal may lie where a file system is shrunk first; then it does not belong into the first bar."""
+    return any(place.before is not None and place.before.overlaps(journal) for place in _parts(plan))
+
+
+def _parts(plan: Plan) -> Sequence[Place]:
+    """Partitions without those that only contain others."""
+    return [
+        place
+        for place in plan.places
+        if not any(other is not place and place.after.contains(other.after) for other in plan.places)
+    ]
 
 
 def _style(place: Place, *, after: bool) -> Style:

@@ -25,5 +25,7 @@ def result_lines(plan: Plan, judged: Judged) -> Iterator[Line]:
             yield ((f"partition {place.number} is not in the table", Style.BAD),)
             continue
         start, sector_size = part.extent.start, judged.disk.sector_size
-        words = f"partition {place.number}: sector {sector_words(start, sector_size)} ({format_size(start)}), "
+        words = (
+            f"partition {place.number}: sector {sector_words(start, sector_size)} ({format_size(start)}), "
+        )
         yield ((words, Style.PLAIN), *verdict_words(verdicts.get(place.number)))

@@ -1,0 +1,64 @@
+"""Old disks as image files, and aligntool typed at them in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from aligntool.units import MIB
+from tests.conftest import run
+
+ROOT = Path(__file__).parents[2]
+SIZE = 120 * MIB
+START = 63 * 512
+LENGTH = 48 * MIB
+CONTENT = bytes(range(256)) * 4096 * 16  # 16 MiB
+
+
+def aligntool(*words: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
+    return subprocess.run(
+        command(*words), input=stdin, capture_output=True, text=True, check=False, cwd=ROOT, env=environment,
+        timeout=120,
+    )  # fmt: skip
+
+
+def command(*words: str | Path) -> list[str]:
+    return [sys.executable, "-m", "aligntool", *(str(word) for word in words)]
+
+
+def make_old_disk(image: Path, *, size: int = SIZE, length: int = LENGTH) -> Path:
+    """An MBR with one ext4 from sector 63, with a file of 16 MiB in it."""
+    folder = image.parent / f"{image.name}-files"
+    folder.mkdir()
+    (folder / "holiday.jpg").write_bytes(CONTENT)
+    with image.open("wb") as file:
+        file.truncate(size)
+    table = f"label: dos\nlabel-id: 0x2005c0de\nunit: sectors\nstart=63, size={length // 512}, type=83\n"
+    run("sfdisk", "-q", image, stdin=table)
+    run("mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-d", folder, "-E", f"offset={START}", image,
+        str(length // 4096))  # fmt: skip
+    return image
+
+
+def first_start(image: Path) -> int:
+    """Of the first partition, in sectors, as sfdisk reads it."""
+    table = json.loads(run("sfdisk", "--json", image))["partitiontable"]
+    return int(table["partitions"][0]["start"])
+
+
+def assert_whole(image: Path) -> None:
+    """e2fsprogs finds a clean file system where sfdisk says that it begins, and reads the file out of it."""
+    volume = image.parent / f"{image.name}-volume"
+    run("dd", f"if={image}", f"of={volume}", "bs=512", f"skip={first_start(image)}", f"count={LENGTH // 512}",
+        "conv=sparse", "status=none")  # fmt: skip
+    run("e2fsck", "-fn", volume)
+    out = image.parent / "holiday-read.jpg"
+    run("debugfs", "-R", f'dump /holiday.jpg "{out}"', volume)
+    assert out.read_bytes() == CONTENT
+
+
+def found_at(image: Path, start: int) -> str:
+    """What blkid recognises at that byte; empty: nothing."""
+    return run("blkid", "-p", "-O", str(start), image, fails=True)

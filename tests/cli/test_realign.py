@@ -1,0 +1,414 @@
+"""Plan, realign, apply, interrupted and gone on with, as a user types them; no root, image files only."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from aligntool.units import MIB
+from tests.cli.old_disks import (
+    LENGTH,
+    ROOT,
+    SIZE,
+    START,
+    aligntool,
+    assert_whole,
+    command,
+    first_start,
+    found_at,
+    make_old_disk,
+)
+from tests.conftest import run
+
+PLAN_SCHEMA = json.loads((ROOT / "docs" / "plan.schema.json").read_text())
+
+pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs", "e2fsck", "debugfs", "blkid")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_old_disk(tmp_path_factory.mktemp("old") / "old.img")
+
+
+@pytest.fixture
+def disk(model: Path, tmp_path: Path) -> Path:
+    copy = tmp_path / "old disk.img"
+    run("cp", "--sparse=always", model, copy)
+    return copy
+
+
+def digest(image: Path) -> str:
+    return sha256(image.read_bytes()).hexdigest()
+
+
+# The plan
+
+
+def test_a_plan_is_shown_with_the_command_that_applies_it_and_the_disk_stays_as_it_is(disk: Path) -> None:
+    before = digest(disk)
+    done = aligntool("plan", "realign", disk)
+    assert done.returncode == 0 and done.stderr == ""
+    for words in (
+        "32256B",
+        "2048",
+        "up by 1016320B",
+        "before",
+        "after",
+        "Journal",
+        f"aligntool realign '{disk}'",
+    ):
+        assert words in done.stdout, words
+    assert digest(disk) == before
+
+
+def test_the_command_lines_of_the_checks_are_shown_and_do_what_they_say(disk: Path) -> None:
+    said = aligntool("plan", "realign", disk).stdout
+    line = next(
+        line.strip().removeprefix("$ ") for line in said.splitlines() if line.strip().startswith("$ ")
+    )
+    assert "e2fsck" in line
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False,
+                          env=os.environ | {"PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"})  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_plan_as_json_is_valid_by_its_schema_and_agrees_with_sfdisk(disk: Path) -> None:
+    jsonschema.Draft202012Validator.check_schema(PLAN_SCHEMA)
+    document = json.loads(aligntool("plan", "realign", "--json", disk).stdout)
+    jsonschema.validate(document, PLAN_SCHEMA)
+    place = document["plan"]["places"][0]
+    assert place["before"]["start"] == first_start(disk) * 512 == START
+    assert place["after"] == {"start": MIB, "length": place["before"]["length"]}
+
+
+def test_options_typed_come_back_in_the_command_that_applies_the_plan(disk: Path) -> None:
+    said = aligntool(
+        "plan", "realign", disk, "-p", "1", "--grain", "4MiB", "--physical-sector-size", "4096"
+    ).stdout
+    assert "-p 1 --grain 4MiB --physical-sector-size 4KiB" in said
+    assert "8192" in said, "4 MiB are 8192 sectors"
+
+
+@pytest.mark.parametrize(
+    "words", [("realign", "--dry-run"), ("realign",), ("realign", "--dry-run", "--json")]
+)
+def test_a_dry_run_and_nobody_to_ask_write_nothing(disk: Path, words: tuple[str, ...]) -> None:
+    before = digest(disk)
+    done = aligntool(*words, disk)
+    assert done.returncode == (0 if "--dry-run" in words else 3)
+    assert digest(disk) == before
+    if words == ("realign",):
+        assert "--yes" in done.stderr
+
+
+# The move
+
+
+def test_a_realigned_disk_is_on_the_grid_and_whole_and_a_second_time_there_is_nothing_to_do(
+    disk: Path,
+) -> None:
+    done = aligntool("realign", "--yes", disk)
+    assert done.returncode == 0, done.stderr
+    assert "partition 1: sector 2048 (1MiB), on the grid" in done.stdout
+    assert first_start(disk) == 2048
+    assert_whole(disk)
+    assert aligntool("audit", disk).returncode == 0
+    again = aligntool("realign", disk)
+    assert again.returncode == 0 and "Nothing to do." in again.stdout
+
+
+def test_events_are_json_lines_from_the_plan_to_the_end(disk: Path) -> None:
+    done = aligntool("realign", "--yes", "--json", disk)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (lines[0]["event"], lines[0]["schema"]) == ("plan", "aligntool.events")
+    assert (lines[-1]["event"], lines[-1]["state"]) == ("end", "new")
+    copied = [line for line in lines if line["event"] == "progress"]
+    assert copied[-1]["done"] == copied[-1]["total"] > 0
+    begun = [line["index"] for line in lines if line["event"] == "step-begun"]
+    assert begun == sorted(begun) and begun == [
+        line["index"] for line in lines if line["event"] == "step-done"
+    ]
+
+
+# The question
+
+
+def answered(disk: Path, answer: str) -> subprocess.CompletedProcess[str]:
+    """At a terminal that script(1) makes."""
+    words = " ".join(f"'{word}'" for word in command("realign", disk))
+    return subprocess.run(
+        ["script", "-qec", words, "/dev/null"], input=answer, capture_output=True, text=True, check=False, cwd=ROOT,
+        timeout=120,
+    )  # fmt: skip
+
+
+@pytest.mark.needs_tools("script")
+@pytest.mark.parametrize("answer", ["yes\n", "\n"])
+def test_another_answer_than_the_disks_id_writes_nothing(disk: Path, answer: str) -> None:
+    before = digest(disk)
+    done = answered(disk, answer)
+    assert done.returncode == 3 and "0x2005c0de" in done.stdout
+    assert digest(disk) == before
+
+
+@pytest.mark.needs_tools("script")
+def test_the_disks_id_typed_at_the_terminal_starts_the_move(disk: Path) -> None:
+    done = answered(disk, "0x2005c0de\n")
+    assert done.returncode == 0, done.stdout
+    assert first_start(disk) == 2048
+
+
+# Kept plans
+
+
+@pytest.fixture
+def kept(disk: Path, tmp_path: Path) -> Path:
+    plan = tmp_path / "plan.json"
+    done = aligntool("plan", "realign", disk, "-o", plan)
+    assert done.returncode == 0 and f"aligntool apply {plan}" in done.stdout
+    return plan
+
+
+def test_a_kept_plan_is_applied_once(disk: Path, kept: Path) -> None:
+    jsonschema.validate(json.loads(kept.read_text()), PLAN_SCHEMA)
+    assert aligntool("apply", "--yes", kept).returncode == 0
+    assert_whole(disk)
+    again = aligntool("apply", "--yes", kept)
+    assert again.returncode == 3 and "partition table" in again.stderr
+
+
+def test_a_plan_is_never_written_over_another_file(disk: Path, kept: Path) -> None:
+    assert aligntool("plan", "realign", disk, "-o", kept).returncode == 3
+
+
+def change_table(disk: Path, plan: Path) -> None:
+    run("sfdisk", "-q", "--part-type", disk, "1", "a9")
+
+
+def change_id(disk: Path, plan: Path) -> None:
+    run("sfdisk", "-q", "--disk-id", disk, "0x11111111")
+
+
+def change_content(disk: Path, plan: Path) -> None:
+    run("mke2fs", "-q", "-F", "-t", "ext2", "-b", "1024", "-E", f"offset={START}", disk, "4096")
+
+
+def change_size(disk: Path, plan: Path) -> None:
+    os.truncate(disk, SIZE + MIB)
+
+
+def change_plan(disk: Path, plan: Path) -> None:
+    plan.write_text(plan.read_text().replace(str(MIB), str(2 * MIB), 1))
+
+
+def change_wish(disk: Path, plan: Path) -> None:
+    document = json.loads(plan.read_text())
+    document["asked"]["goal"] |= {"grain": 8 * MIB, "grain_given": True}
+    plan.write_text(json.dumps(document))
+
+
+def change_to_nonsense(disk: Path, plan: Path) -> None:
+    plan.write_bytes(b"\xff\xfe{}")
+
+
+def lose_disk(disk: Path, plan: Path) -> None:
+    disk.rename(disk.parent / "elsewhere.img")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (change_table, "partition table"),
+        (change_id, "disk id"),
+        (change_content, "what lies on it"),
+        (change_size, "size"),
+        (change_plan, "digest"),
+        (change_wish, "other steps"),
+        (change_to_nonsense, "no text"),
+        (lose_disk, "No such file"),
+    ],
+)
+def test_a_plan_that_is_no_longer_true_is_refused_and_says_what_changed(
+    disk: Path, kept: Path, change: Callable[[Path, Path], None], said: str
+) -> None:
+    change(disk, kept)
+    before = digest(disk) if disk.exists() else ""
+    done = aligntool("apply", "--yes", kept)
+    assert done.returncode == 3, done.stderr
+    assert said in done.stderr and "→" in done.stderr and "Traceback" not in done.stderr
+    assert not disk.exists() or digest(disk) == before
+
+
+# Interrupted
+
+
+def interrupted(
+    disk: Path, *words: str | Path, with_signal: signal.Signals = signal.SIGINT
+) -> tuple[int, str, float]:
+    """Exit code, standard error, and the seconds between the signal and the end."""
+    process = subprocess.Popen(
+        command("realign", "--yes", "--json", "--rate", "2MiB", *words, disk),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+    )  # fmt: skip
+    assert process.stdout is not None
+    for line in process.stdout:
+        if json.loads(line)["event"] == "step-begun" and json.loads(line)["step"] == "CopyContent":
+            break
+    time.sleep(0.3)  # into the copy, which takes ten seconds at this rate
+    process.send_signal(with_signal)
+    sent = time.monotonic()
+    _, said = process.communicate(timeout=60)
+    return process.returncode, said, time.monotonic() - sent
+
+
+@pytest.fixture
+def in_flight(disk: Path) -> Iterator[Path]:
+    code, said, _ = interrupted(disk)
+    assert code == 4, said
+    yield disk
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_within_a_second_with_exit_code_4_and_prints_what_to_type(
+    disk: Path, number: signal.Signals
+) -> None:
+    code, said, seconds = interrupted(disk, with_signal=number)
+    assert code == 4 and "Traceback" not in said
+    assert f"aligntool resume '{disk}'" in said and f"aligntool rollback '{disk}'" in said
+    assert seconds < 1.5, "a second, and a half for a busy machine"
+
+
+def test_a_disk_in_flight_shows_nothing_to_mount_and_is_neither_planned_nor_realigned(
+    in_flight: Path,
+) -> None:
+    assert found_at(in_flight, START) == "" and found_at(in_flight, MIB) == ""
+    status = aligntool("status", in_flight)
+    assert status.returncode == 0 and "in flight" in status.stdout and "aligntool resume" in status.stdout
+    assert json.loads(aligntool("status", "--json", in_flight).stdout)["state"] == "in-flight"
+    for words in (("plan", "realign"), ("realign", "--yes")):
+        done = aligntool(*words, in_flight)
+        assert done.returncode == 3 and "in flight" in done.stderr and "aligntool status" in done.stderr
+    assert "aligntool status" in aligntool("audit", in_flight).stderr
+
+
+def test_resume_finishes_what_was_interrupted(in_flight: Path) -> None:
+    done = aligntool("resume", in_flight)
+    assert done.returncode == 0, done.stderr
+    assert "sector 2048 (1MiB), on the grid" in done.stdout
+    assert first_start(in_flight) == 2048
+    assert_whole(in_flight)
+
+
+def test_rollback_puts_everything_back_where_it_was(in_flight: Path, model: Path) -> None:
+    done = aligntool("rollback", "--json", in_flight)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["state"] == "old"
+    dumps = [run("sfdisk", "--dump", image).replace(str(image), "") for image in (in_flight, model)]
+    assert dumps[0] == dumps[1]
+    assert_whole(in_flight)
+
+
+def test_the_image_may_be_carried_elsewhere_before_it_is_resumed(in_flight: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other machine"
+    other.mkdir()
+    moved = shutil.move(in_flight, other / "copy.img")
+    assert aligntool("resume", moved).returncode == 0
+    assert_whole(Path(moved))
+
+
+@pytest.mark.parametrize("name", ["resume", "rollback"])
+def test_a_disk_that_is_not_in_flight_is_not_touched(disk: Path, name: str) -> None:
+    before = digest(disk)
+    done = aligntool(name, disk)
+    assert done.returncode == 3 and "nothing is in flight" in done.stderr
+    assert digest(disk) == before
+    assert "nothing is in flight" in aligntool("status", disk).stdout
+
+
+# The journal elsewhere
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Path:
+    """Room to move by the distance, and none for a journal."""
+    return make_old_disk(tmp_path / "full.img", size=START + LENGTH + MIB)
+
+
+def test_a_full_disk_is_refused_with_the_option_that_helps_and_moves_with_it(
+    full_disk: Path, tmp_path: Path
+) -> None:
+    refused = aligntool("realign", "--yes", full_disk)
+    assert refused.returncode == 3 and "--journal" in refused.stderr
+    journal = tmp_path / "the journal"
+    done = aligntool("realign", "--yes", "--journal", journal, full_disk)
+    assert done.returncode == 0, done.stderr
+    assert first_start(full_disk) == 2048
+    assert_whole(full_disk)
+
+
+def test_with_its_journal_elsewhere_a_disk_in_flight_asks_for_the_file_and_goes_on_with_it(
+    full_disk: Path, tmp_path: Path
+) -> None:
+    journal = tmp_path / "the journal"
+    code, said, _ = interrupted(full_disk, "--journal", journal)
+    assert code == 4 and f"--journal '{journal}'" in said
+    without = aligntool("resume", full_disk)
+    assert without.returncode == 3 and "--journal" in without.stderr
+    assert aligntool("resume", full_disk, "--journal", tmp_path / "another").returncode == 3
+    assert aligntool("resume", full_disk, "--journal", journal).returncode == 0
+    assert_whole(full_disk)
+
+
+def test_a_journal_is_never_written_over_another_file(full_disk: Path, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("thesis")
+    done = aligntool("realign", "--yes", "--journal", precious, full_disk)
+    assert done.returncode == 3 and "there already" in done.stderr
+    assert precious.read_text() == "thesis"
+
+
+# What is typed wrongly
+
+
+@pytest.mark.parametrize(
+    "words", [("plan", "realign"), ("realign", "--yes"), ("status",), ("resume",), ("rollback",)]
+)
+def test_what_is_no_disk_is_one_clear_error_with_exit_code_3(words: tuple[str, ...]) -> None:
+    for target in ("/no/such/disk", "/dev/null"):
+        done = aligntool(*words, target)
+        assert done.returncode == 3, done.stderr
+        assert "→" in done.stderr and "Traceback" not in done.stderr and done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--recipe", "no-such-recipe"), 3),
+        (("--grain", "1MB"), 2),
+        (("-p", "0"), 2),
+        (("-p", "77"), 3),
+        (("--rate", "0"), 2),
+    ],
+)
+def test_wishes_that_make_no_sense_are_refused(disk: Path, words: tuple[str, ...], code: int) -> None:
+    done = aligntool("realign", "--yes", *words, disk)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr and first_start(disk) == 63
+
+
+@pytest.mark.needs_tools("mkntfs", "ntfscp", "mkfs.fat", "mcopy", "mkswap")
+def test_the_demo_ends_on_the_grid() -> None:
+    done = aligntool("demo")
+    assert done.returncode == 0, done.stderr
+    assert "3 off" in done.stdout and done.stdout.rstrip().endswith(
+        "4 on the grid, 0 off, 0 unknown · 0 errors, 0 warnings"
+    )
