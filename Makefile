@@ -10,7 +10,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 help: ## list these words
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r word text; do printf '%-16s %s\n' "$$word" "$$text"; done
 
-demo: .venv/.ready-demo ## make a disk image of 2005 with real file systems, and audit it (no root, touches no disk)
+demo: .venv/.ready-demo ## audit, plan, realign, audit: on a disk image of 2005 that it makes itself (no root, touches no disk)
 	@$(ALIGNTOOL) demo
 
 test: .venv/.ready-test ## run every test, linter and type check; what needs root is skipped without it
