@@ -4,7 +4,7 @@ import pytest
 
 from aligntool.errors import Refused
 from aligntool.inventory import TableLabel
-from aligntool.plan import JournalPlace, Plan, RealignGoal, WriteJournal
+from aligntool.plan import JournalPlace, Plan, RealignGoal, RewriteTable, WriteJournal
 from aligntool.realign.journals import Needs, free_runs, lay, least
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.realign.made_moves import movable_disk, plan_for
@@ -74,6 +74,25 @@ def test_the_first_ebr_of_an_empty_container_is_not_the_journals() -> None:
     disk = movable_disk(text, label=TableLabel.DOS, size=112008 * 512)
     place = journal_of(plan_for(disk))
     assert not place.extent.overlaps(Extent(8000 * 512, 512))
+
+
+@pytest.mark.parametrize("sixth", [24065, 25001])
+def test_an_ebr_in_the_middle_of_free_space_is_not_the_journals_before_or_after(sixth: int) -> None:
+    """The only free space is inside the container, and ends with the EBR of partition 6: the old or the new one."""
+    end = max(sixth, 24576) + 20000
+    text = f"2048+2048; 2e 4096+{end - 4096}; 5l 4159+4000; 6l {sixth}+20000"
+    plan = plan_for(movable_disk(text, label=TableLabel.DOS, size=end * 512))
+    records = [
+        record
+        for step in plan.steps
+        if isinstance(step, RewriteTable)
+        for change in step.changes
+        for record in (change.record_before, change.record_after)
+        if record is not None
+    ]
+    assert (sixth - 63) * 512 in records
+    assert (24576 - 63) * 512 in records
+    assert not any(journal_of(plan).extent.overlaps(Extent(record, 512)) for record in records)
 
 
 def test_without_room_on_the_disk_the_refusal_says_how_much_is_missing_and_a_file_will_do() -> None:
