@@ -21,7 +21,7 @@ from tests.moving.mover import THOROUGH, aligntool, realign
 from tests.moving.shifts import SHIFTS, Shift, chosen, far_left
 
 Loop = Callable[..., Path]
-pytestmark = pytest.mark.needs_tools("sfdisk", "sgdisk", "parted", "blkid", "partclone.ext4")
+pytestmark = pytest.mark.needs_tools("sfdisk", "sgdisk", "parted", "blkid")
 
 KINDS = (*FILESYSTEMS, *CONTAINERS)
 NAMED = {kind.name: kind for kind in KINDS}

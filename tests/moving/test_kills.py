@@ -22,10 +22,8 @@ from tests.moving.mover import DONE, aligntool, begin
 Loop = Callable[..., Path]
 pytestmark = [
     pytest.mark.needs_root,
-    pytest.mark.needs_tools(
-        "sfdisk", "sgdisk", "parted", "blkid", "partclone.ext4", "mkfs.ext4", "debugfs", "e2fsck"
-    ),
-    pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "mcopy", "mdel", "mkswap", "swaplabel"),
+    pytest.mark.needs_tools("sfdisk", "sgdisk", "parted", "blkid", "mkfs.ext4", "debugfs", "e2fsck"),
+    pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "mcopy", "mdel", "mkswap", "swaplabel", "mdadm"),
 ]
 
 KILLS = int(os.environ.get("ALIGNTOOL_KILLS", "8"))
@@ -47,7 +45,7 @@ def packed(make: MakeDisk, label: str, start: int, *names: str, logical: int = 9
 def disks(make: MakeDisk) -> list[Disk]:
     return [
         packed(make, "dos", 63, "ext4"),
-        packed(make, "gpt", 34, "fat16", "unknown", "swap"),
+        packed(make, "gpt", 34, "fat16", "md 1.0", "swap"),
         packed(make, "gpt", 2049, "ext2"),
         packed(make, "dos", 63, "fat12", "ext2", "swap", logical=1),
     ]

@@ -1,0 +1,138 @@
+"""Power cuts with a cache in the disk: every write and flush of a real move, recorded, and played back as crashes.
+
+What was written before a flush is there after it. What was written since the last flush may be there or not, sector by
+sector. Each picture that this can leave is a disk of which the promise has to hold. By default one crash in each of
+some epochs, drawn with a seed; ALIGNTOOL_THOROUGH=1 takes every epoch, several times.
+"""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.moving.conftest import MakeDisk
+from tests.moving.containers import CONTAINERS
+from tests.moving.disks import Disk, Row
+from tests.moving.filesystems import FILESYSTEMS, SECTOR
+from tests.moving.in_flight import Journey, arrived, brought_to_an_end, copy, nothing_or_the_whole, trial
+from tests.moving.media import Write, medium, needs_media
+from tests.moving.mover import THOROUGH, aligntool, realign, resume, rollback
+
+pytestmark = [
+    needs_media,
+    pytest.mark.needs_tools("sfdisk", "sgdisk", "parted", "blkid", "mkfs.ext4", "debugfs", "e2fsck"),
+    pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "mcopy", "mdel", "mkswap", "swaplabel"),
+]
+NAMED = {kind.name: kind for kind in (*FILESYSTEMS, *CONTAINERS)}
+SEED = int(os.environ.get("ALIGNTOOL_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
+CRASHES = 5  # of each recording
+Epochs = list[list[Write]]
+
+
+def mbr_disk(make: MakeDisk) -> Disk:
+    return make("dos", Row(NAMED["ext2"], 63), free=6 * 2048)
+
+
+def gpt_disk(make: MakeDisk) -> Disk:
+    """The second one moves a sector, all of it through the stash."""
+    first = Row(NAMED["fat12"], 34)
+    return make("gpt", first, Row(NAMED["swap"], first.end + 3000 // 8 * 8 + 1), free=9 * 2048)
+
+
+def logical_disk(make: MakeDisk) -> Disk:
+    first = Row(NAMED["swap"], 2048)
+    second = Row(NAMED["fat12"], first.end + 64, logical=True)
+    return make("dos", first, second, Row(NAMED["unknown"], second.end + 63, logical=True), free=9 * 2048)
+
+
+@pytest.mark.parametrize("kind", [mbr_disk, gpt_disk, logical_disk])
+def test_a_power_cut_anywhere_in_a_move_loses_nothing(kind: object, make: MakeDisk, tmp_path: Path) -> None:
+    assert callable(kind)
+    disk: Disk = kind(make)
+    with medium(copy(disk.image, trial(disk))) as recorder:
+        realign(recorder.disk)
+        epochs = recorder.epochs()
+    trip = arrived(disk)
+    crashes(trip, disk.image, epochs, tmp_path)
+
+
+@pytest.mark.parametrize("finish", [resume, rollback], ids=["resume", "rollback"])
+def test_a_power_cut_while_it_is_finished_loses_nothing(
+    finish: object, make: MakeDisk, tmp_path: Path
+) -> None:
+    assert callable(finish)
+    disk = mbr_disk(make)
+    with medium(copy(disk.image, trial(disk))) as recorder:
+        realign(recorder.disk)
+        epochs = recorder.epochs()
+    trip = arrived(disk)
+    cut = copy(disk.image, tmp_path / "cut.img")
+    replay(cut, epochs[: len(epochs) * 2 // 3])
+    with medium(copy(cut, tmp_path / "finished.img")) as recorder:
+        finish(recorder.disk)
+        epochs = recorder.epochs()
+    crashes(trip, cut, epochs, tmp_path)
+
+
+def crashes(trip: Journey, start: Path, epochs: Epochs, tmp_path: Path) -> None:
+    """The disk `start` with crashes in these epochs, each brought to an end."""
+    chance = random.Random(SEED)
+    assert len(epochs) > 10, "there are flushes between the steps"
+    assert epochs[-1] == [], "everything was flushed before the end"
+    taken = range(len(epochs)) if THOROUGH else sorted(chance.sample(range(len(epochs)), CRASHES))
+    ends = set()
+    for number in taken:
+        for _ in range(3 if THOROUGH else 1):
+            crashed = copy(start, tmp_path / "crashed.img")
+            replay(crashed, epochs[:number])
+            replay(crashed, [survivors(epochs[number], chance)])
+            try:
+                nothing_or_the_whole(trip, crashed)
+                ends.add(brought_to_an_end(trip, crashed, crashed, back=chance.random() < 0.3))
+            except BaseException as error:
+                error.add_note(f"ALIGNTOOL_SEED={SEED}, cut in epoch {number} of {len(epochs)}")
+                raise
+    assert ends <= {"old", "new"}
+
+
+def replay(image: Path, epochs: Epochs) -> None:
+    with image.open("r+b") as file:
+        for write in (write for epoch in epochs for write in epoch):
+            file.seek(write.at)
+            file.write(write.content)
+
+
+def survivors(epoch: list[Write], chance: random.Random) -> list[Write]:
+    """What a disk's cache had written out when the power went: whole sectors of it, in any number."""
+    pieces = [
+        Write(write.at + at, write.content[at : at + SECTOR])
+        for write in epoch
+        for at in range(0, len(write.content), SECTOR)
+    ]
+    share = chance.choice((0.0, 0.02, 0.5, 0.98, 1.0))
+    return [piece for piece in pieces if chance.random() < share]
+
+
+def test_what_survives_is_some_of_what_was_written() -> None:
+    epoch = [Write(0, bytes(10 * SECTOR)), Write(1 << 20, b"x" * 5 * SECTOR)]
+    chance = random.Random(1)
+    kept = [survivors(epoch, chance) for _ in range(50)]
+    assert {len(pieces) for pieces in kept} >= {0, 15}
+    assert all(
+        piece.at // SECTOR < 10 or piece.content == b"x" * SECTOR for pieces in kept for piece in pieces
+    )
+
+
+def test_the_recorder_tells_every_write_and_flush(tmp_path: Path) -> None:
+    image = tmp_path / "disk.img"
+    image.write_bytes(bytes(1 << 20))
+    with medium(image) as recorder:
+        descriptor = os.open(recorder.disk, os.O_RDWR)
+        os.pwrite(descriptor, b"one", 5)
+        os.fsync(descriptor)
+        os.pwrite(descriptor, b"two", 100)
+        os.close(descriptor)
+        assert recorder.epochs() == [[Write(5, b"one")], [Write(100, b"two")]]
+    assert image.read_bytes()[100:103] == b"two"
+    assert "nothing is in flight" in aligntool("status", image, code=None)
