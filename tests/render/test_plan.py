@@ -4,12 +4,14 @@ import io
 import json
 import re
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aligntool.plan import Place, Plan, Progress, Said, StepBegun, StepDone, digest
+from aligntool.plan import STEPS, Place, Plan, Progress, Said, StepBegun, StepDone, digest, to_json
 from aligntool.render.events import begin_json, end_json, event_json
 from aligntool.render.lines import cell_width, text_of
 from aligntool.render.plan import plan_lines, time_words
@@ -145,6 +147,30 @@ def test_every_event_is_a_line_of_json_that_names_the_step_and_its_partition() -
     assert (lines[1]["done"], lines[1]["total"], lines[3]["text"]) == (10, 20, "so")
     end = json.loads(end_json(state="new", sentences=("a",), hint=""))
     assert (end["event"], end["state"], end["sentences"]) == ("end", "new", ["a"])
+
+
+def test_every_field_of_an_event_and_of_a_status_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
+    documents = [json.loads(line) for line in (
+        begin_json(PLAN), event_json(PLAN, Progress(5, 10, 20)), event_json(PLAN, StepBegun(0)),
+        event_json(PLAN, StepDone(0)), event_json(PLAN, Said("so")), end_json(state="new", sentences=(), hint=""),
+        status_json("x.img", Standing("in-flight")),
+    )]  # fmt: skip
+    names = {name for document in documents for name in document}
+    names |= {document["event"] for document in documents if "event" in document}
+    assert not [name for name in names if f"`{name}`" not in page]
+
+
+def test_plans_with_every_kind_of_step_are_valid_by_the_published_schema() -> None:
+    schema = json.loads((Path(__file__).parents[2] / "docs" / "plan.schema.json").read_text())
+    for plan in (PLAN, LAYOUT):
+        document = json.loads(to_json(plan))
+        jsonschema.validate(document, schema)
+        document["plan"]["steps"][0]["partition"] = "one"
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(document, schema)
+    kinds = {type(step).__name__ for plan in (PLAN, LAYOUT) for step in plan.steps}
+    assert kinds == set(STEPS)
 
 
 def test_a_step_that_the_plan_does_not_have_breaks_nothing() -> None:
