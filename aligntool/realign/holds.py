@@ -15,8 +15,8 @@ from aligntool.units import KIB, MIB, Extent, align_down, align_up
 
 UNKNOWN = "unknown"
 _END = 128 * KIB
-_ZFS_HEAD, _ZFS_TAIL = 512 * KIB, 768 * KIB  # two labels of 256 KiB each; at the end aligned to 256 KiB
-_UNKNOWN_HEAD = 512 * KIB
+_ZFS_LABEL = 256 * KIB  # two at either end; those at the end aligned to their own size
+_UNKNOWN_HEAD = MIB // 2
 
 # Where blkid looks for the second LUKS2 header when the first is gone (LUKS2 on-disk format 1.1, 2.1: hdr_size).
 _LUKS_SECOND = tuple(16 * KIB << step for step in range(9))
@@ -67,7 +67,7 @@ def hold(partition: Partition, length: int, sector_size: int, more: Iterable[int
 def _ends(kind: str, length: int) -> Iterator[Extent]:
     head, tail = _END, _END
     if kind == "zfs_member":
-        head, tail = _ZFS_HEAD, _ZFS_TAIL
+        head, tail = 2 * _ZFS_LABEL, 3 * _ZFS_LABEL
     elif kind not in _KEYSTONES:
         head = _UNKNOWN_HEAD
     yield Extent(0, head)
@@ -101,10 +101,10 @@ def _md_at_the_end(length: int) -> tuple[int, int]:
 
 def _zfs(length: int) -> Iterator[int]:
     """The pairs and every uberblock of all four labels; any four uberblocks are enough for blkid (zfs.c)."""
-    end = align_down(length, 256 * KIB)
-    for label in (0, 256 * KIB, end - 512 * KIB, end - 256 * KIB):
+    end = align_down(length, _ZFS_LABEL)
+    for label in (0, _ZFS_LABEL, end - 2 * _ZFS_LABEL, end - _ZFS_LABEL):
         yield label + 16 * KIB
-        yield from range(label + 128 * KIB, label + 256 * KIB, KIB)
+        yield from range(label + 128 * KIB, label + _ZFS_LABEL, KIB)
 
 
 def _merged(ranges: Iterable[Extent], length: int, sector_size: int) -> tuple[Extent, ...]:

@@ -39,7 +39,7 @@ def sizes(needs: Needs) -> tuple[tuple[int, int], ...]:
     liked = max(_LIKED_COPY, _power_of_two(content + _ROOM_LIKED))
     short = needs.shortest < SHORT
     stashes = [32 * MIB if short else 40 * MIB, *(size * MIB for size in (24, 16, 8, 4, 2, 1))]
-    stashes += [512 * KIB, 256 * KIB, *([] if short else [128 * KIB, 64 * KIB])]
+    stashes += [MIB // 2, 256 * KIB, *([] if short else [128 * KIB, 64 * KIB])]
     least = 256 * KIB if short else min(MIB, align_up(max(needs.distances), STEP))
     stashes = [stash for stash in stashes if stash >= least]
     roomy, tight = _power_of_two(content + _ROOM_LIKED), _power_of_two(content + _ROOM_TIGHT)
