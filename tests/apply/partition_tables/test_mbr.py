@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.apply.partition_tables import TableState, find_parked, table_state
+from aligntool.apply.partition_tables.chs import USUAL, moved_address
 from aligntool.apply.partition_tables.parked import ParkedMark
 from aligntool.errors import Refused
 from aligntool.plan import EntryChange
@@ -23,6 +24,7 @@ from tests.apply.partition_tables.disks import (
     told_by_sfdisk,
 )
 from tests.conftest import run
+from tests.probe.tables.images import disk, mbr
 
 HEAD = "label: dos\nlabel-id: 0x1234abcd\n"
 PRIMARIES = (
@@ -125,6 +127,12 @@ def test_chs_addresses_that_say_nothing_go_on_saying_nothing(sparse: Sparse, dum
     images = images_for(device, "dos", [moved(1, extents(path)[1], 1985 * 512)], [1])
     made = images.after[-1][0].data
     assert struct.unpack_from("<B3sB3sII", made, 446) == (0x80, dummy, 7, dummy, 2048, 20001)
+
+
+def test_an_address_beyond_1023_cylinders_keeps_its_way_of_saying_so() -> None:
+    for chs in (b"\xfe\xff\xff", b"\xff\xff\xff", b"\x0f\xff\xff"):
+        assert moved_address(chs, 40000001, 40001536, USUAL) == chs
+    assert moved_address(USUAL.address(63), 63, 40001536, USUAL) == b"\xfe\xff\xff"
 
 
 @pytest.mark.needs_tools("sfdisk", "partx")
@@ -266,6 +274,7 @@ def test_chains_that_no_tool_makes_are_refused(sparse: Sparse) -> None:
         (link + 4, b"\x83", "unusual order"),
         (link + 16, struct.pack("<B3xB3xII", 0, 0x83, 1, 1), "unusual order"),
         (at + 446 + 12, struct.pack("<I", 200000), "where none may be"),
+        (at + 446 + 8, struct.pack("<I", 0), "where none may be"),
         (510, b"\0\0", "55 AA"),
         (446 + 4, b"\xee", "GPT"),
     ]:
@@ -292,3 +301,33 @@ def test_an_ebr_without_a_partition_is_left_out(sparse: Sparse) -> None:
     path.write_bytes(device.content)
     assert extents(path)[5] == only.moved_to(32768 * 512)
     assert list(extents(path)) == [1, 2, 5]
+    assert "omitting empty partition" not in run("sfdisk", "--json", path)
+
+
+def test_of_two_containers_only_the_one_with_a_move_gets_a_new_chain() -> None:
+    content = disk(
+        MIB,
+        (0, mbr((0x05, 100, 400, 0), (0x0F, 600, 400, 0))),
+        (100 * 512, mbr((0x83, 10, 50, 0), (0x05, 100, 60, 0))),
+        (200 * 512, mbr((0x83, 10, 50, 0))),
+        (600 * 512, mbr((0x83, 10, 50, 0))),
+    )
+    device = MemoryDevice(bytearray(content))
+    seventh = Extent(610 * 512, 50 * 512)  # Linux goes on counting in the second container
+    images = images_for(device, "dos", [moved(7, seventh, 6 * 512, 600 * 512)], [2])
+    assert [part.at for part in images.after[0]] == [600 * 512]
+    with pytest.raises(Refused, match="moves partition 2 and"):
+        images_for(device, "dos", [moved(7, seventh, 6 * 512, 600 * 512)], [1])
+
+
+def test_a_chain_beyond_number_255_is_refused() -> None:
+    def device(logicals: int) -> MemoryDevice:
+        records = range(100, 100 + 4 * logicals, 4)
+        ebrs = [(at * 512, mbr((0x83, 2, 1, 0), (0x05, at - 96, 4, 0))) for at in records[:-1]]
+        last = (records[-1] * 512, mbr((0x83, 2, 1, 0)))
+        return MemoryDevice(bytearray(disk(MIB, (0, mbr((0x05, 100, 1900, 0))), *ebrs, last)))
+
+    change = moved(5, Extent(102 * 512, 512), 512)
+    images_for(device(251), "dos", [change], [1])
+    with pytest.raises(Refused, match="partition 256"):
+        images_for(device(252), "dos", [change], [1])
