@@ -121,7 +121,7 @@ def _about_the_table(disk: Disk, found: Found) -> Iterator[str]:
     if any(fault.fault is Fault.GPT_BACKUP_MISPLACED for fault in table.faults):
         yield "the backup GPT stays where the primary one says, which is not the end of the disk"
     primary = [part for part in disk.partitions if part.role in (Role.PRIMARY, Role.EXTENDED)]
-    first = min((part.extent.start for part in primary), default=0)
+    first = min(min(part.extent.start, found.after[part.number].start) for part in primary)
     if table.label is TableLabel.DOS:
         yield (
             f"the {format_about(first)} before the first partition are not touched: GRUB in the MBR gap stays whole;"

@@ -128,6 +128,11 @@ def test_what_may_need_the_user_is_said(
     assert words in said(plan_for(change(movable_disk(text, label=label))))
 
 
+def test_what_is_said_to_stay_untouched_ends_where_the_first_partition_will_begin() -> None:
+    notes = plan_for(movable_disk("20601+100000 ext4; 204800+1000", label=TableLabel.DOS)).notes
+    assert any("the 10MiB before the first partition" in note for note in notes)
+
+
 def test_a_windows_on_gpt_goes_by_guids_and_needs_nothing() -> None:
     disk = first(movable_disk("63+100000 ntfs"), flags=("active",))
     assert plan_for(disk).attention == ()
