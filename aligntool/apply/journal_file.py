@@ -1,11 +1,12 @@
 """A journal in a file, for a disk that has no free space for one.
 
 In: a path that the user chose. Out: a Device over that file. Alone because a journal must outlive what it protects: it
-may lie neither on the disk that is being changed nor in memory.
+may not lie in memory. On the disk that is being changed it cannot lie, for nothing of a held disk is mounted.
 """
 
 import fcntl
 import os
+import re
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -16,12 +17,12 @@ from aligntool.apply.disk_device import DiskDevice
 from aligntool.errors import Refused
 from aligntool.units import format_about
 
-_FORGETFUL = ("tmpfs", "ramfs", "overlay", "rootfs")
-"""Kinds of file systems that a power cut empties; `overlay` and `rootfs` are what live systems run from."""
+_FORGETFUL = ("tmpfs", "ramfs")
+"""Kinds of file systems, as stat(1) calls them, that a power cut empties."""
 
 
 @contextmanager
-def open_journal(file: str, *, disk: str, length: int | None = None) -> Iterator[DiskDevice]:
+def open_journal(file: str, *, length: int | None = None) -> Iterator[DiskDevice]:
     """The file as a Device. `length`: make it anew, of so many bytes; otherwise it must be there.
 
     Raises Refused.
@@ -30,7 +31,7 @@ def open_journal(file: str, *, disk: str, length: int | None = None) -> Iterator
     if length is None:
         descriptor = _open(path, os.O_RDWR)
     else:
-        _refuse_place(path, disk)
+        _refuse_place(path)
         descriptor = _make(path, length)
     try:
         try:
@@ -76,45 +77,18 @@ def _make(path: Path, length: int) -> int:
     return descriptor
 
 
-def _refuse_place(path: Path, disk: str) -> None:
-    try:
-        folder = path.parent.stat()
-        target = os.stat(disk)  # noqa: PTH116  (a device as well as a file)
-    except OSError as error:
-        raise Refused(f"{path.parent}: {error.strerror}") from error
-    kind = _file_system(path.parent)
+def _refuse_place(path: Path) -> None:
+    folder = str(path.absolute().parent)
+    kind = _ask("stat", "-f", "-c", "%T", folder)
+    if kind == "overlayfs":  # a live system writes into a tmpfs below it, a container onto a disk
+        upper = re.search(r"upperdir=([^,]+)", _ask("findmnt", "-n", "-o", "OPTIONS", "-T", folder))
+        kind = _ask("stat", "-f", "-c", "%T", upper[1]) if upper else kind
     if kind in _FORGETFUL:
-        raise Refused(f"{path.parent} is a {kind}: a power cut would take the journal with it",
+        raise Refused(f"{folder} is a {kind}: a power cut would take the journal with it",
                       hint="--journal FILE, on a disk that stays")  # fmt: skip
-    if stat.S_ISBLK(target.st_mode) and target.st_rdev in _disks_below(folder.st_dev):
-        raise Refused(f"{path} would lie on {disk} itself", hint="--journal FILE, on another disk")
 
 
-def _file_system(folder: Path) -> str:
-    """Its kind, as stat(1) calls it; empty where that does not tell."""
-    words = ("stat", "-f", "-c", "%T", str(folder))
+def _ask(*words: str) -> str:
+    """What a program said; empty where it could not tell."""
     done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     return done.stdout.strip()
-
-
-def _disks_below(number: int) -> set[int]:
-    """Every device that holds a file system's bytes: partition, disk, and whatever those are stacked on."""
-    found: set[int] = set()
-    waiting = [Path("/sys/dev/block", f"{os.major(number)}:{os.minor(number)}").resolve()]
-    while waiting:
-        folder = waiting.pop()
-        major, _, minor = _text(folder / "dev").partition(":")
-        if not minor or (one := os.makedev(int(major), int(minor))) in found:
-            continue
-        found.add(one)
-        waiting += [slave.resolve() for slave in folder.glob("slaves/*")]
-        if (folder / "partition").exists():
-            waiting.append(folder.parent)
-    return found
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""

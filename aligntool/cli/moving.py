@@ -61,7 +61,7 @@ def workshop(
         for note in holding.notes:
             print(f"aligntool: {note}", file=sys.stderr)
         device = Limited(holding.device, rate) if rate else holding.device
-        opened = open_journal(journal_file, disk=path, length=new_journal) if journal_file else nullcontext()
+        opened = open_journal(journal_file, length=new_journal) if journal_file else nullcontext()
         with opened as journal:
             yield Workshop(device, holding.kernel, journal)
 
@@ -163,12 +163,16 @@ def journal_words(file: str | None) -> list[str]:
 
 
 def tell_result(plan: Plan, disk: str, asked: Asked, *, json_: bool, back: bool = False) -> None:
-    """The disk, looked at and judged anew; `back`: the plan was undone."""
+    """The disk, looked at and judged anew; `back`: the plan was undone. Raises Stopped."""
     from aligntool.render.events import end_json
     from aligntool.render.lines import show, text_of
     from aligntool.render.result import result_lines
 
-    judged, _ = look_at(disk, asked)
+    try:
+        judged, _ = look_at(disk, asked)
+    except (Refused, KeyboardInterrupt) as error:
+        why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
+        raise Stopped(f"it is done, but was not looked at: {why}", hint=command("audit", disk)) from error
     lines = list(result_lines(plan, judged))
     if json_:
         sentences = tuple(line.rstrip("\n") for line in text_of(lines))

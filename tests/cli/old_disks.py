@@ -43,15 +43,20 @@ def make_old_disk(image: Path, *, size: int = SIZE, length: int = LENGTH) -> Pat
 
 
 def first_start(image: Path) -> int:
-    """Of the first partition, in sectors, as sfdisk reads it."""
-    table = json.loads(run("sfdisk", "--json", image))["partitiontable"]
-    return int(table["partitions"][0]["start"])
+    """Of the first partition, in sectors."""
+    return first_partition(image)["start"]
+
+
+def first_partition(image: Path) -> dict[str, int]:
+    """As sfdisk reads it, in sectors."""
+    partition: dict[str, int] = json.loads(run("sfdisk", "--json", image))["partitiontable"]["partitions"][0]
+    return partition
 
 
 def assert_whole(image: Path) -> None:
     """e2fsprogs finds a clean file system where sfdisk says that it begins, and reads the file out of it."""
-    volume = image.parent / f"{image.name}-volume"
-    run("dd", f"if={image}", f"of={volume}", "bs=512", f"skip={first_start(image)}", f"count={LENGTH // 512}",
+    volume, part = image.parent / f"{image.name}-volume", first_partition(image)
+    run("dd", f"if={image}", f"of={volume}", "bs=512", f"skip={part['start']}", f"count={part['size']}",
         "conv=sparse", "status=none")  # fmt: skip
     run("e2fsck", "-fn", volume)
     out = image.parent / "holiday-read.jpg"

@@ -376,6 +376,31 @@ def test_a_journal_is_never_written_over_another_file(full_disk: Path, tmp_path:
     assert precious.read_text() == "thesis"
 
 
+def test_a_journal_in_memory_is_refused(full_disk: Path) -> None:
+    if run("stat", "-f", "-c", "%T", "/dev/shm").strip() != "tmpfs":
+        pytest.skip("/dev/shm is no tmpfs here")
+    done = aligntool("realign", "--yes", "--journal", "/dev/shm/aligntool-test-journal", full_disk)
+    assert done.returncode == 3 and "power cut" in done.stderr
+    assert not Path("/dev/shm/aligntool-test-journal").exists()
+
+
+# Shrinking
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("resize2fs", "losetup")
+def test_a_file_system_that_fills_the_disk_is_shrunk_only_when_asked_for(tmp_path: Path) -> None:
+    disk = make_old_disk(tmp_path / "full.img", size=START + LENGTH)
+    refused = aligntool("realign", "--yes", disk)
+    assert refused.returncode == 3 and "--shrink" in refused.stderr and first_start(disk) == 63
+    shown = aligntool("plan", "realign", "--shrink", disk).stdout
+    assert "resize2fs DEVICE" in shown
+    done = aligntool("realign", "--yes", "--shrink", disk)
+    assert done.returncode == 0, done.stderr
+    assert first_start(disk) == 2048
+    assert_whole(disk)
+
+
 # What is typed wrongly
 
 
