@@ -5,6 +5,7 @@ Whole means: the file system's own checker finds nothing, and every file has its
 
 import hashlib
 import random
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aligntool.inventory import Layer
-from aligntool.probe.usage import UsedMap, ext, partclone, read_used
+from aligntool.probe.reader import FileReader
+from aligntool.probe.usage import UsedMap, ext, fat, partclone, read_used
 from aligntool.probe.usage.used_map import EDGE, MOST_RUNS, SMALLEST_GAP, NoMap, with_edges
 from aligntool.units import GIB, KIB, MIB, TIB, Extent
 from tests.conftest import run
@@ -225,6 +227,37 @@ def _content(image: Path, name: str, folder: Path) -> bytes:
     target = folder / "read-back"
     run("mcopy", "-n", "-o", "-i", image, f"::{name}", target)
     return target.read_bytes()
+
+
+@pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "mcopy", "mdel", "mshowfat")
+@pytest.mark.parametrize(("bits", "size"), [(12, 2 * MIB), (16, 6 * MIB), (32, 40 * MIB)])
+def test_the_clusters_of_a_fat_are_those_that_mshowfat_lists(
+    sparse: Sparse, tmp_path: Path, bits: int, size: int
+) -> None:
+    """Every other cluster is free, and the last one is used."""
+    image, names, one = sparse(size), [f"f{at:02}" for at in range(13)], tmp_path / "one"
+    run("mkfs.fat", "-F", str(bits), "-s", "1", image)
+    one.write_bytes(b"x")
+    for name in names:
+        run("mcopy", "-i", image, one, f"::{name}")
+    counted = run("fsck.fat", "-n", image).split()[-2].split("/")
+    one.write_bytes(bytes((int(counted[1]) - int(counted[0])) * 512))
+    run("mcopy", "-i", image, one, "::rest")
+    run("mdel", "-i", image, *(f"::{name}" for name in names[::2]))
+
+    with image.open("rb") as file:
+        runs = fat.read_fat(FileReader(file.fileno(), size), 0)
+    report = run("fsck.fat", "-v", "-n", image)
+    start = next(int(line.split()[5]) for line in report.splitlines() if "Data area starts at byte" in line)
+    listed = run("mshowfat", "-i", image, *(f"::{name}" for name in (*names[1::2], "rest")))
+    clusters = {2} if bits == 32 else set()  # the root directory of FAT32 has one
+    for first, last in re.findall(r"<(\d+)(?:-(\d+))?>", listed):
+        clusters |= set(range(int(first), int(last or first) + 1))
+    assert runs[0] == Extent(0, start)
+    assert {start + (number - 2) * 512 for number in clusters} == {
+        at for part in runs[1:] for at in range(part.start, part.end, 512)
+    }
+    assert max(clusters) == int(counted[1]) + 1
 
 
 @pytest.mark.needs_tools("mkfs.fat")

@@ -135,6 +135,30 @@ def test_an_xfs_is_clean_when_unmounted_wherever_in_its_log_that_stands(
     assert heads != sorted(heads), f"the log was never begun anew: {heads}"
 
 
+@pytest.mark.needs_tools("mkfs.xfs", "xfs_db")
+@pytest.mark.parametrize("flags", [0x20, 0])
+def test_the_last_record_of_an_xfs_log_is_found_across_its_end(sparse: Sparse, flags: int) -> None:
+    """The unmount that mkfs wrote, cut in two: its header in the last block, its operation in the first one.
+
+    The blocks after the end belong to the next round: xlog_split_iclog(), linux/fs/xfs/xfs_log.c.
+    """
+    image = sparse(320 * MIB)
+    run("mkfs.xfs", "-q", "-f", image)
+    told = run(
+        "xfs_db", "-r", "-c", "sb 0", "-c", "print agblocks agblklog logstart logblocks blocksize", image
+    )
+    agblocks, shift, start, blocks, size = (int(line.split()[2]) for line in told.splitlines())
+    log = ((start >> shift) * agblocks + (start & (1 << shift) - 1)) * size
+    header, operation = bytes_of(image, log, 512), bytearray(bytes_of(image, log + 512, 512))
+    assert operation[9] == 0x20
+    operation[:4], operation[9] = (2).to_bytes(4), flags
+    count = blocks * size // 512
+    put(image, log, bytes(operation) + ((1).to_bytes(4) + bytes(508)) * (count - 2) + header)
+    assert layer_of(image).unclean == (
+        None if flags else "needs its log replayed (the last record is no unmount)"
+    )
+
+
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("mkfs.btrfs", "btrfs")
 def test_a_btrfs_with_a_log_tree_is_unclean(sparse: Sparse, loop: Loop, tmp_path: Path) -> None:
@@ -208,6 +232,24 @@ def test_a_hibernated_windows_is_found_among_any_number_of_files(
         run("umount", folder)
     assert exit_code("ntfs-3g.probe", "--readwrite", image) == 14  # NTFS_VOLUME_HIBERNATED
     assert "hiberfil.sys" in unclean(image)
+
+
+@pytest.mark.needs_tools("mkfs.ntfs", "ntfscp")
+def test_a_hibernated_windows_is_found_wherever_in_the_index_its_name_stands(
+    sparse: Sparse, tmp_path: Path
+) -> None:
+    """Name by name it moves on, across the ends of sectors, where NTFS keeps two bytes elsewhere."""
+    image, content = sparse(16 * MIB), tmp_path / "content"
+    content.write_bytes(b"found by this" + bytes(5000))
+    run("mkfs.ntfs", "-q", "-F", "-f", image)
+    run("ntfscp", image, content, "hiberfil.sys")
+    first = image.read_bytes().index(b"found by this")
+    for at in range(40):
+        run("ntfscp", image, content, f"b{at}")
+        assert layer_of(image).unclean is None
+        put(image, first, b"hibr")
+        assert "hiberfil.sys" in unclean(image), at
+        put(image, first, b"foun")  # ntfscp would refuse
 
 
 @pytest.mark.needs_tools("mkfs.ntfs", "ntfsinfo", "ntfs-3g.probe")
