@@ -53,6 +53,8 @@ def arrived(disk: Disk, *options: str) -> Journey:
 
 
 def copy(image: Path, target: Path) -> Path:
+    """What is a hole or zero is a hole in the copy."""
+    assert image != target
     with image.open("rb") as source, target.open("wb") as file:
         file.truncate(image.stat().st_size)
         for at, piece in data_of(source.fileno(), Extent(0, image.stat().st_size)):

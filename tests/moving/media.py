@@ -39,7 +39,7 @@ class Medium:
     faults: Path
 
     def fail(self, *faults: tuple[str, int, int]) -> None:
-        """From now on: ("read" | "write" | "flush", byte, bytes). None: the disk is mended."""
+        """From now on: ("read" | "write" | "garble" | "flush", byte, bytes). None: the disk is mended."""
         making = self.faults.with_suffix(".new")
         making.write_text("".join(f"{what} {start} {length}\n" for what, start, length in faults))
         making.rename(self.faults)

@@ -1,15 +1,16 @@
 """A disk that writes down what it is asked to do and fails where it is told to. nbdkit runs it, in its own Python.
 
 `nbdkit python THIS image=FILE log=FILE faults=FILE`: reads and writes go to the image; every write and flush goes to
-the log; every sector range named in the file of faults answers with an I/O error. The file of faults is read before
-every request, so a disk can break, and be mended, while it is in use. No cache: what is written is in the image at
-once, and what could have been lost in a cache is for whoever replays the log to decide.
+the log; every range named in the file of faults answers with an I/O error, or takes a write and keeps it with a wrong
+bit. The file of faults is read before every request, so a disk can break, and be mended, while it is in use. There is
+no cache: what is written is in the image at once. What a cache could have lost is for whoever replays the log to say.
 
 Alone because nothing of this checkout can be imported here.
 """
 
 import os
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 API_VERSION = 2
@@ -40,8 +41,9 @@ def pread(disk: int, buffer: bytearray, offset: int, flags: int) -> None:
 
 def pwrite(disk: int, buffer: bytes, offset: int, flags: int) -> None:
     _fail_if_told("write", offset, len(buffer))
-    os.pwrite(disk, buffer, offset)
-    _note(b"W", offset, bytes(buffer))
+    content = _garbled_if_told(offset, bytes(buffer))
+    os.pwrite(disk, content, offset)
+    _note(b"W", offset, content)
 
 
 def flush(disk: int, flags: int) -> None:
@@ -56,10 +58,22 @@ def _note(kind: bytes, offset: int, content: bytes) -> None:
 
 
 def _fail_if_told(what: str, offset: int, length: int) -> None:
-    """One fault is one line: "read 4096 512", what fails, byte, bytes."""
-    if "faults" not in PATHS:
-        return
-    for line in Path(PATHS["faults"]).read_text().splitlines():
-        kind, start, many = line.split()
-        if kind == what and int(start) < offset + length and offset < int(start) + int(many):
-            raise OSError(5, f"{what} at {offset}: told to fail")
+    if next(_told(what, offset, length), None) is not None:
+        raise OSError(5, f"{what} at {offset}: told to fail")
+
+
+def _garbled_if_told(offset: int, content: bytes) -> bytes:
+    """With one wrong bit in each range that is to be written wrongly."""
+    wrong = bytearray(content)
+    for start in _told("garble", offset, len(content)):
+        wrong[max(start, offset) - offset] ^= 0x10
+    return bytes(wrong)
+
+
+def _told(what: str, offset: int, length: int) -> Iterator[int]:
+    """The first bytes of the ranges that touch this one. A fault is a line: "read 4096 512", what, byte, bytes."""
+    if "faults" in PATHS:
+        for line in Path(PATHS["faults"]).read_text().splitlines():
+            kind, start, many = line.split()
+            if kind == what and int(start) < offset + length and offset < int(start) + int(many):
+                yield int(start)

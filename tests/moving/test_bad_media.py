@@ -1,0 +1,254 @@
+"""Disks that fail in the middle of a move, journals that are damaged, tables that somebody changed meanwhile.
+
+The faults are real ones of a disk that fails where it is told to, until it is mended; what the disk holds is looked at
+behind its back. Where nothing can be done, the disk is left as it is, and it is said why.
+"""
+
+import os
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from aligntool.units import KIB, MIB, Extent
+from tests.conftest import run
+from tests.moving import fileset
+from tests.moving.conftest import Contents
+from tests.moving.containers import CONTAINERS, write
+from tests.moving.disks import Row, entries, make_disk
+from tests.moving.filesystems import FILESYSTEMS, SECTOR
+from tests.moving.in_flight import (
+    Journey,
+    arrived,
+    brought_to_an_end,
+    copy,
+    nothing_or_the_whole,
+    trial,
+    whole,
+)
+from tests.moving.media import Write, medium, needs_media
+from tests.moving.mover import DONE, REFUSED, STOPPED, THOROUGH, exit_code, realign, resume, rollback
+from tests.moving.test_write_log import replay
+
+pytestmark = [
+    needs_media,
+    pytest.mark.needs_tools("sfdisk", "sgdisk", "parted", "blkid", "mkfs.ext4", "debugfs", "e2fsck"),
+]
+NAMED = {kind.name: kind for kind in (*FILESYSTEMS, *CONTAINERS)}
+SEED = int(os.environ.get("ALIGNTOOL_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
+
+
+Trip = tuple[Journey, list[list[Write]]]
+
+
+@pytest.fixture(scope="module")
+def trip(contents: Contents, tmp_path_factory: pytest.TempPathFactory) -> Trip:
+    """One partition from 63 to 2048, and all that is written on the way."""
+    row = Row(NAMED["ext2"], 63)
+    image = tmp_path_factory.mktemp("trip") / "disk.img"
+    disk = make_disk(image, "dos", (row,), {"ext2": contents(row.kind)}, free=6 * 2048)
+    with medium(copy(disk.image, trial(disk))) as recorder:
+        realign(recorder.disk)
+        epochs = recorder.epochs()
+    return arrived(disk), epochs
+
+
+def find(image: Path, extent: Extent, what: bytes) -> int:
+    with image.open("rb") as file:
+        file.seek(extent.start)
+        return extent.start + file.read(extent.length).index(what) // SECTOR * SECTOR
+
+
+@pytest.mark.parametrize("mended", [True, False], ids=["mended and resumed", "taken back as it is"])
+@pytest.mark.parametrize("what", ["read", "write", "garble"])
+def test_a_bad_sector_stops_the_move_and_nothing_is_lost(
+    what: str, mended: bool, trip: Trip, tmp_path: Path
+) -> None:
+    journey, _ = trip
+    old, new = journey.old[1], journey.new[1]
+    bad = find(journey.disk.image, old, fileset.fragmented()[200 * KIB :][:2000])
+    if what != "read":
+        bad += new.start - old.start
+    with medium(copy(journey.disk.image, tmp_path / "failing.img")) as disk:
+        disk.fail((what, bad, SECTOR))
+        said = realign(disk.disk, code=STOPPED)
+        assert "→ aligntool" in said.replace("sudo ", "")
+        nothing_or_the_whole(journey, disk.image)
+        assert resume(disk.disk, code=STOPPED)
+        nothing_or_the_whole(journey, disk.image)
+        if mended:
+            disk.fail()
+        assert brought_to_an_end(journey, disk.image, disk.disk, back=not mended) == (
+            "new" if mended else "old"
+        )
+
+
+def test_a_journal_that_cannot_be_written_is_a_refusal(trip: Trip, tmp_path: Path) -> None:
+    journey, epochs = trip
+    first = epochs[0][0].at
+    with medium(copy(journey.disk.image, tmp_path / "failing.img")) as disk:
+        disk.fail(("write", first, SECTOR))
+        realign(disk.disk, code=REFUSED)
+        assert whole(journey, disk.image) == "old"
+        for at in (first, first + 13 * KIB):  # the head and the body, docs/crash-safety.md
+            disk.fail(("garble", at, SECTOR))
+            realign(disk.disk, code=REFUSED)
+            assert whole(journey, disk.image) == "old"
+
+
+@pytest.mark.parametrize("what", ["write", "flush"])
+def test_a_table_that_cannot_be_written_leaves_the_old_state_or_a_way_on(
+    what: str, trip: Trip, tmp_path: Path
+) -> None:
+    journey, _ = trip
+    with medium(copy(journey.disk.image, tmp_path / "failing.img")) as disk:
+        disk.fail((what, 0, SECTOR))
+        said = realign(disk.disk, code=None)
+        assert exit_code(said) in {REFUSED, STOPPED}, said
+        nothing_or_the_whole(journey, disk.image)
+        disk.fail()
+        if exit_code(said) == REFUSED:
+            assert whole(journey, disk.image) == "old"
+        brought_to_an_end(journey, disk.image, disk.disk, back=False)
+
+
+def test_one_story_after_another_of_faults_at_random_ends_well(trip: Trip, tmp_path: Path) -> None:
+    journey, epochs = trip
+    chance = random.Random(SEED)
+    places = [write.at for epoch in epochs for write in epoch]
+    for number in range(60 if THOROUGH else 3):
+        faults = [
+            (
+                chance.choice(("read", "write", "garble")),
+                chance.choice(places) + chance.randrange(64) * SECTOR,
+                SECTOR,
+            )
+            for _ in range(chance.choice((1, 1, 3)))
+        ]
+        image = copy(journey.disk.image, tmp_path / f"story {number}.img")
+        try:
+            one_story(journey, image, faults, chance)
+        except BaseException as error:
+            error.add_note(f"ALIGNTOOL_SEED={SEED}, story {number}, faults {faults}")
+            raise
+
+
+def one_story(
+    journey: Journey, image: Path, faults: list[tuple[str, int, int]], chance: random.Random
+) -> None:
+    with medium(image) as disk:
+        disk.fail(*faults)
+        said = realign(disk.disk, code=None)
+        assert exit_code(said) in {DONE, REFUSED, STOPPED}, said
+        nothing_or_the_whole(journey, image)
+        if exit_code(said) == STOPPED and chance.random() < 0.5:
+            said = rollback(disk.disk, code=None)
+            assert exit_code(said) in {DONE, REFUSED, STOPPED}, said
+            nothing_or_the_whole(journey, image)
+        disk.fail()
+        brought_to_an_end(journey, image, disk.disk, back=chance.random() < 0.5)
+
+
+# A disk in flight that something else has happened to
+
+
+@pytest.fixture
+def cut(trip: Trip, tmp_path: Path) -> tuple[Journey, Path]:
+    """In flight, cut when two thirds were done."""
+    journey, epochs = trip
+    image = copy(journey.disk.image, tmp_path / "cut.img")
+    replay(image, epochs[: len(epochs) * 2 // 3])
+    assert entries(image)[1]["type"] == "7f"
+    return journey, image
+
+
+Cut = tuple[Journey, Path]
+
+
+def journal_copies(image: Path) -> tuple[int, int]:
+    """Where the two copies lie: the marker at the old place names the first, and the other one begins like it."""
+    content = image.read_bytes()
+    named = re.search(rb"journal [0-9a-f]{32} at byte (\d+)\n", content)
+    assert named
+    first = int(named[1])
+    places = range(first + 64 * KIB, len(content), 64 * KIB)
+    return first, next(at for at in places if content[at : at + 8] == content[first : first + 8])
+
+
+def refused_and_left_alone(image: Path, *words: str) -> None:
+    before = image.read_bytes()
+    for finish in (resume, rollback):
+        said = finish(image, code=REFUSED)
+        assert all(word in said for word in words), said
+        assert image.read_bytes() == before
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["first", "second"])
+@pytest.mark.parametrize("back", [False, True], ids=["resume", "rollback"])
+def test_one_copy_of_the_journal_is_enough(which: int, back: bool, cut: Cut) -> None:
+    journey, image = cut
+    write(image, journal_copies(image)[which], fileset.noise("damage", 16 * KIB))
+    assert brought_to_an_end(journey, image, image, back=back) == ("old" if back else "new")
+
+
+def test_a_wrong_bit_anywhere_in_either_copy_is_no_obstacle(cut: Cut, tmp_path: Path) -> None:
+    journey, image = cut
+    first, second = journal_copies(image)
+    chance = random.Random(SEED)
+    for number in range(40 if THOROUGH else 2):
+        damaged = copy(image, tmp_path / "damaged.img")
+        at = chance.choice((first, second)) + chance.randrange(200 * KIB)
+        with damaged.open("r+b") as file:
+            file.seek(at)
+            (byte,) = file.read(1)
+            file.seek(at)
+            file.write(bytes((byte ^ 4,)))
+        try:
+            assert brought_to_an_end(journey, damaged, damaged, back=False) == "new"
+        except BaseException as error:
+            error.add_note(f"ALIGNTOOL_SEED={SEED}, bit {number} at byte {at}")
+            raise
+
+
+def test_two_damaged_copies_are_a_refusal(cut: Cut) -> None:
+    _, image = cut
+    for at in journal_copies(image):
+        write(image, at, fileset.noise("damage", 16 * KIB))
+    refused_and_left_alone(image, "no readable journal")
+
+
+def test_a_disk_of_another_size_is_a_refusal(cut: Cut) -> None:
+    _, image = cut
+    size = image.stat().st_size
+    with image.open("r+b") as file:
+        file.truncate(size + MIB)
+    refused_and_left_alone(image, str(size), str(size + MIB))
+
+
+def test_a_disk_with_nothing_in_flight_is_a_refusal(trip: Trip) -> None:
+    journey, _ = trip
+    refused_and_left_alone(journey.disk.image, "nothing is in flight")
+
+
+def test_a_table_that_was_changed_meanwhile_is_a_refusal_until_it_is_put_back(cut: Cut) -> None:
+    journey, image = cut
+    kept = image.read_bytes()[:SECTOR]
+    run(
+        "sfdisk",
+        "-q",
+        "--no-reread",
+        "--append",
+        image,
+        stdin=f"start={image.stat().st_size // SECTOR - 20}\n",
+    )
+    refused_and_left_alone(image, "partition table", "→")
+    write(image, 0, kept)
+    assert brought_to_an_end(journey, image, image, back=False) == "new"
+
+
+def test_a_whole_copy_of_a_disk_in_flight_is_finished_like_the_disk(cut: Cut, tmp_path: Path) -> None:
+    journey, image = cut
+    other = copy(image, tmp_path / "elsewhere.img")
+    assert brought_to_an_end(journey, other, other, back=False) == "new"
+    assert brought_to_an_end(journey, image, image, back=True) == "old"
