@@ -12,6 +12,7 @@ from aligntool.apply.partition_tables.gpt_copy import GptCopy, read_copy
 from aligntool.apply.partition_tables.mbr_entry import entries_of
 
 _FIRST_LBA_AT = 32
+_SECTOR_SIZES = (512, 4096)
 
 
 def entry_starts(device: Device) -> Iterator[int]:
@@ -23,7 +24,7 @@ def entry_starts(device: Device) -> Iterator[int]:
     for copy in _copies(device):
         for _, raw in copy.numbered():
             (first,) = struct.unpack_from("<Q", raw, _FIRST_LBA_AT)
-            yield first * sector
+            yield first * copy.sector_size
 
 
 def is_sound(device: Device) -> bool:
@@ -33,12 +34,17 @@ def is_sound(device: Device) -> bool:
         return False
     if all(entry.kind != 0xEE for entry in entries):
         return True
-    copies = list(_copies(device))
+    copies = _copies(device)
     return len(copies) == 2 and all(copy.sound for copy in copies)
 
 
-def _copies(device: Device) -> Iterator[GptCopy]:
-    sector = device.sector_size
-    primary = read_copy(device, 1, sector)
-    backup = read_copy(device, primary.other_lba if primary else device.size // sector - 1, sector)
-    return (copy for copy in (primary, backup) if copy is not None)
+def _copies(device: Device) -> list[GptCopy]:
+    """Those whose header is whole, for sectors of the size that has most of them: an image does not tell its own."""
+    found: list[GptCopy] = []
+    for sector in dict.fromkeys((device.sector_size, *_SECTOR_SIZES)):
+        primary = read_copy(device, 1, sector)
+        backup = read_copy(device, primary.other_lba if primary else device.size // sector - 1, sector)
+        copies = [copy for copy in (primary, backup) if copy is not None]
+        if len(copies) > len(found):
+            found = copies
+    return found
