@@ -25,7 +25,8 @@ _FORGETFUL = ("tmpfs", "ramfs")
 def open_journal(file: str, *, length: int | None = None) -> Iterator[DiskDevice]:
     """The file as a Device. `length`: make it anew, of so many bytes; otherwise it must be there.
 
-    Raises Refused.
+    A file that was made here goes again when nothing of it is needed: the work came to its end, or was refused before
+    anything was written. Raises Refused.
     """
     path = Path(file)
     if length is None:
@@ -33,15 +34,26 @@ def open_journal(file: str, *, length: int | None = None) -> Iterator[DiskDevice
     else:
         _refuse_place(path)
         descriptor = _make(path, length)
+    needed = True
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise Refused(f"{file} is in use by another aligntool") from None
+        _lock(descriptor, file)
         with DiskDevice(descriptor) as device:
             yield device
+        needed = False
+    except (Refused, KeyboardInterrupt):
+        needed = False
+        raise
     finally:
         os.close(descriptor)
+        if length is not None and not needed:
+            path.unlink()
+
+
+def _lock(descriptor: int, file: str) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise Refused(f"{file} is in use by another aligntool") from None
 
 
 def _open(path: Path, flags: int) -> int:

@@ -39,6 +39,19 @@ def shrink_words(kind: str, device: str, folder: str, length: int) -> tuple[tupl
             raise Refused(f"{kind} cannot be shrunk")
 
 
+def refuse_unable(step: ShrinkContent) -> None:
+    """Raises Refused where it cannot even be tried: no root, no program."""
+    if os.geteuid() != 0:
+        raise Refused(
+            f"partition {step.partition} can be shrunk by root only", hint="type the same after sudo"
+        )
+    programs = {words[0] for words in shrink_words(step.kind, "", "", step.length)}
+    missing = sorted(program for program in programs if _find(program) is None)
+    if missing:
+        names = ", ".join(missing)
+        raise Refused(f"not installed: {names}", hint=f"install the packages that have {names}")
+
+
 def shrink_content(path: str, step: ShrinkContent) -> None:
     """The file system of the step gets `step.length` bytes or a little less.
 
@@ -59,11 +72,8 @@ def shrink_content(path: str, step: ShrinkContent) -> None:
 
 def _run(failure: type[Refused] | type[Stopped], *words: str) -> None:
     """Raises `failure` when the program fails: Refused, where it wrote nothing that counts."""
-    program = shutil.which(words[0], path=os.environ.get("PATH", os.defpath) + _SBIN)
-    if program is None:
-        raise Refused(f"{words[0]} is not installed", hint=f"install the package that has {words[0]}")
     done = subprocess.run(
-        (program, *words[1:]),
+        (_find(words[0]) or words[0], *words[1:]),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,
@@ -75,11 +85,13 @@ def _run(failure: type[Refused] | type[Stopped], *words: str) -> None:
         raise failure(f"{words[0]} failed: {said}", hint="no partition was moved; check the file system")
 
 
+def _find(program: str) -> str | None:
+    return shutil.which(program, path=os.environ.get("PATH", os.defpath) + _SBIN)
+
+
 @contextmanager
 def _writable_loop(path: str, extent: Extent) -> Iterator[str]:
     """The partition as a device of its own, given back afterwards. Raises Refused."""
-    if os.geteuid() != 0:
-        raise Refused("shrinking needs root", hint="type the same after sudo")
     place = ("-o", str(extent.start), "--sizelimit", str(extent.length))
     words = ("losetup", "-f", "--show", *place, str(Path(path).absolute()))
     attached = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)

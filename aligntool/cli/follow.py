@@ -30,15 +30,15 @@ def follow(
     *,
     json_: bool,
     hint: str,
-    writing: bool = False,
     on_stop: Callable[[], None] = lambda: None,
 ) -> None:
     """Do it, by asking for its events, and tell them. `hint`: the command that goes on when it stops part-way.
 
-    `on_stop` is called as soon as the user wants it to stop. `writing`: something was written before this began. Raises
-    Refused or KeyboardInterrupt while nothing is written, and Stopped for every way to end after that.
+    `on_stop` is called as soon as the user wants it to stop. Raises Refused or KeyboardInterrupt while nothing is
+    written, and Stopped for every way to end after that.
     """
     far = _Reached(plan)
+    writing = False
     try:
         with _stop_when_told(on_stop), _closing(events), _teller(plan, json_=json_) as tell:
             for event in events:

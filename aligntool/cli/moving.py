@@ -14,7 +14,17 @@ from aligntool.cli.follow import follow, pipes_may_break, undisturbed
 from aligntool.cli.options import colored
 from aligntool.cli.planning import Found, find_plan, look_at, read_map
 from aligntool.errors import Refused, Stopped
-from aligntool.plan import CheckContent, CopyContent, Plan, ShrinkContent, WriteJournal
+from aligntool.plan import (
+    CheckContent,
+    CopyContent,
+    Event,
+    Plan,
+    Said,
+    ShrinkContent,
+    StepBegun,
+    StepDone,
+    WriteJournal,
+)
 
 if TYPE_CHECKING:
     from aligntool.apply.mover import Workshop
@@ -26,27 +36,25 @@ def carry_out(plan: Plan, asked: Asked, *, json_: bool, rate: int | None) -> Non
 
     Raises Refused while nothing is written, and Stopped afterwards.
     """
-    from aligntool.apply.mover import realign
 
-    path = plan.disk.path
+    path, journal_file = plan.disk.path, _journal_file(plan)
     with workshop(
-        path, journal_file=_journal_file(plan), new_journal=_journal_length(plan), rate=rate
+        plan, path, journal_file=journal_file, new_journal=_journal_length(plan), rate=rate
     ) as shop:
         found = still_true(plan, asked)
-        check(plan)
-        shrunk = shrink(plan)
-        runs = _runs_anew(plan, asked) if shrunk else found.runs
-        journal_file = _journal_file(plan)
-        follow(
-            plan, realign(plan, shop, runs), json_=json_, hint=ways_on(path, journal_file), writing=shrunk,
-            on_stop=hurrying(shop),
-        )  # fmt: skip
+        events = _events(plan, asked, found, shop)
+        follow(plan, events, json_=json_, hint=ways_on(path, journal_file), on_stop=hurrying(shop))
     tell_result(plan, path, asked, json_=json_)
 
 
 @contextmanager
 def workshop(
-    path: str, *, journal_file: str | None, new_journal: int | None = None, rate: int | None = None
+    plan: Plan,
+    path: str,
+    *,
+    journal_file: str | None,
+    new_journal: int | None = None,
+    rate: int | None = None,
 ) -> Iterator["Workshop"]:
     """The disk, held against everybody else, and where its journal lies. `new_journal`: make one of so many bytes.
 
@@ -57,7 +65,7 @@ def workshop(
     from aligntool.apply.mover import Workshop
     from aligntool.apply.rate import Limited
 
-    with pipes_may_break(), hold_disk(path) as holding:
+    with pipes_may_break(), hold_disk(path, image_sector_size=plan.disk.sector_size) as holding:
         for note in holding.notes:
             print(f"aligntool: {note}", file=sys.stderr)
         device = Limited(holding.device, rate) if rate else holding.device
@@ -100,39 +108,43 @@ def _what_differs(plan: Plan, now: Plan) -> str:
     return f"{plan.disk.path} is not as it was when the plan was made: another {', '.join(changed)}"
 
 
-def check(plan: Plan) -> None:
-    """Each file system's own checker, which writes nothing. Raises Refused with its words."""
-    from aligntool.probe.checks import check_content
-
-    for index, step in enumerate(plan.steps, 1):
-        if not isinstance(step, CheckContent):
-            continue
-        result = check_content(plan.disk.path, step.extent, step.kind)
-        if result.problem:
-            raise Refused(
-                f"partition {step.partition} ({step.kind}) is not whole, says {result.by}: {result.problem}",
-                hint="mend it with its own tool first",
-            )
-        words = "whole" if result.checked else "not checked"
-        print(f"{index}/{len(plan.steps)} partition {step.partition}: {words} ({result.by})", file=sys.stderr)
-
-
-def shrink(plan: Plan) -> bool:
-    """Whether there was anything to shrink. Raises Refused or Stopped."""
-    from aligntool.apply.shrink import shrink_content
+def _events(plan: Plan, asked: Asked, found: Found, shop: "Workshop") -> Iterator[Event]:
+    """The whole plan: checks, shrinking, and then the mover's part. Raises Refused or Stopped."""
+    from aligntool.apply.mover import realign
 
     shrunk = False
-    for index, step in enumerate(plan.steps, 1):
-        if isinstance(step, ShrinkContent):
-            print(f"{index}/{len(plan.steps)} shrinking partition {step.partition}", file=sys.stderr)
-            try:
-                with undisturbed():
-                    shrink_content(plan.disk.path, step)
-            except KeyboardInterrupt:
-                why = f"interrupted after partition {step.partition} was shrunk; no partition was moved"
-                raise Stopped(why, hint=command("plan realign", plan.disk.path)) from None
+    for index, step in enumerate(plan.steps):
+        if isinstance(step, CheckContent):
+            yield from _check(plan, index, step)
+        elif isinstance(step, ShrinkContent):
+            yield from _shrink(plan, index, step)
             shrunk = True
-    return shrunk
+    yield from realign(plan, shop, _runs_anew(plan, asked) if shrunk else found.runs)
+
+
+def _check(plan: Plan, index: int, step: CheckContent) -> Iterator[Event]:
+    """The file system's own checker, which writes nothing. Raises Refused with its words."""
+    from aligntool.probe.checks import check_content
+
+    yield StepBegun(index)
+    result = check_content(plan.disk.path, step.extent, step.kind)
+    if result.problem:
+        raise Refused(
+            f"partition {step.partition} ({step.kind}) is not whole, says {result.by}: {result.problem}",
+            hint="mend it with its own tool first",
+        )
+    yield Said(f"whole, says {result.by}" if result.checked else f"not checked: {result.by}")
+    yield StepDone(index)
+
+
+def _shrink(plan: Plan, index: int, step: ShrinkContent) -> Iterator[Event]:
+    from aligntool.apply.shrink import refuse_unable, shrink_content
+
+    refuse_unable(step)
+    yield StepBegun(index)
+    with undisturbed():
+        shrink_content(plan.disk.path, step)
+    yield StepDone(index)
 
 
 def _runs_anew(plan: Plan, asked: Asked) -> dict[int, tuple["Extent", ...]]:

@@ -80,10 +80,14 @@ def _recover(disk: str, journal: str | None, *, rate: int | None, json_: bool, b
     from aligntool.cli.moving import hurrying, tell_result, ways_on, workshop
 
     plan = _in_flight(_standing(disk, journal), disk)
-    with workshop(disk, journal_file=journal, rate=rate) as shop:
+    with workshop(plan, disk, journal_file=journal, rate=rate) as shop:
         events = mover.rollback(shop) if back else mover.resume(shop)
         follow(plan, events, json_=json_, hint=ways_on(disk, journal), on_stop=hurrying(shop))
     tell_result(plan, disk, Asked(), json_=json_, back=back)
+    if journal:
+        from aligntool.render.lines import harmless
+
+        print(f"{harmless(journal)} is not needed any more", file=sys.stderr)
 
 
 def _standing(disk: str, journal: str | None) -> "Status":

@@ -353,6 +353,20 @@ def test_a_full_disk_is_refused_with_the_option_that_helps_and_moves_with_it(
     assert done.returncode == 0, done.stderr
     assert first_start(full_disk) == 2048
     assert_whole(full_disk)
+    assert not journal.exists(), "nothing needs it any more"
+
+
+def test_a_file_system_that_is_not_whole_is_refused_and_no_journal_stays_behind(
+    full_disk: Path, tmp_path: Path
+) -> None:
+    with full_disk.open("r+b") as file:
+        file.seek(START + 4096 * 2)  # behind superblock and group descriptors: bitmaps and inodes
+        file.write(b"\xa5" * 4096 * 64)
+    before = digest(full_disk)
+    journal = tmp_path / "journal"
+    done = aligntool("realign", "--yes", "--journal", journal, full_disk)
+    assert done.returncode == 3, done.stderr
+    assert digest(full_disk) == before and not journal.exists()
 
 
 def test_with_its_journal_elsewhere_a_disk_in_flight_asks_for_the_file_and_goes_on_with_it(

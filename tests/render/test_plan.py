@@ -106,6 +106,7 @@ def test_a_disk_on_which_nothing_moves_is_drawn_once() -> None:
 def test_half_a_disk_is_half_a_bar() -> None:
     half = Extent(SIZE // 2, SIZE // 2)
     bar = drawn((Place(1, half, half, "x"),))[1]
+    assert 60 <= len(bar) <= 70, "a line of 80, less the words before it"
     assert abs(bar.index("[") - len(bar) // 2) <= 2
 
 
