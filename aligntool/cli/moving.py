@@ -58,6 +58,8 @@ def workshop(
 ) -> Iterator["Workshop"]:
     """The disk, held against everybody else, and where its journal lies. `new_journal`: make one of so many bytes.
 
+    `path`: where the disk is now, which need not be where it was when the plan was made.
+
     Raises Refused.
     """
     from aligntool.apply.hold import hold_disk
