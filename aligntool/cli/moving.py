@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from aligntool.cli.asked import Asked, command
 from aligntool.cli.follow import follow, pipes_may_break, undisturbed
-from aligntool.cli.options import colored
+from aligntool.cli.options import colored, terminal_width
 from aligntool.cli.planning import Found, find_plan, look_at, read_map
 from aligntool.errors import Refused, Stopped
 from aligntool.plan import (
@@ -179,7 +179,8 @@ def journal_words(file: str | None) -> list[str]:
 def tell_result(plan: Plan, disk: str, asked: Asked, *, json_: bool, back: bool = False) -> None:
     """The disk, looked at and judged anew; `back`: the plan was undone. Raises Stopped."""
     from aligntool.render.events import end_json
-    from aligntool.render.lines import show, text_of
+    from aligntool.render.lines import EMPTY, show, text_of
+    from aligntool.render.plan import attention_lines
     from aligntool.render.result import result_lines
 
     try:
@@ -193,4 +194,6 @@ def tell_result(plan: Plan, disk: str, asked: Asked, *, json_: bool, back: bool 
         sys.stdout.write(end_json(state="old" if back else "new", sentences=sentences, hint=""))
     else:
         show(lines, sys.stdout, color=colored())
+        if plan.attention and not back:
+            show([EMPTY, *attention_lines(plan, width=terminal_width())], sys.stdout, color=colored())
     sys.stdout.flush()

@@ -45,9 +45,14 @@ def plan_lines(
     else:
         yield plain("Nothing to do.")
     yield from _sentences("Decided", plan.notes, Style.PLAIN, width)
-    yield from _sentences("Afterwards", plan.attention, Style.DOUBT, width)
+    yield from attention_lines(plan, width=width)
     if type_next and plan.steps:
         yield (("→ ", Style.DIM), (type_next, Style.TYPE))
+
+
+def attention_lines(plan: Plan, *, width: int) -> Iterator[Line]:
+    """What needs the user afterwards; said before the move, and again when it is done."""
+    yield from _sentences("Afterwards", plan.attention, Style.DOUBT, width)
 
 
 def identity_words(plan: Plan) -> str:
