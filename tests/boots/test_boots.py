@@ -15,7 +15,8 @@ from tests.boots.pc import boot
 from tests.boots.system import BOOTED, SWAP_UUID, build
 from tests.conftest import run
 from tests.moving.disks import check_table, entries
-from tests.moving.mover import begin, realign, resume
+from tests.moving.mover import realign, resume
+from tests.moving.test_kills import killed
 
 pytestmark = [
     pytest.mark.needs_root,
@@ -88,15 +89,8 @@ def test_a_system_that_uefi_starts_boots_from_its_new_place(uefi: Path, tmp_path
 def test_a_system_that_was_cut_and_resumed_boots(bios: Path, tmp_path: Path, loop: Loop) -> None:
     disk = copy(bios, tmp_path)
     device = loop(disk)
-    written = Path("/sys/block") / device.name / "stat"
-    moving = begin("realign", device, "--yes")
-    try:
-        while moving.poll() is None and int(written.read_text().split()[6]) < 200_000:  # sectors: in the copy
-            pass
-        moving.kill()
-    finally:
-        moving.wait(timeout=60)
-    assert {entry["type"] for entry in entries(disk).values()} == {"7f"}, "it was not cut in the middle"
+    assert killed(device, 200_000, "realign", str(device), "--yes")  # sectors: in the middle of the copy
+    assert {entry["type"] for entry in entries(disk).values()} == {"7f"}
     resume(device)
     start, told = booted_from(disk)
     assert start == entries(disk)[1]["start"] == 2048
