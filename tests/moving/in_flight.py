@@ -73,10 +73,10 @@ def nothing_or_the_whole(trip: Journey, image: Path) -> None:
                 assert read(image, place, kind) == trip.seen[number].hashes, f"partition {number} at {place}"
 
 
-def brought_to_an_end(trip: Journey, image: Path, target: Path, *, back: bool) -> str:
+def brought_to_an_end(trip: Journey, image: Path, target: Path, *options: str, back: bool) -> str:
     """Resume or roll back whatever is in flight; the disk is whole afterwards. Which state it is in."""
     finish: Callable[..., str] = rollback if back else resume
-    said = finish(target, code=None)
+    said = finish(target, *options, code=None)
     assert exit_code(said) in {DONE, REFUSED}, said
     state = whole(trip, image)
     if exit_code(said) == DONE:

@@ -33,12 +33,12 @@ def realign(disk: Path, *options: str, code: int | None = DONE) -> str:
     return aligntool("realign", disk, "--yes", *options, code=code)
 
 
-def resume(disk: Path, *, code: int | None = DONE) -> str:
-    return aligntool("resume", disk, code=code)
+def resume(disk: Path, *options: str, code: int | None = DONE) -> str:
+    return aligntool("resume", disk, *options, code=code)
 
 
-def rollback(disk: Path, *, code: int | None = DONE) -> str:
-    return aligntool("rollback", disk, code=code)
+def rollback(disk: Path, *options: str, code: int | None = DONE) -> str:
+    return aligntool("rollback", disk, *options, code=code)
 
 
 def exit_code(said: str) -> int:

@@ -13,14 +13,15 @@ import pytest
 from aligntool.units import MIB, Extent
 from tests.conftest import run
 from tests.moving.attached import partitioned
-from tests.moving.conftest import MakeDisk
+from tests.moving.conftest import Contents, MakeDisk
 from tests.moving.containers import CONTAINERS
-from tests.moving.disks import Disk, Row, blkid, entries, hidden_sectors
+from tests.moving.disks import Disk, Row, blkid, check_table, entries, hidden_sectors, place, read
 from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind
 from tests.moving.mover import THOROUGH, aligntool, realign
 from tests.moving.shifts import SHIFTS, Shift, chosen, far_left
 
 Loop = Callable[..., Path]
+Sparse = Callable[..., Path]
 pytestmark = pytest.mark.needs_tools("sfdisk", "sgdisk", "parted", "blkid")
 
 KINDS = (*FILESYSTEMS, *CONTAINERS)
@@ -140,3 +141,39 @@ def test_a_second_time_there_is_nothing_to_do(make: MakeDisk) -> None:
     assert disk.image.read_bytes() == before
     assert "AL001" not in aligntool("audit", disk.image)
     assert table[1]["start"] == 2048
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("label", ["dos", "gpt"])
+def test_a_disk_with_sectors_of_4_kib_is_moved_alike(
+    label: str, contents: Contents, loop: Loop, sparse: Sparse
+) -> None:
+    kind = NAMED["ext4"]
+    start, size = 10 * 4096, kind.length // 4096 * 4096 + 4096
+    image = sparse(60 * MIB)
+    place(contents(kind), image, start)
+    device = loop(image, sector_size=4096)
+    table = f"label: {label}\nstart=10, size={size // 4096}, type=L\n"
+    run(
+        "sfdisk",
+        "-q",
+        "--no-reread",
+        "--no-tell-kernel",
+        "--wipe",
+        "never",
+        device,
+        stdin=first_usable(label) + table,
+    )
+    before, entry = read(image, Extent(start, kind.length), kind), entries(device)[1]
+    assert entry.pop("start") == 10
+    realign(device, "--grain", "1MiB")
+    after = entries(device)[1]
+    assert after.pop("start") == 256
+    assert after == entry
+    assert read(image, Extent(MIB, kind.length), kind) == before
+    assert blkid(image, Extent(start, size)) == {}
+    check_table(device)
+
+
+def first_usable(label: str) -> str:
+    return "first-lba: 6\n" if label == "gpt" else ""

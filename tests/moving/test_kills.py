@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import run
 from tests.moving.conftest import MakeDisk
 from tests.moving.containers import CONTAINERS
 from tests.moving.disks import Disk, Row
@@ -78,35 +79,33 @@ def settle(device: Path) -> None:
     os.close(descriptor)
 
 
-def whole_run(disk: Disk, loop: Loop) -> tuple[Journey, int]:
+def whole_run(disk: Disk, loop: Loop, *options: str) -> tuple[Journey, int]:
     """Where a move leads that nobody kills, and how many sectors it writes."""
     device = loop(copy(disk.image, trial(disk)))
     first = written(device)
-    assert not killed(device, 1 << 40, "realign", str(device), "--yes")
-    return arrived(disk), written(device) - first
+    assert not killed(device, 1 << 40, "realign", str(device), "--yes", *options)
+    return arrived(disk, *options), written(device) - first
 
 
 def one_story(trip: Journey, device: Path, image: Path, total: int, chance: random.Random) -> str:
     """Cut, look, cut the resume or the rollback too, and bring it to an end."""
     story = []
-    words: tuple[str, ...] = ("realign", str(device), "--yes")
+    words: tuple[str, ...] = ("realign", str(device), "--yes", *trip.options)
     for _ in range(chance.choice((1, 1, 2, 3))):
         cut = killed(device, chance.randrange(0, total), *words)
         story.append(f"{words[0]} {'cut' if cut else 'done'}")
         nothing_or_the_whole(trip, image)
-        if not cut:
+        if not cut or nothing_in_flight(device, *trip.options):
             break
-        words = (chance.choice(("resume", "rollback")), str(device))
-        if nothing_in_flight(device):
-            break
+        words = (chance.choice(("resume", "rollback")), str(device), *trip.options)
     back = chance.random() < 0.3
-    story.append(brought_to_an_end(trip, image, device, back=back))
+    story.append(brought_to_an_end(trip, image, device, *trip.options, back=back))
     return ", ".join(story)
 
 
-def nothing_in_flight(device: Path) -> bool:
-    """Whether nothing is in flight yet, or any more."""
-    return '"in-flight"' not in aligntool("status", device, "--json", code=None)
+def nothing_in_flight(device: Path, *options: str) -> bool:
+    """Nothing yet, or nothing any more."""
+    return '"in-flight"' not in aligntool("status", device, *options, "--json", code=None)
 
 
 def test_killed_at_any_moment_nothing_is_lost(disks: list[Disk], tmp_path: Path, loop: Loop) -> None:
@@ -123,3 +122,25 @@ def test_killed_at_any_moment_nothing_is_lost(disks: list[Disk], tmp_path: Path,
         image.unlink()
     print(f"seed {SEED}:", *told, sep="\n")
     assert sum("cut" in story for story in told) >= KILLS // 2, told
+
+
+def test_killed_with_the_journal_on_another_disk_nothing_is_lost(
+    make: MakeDisk, tmp_path: Path, loop: Loop
+) -> None:
+    """There is room for the move and none for a journal."""
+    folder = tmp_path / "another disk"
+    folder.mkdir()
+    journal = ("--journal", str(folder / "journal"))
+    disk = make("dos", Row(NAMED["fat12"], 63), free=2048 - 63)
+    if run("stat", "-f", "-c", "%T", folder).strip() == "tmpfs":
+        pytest.skip("temporary files lie in memory here, where no journal may lie")
+    trip, total = whole_run(disk, loop, *journal)
+    chance = random.Random(SEED)
+    for number in range(max(2, KILLS // 8)):
+        image = copy(trip.disk.image, tmp_path / f"killed {number}.img")
+        try:
+            one_story(trip, loop(image), image, total, chance)
+        except BaseException as error:
+            error.add_note(f"ALIGNTOOL_SEED={SEED}, story {number}")
+            raise
+        (folder / "journal").unlink(missing_ok=True)
