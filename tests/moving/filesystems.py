@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.units import MIB
-from tests.conftest import run
+from tests.conftest import find_tool, run
 from tests.moving import fileset
 from tests.moving.attached import looped, mounted
 
@@ -240,10 +240,11 @@ def read_f2fs(content: Path) -> Hashes:
     """dump.f2fs writes one file at a time, into a folder of its own, so the tree comes from fsck.f2fs."""
     found: Hashes = {}
     branch: list[str] = []
+    dump = find_tool("dump.f2fs") or "dump.f2fs"
     for depth, name, inode in _f2fs_tree(content):
         branch[depth:] = [name]
         with tempfile.TemporaryDirectory(prefix="aligntool-read-") as folder:
-            run("env", "-C", folder, "dump.f2fs", "-i", inode, content.absolute(), stdin="y\n")
+            run("env", "-C", folder, dump, "-i", inode, content.absolute(), stdin="y\n")
             dumped = fileset.hashes(Path(folder))
         found["/".join(branch)] = dumped.get(f"lost_found/{name}", "a folder")
     return found

@@ -46,7 +46,20 @@ def logical_disk(make: MakeDisk) -> Disk:
     return make("dos", first, second, Row(NAMED["unknown"], second.end + 63, logical=True), free=9 * 2048)
 
 
-@pytest.mark.parametrize("kind", [mbr_disk, gpt_disk, logical_disk])
+def large_disk(make: MakeDisk) -> Disk:
+    """All of it is copied, in more than one batch."""
+    return make("dos", Row(NAMED["zfs"], 63), free=12 * 2048)
+
+
+def large_near_disk(make: MakeDisk) -> Disk:
+    """The same through the stash, batch by batch."""
+    return make("gpt", Row(NAMED["zfs"], 2047), free=12 * 2048)
+
+
+LARGE = (large_disk, large_near_disk) if THOROUGH else ()
+
+
+@pytest.mark.parametrize("kind", [mbr_disk, gpt_disk, logical_disk, *LARGE])
 def test_a_power_cut_anywhere_in_a_move_loses_nothing(kind: object, make: MakeDisk, tmp_path: Path) -> None:
     assert callable(kind)
     disk: Disk = kind(make)
