@@ -13,7 +13,7 @@ from collections import deque
 from aligntool.units import KIB, MIB, align_up
 
 _SPACE = MIB  # of each buffer that is kept; what a shorter request does not touch takes no memory
-_KEPT = 40  # a batch of 32 MiB, and one more for each of those who read
+_KEPT = 40  # two batches of 16 MiB, and one more for each of those who read
 _SHORTEST = 64 * KIB  # for less, fresh pages cost nothing that matters
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-Jobs = Iterable[Callable[[], None]]
+Job = Callable[[], None]
+Jobs = Iterable[Job]
 
 
 class Device(Protocol):
@@ -35,8 +36,11 @@ class Device(Protocol):
         """Returns when everything written is durable."""
         ...
 
-    def together(self, jobs: Jobs) -> None:
-        """Do these, in any order or at once; returns when all are done, raises the first error."""
+    def together(self, jobs: Jobs, meanwhile: Job | None = None) -> None:
+        """Do these, in any order or at once; returns when all are done, raises the first error.
+
+        `meanwhile` is done by the calling thread, so that Ctrl-C reaches it.
+        """
         ...
 
 

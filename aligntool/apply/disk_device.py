@@ -19,7 +19,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from types import TracebackType
 
 from aligntool.apply.buffers import Buffers, starts_on
-from aligntool.apply.device import Jobs
+from aligntool.apply.device import Job, Jobs
 from aligntool.units import align_down
 
 _BLKSSZGET = 0x1268  # <linux/fs.h>; an int: the logical sector in bytes
@@ -117,11 +117,16 @@ class DiskDevice:
             self._unflushed = True
             raise
 
-    def together(self, jobs: Jobs) -> None:
-        """At most four at once. After an error no further job begins; it is raised when all have stopped."""
+    def together(self, jobs: Jobs, meanwhile: Job | None = None) -> None:
+        """At most four at once. After an error no further job begins; it is raised when all have stopped.
+
+        An error of a job is noticed when `meanwhile` is done.
+        """
         pool = ThreadPoolExecutor(_WORKERS, "disk")
         try:
             futures = [pool.submit(job) for job in jobs]
+            if meanwhile:
+                meanwhile()
             wait(futures, return_when=FIRST_EXCEPTION)
         finally:
             pool.shutdown(cancel_futures=True)  # returns when those that run have stopped

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from aligntool.apply.device import Jobs
+from aligntool.apply.device import Job, Jobs
 from aligntool.errors import Refused
 
 
@@ -40,7 +40,9 @@ class LookOnly:
     def flush(self) -> None:
         """Nothing was written."""
 
-    def together(self, jobs: Jobs) -> None:
+    def together(self, jobs: Jobs, meanwhile: Job | None = None) -> None:
+        if meanwhile:
+            meanwhile()
         for job in jobs:
             job()
 

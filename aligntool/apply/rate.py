@@ -7,7 +7,7 @@ of the copying.
 import threading
 import time
 
-from aligntool.apply.device import Device, Jobs
+from aligntool.apply.device import Device, Job, Jobs
 
 _NAP_S = 0.1
 
@@ -55,5 +55,5 @@ class Limited:
     def flush(self) -> None:
         self._device.flush()
 
-    def together(self, jobs: Jobs) -> None:
-        self._device.together(jobs)
+    def together(self, jobs: Jobs, meanwhile: Job | None = None) -> None:
+        self._device.together(jobs, meanwhile)

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Protocol, assert_never
 
 from aligntool.apply.boot_fields import patched
-from aligntool.apply.copier import Places, bytes_arriving, copy_batch
+from aligntool.apply.copier import Places, bytes_arriving, copy_batches
 from aligntool.apply.device import Device
 from aligntool.apply.held import check_untouched, mark, release, take_away
 from aligntool.apply.journal import Journal, Position
@@ -140,24 +140,21 @@ class Walk:
                 assert_never(step)
 
     def _copy(self, index: int, step: CopyContent, first: int) -> Iterator[Event]:
-        places = self._places(step)
         done, total = progress(self.journal)
-        for batch in islice(self._schedule(step).batches(), first, None):
-            copy_batch(places, batch)
-            first += 1
-            self.journal.record(Position(index, first))
+        batches = islice(self._schedule(step).batches(), first, None)
+        work = ((Position(index, number), batch) for number, batch in enumerate(batches, first + 1))
+        for batch in copy_batches(self._places(step), work, self.journal.record):
             done += bytes_arriving(batch)
             yield Progress(index, done, total)
 
     def _uncopy(self, index: int, step: CopyContent, done: int | None) -> Iterator[Event]:
         """`done` batches of it were done; None: all."""
-        schedule, places = self._schedule(step), self._places(step)
+        schedule = self._schedule(step)
         if done is None:
             done = sum(1 for _ in schedule.batches())
         left, total = 0, progress(self.journal)[1]
-        for number, batch in schedule.backwards(done):
-            copy_batch(places, batch, back=True)
-            self.journal.record(Position(index, number, forward=False))
+        work = ((Position(index, number, forward=False), batch) for number, batch in schedule.backwards(done))
+        for batch in copy_batches(self._places(step), work, self.journal.record, back=True):
             left += bytes_arriving(batch)
             yield Progress(index, left, total)
 

@@ -42,7 +42,7 @@ from aligntool.units import GIB, MIB, Extent, align_down, format_size
 _PAGE = 4096
 _LONGEST_WINDOW = 8 * MIB
 _LONGEST_STAGED = 16 * MIB
-_BATCH = 32 * MIB
+_BATCH = 16 * MIB  # two of them are in memory at once, and all of it must stay below 100 MB
 # Bytes a second that reading, writing and reading back together may take; a drive of ten years ago does more.
 _ROTATIONAL, _FLASH = 60 * 10**6, 300 * 10**6
 

@@ -276,6 +276,36 @@ def test_no_further_job_begins_after_an_error(sparse: Make) -> None:
     assert len(done) < 20
 
 
+def test_the_caller_works_while_the_jobs_do(sparse: Make) -> None:
+    meet, where = threading.Barrier(2), []
+
+    def both() -> None:
+        meet.wait(10)
+        where.append(threading.current_thread() is threading.main_thread())
+
+    with opened(sparse(MIB)) as device:
+        device.together([both], both)
+    assert sorted(where) == [False, True]
+
+
+def test_an_error_of_the_caller_waits_for_the_jobs_that_run(sparse: Make) -> None:
+    began, done = threading.Event(), []
+
+    def slow() -> None:
+        began.set()
+        threading.Event().wait(0.2)
+        done.append(1)
+
+    def fails() -> None:
+        began.wait(10)
+        raise OSError(errno.EIO, "this one")
+
+    with opened(sparse(MIB)) as device:
+        with pytest.raises(OSError, match="this one"):
+            device.together([slow] * 40, fails)
+        assert 0 < len(done) < 10
+
+
 @pytest.mark.needs_tools("strace")
 def test_the_kernel_sees_whole_direct_requests(sparse: Make, tmp_path: Path) -> None:
     image, log = sparse(4 * MIB), tmp_path / "log"

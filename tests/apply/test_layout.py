@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.device import Jobs
+from aligntool.apply.device import Job, Jobs
 from aligntool.apply.layout import make_layout
 from aligntool.apply.layout_types import set_types
 from aligntool.audit import Judged, audit
@@ -208,7 +208,9 @@ class Written:
     def flush(self) -> None:
         pass
 
-    def together(self, jobs: Jobs) -> None:
+    def together(self, jobs: Jobs, meanwhile: Job | None = None) -> None:
+        if meanwhile:
+            meanwhile()
         for job in jobs:
             job()
 

@@ -24,11 +24,9 @@ MUTATIONS = (
         "the record says that a batch is at its new place, and half of it was in the drive's cache",
     ),
     Mutation(
-        "the record is written before the copy", f"{APPLY}/walk.py",
-        "            copy_batch(places, batch)\n            first += 1\n"
-        "            self.journal.record(Position(index, first))\n",
-        "            first += 1\n            self.journal.record(Position(index, first))\n"
-        "            copy_batch(places, batch)\n",
+        "the record is written before the copy", f"{APPLY}/copier.py",
+        "        disk.together(load.writing())\n",
+        "        record(load.after)\n        disk.together(load.writing())\n",
         "a batch that was cut short is taken for done",
     ),
     Mutation(
@@ -69,7 +67,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the way back takes the batches in the order in which they were done", f"{APPLY}/walk.py",
-        "in schedule.backwards(done):", "in reversed(list(schedule.backwards(done))):",
+        "in schedule.backwards(done))", "in reversed(list(schedule.backwards(done))))",
         "a batch is put back over sources that the next one still needs",
     ),
     Mutation(

@@ -56,7 +56,11 @@ class SimulatedDisk:
             self._platter[at : at + SECTOR] = sector
         self._cache = {}
 
-    def together(self, jobs: Iterable[Callable[[], None]]) -> None:
+    def together(
+        self, jobs: Iterable[Callable[[], None]], meanwhile: Callable[[], None] | None = None
+    ) -> None:
+        if meanwhile:
+            meanwhile()
         for job in jobs:
             job()
 

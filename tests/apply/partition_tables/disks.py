@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aligntool.apply.device import Jobs, Writing
+from aligntool.apply.device import Job, Jobs, Writing
 from aligntool.apply.partition_tables import TableImages, table_images
 from aligntool.plan import EntryChange, ParkEntries, RewriteTable
 from aligntool.probe.reader import BytesReader
@@ -47,7 +47,9 @@ class MemoryDevice:
     def flush(self) -> None:
         pass
 
-    def together(self, jobs: Jobs) -> None:
+    def together(self, jobs: Jobs, meanwhile: Job | None = None) -> None:
+        if meanwhile:
+            meanwhile()
         for job in jobs:
             job()
 
