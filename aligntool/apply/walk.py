@@ -23,15 +23,20 @@ from aligntool.plan import (
     CheckContent,
     CloseJournal,
     CopyContent,
+    EditFile,
     Event,
     HoldContent,
     JournalPlace,
+    MakeArray,
+    MakeFileSystem,
+    MakeMember,
     MakeTable,
     ParkEntries,
     Plan,
     Progress,
     ReleaseContent,
     RewriteTable,
+    RunCommand,
     ShrinkContent,
     Step,
     StepBegun,
@@ -116,6 +121,10 @@ class Walk:
                 return
             case CheckContent() | ShrinkContent() | WriteJournal() | MakeTable():
                 raise ValueError(f"{type(step).__name__} does not come after the journal")
+            case MakeMember() | MakeArray() | MakeFileSystem() | EditFile() | RunCommand():
+                raise ValueError(
+                    f"{type(step).__name__} belongs to an array, which needs no journal of a move"
+                )
             case _:
                 assert_never(step)
         self.journal.record(Position(index + 1))
@@ -136,6 +145,10 @@ class Walk:
                 pass
             case CheckContent() | ShrinkContent() | WriteJournal() | MakeTable() | CopyContent():
                 raise ValueError(f"{type(step).__name__} is not undone here")
+            case MakeMember() | MakeArray() | MakeFileSystem() | EditFile() | RunCommand():
+                raise ValueError(
+                    f"{type(step).__name__} belongs to an array, which needs no journal of a move"
+                )
             case _:
                 assert_never(step)
 

@@ -36,6 +36,9 @@ def apply(
         why = error.strerror if isinstance(error, OSError) else "this is no text"
         raise Refused(f"{file}: {why}", hint="aligntool plan realign DISK -o plan.json") from error
     plan, asked = read_plan_text(text)
+    if plan.purpose == "raid":
+        raise Refused("arrays are planned, and not made yet: the plan holds every command and every line of a file",
+                      hint="aligntool raid plan shows them")  # fmt: skip
     layout = plan.purpose == "layout"
     if not layout:
         still_true(plan, asked)

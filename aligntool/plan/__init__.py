@@ -7,34 +7,43 @@ check them. mypy lists the readers that have not learnt a new step yet.
 
 from aligntool.plan.document import digest, from_json, to_json
 from aligntool.plan.events import Event, Progress, Said, StepBegun, StepDone
-from aligntool.plan.goals import LayoutGoal, PartWish, RealignGoal
-from aligntool.plan.plans import Estimate, Place, Plan, Subject, Used
+from aligntool.plan.goals import LayoutGoal, PartWish, RaidGoal, RealignGoal
+from aligntool.plan.plans import Estimate, Place, Plan, Used
 from aligntool.plan.steps import (
     STEPS,
+    ArrayStep,
     CheckContent,
     CloseJournal,
     CopyContent,
+    EditFile,
     EntryChange,
     Held,
     HoldContent,
     JournalPlace,
     Lanes,
+    MakeArray,
+    MakeFileSystem,
+    MakeMember,
     MakeTable,
     NewEntry,
     ParkEntries,
     Patch,
     ReleaseContent,
     RewriteTable,
+    RunCommand,
     ShrinkContent,
     Step,
     WriteJournal,
 )
+from aligntool.plan.subject import Subject
 
 __all__ = [
     "STEPS",
+    "ArrayStep",
     "CheckContent",
     "CloseJournal",
     "CopyContent",
+    "EditFile",
     "EntryChange",
     "Estimate",
     "Event",
@@ -43,6 +52,9 @@ __all__ = [
     "JournalPlace",
     "Lanes",
     "LayoutGoal",
+    "MakeArray",
+    "MakeFileSystem",
+    "MakeMember",
     "MakeTable",
     "NewEntry",
     "ParkEntries",
@@ -51,9 +63,11 @@ __all__ = [
     "Place",
     "Plan",
     "Progress",
+    "RaidGoal",
     "RealignGoal",
     "ReleaseContent",
     "RewriteTable",
+    "RunCommand",
     "Said",
     "ShrinkContent",
     "Step",

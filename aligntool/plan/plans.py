@@ -3,22 +3,8 @@
 from dataclasses import dataclass
 
 from aligntool.plan.steps import Step
+from aligntool.plan.subject import Subject
 from aligntool.units import Extent
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """The disk that a plan was thought out for, by identity; `path` is only how the user called it."""
-
-    path: str
-    size: int
-    sector_size: int  # bytes in the sectors of its table
-    label: str | None  # "gpt", "dos"; None: no table
-    disk_id: str | None  # disk GUID or MBR signature
-    model: str | None
-    serial: str | None
-    wwn: str | None
-    table_digest: str  # of every entry as it was read
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +38,8 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    purpose: str  # "realign", "layout"
-    disk: Subject
+    purpose: str  # "realign", "layout", "raid"
+    disk: Subject  # of an array: the array to be; its members are in the steps
     goal: str  # in words: "every start on 1MiB"
     places: tuple[Place, ...]
     steps: tuple[Step, ...]

@@ -8,6 +8,7 @@ the start of the partition or of the journal.
 from dataclasses import dataclass
 from typing import Any, ClassVar, get_args
 
+from aligntool.plan.subject import Subject
 from aligntool.units import Extent
 
 
@@ -188,6 +189,68 @@ class MakeTable:
     wipe: bool = False  # signatures that lie on the disk are wiped first
 
 
+@dataclass(frozen=True, slots=True)
+class MakeMember:
+    """Get one drive ready to be a member of an array: a new table on it, or nothing where it is taken as it is.
+
+    Without `entries` the drive keeps its table, or gets none; `device` is then the partition or the whole drive.
+    """
+
+    writes: ClassVar[bool] = True
+    disk: Subject
+    device: str  # what the array is made of: "/dev/nvme0n1p1"
+    label: str  # of the new table; "": none is made
+    entries: tuple[NewEntry, ...] = ()
+    wipe: bool = False  # signatures that lie on what is taken are wiped first
+
+
+@dataclass(frozen=True, slots=True)
+class MakeArray:
+    """Make an array of members that are ready. Done when an array of that UUID runs."""
+
+    writes: ClassVar[bool] = True
+    device: str  # "/dev/md/data"
+    uuid: str  # as mdadm writes it, four words of eight digits
+    members: tuple[str, ...]
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MakeFileSystem:
+    """Make a file system. Done when one of that kind and UUID is there."""
+
+    writes: ClassVar[bool] = True
+    device: str
+    kind: str
+    uuid: str
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EditFile:
+    """Put lines into a text file of the system. Done when they are in it.
+
+    A line of the file that has `instead_of` in it is replaced by them, else they are added at the end. What the file
+    was before is kept beside it under `backup`.
+    """
+
+    writes: ClassVar[bool] = True
+    path: str
+    lines: tuple[str, ...]
+    instead_of: str
+    backup: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunCommand:
+    """Run a program of the system that may be run again at any time. Done when it was run."""
+
+    writes: ClassVar[bool] = True
+    purpose: str
+    command: tuple[str, ...]
+    expects: str = ""  # what it must print; "": nothing is asked of it but to succeed
+
+
 Step = (
     CheckContent
     | ShrinkContent
@@ -199,6 +262,14 @@ Step = (
     | RewriteTable
     | CloseJournal
     | MakeTable
+    | MakeMember
+    | MakeArray
+    | MakeFileSystem
+    | EditFile
+    | RunCommand
 )
+
+ArrayStep = MakeMember | MakeArray | MakeFileSystem | EditFile | RunCommand
+"""The steps of which an array is made; none of them is ever in a journal."""
 
 STEPS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Step)}

@@ -1,55 +1,5 @@
-"""The disk that a plan is about, by identity.
+"""The name by which `realign` and `apply` know `plan.subject`: who a disk is, and whether it is still the same."""
 
-In: a disk. Out: who it is, and a digest of its table. Alone because applying asks the same of the disk that it finds,
-and must come to the same answer.
-"""
+from aligntool.plan.subject import is_same_disk, subject
 
-import hashlib
-import json
-from dataclasses import replace
-
-from aligntool.inventory import Disk
-from aligntool.plan import Subject
-
-
-def subject(disk: Disk) -> Subject:
-    return Subject(
-        path=disk.path,
-        size=disk.size or 0,
-        sector_size=disk.sector_size,
-        label=disk.table.label.value if disk.table else None,
-        disk_id=disk.table.disk_id if disk.table else None,
-        model=disk.model,
-        serial=disk.serial,
-        wwn=disk.wwn,
-        table_digest=_digest(disk),
-    )
-
-
-def is_same_disk(one: Subject, other: Subject) -> bool:
-    """By all that is known of it but its path: kernel names change from boot to boot."""
-    return replace(one, path="") == replace(other, path="")
-
-
-def _digest(disk: Disk) -> str:
-    """SHA-256, in hexadecimal, of everything that the table says: two tables have one digest only if they are alike."""
-    said = [
-        disk.table.label.value if disk.table else None,
-        disk.table.disk_id if disk.table else None,
-        disk.sector_size,
-        [
-            [
-                part.number,
-                part.extent.start,
-                part.extent.length,
-                part.role.value,
-                part.type_code,
-                part.uuid,
-                part.name,
-                list(part.flags),
-                part.record_at,
-            ]
-            for part in sorted(disk.partitions, key=lambda part: (part.number, part.extent))
-        ],
-    ]
-    return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+__all__ = ["is_same_disk", "subject"]

@@ -11,23 +11,30 @@ from aligntool.plan import (
     CheckContent,
     CloseJournal,
     CopyContent,
+    EditFile,
     EntryChange,
     Held,
     HoldContent,
     JournalPlace,
+    MakeArray,
+    MakeFileSystem,
+    MakeMember,
     MakeTable,
     NewEntry,
     ParkEntries,
     Patch,
     ReleaseContent,
     RewriteTable,
+    RunCommand,
     ShrinkContent,
     Step,
     WriteJournal,
 )
+from aligntool.render.array_steps import array_details, array_title
 from aligntool.units import Extent, format_about, format_size
 
 LABELS = {"gpt": "GPT", "dos": "MBR"}
+_A = {"dos": "an"}
 
 
 def span(extent: Extent) -> str:
@@ -65,7 +72,9 @@ def step_title(step: Step) -> str:
         case CloseJournal():
             return "wipe the journal's head"
         case MakeTable():
-            return f"make a {LABELS.get(step.label, step.label)} table"
+            return f"make {_A.get(step.label, 'a')} {LABELS.get(step.label, step.label)} table"
+        case MakeMember() | MakeArray() | MakeFileSystem() | EditFile() | RunCommand():
+            return array_title(step)
         case _:
             assert_never(step)
 
@@ -81,6 +90,10 @@ def step_details(step: Step, *, sector_size: int) -> Iterator[str]:
             yield f"bytes {_in_file(step.journal)}{span(step.journal.extent)} are free again"
         case ParkEntries() | RewriteTable() | MakeTable():
             yield from _table_details(step, sector_size)
+        case MakeMember() | MakeArray() | MakeFileSystem() | EditFile() | RunCommand():
+            yield from array_details(step)
+            if isinstance(step, MakeMember):
+                yield from (_entry(entry, step.disk.sector_size) for entry in step.entries)
         case _:
             assert_never(step)
 

@@ -4,12 +4,16 @@ from aligntool.plan import (
     CheckContent,
     CloseJournal,
     CopyContent,
+    EditFile,
     EntryChange,
     Estimate,
     Held,
     HoldContent,
     JournalPlace,
     Lanes,
+    MakeArray,
+    MakeFileSystem,
+    MakeMember,
     MakeTable,
     NewEntry,
     ParkEntries,
@@ -18,6 +22,7 @@ from aligntool.plan import (
     Plan,
     ReleaseContent,
     RewriteTable,
+    RunCommand,
     ShrinkContent,
     Subject,
     Used,
@@ -82,5 +87,28 @@ LAYOUT = Plan(
             (NewEntry(1, Extent(MIB, 512 * MIB), "C12A7328-F81F-11D2-BA4B-00A0C93EC93B", "boot"),),
             wipe=True,
         ),
+    ),
+)
+
+MEMBER = Subject("/dev/nvme0n1", SIZE, 512, None, None, "Model", "S3R1AL", "eui.0011", "00")
+RAID_TYPE = "A19D880F-05FC-4D3B-A006-743F0F84911E"
+
+ARRAY = Plan(
+    "raid",
+    Subject("/dev/md/data", SIZE, 512, None, None, None, None, None, "00"),
+    "RAID1 of one drive",
+    (),
+    (
+        MakeMember(
+            MEMBER,
+            "/dev/nvme0n1p1",
+            "gpt",
+            (NewEntry(1, Extent(MIB, 512 * MIB), RAID_TYPE, "data"),),
+            wipe=True,
+        ),
+        MakeArray("/dev/md/data", "0:1:2:3", ("/dev/nvme0n1p1",), ("mdadm", "--create", "/dev/md/data")),
+        MakeFileSystem("/dev/md/data", "xfs", "uuid", ("mkfs.xfs", "-L", "my data", "/dev/md/data")),
+        EditFile("/etc/fstab", ("UUID=uuid /srv/data xfs noatime 0 0",), "UUID=uuid", "/etc/fstab.before"),
+        RunCommand("rebuild the initramfs", ("update-initramfs", "-u"), "generating"),
     ),
 )

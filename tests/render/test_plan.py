@@ -20,7 +20,7 @@ from aligntool.render.progress import Pace, progress_bar, progress_json, progres
 from aligntool.render.status import status_json, status_lines
 from aligntool.render.steps import distance_words, sector_words
 from aligntool.units import MIB, Extent
-from tests.render.made_plans import JOURNAL, LAYOUT, NEW, OLD, PLAN, SIZE
+from tests.render.made_plans import ARRAY, JOURNAL, LAYOUT, NEW, OLD, PLAN, SIZE
 
 HOSTILE = "\x1b]0;owned\x07\x1b[31m[red]bold[/red]\r\n\u202eevil\x9b2J\udcff"
 
@@ -164,13 +164,13 @@ def test_every_field_of_an_event_and_of_a_status_is_documented() -> None:
 
 def test_plans_with_every_kind_of_step_are_valid_by_the_published_schema() -> None:
     schema = json.loads((Path(__file__).parents[2] / "docs" / "plan.schema.json").read_text())
-    for plan in (PLAN, LAYOUT):
+    for plan in (PLAN, LAYOUT, ARRAY):
         document = json.loads(to_json(plan))
         jsonschema.validate(document, schema)
         document["plan"]["steps"][0]["partition"] = "one"
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(document, schema)
-    kinds = {type(step).__name__ for plan in (PLAN, LAYOUT) for step in plan.steps}
+    kinds = {type(step).__name__ for plan in (PLAN, LAYOUT, ARRAY) for step in plan.steps}
     assert kinds == set(STEPS)
 
 
