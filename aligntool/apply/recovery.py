@@ -17,9 +17,9 @@ from aligntool.apply.journal import GRID, Journal, is_head
 from aligntool.apply.partition_tables import ParkedMark, TableState, find_parked, table_state
 from aligntool.apply.partition_tables.starts import entry_starts, is_sound
 from aligntool.apply.table_writer import is_ours
-from aligntool.apply.walk import progress
+from aligntool.apply.walk import index_of, progress
 from aligntool.errors import Refused
-from aligntool.plan import Plan
+from aligntool.plan import ParkEntries, Plan
 from aligntool.units import GIB, align_down
 
 SEARCHED = 16 * GIB
@@ -78,7 +78,8 @@ def status(device: Device, file: Device | None) -> Status:
     if journal is None:
         return Status("old", ("nothing is in flight on this disk",))
     position, plan = journal.position, journal.contents.plan
-    if table_state(device, journal.contents.images) is TableState.BEFORE:
+    begun = position.step > index_of(plan, ParkEntries)
+    if not begun and table_state(device, journal.contents.images) is TableState.BEFORE:
         sentence = "a move was prepared and not begun: every partition is where it was, and whole"
     elif position.forward:
         sentence = "partitions of this disk are being moved; the work stopped on the way"
@@ -90,10 +91,18 @@ def status(device: Device, file: Device | None) -> Status:
 
 
 def _checked(journal: Journal, device: Device, id_: bytes | None) -> Journal:
+    """A larger disk will do: everything is at the same bytes of a copy (dd) on one. So will a disk that lacks what
+    the old one had behind its last whole sector, which no Device shows.
+    """
     subject = journal.contents.plan.disk
-    if subject.size != device.size:
+    if device.size < align_down(subject.size, subject.sector_size):
         raise Refused(f"this journal belongs to a disk of {subject.size} bytes; this one has {device.size}",
                       hint="give the disk whose partitions are in flight")  # fmt: skip
+    if device.sector_size > subject.sector_size:
+        raise Refused(
+            f"the move was begun with sectors of {subject.sector_size} bytes; here the disk has {device.sector_size}",
+            hint="attach the disk as it was attached then: some USB adapters change its sectors",
+        )
     if id_ is not None and id_ != journal.id:
         raise Refused(
             "this journal belongs to another move", hint="give the journal that was named when the move began"

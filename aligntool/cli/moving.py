@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from aligntool.cli.asked import Asked, command
 from aligntool.cli.follow import follow, pipes_may_break, undisturbed
 from aligntool.cli.options import colored, terminal_width
-from aligntool.cli.planning import Found, find_plan, look_at, read_map
+from aligntool.cli.planning import Found, find_plan, layer_of, look_at, read_map
 from aligntool.errors import Refused, Stopped
 from aligntool.plan import (
     CheckContent,
@@ -150,8 +150,20 @@ def _shrink(plan: Plan, index: int, step: ShrinkContent) -> Iterator[Event]:
 
 
 def _runs_anew(plan: Plan, asked: Asked) -> dict[int, tuple["Extent", ...]]:
-    """A file system that was shrunk has its blocks elsewhere."""
+    """A file system that was shrunk has its blocks elsewhere. Raises Stopped where it is longer than was asked for:
+    what lies behind the new end would be left out.
+    """
     judged, _ = look_at(plan.disk.path, asked)
+    for step in plan.steps:
+        if isinstance(step, ShrinkContent):
+            layer = layer_of(judged.disk, step.partition)
+            claims = None if layer is None else layer.claims_size
+            if claims is None or claims > step.length:
+                raise Stopped(
+                    f"partition {step.partition} was to be shrunk to {step.length} bytes, and its {step.kind} has"
+                    f" {'an unknown number' if claims is None else claims}; no partition was moved",
+                    hint=command("audit", plan.disk.path),
+                )
     copies = [step for step in plan.steps if isinstance(step, CopyContent)]
     return {step.partition: read_map(judged.disk, step.partition, step.source).runs for step in copies}
 

@@ -4,7 +4,8 @@ In: places, the journal's place, what is shrunk. Out: a Plan. Alone because ever
 are only the order of the steps and the words.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from aligntool.audit.words import layer_name
 from aligntool.inventory import Disk, DiskKind, Partition, Role
@@ -60,7 +61,9 @@ def write_plan(
     after = {change.number: change.after for change in changes}
     moving = frozenset(found.order if found else ())
     patched = {
-        part.number: _patching(disk, part, changes) for part in disk.partitions if part.number in moving
+        part.number: _patching(disk, part, changes, shrunk)
+        for part in disk.partitions
+        if part.number in moving
     }
     steps = _steps(disk, found, shrunk, changes, patched) if found and found.journal else ()
     return Plan(
@@ -88,7 +91,13 @@ def _changes(disk: Disk, found: Found | None) -> tuple[EntryChange, ...]:
     return tuple(sorted((*others, *found.chain), key=lambda change: change.number))
 
 
-def _patching(disk: Disk, part: Partition, changes: Sequence[EntryChange]) -> Patching:
+def _patching(
+    disk: Disk, part: Partition, changes: Sequence[EntryChange], shrunk: Mapping[int, Shrunk]
+) -> Patching:
+    """Where the copy of the boot sector lies after shrinking is known to the shrinking program alone."""
+    if part.number in shrunk:
+        content = tuple(replace(layer, backup_boot=None) for layer in part.content)
+        part = replace(part, content=content)
     change = next(change for change in changes if change.number == part.number)
     return patching(part, change.after, change.record_after, disk.sector_size)
 
@@ -119,7 +128,7 @@ def _steps(
         yield ShrinkContent(number, parts[number].extent, one.kind, one.length)
     yield WriteJournal(journal)
     if moves:
-        yield ParkEntries(tuple(sorted(moves)), _parked(disk, moves))
+        yield ParkEntries(tuple(touched), _parked(disk, touched))
     for number in sorted(moves):
         yield HoldContent(number, moves[number][0], helds[number])
     for number in found.order:
@@ -133,9 +142,11 @@ def _steps(
     yield CloseJournal(journal)
 
 
-def _parked(disk: Disk, moves: Mapping[int, tuple[Extent, Extent]]) -> tuple[int, ...]:
-    """Logical partitions are parked by their container."""
-    parked = set(moves)
+def _parked(disk: Disk, touched: Collection[int]) -> tuple[int, ...]:
+    """Those that move, and those that are shrunk: others may come to lie where they end now, so nobody may let them
+    grow meanwhile. Logical partitions are parked by their container.
+    """
+    parked = set(touched)
     for container in containers(disk):
         inside = {part.number for part in logicals_of(disk, container)}
         if inside & parked:
