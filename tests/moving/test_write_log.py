@@ -22,7 +22,7 @@ from tests.moving.mover import THOROUGH, aligntool, realign, resume, rollback
 pytestmark = [
     needs_media,
     pytest.mark.needs_tools("sfdisk", "sgdisk", "parted", "blkid", "mkfs.ext4", "debugfs", "e2fsck"),
-    pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "mcopy", "mdel", "mkswap", "swaplabel"),
+    pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "mcopy", "mdel", "mkswap", "swaplabel", "mdadm"),
 ]
 NAMED = {kind.name: kind for kind in (*FILESYSTEMS, *CONTAINERS)}
 SEED = int(os.environ.get("ALIGNTOOL_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
@@ -52,8 +52,8 @@ def large_disk(make: MakeDisk) -> Disk:
 
 
 def large_near_disk(make: MakeDisk) -> Disk:
-    """The same through the stash, batch by batch."""
-    return make("gpt", Row(NAMED["zfs"], 2047), free=12 * 2048)
+    """A third as much, all of it through the stash, batch by batch."""
+    return make("gpt", Row(NAMED["md 1.0"], 2047), free=12 * 2048)
 
 
 LARGE = (large_disk, large_near_disk) if THOROUGH else ()
