@@ -142,7 +142,7 @@ def _check(plan: Plan, index: int, step: CheckContent) -> Iterator[Event]:
 def _shrink(plan: Plan, index: int, step: ShrinkContent) -> Iterator[Event]:
     from aligntool.apply.shrink import refuse_unable, shrink_content
 
-    refuse_unable(step)
+    refuse_unable(plan.disk.path, step)
     yield StepBegun(index)
     with undisturbed():
         shrink_content(plan.disk.path, step)

@@ -1,0 +1,84 @@
+"""A partition as a device of its own, for a program that writes to it while the disk is held.
+
+In: a disk or image, and a place on it. Out: the path of a loop device. Alone because of its two dangers: that the
+program reads what an old cache says, and that the mover reads what the program has not written yet.
+
+The loop device goes through the page cache of the disk, which is dropped before; the mover's direct reads write that
+cache back, but not the loop device's own, which is written back here. A disk's partitions have caches of their own,
+which end when nobody has them open, and nobody has: the disk is held.
+"""
+
+import fcntl
+import os
+import shutil
+import stat
+import struct
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from aligntool.errors import Refused, Stopped
+from aligntool.units import Extent
+
+# <linux/fs.h>; root may.
+_BLKROSET = 0x125D  # an int: 1 makes a block device read-only, and a loop device stays so for its next user
+_BLKFLSBUF = 0x1261  # write the cache of a block device back and drop it
+_SBIN = ":/usr/local/sbin:/usr/sbin:/sbin"  # where Debian keeps the programs of the administrator
+
+
+def find_program(name: str) -> str | None:
+    return shutil.which(name, path=os.environ.get("PATH", os.defpath) + _SBIN)
+
+
+@contextmanager
+def partition_loop(path: str, extent: Extent) -> Iterator[str]:
+    """The device's path. Everything written to it is durable when the context ends without an error.
+
+    It is detached when the last program closes it (LO_FLAGS_AUTOCLEAR), and so when aligntool is killed. Raises
+    Refused before, and Stopped where what was written cannot be made durable.
+    """
+    try:
+        _write_back(path)
+        descriptor, device = _attach(path, extent)
+    except OSError as error:
+        raise Refused(f"{path}: {error.strerror}") from error
+    try:
+        yield device
+        os.fsync(descriptor)
+    except OSError as error:
+        raise Stopped(f"{device} over {path}: {error.strerror}; no partition was moved") from error
+    finally:
+        os.close(descriptor)
+        _write_back(path)
+
+
+def _attach(path: str, extent: Extent) -> tuple[int, str]:
+    place = ("-o", str(extent.start), "--sizelimit", str(extent.length))
+    losetup = find_program("losetup") or "losetup"
+    words = (losetup, "-f", "--show", *place, str(Path(path).absolute()))
+    done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    device = done.stdout.strip()
+    if done.returncode or not device:
+        raise Refused(f"there is no loop device: {done.stderr.strip()}")
+    try:
+        descriptor = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        # Now, while it is open: then the kernel only takes a note, and detaches it after the last close.
+        subprocess.run((losetup, "-d", device), capture_output=True, check=False)
+    if not stat.S_ISBLK(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Refused(f"{device} is no block device")
+    fcntl.ioctl(descriptor, _BLKROSET, struct.pack("i", 0))
+    return descriptor, device
+
+
+def _write_back(path: str) -> None:
+    """The page cache of the disk or image is written; of a disk, it is dropped as well."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+        if stat.S_ISBLK(os.fstat(descriptor).st_mode):
+            fcntl.ioctl(descriptor, _BLKFLSBUF)
+    finally:
+        os.close(descriptor)
