@@ -94,9 +94,10 @@ def _changes(disk: Disk, found: Found | None) -> tuple[EntryChange, ...]:
 def _patching(
     disk: Disk, part: Partition, changes: Sequence[EntryChange], shrunk: Mapping[int, Shrunk]
 ) -> Patching:
-    """Where the copy of the boot sector lies after shrinking is known to the shrinking program alone."""
+    """ntfsresize puts the copy of the boot sector into the last sector of the length that it is told."""
     if part.number in shrunk:
-        content = tuple(replace(layer, backup_boot=None) for layer in part.content)
+        last = shrunk[part.number].length - disk.sector_size
+        content = tuple(replace(layer, backup_boot=layer.backup_boot and last) for layer in part.content)
         part = replace(part, content=content)
     change = next(change for change in changes if change.number == part.number)
     return patching(part, change.after, change.record_after, disk.sector_size)
