@@ -16,9 +16,10 @@ from aligntool.plan import Used
 from aligntool.realign.holds import kind_of
 from aligntool.realign.reasons import partition_reasons
 from aligntool.realign.search import Found
-from aligntool.units import MIB, align_up, format_size
+from aligntool.units import MIB, align_down, align_up, format_size
 
 SHRINKABLE = ("ext2", "ext3", "ext4", "ntfs", "btrfs")
+_LEAST = {"btrfs": 256 * MIB}  # btrfs_ioctl_resize() in the kernel's fs/btrfs/ioctl.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +85,8 @@ def _most(part: Partition, used: Mapping[int, Used]) -> int:
     Half of it where nobody asked what is used; the file system's own tool refuses when that is too much.
     """
     stays = used[part.number].bytes if part.number in used else part.extent.length // 2
-    left = part.extent.length - align_up(stays + stays // 8 + MIB, MIB)
-    return left // MIB * MIB
+    stays = max(align_up(stays + stays // 8 + MIB, MIB), _LEAST.get(kind_of(part), 0))
+    return align_down(part.extent.length - stays, MIB)
 
 
 def _try(part: Partition, by: int, fits: Fits) -> Found | None:
