@@ -19,7 +19,7 @@ test: .venv/.ready-test ## run every test, linter and type check; what needs roo
 audit: .venv/.ready-demo ## audit every disk of this machine (asks for root; reads only)
 	@$(SUDO) $(ALIGNTOOL) audit $(ARGS)
 
-bench: .venv/.ready-test ## time aligntool beside parted, sfdisk and lsblk
+bench: .venv/.ready-test ## time aligntool beside parted, lsblk, sfdisk --move-data, e2image and dd (10 GiB, half an hour)
 	@.venv/bin/python tests/bench/run.py $(ARGS)
 
 fuzz: .venv/.ready-test ## feed damaged disks to every parser, guided by coverage

@@ -1,5 +1,8 @@
 """`make bench`: aligntool beside the tools that come nearest, interleaved in one run, as ratios.
 
+The moving part takes 10 GiB of the temporary folder's disk (TMPDIR) and most of the time. As root it moves on a loop
+device as well.
+
 Machines are noisy and differ, so only ratios within one run are quoted: the median of the pairs, with the smallest and
 largest. Every command is timed as a whole process by the operating system's own accounting (wait4).
 
@@ -13,7 +16,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,29 +23,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from tests.bench.moving import growing, moving, nearly_empty  # noqa: E402
+from tests.bench.old_disks import CONTENTS  # noqa: E402
+from tests.bench.once import Run, aligntool, once  # noqa: E402
 from tests.conftest import find_tool  # noqa: E402
 from tests.probe.trees import MadeDisk, MadePartition, make_tree  # noqa: E402
 
 GIB = 1 << 30
 MIB = 1 << 20
 BEGIN, END = "<!-- results begin -->", "<!-- results end -->"
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    wall: float  # seconds
-    peak: int  # bytes, the largest single process
-
-
-def once(command: Sequence[str]) -> Run:
-    """One run of a command: its wall time and the peak memory of its largest process. Fails when the command does."""
-    begin = time.perf_counter()
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode not in (0, 1):  # 1: findings
-        raise SystemExit(f"{' '.join(command)} ended with {child.returncode}")
-    return Run(time.perf_counter() - begin, usage.ru_maxrss * 1024)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +56,6 @@ def in_turn(ours: Sequence[str], theirs: Sequence[str], repeats: int) -> Pair:
     once(theirs)
     pairs = [(once(ours), once(theirs)) for _ in range(repeats)]
     return Pair(tuple(a for a, _ in pairs), tuple(b for _, b in pairs))
-
-
-def aligntool(*words: str) -> list[str]:
-    command = Path(sys.executable).parent / "aligntool"
-    return [str(command), *words] if command.exists() else [sys.executable, "-m", "aligntool", *words]
 
 
 def start_up(repeats: int) -> list[str]:
@@ -132,20 +115,55 @@ def _letters(index: int) -> str:
     return letters
 
 
-def report(repeats: int, sizes: Sequence[int]) -> str:
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How large everything is, and how often the small and the large commands are repeated."""
+
+    repeats: int
+    rounds: int
+    fleet: tuple[int, ...]  # disks
+    moved: int  # bytes of the disk that all movers move
+    contents: tuple[str, ...]
+    grown: tuple[int, ...]
+    sparse: int
+
+
+QUICK = Sizes(1, 1, (5, 10), 128 * MIB, CONTENTS[:1], (128 * MIB,), 64 * GIB)
+
+
+def full(repeats: int) -> Sizes:
+    # A file on ext4 is at most a block shorter than 16 TiB.
+    return Sizes(
+        repeats,
+        max(repeats // 2, 1),
+        (250, 500, 1000),
+        4 * GIB,
+        CONTENTS,
+        (GIB, 2 * GIB, 4 * GIB),
+        (16 << 40) - MIB,
+    )
+
+
+def report(sizes: Sizes) -> str:
     with tempfile.TemporaryDirectory(prefix="aligntool-bench-") as name:
         folder = Path(name)
         lines = [
-            f"{repeats} interleaved repeats, Python {platform.python_version()}, {os.cpu_count()} processors.",
+            f"{sizes.repeats} interleaved repeats, Python {platform.python_version()}, {os.cpu_count()} processors.",
             "",
             "| aligntool | beside | time, ratio: median (smallest–largest) | aim |",
             "|---|---|---|---|",
-            *start_up(repeats),
-            *one_image(folder, repeats),
+            *start_up(sizes.repeats),
+            *one_image(folder, sizes.repeats),
             "",
             "| captured tree, disks × partitions | median | time a disk, against the first row | peak memory |",
             "|---|---|---|---|",
-            *fleet(folder, max(repeats // 3, 1), sizes),
+            *fleet(folder, max(sizes.repeats // 3, 1), sizes.fleet),
+            "",
+            *moving(folder, sizes.moved, sizes.contents, sizes.rounds),
+            "",
+            *growing(folder, sizes.grown, sizes.rounds),
+            "",
+            *nearly_empty(folder, sizes.sparse),
         ]
     return "\n".join(lines)
 
@@ -156,9 +174,9 @@ def main() -> None:
     )
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--write", type=Path, help="put the results into this page, between its markers")
-    parser.add_argument("--quick", action="store_true", help="small trees and one repeat: does it still run?")
+    parser.add_argument("--quick", action="store_true", help="everything small and once: does it still run?")
     options = parser.parse_args()
-    text = report(1, (5, 10)) if options.quick else report(options.repeats, (250, 500, 1000))
+    text = report(QUICK if options.quick else full(options.repeats))
     print(text)
     if options.write:
         page = options.write.read_text()

@@ -2,14 +2,19 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.bench.run import Pair, Run
+from aligntool.apply.disk_device import DiskDevice
+from aligntool.units import MIB
+from tests.bench.once import Run
+from tests.bench.run import Pair
+from tests.bench.unverified import Trusting
 
 
-@pytest.mark.needs_tools("parted", "sfdisk", "lsblk")
+@pytest.mark.needs_tools("parted", "sfdisk", "lsblk", "e2image", "mkfs.ext4", "debugfs", "e2fsck", "dumpe2fs")
 def test_the_benchmark_runs_and_fills_its_page(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- results begin -->\nold\n<!-- results end -->\nafter\n")
@@ -19,6 +24,29 @@ def test_the_benchmark_runs_and_fills_its_page(tmp_path: Path) -> None:
     assert done.stdout.strip() in written
     assert "before" in written and "after" in written and "old" not in written
     assert written.count("| `aligntool") == 2 and "| 10 × 8 |" in written
+    for beside in (
+        "sfdisk --move-data",
+        "sfdisk --move-data --move-use-fsync",
+        "e2image -ra -p",
+        "dd, direct",
+    ):
+        assert f"| ext4, a third used | file | `{beside}" in written
+    assert "| 0.125 GiB |" in written and "| 64 GiB |" in written
+
+
+def test_what_is_not_read_back_is_what_was_written(sparse: Callable[[int], Path]) -> None:
+    """So that the mover is timed without verification, and does the same."""
+    image = sparse(4 * MIB)
+    with image.open("r+b") as file, DiskDevice(file.fileno()) as device:
+        trusting = Trusting(device)
+        data = b"x" * MIB
+        trusting.write(MIB, data)
+        assert trusting.read(MIB, MIB) is data
+        device.write(MIB, b"y" * MIB)
+        assert trusting.read(MIB, MIB) == b"y" * MIB, "what it answers from memory, it answers once"
+        trusting.write(0, b"z" * 512)
+        device.write(0, b"a" * 512)
+        assert trusting.read(0, 512) == b"a" * 512, "tables and records are read back all the same"
 
 
 def test_a_ratio_is_taken_pair_by_pair() -> None:

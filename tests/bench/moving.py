@@ -1,0 +1,190 @@
+"""Moving a partition from sector 63 to 2048: aligntool beside the tools that come nearest.
+
+In: the size of the disk and how often. Out: rows for docs/benchmarks.md. Alone because here the disks are large and
+have to be put back before each run.
+
+All commands take turns in each round, so ratios are taken round by round. Every command is timed as a whole process
+with the final flush in it, on a disk of which no cache knows anything.
+"""
+
+import os
+import statistics
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.bench.old_disks import (
+    ALIGNED,
+    CONTENTS,
+    MIB,
+    START,
+    OldDisk,
+    make_disk,
+    make_sparse_disk,
+    reset,
+    write_out,
+)
+from tests.bench.once import Run, aligntool, once
+from tests.conftest import find_tool, run
+
+GIB = 1 << 30
+OURS, UNVERIFIED = "aligntool", "aligntool, not reading back"
+SFDISK, SFDISK_FSYNC, E2IMAGE = "sfdisk --move-data", "sfdisk --move-data --move-use-fsync", "e2image -ra -p"
+DD = "dd, direct, of as many bytes"
+
+# The least that aligntool without reading back should be, as how many times faster than the other one.
+AIMS = {
+    ("third", "loop"): {SFDISK: 5.0, E2IMAGE: 1.5, DD: 0.7},
+    ("third", "file"): {SFDISK: 5.0, E2IMAGE: 1.0, DD: 0.7},
+    ("dense", "loop"): {SFDISK: 1.5, DD: 0.7},
+    ("dense", "file"): {SFDISK: 1.0, DD: 0.7},
+}
+
+Rounds = Mapping[str, Sequence[Run]]
+
+
+def moving(folder: Path, size: int, contents: Sequence[str], repeats: int) -> Iterator[str]:
+    """The tables, line by line. `size`: bytes of the disk, a multiple of 1 MiB. `contents`: of CONTENTS."""
+    missing = [
+        name for name in ("sfdisk", "e2image", "mkfs.ext4", "debugfs", "e2fsck") if not find_tool(name)
+    ]
+    if missing:
+        yield f"The mover was not timed: {', '.join(missing)} not installed."
+        return
+    media = ("loop", "file") if os.geteuid() == 0 else ("file",)
+    yield f"One partition on {size / GIB:.3g} GiB, moved from sector 63 to 2048; {repeats} rounds."
+    work = folder / "moved.img"
+    write_out(work, size)
+    results: list[tuple[OldDisk, str, Rounds]] = []
+    for content in contents:
+        disk = make_disk(folder, size, content)
+        results += [(disk, medium, _rounds(disk, work, medium, repeats)) for medium in media]
+        disk.image.unlink()
+    work.unlink()
+    yield ""
+    yield from _compared(results)
+    yield ""
+    yield from _verified(results)
+
+
+def _rounds(disk: OldDisk, work: Path, medium: str, repeats: int) -> Rounds:
+    runs: dict[str, list[Run]] = {}
+    for number in range(repeats):
+        names = list(_commands(disk, ""))
+        for name in names if number % 2 == 0 else reversed(names):
+            reset(disk, work)
+            with attached(work, medium) as target:
+                runs.setdefault(name, []).append(once(_commands(disk, target)[name]))
+                if name in (OURS, UNVERIFIED):
+                    _see_that_it_moved(disk, target)
+    return runs
+
+
+def _commands(disk: OldDisk, target: str) -> dict[str, list[str]]:
+    """Each ends with a flush of what it wrote. dd overwrites what it has yet to read; it is for its rate only."""
+    sfdisk = f"echo 2048, | {find_tool('sfdisk')} -q --no-reread -N 1 {target}"
+    e2image = f"{find_tool('e2image')} -ra -p -o {START} -O {ALIGNED} {target} && sync {target}"
+    place = f"skip={START} seek={ALIGNED} count={disk.used}"
+    flags = "bs=1M iflag=direct,skip_bytes,count_bytes oflag=direct,seek_bytes conv=notrunc,fdatasync"
+    commands = {
+        OURS: aligntool("realign", target, "--yes"),
+        UNVERIFIED: [sys.executable, str(Path(__file__).with_name("unverified.py")), target],
+        SFDISK: ["sh", "-c", f"{sfdisk} --move-data && sync {target}"],
+        SFDISK_FSYNC: ["sh", "-c", f"{sfdisk} --move-data --move-use-fsync && sync {target}"],
+        E2IMAGE: ["sh", "-c", e2image],
+        DD: ["sh", "-c", f"dd if={target} of={target} {place} {flags}"],
+    }
+    if not disk.is_ext:
+        del commands[E2IMAGE]
+    return commands
+
+
+@contextmanager
+def attached(image: Path, medium: str) -> Iterator[str]:
+    """The image itself, or a loop device over it that does not use the page cache."""
+    if medium == "file":
+        yield str(image)
+        return
+    device = run("losetup", "-f", "--show", "--direct-io=on", image).strip()
+    try:
+        yield device
+    finally:
+        run("losetup", "-d", device)
+
+
+def _see_that_it_moved(disk: OldDisk, target: str) -> None:
+    if f"start={ALIGNED // 512}," not in run("sfdisk", "-d", target).replace(" ", ""):
+        raise SystemExit(f"aligntool did not move the partition of {target}")
+    if disk.is_ext:
+        run("e2fsck", "-f", "-n", f"{target}?offset={ALIGNED}")
+
+
+def _compared(results: Sequence[tuple[OldDisk, str, Rounds]]) -> Iterator[str]:
+    yield "| content | on | beside | its time / aligntool's, not reading back | its time / aligntool's | aim |"
+    yield "|---|---|---|---|---|---|"
+    for disk, medium, runs in results:
+        for name in runs:
+            if name not in (OURS, UNVERIFIED):
+                aim = _aim(disk, medium, name)
+                ratios = f"{_words(runs[name], runs[UNVERIFIED])} | {_words(runs[name], runs[OURS])}"
+                yield f"| {disk.content} | {medium} | `{name}` | {ratios} | {aim} |"
+
+
+def _aim(disk: OldDisk, medium: str, name: str) -> str:
+    least = AIMS["third" if disk.content == CONTENTS[0] else "dense", medium].get(name)
+    return f"at least {least}" if least else ""
+
+
+def _words(theirs: Sequence[Run], ours: Sequence[Run]) -> str:
+    """How many times as long they take, round by round."""
+    ratios = [their.wall / our.wall for their, our in zip(theirs, ours, strict=True)]
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
+
+
+def _verified(results: Sequence[tuple[OldDisk, str, Rounds]]) -> Iterator[str]:
+    yield "| content | on | copied | aligntool | rate | peak memory | reading back: time with / without |"
+    yield "|---|---|---|---|---|---|---|"
+    for disk, medium, runs in results:
+        wall = statistics.median(one.wall for one in runs[OURS])
+        peak = max(one.peak for one in runs[OURS]) / MIB
+        copied = disk.used / MIB
+        yield (f"| {disk.content} | {medium} | {copied:,.0f} MiB | {wall:.1f} s | {copied / wall:,.0f} MiB/s "
+               f"| {peak:.0f} MiB | {_words(runs[OURS], runs[UNVERIFIED])} |")  # fmt: skip
+
+
+def growing(folder: Path, sizes: Sequence[int], repeats: int) -> Iterator[str]:
+    """Random bytes: the time for a byte must not grow with their number."""
+    yield "| disk, all of it moved | median | time a GiB, against the first row | peak memory |"
+    yield "|---|---|---|---|"
+    first = 0.0
+    for size in sizes:
+        work = folder / "grown.img"
+        disk = make_disk(folder, size, CONTENTS[2])
+        write_out(work, size)
+        runs = []
+        for _ in range(repeats):
+            reset(disk, work)
+            runs.append(once(aligntool("realign", str(work), "--yes")))
+        for image in (disk.image, work):
+            image.unlink()
+        wall = statistics.median(one.wall for one in runs)
+        each = wall / disk.length
+        first = first or each
+        peak = max(one.peak for one in runs) / MIB
+        yield f"| {size / GIB:.3g} GiB | {wall:.1f} s | {each / first:.2f} | {peak:.0f} MiB |"
+
+
+def nearly_empty(folder: Path, size: int) -> Iterator[str]:
+    """A file system of many TiB with nearly nothing in it. dumpe2fs looks at every block's bit."""
+    disk = make_sparse_disk(folder, size)
+    plan = once(aligntool("plan", "realign", str(disk.image)))
+    move = once(aligntool("realign", str(disk.image), "--yes"))
+    dump = once([str(find_tool("dumpe2fs")), f"{disk.image}?offset={ALIGNED}"])
+    _see_that_it_moved(disk, str(disk.image))
+    disk.image.unlink()
+    yield "| sparse disk, ext4 | used | plan | plan, check and move | `dumpe2fs` alone | peak memory |"
+    yield "|---|---|---|---|---|---|"
+    peak = max(plan.peak, move.peak) / MIB
+    yield (f"| {size / GIB:,.0f} GiB | {disk.used / MIB:,.0f} MiB | {plan.wall:.1f} s | {move.wall:.1f} s "
+           f"| {dump.wall:.1f} s | {peak:.0f} MiB |")  # fmt: skip

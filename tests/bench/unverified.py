@@ -1,0 +1,73 @@
+"""`aligntool realign DISK --yes`, but what was copied is not read back from the medium.
+
+In: a disk or an image. Out: the same disk as after the real command. Alone because only the benchmark may do this: it
+tells what the verification costs, and what is left is what tools without one may be compared with.
+
+    python tests/bench/unverified.py DISK
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from aligntool.apply.device import Device, Job, Jobs
+from aligntool.apply.hold import hold_disk
+from aligntool.apply.mover import Workshop, realign
+from aligntool.cli.asked import Asked
+from aligntool.cli.moving import still_true
+from aligntool.cli.plan import show_plan
+from aligntool.cli.planning import find_plan, look_at
+from aligntool.plan import CheckContent
+from aligntool.probe.checks import check_content
+
+SHORTEST = 1 << 16  # shorter writes are table, journal and markers, not the content
+
+
+class Trusting:
+    """A Device that answers the first read of what was just written from memory."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._written: dict[tuple[int, int], bytes | memoryview] = {}
+
+    @property
+    def size(self) -> int:
+        return self._device.size
+
+    @property
+    def sector_size(self) -> int:
+        return self._device.sector_size
+
+    def read(self, offset: int, length: int) -> bytes | memoryview:
+        written = self._written.pop((offset, length), None)
+        return self._device.read(offset, length) if written is None else written
+
+    def write(self, offset: int, data: bytes | memoryview) -> None:
+        self._device.write(offset, data)
+        if len(data) >= SHORTEST:
+            self._written[offset, len(data)] = data
+
+    def flush(self) -> None:
+        self._device.flush()
+
+    def together(self, jobs: Jobs, meanwhile: Job | None = None) -> None:
+        self._device.together(jobs, meanwhile)
+
+
+def main(path: str) -> None:
+    asked = Asked()
+    plan = find_plan(path, asked).plan
+    show_plan(plan, sys.stdout)
+    with hold_disk(path, image_sector_size=plan.disk.sector_size) as holding:
+        found = still_true(plan, asked)
+        for step in plan.steps:
+            if isinstance(step, CheckContent):
+                check_content(path, step.extent, step.kind)
+        for event in realign(plan, Workshop(Trusting(holding.device), holding.kernel), found.runs):
+            print(event)
+    look_at(path, asked)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
