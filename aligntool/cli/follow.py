@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from aligntool.cli.asked import command
 from aligntool.errors import Refused, Stopped
-from aligntool.plan import Event, Plan, Progress, StepBegun
+from aligntool.plan import Event, Plan, Progress, ShrinkContent, StepBegun, WriteJournal
 from aligntool.units import format_about
 
 if TYPE_CHECKING:
@@ -48,20 +49,21 @@ def follow(
     except KeyboardInterrupt:
         if not writing:
             raise
-        raise Stopped(f"interrupted {far.words()}; the journal is kept", hint=hint) from None
+        raise Stopped(f"interrupted {far.words()}; {far.kept()}", hint=far.way_on(hint)) from None
     except Refused as error:
         if not writing:
             raise
-        raise Stopped(str(error), hint=hint) from error
+        raise Stopped(str(error), hint=far.way_on(hint, error.hint)) from error
     except Stopped as error:
-        raise Stopped(str(error), hint=hint) from error
+        raise Stopped(str(error), hint=far.way_on(hint, error.hint)) from error
     except OSError as error:
         what = f"{plan.disk.path}: {error.strerror}"
-        raise (Stopped(what, hint=hint) if writing else Refused(what)) from error
+        raise (Stopped(what, hint=far.way_on(hint)) if writing else Refused(what)) from error
     except Exception:
         if writing:
             print(
-                f"aligntool: a bug stopped it {far.words()}; the journal is kept\n  → {hint}", file=sys.stderr
+                f"aligntool: a bug stopped it {far.words()}; {far.kept()}\n  → {far.way_on(hint)}",
+                file=sys.stderr,
             )
         raise
 
@@ -70,19 +72,32 @@ class _Reached:
     """The last that was heard of a move."""
 
     def __init__(self, plan: Plan) -> None:
+        self._plan = plan
         self._steps = len(plan.steps)
         self._step = 0
+        self._shrunk_only = False  # something is written, and there is no journal yet
         self._copied = ""
 
     def note(self, event: Event) -> None:
         match event:
             case StepBegun():
                 self._step = event.index + 1
+                step = next(iter(self._plan.steps[event.index :]), None)
+                waits = self._shrunk_only and isinstance(step, WriteJournal)
+                self._shrunk_only = waits or isinstance(step, ShrinkContent)
             case Progress():
                 self._copied = f", {format_about(event.done)} of {format_about(event.total)} copied"
 
     def words(self) -> str:
         return f"in step {self._step} of {self._steps}{self._copied}"
+
+    def kept(self) -> str:
+        return "no partition was moved" if self._shrunk_only else "the journal is kept"
+
+    def way_on(self, hint: str, own: str = "") -> str:
+        """Without a journal there is nothing to resume: what the error itself hints at, or all from the beginning."""
+        again = command("plan realign", self._plan.disk.path, "--shrink")
+        return own or again if self._shrunk_only else hint
 
 
 def _begins_writing(plan: Plan, event: Event) -> bool:
