@@ -17,11 +17,15 @@ class PowerCut(BaseException):
 class SimulatedDisk:
     """Operations are counted: each write and each flush. `cut`: before which of them the power goes."""
 
-    def __init__(self, platter: bytes, *, cut: int | None = None, bad: Iterable[int] = ()) -> None:
+    def __init__(
+        self, platter: bytes, *, cut: int | None = None, bad: Iterable[int] = (), sector: int = SECTOR
+    ) -> None:
         self._platter = bytearray(platter)
         self._cache: dict[int, bytes] = {}
         self._cut = cut
+        self._sector = sector
         self._bad = frozenset(bad)  # sectors that give an I/O error
+        self._holes = {at for at in range(0, len(platter), sector) if not any(platter[at : at + sector])}
         self.operations = 0
         self.log: list[tuple[int, bytes] | None] = []  # writes in order; None: a flush
 
@@ -31,14 +35,14 @@ class SimulatedDisk:
 
     @property
     def sector_size(self) -> int:
-        return SECTOR
+        return self._sector
 
     def read(self, offset: int, length: int) -> bytes:
         self._check(offset, length)
         seen = bytearray(self._platter[offset : offset + length])
-        for at in range(offset, offset + length, SECTOR):
+        for at in range(offset, offset + length, self._sector) if self._cache else ():
             if at in self._cache:
-                seen[at - offset : at - offset + SECTOR] = self._cache[at]
+                seen[at - offset : at - offset + self._sector] = self._cache[at]
         return bytes(seen)
 
     def write(self, offset: int, data: bytes | memoryview) -> None:
@@ -46,15 +50,19 @@ class SimulatedDisk:
         self._draw()
         raw = bytes(data)
         self.log.append((offset, raw))
-        for at in range(0, len(raw), SECTOR):
-            self._cache[offset + at] = raw[at : at + SECTOR]
+        for at in range(0, len(raw), self._sector):
+            self._cache[offset + at] = raw[at : at + self._sector]
+            self._holes.discard(offset + at)
 
     def flush(self) -> None:
         self._draw()
         self.log.append(None)
         for at, sector in self._cache.items():
-            self._platter[at : at + SECTOR] = sector
+            self._platter[at : at + len(sector)] = sector
         self._cache = {}
+
+    def is_hole(self, offset: int, length: int) -> bool:
+        return all(at in self._holes for at in range(offset, offset + length, self._sector))
 
     def together(
         self, jobs: Iterable[Callable[[], None]], meanwhile: Callable[[], None] | None = None
@@ -74,10 +82,10 @@ class SimulatedDisk:
         self.operations += 1
 
     def _check(self, offset: int, length: int) -> None:
-        assert offset % SECTOR == 0
-        assert length % SECTOR == 0
+        assert offset % self._sector == 0
+        assert length % self._sector == 0
         assert 0 <= offset <= offset + length <= len(self._platter)
-        if self._bad and any(at in self._bad for at in range(offset, offset + length, SECTOR)):
+        if self._bad and any(at in self._bad for at in range(offset, offset + length, self._sector)):
             raise OSError(errno.EIO, "Input/output error")
 
 
@@ -88,9 +96,9 @@ def survivors(platter: bytes, cache: dict[int, bytes], luck: random.Random, *, t
     tearing = luck.choice((0.0, 0.1, 0.9)) if torn else 0.0
     for at, sector in cache.items():
         if luck.random() < chance:
-            found[at : at + SECTOR] = sector
+            found[at : at + len(sector)] = sector
         elif luck.random() < tearing:
-            half = luck.randrange(1, SECTOR)
+            half = luck.randrange(1, len(sector))
             found[at : at + half] = sector[:half]
     return bytes(found)
 

@@ -1,0 +1,174 @@
+"""What the planner makes of real tables survives power cuts as well as the plans that tests make up.
+
+`ALIGNTOOL_THOROUGH=1` tries hundreds of disks.
+"""
+
+import os
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from aligntool.apply.mover import Workshop, realign, resume, rollback
+from aligntool.apply.recovery import find_journal
+from aligntool.errors import Refused
+from aligntool.plan import CopyContent, EntryChange, HoldContent, RewriteTable, WriteJournal
+from aligntool.units import Extent
+from tests.moving.entries import entries
+from tests.moving.planned import Planned, make_planned
+from tests.moving.simulated import PowerCut, SimulatedDisk
+from tests.moving.test_simulated_cuts import NoKernel
+
+pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs", "mkfs.fat")
+
+THOROUGH = bool(os.environ.get("ALIGNTOOL_THOROUGH"))
+SEEDS = range(80 if THOROUGH else 3)
+CUTS = 30 if THOROUGH else 8
+
+
+@pytest.mark.parametrize("sector", [512, 4096])
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_planned_survives_every_cut(seed: int, label: str, sector: int) -> None:
+    planned = make_planned(seed, label, sector)
+    if seed % 3 == 2:
+        planned = planned.in_file
+    luck = random.Random(seed)
+    operations, done = whole(planned)
+    check(planned, done, new=True)
+    check_what_stays(planned, done)
+    for _ in range(CUTS):
+        platter, journal = act(planned, "realign", planned.platter, None, luck, luck.randrange(operations))
+        for _ in range(luck.choice((0, 0, 1, 4))):
+            how = luck.choice(("resume", "rollback"))
+            platter, journal = act(planned, how, platter, journal, luck, luck.randint(0, 60))
+            check_table(planned, platter)
+        how = luck.choice(("resume", "rollback"))
+        done, _ = act(planned, how, platter, journal, luck, None)
+        new = entry_starts(planned, done) == [change.after.start for change in changes(planned)]
+        check(planned, done, new=new)
+        check_what_stays(planned, done)
+
+
+def whole(planned: Planned) -> tuple[int, bytes]:
+    """How many operations a move takes, and the disk afterwards."""
+    disk, file = disks(planned, planned.platter, None, None)
+    for _ in realign(planned.plan, Workshop(disk, NoKernel(), file), planned.runs):
+        pass
+    return disk.operations, disk.after_the_cut(random.Random(0), torn=False)
+
+
+def disks(
+    planned: Planned, platter: bytes, journal: bytes | None, cut: int | None
+) -> tuple[SimulatedDisk, SimulatedDisk | None]:
+    place = next(step.journal for step in planned.plan.steps if isinstance(step, WriteJournal))
+    file = SimulatedDisk(journal or bytes(place.extent.length), sector=planned.sector) if place.file else None
+    return SimulatedDisk(platter, cut=cut, sector=planned.sector), file
+
+
+def act(
+    planned: Planned, how: str, platter: bytes, journal: bytes | None, luck: random.Random, cut: int | None
+) -> tuple[bytes, bytes | None]:
+    """The disk and the journal's file after the next start of the machine."""
+    disk, file = disks(planned, platter, journal, cut)
+    shop = Workshop(disk, NoKernel(), file)
+    try:
+        if how == "realign":
+            for _ in realign(planned.plan, shop, planned.runs):
+                pass
+        else:
+            recover(shop, how)
+    except PowerCut:
+        pass
+    left = disk.after_the_cut(luck, torn=False)
+    return left, file.after_the_cut(luck, torn=False) if file else None
+
+
+def recover(shop: Workshop, how: str) -> None:
+    try:
+        if find_journal(shop.device, shop.journal) is None:
+            return
+    except Refused as refusal:  # the file has not become a journal yet
+        assert shop.journal and "no readable journal" in str(refusal)
+        return
+    try:
+        for _ in resume(shop) if how == "resume" else rollback(shop):
+            pass
+    except Refused as refusal:
+        assert how == "rollback" and "complete" in str(refusal)
+        for _ in resume(shop):
+            pass
+
+
+def changes(planned: Planned) -> tuple[EntryChange, ...]:
+    """Of partitions; a container that grows begins where it began."""
+    moved = {step.partition for step in planned.plan.steps if isinstance(step, CopyContent)}
+    return tuple(
+        change
+        for step in planned.plan.steps
+        if isinstance(step, RewriteTable)
+        for change in step.changes
+        if change.number in moved
+    )
+
+
+def entry_starts(planned: Planned, platter: bytes) -> list[int]:
+    seen = entries(platter, planned.sector)
+    return [seen[change.number].extent.start for change in changes(planned)]
+
+
+def holds(planned: Planned) -> Iterator[tuple[HoldContent, EntryChange]]:
+    by_number = {change.number: change for change in changes(planned)}
+    for step in planned.plan.steps:
+        if isinstance(step, HoldContent):
+            yield step, by_number[step.partition]
+
+
+def check(planned: Planned, platter: bytes, *, new: bool) -> None:
+    """The table is the old one or the new one, and so is everything that it shows."""
+    seen = entries(platter, planned.sector)
+    assert not any(entry.parked for entry in seen.values())
+    for step, change in holds(planned):
+        place = change.after if new else change.before
+        assert seen[step.partition].extent == place
+        assert is_whole(planned, platter, step, place.start), f"partition {step.partition}"
+
+
+def check_table(planned: Planned, platter: bytes) -> None:
+    """Whatever entry a kernel would offer for mounting shows a partition that is whole."""
+    seen = entries(platter, planned.sector)
+    for step, change in holds(planned):
+        entry = seen.get(step.partition)
+        if entry is not None and not entry.parked:
+            assert entry.extent in (change.before, change.after)
+            assert is_whole(planned, platter, step, entry.extent.start), f"{step.partition} is half moved"
+
+
+def is_whole(planned: Planned, platter: bytes, step: HoldContent, start: int) -> bool:
+    was = planned.content(planned.platter, step, step.source.start)
+    return planned.content(platter, step, start) == was
+
+
+def check_what_stays(planned: Planned, platter: bytes) -> None:
+    """No byte changes outside of old and new places, tables and the journal."""
+    place = next(step.journal for step in planned.plan.steps if isinstance(step, WriteJournal))
+    touched = [] if place.file else [place.extent]
+    sector, gpt = planned.sector, planned.plan.disk.label == "gpt"
+    size = len(platter)
+    gpts = [Extent(sector, sector + 16384), Extent(size - 33 * sector, 16384), Extent(size - sector, sector)]
+    touched += gpts if gpt else [Extent(446, 64)]
+    for step in planned.plan.steps:
+        if isinstance(step, RewriteTable):
+            for change in step.changes:
+                ebrs = (change.record_before, change.record_after)
+                touched += [Extent(at, sector) for at in ebrs if at is not None]
+                if change in changes(planned):
+                    touched += [change.before, change.after]
+    at = 0
+    for extent in sorted(touched):
+        if extent.start > at:
+            assert platter[at : extent.start] == planned.platter[at : extent.start], (
+                f"between {at} and {extent}"
+            )
+        at = max(at, extent.end)
+    assert platter[at:] == planned.platter[at:]
