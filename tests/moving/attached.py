@@ -18,6 +18,7 @@ def looped(image: Path, *, sector_size: int = 512) -> Iterator[Path]:
     device = Path(run("losetup", "-f", "--show", "-P", "-b", str(sector_size), image).strip())
     try:
         assert stat.S_ISBLK(device.stat().st_mode), f"{device} is no block device"
+        run("blockdev", "--setrw", device)  # read-only is remembered from whoever had the same node before
         yield device
     finally:
         run("losetup", "-d", device)

@@ -1,16 +1,26 @@
 """Contents are made once for all tests: making them takes longer than moving them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import run
+from tests.moving.attached import looped
 from tests.moving.disks import Disk, Row, make_disk
 from tests.moving.filesystems import Kind
 
 Contents = Callable[[Kind], Path]
 MakeDisk = Callable[..., Disk]
+Loop = Callable[..., Path]
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    """As everywhere, and writable, and with partitions where the kernel is told of them."""
+    with ExitStack() as stack:
+        yield lambda image, *, sector_size=512: stack.enter_context(looped(image, sector_size=sector_size))
 
 
 @pytest.fixture(scope="session")
