@@ -104,31 +104,53 @@ def copy_batches(
     (`plan.lanes`), and what goes there has been written when the reading begins. Nothing of a batch is written before
     the record of the one before it is durable.
 
+    A batch of which both places are holes of a sparse image is at the other place already. It is recorded together with
+    the one before it, because it must be before anything is written over its source.
+
     The memory needed is that of two batches. Raises OSError where the medium does, Stopped when a target reads back as
     something else.
     """
     disk = places.disk
     loads = (_load(places, after, batch, back=back) for after, batch in work)
-    load = next(loads, None)
+    load, there = _next(loads)
+    if there:
+        record(there[-1].after)
+        yield from (it.batch for it in there)
     if load:
         disk.together(load.reading())
     while load:
         disk.together(load.writing())
-        following = next(loads, None)
-        disk.together(following.reading() if following else (), partial(_finish, disk, load, record))
+        following, there = _next(loads)
+        after = there[-1].after if there else load.after
+        disk.together(following.reading() if following else (), partial(_finish, disk, load, record, after))
         yield load.batch
+        yield from (it.batch for it in there)
         load = following
 
 
 def _load(places: Places, after: Position, batch: Batch, *, back: bool) -> _Load:
-    pieces = tuple(places.pieces(batch, back=back))
+    pieces = tuple(piece for piece in places.pieces(batch, back=back) if not _is_there(piece))
     return _Load(after, batch, pieces, [b""] * len(pieces))
 
 
-def _finish(disk: Device, load: _Load, record: Callable[[Position], None]) -> None:
+def _is_there(piece: Piece) -> bool:
+    return piece.from_.is_hole(piece.source, piece.length) and piece.to.is_hole(piece.target, piece.length)
+
+
+def _next(loads: Iterator[_Load]) -> tuple[_Load | None, list[_Load]]:
+    """The next one with something to write, and those before it that have nothing."""
+    there = []
+    for load in loads:
+        if load.pieces:
+            return load, there
+        there.append(load)
+    return None, there
+
+
+def _finish(disk: Device, load: _Load, record: Callable[[Position], None], after: Position) -> None:
     load.flush()
     disk.together(load.comparing())
-    record(load.after)
+    record(after)
 
 
 def bytes_arriving(batch: Batch) -> int:

@@ -32,6 +32,10 @@ class Device(Protocol):
 
     def write(self, offset: int, data: bytes | memoryview) -> None: ...
 
+    def is_hole(self, offset: int, length: int) -> bool:
+        """Whether these bytes are zeros of which nothing is stored, in a sparse image; False where nobody can tell."""
+        ...
+
     def flush(self) -> None:
         """Returns when everything written is durable."""
         ...

@@ -117,6 +117,15 @@ class DiskDevice:
             self._unflushed = True
             raise
 
+    def is_hole(self, offset: int, length: int) -> bool:
+        """lseek(2), SEEK_DATA: file systems that know no holes call everything data."""
+        if self._is_block:
+            return False
+        try:
+            return os.lseek(self._buffered, offset, os.SEEK_DATA) >= offset + length
+        except OSError as error:
+            return error.errno == errno.ENXIO  # no data from here to the end of the file
+
     def together(self, jobs: Jobs, meanwhile: Job | None = None) -> None:
         """At most four at once. After an error no further job begins; it is raised when all have stopped.
 

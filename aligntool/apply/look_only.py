@@ -37,6 +37,9 @@ class LookOnly:
     def write(self, offset: int, data: bytes | memoryview) -> None:
         raise OSError(errno.EBADF, "this device was opened to read")
 
+    def is_hole(self, offset: int, length: int) -> bool:
+        return False  # nobody asks: nothing is copied here
+
     def flush(self) -> None:
         """Nothing was written."""
 

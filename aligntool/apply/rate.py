@@ -48,6 +48,9 @@ class Limited:
             time.sleep(min(left, _NAP_S))
         self._device.write(offset, data)
 
+    def is_hole(self, offset: int, length: int) -> bool:
+        return self._device.is_hole(offset, length)
+
     def hurry(self) -> None:
         """No more waiting, also for those who wait now: the work is to be stopped. Signal handlers may call it."""
         self._hurried = True

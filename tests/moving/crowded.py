@@ -197,10 +197,17 @@ def _container(parts: list[Part]) -> Extent | None:
 def _platter(
     luck: random.Random, label: str, parts: list[Part], size: int, container: Extent | None
 ) -> bytes:
-    platter = bytearray(luck.randbytes(size))
+    platter = bytearray(luck.randbytes(size) if luck.random() < 0.5 else size)
     platter[: FIRST * SECTOR] = bytes(FIRST * SECTOR)
     platter[-34 * SECTOR :] = bytes(34 * SECTOR)
+    sparse = luck.choice((0.1, 0.5, 0.9))
     for part in parts:
+        keystones = {byte // SECTOR * SECTOR for byte in part.held.keystones}
+        for at in range(0, part.old.length, SECTOR):
+            hole = luck.random() < sparse and at not in keystones  # as of a sparse image
+            platter[part.old.start + at : part.old.start + at + SECTOR] = (
+                bytes(SECTOR) if hole else luck.randbytes(SECTOR)
+            )
         field = (part.old.start // SECTOR).to_bytes(4, "little")
         platter[part.old.start + PATCH_AT : part.old.start + PATCH_AT + 4] = field
     lines = [

@@ -71,6 +71,16 @@ MUTATIONS = (
         "a batch is put back over sources that the next one still needs",
     ),
     Mutation(
+        "holes are passed over without a record", f"{APPLY}/copier.py",
+        "after = there[-1].after if there else load.after", "after = load.after",
+        "a hole is copied again after its source has been written over",
+    ),
+    Mutation(
+        "a hole is passed over whatever its target holds", f"{APPLY}/copier.py",
+        " and piece.to.is_hole(piece.target, piece.length)", "",
+        "old bytes stay where zeros belong",
+    ),
+    Mutation(
         "keystones are marked last", f"{APPLY}/held.py",
         "    _write(device, start, held, blank, only=keystones)\n    device.flush()\n"
         "    _write(device, start, held, blank, but=keystones)\n    device.flush()\n",

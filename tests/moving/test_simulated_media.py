@@ -11,7 +11,7 @@ from aligntool.plan import CloseJournal, JournalPlace, WriteJournal
 from aligntool.units import Extent
 from tests.moving.crowded import JOURNAL, Crowd, make_crowd
 from tests.moving.simulated import SECTOR, PowerCut, SimulatedDisk
-from tests.moving.test_simulated_cuts import NoKernel, act, check_end, final, recover
+from tests.moving.test_simulated_cuts import NoKernel, act, check_end, final, is_new, recover
 
 pytestmark = pytest.mark.needs_tools("sfdisk")
 
@@ -68,7 +68,8 @@ def only_targets(crowd: Crowd) -> list[int]:
     taken = [other.old for other in crowd.parts]
     taken += [Extent(other.record_old, SECTOR) for other in crowd.parts if other.record_old is not None]
     return [part.new.start + at for run in part.runs for at in range(run.start, run.end, SECTOR)
-            if not any(it.start <= part.new.start + at < it.end for it in taken)]  # fmt: skip
+            if not any(it.start <= part.new.start + at < it.end for it in taken)
+            and any(crowd.platter[part.old.start + at : part.old.start + at + SECTOR])]  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -167,7 +168,7 @@ def test_a_journal_in_a_file_does_as_well(seed: int) -> None:
         for _ in resume(Workshop(disk, NoKernel(), file)):
             pass
         cut = final(disk)
-    check_end(crowd, cut, new=final(disk) != crowd.platter)
+    check_end(crowd, cut, new=is_new(crowd, cut))
 
 
 def test_without_the_file_the_user_is_told_to_name_it() -> None:

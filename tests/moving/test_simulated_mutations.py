@@ -13,12 +13,12 @@ from tests.moving.mutations import MUTATIONS, Mutation
 pytestmark = pytest.mark.needs_tools("sfdisk")
 
 ROOT = Path(__file__).parents[2]
-CUTS = "tests/moving/test_simulated_cuts.py"
+CUTS = ("tests/moving/test_simulated_copies.py", "tests/moving/test_simulated_cuts.py")
 
 
 def run_cuts(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", CUTS],
+        [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *CUTS],
         cwd=folder, capture_output=True, text=True, check=False, timeout=600,
         env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
     )  # fmt: skip
@@ -32,7 +32,13 @@ def copy_to(folder: Path) -> None:
     (folder / "tests" / "moving").mkdir(parents=True)
     for name in ("__init__.py", "conftest.py", "moving/__init__.py"):
         shutil.copy(ROOT / "tests" / name, folder / "tests" / name)
-    for name in ("simulated.py", "crowded.py", "entries.py", "test_simulated_cuts.py"):
+    for name in (
+        "simulated.py",
+        "crowded.py",
+        "entries.py",
+        "test_simulated_copies.py",
+        "test_simulated_cuts.py",
+    ):
         shutil.copy(ROOT / "tests" / "moving" / name, folder / "tests" / "moving" / name)
 
 

@@ -47,6 +47,9 @@ class MemoryDevice:
     def flush(self) -> None:
         pass
 
+    def is_hole(self, offset: int, length: int) -> bool:
+        return False
+
     def together(self, jobs: Jobs, meanwhile: Job | None = None) -> None:
         if meanwhile:
             meanwhile()
