@@ -17,6 +17,7 @@ from aligntool.cli.drives import drives
 from aligntool.cli.explain import explain
 from aligntool.cli.layout import layout_command, plan_layout_command
 from aligntool.cli.plan import plan_app
+from aligntool.cli.raid import raid_app
 from aligntool.cli.realign import realign
 from aligntool.cli.recipes import recipes_app
 from aligntool.cli.recover import resume, rollback, status
@@ -62,6 +63,7 @@ app.command()(apply)
 app.command()(status)
 app.command()(resume)
 app.command()(rollback)
+app.add_typer(raid_app)
 app.add_typer(recipes_app)
 app.command()(snapshot)
 app.command()(demo)

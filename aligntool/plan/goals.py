@@ -59,7 +59,9 @@ class RaidGoal:
     log_size: int | None = None  # XFS
     mount_at: str | None = None  # None: /srv/NAME; "": nowhere
     mount_options: tuple[str, ...] | None = None
-    whole_drives: bool = False  # no table: the drives themselves are members
+    members: str = (
+        "new-partitions"  # a table is made on each drive; "whole-drives": none; "partitions": those named
+    )
     member_size: int | None = None  # of each member partition; None: all there is
     spare_room: int | None = None  # left free at the end of each drive, for a smaller replacement
     esp_size: int = 0  # an EFI system partition of this size on every drive; 0: none
@@ -70,3 +72,7 @@ class RaidGoal:
     system: str = "debian"  # whose files and commands make the array permanent
     array_uuid: str = "00000000:00000000:00000000:00000000"
     filesystem_uuid: str = "00000000-0000-0000-0000-000000000000"
+
+    @property
+    def whole_drives(self) -> bool:
+        return self.members == "whole-drives"

@@ -1,24 +1,29 @@
-"""Recipes that are goals: how starts should lie for a usual case, or what a new table should hold.
+"""Recipes that are goals: how starts should lie for a usual case, what a new table should hold, how an array is made.
 
-In: the TOML files under `recipes/realign` and `recipes/layouts`, or one of the user's. Out: a Recipe with its goal.
-A file that is not understood to the last key is refused. A recipe names no device (docs/decisions/0003).
+In: the TOML files under `recipes/realign`, `recipes/layouts` and `recipes/raid`, or one of the user's. Out: a Recipe
+with its goal. A file that is not understood to the last key is refused. A recipe names no device (docs/decisions/0003).
 """
 
 from dataclasses import dataclass
 
 from aligntool.errors import Refused
-from aligntool.plan import LayoutGoal, PartWish, RealignGoal
+from aligntool.plan import LayoutGoal, PartWish, RaidGoal, RealignGoal
 from aligntool.recipe.files import read_recipes
+from aligntool.recipe.raids import RAID_KEYS, raid_goal
 from aligntool.recipe.roles import ROLES, role_list
 from aligntool.recipe.schema import Entry, nearest, read_tables
 from aligntool.units import MIB, is_power_of_two
 
-FOLDERS = ("realign", "layouts")
+FOLDERS = ("realign", "layouts", "raid")
 FORMAT = 1
 LABELS = ("gpt", "dos")
 REST = "rest"
-_ALWAYS = ("format", "kind", "summary", "note", "source", "grain")
-_KEYS = {"realign": (*_ALWAYS, "least_start"), "layout": (*_ALWAYS, "label", "spare_end")}
+_ALWAYS = ("format", "kind", "summary", "note", "source")
+_KEYS = {
+    "realign": (*_ALWAYS, "grain", "least_start"),
+    "layout": (*_ALWAYS, "grain", "label", "spare_end"),
+    "raid": (*_ALWAYS, *RAID_KEYS),
+}
 _PART_KEYS = ("size", "role", "name")
 
 
@@ -29,20 +34,26 @@ class Recipe:
     summary: str
     note: str | None  # what a user should know before taking it
     source: str  # where its numbers come from
-    goal: RealignGoal | LayoutGoal
+    goal: RealignGoal | LayoutGoal | RaidGoal
 
     @property
     def kind(self) -> str:
-        return "realign" if isinstance(self.goal, RealignGoal) else "layout"
+        match self.goal:
+            case RealignGoal():
+                return "realign"
+            case LayoutGoal():
+                return "layout"
+            case RaidGoal():
+                return "raid"
 
 
 def load_recipes() -> tuple[Recipe, ...]:
-    """All that come with aligntool: first how to realign, then layouts, by name. Raises Refused."""
+    """All that come with aligntool: first how to realign, then layouts, then arrays, by name. Raises Refused."""
     return tuple(parse_recipe(*file) for folder in FOLDERS for file in read_recipes(folder))
 
 
 def recipe(name: str, kind: str | None = None) -> Recipe:
-    """The recipe of that name, of that kind ("realign" or "layout"). Raises Refused.
+    """The recipe of that name, of that kind ("realign", "layout" or "raid"). Raises Refused.
 
     A realign and a layout may have one name, as sd-card has; without `kind` it is the one to realign.
     """
@@ -55,7 +66,7 @@ def recipe(name: str, kind: str | None = None) -> Recipe:
 
 def parse_recipe(file: str, content: str) -> Recipe:
     """`file` is how it is named in complaints, and names the recipe. Raises Refused."""
-    keys = tuple(dict.fromkeys((*_KEYS["realign"], *_KEYS["layout"])))
+    keys = tuple(dict.fromkeys(key for keys in _KEYS.values() for key in keys))
     document = read_tables(file, content, kinds=("part",), keys=keys)
     top, parts = document.top, document.tables["part"]
     if top.values.get("format") != FORMAT:
@@ -64,16 +75,23 @@ def parse_recipe(file: str, content: str) -> Recipe:
         )
     kind = top.choice("kind", tuple(_KEYS)) or top.required("kind")
     top.allow(*_KEYS[kind])
-    if kind == "realign" and parts:
-        raise top.refusal("a recipe to realign has no [[part]]", hint='kind = "layout"')
+    if kind != "layout" and parts:
+        named = "to realign" if kind == "realign" else "for an array"
+        raise top.refusal(f"a recipe {named} has no [[part]]", hint='kind = "layout"')
     return Recipe(
         name=file.rpartition("/")[2].removesuffix(".toml"),
         file=file,
         summary=top.required("summary"),
         note=top.text("note"),
         source=top.required("source"),
-        goal=_realign_goal(top) if kind == "realign" else _layout_goal(top, parts),
+        goal=_goal(kind, top, parts),
     )
+
+
+def _goal(kind: str, top: Entry, parts: tuple[Entry, ...]) -> RealignGoal | LayoutGoal | RaidGoal:
+    if kind == "raid":
+        return raid_goal(top)
+    return _realign_goal(top) if kind == "realign" else _layout_goal(top, parts)
 
 
 def parse_part(text: str) -> PartWish:

@@ -4,11 +4,14 @@ In: one step. Out: its title, and what belongs under it: command lines as they c
 because none of these steps moves anything, and `render.steps` is about bytes.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from aligntool.audit.words import shell_word
 from aligntool.plan import ArrayStep, EditFile, MakeArray, MakeFileSystem, MakeMember, RunCommand
+
+_PLAIN = re.compile(r"--?[A-Za-z-]+=[\w./:,@%+-]+|[a-z]+=[\w=,./-]+", re.ASCII)
 
 
 def array_title(step: ArrayStep) -> str:
@@ -50,5 +53,5 @@ def array_details(step: ArrayStep) -> Iterator[str]:
 
 
 def shell_line(words: Sequence[str]) -> str:
-    """A command as it can be typed."""
-    return " ".join(shell_word(word) for word in words)
+    """A command as it can be typed. `--level=0` needs no quotes, which `shell_word` would set for file names."""
+    return " ".join(word if _PLAIN.fullmatch(word) else shell_word(word) for word in words)

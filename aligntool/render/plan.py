@@ -40,11 +40,11 @@ def plan_lines(
         yield from _cost(plan, width)
         yield EMPTY
         if not brief:
-            yield from _steps(plan, commands, width)
+            yield from step_lines(plan, commands, width)
             yield EMPTY
     else:
         yield plain("Nothing to do.")
-    yield from _sentences("Decided", plan.notes, Style.PLAIN, width)
+    yield from sentence_lines("Decided", plan.notes, Style.PLAIN, width)
     yield from attention_lines(plan, width=width)
     if type_next and plan.steps:
         yield (("→ ", Style.DIM), (type_next, Style.TYPE))
@@ -52,7 +52,7 @@ def plan_lines(
 
 def attention_lines(plan: Plan, *, width: int) -> Iterator[Line]:
     """What needs the user afterwards; said before the move, and again when it is done."""
-    yield from _sentences("Afterwards", plan.attention, Style.DOUBT, width)
+    yield from sentence_lines("Afterwards", plan.attention, Style.DOUBT, width)
 
 
 def identity_words(plan: Plan) -> str:
@@ -154,7 +154,8 @@ def _cost(plan: Plan, width: int) -> Iterator[Line]:
             yield plain(line)
 
 
-def _steps(plan: Plan, commands: Commands, width: int) -> Iterator[Line]:
+def step_lines(plan: Plan, commands: Commands, width: int) -> Iterator[Line]:
+    """Every step with its bytes, and the commands that it would run."""
     yield (("Steps", Style.TITLE), ("  (A..B: from byte A up to, not including, byte B)", Style.DIM))
     digits = len(str(len(plan.steps)))
     indent = " " * (digits + 4)
@@ -168,7 +169,8 @@ def _steps(plan: Plan, commands: Commands, width: int) -> Iterator[Line]:
             yield ((indent + "$ ", Style.DIM), (command, Style.PLAIN))
 
 
-def _sentences(title: str, sentences: Sequence[str], style: Style, width: int) -> Iterator[Line]:
+def sentence_lines(title: str, sentences: Sequence[str], style: Style, width: int) -> Iterator[Line]:
+    """A heading and a dash for each; nothing where there are none."""
     if not sentences:
         return
     yield ((title, Style.TITLE),)

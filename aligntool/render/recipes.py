@@ -6,18 +6,24 @@ In: recipes. Out: lines, or one document. Alone because it is neither a plan nor
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from aligntool.plan import LayoutGoal, PartWish, RealignGoal
+from aligntool.plan import LayoutGoal, PartWish, RaidGoal, RealignGoal
 from aligntool.recipe import Recipe
 from aligntool.render.json import dumps
 from aligntool.render.lines import EMPTY, Line, Style, plain, wrapped
 from aligntool.units import format_size
+
+_COMMANDS = {
+    "realign": "aligntool realign DISK",
+    "layout": "aligntool layout DISK",
+    "raid": "aligntool raid plan DEV...",
+}
 
 
 def recipe_rows(recipes: Sequence[Recipe], *, width: int) -> Iterator[Line]:
     """The command that takes each kind, and below it name and summary."""
     longest = max((len(each.name) for each in recipes), default=0)
     for kind in dict.fromkeys(each.kind for each in recipes):
-        yield ((f"aligntool {kind} DISK --recipe NAME", Style.TITLE),)
+        yield ((f"{_COMMANDS[kind]} --recipe NAME", Style.TITLE),)
         for each in recipes:
             if each.kind == kind:
                 indent = " " * (longest + 4)
@@ -34,11 +40,14 @@ def recipe_lines(recipes: Sequence[Recipe], *, width: int) -> Iterator[Line]:
         for sentence in (*sentences, f"  source: {each.source}"):
             for line in wrapped(sentence, width, "    "):
                 yield ((line, Style.DIM),)
-        yield ((f"  → aligntool {each.kind} DISK --recipe {each.name}", Style.TYPE),)
+        yield ((f"  → {_COMMANDS[each.kind]} --recipe {each.name}", Style.TYPE),)
         yield EMPTY
 
 
-def _goal_words(goal: RealignGoal | LayoutGoal) -> Iterator[str]:
+def _goal_words(goal: RealignGoal | LayoutGoal | RaidGoal) -> Iterator[str]:
+    if isinstance(goal, RaidGoal):
+        yield from _array_words(goal)
+        return
     if isinstance(goal, RealignGoal):
         insisted = "nothing else is an answer" if goal.grain_given else "a finer one where there is no room"
         yield f"  every start on {format_size(goal.grain)}; {insisted}"
@@ -50,6 +59,26 @@ def _goal_words(goal: RealignGoal | LayoutGoal) -> Iterator[str]:
         yield f"  {number}. {_part_words(part)}"
     if goal.spare_end:
         yield f"  {format_size(goal.spare_end)} left free at the end"
+
+
+def _array_words(goal: RaidGoal) -> Iterator[str]:
+    """What the recipe says; what it leaves open is for aligntool to recommend."""
+    layout = f", layout {goal.layout}" if goal.layout else ""
+    yield f"  {goal.level}{layout} of {goal.members.replace('-', ' ')}, for {goal.workload} use"
+    sizes = (
+        ("chunk", goal.chunk),
+        ("EFI system partition", goal.esp_size),
+        ("left free at the end", goal.spare_room),
+        ("block", goal.block_size),
+        ("inode", goal.inode_size),
+        ("log", goal.log_size),
+    )
+    words = [f"{title} {format_size(size)}" for title, size in sizes if size]
+    words += [f"bitmap {goal.bitmap}"] if goal.bitmap else []
+    if words:
+        yield f"  {', '.join(words)}"
+    options = f", mounted {','.join(goal.mount_options)}" if goal.mount_options else ""
+    yield f"  file system {goal.filesystem}{options}"
 
 
 def _part_words(part: PartWish) -> str:

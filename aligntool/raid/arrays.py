@@ -1,0 +1,186 @@
+"""Arrays that run, as one looks at them: members, links, state, and where their data lie on the drives.
+
+In: an audit's report. Out: a view of each array. Alone because nothing is planned here; what is wrong is told by the
+audit's own findings.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from aligntool.audit import Judged, Report, Severity
+from aligntool.audit.words import asked_by, layer_name
+from aligntool.errors import Refused
+from aligntool.inventory import Disk, Layer
+from aligntool.raid.ceilings import Ceiling, ceiling, narrowest, rate
+from aligntool.raid.levels import LEVELS, Level
+from aligntool.units import format_size
+
+DEEPEST = 8  # devices on devices
+
+
+@dataclass(frozen=True, slots=True)
+class MemberView:
+    """`data_at`: the byte of its drive where the array's data begin; None: not known."""
+
+    name: str
+    drive: str | None
+    model: str | None
+    link: str | None
+    bandwidth: int | None  # bytes per second of the narrowest link on the way
+    data_at: int | None
+    aligned: bool | None
+    data: str  # the last two in words
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayView:
+    name: str
+    path: str
+    level: str
+    size: int | None
+    chunk: int | None
+    metadata: str | None
+    state: str
+    members: tuple[MemberView, ...]
+    contents: tuple[str, ...]  # what lies on it, a phrase each
+    ceiling: Ceiling
+    findings: tuple[str, ...]
+
+
+def arrays_of(report: Report, names: Sequence[str] = ()) -> tuple[ArrayView, ...]:
+    """The arrays of those names or paths, or all. Raises Refused for a name that is no array."""
+    arrays = [judged for judged in report.judged if judged.disk.array]
+    wanted = [name for name in names if not any(_is(judged.disk, name) for judged in arrays)]
+    if wanted:
+        known = ", ".join(judged.disk.name for judged in arrays)
+        raise Refused(
+            f"{', '.join(wanted)}: no md array of that name runs here",
+            hint=f"arrays: {known}" if known else "",
+        )
+    return tuple(
+        _view(judged, report)
+        for judged in arrays
+        if not names or any(_is(judged.disk, name) for name in names)
+    )
+
+
+def _is(disk: Disk, name: str) -> bool:
+    return name in (disk.name, disk.path)
+
+
+def _view(judged: Judged, report: Report) -> ArrayView:
+    disk, facts = judged.disk, judged.disk.array
+    if facts is None:
+        raise ValueError(f"{disk.name} is no array")
+    members = tuple(_member(name, offset, report) for name, offset in _offsets(disk))
+    level = LEVELS.get(facts.level, Level(facts.level, facts.level, 1, striped=False, redundant=False))
+    drives = [drive for name in facts.members if (drive := _drive(name, report))]
+    layout = (
+        "n2" if facts.level == "raid10" else ""
+    )  # what sysfs does not tell; two copies are all but always meant
+    return ArrayView(
+        name=disk.name,
+        path=disk.path,
+        level=facts.level,
+        size=disk.size,
+        chunk=facts.chunk,
+        metadata=facts.metadata,
+        state=_state(facts.degraded, level),
+        members=members,
+        contents=tuple(_contents(judged)),
+        ceiling=ceiling([one.disk for one in drives], report.inventory.uplinks, level, layout),
+        findings=tuple(_findings(disk, [one.disk.name for one in drives], report)),
+    )
+
+
+def _offsets(disk: Disk) -> Iterator[tuple[str, int | None]]:
+    facts = disk.array
+    offsets = dict(facts.member_data_offsets) if facts else {}
+    for name in facts.members if facts else ():
+        yield name, offsets.get(name)
+
+
+def _drive(name: str, report: Report) -> Judged | None:
+    """The disk that a member is, or is a partition of."""
+    for judged in report.judged:
+        if name == judged.disk.name or any(part.node == name for part in judged.disk.partitions):
+            return judged
+    return None
+
+
+def _member(name: str, offset: int | None, report: Report) -> MemberView:
+    judged = _drive(name, report)
+    if judged is None:
+        return MemberView(name, None, None, None, None, None, None, "its drive was not looked at")
+    disk = judged.disk
+    start = next((part.extent.start for part in disk.partitions if part.node == name), 0)
+    lane = narrowest(disk)
+    link = f"{lane.what}, {rate(lane.bandwidth)}" if lane else None
+    at = None if offset is None else start + offset
+    aligned, words = _data(judged, at)
+    return MemberView(name, disk.name, disk.model, link, lane.bandwidth if lane else None, at, aligned, words)
+
+
+def _data(judged: Judged, at: int | None) -> tuple[bool | None, str]:
+    if at is None:
+        return None, "where its data begin is not known"
+    off = [grid for grid in judged.grids if grid.severity is not Severity.INFO and grid.off_by(at)]
+    if not off:
+        return True, f"data at byte {at}, on the grid"
+    worst = off[0]
+    told = f"off {format_size(worst.size)} by {format_size(worst.off_by(at))} ({asked_by(worst)})"
+    return False, f"data at byte {at}, {told}"
+
+
+def _state(degraded: int | None, level: Level) -> str:
+    if degraded:
+        return f"DEGRADED: {degraded} missing"
+    if degraded is None and level.redundant:
+        return "state not known"
+    return "all members there" if level.redundant else "no redundancy"
+
+
+def _contents(judged: Judged) -> Iterator[str]:
+    disk = judged.disk
+    for layer in disk.content:
+        yield f"on it: {_layer(layer)}{_mounted(disk.mounted_at)}"
+    if not disk.content and disk.content_hint:
+        yield f"on it: {disk.content_hint}{_mounted(disk.mounted_at)}"
+    for part in disk.partitions:
+        what = ", ".join(_layer(layer) for layer in part.content) or part.content_hint or part.type_name
+        yield (
+            f"partition {part.number} at byte {part.extent.start}: "
+            f"{what or 'nothing known'}{_mounted(part.mounted_at)}"
+        )
+    if disk.holders:
+        yield f"carries {', '.join(disk.holders)}"
+
+
+def _layer(layer: Layer) -> str:
+    stripe = ""
+    if layer.stripe_unit:
+        width = f", width {format_size(layer.stripe_width)}" if layer.stripe_width else ""
+        stripe = f" (stripe unit {format_size(layer.stripe_unit)}{width})"
+    return layer_name(layer) + stripe
+
+
+def _mounted(places: Sequence[str]) -> str:
+    return f", mounted at {', '.join(places)}" if places else ""
+
+
+def _findings(disk: Disk, drives: Sequence[str], report: Report) -> Iterator[str]:
+    """Errors and warnings of the array and everything stacked on it, and of its drives where they name a link."""
+    above = _above(disk, report)
+    for finding in report.findings:
+        if finding.severity is Severity.INFO:
+            continue
+        if finding.disk in above or (finding.disk in drives and finding.code.value.startswith("AT5")):
+            yield f"{finding.code.value} {finding.summary}"
+
+
+def _above(disk: Disk, report: Report) -> frozenset[str]:
+    """The array and what holds it: volumes, mappings, other arrays."""
+    found = {disk.name}
+    for _ in range(DEEPEST):
+        found |= {judged.disk.name for judged in report.judged if not found.isdisjoint(judged.disk.slaves)}
+    return frozenset(found)

@@ -1,0 +1,165 @@
+"""Which chunk, and why.
+
+In: the level, the number of members, the workload, and what the members' flash works in. Out: a chunk with its reason,
+the rules that it keeps or breaks, and how strong the evidence for each is. Alone because it is the one number that
+people argue about; docs/raid.md tells where each comes from. Sizes in bytes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from aligntool.audit import Grid, GridKind
+from aligntool.inventory import Source
+from aligntool.raid.levels import Level
+from aligntool.units import KIB, MIB, format_size, is_power_of_two
+
+LEAST = 16 * KIB
+FULL_STRIPE = MIB  # RAID5_MAX_REQ_STRIPES: 256 pages of 4 KiB in one request, drivers/md/raid5.c
+LARGEST = MIB
+
+
+class Evidence(StrEnum):
+    """How well something is known, the strongest first."""
+
+    REPORTED = "reported"  # by these drives
+    MEASURED = "measured here"
+    PUBLISHED = "published"  # by others: source code, vendors, measurements
+    RULE = "rule of thumb"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    sentence: str
+    evidence: Evidence
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkAdvice:
+    """`size` None: the level has no chunk."""
+
+    size: int | None
+    reason: str
+    evidence: Evidence
+    rules: tuple[Rule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stripes:
+    """What a chunk has to fit."""
+
+    level: Level
+    data: int  # members' worth of data in a full stripe
+    workload: str
+    database_page: int
+    units: tuple[Grid, ...] = ()  # of the members: pages, mapping units, sectors
+
+
+_Words = tuple[int, str, Evidence]
+
+_STRIPED: dict[str, _Words] = {
+    "general": (512 * KIB, "mdadm's own default; no published sweep on NVMe beats it", Evidence.PUBLISHED),
+    "boot": (512 * KIB, "booting is small reads one at a time, which no chunk of 64KiB and more splits", Evidence.RULE),
+    "database": (128 * KIB, "pages are rarely split, and a scan still reaches several drives", Evidence.RULE),
+    "lsm": (MIB, "written and compacted in long runs; ScyllaDB's own setup uses 1MiB", Evidence.PUBLISHED),
+    "vm": (256 * KIB, "guests mix small and large requests; between the two", Evidence.RULE),
+}  # fmt: skip
+_PARITY: dict[str, _Words] = {
+    "general": (128 * KIB, "a full stripe that fits one request is written without reading", Evidence.PUBLISHED),
+    "boot": (64 * KIB, "booting is small reads one at a time, which no chunk of 64KiB and more splits", Evidence.RULE),
+    "database": (64 * KIB, "short stripes are completed sooner; RAID10 suits databases better", Evidence.RULE),
+    "sequential": (128 * KIB, "long writes fill whole stripes of at most 1MiB", Evidence.PUBLISHED),
+    "lsm": (128 * KIB, "long writes fill whole stripes of at most 1MiB", Evidence.PUBLISHED),
+    "vm": (64 * KIB, "short stripes are completed sooner by mixed writes", Evidence.RULE),
+}  # fmt: skip
+
+
+def member_units(grids: Sequence[Grid]) -> tuple[Grid, ...]:
+    """The boundaries of the members that a chunk must not cut."""
+    kinds = (GridKind.PHYSICAL, GridKind.MINIMUM_IO, GridKind.PAGE, GridKind.UNIT)
+    return tuple(grid for grid in grids if grid.kind in kinds)
+
+
+def recommend_chunk(stripes: Stripes) -> ChunkAdvice:
+    """The chunk that aligntool would take."""
+    if not stripes.level.striped:
+        return ChunkAdvice(None, "every member holds everything, so there is no chunk", Evidence.PUBLISHED)
+    size, reason, evidence = _wanted(stripes)
+    least = _least(stripes)
+    if stripes.level.parity:
+        size = min(size, _power_below(FULL_STRIPE // stripes.data))
+    if size < least:
+        size, reason, evidence = least, "the least that the rules allow", Evidence.PUBLISHED
+    return ChunkAdvice(size, reason, evidence, judge_chunk(size, stripes))
+
+
+def judge_chunk(chunk: int, stripes: Stripes) -> tuple[Rule, ...]:
+    """Every rule that a chunk should keep, and whether this one does."""
+    return tuple(_rules(chunk, stripes))
+
+
+def _rules(chunk: int, stripes: Stripes) -> Iterator[Rule]:
+    yield Rule(
+        f"at least {format_size(LEAST)}: with 4KiB a database on four NVMe drives did 0.79 of the work of one drive",
+        Evidence.PUBLISHED, chunk >= LEAST,
+    )  # fmt: skip
+    if stripes.units:
+        unit = max(stripes.units, key=lambda grid: grid.size)
+        yield Rule(
+            f"a multiple of the members' {unit.kind} of {format_size(unit.size)} ({unit.source}: {unit.by})",
+            _strength(unit.source), chunk % unit.size == 0,
+        )  # fmt: skip
+    if stripes.workload == "database":
+        least = 2 * stripes.database_page
+        sentence = f"at least two database pages of {format_size(stripes.database_page)}"
+        yield Rule(sentence, Evidence.RULE, chunk >= least)
+    if stripes.level.parity:
+        whole = chunk * stripes.data
+        yield Rule(
+            f"a full stripe of {format_size(whole)} is at most {format_size(FULL_STRIPE)}, the kernel's largest "
+            f"request "
+            "to RAID5 and RAID6", Evidence.PUBLISHED, whole <= FULL_STRIPE,
+        )  # fmt: skip
+    if not is_power_of_two(chunk):
+        yield Rule("a power of two, as every file system's stripe unit expects", Evidence.RULE, False)
+
+
+def _wanted(stripes: Stripes) -> _Words:
+    if stripes.level.parity:
+        return _PARITY[stripes.workload]
+    if stripes.workload == "sequential":
+        size = min(max(_power_below(MIB // stripes.data), 256 * KIB), 512 * KIB)
+        return (
+            size,
+            "a request of 1MiB reaches as many drives as it can without being cut too small",
+            Evidence.RULE,
+        )
+    size, reason, evidence = _STRIPED[stripes.workload]
+    if stripes.workload == "database":
+        size = max(size, 4 * stripes.database_page)
+    return size, reason, evidence
+
+
+def _least(stripes: Stripes) -> int:
+    """A power of two that is below none of the floors; what is no power of two among them binds nobody."""
+    floors = [LEAST, *(grid.size for grid in stripes.units)]
+    if stripes.workload == "database":
+        floors.append(2 * stripes.database_page)
+    return _power_above(min(max(floors), LARGEST))
+
+
+def _strength(source: Source) -> Evidence:
+    return {
+        Source.REPORTED: Evidence.REPORTED,
+        Source.MEASURED: Evidence.MEASURED,
+        Source.KNOWN: Evidence.PUBLISHED,
+    }.get(source, Evidence.RULE)
+
+
+def _power_below(size: int) -> int:
+    return 1 << (size.bit_length() - 1) if size else 1
+
+
+def _power_above(size: int) -> int:
+    return 1 << (size - 1).bit_length()

@@ -1,0 +1,69 @@
+"""What distinguishes the levels: how many drives they need, what they keep twice, how much of it holds data.
+
+In: the word of a level, a layout and a number of members. Out: numbers. Alone because it is a table; md(4) is its
+source.
+"""
+
+from dataclasses import dataclass
+
+WORKLOADS = ("general", "boot", "database", "sequential", "lsm", "vm")
+PARITY_LAYOUTS = ("left-symmetric", "left-asymmetric", "right-symmetric", "right-asymmetric")
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    word: str  # as mdadm and the kernel write it
+    title: str
+    least_members: int
+    parity: int = 0  # members' worth of every stripe that holds no data
+    striped: bool = True  # there is a chunk
+    redundant: bool = True  # a member may fail
+
+
+LEVELS = {
+    level.word: level
+    for level in (
+        Level("raid0", "RAID0", 2, redundant=False),
+        Level("raid1", "RAID1", 2, striped=False),
+        Level("raid10", "RAID10", 2),
+        Level("raid5", "RAID5", 3, parity=1),
+        Level("raid6", "RAID6", 4, parity=2),
+    )
+}
+
+
+def layouts_of(level: Level, members: int) -> tuple[str, ...]:
+    """What `--layout` may be, the recommended one first; () where there is no choice. RAID10: n near, f far, o
+    offset."""
+    if level.parity:
+        return PARITY_LAYOUTS
+    if level.word == "raid10":
+        copies = range(2, max(members, 2) + 1)
+        return tuple(f"{kind}{number}" for number in copies for kind in "nfo")
+    return ()
+
+
+def copies_of(level: Level, members: int, layout: str) -> int:
+    """How often every byte is kept, parity aside."""
+    if level.word == "raid1":
+        return members
+    return int(layout[1:]) if level.word == "raid10" and layout[1:].isdigit() else 1
+
+
+def data_members(level: Level, members: int, layout: str) -> int:
+    """How many members' worth of a full stripe hold data, at least 1.
+
+    RAID10 whose copies do not divide its members counts all of them, as the kernel's io_opt does
+    (raid10_set_queue_limits), and so does RAID10 in the far layout, which reads as a RAID0.
+    """
+    if level.word == "raid1":
+        return 1
+    copies = copies_of(level, members, layout)
+    if layout.startswith("f") or members % copies:
+        copies = 1
+    return max((members - level.parity) // copies, 1)
+
+
+def capacity(level: Level, members: int, layout: str, each: int) -> int:
+    """Bytes of the array whose members give `each` bytes."""
+    return (members - level.parity) * each // copies_of(level, members, layout)

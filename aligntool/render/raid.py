@@ -1,0 +1,71 @@
+"""Arrays for people: a plan of one, and those that run.
+
+In: a plan, or views of arrays. Out: lines. Alone because an array has no map of one disk: what counts is what it is
+made
+of, why, and which link binds it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+from aligntool.plan import MakeMember, Plan
+from aligntool.raid import ceiling_words
+from aligntool.raid.arrays import ArrayView, MemberView
+from aligntool.render.json import dumps
+from aligntool.render.lines import EMPTY, Line, Style, plain, wrapped
+from aligntool.render.plan import attention_lines, sentence_lines, step_lines
+from aligntool.render.steps import size_words
+from aligntool.units import format_size
+
+
+def raid_plan_lines(plan: Plan, *, width: int) -> Iterator[Line]:
+    """What it becomes, what was decided and why, every step with its commands, and what needs the user."""
+    members = [step for step in plan.steps if isinstance(step, MakeMember)]
+    yield ((f"{plan.disk.path}: {plan.goal}", Style.TITLE),)
+    facts = (
+        f"  {size_words(plan.disk.size)} · {plan.disk.sector_size}-byte sectors · UUID {plan.disk.disk_id}"
+    )
+    yield from _wrapped(facts, width, Style.DIM)
+    yield from _wrapped("  of " + ", ".join(step.device for step in members), width, Style.DIM)
+    yield EMPTY
+    yield from sentence_lines("Decided", plan.notes, Style.PLAIN, width)
+    yield from step_lines(plan, {}, width)
+    yield EMPTY
+    yield from attention_lines(plan, width=width)
+    yield (("Nothing is written: arrays are planned, and not made yet.", Style.DIM),)
+
+
+def array_lines(views: Sequence[ArrayView], *, width: int) -> Iterator[Line]:
+    """Each array with its members, its ceiling, and what the audit found of its stack."""
+    if not views:
+        yield plain("No md array is running here.")
+    for view in views:
+        words = [
+            view.level,
+            size_words(view.size) if view.size else "",
+            f"metadata {view.metadata}" if view.metadata else "",
+        ]
+        words += [f"chunk {format_size(view.chunk)}" if view.chunk else "no chunk", view.state]
+        yield ((f"{view.name}: ", Style.TITLE), (" · ".join(word for word in words if word), Style.PLAIN))
+        for member in view.members:
+            yield from _member(member, width)
+        for sentence in (*view.contents, *ceiling_words(view.ceiling)):
+            yield from _wrapped(f"  {sentence}", width, Style.PLAIN)
+        for finding in view.findings:
+            yield from _wrapped(f"  {finding}", width, Style.DOUBT)
+        yield EMPTY
+
+
+def _member(member: MemberView, width: int) -> Iterator[Line]:
+    words = [member.model or "", member.link or "", member.data]
+    yield from _wrapped(f"  {member.name}: " + ", ".join(word for word in words if word), width, Style.PLAIN)
+
+
+def _wrapped(text: str, width: int, style: Style) -> Iterator[Line]:
+    for line in wrapped(text, width, "    "):
+        yield ((line, style),)
+
+
+def arrays_json(views: Sequence[ArrayView]) -> str:
+    """Sizes are bytes, bandwidths bytes per second; null: not known."""
+    return dumps([asdict(view) for view in views]) + "\n"
