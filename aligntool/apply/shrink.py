@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from aligntool.apply.shrink_loop import find_program, partition_loop
+from aligntool.apply.shrink_loop import PartitionLoop, find_program, partition_loop
 from aligntool.audit.words import shell_word
 from aligntool.errors import Refused, Stopped
 from aligntool.plan import ShrinkContent
@@ -80,17 +80,17 @@ def refuse_unable(path: str, step: ShrinkContent) -> None:
     if missing:
         names = ", ".join(missing)
         raise Refused(f"not installed: {names}", hint=f"install the packages that have {names}")
-    with partition_loop(path, step.extent) as device:
-        for words in _looking(step.kind, device, step.length):
-            code, said = _run(words)
+    with partition_loop(path, step.extent) as loop:
+        for words in _looking(step.kind, loop.device, step.length):
+            code, said = _run(loop, words)
             if code:
                 raise Refused(
                     f"partition {step.partition}: {_failed(words[0], code, said)}", hint=_check(path, step)
                 )
             if step.kind in _EXT:
-                _refuse_too_short(step, device, said)
+                _refuse_too_short(step, loop.device, said)
         if step.kind == "btrfs":
-            _refuse_several_devices(step, device)
+            _refuse_several_devices(step, loop.device)
 
 
 def shrink_content(path: str, step: ShrinkContent) -> None:
@@ -98,20 +98,20 @@ def shrink_content(path: str, step: ShrinkContent) -> None:
 
     Raises Refused while nothing was written, and Stopped when the tool failed, or nobody knows what it wrote.
     """
-    with partition_loop(path, step.extent) as device, _mount_point() as folder:
-        doing = _doing(step.kind, device, folder, step.length)
+    with partition_loop(path, step.extent) as loop, _mount_point() as folder:
+        doing = _doing(step.kind, loop.device, folder, step.length)
         if doing[0][0] == "unshare":
             script = "".join(
                 f"{shlex.join((find_program(words[0]) or words[0], *words[1:]))}\n" for words in doing[1:]
             )
-            _do(path, step, doing[0], script)
+            _do(path, step, loop, doing[0], script)
         else:
             for words in doing:
-                _do(path, step, words)
+                _do(path, step, loop, words)
 
 
-def _do(path: str, step: ShrinkContent, words: Words, script: str = "") -> None:
-    code, said = _run(words, script)
+def _do(path: str, step: ShrinkContent, loop: PartitionLoop, words: Words, script: str = "") -> None:
+    code, said = _run(loop, words, script)
     if code not in (0, _MENDED.get(words[0], 0)):
         what = "btrfs" if script else words[0]
         raise Stopped(
@@ -120,11 +120,12 @@ def _do(path: str, step: ShrinkContent, words: Words, script: str = "") -> None:
         )
 
 
-def _run(words: Words, script: str = "") -> tuple[int, str]:
+def _run(loop: PartitionLoop, words: Words, script: str = "") -> tuple[int, str]:
     """The exit code, and what it said.
 
     It writes into a file: into a pipe that nobody reads any more it could not, and would be ended by that in the
-    middle of its work. In a session of its own, so that nothing that is sent to aligntool's terminal ends it.
+    middle of its work. In a session of its own, so that nothing that is sent to aligntool's terminal ends it. It keeps
+    the loop device as long as it runs, also without aligntool.
     """
     with tempfile.TemporaryFile() as output:
         done = subprocess.run(
@@ -134,6 +135,7 @@ def _run(words: Words, script: str = "") -> tuple[int, str]:
             stderr=subprocess.STDOUT,
             check=False,
             start_new_session=True,
+            pass_fds=(loop.descriptor,),
             env=os.environ | {"LC_ALL": "C"},
         )
         output.seek(0)

@@ -1,6 +1,6 @@
 """A partition as a device of its own, for a program that writes to it while the disk is held.
 
-In: a disk or image, and a place on it. Out: the path of a loop device. Alone because of its two dangers: that the
+In: a disk or image, and a place on it. Out: a loop device. Alone because of its two dangers: that the
 program reads what an old cache says, and that the mover reads what the program has not written yet.
 
 The loop device goes through the page cache of the disk, which is dropped before; the mover's direct reads write that
@@ -16,6 +16,7 @@ import struct
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from aligntool.errors import Refused, Stopped
@@ -31,29 +32,38 @@ def find_program(name: str) -> str | None:
     return shutil.which(name, path=os.environ.get("PATH", os.defpath) + _SBIN)
 
 
-@contextmanager
-def partition_loop(path: str, extent: Extent) -> Iterator[str]:
-    """The device's path. Everything written to it is durable when the context ends without an error.
+@dataclass(frozen=True, slots=True)
+class PartitionLoop:
+    """`device` is this partition as long as `descriptor` is open, here or in a program that it was passed to."""
 
-    It is detached when the last program closes it (LO_FLAGS_AUTOCLEAR), and so when aligntool is killed. Raises
-    Refused before, and Stopped where what was written cannot be made durable.
+    device: str
+    descriptor: int
+
+
+@contextmanager
+def partition_loop(path: str, extent: Extent) -> Iterator[PartitionLoop]:
+    """Everything written to it is durable when the context ends without an error.
+
+    It is detached when the last program closes it (LO_FLAGS_AUTOCLEAR), and so when aligntool is killed. A program
+    that has the descriptor cannot find another disk under the device's name then. Raises Refused before, and Stopped
+    where what was written cannot be made durable.
     """
     try:
         _write_back(path)
-        descriptor, device = _attach(path, extent)
+        loop = _attach(path, extent)
     except OSError as error:
         raise Refused(f"{path}: {error.strerror}") from error
     try:
-        yield device
-        os.fsync(descriptor)
+        yield loop
+        os.fsync(loop.descriptor)
     except OSError as error:
-        raise Stopped(f"{device} over {path}: {error.strerror}; no partition was moved") from error
+        raise Stopped(f"{loop.device} over {path}: {error.strerror}; no partition was moved") from error
     finally:
-        os.close(descriptor)
+        os.close(loop.descriptor)
         _write_back(path)
 
 
-def _attach(path: str, extent: Extent) -> tuple[int, str]:
+def _attach(path: str, extent: Extent) -> PartitionLoop:
     place = ("-o", str(extent.start), "--sizelimit", str(extent.length))
     losetup = find_program("losetup") or "losetup"
     words = (losetup, "-f", "--show", *place, str(Path(path).absolute()))
@@ -70,7 +80,7 @@ def _attach(path: str, extent: Extent) -> tuple[int, str]:
         os.close(descriptor)
         raise Refused(f"{device} is no block device")
     fcntl.ioctl(descriptor, _BLKROSET, struct.pack("i", 0))
-    return descriptor, device
+    return PartitionLoop(device, descriptor)
 
 
 def _write_back(path: str) -> None:

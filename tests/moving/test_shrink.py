@@ -3,18 +3,28 @@
 What is expected comes from the file systems' own checkers and readers, blkid and sfdisk.
 """
 
+import os
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from aligntool.apply.disk_device import DiskDevice
+from aligntool.apply.shrink import refuse_unable
+from aligntool.apply.shrink_loop import partition_loop
+from aligntool.errors import Refused
+from aligntool.plan import ShrinkContent
 from aligntool.units import MIB, Extent
+from tests.conftest import find_tool, run
 from tests.moving.conftest import MakeDisk
-from tests.moving.disks import Disk, Row, Seen
+from tests.moving.containers import write
+from tests.moving.disks import Disk, Row, Seen, content_of
 from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind
-from tests.moving.mover import THOROUGH, realign
+from tests.moving.mover import REFUSED, STOPPED, THOROUGH, begin, realign
 
+Sparse = Callable[..., Path]
 Loop = Callable[..., Path]
 pytestmark = [
     pytest.mark.needs_root,
@@ -77,3 +87,140 @@ def test_an_ntfs_has_the_copy_of_its_boot_sector_in_its_last_sector_afterwards(m
     assert int.from_bytes(first[28:32], "little") == place.start // SECTOR
     assert (int.from_bytes(first[40:48], "little") + 1) * SECTOR <= place.length
     assert last == first
+
+
+# Shrinks that fail
+
+
+def stand_in(folder: Path, name: str, *lines: str) -> None:
+    """A program of that name that comes first in the PATH."""
+    program = folder / name
+    program.write_text("\n".join(("#!/bin/sh", *lines)) + "\n")
+    program.chmod(0o755)
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder
+
+
+def test_a_tool_that_refuses_is_asked_before_anything_is_written(make: MakeDisk, programs: Path) -> None:
+    disk = full(make, "dos", Row(NAMED["ext4"], 63))
+    stand_in(programs, "resize2fs", "echo 'resize2fs: Device or resource busy' >&2", "exit 1")
+    before = disk.image.read_bytes()
+    assert "Device or resource busy" in realign(disk.image, "--shrink", code=REFUSED)
+    assert disk.image.read_bytes() == before
+
+
+def test_a_length_that_resize2fs_finds_too_short_is_refused(make: MakeDisk) -> None:
+    disk = full(make, "dos", Row(NAMED["ext4"], 63))
+    before, place = disk.image.read_bytes(), disk.extents()[1]
+    with pytest.raises(Refused, match=r"needs .* at least, says resize2fs"):
+        refuse_unable(str(disk.image), ShrinkContent(1, place, "ext4", MIB))
+    assert disk.image.read_bytes() == before
+
+
+def test_a_length_that_ntfsresize_finds_too_short_is_refused(make: MakeDisk) -> None:
+    disk = full(make, "dos", Row(NAMED["ntfs"], 63))
+    before, place = disk.image.read_bytes(), disk.extents()[1]
+    with pytest.raises(Refused, match="ntfsresize failed"):
+        refuse_unable(str(disk.image), ShrinkContent(1, place, "ntfs", MIB))
+    assert disk.image.read_bytes() == before
+
+
+def test_xfs_is_refused_with_the_reason(make: MakeDisk) -> None:
+    disk = full(make, "dos", Row(NAMED["xfs"], 63))
+    before = disk.image.read_bytes()
+    assert "XFS cannot be shrunk" in realign(disk.image, "--shrink", code=REFUSED)
+    assert disk.image.read_bytes() == before
+
+
+def test_a_tool_that_is_killed_in_the_middle_is_told_with_what_to_type(
+    make: MakeDisk, programs: Path
+) -> None:
+    """And what is to be typed is true: e2fsck mends it, and then it is shrunk and moved."""
+    disk = full(make, "dos", Row(NAMED["ext4"], 63))
+    before = seen(disk)
+    stand_in(programs, "resize2fs", f'[ "$1" = -P ] && exec {find_tool("resize2fs")} "$@"', "kill -9 $$")
+    said = realign(disk.image, "--shrink", code=STOPPED)
+    assert "ended by SIGKILL" in said and "no partition was moved" in said and "resume" not in said
+    command = said.rpartition("→ ")[2].partition(";")[0]
+    run("sh", "-c", f"{command} -y")
+    (programs / "resize2fs").unlink()
+    realign(disk.image, "--shrink")
+    assert seen(disk) == before
+    disk.check()
+
+
+def test_a_tool_that_left_the_file_system_too_long_stops_the_move(make: MakeDisk, programs: Path) -> None:
+    disk = full(make, "dos", Row(NAMED["ext4"], 63))
+    before, places = seen(disk), disk.extents()
+    stand_in(programs, "resize2fs", f'[ "$1" = -P ] && exec {find_tool("resize2fs")} "$@"', "exit 0")
+    assert "no partition was moved" in realign(disk.image, "--shrink", code=STOPPED)
+    assert (seen(disk), disk.extents()) == (before, places)
+
+
+@pytest.mark.needs_tools("ntfsresize")
+def test_a_killed_aligntool_leaves_the_tool_to_its_end_and_no_loop_device(
+    make: MakeDisk, programs: Path
+) -> None:
+    """ntfsresize tells each percent: into a pipe whose reader is gone it could not, and would be ended by that."""
+    disk = full(make, "dos", Row(NAMED["ntfs"], 63))
+    before = seen(disk)
+    begun, go_on, ended = (programs / name for name in ("begun", "go on", "ended"))
+    stand_in(
+        programs, "ntfsresize", f'case $* in *--no-action*|*--info*) exec {find_tool("ntfsresize")} "$@";; esac',
+        f"touch '{begun}'", f"for i in $(seq 600); do [ -e '{go_on}' ] && break; sleep 0.05; done", "echo some percent",
+        f"{find_tool('ntfsresize')} \"$@\"", f"echo $? > '{ended}'",
+    )  # fmt: skip
+    process = begin("realign", disk.image, "--yes", "--shrink")
+    wait_for(begun)
+    process.kill()
+    process.wait()
+    assert "is attached to /dev/loop" in realign(disk.image, "--shrink", code=REFUSED)
+    go_on.touch()
+    wait_for(ended)
+    assert ended.read_text() == "0\n"
+    assert run("losetup", "-j", disk.image) == ""
+    assert seen(disk) == before
+    with content_of(disk.image, disk.extents()[1]) as content:
+        run("ntfsresize", "--info", "--force", content)
+
+
+def wait_for(file: Path) -> None:
+    limit = time.monotonic() + 30
+    while not file.exists() or (file.name == "ended" and not file.read_text()):
+        assert time.monotonic() < limit, f"{file.name} did not come"
+        time.sleep(0.02)
+
+
+# Caches
+
+
+def test_nobody_reads_what_a_cache_had_before_the_tool_or_misses_what_it_wrote(
+    sparse: Sparse, loop: Loop
+) -> None:
+    """The disk's cache is kept old by somebody who has it open, the loop device's own is not written back by itself
+    as long as somebody has that open.
+    """
+    image = sparse(4 * MIB)
+    disk, place = loop(image), Extent(63 * SECTOR, 2 * MIB)
+    with disk.open("rb", buffering=0) as looker:
+        assert not any(looker.read(MIB))
+        write(image, place.start, b"changed behind the cache")
+        with partition_loop(str(disk), place) as other:
+            late = os.open(other.device, os.O_RDONLY)
+            assert os.read(late, 24) == b"changed behind the cache"
+            write(Path(other.device), SECTOR, b"by the tool")
+        try:
+            assert image.read_bytes()[place.start + SECTOR :][:11] == b"by the tool"
+            with disk.open("r+b", buffering=0) as file, DiskDevice(file.fileno()) as device:
+                assert bytes(device.read(place.start + SECTOR, SECTOR))[:11] == b"by the tool"
+            looker.seek(place.start + SECTOR)
+            assert looker.read(11) == b"by the tool"
+        finally:
+            os.close(late)
+    assert not Path("/sys/block", Path(other.device).name, "loop").exists()
