@@ -39,7 +39,7 @@ def hold_disk(
     path: str, *, image_sector_size: int = 512, why: str = "changing partitions"
 ) -> Iterator[Holding]:
     """Opened exclusively (O_EXCL: no mount, swap, array or mapping, and none may come), locked as udev expects
-    (systemd, "Locking Block Device Access"), sleep and shutdown inhibited.
+    (systemd, "Locking Block Device Access"); for a device, sleep and shutdown are inhibited.
 
     `image_sector_size` counts for an image file only. Raises Refused, with every reason that can be seen at once.
     """
@@ -49,7 +49,7 @@ def hold_disk(
         is_block = stat.S_ISBLK(os.fstat(descriptor).st_mode)
         _lock(descriptor, path)
         device = stack.enter_context(DiskDevice(descriptor, image_sector_size=image_sector_size))
-        notes = (stack.enter_context(awake(f"{why}: {path}")), battery_note())
+        notes = (stack.enter_context(awake(f"{why}: {path}")), battery_note()) if is_block else ()
         yield Holding(device, KernelView(descriptor), is_block, tuple(note for note in notes if note))
 
 
@@ -80,7 +80,7 @@ def _refuse_unfit(path: str, status: os.stat_result) -> None:
         number = (folder / "partition").read_text().strip()
         raise Refused(f"{path} is partition {number} of {disk}; a whole disk is needed", hint=f"give {disk}")
     if (folder / "ro").read_text().strip() == "1":
-        raise Refused(f"{path} is read-only", hint=f"blockdev --setrw {shell_word(path)}")
+        raise Refused(f"{path} is read-only", hint=f"sudo blockdev --setrw {shell_word(path)}")
 
 
 def _refuse_occupied(path: str, status: os.stat_result) -> None:
@@ -94,13 +94,15 @@ def _not_opened(path: str, error: OSError) -> Refused:
     word = shell_word(path)
     match error.errno:
         case errno.EBUSY:
-            return Refused(f"{path} is in use by a program that has it for itself", hint=f"fuser -v {word}")
+            return Refused(
+                f"{path} is in use by a program that has it for itself", hint=f"sudo fuser -v {word}"
+            )
         case errno.EACCES | errno.EPERM if path.startswith("/dev/"):
             return Refused(f"{path} may not be written by this user", hint="type the same after sudo")
         case errno.EACCES:
             return Refused(f"{path} may not be written by this user", hint=f"chmod u+w {word}")
         case errno.EPERM:
-            return Refused(f"{path} may not be written by anybody", hint=f"chattr -i {word}")
+            return Refused(f"{path} may not be written by anybody", hint=f"sudo chattr -i {word}")
     return Refused(f"{path} cannot be opened to write: {error.strerror}", hint=f"ls -l {word}")
 
 
@@ -117,6 +119,6 @@ def _lock(descriptor: int, path: str) -> None:
             if error.errno not in (errno.EAGAIN, errno.EACCES):
                 raise Refused(f"{path} cannot be locked: {error.strerror}") from error
             if time.monotonic() > deadline:
-                hint = f"fuser -v {shell_word(path)}"
+                hint = f"sudo fuser -v {shell_word(path)}"
                 raise Refused(f"{path} is locked by another program", hint=hint) from error
         time.sleep(_PAUSE_S)

@@ -30,6 +30,8 @@ from aligntool.plan import (
     ReleaseContent,
     RewriteTable,
     Said,
+    StepBegun,
+    StepDone,
     WriteJournal,
 )
 from aligntool.units import Extent
@@ -59,12 +61,15 @@ def realign(plan: Plan, workshop: Workshop, runs: Mapping[int, tuple[Extent, ...
     place = _place(plan)
     id_ = new_id()
     at = None if place.file else place.extent.start
+    index = index_of(plan, WriteJournal)
     try:
         contents = _contents(plan, workshop, runs, at, id_)
+        yield StepBegun(index)
         first = Position(index_of(plan, ParkEntries))
         journal = Journal.create(workshop.journal_on, place, contents, id_, first)
     except OSError as error:
         raise Refused(f"{_sentence(error)}; no partition was touched") from error
+    yield StepDone(index)
     yield from _acting(_walk(workshop, journal).forward())
 
 

@@ -66,7 +66,7 @@ def _mounts(nodes: Mapping[int, str]) -> Iterator[Occupant]:
         source = _plain(rest.split()[1])
         name = nodes.get(number) or nodes.get(_device_number(source))
         if name:
-            yield Occupant(f"{name} is mounted at {place}", f"umount {shell_word(place)}")
+            yield Occupant(f"{name} is mounted at {place}", f"sudo umount {shell_word(place)}")
 
 
 def _swaps(nodes: Mapping[int, str]) -> Iterator[Occupant]:
@@ -74,7 +74,7 @@ def _swaps(nodes: Mapping[int, str]) -> Iterator[Occupant]:
         path = _plain(line.split()[0])
         name = nodes.get(_device_number(path))
         if name:
-            yield Occupant(f"{name} is used as swap", f"swapoff {shell_word(path)}")
+            yield Occupant(f"{name} is used as swap", f"sudo swapoff {shell_word(path)}")
 
 
 def _holders(nodes: Mapping[int, str]) -> Iterator[Occupant]:
@@ -82,12 +82,12 @@ def _holders(nodes: Mapping[int, str]) -> Iterator[Occupant]:
         for holder in sorted((sysfs_folder(number) / "holders").glob("*")):
             above = kernel_name(holder)
             if (holder / "md").is_dir():
-                yield Occupant(f"the array {above} stands on {name}", f"mdadm --stop /dev/{above}")
+                yield Occupant(f"the array {above} stands on {name}", f"sudo mdadm --stop /dev/{above}")
             elif (holder / "dm/name").is_file():
                 mapping = (holder / "dm/name").read_text().strip()
                 yield Occupant(
                     f"the mapping {mapping} ({above}) stands on {name}",
-                    f"dmsetup remove {shell_word(mapping)}",
+                    f"sudo dmsetup remove {shell_word(mapping)}",
                 )
             else:
                 yield Occupant(f"{above} stands on {name}", f"lsblk /dev/{name}")
@@ -103,7 +103,7 @@ def _loops(targets: Mapping[tuple[int, int], str]) -> Iterator[Occupant]:
         name = targets.get(_identity(status))
         if name:
             loop = f"/dev/{file.parent.parent.name}"
-            yield Occupant(f"{name} is attached to {loop}", f"losetup -d {loop}")
+            yield Occupant(f"{name} is attached to {loop}", f"sudo losetup -d {loop}")
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

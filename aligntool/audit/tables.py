@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from aligntool.audit.codes import Code
 from aligntool.audit.report import Finding, Severity
-from aligntool.audit.words import shell_word
+from aligntool.audit.words import as_root, shell_word
 from aligntool.inventory import Disk, DiskKind, Fault, Role, TableFault, TableLabel
 from aligntool.units import format_size
 
@@ -101,13 +101,10 @@ def _next_step(disk: Disk, code: Code) -> str:
         Code.GPT_BACKUP_MISPLACED,
         Code.GPT_COPIES_DIFFER,
     ):
-        return (
-            f"sgdisk --backup=gpt-{disk.name.rpartition('/')[2]}.bin {path}"
-            if path == disk.path
-            else f"sgdisk -v {path}"
-        )
+        backup = f"sgdisk --backup=gpt-{disk.name.rpartition('/')[2]}.bin {path}"
+        return as_root(disk, backup if path == disk.path else f"sgdisk -v {path}")
     if code in (Code.EBR_CHAIN, Code.OVERLAP, Code.BAD_ENTRY, Code.BEYOND_END):
-        return f"sfdisk --dump {path}"
+        return as_root(disk, f"sfdisk --dump {path}")
     return f"aligntool explain {code}"
 
 

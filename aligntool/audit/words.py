@@ -57,18 +57,24 @@ def _octal(char: str) -> str:
 
 def next_look(disk: Disk) -> str:
     """The command that shows a disk's boundaries as a picture."""
-    return f"{_root(disk)}aligntool audit --map {shell_word(disk.path)}"
+    return as_root(disk, f"aligntool audit --map {shell_word(disk.path)}")
 
 
 def next_realign(disk: Disk) -> str:
     """The command that thinks out how a disk's partitions are moved; a look, where no partition can be."""
     if disk.table is None or disk.table.label not in _MOVABLE:
         return next_look(disk)
-    return f"{_root(disk)}aligntool plan realign {shell_word(disk.path)}"
+    return next_command(disk, "plan realign")
+
+
+def next_command(disk: Disk, name: str, *words: str) -> str:
+    """A command of aligntool on this disk, as it is typed: `sudo aligntool plan realign /dev/sda --shrink`."""
+    return as_root(disk, " ".join((f"aligntool {name} {shell_word(disk.path)}", *words)))
+
+
+def as_root(disk: Disk, words: str) -> str:
+    """A command as it is typed: devices need root, image files do not."""
+    return words if disk.kind is DiskKind.IMAGE else f"sudo {words}"
 
 
 _MOVABLE = (TableLabel.GPT, TableLabel.DOS)
-
-
-def _root(disk: Disk) -> str:
-    return "" if disk.kind is DiskKind.IMAGE else "sudo "

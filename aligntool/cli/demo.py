@@ -40,25 +40,21 @@ def demo(
     if image is not None:
         _audit_old_disk(image, picture)
         _plan(image)
-        print(
-            f"\nThe image stays as it is. Move its partitions: {command('realign', image)}", file=sys.stderr
-        )
+        _say(f"\nThe image stays as it is. Move its partitions: {command('realign', image)}")
         return
     with tempfile.TemporaryDirectory(prefix="aligntool-demo-") as folder:
         path = f"{folder}/disk.img"
         _audit_old_disk(path, picture)
         plan = _plan(path)
         _realign(plan, path)
-    print("\nThe image is gone; `aligntool demo old-disk.img` keeps one to play with.", file=sys.stderr)
+    _say("\nThe image is gone; `aligntool demo old-disk.img` keeps one to play with.")
 
 
 def _audit_old_disk(image: str, picture: str | None) -> None:
     from aligntool.apply.demo import make_demo_image
     from aligntool.render.lines import save_svg, show
 
-    print(
-        f"Making {image}: an MBR disk as Windows XP and a Linux of 2005 partitioned it ...", file=sys.stderr
-    )
+    _say(f"Making {image}: an MBR disk as Windows XP and a Linux of 2005 partitioned it ...")
     make_demo_image(image)
     report = _report(image)
     _typed(command("audit --map", image))
@@ -76,7 +72,7 @@ def _plan(image: str) -> "Plan":
     _typed(command("plan realign", image))
     plan = find_plan(image, Asked()).plan
     show(plan_lines(plan, width=terminal_width(), brief=True), sys.stdout, color=colored())
-    print(f"({len(plan.steps)} steps; the command itself shows each with every byte)", file=sys.stderr)
+    _say(f"({len(plan.steps)} steps; the command itself shows each with every byte)")
     return plan
 
 
@@ -101,8 +97,13 @@ def _report(image: str) -> "Report":
 
 
 def _typed(words: str) -> None:
+    _say(f"\n$ {words}\n")
+
+
+def _say(words: str) -> None:
+    """Where both streams go to the same place, talk comes after the data that stand before it."""
     sys.stdout.flush()
-    print(f"\n$ {words}\n", file=sys.stderr, flush=True)
+    print(words, file=sys.stderr, flush=True)
 
 
 def _lines(report: "Report", width: int) -> "Iterator[Line]":

@@ -101,7 +101,11 @@ class _Reached:
 
 
 def _begins_writing(plan: Plan, event: Event) -> bool:
-    return isinstance(event, StepBegun) and (event.index >= len(plan.steps) or plan.steps[event.index].writes)
+    """A journal is written to free space, and nobody heeds it before the entries are parked."""
+    if not isinstance(event, StepBegun) or event.index >= len(plan.steps):
+        return isinstance(event, StepBegun)
+    step = plan.steps[event.index]
+    return step.writes and not isinstance(step, WriteJournal)
 
 
 def _teller(plan: Plan, *, json_: bool) -> "AbstractContextManager[Tell]":

@@ -13,6 +13,7 @@ from aligntool.cli.plan import (
     PhysicalOption,
     RecipeOption,
     SectorOption,
+    apply_command,
     keep,
     show_plan,
 )
@@ -93,7 +94,8 @@ def plan_layout_command(
     if json_:
         sys.stdout.write(to_json(plan) + "\n")
     else:
-        show_plan(plan, sys.stdout, type_next=command("layout", disk, *given.typed))
+        next_ = command("layout", disk, *given.typed) if output is None else apply_command(output, plan)
+        show_plan(plan, sys.stdout, type_next=next_)
 
 
 def layout_command(

@@ -15,7 +15,7 @@ def size(text: str) -> int:
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     if number <= 0:
-        raise typer.BadParameter(f"{text!r} is no size to align to")
+        raise typer.BadParameter(f"{text!r} is too small")
     return number
 
 

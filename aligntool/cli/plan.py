@@ -155,16 +155,19 @@ def _absolute(path: str | None) -> str | None:
 
 def tell_plan(plan: "Plan", asked: Asked, disk: str, *, json_: bool, kept: str | None = None) -> None:
     """On standard output: the document, or text with the command that applies it."""
-    from aligntool.audit.words import shell_word
-
     if json_:
         sys.stdout.write(plan_text(plan, asked))
         return
-    if kept is None:
-        next_ = command("realign", disk, *asked.typed)
-    else:
-        next_ = f"{'sudo ' if disk.startswith('/dev/') else ''}aligntool apply {shell_word(kept)}"
+    next_ = apply_command(kept, plan) if kept is not None else command("realign", disk, *asked.typed)
     show_plan(plan, sys.stdout, type_next=next_)
+
+
+def apply_command(file: str, plan: "Plan") -> str:
+    """What applies a plan that was kept; it is the disk, and not the file, that may need root."""
+    from aligntool.audit.words import shell_word
+
+    root = "sudo " if plan.disk.path.startswith("/dev/") else ""
+    return f"{root}aligntool apply {shell_word(file)}"
 
 
 def show_plan(plan: "Plan", stream: "TextIO", *, type_next: str = "") -> None:
@@ -182,10 +185,14 @@ def keep(path: str, text: str) -> None:
     """A file of the user's choosing; never over another one. Raises Refused."""
     from pathlib import Path
 
+    from aligntool.audit.words import shell_word
+
     try:
         with Path(path).open("x") as file:
             file.write(text)
     except FileExistsError:
-        raise Refused(f"{path} is there already; nothing was written", hint=f"rm {path}") from None
+        raise Refused(
+            f"{path} is there already; nothing was written", hint=f"rm {shell_word(path)}"
+        ) from None
     except OSError as error:
         raise Refused(f"{path} cannot be written: {error.strerror}") from error

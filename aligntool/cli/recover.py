@@ -9,10 +9,13 @@ from aligntool.cli.options import colored, terminal_width
 from aligntool.cli.plan import DiskArgument
 from aligntool.cli.realign import EventsOption, RateOption
 from aligntool.errors import Refused
+from aligntool.units import KIB
 
 if TYPE_CHECKING:
     from aligntool.apply.recovery import Status
     from aligntool.plan import Plan
+
+_LEAST = 64 * KIB  # bytes; the tables alone take more than half of it
 
 JournalFileOption = Annotated[
     str | None,
@@ -96,9 +99,16 @@ def _standing(disk: str, journal: str | None) -> "Status":
 
     from aligntool.apply.look_only import look_only
     from aligntool.apply.recovery import status as find_status
+    from aligntool.audit.words import shell_word
+    from aligntool.cli.asked import command
 
     with look_only(disk) as device, look_only(journal) if journal else nullcontext() as file:
-        return find_status(device, file)
+        if device.size < _LEAST:
+            raise Refused(f"{disk} is too small for a disk with partitions", hint=f"ls -l {shell_word(disk)}")
+        try:
+            return find_status(device, file)
+        except OSError as error:
+            raise Refused(f"{disk} cannot be read: {error.strerror}", hint=command("audit", disk)) from error
 
 
 def _in_flight(found: "Status", disk: str) -> "Plan":

@@ -6,7 +6,7 @@ Alone because this is what stands between a slip of the keyboard and somebody's 
 
 from collections.abc import Iterator, Sequence
 
-from aligntool.audit.words import layer_name, shell_word, where
+from aligntool.audit.words import layer_name, next_command, shell_word, where
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, Layer, Partition
 from aligntool.plan import LayoutGoal, PartWish
@@ -72,10 +72,15 @@ def _about_disk(disk: Disk, *, wipe: bool) -> Iterator[Reason]:
     if not disk.table_read or not disk.content_read:
         yield (
             f"nobody could look whether {disk.name} is empty",
-            f"sudo aligntool audit {shell_word(disk.path)}",
+            next_command(disk, "audit"),
         )
     elif not wipe and (held := holdings(disk)):
-        hint = "--wipe gives all of it up; aligntool realign DISK moves partitions and keeps what is in them"
+        moving = (
+            f"; {next_command(disk, 'plan realign')} keeps what is in the partitions"
+            if disk.partitions
+            else ""
+        )
+        hint = f"--wipe gives all of it up{moving}"
         yield from ((f"{disk.name} is not empty: {each}", hint) for each in held)
 
 
@@ -87,7 +92,9 @@ def _about_use(disk: Disk) -> Iterator[Reason]:
     for part, places, holders in uses:
         for place in places:
             hint = (
-                f"swapoff /dev/{part.node if part else disk.name}" if place == "[SWAP]" else f"umount {place}"
+                f"sudo swapoff /dev/{part.node if part else disk.name}"
+                if place == "[SWAP]"
+                else f"sudo umount {shell_word(place)}"
             )
             yield f"{where(disk, part)} is mounted at {place}", hint
         for holder in holders:

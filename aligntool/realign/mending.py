@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from aligntool.audit import Answer, Judged
-from aligntool.audit.words import shell_word
+from aligntool.audit.words import next_command, next_look, next_realign
 from aligntool.inventory import Disk
 from aligntool.plan import RealignGoal
 from aligntool.realign.holds import kind_of
@@ -61,25 +61,26 @@ def mends(judged: Judged) -> tuple[Mend, ...]:
 
 
 def _mend(disk: Disk, number: int, room: _Room, reasons: tuple[Reason, ...]) -> Mend:
-    path = shell_word(disk.path)
     lasting = next((reason for reason in reasons if reason.lasting), None)
     if lasting is not None:
-        return Mend(number, NOT, f"it cannot be moved: {lasting.text}", lasting.hint)
+        return Mend(number, NOT, lasting.text, lasting.hint)
     passing = next(iter(reasons), None)
     first = f", once this is settled: {passing.text}" if passing else ""
     if room is _Room.NO_JOURNAL:
-        why = f"there is room to move it onto the grid, but none on this disk for a journal{first}"
-        return Mend(number, IN_PLACE, why, f"aligntool plan realign {path} --journal FILE")
+        why = f"there is room beside it, but none on this disk for a journal{first}"
+        return Mend(number, IN_PLACE, why, next_command(disk, "plan realign", "--journal FILE"))
     if room is _Room.ENOUGH:
-        command = passing.hint if passing else f"aligntool plan realign {path}"
-        return Mend(number, IN_PLACE, f"there is room to move it onto the grid{first}", command)
+        command = passing.hint if passing else next_realign(disk)
+        return Mend(number, IN_PLACE, f"there is room to get onto the grid{first}", command)
     shorter = [one.number for one in disk.partitions if kind_of(one) in SHRINKABLE]
     if shorter:
         numbers = " or ".join(str(number) for number in shorter[-2:])
-        why = f"there is no room beside it; shrinking the file system on partition {numbers} may make some{first}"
-        return Mend(number, WITH_SHRINK, why, f"aligntool plan realign {path} --shrink")
-    why = "there is no room to move it, and no file system here that can be shrunk"
-    return Mend(number, NOT, why, f"aligntool audit --map {path}")
+        why = (
+            f"there is not enough room; shrinking the file system on partition {numbers} may make some{first}"
+        )
+        return Mend(number, WITH_SHRINK, why, next_command(disk, "plan realign", "--shrink"))
+    why = "there is not enough room, and no file system here that can be shrunk"
+    return Mend(number, NOT, why, next_look(disk))
 
 
 def _rooms(judged: Judged, wish: Wanted) -> dict[int, _Room]:

@@ -8,7 +8,7 @@ write the steps down.
 from collections.abc import Collection, Mapping
 
 from aligntool.audit import Answer, Judged
-from aligntool.audit.words import shell_word
+from aligntool.audit.words import next_command, next_look
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, Inventory, Partition
 from aligntool.plan import Plan, RealignGoal, Used
@@ -79,26 +79,22 @@ def parts_of(disk: Disk, numbers: Collection[int]) -> tuple[Partition, ...]:
 
 
 def _nothing_there(disk: Disk) -> tuple[str, str]:
-    path = shell_word(disk.path)
     if not disk.table_read:
-        return f"the partition table of {disk.name} was not read", f"sudo aligntool plan realign {path}"
-    return f"there are no partitions on {disk.name}", f"aligntool plan layout {path}"
+        return f"the partition table of {disk.name} was not read", next_command(disk, "plan realign")
+    return f"there are no partitions on {disk.name}", next_command(disk, "plan layout", "--part rest:linux")
 
 
 def _refuse_if_untold(judged: Judged) -> None:
     """A table that belongs to an array, say: nothing is off the grid, for nobody could tell."""
     untold = [verdict for verdict in judged.verdicts if verdict.answer is Answer.UNKNOWN]
     if untold and len(untold) == len(judged.verdicts):
-        path = shell_word(judged.disk.path)
-        raise Refused(
-            f"alignment cannot be judged: {untold[0].why or 'unknown'}", hint=f"aligntool audit {path}"
-        )
+        why = untold[0].why or "unknown"
+        raise Refused(f"alignment cannot be judged: {why}", hint=next_command(judged.disk, "audit"))
 
 
 def _no_room(
     disk: Disk, goal: RealignGoal, wish: Wanted, used: Mapping[int, Used], found: Found | None
 ) -> Reason:
-    path = shell_word(disk.path)
     helps, hint = what_would_help(
         disk, used, lambda shrunk: search(disk, movable(disk, wish, used, shrunk), goal), shrink=goal.shrink
     )
@@ -108,11 +104,11 @@ def _no_room(
             f" free one has {format_about(found.journal_room)}"
         )
         text += "; a file on another disk does as well"
-        return Reason(f"{text}{helps}", f"aligntool realign {path} --journal FILE", lasting=False)
+        return Reason(f"{text}{helps}", next_command(disk, "realign", "--journal FILE"), lasting=False)
     numbers = ", ".join(str(number) for number in sorted(wish.must))
     grain = " of the grain that was asked for" if goal.grain_given else ""
     text = f"there is no room to put partition {numbers} on a boundary{grain}"
-    return Reason(f"{text}{helps}", hint or f"aligntool audit --map {path}", lasting=False)
+    return Reason(f"{text}{helps}", hint or next_look(disk), lasting=False)
 
 
 def _refusal(disk: Disk, reasons: list[Reason], standing: Mapping[int, tuple[Reason, ...]]) -> Refused:
@@ -124,7 +120,7 @@ def _refusal(disk: Disk, reasons: list[Reason], standing: Mapping[int, tuple[Rea
     free = [number for number, found in standing.items() if not found]
     passing = [reason for reason in reasons if not reason.lasting]
     if free and own and len(own) == len(reasons) and not passing:
-        hint = f"aligntool plan realign {shell_word(disk.path)} " + " ".join(f"-p {one}" for one in free)
+        hint = next_command(disk, "plan realign", *(f"-p {one}" for one in free))
     else:
         hint = (passing or reasons)[0].hint if reasons else ""
     return Refused("\n".join(lines), hint=hint)

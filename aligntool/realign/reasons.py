@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from aligntool.audit import Judged
-from aligntool.audit.words import shell_word
+from aligntool.audit.words import as_root, next_command, next_look, shell_word
 from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Partition, Role, TableLabel
 from aligntool.realign.chain import irregular
 from aligntool.realign.row import containers, logicals_of
@@ -35,21 +35,22 @@ def disk_reasons(judged: Judged, machine: Inventory | None) -> tuple[Reason, ...
 
 def _of_the_disk(disk: Disk) -> Iterator[Reason]:
     path = shell_word(disk.path)
-    audit = f"aligntool audit {path}"
+    audit = next_command(disk, "audit")
     if disk.size is None:
-        yield Reason(f"the size of {disk.name} is not known", f"sudo {audit}", lasting=False)
+        yield Reason(f"the size of {disk.name} is not known", audit, lasting=False)
     if not disk.table_read:
         text = f"the partition table of {disk.name} was not read"
-        yield Reason(text, f"sudo aligntool plan realign {path}", lasting=False)
+        yield Reason(text, next_command(disk, "plan realign"), lasting=False)
     if disk.kind is DiskKind.DM:
         below = f": it lies on {', '.join(disk.slaves)}" if disk.slaves else ""
-        yield Reason(f"{disk.name} is made by the device mapper{below}", f"aligntool audit {path}")
+        yield Reason(f"{disk.name} is made by the device mapper{below}", audit)
     if disk.kind is DiskKind.DASD:
-        yield Reason(f"{disk.name} is a DASD: its partitions lie on tracks, not on bytes", f"fdasd -p {path}")
+        tracks = f"{disk.name} is a DASD: its partitions lie on tracks, not on bytes"
+        yield Reason(tracks, as_root(disk, f"fdasd -p {path}"))
     if disk.read_only:
-        yield Reason(f"{disk.name} is read-only", f"blockdev --setrw {path}", lasting=False)
+        yield Reason(f"{disk.name} is read-only", as_root(disk, f"blockdev --setrw {path}"), lasting=False)
     if disk.failing:
-        yield Reason(f"{disk.name} may be failing: {disk.failing}", f"smartctl -a {path}")
+        yield Reason(f"{disk.name} may be failing: {disk.failing}", as_root(disk, f"smartctl -a {path}"))
     for layer in disk.content:
         if layer.kind.endswith("_raid_member") or layer.kind == "mpath_member":
             yield Reason(f"{disk.name} as a whole is a {layer.kind}: the table belongs to the array", audit)
@@ -61,7 +62,7 @@ def _of_the_table(disk: Disk) -> Iterator[Reason]:
         return
     if table.label not in MOVED_LABELS:
         yield Reason(f"{disk.name} has a table of kind {table.label}; only dos and gpt are rewritten",
-                     f"aligntool audit {path}")  # fmt: skip
+                     next_command(disk, "audit"))  # fmt: skip
         return
     if table.hybrid or any(fault.fault is Fault.HYBRID_MBR for fault in table.faults):
         text = f"{disk.name} has a hybrid MBR: two tables name the same partitions, and systems believe different ones"
@@ -69,7 +70,7 @@ def _of_the_table(disk: Disk) -> Iterator[Reason]:
     for fault in table.faults:
         if fault.fault not in _TOLERATED:
             hint = f"sgdisk -v {path}" if fault.fault in _GPT_FAULTS else f"sfdisk --verify {path}"
-            yield Reason(f"the partition table is not in order: {fault.detail}", hint)
+            yield Reason(f"the partition table is not in order: {fault.detail}", as_root(disk, hint))
     yield from _kernel_differs(disk)
 
 
@@ -140,11 +141,11 @@ def _of_the_chain(disk: Disk, part: Partition) -> Iterator[Reason]:
         why = irregular(container, chain) if part in chain else ""
         if why:
             text = f"partition {part.number} cannot be moved: {why}"
-            yield Reason(text, f"sfdisk --dump {shell_word(disk.path)}")
+            yield Reason(text, as_root(disk, f"sfdisk --dump {shell_word(disk.path)}"))
 
 
 def _of_the_place(disk: Disk, part: Partition, nested: Sequence[Partition]) -> Iterator[Reason]:
-    audit = f"aligntool audit --map {shell_word(disk.path)}"
+    audit = next_look(disk)
     if part.role is Role.NESTED:
         yield Reason(f"partition {part.number} lies in a label of its own inside another partition", audit)
         return
@@ -156,14 +157,13 @@ def _of_the_place(disk: Disk, part: Partition, nested: Sequence[Partition]) -> I
 
 
 def _of_the_content(disk: Disk, part: Partition) -> Iterator[Reason]:
-    path, what = shell_word(disk.path), f"partition {part.number}"
-    node = f"/dev/{part.node}" if part.node else path
+    what = f"partition {part.number}"
     if not part.content_read:
         text = f"what lies on {what} could not be read"
-        yield Reason(text, f"sudo aligntool plan realign {path}", lasting=False)
+        yield Reason(text, next_command(disk, "plan realign"), lasting=False)
     if len(part.content) > 1:
         kinds = " and ".join(layer.kind for layer in part.content)
-        yield Reason(f"{what} is ambiguous: {kinds} are both there", f"wipefs --no-act {node}")
+        yield Reason(f"{what} is ambiguous: {kinds} are both there", _typed_on(disk, part, "wipefs --no-act"))
         return
     for layer in part.content:
         if layer.kind == "BitLocker":
@@ -174,56 +174,68 @@ def _of_the_content(disk: Disk, part: Partition) -> Iterator[Reason]:
                          "start that system and shut it down, or give the image up: mkswap", lasting=False)  # fmt: skip
         for problem in layer.problems:
             if not problem.startswith(_HARMLESS):
-                yield Reason(f"{what}: {problem}", _checker(layer.kind, node))
+                yield Reason(f"{what}: {problem}", _checker(disk, part, layer.kind))
         if not layer.problems and (layer.claims_size or 0) > part.extent.length:
             yield Reason(f"{what} has {part.extent.length} bytes, its {layer.kind} claims {layer.claims_size}",
-                         _checker(layer.kind, node))  # fmt: skip
+                         _checker(disk, part, layer.kind))  # fmt: skip
         if layer.unclean:
-            yield Reason(f"{what}: {layer.unclean}", _cleaner(layer.kind, node), lasting=False)
+            yield Reason(f"{what}: {layer.unclean}", _cleaner(disk, part, layer.kind), lasting=False)
 
 
 _HARMLESS = "a FAT32 of "  # few clusters: some systems take it for a FAT16, wherever it lies
 
 
-def _checker(kind: str, node: str) -> str:
-    """The command that looks and writes nothing."""
-    match kind:
-        case "ext2" | "ext3" | "ext4":
-            return f"e2fsck -fn {node}"
-        case "xfs":
-            return f"xfs_repair -n {node}"
-        case "btrfs":
-            return f"btrfs check --readonly {node}"
-        case "ntfs":
-            return f"ntfsfix --no-action {node}"
-        case "vfat":
-            return f"fsck.fat -n {node}"
-        case "exfat":
-            return f"fsck.exfat -n {node}"
-        case "f2fs":
-            return f"fsck.f2fs --dry-run {node}"
-        case "linux_raid_member":
-            return f"mdadm --examine {node}"
-        case "crypto_LUKS":
-            return f"cryptsetup luksDump {node}"
-        case _:
-            return f"blkid -p {node}"
+_CHECKERS = {
+    "ext2": "e2fsck -fn",
+    "ext3": "e2fsck -fn",
+    "ext4": "e2fsck -fn",
+    "xfs": "xfs_repair -n",
+    "btrfs": "btrfs check --readonly",
+    "ntfs": "ntfsfix --no-action",
+    "vfat": "fsck.fat -n",
+    "exfat": "fsck.exfat -n",
+    "f2fs": "fsck.f2fs --dry-run",
+    "linux_raid_member": "mdadm --examine",
+    "crypto_LUKS": "cryptsetup luksDump",
+}
+"""They look and write nothing."""
+
+_CLEANERS = {
+    "ext2": "e2fsck -f",
+    "ext3": "e2fsck -f",
+    "ext4": "e2fsck -f",
+    "vfat": "fsck.fat -a",
+    "exfat": "fsck.exfat -y",
+}
+
+_DEEDS = {
+    "ntfs": "start Windows and shut it down with: shutdown /s /f /t 0",
+    "swap": "start the suspended system and shut it down, or give its image up: mkswap",
+}
+"""What only another system can clean."""
 
 
-def _cleaner(kind: str, node: str) -> str:
+def _checker(disk: Disk, part: Partition, kind: str) -> str:
+    return _typed_on(disk, part, _CHECKERS.get(kind, "blkid -p"))
+
+
+def _cleaner(disk: Disk, part: Partition, kind: str) -> str:
     """The command, or the deed, after which it is clean."""
-    match kind:
-        case "ext2" | "ext3" | "ext4":
-            return f"e2fsck -f {node}"
-        case "xfs":
-            return f"mount {node} /mnt && umount /mnt"
-        case "ntfs":
-            return "start Windows and shut it down with: shutdown /s /f /t 0"
-        case "vfat":
-            return f"fsck.fat -a {node}"
-        case "exfat":
-            return f"fsck.exfat -y {node}"
-        case "swap":
-            return "start the suspended system and shut it down, or give its image up: mkswap"
-        case _:
-            return f"mount {node} /mnt && umount /mnt"
+    if kind in _DEEDS:
+        return _DEEDS[kind]
+    if kind in _CLEANERS:
+        return _typed_on(disk, part, _CLEANERS[kind])
+    return _typed_on(disk, part, "mount", " /mnt && sudo umount /mnt")
+
+
+def _typed_on(disk: Disk, part: Partition, words: str, more: str = "") -> str:
+    """A command on one partition, as it can be typed; where the kernel has no node for it, on its bytes."""
+    if part.node:
+        return f"sudo {words} /dev/{part.node}{more}"
+    start, length = part.extent.start, part.extent.length
+    if words.startswith("e2fsck"):  # it can be told an offset
+        return as_root(disk, f"{words} {shell_word(f'{disk.path}?offset={start}')}")
+    return (
+        f"loop=$(sudo losetup -f --show -o {start} --sizelimit {length} {shell_word(disk.path)})"
+        f' && sudo {words} "$loop"{more}; sudo losetup -d "$loop"'
+    )

@@ -10,7 +10,7 @@ by resize2fs, NTFS by ntfsresize, btrfs by `btrfs filesystem resize`. XFS cannot
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from aligntool.audit.words import shell_word
+from aligntool.audit.words import next_command
 from aligntool.inventory import Disk, Partition, Role
 from aligntool.plan import Used
 from aligntool.realign.holds import kind_of
@@ -64,7 +64,7 @@ def what_would_help(disk: Disk, used: Mapping[int, Used], fits: Fits, *, shrink:
     number, one = next(iter(shorter[1].items()))
     by = next(part.extent.length for part in disk.partitions if part.number == number) - one.length
     said = f"; it would fit if the {one.kind} on partition {number} were shrunk by {format_size(by)}"
-    return said, f"aligntool realign {shell_word(disk.path)} --shrink"
+    return said, next_command(disk, "realign", "--shrink")
 
 
 def shrinkable(disk: Disk) -> tuple[Partition, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from aligntool.audit import Answer, Judged, Verdict
-from aligntool.audit.words import shell_word
+from aligntool.audit.words import next_command
 from aligntool.inventory import Partition, Role
 from aligntool.plan import RealignGoal
 from aligntool.realign.lattice import Lattice, choices, needed, on_grain
@@ -28,6 +28,7 @@ class Wanted:
 
 @dataclass(slots=True)
 class _Sorting:
+    audit: str  # the command
     must: dict[int, str] = field(default_factory=dict)
     may: list[int] = field(default_factory=list)
     stays: dict[int, str] = field(default_factory=dict)
@@ -39,13 +40,14 @@ def wanted(judged: Judged, goal: RealignGoal) -> Wanted:
     """Everybody sorted. Off the grid moves; on the grid stays, unless the user names it or insists on a grain."""
     disk = judged.disk
     need = needed(judged.grids, disk.sector_size)
-    sorting = _Sorting()
+    sorting = _Sorting(next_command(disk, "audit"))
     if need is None:
         sizes = ", ".join(
             f"{grid.kind} {format_size(grid.size)} + {format_size(grid.phase)}" for grid in judged.grids
         )
-        audit = f"aligntool audit {shell_word(disk.path)}"
-        return Wanted((), {}, (), {}, (Reason(f"no place is on all the grids at once: {sizes}", audit),))
+        return Wanted(
+            (), {}, (), {}, (Reason(f"no place is on all the grids at once: {sizes}", sorting.audit),)
+        )
     lattices = choices(need, goal.grain, only_grain=goal.grain_given)
     sorting.reasons += _unknown_names(judged, goal)
     verdicts = judged.by_partition()
@@ -78,7 +80,7 @@ def _unknown_names(judged: Judged, goal: RealignGoal) -> Iterator[Reason]:
         if number not in there:
             numbers = ", ".join(str(one) for one in there) or "none"
             yield Reason(f"there is no partition {number} on {judged.disk.name}; there are {numbers}",
-                         f"aligntool audit {shell_word(judged.disk.path)}")  # fmt: skip
+                         next_command(judged.disk, "audit"))  # fmt: skip
 
 
 def _sort(sorting: _Sorting, part: Partition, verdict: Verdict, goal: RealignGoal, grain: Lattice) -> None:
@@ -93,7 +95,7 @@ def _sort(sorting: _Sorting, part: Partition, verdict: Verdict, goal: RealignGoa
         sorting.stays[number] = "nobody can tell whether it is on the grid"
         if chosen:
             text = f"partition {number}: alignment cannot be judged: {verdict.why}"
-            sorting.reasons.append(Reason(text, f"aligntool audit {shell_word(verdict.disk)}"))
+            sorting.reasons.append(Reason(text, sorting.audit))
     elif not chosen:
         off = verdict.answer is Answer.OFF
         sorting.stays[number] = "not named" if off else "on the grid"

@@ -57,11 +57,14 @@ def recipe(name: str, kind: str | None = None) -> Recipe:
 
     A realign and a layout may have one name, as sd-card has; without `kind` it is the one to realign.
     """
-    recipes = [each for each in load_recipes() if kind in (None, each.kind)]
-    for each in recipes:
-        if each.name == name:
+    named = [each for each in load_recipes() if each.name == name]
+    for each in named:
+        if kind in (None, each.kind):
             return each
-    raise Refused(f"there is no recipe {name!r}", hint=nearest(name, tuple(each.name for each in recipes)))
+    if named:
+        raise Refused(f"the recipe {name} is for a {named[0].kind}", hint=f"aligntool recipes show {name}")
+    known = dict.fromkeys(each.name for each in load_recipes() if kind in (None, each.kind))
+    raise Refused(f"there is no recipe {name!r}", hint=nearest(name, tuple(known)))
 
 
 def parse_recipe(file: str, content: str) -> Recipe:

@@ -6,7 +6,7 @@ answering the one question.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from aligntool.plan import Place, Plan
+from aligntool.plan import Place, Plan, Used
 from aligntool.render.lines import EMPTY, Line, Style, cell_width, fit, harmless, plain, wrapped
 from aligntool.render.plan_map import journal_of, plan_map_lines
 from aligntool.render.steps import (
@@ -139,7 +139,7 @@ def _cost(plan: Plan, width: int) -> Iterator[Line]:
             words += f", about {time_words(estimate.seconds)}"
         yield ((words, Style.TITLE),)
         for used in estimate.used:
-            text = f"  partition {used.partition}: {size_words(used.bytes)}, says {used.by}"
+            text = f"  partition {used.partition}: {size_words(used.bytes)}, {_said_by(used)}"
             for line in wrapped(text, width, "    "):
                 yield plain(line)
     journal = journal_of(plan)
@@ -188,3 +188,8 @@ def time_words(seconds: int) -> str:
     if minutes < 90:
         return f"{minutes}min"
     return f"{minutes // 60}h {minutes % 60}min"
+
+
+def _said_by(used: Used) -> str:
+    """ "says dumpe2fs", or why everything is taken to be used."""
+    return used.by if used.by.startswith("everything") else f"says {used.by}"

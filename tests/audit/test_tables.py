@@ -63,13 +63,15 @@ def test_a_fault_of_two_partitions_names_none_as_the_one() -> None:
 
 def test_a_damaged_gpt_is_saved_first_and_a_broken_chain_dumped() -> None:
     damaged = judge(faulty(TableFault(Fault.GPT_PRIMARY_DAMAGED, "…"))).findings[0]
-    assert damaged.next == "sgdisk --backup=gpt-sda.bin /dev/sda"
+    assert damaged.next == "sudo sgdisk --backup=gpt-sda.bin /dev/sda"
     broken = judge(faulty(TableFault(Fault.EBR_LOOP, "…"))).findings[0]
-    assert broken.next == "sfdisk --dump /dev/sda"
+    assert broken.next == "sudo sfdisk --dump /dev/sda"
 
 
 def test_a_path_is_given_back_so_that_a_shell_takes_it() -> None:
-    disk = replace(faulty(TableFault(Fault.BAD_ENTRY, "…")), path="/tmp/my disk's\x1b.img")
+    disk = replace(
+        faulty(TableFault(Fault.BAD_ENTRY, "…")), path="/tmp/my disk's\x1b.img", kind=DiskKind.IMAGE
+    )
     assert judge(disk).findings[0].next == "sfdisk --dump $'/tmp/my disk\\047s\\033.img'"
     spaced = replace(disk, path="/tmp/my disk's.img")
     assert judge(spaced).findings[0].next == "sfdisk --dump '/tmp/my disk'\\''s.img'"

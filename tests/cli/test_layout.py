@@ -41,7 +41,7 @@ def test_planning_and_a_dry_run_write_nothing(sparse: MakeImage, tmp_path: Path)
     as_json = aligntool("plan", "layout", image, *wish, "--json").stdout
     assert kept.read_text() == as_json == aligntool("layout", image, *wish, "--dry-run", "--json").stdout
     assert from_json(as_json).purpose == "layout"
-    assert f"aligntool layout {image} --part rest:linux --wipe" in planned.stdout
+    assert planned.stdout.endswith(f"\n→ aligntool apply {kept}\n")
 
 
 def test_what_a_plan_says_to_type_next_is_the_same_wish(sparse: MakeImage) -> None:
@@ -84,7 +84,7 @@ def test_yes_overrides_no_refusal(sparse: MakeImage) -> None:
         ((), 3, "needs partitions"),
         (("--recipe", "data-disc"), 3, "did you mean 'data-disk'?"),
         (("--recipe", "data-disk", "--part", "rest:linux"), 3, "says already which partitions"),
-        (("--recipe", "sector-63"), 3, "there is no recipe 'sector-63'"),
+        (("--recipe", "sector-63"), 3, "the recipe sector-63 is for a realign"),
         (("--part", "rest:linux", "--label", "mbr"), 3, "--label dos"),
     ],
 )

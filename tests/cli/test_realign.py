@@ -432,6 +432,7 @@ def test_what_is_no_disk_is_one_clear_error_with_exit_code_3(words: tuple[str, .
     ("words", "code"),
     [
         (("--recipe", "no-such-recipe"), 3),
+        (("--recipe", "desktop-uefi"), 3),
         (("--grain", "1MB"), 2),
         (("-p", "0"), 2),
         (("-p", "77"), 3),

@@ -101,7 +101,7 @@ def test_without_room_on_the_disk_the_refusal_says_how_much_is_missing_and_a_fil
         Refused, match=r"it needs 1\.\d+MiB in one piece, the largest free one has"
     ) as refusal:
         plan_for(disk)
-    assert refusal.value.hint == "aligntool realign /dev/sda --journal FILE"
+    assert refusal.value.hint == "sudo aligntool realign /dev/sda --journal FILE"
     place = journal_of(plan_for(disk, RealignGoal(journal_file="/mnt/usb/journal")))
     assert (place.file, place.extent.start) == ("/mnt/usb/journal", 0)
 

@@ -234,7 +234,7 @@ def test_a_partition_in_use_is_a_refusal_even_with_wipe() -> None:
     disk = made_disk("2048+4096 ext4")
     part = replace(disk.partitions[0], mounted_at=("[SWAP]",), node="sda1")
     said = refusal(judged(replace(disk, partitions=(part,))), LayoutGoal((REST,), wipe=True))
-    assert "partition 1 of sda is mounted at [SWAP]" in str(said) and said.hint == "swapoff /dev/sda1"
+    assert "partition 1 of sda is mounted at [SWAP]" in str(said) and said.hint == "sudo swapoff /dev/sda1"
 
 
 def test_a_file_system_on_the_whole_disk_is_not_overlooked() -> None:

@@ -150,7 +150,7 @@ def second_of_three(seen: Disk, **changes: object) -> Disk:
 
 def test_the_hint_names_those_that_can_be_moved() -> None:
     refusal = refusal_of(movable_disk("63+100000 BitLocker; 200001+100000 ext4; 300002+100000 xfs"))
-    assert refusal.hint == "aligntool plan realign /dev/sda -p 2 -p 3"
+    assert refusal.hint == "sudo aligntool plan realign /dev/sda -p 2 -p 3"
 
 
 def test_a_disk_that_is_in_order_is_not_asked_whether_it_is_mounted() -> None:
@@ -182,7 +182,7 @@ def test_what_lies_on_md_can_be_moved() -> None:
 
 def test_the_audit_says_where_a_journal_needs_a_file() -> None:
     (mend,) = mends(judged(movable_disk("2049+100000 ext4; 102400+300000 xfs", size=(402400 + 33) * 512)))
-    assert (mend.answer, mend.next) == ("in-place", "aligntool plan realign /dev/sda --journal FILE")
+    assert (mend.answer, mend.next) == ("in-place", "sudo aligntool plan realign /dev/sda --journal FILE")
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_a_recipe_is_found_by_its_name_and_by_kind_where_two_have_one_name() -> 
     with pytest.raises(Refused, match="no recipe 'desktop-uefy'") as refused:
         recipe("desktop-uefy")
     assert refused.value.hint == "did you mean 'desktop-uefi'?"
-    with pytest.raises(Refused, match="no recipe"):
+    with pytest.raises(Refused, match="the recipe desktop-uefi is for a layout"):
         recipe("desktop-uefi", "realign")
 
 

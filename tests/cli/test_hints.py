@@ -1,0 +1,94 @@
+"""What is said to be typed next can be typed as it stands; and files that are no disks are refused in one sentence."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aligntool.units import MIB
+from tests.cli.old_disks import START, aligntool, make_old_disk
+from tests.conftest import run
+
+pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs", "debugfs", "e2fsck", "blkid")
+
+
+def hint_of(refused: subprocess.CompletedProcess[str]) -> str:
+    """Whoever runs the tests may be root on a machine without sudo."""
+    assert refused.returncode == 3, refused.stderr
+    return refused.stderr.rpartition("→ ")[2].strip().replace("sudo ", "")
+
+
+@pytest.fixture
+def dirty_disk(tmp_path: Path) -> Path:
+    """With an ext4 that was not unmounted."""
+    (tmp_path / "old disks").mkdir()
+    image = make_old_disk(tmp_path / "old disks" / "a.img")
+    run("debugfs", "-w", "-R", "set_super_value state 0", f"{image}?offset={START}")
+    return image
+
+
+def test_a_dirty_file_system_in_an_image_is_cleaned_by_what_the_refusal_says(dirty_disk: Path) -> None:
+    hint = hint_of(aligntool("plan", "realign", dirty_disk))
+    assert hint.startswith("e2fsck -f ")
+    subprocess.run(hint.replace("-f", "-fy", 1), shell=True, check=False, timeout=60, capture_output=True)
+    assert aligntool("plan", "realign", dirty_disk).returncode == 0
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "losetup")
+def test_a_file_system_whose_checker_knows_no_offsets_is_checked_through_a_loop_device(
+    dirty_disk: Path, tmp_path: Path
+) -> None:
+    fat = tmp_path / "fat"
+    with fat.open("wb") as file:
+        file.truncate(48 * MIB)
+    run("mkfs.fat", "-F", "16", fat)
+    content = bytearray(fat.read_bytes())
+    content[37] |= 1  # BS_Reserved1 of a FAT16: not unmounted
+    with dirty_disk.open("r+b") as file:
+        file.seek(START)
+        file.write(content)
+    run("sfdisk", "-q", "--part-type", dirty_disk, "1", "6")
+    hint = hint_of(aligntool("plan", "realign", dirty_disk))
+    assert "fsck.fat -a" in hint
+    subprocess.run(hint, shell=True, check=True, timeout=60, capture_output=True)
+    assert aligntool("plan", "realign", dirty_disk).returncode == 0
+    assert str(dirty_disk) not in run("losetup", "--list")
+
+
+@pytest.mark.parametrize("size", [0, 6, 512, 1000, 4096])
+@pytest.mark.parametrize(
+    "words", [("status",), ("resume",), ("rollback",), ("plan", "realign"), ("realign", "--yes")]
+)
+def test_a_file_too_small_for_partitions_is_refused_in_one_sentence(
+    tmp_path: Path, words: tuple[str, ...], size: int
+) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_bytes(b"x" * size)
+    done = aligntool(*words, file)
+    assert done.returncode == 3 and "Traceback" not in done.stderr
+    assert file.read_bytes() == b"x" * size
+
+
+def test_a_move_without_a_device_says_nothing_about_sleep_and_tells_every_step(tmp_path: Path) -> None:
+    image = make_old_disk(tmp_path / "old.img")
+    done = aligntool("realign", "--yes", image)
+    assert done.returncode == 0 and "inhibited" not in done.stderr, done.stderr
+    lines = done.stderr.splitlines()
+    steps = [line.partition("/")[0] for line in lines if line[:1].isdigit()]
+    assert steps == [str(number) for number in range(1, len(steps) + 1)]
+    assert len(steps) == int(lines[0].partition("/")[2].split()[0])
+
+
+def test_a_demo_tells_its_talk_and_its_data_in_one_order(tmp_path: Path) -> None:
+    image = tmp_path / "old.img"
+    done = subprocess.run(
+        ["sh", "-c", '"$0" -m aligntool demo "$1" 2>&1', sys.executable, image],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    said = [
+        done.stdout.find(words)
+        for words in ("$ aligntool audit", "AT101", "$ aligntool plan", "To copy:", " steps;")
+    ]
+    assert said == sorted(said) and -1 not in said
