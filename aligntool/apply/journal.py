@@ -81,8 +81,8 @@ class Journal:
                           hint="aligntool plan realign --journal FILE, on another disk")  # fmt: skip
         journal = cls(device, place.extent.start, id_, place.copy_length, contents)
         digest = hashlib.sha256(body).digest()
-        for copy in range(2):
-            device.write(journal._slot(copy, 0), bytes(SLOT))  # no head, old or new, over half a body
+        for at in (0, *_copy_lengths(place.extent.length)):  # no head, old or new, over half a body, nor one
+            device.write(place.extent.start + at, bytes(SLOT))  # that `open` could take for the second copy's
         device.flush()
         for copy in range(2):
             device.write(journal._slot(copy, 0) + BODY_AT, _padded(body))
@@ -112,7 +112,8 @@ class Journal:
             found.append(first)
         else:
             damage.append(f"the copy of the journal at byte {at} is damaged; the other one is used")
-        second = next((it for length in lengths if (it := _read_copy(device, at + length, 1))), None)
+        seconds = ((length, _read_copy(device, at + length, 1)) for length in lengths)
+        second = next((it for length, it in seconds if it and it[0].copy_length == length), None)
         if second and (not first or second[0].id == first[0].id):
             found.append(second)
         elif first:
@@ -128,23 +129,35 @@ class Journal:
         return journal
 
     def record(self, position: Position) -> None:
-        """Durable when this returns. Writes before it in the same flush are durable, too."""
+        """Durable when this returns. Writes before it in the same flush are durable, too.
+
+        One copy is enough, so a bad sector in the other one does not keep a disk in flight.
+        """
         self._number += 1
         raw = _sealed(
             _RECORD.pack(
                 _RECORD_MAGIC, self.id, self._number, position.forward, position.step, position.batch
             )
         )
-        for copy in range(2):
-            self._device.write(self._slot(copy, 1 + self._number % RECORD_SLOTS), raw)
+        self._write_to_either(1 + self._number % RECORD_SLOTS, raw)
         self._device.flush()
         self.position = position
 
     def close(self) -> None:
         """Wipe the heads and the records: nothing is in flight any more."""
-        for copy in range(2):
-            self._device.write(self._slot(copy, 0), bytes(BODY_AT))
+        self._write_to_either(0, bytes(BODY_AT))
         self._device.flush()
+
+    def _write_to_either(self, slot: int, raw: bytes) -> None:
+        """To both copies. Raises OSError when neither takes it."""
+        failed = []
+        for copy in range(2):
+            try:
+                self._device.write(self._slot(copy, slot), raw)
+            except OSError as error:
+                failed.append(error)
+        if len(failed) == 2:
+            raise failed[0]
 
     def _slot(self, copy: int, slot: int) -> int:
         return self._at + copy * self._copy_length + slot * SLOT
@@ -178,7 +191,7 @@ def _copy_lengths(room: int) -> list[int]:
     """Every length that a copy can have here: what tells is in the damaged head."""
     lengths = []
     length = SMALLEST_COPY
-    while length <= min(LONGEST_COPY, room):
+    while length <= LONGEST_COPY and length + SLOT <= room:
         lengths.append(length)
         length *= 2
     return lengths

@@ -19,11 +19,13 @@ from aligntool.apply.partition_tables.starts import entry_starts, is_sound
 from aligntool.apply.table_writer import is_ours
 from aligntool.apply.walk import index_of, progress
 from aligntool.errors import Refused
-from aligntool.plan import ParkEntries, Plan
+from aligntool.plan import CopyContent, HoldContent, ParkEntries, Plan
 from aligntool.units import GIB, align_down
 
 SEARCHED = 16 * GIB
-_MARKER = re.compile(rb"aligntool: .*\njournal ([0-9a-f]{32}) at byte ([0-9]+)\n", re.DOTALL)
+_MARKER = re.compile(
+    rb"aligntool: .*\njournal ([0-9a-f]{32}) (?:at byte ([0-9]+)|in a file elsewhere)\n", re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,18 +105,42 @@ def _checked(journal: Journal, device: Device, id_: bytes | None) -> Journal:
             f"the move was begun with sectors of {subject.sector_size} bytes; here the disk has {device.sector_size}",
             hint="attach the disk as it was attached then: some USB adapters change its sectors",
         )
-    if id_ is not None and id_ != journal.id:
+    if id_ != journal.id if id_ is not None else _is_marked_by_another(device, journal):
         raise Refused(
             "this journal belongs to another move", hint="give the journal that was named when the move began"
         )
     return journal
 
 
+def _is_marked_by_another(device: Device, journal: Journal) -> bool:
+    """Whether another move has marked what this one takes for whole, or for marked by itself.
+
+    An MBR has no room for a journal's id, and the file of a move that never began may lie beside that of the one in
+    flight.
+    """
+    contents, size = journal.contents, device.sector_size
+    if journal.position.step > index_of(contents.plan, CopyContent):
+        return False
+    for step in contents.plan.steps:
+        if isinstance(step, HoldContent):
+            was = contents.held[step.partition][0]
+            found = _peek(device, step.source.start, len(was))
+            for at in range(0, len(found), size):
+                marker = _MARKER.match(found, at, at + size)
+                if (
+                    marker
+                    and marker[1] != journal.id.hex().encode()
+                    and found[at : at + size] != was[at : at + size]
+                ):
+                    return True
+    return False
+
+
 def _candidates(device: Device) -> Iterator[int]:
     for start in entry_starts(device):
         if start + 4096 <= device.size:
             found = _MARKER.match(_peek(device, start, 4096))
-            if found:
+            if found and found[2]:
                 yield int(found[2])
     if not is_sound(device):
         yield from _search(device)

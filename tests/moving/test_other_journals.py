@@ -1,0 +1,90 @@
+"""Journals of other moves that lie about, and a journal in one copy of which nothing can be written any more."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from aligntool.apply.mover import Workshop, realign, resume, rollback
+from aligntool.errors import Refused
+from aligntool.plan import (
+    CloseJournal,
+    CopyContent,
+    HoldContent,
+    JournalPlace,
+    ParkEntries,
+    ReleaseContent,
+    StepBegun,
+    WriteJournal,
+)
+from aligntool.units import Extent
+from tests.moving.crowded import JOURNAL, Crowd, make_crowd
+from tests.moving.simulated import SECTOR, SimulatedDisk
+from tests.moving.test_simulated_cuts import NoKernel, check_end, final
+
+pytestmark = pytest.mark.needs_tools("sfdisk")
+
+
+def with_place(crowd: Crowd, **changes: object) -> Crowd:
+    def changed(place: JournalPlace) -> JournalPlace:
+        return replace(place, **changes)  # type: ignore[arg-type]
+
+    steps = tuple(
+        replace(step, journal=changed(step.journal))
+        if isinstance(step, WriteJournal | CloseJournal)
+        else step
+        for step in crowd.plan.steps
+    )
+    return replace(crowd, plan=replace(crowd.plan, steps=steps))
+
+
+def until(crowd: Crowd, platter: bytes, kind: type, file: bytes | None = None) -> tuple[bytes, bytes]:
+    """The disk and the journal's file when the last step of that kind begins."""
+    disk = SimulatedDisk(platter)
+    journal = None if file is None else SimulatedDisk(file)
+    last = max(index for index, step in enumerate(crowd.plan.steps) if isinstance(step, kind))
+    for event in realign(crowd.plan, Workshop(disk, NoKernel(), journal), crowd.runs):
+        if event == StepBegun(last):
+            break
+    return final(disk), final(journal) if journal else b""
+
+
+@pytest.mark.parametrize("way", [resume, rollback])
+@pytest.mark.parametrize("kind", [CopyContent, ReleaseContent])
+def test_the_file_of_a_move_that_never_began_is_not_taken_for_that_of_another(way: type, kind: type) -> None:
+    """In an MBR nothing says which of the two is meant, but the markers do."""
+    crowd = with_place(make_crowd(9001, "dos"), extent=Extent(0, JOURNAL), file="journal")
+    _, stale = until(crowd, crowd.platter, ParkEntries, bytes(JOURNAL))
+    cut, right = until(crowd, crowd.platter, kind, bytes(JOURNAL))
+    disk = SimulatedDisk(cut)
+    with pytest.raises(Refused, match="another move"):
+        list(way(Workshop(disk, NoKernel(), SimulatedDisk(stale))))
+    assert disk.operations == 0
+    list(way(Workshop(disk, NoKernel(), SimulatedDisk(right))))
+    check_end(crowd, final(disk), new=way is resume)
+
+
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+def test_half_of_an_older_and_smaller_journal_does_not_stand_for_half_of_the_new_one(label: str) -> None:
+    crowd = make_crowd(9003, label)
+    platter, _ = until(with_place(crowd, copy_length=1 << 16), crowd.platter, ParkEntries)
+    cut, _ = until(crowd, platter, HoldContent)
+    place = next(step.journal for step in crowd.plan.steps if isinstance(step, WriteJournal))
+    damaged = bytearray(cut)
+    damaged[place.extent.start : place.extent.start + SECTOR] = bytes(SECTOR)
+    disk = SimulatedDisk(bytes(damaged))
+    list(resume(Workshop(disk, NoKernel())))
+    check_end(crowd, final(disk), new=True)
+
+
+@pytest.mark.parametrize("copy", [0, 1])
+@pytest.mark.parametrize("slot", [1, 2])
+@pytest.mark.parametrize("way", [resume, rollback])
+def test_a_bad_sector_in_one_copy_does_not_keep_a_disk_in_flight(way: type, slot: int, copy: int) -> None:
+    crowd = make_crowd(9005, random.Random(slot).choice(("gpt", "dos")))
+    cut, _ = until(crowd, crowd.platter, HoldContent)
+    place = next(step.journal for step in crowd.plan.steps if isinstance(step, WriteJournal))
+    bad = place.extent.start + copy * place.copy_length + slot * 4096
+    disk = SimulatedDisk(cut, bad={bad})
+    list(way(Workshop(disk, NoKernel())))
+    check_end(crowd, final(SimulatedDisk(final(disk))), new=way is resume)
