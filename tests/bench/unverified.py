@@ -48,6 +48,9 @@ class Trusting:
         if len(data) >= SHORTEST:
             self._written[offset, len(data)] = data
 
+    def is_hole(self, offset: int, length: int) -> bool:
+        return self._device.is_hole(offset, length)
+
     def flush(self) -> None:
         self._device.flush()
 
