@@ -21,7 +21,7 @@ from tests.conftest import find_tool, run
 from tests.moving.conftest import MakeDisk
 from tests.moving.containers import write
 from tests.moving.disks import Disk, Row, Seen, content_of
-from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind
+from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind, ext
 from tests.moving.mover import REFUSED, STOPPED, THOROUGH, begin, realign
 
 Sparse = Callable[..., Path]
@@ -34,6 +34,7 @@ pytestmark = [
 NAMED = {kind.name: kind for kind in FILESYSTEMS}
 BTRFS = replace(NAMED["btrfs"], name="long btrfs", length=300 * MIB + 9 * SECTOR)  # 256 MiB always stay
 KINDS = [kind.parameter() for kind in (NAMED["ext4"], NAMED["ntfs"], BTRFS)]
+EXT4 = replace(ext("ext4", 64 * 2048 + 5), name="long ext4")
 OF_ITS_LENGTH = ("ID_FS_SIZE", "ID_FS_LASTBLOCK")  # newer blkid tells them
 
 
@@ -57,7 +58,7 @@ def seen(disk: Disk) -> dict[int, Seen]:
 def shrunk(disk: Disk, target: Path) -> dict[int, Extent]:
     """Realign it, and look at everything that has to stay. The places afterwards."""
     before, old = seen(disk), disk.extents()
-    assert "--shrink" in realign(target, code=3)
+    assert "shrunk by" in realign(target, code=REFUSED)
     realign(target, "--shrink")
     assert seen(disk) == before
     disk.check()
@@ -67,13 +68,27 @@ def shrunk(disk: Disk, target: Path) -> dict[int, Extent]:
     return new
 
 
-@pytest.mark.parametrize(("label", "start"), [("dos", 63), ("gpt", 34)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_system_on_a_full_disk_is_shrunk_and_moved_with_every_file(
-    kind: Kind, label: str, start: int, make: MakeDisk, loop: Loop
+    kind: Kind, make: MakeDisk, loop: Loop
 ) -> None:
-    disk = full(make, label, Row(kind, start))
-    shrunk(disk, loop(disk.image) if label == "dos" or THOROUGH else disk.image)
+    disk = full(make, "gpt", Row(kind, 34))
+    shrunk(disk, loop(disk.image))
+
+
+@pytest.mark.skipif(not THOROUGH, reason="takes longer: ALIGNTOOL_THOROUGH=1 runs it")
+@pytest.mark.parametrize("kind", KINDS)
+def test_so_it_is_in_an_image_with_an_old_table(kind: Kind, make: MakeDisk) -> None:
+    disk = full(make, "dos", Row(kind, 63))
+    shrunk(disk, disk.image)
+
+
+def test_a_logical_partition_gives_room_to_all_others(make: MakeDisk) -> None:
+    """The primary one needs none of it: the extended partition begins where it did."""
+    primary = Row(NAMED["fat12"], 63)
+    first = Row(NAMED["ext2"], primary.end + 2048 + 63, logical=True)
+    disk = full(make, "dos", primary, first, Row(EXT4, first.end + 63, logical=True))
+    assert shrunk(disk, disk.image)[6].length < EXT4.length
 
 
 def test_an_ntfs_has_the_copy_of_its_boot_sector_in_its_last_sector_afterwards(make: MakeDisk) -> None:
@@ -131,6 +146,16 @@ def test_a_length_that_ntfsresize_finds_too_short_is_refused(make: MakeDisk) -> 
     assert disk.image.read_bytes() == before
 
 
+@pytest.mark.needs_tools("mkfs.btrfs")
+def test_a_btrfs_of_several_devices_is_refused(sparse: Sparse, loop: Loop) -> None:
+    """Its tool would shrink the one with id 1, which lies elsewhere."""
+    first, second = (sparse(300 * MIB, name) for name in ("first", "second"))
+    run("mkfs.btrfs", "-q", "-d", "single", "-m", "single", loop(first), loop(second))
+    for number, image in enumerate((first, second), 1):
+        with pytest.raises(Refused, match=f"device {number} of a btrfs of 2"):
+            refuse_unable(str(image), ShrinkContent(1, Extent(0, 300 * MIB), "btrfs", 280 * MIB))
+
+
 def test_xfs_is_refused_with_the_reason(make: MakeDisk) -> None:
     disk = full(make, "dos", Row(NAMED["xfs"], 63))
     before = disk.image.read_bytes()
@@ -173,7 +198,8 @@ def test_a_killed_aligntool_leaves_the_tool_to_its_end_and_no_loop_device(
     begun, go_on, ended = (programs / name for name in ("begun", "go on", "ended"))
     stand_in(
         programs, "ntfsresize", f'case $* in *--no-action*|*--info*) exec {find_tool("ntfsresize")} "$@";; esac',
-        f"touch '{begun}'", f"for i in $(seq 600); do [ -e '{go_on}' ] && break; sleep 0.05; done", "echo some percent",
+        f"touch '{begun}'", f"for i in $(seq 600); do [ -e '{go_on}' ] && break; sleep 0.05; done",
+        f"[ -e '{go_on}' ] || exit 1", "echo some percent",
         f"{find_tool('ntfsresize')} \"$@\"", f"echo $? > '{ended}'",
     )  # fmt: skip
     process = begin("realign", disk.image, "--yes", "--shrink")
