@@ -139,7 +139,7 @@ def _is_there(piece: Piece) -> bool:
 
 def _next(loads: Iterator[_Load]) -> tuple[_Load | None, list[_Load]]:
     """The next one with something to write, and those before it that have nothing."""
-    there = []
+    there: list[_Load] = []
     for load in loads:
         if load.pieces:
             return load, there
