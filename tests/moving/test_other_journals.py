@@ -15,14 +15,17 @@ from aligntool.plan import (
     ParkEntries,
     ReleaseContent,
     StepBegun,
+    StepDone,
     WriteJournal,
 )
 from aligntool.units import Extent
 from tests.moving.crowded import JOURNAL, Crowd, make_crowd
 from tests.moving.simulated import SECTOR, SimulatedDisk
-from tests.moving.test_simulated_cuts import NoKernel, check_end, final
+from tests.moving.test_simulated_cuts import NoKernel, check_end, final, is_new, recover
 
 pytestmark = pytest.mark.needs_tools("sfdisk")
+
+TYPE = 0x7F  # of a parked entry in an MBR
 
 
 def with_place(crowd: Crowd, **changes: object) -> Crowd:
@@ -88,3 +91,20 @@ def test_a_bad_sector_in_one_copy_does_not_keep_a_disk_in_flight(way: type, slot
     disk = SimulatedDisk(cut, bad={bad})
     list(way(Workshop(disk, NoKernel())))
     check_end(crowd, final(SimulatedDisk(final(disk))), new=way is resume)
+
+
+@pytest.mark.parametrize("seed", range(9100, 9103))
+def test_a_parked_entry_that_is_torn_still_leads_to_the_journal(seed: int) -> None:
+    """An MBR has no checksum: its type may say "parked", and the rest of the entry not yet where the journal is."""
+    crowd = make_crowd(seed, "dos")
+    park = next(index for index, step in enumerate(crowd.plan.steps) if isinstance(step, ParkEntries))
+    before, _ = until(crowd, crowd.platter, ParkEntries)
+    disk = SimulatedDisk(crowd.platter)
+    for event in realign(crowd.plan, Workshop(disk, NoKernel()), crowd.runs):
+        if event == StepDone(park):
+            break
+    parked = final(disk)[:SECTOR]
+    for end in range(446, 511):
+        disk = recover(crowd, parked[:end] + before[end:], "resume")
+        check_end(crowd, final(disk), new=is_new(crowd, final(disk)))
+        assert TYPE not in {final(disk)[450 + 16 * index] for index in range(4)}

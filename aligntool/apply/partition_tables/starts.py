@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from aligntool.apply.device import Device
 from aligntool.apply.partition_tables.gpt_copy import GptCopy, read_copy
 from aligntool.apply.partition_tables.mbr_entry import entries_of
+from aligntool.apply.partition_tables.parked import MBR_TYPE
 
 _FIRST_LBA_AT = 32
 _SECTOR_SIZES = (512, 4096)
@@ -28,9 +29,12 @@ def entry_starts(device: Device) -> Iterator[int]:
 
 
 def is_sound(device: Device) -> bool:
-    """Whether nothing of the table is damaged: an MBR that is one, and both copies of a GPT where it announces one."""
+    """Whether nothing of the table is damaged: an MBR that is one, and both copies of a GPT where it announces one.
+
+    An entry of the type of parked ones may be one that was torn where it says where the journal is.
+    """
     entries = entries_of(bytes(device.read(0, device.sector_size)))
-    if entries is None:
+    if entries is None or any(entry.kind == MBR_TYPE and entry.sectors for entry in entries):
         return False
     if all(entry.kind != 0xEE for entry in entries):
         return True
