@@ -78,7 +78,7 @@ def plan_layout_command(
 
     Exit code: 0 there is a plan; 3 refused, with every reason.
     """
-    from aligntool.cli.planning import look_at
+    from aligntool.cli.planning import look_at, refuse_in_flight
     from aligntool.plan import to_json
     from aligntool.realign.layout import plan_layout
 
@@ -88,6 +88,7 @@ def plan_layout_command(
     )  # fmt: skip
     judged = look_at(disk, given)[0]
     _refuse_part(disk, judged.disk.path)
+    refuse_in_flight(judged.disk.path)
     plan = plan_layout(judged, goal)
     if output is not None:
         keep(output, to_json(plan) + "\n")
@@ -121,7 +122,7 @@ def layout_command(
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the table was finished.
     """
     from aligntool.cli.confirm import confirm
-    from aligntool.cli.planning import look_at
+    from aligntool.cli.planning import look_at, refuse_in_flight
     from aligntool.plan import to_json
     from aligntool.realign.layout import plan_layout
 
@@ -131,6 +132,7 @@ def layout_command(
     )  # fmt: skip
     judged = look_at(disk, given)[0]
     _refuse_part(disk, judged.disk.path)
+    refuse_in_flight(judged.disk.path)
     plan = plan_layout(judged, goal)
     if dry_run and json_:
         sys.stdout.write(to_json(plan) + "\n")

@@ -55,12 +55,12 @@ def find_plan(target: str, asked: Asked) -> Found:
     from aligntool.probe.health import read_failing
 
     judged, _ = look_at(target, asked)
-    _refuse_in_flight(judged.disk.path)
+    refuse_in_flight(judged.disk.path)
     failing = read_failing(judged.disk)
     return plan_for(replace(judged, disk=replace(judged.disk, failing=failing)), asked)
 
 
-def _refuse_in_flight(path: str) -> None:
+def refuse_in_flight(path: str) -> None:
     """What lies on such a disk must not be thought about as if it were whole."""
     from aligntool.apply.look_only import look_only
     from aligntool.apply.partition_tables import find_parked

@@ -46,7 +46,7 @@ def plan_realign(
     reasons += [reason for found in standing.values() for reason in found]
     whole = disk.size is not None and bool(wish.lattices)
     found, shrunk = _places(disk, goal, wish, used) if whole else (None, {})
-    if whole and (found is None or found.journal is None):
+    if whole and wish.must and (found is None or found.journal is None):
         reasons.append(_no_room(disk, goal, wish, used, found))
     if reasons or found is None:
         raise _refusal(disk, reasons, standing)
@@ -106,8 +106,9 @@ def _no_room(
         text += "; a file on another disk does as well"
         return Reason(f"{text}{helps}", next_command(disk, "realign", "--journal FILE"), lasting=False)
     numbers = ", ".join(str(number) for number in sorted(wish.must))
+    who = "partition" if len(wish.must) == 1 else "partitions"
     grain = " of the grain that was asked for" if goal.grain_given else ""
-    text = f"there is no room to put partition {numbers} on a boundary{grain}"
+    text = f"there is no room to put {who} {numbers} on a boundary{grain}"
     return Reason(f"{text}{helps}", hint or next_look(disk), lasting=False)
 
 

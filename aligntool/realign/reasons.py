@@ -48,7 +48,8 @@ def _of_the_disk(disk: Disk) -> Iterator[Reason]:
         tracks = f"{disk.name} is a DASD: its partitions lie on tracks, not on bytes"
         yield Reason(tracks, as_root(disk, f"fdasd -p {path}"))
     if disk.read_only:
-        yield Reason(f"{disk.name} is read-only", as_root(disk, f"blockdev --setrw {path}"), lasting=False)
+        writable = "chmod u+w" if disk.kind is DiskKind.IMAGE else "sudo blockdev --setrw"
+        yield Reason(f"{disk.name} is read-only", f"{writable} {path}", lasting=False)
     if disk.failing:
         yield Reason(f"{disk.name} may be failing: {disk.failing}", as_root(disk, f"smartctl -a {path}"))
     for layer in disk.content:

@@ -13,7 +13,7 @@ from aligntool.realign.chain import chain_changes
 from aligntool.realign.holds import hold
 from aligntool.realign.journals import Needs, free_runs, in_file, lay, least
 from aligntool.realign.order import copy_order
-from aligntool.realign.placing import EXACT_UP_TO, Choice, Lean, Room, choose, place
+from aligntool.realign.placing import Choice, Lean, Room, choose, place
 from aligntool.realign.row import Movable, Thing, row_of
 from aligntool.units import KIB, MIB, Extent
 
@@ -68,11 +68,12 @@ def _choices(
 
 
 _MOST_TRIED = 8
+_JUMPS_UP_TO = 24  # things: an MBR with 3 primary partitions and some 15 logical ones
 
 
 def _with_a_jump(row: Sequence[Thing], room: Room) -> Iterator[Sequence[Thing]]:
     """Every row in which one thing that must move is elsewhere in the order; never into or out of a container."""
-    if len(row) > EXACT_UP_TO:
+    if len(row) > _JUMPS_UP_TO:
         return
     inside = _inside(row)
     for index, thing in enumerate(row):

@@ -287,14 +287,15 @@ def test_a_signal_stops_within_a_second_with_exit_code_4_and_prints_what_to_type
     assert seconds < 1.5, "a second, and a half for a busy machine"
 
 
-def test_a_disk_in_flight_shows_nothing_to_mount_and_is_neither_planned_nor_realigned(
+def test_a_disk_in_flight_shows_nothing_to_mount_and_is_neither_planned_nor_realigned_nor_wiped(
     in_flight: Path,
 ) -> None:
     assert found_at(in_flight, START) == "" and found_at(in_flight, MIB) == ""
     status = aligntool("status", in_flight)
     assert status.returncode == 0 and "in flight" in status.stdout and "aligntool resume" in status.stdout
     assert json.loads(aligntool("status", "--json", in_flight).stdout)["state"] == "in-flight"
-    for words in (("plan", "realign"), ("realign", "--yes")):
+    anew = ("--part", "rest:linux", "--wipe", "--yes")
+    for words in (("plan", "realign"), ("realign", "--yes"), ("layout", *anew)):
         done = aligntool(*words, in_flight)
         assert done.returncode == 3 and "in flight" in done.stderr and "aligntool status" in done.stderr
     assert "aligntool status" in aligntool("audit", in_flight).stderr

@@ -76,6 +76,21 @@ def test_a_neighbour_that_must_not_be_touched_makes_no_room() -> None:
         plan_for(disk, ANY_JOURNAL)
 
 
+def test_on_a_disk_of_many_partitions_one_that_is_wedged_in_goes_to_the_free_end() -> None:
+    """As with an MBR of 15 logical partitions whose first partition ends at the extended one."""
+    wedge = "63+20001 ext4; 20064+8192 BitLocker"
+    others = "; ".join(f"{28672 + 8192 * number}+8192 swap" for number in range(16))
+    plan = plan_for(movable_disk(f"{wedge}; {others}", size=GIB, label=TableLabel.GPT))
+    assert starts(plan)[0] >= 28672 + 8192 * 16 and starts(plan)[0] % 8 == 0
+    assert [step.partition for step in plan.steps if isinstance(step, CopyContent)] == [1]
+
+
+def test_of_a_partition_that_is_not_there_nothing_else_is_said() -> None:
+    with pytest.raises(Refused) as refused:
+        plan_for(movable_disk("2048+20000 ext4"), RealignGoal(partitions=(9,)))
+    assert len(str(refused.value).splitlines()) == 1 and "no partition 9" in str(refused.value)
+
+
 def test_an_xp_jumper_puts_1mib_at_sector_2055() -> None:
     disk = movable_disk("64+100000 ntfs", offset=3584)
     assert starts(plan_for(disk)) == [2055]
