@@ -7,7 +7,7 @@ The last file system that can be shrunk is tried first: what lies behind it move
 by resize2fs, NTFS by ntfsresize, btrfs by `btrfs filesystem resize`. XFS cannot be shrunk (xfs_growfs(8)).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from aligntool.audit.words import next_command
@@ -65,6 +65,16 @@ def what_would_help(disk: Disk, used: Mapping[int, Used], fits: Fits, *, shrink:
     by = next(part.extent.length for part in disk.partitions if part.number == number) - one.length
     said = f"; it would fit if the {one.kind} on partition {number} were shrunk by {format_size(by)}"
     return said, next_command(disk, "realign", "--shrink")
+
+
+def attention_to_shrunk(shrunk: Mapping[int, Shrunk]) -> Iterator[str]:
+    """ntfsresize sets the dirty flag; ntfs_fill_super() (Linux, fs/ntfs3/super.c) wants it gone or `force`."""
+    for number, one in sorted(shrunk.items()):
+        if one.kind == "ntfs":
+            yield (
+                f"partition {number}: Windows checks an NTFS that was shrunk at its next start; until then Linux'"
+                " ntfs3 does not mount it writable (ntfs-3g does)"
+            )
 
 
 def shrinkable(disk: Disk) -> tuple[Partition, ...]:

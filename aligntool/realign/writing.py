@@ -35,7 +35,7 @@ from aligntool.realign.journals import SHORT
 from aligntool.realign.patches import Patching, patching
 from aligntool.realign.row import containers, logicals_of
 from aligntool.realign.search import Found
-from aligntool.realign.shrinking import Shrunk
+from aligntool.realign.shrinking import Shrunk, attention_to_shrunk
 from aligntool.realign.subject import subject
 from aligntool.realign.wanted import Wanted
 from aligntool.units import GIB, MIB, Extent, align_down, format_size
@@ -72,7 +72,7 @@ def write_plan(
         goal=_goal_words(goal),
         places=tuple(_place(part, wish, after.get(part.number, part.extent)) for part in disk.partitions),
         steps=tuple(steps),
-        attention=tuple(attention_to(disk, moving, patched)),
+        attention=(*attention_to(disk, moving, patched), *attention_to_shrunk(shrunk)),
         notes=(*wish.notes, *notes_on(disk, goal, wish, found, shrunk, patched)),
         estimate=_estimate(disk, moving, used) if moving else Estimate(0, 0),
     )

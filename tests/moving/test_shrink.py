@@ -59,7 +59,8 @@ def shrunk(disk: Disk, target: Path) -> dict[int, Extent]:
     """Realign it, and look at everything that has to stay. The places afterwards."""
     before, old = seen(disk), disk.extents()
     assert "shrunk by" in realign(target, code=REFUSED)
-    realign(target, "--shrink")
+    said = realign(target, "--shrink")
+    assert ("Windows checks an NTFS" in said) == any(row.kind.name == "ntfs" for row in disk.rows)
     assert seen(disk) == before
     disk.check()
     new = disk.extents()
@@ -210,16 +211,47 @@ def test_a_killed_aligntool_leaves_the_tool_to_its_end_and_no_loop_device(
     go_on.touch()
     wait_for(ended)
     assert ended.read_text() == "0\n"
-    assert run("losetup", "-j", disk.image) == ""
+    wait_until_detached(disk.image)
     assert seen(disk) == before
     with content_of(disk.image, disk.extents()[1]) as content:
         run("ntfsresize", "--info", "--force", content)
+    assert "start Windows and shut it down" in realign(disk.image, "--shrink", code=REFUSED)
+
+
+@pytest.mark.parametrize("kind", [NAMED["ext4"].parameter(), BTRFS.parameter()])
+def test_what_was_shrunk_when_aligntool_was_killed_is_shrunk_and_moved_by_typing_the_same_again(
+    kind: Kind, make: MakeDisk, programs: Path
+) -> None:
+    disk = full(make, "gpt", Row(kind, 34))
+    before, ended, aligntool = seen(disk), programs / "ended", programs / "aligntool"
+    name, asked = ("unshare", "never") if kind is BTRFS else ("resize2fs", "-P")
+    stand_in(programs, name, f'[ "$1" = {asked} ] && exec {find_tool(name)} "$@"',
+             f"kill -9 $(cat '{aligntool}')", f'{find_tool(name)} "$@"', f"echo $? > '{ended}'")  # fmt: skip
+    process = begin("realign", disk.image, "--yes", "--shrink")
+    aligntool.write_text(str(process.pid))
+    process.wait()
+    wait_for(ended)
+    assert ended.read_text() == "0\n"
+    wait_until_detached(disk.image)
+    (programs / name).unlink()
+    assert seen(disk) == before
+    realign(disk.image, "--shrink")
+    assert seen(disk) == before
+    disk.check()
 
 
 def wait_for(file: Path) -> None:
     limit = time.monotonic() + 30
     while not file.exists() or (file.name == "ended" and not file.read_text()):
         assert time.monotonic() < limit, f"{file.name} did not come"
+        time.sleep(0.02)
+
+
+def wait_until_detached(image: Path) -> None:
+    """From its loop devices; the tool has ended, the shell around it will at once."""
+    limit = time.monotonic() + 30
+    while attached := run("losetup", "-j", image):
+        assert time.monotonic() < limit, attached
         time.sleep(0.02)
 
 
