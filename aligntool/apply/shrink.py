@@ -4,7 +4,7 @@ In: a disk or image, and a ShrinkContent step. Out: a shorter file system in a p
 because it is the one write here that another program does: whoever wrote that file system's tool knows best, and a
 power cut while it runs is that tool's to survive. resize2fs and ntfsresize do not promise to; btrfs does.
 
-A tool goes on to its end when aligntool is killed, and the loop device and the mount end with it: docs/crash-safety.md.
+A tool goes on to its end when aligntool is killed, and the loop device and the mount end with it.
 """
 
 import os
@@ -24,6 +24,7 @@ from aligntool.units import KIB, format_size
 
 _EXT = ("ext2", "ext3", "ext4")
 _MENDED = {"e2fsck": 1}  # e2fsck(8): errors were corrected
+_MORE_ROOM = "delete files on it, and plan anew"
 _SAID = 500  # characters of a tool's last words
 
 Words = tuple[str, ...]
@@ -84,9 +85,7 @@ def refuse_unable(path: str, step: ShrinkContent) -> None:
         for words in _looking(step.kind, loop.device, step.length):
             code, said = _run(loop, words)
             if code:
-                raise Refused(
-                    f"partition {step.partition}: {_failed(words[0], code, said)}", hint=_check(path, step)
-                )
+                raise Refused(f"partition {step.partition}: {_failed(words[0], code, said)}", hint=_MORE_ROOM)
             if step.kind in _EXT:
                 _refuse_too_short(step, loop.device, said)
         if step.kind == "btrfs":
@@ -172,10 +171,6 @@ def _mend(path: str, step: ShrinkContent) -> str:
             return f"{root}e2fsck -f {shell_word(f'{path}?offset={step.extent.start}')}; then plan anew"
 
 
-def _check(path: str, step: ShrinkContent) -> str:
-    return f"make room in it, or: aligntool plan realign {shell_word(path)} without --shrink shows what is missing"
-
-
 def _refuse_too_short(step: ShrinkContent, device: str, said: str) -> None:
     """resize2fs -P: "Estimated minimum size of the filesystem: N", in its blocks. It refuses less (resize/main.c)."""
     blocks = int(said.split()[-1])
@@ -186,7 +181,7 @@ def _refuse_too_short(step: ShrinkContent, device: str, said: str) -> None:
         raise Refused(
             f"partition {step.partition}: its {step.kind} needs {format_size(least)} at least, says resize2fs;"
             f" {format_size(step.length)} would be left",
-            hint="delete files on it, and plan anew",
+            hint=_MORE_ROOM,
         )
 
 
