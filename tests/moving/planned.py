@@ -119,6 +119,7 @@ def _make(image: Path, luck: random.Random, label: str, sector: int) -> None:
     lines = [
         f"label: {label}",
         "unit: sectors",
+        "grain: 512",
         *(["first-lba: 34"] if label == "gpt" else []),
     ]
     for _ in range(primaries):
