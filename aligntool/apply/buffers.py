@@ -15,6 +15,7 @@ from aligntool.units import KIB, MIB, align_up
 
 _SPACE = MIB  # of each buffer that is kept
 _KEPT = 40  # two batches of 16 MiB, and one more for each of those who read
+_KEPT_SHORT = 8
 _LONG = 768 * KIB  # and more: nearly all of a buffer is used, so it may be taken from huge pages
 _SHORTEST = 64 * KIB  # for less, fresh pages cost nothing that matters
 _HUGE = 2 * MIB  # a huge page, on x86-64 and on arm64 with small pages of 4 KiB
@@ -32,7 +33,7 @@ class Buffers:
 
     def __init__(self) -> None:
         self._long: deque[_Slot] = deque(maxlen=_KEPT + _ARENA // _SPACE)
-        self._short: deque[_Slot] = deque(maxlen=_KEPT)  # what is not touched of these takes no memory
+        self._short: deque[_Slot] = deque(maxlen=_KEPT_SHORT)  # what is not touched of these takes no memory
 
     def lend(self, length: int) -> memoryview:
         """`length` bytes that begin on a page. What they hold is left over from before."""
