@@ -138,7 +138,7 @@ def _given(decided: Decided) -> Iterator[str]:
         usual = default_options(goal.filesystem)
         for option in goal.mount_options:
             if option == "logbufs=8":
-                yield "mount option logbufs=8 as asked for; it is what XFS takes by itself since Linux 2.6.36"
+                yield "mount option logbufs=8 as asked for; it is what XFS takes by itself"
             elif option not in usual:
                 yield f"mount option {option} as asked for; aligntool would leave it out"
 

@@ -1,0 +1,100 @@
+"""The bandwidth ceiling against sums done by hand, and against a captured machine with a switch."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aligntool.inventory import Source, Uplink
+from aligntool.raid import ceiling, ceiling_words
+from aligntool.raid.levels import LEVELS
+from tests.machines.captured import report
+from tests.raid.made import drives, linked
+
+X4, X2 = 3_938_000_000, 1_969_000_000  # PCIe 3.0, PCIE_SPEED2MBS_ENC in the kernel's pci.h
+DMI = Uplink("DMI 3.0 x4", X4, Source.KNOWN, ("nvme0n1", "nvme1n1"))
+
+
+@pytest.mark.parametrize(
+    ("level", "read", "write"),
+    [
+        ("raid0", 4 * X4, 4 * X4),
+        ("raid1", 4 * X4, X4),
+        ("raid10", 4 * X4, 2 * X4),
+        ("raid5", 4 * X4, 3 * X4),
+        ("raid6", 4 * X4, 2 * X4),
+    ],
+)
+def test_drives_on_links_of_their_own_add_up(level: str, read: int, write: int) -> None:
+    disks = [linked(disk, X4) for disk in drives(4)]
+    found = ceiling(disks, (), LEVELS[level], "n2" if level == "raid10" else "")
+    assert (found.read, found.write) == (read, write)
+
+
+def test_a_stripe_is_as_fast_as_its_slowest_link() -> None:
+    one, two = drives(2)
+    found = ceiling([linked(one, X4), linked(two, X2, width=2)], (), LEVELS["raid0"], "")
+    assert (found.read, found.write) == (2 * X2, 2 * X2)
+    assert "nvme1n1" in found.binds and "8 GT/s x2" in found.binds
+
+
+def test_behind_a_chipset_two_drives_are_as_fast_as_one() -> None:
+    """The article: each drive PCIe 3.0 x4, all of them together DMI 3.0, which is PCIe 3.0 x4."""
+    disks = [linked(disk, X4, hidden=X4) for disk in drives(2)]
+    found = ceiling(disks, (DMI,), LEVELS["raid0"], "")
+    assert (found.read, found.write) == (X4, X4)
+    assert "DMI 3.0 x4" in found.binds
+    mirror = ceiling(disks, (DMI,), LEVELS["raid1"], "")
+    assert (mirror.read, mirror.write) == (X4, X4 // 2)  # every byte goes over the link twice
+
+
+def test_only_members_below_an_uplink_share_it() -> None:
+    disks = [linked(disk, X4) for disk in drives(4)]
+    found = ceiling(disks, (DMI,), LEVELS["raid0"], "")
+    assert found.read == 4 * (X4 // 2)
+    mirror = ceiling(disks, (DMI,), LEVELS["raid1"], "")
+    assert mirror.read == X4 + 2 * X4 and mirror.alone == X4
+
+
+def test_a_link_that_nobody_can_see_is_said_to_be_unknown() -> None:
+    one, two = drives(2)
+    found = ceiling([linked(one, X4), two], (), LEVELS["raid0"], "")
+    assert found.unknown == ("nvme1n1",)
+    assert any("nvme1n1" in sentence for sentence in ceiling_words(found))
+    assert ceiling([one, two], (), LEVELS["raid0"], "").read is None
+
+
+def test_of_two_paths_to_a_drive_the_wider_one_counts() -> None:
+    one, two = drives(2)
+    slow = linked(one, X2)
+    both = replace(slow, links=(*slow.links, *linked(one, X4).links))
+    assert ceiling([both, linked(two, X4)], (), LEVELS["raid0"], "").read == 2 * X4
+
+
+def test_two_drives_behind_a_switch_of_a_captured_machine_share_its_uplink() -> None:
+    """lspci there: one lane of 2.5 GT/s above the switch, 250 MB/s; nvme6n1 and nvme7n1 have such a lane each."""
+    inventory = report("nvme-behind-switch").inventory
+    by_name = {disk.name: disk for disk in inventory.disks}
+    shared = [by_name["nvme8n1"], by_name["nvme9n1"]]
+    apart = [by_name["nvme6n1"], by_name["nvme7n1"]]
+    found = ceiling(shared, inventory.uplinks, LEVELS["raid0"], "")
+    assert (found.read, found.write) == (250_000_000, 250_000_000)
+    assert "0000:03:00.0" in found.binds
+    assert ceiling(apart, inventory.uplinks, LEVELS["raid0"], "").read == 500_000_000
+
+
+@given(
+    widths=st.lists(st.sampled_from([X4, X2, X2 // 2]), min_size=4, max_size=8),
+    level=st.sampled_from(["raid0", "raid1", "raid10", "raid5", "raid6"]),
+    share=st.integers(1, 4 * X4),
+)
+def test_no_ceiling_is_higher_than_all_links_together_and_none_writes_faster_than_it_reads(
+    widths: list[int], level: str, share: int
+) -> None:
+    disks = [linked(disk, width) for disk, width in zip(drives(len(widths)), widths, strict=True)]
+    uplink = Uplink("switch", share, Source.REPORTED, ("nvme0n1", "nvme1n1", "nvme2n1"))
+    found = ceiling(disks, (uplink,), LEVELS[level], "n2" if level == "raid10" else "")
+    assert found.read is not None and found.write is not None
+    assert found.write <= found.read <= sum(widths)
+    assert found.read <= sum(widths[3:]) + min(share, sum(widths[:3]))

@@ -1,0 +1,103 @@
+"""The recommended chunk against the published table and rules, for any level, members and workload."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aligntool.audit import Grid, GridKind, Severity
+from aligntool.inventory import Source
+from aligntool.raid.chunks import Evidence, Stripes, judge_chunk, recommend_chunk
+from aligntool.raid.levels import LEVELS, WORKLOADS, data_members
+from aligntool.units import KIB, MIB, is_power_of_two
+
+
+def grid(size: int, source: Source = Source.REPORTED) -> Grid:
+    return Grid(GridKind.UNIT, size, 0, source, "NVMe NPWG", Severity.WARNING)
+
+
+def stripes(
+    level: str, members: int, workload: str = "general", *, page: int = 16 * KIB, unit: int = 4 * KIB
+) -> Stripes:
+    layout = "n2" if level == "raid10" else ""
+    data = data_members(LEVELS[level], members, layout)
+    return Stripes(LEVELS[level], data, workload, page, (grid(unit),))
+
+
+# Rows of the decision table of the research on NVMe arrays (docs/raid.md).
+CASES = [
+    ("raid0", 2, "general", 512),
+    ("raid0", 4, "boot", 512),
+    ("raid10", 4, "general", 512),
+    ("raid0", 2, "sequential", 512),
+    ("raid0", 4, "sequential", 256),
+    ("raid0", 12, "sequential", 256),
+    ("raid10", 4, "database", 128),
+    ("raid0", 4, "lsm", 1024),
+    ("raid10", 8, "vm", 256),
+    ("raid5", 4, "general", 128),
+    ("raid5", 9, "general", 128),  # 8 data members: exactly 1 MiB
+    ("raid5", 10, "general", 64),
+    ("raid6", 18, "general", 64),
+    ("raid6", 19, "general", 32),
+    ("raid5", 4, "database", 64),
+    ("raid6", 6, "sequential", 128),
+]
+
+
+@pytest.mark.parametrize(("level", "members", "workload", "kib"), CASES)
+def test_the_chunk_is_that_of_the_table(level: str, members: int, workload: str, kib: int) -> None:
+    assert recommend_chunk(stripes(level, members, workload)).size == kib * KIB
+
+
+def test_a_raid1_has_no_chunk() -> None:
+    assert recommend_chunk(stripes("raid1", 2)).size is None
+
+
+@given(
+    level=st.sampled_from(["raid0", "raid10", "raid5", "raid6"]),
+    members=st.integers(4, 40),
+    workload=st.sampled_from(WORKLOADS),
+    page=st.sampled_from([4 * KIB, 8 * KIB, 16 * KIB, 64 * KIB]),
+    unit=st.sampled_from([512, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB]),
+)
+def test_the_recommended_chunk_keeps_every_rule_that_can_be_kept(
+    level: str, members: int, workload: str, page: int, unit: int
+) -> None:
+    asked = stripes(level, members, workload, page=page, unit=unit)
+    advice = recommend_chunk(asked)
+    size = advice.size or 0
+    assert is_power_of_two(size) and size >= 16 * KIB and size % unit == 0
+    if workload == "database":
+        assert size >= 2 * page
+    if LEVELS[level].parity and size * asked.data > MIB:
+        # The only rule that may give way, and only to the floors.
+        assert size == max(16 * KIB, unit, 2 * page if workload == "database" else 0)
+        assert [rule.kept for rule in advice.rules].count(False) == 1
+    else:
+        assert all(rule.kept for rule in advice.rules)
+
+
+@pytest.mark.parametrize(
+    ("chunk", "level", "broken"),
+    [
+        (4 * KIB, "raid0", "at least 16KiB"),
+        (24 * KIB, "raid0", "power of two"),
+        (512 * KIB, "raid5", "at most 1MiB"),
+        (32 * KIB, "raid0", "indirection unit of 64KiB"),
+    ],
+)
+def test_a_chunk_that_was_asked_for_is_judged_by_the_same_rules(chunk: int, level: str, broken: str) -> None:
+    rules = judge_chunk(chunk, stripes(level, 4, unit=64 * KIB if chunk == 32 * KIB else 4 * KIB))
+    assert [rule for rule in rules if not rule.kept and broken in rule.sentence]
+    assert all(rule.kept for rule in judge_chunk(256 * KIB, stripes(level, 4)))
+
+
+def test_evidence_is_as_strong_as_who_says_the_unit() -> None:
+    def strength(source: Source) -> Evidence:
+        asked = Stripes(LEVELS["raid0"], 2, "general", 16 * KIB, (grid(16 * KIB, source),))
+        return next(rule.evidence for rule in judge_chunk(64 * KIB, asked) if "indirection" in rule.sentence)
+
+    assert strength(Source.REPORTED) is Evidence.REPORTED
+    assert strength(Source.MEASURED) is Evidence.MEASURED
+    assert strength(Source.KNOWN) is Evidence.PUBLISHED
+    assert strength(Source.ASSUMED) is Evidence.RULE

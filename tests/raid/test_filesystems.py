@@ -1,0 +1,139 @@
+"""The commands, tried: mkfs.xfs without writing, mke2fs, mkswap and mkfs.btrfs on files, mdadm up to its devices."""
+
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aligntool.plan import MakeArray, MakeFileSystem, Plan, RaidGoal
+from aligntool.recipe import load_recipes
+from aligntool.units import GIB, KIB, MIB
+from tests.conftest import find_tool, run
+from tests.raid.made import FS_UUID, drives, goal, planned
+
+
+def made(plan: Plan, kind: str) -> tuple[str, ...]:
+    """The words of the command, without the device at the end."""
+    (step,) = [step for step in plan.steps if isinstance(step, MakeFileSystem) and step.kind == kind]
+    assert step.command[-1] == "/dev/md/data" == step.device
+    return step.command[:-1]
+
+
+XFS = [
+    ("raid0", 2, 256 * KIB, (64, 128), 64),
+    ("raid0", 4, 512 * KIB, (128, 512), 8),  # the log's unit falls back to 32 KiB
+    ("raid10", 4, 64 * KIB, (16, 32), 16),
+    ("raid5", 4, 128 * KIB, (32, 96), 32),
+    ("raid6", 6, 64 * KIB, (16, 64), 16),
+]
+
+
+@pytest.mark.needs_tools("mkfs.xfs")
+@pytest.mark.parametrize(("level", "count", "chunk", "stripe", "log"), XFS, ids=[row[0] for row in XFS])
+def test_mkfs_xfs_understands_the_stripe_as_it_was_meant(
+    sparse: Callable[..., Path], level: str, count: int, chunk: int, stripe: tuple[int, int], log: int
+) -> None:
+    """What it prints is in blocks of 4096 bytes; without a word of complaint, since it warns about a log that is
+    cut."""
+    command = made(planned(goal(level, chunk=chunk), *drives(count)), "xfs")
+    words = [find_tool(command[0]) or "", "-N", *command[1:], str(sparse(20 * GIB))]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+    found = re.search(r"sunit=(\d+)\s+swidth=(\d+) blks", done.stdout)
+    assert found and (int(found[1]), int(found[2])) == stripe
+    found = re.search(r"sectsz=\d+\s+sunit=(\d+) blks, lazy-count", done.stdout)
+    assert found and int(found[1]) == log
+    assert done.stderr == ""
+
+
+@pytest.mark.needs_tools("mkfs.xfs")
+def test_the_articles_file_system_is_made_to_the_letter(sparse: Callable[..., Path]) -> None:
+    """Blocks of 4096 bytes, inodes of 512, a log of 64 MiB: 16384 blocks."""
+    found = next(each.goal for each in load_recipes() if each.name == "nvme-raid0-scratch")
+    assert isinstance(found, RaidGoal)
+    plan = planned(goal("raid0", chunk=found.chunk, block_size=found.block_size, inode_size=found.inode_size,
+                        log_size=found.log_size), *drives(2))  # fmt: skip
+    command = made(plan, "xfs")
+    said = run(command[0], "-N", *command[1:], sparse(20 * GIB))
+    assert re.search(r"isize=512\b", said) and re.search(r"data\s+=\s+bsize=4096\b", said)
+    assert re.search(r"log\s+=internal log\s+bsize=4096\s+blocks=16384\b", said)
+    assert found.mount_options == ("noatime", "logbufs=8")
+
+
+EXT4 = [
+    ("raid0", 4, 512 * KIB, "128", None),
+    ("raid5", 4, 128 * KIB, "32", "96"),
+    ("raid1", 2, None, None, None),
+]
+
+
+@pytest.mark.needs_tools("mkfs.ext4", "dumpe2fs")
+@pytest.mark.parametrize(("level", "count", "chunk", "stride", "width"), EXT4, ids=[row[0] for row in EXT4])
+def test_ext4_has_the_stride_of_the_chunk_and_a_width_with_parity_only(
+    sparse: Callable[..., Path],
+    level: str,
+    count: int,
+    chunk: int | None,
+    stride: str | None,
+    width: str | None,
+) -> None:
+    command = made(planned(goal(level, chunk=chunk, filesystem="ext4"), *drives(count)), "ext4")
+    image = sparse(GIB)
+    run(*command, "-q", image)
+    facts = dict(line.split(":", 1) for line in run("dumpe2fs", "-h", image).splitlines() if ":" in line)
+    told = {name: facts.get(f"RAID {name}", "").strip() or None for name in ("stride", "stripe width")}
+    assert told == {"stride": stride, "stripe width": width}
+    assert (facts["Filesystem UUID"].strip(), facts["Filesystem volume name"].strip()) == (FS_UUID, "data")
+
+
+@pytest.mark.needs_tools("mkfs.btrfs", "mkswap", "blkid")
+@pytest.mark.parametrize("kind", ["btrfs", "swap"])
+def test_other_kinds_are_made_with_the_uuid_that_fstab_will_name(
+    sparse: Callable[..., Path], kind: str
+) -> None:
+    image = sparse(GIB)
+    run(*made(planned(goal(filesystem=kind), *drives(2)), kind), image)
+    said = run("blkid", "-p", "-o", "export", image)
+    assert f"UUID={FS_UUID}\n" in said and f"TYPE={kind}\n" in said
+
+
+@pytest.mark.needs_tools("mkfs.vfat", "blkid")
+def test_the_boot_partitions_of_a_system_are_fat32_with_ids_that_differ(sparse: Callable[..., Path]) -> None:
+    plan = planned(goal(esp_size=512 * MIB, filesystem="none"), *drives(2))
+    steps = [step for step in plan.steps if isinstance(step, MakeFileSystem)]
+    assert [step.device for step in steps] == ["/dev/nvme0n1p1", "/dev/nvme1n1p1"]
+    assert len({step.uuid for step in steps}) == 2
+    for step in steps:
+        image = sparse(512 * MIB)
+        run(*step.command[:-1], image)
+        said = run("blkid", "-p", "-o", "export", image)
+        assert f"UUID={step.uuid}\n" in said and "VERSION=FAT32\n" in said
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("mdadm")
+@pytest.mark.parametrize(
+    ("level", "count", "bitmap"),
+    [("raid0", 2, None), ("raid1", 2, "none"), ("raid10", 4, None), ("raid5", 3, None), ("raid6", 4, "none")],
+)
+def test_mdadm_understands_every_word_and_stops_at_members_that_are_not_there(
+    tmp_path: Path, level: str, count: int, bitmap: str | None
+) -> None:
+    """It reads all options before it opens a member, and these are paths where nothing is: nothing can be made."""
+    plan = planned(goal(level, bitmap=bitmap, name="aligntool-test"), *drives(count))
+    (step,) = [step for step in plan.steps if isinstance(step, MakeArray)]
+    gone = {device: str(tmp_path / device.rpartition("/")[2]) for device in step.members}
+
+    def ask(words: list[str]) -> str:
+        words = [find_tool("mdadm") or "", *(gone.get(word, word) for word in words)]
+        done = subprocess.run(
+            words, capture_output=True, text=True, check=False, timeout=60, stdin=subprocess.DEVNULL
+        )
+        assert done.returncode
+        return done.stdout + done.stderr
+
+    words = list(step.command[1:])
+    assert "cannot open" in ask(words).lower() and "No such file" in ask(words)
+    for wrong in ("--level=2", "--metadata=1.9", "--no-such-option"):
+        assert "No such file" not in ask([wrong, *words])

@@ -1,0 +1,164 @@
+"""Plans of arrays: the recipes' golden ones, and what every plan must say and hold."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from aligntool.inventory import Disk, KnownGeometry, LbaFormat, NvmeFacts, Source
+from aligntool.plan import EditFile, MakeArray, MakeFileSystem, Plan, RaidGoal, RunCommand, from_json, to_json
+from aligntool.raid import SYSTEMS
+from aligntool.recipe import Recipe
+from aligntool.units import KIB, MIB
+from tests.raid.golden_plans import DISKS, GOLDEN, RECIPES, RENEW, golden_file, golden_plan, golden_text
+from tests.raid.made import ARRAY_UUID, FS_UUID, drive, drives, goal, linked, planned
+
+
+def name(recipe: Recipe) -> str:
+    return recipe.name
+
+
+@pytest.mark.parametrize("each", RECIPES, ids=name)
+def test_a_recipe_makes_the_plan_that_it_is_known_for(each: Recipe) -> None:
+    assert golden_file(each).read_text() == golden_text(each), RENEW
+
+
+def test_every_recipe_has_drives_and_a_golden_plan_and_every_plan_a_recipe() -> None:
+    names = {each.name for each in RECIPES}
+    assert names == set(DISKS) == {path.stem for path in GOLDEN.iterdir()}
+
+
+@pytest.mark.parametrize("each", RECIPES, ids=name)
+def test_a_plan_that_is_kept_is_read_back_as_it_was(each: Recipe) -> None:
+    plan = golden_plan(each)
+    assert from_json(to_json(plan)) == plan
+
+
+def edits(plan: Plan) -> dict[str, str]:
+    return {step.path: "\n".join(step.lines) for step in plan.steps if isinstance(step, EditFile)}
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_the_array_is_made_to_come_back_on_every_system(system: str) -> None:
+    plan = planned(goal(system=system), *drives(2))
+    files = edits(plan)
+    conf = "/etc/mdadm/mdadm.conf" if system == "debian" else "/etc/mdadm.conf"
+    assert files[conf] == f"ARRAY /dev/md/data metadata=1.2 UUID={ARRAY_UUID}"
+    assert files["/etc/fstab"].startswith(f"UUID={FS_UUID} /srv/data xfs ")
+    assert "nofail" in files["/etc/fstab"].split()[3].split(",")
+    commands = [step for step in plan.steps if isinstance(step, RunCommand)]
+    rebuild = {"debian": "update-initramfs", "arch": "mkinitcpio"}.get(system, "dracut")
+    order = [step.command[0] for step in commands]
+    assert order.index(rebuild) < next(at for at, step in enumerate(commands) if step.expects == ARRAY_UUID)
+    assert order[-1] == "mount"
+
+
+def test_no_line_and_no_command_names_an_array_by_its_number() -> None:
+    """/dev/md127 is another array after the next start: mdadm counts down from it."""
+    for each in RECIPES:
+        said = to_json(golden_plan(each))
+        assert not re.search(r"/dev/md\d", said)
+
+
+def test_steps_come_in_an_order_in_which_each_finds_what_it_needs() -> None:
+    kinds = [type(step).__name__ for step in planned(goal(), *drives(2)).steps]
+    array, system = kinds.index("MakeArray"), kinds.index("MakeFileSystem")
+    assert kinds[:2] == ["MakeMember", "MakeMember"] and array == 2
+    assert array < system < kinds.index("EditFile") < kinds.index("RunCommand")
+
+
+def test_mdadm_is_left_nothing_to_decide_and_nothing_to_ask() -> None:
+    for level, count in (("raid1", 2), ("raid10", 4), ("raid5", 3), ("raid6", 4)):
+        plan = planned(goal(level), *drives(count))
+        (array,) = [step for step in plan.steps if isinstance(step, MakeArray)]
+        given = {word.partition("=")[0] for word in array.command}
+        needed = {"--run", "--level", "--raid-devices", "--metadata", "--data-offset", "--size", "--bitmap", "--uuid",
+                  "--name", "--homehost", "--consistency-policy"}  # fmt: skip
+        needed |= set() if level == "raid1" else {"--chunk", "--layout"}
+        assert needed <= given, needed - given
+
+
+def notes(plan: Plan) -> str:
+    return "\n".join(plan.notes)
+
+
+def test_a_value_that_was_asked_for_is_taken_and_told_beside_the_one_recommended() -> None:
+    plan = planned(goal("raid0", chunk=256 * KIB), *drives(2))
+    assert "chunk 256KiB as asked for; aligntool would take 512KiB" in notes(plan)
+    assert "as asked for" not in notes(planned(goal("raid0", chunk=512 * KIB), *drives(2)))
+
+
+def test_the_articles_array_is_told_value_by_value() -> None:
+    plan = golden_plan(next(each for each in RECIPES if each.name == "nvme-raid0-scratch"))
+    for words in ("chunk 256KiB as asked for", "a log of 64MiB as asked for", "inodes of 512B as asked for",
+                  "logbufs=8 as asked for", "DMI 3.0 x4"):  # fmt: skip
+        assert words in notes(plan), words
+    assert "noatime,logbufs=8,nofail" in edits(plan)["/etc/fstab"]
+    assert any("everything is lost" in sentence for sentence in plan.attention)
+
+
+def with_formats(disk: Disk, *formats: LbaFormat, hmb: int = 0) -> Disk:
+    return replace(disk, nvme=NvmeFacts(formats=formats, format_in_use=0, hmb_preferred=hmb))
+
+
+def test_a_better_lba_format_is_offered_with_the_command_that_takes_it() -> None:
+    better = LbaFormat(1, 4096, 0, 0)
+    with_metadata = LbaFormat(2, 4096, 8, 0)
+    one, two = drives(2)
+    plan = planned(goal(), with_formats(one, LbaFormat(0, 512, 0, 2), with_metadata, better), two)
+    assert "offers 4096 (format 1; performance 0 against 2" in notes(plan)
+    assert "nvme format --lbaf=1" in notes(plan)
+    plan = planned(goal(), with_formats(one, LbaFormat(0, 512, 0, 0), LbaFormat(1, 4096, 0, 2)), two)
+    assert "nvme format" not in notes(plan)
+
+
+def test_drives_without_dram_are_pointed_out_by_what_they_ask_or_the_database_says() -> None:
+    one, two = drives(2)
+    plan = planned(goal(), with_formats(one, hmb=64 * MIB), two)
+    assert any("without DRAM: nvme0n1;" in sentence for sentence in plan.attention)
+    row = KnownGeometry(Source.KNOWN, "row", "made up", "high", dram=False)
+    plan = planned(goal(), one, two, known=(row,))
+    assert any("without DRAM: nvme0n1, nvme1n1;" in sentence for sentence in plan.attention)
+    assert not any("without DRAM" in sentence for sentence in planned(goal(), one, two).attention)
+
+
+def test_members_that_differ_are_told_by_what_they_differ_in() -> None:
+    one, two = linked(drive(0), 3_938_000_000), linked(drive(1), 1_969_000_000, width=2)
+    other = replace(two, model="ACME NV2", numa_node=1, size=(two.size or 0) + 4096)
+    said = "\n".join(planned(goal(), replace(one, numa_node=0), other).attention)
+    for words in (
+        "models: nvme0n1 ACME NV1, nvme1n1 ACME NV2",
+        "NUMA nodes",
+        "sizes",
+        "links: nvme0n1 link 8 GT/s x4",
+    ):
+        assert f"different {words}" in said, words
+    assert "different" not in "\n".join(planned(goal(), *drives(2)).attention)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        (goal("raid5"), "passes no discards on"),
+        (goal("raid1", metadata="1.0"), "makes the halves differ"),
+        (goal("raid1", esp_size=512 * MIB), "efibootmgr"),
+        (goal("raid5", chunk=MIB), "breaks a rule: a full stripe of 3MiB"),
+        (goal("raid1", system="fedora"), f"rd.md.uuid={ARRAY_UUID}"),
+    ],
+)
+def test_what_needs_the_user_is_said(wanted: RaidGoal, words: str) -> None:
+    assert any(words in sentence for sentence in planned(wanted, *drives(4)).attention)
+
+
+def test_an_array_that_is_not_mounted_has_no_line_in_fstab() -> None:
+    for wanted in (goal(mount_at=""), goal(filesystem="none")):
+        plan = planned(wanted, *drives(2))
+        assert list(edits(plan)) == ["/etc/mdadm/mdadm.conf"]
+    assert not [step for step in plan.steps if isinstance(step, MakeFileSystem)]
+    swap = planned(goal(filesystem="swap"), *drives(2))
+    assert edits(swap)["/etc/fstab"] == f"UUID={FS_UUID} none swap sw,nofail 0 0"
+
+
+def test_a_root_file_system_does_not_start_without_its_array() -> None:
+    plan = planned(goal(mount_at="/", filesystem="ext4"), *drives(2))
+    assert "nofail" not in edits(plan)["/etc/fstab"]

@@ -1,0 +1,138 @@
+"""What no array is made of, and what no array can be: all reasons at once, each with what to type."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from aligntool.errors import Refused
+from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits
+from aligntool.plan import RaidGoal
+from aligntool.raid import plan_raid
+from aligntool.units import GIB, KIB, MIB
+from tests.machines.captured import judged as captured
+from tests.machines.captured import report
+from tests.raid.made import drive, drives, goal, judged, layer, planned
+
+Change = Callable[[Disk], Disk]
+
+
+def mounted(place: str) -> Change:
+    def change(disk: Disk) -> Disk:
+        part = replace(disk.partitions[0], mounted_at=(place,))
+        return replace(disk, partitions=(part,))
+
+    return change
+
+
+MEMBERS: list[tuple[str, Change, str, str]] = [
+    ("2048+1000 ext4", mounted("/srv"), "nvme1n1p1 is mounted at /srv", "umount /srv"),
+    ("2048+1000 swap", mounted("[SWAP]"), "nvme1n1p1 is mounted at [SWAP]", "swapoff /dev/nvme1n1p1"),
+    ("", lambda disk: replace(disk, holders=("md127",)), "nvme1n1 is a part of md127", "audit md127"),
+    ("2048+1000 ext4", lambda disk: disk, "nvme1n1 is not empty: partition 1, ext4", "--wipe nvme1n1"),
+    ("", lambda disk: replace(disk, content=(layer("linux_raid_member", "old"),)), 'md "old" on the whole', "--wipe"),
+    ("", lambda disk: replace(disk, content_read=False), "nobody could look whether nvme1n1 is empty", "sudo"),
+    ("", lambda disk: replace(disk, failing="its reliability is degraded"), "says that it fails", "smartctl"),
+    ("", lambda disk: replace(disk, read_only=True), "nvme1n1 is read-only", ""),
+    ("", lambda disk: replace(disk, kind=DiskKind.IMAGE), "md works on block devices", "losetup"),
+    ("", lambda disk: replace(disk, limits=IoLimits(4096, 4096)), "blocks of different sizes", "nvme format"),
+    ("", lambda disk: replace(disk, wwn="eui.0000000000000000"), "one drive by two names, WWN", "once"),
+    ("", lambda disk: replace(disk, wwn="eui.ff", serial="S0000"), "one drive by two names, serial", "once"),
+    ("", lambda disk: replace(disk, size=8 * MIB), "members need at least 16MiB", "larger"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("parts", "change", "why", "hint"), MEMBERS, ids=[row[2] for row in MEMBERS])
+def test_such_a_drive_is_no_member(parts: str, change: Change, why: str, hint: str) -> None:
+    with pytest.raises(Refused) as refused:
+        planned(goal(), drive(0), change(drive(1, parts=parts)))
+    assert why in str(refused.value)
+    assert hint in refused.value.hint
+
+
+GOALS: list[tuple[RaidGoal, int, str]] = [
+    (goal("raid1", chunk=64 * KIB), 2, "RAID1 has no chunk"),
+    (goal("raid5", chunk=96 * KIB), 3, "no power of two"),
+    (goal("raid0", chunk=6 * KIB), 2, "no multiple of the kernel's pages"),
+    (goal("raid5"), 2, "RAID5 needs at least 3 members, and 2 are named"),
+    (goal("raid6"), 3, "RAID6 needs at least 4 members"),
+    (goal("raid0"), 1, "RAID0 needs at least 2 members, and 1 is named"),
+    (goal("raid10", layout="n5"), 4, "no layout 'n5'"),
+    (goal("raid10", layout="n3"), 2, "no layout 'n3'"),
+    (goal("raid5", layout="n2"), 3, "no layout 'n2'"),
+    (goal("raid0", bitmap="internal"), 2, "no bitmap"),
+    (goal("raid7"), 2, "'raid7' is no level"),
+    (goal("raid1", filesystem="zfs"), 2, "'zfs' is no file system"),
+    (goal("raid1", workload="games"), 2, "'games' is no workload"),
+    (goal("raid1", name="my data"), 2, "no name for an array"),
+    (goal("raid1", name="x" * 33), 2, "no name for an array"),
+    (goal("raid1", mount_at="/srv/my data"), 2, "no place to mount at"),
+    (goal("raid1", mount_at="srv"), 2, "no place to mount at"),
+    (goal("raid1", members="partitions"), 2, "partitions were asked for"),
+    (goal("raid1", system="plan9"), 2, "'plan9' is no system"),
+]
+
+
+@pytest.mark.parametrize(("wanted", "count", "why"), GOALS, ids=[row[2] for row in GOALS])
+def test_such_an_array_cannot_be(wanted: RaidGoal, count: int, why: str) -> None:
+    with pytest.raises(Refused) as refused:
+        planned(wanted, *drives(count))
+    assert why in str(refused.value)
+
+
+def test_a_raid0_may_have_a_chunk_that_is_no_power_of_two_and_is_told_what_that_breaks() -> None:
+    """raid0.c, create_strip_zones: a multiple of the logical block is enough."""
+    plan = planned(goal("raid0", chunk=96 * KIB), *drives(2))
+    assert any("power of two" in sentence for sentence in plan.attention)
+
+
+def test_all_reasons_are_told_at_once() -> None:
+    bad = replace(
+        drive(1, parts="2048+1000 ext4"), read_only=True, failing="it dies", limits=IoLimits(4096, 4096)
+    )
+    with pytest.raises(Refused) as refused:
+        planned(goal("raid5", chunk=96 * KIB), drive(0), bad)
+    for why in ("read-only", "it dies", "not empty", "different sizes", "at least 3", "power of two"):
+        assert why in str(refused.value)
+    assert len(set(refused.value.hint.split("\n"))) == len(refused.value.hint.split("\n"))
+
+
+def test_what_wipe_names_may_be_lost_and_nothing_else() -> None:
+    full = [drive(number, parts="2048+1000 ext4") for number in range(2)]
+    with pytest.raises(Refused) as refused:
+        planned(goal(wipe=("nvme0n1",)), *full)
+    assert "nvme1n1 is not empty" in str(refused.value) and "nvme0n1 is" not in str(refused.value)
+    assert planned(goal(wipe=("/dev/nvme0n1", "nvme1n1")), *full).steps
+
+
+def test_drives_and_partitions_are_not_mixed() -> None:
+    disks = (drive(0), drive(1, parts="2048+4000000"))
+    with pytest.raises(Refused, match="nvme1n1p1 are partitions and nvme0n1 whole drives"):
+        planned(goal(partitions=(None, 1)), *disks)
+
+
+def test_two_partitions_of_one_drive_are_no_two_members() -> None:
+    (one,) = judged(drive(0, parts="2048+4000000; 4100000+4000000"))
+    with pytest.raises(Refused, match="both on one drive"):
+        plan_raid((one, one), Inventory((one.disk,)), goal(partitions=(1, 2)))
+
+
+def test_two_namespaces_of_one_controller_are_one_drive() -> None:
+    """nvme list of that machine: nvme4n1 and nvme4n2 have one serial number."""
+    members = [captured("nvme-behind-switch", name) for name in ("nvme4n1", "nvme4n2")]
+    with pytest.raises(Refused, match="nvme4n1 and nvme4n2 are one drive by two names"):
+        plan_raid(members, report("nvme-behind-switch").inventory, goal())
+
+
+def test_members_of_running_arrays_of_a_captured_machine_are_refused() -> None:
+    members = [captured("md-on-misaligned-partitions", name) for name in ("vda", "vdb")]
+    inventory = report("md-on-misaligned-partitions").inventory
+    with pytest.raises(Refused) as refused:
+        plan_raid(members, inventory, goal(partitions=(1, 1)))
+    assert "vda1 is a part of md0, which is running" in str(refused.value)
+    assert "vdb1 is a part of md0, which is running" in str(refused.value)
+
+
+def test_a_small_drive_is_not_taken_for_a_member_of_a_large_one() -> None:
+    with pytest.raises(Refused, match="need at least"):
+        planned(goal(spare_room=2 * GIB), drive(0), drive(1, size=GIB))
