@@ -74,13 +74,18 @@ def _refuse_unfit(path: str, status: os.stat_result) -> None:
         return
     if not stat.S_ISBLK(status.st_mode):
         raise Refused(f"{path} is neither a block device nor an image file", hint="lsblk -d")
-    folder = sysfs_folder(status.st_rdev)
-    if (folder / "partition").exists():
+    refuse_partition(path, status)
+    if (sysfs_folder(status.st_rdev) / "ro").read_text().strip() == "1":
+        raise Refused(f"{path} is read-only", hint=f"sudo blockdev --setrw {shell_word(path)}")
+
+
+def refuse_partition(path: str, status: os.stat_result) -> None:
+    """Raises Refused for a part of a disk, which says nothing of the disk."""
+    folder = sysfs_folder(status.st_rdev) if stat.S_ISBLK(status.st_mode) else None
+    if folder is not None and (folder / "partition").exists():
         disk = f"/dev/{kernel_name(folder.parent)}"
         number = (folder / "partition").read_text().strip()
         raise Refused(f"{path} is partition {number} of {disk}; a whole disk is needed", hint=f"give {disk}")
-    if (folder / "ro").read_text().strip() == "1":
-        raise Refused(f"{path} is read-only", hint=f"sudo blockdev --setrw {shell_word(path)}")
 
 
 def _refuse_occupied(path: str, status: os.stat_result) -> None:

@@ -4,6 +4,7 @@ In: what the user typed. Out: the plan, the disk as it was judged, and the maps 
 `realign` and `apply` must come to the same plan from the same disk.
 """
 
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -57,7 +58,24 @@ def find_plan(target: str, asked: Asked) -> Found:
     judged, _ = look_at(target, asked)
     refuse_in_flight(judged.disk.path)
     failing = read_failing(judged.disk)
-    return plan_for(replace(judged, disk=replace(judged.disk, failing=failing)), asked)
+    try:
+        return plan_for(replace(judged, disk=replace(judged.disk, failing=failing)), asked)
+    except Refused as error:
+        raise _or_attached(judged.disk.path, error) from None
+
+
+def _or_attached(path: str, error: Refused) -> Refused:
+    """An image that a loop device shows may be mounted there; then it must not be checked or mended as a file."""
+    from pathlib import Path
+
+    from aligntool.apply.occupants import occupants
+
+    status = Path(path).stat()
+    found = occupants(status) if stat.S_ISREG(status.st_mode) else ()
+    if not found:
+        return error
+    words = "; ".join(one.what for one in found)
+    return Refused(f"{path} is in use: {words}\n{error}", hint=" && ".join(one.end for one in found))
 
 
 def refuse_in_flight(path: str) -> None:

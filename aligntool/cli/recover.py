@@ -96,13 +96,16 @@ def _recover(disk: str, journal: str | None, *, rate: int | None, json_: bool, b
 def _standing(disk: str, journal: str | None) -> "Status":
     """Without holding it: whoever has the disk may be asked about it. Raises Refused."""
     from contextlib import nullcontext
+    from pathlib import Path
 
+    from aligntool.apply.hold import refuse_partition
     from aligntool.apply.look_only import look_only
     from aligntool.apply.recovery import status as find_status
     from aligntool.audit.words import shell_word
     from aligntool.cli.asked import command
 
     with look_only(disk) as device, look_only(journal) if journal else nullcontext() as file:
+        refuse_partition(disk, Path(disk).stat())
         if device.size < _LEAST:
             raise Refused(f"{disk} is too small for a disk with partitions", hint=f"ls -l {shell_word(disk)}")
         try:

@@ -57,6 +57,31 @@ def test_a_file_system_whose_checker_knows_no_offsets_is_checked_through_a_loop_
     assert str(dirty_disk) not in run("losetup", "--list")
 
 
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup")
+def test_a_dirty_image_that_a_loop_device_shows_is_not_to_be_checked_as_a_file(dirty_disk: Path) -> None:
+    """It may be mounted there."""
+    node = run("losetup", "-f", "--show", dirty_disk).strip()
+    try:
+        assert hint_of(aligntool("plan", "realign", dirty_disk)) == f"losetup -d {node}"
+    finally:
+        run("losetup", "-d", node)
+    assert hint_of(aligntool("plan", "realign", dirty_disk)).startswith("e2fsck")
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "partx")
+@pytest.mark.parametrize("word", ["status", "resume", "rollback"])
+def test_of_a_partition_nobody_says_that_its_disk_is_not_in_flight(dirty_disk: Path, word: str) -> None:
+    node = run("losetup", "-f", "--show", dirty_disk).strip()
+    run("partx", "-a", node)
+    try:
+        assert hint_of(aligntool(word, f"{node}p1")) == f"give {node}"
+    finally:
+        run("partx", "-d", node)
+        run("losetup", "-d", node)
+
+
 @pytest.mark.parametrize("size", [0, 6, 512, 1000, 4096])
 @pytest.mark.parametrize(
     "words", [("status",), ("resume",), ("rollback",), ("plan", "realign"), ("realign", "--yes")]
