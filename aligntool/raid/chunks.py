@@ -17,6 +17,7 @@ from aligntool.units import KIB, MIB, format_size, is_power_of_two
 LEAST = 16 * KIB
 FULL_STRIPE = MIB  # RAID5_MAX_REQ_STRIPES: 256 pages of 4 KiB in one request, drivers/md/raid5.c
 LARGEST = MIB
+HALF_MIB = MIB // 2
 
 
 class Evidence(StrEnum):
@@ -59,8 +60,8 @@ class Stripes:
 _Words = tuple[int, str, Evidence]
 
 _STRIPED: dict[str, _Words] = {
-    "general": (512 * KIB, "mdadm's own default; no published sweep on NVMe beats it", Evidence.PUBLISHED),
-    "boot": (512 * KIB, "booting is small reads one at a time, which no chunk of 64KiB and more splits", Evidence.RULE),
+    "general": (HALF_MIB, "mdadm's own default; no published sweep on NVMe beats it", Evidence.PUBLISHED),
+    "boot": (HALF_MIB, "booting is small reads one at a time, which no chunk of 64KiB and more splits", Evidence.RULE),
     "database": (128 * KIB, "pages are rarely split, and a scan still reaches several drives", Evidence.RULE),
     "lsm": (MIB, "written and compacted in long runs; ScyllaDB's own setup uses 1MiB", Evidence.PUBLISHED),
     "vm": (256 * KIB, "guests mix small and large requests; between the two", Evidence.RULE),
@@ -116,11 +117,11 @@ def _rules(chunk: int, stripes: Stripes) -> Iterator[Rule]:
         yield Rule(sentence, Evidence.RULE, chunk >= least)
     if stripes.level.parity:
         whole = chunk * stripes.data
-        yield Rule(
+        sentence = (
             f"a full stripe of {format_size(whole)} is at most {format_size(FULL_STRIPE)}, the kernel's largest "
-            f"request "
-            "to RAID5 and RAID6", Evidence.PUBLISHED, whole <= FULL_STRIPE,
-        )  # fmt: skip
+            "request to RAID5 and RAID6"
+        )
+        yield Rule(sentence, Evidence.PUBLISHED, whole <= FULL_STRIPE)
     if not is_power_of_two(chunk):
         yield Rule("a power of two, as every file system's stripe unit expects", Evidence.RULE, False)
 
@@ -129,7 +130,7 @@ def _wanted(stripes: Stripes) -> _Words:
     if stripes.level.parity:
         return _PARITY[stripes.workload]
     if stripes.workload == "sequential":
-        size = min(max(_power_below(MIB // stripes.data), 256 * KIB), 512 * KIB)
+        size = min(max(_power_below(MIB // stripes.data), 256 * KIB), HALF_MIB)
         return (
             size,
             "a request of 1MiB reaches as many drives as it can without being cut too small",

@@ -76,19 +76,16 @@ def bitmap_note(shape: Shape) -> str:
         return f"no bitmap: {shape.level.title} has nothing to resynchronise"
     if shape.bitmap == "none":
         return (
-            "no bitmap: after a crash the whole array is resynchronised, and until then a second failure can "
-            "lose data"
+            "no bitmap: after a crash the whole array is resynchronised, and until then a second failure can lose "
+            "data"
         )
     if shape.level.parity:
         return (
             "an internal bitmap, one bit for each GiB at most: after a crash only what was being written is "
-            "resynchronised; "
-            "with mdadm's 64MiB a bit, small writes to five NVMe drives fell to less than a hundredth, with "
-            "1GiB to half "
-            "(published, one tester; --bitmap none is the fastest)"
+            "resynchronised; with mdadm's 64MiB a bit, small writes to five NVMe drives fell to less than a "
+            "hundredth, with 1GiB to half (published, one tester; --bitmap none is the fastest)"
         )
     return (
-        "an internal bitmap, one bit for each 64MiB: after a crash only what was being written is "
-        "resynchronised; it cost "
-        "7 % of small writes to a RAID1 (published, one tester)"
+        "an internal bitmap, one bit for each 64MiB: after a crash only what was being written is resynchronised; "
+        "it cost 7 % of small writes to a RAID1 (published, one tester)"
     )

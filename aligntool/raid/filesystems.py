@@ -98,13 +98,12 @@ def filesystem_notes(goal: RaidGoal, stripe: Stripe) -> Iterator[str]:
         case "xfs" if chunk:
             yield (
                 f"XFS: stripe unit {format_size(chunk)} (the chunk), stripe width {stripe.data} units (the data "
-                f"members)"
+                "members)"
             )
             if log_unit(chunk) != chunk:
                 yield (
                     f"XFS: log stripe unit {format_size(log_unit(chunk))}, because its largest is "
-                    f"{format_size(XFS_LOG_UNIT)}, "
-                    f"less than the chunk"
+                    f"{format_size(XFS_LOG_UNIT)}, less than the chunk"
                 )
         case "xfs":
             yield "XFS: no stripe unit, because a RAID1 has no chunk"
@@ -117,11 +116,11 @@ def filesystem_notes(goal: RaidGoal, stripe: Stripe) -> Iterator[str]:
             yield f"ext4: a stride of one chunk {width}"
         case "btrfs":
             yield (
-                "btrfs takes no stripe settings; on md it finds damage by its checksums but cannot heal data "
-                "from a copy"
+                "btrfs takes no stripe settings; on md it finds damage by its checksums but cannot heal data from "
+                "a copy"
             )
     if goal.block_size and goal.block_size > 4 * KIB:
         yield (
             f"a block of {format_size(goal.block_size)} is larger than the memory pages of most machines, which "
-            f"refuse to mount it"
+            "refuse to mount it"
         )

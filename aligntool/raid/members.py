@@ -55,9 +55,8 @@ def member_sentences(member: Member, known: Sequence[KnownGeometry]) -> Iterator
     yield from _format(member)
     if is_dramless(disk, known):
         yield (
-            f"{member.name} has no DRAM of its own: its random writes are slower and less even, and an array is "
-            f"as slow "
-            "as its slowest member"
+            f"{member.name} has no DRAM of its own: its random writes are slower and less even, and an array is as "
+            "slow as its slowest member"
         )
 
 
@@ -99,8 +98,8 @@ def _format(member: Member) -> Iterator[str]:
         return
     yield (
         f"{member.name} is formatted with {used.data_size}-byte blocks and offers {best.data_size} (format "
-        f"{best.index}; "
-        f"{why}); nvme format --lbaf={best.index} changes that and erases the drive, so it is for now or never"
+        f"{best.index}; {why}); nvme format --lbaf={best.index} changes that and erases the drive, so it is for now "
+        "or never"
     )
 
 

@@ -4,7 +4,7 @@ In: judged disks, the inventory they are of, and a RaidGoal. Out: a Plan whose s
 line of a file, or Refused with all reasons at once. Alone because it only puts together what the other files decide.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from aligntool.audit import Judged
 from aligntool.errors import Refused
@@ -15,7 +15,7 @@ from aligntool.raid.chunks import Stripes, member_units, recommend_chunk
 from aligntool.raid.creating import Shape, create_command, shape_of
 from aligntool.raid.filesystems import Stripe, fstab_line, make_command
 from aligntool.raid.levels import LEVELS, Level, data_members, layouts_of
-from aligntool.raid.members import Known, Member, is_flash
+from aligntool.raid.members import Known, Member, is_flash, partition_node
 from aligntool.raid.placing import Placed, data_offset, place_members
 from aligntool.raid.refusals import refuse_unfit, wiped
 from aligntool.raid.systems import SYSTEMS, mount_steps, persistence_steps
@@ -23,7 +23,6 @@ from aligntool.raid.telling import Decided, attention_of, notes_of
 from aligntool.units import MIB, format_about, format_size
 
 LEAST_MEMBER = 16 * MIB
-_NO_KNOWN: Mapping[str, Sequence[object]] = {}
 
 
 def plan_raid(
@@ -123,7 +122,7 @@ def _boot_partitions(decided: Decided) -> Iterator[MakeFileSystem]:
         return
     first = int(goal.filesystem_uuid[:8], 16)
     for index, each in enumerate(decided.placed):
-        device = f"{each.device.removesuffix('2')}1"
+        device = partition_node(each.member.disk.path, 1)
         volume = f"{(first + index) % 2**32:08x}"
         command = ("mkfs.vfat", "-F", "32", "-n", "EFI", "-i", volume, device)
         yield MakeFileSystem(device, "vfat", f"{volume[:4]}-{volume[4:]}".upper(), command)

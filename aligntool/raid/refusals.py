@@ -145,7 +145,7 @@ def _about_sectors(members: Sequence[Member]) -> Iterator[Reason]:
     if len(set(sizes.values()) - {None}) > 1:
         told = ", ".join(f"{name} {size}" for name, size in sizes.items())
         yield (
-            f"the members have logical blocks of different sizes, and an array of them changes its own when one "
+            "the members have logical blocks of different sizes, and an array of them changes its own when one "
             f"fails: {told}",
             "nvme format --lbaf=N /dev/nvmeXn1 gives a drive other blocks, and erases it",
         )

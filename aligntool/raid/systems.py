@@ -36,8 +36,8 @@ SYSTEMS = {
         System(
             "debian", "Debian, Ubuntu", "/etc/mdadm/mdadm.conf", ("update-initramfs", "-u", "-k", "all"),
             ("sh", "-c", _DEBIAN_SHOW),
-            "the initramfs finds arrays by itself only while mdadm.conf names none; from now on every array "
-            "needs its line",
+            "the initramfs finds arrays by itself only while mdadm.conf names none; from now on every array needs "
+            "its line",
         ),
         System(
             "fedora", "Fedora, RHEL, CentOS", "/etc/mdadm.conf", ("dracut", "-f", "--regenerate-all"),

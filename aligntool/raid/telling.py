@@ -7,15 +7,16 @@ done, and this says why.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from aligntool.inventory import Inventory
+from aligntool.inventory import Inventory, TableLabel
 from aligntool.plan import RaidGoal
 from aligntool.raid.ceilings import ceiling, ceiling_words
 from aligntool.raid.chunks import ChunkAdvice, Stripes, judge_chunk
 from aligntool.raid.creating import Shape, bitmap_note
 from aligntool.raid.filesystems import XFS_INODE, Stripe, default_options, filesystem_notes
-from aligntool.raid.members import Known, differences, is_dramless, member_sentences
+from aligntool.raid.members import Known, Member, differences, is_dramless, member_sentences
 from aligntool.raid.placing import DataOffset, Placed, spare_room
 from aligntool.raid.systems import SYSTEMS
+from aligntool.recipe.roles import ROLES
 from aligntool.units import format_size
 
 
@@ -73,8 +74,8 @@ def _chunk(decided: Decided) -> Iterator[str]:
     for rule in judge_chunk(chunk, decided.stripes):
         yield f"chunk {format_size(chunk)} {'keeps' if rule.kept else 'BREAKS'}: {rule.sentence} ({rule.evidence})"
     yield (
-        "on NVMe the chunk matters less than the level, the bitmap and the links; the evidence is in docs/raid.md, and "
-        "only a measurement on these drives would be better"
+        "on NVMe the chunk matters less than the level, the bitmap and the links; the evidence is in docs/raid.md, "
+        "and only a measurement on these drives would be better"
     )
 
 
@@ -100,8 +101,8 @@ def _places(decided: Decided) -> Iterator[str]:
         grain = f", a multiple of {format_size(offset.grain)}" if offset.grain else ""
         yield (
             f"the data of {first.device} begin {format_size(offset.size)} into it, at byte {begins} of its "
-            f"drive{grain}; by "
-            "default mdadm begins 129MiB into large members, which is a multiple of 1MiB and no more"
+            f"drive{grain}; by default mdadm begins 129MiB into large members, which is a multiple of 1MiB and no "
+            "more"
         )
     if goal.metadata == "1.0":
         yield "metadata 1.0 lies at the end, so the data begin where the member begins"
@@ -111,8 +112,8 @@ def _places(decided: Decided) -> Iterator[str]:
     lengths = {each.member.disk.size for each in decided.placed}
     if len(lengths) > 1:
         yield (
-            f"every member is {format_size(first.extent.length)} long, as the smallest allows; the rest of "
-            f"larger drives stays free"
+            f"every member is {format_size(first.extent.length)} long, as the smallest allows; the rest of larger "
+            "drives stays free"
         )
     if goal.system in SYSTEMS:
         yield f"files and commands are those of {SYSTEMS[goal.system].title}"
@@ -123,9 +124,8 @@ def _given(decided: Decided) -> Iterator[str]:
     goal = decided.goal
     if goal.filesystem == "xfs" and goal.log_size:
         yield (
-            f"XFS: a log of {format_size(goal.log_size)} as asked for; aligntool would leave its size to "
-            f"mkfs.xfs, which "
-            "makes it larger with the file system, for more changes in flight"
+            f"XFS: a log of {format_size(goal.log_size)} as asked for; aligntool would leave its size to mkfs.xfs, "
+            "which makes it larger with the file system, for more changes in flight"
         )
     if goal.filesystem == "xfs" and goal.inode_size:
         same = (
@@ -145,58 +145,76 @@ def _given(decided: Decided) -> Iterator[str]:
 
 def attention_of(decided: Decided, known: Known) -> tuple[str, ...]:
     """What needs the user, a sentence each."""
-    return tuple(_attention(decided, known))
+    return (*_member_attention(decided, known), *_array_attention(decided), *_system_attention(decided))
 
 
-def _attention(decided: Decided, known: Known) -> Iterator[str]:
-    goal, level = decided.goal, decided.shape.level
+def _member_attention(decided: Decided, known: Known) -> Iterator[str]:
     members = [each.member for each in decided.placed]
-    if not level.redundant:
-        yield f"{level.title}: when one drive fails, everything is lost; keep nothing on it that is nowhere else"
+    if not decided.shape.level.redundant:
+        yield (
+            f"{decided.shape.level.title}: when one drive fails, everything is lost; keep nothing on it that is "
+            "nowhere else"
+        )
     yield from differences(members, known)
-    dramless = [
-        member.name for member in members if is_dramless(member.disk, known.get(member.disk.name, ()))
-    ]
+    dramless = [each.name for each in members if is_dramless(each.disk, known.get(each.disk.name, ()))]
     if dramless:
         yield f"without DRAM: {', '.join(dramless)}; not for arrays with many random writes"
     if decided.offset.off:
         yield (
             f"no data offset puts the data of {', '.join(decided.offset.off)} on their grids: realign those "
-            f"partitions first"
+            "partitions first"
         )
-    yield from _chunk_attention(decided)
+    for each in members:
+        part = each.partition
+        if part is not None and part.type_code not in (ROLES["linux-raid"].gpt, ROLES["linux-raid"].mbr):
+            yield (
+                f"{each.name} keeps the type of something else, and installers may take it for that: sfdisk "
+                f"--part-type {each.disk.path} {part.number} {_raid_type(each)}"
+            )
+
+
+def _raid_type(member: Member) -> str:
+    """As sfdisk takes it: a GUID, or a byte without 0x."""
+    role, table = ROLES["linux-raid"], member.disk.table
+    return role.gpt if table is None or table.label is TableLabel.GPT else (role.mbr or "").removeprefix("0x")
+
+
+def _array_attention(decided: Decided) -> Iterator[str]:
+    goal, level, chunk = decided.goal, decided.shape.level, decided.shape.chunk
+    if chunk is not None:
+        for rule in judge_chunk(chunk, decided.stripes):
+            if not rule.kept:
+                yield f"the chunk of {format_size(chunk)} breaks a rule: {rule.sentence}"
     if level.redundant:
         yield "the first resynchronisation runs in the background; measure nothing before /proc/mdstat shows its end"
     if level.parity:
         yield (
-            f"{level.title} passes no discards on (devices_handle_discard_safely is off): fstrim does nothing "
-            f"on it, and "
-            "the drives fill up; leave part of them unused"
+            f"{level.title} passes no discards on (devices_handle_discard_safely is off): fstrim does nothing on "
+            "it, and the drives fill up; leave part of them unused"
         )
     if goal.whole_drives:
         yield (
-            "members without a partition table: some firmware takes what is left of an old table for a damaged one, "
-            "'repairs' it and overwrites the array's superblock; partitions are safer"
+            "members without a partition table: some firmware takes what is left of an old table for a damaged "
+            "one, 'repairs' it and overwrites the array's superblock; partitions are safer"
         )
     if goal.metadata == "1.0":
         yield (
             "metadata 1.0: whatever writes to one member as if it were a plain file system makes the halves "
             "differ, unseen"
         )
+
+
+def _system_attention(decided: Decided) -> Iterator[str]:
+    goal = decided.goal
     if goal.esp_size:
         yield (
             "the EFI system partitions are no part of the array: after each update of the boot loader copy the "
-            "first over "
-            "the others, and register each with efibootmgr, so that the machine starts from any drive"
+            "first over the others, and register each with efibootmgr, so that the machine starts from any drive"
+        )
+    if goal.filesystem not in ("none", "swap") and not decided.place:
+        yield (
+            "a system that is put on the array needs the same ARRAY line in its own mdadm.conf and initramfs, and "
+            f"the file system by UUID={goal.filesystem_uuid} in its own fstab"
         )
     if note := SYSTEMS[goal.system].note:
         yield note.format(uuid=goal.array_uuid)
-
-
-def _chunk_attention(decided: Decided) -> Iterator[str]:
-    chunk = decided.shape.chunk
-    if chunk is None:
-        return
-    for rule in judge_chunk(chunk, decided.stripes):
-        if not rule.kept:
-            yield f"the chunk of {format_size(chunk)} breaks a rule: {rule.sentence}"

@@ -144,10 +144,20 @@ def test_members_that_differ_are_told_by_what_they_differ_in() -> None:
         (goal("raid1", esp_size=512 * MIB), "efibootmgr"),
         (goal("raid5", chunk=MIB), "breaks a rule: a full stripe of 3MiB"),
         (goal("raid1", system="fedora"), f"rd.md.uuid={ARRAY_UUID}"),
+        (goal("raid1", mount_at=""), "the same ARRAY line in its own mdadm.conf"),
     ],
 )
 def test_what_needs_the_user_is_said(wanted: RaidGoal, words: str) -> None:
     assert any(words in sentence for sentence in planned(wanted, *drives(4)).attention)
+
+
+def test_a_partition_with_another_type_is_told_with_the_command_that_changes_it() -> None:
+    """sfdisk --list-types names A19D880F... Linux RAID, and fd Linux raid autodetect."""
+    disks = (drive(0, parts="2048+40000000"), drive(1, parts="2048+40000000"))
+    said = planned(goal(partitions=(1, 1)), *disks).attention
+    for number in range(2):
+        words = f"sfdisk --part-type /dev/nvme{number}n1 1 A19D880F-05FC-4D3B-A006-743F0F84911E"
+        assert any(words in sentence for sentence in said), words
 
 
 def test_an_array_that_is_not_mounted_has_no_line_in_fstab() -> None:
