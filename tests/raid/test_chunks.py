@@ -49,6 +49,13 @@ def test_the_chunk_is_that_of_the_table(level: str, members: int, workload: str,
     assert recommend_chunk(stripes(level, members, workload)).size == kib * KIB
 
 
+def test_a_database_with_large_pages_gets_four_of_them_where_nothing_else_is_in_the_way() -> None:
+    assert recommend_chunk(stripes("raid10", 4, "database", page=64 * KIB)).size == 256 * KIB
+    assert (
+        recommend_chunk(stripes("raid5", 4, "database", page=64 * KIB)).size == 128 * KIB
+    )  # two: never fewer
+
+
 def test_a_raid1_has_no_chunk() -> None:
     assert recommend_chunk(stripes("raid1", 2)).size is None
 

@@ -78,6 +78,32 @@ def test_whole_drives_get_no_table_and_are_warned_about() -> None:
     assert any("firmware" in sentence for sentence in plan.attention)
 
 
+def test_whole_drives_leave_the_same_room_by_a_size_that_is_told() -> None:
+    plan = planned(goal(members="whole-drives"), *drives(2, size=100 * GIB))
+    used = kib(option(plan, "data-offset")) + kib(option(plan, "size"))
+    assert 100 * MIB <= 100 * GIB - used <= 104 * MIB
+
+
+def test_members_give_whole_chunks_however_large_those_are() -> None:
+    plan = planned(goal("raid5", chunk=48 * MIB // 3), *drives(3, size=10 * GIB))
+    assert kib(option(plan, "size")) % (16 * MIB) == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "headroom"), [(20 * GIB, 16 * MIB), (100 * GIB, 64 * MIB), (300 * GIB, 128 * MIB)]
+)
+def test_small_members_lose_no_more_to_the_offset_than_mdadm_takes(size: int, headroom: int) -> None:
+    """super1.c, validate_geometry1: 128 MiB, halved while a 1024th of the member is less; and the metadata."""
+    offset = kib(option(planned(goal(), *drives(2, size=size)), "data-offset"))
+    assert headroom < offset <= headroom + 8 * MIB
+
+
+def test_a_bit_of_the_bitmap_stands_for_no_more_than_there_is() -> None:
+    assert option(planned(goal("raid5"), *drives(3, size=GIB)), "bitmap-chunk") == "512M"
+    assert option(planned(goal("raid5"), *drives(3)), "bitmap-chunk") == "1024M"
+    assert option(planned(goal("raid1"), *drives(2)), "bitmap-chunk") == "64M"
+
+
 @settings(max_examples=60)
 @given(
     level=st.sampled_from(["raid0", "raid1", "raid10", "raid5", "raid6"]),

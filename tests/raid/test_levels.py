@@ -1,0 +1,43 @@
+"""Data members and capacity, against what the kernel made of such arrays."""
+
+import pytest
+
+from aligntool.raid.levels import LEVELS, capacity, data_members
+from aligntool.units import GIB, KIB
+
+# io_opt in sysfs of arrays made on five emulated NVMe drives (kernel 6.12): level, layout, members, chunk, io_opt.
+MEASURED = [
+    ("raid0", "", 4, 512, 2097152),
+    ("raid0", "", 3, 512, 1572864),
+    ("raid10", "n2", 4, 512, 1048576),
+    ("raid10", "n2", 3, 512, 1572864),
+    ("raid10", "f2", 4, 64, 262144),
+    ("raid5", "left-symmetric", 4, 512, 1572864),
+    ("raid6", "left-symmetric", 4, 64, 131072),
+]
+
+
+@pytest.mark.parametrize(("level", "layout", "members", "chunk", "optimal"), MEASURED)
+def test_a_full_stripe_is_the_optimal_io_size_of_the_kernel(
+    level: str, layout: str, members: int, chunk: int, optimal: int
+) -> None:
+    assert data_members(LEVELS[level], members, layout) * chunk * KIB == optimal
+
+
+@pytest.mark.parametrize(
+    ("level", "layout", "members", "times"),
+    [
+        ("raid0", "", 3, 3.0),
+        ("raid1", "", 3, 1.0),
+        ("raid10", "n2", 4, 2.0),
+        ("raid10", "n2", 3, 1.5),
+        ("raid10", "f3", 3, 1.0),
+        ("raid5", "left-symmetric", 4, 3.0),
+        ("raid6", "left-symmetric", 6, 4.0),
+    ],
+)
+def test_an_array_holds_what_its_copies_and_parity_leave(
+    level: str, layout: str, members: int, times: float
+) -> None:
+    """md(4)."""
+    assert capacity(LEVELS[level], members, layout, GIB) == times * GIB
