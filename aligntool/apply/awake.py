@@ -24,7 +24,16 @@ def awake(why: str, *, program: str = "systemd-inhibit") -> Iterator[str]:
     """
     try:
         child = subprocess.Popen(
-            [program, "--what=sleep:shutdown:idle", "--mode=block", "--who=aligntool", f"--why={why}", "cat"],
+            [
+                program,
+                "--what=sleep:shutdown:idle",
+                "--mode=block",
+                "--who=aligntool",
+                f"--why={why}",
+                "sh",
+                "-c",
+                "echo; exec cat",
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -59,12 +68,10 @@ def battery_note(power: Path = _POWER) -> str:
 
 
 def _echoes(child: "subprocess.Popen[bytes]") -> bool:
-    """`cat` runs only once the inhibition holds, and then it answers."""
-    if child.stdin is None or child.stdout is None:
-        return False
-    try:
-        child.stdin.write(b"\n")
-    except BrokenPipeError:
+    """The shell runs only once the inhibition holds, and then it speaks. Nothing is written to a child that may be
+    gone: a broken pipe would end this program.
+    """
+    if child.stdout is None:
         return False
     ready, _, _ = select.select([child.stdout], [], [], _ANSWER_S)
     return bool(ready) and os.read(child.stdout.fileno(), 1) == b"\n"

@@ -32,13 +32,17 @@ def read_held(device: Device, start: int, held: Held) -> tuple[bytes, ...]:
 
 
 def mark(device: Device, start: int, held: Held, sign: bytes) -> None:
-    """Markers over everything held of the partition at `start`: the keystones, a flush, the rest, a flush."""
-    blank = [sign * (extent.length // len(sign)) for extent in held.ranges]
-    keystones = _keystones(device, held)
-    _write(device, start, held, blank, only=keystones)
+    """Markers over all that is held of the partition at `start`: the keystones, then the rest, each flushed."""
+    blank = _blank(held, sign)
+    _mark_keystones(device, start, held, blank)
+    _write(device, start, held, blank, but=_keystones(device, held))
     device.flush()
-    _write(device, start, held, blank, but=keystones)
-    device.flush()
+
+
+def _mark_keystones(device: Device, start: int, held: Held, blank: Sequence[bytes]) -> None:
+    for keystones in _by_weight(device, held):
+        _write(device, start, held, blank, only=keystones)
+        device.flush()
 
 
 def take_away(device: Device, start: int, held: Held, content: Sequence[bytes], sign: bytes) -> None:
@@ -75,14 +79,12 @@ def release(device: Device, start: int, held: Held, content: Sequence[bytes], si
     The keystones are marked first, because the place may hold those of a file system of years ago. Raises Stopped when
     what is read back differs.
     """
-    keystones = _keystones(device, held)
-    blank = [sign * (extent.length // len(sign)) for extent in held.ranges]
-    _write(device, start, held, blank, only=keystones)
+    _mark_keystones(device, start, held, _blank(held, sign))
+    _write(device, start, held, content, but=_keystones(device, held))
     device.flush()
-    _write(device, start, held, content, but=keystones)
-    device.flush()
-    _write(device, start, held, content, only=keystones)
-    device.flush()
+    for keystones in reversed(_by_weight(device, held)):
+        _write(device, start, held, content, only=keystones)
+        device.flush()
     if read_held(device, start, held) != tuple(content):
         raise Stopped(f"what was put at byte {start} reads back as something else: the disk is failing")
 
@@ -107,6 +109,16 @@ def check_untouched(device: Device, start: int, held: Held, content: Sequence[by
 
 def _torn(found: bytes, one: bytes, other: bytes) -> bool:
     return all(byte in pair for byte, *pair in zip(found, one, other, strict=True))
+
+
+def _blank(held: Held, sign: bytes) -> list[bytes]:
+    return [sign * (extent.length // len(sign)) for extent in held.ranges]
+
+
+def _by_weight(device: Device, held: Held) -> list[frozenset[int]]:
+    """The sector that counts most, and the others: md looks at several places, and only one of them is its own."""
+    first = frozenset(align_down(byte, device.sector_size) for byte in held.keystones[:1])
+    return [first, _keystones(device, held) - first]
 
 
 def _keystones(device: Device, held: Held) -> frozenset[int]:

@@ -3,8 +3,8 @@
 In: a disk, and the journal's file where it lies elsewhere. Out: the journal, or that there is none; and the state in
 words. Alone because whoever comes to a half-moved disk, on another machine, knows nothing but its name.
 
-A journal is found through a parked entry, else through a marker at the start of an entry, else, when a copy of the
-table is damaged, by its magic in the last and first 16 GiB.
+A journal is found through a parked entry, else through a marker at the start of an entry, else by its magic in the last
+256 MiB; when a copy of the table is damaged, in the last and first 16 GiB.
 """
 
 import re
@@ -23,6 +23,7 @@ from aligntool.plan import CopyContent, HoldContent, ParkEntries, Plan
 from aligntool.units import GIB, align_down
 
 SEARCHED = 16 * GIB
+NEAR_THE_END = GIB // 4  # where journals usually lie; looked through whenever nothing else tells of one
 _MARKER = re.compile(
     rb"aligntool: .*\njournal ([0-9a-f]{32}) (?:at byte ([0-9]+)|in a file elsewhere)\n", re.DOTALL
 )
@@ -55,11 +56,16 @@ def find_journal(device: Device, file: Device | None) -> Journal | None:
             return _of_mark(device, mark)
         except Refused as error:
             refusal = error  # what the entry says may be torn: the journal may be found all the same
-    for at in _candidates(device):
+    sound = is_sound(device)
+    for at, is_marked in _candidates(device, sound=sound):
         with suppress(Refused):
             journal = _checked(Journal.open(device, at), device, None)
-            if is_ours(device, journal.contents.images):
-                return journal
+            whole = sound and table_state(device, journal.contents.images) in (
+                TableState.BEFORE,
+                TableState.AFTER,
+            )
+            if is_ours(device, journal.contents.images) and (is_marked or not whole):
+                return journal  # else one that could not be wiped, beside a table that is as it should be
     if refusal is not None:
         raise refusal
     return None
@@ -136,20 +142,20 @@ def _is_marked_by_another(device: Device, journal: Journal) -> bool:
     return False
 
 
-def _candidates(device: Device) -> Iterator[int]:
+def _candidates(device: Device, *, sound: bool) -> Iterator[tuple[int, bool]]:
+    """Where a journal may be, and whether a marker says so."""
     for start in entry_starts(device):
         if start + 4096 <= device.size:
             found = _MARKER.match(_peek(device, start, 4096))
             if found and found[2]:
-                yield int(found[2])
-    if not is_sound(device):
-        yield from _search(device)
+                yield int(found[2]), True
+    yield from ((at, False) for at in _search(device, NEAR_THE_END if sound else SEARCHED))
 
 
-def _search(device: Device) -> Iterator[int]:
+def _search(device: Device, length: int) -> Iterator[int]:
     last = align_down(device.size - GRID, GRID)
-    backwards = range(last, max(last - SEARCHED, 0), -GRID)
-    forwards = range(0, max(min(SEARCHED, last - SEARCHED), 0), GRID)
+    backwards = range(last, max(last - length, 0), -GRID)
+    forwards = range(0, max(min(length, last - length), 0) if length == SEARCHED else 0, GRID)
     for places in (backwards, forwards):
         for at in places:
             if is_head(_peek(device, at, 4096)):

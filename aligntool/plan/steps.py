@@ -31,7 +31,8 @@ class Held:
     """What is taken off the disk and kept in the journal while the partition is in flight.
 
     `ranges` cover everything that blkid would recognise; `keystones` are bytes in those sectors that it cannot do
-    without. Both are counted from the start of the partition. Marked first, restored last.
+    without, the one that counts most before the others. Both are counted from the start of the partition. Keystones
+    are marked first and restored last, the first of them before and after all others.
     """
 
     ranges: tuple[Extent, ...]
@@ -123,7 +124,7 @@ class ParkEntries:
     """
 
     writes: ClassVar[bool] = True
-    partitions: tuple[int, ...]  # those that move
+    partitions: tuple[int, ...]  # those that move or were shrunk
     parked: tuple[int, ...]  # the entries that change: the same, or the container in place of its logicals
 
 

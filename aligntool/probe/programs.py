@@ -7,6 +7,8 @@ plain answer for a program that is missing, one that fails and one that hangs.
 import os
 import shutil
 import subprocess
+import tempfile
+import threading
 from dataclasses import dataclass
 
 _SBIN = ":/usr/local/sbin:/usr/sbin:/sbin"  # where Debian keeps the programs of the administrator
@@ -32,25 +34,49 @@ def find_program(name: str) -> str | None:
     return shutil.which(name, path=os.environ.get("PATH", os.defpath) + _SBIN)
 
 
-def ask(*words: str, limit_s: float | None = None) -> Answer:
-    """Runs a program to its end, without input; after `limit_s` it is ended. Never raises for what it does."""
+def ask(*words: str, limit_s: float | None = None, keep: tuple[bytes, ...] = (b"",)) -> Answer:
+    """Runs a program to its end, without input; after `limit_s` it is ended. Never raises for what it does.
+
+    `keep`: what the lines begin with that are kept of its output; a report on a large disk has more than memory.
+    """
     program = find_program(words[0])
     if program is None:
         return Answer(NOT_RUN, "", f"{words[0]} is not installed")
+    late = threading.Event()
     try:
-        done = subprocess.run(
-            (program, *words[1:]),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            env=os.environ | {"LC_ALL": "C"},
-            timeout=limit_s,
-        )
-    except subprocess.TimeoutExpired:
-        return Answer(NOT_RUN, "", f"{words[0]} did not end within {limit_s:g} s")
+        with (
+            tempfile.TemporaryFile() as errors,
+            subprocess.Popen(
+                (program, *words[1:]),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=os.environ | {"LC_ALL": "C"},
+            ) as child,
+        ):
+            timer = threading.Timer(limit_s or threading.TIMEOUT_MAX, _end, (child, late))
+            timer.daemon = True
+            timer.start()
+            try:
+                output = b"".join(line for line in child.stdout or () if line.startswith(keep))
+                code = child.wait()
+            except BaseException:  # Ctrl-C, for one: nobody is left behind
+                child.kill()
+                raise
+            finally:
+                timer.cancel()
+            errors.seek(0)
+            said = errors.read()
     except OSError as error:
         return Answer(NOT_RUN, "", f"{words[0]} cannot be started: {error.strerror}")
-    return Answer(done.returncode, _text(done.stdout), _text(done.stderr))
+    if late.is_set():
+        return Answer(NOT_RUN, "", f"{words[0]} did not end within {limit_s:g} s")
+    return Answer(code, _text(output), _text(said))
+
+
+def _end(child: "subprocess.Popen[bytes]", late: threading.Event) -> None:
+    late.set()
+    child.kill()
 
 
 def _text(output: bytes) -> str:

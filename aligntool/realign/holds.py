@@ -36,7 +36,7 @@ _KEYSTONES: dict[str, tuple[int, ...]] = {
     "swap": _SWAP,
     "swsuspend": _SWAP,
     "crypto_LUKS": (0, *_LUKS_SECOND),
-    "LVM2_member": (0, 512, 1024, 1536),
+    "LVM2_member": (512, 0, 1024, 1536),
     "bcache": (4096,),
     "iso9660": (32 * KIB,),
     "squashfs": (0,),
@@ -59,9 +59,9 @@ def hold(partition: Partition, length: int, sector_size: int, more: Iterable[int
     The ranges are whole sectors of the table, in order and apart. What lies on the boundary of a short partition is
     clipped; a partition shorter than head and tail is held whole.
     """
-    keystones = sorted({at for at in _keystones(partition, length) if 0 <= at < length})
+    keystones = tuple(dict.fromkeys(at for at in _keystones(partition, length) if 0 <= at < length))
     ranges = [*_ends(kind_of(partition), length), *(Extent(at, 1) for at in (*keystones, *more))]
-    return Held(_merged(ranges, length, sector_size), tuple(keystones))
+    return Held(_merged(ranges, length, sector_size), keystones)
 
 
 def _ends(kind: str, length: int) -> Iterator[Extent]:
@@ -84,6 +84,8 @@ def _keystones(partition: Partition, length: int) -> Iterator[int]:
 def _of_layer(layer: Layer, start: int, length: int) -> Iterator[int]:
     """Counted from `start`, the partition's first byte; with what lies inside, which is seen once the outer is gone."""
     shift = layer.extent.start - start
+    if layer.kind == "linux_raid_member":
+        yield from _md_first(layer.version, length)
     yield from (shift + at for at in _KEYSTONES.get(layer.kind, _ANY))
     if layer.kind == "linux_raid_member":
         yield from _md_at_the_end(length)
@@ -92,6 +94,14 @@ def _of_layer(layer: Layer, start: int, length: int) -> Iterator[int]:
         yield from _zfs(length)
     for inner in layer.inner:
         yield from (at for at in _of_layer(inner, start, length) if at < _END)
+
+
+def _md_first(version: str | None, length: int) -> Iterator[int]:
+    """Where the superblock of this version is; those of the others come after it."""
+    newer, older = _md_at_the_end(length)
+    places = {"1.2": 4096, "1.1": 0, "1.0": newer, "0.90": older}
+    if version in places:
+        yield places[version]
 
 
 def _md_at_the_end(length: int) -> tuple[int, int]:

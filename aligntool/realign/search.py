@@ -33,6 +33,9 @@ class Found:
     journal_room: int = 0  # bytes of the largest free run
 
 
+BOOT_LOADERS = 16 * MIB  # Rockchip's U-Boot, the largest known, ends there
+
+
 def room_of(disk: Disk, goal: RealignGoal) -> Room:
     end = disk.size or 0
     usable = disk.table.usable if disk.table and disk.table.usable else Extent(0, end)
@@ -143,11 +146,12 @@ def _needs(disk: Disk, moves: Mapping[int, tuple[Extent, Extent]]) -> Needs:
 
 
 def _journal_room(disk: Disk, goal: RealignGoal) -> Extent:
-    """Not in the first MiB, and on an MBR not before the first partition: a boot loader may lie there."""
+    """Not where a boot loader may lie: before the first partition, on a GPT as far as 16 MiB (those of ARM boards)."""
     room = room_of(disk, goal).extent
-    start = max(room.start, MIB)
-    if disk.table is None or disk.table.label is not TableLabel.GPT:
-        start = max(start, min((part.extent.start for part in disk.partitions), default=start))
+    first = min((part.extent.start for part in disk.partitions), default=0)
+    if disk.table and disk.table.label is TableLabel.GPT:
+        first = min(first, BOOT_LOADERS)
+    start = max(room.start, MIB, first)
     return Extent(start, max(0, room.end - start))
 
 

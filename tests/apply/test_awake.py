@@ -18,7 +18,8 @@ def inhibitor(tmp_path: Path) -> Path:
     """Like systemd-inhibit: options, then a command that it runs. Leaves its options and its process id behind."""
     program = tmp_path / "inhibitor"
     program.write_text(
-        f'#!/bin/sh\nfor word; do echo "$word"; done > {tmp_path}/words\necho $$ > {tmp_path}/pid\nexec "$word"\n'
+        f'#!/bin/sh\nfor word; do echo "$word"; done > {tmp_path}/words\necho $$ > {tmp_path}/pid\n'
+        'while [ "${1#--}" != "$1" ]; do shift; done\nexec "$@"\n'
     )
     program.chmod(0o755)
     return program
@@ -31,10 +32,17 @@ def process(inhibitor: Path) -> Path:
 def test_sleep_is_inhibited_inside_and_no_longer_afterwards(inhibitor: Path) -> None:
     with awake("moving /dev/sda1", program=str(inhibitor)) as note:
         assert note == ""
+        deadline = time.monotonic() + 10  # the shell has spoken and becomes cat
+        while (process(inhibitor) / "cmdline").read_bytes() != b"cat\0" and time.monotonic() < deadline:
+            time.sleep(0.01)
         assert (process(inhibitor) / "cmdline").read_bytes() == b"cat\0"
     assert not process(inhibitor).exists()
     words = inhibitor.with_name("words").read_text().splitlines()
-    assert "--what=sleep:shutdown:idle" in words and "--why=moving /dev/sda1" in words and words[-1] == "cat"
+    assert (
+        "--what=sleep:shutdown:idle" in words
+        and "--why=moving /dev/sda1" in words
+        and words[-3:] == ["sh", "-c", "echo; exec cat"]
+    )
 
 
 def test_the_inhibition_ends_with_a_program_that_is_killed(inhibitor: Path) -> None:

@@ -82,18 +82,16 @@ MUTATIONS = (
     ),
     Mutation(
         "keystones are marked last", f"{APPLY}/held.py",
-        "    _write(device, start, held, blank, only=keystones)\n    device.flush()\n"
-        "    _write(device, start, held, blank, but=keystones)\n    device.flush()\n",
-        "    _write(device, start, held, blank, but=keystones)\n    device.flush()\n"
-        "    _write(device, start, held, blank, only=keystones)\n    device.flush()\n",
+        "    _mark_keystones(device, start, held, blank)\n"
+        "    _write(device, start, held, blank, but=_keystones(device, held))\n    device.flush()\n",
+        "    _write(device, start, held, blank, but=_keystones(device, held))\n    device.flush()\n"
+        "    _mark_keystones(device, start, held, blank)\n",
         "blkid recognises a file system that has lost its head",
     ),
     Mutation(
-        "keystones are put back first", f"{APPLY}/held.py",
-        "    _write(device, start, held, content, but=keystones)\n    device.flush()\n"
-        "    _write(device, start, held, content, only=keystones)\n",
-        "    _write(device, start, held, content, only=keystones)\n    device.flush()\n"
-        "    _write(device, start, held, content, but=keystones)\n",
+        "keystones are put back in one go with the rest", f"{APPLY}/held.py",
+        "    _write(device, start, held, content, but=_keystones(device, held))\n    device.flush()\n",
+        "    _write(device, start, held, content, but=_keystones(device, held))\n",
         "blkid recognises a file system that has no head yet",
     ),
     Mutation(

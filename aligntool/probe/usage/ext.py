@@ -15,6 +15,7 @@ from aligntool.units import Extent
 PROGRAM = "dumpe2fs"
 PATIENCE_S = 1800.0  # the bitmaps of a full disk of 16 TiB are 512 MiB, all over the disk
 
+_KEPT = (b"Block size:", b"Block count:", b"Cluster size:", b"Free blocks:", b"  Free blocks: ")
 _FREE = re.compile(r"^  Free blocks: (.*)$", re.MULTILINE)
 
 
@@ -24,7 +25,8 @@ def read_ext(path: str, start: int, claims: int) -> tuple[Extent, ...]:
         raise NoMap(f"{PROGRAM} is not installed")
     if "?" in path:
         raise NoMap("a question mark in the path means something to dumpe2fs")
-    answer = ask(PROGRAM, f"{Path(path).absolute()}?offset={start}", limit_s=PATIENCE_S)
+    where = f"{Path(path).absolute()}?offset={start}"
+    answer = ask(PROGRAM, where, limit_s=PATIENCE_S, keep=_KEPT)
     if answer.code != 0:
         raise NoMap(f"{PROGRAM} failed: {answer.last_words}")
     return used_of(answer.output, claims)
