@@ -31,15 +31,19 @@ class Stripe:
 
 
 def make_command(goal: RaidGoal, stripe: Stripe, device: str) -> tuple[str, ...]:
-    """How the file system is made; () for none. mkfs.xfs(8), mke2fs(8), mkfs.btrfs(8), mkswap(8)."""
+    """How the file system is made; () for none. mkfs.xfs(8), mke2fs(8), mkfs.btrfs(8), mkswap(8).
+
+    Forced: an array on drives that held one before begins at the same byte, so what was on that one shows through, and
+    mkfs would refuse or ask. The array is new; what its members held was judged before.
+    """
     uuid = goal.filesystem_uuid
     match goal.filesystem:
         case "xfs":
-            return ("mkfs.xfs", *_xfs(goal, stripe), device)
+            return ("mkfs.xfs", "-f", *_xfs(goal, stripe), device)
         case "ext4":
-            return ("mkfs.ext4", *_ext4(goal, stripe), device)
+            return ("mkfs.ext4", "-F", *_ext4(goal, stripe), device)
         case "btrfs":
-            return ("mkfs.btrfs", "-d", "single", "-m", "dup", "-U", uuid, "-L", goal.name, device)
+            return ("mkfs.btrfs", "-f", "-d", "single", "-m", "dup", "-U", uuid, "-L", goal.name, device)
         case "swap":
             return ("mkswap", "-U", uuid, "-L", goal.name[:EXT_LABEL], device)
     return ()
