@@ -130,7 +130,7 @@ def plan_command(
         database_page=page or goal.database_page,
         spare_room=spare_room or goal.spare_room,
         members="whole-drives" if whole else goal.members,
-        wipe=tuple(wipe or ()),
+        wipe=tuple(_resolved(name) for name in wipe or ()),
         system=system or _this_system(goal.system),
     )
     plan = find_array_plan(drives, goal)
@@ -158,6 +158,13 @@ def _goal(level: str | None, name: str | None) -> "RaidGoal":
     return replace(
         goal, level=level or goal.level, array_uuid=":".join(words), filesystem_uuid=str(uuid.uuid4())
     )
+
+
+def _resolved(name: str) -> str:
+    """Where a link such as /dev/disk/by-id/... leads; a kernel name as it is."""
+    from pathlib import Path
+
+    return str(Path(name).resolve()) if "/" in name else name
 
 
 def _this_system(otherwise: str) -> str:
@@ -229,14 +236,13 @@ def show_command(
 
     Exit code: 0 shown; 3 there is no such array.
     """
-    from pathlib import Path
 
     from aligntool.raid.arrays import arrays_of
     from aligntool.render.lines import show
     from aligntool.render.raid import array_lines, arrays_json
 
     report, _ = _look([], sysroot)
-    names = [str(Path(name).resolve()) if "/" in name and sysroot is None else name for name in arrays or ()]
+    names = [_resolved(name) if sysroot is None else name for name in arrays or ()]
     views = arrays_of(report, names)
     if json_:
         sys.stdout.write(arrays_json(views))

@@ -60,6 +60,13 @@ def member_sentences(member: Member, known: Sequence[KnownGeometry]) -> Iterator
         )
 
 
+def link_sentences(member: Member) -> Iterator[str]:
+    """Where a drive's link is slower or narrower than the drive could use."""
+    hops = [path[0] for path in member.disk.links if path]
+    if hops and all(_is_slowed(hop) for hop in hops):
+        yield f"{member.name}: {_link(member.disk)}; its slot or its link holds it back: aligntool audit -v"
+
+
 def is_dramless(disk: Disk, known: Sequence[KnownGeometry]) -> bool:
     """It asks for a Host Memory Buffer, or the database says so. Without either nobody knows, and that is no yes."""
     asks = disk.nvme is not None and bool(disk.nvme.hmb_preferred)

@@ -45,7 +45,7 @@ def plan_raid(
         goal=f"{level.title} of {len(named)} members, {format_about(shape.size)}",
         places=(),
         steps=steps,
-        attention=attention_of(decided, known or {}),
+        attention=attention_of(decided, inventory, known or {}),
         notes=notes_of(decided, inventory, known or {}),
     )
 

@@ -31,7 +31,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 def refuse_unfit(members: Sequence[Member], goal: RaidGoal) -> None:
     """Raises Refused with every reason there is."""
     reasons = [*_about_goal(goal, len(members)), *_about_count(members, goal), *_about_paths(members)]
-    reasons += [*_about_kinds(members, goal), *_about_sectors(members)]
+    reasons += [*_about_kinds(members, goal), *_about_sectors(members), *_about_wipe(members, goal)]
     for member in members:
         reasons += _about_member(member, goal)
     if reasons:
@@ -151,6 +151,16 @@ def _about_sectors(members: Sequence[Member]) -> Iterator[Reason]:
         )
 
 
+def _about_wipe(members: Sequence[Member], goal: RaidGoal) -> Iterator[Reason]:
+    """A name that is no member is a slip of the keyboard, and the next one may be worse."""
+    for name in goal.wipe:
+        if not any(_is_named(member, name) for member in members):
+            yield (
+                f"--wipe {name}: that is no member of this array",
+                f"members: {', '.join(each.name for each in members)}",
+            )
+
+
 def _about_member(member: Member, goal: RaidGoal) -> Iterator[Reason]:
     disk, part = member.disk, member.partition
     if disk.kind is DiskKind.IMAGE:
@@ -207,7 +217,12 @@ def _about_content(member: Member, goal: RaidGoal) -> Iterator[Reason]:
 
 def wiped(member: Member, goal: RaidGoal) -> bool:
     """The user named it as one whose content may be lost."""
-    return any(name.removeprefix("/dev/") in (member.name, member.disk.path) for name in goal.wipe)
+    return any(_is_named(member, name) for name in goal.wipe)
+
+
+def _is_named(member: Member, name: str) -> bool:
+    paths = (member.name, f"/dev/{member.name}")
+    return name in paths or (member.partition is None and name == member.disk.path)
 
 
 def holdings(member: Member) -> tuple[str, ...]:

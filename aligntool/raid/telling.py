@@ -13,7 +13,7 @@ from aligntool.raid.ceilings import ceiling, ceiling_words
 from aligntool.raid.chunks import ChunkAdvice, Stripes, judge_chunk
 from aligntool.raid.creating import Shape, bitmap_note
 from aligntool.raid.filesystems import XFS_INODE, Stripe, default_options, filesystem_notes
-from aligntool.raid.members import Known, Member, differences, is_dramless, member_sentences
+from aligntool.raid.members import Known, Member, differences, is_dramless, link_sentences, member_sentences
 from aligntool.raid.placing import DataOffset, Placed, spare_room
 from aligntool.raid.systems import SYSTEMS
 from aligntool.recipe.roles import ROLES
@@ -143,9 +143,21 @@ def _given(decided: Decided) -> Iterator[str]:
                 yield f"mount option {option} as asked for; aligntool would leave it out"
 
 
-def attention_of(decided: Decided, known: Known) -> tuple[str, ...]:
+def attention_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[str, ...]:
     """What needs the user, a sentence each."""
-    return (*_member_attention(decided, known), *_array_attention(decided), *_system_attention(decided))
+    hidden = [
+        f"{adapter.name or 'a controller'} at {adapter.address} hides {adapter.remapped_nvme} NVMe drives: the "
+        f"firmware "
+        "is in RAID mode"
+        for adapter in inventory.adapters
+        if adapter.remapped_nvme
+    ]
+    return (
+        *_member_attention(decided, known),
+        *hidden,
+        *_array_attention(decided),
+        *_system_attention(decided),
+    )
 
 
 def _member_attention(decided: Decided, known: Known) -> Iterator[str]:
@@ -156,6 +168,7 @@ def _member_attention(decided: Decided, known: Known) -> Iterator[str]:
             "nowhere else"
         )
     yield from differences(members, known)
+    yield from (line for member in members for line in link_sentences(member))
     dramless = [each.name for each in members if is_dramless(each.disk, known.get(each.disk.name, ()))]
     if dramless:
         yield f"without DRAM: {', '.join(dramless)}; not for arrays with many random writes"

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.inventory import Disk, KnownGeometry, LbaFormat, NvmeFacts, Source
+from aligntool.inventory import Adapter, Disk, Inventory, KnownGeometry, LbaFormat, NvmeFacts, Source
 from aligntool.plan import EditFile, MakeArray, MakeFileSystem, Plan, RaidGoal, RunCommand, from_json, to_json
-from aligntool.raid import SYSTEMS
+from aligntool.raid import SYSTEMS, plan_raid
 from aligntool.recipe import Recipe
 from aligntool.units import KIB, MIB
 from tests.raid.golden_plans import DISKS, GOLDEN, RECIPES, RENEW, golden_file, golden_plan, golden_text
-from tests.raid.made import ARRAY_UUID, FS_UUID, drive, drives, goal, linked, planned
+from tests.raid.made import ARRAY_UUID, FS_UUID, drive, drives, goal, judged, linked, planned
 
 
 def name(recipe: Recipe) -> str:
@@ -134,6 +134,20 @@ def test_members_that_differ_are_told_by_what_they_differ_in() -> None:
     ):
         assert f"different {words}" in said, words
     assert "different" not in "\n".join(planned(goal(), *drives(2)).attention)
+
+
+def test_a_link_that_holds_a_drive_back_and_drives_that_firmware_hides_are_told() -> None:
+    one, two = (linked(disk, 1_969_000_000, width=2) for disk in drives(2))
+    able = replace(one.links[0][0], max_speed_gts=16.0, max_width=4, max_bandwidth=7_876_000_000)
+    slow = replace(one, links=((able, one.links[0][1]),))
+    said = planned(goal(), slow, two).attention
+    assert any(
+        line.startswith("nvme0n1: link 8 GT/s x2 of 16 GT/s x4; its slot or its link") for line in said
+    )
+    assert not any(line.startswith("nvme1n1:") for line in said)
+    adapter = Adapter("0000:00:17.0", "SATA controller", remapped_nvme=2)
+    plan = plan_raid(judged(*drives(2)), Inventory(drives(2), adapters=(adapter,)), goal())
+    assert any("SATA controller at 0000:00:17.0 hides 2 NVMe drives" in line for line in plan.attention)
 
 
 @pytest.mark.parametrize(

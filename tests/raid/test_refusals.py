@@ -105,6 +105,18 @@ def test_what_wipe_names_may_be_lost_and_nothing_else() -> None:
     assert planned(goal(wipe=("/dev/nvme0n1", "nvme1n1")), *full).steps
 
 
+def test_wiping_a_partition_is_no_leave_to_wipe_its_drive_and_a_name_that_is_no_member_is_refused() -> None:
+    full = [drive(number, parts="2048+1000 ext4") for number in range(2)]
+    with pytest.raises(Refused) as refused:
+        planned(goal(wipe=("nvme0n1p1", "nvme1n1", "sda")), *full)
+    for why in (
+        "nvme0n1 is not empty",
+        "--wipe nvme0n1p1: that is no member",
+        "--wipe sda: that is no member",
+    ):
+        assert why in str(refused.value)
+
+
 def test_drives_and_partitions_are_not_mixed() -> None:
     disks = (drive(0), drive(1, parts="2048+4000000"))
     with pytest.raises(Refused, match="nvme1n1p1 are partitions and nvme0n1 whole drives"):
