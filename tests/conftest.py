@@ -74,6 +74,7 @@ def loop() -> Iterator[Callable[..., Path]]:
             pytest.skip(f"this machine gives no loop device: {error}")
         attached.append(device)
         assert stat.S_ISBLK(device.stat().st_mode), f"{device} is no block device"
+        run("blockdev", "--setrw", device)  # the number may have been somebody's read-only one
         return device
 
     yield attach

@@ -40,6 +40,9 @@ from aligntool.realign.subject import subject
 from aligntool.realign.wanted import Wanted
 from aligntool.units import GIB, MIB, Extent, align_down, format_size
 
+CHECKED = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "ntfs", "vfat", "exfat", "f2fs"})
+"""What has a checker that writes nothing."""
+
 _PAGE = 4096
 _LONGEST_WINDOW = 8 * MIB
 _LONGEST_STAGED = 16 * MIB
@@ -124,7 +127,8 @@ def _steps(
         for number, (old, _) in moves.items()
     }
     for number in touched:
-        yield CheckContent(number, parts[number].extent, kind_of(parts[number]))
+        if kind_of(parts[number]) in CHECKED:
+            yield CheckContent(number, parts[number].extent, kind_of(parts[number]))
     for number, one in sorted(shrunk.items()):
         yield ShrinkContent(number, parts[number].extent, one.kind, one.length)
     yield WriteJournal(journal)
