@@ -11,10 +11,11 @@ from aligntool.inventory import Inventory, TableLabel
 from aligntool.plan import RaidGoal
 from aligntool.raid.ceilings import ceiling, ceiling_words
 from aligntool.raid.chunks import ChunkAdvice, Stripes, judge_chunk
-from aligntool.raid.creating import Shape, bitmap_note
+from aligntool.raid.creating import Shape, consistency_notes
 from aligntool.raid.filesystems import XFS_INODE, Stripe, default_options, filesystem_notes
 from aligntool.raid.members import Known, Member, differences, is_dramless, link_sentences, member_sentences
 from aligntool.raid.placing import DataOffset, Placed, spare_room
+from aligntool.raid.refusals import holdings, wiped
 from aligntool.raid.systems import SYSTEMS
 from aligntool.recipe.roles import ROLES
 from aligntool.units import format_size
@@ -52,7 +53,7 @@ def notes_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[str,
     """What was decided and why, a sentence each."""
     members = [each.member for each in decided.placed]
     notes = [line for member in members for line in member_sentences(member, known.get(member.disk.name, ()))]
-    notes += [*_chunk(decided), *_layout(decided), bitmap_note(decided.shape), *_places(decided)]
+    notes += [*_chunk(decided), *_layout(decided), *consistency_notes(decided.shape), *_places(decided)]
     notes += [*filesystem_notes(decided.goal, decided.stripe), *_given(decided)]
     disks = [member.disk for member in members]
     notes += ceiling_words(ceiling(disks, inventory.uplinks, decided.shape.level, decided.shape.layout))
@@ -73,6 +74,8 @@ def _chunk(decided: Decided) -> Iterator[str]:
         )
     for rule in judge_chunk(chunk, decided.stripes):
         yield f"chunk {format_size(chunk)} {'keeps' if rule.kept else 'BREAKS'}: {rule.sentence} ({rule.evidence})"
+    ahead = 2 * chunk * decided.stripe.data
+    yield f"the kernel will read {format_size(ahead)} ahead, twice the full stripe: a smaller chunk reads less ahead"
     yield (
         "on NVMe the chunk matters less than the level, the bitmap and the links; the evidence is in docs/raid.md, "
         "and only a measurement on these drives would be better"
@@ -104,6 +107,8 @@ def _places(decided: Decided) -> Iterator[str]:
             f"drive{grain}; by default mdadm begins 129MiB into large members, which is a multiple of 1MiB and no "
             "more"
         )
+    if goal.metadata == "1.2":
+        yield "metadata 1.2 lies 4KiB into each member: what reads a member as a plain file system finds none"
     if goal.metadata == "1.0":
         yield "metadata 1.0 lies at the end, so the data begin where the member begins"
     room = spare_room(goal, decided.shape.level)
@@ -147,8 +152,7 @@ def attention_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[
     """What needs the user, a sentence each."""
     hidden = [
         f"{adapter.name or 'a controller'} at {adapter.address} hides {adapter.remapped_nvme} NVMe drives: the "
-        f"firmware "
-        "is in RAID mode"
+        "firmware is in RAID mode"
         for adapter in inventory.adapters
         if adapter.remapped_nvme
     ]
@@ -162,6 +166,9 @@ def attention_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[
 
 def _member_attention(decided: Decided, known: Known) -> Iterator[str]:
     members = [each.member for each in decided.placed]
+    for member in members:
+        if wiped(member, decided.goal):
+            yield from (f"lost: {each}, on {member.name}" for each in holdings(member))
     if not decided.shape.level.redundant:
         yield (
             f"{decided.shape.level.title}: when one drive fails, everything is lost; keep nothing on it that is "

@@ -120,6 +120,24 @@ def test_the_articles_array_is_told_value_by_value() -> None:
     assert any("everything is lost" in sentence for sentence in plan.attention)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        (goal("raid5"), "no partial parity log"),
+        (goal("raid1"), "no --assume-clean"),
+        (goal("raid1", bitmap="none"), "the whole array is resynchronised"),
+        (goal("raid1"), "metadata 1.2 lies 4KiB into each member"),
+        (
+            goal("raid0", chunk=64 * KIB),
+            "read 512KiB ahead",
+        ),  # 4 x 64 KiB: read_ahead_kb was 512 (Linux 6.12)
+        (goal("raid10", layout="f2"), "copies lie in different halves"),
+    ],
+)
+def test_choices_are_told_with_their_reason(wanted: RaidGoal, words: str) -> None:
+    assert words in notes(planned(wanted, *drives(4)))
+
+
 def with_formats(disk: Disk, *formats: LbaFormat, hmb: int = 0) -> Disk:
     return replace(disk, nvme=NvmeFacts(formats=formats, format_in_use=0, hmb_preferred=hmb))
 

@@ -102,7 +102,13 @@ def test_what_wipe_names_may_be_lost_and_nothing_else() -> None:
     with pytest.raises(Refused) as refused:
         planned(goal(wipe=("nvme0n1",)), *full)
     assert "nvme1n1 is not empty" in str(refused.value) and "nvme0n1 is" not in str(refused.value)
-    assert planned(goal(wipe=("/dev/nvme0n1", "nvme1n1")), *full).steps
+    plan = planned(goal(wipe=("/dev/nvme0n1", "nvme1n1")), *full)
+    assert plan.steps
+    for number in range(2):
+        assert any(
+            line.startswith("lost: partition 1, ext4") and f"nvme{number}n1" in line
+            for line in plan.attention
+        )
 
 
 def test_wiping_a_partition_is_no_leave_to_wipe_its_drive_and_a_name_that_is_no_member_is_refused() -> None:
