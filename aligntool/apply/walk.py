@@ -19,6 +19,7 @@ from aligntool.apply.held import check_untouched, mark, release, take_away
 from aligntool.apply.journal import Journal, Position
 from aligntool.apply.partition_tables import TableState
 from aligntool.apply.table_writer import write_table
+from aligntool.errors import Stopped
 from aligntool.plan import (
     CheckContent,
     CloseJournal,
@@ -93,7 +94,7 @@ class Walk:
                 self._undo(step)
             yield StepDone(index)
         self.close()
-        self.kernel.tell(self._entries(before=True))
+        self._tell_kernel(before=True)
 
     def close(self) -> None:
         self.journal.close()
@@ -117,7 +118,7 @@ class Walk:
                 write_table(self.device, contents.images, TableState.AFTER)
             case CloseJournal():
                 self.close()
-                self.kernel.tell(self._entries(before=False))
+                self._tell_kernel(before=False)
                 return
             case CheckContent() | ShrinkContent() | WriteJournal() | MakeTable():
                 raise ValueError(f"{type(step).__name__} does not come after the journal")
@@ -180,6 +181,15 @@ class Walk:
 
     def _moving(self) -> tuple[int, ...]:
         return next(step.partitions for step in self.plan.steps if isinstance(step, ParkEntries))
+
+    def _tell_kernel(self, *, before: bool) -> None:
+        try:
+            self.kernel.tell(self._entries(before=before))
+        except OSError as error:
+            raise Stopped(
+                f"the disk is done, and its journal closed; only the kernel could not be told: {error.strerror}",
+                hint="partx -u DISK, or restart the machine",
+            ) from error
 
     def _entries(self, *, before: bool) -> tuple[tuple[int, Extent], ...]:
         """Of partitions that moved. A container is left out: the kernel shows its first sectors, which stay."""

@@ -179,3 +179,15 @@ def test_without_the_file_the_user_is_told_to_name_it() -> None:
     with pytest.raises(Refused) as told:
         list(resume(Workshop(SimulatedDisk(final(disk)), NoKernel())))
     assert "--journal FILE" in told.value.hint
+
+
+def test_a_kernel_that_does_not_listen_is_told_apart_from_a_disk_that_is_not_done() -> None:
+    class Deaf(NoKernel):
+        def tell(self, partitions: tuple[tuple[int, Extent], ...]) -> None:
+            raise OSError(16, "Device or resource busy")
+
+    crowd = make_crowd(6004, "gpt")
+    disk = SimulatedDisk(crowd.platter)
+    with pytest.raises(Stopped, match="the disk is done"):
+        list(realign(crowd.plan, Workshop(disk, Deaf()), crowd.runs))
+    check_end(crowd, final(disk), new=True)
