@@ -55,6 +55,7 @@ def test_only_members_below_an_uplink_share_it() -> None:
     assert found.read == 4 * (X4 // 2)
     mirror = ceiling(disks, (DMI,), LEVELS["raid1"], "")
     assert mirror.read == X4 + 2 * X4 and mirror.alone == X4
+    assert any("one sequential reader" in line and "3.94 GB/s" in line for line in ceiling_words(mirror))
 
 
 def test_a_link_that_nobody_can_see_is_said_to_be_unknown() -> None:

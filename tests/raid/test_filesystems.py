@@ -61,6 +61,22 @@ def test_the_articles_file_system_is_made_to_the_letter(sparse: Callable[..., Pa
     assert found.mount_options == ("noatime", "logbufs=8")
 
 
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "mkfs.xfs", "mkfs.ext4", "mkfs.btrfs", "mkswap", "blkid")
+@pytest.mark.parametrize("kind", ["xfs", "ext4", "btrfs", "swap"])
+def test_what_shows_through_of_an_earlier_array_stops_no_file_system(
+    sparse: Callable[..., Path], loop: Callable[..., Path], kind: str
+) -> None:
+    """An emulated PC did this: a RAID1 made on the drives of a stopped RAID0 had the XFS of that one on it.
+
+    On a device, because mkfs may overwrite a file without a word.
+    """
+    device = loop(sparse(GIB))
+    run("mkfs.ext4" if kind == "xfs" else "mkfs.xfs", "-q", device)
+    run(*made(planned(goal(filesystem=kind), *drives(2)), kind), device)
+    assert f"TYPE={kind}\n" in run("blkid", "-p", "-o", "export", device)
+
+
 EXT4 = [
     ("raid0", 4, 512 * KIB, "128", None),
     ("raid5", 4, 128 * KIB, "32", "96"),

@@ -53,6 +53,14 @@ def test_the_array_is_made_to_come_back_on_every_system(system: str) -> None:
     assert order[-1] == "mount"
 
 
+def test_files_that_are_edited_keep_what_they_were_beside_them() -> None:
+    steps = [step for step in planned(goal(), *drives(2)).steps if isinstance(step, EditFile)]
+    assert len(steps) == 2
+    for step in steps:
+        assert step.backup != step.path and step.backup.startswith(step.path)
+        assert all(step.instead_of in line for line in step.lines)  # done once more, it replaces its own line
+
+
 def test_no_line_and_no_command_names_an_array_by_its_number() -> None:
     """/dev/md127 is another array after the next start: mdadm counts down from it."""
     for each in RECIPES:
