@@ -124,5 +124,5 @@ def _boot_partitions(decided: Decided) -> Iterator[MakeFileSystem]:
     for index, each in enumerate(decided.placed):
         device = partition_node(each.member.disk.path, 1)
         volume = f"{(first + index) % 2**32:08x}"
-        command = ("mkfs.vfat", "-F", "32", "-n", "EFI", "-i", volume, device)
+        command = ("mkfs.fat", "-F", "32", "-n", "EFI", "-i", volume, device)
         yield MakeFileSystem(device, "vfat", f"{volume[:4]}-{volume[4:]}".upper(), command)

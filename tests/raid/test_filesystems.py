@@ -114,7 +114,7 @@ def test_other_kinds_are_made_with_the_uuid_that_fstab_will_name(
     assert f"UUID={FS_UUID}\n" in said and f"TYPE={kind}\n" in said
 
 
-@pytest.mark.needs_tools("mkfs.vfat", "blkid")
+@pytest.mark.needs_tools("mkfs.fat", "blkid")
 def test_the_boot_partitions_of_a_system_are_fat32_with_ids_that_differ(sparse: Callable[..., Path]) -> None:
     plan = planned(goal(esp_size=512 * MIB, filesystem="none"), *drives(2))
     steps = [step for step in plan.steps if isinstance(step, MakeFileSystem)]
