@@ -14,6 +14,7 @@ from aligntool.cli.apply import apply
 from aligntool.cli.audit import audit
 from aligntool.cli.demo import demo
 from aligntool.cli.drives import drives
+from aligntool.cli.estimate import estimate_app
 from aligntool.cli.explain import explain
 from aligntool.cli.layout import layout_command, plan_layout_command
 from aligntool.cli.plan import plan_app
@@ -23,6 +24,7 @@ from aligntool.cli.recipes import recipes_app
 from aligntool.cli.recover import resume, rollback, status
 from aligntool.cli.snapshot import snapshot
 from aligntool.cli.streams import prepare_streams
+from aligntool.cli.trace import trace
 from aligntool.errors import ExitCode, Refused, Stopped
 
 __all__ = ["app", "main"]
@@ -64,6 +66,8 @@ app.command()(status)
 app.command()(resume)
 app.command()(rollback)
 app.add_typer(raid_app)
+app.command()(trace)
+app.add_typer(estimate_app)
 app.add_typer(recipes_app)
 app.command()(snapshot)
 app.command()(demo)

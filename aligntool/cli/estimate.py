@@ -1,0 +1,76 @@
+"""`aligntool estimate boot`: what the storage's part of a boot takes, from the rates of a drive."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from aligntool.cli.options import colored
+
+if TYPE_CHECKING:
+    from aligntool.trace import BootCounts, Drive
+
+estimate_app = typer.Typer(
+    name="estimate",
+    help="Reckon what is to be expected of a drive.  Example: aligntool estimate boot --rate-a 30,90",
+    no_args_is_help=True,
+)
+
+
+@estimate_app.command("boot")
+def boot(
+    *,
+    rate_a: Annotated[
+        str, typer.Option("--rate-a", metavar="MB/s[,MB/s]",
+                             help="Random 4 KiB rate of a drive at queue depth 1, in MB/s: reads, writes.")
+    ],
+    rate_b: Annotated[
+        str | None, typer.Option("--rate-b", metavar="MB/s[,MB/s]", help="Of another drive, to compare.")
+    ] = None,
+    log: Annotated[
+        str | None, typer.Option("--trace", metavar="LOG", help="Count the commands of this log, not the article's.")
+    ] = None,
+    reads: Annotated[int | None, typer.Option("--reads", min=0, help="So many reads.")] = None,
+    writes: Annotated[int | None, typer.Option("--writes", min=0, help="So many writes.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="As JSON; times in seconds.")] = False,
+) -> None:  # fmt: skip
+    """Estimate how long a drive is busy with the commands of a boot, and how far two drives are apart.
+
+    Example: aligntool estimate boot --rate-a 0.6,1.2 --rate-b 60,150
+    """
+    drives = [_drive(text) for text in (rate_a, rate_b) if text is not None]
+    counts = _counts(log, reads, writes)
+    if json_:
+        from aligntool.render.boot import boot_json
+
+        sys.stdout.write(boot_json(drives, counts))
+        return
+    from aligntool.render.boot import boot_lines
+    from aligntool.render.lines import show
+
+    source = log or ("given" if reads is not None and writes is not None else "the article of 2022")
+    show(boot_lines(drives, counts, source), sys.stdout, color=colored())
+
+
+def _drive(text: str) -> "Drive":
+    """Or a usage error."""
+    from aligntool.trace import parse_drive
+
+    try:
+        return parse_drive(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _counts(log: str | None, reads: int | None, writes: int | None) -> "BootCounts":
+    """What is given, else what the log has, else the article's."""
+    from aligntool.trace import ARTICLE, BootCounts, Kind, read_pattern
+
+    counts = ARTICLE
+    if log is not None:
+        from aligntool.probe.logs import open_log
+
+        with open_log(log) as opened:
+            pattern = read_pattern(opened.events)
+        counts = BootCounts(pattern.count(Kind.READ), pattern.count(Kind.WRITE))
+    return BootCounts(counts.reads if reads is None else reads, counts.writes if writes is None else writes)

@@ -1,0 +1,147 @@
+"""What a log of commands says, as tables and as JSON.
+
+In: a Pattern. Out: lines, or JSON. Alone because it is told to people who look for one number: the share that is
+random.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from aligntool import __version__
+from aligntool.render.json import Value, dumps
+from aligntool.render.lines import EMPTY, Line, Style, fit, plain, wrapped
+from aligntool.trace import Moment, Pattern, Row
+from aligntool.trace.pattern import Buckets, bucket_range
+from aligntool.units import format_about, format_size
+
+_BAR = 30
+_WAYS = {
+    Moment.ISSUED: "counted when they were sent to the drive",
+    Moment.QUEUED: "counted when they were queued: the log does not say when they were sent",
+}
+
+
+def trace_lines(pattern: Pattern, name: str, form: str, *, width: int) -> Iterator[Line]:
+    yield ((name, Style.TITLE), (f"  {form}, {pattern.commands:,} commands", Style.PLAIN))
+    for line in wrapped(f"  {_WAYS[pattern.moment]}", width, "    "):
+        yield ((line, Style.DIM),)
+    if pattern.sources > 1:
+        line = f"  of {pattern.sources:,} devices or files, together; each is looked at alone for what is sequential"
+        yield from (((text, Style.DIM),) for text in wrapped(line, width, "    "))
+    yield EMPTY
+    yield from _commands(pattern)
+    yield from _sizes(pattern)
+    if pattern.depths is not None:
+        yield from _depths(pattern.depths)
+    yield from _crossings(pattern)
+
+
+def _commands(pattern: Pattern) -> Iterator[Line]:
+    rows = [
+        (row.kind.value, f"{row.count:,}", format_about(row.bytes), f"{row.sequential:,}", f"{row.random:,}",
+         _share(row.random, row.count))
+        if row.sizes
+        else (row.kind.value, f"{row.count:,}", "–", "–", "–", "")
+        for row in pattern.rows
+    ]  # fmt: skip
+    yield from _table(("command", "count", "bytes", "sequential", "random", ""), rows)
+
+
+def _sizes(pattern: Pattern) -> Iterator[Line]:
+    ranged = [row for row in pattern.rows if row.sizes]
+    if not ranged:
+        return
+    yield EMPTY
+    yield (("Sizes", Style.TITLE), ("  of requests, up to", Style.DIM))
+    longest = max(len(row.sizes) for row in ranged)
+    rows = [
+        (format_size(bucket_range(at)[1]), *(_count(row.sizes, at) for row in ranged))
+        for at in range(longest)
+        if any(at < len(row.sizes) and row.sizes[at] for row in ranged)
+    ]
+    yield from _table(("", *(row.kind.value for row in ranged)), rows)
+
+
+def _depths(depths: Buckets) -> Iterator[Line]:
+    yield EMPTY
+    yield (("Queue depth", Style.TITLE), ("  in flight when a request was sent, itself counted", Style.DIM))
+    total = sum(depths)
+    for at, count in enumerate(depths):
+        low, high = bucket_range(at)
+        label = str(high) if low == high else f"{low}–{high}"
+        bar = "█" * round(_BAR * count / total)
+        yield plain(
+            f"  {fit(label, 11, right=True)}  {fit(f'{count:,}', 12, right=True)}  {_share(count, total)}  {bar}"
+        )
+
+
+def _crossings(pattern: Pattern) -> Iterator[Line]:
+    ranged = [row for row in pattern.rows if row.crossings]
+    for at, first in enumerate(ranged[0].crossings if ranged else ()):
+        grid = first.boundary
+        shift = f" + {format_size(grid.phase)}" if grid.phase else ""
+        yield EMPTY
+        yield (("Alignment", Style.TITLE), (f"  to {format_size(grid.size)}{shift} ({grid.name})", Style.DIM))
+        rows = []
+        for row in ranged:
+            one = row.crossings[at]
+            rows.append((row.kind.value, f"{one.off:,}", _share(one.off, row.count), f"{one.straddling:,}",
+                         _share(one.straddling, row.count)))  # fmt: skip
+        yield from _table(("", "off the grid", "", "straddling", ""), rows)
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Line]:
+    """Numbers to the right, the first column to the left."""
+    widths = [max(len(cell) for cell in column) for column in zip(heads, *rows, strict=True)]
+    for number, cells in enumerate((heads, *rows)):
+        shown = [
+            fit(cell, width, right=at > 0) for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+        yield (("  " + "  ".join(shown), Style.PLAIN if number else Style.DIM),)
+
+
+def _count(buckets: Buckets, at: int) -> str:
+    return f"{buckets[at]:,}" if at < len(buckets) else "0"
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:5.1f} %"
+
+
+def trace_json(pattern: Pattern, form: str) -> str:
+    document: Value = {
+        "schema": "aligntool.trace",
+        "version": 1,
+        "aligntool": __version__,
+        "format": form,
+        "counted": pattern.moment.value,
+        "sources": pattern.sources,
+        "commands": [_row(row) for row in pattern.rows],
+        "queue_depth": None if pattern.depths is None else _buckets(pattern.depths),
+    }
+    return dumps(document) + "\n"
+
+
+def _row(row: Row) -> Value:
+    if not row.sizes:
+        return {"command": row.kind.value, "count": row.count}
+    return {
+        "command": row.kind.value,
+        "count": row.count,
+        "bytes": row.bytes,
+        "sequential": row.sequential,
+        "random": row.random,
+        "sizes": _buckets(row.sizes),
+        "alignment": [
+            {
+                "grid": one.boundary.name, "size": one.boundary.size, "phase": one.boundary.phase,
+                "off_grid": one.off, "straddling": one.straddling,
+            }
+            for one in row.crossings
+        ],
+    }  # fmt: skip
+
+
+def _buckets(buckets: Buckets) -> Value:
+    """Those that are not empty."""
+    ranges = [(bucket_range(at), count) for at, count in enumerate(buckets) if count]
+    return [{"from": low, "to": high, "count": count} for (low, high), count in ranges]

@@ -1,0 +1,110 @@
+"""Traces of blktrace, held against the summary that blkparse itself prints of them."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from aligntool.errors import Refused
+from aligntool.probe.logs import LogFormat, open_log
+from aligntool.trace import Kind, Moment, Pattern, read_pattern
+from tests.conftest import run
+from tests.trace.made_blktrace import COMPLETE, FLUSH, ISSUE, QUEUE, READ, Record, drawn_records, write_trace
+
+pytestmark = pytest.mark.needs_tools("blkparse")
+
+
+def pattern_of(log: Path) -> Pattern:
+    with open_log(str(log)) as opened:
+        return read_pattern(opened.events)
+
+
+def summary(text: str, words: str) -> list[int]:
+    """The figures after "Read Dispatches:" or the like, of the last block of the summary."""
+    found = re.findall(rf"{words}:\s+([\d]+)(?:,\s+(\d+)KiB)?", text)[-1]
+    return [int(number) for number in found if number]
+
+
+def dispatched(text: str, kind: str) -> tuple[int, int]:
+    """Commands that were sent and not taken back, and their KiB. blkparse takes back the KiB, and not the count."""
+    count, kib = summary(text, f"{kind} Dispatches")
+    return count - summary(text, f"{kind}s Requeued")[0], kib
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_counts_and_bytes_are_those_of_blkparse(tmp_path: Path, seed: int, order: str) -> None:
+    log = write_trace(tmp_path / "sda.blktrace.0", drawn_records(seed), order=order)
+    text = run("blkparse", "-i", log)
+    rows = {row.kind: row for row in pattern_of(log).rows}
+    assert (rows[Kind.READ].count, rows[Kind.READ].bytes >> 10) == dispatched(text, "Read")
+    # blkparse has discards among the writes.
+    writes = rows[Kind.WRITE], rows[Kind.DISCARD]
+    assert (sum(row.count for row in writes), sum(row.bytes for row in writes) >> 10) == dispatched(
+        text, "Write"
+    )
+
+
+def test_text_and_binary_and_a_renamed_file_give_the_same_pattern(tmp_path: Path) -> None:
+    log = write_trace(tmp_path / "sda.blktrace.0", drawn_records(9))
+    text, renamed = tmp_path / "text", tmp_path / "renamed"
+    text.write_text(run("blkparse", "-i", log))
+    shutil.copy(log, renamed)
+    with open_log(str(text)) as opened:
+        assert opened.form is LogFormat.BLKPARSE
+    assert pattern_of(text) == pattern_of(log) == pattern_of(renamed)
+    assert pattern_of(log).moment is Moment.ISSUED
+
+
+def test_the_queue_is_as_deep_as_blkparse_says(tmp_path: Path) -> None:
+    records, depth = [], 5
+    for first in range(0, 100, depth):
+        for action in (ISSUE, COMPLETE):
+            records += [Record(0, action, READ, 64 * at, 4096) for at in range(first, first + depth)]
+    timed = [Record(1000 * at, one.action, READ, one.sector, one.length) for at, one in enumerate(records)]
+    log = write_trace(tmp_path / "sda.blktrace.0", timed)
+    assert summary(run("blkparse", "-i", log), "Read depth") == [depth]
+    assert pattern_of(log).depths == (20, 20, 40, 20)  # 1, 2, 3 and 4, 5
+
+
+def test_files_of_several_processors_are_one_trace_in_the_order_of_time(tmp_path: Path) -> None:
+    records = [Record(1000 * at, ISSUE, READ, 8 * at, 4096, processor=at % 2) for at in range(100)]
+    write_trace(tmp_path / "sda.blktrace.0", records[::2])
+    log = write_trace(tmp_path / "sda.blktrace.1", records[1::2])
+    (row,) = pattern_of(log).rows
+    assert (row.count, row.sequential) == (100, 99)
+
+
+def test_a_device_that_never_issues_is_counted_when_commands_are_queued(tmp_path: Path) -> None:
+    records = [one for one in drawn_records(3) if one.action in (QUEUE, COMPLETE)]
+    log = write_trace(tmp_path / "md0.blktrace.0", records)
+    pattern = pattern_of(log)
+    assert pattern.moment is Moment.QUEUED
+    assert pattern.count(Kind.READ) == summary(run("blkparse", "-i", log), "Reads Queued")[0]
+
+
+def test_a_flush_is_counted_and_has_no_range(tmp_path: Path) -> None:
+    records = [Record(1, ISSUE, READ, 8, 4096), Record(2, ISSUE, FLUSH), Record(3, COMPLETE, FLUSH)]
+    log = write_trace(tmp_path / "sda.blktrace.0", records)
+    assert " FN " in run("blkparse", "-i", log)
+    flush = pattern_of(log).rows[-1]
+    assert (flush.kind, flush.count, flush.bytes, flush.random) == (Kind.FLUSH, 1, 0, 0)
+
+
+@pytest.mark.parametrize("length", [3 * 48 - 1, 2 * 48 + 1, 47])
+def test_a_trace_that_was_cut_short_is_refused_though_blkparse_says_nothing(
+    tmp_path: Path, length: int
+) -> None:
+    log = write_trace(tmp_path / "sda.blktrace.0", drawn_records(0))
+    log.write_bytes(log.read_bytes()[:length])
+    run("blkparse", "-i", log)
+    with pytest.raises(Refused, match="cut short"):
+        pattern_of(log)
+
+
+def test_a_trace_with_something_else_in_it_is_refused(tmp_path: Path) -> None:
+    log = write_trace(tmp_path / "sda.blktrace.0", drawn_records(0))
+    log.write_bytes(log.read_bytes() + bytes(range(96)))
+    with pytest.raises(Refused, match="damaged"):
+        pattern_of(log)

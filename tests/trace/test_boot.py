@@ -1,0 +1,42 @@
+"""The estimate of a boot, with the article's numbers as its truth."""
+
+from fractions import Fraction
+
+import pytest
+
+from aligntool.trace import ARTICLE, BootCounts, Drive, gap_s, parse_drive
+
+
+@pytest.mark.parametrize(("rate", "micro"), [(100, 40), (300, 13)])
+def test_a_command_takes_what_the_article_says(rate: int, micro: int) -> None:
+    drive = parse_drive(str(rate))
+    assert int(drive.read_s * 10**6) == int(drive.write_s * 10**6) == micro
+
+
+def _drive(read_micro: int, write_micro: int) -> Drive:
+    """By what a 4 KiB command takes."""
+    return Drive(Fraction(4096, read_micro), Fraction(4096, write_micro))
+
+
+def test_the_gap_of_the_article_is_2_2_seconds() -> None:
+    slow, fast = _drive(43, 250), _drive(13, 50)  # 30 µs and 200 µs apart
+    assert gap_s(slow, fast, BootCounts(40_000, 5_000)) == Fraction("2.2")
+    assert round(float(gap_s(slow, fast, ARTICLE)), 1) == 2.2
+    assert gap_s(fast, slow, ARTICLE) == -gap_s(slow, fast, ARTICLE)
+
+
+def test_a_boot_takes_as_long_as_all_its_commands() -> None:
+    assert _drive(100, 1000).boot_s(BootCounts(3, 2)) == Fraction("0.0023")
+
+
+def test_rates_are_read_exactly() -> None:
+    assert parse_drive("41.5,120") == Drive(Fraction("41.5"), Fraction(120))
+    assert parse_drive(".5") == Drive(Fraction(1, 2), Fraction(1, 2))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "-1", "1,2,3", "1,", ",1", "fast", "1e9", "nan", "1.2.3", ".", "١", "1" * 30, "1,0"]
+)
+def test_what_is_no_rate_is_said_with_an_example(text: str) -> None:
+    with pytest.raises(ValueError, match="MB/s of reads"):
+        parse_drive(text)

@@ -1,0 +1,110 @@
+"""`aligntool trace` and `aligntool estimate boot` as they are typed."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.old_disks import aligntool
+from tests.conftest import run
+
+BOOT = "time_s,op,lba,sectors,who\n" + "".join(
+    f"0.{number},{'W' if number % 3 == 0 else 'R'},{8 * (number * 37 % 101)},8,init\n" for number in range(90)
+)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """60 reads and 30 writes of 4 KiB, each at a multiple of 4 KiB."""
+    path = tmp_path / "boot.csv"
+    path.write_text(BOOT)
+    return path
+
+
+def rows(*words: str | Path, stdin: str = "") -> dict[str, dict[str, object]]:
+    done = aligntool("trace", "--json", *words, stdin=stdin)
+    assert done.returncode == 0, done.stderr
+    return {row["command"]: row for row in json.loads(done.stdout)["commands"]}
+
+
+def alignment(*words: str | Path) -> dict[int, tuple[int, int]]:
+    """By the size of the grid: writes that start off it, and that straddle."""
+    found = rows(*words)["write"]["alignment"]
+    assert isinstance(found, list)
+    return {one["size"]: (one["off_grid"], one["straddling"]) for one in found}
+
+
+def test_the_table_tells_count_bytes_and_what_is_random(log: Path) -> None:
+    done = aligntool("trace", log)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["read", "60", "240KiB", "0", "60", "100.0", "%"] in lines
+    assert ["write", "30", "120KiB", "0", "30", "100.0", "%"] in lines
+    assert ["4KiB", "60", "30"] in lines
+    assert "Queue depth" not in done.stdout  # the log does not say when commands ended
+
+
+def test_standard_input_is_read_as_a_file_is(log: Path) -> None:
+    assert rows("-", stdin=BOOT) == rows(log)
+
+
+def test_a_format_that_is_given_is_not_guessed(log: Path) -> None:
+    assert rows(log, "--format", "csv") == rows(log)
+    assert aligntool("trace", log, "--format", "iolog").returncode == 3
+
+
+def test_a_grid_that_is_given_is_what_requests_are_held_against(log: Path) -> None:
+    assert alignment(log, "--grid", "4KiB") == {4096: (0, 0)}
+    assert alignment(log, "--grid", "4KiB", "--phase", "512") == {4096: (30, 30)}
+    assert alignment(log, "--grid", "4KiB", "--phase", "0") == {4096: (0, 0)}
+
+
+@pytest.mark.needs_tools("sfdisk")
+@pytest.mark.parametrize(("start", "off"), [(63, 30), (2048, 0)])
+def test_a_log_of_a_partition_is_off_the_grid_as_the_partition_is(
+    log: Path, sparse: Callable[..., Path], start: int, off: int
+) -> None:
+    disk = sparse(64 << 20)
+    run("sfdisk", "-q", disk, stdin=f"label: dos\nstart={start}, size=16065\n")
+    assert alignment(log, "--disk", disk, "-p", "1") == {4096: (off, off)}
+    assert alignment(log, "--disk", disk) == {4096: (0, 0)}  # the log counts from the start of the disk
+    refused = aligntool("trace", log, "--disk", disk, "-p", "9")
+    assert refused.returncode == 3 and "no partition 9" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("trace", "log", "--phase", "512"),
+        ("trace", "log", "-p", "1"),
+        ("trace", "log", "--grid", "4KiB", "--disk", "disk"),
+        ("trace", "log", "--format", "pcap"),
+        ("trace",),
+        ("estimate", "boot"),
+        ("estimate", "boot", "--rate-a", "fast"),
+        ("estimate", "boot", "--rate-a", "1", "--reads", "-1"),
+    ],
+)
+def test_words_that_contradict_each_other_are_a_usage_error(words: tuple[str, ...]) -> None:
+    done = aligntool(*words)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+
+
+def test_the_estimate_has_the_articles_counts_unless_others_are_given(log: Path) -> None:
+    words = ("estimate", "boot", "--json", "--rate-a", "100,20", "--rate-b", "300")
+    article = json.loads(aligntool(*words).stdout)
+    assert (article["reads"], article["writes"]) == (40_553, 4_938)
+    traced = json.loads(aligntool(*words, "--trace", log).stdout)
+    assert (traced["reads"], traced["writes"]) == (60, 30)
+    given = json.loads(aligntool(*words, "--trace", log, "--writes", "7").stdout)
+    assert (given["reads"], given["writes"]) == (60, 7)
+    a, b = article["drives"]
+    assert article["gap_s"] == pytest.approx(a["boot_s"] - b["boot_s"])
+
+
+def test_the_estimate_tells_the_articles_gap() -> None:
+    # 40 µs against 10 µs a read, 250 µs against 50 µs a write, as rates.
+    done = aligntool("estimate", "boot", "--rate-a", "102.4,16.384", "--rate-b", "409.6,81.92",
+                     "--reads", "40000", "--writes", "5000")  # fmt: skip
+    assert "drive B is 2.2 s faster than A" in done.stdout
+    assert "30 µs × 40,000 + 200 µs × 5,000" in done.stdout

@@ -1,0 +1,111 @@
+"""Files that are no logs, or broken ones: one clear error, exit code 3, and no memory that grows with them."""
+
+import resource
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aligntool.errors import Refused
+from aligntool.probe.logs import blkparse, columns, iolog, open_log
+from aligntool.trace import read_pattern
+from tests.cli.old_disks import aligntool
+
+HEADER = b"time_s,op,lba,sectors\n"
+EVENT = b"  8,0    0        4     0.000003000   697  D   W 135520872 + 16 [fio]\n"
+IOLOG = b"fio version 3 iolog\n1 /dev/sda add\n"
+
+HOSTILE = {
+    "nothing": (b"", "empty"),
+    "zeros": (bytes(10_000), "no text"),
+    "an image of a disk": (bytes(510) + b"\x55\xaa", "no text"),
+    "prose": (b"Dear Sir,\n", "no log"),
+    "another csv": (b"time,read,write\n1,2,3\n", "no log"),
+    "a header and no more": (HEADER, "no command"),
+    "a row without sectors": (HEADER + b"1,R,8\n", "line 2 "),
+    "a row with another command": (HEADER + b"1,R,8,8\n1,X,8,8\n", "line 3 "),
+    "a row with a negative address": (HEADER + b"1,R,-8,8\n", "line 2 "),
+    "a row beyond any disk": (HEADER + b"1,R,8," + b"9" * 30 + b"\n", "line 2 "),
+    "a number of ten thousand digits": (HEADER + b"1,R," + b"9" * 10_000 + b",8\n", "line 2 "),
+    "a row of no length": (HEADER + b"1,W,8,0\n", "line 2 "),
+    "a time that is none": (HEADER + b"noon,W,8,8\n", "line 2 "),
+    "a long line": (HEADER + b"1" * 2_000_000, "line 2 .*longer"),
+    "text of blkparse, cut": (EVENT + EVENT[:40], "cut short"),
+    "text of blkparse, cut within its last number": (EVENT + EVENT[:62], "cut short"),
+    "text of blkparse with prose in it": (EVENT + b"and so on\n", "line 2 "),
+    "text of blkparse with half a line in it": (EVENT + EVENT[:60] + b"\n" + EVENT, "line 2 "),
+    "text of blkparse with a strange device": (EVENT + EVENT.replace(b"8,0", b"sda"), "line 2 "),
+    "escape codes": (EVENT + b"\x1b[2J\n", "line 2 "),
+    "iolog without commands": (IOLOG, "no command"),
+    "iolog, cut": (IOLOG + b"2 /dev/sda read 0 40", "cut short"),
+    "iolog of another version": (b"fio version 4 iolog\n", "no log"),
+    "blktrace, cut": (b"\x07taeabc", "cut short|not installed"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_file_gives_one_clear_error(name: str, tmp_path: Path) -> None:
+    content, words = HOSTILE[name]
+    log = tmp_path / "log"
+    log.write_bytes(content)
+    with pytest.raises(Refused, match=words), open_log(str(log)) as opened:
+        read_pattern(opened.events)
+
+
+@pytest.mark.parametrize("name", ["prose", "a long line", "escape codes"])
+def test_the_error_is_a_line_and_a_hint_and_nothing_else(name: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(HOSTILE[name][0])
+    done = aligntool("trace", log)
+    assert done.returncode == 3 and done.stdout == ""
+    said = [line for line in done.stderr.splitlines() if not line.startswith("  →")]
+    assert len(said) == 1 and said[0].startswith("aligntool: "), done.stderr
+    assert len(done.stderr) < 500 and "\x1b" not in done.stderr
+
+
+@given(st.binary(max_size=300), st.sampled_from((b"", HEADER, EVENT, IOLOG)))
+def test_no_bytes_make_a_reader_do_anything_but_read_or_refuse(content: bytes, beginning: bytes) -> None:
+    lines = (beginning + content).split(b"\n")
+    for read in (blkparse.blkparse_events, columns.csv_events, iolog.iolog_events):
+        with suppress(Refused):
+            read_pattern(read(lines))
+
+
+WORDS = "import resource, sys; from aligntool.cli import app; app(sys.argv[1:], standalone_mode=False); "
+PEAK = "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+
+
+def peak_kib(log: Path) -> int:
+    """Of a process that reads the log."""
+    words = [sys.executable, "-c", WORDS + PEAK, "trace", str(log)]
+    return int(subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
+
+
+def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
+    short, long = tmp_path / "short", tmp_path / "long"
+    rows = "".join(f"{number},W,{number * 7919 % 1_000_003 * 8},8\n" for number in range(20_000)).encode()
+    short.write_bytes(HEADER + rows)
+    long.write_bytes(HEADER + rows * 20)  # 8 MB
+    assert abs(peak_kib(long) - peak_kib(short)) < 2048
+
+
+def test_a_line_without_end_fills_no_memory(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as file:
+        file.write(HEADER)
+        file.truncate(16 << 30)  # sparse: 16 GiB of one line
+    done = subprocess.run(
+        [sys.executable, "-m", "aligntool", "trace", log], capture_output=True, text=True, check=False, timeout=20,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (512 << 20, 512 << 20)),
+    )  # fmt: skip
+    assert done.returncode == 3 and "longer than" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["/no/such/log", "/", "/dev/null"])
+def test_what_cannot_be_read_is_refused(name: str) -> None:
+    done = aligntool("trace", name)
+    assert done.returncode == 3 and done.stderr and "Traceback" not in done.stderr
