@@ -1,14 +1,18 @@
-"""Binary traces as the kernel writes them: struct blk_io_trace of include/uapi/linux/blktrace_api.h, for blkparse."""
+"""Binary traces as the kernel writes them: struct blk_io_trace of include/uapi/linux/blktrace_api.h, for blkparse.
+
+To time the reading of a large one, as docs/trace.md does: python -m tests.trace.made_blktrace big.blktrace.0 2000000
+"""
 
 import random
 import struct
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 MAGIC = 0x65617407
-QUEUE, REQUEUE, ISSUE, COMPLETE = 1, 6, 7, 8
-CATEGORY = {QUEUE: 1 << 4, REQUEUE: 1 << 5, ISSUE: 1 << 6, COMPLETE: 1 << 7}
+QUEUE, ALLOCATE, REQUEUE, ISSUE, COMPLETE, INSERT = 1, 4, 6, 7, 8, 12
+CATEGORY = {QUEUE: 1 << 4, ALLOCATE: 1 << 4, INSERT: 1 << 4, REQUEUE: 1 << 5, ISSUE: 1 << 6, COMPLETE: 1 << 7}
 READ, WRITE, FLUSH, DISCARD, FROM_FILE_SYSTEM = 1, 1 << 1, 1 << 2, 1 << 13, 1 << 8
 
 
@@ -62,3 +66,20 @@ def drawn_records(seed: int, commands: int = 300) -> list[Record]:
     for what in in_flight:
         say(COMPLETE, what)
     return records
+
+
+def write_large(path: Path, commands: int) -> None:
+    """Random reads and writes, one after the other, with the five records that a plain command leaves."""
+    drawn = random.Random(1)
+    number = 0
+    with path.open("wb") as file:
+        for _ in range(commands):
+            does, sector = drawn.choice((READ, READ, WRITE)), drawn.randrange(1 << 30)
+            length = drawn.choice((4096, 8192, 131072))
+            for action in (QUEUE, ALLOCATE, INSERT, ISSUE, COMPLETE):
+                number += 1
+                file.write(Record(1000 * number, action, does, sector, length).packed(number))
+
+
+if __name__ == "__main__":
+    write_large(Path(sys.argv[1]), int(sys.argv[2]))

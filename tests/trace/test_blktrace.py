@@ -1,7 +1,10 @@
 """Traces of blktrace, held against the summary that blkparse itself prints of them."""
 
 import re
+import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ import pytest
 from aligntool.errors import Refused
 from aligntool.probe.logs import LogFormat, open_log
 from aligntool.trace import Kind, Moment, Pattern, read_pattern
+from tests.cli.old_disks import ROOT
 from tests.conftest import run
 from tests.trace.made_blktrace import COMPLETE, FLUSH, ISSUE, QUEUE, READ, Record, drawn_records, write_trace
 
@@ -108,3 +112,10 @@ def test_a_trace_with_something_else_in_it_is_refused(tmp_path: Path) -> None:
     log.write_bytes(log.read_bytes() + bytes(range(96)))
     with pytest.raises(Refused, match="damaged"):
         pattern_of(log)
+
+
+def test_a_binary_trace_through_a_pipe_is_refused_with_what_to_type(tmp_path: Path) -> None:
+    log = write_trace(tmp_path / "sda.blktrace.0", drawn_records(0))
+    command = f"cat {shlex.quote(str(log))} | {shlex.join([sys.executable, '-m', 'aligntool', 'trace', '-'])}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 3 and "blkparse -i - | aligntool trace -" in done.stderr

@@ -38,6 +38,7 @@ HOSTILE = {
     "text of blkparse, cut within its last number": (EVENT + EVENT[:62], "cut short"),
     "text of blkparse with prose in it": (EVENT + b"and so on\n", "line 2 "),
     "text of blkparse with half a line in it": (EVENT + EVENT[:60] + b"\n" + EVENT, "line 2 "),
+    "text of blkparse with an address and no length": (EVENT + EVENT[:58] + b"\n" + EVENT, "line 2 "),
     "text of blkparse with a strange device": (EVENT + EVENT.replace(b"8,0", b"sda"), "line 2 "),
     "escape codes": (EVENT + b"\x1b[2J\n", "line 2 "),
     "iolog without commands": (IOLOG, "no command"),

@@ -64,8 +64,8 @@ def open_log(path: str, form: LogFormat | None = None) -> Iterator[Log]:
 def _lines(path: str, form: LogFormat, stream: BinaryIO, head: bytes) -> Iterator[bytes]:
     if form is not LogFormat.BLKTRACE:
         return split_lines(stream, head, ends=form is not LogFormat.CSV)
-    if path == STDIN:
-        raise Refused("binary traces of blktrace are not read from standard input",
+    if path == STDIN or not stream.seekable():
+        raise Refused("binary traces of blktrace are not read from a pipe",
                       hint="sudo blktrace -d DISK -o - | blkparse -i - | aligntool trace -")  # fmt: skip
     return blkparse_lines(Path(path))
 
