@@ -114,6 +114,33 @@ def test_a_trace_with_something_else_in_it_is_refused(tmp_path: Path) -> None:
         pattern_of(log)
 
 
+# Printed by blkparse 1.2.0, of a trace with one event of each kind.
+EACH_ACTION = """\
+  8,0    0        0     0.000000000     0  m   N cfq said: D W 8 + 8
+  8,0    0        3     0.000001000   697  Q   R 36 [kworker 0:1]
+  8,0    0        4     0.000002000   697  D   R 36 (12 00 00 00 24 00 ..) [kworker 0:1]
+  8,0    0        5     0.000003000   697  C   R (12 00 00 00 24 00 ..) [0]
+  8,0    0        6     0.000004000   697  P   N [kworker 0:1]
+  8,0    0        7     0.000005000   697  U   N [kworker 0:1] 3
+  8,1    0        8     0.000006000   697  A   W 800 + 8 <- (8,0) 2848
+  8,0    0        9     0.000007000   697  X   W 800 / 808 [kworker 0:1]
+  8,0    0       10     0.000008000   697  M   W 800 + 16 [kworker 0:1]
+  8,0    0       11     0.000009000   697  F   W 800 + 16 [kworker 0:1]
+  8,0    0       12     0.000010000   697  D   W 800 + 16 [kworker 0:1]
+  8,0    0       13     0.000011000   697  C   W 800 + 16 [0]
+  8,0    0       14     0.000012000   697  D  FN [kworker 0:1]
+CPU0 (sda):
+ Reads Queued:           0,        0KiB	 Writes Queued:           0,        0KiB
+"""
+
+
+def test_what_is_not_sent_to_the_drive_is_no_command_and_a_summary_ends_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "text"
+    log.write_text(EACH_ACTION)
+    told = [(row.kind, row.count, row.bytes) for row in pattern_of(log).rows]
+    assert told == [(Kind.WRITE, 1, 8192), (Kind.FLUSH, 1, 0), (Kind.OTHER, 1, 0)]
+
+
 def test_a_binary_trace_through_a_pipe_is_refused_with_what_to_type(tmp_path: Path) -> None:
     log = write_trace(tmp_path / "sda.blktrace.0", drawn_records(0))
     command = f"cat {shlex.quote(str(log))} | {shlex.join([sys.executable, '-m', 'aligntool', 'trace', '-'])}"
