@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aligntool.cli.asked import Asked, command
 from aligntool.cli.options import colored, terminal_width
 
 if TYPE_CHECKING:
@@ -37,6 +36,8 @@ def demo(
     """
     import tempfile
 
+    from aligntool.cli.asked import command
+
     if image is not None:
         _audit_old_disk(image, picture)
         _plan(image)
@@ -52,6 +53,7 @@ def demo(
 
 def _audit_old_disk(image: str, picture: str | None) -> None:
     from aligntool.apply.demo import make_demo_image
+    from aligntool.cli.asked import command
     from aligntool.render.lines import save_svg, show
 
     _say(f"Making {image}: an MBR disk as Windows XP and a Linux of 2005 partitioned it ...")
@@ -65,6 +67,7 @@ def _audit_old_disk(image: str, picture: str | None) -> None:
 
 def _plan(image: str) -> "Plan":
     """Without the steps, which fill three screens."""
+    from aligntool.cli.asked import Asked, command
     from aligntool.cli.planning import find_plan
     from aligntool.render.lines import show
     from aligntool.render.plan import plan_lines
@@ -77,6 +80,7 @@ def _plan(image: str) -> "Plan":
 
 
 def _realign(plan: "Plan", image: str) -> None:
+    from aligntool.cli.asked import Asked, command
     from aligntool.cli.moving import carry_out
     from aligntool.render.lines import show
     from aligntool.render.table import audit_lines

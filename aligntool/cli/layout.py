@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aligntool.cli.asked import Asked, command
 from aligntool.cli.options import grid, size
 from aligntool.cli.plan import (
     DiskArgument,
@@ -22,6 +21,7 @@ from aligntool.errors import Refused, Stopped
 from aligntool.units import format_size
 
 if TYPE_CHECKING:
+    from aligntool.cli.asked import Asked
     from aligntool.plan import LayoutGoal, PartWish, Plan
 
 
@@ -78,6 +78,7 @@ def plan_layout_command(
 
     Exit code: 0 there is a plan; 3 refused, with every reason.
     """
+    from aligntool.cli.asked import command
     from aligntool.cli.planning import look_at, refuse_in_flight
     from aligntool.plan import to_json
     from aligntool.realign.layout import plan_layout
@@ -147,6 +148,7 @@ def layout_command(
 def carry_out_layout(plan: "Plan", *, json_: bool) -> None:
     """Look once more, make the table, look again. Raises Refused before the first write and Stopped after it."""
     from aligntool.apply.layout import make_layout
+    from aligntool.cli.asked import Asked, command
     from aligntool.cli.follow import follow
     from aligntool.cli.planning import look_at
 
@@ -170,7 +172,7 @@ def _asked(
     sector_size: int | None,
     physical_sector_size: int | None,
     page_size: int | None,
-) -> tuple["LayoutGoal", Asked]:
+) -> tuple["LayoutGoal", "Asked"]:
     """The goal, and what the geometry is said to be. What is typed beside a recipe comes before the recipe's own.
 
     Raises Refused.
@@ -178,6 +180,7 @@ def _asked(
     from dataclasses import replace
 
     from aligntool.audit.words import shell_word
+    from aligntool.cli.asked import Asked
     from aligntool.plan import RealignGoal
 
     goal = _goal(tuple(_part(text) for text in parts or ()), recipe)

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aligntool.cli.asked import Asked, command, plan_text
 from aligntool.cli.options import colored, grid, sector, terminal_width
 from aligntool.errors import Refused
 from aligntool.units import format_size
@@ -13,6 +12,7 @@ from aligntool.units import format_size
 if TYPE_CHECKING:
     from typing import TextIO
 
+    from aligntool.cli.asked import Asked
     from aligntool.plan import Plan, RealignGoal
 
 plan_app = typer.Typer(
@@ -88,6 +88,7 @@ def plan_realign_command(
 
     Exit code: 0 there is a plan, or nothing to do; 3 refused, with every reason.
     """
+    from aligntool.cli.asked import plan_text
     from aligntool.cli.planning import find_plan
 
     asked = asked_for(
@@ -110,11 +111,12 @@ def asked_for(
     sector_size: int | None,
     physical_sector_size: int | None,
     page_size: int | None,
-) -> Asked:
+) -> "Asked":
     """The options as one value. What is typed beside a recipe comes before the recipe's own. Raises Refused."""
     from dataclasses import replace
 
     from aligntool.audit.words import shell_word
+    from aligntool.cli.asked import Asked
     from aligntool.plan import RealignGoal
 
     goal = RealignGoal() if recipe is None else _recipe_goal(recipe)
@@ -153,8 +155,10 @@ def _absolute(path: str | None) -> str | None:
     return None if path is None else str(Path(path).absolute())
 
 
-def tell_plan(plan: "Plan", asked: Asked, disk: str, *, json_: bool, kept: str | None = None) -> None:
+def tell_plan(plan: "Plan", asked: "Asked", disk: str, *, json_: bool, kept: str | None = None) -> None:
     """On standard output: the document, or text with the command that applies it."""
+    from aligntool.cli.asked import command, plan_text
+
     if json_:
         sys.stdout.write(plan_text(plan, asked))
         return
