@@ -103,10 +103,20 @@ def shrink_content(path: str, step: ShrinkContent) -> None:
             script = "".join(
                 f"{shlex.join((find_program(words[0]) or words[0], *words[1:]))}\n" for words in doing[1:]
             )
-            _do(path, step, loop, doing[0], script)
+            _do_apart(path, step, loop, doing[0], script)
         else:
             for words in doing:
                 _do(path, step, loop, words)
+
+
+def _do_apart(path: str, step: ShrinkContent, loop: PartitionLoop, words: Words, script: str) -> None:
+    """In a chroot whose root is no mount point unshare(1) refuses before it runs anything, unless it leaves the mounts
+    as they are; the mount is seen outside then, for as long as it is there.
+    """
+    code, said = _run(loop, ("unshare", "--mount", "true"))
+    if code and "propagation" in said:
+        words = ("unshare", "--mount", "--propagation", "unchanged", *words[2:])
+    _do(path, step, loop, words, script)
 
 
 def _do(path: str, step: ShrinkContent, loop: PartitionLoop, words: Words, script: str = "") -> None:

@@ -4,6 +4,7 @@ What is expected comes from the file systems' own checkers and readers, blkid an
 """
 
 import os
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -222,10 +223,12 @@ def test_a_killed_aligntool_leaves_the_tool_to_its_end_and_no_loop_device(
 def test_what_was_shrunk_when_aligntool_was_killed_is_shrunk_and_moved_by_typing_the_same_again(
     kind: Kind, make: MakeDisk, programs: Path
 ) -> None:
+    if kind is BTRFS and subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
+        pytest.skip("the root of this chroot is no mount point: unshare --mount takes two tries")
     disk = full(make, "gpt", Row(kind, 34))
     before, ended, aligntool = seen(disk), programs / "ended", programs / "aligntool"
-    name, asked = ("unshare", "never") if kind is BTRFS else ("resize2fs", "-P")
-    stand_in(programs, name, f'[ "$1" = {asked} ] && exec {find_tool(name)} "$@"',
+    name, asked = ("unshare", "true") if kind is BTRFS else ("resize2fs", "-P")
+    stand_in(programs, name, f'case "$*" in *{asked}*) exec {find_tool(name)} "$@";; esac',
              f"kill -9 $(cat '{aligntool}')", f'{find_tool(name)} "$@"', f"echo $? > '{ended}'")  # fmt: skip
     process = begin("realign", disk.image, "--yes", "--shrink")
     aligntool.write_text(str(process.pid))
