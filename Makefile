@@ -1,6 +1,6 @@
 # Everything a newcomer types. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help demo test audit bench fuzz picture install uninstall clean
+.PHONY: help demo test audit bench fuzz lab picture install uninstall clean
 
 ALIGNTOOL := .venv/bin/aligntool
 PREFIX ?= /usr/local
@@ -14,7 +14,7 @@ demo: .venv/.ready-demo ## audit, plan, realign, audit: on a disk image of 2005 
 	@$(ALIGNTOOL) demo
 
 test: .venv/.ready-test ## run every test, linter and type check; what needs root is skipped without it
-	@.venv/bin/python -m pytest $(ARGS)
+	@.venv/bin/python -m pytest -p tests.workers -n auto --no-loadscope-reorder $(ARGS)
 
 audit: .venv/.ready-demo ## audit every disk of this machine (asks for root; reads only)
 	@$(SUDO) $(ALIGNTOOL) audit $(ARGS)
@@ -24,6 +24,9 @@ bench: .venv/.ready-test ## time aligntool beside parted, lsblk, sfdisk --move-d
 
 fuzz: .venv/.ready-test ## feed damaged disks to every parser, guided by coverage
 	@.venv/bin/python tests/fuzz/run.py $(ARGS)
+
+lab: .venv/.ready-test ## enter an emulated PC with NVMe drives behind PCIe ports and a switch (docs/contributing.md)
+	@.venv/bin/python -m tests.lab.enter $(ARGS)
 
 picture: .venv/.ready-demo ## draw docs/pictures/audit.svg anew
 	@mkdir -p docs/pictures
@@ -38,7 +41,7 @@ uninstall: ## take away what `make install` put there
 	@.ci/install --remove '$(HOME_OF_ALL)' '$(PREFIX)/bin'
 
 clean: ## throw away .venv and what the tools left behind
-	rm -rf .venv demo dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .lab demo dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 # Ready once, and again when what is asked for has changed.
 .venv/.ready-%: pyproject.toml .ci/setup

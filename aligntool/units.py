@@ -92,3 +92,12 @@ def format_about(size: int) -> str:
             whole = f"{size / factor:.1f}".removesuffix(".0")
             return f"{whole}{unit}"
     return f"{size}B"
+
+
+def format_rate(bytes_per_s: float) -> str:
+    """As drives and links are sold, in powers of ten: 3.94 GB/s."""
+    if bytes_per_s >= 10**9:
+        return f"{bytes_per_s / 10**9:.2f} GB/s"
+    if bytes_per_s >= 10**6:
+        return f"{bytes_per_s / 10**6:.0f} MB/s"
+    return f"{format_about(round(bytes_per_s))}/s"

@@ -2,9 +2,11 @@
 
 import os
 import shutil
+import signal
 import stat
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,10 @@ SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
 settings.register_profile("aligntool", deadline=None, print_blob=True)
 settings.load_profile("aligntool")
 
+# A shell that starts its tests in the background has them ignore Ctrl-C, and so would every program they interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("needs_root") and os.geteuid() != 0:
@@ -24,6 +30,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         missing = [name for name in marker.args if not find_tool(name)]
         if missing:
             pytest.skip(f"not installed: {', '.join(missing)}; `make test` installs them")
+        if "unshare" in marker.args and not _has_own_mounts():
+            pytest.skip("no mounts of one's own here: the root folder is no mount point (a chroot)")
+
+
+@cache
+def _has_own_mounts() -> bool:
+    """unshare(1) refuses in a chroot whose root is no mount point."""
+    return subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode == 0
 
 
 def find_tool(name: str) -> str | None:
@@ -31,7 +45,7 @@ def find_tool(name: str) -> str | None:
     return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin")
 
 
-def run(*command: str | Path, stdin: str | None = None, fails: bool = False) -> str:
+def run(*command: str | Path, stdin: str | None = None, fails: bool = False, limit_s: float = 300) -> str:
     """Run a program that is the source of truth, in the C locale; its standard output."""
     words = [str(word) for word in command]
     words[0] = find_tool(words[0]) or words[0]
@@ -42,7 +56,7 @@ def run(*command: str | Path, stdin: str | None = None, fails: bool = False) -> 
         text=True,
         check=False,
         env=os.environ | {"LC_ALL": "C"},
-        timeout=300,
+        timeout=limit_s,
     )
     if done.returncode and not fails:
         raise AssertionError(f"{' '.join(words)}: exit {done.returncode}\n{done.stdout}{done.stderr}")

@@ -76,3 +76,10 @@ def test_the_installed_program_finds_its_drive_database_from_any_folder(
     told = _python(installed / "aligntool", "drives", "WDC WD20EARS-00MVWB0", cwd=tmp_path)
     assert "WD20EARS" in told
     assert "4096" in told or "4KiB" in told
+
+
+def test_the_installed_program_writes_a_page(installed: Path, tmp_path: Path) -> None:
+    image, page = tmp_path / "disk.img", tmp_path / "report.html"
+    image.write_bytes(bytes(1 << 20))
+    _python(installed / "aligntool", "report", image, "-o", page, cwd=tmp_path)
+    assert "<style>" in page.read_text() and str(image) in page.read_text()

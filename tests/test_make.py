@@ -14,7 +14,19 @@ from tests.conftest import find_tool, run
 
 ROOT = Path(__file__).parent.parent
 SETUP = ROOT / ".ci" / "setup"
-TARGETS = ("help", "demo", "test", "audit", "bench", "fuzz", "picture", "install", "uninstall", "clean")
+TARGETS = (
+    "help",
+    "demo",
+    "test",
+    "audit",
+    "bench",
+    "fuzz",
+    "lab",
+    "picture",
+    "install",
+    "uninstall",
+    "clean",
+)
 # What the scripts themselves use, all of it in the smallest Debian.
 PLAIN_TOOLS = (
     "sh",

@@ -12,7 +12,7 @@ from aligntool.apply.buffers import same
 from aligntool.apply.device import Device, Jobs
 from aligntool.apply.journal import Position
 from aligntool.errors import Stopped
-from aligntool.plan.lanes import Batch, Copy
+from aligntool.plan.lanes import Batch
 from aligntool.units import MIB
 
 PIECE = MIB  # bytes of one request: long enough for any disk, short enough to have several under way
@@ -155,8 +155,4 @@ def _finish(disk: Device, load: _Load, record: Callable[[Position], None], after
 
 def bytes_arriving(batch: Batch) -> int:
     """Bytes that reach their new place: what is only put by does not count."""
-    return sum(_arrives(copy) for copy in batch)
-
-
-def _arrives(copy: Copy) -> int:
-    return 0 if copy.to_stash else copy.length
+    return sum(copy.length for copy in batch if not copy.to_stash)

@@ -5,13 +5,13 @@ goes out. No root, no loop device, no mount: every file system is made in a file
 """
 
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from aligntool.apply.demo_disk import DEFAULT_SIZE, DISK_ID, DemoDisk, DemoFile, DemoPartition, demo_disk
+from aligntool.apply.programs import find_program
 from aligntool.apply.tables import HEADS, SECTOR, SECTORS_PER_TRACK, MbrEntry, write_cylinder_mbr
 from aligntool.errors import Refused
 from aligntool.units import KIB, Extent
@@ -27,7 +27,6 @@ PROGRAMS = {
     "mkswap": "util-linux",
 }
 
-_SBIN = ":/usr/local/sbin:/usr/sbin:/sbin"  # where Debian keeps them, and not in a plain user's PATH
 _CLOCK = 1120212000  # 2005-07-01, for the programs that can be told what time it is
 # The boot sector's "hidden sectors": how far a volume lies behind its table. For the first primary that is the MBR
 # and for a logical its own EBR, so here it is a track for both.
@@ -63,7 +62,7 @@ def make_demo_image(path: str | os.PathLike[str], *, size: int = DEFAULT_SIZE) -
 
 
 def _refuse_without_programs() -> None:
-    missing = [name for name in PROGRAMS if not _find(name)]
+    missing = [name for name in PROGRAMS if not find_program(name)]
     if not missing:
         return
     packages = sorted({PROGRAMS[name] for name in missing})
@@ -167,14 +166,10 @@ def _runs_of_data(descriptor: int, length: int) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def _find(name: str) -> str | None:
-    return shutil.which(name, path=os.environ.get("PATH", os.defpath) + _SBIN)
-
-
 def _run(name: str, *arguments: str) -> None:
     clock = {"SOURCE_DATE_EPOCH": str(_CLOCK), "E2FSPROGS_FAKE_TIME": str(_CLOCK), "MTOOLS_SKIP_CHECK": "1"}
     done = subprocess.run(
-        [_find(name) or name, *arguments],
+        [find_program(name) or name, *arguments],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

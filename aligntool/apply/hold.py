@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from aligntool.apply.awake import awake, battery_note
 from aligntool.apply.disk_device import DiskDevice
 from aligntool.apply.kernel import KernelView
-from aligntool.apply.occupants import kernel_name, occupants, sysfs_folder
+from aligntool.apply.locks import locks_on
+from aligntool.apply.occupants import kernel_name, nodes_of, occupants, sysfs_folder
 from aligntool.audit.words import shell_word
 from aligntool.errors import Refused
 
@@ -53,11 +54,27 @@ def hold_disk(
         yield Holding(device, KernelView(descriptor), is_block, tuple(note for note in notes if note))
 
 
-def _open(path: str) -> int:
+@contextmanager
+def hold_partition(path: str) -> Iterator[DiskDevice]:
+    """A partition in the same way, while others use its neighbours; nobody may have a lock on their disk as a whole.
+
+    Raises Refused, with every reason that can be seen at once.
+    """
+    with ExitStack() as stack:
+        descriptor = _open(path, whole=False)
+        stack.callback(os.close, descriptor)
+        _lock(descriptor, path)
+        names = nodes_of(os.fstat(descriptor)).values()
+        if found := [one for name in names for one in locks_on(f"/dev/{name}")]:
+            raise Refused("\n".join(one.what for one in found), hint="\n".join(one.end for one in found))
+        yield stack.enter_context(DiskDevice(descriptor))
+
+
+def _open(path: str, *, whole: bool = True) -> int:
     """The path is looked at again once it is open: another device may have got its name meanwhile."""
     try:
         before = os.stat(path)  # noqa: PTH116 - the same call as the fstat below
-        _refuse_unfit(path, before)
+        _refuse_unfit(path, before, whole=whole)
         _refuse_occupied(path, before)
         exclusive = os.O_EXCL if stat.S_ISBLK(before.st_mode) else 0
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY | exclusive)
@@ -69,12 +86,17 @@ def _open(path: str) -> int:
     return descriptor
 
 
-def _refuse_unfit(path: str, status: os.stat_result) -> None:
+def _refuse_unfit(path: str, status: os.stat_result, *, whole: bool) -> None:
     if stat.S_ISREG(status.st_mode):
         return
     if not stat.S_ISBLK(status.st_mode):
         raise Refused(f"{path} is neither a block device nor an image file", hint="lsblk -d")
-    refuse_partition(path, status)
+    if whole:
+        refuse_partition(path, status)
+    elif not any((sysfs_folder(status.st_rdev) / name).exists() for name in ("partition", "dm")):
+        raise Refused(
+            f"{path} is no partition", hint="lsblk"
+        )  # those of a multipath map are mappings of their own
     if (sysfs_folder(status.st_rdev) / "ro").read_text().strip() == "1":
         raise Refused(f"{path} is read-only", hint=f"sudo blockdev --setrw {shell_word(path)}")
 

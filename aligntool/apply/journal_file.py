@@ -6,19 +6,15 @@ may not lie in memory. On the disk that is being changed it cannot lie, for noth
 
 import fcntl
 import os
-import re
 import stat
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from aligntool.apply.disk_device import DiskDevice
+from aligntool.apply.lasting import forgetful_kind
 from aligntool.errors import Refused
 from aligntool.units import format_about
-
-_FORGETFUL = ("tmpfs", "ramfs")
-"""Kinds of file systems, as stat(1) calls them, that a power cut empties."""
 
 
 @contextmanager
@@ -90,17 +86,8 @@ def _make(path: Path, length: int) -> int:
 
 
 def _refuse_place(path: Path) -> None:
-    folder = str(path.absolute().parent)
-    kind = _ask("stat", "-f", "-c", "%T", folder)
-    if kind == "overlayfs":  # a live system writes into a tmpfs below it, a container onto a disk
-        upper = re.search(r"upperdir=([^,]+)", _ask("findmnt", "-n", "-o", "OPTIONS", "-T", folder))
-        kind = _ask("stat", "-f", "-c", "%T", upper[1]) if upper else kind
-    if kind in _FORGETFUL:
+    folder = path.absolute().parent
+    kind = forgetful_kind(folder)
+    if kind:
         raise Refused(f"{folder} is a {kind}: a power cut would take the journal with it",
                       hint="--journal FILE, on a disk that stays")  # fmt: skip
-
-
-def _ask(*words: str) -> str:
-    """What a program said; empty where it could not tell."""
-    done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    return done.stdout.strip()

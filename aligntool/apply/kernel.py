@@ -101,6 +101,22 @@ class KernelView:
             tell_partitions(self._descriptor, [one for one in before.items() if one[0] not in now])
             raise
 
+    def show(self, parts: Iterable[tuple[int, Extent]]) -> None:
+        """The partitions of a table that was made just now, also on a disk that showed none before.
+
+        Not libparted's own way (commitToOS): Debian's waits there for udev, which waits for the lock on the disk that
+        is being held meanwhile (debian/patches/udevadm-settle.patch). Raises OSError. A disk on which the kernel shows
+        no partitions at all (EINVAL: GENHD_FL_NO_PART) is left so.
+        """
+        if self._folder is None:
+            return
+        known = self.extents()
+        try:
+            tell_partitions(self._descriptor, [part for part in parts if part[0] not in known])
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+
     def tell(self, parts: Iterable[tuple[int, Extent]]) -> None:
         """Those of `parts` that the kernel does not have; containers as `shown_container` says."""
         if self._shows:

@@ -14,7 +14,7 @@ from aligntool.apply.hold import hold_disk
 from aligntool.apply.layout_types import set_types
 from aligntool.errors import Refused, Stopped
 from aligntool.inventory import Disk
-from aligntool.plan import Event, MakeTable, Plan, Said, StepBegun, StepDone
+from aligntool.plan import Event, MakeMember, MakeTable, Plan, Said, StepBegun, StepDone
 from aligntool.realign.layout import layout_attention, layout_subject, wiped_ranges
 from aligntool.realign.layout_refusals import refuse_unfit
 from aligntool.realign.subject import is_same_disk
@@ -43,19 +43,18 @@ def make_layout(plan: Plan, disk: Disk) -> Iterator[Event]:
                       hint="make the plan anew: aligntool plan layout DISK")  # fmt: skip
     with (
         hold_disk(disk.path, image_sector_size=plan.disk.sector_size, why="a new partition table") as held,
-        _new_table(disk.path, step, plan.disk.sector_size) as table,
+        new_table(disk.path, step, plan.disk.sector_size) as table,
     ):
         _refuse_other_sectors(held.device, plan, disk.path)
         held.kernel.forget(held.kernel.numbers())
         yield StepBegun(0)
-        failures: tuple[type[Exception], ...] = (OSError, *_libparted_errors())
+        failures: tuple[type[Exception], ...] = (OSError, *libparted_errors())
         try:
             if step.wipe:
-                _zero(held.device, wiped_ranges(disk, step))
+                zero(held.device, wiped_ranges(disk, step))
             table.commitToDevice()
             set_types(held.device, step)
-            if held.is_block:
-                table.commitToOS()  # the new partitions come, by BLKPG
+            held.kernel.show([(entry.number, entry.extent) for entry in step.entries])
         except failures as error:
             raise Stopped(f"{disk.path}: {error}; its new table may be unfinished", hint=_AGAIN) from error
         yield StepDone(0)
@@ -68,7 +67,8 @@ def _refuse_other_sectors(device: Device, plan: Plan, path: str) -> None:
                       hint="make the plan anew: aligntool plan layout DISK")  # fmt: skip
 
 
-def _zero(device: Device, ranges: tuple[Extent, ...]) -> None:
+def zero(device: Device, ranges: tuple[Extent, ...]) -> None:
+    """Flushed when it returns. Raises OSError."""
     zeroes = bytes(MIB)
     for extent in ranges:
         end = min(extent.end, device.size)
@@ -78,7 +78,7 @@ def _zero(device: Device, ranges: tuple[Extent, ...]) -> None:
 
 
 @contextmanager
-def _new_table(path: str, step: MakeTable, sector_size: int) -> "Iterator[parted.Disk]":
+def new_table(path: str, step: MakeTable | MakeMember, sector_size: int) -> "Iterator[parted.Disk]":
     """libparted picks identifiers, checks that nothing overlaps, and will write both copies of a GPT. Writes nothing.
 
     Raises Refused when libparted does not want such a table.
@@ -96,7 +96,7 @@ def _new_table(path: str, step: MakeTable, sector_size: int) -> "Iterator[parted
             partition = parted.Partition(table, parted.PARTITION_NORMAL, geometry=geometry)
             table.addPartition(partition, parted.Constraint(exactGeom=geometry))
         yield table
-    except _libparted_errors() as error:
+    except libparted_errors() as error:
         raise Refused(f"{path}: libparted: {error}") from error
     finally:
         # libparted would answer for the next file of this path with the length of this one.
@@ -118,8 +118,8 @@ def _told_of_sectors(sector_size: int) -> Iterator[None]:
             os.environ["PARTED_SECTOR_SIZE"] = before
 
 
-def _libparted_errors() -> tuple[type[Exception], ...]:
-    """They have no class above them all."""
+def libparted_errors() -> tuple[type[Exception], ...]:
+    """What libparted raises: they have no class above them all."""
     import _ped
 
     return tuple(each for name, each in vars(_ped).items() if name.endswith("Exception"))

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from aligntool.apply.device import Device
 from aligntool.errors import Stopped
-from aligntool.plan import MakeTable, NewEntry
+from aligntool.plan import MakeMember, MakeTable, NewEntry
 from aligntool.units import align_up
 
 # UEFI specification 5.3.2, table "GPT Header"; bytes from the header's start.
@@ -33,7 +33,7 @@ _MBR_TYPE_AT = 4
 _ACTIVE = 0x80
 
 
-def set_types(device: Device, step: MakeTable) -> None:
+def set_types(device: Device, step: MakeTable | MakeMember) -> None:
     """Flushed when it returns. Raises OSError; Stopped when what libparted wrote is not there."""
     if step.label == "gpt":
         primary = device.sector_size

@@ -23,12 +23,30 @@ class Occupant:
 
 
 def occupants(status: os.stat_result) -> tuple[Occupant, ...]:
-    """Of a whole disk and of each of its partitions; of an image file, the loop devices over it."""
+    """Of a whole disk and of each of its partitions; of a partition and of its disk as a whole, but of no other
+    partition; of an image file, the loop devices over it.
+    """
     if not stat.S_ISBLK(status.st_mode):
-        return tuple(_loops({(status.st_dev, status.st_ino): "the file"}))
+        return tuple(loops_over(status))
+    nodes = nodes_of(status)
+    return tuple(dict.fromkeys([*_mounts(nodes), *_swaps(nodes), *_holders(nodes), *loops_over(status)]))
+
+
+def loops_over(status: os.stat_result) -> Iterator[Occupant]:
+    """Loop devices over the same bytes, which no exclusive opening notices."""
+    if not stat.S_ISBLK(status.st_mode):
+        yield from _loops({(status.st_dev, status.st_ino): "the file"})
+    else:
+        yield from _loops({(0, number): name for number, name in nodes_of(status).items()})
+
+
+def nodes_of(status: os.stat_result) -> dict[int, str]:
+    """Kernel names, by device number, of everything that shows bytes of a block device."""
+    folder = sysfs_folder(status.st_rdev)
     nodes = _nodes(status.st_rdev)
-    loops = _loops({(0, number): name for number, name in nodes.items()})
-    return tuple(dict.fromkeys([*_mounts(nodes), *_swaps(nodes), *_holders(nodes), *loops]))
+    if (folder / "partition").exists():
+        nodes[_number((folder.parent / "dev").read_text())] = kernel_name(folder.parent)
+    return nodes
 
 
 def sysfs_folder(device: int) -> Path:

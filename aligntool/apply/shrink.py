@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from aligntool.apply.shrink_loop import PartitionLoop, find_program, partition_loop
+from aligntool.apply.programs import find_program
+from aligntool.apply.shrink_loop import PartitionLoop, partition_loop
 from aligntool.audit.words import shell_word
 from aligntool.errors import Refused, Stopped
 from aligntool.plan import ShrinkContent

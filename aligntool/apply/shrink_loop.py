@@ -10,7 +10,6 @@ which end when nobody has them open, and nobody has: the disk is held.
 
 import fcntl
 import os
-import shutil
 import stat
 import struct
 import subprocess
@@ -19,17 +18,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from aligntool.apply.programs import find_program
 from aligntool.errors import Refused, Stopped
 from aligntool.units import Extent
 
 # <linux/fs.h>; root may.
 _BLKROSET = 0x125D  # an int: 1 makes a block device read-only, and a loop device stays so for its next user
 _BLKFLSBUF = 0x1261  # write the cache of a block device back and drop it
-_SBIN = ":/usr/local/sbin:/usr/sbin:/sbin"  # where Debian keeps the programs of the administrator
-
-
-def find_program(name: str) -> str | None:
-    return shutil.which(name, path=os.environ.get("PATH", os.defpath) + _SBIN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from aligntool.audit.arrays import array_findings, members_of
 from aligntool.audit.codes import Code
+from aligntool.audit.coming_back import system_findings
 from aligntool.audit.devices import device_findings
 from aligntool.audit.drives import drive_findings, machine_findings
 from aligntool.audit.excuses import hybrid_image, untold, unwritten
@@ -23,6 +25,7 @@ from aligntool.audit.report import (
 )
 from aligntool.audit.starts import end_finding, judge_start, start_findings
 from aligntool.audit.tables import array_above, table_findings
+from aligntool.audit.whole_members import whole_member_findings
 from aligntool.audit.wishes import Wishes
 from aligntool.inventory import Disk, Inventory, KnownGeometry, Partition, Role
 
@@ -64,9 +67,20 @@ def audit(inventory: Inventory, known: Known, wishes: Wishes | None = None) -> R
         judged.append(one)
         findings += _findings(one, rows, above)
     findings += machine_findings(inventory)
+    findings += _arrays(inventory, tuple(judged))
     # Stable: within a severity, in the order of the disks.
     findings.sort(key=lambda finding: finding.severity.rank)
     return Report(inventory, tuple(judged), tuple(findings))
+
+
+def _arrays(inventory: Inventory, judged: tuple[Judged, ...]) -> Iterator[Finding]:
+    """Of the arrays that run, of drives that are members as a whole, and of the system's files."""
+    members = members_of(judged)
+    safely = inventory.system.discards_on_parity if inventory.system else None
+    for one in judged:
+        yield from array_findings(one.disk, members, safely=safely)
+        yield from whole_member_findings(one.disk)
+    yield from system_findings(inventory)
 
 
 def _settle_sectors(inventory: Inventory, known: Known) -> dict[str, Sized]:

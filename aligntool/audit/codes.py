@@ -2,7 +2,8 @@
 CODE` tells it.
 
 Hundreds: 1 where a partition starts, 2 what a device says of itself, 3 partition tables, 4 the layers above, 5
-drives and links, 9 what could not be seen. A code is never used again for something else.
+drives and links, 6 arrays and whether they come back, 9 what could not be seen. A code is never used again for
+something else.
 """
 
 from enum import StrEnum
@@ -68,5 +69,23 @@ class Code(StrEnum):
     NO_QUEUE = "AT508"
     SLOW_SLOT = "AT509"
     DRIVE_NOTE = "AT510"
+
+    ARRAY_DEGRADED = "AT601"
+    ARRAY_BUSY = "AT602"
+    CHUNK_CUTS_UNITS = "AT603"
+    STRIPE_TOO_LONG = "AT604"
+    BITMAP_MISSING = "AT605"
+    BITMAP_TOO_FINE = "AT606"
+    DISCARDS_OFF = "AT607"
+    MEMBER_WITH_GPT = "AT608"
+    WHOLE_DRIVE_MEMBER = "AT609"
+    MIXED_SECTORS = "AT610"
+    NO_ARRAY_LINE = "AT611"
+    WRONG_ARRAY_LINE = "AT612"
+    NOT_IN_INITRAMFS = "AT613"
+    FOREIGN_ARRAY = "AT614"
+    NUMBERED_IN_FSTAB = "AT615"
+    FSTAB_WITHOUT_NOFAIL = "AT616"
+    UNFINISHED_ARRAY = "AT617"
 
     NOT_SEEN = "AT901"

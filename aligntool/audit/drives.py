@@ -16,7 +16,7 @@ from aligntool.inventory import (
     Source,
     Uplink,
 )
-from aligntool.units import format_about
+from aligntool.units import format_about, format_rate
 
 MAP_SHARE = 1024
 """A mapping table takes 4 bytes for each 4 KiB: capacity / 1024 (the HMB article's "about a thousandth")."""
@@ -87,7 +87,7 @@ def _link(disk: Disk, path: Sequence[LinkHop]) -> Iterator[Finding]:
         yield told(
             disk, Code.LINK_DEGRADED, Severity.WARNING,
             f"its link at {drive.address} runs at {_link_words(drive)}, but drive and port can do"
-            f" {format_about(min(best))}/s",
+            f" {format_rate(min(best))}",
         )  # fmt: skip
     elif port and drive.max_bandwidth and port.max_bandwidth and port.max_bandwidth < drive.max_bandwidth:
         yield told(
@@ -104,7 +104,7 @@ def _link(disk: Disk, path: Sequence[LinkHop]) -> Iterator[Finding]:
 
 
 def _link_words(hop: LinkHop) -> str:
-    rate = f", {format_about(hop.bandwidth)}/s" if hop.bandwidth else ""
+    rate = f", {format_rate(hop.bandwidth)}" if hop.bandwidth else ""
     return f"{hop.speed_gts or 0:g} GT/s x{hop.width or 0}{rate}"
 
 
@@ -125,8 +125,8 @@ def _uplink(uplink: Uplink, by_name: dict[str, Disk]) -> Iterator[Finding]:
         return
     yield Finding(
         Code.SHARED_UPLINK, Severity.WARNING,
-        f"{', '.join(named)} share {uplink.name} ({format_about(uplink.bandwidth)}/s, {uplink.source}),"
-        f" but their own links carry {format_about(wanted)}/s together",
+        f"{', '.join(named)} share {uplink.name} ({format_rate(uplink.bandwidth)}, {uplink.source}),"
+        f" but their own links carry {format_rate(wanted)} together",
         next=f"aligntool explain {Code.SHARED_UPLINK}",
     )  # fmt: skip
 

@@ -49,6 +49,7 @@ def grids_of(
         *_minimum_io(disk, known),
         *_page(disk, known, wishes),
         *_unit(disk, known),
+        *_measured(disk, wishes),
         *_allocation(disk, known),
     )
     for kind, (wide, its_source, its_by), severity in (*wider, *_for_information(disk, known)):
@@ -150,6 +151,21 @@ def _unit(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:
     row = next((row for row in known if row.indirection_unit), None)
     if row and row.indirection_unit and disk.kind not in STACKED:
         yield GridKind.UNIT, (row.indirection_unit, row.source, row.row), Severity.WARNING
+
+
+def _measured(disk: Disk, wishes: Wishes) -> Iterator[Wide]:
+    """A boundary of a mebibyte or more matters on cards and sticks, which manage their flash in such units; elsewhere
+    it may as well be how a drive spreads its data over its flash.
+    """
+    for measured in wishes.measured:
+        for unit in measured.units if measured.is_of(disk) else ():
+            by = f"aligntool probe, confidence {unit.confidence:.0%}"
+            sized: Sized = (unit.size, Source.MEASURED, by)
+            if unit.size < MIB:
+                yield GridKind.UNIT, sized, Severity.WARNING
+            else:
+                card = disk.kind in (DiskKind.SD, DiskKind.EMMC, DiskKind.USB)
+                yield GridKind.ALLOCATION, sized, Severity.WARNING if card else Severity.INFO
 
 
 def _allocation(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:

@@ -2,6 +2,7 @@
 
 from aligntool.audit.report import Grid
 from aligntool.inventory import Disk, DiskKind, Layer, Partition, Source, TableLabel
+from aligntool.inventory.parked import seems_in_flight
 from aligntool.units import format_size
 
 
@@ -61,7 +62,11 @@ def next_look(disk: Disk) -> str:
 
 
 def next_realign(disk: Disk) -> str:
-    """The command that thinks out how a disk's partitions are moved; a look, where no partition can be."""
+    """The command that thinks out how a disk's partitions are moved; a look, where no partition can be, and where one
+    is being moved already, how far that is.
+    """
+    if seems_in_flight(disk):
+        return next_command(disk, "status")
     if disk.table is None or disk.table.label not in _MOVABLE:
         return next_look(disk)
     return next_command(disk, "plan realign")
@@ -78,3 +83,10 @@ def as_root(disk: Disk, words: str) -> str:
 
 
 _MOVABLE = (TableLabel.GPT, TableLabel.DOS)
+
+
+def end_of_use(name: str, place: str) -> str:
+    """What ends the use of a device that is mounted there; for the system's own disk, where to find another one."""
+    if place == "/":
+        return "lsblk -d lists the other drives"
+    return f"sudo swapoff /dev/{name}" if place == "[SWAP]" else f"sudo umount {shell_word(place)}"

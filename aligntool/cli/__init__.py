@@ -12,26 +12,38 @@ import typer
 from aligntool import __version__
 from aligntool.cli.apply import apply
 from aligntool.cli.audit import audit
+from aligntool.cli.bench import bench_app
+from aligntool.cli.bench_alignment import bench_alignment
+from aligntool.cli.bench_results import compare_command, list_results_command, show_command
+from aligntool.cli.bench_run import bench_run
+from aligntool.cli.bench_span import bench_span
 from aligntool.cli.demo import demo
 from aligntool.cli.drives import drives
 from aligntool.cli.estimate import estimate_app
 from aligntool.cli.explain import explain
 from aligntool.cli.layout import layout_command, plan_layout_command
+from aligntool.cli.persist import persist_command
 from aligntool.cli.plan import plan_app
+from aligntool.cli.probe import probe
 from aligntool.cli.raid import raid_app
+from aligntool.cli.raid_create import create_command
 from aligntool.cli.realign import realign
 from aligntool.cli.recipes import recipes_app
 from aligntool.cli.recover import resume, rollback, status
+from aligntool.cli.report import report
 from aligntool.cli.snapshot import snapshot
 from aligntool.cli.streams import prepare_streams
-from aligntool.cli.trace import trace
+from aligntool.cli.trace import trace_app
+from aligntool.cli.trace_record import record_command
+from aligntool.cli.tune import tune_command
 from aligntool.errors import ExitCode, Refused, Stopped
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="aligntool",
-    help="Audit disks for misaligned partitions, and move them onto the boundary without losing what is on them.",
+    help="Audit disks for misaligned partitions, and move them onto the boundary without losing what is on them; "
+    "make arrays that lie on it and come back; measure what a drive is good for.",
     epilog="Example: sudo aligntool audit        Without root it tells what can be seen without.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -65,10 +77,23 @@ app.command()(apply)
 app.command()(status)
 app.command()(resume)
 app.command()(rollback)
+raid_app.command("create")(create_command)
+raid_app.command("persist")(persist_command)
+raid_app.command("tune")(tune_command)
 app.add_typer(raid_app)
-app.command()(trace)
+app.command()(probe)
+bench_app.command("run")(bench_run)
+bench_app.command("list")(list_results_command)
+bench_app.command("show")(show_command)
+bench_app.command("compare")(compare_command)
+bench_app.command("alignment")(bench_alignment)
+bench_app.command("span")(bench_span)
+app.add_typer(bench_app)
+trace_app.command("record")(record_command)
+app.add_typer(trace_app)
 app.add_typer(estimate_app)
 app.add_typer(recipes_app)
+app.command()(report)
 app.command()(snapshot)
 app.command()(demo)
 

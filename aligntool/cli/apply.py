@@ -34,11 +34,17 @@ def apply(
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "this is no text"
-        raise Refused(f"{file}: {why}", hint="aligntool plan realign DISK -o plan.json") from error
+        raise Refused(f"{file}: {why}", hint="aligntool audit") from error
+    purpose = _purpose(text)
+    if purpose == "raid":
+        _apply_array(text, yes=yes, json_=json_)
+        return
+    if purpose == "persist":
+        from aligntool.cli.persist import apply_persist
+
+        apply_persist(text, yes=yes, json_=json_)
+        return
     plan, asked = read_plan_text(text)
-    if plan.purpose == "raid":
-        raise Refused("arrays are planned, and not made yet: the plan holds every command and every line of a file",
-                      hint="aligntool raid plan shows them")  # fmt: skip
     layout = plan.purpose == "layout"
     if not layout:
         still_true(plan, asked)
@@ -50,3 +56,25 @@ def apply(
         carry_out_layout(plan, json_=json_)
     else:
         carry_out(plan, asked, json_=json_, rate=rate)
+
+
+def _purpose(text: str) -> str:
+    from aligntool.plan import from_json
+
+    return from_json(text).purpose
+
+
+def _apply_array(text: str, *, yes: bool, json_: bool) -> None:
+    """Thought out again from what was asked for, with the same UUIDs: the same steps, or refused."""
+    from aligntool.cli.arrays import carry_out_array, refuse_changed, show_array_plan, tell_array
+    from aligntool.cli.confirm import confirm
+    from aligntool.cli.raid import find_array_plan
+    from aligntool.plan import from_json, wanted_of
+
+    plan = from_json(text)
+    drives, goal = wanted_of(text)
+    refuse_changed(plan, find_array_plan(list(drives), goal))
+    show_array_plan(plan, sys.stderr if json_ else sys.stdout)
+    confirm(plan, yes)
+    carry_out_array(plan, lambda: find_array_plan(list(drives), goal), json_=json_)
+    tell_array(plan, json_=json_)

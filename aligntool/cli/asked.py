@@ -5,9 +5,12 @@ applied later must be thought out again from the same wishes: docs/cli.md, "alig
 """
 
 import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 
-from aligntool.errors import Refused
+from aligntool.errors import Refused, Stopped
 from aligntool.plan import Plan, RealignGoal, from_json, to_json
 
 
@@ -28,6 +31,19 @@ def command(name: str, disk: str, *words: str) -> str:
 
     root = "sudo " if disk.startswith("/dev/") else ""
     return " ".join((f"{root}aligntool {name} {shell_word(disk)}", *words))
+
+
+@contextmanager
+def naming(disk: str) -> Iterator[None]:
+    """Who works on a disk's bytes does not know what it is called: hints that say DISK get its name here."""
+    from aligntool.audit.words import shell_word
+
+    try:
+        yield
+    except (Refused, Stopped) as error:
+        full = re.sub(r"aligntool ([a-z ]+) DISK\b", lambda found: command(found[1], disk), error.hint)
+        error.hint = re.sub(r"\bDISK\b", lambda _: shell_word(disk), full)
+        raise
 
 
 def plan_text(plan: Plan, asked: Asked) -> str:
@@ -51,5 +67,5 @@ def read_plan_text(text: str) -> tuple[Plan, Asked]:
         return plan, Asked(**(written | {"goal": RealignGoal(**goal), "typed": typed}))
     except (TypeError, AttributeError, ValueError) as error:
         raise Refused(
-            f"the plan does not say what was asked: {error}", hint="aligntool plan realign DISK -o plan.json"
+            f"the plan does not say what was asked: {error}", hint=command("plan realign", plan.disk.path)
         ) from error

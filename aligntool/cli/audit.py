@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aligntool.cli.options import colored, grid, sector, terminal_width
+from aligntool.cli.measured import measured_on
+from aligntool.cli.options import (
+    MeasuredOption,
+    PageOption,
+    PhysicalOption,
+    SectorOption,
+    TargetsArgument,
+    WakeOption,
+    WishedGrainOption,
+    colored,
+    terminal_width,
+)
 from aligntool.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -33,14 +44,8 @@ class FailOn(StrEnum):
     NEVER = "never"
 
 
-_GEOMETRY = "Geometry, where the device does not say"
-
-
 def audit(
-    targets: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TARGET", help="Devices or disk image files; none: every disk of this machine."),
-    ] = None,
+    targets: TargetsArgument = None,
     *,
     map_: Annotated[bool, typer.Option("--map", help="Draw blocks over physical sectors for each partition.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
@@ -48,26 +53,15 @@ def audit(
     fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Exit 1 from this severity on.")] = FailOn.ERROR,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors and warnings, a line each.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every disk and every note in full.")] = False,
-    wake: Annotated[bool, typer.Option("--wake", help="Also read disks that are asleep.")] = False,
+    wake: WakeOption = False,
     sysroot: Annotated[
         str | None, typer.Option("--sysroot", metavar="DIR", help="Audit a captured machine: a snapshot or its folder.")
     ] = None,
-    sector_size: Annotated[
-        int | None, typer.Option("--sector-size", parser=sector, metavar="SIZE", rich_help_panel=_GEOMETRY,
-                                 help="Logical sector size, such as 4096.")
-    ] = None,
-    physical_sector_size: Annotated[
-        int | None, typer.Option("--physical-sector-size", parser=sector, metavar="SIZE", rich_help_panel=_GEOMETRY,
-                                 help="Physical sector size; image files are assumed to have 4096.")
-    ] = None,
-    page_size: Annotated[
-        int | None, typer.Option("--page-size", parser=grid, metavar="SIZE", rich_help_panel=_GEOMETRY,
-                                 help="NAND page or internal unit, such as 16KiB.")
-    ] = None,
-    grain: Annotated[
-        int | None, typer.Option("--grain", parser=grid, metavar="SIZE", rich_help_panel=_GEOMETRY,
-                                 help="Boundary that partitions should start on; 1MiB unless said.")
-    ] = None,
+    sector_size: SectorOption = None,
+    physical_sector_size: PhysicalOption = None,
+    page_size: PageOption = None,
+    measured: MeasuredOption = None,
+    grain: WishedGrainOption = None,
 ) -> None:  # fmt: skip
     """Judge every partition: on the grid, off the grid, or unknown; and say by how much, why, and what it costs.
 
@@ -82,13 +76,15 @@ def audit(
 
     given = Given(sector_size=sector_size, physical_sector_size=physical_sector_size)
     inventory = look(tuple(targets or ()), sysroot=sysroot, given=given, wake=wake)
-    report = judge(inventory, _known(inventory), Wishes(page_size=page_size, grain=grain or MIB))
+    wishes = Wishes(page_size=page_size, grain=grain or MIB, measured=measured_on(measured or (), inventory))
+    report = judge(inventory, known_of(inventory), wishes)
     form = Format.JSON if json_ else format_
     _tell(report, form, map_=map_, quiet=quiet, verbose=verbose)
     raise typer.Exit(_exit_code(report, fail_on))
 
 
-def _known(inventory: "Inventory") -> "Known":
+def known_of(inventory: "Inventory") -> "Known":
+    """What the drive database says of each disk."""
     from aligntool.recipe import load_drives
 
     database = load_drives()
@@ -100,7 +96,7 @@ def _tell(report: "Report", form: Format, *, map_: bool, quiet: bool, verbose: b
         case Format.JSON:
             from aligntool.render.json import audit_json
 
-            sys.stdout.writelines(audit_json(report, _mends(report)))
+            sys.stdout.writelines(audit_json(report, mends_of(report)))
         case Format.PROMETHEUS:
             from aligntool.render.prometheus import audit_prometheus
 
@@ -120,10 +116,10 @@ def _lines(report: "Report", *, map_: bool, quiet: bool, verbose: bool) -> Itera
         from aligntool.render.map import map_lines
 
         yield from map_lines(report, width=width)
-    yield from audit_lines(report, width=width, verbose=verbose, quiet=quiet, mends=_mends(report))
+    yield from audit_lines(report, width=width, verbose=verbose, quiet=quiet, mends=mends_of(report))
 
 
-def _mends(report: "Report") -> "dict[str, tuple[Mend, ...]]":
+def mends_of(report: "Report") -> "dict[str, tuple[Mend, ...]]":
     """Nothing is to be mended on a disk in flight but the flight itself."""
     from aligntool.realign import mends
 
@@ -132,12 +128,11 @@ def _mends(report: "Report") -> "dict[str, tuple[Mend, ...]]":
 
 def _in_flight(disk: "Disk") -> bool:
     """Whether a parked entry is in the table; said where the user looks first."""
-    from aligntool.apply.partition_tables.parked import GPT_TYPE, MBR_TYPE
     from aligntool.cli.asked import command
+    from aligntool.inventory.parked import seems_in_flight
     from aligntool.render.lines import harmless
 
-    parked = (str(GPT_TYPE).upper(), f"0x{MBR_TYPE:02x}")
-    if not any(part.type_code in parked for part in disk.partitions):
+    if not seems_in_flight(disk):
         return False
     print(f"aligntool: {harmless(disk.name)}: partitions seem to be in flight  → {command('status', disk.path)}",
           file=sys.stderr)  # fmt: skip

@@ -8,7 +8,7 @@ import sys
 from pathlib import PurePath
 
 from aligntool.errors import Refused
-from aligntool.plan import Plan
+from aligntool.plan import EditFile, MakeMember, Plan
 
 
 def confirm(plan: Plan, yes: bool) -> None:
@@ -16,15 +16,20 @@ def confirm(plan: Plan, yes: bool) -> None:
 
     --yes answers this question and no other: it overrides no refusal. Raises Refused.
     """
+    word, what = identity(plan)
+    confirm_disk(_written_to(plan), word, what, yes)
+
+
+def confirm_disk(path: str, word: str, what: str, yes: bool) -> None:
+    """The same for a disk that is written to without a plan. Raises Refused."""
     from aligntool.render.lines import harmless
 
     if yes:
         return
-    word, what = identity(plan)
     word = harmless(word)
     if not _can_ask():
         raise Refused("nobody is there to be asked; nothing was written", hint="add --yes to the command")
-    print(f"\nThis writes to {harmless(plan.disk.path)}.", file=sys.stderr)
+    print(f"\nThis writes to {harmless(path)}.", file=sys.stderr)
     print(f"Type {what}, {word}, to go on: ", end="", file=sys.stderr, flush=True)
     answer = sys.stdin.readline()
     if not answer.endswith("\n"):
@@ -36,11 +41,20 @@ def confirm(plan: Plan, yes: bool) -> None:
 def identity(plan: Plan) -> tuple[str, str]:
     """What the user types, and what that is: the serial, else the disk's id, else the image file's name."""
     disk = plan.disk
+    if plan.purpose in ("raid", "persist"):
+        return PurePath(disk.path).name, "the array's name"
     if disk.serial and disk.serial.strip():
         return disk.serial.strip(), "the disk's serial number"
     if disk.disk_id:
         return disk.disk_id, "the disk's id"
     return PurePath(disk.path).name, "its name"
+
+
+def _written_to(plan: Plan) -> str:
+    """The disk; of an array its drives, and files of the system."""
+    drives = dict.fromkeys(step.disk.path for step in plan.steps if isinstance(step, MakeMember))
+    files = dict.fromkeys(step.path for step in plan.steps if isinstance(step, EditFile))
+    return ", ".join((*drives, *files)) or plan.disk.path
 
 
 def _can_ask() -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from aligntool.cli.options import colored
+from aligntool.errors import Refused
 
 if TYPE_CHECKING:
     from aligntool.trace import BootCounts, Drive
@@ -19,11 +20,14 @@ estimate_app = typer.Typer(
 
 @estimate_app.command("boot")
 def boot(
+    results: Annotated[
+        list[str] | None, typer.Argument(metavar="RESULT...", help="One or two results of aligntool bench.")
+    ] = None,
     *,
     rate_a: Annotated[
-        str, typer.Option("--rate-a", metavar="MB/s[,MB/s]",
-                             help="Random 4 KiB rate of a drive at queue depth 1, in MB/s: reads, writes.")
-    ],
+        str | None, typer.Option("--rate-a", metavar="MB/s[,MB/s]",
+                                 help="Random 4 KiB rate of a drive at queue depth 1, in MB/s: reads, writes.")
+    ] = None,
     rate_b: Annotated[
         str | None, typer.Option("--rate-b", metavar="MB/s[,MB/s]", help="Of another drive, to compare.")
     ] = None,
@@ -38,7 +42,12 @@ def boot(
 
     Example: aligntool estimate boot --rate-a 0.6,1.2 --rate-b 60,150
     """
-    drives = [_drive(text) for text in (rate_a, rate_b) if text is not None]
+    drives = [_measured(file) for file in results or ()]
+    drives += [_drive(text) for text in (rate_a, rate_b) if text is not None]
+    if not 1 <= len(drives) <= 2:
+        raise typer.BadParameter(
+            "name one drive or two: by --rate-a and --rate-b, or by results of aligntool bench"
+        )
     counts = _counts(log, reads, writes)
     if json_:
         from aligntool.render.boot import boot_json
@@ -60,6 +69,20 @@ def _drive(text: str) -> "Drive":
         return parse_drive(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+
+
+def _measured(file: str) -> "Drive":
+    """Raises Refused for a result without the figures that a boot is made of."""
+    from aligntool.bench.meaning import boot_drive
+    from aligntool.probe.bench_history import read_result
+
+    drive = boot_drive(read_result(file))
+    if drive is None:
+        raise Refused(
+            f"{file} has no RND4K Q1T1 of reads and writes",
+            hint="aligntool bench FOLDER --profile boot -o boot.json",
+        )
+    return drive
 
 
 def _counts(log: str | None, reads: int | None, writes: int | None) -> "BootCounts":

@@ -92,6 +92,8 @@ class _Reached:
         return f"in step {self._step} of {self._steps}{self._copied}"
 
     def kept(self) -> str:
+        if self._plan.purpose in ("raid", "persist"):
+            return "the record of how far it came is kept"
         return "no partition was moved" if self._shrunk_only else "the journal is kept"
 
     def way_on(self, hint: str, own: str = "") -> str:

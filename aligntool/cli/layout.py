@@ -5,13 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aligntool.cli.options import grid, size
+from aligntool.cli.options import PageOption, PhysicalOption, SectorOption, grid, size
 from aligntool.cli.plan import (
     DiskArgument,
-    PageOption,
-    PhysicalOption,
     RecipeOption,
-    SectorOption,
     apply_command,
     keep,
     show_plan,
@@ -148,13 +145,14 @@ def layout_command(
 def carry_out_layout(plan: "Plan", *, json_: bool) -> None:
     """Look once more, make the table, look again. Raises Refused before the first write and Stopped after it."""
     from aligntool.apply.layout import make_layout
-    from aligntool.cli.asked import Asked, command
+    from aligntool.cli.asked import Asked, command, naming
     from aligntool.cli.follow import follow
     from aligntool.cli.planning import look_at
 
     path, given = plan.disk.path, Asked(sector_size=plan.disk.sector_size)
     again = command("layout", path, "--wipe")
-    follow(plan, make_layout(plan, look_at(path, given)[0].disk), json_=json_, hint=again)
+    with naming(path):
+        follow(plan, make_layout(plan, look_at(path, given)[0].disk), json_=json_, hint=again)
     made = look_at(path, given)[0].disk
     if [part.extent for part in made.partitions] != [place.after for place in plan.places]:
         raise Stopped(f"{path} reads back otherwise than it was planned", hint=again)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from aligntool.cli.asked import Asked, command
+from aligntool.cli.asked import Asked, command, naming
 from aligntool.cli.follow import follow, pipes_may_break, undisturbed
 from aligntool.cli.options import colored, terminal_width
 from aligntool.cli.planning import Found, find_plan, layer_of, look_at, read_map
@@ -67,7 +67,7 @@ def workshop(
     from aligntool.apply.mover import Workshop
     from aligntool.apply.rate import Limited
 
-    with pipes_may_break(), hold_disk(path, image_sector_size=plan.disk.sector_size) as holding:
+    with naming(path), pipes_may_break(), hold_disk(path, image_sector_size=plan.disk.sector_size) as holding:
         for note in holding.notes:
             print(f"aligntool: {note}", file=sys.stderr)
         device = Limited(holding.device, rate) if rate else holding.device

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
@@ -46,3 +47,37 @@ def colored() -> bool:
     from aligntool.render.lines import wants_color
 
     return wants_color(sys.stdout, dict(os.environ))
+
+
+_GEOMETRY = "Geometry, where the device does not say"
+
+TargetsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="TARGET", help="Devices or disk image files; none: every disk of this machine."),
+]
+WakeOption = Annotated[bool, typer.Option("--wake", help="Also read disks that are asleep.")]
+SectorOption = Annotated[
+    int | None,
+    typer.Option("--sector-size", parser=sector, metavar="SIZE", rich_help_panel=_GEOMETRY,
+                 help="Logical sector size, such as 4096."),
+]  # fmt: skip
+PhysicalOption = Annotated[
+    int | None,
+    typer.Option("--physical-sector-size", parser=sector, metavar="SIZE", rich_help_panel=_GEOMETRY,
+                 help="Physical sector size; image files are assumed to have 4096."),
+]  # fmt: skip
+PageOption = Annotated[
+    int | None,
+    typer.Option("--page-size", parser=grid, metavar="SIZE", rich_help_panel=_GEOMETRY,
+                 help="NAND page or internal unit, such as 16KiB."),
+]  # fmt: skip
+WishedGrainOption = Annotated[
+    int | None,
+    typer.Option("--grain", parser=grid, metavar="SIZE", rich_help_panel=_GEOMETRY,
+                 help="Boundary that partitions should start on; 1MiB unless said."),
+]  # fmt: skip
+MeasuredOption = Annotated[
+    list[str] | None,
+    typer.Option("--measured", metavar="FILE", rich_help_panel=_GEOMETRY,
+                 help="Hold the disk against what `aligntool probe -o FILE` measured on it."),
+]  # fmt: skip

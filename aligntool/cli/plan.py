@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aligntool.cli.options import colored, grid, sector, terminal_width
+from aligntool.cli.options import PageOption, PhysicalOption, SectorOption, colored, grid, terminal_width
 from aligntool.errors import Refused
 from aligntool.units import format_size
 
@@ -21,8 +21,6 @@ plan_app = typer.Typer(
     "Example: aligntool plan realign disk.img",
     no_args_is_help=True,
 )
-
-_GEOMETRY = "Geometry, where the device does not say"
 
 DiskArgument = Annotated[str, typer.Argument(metavar="DISK", help="A whole disk, or a disk image file.")]
 PartitionsOption = Annotated[
@@ -48,21 +46,6 @@ JournalOption = Annotated[
         "--journal", metavar="FILE", help="Journal in a file on another disk, not in free space of this one."
     ),
 ]
-SectorOption = Annotated[
-    int | None,
-    typer.Option("--sector-size", parser=sector, metavar="SIZE", rich_help_panel=_GEOMETRY,
-                 help="Logical sector size, such as 4096."),
-]  # fmt: skip
-PhysicalOption = Annotated[
-    int | None,
-    typer.Option("--physical-sector-size", parser=sector, metavar="SIZE", rich_help_panel=_GEOMETRY,
-                 help="Physical sector size; image files are assumed to have 4096."),
-]  # fmt: skip
-PageOption = Annotated[
-    int | None,
-    typer.Option("--page-size", parser=grid, metavar="SIZE", rich_help_panel=_GEOMETRY,
-                 help="NAND page or internal unit, such as 16KiB."),
-]  # fmt: skip
 
 
 @plan_app.command("realign")

@@ -37,15 +37,13 @@ class Found:
 def look_at(target: str, asked: Asked) -> tuple["Judged", "Inventory"]:
     """The one disk, judged. Raises Refused where it cannot be looked at."""
     from aligntool.audit import Wishes, audit
+    from aligntool.cli.audit import known_of
     from aligntool.probe.look import Given, look
-    from aligntool.recipe import load_drives
 
     given = Given(sector_size=asked.sector_size, physical_sector_size=asked.physical_sector_size)
     inventory = look((target,), given=given)
-    database = load_drives()
-    known = {disk.name: database.known(disk) for disk in inventory.disks}
     wishes = Wishes(page_size=asked.page_size, grain=asked.goal.grain)
-    report = audit(inventory, known, wishes)
+    report = audit(inventory, known_of(inventory), wishes)
     if len(report.judged) != 1:
         raise Refused(f"{target} is not one disk but {len(report.judged)}", hint="name one disk")
     return report.judged[0], inventory
@@ -79,13 +77,17 @@ def _or_attached(path: str, error: Refused) -> Refused:
 
 
 def refuse_in_flight(path: str) -> None:
-    """What lies on such a disk must not be thought about as if it were whole."""
+    """What lies on such a disk must not be thought about as if it were whole, or empty. Raises Refused."""
     from aligntool.apply.look_only import look_only
     from aligntool.apply.partition_tables import find_parked
 
-    with look_only(path) as device:
-        if find_parked(device) is not None:
-            raise Refused(f"{path}: partitions of this disk are in flight", hint=command("status", path))
+    try:
+        with look_only(path) as device:
+            parked = find_parked(device)
+    except OSError as error:
+        raise Refused(f"{path} cannot be read: {error.strerror}", hint=command("audit", path)) from error
+    if parked is not None:
+        raise Refused(f"{path}: partitions of this disk are in flight", hint=command("status", path))
 
 
 def plan_for(judged: "Judged", asked: Asked) -> Found:

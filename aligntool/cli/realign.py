@@ -5,16 +5,13 @@ from typing import Annotated
 
 import typer
 
-from aligntool.cli.options import size
+from aligntool.cli.options import PageOption, PhysicalOption, SectorOption, size
 from aligntool.cli.plan import (
     DiskArgument,
     GrainOption,
     JournalOption,
-    PageOption,
     PartitionsOption,
-    PhysicalOption,
     RecipeOption,
-    SectorOption,
     ShrinkOption,
     asked_for,
     show_plan,

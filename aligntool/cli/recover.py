@@ -1,4 +1,4 @@
-"""`aligntool status`, `resume`, `rollback`: a disk in flight, from the disk alone."""
+"""`aligntool status`, `resume`, `rollback`: a disk in flight, from the disk; an unfinished array by its record."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from aligntool.cli.options import colored, terminal_width
-from aligntool.cli.plan import DiskArgument
 from aligntool.cli.realign import EventsOption, RateOption
 from aligntool.errors import Refused
 from aligntool.units import KIB
 
 if TYPE_CHECKING:
+    from aligntool.apply.arrays.record import Record
     from aligntool.apply.recovery import Status
     from aligntool.plan import Plan
 
@@ -23,19 +23,35 @@ JournalFileOption = Annotated[
 ]
 
 
+TargetArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[DISK]",
+        help="A disk or an image; of an unfinished array a member or its name. Without: the array that is unfinished.",
+    ),
+]
+
+
 def status(
-    disk: DiskArgument,
+    disk: TargetArgument = None,
     *,
     journal: JournalFileOption = None,
     json_: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """Tell whether a move is in flight on a disk, how far it came, and what to type. Writes nothing.
+    """Tell whether a move is in flight on a disk or an array unfinished, how far it came, and what to type.
+
+    Writes nothing.
 
     Example: sudo aligntool status /dev/sda
     """
+    from aligntool.cli.recover_arrays import tell_array_status
     from aligntool.render.lines import show
     from aligntool.render.status import status_json, status_lines
 
+    record = _record(disk, journal)
+    if disk is None or record is not None:
+        tell_array_status(record, json_=json_)
+        return
     found = _standing(disk, journal)
     following = _next(found, disk, journal)
     if json_:
@@ -45,43 +61,64 @@ def status(
 
 
 def resume(
-    disk: DiskArgument,
+    disk: TargetArgument = None,
     *,
     journal: JournalFileOption = None,
     rate: RateOption = None,
     json_: EventsOption = False,
 ) -> None:
-    """Finish a move that was interrupted, from the disk alone, on any machine.
+    """Finish what was interrupted: a move, from the disk alone, on any machine; an array, on this one.
 
     Example: sudo aligntool resume /dev/sda
 
-    Exit code: 0 the disk is in its new state, 3 nothing is in flight there, 4 stopped part-way again.
+    Exit code: 0 the disk or array is in its new state, 3 nothing is in flight there, 4 stopped part-way again.
     """
     _recover(disk, journal, rate=rate, json_=json_, back=False)
 
 
 def rollback(
-    disk: DiskArgument,
+    disk: TargetArgument = None,
     *,
     journal: JournalFileOption = None,
     rate: RateOption = None,
     json_: EventsOption = False,
 ) -> None:
-    """Take a move back that was interrupted: every partition to where it was.
+    """Take back what was interrupted: every partition to where it was; of an array everything that was made.
 
     Example: sudo aligntool rollback /dev/sda
 
-    Exit code: 0 the disk is in its old state, 3 nothing is in flight there, 4 stopped part-way again.
+    Exit code: 0 everything is in its old state, 3 nothing is in flight there, 4 stopped part-way again.
     """
     _recover(disk, journal, rate=rate, json_=json_, back=True)
 
 
-def _recover(disk: str, journal: str | None, *, rate: int | None, json_: bool, back: bool) -> None:
+def _record(target: str | None, journal: str | None) -> "Record | None":
+    """A journal that is named belongs to a move. Without root the records cannot be read, and a disk may be asked for
+    all the same.
+    """
+    from aligntool.cli.recover_arrays import record_of
+
+    if journal is not None:
+        if target is None:
+            raise Refused(
+                "a journal belongs to a disk, which has to be named as well",
+                hint="sudo aligntool audit names the disks in flight",
+            )
+        return None
+    return record_of(target)
+
+
+def _recover(disk: str | None, journal: str | None, *, rate: int | None, json_: bool, back: bool) -> None:
     from aligntool.apply import mover
     from aligntool.cli.asked import Asked
     from aligntool.cli.follow import follow
     from aligntool.cli.moving import hurrying, tell_result, ways_on, workshop
+    from aligntool.cli.recover_arrays import recover_array
 
+    record = _record(disk, journal)
+    if disk is None or record is not None:
+        recover_array(record, json_=json_, back=back)
+        return
     plan = _in_flight(_standing(disk, journal), disk)
     with workshop(plan, disk, journal_file=journal, rate=rate) as shop:
         events = mover.rollback(shop) if back else mover.resume(shop)
@@ -102,9 +139,9 @@ def _standing(disk: str, journal: str | None) -> "Status":
     from aligntool.apply.look_only import look_only
     from aligntool.apply.recovery import status as find_status
     from aligntool.audit.words import shell_word
-    from aligntool.cli.asked import command
+    from aligntool.cli.asked import command, naming
 
-    with look_only(disk) as device, look_only(journal) if journal else nullcontext() as file:
+    with naming(disk), look_only(disk) as device, look_only(journal) if journal else nullcontext() as file:
         refuse_partition(disk, Path(disk).stat())
         if device.size < _LEAST:
             raise Refused(f"{disk} is too small for a disk with partitions", hint=f"ls -l {shell_word(disk)}")
@@ -118,7 +155,10 @@ def _in_flight(found: "Status", disk: str) -> "Plan":
     from aligntool.cli.asked import command
 
     if found.state != "in-flight" or found.plan is None:
-        raise Refused(f"{disk}: {found.sentences[0]}", hint=command("audit", disk))
+        from aligntool.cli.tune_clear import clear_hint_of
+
+        hint = clear_hint_of(disk) or command("audit", disk)
+        raise Refused(f"{disk}: {found.sentences[0]}", hint=hint)
     return found.plan
 
 

@@ -1,4 +1,4 @@
-"""`aligntool trace`: a log of commands, and what it says of the load."""
+"""`aligntool trace LOG`: a log of commands, and what it says of the load."""
 
 import sys
 from collections.abc import Sequence
@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.core import TyperGroup
 
 from aligntool.cli.options import colored, grid, size, terminal_width
 from aligntool.errors import Refused
@@ -13,6 +14,24 @@ from aligntool.errors import Refused
 if TYPE_CHECKING:
     from aligntool.audit import Judged
     from aligntool.trace import Boundary
+
+
+class LogOrCommand(TyperGroup):
+    """`trace LOG` is `trace read LOG`."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override] # click's Context
+        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
+            args = ["read", *args]
+        return super().parse_args(ctx, args)
+
+
+trace_app = typer.Typer(
+    name="trace",
+    cls=LogOrCommand,
+    help="Tell what a drive was asked, of a log or while a command runs; `trace LOG` is `trace read LOG`.\n\n"
+    "Example: aligntool trace boot.blkparse --grid 4KiB",
+    no_args_is_help=True,
+)
 
 
 class TraceFormat(StrEnum):
@@ -30,6 +49,7 @@ def phase(text: str) -> int:
 _GRID = "Alignment"
 
 
+@trace_app.command("read")
 def trace(
     log: Annotated[
         str, typer.Argument(metavar="LOG", help="Text of blkparse, a blktrace file, an iolog of fio, CSV; - for stdin.")
@@ -56,12 +76,12 @@ def trace(
 ) -> None:  # fmt: skip
     """Tell what a log of commands says: sequential or random, how large, how deep the queue, how much off the grid.
 
-    Example: aligntool trace boot.blkparse --grid 4KiB
+    Example: aligntool trace read boot.blkparse --grid 4KiB
     """
     from aligntool.probe.logs import LogFormat, open_log
     from aligntool.trace import read_pattern
 
-    boundaries = _boundaries(grid_, phase_, disk, partition)
+    boundaries = boundaries_of(grid_, phase_, disk, partition)
     form = None if format_ is TraceFormat.AUTO else LogFormat(format_.value)
     with open_log(log, form) as opened:
         pattern = read_pattern(opened.events, boundaries)
@@ -76,7 +96,7 @@ def trace(
     show(trace_lines(pattern, opened.name, opened.form, width=terminal_width()), sys.stdout, color=colored())
 
 
-def _boundaries(
+def boundaries_of(
     grid_: int | None, phase_: int | None, disk: str | None, partition: int | None
 ) -> "Sequence[Boundary]":
     """Given, audited, or none. A partition's start is taken off, so that the grid counts as the log does."""
@@ -105,13 +125,11 @@ def _boundaries(
 
 def _judged(disk: str) -> "Judged":
     from aligntool.audit import Wishes, audit
+    from aligntool.cli.audit import known_of
     from aligntool.probe.look import look
-    from aligntool.recipe import load_drives
 
     inventory = look((disk,))
-    database = load_drives()
-    known = {one.name: database.known(one) for one in inventory.disks}
-    return audit(inventory, known, Wishes()).judged[0]
+    return audit(inventory, known_of(inventory), Wishes()).judged[0]
 
 
 def _start(judged: "Judged", number: int | None) -> int:

@@ -5,11 +5,12 @@ Strings that came from a device (models, serials, labels) are kept as they were 
 harmless first.
 """
 
-from aligntool.inventory.drives import ArrayFacts, AtaFacts, LbaFormat, NvmeFacts
+from aligntool.inventory.drives import ArrayFacts, AtaFacts, Health, LbaFormat, NvmeFacts
 from aligntool.inventory.geometry import DiskKind, IoLimits, KnownGeometry, Source
 from aligntool.inventory.layers import Layer, Segment
 from aligntool.inventory.links import Adapter, LinkHop, Port, Uplink
-from aligntool.inventory.machine import Disk, Inventory, Unseen
+from aligntool.inventory.machine import Disk, Inventory, Sampled, Unseen
+from aligntool.inventory.system import ArrayLine, Initramfs, MdadmConf, System, TableLine
 from aligntool.inventory.tables import (
     Fault,
     Partition,
@@ -24,27 +25,34 @@ from aligntool.inventory.tables import (
 __all__ = [
     "Adapter",
     "ArrayFacts",
+    "ArrayLine",
     "AtaFacts",
     "Disk",
     "DiskKind",
     "Fault",
+    "Health",
+    "Initramfs",
     "Inventory",
     "IoLimits",
     "KnownGeometry",
     "Layer",
     "LbaFormat",
     "LinkHop",
+    "MdadmConf",
     "NvmeFacts",
     "Partition",
     "Port",
     "Role",
+    "Sampled",
     "Segment",
     "Source",
+    "System",
     "Table",
     "TableCopy",
     "TableCopyState",
     "TableFault",
     "TableLabel",
+    "TableLine",
     "Unseen",
     "Uplink",
 ]

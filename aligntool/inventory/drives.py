@@ -50,8 +50,27 @@ class AtaFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Health:
+    """What a drive says of its age and its state. None: it does not say.
+
+    NVMe: SMART / Health Information log (base specification); ATA: the Percentage Used Endurance Indicator of the
+    device statistics (ACS-3, A.11), else a wear attribute that smartctl knows by name for this model.
+    """
+
+    used_percent: int | None = None  # of the endurance that the maker rates it for; may pass 100
+    spare_percent: int | None = None  # of the spare blocks, still there
+    spare_threshold: int | None = None  # below this the drive warns
+    media_errors: int | None = None  # times that it could not give back what was written
+    temperature_c: int | None = None
+    too_hot: bool = False  # by its own threshold
+    passed: bool | None = None  # by its own verdict it does not fail
+
+
+@dataclass(frozen=True, slots=True)
 class ArrayFacts:
-    """md as the running kernel sees it."""
+    """md as the running kernel sees it (Documentation/admin-guide/md.rst), and its name as udev has it. None: it was
+    not told.
+    """
 
     level: str
     chunk: int | None
@@ -59,3 +78,19 @@ class ArrayFacts:
     member_data_offsets: tuple[tuple[str, int], ...] = ()  # member name -> bytes from the member's start
     metadata: str | None = None
     degraded: int | None = None
+    layout: str | None = None  # RAID10: "n2", "f2", "o2" ...; RAID4, 5, 6: "left-symmetric" ...
+    devices: int | None = None  # how many members it is made of, the missing ones too
+    each: int | None = None  # bytes that every member gives
+    uuid: str | None = None  # as mdadm writes it, four words of eight digits
+    name: str | None = None  # of the superblock: "host:data", "any:data" or "data"
+    links: tuple[str, ...] = ()  # other nodes below /dev: "md/data"
+    state: str | None = None  # array_state
+    sync_action: str | None = None  # "idle", "resync", "recover", "check", "repair", "reshape", "frozen"
+    sync_done: int | None = None  # bytes of each member
+    sync_total: int | None = None
+    sync_rate: int | None = None  # bytes per second
+    policy: str | None = None  # "bitmap", "journal", "ppl", "resync" or "none"
+    bitmap: str | None = None  # where it lies: "none", "internal", "external"
+    bitmap_chunk: int | None = None  # bytes that one bit stands for
+    stripe_cache: int | None = None  # RAID4, 5, 6: pages for each member
+    worker_threads: int | None = None  # RAID4, 5, 6: group_thread_cnt

@@ -51,6 +51,7 @@ class IoLimits:
     discard_alignment: int | None = None
     chunk_size: int | None = None  # queue/chunk_sectors in bytes: NVMe NOIOB, md chunk, zone size
     max_transfer: int | None = None  # queue/max_hw_sectors_kb in bytes
+    discard_max: int | None = None  # queue/discard_max_bytes; 0: discards are not taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +77,5 @@ class KnownGeometry:
     distrust: tuple[
         str, ...
     ] = ()  # fields of IoLimits in which this model reports something else than its grid
+    read_rate: int | None = None  # bytes per second, large requests in order, as its data sheet says
+    write_rate: int | None = None

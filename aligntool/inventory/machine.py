@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
-from aligntool.inventory.drives import ArrayFacts, AtaFacts, NvmeFacts
+from aligntool.inventory.drives import ArrayFacts, AtaFacts, Health, NvmeFacts
 from aligntool.inventory.geometry import DiskKind, IoLimits
 from aligntool.inventory.layers import Layer
 from aligntool.inventory.links import Adapter, LinkHop, Uplink
-from aligntool.inventory.tables import Partition, Table
+from aligntool.inventory.system import System
+from aligntool.inventory.tables import Partition, Table, TableCopy
 from aligntool.units import Extent
 
 
@@ -17,6 +18,18 @@ class Unseen:
     what: str  # "partition table", "NVMe Identify"
     why: str  # "needs root"
     hint: str = ""  # the next thing to type
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """A few places of a drive, or of a partition, that were read for no other reason than to see whether they are
+    blank: zeros, or ones throughout.
+    """
+
+    places: int
+    written: int  # of them: those that hold anything else
+    unreadable: int
+    digest: str  # SHA-256 of all of them, in hexadecimal
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +59,23 @@ class Disk:
     content: tuple[Layer, ...] = ()  # a file system or member on the whole disk
     content_read: bool = False
     content_hint: str | None = None
+    # Of a GPT, on a drive without a table or in an md array as a whole.
+    gpt_headers: tuple[TableCopy, ...] = ()
     mounted_at: tuple[str, ...] = ()
     slaves: tuple[str, ...] = ()  # kernel names below a stacked device
+    stands_on: tuple[str, ...] = ()  # at the bottom: drives by kernel name, itself for one; "file /a.img"
+    zoned: str | None = None  # queue/zoned: "none", "host-aware", "host-managed"
     holders: tuple[str, ...] = ()
     array: ArrayFacts | None = None
     mapping: str | None = None  # dm: "lvm vg/lv", "crypt LUKS2 name", "multipath", "raid" ...
     nvme: NvmeFacts | None = None
     ata: AtaFacts | None = None
     failing: str | None = None  # a sentence: the drive says that it fails; None: it does not, or nobody asked
+    # Asked for before a plan of an array only: health; what a few places of the drive hold, or of the partition of it
+    # that is to be a member; and loop devices and locks on it, each with the command that tells more.
+    health: Health | None = None
+    sampled: Sampled | None = None
+    taken: tuple[tuple[str, str], ...] = ()
     links: tuple[tuple[LinkHop, ...], ...] = ()  # one path a controller, drive first, root last
     unseen: tuple[Unseen, ...] = ()
 
@@ -69,6 +91,7 @@ class Inventory:
     uplinks: tuple[Uplink, ...] = ()
     adapters: tuple[Adapter, ...] = ()
     unseen: tuple[Unseen, ...] = ()  # about the machine as a whole
+    system: System | None = None  # None: there is no array, or nobody could look
 
     def disk(self, name: str) -> Disk | None:
         return next((disk for disk in self.disks if name in (disk.name, disk.path)), None)

@@ -5,7 +5,7 @@ function. Four readers walk the same steps: `render` tells them, `document` keep
 check them. mypy lists the readers that have not learnt a new step yet.
 """
 
-from aligntool.plan.document import digest, from_json, to_json
+from aligntool.plan.document import digest, from_json, to_json, wanted_of, with_wanted
 from aligntool.plan.events import Event, Progress, Said, StepBegun, StepDone
 from aligntool.plan.goals import LayoutGoal, PartWish, RaidGoal, RealignGoal
 from aligntool.plan.plans import Estimate, Place, Plan, Used
@@ -79,4 +79,6 @@ __all__ = [
     "digest",
     "from_json",
     "to_json",
+    "wanted_of",
+    "with_wanted",
 ]

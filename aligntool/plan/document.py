@@ -3,15 +3,18 @@
 import hashlib
 import json
 import types
-from dataclasses import fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
+from shlex import quote
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from aligntool.errors import Refused
+from aligntool.plan.goals import RaidGoal
 from aligntool.plan.plans import Plan
 from aligntool.plan.steps import STEPS, Step
 
 SCHEMA = "aligntool.plan"
 VERSION = 1
+_NO_PLAN = "aligntool audit"  # which names every disk, and what to type
 
 
 def to_json(plan: Plan) -> str:
@@ -25,20 +28,43 @@ def from_json(text: str) -> Plan:
     try:
         document = json.loads(text)
         if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-            raise Refused("this is no plan of aligntool", hint="aligntool plan realign DISK -o plan.json")
+            raise Refused("this is no plan of aligntool", hint=_NO_PLAN)
         if document.get("version") != VERSION:
             version = document.get("version")
             raise Refused(f"this plan has format {version}; this aligntool reads format {VERSION}",
-                          hint="make the plan anew: aligntool plan realign DISK -o plan.json")  # fmt: skip
+                          hint=_NO_PLAN)  # fmt: skip
         plan: Plan = _in(Plan, document["plan"])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise Refused(
-            f"the plan cannot be read: {error}", hint="aligntool plan realign DISK -o plan.json"
-        ) from error
+        raise Refused(f"the plan cannot be read: {error}", hint=_NO_PLAN) from error
     if digest(plan) != document.get("digest"):
         raise Refused("the plan was changed since it was made: its digest does not fit",
-                      hint="make the plan anew: aligntool plan realign DISK -o plan.json")  # fmt: skip
+                      hint=_anew(plan))  # fmt: skip
     return plan
+
+
+def _anew(plan: Plan) -> str:
+    """What makes a plan of this disk again, where its name is enough for that."""
+    words = {"realign": "plan realign", "persist": "raid persist"}.get(plan.purpose)
+    if words is None:
+        return _NO_PLAN
+    return f"{'sudo ' if plan.disk.path.startswith('/dev/') else ''}aligntool {words} {quote(plan.disk.path)}"
+
+
+def with_wanted(text: str, drives: tuple[str, ...], goal: RaidGoal) -> str:
+    """The plan of an array with what was asked for in it, from which applying thinks it out again."""
+    return json.dumps(json.loads(text) | {"wanted": {"drives": list(drives), "goal": asdict(goal)}}, indent=2)
+
+
+def wanted_of(text: str) -> tuple[tuple[str, ...], RaidGoal]:
+    """The drives and the goal of an array's plan. Raises Refused where it does not say them."""
+    try:
+        wanted = json.loads(text)["wanted"]
+        if set(wanted) != {"drives", "goal"}:
+            raise ValueError(f"{sorted(wanted)} are not drives and goal")
+        return tuple(_in(str, one) for one in _list(wanted["drives"])), _in(RaidGoal, wanted["goal"])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise Refused(f"the plan does not say what array was asked for: {error}",
+                      hint="lsblk") from error  # fmt: skip
 
 
 def digest(plan: Plan) -> str:

@@ -69,6 +69,7 @@ class RaidGoal:
         int | None, ...
     ] = ()  # for each drive, the partition that is the member; None or (): the drive
     wipe: tuple[str, ...] = ()  # names of the drives and partitions whose content may be lost
+    measured: str = ""  # the text of a result of `raid tune`; it counts where it is about this array
     system: str = "debian"  # whose files and commands make the array permanent
     array_uuid: str = "00000000:00000000:00000000:00000000"
     filesystem_uuid: str = "00000000-0000-0000-0000-000000000000"
@@ -76,3 +77,10 @@ class RaidGoal:
     @property
     def whole_drives(self) -> bool:
         return self.members == "whole-drives"
+
+    @property
+    def place(self) -> str:
+        """Where it is mounted; "": nowhere."""
+        if self.filesystem in ("swap", "none"):
+            return ""
+        return f"/srv/{self.name}" if self.mount_at is None else self.mount_at

@@ -38,7 +38,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    purpose: str  # "realign", "layout", "raid"
+    purpose: str  # "realign", "layout", "raid", "persist"
     disk: Subject  # of an array: the array to be; its members are in the steps
     goal: str  # in words: "every start on 1MiB"
     places: tuple[Place, ...]

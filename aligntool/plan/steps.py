@@ -203,6 +203,7 @@ class MakeMember:
     label: str  # of the new table; "": none is made
     entries: tuple[NewEntry, ...] = ()
     wipe: bool = False  # signatures that lie on what is taken are wiped first
+    holds: tuple[str, ...] = ()  # what `wipe` gives up: each thing by kind, UUID, label and byte
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The disk that a plan is about, by identity.
 
-In: a disk. Out: who it is, and a digest of its table. Alone because applying asks the same of the disk that it finds,
-and must come to the same answer.
+In: a disk. Out: who it is, a digest of its table, and what lies on it. Alone because applying asks the same of the disk
+that it finds, and must come to the same answer.
 """
 
 import hashlib
@@ -43,6 +43,19 @@ def subject(disk: Disk) -> Subject:
 def is_same_disk(one: Subject, other: Subject) -> bool:
     """By all that is known of it but its path: kernel names change from boot to boot."""
     return replace(one, path="") == replace(other, path="")
+
+
+def held_by(disk: Disk, number: int | None = None) -> tuple[str, ...]:
+    """Everything that is recognised on a partition, or on a disk and all its partitions, a line each: kind, UUID,
+    label, byte. A table's digest says nothing of it.
+    """
+    layers = [layer for part in disk.partitions if number in (None, part.number) for layer in part.content]
+    layers += disk.content if number is None else ()
+    return tuple(
+        sorted(
+            f"{each.kind} {each.uuid or '-'} {each.label or '-'} at {each.extent.start}" for each in layers
+        )
+    )
 
 
 def _digest(disk: Disk) -> str:

@@ -7,7 +7,7 @@ import errno
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from aligntool.inventory import Layer, Partition, Role, Table, Unseen
+from aligntool.inventory import Layer, Partition, Role, Table, TableCopy, Unseen
 from aligntool.probe.reader import Reader
 from aligntool.units import MIB, Extent
 
@@ -24,6 +24,7 @@ class Contents:
     content: tuple[Layer, ...] = ()
     content_read: bool = False
     unseen: tuple[Unseen, ...] = ()
+    gpt_headers: tuple[TableCopy, ...] = ()  # of a drive without a table, or in an array as a whole
 
 
 NOT_READ = Contents()
@@ -72,7 +73,12 @@ def read_contents(reader: Reader, *, sector_size: int | None) -> Contents:
     content = whole or ()
     if reading.table is not None:
         content = _beside_a_table(content)
-    return Contents(reading.table, True, partitions, content, whole is not None, tuple(unseen))
+    headers: tuple[TableCopy, ...] = ()
+    if reading.table is None or any(layer.kind == "linux_raid_member" for layer in content):
+        from aligntool.probe.tables.stale import gpt_headers
+
+        headers = gpt_headers(reader, sector_size or used)
+    return Contents(reading.table, True, partitions, content, whole is not None, tuple(unseen), headers)
 
 
 def _with_layers(

@@ -17,6 +17,7 @@ from aligntool.probe.identity import Identity, read_identity
 from aligntool.probe.kinds import find_kind
 from aligntool.probe.limits import SYSFS_SECTOR, Given, override, read_limits
 from aligntool.probe.mapped import read_mapped_partitions
+from aligntool.probe.md import read_array
 from aligntool.probe.merge import bring_together
 from aligntool.probe.mounts import read_mounts
 from aligntool.probe.partitions import (
@@ -26,7 +27,7 @@ from aligntool.probe.partitions import (
 )
 from aligntool.probe.pcie import Topology
 from aligntool.probe.reader import FileReader
-from aligntool.probe.stack import backing_file, names_above, names_below, read_array, read_mapping
+from aligntool.probe.stack import backing_file, names_above, names_at_the_bottom, names_below, read_mapping
 from aligntool.probe.tree import Tree
 from aligntool.probe.udev import Record, open_database
 
@@ -131,6 +132,8 @@ class Looker:
             read_only=tree.text(f"{path}/ro") == "1",
             numa_node=self._numa_node(block.device),
             slaves=names_below(tree, path),
+            stands_on=names_at_the_bottom(tree, path),
+            zoned=tree.text(f"{path}/queue/zoned"),
             holders=names_above(tree, path),
         )
         if kind is DiskKind.NVME:
@@ -144,7 +147,7 @@ class Looker:
             )
         if kind in _ON_THE_BUS:
             return self._as_drive(disk, block, identity, descriptor)
-        return self._as_stacked(disk, block)
+        return self._as_stacked(disk, block, record)
 
     def _as_nvme(self, disk: Disk, block: Block, descriptor: int | None) -> Disk:
         tree = self.around.tree
@@ -182,11 +185,11 @@ class Looker:
             links=self._links((block.device,)),
         )
 
-    def _as_stacked(self, disk: Disk, block: Block) -> Disk:
+    def _as_stacked(self, disk: Disk, block: Block, record: Record) -> Disk:
         tree, path = self.around.tree, block.path
         match disk.kind:
             case DiskKind.MD:
-                return replace(disk, array=read_array(tree, path))
+                return replace(disk, array=read_array(tree, path, record))
             case DiskKind.DM:
                 return replace(disk, mapping=read_mapping(tree, path))
             case DiskKind.LOOP:
@@ -223,6 +226,7 @@ def _with_contents(disk: Disk, seen: Contents, kernel: Sequence[KernelPartition]
         content=seen.content,
         content_read=seen.content_read,
         content_hint=record.get("ID_FS_TYPE"),
+        gpt_headers=seen.gpt_headers,
     )
 
 

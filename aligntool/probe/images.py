@@ -67,6 +67,7 @@ def read_image(path: str, given: Given) -> Disk:
         table_read=seen.table_read,
         partitions=seen.partitions,
         content=seen.content,
+        gpt_headers=seen.gpt_headers,
         content_read=seen.content_read,
         unseen=seen.unseen,
     )

@@ -36,6 +36,7 @@ def read_limits(tree: Tree, path: str) -> IoLimits:
         discard_alignment=number(f"{path}/discard_alignment"),
         chunk_size=_times(number(f"{queue}/chunk_sectors"), SYSFS_SECTOR),
         max_transfer=_times(number(f"{queue}/max_hw_sectors_kb"), 1024),
+        discard_max=number(f"{queue}/discard_max_bytes"),
     )
 
 

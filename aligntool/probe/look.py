@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator, Sequence
 
 from aligntool.errors import Refused
-from aligntool.inventory import Disk, Inventory, Unseen
+from aligntool.inventory import Disk, Inventory, System, Unseen
 from aligntool.probe.devices import Block, block_of_number, find_block, list_blocks
 from aligntool.probe.images import read_image
 from aligntool.probe.limits import Given
@@ -22,15 +22,23 @@ _NOTHING_GIVEN = Given()
 
 
 def look(
-    targets: Sequence[str], *, sysroot: str | None = None, given: Given = _NOTHING_GIVEN, wake: bool = False
+    targets: Sequence[str],
+    *,
+    sysroot: str | None = None,
+    given: Given = _NOTHING_GIVEN,
+    wake: bool = False,
+    files: bool = True,
+    arrays: bool = False,
 ) -> Inventory:
     """Every disk of the machine, or the targets. `sysroot`: a captured tree is looked at instead, and nothing else.
+    `files`: where there is an array, also those of the system that make it come back, which takes seconds.
+    `arrays`: every array that runs as well, named or not.
 
     Raises Refused when none of the targets can be looked at.
     """
     with open_sysroot(sysroot) as tree:
         if not targets:
-            return _look_at_disks(tree, list_blocks(tree), given, wake=wake)
+            return _look_at_disks(tree, list_blocks(tree), given, wake=wake, files=files)
         found: dict[str, Block | None] = {}
         images: list[Disk] = []
         refused: list[tuple[str, Refused]] = []
@@ -46,23 +54,38 @@ def look(
                 refused.append((target, refusal))
         if refused and not found:
             raise _all_refused([refusal for _, refusal in refused])
+        for block in list_blocks(tree) if arrays else ():
+            if tree.exists(f"{block.path}/md"):
+                found.setdefault(block.path, block)
         blocks = [block for block in found.values() if block is not None]
-        seen = _look_at_disks(tree, blocks, given, named=True) if blocks else Inventory(())
+        seen = _look_at_disks(tree, blocks, given, wake=True, files=files) if blocks else Inventory(())
         unseen = tuple(Unseen(target, str(refusal), refusal.hint) for target, refusal in refused)
-        return Inventory((*seen.disks, *images), seen.uplinks, seen.adapters, unseen)
+        return Inventory((*seen.disks, *images), seen.uplinks, seen.adapters, unseen, seen.system)
 
 
 def _look_at_disks(
-    tree: Tree, blocks: Sequence[Block], given: Given, *, named: bool = False, wake: bool = False
+    tree: Tree, blocks: Sequence[Block], given: Given, *, wake: bool, files: bool
 ) -> Inventory:
-    """Disks the user named are woken: a name is a wish."""
+    """`wake`: disks that the user named are, because a name is a wish."""
     from aligntool.probe.disks import Looker
     from aligntool.probe.mapped import without_mapped_partitions
     from aligntool.probe.pcie import find_adapters, find_uplinks
 
-    looker = Looker.of(tree, given, wake=wake or named)
+    looker = Looker.of(tree, given, wake=wake)
     disks = without_mapped_partitions([looker.look_at(block) for block in blocks])
-    return Inventory(disks, find_uplinks(disks), find_adapters(tree))
+    system = _system(tree, disks) if files else None
+    return Inventory(disks, find_uplinks(disks), find_adapters(tree), system=system)
+
+
+def _system(tree: Tree, disks: Sequence[Disk]) -> System | None:
+    """Only where there is an array: images are unpacked for it."""
+    from aligntool.probe.unfinished import FOLDER
+
+    if not any(disk.array for disk in disks) and not tree.names(FOLDER):
+        return None
+    from aligntool.probe.system import read_system
+
+    return read_system(tree)
 
 
 def _all_refused(refusals: Sequence[Refused]) -> Refused:

@@ -1,19 +1,15 @@
 """What a snapshot must not tell: serial numbers, world-wide names, UUIDs, labels, names that people gave.
 
 In: paths and contents as recorded. Out: the same with placeholders, or None for what is left out. Alone because it is a
-promise. The same value gets the same placeholder everywhere, of the same length and shape, so that what refers to each
-other still does. udev's properties and mounts are kept by a list of what may stay, not of what must go.
+promise. udev's properties and mounts are kept by a list of what may stay, not of what must go.
 """
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
-_UUID = re.compile(r"(?<![0-9A-Fa-f-])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![0-9A-Fa-f-])")
-_MAC = re.compile(r"(?<![0-9A-Fa-f:])(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}(?![0-9A-Fa-f:])")
-_DM_OWNER = re.compile(r"((?:part\d+-)?(?:LVM|mpath|DMRAID|CRYPT-[A-Z0-9]+|[A-Za-z]+)-)(.+)", re.DOTALL)
-_NUMBERED_ID = re.compile(r"(.{8})(-\d\d)")  # an MBR partition's PARTUUID ends in its number
-_PREFIXED = re.compile(r"(naa\.|eui\.|uuid\.|t10\.|nvme\.|nqn\.|0x)(.+)", re.DOTALL)
+from aligntool.probe.placeholders import Masks
+from aligntool.probe.system_masks import SYSTEM_FILES, mask_system_file
+
 _SECRET_ATTRIBUTES = frozenset(
     [
         "serial",
@@ -44,97 +40,12 @@ _MASKED_PROPERTIES = re.compile(
 _KEPT_UEVENT = re.compile(
     rb"(?:MAJOR|MINOR|DEVNAME|DEVTYPE|DISKSEQ|PARTN|DRIVER|PCI_CLASS|PCI_ID|PCI_SUBSYS_ID)=.*"
 )
-_COMMON_PLACES = frozenset(
-    [
-        "/",
-        "/boot",
-        "/boot/efi",
-        "/efi",
-        "/home",
-        "/var",
-        "/var/log",
-        "/var/lib",
-        "/usr",
-        "/opt",
-        "/srv",
-        "/tmp",
-        "/root",
-        "/mnt",
-        "/media",
-    ]
-)
-
-
-@dataclass(slots=True)
-class Masks:
-    """The placeholders given so far."""
-
-    _given: dict[str, str] = field(default_factory=dict)
-    _places: dict[str, str] = field(default_factory=dict)
-
-    def value(self, secret: str) -> str:
-        """A placeholder as long as the secret; hexadecimal where that is, with its dashes and prefix."""
-        plain = secret.strip()
-        if not plain.strip("0-:.x"):
-            return secret  # zeros: no identity at all
-        prefixed, numbered = _PREFIXED.fullmatch(plain), _NUMBERED_ID.fullmatch(plain)
-        if prefixed:
-            masked = prefixed.group(1) + self._placeholder(prefixed.group(2))
-        elif numbered:
-            masked = self._placeholder(numbered.group(1)) + numbered.group(2)
-        else:
-            masked = self._placeholder(plain)
-        return secret.replace(plain, masked, 1)
-
-    def name(self, name: str) -> str:
-        """A device-mapper name, whose hyphens LVM reads."""
-        parts = name.replace("--", "\0").split("-")
-        return "-".join(self._placeholder(part.replace("\0", "--")) for part in parts)
-
-    def mapping_uuid(self, uuid: str) -> str:
-        """ "LVM-…" and "CRYPT-LUKS2-…" say who made the mapping; the rest is whose it is."""
-        owner = _DM_OWNER.fullmatch(uuid)
-        return owner.group(1) + self._placeholder(owner.group(2)) if owner else self.value(uuid)
-
-    def place(self, path: str) -> str:
-        if path in _COMMON_PLACES or path == "[SWAP]":
-            return path
-        return self._places.setdefault(path, f"/masked/{len(self._places) + 1}")
-
-    def anywhere(self, text: str) -> str:
-        """UUIDs and network addresses, wherever they turn up."""
-        text = _UUID.sub(lambda found: self.value(found.group()), text)
-        return _MAC.sub(lambda found: self.value(found.group()), text)
-
-    def _placeholder(self, secret: str) -> str:
-        if not secret:
-            return secret
-        key = secret.lower()
-        if key not in self._given:
-            self._given[key] = _shaped(secret, len(self._given) + 1)
-        return self._given[key]
-
-
-def _shaped(secret: str, number: int) -> str:
-    """Digits from the right, where there were letters and digits; a "0" or "x" everywhere else of that kind."""
-    hexadecimal = all(letter in "0123456789abcdefABCDEF-:." for letter in secret)
-    digits = f"{number:x}" if hexadecimal else f"{number}"
-    shaped: list[str] = []
-    for letter in reversed(secret):
-        if letter in "-:.":
-            shaped.append(letter)
-        elif digits:
-            shaped.append(digits[-1])
-            digits = digits[:-1]
-        else:
-            shaped.append("0" if hexadecimal else "x")
-    return "".join(reversed(shaped))
 
 
 def mask_file(masks: Masks, path: str, content: bytes) -> bytes | None:
     """The content without secrets; None: the file is left out."""
     name = path.rpartition("/")[2]
-    if name in _LEFT_OUT and "/pci_bus/" not in path:
+    if name in _LEFT_OUT and "/pci_bus/" not in path and not path.startswith(SYSTEM_FILES):
         return None
     binary = _BINARY.get(name) or _BINARY.get(name.rpartition(".")[2] if "/identify/" in path else "")
     if binary is not None:
@@ -144,6 +55,8 @@ def mask_file(masks: Masks, path: str, content: bytes) -> bytes | None:
 
 
 def _mask_text(masks: Masks, path: str, name: str, text: str) -> str:
+    if path.startswith(SYSTEM_FILES):
+        return mask_system_file(masks, path, text)
     if path.startswith("/run/udev/data/"):
         return "".join(_udev_line(masks, line) for line in text.splitlines())
     if path == "/proc/self/mountinfo":
@@ -165,12 +78,16 @@ def _mask_text(masks: Masks, path: str, name: str, text: str) -> str:
 
 
 def _udev_line(masks: Masks, line: str) -> str:
+    if line.startswith("S:md/"):
+        return f"S:md/{masks.array_name(line.removeprefix('S:md/'))}\n"
     key, found, value = line.partition("=")
     key = key.removeprefix("E:")
     if not line.startswith("E:") or not found:
         return ""
-    if key in ("DM_NAME", "MD_NAME"):
+    if key == "DM_NAME":
         return f"E:{key}={masks.name(value)}\n"
+    if key == "MD_NAME":
+        return f"E:{key}={masks.array_name(value)}\n"
     if key == "DM_UUID":
         return f"E:{key}={masks.mapping_uuid(value)}\n"
     if _MASKED_PROPERTIES.fullmatch(key):

@@ -46,17 +46,17 @@ def _mounted(content: bytes) -> Iterator[tuple[str, str, str]]:
         before, found, after = line.partition(b" - ")
         words, rest = before.split(b" "), after.split(b" ")
         if found and len(words) >= 5 and len(rest) >= 2:
-            yield words[2].decode("ascii", "replace"), _unescape(rest[1]), _unescape(words[4])
+            yield words[2].decode("ascii", "replace"), unescape(rest[1]), unescape(words[4])
 
 
 def _swapped(content: bytes) -> Iterator[str]:
     for line in content.split(b"\n")[1:]:
         words = line.split()
         if len(words) >= 2 and words[0].startswith(b"/dev/"):
-            yield _unescape(words[0])
+            yield unescape(words[0])
 
 
-def _unescape(word: bytes) -> str:
+def unescape(word: bytes) -> str:
     r"""Octal escapes of the kernel: \040, \011, \012, \134, \043 (fs/proc_namespace.c, mangle)."""
     if b"\\" not in word:
         return word.decode("utf-8", "replace")

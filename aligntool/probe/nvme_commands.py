@@ -1,7 +1,7 @@
-"""Asking an NVMe drive: Identify and Get Features through the kernel's admin ioctl.
+"""Asking an NVMe drive: Identify, Get Features and Get Log Page through the kernel's admin ioctl.
 
 In: an open descriptor of a namespace. Out: raw pages, decoded elsewhere. Alone because this is where a command goes to
-a drive; only these three go, and none of them changes anything.
+a drive; only these four go, and none of them changes anything.
 """
 
 import ctypes
@@ -15,9 +15,12 @@ NVME_IOCTL_ADMIN_CMD = (
 PAGE = 4096
 PATIENCE_MS = 5000
 
-_GET_FEATURES, _IDENTIFY = 0x0A, 0x06
+HEALTH_LENGTH = 512
+
+_GET_LOG, _GET_FEATURES, _IDENTIFY = 0x02, 0x0A, 0x06
 _CNS_NAMESPACE, _CNS_CONTROLLER = 0x00, 0x01
 _FEATURE_HMB = 0x0D
+_LOG_HEALTH, _WHOLE_DRIVE = 0x02, 0xFFFFFFFF
 
 
 class _Command(ctypes.Structure):
@@ -65,6 +68,13 @@ def get_host_memory_buffer(descriptor: int) -> tuple[int, bytes] | None:
     return _ask(descriptor, _GET_FEATURES, 0, _FEATURE_HMB)
 
 
+def health_log(descriptor: int) -> bytes | None:
+    """SMART / Health Information, 512 bytes, of the drive as a whole; only root may ask."""
+    dwords = HEALTH_LENGTH // 4 - 1  # NUMDL, 0's based
+    answer = _ask(descriptor, _GET_LOG, _WHOLE_DRIVE, dwords << 16 | _LOG_HEALTH, HEALTH_LENGTH)
+    return answer[1] if answer else None
+
+
 def namespace_number(descriptor: int) -> int | None:
     try:
         number = fcntl.ioctl(descriptor, NVME_IOCTL_ID)
@@ -73,7 +83,7 @@ def namespace_number(descriptor: int) -> int | None:
     return number if number > 0 else None
 
 
-def _ask(descriptor: int, opcode: int, nsid: int, cdw10: int) -> tuple[int, bytes] | None:
+def _ask(descriptor: int, opcode: int, nsid: int, cdw10: int, length: int = PAGE) -> tuple[int, bytes] | None:
     """The buffer is a page of its own: the drive writes into it by DMA."""
     with mmap.mmap(-1, PAGE) as page:
         window = ctypes.c_char.from_buffer(page)
@@ -81,7 +91,7 @@ def _ask(descriptor: int, opcode: int, nsid: int, cdw10: int) -> tuple[int, byte
             opcode=opcode,
             nsid=nsid,
             address=ctypes.addressof(window),
-            data_length=PAGE,
+            data_length=length,
             cdw10=cdw10,
             timeout_ms=PATIENCE_MS,
         )
@@ -91,4 +101,6 @@ def _ask(descriptor: int, opcode: int, nsid: int, cdw10: int) -> tuple[int, byte
             return None
         finally:
             del window  # else the page cannot be unmapped
-        return (command.result, page[:]) if status == 0 else None  # a positive status is the drive's refusal
+        return (
+            (command.result, page[:length]) if status == 0 else None
+        )  # a positive status is the drive's refusal

@@ -10,7 +10,18 @@ from dataclasses import dataclass, field
 from aligntool.probe.tree import LONGEST_CONTENT, Tree, as_number
 
 FILE, LINK, FOLDER = "file", "symlink", "directory"
-_OPEN_TO_ALL = ("/sys/", "/proc/", "/run/udev/")
+_OPEN_TO_ALL = (
+    "/sys/",
+    "/proc/",
+    "/run/udev/",
+    "/etc/os-release",
+    "/usr/lib/os-release",
+    "/etc/fstab",
+    "/etc/mdadm/mdadm.conf",
+    "/etc/mdadm.conf",
+)
+# /proc/self leads to a number that means nothing later, /etc/os-release to where nobody asks for it
+_KEPT_AS_ASKED = ("/proc/", "/etc/", "/usr/lib/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +98,7 @@ class Recorder(Tree):
 
     def _place(self, path: str) -> str:
         """Where a path lies with no symbolic link before its last word; the links on the way are noted."""
-        if path.startswith("/proc/"):  # /proc/self leads to a number that means nothing later
+        if path.startswith(_KEPT_AS_ASKED):
             return path
         here, words = "", [word for word in path.split("/") if word]
         for index, word in enumerate(words):

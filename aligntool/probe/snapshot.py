@@ -13,16 +13,19 @@ from aligntool.probe.devices import Block, list_blocks
 from aligntool.probe.disks import Looker
 from aligntool.probe.identify import CAPTURED
 from aligntool.probe.limits import Given
-from aligntool.probe.masks import Masks, mask_file
+from aligntool.probe.masks import mask_file
 from aligntool.probe.nvme_commands import get_host_memory_buffer, identify_controller, identify_namespace
 from aligntool.probe.pcie import find_adapters
+from aligntool.probe.placeholders import Masks
 from aligntool.probe.recorder import FILE, LINK, Entry, Recorder
+from aligntool.probe.system import CAPTURED as IMAGES
+from aligntool.probe.system import image_text, read_images, read_system
 from aligntool.probe.tree import Tree
 
 __all__ = ["Entry", "collect"]
 
 # Folders of a block device whose attributes are kept whole; those that change while one looks are left out.
-_FOLDERS = ("", "/queue", "/md", "/dm", "/loop", "/bcache", "/integrity")
+_FOLDERS = ("", "/queue", "/md", "/md/bitmap", "/dm", "/loop", "/bcache", "/integrity")
 _VOLATILE = frozenset(("stat", "inflight", "trace", "events", "io_poll_delay"))
 _MORE = ("/proc/sys/kernel/osrelease", "/proc/mdstat")
 _DEVICE = [
@@ -47,12 +50,17 @@ def collect(tree: Tree, *, serials: bool) -> Iterator[Entry]:
     device, and nothing for writing.
     """
     recorder = Recorder("", source=tree)
-    for block, disk in _look(recorder):
+    seen = _look(recorder)
+    for block, disk in seen:
         _keep_attributes(recorder, block)
         if disk.kind is DiskKind.NVME:
             recorder.files.update(_identify(tree, block))
     for path in _MORE:
         recorder.content(path)
+    if any(disk.array for _, disk in seen):
+        read_system(recorder)
+        for number, image in enumerate(read_images(tree), 1):
+            recorder.files[f"{IMAGES}/{number}"] = image_text(image).encode()
     yield from recorder.entries() if serials else _masked(recorder.entries())
 
 

@@ -1,20 +1,41 @@
-"""What a device stands on and what stands on it: md arrays, device-mapper, loop files.
+"""What a device stands on and what stands on it: device-mapper, loop files.
 
-In: a `Tree` and the path of a block device. Out: kernel names, ArrayFacts, a mapping in words. Alone because each
+In: a `Tree` and the path of a block device. Out: kernel names, a mapping in words. Alone because each
 stacking driver keeps a folder of its own beside the common slaves/ and holders/.
 """
 
 import re
 
-from aligntool.inventory import ArrayFacts
-from aligntool.probe.limits import SYSFS_SECTOR
+from aligntool.probe.devices import find_block
 from aligntool.probe.tree import Tree
 
+MOST_BELOW = 4096  # devices below one; a captured tree may lead in circles
 _PARTITION = re.compile(r"part(\d+)-.*")  # as kpartx and multipath-tools name the mappings of partitions
 
 
 def names_below(tree: Tree, path: str) -> tuple[str, ...]:
     return _devices(tree, f"{path}/slaves")
+
+
+def names_at_the_bottom(tree: Tree, path: str) -> tuple[str, ...]:
+    """What a device ends on, however much lies between: drives, of a partition its drive; a file for a loop device."""
+    found: set[str] = set()
+    seen: set[str] = set()
+    todo = [path]
+    while todo and len(seen) < MOST_BELOW:
+        here = todo.pop()
+        if here in seen:
+            continue
+        seen.add(here)
+        backing = (tree.text(f"{here}/loop/backing_file") or "").removesuffix(" (deleted)")
+        names = [backing.removeprefix("/dev/")] if backing.startswith("/dev/") else names_below(tree, here)
+        if not names:
+            found.add(f"file {backing}" if backing else here.rpartition("/")[2].replace("!", "/"))
+        for name in names:
+            block = find_block(tree, name)
+            todo += [block.path] if block else []
+            found |= set() if block else {name}
+    return tuple(sorted(found))
 
 
 def names_above(tree: Tree, path: str) -> tuple[str, ...]:
@@ -23,33 +44,6 @@ def names_above(tree: Tree, path: str) -> tuple[str, ...]:
 
 def _devices(tree: Tree, folder: str) -> tuple[str, ...]:
     return tuple(name.replace("!", "/") for name in tree.names(folder))
-
-
-def read_array(tree: Tree, path: str) -> ArrayFacts | None:
-    """Documentation/admin-guide/md.rst; an inactive array has no level."""
-    md = f"{path}/md"
-    level = tree.text(f"{md}/level")
-    if not level:
-        return None
-    chunk = tree.number(f"{md}/chunk_size")
-    members = names_below(tree, path)
-    return ArrayFacts(
-        level=level,
-        chunk=chunk or None,  # 0: this level has no chunks
-        members=members,
-        member_data_offsets=tuple(_data_offsets(tree, md, members)),
-        metadata=tree.text(f"{md}/metadata_version") or None,
-        degraded=tree.number(f"{md}/degraded"),
-    )
-
-
-def _data_offsets(tree: Tree, md: str, members: tuple[str, ...]) -> list[tuple[str, int]]:
-    found = []
-    for member in members:
-        offset = tree.number(f"{md}/dev-{member.replace('/', '!')}/offset")
-        if offset is not None and offset >= 0:
-            found.append((member, offset * SYSFS_SECTOR))
-    return found
 
 
 def read_mapping(tree: Tree, path: str) -> str | None:

@@ -71,6 +71,14 @@ class Tree:
             os.close(descriptor)
         return b"".join(pieces)
 
+    def open(self, path: str) -> int | None:
+        """A descriptor to read a regular file by, which the caller closes; None: there is none, or not allowed."""
+        descriptor = self._open(path)
+        if descriptor is not None and not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            return None
+        return descriptor
+
     def names(self, path: str) -> list[str]:
         place = path if self.live else self._host(path, stat.S_IFDIR)
         try:

@@ -6,13 +6,15 @@ audit's own findings.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from aligntool.audit import Judged, Report, Severity
+from aligntool.audit import Finding, Judged, Report, Severity
+from aligntool.audit.arrays import sync_words
 from aligntool.audit.words import asked_by, layer_name
-from aligntool.errors import Refused
-from aligntool.inventory import Disk, Layer
-from aligntool.raid.ceilings import Ceiling, ceiling, narrowest, rate
-from aligntool.raid.levels import LEVELS, Level
+from aligntool.inventory import ArrayFacts, Disk, Layer
+from aligntool.raid.ceilings import Ceiling, Rates, ceiling, narrowest, rate
+from aligntool.raid.levels import Level, level_of
+from aligntool.raid.naming import find_array
 from aligntool.units import format_size
 
 DEEPEST = 8  # devices on devices
@@ -45,39 +47,31 @@ class ArrayView:
     contents: tuple[str, ...]  # what lies on it, a phrase each
     ceiling: Ceiling
     findings: tuple[str, ...]
+    next: tuple[str, ...]  # what to type about them, each once
 
 
-def arrays_of(report: Report, names: Sequence[str] = ()) -> tuple[ArrayView, ...]:
-    """The arrays of those names or paths, or all. Raises Refused for a name that is no array."""
+def arrays_of(
+    report: Report, names: Sequence[str] = (), rates: Rates = MappingProxyType({})
+) -> tuple[ArrayView, ...]:
+    """The arrays of those names or paths, or all. `rates`: of the drives, where they are known. Raises Refused for a
+    name of no array, or of several.
+    """
+    disks = [judged.disk for judged in report.judged]
+    wanted = {find_array(disks, name, command="aligntool raid show").name for name in names}
     arrays = [judged for judged in report.judged if judged.disk.array]
-    wanted = [name for name in names if not any(_is(judged.disk, name) for judged in arrays)]
-    if wanted:
-        known = ", ".join(judged.disk.name for judged in arrays)
-        raise Refused(
-            f"{', '.join(wanted)}: no md array of that name runs here",
-            hint=f"arrays: {known}" if known else "",
-        )
-    return tuple(
-        _view(judged, report)
-        for judged in arrays
-        if not names or any(_is(judged.disk, name) for name in names)
-    )
+    return tuple(_view(judged, report, rates) for judged in arrays if not names or judged.disk.name in wanted)
 
 
-def _is(disk: Disk, name: str) -> bool:
-    return name in (disk.name, disk.path)
-
-
-def _view(judged: Judged, report: Report) -> ArrayView:
+def _view(judged: Judged, report: Report, rates: Rates) -> ArrayView:
     disk, facts = judged.disk, judged.disk.array
     if facts is None:
         raise ValueError(f"{disk.name} is no array")
     members = tuple(_member(name, offset, report) for name, offset in _offsets(disk))
-    level = LEVELS.get(facts.level, Level(facts.level, facts.level, 1, striped=False, redundant=False))
+    level = level_of(facts.level)
     drives = [drive for name in facts.members if (drive := _drive(name, report))]
-    layout = (
-        "n2" if facts.level == "raid10" else ""
-    )  # what sysfs does not tell; two copies are all but always meant
+    layout = facts.layout or ""
+    own = {one.disk.name: rates[one.disk.name] for one in drives if one.disk.name in rates}
+    found = tuple(_findings(disk, [one.disk.name for one in drives], report))
     return ArrayView(
         name=disk.name,
         path=disk.path,
@@ -85,11 +79,12 @@ def _view(judged: Judged, report: Report) -> ArrayView:
         size=disk.size,
         chunk=facts.chunk,
         metadata=facts.metadata,
-        state=_state(facts.degraded, level),
+        state=_state(facts.degraded, level) + _busy(facts),
         members=members,
         contents=tuple(_contents(judged)),
-        ceiling=ceiling([one.disk for one in drives], report.inventory.uplinks, level, layout),
-        findings=tuple(_findings(disk, [one.disk.name for one in drives], report)),
+        ceiling=ceiling([one.disk for one in drives], report.inventory.uplinks, level, layout, own),
+        findings=tuple(f"{finding.code.value} {finding.summary}" for finding in found),
+        next=tuple(dict.fromkeys(finding.next for finding in found if finding.next)),
     )
 
 
@@ -140,6 +135,13 @@ def _state(degraded: int | None, level: Level) -> str:
     return "all members there" if level.redundant else "no redundancy"
 
 
+def _busy(facts: ArrayFacts) -> str:
+    """What md does to the members now, how far it is, how fast, how long still; "" where it rests."""
+    if facts.sync_action in (None, "idle", "frozen"):
+        return ""
+    return f", {facts.sync_action}{sync_words(facts)}"
+
+
 def _contents(judged: Judged) -> Iterator[str]:
     disk = judged.disk
     for layer in disk.content:
@@ -168,14 +170,14 @@ def _mounted(places: Sequence[str]) -> str:
     return f", mounted at {', '.join(places)}" if places else ""
 
 
-def _findings(disk: Disk, drives: Sequence[str], report: Report) -> Iterator[str]:
+def _findings(disk: Disk, drives: Sequence[str], report: Report) -> Iterator[Finding]:
     """Errors and warnings of the array and everything stacked on it, and of its drives where they name a link."""
     above = _above(disk, report)
     for finding in report.findings:
         if finding.severity is Severity.INFO:
             continue
         if finding.disk in above or (finding.disk in drives and finding.code.value.startswith("AT5")):
-            yield f"{finding.code.value} {finding.summary}"
+            yield finding
 
 
 def _above(disk: Disk, report: Report) -> frozenset[str]:

@@ -1,22 +1,21 @@
-"""What the links let through: the bandwidth that no array on these drives can exceed, and the link that binds.
+"""What the way to the drives and the drives themselves let through: the bandwidth that no array on them can exceed.
 
-In: disks with their paths, and the uplinks that several of them share. Out: bytes per second for reading and writing,
-and who says so. Alone because it needs no goal: an array that exists has a ceiling as well. The drives' own speed is
-not
-known here; a ceiling is what the way to them carries.
+In: disks with their paths, the uplinks that several of them share, and the drives' own rates where they are known. Out:
+bytes per second for reading and writing, and who binds. Alone because it needs no goal: an array that exists has a
+ceiling as well.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aligntool.inventory import Disk, LinkHop, Uplink
+from aligntool.inventory import Disk, KnownGeometry, LinkHop, Uplink
 from aligntool.raid.levels import Level, copies_of
-from aligntool.units import format_about
+from aligntool.units import format_rate
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """The narrowest place on the way to one drive."""
+    """The narrowest place on the way to one drive, or the drive itself."""
 
     disk: str
     bandwidth: int
@@ -24,34 +23,88 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Ceiling:
-    """Bytes per second. None: no link on the way is known."""
+class DriveRate:
+    """What one drive does alone with large requests in order, bytes per second; None: not known."""
 
     read: int | None
     write: int | None
-    binds: str  # what has to get faster for the array to get faster
+    by: str  # "measured here", "known: Intel SSD 750"
+
+
+Rates = Mapping[str, DriveRate]
+"""By the disk's name."""
+
+_NO_RATES: Rates = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """Bytes per second. None: neither a link on the way nor the drive's own rate is known."""
+
+    read: int | None
+    write: int | None
+    binds: str  # what has to get faster for the array to read faster
     unknown: tuple[str, ...] = ()  # drives whose path is not known
     alone: int | None = None  # one sequential reader, where that is less than `read`
+    binds_write: str = ""  # what has to get faster for the array to write faster
+    rates: bool = False  # drives' own rates were looked at
 
 
-def ceiling(disks: Sequence[Disk], uplinks: Sequence[Uplink], level: Level, layout: str) -> Ceiling:
+def known_rates(known: Mapping[str, Sequence[KnownGeometry]]) -> dict[str, DriveRate]:
+    """What the drive database says; the first row that says something counts."""
+    found = {}
+    for name, rows in known.items():
+        row = next((row for row in rows if row.read_rate or row.write_rate), None)
+        if row is not None:
+            found[name] = DriveRate(row.read_rate, row.write_rate, f"{row.source}: {row.row}")
+    return found
+
+
+def ceiling(
+    disks: Sequence[Disk], uplinks: Sequence[Uplink], level: Level, layout: str, rates: Rates = _NO_RATES
+) -> Ceiling:
     """Of an array of these drives. A member counts as often as it is named."""
-    lanes = {disk.name: lane for disk in disks if (lane := narrowest(disk))}
-    unknown = tuple(disk.name for disk in disks if disk.name not in lanes)
+    links = {disk.name: lane for disk in disks if (lane := narrowest(disk))}
     shared = [uplink for uplink in uplinks if uplink.bandwidth and _count(uplink, disks)]
-    limits = [(lane.bandwidth, lane.what) for lane in lanes.values()]
-    limits += [(_share(uplink, disks), _uplink_words(uplink, disks)) for uplink in shared]
-    if not limits:
-        return Ceiling(None, None, "", unknown)
-    each, binds = min(limits)
-    count = len(disks)
+    reading = _with_drives(links, disks, {name: (one.read, one.by) for name, one in rates.items()})
+    writing = _with_drives(links, disks, {name: (one.write, one.by) for name, one in rates.items()})
+    unknown = tuple(disk.name for disk in disks if disk.name not in links)
+    told = bool(rates)
+    read_each, binds = _slowest(reading, shared, disks)
+    write_each, binds_write = _slowest(writing, shared, disks)
     if level.word == "raid1":
         # Mirrors read independently: each as fast as its own way lets it. All of them are written.
-        read = _together(lanes, shared, disks)
-        alone = max((lane.bandwidth for lane in lanes.values()), default=None)
-        return Ceiling(None if unknown else read, each, binds, unknown, alone)
-    data = (count - level.parity) * each // copies_of(level, count, layout)
-    return Ceiling(count * each, data, binds, unknown)
+        seen = all(disk.name in reading for disk in disks)
+        read = _together(reading, shared, disks) if seen else None
+        alone = max((lane.bandwidth for lane in reading.values()), default=None)
+        return Ceiling(read, write_each, binds, unknown, alone, binds_write, told)
+    count = len(disks)
+    whole = None if read_each is None else count * read_each
+    data = (
+        None if write_each is None else (count - level.parity) * write_each // copies_of(level, count, layout)
+    )
+    return Ceiling(whole, data, binds, unknown, None, binds_write, told)
+
+
+def _with_drives(
+    links: Mapping[str, Lane], disks: Sequence[Disk], rates: Mapping[str, tuple[int | None, str]]
+) -> dict[str, Lane]:
+    """Each drive's narrowest place, where the drive itself may be that."""
+    found = dict(links)
+    for disk in disks:
+        own, by = rates.get(disk.name, (None, ""))
+        if own and (disk.name not in found or own < found[disk.name].bandwidth):
+            found[disk.name] = Lane(disk.name, own, f"{disk.name} itself ({rate(own)}, {by})")
+    return found
+
+
+def _slowest(
+    lanes: Mapping[str, Lane], shared: Sequence[Uplink], disks: Sequence[Disk]
+) -> tuple[int | None, str]:
+    """A stripe loads all members alike, so the slowest share binds all of them."""
+    limits = [(lane.bandwidth, lane.what) for lane in lanes.values()]
+    limits += [(_share(uplink, disks), _uplink_words(uplink, disks)) for uplink in shared]
+    return min(limits) if limits else (None, "")
 
 
 def narrowest(disk: Disk) -> Lane | None:
@@ -111,7 +164,13 @@ def ceiling_words(found: Ceiling) -> tuple[str, ...]:
         return ("no bandwidth ceiling is known: no link of these drives can be seen",)
     read = rate(found.read) if found.read is not None else "not known"
     write = rate(found.write) if found.write is not None else "not known"
-    said = [f"the links carry at most {read} reading and {write} writing; {found.binds} binds"]
+    who = "the links and the drives carry" if found.rates else "the links carry"
+    if found.binds_write in ("", found.binds):
+        said = [f"{who} at most {read} reading and {write} writing; {found.binds} binds"]
+    else:
+        said = [
+            f"{who} at most {read} reading ({found.binds} binds) and {write} writing ({found.binds_write} binds)"
+        ]
     if found.alone:
         said.append(
             f"one sequential reader of a RAID1 gets one drive, at most {rate(found.alone)}; several get more"
@@ -123,8 +182,4 @@ def ceiling_words(found: Ceiling) -> tuple[str, ...]:
 
 def rate(bandwidth: int) -> str:
     """As drives and links are sold, in powers of ten: 3.94 GB/s."""
-    if bandwidth >= 10**9:
-        return f"{bandwidth / 10**9:.2f} GB/s"
-    if bandwidth >= 10**6:
-        return f"{bandwidth / 10**6:.0f} MB/s"
-    return f"{format_about(bandwidth)}/s"
+    return format_rate(bandwidth)

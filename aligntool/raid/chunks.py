@@ -34,6 +34,7 @@ class Rule:
     sentence: str
     evidence: Evidence
     kept: bool
+    conflict: str = ""  # the rule that this one gives way to: no chunk keeps both
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +61,18 @@ class Stripes:
 _Words = tuple[int, str, Evidence]
 
 _STRIPED: dict[str, _Words] = {
-    "general": (HALF_MIB, "mdadm's own default; no published sweep on NVMe beats it", Evidence.PUBLISHED),
+    "general": (HALF_MIB, "mdadm's own default; nobody has published a comparison on NVMe drives", Evidence.RULE),
     "boot": (HALF_MIB, "booting is small reads one at a time, which no chunk of 64KiB and more splits", Evidence.RULE),
     "database": (128 * KIB, "pages are rarely split, and a scan still reaches several drives", Evidence.RULE),
     "lsm": (MIB, "written and compacted in long runs; ScyllaDB's own setup uses 1MiB", Evidence.PUBLISHED),
     "vm": (256 * KIB, "guests mix small and large requests; between the two", Evidence.RULE),
 }  # fmt: skip
 _PARITY: dict[str, _Words] = {
-    "general": (128 * KIB, "a full stripe that fits one request is written without reading", Evidence.PUBLISHED),
+    "general": (128 * KIB, "a full stripe that fits one request is written without reading", Evidence.RULE),
     "boot": (64 * KIB, "booting is small reads one at a time, which no chunk of 64KiB and more splits", Evidence.RULE),
     "database": (64 * KIB, "short stripes are completed sooner; RAID10 suits databases better", Evidence.RULE),
-    "sequential": (128 * KIB, "long writes fill whole stripes of at most 1MiB", Evidence.PUBLISHED),
-    "lsm": (128 * KIB, "long writes fill whole stripes of at most 1MiB", Evidence.PUBLISHED),
+    "sequential": (128 * KIB, "long writes fill whole stripes of at most 1MiB", Evidence.RULE),
+    "lsm": (128 * KIB, "long writes fill whole stripes of at most 1MiB", Evidence.RULE),
     "vm": (64 * KIB, "short stripes are completed sooner by mixed writes", Evidence.RULE),
 }  # fmt: skip
 
@@ -87,11 +88,12 @@ def recommend_chunk(stripes: Stripes) -> ChunkAdvice:
     if not stripes.level.striped:
         return ChunkAdvice(None, "every member holds everything, so there is no chunk", Evidence.PUBLISHED)
     size, reason, evidence = _wanted(stripes)
-    least = _least(stripes)
+    least = least_chunk(stripes)
     if stripes.level.parity:
         size = min(size, _power_below(FULL_STRIPE // stripes.data))
     if size < least:
-        size, reason, evidence = least, "the least that the rules allow", Evidence.PUBLISHED
+        what, evidence = _binding_floor(stripes)
+        size, reason = least, f"the least that the rules allow: {what}"
     return ChunkAdvice(size, reason, evidence, judge_chunk(size, stripes))
 
 
@@ -102,8 +104,9 @@ def judge_chunk(chunk: int, stripes: Stripes) -> tuple[Rule, ...]:
 
 def _rules(chunk: int, stripes: Stripes) -> Iterator[Rule]:
     yield Rule(
-        f"at least {format_size(LEAST)}: with 4KiB a database on four NVMe drives did 0.79 of the work of one drive",
-        Evidence.PUBLISHED, chunk >= LEAST,
+        f"at least {format_size(LEAST)}: with 4KiB a database on four NVMe drives did 0.79 of the work of one drive "
+        "(published); nobody has measured what lies between",
+        Evidence.RULE, chunk >= LEAST,
     )  # fmt: skip
     if stripes.units:
         unit = max(stripes.units, key=lambda grid: grid.size)
@@ -118,10 +121,11 @@ def _rules(chunk: int, stripes: Stripes) -> Iterator[Rule]:
     if stripes.level.parity:
         whole = chunk * stripes.data
         sentence = (
-            f"a full stripe of {format_size(whole)} is at most {format_size(FULL_STRIPE)}, the kernel's largest "
-            "request to RAID5 and RAID6"
+            f"a full stripe of at most {format_size(FULL_STRIPE)}, the kernel's largest request to RAID5 and RAID6; "
+            f"this one has {format_size(whole)}"
         )
-        yield Rule(sentence, Evidence.PUBLISHED, whole <= FULL_STRIPE)
+        conflict = _binding_floor(stripes)[0] if whole > FULL_STRIPE and chunk <= least_chunk(stripes) else ""
+        yield Rule(sentence, Evidence.PUBLISHED, whole <= FULL_STRIPE, conflict)
     if not is_power_of_two(chunk):
         yield Rule("a power of two, as every file system's stripe unit expects", Evidence.RULE, False)
 
@@ -142,12 +146,30 @@ def _wanted(stripes: Stripes) -> _Words:
     return size, reason, evidence
 
 
-def _least(stripes: Stripes) -> int:
+def least_chunk(stripes: Stripes) -> int:
     """A power of two that is below none of the floors; what is no power of two among them binds nobody."""
     floors = [LEAST, *(grid.size for grid in stripes.units)]
     if stripes.workload == "database":
         floors.append(2 * stripes.database_page)
     return _power_above(min(max(floors), LARGEST))
+
+
+def _binding_floor(stripes: Stripes) -> tuple[str, Evidence]:
+    """The largest of the floors, in words."""
+    floors = [(LEAST, f"at least {format_size(LEAST)}", Evidence.RULE)]
+    floors += [
+        (
+            grid.size,
+            f"a multiple of the members' {grid.kind} of {format_size(grid.size)}",
+            _strength(grid.source),
+        )
+        for grid in stripes.units
+    ]
+    if stripes.workload == "database":
+        page = stripes.database_page
+        floors.append((2 * page, f"at least two database pages of {format_size(page)}", Evidence.RULE))
+    _, words, evidence = max(floors, key=lambda floor: floor[0])
+    return words, evidence
 
 
 def _strength(source: Source) -> Evidence:

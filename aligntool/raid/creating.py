@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from aligntool.plan import RaidGoal
 from aligntool.raid.levels import Level, capacity
 from aligntool.raid.placing import METADATA, Placed
-from aligntool.units import GIB, KIB, MIB, align_down
+from aligntool.units import GIB, KIB, MIB, align_down, format_size
 
 ANY_CHUNK = 64 * KIB  # what the size of a RAID1 is rounded to
 BITMAP_CHUNK = 64 * MIB  # mdadm's own
 PARITY_BITMAP_CHUNK = GIB
+BITMAP_HEADER = 256  # bytes: sizeof(bitmap_super_t)
+# super1.c, choose_bm_space: on members from that size on, so much; on smaller ones the last.
+BITMAP_ROOMS = ((200 * GIB + 64 * KIB, 128 * KIB), (8 * GIB + 8 * KIB, 64 * KIB))
+BITMAP_ROOM = 4 * KIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +67,24 @@ def create_command(goal: RaidGoal, shape: Shape, placed: Sequence[Placed]) -> tu
 
 
 def bitmap_chunk(shape: Shape) -> int:
-    """What one bit stands for; no more than a member gives."""
+    """What one bit stands for; no more than a member gives, and no less than mdadm has room for."""
     wanted = PARITY_BITMAP_CHUNK if shape.level.parity else BITMAP_CHUNK
     while wanted > shape.each and wanted > MIB:
         wanted //= 2
-    return wanted
+    return max(wanted, least_bitmap_chunk(shape))
+
+
+def least_bitmap_chunk(shape: Shape) -> int:
+    """What mdadm stops below, with "Given bitmap chunk size not supported" (super1.c, add_internal_bitmap1).
+
+    The bits of a RAID10 cover the array, of the others a member (Create.c).
+    """
+    room = next((room for size, room in BITMAP_ROOMS if shape.each >= size), BITMAP_ROOM)
+    most = (room - BITMAP_HEADER) * 8
+    chunk, bits = 4 * KIB, (shape.size if shape.level.word == "raid10" else shape.each) // (4 * KIB) + 1
+    while bits > most:
+        chunk, bits = chunk * 2, (bits + 1) // 2
+    return chunk
 
 
 def consistency_notes(shape: Shape) -> Iterator[str]:
@@ -92,13 +109,14 @@ def _bitmap_note(shape: Shape) -> str:
             "no bitmap: after a crash the whole array is resynchronised, and until then a second failure can lose "
             "data"
         )
+    each = format_size(bitmap_chunk(shape))
     if shape.level.parity:
         return (
-            "an internal bitmap, one bit for each GiB at most: after a crash only what was being written is "
+            f"an internal bitmap, one bit for each {each}: after a crash only what was being written is "
             "resynchronised; with mdadm's 64MiB a bit, small writes to five NVMe drives fell to less than a "
             "hundredth, with 1GiB to half (published, one tester; --bitmap none is the fastest)"
         )
     return (
-        "an internal bitmap, one bit for each 64MiB: after a crash only what was being written is resynchronised; "
+        f"an internal bitmap, one bit for each {each}: after a crash only what was being written is resynchronised; "
         "it cost 7 % of small writes to a RAID1 (published, one tester)"
     )

@@ -5,7 +5,7 @@ system
 has its own units: mke2fs counts in blocks, mkfs.xfs in bytes and data members, btrfs and swap in nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from aligntool.plan import RaidGoal
@@ -17,6 +17,9 @@ XFS_LOG_UNIT = (
 XFS_LOG_FALLBACK = 32 * KIB
 BLOCK = 4096
 XFS_INODE = 512  # mkfs.xfs's own with checksums
+# How long a mount waits for its device. mdadm-last-resort@.timer starts an array without the members that are missing
+# 30 s after the first one was seen, and the mount began to wait before that; with nofail nothing waits for the mount.
+PATIENCE = "x-systemd.device-timeout=2min"
 XFS_LABEL, EXT_LABEL = 12, 16  # longest names, in bytes
 
 
@@ -56,6 +59,8 @@ def _xfs(goal: RaidGoal, stripe: Stripe) -> Iterator[str]:
     if stripe.chunk:
         yield from ("-d", f"su={stripe.chunk},sw={stripe.data}")
         log.append(f"su={log_unit(stripe.chunk)}")
+    else:  # else mkfs.xfs takes what md passes on from its members, which are no stripes
+        yield from ("-d", "noalign")
     if log:
         yield from ("-l", ",".join(log))
 
@@ -70,9 +75,10 @@ def _ext4(goal: RaidGoal, stripe: Stripe) -> Iterator[str]:
     yield from ("-U", goal.filesystem_uuid, "-L", goal.name[:EXT_LABEL], "-b", str(block))
     if goal.inode_size:
         yield from ("-I", str(goal.inode_size))
-    if stripe.chunk:
-        width = f",stripe_width={stripe.chunk * stripe.data // block}" if has_width(stripe) else ""
-        yield from ("-E", f"stride={stripe.chunk // block}{width}")
+    chunk = stripe.chunk or 0
+    width = chunk * stripe.data // block if has_width(stripe) else 0
+    # Both are said: for what is not, mke2fs takes what the device reports, before 1.47.3 the width on flash as well.
+    yield from ("-E", f"stride={chunk // block},stripe_width={width}")
 
 
 def has_width(stripe: Stripe) -> bool:
@@ -85,6 +91,11 @@ def has_width(stripe: Stripe) -> bool:
 def default_options(filesystem: str) -> tuple[str, ...]:
     """What aligntool recommends; `nofail` comes on top for an array that the system can start without."""
     return ("noatime",) if filesystem in ("xfs", "ext4", "btrfs") else ()
+
+
+def waits_as_asked(options: Sequence[str]) -> bool:
+    """Somebody said already how long it is waited for: systemd.mount(5)."""
+    return any(each.startswith("x-systemd.device-timeout=") for each in options)
 
 
 def fstab_line(goal: RaidGoal, place: str, options: tuple[str, ...]) -> str:
@@ -110,7 +121,10 @@ def filesystem_notes(goal: RaidGoal, stripe: Stripe) -> Iterator[str]:
                     f"{format_size(XFS_LOG_UNIT)}, less than the chunk"
                 )
         case "xfs":
-            yield "XFS: no stripe unit, because a RAID1 has no chunk"
+            yield (
+                "XFS: no stripe unit (noalign), because a RAID1 has no chunk; mkfs.xfs would take the sizes that the "
+                "drives report for theirs"
+            )
         case "ext4" if chunk:
             width = (
                 "and a stripe width"
@@ -118,6 +132,8 @@ def filesystem_notes(goal: RaidGoal, stripe: Stripe) -> Iterator[str]:
                 else "and no stripe width, which slows its allocator on flash"
             )
             yield f"ext4: a stride of one chunk {width}"
+        case "ext4":
+            yield "ext4: no stride, because a RAID1 has no chunk"
         case "btrfs":
             yield (
                 "btrfs takes no stripe settings; on md it finds damage by its checksums but cannot heal data from "

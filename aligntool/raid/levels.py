@@ -32,6 +32,13 @@ LEVELS = {
 }
 
 
+def level_of(word: str) -> Level:
+    """Of an array that runs, whoever made it: also one that is never planned. RAID4 has its parity on one member."""
+    raid4 = Level("raid4", "RAID4", 3, parity=1)
+    other = Level(word, word, 1, striped=False, redundant=False)
+    return LEVELS.get(word) or (raid4 if word == "raid4" else other)
+
+
 def layouts_of(level: Level, members: int) -> tuple[str, ...]:
     """What `--layout` may be, the recommended one first; () where there is no choice. RAID10: n near, f far, o
     offset."""
@@ -54,12 +61,13 @@ def data_members(level: Level, members: int, layout: str) -> int:
     """How many members' worth of a full stripe hold data, at least 1.
 
     RAID10 whose copies do not divide its members counts all of them, as the kernel's io_opt does
-    (raid10_set_queue_limits), and so does RAID10 in the far layout, which reads as a RAID0.
+    (raid10_set_queue_limits), and so does RAID10 in the far and offset layouts, whose copies are none of the near
+    ones that it divides by (raid10.c, setup_geo).
     """
     if level.word == "raid1":
         return 1
     copies = copies_of(level, members, layout)
-    if layout.startswith("f") or members % copies:
+    if layout.startswith(("f", "o")) or members % copies:
         copies = 1
     return max((members - level.parity) // copies, 1)
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from aligntool.audit import Grid, Judged, Severity
-from aligntool.inventory import Disk, DiskKind, KnownGeometry, LinkHop, Partition
+from aligntool.inventory import Disk, DiskKind, KnownGeometry, LinkHop, Partition, Uplink
+from aligntool.raid.wear import health_words, wear_of
 from aligntool.units import format_about, format_size
 
 Known = Mapping[str, Sequence[KnownGeometry]]
@@ -44,20 +45,39 @@ def partition_node(disk: str, number: int) -> str:
     return f"{disk}p{number}" if disk[-1:].isdigit() else f"{disk}{number}"
 
 
-def member_sentences(member: Member, known: Sequence[KnownGeometry]) -> Iterator[str]:
-    """What it is, its link, its formats, its memory. A sentence each, with its name before."""
+def member_sentences(
+    member: Member, known: Sequence[KnownGeometry], uplinks: Sequence[Uplink] = ()
+) -> Iterator[str]:
+    """What it is, its link, its formats, its memory, its wear. A sentence each, with its name before."""
     disk = member.disk
     facts = [disk.model or "a drive without a model", f"firmware {disk.firmware}" if disk.firmware else ""]
     facts += [format_about(disk.size or 0), f"{disk.limits.logical_block_size or '?'}-byte sectors"]
     node = disk.numa_node
     facts += [_link(disk), f"NUMA node {node}" if node is not None and node >= 0 else ""]
     yield f"{member.name}: " + ", ".join(fact for fact in facts if fact)
+    yield from (
+        f"{member.name} shares {uplink.name} with {', '.join(name for name in uplink.members if name != disk.name)}"
+        for uplink in uplinks
+        if disk.name in uplink.members and len(uplink.members) > 1
+    )
     yield from _format(member)
     if is_dramless(disk, known):
         yield (
-            f"{member.name} has no DRAM of its own: its random writes are slower and less even, and an array is as "
-            "slow as its slowest member"
+            f"{member.name} has no DRAM of its own{_memory(disk)}: its random writes are slower and less even, and "
+            "an array is as slow as its slowest member"
         )
+    if disk.health and (words := health_words(disk.health)):
+        yield f"{member.name}: {words}"
+
+
+def _memory(disk: Disk) -> str:
+    """What it asks of the host's memory instead, and what it got."""
+    nvme = disk.nvme
+    if nvme is None or not nvme.hmb_preferred:
+        return ""
+    granted = 0 if nvme.hmb_granted is None and nvme.hmb_enabled is False else nvme.hmb_granted
+    got = "" if granted is None else f" and got {format_about(granted) if granted else 'nothing'}"
+    return f", asks for {format_about(nvme.hmb_preferred)} of the host's{got}"
 
 
 def link_sentences(member: Member) -> Iterator[str]:
@@ -79,7 +99,10 @@ def _link(disk: Disk) -> str:
     hop = disk.links[0][0]
     if not hop.speed_gts or not hop.width:
         return ""
-    most = f" of {hop.max_speed_gts:g} GT/s x{hop.max_width}" if _is_slowed(hop) else ""
+    if _is_slowed(hop) and hop.max_speed_gts:
+        most = f" of {hop.max_speed_gts:g} GT/s x{hop.max_width}"
+    else:
+        most = ", its most" if hop.max_speed_gts and hop.max_width else ""
     return f"link {hop.speed_gts:g} GT/s x{hop.width}{most}"
 
 
@@ -88,7 +111,9 @@ def _is_slowed(hop: LinkHop) -> bool:
 
 
 def _format(member: Member) -> Iterator[str]:
-    """The LBA format that the drive itself calls better than the one in use, without metadata."""
+    """The LBA format that the drive itself rates better than the one in use, without metadata. Larger blocks
+    alone are no reason.
+    """
     nvme = member.disk.nvme
     if nvme is None or nvme.format_in_use is None:
         return
@@ -97,17 +122,15 @@ def _format(member: Member) -> Iterator[str]:
     if used is None or not plain:
         return
     best = min(plain, key=lambda form: (form.relative_performance, -form.data_size))
+    blocks = f"{used.data_size}-byte blocks and offers {best.data_size}"
+    offer = f"{member.name} is formatted with {blocks} (format {best.index}"
     if best.relative_performance < used.relative_performance:
-        why = f"performance {best.relative_performance} against {used.relative_performance}, 0 is best"
+        yield (
+            f"{offer}; performance {best.relative_performance} against {used.relative_performance}, 0 is best); nvme "
+            f"format --lbaf={best.index} changes that and erases the drive, so it is for now or never"
+        )
     elif best.relative_performance == used.relative_performance and best.data_size > used.data_size:
-        why = "the drive rates both alike, and larger blocks need fewer commands for the same data"
-    else:
-        return
-    yield (
-        f"{member.name} is formatted with {used.data_size}-byte blocks and offers {best.data_size} (format "
-        f"{best.index}; {why}); nvme format --lbaf={best.index} changes that and erases the drive, so it is for now "
-        "or never"
-    )
+        yield f"{offer}), which the drive rates alike: nothing asks for a change"
 
 
 def differences(members: Sequence[Member], known: Known) -> Iterator[str]:
@@ -118,7 +141,6 @@ def differences(members: Sequence[Member], known: Known) -> Iterator[str]:
         ("firmware", lambda disk: disk.firmware),
         ("sizes", lambda disk: format_size(disk.size) if disk.size else None),
         ("links", lambda disk: _link(disk) or None),
-        ("NUMA nodes", lambda disk: None if disk.numa_node in (None, -1) else str(disk.numa_node)),
         ("kinds", lambda disk: disk.kind.value),
         ("DRAM", lambda disk: "no DRAM" if is_dramless(disk, known.get(disk.name, ())) else "not said to lack it"),
     )  # fmt: skip
@@ -127,6 +149,36 @@ def differences(members: Sequence[Member], known: Known) -> Iterator[str]:
         if len(set(found.values()) - {None}) > 1:
             told = ", ".join(f"{name} {value}" for name, value in found.items() if value)
             yield f"the members have different {what}: {told}; the slowest and the smallest sets the pace"
+    yield from _odd(drives)
+    yield from _numa(drives)
+    yield from wear_of({member.name: member.disk.health for member in members})
+
+
+_ODD = {
+    DiskKind.MEMORY: "is memory: what is on it is gone when the power is, unless it is a kind that keeps it",
+    DiskKind.NETWORK: "is reached over a network: when that is away, so is the member, and the array is degraded",
+    DiskKind.USB: "is on USB: a cable that is touched takes the member out of the array, and flushes may not reach it",
+    DiskKind.LOOP: "is a file: it is no member again after a reboot before somebody attaches it",
+}
+
+
+def _odd(drives: Sequence[Disk]) -> Iterator[str]:
+    """What is no drive in a slot of this machine, or only by a cable, and comes and goes by its own rules."""
+    for disk in drives:
+        if disk.kind in _ODD:
+            yield f"{disk.name} {_ODD[disk.kind]}"
+
+
+def _numa(drives: Sequence[Disk]) -> Iterator[str]:
+    nodes = {
+        disk.name: disk.numa_node for disk in drives if disk.numa_node is not None and disk.numa_node >= 0
+    }
+    if len(set(nodes.values())) > 1:
+        told = ", ".join(f"{name} {node}" for name, node in nodes.items())
+        yield (
+            f"the members hang on different NUMA nodes: {told}; whatever runs on one of them reaches the others over "
+            "the link between the processors"
+        )
 
 
 def is_flash(disk: Disk) -> bool:

@@ -34,6 +34,12 @@ class Placed:
     entries: tuple[NewEntry, ...] = ()
 
 
+def own_length(placed: Placed) -> int:
+    """Of the drive, or of the partition that is taken: the member may use less."""
+    part = placed.member.partition
+    return part.extent.length if part else placed.member.disk.size or 0
+
+
 def spare_room(goal: RaidGoal, level: Level) -> int:
     """A replacement may be a little smaller; an array without redundancy has none."""
     if goal.spare_room is not None:
@@ -48,7 +54,8 @@ def place_members(members: Sequence[Member], goal: RaidGoal, level: Level) -> tu
     length = min(placed.extent.length for placed in found)
     if goal.member_size is not None:
         length = min(length, goal.member_size)
-    length = align_down(length, GRAIN)
+    if level.redundant or not taken:  # a RAID0 takes all of what is there: md has no size for its members
+        length = align_down(length, GRAIN)
     return tuple(_cut(placed, length, new=not taken) for placed in found)
 
 

@@ -1,117 +1,70 @@
-"""Why an array is not planned: because of its members, or because of what is wanted.
+"""Why an array is not planned: because of its members.
 
 In: the members, and the goal. Out: reasons, each with the next thing to type; all of them at once. Alone because this
-is
-what stands between a slip of the keyboard and somebody's data.
+is what stands between a slip of the keyboard and somebody's data.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 
-from aligntool.audit.words import layer_name, shell_word
+from aligntool.audit.words import end_of_use, layer_name, shell_word
 from aligntool.errors import Refused
 from aligntool.inventory import DiskKind, Layer, Partition, Role
 from aligntool.plan import RaidGoal
-from aligntool.raid.levels import LEVELS, WORKLOADS, copies_of, layouts_of
+from aligntool.plan.subject import held_by
+from aligntool.raid.goal_refusals import Reason, about_goal
+from aligntool.raid.levels import LEVELS, copies_of, layouts_of
 from aligntool.raid.members import Member
-from aligntool.units import KIB, format_about, format_size, is_power_of_two
-
-Reason = tuple[str, str]
-"""Why, and what to type next."""
-
-FILE_SYSTEMS = ("xfs", "ext4", "btrfs", "swap", "none")
-METADATA = ("1.2", "1.0")
-BITMAPS = ("internal", "none")
-MEMBERS = ("new-partitions", "partitions", "whole-drives")
-PAGE = 4 * KIB  # the kernel's: a chunk is a multiple of it (md.c, raid5.c setup_conf)
-LONGEST_NAME = 32  # mdadm(8), --name
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+from aligntool.raid.tuning_marks import has_test_array
+from aligntool.units import format_about
 
 
-def refuse_unfit(members: Sequence[Member], goal: RaidGoal) -> None:
-    """Raises Refused with every reason there is."""
-    reasons = [*_about_goal(goal, len(members)), *_about_count(members, goal), *_about_paths(members)]
-    reasons += [*_about_kinds(members, goal), *_about_sectors(members), *_about_wipe(members, goal)]
+def unfit(members: Sequence[Member], goal: RaidGoal, *, count: int) -> Iterator[Reason]:
+    """Every reason that the members and the goal are; `count`: how many were named, also those that are not there."""
+    yield from about_goal(goal, count)
+    yield from _about_count(count, goal)
+    for about in (_about_paths(members), _about_kinds(members, goal), _about_sectors(members)):
+        yield from about
+    if len(members) == count:
+        yield from _about_wipe(members, goal)
     for member in members:
-        reasons += _about_member(member, goal)
+        yield from _about_member(member, goal)
+
+
+def refuse(reasons: Sequence[Reason]) -> None:
+    """Raises Refused with all of them, each once; returns where there are none."""
     if reasons:
         hints = dict.fromkeys(hint for _, hint in reasons if hint)
         raise Refused("\n".join(dict.fromkeys(why for why, _ in reasons)), hint="\n".join(hints))
 
 
-def _about_goal(goal: RaidGoal, members: int) -> Iterator[Reason]:
-    words: tuple[tuple[str, str | None, tuple[str, ...], str], ...] = (
-        ("level", goal.level, tuple(LEVELS), "--level"),
-        ("workload", goal.workload, WORKLOADS, "--workload"),
-        ("file system", goal.filesystem, FILE_SYSTEMS, "--fs"),
-        ("metadata version", goal.metadata, METADATA, ""),
-        ("bitmap", goal.bitmap, BITMAPS, ""),
-        ("kind of member", goal.members, MEMBERS, ""),
-    )
-    for what, word, allowed, option in words:
-        if word is not None and word not in allowed:
-            yield f"{word!r} is no {what} of an array here", f"{option or what}: {', '.join(allowed)}"
-    if not _NAME.fullmatch(goal.name) or len(goal.name) > LONGEST_NAME:
-        yield (
-            f"{goal.name!r} is no name for an array: letters, digits, '.', '_' and '-', at most {LONGEST_NAME}",
-            "--name data",
-        )
-    if goal.mount_at and not re.fullmatch(r"/[^\s\\#]*", goal.mount_at):
-        yield f"{goal.mount_at!r} is no place to mount at that fstab could hold", f"--mount /srv/{goal.name}"
-    if level := LEVELS.get(goal.level):
-        allowed = layouts_of(level, members)
-        if goal.layout is not None and goal.layout not in allowed:
-            yield (
-                f"{level.title} of {members} has no layout {goal.layout!r}",
-                f"layouts: {', '.join(allowed) or 'none'}",
-            )
-        if goal.bitmap == "internal" and not level.redundant:
-            yield f"{level.title} has nothing to resynchronise, so it has no bitmap", ""
-        yield from _about_chunk(goal)
-
-
-def _about_chunk(goal: RaidGoal) -> Iterator[Reason]:
-    """What md itself refuses: raid0.c create_strip_zones, raid5.c setup_conf, raid10.c setup_geo, mdadm Create.c."""
-    level, chunk = LEVELS[goal.level], goal.chunk
-    if chunk is None:
-        return
-    if not level.striped:
-        yield f"{level.title} has no chunk: every member holds everything", "leave --chunk out"
-    elif chunk <= 0 or chunk % PAGE:
-        yield (
-            f"a chunk of {format_size(chunk)} is no multiple of the kernel's pages of {format_size(PAGE)}",
-            "--chunk 64KiB",
-        )
-    elif level.word != "raid0" and not is_power_of_two(chunk):
-        yield (
-            f"a chunk of {format_size(chunk)} is no power of two, which {level.title} asks for",
-            "--chunk 64KiB",
-        )
-
-
-def _about_count(members: Sequence[Member], goal: RaidGoal) -> Iterator[Reason]:
+def _about_count(count: int, goal: RaidGoal) -> Iterator[Reason]:
     level = LEVELS.get(goal.level)
     if level is None:
         return
-    layout = goal.layout or (layouts_of(level, len(members)) or ("",))[0]
+    layout = goal.layout or (layouts_of(level, count) or ("",))[0]
     least = max(level.least_members, copies_of(level, 0, layout))
-    if len(members) < least:
-        counted = f"{least} members, and {len(members)} {'is' if len(members) == 1 else 'are'} named"
+    if count < least:
+        counted = f"{least} members, and {count} {'is' if count == 1 else 'are'} named"
         yield f"{level.title} needs at least {counted}", "name more drives"
 
 
 def _about_paths(members: Sequence[Member]) -> Iterator[Reason]:
-    """Two names for one drive: multipath, two namespaces, two partitions. One failure would take both."""
-    seen: dict[object, Member] = {}
+    """Two names for one drive: multipath, two namespaces, two partitions, two volumes on it. One failure would take
+    both.
+    """
+    seen: dict[tuple[str | None, ...], Member] = {}
     for member in members:
         disk = member.disk
-        keys: list[object] = [("path", disk.path)]
+        keys: list[tuple[str | None, ...]] = [("path", disk.path)]
         keys += [("wwn", disk.wwn)] if disk.wwn else []
         keys += [("serial", disk.model, disk.serial)] if disk.serial else []
-        other = next((seen[key] for key in keys if key in seen), None)
-        if other is not None:
+        keys += [("below", name) for name in disk.stands_on]
+        found = next((key for key in keys if key in seen), None)
+        if found is not None:
+            other = seen[found]
             same = f"WWN {disk.wwn}" if disk.wwn and disk.wwn == other.disk.wwn else f"serial {disk.serial}"
             why = "both on one drive" if disk.path == other.disk.path else f"one drive by two names, {same}"
+            why = f"both made of {found[-1]}" if found[0] == "below" else why
             yield (
                 f"{other.name} and {member.name} are {why}: they would fail together",
                 "name each drive once",
@@ -135,6 +88,12 @@ def _about_kinds(members: Sequence[Member], goal: RaidGoal) -> Iterator[Reason]:
         )
     elif parts and goal.whole_drives:
         yield f"{', '.join(parts)}: whole drives were asked for, and these are partitions", "name the drives"
+    mapped = [member.name for member in members if not member.partition and member.disk.kind is DiskKind.DM]
+    if mapped and goal.members == "new-partitions":
+        yield (
+            f"{', '.join(mapped)}: the kernel makes no partitions on a mapping (device-mapper)",
+            "--whole-drives takes mappings as they are",
+        )
     if parts and goal.esp_size:
         yield "an EFI system partition needs a new table, and partitions were named", "name the drives"
 
@@ -171,6 +130,11 @@ def _about_member(member: Member, goal: RaidGoal) -> Iterator[Reason]:
         return
     if not disk.size:
         yield f"nobody says how large {disk.name} is", ""
+    if disk.zoned not in (None, "none"):
+        yield (
+            f"{disk.name} is {disk.zoned} zoned: parts of it must be written in order, which md does not do",
+            "",
+        )
     if disk.read_only:
         yield f"{disk.name} is read-only", ""
     if disk.failing:
@@ -196,10 +160,10 @@ def _about_use(member: Member) -> Iterator[Reason]:
     used.append((disk.name, disk.mounted_at, disk.holders))
     for name, places, holders in used:
         for place in places:
-            hint = f"swapoff /dev/{name}" if place == "[SWAP]" else f"umount {shell_word(place)}"
-            yield f"{name} is mounted at {place}", hint
+            yield f"{name} is mounted at {place}", end_of_use(name, place)
         for holder in holders:
             yield f"{name} is a part of {holder}, which is running", f"aligntool audit {holder}"
+    yield from disk.taken
 
 
 def _about_content(member: Member, goal: RaidGoal) -> Iterator[Reason]:
@@ -209,6 +173,16 @@ def _about_content(member: Member, goal: RaidGoal) -> Iterator[Reason]:
         yield (
             f"nobody could look whether {member.name} is empty",
             f"sudo aligntool audit {shell_word(disk.path)}",
+        )
+    elif has_test_array(disk):
+        yield (
+            f"{member.name} holds a test array that a sweep over chunks left behind",
+            f"sudo aligntool raid tune --clear {shell_word(f'/dev/{member.name}')}",
+        )
+    elif disk.sampled and disk.sampled.unreadable:
+        yield (
+            f"{member.name} cannot be read at {disk.sampled.unreadable} of {disk.sampled.places} places",
+            f"smartctl -a {shell_word(disk.path)}; replace it first",
         )
     elif not wiped(member, goal):
         hint = f"--wipe {shell_word(member.name)} gives all of it up"
@@ -227,6 +201,25 @@ def _is_named(member: Member, name: str) -> bool:
 
 def holdings(member: Member) -> tuple[str, ...]:
     """What lies on what would be taken, a phrase each."""
+    sampled = member.disk.sampled
+    found = _recognised(member)
+    if sampled and sampled.written and not found:
+        counted = f"{sampled.written} of {sampled.places} places"
+        found = (f"something that nobody recognises lies at {counted} that were read",)
+    return found
+
+
+def unrecognised(member: Member) -> tuple[str, ...]:
+    """What lies there and is known only by its bytes, in a line that changes when they do; () where it is blank, and
+    where the kind and the UUID of something tell it from others.
+    """
+    disk, part = member.disk, member.partition
+    if disk.sampled is None or not disk.sampled.written or held_by(disk, part.number if part else None):
+        return ()
+    return (f"unrecognised: SHA-256 of {disk.sampled.places} places {disk.sampled.digest}",)
+
+
+def _recognised(member: Member) -> tuple[str, ...]:
     disk, part = member.disk, member.partition
     if part is not None:
         return _content(part.content, part.content_hint)
@@ -234,6 +227,10 @@ def holdings(member: Member) -> tuple[str, ...]:
     found += [f"{what} on the whole drive" for what in _content(disk.content, disk.content_hint)]
     if disk.table and not disk.partitions:
         found.append(f"a partition table ({disk.table.label}) without partitions")
+    if disk.table is None:  # firmware that finds one "repairs" the other, over what lies there by then
+        found += [
+            f"what is left of a GPT, its {copy.name} copy at byte {copy.at}" for copy in disk.gpt_headers
+        ]
     return tuple(found)
 
 

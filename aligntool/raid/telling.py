@@ -7,17 +7,26 @@ done, and this says why.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from aligntool.inventory import Inventory, TableLabel
+from aligntool.inventory import Inventory
 from aligntool.plan import RaidGoal
-from aligntool.raid.ceilings import ceiling, ceiling_words
+from aligntool.raid.boot_partitions import boot_words
+from aligntool.raid.ceilings import ceiling, ceiling_words, known_rates
 from aligntool.raid.chunks import ChunkAdvice, Stripes, judge_chunk
 from aligntool.raid.creating import Shape, consistency_notes
-from aligntool.raid.filesystems import XFS_INODE, Stripe, default_options, filesystem_notes
-from aligntool.raid.members import Known, Member, differences, is_dramless, link_sentences, member_sentences
-from aligntool.raid.placing import DataOffset, Placed, spare_room
+from aligntool.raid.filesystems import (
+    PATIENCE,
+    XFS_INODE,
+    Stripe,
+    default_options,
+    filesystem_notes,
+    waits_as_asked,
+)
+from aligntool.raid.measured import MeasuredHere
+from aligntool.raid.members import Known, differences, is_dramless, link_sentences, member_sentences
+from aligntool.raid.placing import DataOffset, Placed, own_length, spare_room
 from aligntool.raid.refusals import holdings, wiped
 from aligntool.raid.systems import SYSTEMS
-from aligntool.recipe.roles import ROLES
+from aligntool.raid.wear import unasked
 from aligntool.units import format_size
 
 
@@ -32,31 +41,37 @@ class Decided:
     advice: ChunkAdvice
     shape: Shape
     stripe: Stripe
+    measured: MeasuredHere
 
     @property
     def place(self) -> str:
         """Where it is mounted; "": nowhere."""
-        if self.goal.filesystem in ("swap", "none"):
-            return ""
-        return f"/srv/{self.goal.name}" if self.goal.mount_at is None else self.goal.mount_at
+        return self.goal.place
 
     @property
     def options(self) -> tuple[str, ...]:
         """`nofail`: a machine whose data array is missing starts all the same, and can be mended from afar."""
         asked = self.goal.mount_options
         given = default_options(self.goal.filesystem) if asked is None else asked
-        extra = () if self.place == "/" else ("nofail", "x-systemd.device-timeout=30s")
+        extra = () if self.place == "/" else ("nofail", *(() if waits_as_asked(given) else (PATIENCE,)))
         return tuple(dict.fromkeys((*given, *extra)))
 
 
 def notes_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[str, ...]:
     """What was decided and why, a sentence each."""
     members = [each.member for each in decided.placed]
-    notes = [line for member in members for line in member_sentences(member, known.get(member.disk.name, ()))]
+    notes = [
+        line
+        for member in members
+        for line in member_sentences(member, known.get(member.disk.name, ()), inventory.uplinks)
+    ]
     notes += [*_chunk(decided), *_layout(decided), *consistency_notes(decided.shape), *_places(decided)]
     notes += [*filesystem_notes(decided.goal, decided.stripe), *_given(decided)]
     disks = [member.disk for member in members]
-    notes += ceiling_words(ceiling(disks, inventory.uplinks, decided.shape.level, decided.shape.layout))
+    rates = {**known_rates({disk.name: known.get(disk.name, ()) for disk in disks}), **decided.measured.rates}
+    notes += ceiling_words(
+        ceiling(disks, inventory.uplinks, decided.shape.level, decided.shape.layout, rates)
+    )
     return tuple(notes)
 
 
@@ -73,13 +88,16 @@ def _chunk(decided: Decided) -> Iterator[str]:
             f"{decided.goal.workload} use: {advice.reason} ({advice.evidence})"
         )
     for rule in judge_chunk(chunk, decided.stripes):
-        yield f"chunk {format_size(chunk)} {'keeps' if rule.kept else 'BREAKS'}: {rule.sentence} ({rule.evidence})"
+        broken = f"BREAKS, because it conflicts with {rule.conflict}" if rule.conflict else "BREAKS"
+        yield f"chunk {format_size(chunk)} {'keeps' if rule.kept else broken}: {rule.sentence} ({rule.evidence})"
     ahead = 2 * chunk * decided.stripe.data
+    yield from decided.measured.notes
     yield f"the kernel will read {format_size(ahead)} ahead, twice the full stripe: a smaller chunk reads less ahead"
-    yield (
-        "on NVMe the chunk matters less than the level, the bitmap and the links; the evidence is in docs/raid.md, "
-        "and only a measurement on these drives would be better"
-    )
+    if not decided.measured.used:
+        yield (
+            "on NVMe the chunk matters less than the level, the bitmap and the links; the evidence is in docs/raid.md, "
+            "and only a measurement on these drives would be better: aligntool raid tune, while they are empty"
+        )
 
 
 def _layout(decided: Decided) -> Iterator[str]:
@@ -114,11 +132,11 @@ def _places(decided: Decided) -> Iterator[str]:
     room = spare_room(goal, decided.shape.level)
     if room and (first.entries or goal.whole_drives):
         yield f"{format_size(room)} stay free at the end of each drive, so that a slightly smaller one can replace it"
-    lengths = {each.member.disk.size for each in decided.placed}
-    if len(lengths) > 1:
+    lengths = {own_length(each) for each in decided.placed}
+    if len(lengths) > 1 and (first.entries or decided.shape.level.redundant):
         yield (
-            f"every member is {format_size(first.extent.length)} long, as the smallest allows; the rest of larger "
-            "drives stays free"
+            f"every member gives {format_size(first.extent.length)}, as the smallest allows; the rest of larger ones "
+            "stays free"
         )
     if goal.system in SYSTEMS:
         yield f"files and commands are those of {SYSTEMS[goal.system].title}"
@@ -160,6 +178,7 @@ def attention_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[
         *_member_attention(decided, known),
         *hidden,
         *_array_attention(decided),
+        *_discards(decided, inventory),
         *_system_attention(decided),
     )
 
@@ -174,6 +193,7 @@ def _member_attention(decided: Decided, known: Known) -> Iterator[str]:
             f"{decided.shape.level.title}: when one drive fails, everything is lost; keep nothing on it that is "
             "nowhere else"
         )
+    yield from unasked([each.disk for each in members])
     yield from differences(members, known)
     yield from (line for member in members for line in link_sentences(member))
     dramless = [each.name for each in members if is_dramless(each.disk, known.get(each.disk.name, ()))]
@@ -184,34 +204,21 @@ def _member_attention(decided: Decided, known: Known) -> Iterator[str]:
             f"no data offset puts the data of {', '.join(decided.offset.off)} on their grids: realign those "
             "partitions first"
         )
-    for each in members:
-        part = each.partition
-        if part is not None and part.type_code not in (ROLES["linux-raid"].gpt, ROLES["linux-raid"].mbr):
-            yield (
-                f"{each.name} keeps the type of something else, and installers may take it for that: sfdisk "
-                f"--part-type {each.disk.path} {part.number} {_raid_type(each)}"
-            )
-
-
-def _raid_type(member: Member) -> str:
-    """As sfdisk takes it: a GUID, or a byte without 0x."""
-    role, table = ROLES["linux-raid"], member.disk.table
-    return role.gpt if table is None or table.label is TableLabel.GPT else (role.mbr or "").removeprefix("0x")
 
 
 def _array_attention(decided: Decided) -> Iterator[str]:
     goal, level, chunk = decided.goal, decided.shape.level, decided.shape.chunk
     if chunk is not None:
         for rule in judge_chunk(chunk, decided.stripes):
-            if not rule.kept:
+            if rule.conflict:
+                yield (
+                    f"two rules conflict for the chunk of {format_size(chunk)}: {rule.conflict}, which comes first; "
+                    f"{rule.sentence}. Fewer members make it shorter"
+                )
+            elif not rule.kept:
                 yield f"the chunk of {format_size(chunk)} breaks a rule: {rule.sentence}"
     if level.redundant:
         yield "the first resynchronisation runs in the background; measure nothing before /proc/mdstat shows its end"
-    if level.parity:
-        yield (
-            f"{level.title} passes no discards on (devices_handle_discard_safely is off): fstrim does nothing on "
-            "it, and the drives fill up; leave part of them unused"
-        )
     if goal.whole_drives:
         yield (
             "members without a partition table: some firmware takes what is left of an old table for a damaged "
@@ -224,13 +231,28 @@ def _array_attention(decided: Decided) -> Iterator[str]:
         )
 
 
+def _discards(decided: Decided, inventory: Inventory) -> Iterator[str]:
+    level = decided.shape.level
+    if not level.parity:
+        return
+    safely = inventory.system.discards_on_parity if inventory.system else None
+    if safely:
+        yield (
+            "raid456's devices_handle_discard_safely is on here: it promises that every member returns zeros for what "
+            f"was discarded, and where one does not, a {level.title} loses data at a later failure"
+        )
+        return
+    why = "while" if safely is None else "because"
+    usual = ", which is its default" if safely is None else ""
+    yield (
+        f"{level.title} passes no discards on {why} raid456's devices_handle_discard_safely is off{usual}: fstrim does "
+        "nothing on it, and the drives fill up; leave part of them unused"
+    )
+
+
 def _system_attention(decided: Decided) -> Iterator[str]:
     goal = decided.goal
-    if goal.esp_size:
-        yield (
-            "the EFI system partitions are no part of the array: after each update of the boot loader copy the "
-            "first over the others, and register each with efibootmgr, so that the machine starts from any drive"
-        )
+    yield from boot_words(goal, decided.placed)
     if goal.filesystem not in ("none", "swap") and not decided.place:
         yield (
             "a system that is put on the array needs the same ARRAY line in its own mdadm.conf and initramfs, and "

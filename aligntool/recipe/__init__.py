@@ -15,9 +15,12 @@ from aligntool.recipe.chipsets import (
 from aligntool.recipe.drives import DriveDatabase, load_drives, parse_drives
 from aligntool.recipe.goals import Recipe, load_recipes, parse_part, parse_recipe, recipe
 from aligntool.recipe.menu import menu
+from aligntool.recipe.profiles import BenchGoal, BenchTest
 from aligntool.recipe.rows import DriveRow
 
 __all__ = [
+    "BenchGoal",
+    "BenchTest",
     "ChipsetTable",
     "DriveDatabase",
     "DriveRow",

@@ -1,6 +1,6 @@
-"""Recipes that are goals: how starts should lie for a usual case, what a new table should hold, how an array is made.
+"""Recipes that are goals: how starts lie, what a new table holds, how an array is made, what a benchmark runs.
 
-In: the TOML files under `recipes/realign`, `recipes/layouts` and `recipes/raid`, or one of the user's. Out: a Recipe
+In: the TOML files under `recipes/realign`, `layouts`, `raid` and `bench`, or one of the user's. Out: a Recipe
 with its goal. A file that is not understood to the last key is refused. A recipe names no device (docs/decisions/0003).
 """
 
@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from aligntool.errors import Refused
 from aligntool.plan import LayoutGoal, PartWish, RaidGoal, RealignGoal
 from aligntool.recipe.files import read_recipes
+from aligntool.recipe.profiles import BENCH_KEYS, BenchGoal, bench_goal
 from aligntool.recipe.raids import RAID_KEYS, raid_goal
 from aligntool.recipe.roles import ROLES, role_list
-from aligntool.recipe.schema import Entry, nearest, read_tables
+from aligntool.recipe.schema import Document, Entry, read_tables
 from aligntool.units import MIB, is_power_of_two
 
-FOLDERS = ("realign", "layouts", "raid")
+FOLDERS = ("realign", "layouts", "raid", "bench")
 FORMAT = 1
 LABELS = ("gpt", "dos")
 REST = "rest"
@@ -23,6 +24,7 @@ _KEYS = {
     "realign": (*_ALWAYS, "grain", "least_start"),
     "layout": (*_ALWAYS, "grain", "label", "spare_end"),
     "raid": (*_ALWAYS, *RAID_KEYS),
+    "bench": (*_ALWAYS, *BENCH_KEYS),
 }
 _PART_KEYS = ("size", "role", "name")
 
@@ -34,7 +36,7 @@ class Recipe:
     summary: str
     note: str | None  # what a user should know before taking it
     source: str  # where its numbers come from
-    goal: RealignGoal | LayoutGoal | RaidGoal
+    goal: RealignGoal | LayoutGoal | RaidGoal | BenchGoal
 
     @property
     def kind(self) -> str:
@@ -45,15 +47,17 @@ class Recipe:
                 return "layout"
             case RaidGoal():
                 return "raid"
+            case BenchGoal():
+                return "bench"
 
 
 def load_recipes() -> tuple[Recipe, ...]:
-    """All that come with aligntool: first how to realign, then layouts, then arrays, by name. Raises Refused."""
+    """All that come with aligntool, kind by kind, and by name. Raises Refused."""
     return tuple(parse_recipe(*file) for folder in FOLDERS for file in read_recipes(folder))
 
 
 def recipe(name: str, kind: str | None = None) -> Recipe:
-    """The recipe of that name, of that kind ("realign", "layout" or "raid"). Raises Refused.
+    """The recipe of that name, of that kind ("realign", "layout", "raid" or "bench"). Raises Refused.
 
     A realign and a layout may have one name, as sd-card has; without `kind` it is the one to realign.
     """
@@ -64,13 +68,17 @@ def recipe(name: str, kind: str | None = None) -> Recipe:
     if named:
         raise Refused(f"the recipe {name} is for a {named[0].kind}", hint=f"aligntool recipes show {name}")
     known = dict.fromkeys(each.name for each in load_recipes() if kind in (None, each.kind))
-    raise Refused(f"there is no recipe {name!r}", hint=nearest(name, tuple(known)))
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, n=1, cutoff=0.6)
+    hint = f"aligntool recipes show {near[0]}" if near else "aligntool recipes list"
+    raise Refused(f"there is no recipe {name!r}", hint=hint)
 
 
 def parse_recipe(file: str, content: str) -> Recipe:
     """`file` is how it is named in complaints, and names the recipe. Raises Refused."""
     keys = tuple(dict.fromkeys(key for keys in _KEYS.values() for key in keys))
-    document = read_tables(file, content, kinds=("part",), keys=keys)
+    document = read_tables(file, content, kinds=("part", "test"), keys=keys)
     top, parts = document.top, document.tables["part"]
     if top.values.get("format") != FORMAT:
         raise top.refusal(
@@ -79,22 +87,26 @@ def parse_recipe(file: str, content: str) -> Recipe:
     kind = top.choice("kind", tuple(_KEYS)) or top.required("kind")
     top.allow(*_KEYS[kind])
     if kind != "layout" and parts:
-        named = "to realign" if kind == "realign" else "for an array"
+        named = {"realign": "to realign", "raid": "for an array"}.get(kind, "for a benchmark")
         raise top.refusal(f"a recipe {named} has no [[part]]", hint='kind = "layout"')
+    if kind != "bench" and document.tables["test"]:
+        raise top.refusal("only a recipe for a benchmark has a [[test]]", hint='kind = "bench"')
     return Recipe(
         name=file.rpartition("/")[2].removesuffix(".toml"),
         file=file,
         summary=top.required("summary"),
         note=top.text("note"),
         source=top.required("source"),
-        goal=_goal(kind, top, parts),
+        goal=_goal(kind, top, document),
     )
 
 
-def _goal(kind: str, top: Entry, parts: tuple[Entry, ...]) -> RealignGoal | LayoutGoal | RaidGoal:
+def _goal(kind: str, top: Entry, document: Document) -> RealignGoal | LayoutGoal | RaidGoal | BenchGoal:
     if kind == "raid":
         return raid_goal(top)
-    return _realign_goal(top) if kind == "realign" else _layout_goal(top, parts)
+    if kind == "bench":
+        return bench_goal(top, document.tables["test"])
+    return _realign_goal(top) if kind == "realign" else _layout_goal(top, document.tables["part"])
 
 
 def parse_part(text: str) -> PartWish:

@@ -22,18 +22,21 @@ What the keys mean and how to add a row: [docs/recipes.md](../docs/recipes.md).
 This list is made from the files: `python -m aligntool.recipe > recipes/README.md`.
 A test fails when it is not current.
 """
-_TITLES = {"realign": "Realign", "layouts": "Layouts", "raid": "Arrays"}
+_TITLES = {"realign": "Realign", "layouts": "Layouts", "raid": "Arrays", "bench": "Benchmarks"}
 COMMANDS = {
     "realign": "aligntool realign DISK",
     "layouts": "aligntool layout DISK",
     "raid": "aligntool raid plan DEV...",
+    "bench": "aligntool bench TARGET",
 }
+OPTIONS = {"bench": "--profile"}
 
 
 def menu(recipes: Sequence[Recipe], drives: DriveDatabase, chipsets: ChipsetTable) -> str:
     parts = [_HEAD]
     for folder in FOLDERS:
-        parts.append(f"## {_TITLES[folder]}: `{COMMANDS[folder]} --recipe NAME`\n")
+        option = OPTIONS.get(folder, "--recipe")
+        parts.append(f"## {_TITLES[folder]}: `{COMMANDS[folder]} {option} NAME`\n")
         parts.append("| recipe | for |\n|---|---|")
         parts.extend(_recipe_line(each) for each in recipes if f"/{folder}/" in each.file)
         parts.append("")

@@ -13,8 +13,10 @@ from aligntool.units import PIB, is_power_of_two
 CONFIDENCE = ("high", "medium", "low")
 _SIZES = ("physical_sector", "page", "indirection_unit", "erase_block")
 _FACTS = (*_SIZES, "dram", "hybrid", "distrust", "note", "source", "confidence")
+_RATES = ("read_mb_s", "write_mb_s")
+MB = 1_000_000  # as data sheets count
 _SCOPE = ("name", "match", "bus", "capacity_min", "capacity_max")
-_DRIVE_KEYS = (*_SCOPE, "firmware", "examples", "year", *_FACTS)
+_DRIVE_KEYS = (*_SCOPE, "firmware", "examples", "year", *_RATES, *_FACTS)
 _CLASS_KEYS = (*_SCOPE, "rotational", *_FACTS)
 _LIMITS = tuple(IoLimits.__dataclass_fields__)
 
@@ -121,7 +123,17 @@ def _geometry(entry: Entry, source: Source, row: str) -> KnownGeometry:
         note=entry.text("note"),
         hmb=hmb,
         distrust=_distrust(entry),
+        read_rate=_rate(entry, "read_mb_s"),
+        write_rate=_rate(entry, "write_mb_s"),
     )
+
+
+def _rate(entry: Entry, key: str) -> int | None:
+    """ "read_mb_s = 2200" as bytes per second."""
+    value = entry.number(key)
+    if value is not None and not 1 <= value <= 1_000_000:
+        raise entry.refusal(f"{key} must be a number of MB/s (10^6 bytes per second), not {value!r}")
+    return None if value is None else int(value * MB)
 
 
 def _memory(entry: Entry) -> tuple[bool | None, bool | None]:

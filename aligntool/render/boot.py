@@ -22,8 +22,8 @@ def boot_lines(drives: Sequence[Drive], counts: BootCounts, source: str) -> Iter
     for name, drive in zip(_NAMES, drives, strict=False):
         yield (
             (f"drive {name}  ", Style.TITLE),
-            (f"{float(drive.read):g} MB/s → {_micro(drive.read_s)} a read, ", Style.PLAIN),
-            (f"{float(drive.write):g} MB/s → {_micro(drive.write_s)} a write: ", Style.PLAIN),
+            (f"{float(drive.read):.4g} MB/s → {_micro(drive.read_s)} a read, ", Style.PLAIN),
+            (f"{float(drive.write):.4g} MB/s → {_micro(drive.write_s)} a write: ", Style.PLAIN),
             (_seconds(drive.boot_s(counts)), Style.TITLE),
         )
     if len(drives) == 2:

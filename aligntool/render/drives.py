@@ -30,6 +30,7 @@ def drive_lines(rows: Sequence[KnownGeometry], *, width: int) -> Iterator[Line]:
                 yield plain(f"  {name}: {format_size(value)}")
         if row.dram is not None:
             yield plain(f"  DRAM: {'yes' if row.dram else 'no'}")
+        yield from _rates(row)
         if row.hmb:
             yield plain("  works from a host memory buffer (HMB)")
         for limit in row.distrust:
@@ -42,3 +43,9 @@ def drive_lines(rows: Sequence[KnownGeometry], *, width: int) -> Iterator[Line]:
         for line in wrapped(f"  source: {row.citation}", width, "    "):
             yield ((line, Style.DIM),)
         yield EMPTY
+
+
+def _rates(row: KnownGeometry) -> Iterator[Line]:
+    for does, rate in (("reads", row.read_rate), ("writes", row.write_rate)):
+        if rate:
+            yield plain(f"  {does} in order at most {rate / 10**6:g} MB/s, says its data sheet")

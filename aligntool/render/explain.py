@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from aligntool.audit import Code
 from aligntool.audit.explanations import EXPLANATIONS
+from aligntool.render import queue_depth
 from aligntool.render.lines import EMPTY, Line, Style, plain, wrapped
 
 _QUESTIONS = (
@@ -19,6 +20,7 @@ _CHAPTERS = {
     "3": "Partition tables",
     "4": "The layers above a partition",
     "5": "Drives and links",
+    "6": "Arrays, and whether they come back",
     "9": "What could not be seen",
 }
 
@@ -38,7 +40,7 @@ def explain_lines(code: Code, *, width: int) -> Iterator[Line]:
 
 
 def list_lines(*, width: int) -> Iterator[Line]:
-    """Every code in a line."""
+    """Every code in a line, and what else is explained."""
     for code in Code:
         explanation = EXPLANATIONS[code]
         yield (
@@ -46,6 +48,7 @@ def list_lines(*, width: int) -> Iterator[Line]:
             (f"  {explanation.severity:<8}", Style.NOTE),
             (explanation.title, Style.PLAIN),
         )
+    yield ((queue_depth.TOPIC, Style.TITLE), (f"  {queue_depth.TITLE}", Style.PLAIN))
 
 
 def findings_markdown() -> str:

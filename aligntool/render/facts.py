@@ -11,7 +11,7 @@ Facts = Iterator[tuple[str, str]]
 
 
 def fact_lines(disk: Disk, *, width: int) -> Iterator[Line]:
-    for word, text in _facts(disk):
+    for word, text in facts_of(disk):
         for line in wrapped(f"  {word}: {text}", width, "    "):
             yield ((line, Style.DIM),)
 
@@ -25,7 +25,8 @@ def uplink_lines(inventory: Inventory, *, width: int) -> Iterator[Line]:
             yield ((line, Style.DIM),)
 
 
-def _facts(disk: Disk) -> Facts:
+def facts_of(disk: Disk) -> Facts:
+    """What the drive says of itself, and its ways up to the processor."""
     yield from _drive(disk)
     if disk.nvme:
         yield from _nvme(disk.nvme)

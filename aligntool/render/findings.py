@@ -45,7 +45,7 @@ def _group(
     title = EXPLANATIONS[code].title
     style = _STYLES[severity]
     yield ((f"{_MARKS[severity]} {code} {severity.value}", style), (f"  {title}", Style.TITLE))
-    alike = _alike(findings, alone=alone)
+    alike = alike_of(findings, alone=alone)
     most = len(alike) if verbose else MOST_OF_A_KIND
     for finding, summary in alike[:most]:
         yield from _one(finding, summary, width=width)
@@ -60,7 +60,7 @@ def _group(
     yield EMPTY
 
 
-def _alike(findings: Sequence[Finding], *, alone: str | None) -> list[tuple[Finding, str]]:
+def alike_of(findings: Sequence[Finding], *, alone: str | None) -> list[tuple[Finding, str]]:
     """What is said of several disks in the same words is said once, of all of them; an only disk is not named."""
     groups: dict[tuple[str, tuple[str, ...], str | None], list[Finding]] = {}
     for finding in findings:

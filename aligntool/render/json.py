@@ -27,6 +27,7 @@ Value = None | bool | int | float | str | Sequence["Value"] | Mapping[str, "Valu
 _NO_MENDS: Mends = {}
 
 _ELSEWHERE = frozenset({"partitions", "kernel_partitions"})
+_OF_PLANS = frozenset({"sampled", "taken"})  # an audit asks for neither
 
 
 def audit_json(report: Report, mends: Mends = _NO_MENDS) -> Iterator[str]:
@@ -69,7 +70,7 @@ def _disk(judged: Judged, mends: Sequence[Mend]) -> Value:
     disk = judged.disk
     answers = {mend.partition: mend for mend in mends}
     verdicts = {verdict.partition: verdict for verdict in judged.verdicts}
-    document = _fields(disk, leave=_ELSEWHERE)
+    document = _fields(disk, leave=_ELSEWHERE | _OF_PLANS)
     sector_size = disk.sector_size
     document["grids"] = [_grid(grid) for grid in judged.grids]
     document["verdict"] = _verdict(verdicts.get(None))

@@ -31,26 +31,28 @@ def boundary_lines(judged: Judged, verdict: Verdict, *, width: int) -> Iterator[
 
 
 def _boundary(judged: Judged, verdict: Verdict, partition: Partition | None, width: int) -> Iterator[Line]:
-    check = _drawn(verdict)
+    check = check_drawn(verdict)
     name = judged.disk.name if partition is None else f"partition {partition.number} of {judged.disk.name}"
     sector_size = judged.disk.sector_size
     sector = f"sector {verdict.start // sector_size}, " if verdict.start % sector_size == 0 else ""
     yield (
         (name, Style.TITLE),
-        (f" starts at {sector}byte {verdict.start}: {_judgement(verdict, check)}", Style.PLAIN),
+        (f" starts at {sector}byte {verdict.start}: {judgement(verdict, check)}", Style.PLAIN),
     )
-    yield from _drawing(check, verdict.start, _block(partition), width)
+    yield from _drawing(check, verdict.start, block_of(partition), width)
     yield EMPTY
 
 
-def _drawn(verdict: Verdict) -> Check:
+def check_drawn(verdict: Verdict) -> Check:
+    """The boundary that the drawing is about: the worst that the start is off, else the first."""
     failed = [check for check in verdict.checks if not check.on]
     if failed and verdict.answer is not Answer.ON:
         return min(failed, key=lambda check: check.grid.severity.rank)
     return verdict.checks[0]
 
 
-def _judgement(verdict: Verdict, check: Check) -> str:
+def judgement(verdict: Verdict, check: Check) -> str:
+    """How a start lies to that boundary, in words."""
     if verdict.answer is Answer.UNKNOWN:
         return f"unknown, {verdict.why}"
     if check.on:
@@ -62,7 +64,7 @@ def _name(grid: Grid) -> str:
     return f"{format_size(grid.size)} ({grid.kind}, {grid.source})"
 
 
-def _block(partition: Partition | None) -> int:
+def block_of(partition: Partition | None) -> int:
     """The file system's block, where one was recognised; the usual 4 KiB otherwise."""
     if partition and partition.content:
         unit = partition.content[0].data_unit or 0
@@ -88,11 +90,11 @@ def _drawing(check: Check, start: int, block: int, width: int) -> Iterator[Line]
     bar = _blocks(begin, cells, request * CELLS_A_UNIT / grid.size)
     yield ((f"  {what:<{head - 2}}", Style.PLAIN), (bar, Style.GOOD if check.on else Style.BAD))
     if not check.on:
-        crossed = _crossings(check, request)
+        crossed = crossings(check, request)
         yield ((" " * (head + begin) + "^ starts here; ", Style.DIM), (crossed, Style.BAD))
 
 
-def _crossings(check: Check, request: int) -> str:
+def crossings(check: Check, request: int) -> str:
     """How many of these requests, laid end to end, lie across a boundary: exact, over one period."""
     size = check.grid.size
     if request >= size:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from aligntool.plan import Event, Plan, Progress, Said, StepBegun, StepDone
+from aligntool.render.bar import words_bar
 from aligntool.render.events import begin_json, event_json
 from aligntool.render.lines import harmless
 from aligntool.render.plan import time_words
@@ -86,15 +87,10 @@ def progress_lines(plan: Plan, stream: TextIO, clock: Clock) -> Iterator[Tell]:
 @contextmanager
 def progress_bar(plan: Plan, stream: TextIO, clock: Clock) -> Iterator[Tell]:
     """One bar for all bytes of the plan; the steps and sentences scroll by above it."""
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn
-    from rich.progress import Progress as Bar
     from rich.text import Text
 
     pace = Pace(clock)
-    words = TextColumn("{task.fields[words]}", markup=False)
-    bar = Bar(BarColumn(bar_width=None), words, console=Console(file=stream, highlight=False), expand=True)
-    with bar:
+    with words_bar(stream) as bar:
         task = bar.add_task("", total=None, words="")
 
         def tell(event: Event) -> None:

@@ -18,25 +18,30 @@ from aligntool.render.steps import size_words
 from aligntool.units import format_size
 
 
-def raid_plan_lines(plan: Plan, *, width: int) -> Iterator[Line]:
-    """What it becomes, what was decided and why, every step with its commands, and what needs the user."""
+def raid_plan_lines(plan: Plan, *, width: int, type_next: str = "") -> Iterator[Line]:
+    """What it becomes, what was decided and why, every step with its commands, and what needs the user.
+
+    `type_next`: the command that makes it so.
+    """
     members = [step for step in plan.steps if isinstance(step, MakeMember)]
     yield ((f"{plan.disk.path}: {plan.goal}", Style.TITLE),)
     facts = (
         f"  {size_words(plan.disk.size)} · {plan.disk.sector_size}-byte sectors · UUID {plan.disk.disk_id}"
     )
     yield from _wrapped(facts, width, Style.DIM)
-    yield from _wrapped("  of " + ", ".join(step.device for step in members), width, Style.DIM)
+    if members:
+        yield from _wrapped("  of " + ", ".join(step.device for step in members), width, Style.DIM)
     yield EMPTY
     yield from sentence_lines("Decided", plan.notes, Style.PLAIN, width)
     yield from step_lines(plan, {}, width)
     yield EMPTY
     yield from attention_lines(plan, width=width)
-    yield (("Nothing is written: arrays are planned, and not made yet.", Style.DIM),)
+    if type_next and plan.steps:
+        yield (("→ ", Style.DIM), (type_next, Style.TYPE))
 
 
 def array_lines(views: Sequence[ArrayView], *, width: int) -> Iterator[Line]:
-    """Each array with its members, its ceiling, and what the audit found of its stack."""
+    """Each array with its members, its ceiling, what the audit found of its stack, and the commands that mend it."""
     if not views:
         yield plain("No md array is running here.")
     for view in views:
@@ -53,6 +58,8 @@ def array_lines(views: Sequence[ArrayView], *, width: int) -> Iterator[Line]:
             yield from _wrapped(f"  {sentence}", width, Style.PLAIN)
         for finding in view.findings:
             yield from _wrapped(f"  {finding}", width, Style.DOUBT)
+        for step in view.next:
+            yield (("  → ", Style.DIM), (step, Style.TYPE))
         yield EMPTY
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from aligntool.plan import LayoutGoal, PartWish, RaidGoal, RealignGoal
-from aligntool.recipe import Recipe
+from aligntool.recipe import BenchGoal, Recipe
 from aligntool.render.json import dumps
 from aligntool.render.lines import EMPTY, Line, Style, plain, wrapped
 from aligntool.units import format_size
@@ -16,14 +16,16 @@ _COMMANDS = {
     "realign": "aligntool realign DISK",
     "layout": "aligntool layout DISK",
     "raid": "aligntool raid plan DEV...",
+    "bench": "aligntool bench TARGET",
 }
+_OPTIONS = {"bench": "--profile"}
 
 
 def recipe_rows(recipes: Sequence[Recipe], *, width: int) -> Iterator[Line]:
     """The command that takes each kind, and below it name and summary."""
     longest = max((len(each.name) for each in recipes), default=0)
     for kind in dict.fromkeys(each.kind for each in recipes):
-        yield ((f"{_COMMANDS[kind]} --recipe NAME", Style.TITLE),)
+        yield ((f"{_COMMANDS[kind]} {_option(kind)} NAME", Style.TITLE),)
         for each in recipes:
             if each.kind == kind:
                 indent = " " * (longest + 4)
@@ -40,11 +42,18 @@ def recipe_lines(recipes: Sequence[Recipe], *, width: int) -> Iterator[Line]:
         for sentence in (*sentences, f"  source: {each.source}"):
             for line in wrapped(sentence, width, "    "):
                 yield ((line, Style.DIM),)
-        yield ((f"  → {_COMMANDS[each.kind]} --recipe {each.name}", Style.TYPE),)
+        yield ((f"  → {_COMMANDS[each.kind]} {_option(each.kind)} {each.name}", Style.TYPE),)
         yield EMPTY
 
 
-def _goal_words(goal: RealignGoal | LayoutGoal | RaidGoal) -> Iterator[str]:
+def _option(kind: str) -> str:
+    return _OPTIONS.get(kind, "--recipe")
+
+
+def _goal_words(goal: RealignGoal | LayoutGoal | RaidGoal | BenchGoal) -> Iterator[str]:
+    if isinstance(goal, BenchGoal):
+        yield from _bench_words(goal)
+        return
     if isinstance(goal, RaidGoal):
         yield from _array_words(goal)
         return
@@ -79,6 +88,16 @@ def _array_words(goal: RaidGoal) -> Iterator[str]:
         yield f"  {', '.join(words)}"
     options = f", mounted {','.join(goal.mount_options)}" if goal.mount_options else ""
     yield f"  file system {goal.filesystem}{options}"
+
+
+def _bench_words(goal: BenchGoal) -> Iterator[str]:
+    if goal.prepare == "twice":
+        yield "  first everything is overwritten twice"
+    times = "rounds at most, until they are steady" if goal.until_steady else "repeats"
+    yield f"  {goal.repeats} {times}, {goal.runtime_s:g} s each, over {format_size(goal.size)}"
+    for name in dict.fromkeys(test.name for test in goal.tests):
+        kinds = ["write" if test.write else "read" for test in goal.tests if test.name == name]
+        yield f"  {name}: {', '.join(kinds)}"
 
 
 def _part_words(part: PartWish) -> str:

@@ -1,10 +1,10 @@
-"""Where a disk stands, in words: untouched, in flight, done.
+"""Where a disk stands, in words: untouched, in flight, done; and how far an array came that is unfinished.
 
-In: what the mover's journal says. Out: lines, or JSON. Alone because it is what somebody reads after the power came
-back.
+In: what the mover's journal or an array's record says. Out: lines, or JSON. Alone because it is what
+somebody reads after the power came back.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from aligntool.plan import Plan
@@ -89,6 +89,53 @@ def status_json(disk: str, standing: Standing, *, type_next: tuple[str, ...] = (
         "done": standing.done if plan else None,
         "total": standing.total if plan else None,
         "sentences": list(standing.sentences),
+        "next": list(type_next),
+    }
+    return dumps(document) + "\n"
+
+
+def array_status_lines(
+    plan: Plan,
+    position: int,
+    *,
+    forward: bool,
+    sentences: Sequence[str],
+    type_next: Sequence[str],
+    width: int,
+) -> Iterator[Line]:
+    """Of an unfinished array. `position`: the step that is next, or is being undone."""
+    yield ((f"{plan.disk.path}: ", Style.TITLE), ("unfinished", Style.BAD))
+    yield plain(f"  goal: {plan.goal}")
+    if 0 <= position < len(plan.steps):
+        way = "next" if forward else "being taken back, at"
+        title = step_title(plan.steps[position])
+        for line in wrapped(f"  {way}: step {position + 1} of {len(plan.steps)}, {title}", width, "    "):
+            yield plain(line)
+    for sentence in sentences:
+        for line in wrapped(f"  - {sentence}", width, "    "):
+            yield plain(line)
+    for command in type_next:
+        yield (("  → ", Style.DIM), (command, Style.TYPE))
+
+
+def array_status_json(
+    plan: Plan | None, position: int, *, forward: bool, sentences: Sequence[str], type_next: Sequence[str]
+) -> str:
+    """The same document as of a disk. None: no array is unfinished."""
+    step = plan.steps[position] if plan and 0 <= position < len(plan.steps) else None
+    document: Value = {
+        "schema": "aligntool.status",
+        "version": 1,
+        "disk": plan.disk.path if plan else None,
+        "state": "unfinished" if plan else "old",
+        "goal": plan.goal if plan else None,
+        "direction": ("forward" if forward else "back") if plan else None,
+        "step": type(step).__name__ if step else None,
+        "partition": None,
+        "index": position if step else None,
+        "done": None,
+        "total": None,
+        "sentences": list(sentences),
         "next": list(type_next),
     }
     return dumps(document) + "\n"

@@ -59,10 +59,10 @@ def _split(report: Report, *, verbose: bool) -> tuple[Sequence[Judged], Sequence
 def disk_lines(judged: Judged, *, width: int) -> Iterator[Line]:
     disk = judged.disk
     yield from _title(disk, width)
-    for text in wrapped(f"  {_geometry(judged)}", width, "    "):
+    for text in wrapped(f"  {geometry_words(judged)}", width, "    "):
         yield ((text, Style.DIM),)
     verdicts = judged.by_partition()
-    rows = [_row(disk, partition, verdicts.get(partition.number)) for partition in disk.partitions]
+    rows = [row_of(disk, partition, verdicts.get(partition.number)) for partition in disk.partitions]
     if not rows and (whole := verdicts.get(None)):
         rows = [("–", "", "0", "0B", _about(disk.size), _contents(disk.content, disk.content_hint), whole)]
     if rows:
@@ -75,7 +75,7 @@ def _title(disk: Disk, width: int) -> Iterator[Line]:
     words = [word for word in (disk.vendor, disk.model) if word]
     if disk.vendor and disk.model and disk.model.startswith(disk.vendor):
         words = [disk.model]
-    facts = [" ".join(words), _about(disk.size), disk.kind.value, disk.mapping or "", _table_words(disk)]
+    facts = [" ".join(words), _about(disk.size), disk.kind.value, disk.mapping or "", table_words(disk)]
     rest = " · ".join(fact for fact in facts if fact)
     lines = list(wrapped(f"{disk.name}  {rest}", width, "    "))
     first = lines[0].removeprefix(harmless(disk.name))
@@ -86,7 +86,8 @@ def _title(disk: Disk, width: int) -> Iterator[Line]:
     yield from (plain(line) for line in lines[1:])
 
 
-def _table_words(disk: Disk) -> str:
+def table_words(disk: Disk) -> str:
+    """ "gpt table, 512-byte sectors"."""
     if disk.table is None:
         return "no partition table" if disk.table_read and not disk.content else ""
     if disk.table.label is TableLabel.UNKNOWN:
@@ -95,7 +96,7 @@ def _table_words(disk: Disk) -> str:
     return f"{hybrid}{disk.table.label} table, {disk.table.sector_size}-byte sectors"
 
 
-def _geometry(judged: Judged) -> str:
+def geometry_words(judged: Judged) -> str:
     """The grids that count, each with where it comes from."""
     words = [_grid_words(grid) for grid in judged.grids if grid.kind is not GridKind.GRAIN]
     disk = judged.disk
@@ -115,7 +116,8 @@ def _grid_words(grid: Grid) -> str:
 Row = tuple[str, str, str, str, str, str, Verdict | None]
 
 
-def _row(disk: Disk, partition: Partition, verdict: Verdict | None) -> Row:
+def row_of(disk: Disk, partition: Partition, verdict: Verdict | None) -> Row:
+    """Number, node, start in sectors and in bytes, size, content, verdict."""
     sector_size = disk.sector_size
     start = partition.extent.start
     sector = str(start // sector_size) if start % sector_size == 0 else "–"

@@ -8,7 +8,7 @@ commands: it knows neither formats of logs nor disks.
 from aligntool.trace.boot import ARTICLE, BootCounts, Drive, gap_s, parse_drive
 from aligntool.trace.commands import Event, Kind, Moment
 from aligntool.trace.pattern import Boundary, Crossing, Pattern, Row
-from aligntool.trace.tally import MOST_SOURCES, read_pattern
+from aligntool.trace.tally import MOST_SOURCES, NoCommands, read_pattern
 
 __all__ = [
     "ARTICLE",
@@ -20,6 +20,7 @@ __all__ = [
     "Event",
     "Kind",
     "Moment",
+    "NoCommands",
     "Pattern",
     "Row",
     "gap_s",

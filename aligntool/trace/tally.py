@@ -18,9 +18,13 @@ MOST_SOURCES = 10_000
 MOST_IN_FLIGHT = 65_536  # the longest queue of NVMe; more than that was lost, not in flight
 
 
+class NoCommands(Refused):
+    """A log in which nothing was asked."""
+
+
 def read_pattern(events: Iterable[Event], boundaries: Sequence[Boundary] = ()) -> Pattern:
     """Counts commands when they are sent to the drive; in a log that never says so (of an md or dm device), when they
-    are queued. Raises Refused for a log without commands, and for one of more than MOST_SOURCES devices or files.
+    are queued. Raises NoCommands, and Refused for a log of more than MOST_SOURCES devices or files.
     """
     tally, counted = _Tally(boundaries), Moment.QUEUED
     for moment, kind, source, start, length in events:
@@ -35,7 +39,7 @@ def read_pattern(events: Iterable[Event], boundaries: Sequence[Boundary] = ()) -
             tally.add(kind, source, start, length)
     pattern = tally.pattern(counted)
     if not pattern.commands:
-        raise Refused("the log has no command in it", hint="docs/trace.md tells how to record one")
+        raise NoCommands("the log has no command in it", hint="docs/trace.md tells how to record one")
     return pattern
 
 

@@ -91,8 +91,8 @@ def test_every_lvm_segment_is_judged_not_only_the_first() -> None:
 
 
 def test_a_volume_within_a_chunk_of_the_array_below_is_a_warning() -> None:
-    array = replace(made_disk(name="md0", kind=DiskKind.MD, physical=4096, minimum=512 * KIB, optimal=1536 * KIB),
-                    array=ArrayFacts("raid5", 512 * KIB, ("sda", "sdb", "sdc", "sdd")))  # fmt: skip
+    array = replace(made_disk(name="md0", kind=DiskKind.MD, physical=4096, minimum=256 * KIB, optimal=768 * KIB),
+                    array=ArrayFacts("raid5", 256 * KIB, ("sda", "sdb", "sdc", "sdd")))  # fmt: skip
     lvm = Layer("LVM2_member", Extent(0, 100 * GIB), data_start=192 * KIB, data_unit=4 * MIB)
     assert codes(judge(replace(array, content=(lvm,)))) == ["AT404"]
 

@@ -26,12 +26,12 @@ sys.path.insert(0, str(ROOT))
 from tests.bench.moving import growing, moving, nearly_empty  # noqa: E402
 from tests.bench.old_disks import CONTENTS  # noqa: E402
 from tests.bench.once import Run, aligntool, once  # noqa: E402
+from tests.bench.page import put  # noqa: E402
 from tests.conftest import find_tool  # noqa: E402
 from tests.probe.trees import MadeDisk, MadePartition, make_tree  # noqa: E402
 
 GIB = 1 << 30
 MIB = 1 << 20
-BEGIN, END = "<!-- results begin -->", "<!-- results end -->"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +179,7 @@ def main() -> None:
     text = report(QUICK if options.quick else full(options.repeats))
     print(text)
     if options.write:
-        page = options.write.read_text()
-        head, _, rest = page.partition(BEGIN)
-        _, _, tail = rest.partition(END)
-        options.write.write_text(f"{head}{BEGIN}\n{text}\n{END}{tail}")
+        put(options.write, "results", text)
 
 
 if __name__ == "__main__":

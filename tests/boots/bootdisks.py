@@ -34,16 +34,17 @@ def bios_disk(folder: Path, tree: Path) -> Path:
     """Root at sector 63, swap right behind it, GRUB's core image in the 62 sectors before."""
     disk = folder / "bios.img"
     root, swap = 63, 63 + ROOT_LENGTH // SECTOR
-    _empty(disk, (swap * SECTOR) + SWAP_LENGTH + FREE)
+    empty(disk, (swap * SECTOR) + SWAP_LENGTH + FREE)
     table = f"label: dos\n{root},{ROOT_LENGTH // SECTOR},83,*\n{swap},{SWAP_LENGTH // SECTOR},82\n"
     run("sfdisk", "-q", disk, stdin=table)
-    _put_root(folder, tree, disk, root)
+    put_root(folder, tree, disk, root)
     _put_swap(folder, disk, swap)
-    _install_grub(disk)
+    install_grub(disk)
     return disk
 
 
-def _install_grub(disk: Path) -> None:
+def install_grub(disk: Path) -> None:
+    """GRUB into the MBR and the gap behind it, its modules into the first partition, which is an ext4."""
     with partitioned(disk) as device, mounted(Path(f"{device}p1"), "mount") as folder:
         modules = "--modules=biosdisk part_msdos ext2"
         run("grub-install", "--target=i386-pc", modules, f"--boot-directory={folder}/boot", device)
@@ -55,14 +56,14 @@ def uefi_disk(folder: Path, tree: Path) -> Path:
     esp = 34
     swap = esp + ESP_LENGTH // SECTOR
     root = swap + SWAP_LENGTH // SECTOR
-    _empty(disk, root * SECTOR + ROOT_LENGTH + FREE)
+    empty(disk, root * SECTOR + ROOT_LENGTH + FREE)
     table = (
         "label: gpt\nfirst-lba: 34\n"
         f"{esp},{ESP_LENGTH // SECTOR},U\n{swap},{SWAP_LENGTH // SECTOR},S\n{root},{ROOT_LENGTH // SECTOR},L\n"
     )
     run("sfdisk", "-q", disk, stdin=table)
     _put_esp(folder, disk, esp)
-    _put_root(folder, tree, disk, root)
+    put_root(folder, tree, disk, root)
     _put_swap(folder, disk, swap)
     return disk
 
@@ -73,31 +74,35 @@ def _put_esp(folder: Path, disk: Path, start: int) -> None:
     modules = "part_gpt fat ext2 normal linux search search_fs_uuid serial terminal echo"
     run("grub-mkstandalone", "-O", "x86_64-efi", "-o", program, f"--modules={modules}", "--locales=", "--themes=",
         f"boot/grub/grub.cfg={menu}")  # fmt: skip
-    _empty(content, ESP_LENGTH)
+    empty(content, ESP_LENGTH)
     run("mkfs.fat", "-F", "32", "-s", "1", "-h", str(start), "-n", "ESP", content)
     run("mmd", "-i", content, "::EFI", "::EFI/BOOT")
     run("mcopy", "-i", content, program, "::EFI/BOOT/BOOTX64.EFI")
     _move_in(content, disk, start)
 
 
-def _put_root(folder: Path, tree: Path, disk: Path, start: int) -> None:
+def put_root(
+    folder: Path, tree: Path, disk: Path, start: int, *, length: int = ROOT_LENGTH, menu: str = GRUB
+) -> None:
+    """The tree as an ext4 of `length` bytes from sector `start` on, with GRUB's menu."""
     content = folder / "root-content"
     grub = tree / "boot" / "grub"
     grub.mkdir(exist_ok=True)
-    (grub / "grub.cfg").write_text(GRUB)
-    _empty(content, ROOT_LENGTH)
+    (grub / "grub.cfg").write_text(menu)
+    empty(content, length)
     run("mke2fs", "-q", "-F", "-t", "ext4", "-U", ROOT_UUID, "-L", "root", "-d", tree, content)
     _move_in(content, disk, start)
 
 
 def _put_swap(folder: Path, disk: Path, start: int) -> None:
     content = folder / "swap-content"
-    _empty(content, SWAP_LENGTH)
+    empty(content, SWAP_LENGTH)
     run("mkswap", "-U", SWAP_UUID, content)
     _move_in(content, disk, start)
 
 
-def _empty(path: Path, size: int) -> None:
+def empty(path: Path, size: int) -> None:
+    """A new file of `size` bytes, all of them a hole."""
     with path.open("xb") as file:
         file.truncate(size)
 

@@ -45,19 +45,29 @@ def mirror() -> tuple[str, str]:
 
 def build(folder: Path) -> Path:
     """The tree: a minimal Debian with a kernel, that mounts its root and its swap space by UUID."""
-    address, suite = mirror()
-    root = folder / "root"
-    run("debootstrap", "--variant=minbase", f"--include={PACKAGES}", suite, root, address)
-    (root / "etc/fstab").write_text(
-        f"UUID={ROOT_UUID} / ext4 defaults 0 1\nUUID={SWAP_UUID} none swap sw 0 0\n"
-    )
-    (root / "etc/hostname").write_text("proving-ground\n")
+    root = install(folder / "root", PACKAGES)
+    with (root / "etc/fstab").open("a") as fstab:
+        fstab.write(f"UUID={SWAP_UUID} none swap sw 0 0\n")
     (root / "proving-ground").write_bytes(bytes(range(256)) * 5000)
-    unit = root / "etc/systemd/system/aligntool-booted.service"
-    unit.write_text(REPORT)
-    wants = root / "etc/systemd/system/multi-user.target.wants"
-    wants.mkdir(exist_ok=True)
-    (wants / unit.name).symlink_to(unit.relative_to(root / "etc/systemd/system").name)
+    start_always(root, "aligntool-booted.service", REPORT)
+    return root
+
+
+def install(root: Path, packages: str) -> Path:
+    """A minimal Debian with these packages (names with commas), that mounts its root by UUID."""
+    address, suite = mirror()
+    run("debootstrap", "--variant=minbase", f"--include={packages}", suite, root, address, limit_s=1800)
+    (root / "etc/fstab").write_text(f"UUID={ROOT_UUID} / ext4 defaults 0 1\n")
+    (root / "etc/hostname").write_text("proving-ground\n")
     for cached in (root / "var/cache/apt/archives").glob("*.deb"):
         cached.unlink()
     return root
+
+
+def start_always(root: Path, name: str, unit: str) -> None:
+    """A unit of systemd with this content, started with every boot."""
+    units = root / "etc/systemd/system"
+    (units / name).write_text(unit)
+    wants = units / "multi-user.target.wants"
+    wants.mkdir(exist_ok=True)
+    (wants / name).symlink_to(f"../{name}")

@@ -1,5 +1,7 @@
 """What is said to be typed next can be typed as it stands; and files that are no disks are refused in one sentence."""
 
+import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -117,3 +119,38 @@ def test_a_demo_tells_its_talk_and_its_data_in_one_order(tmp_path: Path) -> None
         for words in ("$ aligntool audit", "AT101", "$ aligntool plan", "To copy:", " steps;")
     ]
     assert said == sorted(said) and -1 not in said
+
+
+@pytest.mark.parametrize("text", [None, "", "notes", "{}", '{"schema": "aligntool.plan", "version": 99}'])
+def test_a_file_that_is_no_plan_is_answered_with_what_can_be_typed_as_it_stands(
+    tmp_path: Path, text: str | None
+) -> None:
+    file = tmp_path / "plan.json"
+    if text is not None:
+        file.write_text(text)
+    hint = hint_of(aligntool("apply", file))
+    assert aligntool(*shlex.split(hint)[1:]).returncode in (0, 1), hint
+
+
+@pytest.mark.parametrize("change", [("digest", "0"), ("asked", {"goal": {"partitions": 1, "none": 2}})])
+def test_a_plan_that_was_changed_is_answered_with_how_to_plan_for_its_disk_again(
+    tmp_path: Path, change: tuple[str, object]
+) -> None:
+    (tmp_path / "old disks").mkdir()
+    image, file = make_old_disk(tmp_path / "old disks" / "a.img"), tmp_path / "plan.json"
+    assert aligntool("plan", "realign", image, "-o", file).returncode == 0
+    file.write_text(json.dumps(json.loads(file.read_text()) | dict([change])))
+    hint = hint_of(aligntool("apply", "--yes", file))
+    assert str(image) in shlex.split(hint)
+    assert aligntool(*shlex.split(hint)[1:]).returncode == 0
+
+
+def test_a_plan_of_a_layout_whose_disk_has_changed_since_is_answered_with_that_disk(tmp_path: Path) -> None:
+    image, file = tmp_path / "empty.img", tmp_path / "plan.json"
+    with image.open("wb") as empty:
+        empty.truncate(64 * MIB)
+    assert aligntool("plan", "layout", image, "--part", "rest:linux", "-o", file).returncode == 0
+    with image.open("r+b") as empty:
+        empty.truncate(65 * MIB)
+    hint = hint_of(aligntool("apply", "--yes", file))
+    assert f"aligntool plan layout {image}" in hint and "DISK" not in hint

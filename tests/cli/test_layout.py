@@ -83,7 +83,7 @@ def test_yes_overrides_no_refusal(sparse: MakeImage) -> None:
         (("--part", "5GiB:efi"), 2, "roles: esp"),
         (("--part", "5GiB:linux"), 3, "too small by"),
         ((), 3, "needs partitions"),
-        (("--recipe", "data-disc"), 3, "did you mean 'data-disk'?"),
+        (("--recipe", "data-disc"), 3, "aligntool recipes show data-disk"),
         (("--recipe", "data-disk", "--part", "rest:linux"), 3, "says already which partitions"),
         (("--recipe", "sector-63"), 3, "the recipe sector-63 is for a realign"),
         (("--part", "rest:linux", "--label", "mbr"), 3, "--label dos"),
@@ -108,7 +108,7 @@ def test_a_recipe_and_what_is_typed_beside_it(sparse: MakeImage) -> None:
 
 def test_recipes_are_listed_shown_and_checked(tmp_path: Path) -> None:
     listed = json.loads(aligntool("recipes", "list", "--json").stdout)
-    kinds = ("realign", "layouts", "raid")
+    kinds = ("realign", "layouts", "raid", "bench")
     files = {f"recipes/{kind}/{each.name}" for kind in kinds for each in (RECIPES / kind).glob("*.toml")}
     assert {each["file"] for each in listed} == files
     text = aligntool("recipes", "list").stdout

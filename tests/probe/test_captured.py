@@ -154,6 +154,7 @@ def check(disk: Disk, row: dict[str, Any]) -> None:
         physical_block_size=row["phy-sec"],
         minimum_io_size=row["min-io"],
         optimal_io_size=row["opt-io"],
+        discard_max=row["disc-max"],
         alignment_offset=row["alignment"],
         discard_granularity=row["disc-gran"],
         discard_alignment=row["disc-aln"],

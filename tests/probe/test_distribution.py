@@ -2,7 +2,7 @@
 
 import pytest
 
-from aligntool.probe.distribution import FAMILIES, family_of
+from aligntool.probe.distribution import DRACUT, FAMILIES, UPDATE_INITRAMFS, family_of, with_dracut
 from aligntool.raid import SYSTEMS
 
 
@@ -27,5 +27,31 @@ def test_a_system_is_told_by_its_id_or_by_what_it_is_like(text: str, family: str
     assert family_of(text) == family
 
 
+OWN_SCRIPT = b'#!/bin/sh\nmkinitramfs ${OPTS} -o "${initramfs}.new" "${version}"\n'
+STAND_IN = b'#!/bin/sh\nexec dracut --force --regenerate-all "$@"\n'
+
+
+@pytest.mark.parametrize(
+    ("family", "files", "found"),
+    [
+        ("debian", {}, "debian"),
+        ("debian", {UPDATE_INITRAMFS: OWN_SCRIPT}, "debian"),
+        (
+            "debian",
+            {UPDATE_INITRAMFS: OWN_SCRIPT, DRACUT: b"#"},
+            "debian",
+        ),  # dracut-core beside initramfs-tools
+        ("debian", {UPDATE_INITRAMFS: STAND_IN, DRACUT: b"#"}, "debian-dracut"),
+        ("debian", {DRACUT: b"#"}, "debian-dracut"),
+        ("fedora", {DRACUT: b"#"}, "fedora"),
+        (None, {DRACUT: b"#"}, None),
+    ],
+)
+def test_debians_initramfs_is_of_dracut_where_nothing_of_initramfs_tools_makes_one(
+    family: str | None, files: dict[str, bytes], found: str | None
+) -> None:
+    assert with_dracut(family, lambda path, most: files[path][:most] if path in files else None) == found
+
+
 def test_every_family_has_its_files_and_commands() -> None:
-    assert set(FAMILIES) == set(SYSTEMS)
+    assert {*FAMILIES, "debian-dracut"} == set(SYSTEMS)

@@ -1,14 +1,15 @@
 """What smartctl says, as its JSON has it: fields as in smartmontools 7.3 (ataprint.cpp, nvmeprint.cpp)."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.inventory import Disk, DiskKind, IoLimits
-from aligntool.probe.health import failing_of, read_failing
+from aligntool.inventory import Disk, DiskKind, Health, IoLimits
+from aligntool.probe.health import asked_health, failing_of, health_of, of_health_log, read_failing
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -17,7 +18,8 @@ JSON = st.recursive(
         | st.dictionaries(
             st.sampled_from(
                 ("smart_status", "passed", "ata_smart_attributes", "table", "id", "raw", "value",
-                 "nvme_smart_health_information_log", "critical_warning")
+                 "nvme_smart_health_information_log", "critical_warning", "percentage_used", "temperature",
+                 "current", "ata_device_statistics", "pages", "number", "offset", "flags", "valid", "name")
             ),
             inner,
             max_size=4,
@@ -69,9 +71,87 @@ def test_a_drive_that_is_well_or_hot_or_silent_does_not_fail(report: str) -> Non
 def test_no_json_makes_it_raise(document: object) -> None:
     told = failing_of(json.dumps(document))
     assert told is None or told
+    health = health_of(json.dumps(document))
+    assert health is None or health != Health()
 
 
 @pytest.mark.parametrize("kind", [DiskKind.IMAGE, DiskKind.LOOP, DiskKind.VIRTIO, DiskKind.MD])
 def test_what_is_no_drive_is_not_asked(tmp_path: Path, kind: DiskKind) -> None:
     image = str(tmp_path / "disk.img")
-    assert read_failing(Disk(image, image, kind, 512, IoLimits())) is None
+    disk = Disk(image, image, kind, 512, IoLimits())
+    assert read_failing(disk) is None and asked_health(disk) == disk
+
+
+def nvme_log(**fields: int) -> str:
+    """As smartctl 7.3 prints the log of a drive; the fields that count are the ones of the NVMe specification."""
+    log = {"critical_warning": 0, "temperature": 41, "available_spare": 100, "available_spare_threshold": 10,
+           "percentage_used": 3, "media_errors": 0}  # fmt: skip
+    return json.dumps({"temperature": {"current": 41}, "nvme_smart_health_information_log": log | fields})
+
+
+def statistics(used: int, *, valid: bool = True) -> dict[str, object]:
+    row = {"offset": 8, "name": "Percentage Used Endurance Indicator", "size": 1, "value": used,
+           "flags": {"value": 192, "string": "V---C- ", "valid": valid, "normalized": True}}  # fmt: skip
+    other = {"offset": 8, "name": "Lifetime Power-On Resets", "value": 2100, "flags": {"valid": True}}
+    pages = [{"number": 1, "table": [other]}, {"number": 7, "table": [row]}]
+    return {"ata_device_statistics": {"pages": pages}}
+
+
+def attribute(name: str, value: int, *, known: bool = True) -> dict[str, object]:
+    row = {"id": 233, "name": name, "value": value, "raw": {"value": 0}}
+    return {"in_smartctl_database": known, "ata_smart_attributes": {"table": [row]}}
+
+
+def test_an_nvme_drive_is_read_field_by_field() -> None:
+    assert health_of(nvme_log()) == Health(3, 100, 10, 0, 41)
+    told = health_of(nvme_log(percentage_used=130, media_errors=2, critical_warning=0x02))
+    assert told == Health(130, 100, 10, 2, 41, too_hot=True)
+
+
+@pytest.mark.parametrize(
+    ("document", "used"),
+    [
+        (statistics(7), 7),
+        (statistics(7, valid=False), None),
+        (attribute("Media_Wearout_Indicator", 93), 7),
+        (attribute("Media_Wearout_Indicator", 93, known=False), None),
+        (attribute("Unknown_SSD_Attribute", 93), None),
+        (attribute("Wear_Leveling_Count", 200), None),
+        (statistics(12) | attribute("Media_Wearout_Indicator", 99), 12),
+        ({"endurance_used": {"current_percent": 5}} | statistics(12), 5),
+        ({"endurance_used": {"current_percent": True}}, None),
+    ],
+)
+def test_the_wear_of_an_ata_drive_is_told_where_its_meaning_is_certain(
+    document: dict[str, object], used: int | None
+) -> None:
+    told = health_of(json.dumps(document | {"temperature": {"current": 30}}))
+    assert told == Health(used_percent=used, temperature_c=30)
+
+
+def test_a_verdict_alone_is_an_answer() -> None:
+    assert (health_of(ata()), health_of(ata(passed=False))) == (Health(passed=True), Health(passed=False))
+
+
+def log(warning: int = 0, used: int = 3, errors: int = 0) -> bytes:
+    """Log page 02h, by the offsets of smartmontools' nvme_smart_log (nvmecmds.h): warning 0, temperature 1, spare 3,
+    its threshold 4, percentage used 5, media errors 160."""
+    page = bytearray(512)
+    page[0], page[3:6] = warning, bytes((100, 10, used))
+    page[1:3] = (41 + 273).to_bytes(2, "little")
+    page[160:176] = errors.to_bytes(16, "little")
+    return bytes(page)
+
+
+def test_the_log_itself_says_what_smartctls_json_of_it_says() -> None:
+    for warning, used, errors in ((0, 3, 0), (0x02, 130, 2), (0x0C, 255, 1 << 70)):
+        report = nvme_log(critical_warning=warning, percentage_used=used, media_errors=errors)
+        failing, health = of_health_log(log(warning, used, errors))
+        assert failing == failing_of(report)
+        assert replace(health, passed=None) == health_of(report)
+        assert health.passed is (failing is None)
+
+
+@pytest.mark.parametrize("report", [REFUSED, "", "no json", "[" * 100_000, "[]"])
+def test_a_drive_that_tells_nothing_of_its_health_has_none(report: str) -> None:
+    assert health_of(report) is None

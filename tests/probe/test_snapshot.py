@@ -16,7 +16,8 @@ from aligntool.apply.archive import write_snapshot
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, Inventory
 from aligntool.probe.look import look
-from aligntool.probe.masks import Masks, mask_file
+from aligntool.probe.masks import mask_file
+from aligntool.probe.placeholders import Masks
 from aligntool.probe.recorder import Entry
 from aligntool.probe.snapshot import collect
 from aligntool.probe.tree import Tree
@@ -94,7 +95,14 @@ def blurred(disk: Disk) -> Disk:
         for part in disk.partitions
     )
     table = replace(disk.table, disk_id=None) if disk.table else None
-    blanks = {"serial": None, "wwn": None, "mapping": None, "mounted_at": ("x",) * len(disk.mounted_at)}
+    blanks: dict[str, object] = {
+        "serial": None,
+        "wwn": None,
+        "mapping": None,
+        "mounted_at": ("x",) * len(disk.mounted_at),
+        "stands_on": ("x",) * len(disk.stands_on),
+    }
+    blanks |= {"array": replace(disk.array, uuid=None, name=None, links=())} if disk.array else {}
     return replace(disk, partitions=parts, table=table, **blanks)  # type: ignore[arg-type]
 
 
@@ -121,7 +129,7 @@ def test_what_decides_a_verdict_is_left_in_a_snapshot(tmp_path: Path) -> None:
     assert sda.ata is not None and sda.ata.physical_sector_size == 4096
     (part,) = sda.partitions
     assert (part.extent.start, part.type_code, part.content_hint) == (32256, "0x83", "ext4")
-    assert part.mounted_at[1] == "/home" and part.mounted_at[0].startswith("/masked/")
+    assert part.mounted_at[1] == "/home" and part.mounted_at[0].startswith("/home/masked/")
     assert mapping.mapping is not None and mapping.mapping.startswith("lvm ")
     assert mapping.mounted_at != ()  # its masked name is the same in the mounts
     assert sda.serial is not None and len(sda.serial) == len("WD-WMAZA1234567")

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from aligntool.audit import Judged, audit
-from aligntool.inventory import Disk, DiskKind, Inventory, KnownGeometry, Layer, LinkHop, Port, Uplink
+from aligntool.inventory import Disk, DiskKind, Health, Inventory, KnownGeometry, Layer, LinkHop, Port, Uplink
 from aligntool.plan import Plan, RaidGoal
 from aligntool.raid import plan_raid
 from aligntool.units import Extent
@@ -24,7 +24,7 @@ def drive(number: int, *, size: int = SIZE, logical: int = 512, parts: str = "",
     named = tuple(replace(part, node=f"{name}p{part.number}") for part in disk.partitions)
     return replace(
         disk, partitions=named, content_read=True, model="ACME NV1", serial=f"S{number:04}",
-        wwn=f"eui.{number:016x}", firmware="1.0",
+        wwn=f"eui.{number:016x}", firmware="1.0", health=Health(passed=True),
     )  # fmt: skip
 
 

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from aligntool.inventory import Source, Uplink
 from aligntool.raid import ceiling, ceiling_words
+from aligntool.raid.ceilings import DriveRate, known_rates
 from aligntool.raid.levels import LEVELS
+from aligntool.recipe import load_drives
 from tests.machines.captured import report
 from tests.raid.made import drives, linked
 
@@ -99,3 +101,41 @@ def test_no_ceiling_is_higher_than_all_links_together_and_none_writes_faster_tha
     assert found.read is not None and found.write is not None
     assert found.write <= found.read <= sum(widths)
     assert found.read <= sum(widths[3:]) + min(share, sum(widths[:3]))
+
+
+def test_a_drive_that_is_slower_than_its_link_binds_in_its_own_direction() -> None:
+    """The article's two SSD 750 400 GB: 2200/900 MB/s each (data sheet); he measured 4461-4717 and 1847-2144."""
+    rates = {disk.name: DriveRate(2_200_000_000, 900_000_000, "known: Intel SSD 750") for disk in drives(2)}
+    disks = [linked(disk, X4) for disk in drives(2)]
+    found = ceiling(disks, (), LEVELS["raid0"], "", rates)
+    assert (found.read, found.write) == (4_400_000_000, 1_800_000_000)
+    assert "nvme0n1 itself (2.20 GB/s, known: Intel SSD 750)" in found.binds
+    assert "900 MB/s" in found.binds_write
+    behind = [linked(disk, X4, hidden=X4) for disk in drives(2)]
+    found = ceiling(behind, (DMI,), LEVELS["raid0"], "", rates)
+    assert (found.read, found.write) == (X4, 1_800_000_000)
+    (said,) = ceiling_words(found)
+    assert (
+        "DMI 3.0 x4" in said.partition(" binds) and ")[0] and "nvme0n1 itself" in said.partition(" and ")[2]
+    )
+
+
+def test_a_link_that_is_slower_than_its_drive_still_binds() -> None:
+    rates = {disk.name: DriveRate(7_000_000_000, None, "measured here") for disk in drives(2)}
+    found = ceiling([linked(disk, X4) for disk in drives(2)], (), LEVELS["raid0"], "", rates)
+    assert (found.read, found.write) == (2 * X4, 2 * X4) and "link" in found.binds
+
+
+def test_drives_whose_links_cannot_be_seen_have_the_ceiling_of_their_own_rates() -> None:
+    rates = {disk.name: DriveRate(3_000_000_000, 1_000_000_000, "measured here") for disk in drives(2)}
+    found = ceiling(drives(2), (), LEVELS["raid1"], "", rates)
+    assert (found.read, found.write, found.alone) == (6_000_000_000, 1_000_000_000, 3_000_000_000)
+    assert found.unknown == ("nvme0n1", "nvme1n1")
+
+
+def test_the_drive_database_knows_what_the_articles_drive_does() -> None:
+    one, two = (replace(disk, model="INTEL SSDPEDMW400G4") for disk in drives(2, size=400_088_457_216))
+    rows = {disk.name: load_drives().known(disk) for disk in (one, two)}
+    rates = known_rates(rows)
+    assert (rates["nvme1n1"].read, rates["nvme1n1"].write) == (2_200_000_000, 900_000_000)
+    assert known_rates({"nvme0n1": load_drives().known(replace(one, model="INTEL SSDPEDMW012T4"))}) == {}

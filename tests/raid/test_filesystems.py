@@ -27,13 +27,14 @@ XFS = [
     ("raid10", 4, 64 * KIB, (16, 32), 16),
     ("raid5", 4, 128 * KIB, (32, 96), 32),
     ("raid6", 6, 64 * KIB, (16, 64), 16),
+    ("raid1", 2, None, (0, 0), 0),
 ]
 
 
 @pytest.mark.needs_tools("mkfs.xfs")
 @pytest.mark.parametrize(("level", "count", "chunk", "stripe", "log"), XFS, ids=[row[0] for row in XFS])
 def test_mkfs_xfs_understands_the_stripe_as_it_was_meant(
-    sparse: Callable[..., Path], level: str, count: int, chunk: int, stripe: tuple[int, int], log: int
+    sparse: Callable[..., Path], level: str, count: int, chunk: int | None, stripe: tuple[int, int], log: int
 ) -> None:
     """What it prints is in blocks of 4096 bytes; without a word of complaint, since it warns about a log that is
     cut."""
@@ -45,6 +46,18 @@ def test_mkfs_xfs_understands_the_stripe_as_it_was_meant(
     found = re.search(r"sectsz=\d+\s+sunit=(\d+) blks, lazy-count", done.stdout)
     assert found and int(found[1]) == log
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(("level", "count"), [("raid0", 2), ("raid1", 2), ("raid10", 4), ("raid5", 3)])
+def test_mkfs_is_left_nothing_to_take_from_what_the_drives_report(level: str, count: int) -> None:
+    """md passes io_min and io_opt of its members on (facts of a P5316: 64 KiB), and blkid hands them to mkfs:
+    xfs_mkfs.c, calc_stripe_factors; mke2fs.c, set_stride and set_stripe, which an extended option overwrites."""
+    xfs = " ".join(made(planned(goal(level), *drives(count)), "xfs"))
+    assert ("-d noalign" in xfs) == (level == "raid1") and ("-d su=" in xfs) == (level != "raid1")
+    ext4 = " ".join(made(planned(goal(level, filesystem="ext4"), *drives(count)), "ext4"))
+    stride, width = re.search(r"-E stride=(\d+),stripe_width=(\d+)", ext4).groups()  # type: ignore[union-attr]
+    assert (stride == "0") == (level == "raid1")
+    assert (width == "0") == (level != "raid5")
 
 
 @pytest.mark.needs_tools("mkfs.xfs")

@@ -12,6 +12,10 @@ MEASURED = [
     ("raid10", "n2", 4, 512, 1048576),
     ("raid10", "n2", 3, 512, 1572864),
     ("raid10", "f2", 4, 64, 262144),
+    # mdadm's number of o2 is 0x10201 and of o3 0x10301: near_copies, which io_opt divides by, is the lowest byte
+    # (drivers/md/raid10.c, setup_geo and raid10_set_queue_limits).
+    ("raid10", "o2", 4, 512, 2097152),
+    ("raid10", "o3", 6, 64, 393216),
     ("raid5", "left-symmetric", 4, 512, 1572864),
     ("raid6", "left-symmetric", 4, 64, 131072),
 ]
@@ -32,6 +36,7 @@ def test_a_full_stripe_is_the_optimal_io_size_of_the_kernel(
         ("raid10", "n2", 4, 2.0),
         ("raid10", "n2", 3, 1.5),
         ("raid10", "f3", 3, 1.0),
+        ("raid10", "o2", 4, 2.0),
         ("raid5", "left-symmetric", 4, 3.0),
         ("raid6", "left-symmetric", 6, 4.0),
     ],

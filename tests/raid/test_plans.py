@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.inventory import Adapter, Disk, Inventory, KnownGeometry, LbaFormat, NvmeFacts, Source
+from aligntool.inventory import Adapter, Disk, Inventory, KnownGeometry, LbaFormat, NvmeFacts, Source, System
 from aligntool.plan import EditFile, MakeArray, MakeFileSystem, Plan, RaidGoal, RunCommand, from_json, to_json
 from aligntool.raid import SYSTEMS, plan_raid
 from aligntool.recipe import Recipe
@@ -42,7 +42,7 @@ def edits(plan: Plan) -> dict[str, str]:
 def test_the_array_is_made_to_come_back_on_every_system(system: str) -> None:
     plan = planned(goal(system=system), *drives(2))
     files = edits(plan)
-    conf = "/etc/mdadm/mdadm.conf" if system == "debian" else "/etc/mdadm.conf"
+    conf = "/etc/mdadm/mdadm.conf" if system.startswith("debian") else "/etc/mdadm.conf"
     assert files[conf] == f"ARRAY /dev/md/data metadata=1.2 UUID={ARRAY_UUID}"
     assert files["/etc/fstab"].startswith(f"UUID={FS_UUID} /srv/data xfs ")
     assert "nofail" in files["/etc/fstab"].split()[3].split(",")
@@ -161,6 +161,14 @@ def test_a_better_lba_format_is_offered_with_the_command_that_takes_it() -> None
     assert "nvme format" not in notes(plan)
 
 
+def test_a_format_that_the_drive_rates_alike_is_told_and_not_suggested() -> None:
+    one, two = drives(2)
+    plan = planned(goal(), with_formats(one, LbaFormat(0, 512, 0, 0), LbaFormat(1, 4096, 0, 0)), two)
+    assert f"{one.name} is formatted with 512-byte blocks and offers 4096 (format 1)" in notes(plan)
+    assert "rates alike" in notes(plan)
+    assert "nvme format" not in notes(plan)
+
+
 def test_drives_without_dram_are_pointed_out_by_what_they_ask_or_the_database_says() -> None:
     one, two = drives(2)
     plan = planned(goal(), with_formats(one, hmb=64 * MIB), two)
@@ -205,7 +213,7 @@ def test_a_link_that_holds_a_drive_back_and_drives_that_firmware_hides_are_told(
         (goal("raid5"), "passes no discards on"),
         (goal("raid1", metadata="1.0"), "makes the halves differ"),
         (goal("raid1", esp_size=512 * MIB), "efibootmgr"),
-        (goal("raid5", chunk=MIB), "breaks a rule: a full stripe of 3MiB"),
+        (goal("raid5", chunk=MIB), "breaks a rule: a full stripe of at most 1MiB"),
         (goal("raid1", system="fedora"), f"rd.md.uuid={ARRAY_UUID}"),
         (goal("raid1", mount_at=""), "the same ARRAY line in its own mdadm.conf"),
     ],
@@ -214,13 +222,38 @@ def test_what_needs_the_user_is_said(wanted: RaidGoal, words: str) -> None:
     assert any(words in sentence for sentence in planned(wanted, *drives(4)).attention)
 
 
-def test_a_partition_with_another_type_is_told_with_the_command_that_changes_it() -> None:
+@pytest.mark.parametrize(
+    ("safely", "words"),
+    [
+        (True, "devices_handle_discard_safely is on here"),
+        (False, "passes no discards on because raid456's devices_handle_discard_safely is off:"),
+        (
+            None,
+            "passes no discards on while raid456's devices_handle_discard_safely is off, which is its default",
+        ),
+    ],
+)
+def test_discards_on_parity_are_told_as_the_kernel_is_set(safely: bool | None, words: str) -> None:
+    disks = drives(3)
+    inventory = Inventory(disks, system=System("debian", discards_on_parity=safely))
+    said = plan_raid(judged(*disks), inventory, goal("raid5")).attention
+    assert [line for line in said if words in line], said
+
+
+def test_a_partition_with_another_type_gets_that_of_a_member_behind_the_array() -> None:
     """sfdisk --list-types names A19D880F... Linux RAID, and fd Linux raid autodetect."""
     disks = (drive(0, parts="2048+40000000"), drive(1, parts="2048+40000000"))
-    said = planned(goal(partitions=(1, 1)), *disks).attention
-    for number in range(2):
-        words = f"sfdisk --part-type /dev/nvme{number}n1 1 A19D880F-05FC-4D3B-A006-743F0F84911E"
-        assert any(words in sentence for sentence in said), words
+    steps = planned(goal(partitions=(1, 1)), *disks).steps
+    kinds = [type(step).__name__ for step in steps]
+    found = [step.command for step in steps[kinds.index("MakeArray") + 1 :] if isinstance(step, RunCommand)][
+        :2
+    ]
+    raid = "A19D880F-05FC-4D3B-A006-743F0F84911E"
+    assert found == [
+        ("sfdisk", "--no-tell-kernel", "--part-type", f"/dev/nvme{number}n1", "1", raid)
+        for number in range(2)
+    ]
+    assert "sfdisk" not in to_json(planned(goal(), *drives(2)))
 
 
 def test_an_array_that_is_not_mounted_has_no_line_in_fstab() -> None:
@@ -230,6 +263,17 @@ def test_an_array_that_is_not_mounted_has_no_line_in_fstab() -> None:
     assert not [step for step in plan.steps if isinstance(step, MakeFileSystem)]
     swap = planned(goal(filesystem="swap"), *drives(2))
     assert edits(swap)["/etc/fstab"] == f"UUID={FS_UUID} none swap sw,nofail 0 0"
+
+
+def test_the_mount_outlasts_mdadms_wait_for_members_that_are_missing() -> None:
+    """mdadm-last-resort@.timer of mdadm 4.2: OnActiveSec=30, from the first member on; the mount waits from earlier."""
+    options = edits(planned(goal(), *drives(2)))["/etc/fstab"].split()[3].split(",")
+    (wait,) = [each for each in options if each.startswith("x-systemd.device-timeout=")]
+    number, unit = re.fullmatch(r".*=(\d+)(s|min)", wait).groups()  # type: ignore[union-attr]
+    assert int(number) * {"s": 1, "min": 60}[unit] >= 90
+    asked = ("noatime", "x-systemd.device-timeout=10min")
+    options = edits(planned(goal(mount_options=asked), *drives(2)))["/etc/fstab"].split()[3].split(",")
+    assert options == [*asked, "nofail"]
 
 
 def test_a_root_file_system_does_not_start_without_its_array() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from aligntool.units import GIB, KIB, MIB
 from tests.machines.captured import judged as captured
 from tests.machines.captured import report
 from tests.raid.made import drive, drives, goal, judged, layer, planned
+from tests.raid.test_commands import typed
 
 Change = Callable[[Disk], Disk]
 
@@ -38,6 +40,9 @@ MEMBERS: list[tuple[str, Change, str, str]] = [
     ("", lambda disk: replace(disk, limits=IoLimits(4096, 4096)), "blocks of different sizes", "nvme format"),
     ("", lambda disk: replace(disk, wwn="eui.0000000000000000"), "one drive by two names, WWN", "once"),
     ("", lambda disk: replace(disk, wwn="eui.ff", serial="S0000"), "one drive by two names, serial", "once"),
+    ("", lambda disk: replace(disk, stands_on=("sda", "sdb")), "nvme0n1 and nvme1n1 are both made of sda", "once"),
+    ("", lambda disk: replace(disk, kind=DiskKind.DM), "makes no partitions on a mapping", "--whole-drives"),
+    ("", lambda disk: replace(disk, zoned="host-managed"), "nvme1n1 is host-managed zoned", ""),
     ("", lambda disk: replace(disk, size=8 * MIB), "members need at least 16MiB", "larger"),
 ]  # fmt: skip
 
@@ -45,7 +50,7 @@ MEMBERS: list[tuple[str, Change, str, str]] = [
 @pytest.mark.parametrize(("parts", "change", "why", "hint"), MEMBERS, ids=[row[2] for row in MEMBERS])
 def test_such_a_drive_is_no_member(parts: str, change: Change, why: str, hint: str) -> None:
     with pytest.raises(Refused) as refused:
-        planned(goal(), drive(0), change(drive(1, parts=parts)))
+        planned(goal(), replace(drive(0), stands_on=("sda",), zoned="none"), change(drive(1, parts=parts)))
     assert why in str(refused.value)
     assert hint in refused.value.hint
 
@@ -154,3 +159,59 @@ def test_members_of_running_arrays_of_a_captured_machine_are_refused() -> None:
 def test_a_small_drive_is_not_taken_for_a_member_of_a_large_one() -> None:
     with pytest.raises(Refused, match="need at least"):
         planned(goal(spare_room=2 * GIB), drive(0), drive(1, size=GIB))
+
+
+def test_a_mapping_may_be_a_member_as_it_is() -> None:
+    mapped = [replace(disk, kind=DiskKind.DM, stands_on=(disk.name,)) for disk in drives(2)]
+    assert planned(goal(members="whole-drives"), *mapped).steps
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"),
+    [(DiskKind.USB, "is on USB"), (DiskKind.NETWORK, "over a network"), (DiskKind.MEMORY, "is memory")],
+)
+def test_a_member_that_may_go_away_by_itself_is_told(kind: DiskKind, word: str) -> None:
+    plan = planned(goal(), drive(0), replace(drive(1), kind=kind))
+    assert [sentence.split()[0] for sentence in plan.attention if word in sentence] == ["nvme1n1"]
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup")
+def test_two_loop_devices_over_one_file_are_no_two_members(
+    sparse: Callable[..., Path], loop: Callable[..., Path]
+) -> None:
+    """Also where one is over the other: both end on the file."""
+    file, other = sparse(GIB), sparse(GIB, "other.img")
+    first, second = loop(file), loop(file)
+    third = loop(first)
+    for one, two in ((first, second), (second, third)):
+        done = typed("raid", "plan", "--level", "1", "--system", "debian", one, two)
+        assert done.returncode == 3 and done.stdout == ""
+        assert f"{one.name} and {two.name} are both made of file {file}" in done.stderr
+    done = typed("raid", "plan", "--level", "1", "--system", "debian", second, loop(other))
+    assert "made of" not in done.stderr
+
+
+def test_two_volumes_of_a_captured_machine_on_one_drive_are_no_two_members() -> None:
+    """lsblk of it: the parts dm-5 and dm-6 of a volume lie on vde3, dm-7 on vdf3."""
+    inventory = report("md-on-misaligned-partitions").inventory
+    named = {name: captured("md-on-misaligned-partitions", name) for name in ("dm-5", "dm-6", "dm-7")}
+    for one, two, same in (("dm-5", "dm-6", True), ("dm-6", "dm-7", False)):
+        with pytest.raises(Refused) as refused:
+            plan_raid((named[one], named[two]), inventory, goal(members="whole-drives"))
+        assert (f"{one} and {two} are both made of vde" in str(refused.value)) == same
+
+
+def test_a_partition_that_is_not_there_hides_no_other_reason() -> None:
+    small, full = drive(0, size=8 * MIB), drive(1, parts="2048+1000 ext4")
+    wanted = goal("raid5", system="plan9", partitions=(None, None, 7))
+    members = judged(replace(small, size=8 * MIB), full, drive(2))
+    with pytest.raises(Refused) as refused:
+        plan_raid(members, Inventory(tuple(each.disk for each in members)), wanted)
+    for why in ("'plan9' is no system", "nvme2n1 has no partition 7", "nvme1n1 is not empty"):
+        assert why in str(refused.value)
+    assert "needs at least 3" not in str(refused.value)
+    with pytest.raises(Refused) as refused:
+        planned(goal(system="plan9"), small, full)
+    for why in ("'plan9' is no system", "members need at least 16MiB", "nvme1n1 is not empty"):
+        assert why in str(refused.value)

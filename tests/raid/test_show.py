@@ -1,13 +1,21 @@
 """Arrays that run, on captured machines: against mdadm, lspci and sysfs there."""
 
+import json
+from dataclasses import replace
+
 import pytest
 
+from aligntool.audit import Report, audit
+from aligntool.cli.persist import find_persist_plan
 from aligntool.errors import Refused
+from aligntool.inventory import Inventory
 from aligntool.raid.arrays import ArrayView, arrays_of
+from aligntool.raid.persisting import PersistGoal
 from aligntool.render.lines import text_of
-from aligntool.render.raid import array_lines
+from aligntool.render.raid import array_lines, arrays_json
 from aligntool.units import KIB
-from tests.machines.captured import report
+from tests.audit.made_arrays import OTHER, array, drive, image, lines, machine, system
+from tests.machines.captured import HERE, report
 
 RAID = "md-on-misaligned-partitions"
 
@@ -47,6 +55,17 @@ def test_an_array_without_redundancy_is_not_called_whole() -> None:
     assert view("md2").state == "all members there"
 
 
+def test_an_array_with_parity_on_one_member_is_redundant() -> None:
+    """md(4), RAID4: "like RAID0 with an extra device for storing parity"."""
+    captured = report(RAID)
+    (md2,) = [judged for judged in captured.judged if judged.disk.name == "md2"]
+    assert md2.disk.array is not None
+    as_raid4 = replace(md2.disk, array=replace(md2.disk.array, level="raid4"))
+    judged = tuple(replace(one, disk=as_raid4) if one is md2 else one for one in captured.judged)
+    (found,) = arrays_of(replace(captured, judged=judged), ["md2"])
+    assert (found.level, found.state) == ("raid4", "all members there")
+
+
 def test_every_array_is_told_with_its_members_and_what_is_wrong() -> None:
     said = "".join(text_of(array_lines(arrays_of(report(RAID)), width=120)))
     for words in (
@@ -62,7 +81,57 @@ def test_every_array_is_told_with_its_members_and_what_is_wrong() -> None:
 def test_an_array_that_does_not_run_is_refused_with_those_that_do() -> None:
     with pytest.raises(Refused, match="md99: no md array") as refused:
         arrays_of(report(RAID), ["md0", "md99"])
-    assert "md0, md1" in refused.value.hint
+    assert refused.value.hint.startswith("aligntool raid show md0\naligntool raid show md1\n")
+
+
+def named_twice() -> Report:
+    """What mdadm makes of two arrays of that name: the second one's node gets a number."""
+    one, two = array([drive(0), drive(1)], name="here:bare", links=("md/bare",)), array([drive(2), drive(3)])
+    here = replace(two.array, name="other:bare", links=("md/bare_0",), uuid=OTHER) if two.array else None
+    two = replace(two, name="md126", path="/dev/md126", array=here)
+    return audit(Inventory((*map(drive, range(4)), one, two)), {})
+
+
+def test_an_array_is_known_by_the_name_that_mdadm_gave_it() -> None:
+    """mdadm --create /dev/md/bare: md/bare below /dev, "HOST:bare" in the superblock."""
+    single = audit(machine(name="here:bare", links=("md/bare",)), {})
+    for name in ("bare", "here:bare", "md127", "/dev/md127", "/dev/md/bare"):
+        assert [found.name for found in arrays_of(single, [name])] == ["md127"], name
+    for name in ("here", "md/bare", "/dev/bare", ""):
+        with pytest.raises(Refused, match="no md array"):
+            arrays_of(single, [name])
+
+
+def test_a_name_that_two_arrays_share_is_refused_with_both() -> None:
+    with pytest.raises(Refused, match="/dev/md127, /dev/md126") as refused:
+        arrays_of(named_twice(), ["bare"])
+    assert refused.value.hint == "aligntool raid show md127\naligntool raid show md126"
+    for name, kernels in (("/dev/md/bare", "md127"), ("other:bare", "md126"), ("bare_0", "md126")):
+        assert [found.name for found in arrays_of(named_twice(), [name])] == [kernels]
+
+
+def test_persist_knows_an_array_by_the_same_names() -> None:
+    """The capture holds no mdadm.conf, which is what persist asks for next. Its md2 is "xxxx93-10:0" to mdadm."""
+    capture = str(HERE / f"{RAID}.tar.xz")
+    for name in ("md2", "/dev/md2", "0", "xxxx93-10:0"):
+        with pytest.raises(Refused, match="files of this system cannot be seen"):
+            find_persist_plan(name, PersistGoal(), capture)
+    with pytest.raises(Refused, match="bare: no md array of that name runs here") as refused:
+        find_persist_plan("bare", PersistGoal(), capture)
+    assert refused.value.hint.startswith("sudo aligntool raid persist md0\n")
+
+
+def test_what_mends_a_finding_stands_below_it_once() -> None:
+    """No ARRAY line (AT611), and an initramfs that would assemble it by another name (AT613): one command for both."""
+    files = system(conf=lines("MAILADDR root"), images=(image("MAILADDR root"),))
+    (found,) = arrays_of(audit(machine(system=files), {}))
+    assert [words.split()[0] for words in found.findings] == ["AT611", "AT613"]
+    shown = list(text_of(array_lines([found], width=80)))
+    assert [line.strip() for line in shown if "→" in line] == ["→ sudo aligntool raid persist /dev/md127"]
+    assert max(at for at, line in enumerate(shown) if "AT61" in line) < next(
+        at for at, line in enumerate(shown) if "→" in line
+    )
+    assert json.loads(arrays_json([found]))[0]["next"] == ["sudo aligntool raid persist /dev/md127"]
 
 
 def test_a_machine_without_arrays_has_none_to_show() -> None:

@@ -11,7 +11,7 @@ from aligntool.inventory import Disk, DiskKind, TableLabel
 from aligntool.plan import LayoutGoal, Plan, RaidGoal, RealignGoal, Used, to_json
 from aligntool.realign import plan_realign
 from aligntool.realign.layout import plan_layout
-from aligntool.recipe import Recipe, load_recipes
+from aligntool.recipe import BenchGoal, Recipe, load_recipes
 from aligntool.units import GIB, MIB
 from tests.audit.made import judge, made_disk
 from tests.realign.made_moves import movable_disk
@@ -26,7 +26,7 @@ def _empty(size: int, *, kind: DiskKind = DiskKind.ATA, sector: int = 512, physi
     return replace(disk, content_read=True)
 
 
-RECIPES = tuple(each for each in load_recipes() if each.kind != "raid")
+RECIPES = tuple(each for each in load_recipes() if each.kind in ("realign", "layout"))
 
 # A disk of the kind that the recipe is for; starts and lengths in its sectors.
 DISKS: dict[str, Disk] = {
@@ -62,9 +62,9 @@ def key(recipe: Recipe) -> str:
 
 
 def goal_of(recipe: Recipe) -> RealignGoal | LayoutGoal:
-    """Arrays are of several disks; their golden plans are in tests/raid."""
-    if isinstance(recipe.goal, RaidGoal):
-        raise TypeError(f"{recipe.name} is for an array")
+    """Arrays are of several disks, and their golden plans are in tests/raid; a benchmark has no plan."""
+    if isinstance(recipe.goal, RaidGoal | BenchGoal):
+        raise TypeError(f"{recipe.name} is for no single disk")
     return recipe.goal
 
 

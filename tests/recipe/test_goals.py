@@ -59,7 +59,7 @@ def test_a_recipe_is_found_by_its_name_and_by_kind_where_two_have_one_name() -> 
     assert recipe("sd-card", "layout").kind == "layout"
     with pytest.raises(Refused, match="no recipe 'desktop-uefy'") as refused:
         recipe("desktop-uefy")
-    assert refused.value.hint == "did you mean 'desktop-uefi'?"
+    assert refused.value.hint == "aligntool recipes show desktop-uefi"
     with pytest.raises(Refused, match="the recipe desktop-uefi is for a layout"):
         recipe("desktop-uefi", "realign")
 
@@ -110,7 +110,7 @@ def test_the_recipes_that_the_mistakes_are_made_in_are_good_themselves() -> None
     [
         (LAYOUT, "format = 1", "format = 2", "format is 2", "format = 1"),
         (LAYOUT, "format = 1", "", "format is None", "format = 1"),
-        (LAYOUT, 'kind = "layout"', 'kind = "xyz"', "kind cannot be 'xyz'", "layout, raid, realign"),
+        (LAYOUT, 'kind = "layout"', 'kind = "xyz"', "kind cannot be 'xyz'", "bench, layout, raid, realign"),
         (LAYOUT, 'kind = "layout"', "", "kind is missing", ""),
         (LAYOUT, 'kind = "layout"', 'kind = "realign"', "unknown key 'label'", ""),
         (REALIGN, 'kind = "realign"', 'kind = "layout"', "unknown key 'least_start'", ""),

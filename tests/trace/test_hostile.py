@@ -33,6 +33,7 @@ HOSTILE = {
     "a number of ten thousand digits": (HEADER + b"1,R," + b"9" * 10_000 + b",8\n", "line 2 "),
     "a row of no length": (HEADER + b"1,W,8,0\n", "line 2 "),
     "a time that is none": (HEADER + b"noon,W,8,8\n", "line 2 "),
+    "a row cut within its last number": (HEADER + b"0,R,0,8\n1,R,8,1", "last line, 3, has no end"),
     "a long line": (HEADER + b"1" * 2_000_000, "line 2 .*longer"),
     "text of blkparse, cut": (EVENT + EVENT[:40], "cut short"),
     "text of blkparse, cut within its last number": (EVENT + EVENT[:62], "cut short"),
@@ -110,3 +111,21 @@ def test_a_line_without_end_fills_no_memory(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_refused(name: str) -> None:
     done = aligntool("trace", name)
     assert done.returncode == 3 and done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        HEADER + b"0,R,0,8\n1,F\n2,F,,\n3,W,8,8,more\n",
+        EVENT + EVENT.replace(b"D   W", b"C   W"),
+        IOLOG + b"1 /dev/sda open\n2 /dev/sda read 0 4096\n3 /dev/sda sync 0 0\n4 /dev/sda close\n",
+    ],
+    ids=["csv", "blkparse", "iolog"],
+)
+def test_lines_may_end_as_on_windows(content: bytes, tmp_path: Path) -> None:
+    found = []
+    for name, text in (("lf", content), ("crlf", content.replace(b"\n", b"\r\n"))):
+        (tmp_path / name).write_bytes(text)
+        with open_log(str(tmp_path / name)) as opened:
+            found.append(read_pattern(opened.events))
+    assert found[0].commands and found[0] == found[1]

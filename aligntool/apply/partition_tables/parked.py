@@ -12,14 +12,13 @@ the journal is elsewhere. Start and length stay, so that nobody takes the place 
 import re
 import struct
 from dataclasses import dataclass, replace
-from uuid import UUID
 
 from aligntool.apply.device import Device
 from aligntool.apply.partition_tables.gpt_copy import GptCopy, read_bytes, read_copy
 from aligntool.apply.partition_tables.mbr_entry import MbrEntry, entries_of
+from aligntool.inventory.parked import PARKED_GPT, PARKED_MBR
 
-GPT_TYPE = UUID("49d6adeb-b2c3-4691-8fa8-bfbac209865b")  # drawn for this purpose; nobody else has it
-MBR_TYPE = 0x7F  # "reserved for local or experimental use": the type byte no system claims
+GPT_TYPE, MBR_TYPE = PARKED_GPT, PARKED_MBR
 
 _SECTOR_SIZES = (512, 4096)
 _ATTRIBUTES_AT = 48

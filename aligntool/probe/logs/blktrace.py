@@ -64,7 +64,7 @@ def _text_of(program: str, path: Path, name: str) -> Iterator[bytes]:
         finally:
             os.close(writer)
         try:
-            yield from split_lines(text, b"", ends=True)
+            yield from split_lines(text, b"")
             if running.wait():
                 errors.seek(0)
                 said = errors.read(1000).decode("utf-8", "replace").strip()

@@ -26,7 +26,7 @@ def csv_events(lines: Iterable[bytes]) -> Iterator[Event]:
     if not is_header(header):
         raise bad_line(1, header, f"the header {HEADER.decode()}")
     for number, line in numbered:
-        words = line.split(b",", 4)
+        words = line.rstrip(b"\r").split(b",", 4)
         try:
             kind = _KINDS[words[1]]
             float(words[0])

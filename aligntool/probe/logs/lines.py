@@ -15,9 +15,9 @@ BLOCK = 256 << 10
 LONGEST_LINE = BLOCK
 
 
-def split_lines(stream: BinaryIO, head: bytes, *, ends: bool) -> Iterator[bytes]:
-    """`head` was read from the stream to see what it is. `ends`: the last line must have its end, for programs write
-    such logs, and one without was cut short.
+def split_lines(stream: BinaryIO, head: bytes) -> Iterator[bytes]:
+    """`head` was read from the stream to see what it is. A last line without its end was cut short: half of a number
+    is a number, too.
 
     Raises Refused.
     """
@@ -30,12 +30,11 @@ def split_lines(stream: BinaryIO, head: bytes, *, ends: bool) -> Iterator[bytes]
         if len(rest) > LONGEST_LINE:
             raise Refused(f"line {number + 1} of the log is longer than {LONGEST_LINE >> 10} KiB")
         block = stream.read(BLOCK)
-    if rest and ends:
-        raise Refused(
-            f"the log was cut short: its last line, {number + 1}, has no end", hint="record it again"
-        )
     if rest:
-        yield rest
+        raise Refused(
+            f"the log was cut short: its last line, {number + 1}, has no end",
+            hint="record it again; if the line is whole, end it with a line feed",
+        )
 
 
 def bad_line(number: int, line: bytes, expected: str) -> Refused:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from shlex import quote
 from typing import BinaryIO
 
 from aligntool.errors import Refused
@@ -58,15 +59,15 @@ def open_log(path: str, form: LogFormat | None = None) -> Iterator[Log]:
             lines = _lines(path, form, stream, head)
             yield Log(path, form, _READERS[form](lines))
     except OSError as error:
-        raise Refused(f"the log cannot be read: {error.strerror}") from error
+        raise Refused(f"{path}: {error.strerror}", hint=f"ls -l {quote(path)}") from error
 
 
 def _lines(path: str, form: LogFormat, stream: BinaryIO, head: bytes) -> Iterator[bytes]:
     if form is not LogFormat.BLKTRACE:
-        return split_lines(stream, head, ends=form is not LogFormat.CSV)
+        return split_lines(stream, head)
     if path == STDIN or not stream.seekable():
         raise Refused("binary traces of blktrace are not read from a pipe",
-                      hint="sudo blktrace -d DISK -o - | blkparse -i - | aligntool trace -")  # fmt: skip
+                      hint="blkparse -i - | aligntool trace -   at the end of the pipe")  # fmt: skip
     return blkparse_lines(Path(path))
 
 

@@ -1,0 +1,139 @@
+"""Lines put into a text file of the system, and taken out again.
+
+In: an EditFile step, below the root of a system. Out: the file with the lines in it, durable, and what it was kept
+beside it. Alone because these files belong to the user: everything that is not ours stays byte for byte.
+"""
+
+import base64
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from aligntool.apply.arrays.replacing import keep_copy, replace_file, sync_folder
+from aligntool.apply.arrays.site import Site
+from aligntool.errors import Refused, Stopped
+from aligntool.plan import EditFile, Said
+
+LARGEST = 1 << 20  # bytes; mdadm.conf and fstab have a few thousand
+
+
+def find_file(site: Site, path: str) -> Path:
+    """The file itself, behind all links. Raises Refused: a link leads out of the root, or it is no regular file."""
+    given, root = site.path(path), site.root.resolve()
+    found = given.resolve()
+    if root not in found.parents:
+        raise Refused(f"{given} leads out of {root}, to {found}")
+    if found.exists() and not found.is_file():
+        raise Refused(f"{given} is no regular file")
+    if found.exists() and found.stat().st_size > LARGEST:
+        raise Refused(f"{given} is larger than any file of its kind")
+    if not found.parent.is_dir():
+        raise Refused(f"{found.parent} is not there", hint="install the package that the file belongs to")
+    return found
+
+
+def edited(before: bytes, step: EditFile) -> bytes:
+    """The file with the lines in it. A comment that names the same thing stays a comment."""
+    wanted = [line.encode() for line in step.lines]
+    lines = before.split(b"\n")
+    last = lines.pop()  # empty where the file ends as it should
+    lines += [last] if last else []
+    if all(each in lines for each in wanted):
+        return before
+    key = step.instead_of.encode()
+    places = [at for at, line in enumerate(lines) if key in line and not line.lstrip().startswith(b"#")]
+    kept = [line for at, line in enumerate(lines) if at not in places]
+    first = places[0] if places else len(kept)
+    kept[first:first] = wanted
+    return b"\n".join(kept) + b"\n"
+
+
+def find_trace(step: EditFile, site: Site) -> dict[str, str]:
+    """The whole file as it is now, and a digest of what it will be. Raises Refused like `find_file`."""
+    before = _read(find_file(site, step.path))
+    after = edited(before or b"", step)
+    if before == after:
+        return {}
+    was = {} if before is None else {"before": base64.b64encode(before).decode()}
+    return {**was, "after": hashlib.sha256(after).hexdigest()}
+
+
+def edit_file(step: EditFile, site: Site) -> Iterator[Said]:
+    """Raises Stopped where the file cannot be written; then it is as it was."""
+    file = find_file(site, step.path)
+    before = _read(file)
+    after = edited(before or b"", step)
+    if before == after:
+        yield Said(f"{step.path} has its lines already")
+        return
+    try:
+        if before is not None:
+            backup = file.with_name(Path(step.backup).name)
+            kept = keep_copy(file, backup)
+            yield Said(
+                f"what it was is kept as {backup}" if kept else f"{backup} is there, and stays as it is"
+            )
+        replace_file(file, after)
+    except OSError as error:
+        raise Stopped(f"{file} cannot be written: {error.strerror}") from error
+
+
+def restore_file(step: EditFile, site: Site, trace: Mapping[str, str]) -> Iterator[Said]:
+    """What it was, if it is still as it was left; else the user is told which lines to take out."""
+    if "after" not in trace:
+        return  # the lines were there before
+    file = find_file(site, step.path)
+    now = _read(file)
+    if now is not None and hashlib.sha256(now).hexdigest() == trace["after"]:
+        _put_back(file, trace)
+        yield Said(f"{step.path} is as it was")
+    elif now is not None and any(line.encode() in now.split(b"\n") for line in step.lines):
+        yield Said(
+            f"{step.path} was changed since, and is left as it is; take out by hand: {' / '.join(step.lines)}"
+        )
+
+
+def _put_back(file: Path, trace: Mapping[str, str]) -> None:
+    try:
+        if "before" in trace:
+            replace_file(file, base64.b64decode(trace["before"], validate=True))
+        else:
+            file.unlink()
+            sync_folder(file.parent)
+    except (OSError, ValueError) as error:
+        raise Stopped(f"{file} cannot be put back: {error}") from error
+
+
+def refuse_unwritable(step: EditFile, site: Site) -> Iterator[str]:
+    """Why the file could not be replaced later, a sentence each."""
+    try:
+        "".join((*step.lines, step.instead_of)).encode()
+    except UnicodeEncodeError:  # from words of the command line that are no UTF-8
+        yield f"{step.path}: what would be written into it is no UTF-8"
+        return
+    try:
+        file = find_file(site, step.path)
+    except Refused as error:
+        yield str(error)
+        return
+    if not os.access(file.parent, os.W_OK):
+        yield f"{file.parent} cannot be written"
+    # Of root this asks for the read-only file system, and for the flag of chattr(1): fs/namei.c, inode_permission.
+    if file.exists() and not os.access(file, os.W_OK):
+        yield f"{file} may not be replaced by anybody: sudo chattr -i {file}"
+    if _is_mount_point(file):
+        yield f"{file} is a mount point of its own, so it cannot be replaced: umount {file}"
+
+
+def _read(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _is_mount_point(file: Path) -> bool:
+    """A file can be one: containers mount /etc/hosts and its like. proc_pid_mountinfo(5)."""
+    places = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
+    return any(line.split(" ")[4] == str(file) for line in places)

@@ -1,0 +1,231 @@
+"""A drive made ready to be a member, and given back.
+
+In: a MakeMember step, and how to look at its drive. Out: its table and no old signatures; or, taken back, no table.
+Alone because this is where an array overwrites what was on a drive: nothing is written to a drive that is not the one
+of the plan, by identity and by everything that is recognised on it, looked at while nobody else can have it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from aligntool.apply.arrays.data_area import DataArea, old_signatures
+from aligntool.apply.arrays.nodes import partition_problem, settle, wait_for_partition
+from aligntool.apply.arrays.site import Site
+from aligntool.apply.device import Device
+from aligntool.apply.hold import Holding, hold_disk, hold_partition
+from aligntool.apply.layout import libparted_errors, new_table, zero
+from aligntool.apply.layout_types import set_types
+from aligntool.audit.words import shell_word
+from aligntool.errors import Refused, Stopped
+from aligntool.inventory import Disk, TableCopyState, TableLabel
+from aligntool.plan import MakeMember, MakeTable, NewEntry, Said
+from aligntool.plan.subject import held_by, is_same_disk, subject
+from aligntool.raid.members import partition_node
+from aligntool.realign.layout import wiped_ranges
+from aligntool.units import Extent
+
+_WHY = "a member of an array"
+_ANYWHERE = DataArea()
+
+
+def make_member(step: MakeMember, site: Site, *, again: bool, area: DataArea = _ANYWHERE) -> Iterator[Said]:
+    """`again`: the step was begun before, so the drive may be anywhere between before and after.
+
+    `area`: where the array's data will lie on the member; with `wipe` both its ends are cleared, too, so that nothing
+    old shows through the new array. Raises Refused where the drive cannot be held, Stopped else.
+    """
+    disk = site.look_at(step.disk.path)
+    left = step.wipe and held_by(disk)  # the old table may be just like the new one, with all that it held
+    if step.entries and is_made(disk, step) and not left:
+        yield Said(f"{disk.path} has its table already")
+        if any(_problem(disk, entry) for entry in step.entries):
+            with hold_disk(disk.path, why=_WHY) as held:
+                held.kernel.show([(entry.number, entry.extent) for entry in step.entries])
+    elif step.entries:
+        with hold_disk(disk.path, why=_WHY) as held:
+            disk = site.look_at(step.disk.path)
+            _stop_unless_planned(disk, step, again=again)
+            _make_table(held, disk, step, area)
+    else:
+        _stop_unless_planned(disk, step, again=again)
+        if step.wipe:
+            _wipe_taken(disk, step, site, again=again, area=area)
+    for entry in step.entries:
+        wait_for_partition(disk.path, partition_node(disk.path, entry.number), entry.extent)
+    settle()
+
+
+def stop_unless_standing(step: MakeMember, site: Site) -> None:
+    """Before anything is made on a member: it is still where the plan has it. Raises Stopped."""
+    disk = site.look_at(step.disk.path)
+    problems = [why for entry in step.entries if (why := _problem(disk, entry))]
+    same = is_same_drive(disk, step) if step.entries else is_same_disk(subject(disk), step.disk)
+    if problems or not same:
+        raise Stopped(
+            f"{step.device} is not as it was made: {'; '.join(problems) or 'its drive has changed'}"
+        )
+
+
+def _problem(disk: Disk, entry: NewEntry) -> str:
+    return partition_problem(disk.path, partition_node(disk.path, entry.number), entry.extent)
+
+
+def is_made(disk: Disk, step: MakeMember) -> bool:
+    """The table that was planned is on the drive, with every entry as planned, in both copies."""
+    if not is_same_drive(disk, step) or disk.table is None or disk.table.label is not TableLabel.GPT:
+        return False
+    found = [(part.number, part.extent, part.type_code, part.name or "") for part in disk.partitions]
+    wanted = [(each.number, each.extent, each.type_code, each.name) for each in step.entries]
+    return (
+        found == wanted
+        and not disk.table.faults
+        and all(copy.state is TableCopyState.GOOD for copy in disk.table.copies)
+    )
+
+
+def is_same_drive(disk: Disk, step: MakeMember) -> bool:
+    """By what does not change when its table does: model, serial number, WWN, size."""
+    was = step.disk
+    return (disk.model, disk.serial, disk.wwn, disk.size) == (was.model, was.serial, was.wwn, was.size)
+
+
+def _stop_unless_planned(disk: Disk, step: MakeMember, *, again: bool) -> None:
+    """Raises Stopped: another drive, another table, something recognised on it that the plan does not have."""
+    if not is_same_drive(disk, step):
+        raise Stopped(
+            f"{disk.path} is another drive than the plan's: model, serial number, WWN or size differ"
+        )
+    if not (disk.table_read and disk.content_read):
+        raise Stopped(f"nobody could look whether {disk.path} is as it was when the plan was made")
+    came = set(held_by(disk, None if step.entries else part_number(disk, step))) - set(step.holds)
+    if came:
+        raise Stopped(
+            f"{disk.path} holds what was not there when the plan was made: {', '.join(sorted(came))}"
+        )
+    if is_same_disk(subject(disk), replace(step.disk, path=disk.path)) or (again and _is_between(disk, step)):
+        return
+    raise Stopped(f"{disk.path} has another partition table than when the plan was made")
+
+
+def _is_between(disk: Disk, step: MakeMember) -> bool:
+    """What a cut may leave of this very step: no table, half of the old one, half of the new one."""
+    old = step.wipe and subject(disk).table_digest == step.disk.table_digest
+    return old or _is_ours(disk, step)
+
+
+def _is_ours(disk: Disk, step: MakeMember) -> bool:
+    """No partition but those of the step, whatever their types: libparted writes the table, and types come after."""
+    wanted = {each.extent for each in step.entries}
+    if not wanted or not disk.partitions:
+        return bool(wanted)
+    if disk.table and disk.table.label is TableLabel.DOS:  # a protective MBR whose GPT did not get there
+        return [part.type_code.lower() for part in disk.partitions] == ["0xee"]
+    return all(part.extent in wanted for part in disk.partitions)
+
+
+def _make_table(held: Holding, disk: Disk, step: MakeMember, area: DataArea) -> None:
+    sector_size = held.device.sector_size
+    failures: tuple[type[Exception], ...] = (OSError, *libparted_errors())
+    held.kernel.forget(held.kernel.numbers())
+    with new_table(disk.path, step, sector_size) as table:
+        try:
+            if step.wipe:
+                zero(held.device, _wiped(disk, step, area))
+            _stop_where_something_shows(step, area)
+            table.commitToDevice()
+            set_types(held.device, step)
+            held.kernel.show([(entry.number, entry.extent) for entry in step.entries])
+        except failures as error:
+            raise Stopped(f"{disk.path}: {error}; its new table may be unfinished") from error
+
+
+def _wiped(disk: Disk, step: MakeMember, area: DataArea) -> tuple[Extent, ...]:
+    """Both ends of the drive, of what is on it, of what will be, and of the array's data."""
+    ranges = wiped_ranges(disk, MakeTable("gpt", step.entries, wipe=True))
+    return (*ranges, *area.ends(step.entries[-1].extent))
+
+
+def _stop_where_something_shows(step: MakeMember, area: DataArea) -> None:
+    """The kernel and udev look at a partition the moment it is there, and would start an old array in it."""
+    for why in old_signatures(step, area):
+        raise Stopped(f"{why}; nothing was written over it")
+
+
+def _wipe_taken(disk: Disk, step: MakeMember, site: Site, *, again: bool, area: DataArea) -> None:
+    """A partition or a whole drive that is taken as it is: its own two ends and those of the array's data, and nothing
+    beside it.
+    """
+    number = part_number(disk, step)
+    if number is None:
+        with hold_disk(disk.path, why=_WHY) as held:
+            disk = site.look_at(step.disk.path)
+            _stop_unless_planned(disk, step, again=again)
+            held.kernel.forget(held.kernel.numbers())
+            ends = area.ends(Extent(0, held.device.size))
+            zero(held.device, (*wiped_ranges(disk, MakeTable("gpt", (), wipe=True)), *ends))
+        return
+    extent = next(part.extent for part in disk.partitions if part.number == number)
+    if why := partition_problem(disk.path, step.device, extent):
+        raise Stopped(f"{step.device}: {why}")
+    with hold_partition(step.device) as device:
+        disk = site.look_at(step.disk.path)
+        _stop_unless_planned(disk, step, again=again)
+        try:
+            own = wiped_ranges(replace(disk, size=device.size, partitions=()), MakeTable("gpt", ()))
+            zero(device, (*own, *area.ends(Extent(0, device.size))))
+        except OSError as error:
+            raise Stopped(f"{step.device}: {error.strerror}; its old content may be half wiped") from error
+
+
+def part_number(disk: Disk, step: MakeMember) -> int | None:
+    """Of the partition that is taken; None: the drive itself is."""
+    for part in disk.partitions:
+        if step.device in (f"/dev/{part.node}", partition_node(disk.path, part.number)):
+            return part.number
+    if step.device != disk.path:
+        raise Stopped(f"{disk.path} has no partition {step.device}")
+    return None
+
+
+def remove_member(step: MakeMember, site: Site, area: DataArea = _ANYWHERE) -> Iterator[Said]:
+    """The table that was made goes away again. Without entries there is nothing to remove.
+
+    Raises Refused where somebody uses the drive, Stopped when writing fails.
+    """
+    lost = ", which --wipe gave up, does not come back" if step.wipe else ""
+    if lost:
+        yield Said(f"what lay on {step.device}{lost}")
+    if not step.entries:
+        return
+    disk = site.look_at(step.disk.path)
+    if not is_same_drive(disk, step):
+        raise Refused(f"{disk.path} is another drive than the plan's", hint="attach the drive of the plan")
+    if not (disk.table_read and disk.content_read and all(part.content_read for part in disk.partitions)):
+        raise Refused(
+            f"nobody could look what lies on {disk.path}, so its table stays",
+            hint=f"sudo aligntool audit {shell_word(disk.path)}",
+        )
+    if not _is_ours(disk, step) or held_by(disk):
+        found = ", ".join(held_by(disk)) or "another table"
+        yield Said(f"{disk.path} is left as it is: it holds {found}, which is not of this array")
+        return
+    with hold_disk(disk.path, why=_WHY) as held:
+        if disk.table is None and not _ends_with_gpt(held.device):
+            yield Said(f"{disk.path} has no table; there is nothing to take back")
+            return
+        held.kernel.forget(held.kernel.numbers())
+        _zero_table(held.device, disk, step, area)
+    settle()
+
+
+def _ends_with_gpt(device: Device) -> bool:
+    """The backup's header, which nobody believes without a primary or a protective MBR."""
+    last = device.size - device.sector_size
+    return bytes(device.read(last, device.sector_size)).startswith(b"EFI PART")
+
+
+def _zero_table(device: Device, disk: Disk, step: MakeMember, area: DataArea) -> None:
+    try:
+        zero(device, _wiped(disk, step, area))
+    except OSError as error:
+        raise Stopped(f"{disk.path}: {error.strerror}; its table may be half removed") from error

@@ -1,0 +1,142 @@
+"""Everything that can be known to stand in the way, before the first write.
+
+In: a plan and a site. Out: nothing, or Refused with all reasons at once. Alone because a reason that is found after the
+first write is a half-made array, and one that is found before is a line of text.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from aligntool.apply.arrays.commands import missing_programs, refuse_taken_place
+from aligntool.apply.arrays.data_area import data_area, old_signatures
+from aligntool.apply.arrays.editing import find_file, refuse_unwritable
+from aligntool.apply.arrays.hooks import about_hooks
+from aligntool.apply.arrays.running import ask
+from aligntool.apply.arrays.site import Site
+from aligntool.apply.programs import find_program
+from aligntool.errors import Refused
+from aligntool.inventory import Disk
+from aligntool.plan import EditFile, MakeArray, MakeFileSystem, MakeMember, Plan, RunCommand, Step, Subject
+
+_PERSONALITY = {"0": "raid0", "1": "raid1", "10": "raid10", "5": "raid5", "6": "raid6"}
+_MODULE = {"raid5": "raid456", "raid6": "raid456"}
+Reason = tuple[str, str]
+"""Why, and what to type next."""
+
+
+def refuse_impossible(plan: Plan, site: Site) -> None:
+    """Raises Refused with every reason there is. Writes nothing, but may load the kernel's module for the level."""
+    if os.geteuid() != 0:
+        raise Refused("arrays are made by root only", hint="type the same after sudo")
+    reasons = [*_about_kernel(plan.steps), *reasons_beforehand(plan.steps, site)]
+    if reasons:
+        hints = dict.fromkeys(hint for _, hint in reasons if hint)
+        raise Refused("\n".join(dict.fromkeys(why for why, _ in reasons)), hint="\n".join(hints))
+
+
+def reasons_beforehand(steps: Sequence[Step], site: Site) -> list[Reason]:
+    """All that can be asked by looking, so also of a plan that is only to be shown, and of what is known of one that
+    there cannot be. Root only: others may not look.
+    """
+    reasons = [*_about_programs(steps), *_about_device(steps), *_about_paths(steps, site)]
+    reasons += [*_about_files(steps, site), *about_hooks(steps, site)]
+    if find_program("blkid"):
+        reasons += _about_members(steps)
+    for step in steps if find_program("mountpoint") else ():
+        if isinstance(step, RunCommand):
+            reasons += ((why, "--mount elsewhere") for why in refuse_taken_place(step))
+    return reasons
+
+
+def _about_programs(steps: Sequence[Step]) -> Iterator[Reason]:
+    commands = [step.command for step in steps if isinstance(step, MakeArray | MakeFileSystem | RunCommand)]
+    if any(isinstance(step, MakeArray) for step in steps):
+        commands += [("mdadm",), ("blkid",), ("wipefs",), ("mountpoint",)]
+    for program, package in missing_programs(commands):
+        yield f"{program} is not installed", f"install the package {package}"
+
+
+def _about_device(steps: Sequence[Step]) -> Iterator[Reason]:
+    for step in steps:
+        if isinstance(step, MakeArray) and Path(step.device).exists():
+            yield f"an array of the name {step.device} runs already", "--name another"
+
+
+def _about_kernel(steps: Sequence[Step]) -> Iterator[Reason]:
+    """/proc/mdstat lists the levels that the kernel can do; one that it has as a module is loaded."""
+    for step in steps:
+        if isinstance(step, MakeArray):
+            number = next((each[8:] for each in step.command if each.startswith("--level=")), "")
+            word = _PERSONALITY.get(number, number)
+            if f"[{word}]" not in _mdstat() and find_program("modprobe"):
+                ask("modprobe", "-q", "--", _MODULE.get(word, word))
+            if f"[{word}]" not in _mdstat():
+                yield f"this kernel has no md, or not {word}", f"modprobe {_MODULE.get(word, word)}; uname -r"
+
+
+def _mdstat() -> str:
+    try:
+        return Path("/proc/mdstat").read_text()
+    except OSError:
+        return ""
+
+
+def _about_members(steps: Sequence[Step]) -> Iterator[Reason]:
+    """What no table shows and blkid would find the moment a partition is there."""
+    for step in steps:
+        if isinstance(step, MakeMember) and not step.wipe:
+            named = step.disk.path if step.entries else step.device
+            hint = f"--wipe {named} gives it up; or look first what it is: blkid -p -O BYTE {named}"
+            yield from ((why, hint) for why in old_signatures(step, data_area(steps)))
+
+
+def _about_paths(steps: Sequence[Step], site: Site) -> Iterator[Reason]:
+    """A drive that is in use by another name: the kernel knows of two drives, and guards each for itself."""
+    members = [step for step in steps if isinstance(step, MakeMember)]
+    for other in site.look_around() if members else ():
+        places = [*other.mounted_at, *(place for part in other.partitions for place in part.mounted_at)]
+        above = [*other.holders, *(holder for part in other.partitions for holder in part.holders)]
+        for step in members:
+            if other.path != step.disk.path and (places or above) and _is_same(other, step.disk):
+                used = f"mounted at {places[0]}" if places else f"a part of {above[0]}"
+                yield (
+                    f"{step.disk.path} and {other.path} are one drive by two names, and it is {used}",
+                    f"lsblk -o NAME,WWN,SERIAL,MOUNTPOINTS {step.disk.path} {other.path}",
+                )
+
+
+def _is_same(disk: Disk, was: Subject) -> bool:
+    """By WWN; where one has none, by model, serial number and size."""
+    if disk.wwn and was.wwn:
+        return disk.wwn == was.wwn
+    same = (disk.model, disk.serial, disk.size) == (was.model, was.serial, was.size)
+    return bool(disk.serial) and same
+
+
+def _about_files(steps: Sequence[Step], site: Site) -> Iterator[Reason]:
+    for step in steps:
+        if isinstance(step, EditFile):
+            yield from ((why, "") for why in refuse_unwritable(step, site))
+            yield from _about_names(step, site)
+
+
+def _about_names(step: EditFile, site: Site) -> Iterator[Reason]:
+    """Another array of that name in mdadm.conf, another file system at that place in fstab."""
+    try:
+        text = find_file(site, step.path).read_text(errors="surrogateescape")
+    except (OSError, Refused):
+        return
+    lines = [line for line in text.splitlines() if not re.match(r"\s*(#|$)", line)]
+    others = [line.split() for line in lines if step.instead_of not in line]  # that one is replaced
+    for ours in (line.split() for line in step.lines):
+        for other in others:
+            taken = len(ours) > 1 and len(other) > 1
+            if taken and other[0] == ours[0] == "ARRAY" and other[1] == ours[1]:
+                yield (
+                    f"{step.path} gives the name {ours[1]} to another array: {' '.join(other)}",
+                    "--name another",
+                )
+            elif taken and step.path == "/etc/fstab" and other[1] == ours[1] and ours[1].startswith("/"):
+                yield f"{step.path} mounts {other[0]} at {ours[1]} already", "--mount elsewhere"

@@ -1,0 +1,246 @@
+"""Requests sent one at a time, each timed.
+
+In: rounds of pairs, and where they go. Out: samples, and why it ended. Alone because the clock stands here: between
+reading it twice there is one system call and nothing else. It stands in `apply` because some of the requests write.
+"""
+
+import errno
+import gc
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from math import ceil
+
+from aligntool.apply.buffers import Buffers
+from aligntool.bench.inference_design import Kind, Pair, Round, Sample
+from aligntool.errors import Refused, Stopped
+from aligntool.units import MIB, Extent, align_up, format_size
+
+_WARM_UP_S = 0.5
+_POOL = 4 * MIB  # of random bytes, from which writes are taken
+Tell = Callable[[float], None]
+"""Told the share that is done, from 0 to 1, before each round."""
+_Taken = tuple[Sample, ...] | None
+"""Of a round; None: the time was over before it was whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An open file or device. `place` turns a byte of the disk into one of the file; None: they are the same."""
+
+    path: str
+    reading: int  # descriptor, O_DIRECT
+    writing: int | None = None  # O_DIRECT and O_DSYNC; None: nothing may be written
+    place: Callable[[int], int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    samples: tuple[Sample, ...]
+    rounds: int  # that are whole
+    read: int  # bytes
+    written: int
+    zeros: float  # share of the reads that had nothing but zeros
+    elapsed_s: float
+    interrupted: bool = False  # Ctrl-C
+
+
+def open_target(path: str, *, write: bool) -> int:
+    """Past the page cache. Writes return when they are durable. Raises Refused."""
+    flags = (os.O_WRONLY | os.O_DSYNC) if write else os.O_RDONLY
+    try:
+        return os.open(path, flags | os.O_DIRECT | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise Refused(
+                f"{path} cannot be read past the page cache, so its times would be the memory's",
+                hint="name a disk, or a folder on a file system with direct I/O",
+            ) from error
+        hint = "type the same after sudo" if error.errno in (errno.EACCES, errno.EPERM) else ""
+        raise Refused(f"{path} cannot be opened: {error.strerror}", hint=hint) from error
+
+
+def smallest_request(descriptor: int, at: int, least: int) -> int:
+    """The smallest unit of direct I/O from `least` on, by trying. Raises Refused."""
+    size = least
+    while size <= 65536:
+        try:
+            if os.preadv(descriptor, [Buffers().lend(size)], at + size) == size:
+                return size
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise Refused(f"it cannot be read at byte {at + size}: {error.strerror}") from error
+        size *= 2
+    raise Refused("it takes no direct I/O of up to 64 KiB")
+
+
+def time_rounds(
+    rounds: Iterable[Round], target: Target, *, limit_s: float, most_bytes: int, tell: Tell | None = None
+) -> Timed:
+    """Whole rounds only, until they end, the time is over or as many bytes were read and written as may be: neither
+    limit is passed. Ctrl-C ends it as well, with the rounds that are whole.
+
+    Raises Refused where not even one round is within the limits, and for a read that fails; Stopped where something was
+    written on a disk by then.
+    """
+    run = _Run(target)
+    samples: list[Sample] = []
+    done = 0
+    began = time.perf_counter()
+    interrupted = False
+    with _undisturbed():
+        try:
+            for one in rounds:
+                if not done:
+                    run.warm_up(one, most_bytes - _bytes_of(one))
+                    began = time.perf_counter()
+                elapsed = time.perf_counter() - began
+                moved = run.read + run.written
+                if done and (elapsed * (done + 1) / done > limit_s or moved + _bytes_of(one) > most_bytes):
+                    break
+                if tell is not None:
+                    tell(min(max(elapsed / limit_s, moved / most_bytes), 1.0) if done else 0.0)
+                taken = run.round(one, began + limit_s)
+                if taken is None and not done:
+                    raise run.too_slow(one, limit_s)
+                if taken is None:
+                    break
+                samples += taken
+                done += 1
+        except KeyboardInterrupt:
+            interrupted = True
+    elapsed = time.perf_counter() - began
+    zeros = run.zeros / run.reads if run.reads else 0.0
+    return Timed(tuple(samples), done, run.read, run.written, zeros, elapsed, interrupted)
+
+
+def _bytes_of(one: Round) -> int:
+    """That it reads and writes."""
+    return sum(pair.dear.length + pair.cheap.length for pair in one)
+
+
+class _Run:
+    """Buffers, and counts of what was done."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.read = self.written = self.reads = self.zeros = self.pairs = 0
+        self._buffers = Buffers()
+        self._lent: dict[int, memoryview] = {}
+        self._pool: memoryview | None = None
+
+    def warm_up(self, one: Round, spare: int) -> None:
+        """Wakes the drive and the processor; none of its times count. `spare`: bytes that the round leaves for it.
+        Raises Refused where it leaves less than none.
+        """
+        if spare < 0:
+            needed = align_up(_bytes_of(one), MIB)
+            raise Refused(
+                f"one round of requests reads and writes {format_size(needed)}, and that is more than may be",
+                hint=f"--most {format_size(needed)}, or a smaller --largest",
+            )
+        until = time.perf_counter() + _WARM_UP_S
+        for pair in one:
+            if time.perf_counter() > until or self.read + pair.cheap.length > spare:
+                return
+            self._read(pair.cheap)
+
+    def round(self, one: Round, until: float) -> _Taken:
+        """`until`: by the clock of perf_counter."""
+        samples = []
+        self.pairs = 0
+        for pair in one:
+            if time.perf_counter() > until:
+                return None
+            samples.append(self.pair(pair))
+            self.pairs += 1
+        return tuple(samples)
+
+    def too_slow(self, one: Round, limit_s: float) -> Refused | Stopped:
+        """What to say of a first round of which only a part was done in time."""
+        needed = ceil(1.2 * limit_s * len(one) / max(self.pairs, 1))
+        return self._ended(
+            f"{limit_s:g} s are over, and of the first round only {self.pairs} of {len(one)} pairs of requests are "
+            "done; of a part of a round nothing can be told",
+            hint=f"--limit {needed}, or a smaller --largest",
+        )
+
+    def pair(self, pair: Pair) -> Sample:
+        send = self._read if pair.kind is Kind.READ else self._write
+        if pair.dear_first:
+            dear = send(pair.dear)
+            cheap = send(pair.cheap)
+        else:
+            cheap = send(pair.cheap)
+            dear = send(pair.dear)
+        return Sample(pair.kind, pair.level, pair.quarter, dear, cheap)
+
+    def _read(self, extent: Extent) -> float:
+        """µs."""
+        buffer = self._lent.get(extent.length)
+        if buffer is None:
+            buffer = self._lent[extent.length] = self._buffers.lend(extent.length)
+        at = extent.start if self.target.place is None else self.target.place(extent.start)
+        try:
+            before = time.perf_counter_ns()
+            got = os.preadv(self.target.reading, [buffer], at)
+            elapsed = time.perf_counter_ns() - before
+        except OSError as error:
+            raise self._failed("read", extent, error.strerror) from error
+        if got != extent.length:
+            raise self._failed("read", extent, "it ends before")
+        self.read += extent.length
+        self.reads += 1
+        self.zeros += not any(buffer[:: max(extent.length // 16, 1)]) and not any(buffer)
+        return elapsed / 1000
+
+    def _write(self, extent: Extent) -> float:
+        """µs, until it is durable."""
+        if self.target.writing is None:
+            raise Refused(f"{self.target.path} was not given up to be written on")
+        if self._pool is None:
+            self._pool = self._buffers.lend(_POOL)
+            self._pool[:] = os.urandom(_POOL)
+        begin = self.written % (_POOL - extent.length) // 4096 * 4096
+        at = extent.start if self.target.place is None else self.target.place(extent.start)
+        data = self._pool[begin : begin + extent.length]
+        try:
+            before = time.perf_counter_ns()
+            got = os.pwritev(self.target.writing, [data], at)
+            elapsed = time.perf_counter_ns() - before
+        except OSError as error:
+            raise self._failed("written", extent, error.strerror) from error
+        if got != extent.length:
+            raise self._failed("written", extent, "only a part was taken")
+        self.written += extent.length
+        return elapsed / 1000
+
+    def _failed(self, what: str, extent: Extent, why: str | None) -> Refused | Stopped:
+        return self._ended(f"{self.target.path} cannot be {what} at byte {extent.start}: {why}")
+
+    def _ended(self, words: str, hint: str = "") -> Refused | Stopped:
+        """What was written in a file of our own is gone with it."""
+        written = self.written and self.target.place is None
+        return Stopped(words, hint=hint) if written else Refused(words, hint=hint)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """One processor, awake (with root: /dev/cpu_dma_latency, Documentation/power/pm_qos_interface.rst), and no garbage
+    collection of Python's. All of it is as before when the block ends.
+    """
+    with ExitStack() as stack:
+        before = os.sched_getaffinity(0)
+        with suppress(OSError):
+            os.sched_setaffinity(0, {min(before)})
+            stack.callback(os.sched_setaffinity, 0, before)
+        with suppress(OSError):
+            latency = os.open("/dev/cpu_dma_latency", os.O_WRONLY | os.O_CLOEXEC)
+            stack.callback(os.close, latency)
+            os.write(latency, bytes(4))
+        if gc.isenabled():
+            gc.disable()
+            stack.callback(gc.enable)
+        yield

@@ -1,0 +1,258 @@
+"""A result as a file, and back.
+
+In: a Result, or the text of a file that anybody may have written. Out: text, or a Result, or Refused. Alone because the
+format is a contract (docs/bench.schema.json), and because nothing of a stranger's file goes on unchecked.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import TypeVar
+
+from aligntool.bench.conditions import Conditions, DriveState
+from aligntool.bench.results import Result, Sample, Series, Settings
+from aligntool.errors import Refused
+from aligntool.recipe import BenchTest
+
+SCHEMA = "aligntool.bench"
+VERSION = 1
+EXPERIMENTS = ("aligntool.bench.alignment", "aligntool.bench.span")
+"""Results of another shape: `bench.experiments` reads them."""
+LARGEST = 32 << 20  # bytes of a file; a long sweep has some hundred KiB
+_MOST = 10_000  # of anything that is a list
+_LONGEST = 4096  # letters of a text
+
+_Kind = TypeVar("_Kind")
+
+
+def to_json(result: Result) -> str:
+    """Sizes are bytes, rates bytes a second, latencies microseconds."""
+    document = {"schema": SCHEMA, "version": VERSION, **asdict(result)}
+    document["series"] = [
+        {
+            "title": each.test.title,
+            **asdict(each.test),
+            "samples": [asdict(sample) for sample in each.samples],
+        }
+        for each in result.series
+    ]
+    return json.dumps(_plain(document), indent=1, allow_nan=False) + "\n"
+
+
+def _plain(value: object) -> object:
+    """Bytes of a path that were no UTF-8 become U+FFFD, so that any JSON reader takes the document."""
+    match value:
+        case str():
+            return (
+                value
+                if value.isascii()
+                else value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+            )
+        case dict():
+            return {key: _plain(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case _:
+            return value
+
+
+def from_json(text: str, name: str) -> Result:
+    """`name`: how complaints name the file. Raises Refused."""
+    try:
+        document = Table(json.loads(text, parse_constant=_no_constant), "the file")
+        schema = document.word("schema")
+        if schema in EXPERIMENTS:
+            raise Refused(
+                f"{name} is a result of bench {schema.rpartition('.')[2]}, and has no tests to put side by side",
+                hint="aligntool bench show FILE shows it",
+            )
+        if schema != SCHEMA:
+            raise ValueError("it is no result of aligntool bench")
+        if document.values.get("version") != VERSION:
+            raise ValueError(
+                f"it has version {document.values.get('version')!r}, and this aligntool reads {VERSION}"
+            )
+        return _result(document)
+    except RecursionError:
+        raise Refused(f"{name} is no result: it is nested too deeply") from None
+    except (ValueError, OverflowError) as error:
+        raise Refused(f"{name} is no result: {error}", hint="aligntool bench list") from error
+
+
+def _no_constant(word: str) -> float:
+    raise ValueError(f"{word} is no number")
+
+
+class Table:
+    """A JSON object, read key by key. Every reader raises ValueError for what is missing or of another kind."""
+
+    def __init__(self, value: object, where: str) -> None:
+        if not isinstance(value, dict):
+            raise ValueError(f"{where} is no object")
+        self.values: Mapping[str, object] = value
+        self.where = where
+
+    def word(self, key: str) -> str:
+        value = self.values.get(key)
+        if not isinstance(value, str) or len(value) > _LONGEST:
+            raise ValueError(f"{key} of {self.where} is no text")
+        return value
+
+    def number(self, key: str) -> float:
+        value = self.values.get(key)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"{key} of {self.where} is no number")
+        if not math.isfinite(value) or not 0 <= value <= 1e18:
+            raise ValueError(f"{key} of {self.where} cannot be {value!r:.40}")
+        return value
+
+    def whole(self, key: str) -> int:
+        value = self.number(key)
+        if value != int(value):
+            raise ValueError(f"{key} of {self.where} is no whole number")
+        return int(value)
+
+    def flag(self, key: str) -> bool:
+        value = self.values.get(key)
+        if not isinstance(value, bool):
+            raise ValueError(f"{key} of {self.where} is neither true nor false")
+        return value
+
+    def table(self, key: str) -> "Table":
+        return Table(self.values.get(key), f"{key} of {self.where}")
+
+    def rows(self, key: str) -> "list[Table]":
+        return [
+            Table(each, f"{key} {place} of {self.where}") for place, each in enumerate(self._list(key), 1)
+        ]
+
+    def _list(self, key: str) -> list[object]:
+        value = self.values.get(key)
+        if not isinstance(value, list) or len(value) > _MOST:
+            raise ValueError(f"{key} of {self.where} is no list")
+        return value
+
+    def numbers(self, key: str) -> list[float]:
+        """At least one."""
+        found = [Table({key: each}, self.where).number(key) for each in self._list(key)]
+        if not found:
+            raise ValueError(f"{key} of {self.where} is an empty list")
+        return found
+
+    def words(self, key: str) -> tuple[str, ...]:
+        found = [each for each in self._list(key) if isinstance(each, str) and len(each) <= _LONGEST]
+        if len(found) != len(self._list(key)):
+            raise ValueError(f"{key} of {self.where} is no list of texts")
+        return tuple(found)
+
+    def scalar(self, key: str) -> object:
+        """None, a text, a flag or a number."""
+        value = self.values.get(key)
+        if value is None or isinstance(value, bool):
+            return value
+        return self.word(key) if isinstance(value, str) else self._signed(key)
+
+    def _signed(self, key: str) -> float:
+        value = self.values.get(key)
+        if isinstance(value, int | float) and math.isfinite(value) and abs(value) <= 1e18:
+            return value
+        raise ValueError(f"{key} of {self.where} is no number")
+
+
+def _result(document: Table) -> Result:
+    settings = document.table("settings")
+    series = tuple(_series(row) for row in document.rows("series"))
+    if len({each.test for each in series}) != len(series):
+        raise ValueError("it has one test twice")
+    return Result(
+        when=document.word("when"),
+        aligntool=document.word("aligntool"),
+        target=document.word("target"),
+        kind=document.word("kind"),
+        settings=_settings(settings),
+        conditions=conditions_of(document.table("conditions")),
+        series=series,
+        skipped=document.words("skipped"),
+        complete=document.flag("complete"),
+    )
+
+
+def _settings(table: Table) -> Settings:
+    passes = table.values.get("passes", [])
+    listed = passes if isinstance(passes, list) else [None]
+    counts = tuple(each for each in listed if isinstance(each, int) and 0 < each <= _MOST)
+    if len(counts) != len(listed):
+        raise ValueError("passes of settings are no counts")
+    return Settings(
+        profile=table.word("profile"),
+        span=table.whole("span"),
+        runtime_s=table.number("runtime_s"),
+        repeats=table.whole("repeats"),
+        direct=table.flag("direct"),
+        engine=table.word("engine"),
+        prepare=table.word("prepare"),
+        passes=counts,
+        until_steady=table.flag("until_steady"),
+        score=None if table.values.get("score") is None else table.word("score"),
+    )
+
+
+def _series(row: Table) -> Series:
+    test = BenchTest(
+        row.flag("random"), row.whole("block"), row.whole("depth"), row.whole("threads"), row.flag("write")
+    )
+    if not (test.block and test.depth and test.threads):
+        raise ValueError(f"{row.where} has a test of nothing")
+    samples = tuple(_sample(each) for each in row.rows("samples"))
+    if not samples:
+        raise ValueError(f"{row.where} has no samples")
+    return Series(test, samples)
+
+
+def _sample(row: Table) -> Sample:
+    others = {
+        key: None if row.values.get(key) is None else row.number(key)
+        for key in ("p50_us", "p99_us", "p999_us", "busy_cores")
+    }
+    return Sample(
+        number=row.whole("number"),
+        bytes_per_s=row.whole("bytes_per_s"),
+        iops=row.number("iops"),
+        moved=row.whole("moved"),
+        runtime_s=row.number("runtime_s"),
+        mean_us=row.number("mean_us"),
+        cpu=row.number("cpu"),
+        **others,
+    )
+
+
+def conditions_of(table: Table) -> Conditions:
+    """What is only told and never reckoned with may be any text or number; what is of another kind is dropped."""
+    drives = tuple(_noun(DriveState, row, DriveState(row.word("name"))) for row in table.rows("drives"))
+    found = _noun(Conditions, table, Conditions())
+    return Conditions(
+        **{each.name: getattr(found, each.name) for each in fields(found) if each.name != "drives"},
+        drives=drives,
+    )
+
+
+def _noun(kind: type[_Kind], table: Table, usual: _Kind) -> _Kind:
+    values = {}
+    for each in fields(usual):  # type: ignore[arg-type] # both kinds are dataclasses
+        if each.name != "drives":
+            value = table.scalar(each.name) if each.name in table.values else getattr(usual, each.name)
+            values[each.name] = value if _fits(value, str(each.type)) else getattr(usual, each.name)
+    return kind(**values)
+
+
+def _fits(value: object, said: str) -> bool:
+    """Whether a value is what the field's annotation says."""
+    words = said.replace("<class '", "").replace("'>", "").split(" | ")
+    if value is None:
+        return "None" in words
+    if isinstance(value, bool):
+        return "bool" in words
+    if isinstance(value, int):
+        return "int" in words or "float" in words
+    return type(value).__name__ in words

@@ -1,0 +1,201 @@
+"""Which requests are timed to find the unit of a drive, and in which order.
+
+In: the room there is, the sector size, dice. Out: rounds of pairs of requests. Alone because what is concluded is only
+as good as what is compared: two requests that differ in nothing but whether they cross a boundary.
+
+The idea is flashbench's (`flashbench -a`): a request across a boundary of the drive touches one more unit than a
+request beside it. A point that is an odd multiple of 2^k lies on a boundary of every unit up to 2^k and of none above,
+so the size from which on crossing costs time is the unit.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, TypeVar
+
+from aligntool.units import GIB, KIB, MIB, Extent
+
+MOST = 8 * MIB  # the largest boundary that is looked for: allocation units of SD cards are 4 MiB and more
+LARGEST_PART = 128 * KIB  # the largest write whose half is compared with it
+ROUNDS = 8
+PAIRS = 8  # of each cell in each quarter of a round
+QUARTERS = 4  # two regions, each in both orders
+LEAST_LEVELS = 6  # a step needs some below it and some above
+FEWEST_POINTS = 12  # of one boundary in a region, or it is not looked for
+
+
+T = TypeVar("T")
+
+
+class Dice(Protocol):
+    """What is needed of `random.Random`; a seeded one makes an experiment that can be repeated."""
+
+    def randrange(self, start: int, stop: int | None = None, /) -> int: ...
+
+    def choices(self, population: Sequence[T], *, k: int) -> list[T]: ...
+
+
+class Kind(StrEnum):
+    """What is compared in a pair."""
+
+    READ = "read across"  # a read across a boundary, and one beside it
+    WRITE = "write across"
+    PART = "write part"  # a write of half a unit, and one of the whole: the half costs a read-modify-write
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two requests that are sent one after the other. Bytes, from the start of the device."""
+
+    kind: Kind
+    level: int  # the boundary that is asked about
+    quarter: int  # which region and which order
+    dear: Extent  # across the boundary, or half of what is asked about
+    cheap: Extent
+    dear_first: bool
+
+
+Round = tuple[Pair, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A pair that was timed."""
+
+    kind: Kind
+    level: int
+    quarter: int
+    dear_us: float
+    cheap_us: float
+
+
+REGION = GIB // 2  # what the map of a drive without DRAM has at hand, and points enough of the largest
+
+Regions = tuple[Extent, Extent]
+
+
+def regions(room: Extent) -> Regions:
+    """Its first and its last bytes, with a gap of an eighth between them at least."""
+    length = min(room.length * 7 // 16, REGION)
+    return Extent(room.start, length), Extent(room.end - length, length)
+
+
+def regions_among(extents: Sequence[Extent]) -> Regions:
+    """The two longest, or two parts of the longest one, whichever gives the longer pair."""
+    ordered = sorted(extents, key=lambda extent: -extent.length)
+    parts = regions(ordered[0])
+    if len(ordered) > 1 and min(ordered[1].length, REGION) > parts[0].length:
+        return Extent(ordered[0].start, min(ordered[0].length, REGION)), Extent(
+            ordered[1].start, min(ordered[1].length, REGION)
+        )
+    return parts
+
+
+MOST_WINDOWS = 32
+
+
+def windows(size: int) -> tuple[Extent, ...]:
+    """Places of a large disk among which two regions are chosen; of a small one, its two regions."""
+    if size < 4 * REGION:
+        return regions(Extent(0, size))
+    count = min(size // REGION, MOST_WINDOWS)
+    step = size // count // MOST * MOST
+    return tuple(Extent(index * step, REGION) for index in range(count))
+
+
+def fullest(of: Sequence[Extent], shares: Sequence[float]) -> Regions:
+    """The two with the largest share of data, the first and the last one among equals."""
+    first = max(range(len(of)), key=lambda index: (shares[index], -index))
+    second = max(
+        (index for index in range(len(of)) if index != first), key=lambda index: (shares[index], index)
+    )
+    return of[min(first, second)], of[max(first, second)]
+
+
+def levels(sector: int, parts: Regions, most: int = MOST) -> tuple[int, ...]:
+    """From one sector up, each twice the one before, as far as both regions have points enough.
+
+    A request has two sectors, so that of the first no boundary can be seen: what comes out there is noise, and says how
+    much of it there is.
+    """
+    found = []
+    level = sector
+    while level <= most and all(_points(part, level, 2 * sector) >= FEWEST_POINTS for part in parts):
+        found.append(level)
+        level *= 2
+    return tuple(found)
+
+
+def _points(region: Extent, level: int, request: int) -> int:
+    """How many odd multiples of the level lie in it with room for a request on both sides."""
+    return max(_last(region, level, request) - _first(region, level, request) + 1, 0)
+
+
+def _first(region: Extent, level: int, request: int) -> int:
+    """The smallest i with level × (2i + 1) in the region."""
+    return -(-(region.start + request - level) // (2 * level))
+
+
+def _last(region: Extent, level: int, request: int) -> int:
+    return (region.end - request - level) // (2 * level)
+
+
+def design(
+    parts: Regions, sector: int, kinds: Sequence[Kind], dice: Dice, *, most: int = MOST, rounds: int = ROUNDS
+) -> Iterator[Round]:
+    """Rounds, each a whole experiment: all levels of all kinds, mixed, in both regions; then the same cells in the
+    reversed order at other places. An experiment that is cut short after some rounds is still a balanced one.
+
+    `parts`: the bytes of the device that may be touched. `sector`: the smallest request. `most`: the largest boundary.
+    """
+    asked = [(kind, level) for kind in kinds for level in _levels_of(kind, sector, parts, most)]
+    for _ in range(rounds):
+        yield tuple(_round(asked, parts, sector, dice))
+
+
+def _levels_of(kind: Kind, sector: int, parts: Regions, most: int) -> tuple[int, ...]:
+    every = levels(sector, parts, most)
+    if kind is Kind.PART:
+        return tuple(level for level in every[1:] if level <= LARGEST_PART)
+    return every
+
+
+def _round(asked: Sequence[tuple[Kind, int]], parts: Regions, sector: int, dice: Dice) -> Iterator[Pair]:
+    """Both regions in turn and mixed: what disturbs the computer for a moment must not hit one region alone."""
+    cells = [(*cell, region) for cell in asked for _ in range(PAIRS) for region in (0, 1)]
+    order = [(*cell, dice.randrange(2) == 1) for cell in _mixed(cells, dice)]
+    for kind, level, region, dear_first in order:
+        yield _pair(kind, level, region, dear_first, parts[region], sector, dice)
+    for kind, level, region, dear_first in reversed(order):
+        yield _pair(kind, level, region + 2, not dear_first, parts[region], sector, dice)
+
+
+def _mixed(cells: Sequence[tuple[Kind, int, int]], dice: Dice) -> list[tuple[Kind, int, int]]:
+    """Fisher and Yates."""
+    mixed = list(cells)
+    for last in range(len(mixed) - 1, 0, -1):
+        other = dice.randrange(last + 1)
+        mixed[last], mixed[other] = mixed[other], mixed[last]
+    return mixed
+
+
+def _pair(
+    kind: Kind, level: int, quarter: int, dear_first: bool, region: Extent, sector: int, dice: Dice
+) -> Pair:
+    """Both at places of the same kind, drawn anew: nothing that was read before is read again on purpose."""
+    request = level if kind is Kind.PART else 2 * sector
+    first, last = _first(region, level, request), _last(region, level, request)
+    here, there = (level * (2 * dice.randrange(first, last + 1) + 1) for _ in "ab")
+    if kind is Kind.PART:
+        # Both begin on the boundary, or both end there: neither crosses anything.
+        side = dice.randrange(2)
+        return Pair(
+            kind, level, quarter,
+            Extent(here + side * level // 2, level // 2), Extent(there, level), dear_first,
+        )  # fmt: skip
+    if level == sector:  # across a point inside two sectors that belong together is beside every boundary
+        return Pair(
+            kind, level, quarter, Extent(here - sector, request), Extent(there - sector, request), dear_first
+        )
+    beside = there - request * dice.randrange(2)
+    return Pair(kind, level, quarter, Extent(here - sector, request), Extent(beside, request), dear_first)

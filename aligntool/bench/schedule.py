@@ -1,0 +1,184 @@
+"""Which runs of fio a benchmark is made of, and in which order.
+
+In: a profile, a target, what the user typed beside it. Out: a BenchPlan, or Refused. Alone because what is run is
+decided before anything is, and can be shown.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from aligntool.bench.jobs import ENGINE, Job, Pattern, fill_job
+from aligntool.bench.results import Settings
+from aligntool.errors import Refused
+from aligntool.recipe import BenchGoal, BenchTest
+from aligntool.units import MIB, align_down, format_size
+
+SPAN_OF_PASSES = 64 * MIB  # a hard disk reads that at random in two minutes
+OVERHEAD_S = 0.8  # of one run: fio's start, its end, the pause
+SEED = 20170101
+_PATTERNS = {
+    (False, False): Pattern.READ,
+    (False, True): Pattern.WRITE,
+    (True, False): Pattern.RANDOM_READ,
+    (True, True): Pattern.RANDOM_WRITE,
+}
+
+
+class TargetKind(StrEnum):
+    FOLDER = "folder"  # a file is made in it, and removed again
+    FILE = "file"  # one that is there
+    DEVICE = "device"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the user named, as it was found. Sizes in bytes."""
+
+    named: str
+    kind: TargetKind
+    path: str  # of the file or device; of a file that is to be made, its folder
+    size: int | None = None  # of the file or device
+    free: int | None = None  # of the file system
+    logical_block: int = 512  # of which requests past the page cache must be a multiple
+    direct: bool = True  # direct I/O is possible
+    name: str | None = None  # of the file to be made; None: aligntool finds one
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What was typed beside the profile. None: as the profile has it."""
+
+    size: int | None = None
+    runtime_s: float | None = None
+    repeats: int | None = None
+    passes: tuple[int, ...] = ()
+    destructive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BenchPlan:
+    target: Target
+    tests: tuple[BenchTest, ...]
+    skipped: tuple[str, ...]
+    settings: Settings
+    fills: int  # how often everything is written over before
+
+    @property
+    def makes_file(self) -> bool:
+        return self.target.kind is TargetKind.FOLDER
+
+    @property
+    def writes(self) -> bool:
+        return self.fills > 0 or any(test.write for test in self.tests)
+
+    @property
+    def rounds(self) -> int:
+        return max(self.settings.passes, default=self.settings.repeats)
+
+    @property
+    def seconds(self) -> float | None:
+        """That the timed runs take at most; None: they are not timed."""
+        if self.settings.passes:
+            return None
+        return self.rounds * len(self.tests) * (self.settings.runtime_s + OVERHEAD_S)
+
+
+def plan_bench(profile: str, goal: BenchGoal, target: Target, wish: Wish) -> BenchPlan:
+    """Raises Refused when no test is left, or when there is no room for the requests."""
+    may_write = target.kind is TargetKind.FOLDER or wish.destructive
+    span = _span(goal, target, wish)
+    tests, skipped = _fitting(goal.tests, target, span, may_write=may_write)
+    if not tests:
+        raise Refused(
+            f"no test of {profile} can be run on {target.named}:\n" + "\n".join(skipped),
+            hint="name a folder: a file is made in it and removed again"
+            if target.kind is not TargetKind.FOLDER
+            else "a larger --size",
+        )
+    fills = (
+        0 if not may_write else 2 if goal.prepare == "twice" else int(target.kind is not TargetKind.DEVICE)
+    )
+    if goal.prepare == "twice" and not may_write:
+        skipped = (*skipped, "overwriting everything twice before: nothing may be written here")
+    settings = Settings(
+        profile=profile,
+        span=span,
+        runtime_s=goal.runtime_s if wish.runtime_s is None else wish.runtime_s,
+        repeats=wish.repeats or goal.repeats,
+        direct=target.direct,
+        engine=ENGINE,
+        prepare={0: "none", 1: "file", 2: "twice"}[fills],
+        passes=wish.passes,
+        until_steady=goal.until_steady and not wish.passes,
+        score=goal.score,
+    )
+    return BenchPlan(target, tests, skipped, settings, fills)
+
+
+def _span(goal: BenchGoal, target: Target, wish: Wish) -> int:
+    """A drive that is to come to rest is written all over: less would leave it free room to work with."""
+    usual = SPAN_OF_PASSES if wish.passes else goal.size
+    if target.kind is TargetKind.FOLDER:
+        span = wish.size or usual
+        return align_down(span, max(target.logical_block, 4096)) or span
+    size = target.size or 0
+    if wish.size is not None and wish.size > size:
+        raise Refused(f"{target.named} has {format_size(size)}, and --size says {format_size(wish.size)}")
+    whole = goal.prepare == "twice" and wish.destructive and not wish.passes
+    span = wish.size or (size if whole else min(usual, size))
+    return align_down(span, max(target.logical_block, 4096)) or align_down(span, target.logical_block)
+
+
+def _fitting(
+    tests: Sequence[BenchTest], target: Target, span: int, *, may_write: bool
+) -> tuple[tuple[BenchTest, ...], tuple[str, ...]]:
+    kept, skipped = [], []
+    for test in tests:
+        if test.write and not may_write:
+            skipped.append(f"{test.title}: {target.named} is only read{_way_out(target)}")
+        elif target.direct and test.block % target.logical_block:
+            block = format_size(target.logical_block)
+            skipped.append(f"{test.title}: the device takes multiples of its logical blocks of {block} only")
+        elif test.block * (1 if test.random else test.threads) > span:
+            skipped.append(f"{test.title}: its requests do not fit into {format_size(span)}")
+        else:
+            kept.append(test)
+    return tuple(kept), tuple(skipped)
+
+
+def _way_out(target: Target) -> str:
+    return ", as it was not given up with --destructive" if target.kind is TargetKind.DEVICE else ""
+
+
+def rounds_of(plan: BenchPlan) -> Iterator[tuple[int, tuple[BenchTest, ...]]]:
+    """Each round has every test once, every other one backwards: a drive that warms up or fills its cache then does so
+    at the expense of all tests alike. Passes stay together, so that nothing else comes between them.
+    """
+    if plan.settings.passes:
+        for test in plan.tests:
+            yield from ((number, (test,)) for number in range(1, plan.rounds + 1))
+        return
+    for number in range(1, plan.rounds + 1):
+        yield number, plan.tests if number % 2 else plan.tests[::-1]
+
+
+def job_of(plan: BenchPlan, test: BenchTest, path: str) -> Job:
+    """A pass goes once over the span, in the same order as the passes before it."""
+    passes = bool(plan.settings.passes)
+    return Job(
+        name=test.title.replace(" ", "-"),
+        path=path,
+        pattern=_PATTERNS[(test.random, test.write)],
+        block=test.block,
+        span=align_down(plan.settings.span, test.block),
+        depth=test.depth,
+        threads=test.threads,
+        runtime_s=None if passes else plan.settings.runtime_s,
+        direct=plan.settings.direct,
+        seed=SEED if passes else None,
+    )
+
+
+def filling(plan: BenchPlan, path: str) -> Job:
+    return fill_job(path, plan.settings.span, direct=plan.settings.direct, loops=max(plan.fills, 1))

@@ -1,0 +1,209 @@
+"""`aligntool bench alignment`: what a start off the boundary costs on this drive."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from aligntool.cli.options import colored, grid, size, terminal_width
+from aligntool.cli.probe import refuse_to_overwrite
+from aligntool.errors import ExitCode
+from aligntool.units import MIB
+
+if TYPE_CHECKING:
+    from aligntool.apply.sweep import Keep, Key, Swept, Tell
+    from aligntool.bench.experiments import Starts
+    from aligntool.bench.schedule import Target
+    from aligntool.bench.starts import Load, Place
+    from aligntool.cli.bench_target import Working
+
+_LONGEST_S = 3600.0
+
+TargetArgument = Annotated[
+    str, typer.Argument(metavar="TARGET", help="A folder (a file is made in it and removed), a file, a device.")
+]  # fmt: skip
+DestructiveOption = Annotated[
+    bool,
+    typer.Option("--destructive", help="Write on the device itself; only if it is empty. You are asked."),
+]
+YesOption = Annotated[
+    bool, typer.Option("--yes", help="Do not ask. It answers the one question and overrides no refusal.")
+]
+SizeOption = Annotated[
+    int | None,
+    typer.Option("--size", parser=size, metavar="SIZE", help="Of the file that is made in a folder."),
+]
+RuntimeOption = Annotated[
+    float, typer.Option("--runtime", metavar="SECONDS", min=0.1, max=_LONGEST_S, help="Of each run.")
+]
+RepeatsOption = Annotated[
+    int, typer.Option("--repeats", metavar="N", min=3, max=1000, help="How often each run is made.")
+]
+OutputOption = Annotated[
+    str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the result as JSON.")
+]
+FioOutputOption = Annotated[
+    str | None,
+    typer.Option("--fio-output", metavar="DIR", help="Keep fio's own JSON of every run in this folder."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="The result as JSON.")]
+
+
+def bench_alignment(
+    target: TargetArgument,
+    *,
+    unit: Annotated[
+        int | None, typer.Option("--unit", parser=grid, metavar="SIZE", help="Of the drive; else as the audit has it.")
+    ] = None,
+    start: Annotated[
+        int | None, typer.Option("--start", parser=grid, metavar="SIZE", help="Try only this one; sector 63 is 32256.")
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--every", help="Try the place of every sector of the unit, not of each eighth: takes long.")
+    ] = False,
+    depth: Annotated[int, typer.Option("--depth", metavar="N", min=1, max=1024, help="Requests in flight.")] = 1,
+    span: SizeOption = None,
+    runtime: RuntimeOption = 1.0,
+    repeats: Annotated[
+        int, typer.Option("--repeats", metavar="N", min=5, max=1000, help="How often each run is made.")
+    ] = 5,
+    destructive: DestructiveOption = False,
+    yes: YesOption = False,
+    output: OutputOption = None,
+    fio_output: FioOutputOption = None,
+    json_: JsonOption = False,
+) -> None:  # fmt: skip
+    """Put the same load on sector 63, on 2048 and on every place of a unit, and say whether alignment matters here.
+
+    Example: aligntool bench alignment /srv --unit 16KiB
+
+    Exit code: 0 measured; 3 refused; 4 fio failed, or it was interrupted, after a device was written to; 130 before.
+    """
+    from aligntool.bench.starts import places_of, refuse_too_small
+    from aligntool.cli.bench_run import bench_progress, ended_by_signals, fio_keeper
+    from aligntool.cli.bench_target import working_on
+    from aligntool.probe.bench_targets import find_target
+
+    if every and start is not None:
+        raise typer.BadParameter("--start tries one start, --every all of them: give one of the two")
+    refuse_to_overwrite(output)
+    found = find_target(target)
+    asked = span or 256 * MIB
+    if unit is not None:
+        refuse_too_small(found.size or asked, unit, found.logical_block, start)
+    with (
+        ended_by_signals(),
+        bench_progress() as tell,
+        working_on(found, asked, tell, destructive=destructive, yes=yes) as working,
+    ):
+        wide, by = (unit, "--unit") if unit is not None else unit_of(working.disk)
+        places = places_of(working.room, wide, found.logical_block, start, every=every)
+        swept = _sweep(working, places, depth, runtime, repeats, tell, fio_keeper(fio_output))
+        measured = _starts(found, working, swept, (wide, by), runtime, repeats)
+    wrote = working.writes and destructive
+    if not measured.rates:
+        end_of(swept, wrote=wrote)
+    _tell(measured, output, json_=json_)
+    end_of(swept, wrote=wrote)
+
+
+def _starts(
+    found: "Target", working: "Working", swept: "Swept[tuple[Load, Place, int]]", unit: tuple[int, str],
+    runtime_s: float, repeats: int,
+) -> "Starts":  # fmt: skip
+    from aligntool.bench.alignment import Rate
+    from aligntool.bench.experiments import Starts
+    from aligntool.cli.bench_target import conditions_after, identity_of, look_at_disk, setting_of
+
+    rates = tuple(
+        Rate(load, place, repeat, iops, cpu)
+        for ((load, place, repeat), iops), (_, cpu) in zip(swept.rates, swept.cpu, strict=True)
+    )
+    return Starts(
+        now(), found.named, *unit, rates, conditions=conditions_after(working, swept.fio_version),
+        setting=setting_of(found, working, runtime_s, repeats), disk=identity_of(look_at_disk(working.disk)),
+        complete=swept.complete,
+    )  # fmt: skip
+
+
+def _tell(measured: "Starts", output: str | None, *, json_: bool) -> None:
+    from aligntool.bench.alignment import verdicts
+    from aligntool.render.bench_experiments import alignment_json, alignment_lines
+    from aligntool.render.lines import show
+
+    rows = verdicts(measured.rates, measured.unit)
+    text = alignment_json(measured, rows)
+    if json_:
+        sys.stdout.write(text)
+    else:
+        show(alignment_lines(measured, rows, width=terminal_width()), sys.stdout, color=colored())
+    keep_measured(text, output, measured.when, "alignment")
+
+
+def unit_of(name: str) -> tuple[int, str]:
+    """The largest boundary of the audit that a partition must be on, up to 512 KiB; 4 KiB where nobody says."""
+    from aligntool.audit import Severity, Wishes, audit
+    from aligntool.cli.audit import known_of
+    from aligntool.errors import Refused
+    from aligntool.probe.look import look
+
+    try:
+        inventory = look((name,))
+    except Refused:
+        return 4096, "assumed"
+    report = audit(inventory, known_of(inventory), Wishes())
+    grids = [
+        grid for grid in report.judged[0].grids if grid.severity is not Severity.INFO and grid.size < MIB
+    ]
+    widest = max(grids, key=lambda grid: grid.size)
+    return widest.size, f"{widest.kind.value}, {widest.source.value}"
+
+
+def _sweep(
+    working: "Working", places: "tuple[Place, ...]", depth: int, runtime_s: float, repeats: int, tell: "Tell",
+    keep: "Keep",
+) -> "Swept[tuple[Load, Place, int]]":  # fmt: skip
+    from aligntool.apply.sweep import run_sweep
+    from aligntool.bench.starts import loads_of, refuse_too_many, runs_of
+
+    loads = loads_of(writes=working.writes, depth=depth)
+    refuse_too_many(repeats * len(places) * len(loads))
+    jobs = (
+        (
+            (run.load, run.place, repeat),
+            f"{run.load.title}, {run.place.title}, {repeat + 1} of {repeats}",
+            run.job,
+        )
+        for repeat in range(repeats)
+        for run in runs_of(places, loads, working.room, working.path, working.shift, runtime_s, repeat)
+    )
+    return run_sweep(jobs, repeats * len(places) * len(loads), tell, keep)
+
+
+def now() -> str:
+    """In UTC, as ISO 8601 has it."""
+    from datetime import UTC, datetime
+
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def keep_measured(text: str, output: str | None, when: str, name: str) -> None:
+    """After it was shown: what cannot be kept is not lost. In the history, and in the file that was asked for. Raises
+    Refused.
+    """
+    from aligntool.cli.bench_run import keep_among_results
+
+    sys.stdout.flush()
+    keep_among_results(when, name, text)
+    if output is not None:
+        from aligntool.cli.plan import keep
+
+        keep(output, text)
+
+
+def end_of(swept: "Swept[Key]", *, wrote: bool) -> None:
+    """The exit code of what was measured only in part."""
+    if swept.failure is not None:
+        raise swept.failure
+    if swept.interrupted:
+        raise typer.Exit(ExitCode.STOPPED if wrote else ExitCode.INTERRUPTED)

@@ -1,0 +1,296 @@
+"""`aligntool bench TARGET`: measured, told, kept.
+
+In: a target and a profile. Out: a table, or JSON; a file of the history. Alone because what may be written to, and what
+becomes of the figures when it ends early, is decided here.
+"""
+
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from aligntool.cli.options import colored, size, terminal_width
+from aligntool.errors import ExitCode, Refused
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from aligntool.apply.bench_run import Ran
+    from aligntool.bench.conditions import Conditions
+    from aligntool.bench.results import Result
+    from aligntool.bench.schedule import BenchPlan, Target
+    from aligntool.recipe import BenchGoal
+
+_LONGEST_S = 86400.0
+
+
+def passes(text: str) -> tuple[int, ...]:
+    """ "1,5" or a usage error."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() and word.isascii() and 1 <= int(word[:6]) <= 1000 for word in words):
+        raise typer.BadParameter(f"{text!r} are no passes; write counts from 1 to 1000, like 1,5")
+    return tuple(sorted({int(word) for word in words}))
+
+
+def bench_run(
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="A folder (a file is made in it and removed), a file, a device.")
+    ],
+    *,
+    profile: Annotated[
+        str, typer.Option("--profile", "-p", metavar="NAME", help="What is run: see `recipes list`; or a file.")
+    ] = "crystaldiskmark",
+    span: Annotated[
+        int | None, typer.Option("--size", parser=size, metavar="SIZE", help="Spread the requests over so much.")
+    ] = None,
+    runtime: Annotated[
+        float | None, typer.Option("--runtime", metavar="SECONDS", min=0.1, max=_LONGEST_S, help="Of each run.")
+    ] = None,
+    repeats: Annotated[
+        int | None, typer.Option("--repeats", metavar="N", min=1, max=1000, help="How often each test is run.")
+    ] = None,
+    passes_: Annotated[
+        str | None, typer.Option("--passes", metavar="N,N", help="So often over the same data, as 1,5; a cache shows.")
+    ] = None,
+    destructive: Annotated[
+        bool, typer.Option("--destructive", help="Write on the device itself; only if it is empty. You are asked.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask. It answers the one question and overrides no refusal.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what fio would be told, and stop.")] = False,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the result in this file as well.")
+    ] = None,
+    fio_output: Annotated[
+        str | None, typer.Option("--fio-output", metavar="DIR", help="Keep fio's own JSON of every run in this folder.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="The result as JSON.")] = False,
+) -> None:  # fmt: skip
+    """Measure a drive with fio: medians with their range, latency, and the processor's part beside every figure.
+
+    Example: aligntool bench run /srv --profile crystaldiskmark
+
+    Exit code: 0 measured; 3 refused; 4 fio failed, or it was interrupted, after something was written; 130 before.
+    """
+    from aligntool.bench.schedule import Wish, plan_bench
+    from aligntool.cli.probe import refuse_to_overwrite
+    from aligntool.probe.bench_targets import find_target
+    from aligntool.probe.conditions import look_at_conditions
+    from aligntool.render.bench import command_lines, plan_words
+    from aligntool.render.lines import show
+
+    refuse_to_overwrite(output)
+    name, goal = _profile(profile)
+    found = find_target(target)
+    counts = passes(passes_) if passes_ is not None else ()
+    plan = plan_bench(name, goal, found, Wish(span, runtime, repeats, counts, destructive))
+    disk = _refuse(plan, destructive=destructive)
+    seen = look_at_conditions(found, plan.settings.span)
+    show(plan_words(plan, seen, width=terminal_width()), sys.stderr, color=False)
+    if dry_run:
+        show(command_lines(plan), sys.stdout, color=colored())
+        return
+    if destructive:
+        from aligntool.cli.confirm import confirm_disk
+
+        confirm_disk(found.path, disk, "its name", yes)
+    result, ran = _measured(plan, seen, fio_output)
+    _keep(result, output)
+    _tell(result, json_=json_)
+    if ran.failure is not None:
+        raise ran.failure
+    if ran.interrupted:
+        raise typer.Exit(ExitCode.STOPPED if plan.writes and not plan.makes_file else ExitCode.INTERRUPTED)
+
+
+def _profile(name: str) -> "tuple[str, BenchGoal]":
+    """Raises Refused."""
+    from pathlib import Path
+
+    from aligntool.recipe import BenchGoal, parse_recipe, recipe
+
+    if "/" in name or name.endswith(".toml"):
+        try:
+            found = parse_recipe(name, Path(name).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "this is no text"
+            raise Refused(f"{name}: {why}", hint="aligntool recipes list") from error
+    else:
+        found = recipe(name, "bench")
+    if not isinstance(found.goal, BenchGoal):
+        raise Refused(f"{name} is a recipe for a {found.kind}", hint="aligntool recipes list")
+    return found.name, found.goal
+
+
+def _refuse(plan: "BenchPlan", *, destructive: bool) -> str:
+    """Raises Refused where there is no room, or somebody's data. The name of the device that is given up."""
+    from aligntool.bench.conditions import room_words
+    from aligntool.bench.schedule import TargetKind
+
+    target = plan.target
+    if target.kind is TargetKind.FOLDER and target.free is not None:
+        words = room_words(plan.settings.span, target.free)
+        if words:
+            raise Refused(f"there is too little room in {target.path}: {words}", hint="--size with less")
+    if not destructive:
+        return ""
+    if target.kind is not TargetKind.DEVICE:
+        raise Refused(
+            f"--destructive is for devices, and {target.named} is a {target.kind}",
+            hint="in a folder the tests write anyway, into a file of their own",
+        )
+    return refuse_data(target)
+
+
+def refuse_data(target: "Target") -> str:
+    """The name of the device, which holds nothing. Raises Refused."""
+    from pathlib import Path
+
+    from aligntool.bench.refusals import refuse_destruction
+    from aligntool.cli.planning import refuse_in_flight
+    from aligntool.probe.look import look
+
+    disk = look((target.path,)).disks[0]
+    refuse_in_flight(disk.path)
+    name = Path(target.path).resolve().name
+    if name == disk.name.rpartition("/")[2]:
+        refuse_destruction(disk, None)
+    else:
+        part = next((part for part in disk.partitions if (part.node or "").rpartition("/")[2] == name), None)
+        if part is None:
+            raise Refused(f"{target.path} is a part of {disk.path}, and is not in its partition table")
+        refuse_destruction(disk, part)
+    return name
+
+
+def _measured(plan: "BenchPlan", seen: "Conditions", fio_output: str | None) -> "tuple[Result, Ran]":
+    from dataclasses import replace
+    from datetime import UTC, datetime
+
+    from aligntool import __version__
+    from aligntool.apply.bench_run import run_bench
+    from aligntool.bench.results import Result
+    from aligntool.probe.conditions import warmed
+
+    began = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    with ended_by_signals(), _place(plan) as path, bench_progress() as tell:
+        ran = run_bench(
+            plan,
+            path,
+            tell=lambda told: tell(told.text, told.share, told.left_s),
+            keep=fio_keeper(fio_output),
+        )
+    if not ran.series and ran.failure is not None:
+        raise ran.failure
+    if not ran.series:
+        raise KeyboardInterrupt
+    after = replace(warmed(seen), fio=ran.fio_version, caches_dropped=ran.caches_dropped)
+    result = Result(
+        began, __version__, plan.target.named, plan.target.kind.value, plan.settings, after, ran.series,
+        plan.skipped, ran.complete,
+    )  # fmt: skip
+    return result, ran
+
+
+@contextmanager
+def _place(plan: "BenchPlan") -> Iterator[str]:
+    """A file that is made and removed; a device that is held; or just what is only read."""
+    from aligntool.apply.bench_file import made_file
+    from aligntool.apply.bench_hold import held_device
+
+    target = plan.target
+    if plan.makes_file:
+        with made_file(target.path, plan.settings.span, name=target.name) as path:
+            yield path
+    elif plan.writes:
+        with held_device(target.path):
+            refuse_data(target)  # the question may have waited long for its answer
+            yield target.path
+    else:
+        yield target.path
+
+
+def bench_progress(
+    *, still: bool = False
+) -> "AbstractContextManager[Callable[[str, float, float | None], None]]":
+    """`still`: redrawn only when it is told something."""
+    from aligntool.render.bench_progress import bench_bar, bench_lines
+    from aligntool.render.lines import wants_color
+
+    on_terminal = wants_color(sys.stderr, dict(os.environ))
+    return bench_bar(sys.stderr, still=still) if on_terminal else bench_lines(sys.stderr)
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """A closed terminal and `kill` end it as Ctrl-C does: fio with it, and the file goes."""
+
+    def stop(number: int, frame: "FrameType | None") -> None:
+        raise KeyboardInterrupt
+
+    before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for each, action in before.items():
+            signal.signal(each, action)
+
+
+def fio_keeper(folder: str | None) -> Callable[[str, int, str], None]:
+    """fio's own words, run by run. Raises Refused when the folder cannot be made."""
+    if folder is None:
+        return lambda title, number, text: None
+    from pathlib import Path
+
+    from aligntool.apply.bench_history import keep_result
+
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refused(f"{folder} cannot be made: {error.strerror}") from error
+
+    def keep(title: str, number: int, text: str) -> None:
+        plain = re.sub(r"[^A-Za-z0-9.]+", "-", title)
+        keep_result(str(Path(folder, f"{plain}-{number}.json")), text)
+
+    return keep
+
+
+def _keep(result: "Result", output: str | None) -> None:
+    """In the history, and in the file that was asked for. A history that cannot be written is said, and no error."""
+    from aligntool.apply.bench_history import keep_result
+    from aligntool.bench.document import to_json
+
+    text = to_json(result)
+    keep_among_results(result.when, result.settings.profile, text)
+    if output is not None:
+        keep_result(output, text)
+
+
+def keep_among_results(when: str, name: str, text: str) -> None:
+    """In the history. One that cannot be written is said, and no error."""
+    from aligntool.apply.bench_history import keep_in_history
+    from aligntool.probe.bench_history import history_folder
+
+    folder = history_folder(dict(os.environ), root=os.geteuid() == 0)
+    try:
+        print(f"kept in {keep_in_history(folder, when, name, text)}", file=sys.stderr)
+    except Refused as refusal:
+        print(f"not kept in the history: {refusal}", file=sys.stderr)
+
+
+def _tell(result: "Result", *, json_: bool) -> None:
+    from aligntool.bench.document import to_json
+    from aligntool.render.bench import result_lines
+    from aligntool.render.lines import show
+
+    if json_:
+        sys.stdout.write(to_json(result))
+    else:
+        show(result_lines(result, width=terminal_width()), sys.stdout, color=colored())

@@ -1,0 +1,265 @@
+"""`aligntool probe`: the unit in which a drive really works, timed."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from aligntool.cli.options import colored, sector, size, terminal_width
+from aligntool.errors import ExitCode, Refused
+from aligntool.units import GIB, MIB, format_size
+
+if TYPE_CHECKING:
+    from aligntool.apply.timing import Target, Timed
+    from aligntool.bench.inference_design import Kind, Regions, Round
+    from aligntool.bench.inference_file import Probed, ProbeResult
+    from aligntool.inventory import Disk
+
+
+def probe(
+    target: Annotated[
+        str,
+        typer.Argument(metavar="TARGET", help="A disk or image file, only to be read; or a folder to make a file in."),
+    ],
+    *,
+    destructive: Annotated[
+        bool, typer.Option("--destructive", help="Also write on the disk itself; only if it is empty.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask. It answers the one question and overrides no refusal.")
+    ] = False,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="SECONDS", min=1, help="Time requests for so long at most.")
+    ] = 120,
+    most: Annotated[
+        int | None, typer.Option("--most", parser=size, metavar="SIZE",
+                                 help="Read and write so much at most; 1GiB. One round of requests must fit.")
+    ] = None,
+    file_size: Annotated[
+        int | None, typer.Option("--size", parser=size, metavar="SIZE", help="Of the file in a folder; 512MiB.")
+    ] = None,
+    largest: Annotated[
+        int | None, typer.Option("--largest", parser=size, metavar="SIZE", help="The largest unit to look for; 8MiB.")
+    ] = None,
+    sector_size: Annotated[
+        int | None, typer.Option("--sector-size", parser=sector, metavar="SIZE", help="The smallest request to time.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Places and order come from it.")] = 1,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the result, for `audit --measured FILE`.")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the penalty of every size.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="As JSON; sizes are bytes, times µs.")] = False,
+) -> None:  # fmt: skip
+    """Find the unit in which a drive really works, by timing reads, and writes where it may; or say that it is unknown.
+
+    Data are only read. Writes go into a file that is made in a folder and removed again, or to an empty disk with
+    --destructive.
+
+    Example: sudo aligntool probe /dev/nvme0n1 -o measured.json
+
+    Exit code: 0 measured, also when the unit is unknown; 3 refused.
+    """
+    from pathlib import Path
+
+    refuse_to_overwrite(output)
+    asked = _Asked(limit, most or GIB, largest or 8 * MIB, sector_size, seed)
+    if Path(target).is_dir():
+        if destructive:
+            raise typer.BadParameter("--destructive is for disks; in a folder only the file is written")
+        result = _in_folder(target, file_size or GIB // 2, asked)
+    else:
+        result = _on_disk(target, asked, destructive=destructive, yes=yes)
+    _tell(result, output, verbose=verbose, json_=json_)
+    if result.interrupted:
+        raise typer.Exit(ExitCode.STOPPED if destructive and result.written else ExitCode.INTERRUPTED)
+
+
+def refuse_to_overwrite(output: str | None) -> None:
+    """Also where it could not be kept at all: said before anything is measured. Raises Refused."""
+    import os
+
+    from aligntool.audit.words import shell_word
+
+    if output is None:
+        return
+    folder = os.path.dirname(output) or "."  # noqa: PTH120 - the user's own spelling
+    if os.path.isdir(output):  # noqa: PTH112
+        raise Refused(f"{output} is a folder; nothing was measured", hint="-o with the name of a file")
+    if os.path.lexists(output):
+        raise Refused(
+            f"{output} is there already; nothing was measured",
+            hint=f"another name for -o, or rm {shell_word(output)}",
+        )
+    if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):  # noqa: PTH112
+        why = "may not be written to" if os.path.isdir(folder) else "is no folder"  # noqa: PTH112
+        raise Refused(f"{folder} {why}, so {output} cannot be kept; nothing was measured")
+
+
+class _Asked:
+    """What both ways need of the options."""
+
+    def __init__(self, limit_s: int, most: int, largest: int, sector_size: int | None, seed: int) -> None:
+        from random import Random
+
+        self.limit_s, self.most, self.largest, self.sector_size, self.seed = (
+            limit_s,
+            most,
+            largest,
+            sector_size,
+            seed,
+        )
+        self.dice = Random(seed)  # the same seed, the same experiment
+
+
+def _on_disk(path: str, asked: _Asked, *, destructive: bool, yes: bool) -> "ProbeResult":
+    from aligntool.apply.probing import opened_disk, written_shares
+    from aligntool.apply.timing import smallest_request
+    from aligntool.bench.inference_design import Kind, fullest, windows
+
+    disk = _look(path, asked.sector_size)
+    with _held(disk, destructive=destructive, yes=yes), opened_disk(disk.path, write=destructive) as target:
+        least = asked.sector_size or disk.limits.logical_block_size or 512
+        smallest = smallest_request(target.reading, 0, least)
+        places = windows(disk.size or 0)
+        shares = tuple(0.0 for _ in places) if destructive else written_shares(target, places, smallest)
+        kinds = tuple(Kind) if destructive else (Kind.READ,)
+        return _run(disk, target, fullest(places, shares), smallest, kinds, asked, None)
+
+
+def _in_folder(folder: str, file_size: int, asked: _Asked) -> "ProbeResult":
+    from aligntool.apply.probing import made_file
+    from aligntool.apply.timing import smallest_request
+    from aligntool.bench.inference_design import Kind, regions_among
+    from aligntool.cli.bench_run import ended_by_signals
+
+    with ended_by_signals(), _progress("filling") as tell, made_file(folder, file_size, tell) as made:
+        disk = _look(made.disk, asked.sector_size)
+        least = asked.sector_size or disk.limits.logical_block_size or 512
+        smallest = smallest_request(made.target.reading, 0, least)
+        parts = regions_among(made.extents)
+        return _run(disk, made.target, parts, smallest, tuple(Kind), asked, made.target.path)
+
+
+def _look(path: str, sector_size: int | None) -> "Disk":
+    from aligntool.probe.look import Given, look
+
+    disk = look((path,), given=Given(sector_size=sector_size)).disks[0]
+    if not disk.size:
+        raise Refused(f"nobody says how large {disk.name} is")
+    return disk
+
+
+@contextmanager
+def _held(disk: "Disk", *, destructive: bool, yes: bool) -> Iterator[None]:
+    """Nothing is asked of who only reads."""
+    if not destructive:
+        yield
+        return
+    from aligntool.apply.hold import hold_disk
+    from aligntool.cli.given_up import confirm_given_up, refuse_unless_empty
+
+    refuse_unless_empty(disk)
+    print(
+        f"{disk.path} is empty. Small pieces of it all over are overwritten, and what they get stays.",
+        file=sys.stderr,
+    )
+    confirm_given_up(disk, yes)
+    with hold_disk(disk.path, why="timing writes"):
+        refuse_unless_empty(_look(disk.path, None))
+        yield
+
+
+def _run(
+    disk: "Disk",
+    target: "Target",
+    parts: "Regions",
+    smallest: int,
+    kinds: "tuple[Kind, ...]",
+    asked: _Asked,
+    file: str | None,
+) -> "ProbeResult":
+    from aligntool.bench.inference import infer
+    from aligntool.bench.inference_design import LEAST_LEVELS, design, levels
+    from aligntool.bench.inference_file import ProbeResult
+
+    if len(levels(smallest, parts, asked.largest)) < LEAST_LEVELS:
+        raise Refused(
+            f"there is too little room to look for a unit: two regions of {format_size(parts[1].length)}",
+            hint="a larger --size, or a larger disk",
+        )
+    rounds = design(parts, smallest, kinds, asked.dice, most=asked.largest)
+    timed = _timed(rounds, target, asked)
+    if not timed.rounds:
+        raise KeyboardInterrupt
+    inference = infer(timed.samples, asked.dice)
+    return ProbeResult(
+        disk=identity(disk), inference=inference, sector=smallest, regions=parts, rounds=timed.rounds, read=timed.read,
+        written=timed.written, zeros=timed.zeros, elapsed_s=timed.elapsed_s, seed=asked.seed,
+        interrupted=timed.interrupted, file=file,
+    )  # fmt: skip
+
+
+def _timed(rounds: "Iterable[Round]", target: "Target", asked: _Asked) -> "Timed":
+    from aligntool.apply.timing import time_rounds
+    from aligntool.render.plan import time_words
+
+    with _progress(f"timing for at most {time_words(asked.limit_s)}") as tell:
+        return time_rounds(rounds, target, limit_s=asked.limit_s, most_bytes=asked.most, tell=tell)
+
+
+@contextmanager
+def _progress(what: str) -> "Iterator[Callable[[float], None]]":
+    """The bar of a benchmark. It is redrawn only when told to, between two rounds: a thread that redraws would be
+    timed, too.
+    """
+    from time import monotonic
+
+    from aligntool.cli.bench_run import bench_progress
+
+    began = monotonic()
+    with bench_progress(still=True) as tell:
+
+        def say(share: float) -> None:
+            left_s = (monotonic() - began) * (1 - share) / share if share else None
+            tell(what, share, left_s)
+
+        yield say
+
+
+def identity(disk: "Disk") -> "Probed":
+    from pathlib import Path
+
+    from aligntool.bench.inference_file import Probed
+
+    return Probed(
+        name=Path(disk.path).name, path=str(Path(disk.path).absolute()), size=disk.size or 0, model=disk.model,
+        serial=disk.serial, wwn=disk.wwn, firmware=disk.firmware,
+    )  # fmt: skip
+
+
+def _tell(result: "ProbeResult", output: str | None, *, verbose: bool, json_: bool) -> None:
+    from aligntool.render.probe import probe_json, probe_lines
+
+    if json_:
+        sys.stdout.write(probe_json(result))
+    else:
+        from aligntool.render.lines import show
+
+        show(probe_lines(result, width=terminal_width(), verbose=verbose), sys.stdout, color=colored())
+    if output is None:
+        return
+    from aligntool.cli.plan import keep
+
+    sys.stdout.flush()
+    keep(output, probe_json(result))
+    if result.inference.boundaries:
+        from aligntool.audit.words import shell_word
+        from aligntool.cli.asked import command
+
+        print(
+            f"aligntool: {command('audit', result.disk.path, '--measured', shell_word(output))}",
+            file=sys.stderr,
+        )

@@ -1,0 +1,175 @@
+"""`aligntool report`: everything that is known of a machine's disks on one page, and single pictures of it."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from aligntool.cli.options import (
+    PageOption,
+    PhysicalOption,
+    SectorOption,
+    TargetsArgument,
+    WakeOption,
+    WishedGrainOption,
+)
+from aligntool.errors import Refused
+
+if TYPE_CHECKING:
+    from aligntool.audit import Wishes
+    from aligntool.inventory import Inventory
+    from aligntool.render.report import Content
+    from aligntool.render.report.measured import Measured
+    from aligntool.render.svg import Picture
+
+
+def report(
+    targets: TargetsArgument = None,
+    *,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Where to write the page: report.html.")
+    ] = None,
+    chart: Annotated[
+        str | None, typer.Option("--chart", metavar="NAME", help="A single picture, for --svg and --png.")
+    ] = None,
+    svg: Annotated[
+        str | None, typer.Option("--svg", metavar="FILE", help="Write that picture as SVG.")
+    ] = None,
+    png: Annotated[
+        str | None, typer.Option("--png", metavar="FILE", help="Write that picture as PNG; needs rsvg-convert.")
+    ] = None,
+    bench: Annotated[
+        list[str] | None,
+        typer.Option("--bench", metavar="FILE", help="A result of `aligntool bench`; may be given again."),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")] = False,
+    sysroot: Annotated[
+        str | None, typer.Option("--sysroot", metavar="DIR", help="A captured machine: a snapshot or its folder.")
+    ] = None,
+    wake: WakeOption = False,
+    sector_size: SectorOption = None,
+    physical_sector_size: PhysicalOption = None,
+    page_size: PageOption = None,
+    grain: WishedGrainOption = None,
+) -> None:  # fmt: skip
+    """Write one HTML page that needs no network: disks with maps, findings with their cost, arrays with their links,
+    benchmarks drawn.
+
+    Example: sudo aligntool report -o report.html
+
+    Exit code: 0 written, whatever was found; 3 refused, and nothing was written.
+    """
+    from aligntool.audit import Wishes
+    from aligntool.probe.look import Given, look
+    from aligntool.units import MIB
+
+    _check_words(output, chart, svg, png)
+    if output is None and chart is not None and (known := _known_picture(chart)):
+        _write(_drawn(known, svg, png), overwrite=overwrite)
+        return
+    measured = _measured(bench or [])
+    given = Given(sector_size=sector_size, physical_sector_size=physical_sector_size)
+    inventory = look(tuple(targets or ()), sysroot=sysroot, given=given, wake=wake)
+    if targets and inventory.unseen:
+        hints = dict.fromkeys(each.hint for each in inventory.unseen if each.hint)
+        raise Refused(
+            "\n".join(f"{each.what}: {each.why}" for each in inventory.unseen), hint="\n".join(hints)
+        )
+    content = _content(inventory, Wishes(page_size=page_size, grain=grain or MIB), measured)
+    pages = _drawn(_find_picture(content, chart), svg, png) if chart else []
+    if output is not None:
+        pages.insert(0, (output, _page(content)))
+    _write(pages, overwrite=overwrite)
+    for unseen in inventory.unseen:
+        _say(f"{unseen.what}: {unseen.why}")
+
+
+def _check_words(output: str | None, chart: str | None, svg: str | None, png: str | None) -> None:
+    if chart is not None and not (svg or png):
+        raise Refused("where is the picture to go?", hint="--svg FILE or --png FILE")
+    if (svg or png) and chart is None:
+        raise Refused(
+            "which picture is it to be?", hint="--chart NAME; a name that there is not lists them all"
+        )
+    if not (output or svg or png):
+        raise Refused("where is the page to go?", hint="aligntool report -o report.html")
+    named = [name for name in (output, svg, png) if name]
+    if len(set(named)) < len(named):
+        raise Refused("two files of the same name were asked for")
+
+
+def _known_picture(chart: str) -> "Picture | None":
+    """Those for which no disk has to be looked at."""
+    from aligntool.render.queue_depth import TOPIC
+    from aligntool.render.svg_queue import queue_picture
+
+    return queue_picture() if chart == TOPIC else None
+
+
+def _measured(files: list[str]) -> "tuple[Measured, ...]":
+    """Raises Refused for a file that is no result."""
+    if not files:
+        return ()
+    from aligntool.bench.document import from_json
+    from aligntool.bench.experiments import experiment_from_json
+    from aligntool.probe.bench_history import read_text
+    from aligntool.render.report.results import measured_of
+
+    texts = [(file, read_text(file)) for file in files]
+    return measured_of([experiment_from_json(text, file) or from_json(text, file) for file, text in texts])
+
+
+def _content(inventory: "Inventory", wishes: "Wishes", measured: "tuple[Measured, ...]") -> "Content":
+    from datetime import UTC, datetime
+
+    from aligntool.audit import audit
+    from aligntool.cli.audit import known_of, mends_of
+    from aligntool.raid.arrays import arrays_of
+    from aligntool.raid.ceilings import known_rates
+    from aligntool.render.report import Content
+
+    known = known_of(inventory)
+    found, rates = audit(inventory, known, wishes), known_rates(known)
+    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return Content(found, arrays_of(found, (), rates), mends_of(found), measured, made, rates)
+
+
+def _find_picture(content: "Content", name: str) -> "Picture":
+    from difflib import get_close_matches
+
+    from aligntool.render.report import pictures_of
+
+    made = {picture.name: picture for picture in pictures_of(content)}
+    if name in made:
+        return made[name]
+    near = get_close_matches(name, made, n=1, cutoff=0.0)
+    raise Refused(f"there is no picture {name!r}; there are {', '.join(made)}", hint=f"--chart {near[0]}")
+
+
+def _page(content: "Content") -> bytes:
+    from aligntool.render.report import page_html
+
+    return page_html(content).encode()
+
+
+def _drawn(picture: "Picture", svg: str | None, png: str | None) -> list[tuple[str, bytes]]:
+    from aligntool.apply.page_file import png_of
+    from aligntool.render.svg import svg_text
+
+    text = svg_text(picture, alone=True)
+    made = [(svg, text.encode())] if svg else []
+    return [*made, (png, png_of(text))] if png else made
+
+
+def _write(pages: list[tuple[str, bytes]], *, overwrite: bool) -> None:
+    from aligntool.apply.page_file import write_pages
+
+    write_pages(pages, overwrite=overwrite)
+    for name, _ in pages:
+        _say(f"{name} written")
+
+
+def _say(words: str) -> None:
+    from aligntool.render.lines import harmless
+
+    print(f"aligntool: {harmless(words)}", file=sys.stderr)

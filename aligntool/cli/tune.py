@@ -1,0 +1,263 @@
+"""`aligntool raid tune`: which chunk is the fastest on these drives, measured while they are still empty."""
+
+import os
+import signal
+import sys
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from aligntool.cli.options import colored, size, terminal_width
+from aligntool.cli.plan import keep
+from aligntool.cli.raid_goal import level_word
+from aligntool.errors import Refused, Stopped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from types import FrameType
+
+    from aligntool.audit import Judged
+    from aligntool.plan import RaidGoal
+    from aligntool.raid.tuning import Choice, Tuning
+    from aligntool.raid.tuning_sweep import Sweep
+
+Asked = tuple[tuple[int, ...], int, float, int | None]
+"""Chunks, repeats, seconds of a load, bytes of the span."""
+
+WORKLOADS = ("general", "boot", "database", "sequential", "lsm", "vm")
+
+
+def _sizes(text: str | None) -> tuple[int, ...]:
+    """ "64KiB,128KiB" in bytes."""
+    return tuple(size(word) for word in text.split(",")) if text else ()
+
+
+def _workload(text: str) -> str:
+    if text not in WORKLOADS:
+        raise typer.BadParameter(f"{text!r} is no workload; there are {', '.join(WORKLOADS)}")
+    return text
+
+
+def tune_command(
+    drives: Annotated[
+        list[str], typer.Argument(metavar="DEV...", help="Empty drives, or one empty partition of each drive.")
+    ],
+    *,
+    level: Annotated[
+        str | None,
+        typer.Option("--level", "-l", parser=level_word, metavar="0|10|5|6", help="Which RAID."),
+    ] = None,
+    workload: Annotated[
+        str,
+        typer.Option(
+            "--workload", parser=_workload, metavar="NAME",
+            help="What for: general, boot, database, sequential, lsm, vm.",
+        ),
+    ] = "general",
+    chunks: Annotated[
+        str | None,
+        typer.Option("--chunks", metavar="SIZE,...", help="The chunks to try, such as 64KiB,128KiB."),
+    ] = None,
+    layout: Annotated[
+        str | None, typer.Option("--layout", metavar="NAME", help="As of `raid plan`.")
+    ] = None,
+    bitmap: Annotated[
+        str | None, typer.Option("--bitmap", metavar="internal|none", help="As of `raid plan`.")
+    ] = None,
+    page: Annotated[
+        int | None,
+        typer.Option("--database-page", parser=size, metavar="SIZE", help="Of the database; 16KiB unless said."),
+    ] = None,
+    span: Annotated[
+        int | None,
+        typer.Option("--span", parser=size, metavar="SIZE", help="How much of each array is used."),
+    ] = None,
+    runtime: Annotated[
+        float, typer.Option("--runtime", metavar="SECONDS", min=0.1, help="How long each load runs.")
+    ] = 5.0,
+    repeats: Annotated[int, typer.Option("--repeats", metavar="N", min=1, help="Rounds over all chunks.")] = 5,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the result, for `raid plan --measured`.")
+    ] = None,
+    clear: Annotated[
+        bool, typer.Option("--clear", help="Only take away test arrays that a sweep left on these members.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and stop.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Answer the question before the first write.")] = False,
+) -> None:  # fmt: skip
+    """Measure chunks on empty drives: test arrays are made, loaded by fio in turns, and taken away again.
+
+    Example: sudo aligntool raid tune --level 5 /dev/nvme[0-3]n1 -o chunks.json
+
+    Exit code: 0 measured; 3 refused, nothing was written; 4 ended early, the drives are empty again and what was
+    measured is kept.
+    """
+    if clear:
+        from aligntool.cli.tune_clear import clear_members
+
+        clear_members(drives, yes=yes)
+        return
+    if level is None:
+        raise Refused("which RAID is it to be?", hint="--level 0, 10, 5 or 6")
+    goal = _goal(level, workload, layout, bitmap, page)
+    asked = (_sizes(chunks), repeats, runtime, span)
+    sweep = _find_sweep(drives, goal, asked)
+    _show_sweep(sweep)
+    if dry_run:
+        return
+    _refuse_output(output)
+    _confirm(sweep, yes)
+    if _find_sweep(drives, goal, asked) != sweep:
+        raise Refused(
+            "the drives have changed since they were looked at; nothing was written", hint="try again"
+        )
+    _run(sweep, output or "")
+
+
+def _goal(level: str, workload: str, layout: str | None, bitmap: str | None, page: int | None) -> "RaidGoal":
+    import uuid
+
+    from aligntool.plan import RaidGoal
+    from aligntool.raid.tuning_marks import TEST_UUID
+
+    word = uuid.uuid4().hex
+    goal = RaidGoal(level, workload=workload, layout=layout, bitmap=bitmap)
+    return replace(
+        goal, database_page=page or goal.database_page, array_uuid=f"{TEST_UUID}:{word[:8]}:{word[8:16]}"
+    )
+
+
+def _find_sweep(drives: list[str], goal: "RaidGoal", asked: Asked) -> "Sweep":
+    """Look at the drives and think. Raises Refused with every reason."""
+    from aligntool.cli.raid_members import look_at_members, sampled_members
+    from aligntool.raid.tuning_sweep import plan_sweep
+
+    chunks, repeats, runtime, span = asked
+    members, numbers, _, _ = look_at_members(drives)
+    _refuse_leftovers(drives, members)
+    goal = replace(goal, partitions=numbers)
+    members = sampled_members(members, goal)
+    return plan_sweep(members, goal, chunks=chunks, repeats=repeats, runtime_s=runtime, span=span)
+
+
+def _refuse_leftovers(drives: list[str], members: "Sequence[Judged]") -> None:
+    """A sweep that the power ended leaves test arrays behind; they are told from others, and offered to be cleared."""
+    from aligntool.audit.words import shell_word
+    from aligntool.raid.tuning_marks import has_test_array
+
+    found = [judged.disk.name for judged in members if has_test_array(judged.disk)]
+    if found:
+        words = " ".join(shell_word(word) for word in drives)
+        raise Refused(
+            f"{', '.join(found)} still hold a test array of a sweep that was cut off",
+            hint=f"sudo aligntool raid tune --clear {words}",
+        )
+
+
+def _show_sweep(sweep: "Sweep") -> None:
+    from aligntool.render.lines import show
+    from aligntool.render.tuning import sweep_lines
+
+    show(sweep_lines(sweep, width=terminal_width()), sys.stdout, color=colored())
+    sys.stdout.flush()
+
+
+def _refuse_output(output: str | None) -> None:
+    """A result that cannot be kept would be minutes of wear for nothing. Raises Refused."""
+    from pathlib import Path
+
+    if output is None:
+        raise Refused("nobody said where to keep the result; nothing was written", hint="-o chunks.json")
+    path = Path(output)
+    if path.exists():
+        raise Refused(f"{output} is there already; nothing was written")
+    if not path.absolute().parent.is_dir():
+        raise Refused(f"{output} is in no folder that is there; nothing was written")
+
+
+def _confirm(sweep: "Sweep", yes: bool) -> None:
+    from pathlib import PurePath
+
+    from aligntool.cli.confirm import confirm_disk
+
+    names = " ".join(PurePath(device).name for device in sweep.members)
+    confirm_disk(", ".join(sweep.members), names, "the members' names", yes)
+
+
+def _run(sweep: "Sweep", output: str) -> None:
+    """Measures, tells, keeps; also what there is when it ends early. Raises Stopped then."""
+    from aligntool.apply.tuning import Measuring
+
+    measuring = Measuring(sweep)
+    early: BaseException | None = None
+    try:
+        with _ended_by_signals(), _bar() as tell:
+            measuring.run(tell)
+    except KeyboardInterrupt as error:
+        early = error
+    except Stopped as error:
+        early = error
+    tuning = measuring.tuning(complete=early is None)
+    if tuning.samples:
+        _tell(tuning, sweep.recommended, output)
+    if early is not None:
+        kept = f"; what was measured is in {output}" if tuning.samples else ""
+        why = "interrupted" if isinstance(early, KeyboardInterrupt) else str(early)
+        raise Stopped(f"{why}; the sweep ended early{kept}", hint=getattr(early, "hint", ""))
+
+
+def _tell(tuning: "Tuning", recommended: int, output: str) -> None:
+    from aligntool.audit.words import shell_word
+    from aligntool.raid.tuning import choose
+    from aligntool.raid.tuning_file import tuning_text
+    from aligntool.render.lines import show
+    from aligntool.render.tuning import tuning_lines
+
+    choice = choose(tuning.samples, recommended)
+    show(tuning_lines(tuning, choice, recommended, width=terminal_width()), sys.stdout, color=colored())
+    text = tuning_text(tuning, _verdict(choice, recommended))
+    try:
+        keep(output, text)
+    except Refused as error:  # minutes of measuring are not thrown away because a disk is full
+        sys.stdout.write(text)
+        raise Stopped(f"{error}; the result stands above instead", hint="") from None
+    print(f"Kept: aligntool raid plan --level {tuning.level.removeprefix('raid')} --workload {tuning.workload} "
+          f"--measured {shell_word(output)} DEV...")  # fmt: skip
+
+
+def _verdict(choice: "Choice", recommended: int) -> dict[str, object]:
+    return {
+        "verdict": choice.verdict.value,
+        "chunk": choice.chunk,
+        "recommended": recommended,
+        "rounds": choice.rounds,
+        "reason": choice.reason,
+        "ratios": {
+            str(chunk): [each.middle, each.least, each.most] for chunk, each in choice.against.items()
+        },
+    }
+
+
+def _bar() -> "AbstractContextManager[Callable[[str, float, float | None], None]]":
+    from aligntool.render.bench_progress import bench_bar, bench_lines
+    from aligntool.render.lines import wants_color
+
+    return bench_bar(sys.stderr) if wants_color(sys.stderr, dict(os.environ)) else bench_lines(sys.stderr)
+
+
+@contextmanager
+def _ended_by_signals() -> "Iterator[None]":
+    """A closed terminal and `kill` end it as Ctrl-C does, so that no test array stays behind."""
+
+    def stop(number: int, frame: "FrameType | None") -> None:
+        raise KeyboardInterrupt
+
+    before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for each, action in before.items():
+            signal.signal(each, action)

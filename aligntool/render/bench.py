@@ -1,0 +1,169 @@
+"""The result of a benchmark, for people.
+
+In: a Result, or a plan of one. Out: lines. Alone because which figures stand beside which is decided here: no rate
+without its range, its latency and the processor's part.
+"""
+
+from collections.abc import Iterator, Sequence
+from shlex import quote
+
+from aligntool.bench.conditions import Conditions, DriveState, warnings_of
+from aligntool.bench.jobs import fio_words
+from aligntool.bench.meaning import meaning
+from aligntool.bench.results import Result, Series
+from aligntool.bench.schedule import BenchPlan, filling, job_of
+from aligntool.render.lines import EMPTY, Line, Style, fit, plain, wrapped
+from aligntool.render.plan import time_words
+from aligntool.units import format_about, format_size
+
+FIGURES = (
+    ("MB/s", 9),
+    ("range", 16),
+    ("IOPS", 10),
+    ("p50 µs", 8),
+    ("p99 µs", 8),
+    ("p99.9 µs", 9),
+    ("CPU", 5),
+    ("busy", 6),
+)
+"""Heads of the columns, and their widths on a terminal."""
+
+
+def plan_words(plan: BenchPlan, seen: Conditions, *, width: int) -> Iterator[Line]:
+    """What is going to be run, and what is already known to spoil it."""
+    settings, target = plan.settings, plan.target
+    where = f"a file of {format_size(settings.span)} in {target.path}" if plan.makes_file else target.path
+    yield (("benchmark  ", Style.TITLE), (f"{settings.profile} on {where}", Style.PLAIN))
+    yield from drive_lines(seen.drives)
+    word = "pass" if settings.passes else "round" if settings.until_steady else "repeat"
+    many = "" if plan.rounds == 1 else "es" if settings.passes else "s"
+    times = f"{plan.rounds} {word}{many}{' at most' if settings.until_steady else ''}"
+    run = "each once over the data" if settings.passes else f"{settings.runtime_s:g} s each"
+    tests = f"{len(plan.tests)} {'test' if len(plan.tests) == 1 else 'tests'}"
+    span = "" if plan.makes_file else f", over its first {format_size(settings.span)}"
+    about = f"; about {time_words(round(plan.seconds))}" if plan.seconds else ""
+    filled = {0: "", 1: " after filling the file", 2: " after writing everything twice"}[plan.fills]
+    yield plain(f"  {tests}, {times}, {run}{span}{filled}{about}")
+    if not plan.writes:
+        yield plain("  nothing is written")
+    yield from _notes(plan.skipped, width, "  left out: ")
+    yield from _notes(tuple(warnings_of(seen, direct=settings.direct)), width, "  warning: ")
+
+
+def command_lines(plan: BenchPlan) -> Iterator[Line]:
+    """Each kind of run as it can be typed; fio makes no file (allow_file_create), so one must be there."""
+    path = f"{plan.target.path}/FILE" if plan.makes_file else plan.target.path
+    jobs = [filling(plan, path)] if plan.fills else []
+    jobs += [job_of(plan, test, path) for test in plan.tests]
+    for job in jobs:
+        yield ((" ".join(("fio", *map(quote, fio_words(job)))), Style.TYPE),)
+
+
+def result_lines(result: Result, *, width: int) -> Iterator[Line]:
+    settings = result.settings
+    yield (
+        (f"{settings.profile}", Style.TITLE),
+        (f"  {result.target}, {result.when}", Style.PLAIN),
+        ("" if result.complete else "  (not complete)", Style.DOUBT),
+    )
+    yield from drive_lines(result.conditions.drives)
+    yield from _condition_lines(result)
+    yield EMPTY
+    yield from figure_lines(result.series)
+    yield EMPTY
+    yield from _notes(tuple(meaning(result)), width, "  ")
+    yield from _notes(result.skipped, width, "  left out: ")
+    yield from _notes(tuple(warnings_of(result.conditions, direct=settings.direct)), width, "  warning: ")
+
+
+def figure_lines(series: Sequence[Series]) -> Iterator[Line]:
+    """MB/s are 10^6 bytes a second. The range is that of the repeats; CPU is of one core, of each thread;
+    busy are the cores of the whole machine that were."""
+    longest = max((len(each.test.title) for each in series), default=0) + 2
+    yield ((" " * longest + "".join(fit(name, size, right=True) for name, size in FIGURES), Style.DIM),)
+    for each in series:
+        cells = zip(figure_cells(each), FIGURES, strict=True)
+        text = fit(f"  {each.test.title}", longest) + "".join(
+            fit(cell, size, right=True) for cell, (_, size) in cells
+        )
+        bound = (" CPU-bound", Style.DOUBT) if each.cpu_bound else ("", Style.PLAIN)
+        yield ((text, Style.PLAIN), bound)
+
+
+def figure_cells(each: Series) -> tuple[str, ...]:
+    """In the columns of FIGURES."""
+    rate = each.rate
+    spread = f"{_rate(rate.low)}–{_rate(rate.high)}" if rate.count > 1 else "one run"
+    times = (_micro(each.middle(name)) for name in ("p50_us", "p99_us", "p999_us"))
+    return (_rate(rate.median), spread, f"{each.iops.median:,.0f}", *times, f"{each.cpu:.0f}%", _cores(each))
+
+
+def _cores(each: Series) -> str:
+    busy = each.middle("busy_cores")
+    return "–" if busy is None else f"{busy:.1f}"
+
+
+def _rate(bytes_per_s: float) -> str:
+    """In MB/s of 10^6 bytes."""
+    return f"{bytes_per_s / 1e6:.1f}" if bytes_per_s < 1e10 else f"{bytes_per_s / 1e6:.0f}"
+
+
+def _micro(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.1f}" if value < 1000 else f"{value:,.0f}"
+
+
+def drive_lines(drives: Sequence[DriveState]) -> Iterator[Line]:
+    for drive in drives:
+        facts = [drive.model or "", f"firmware {drive.firmware}" if drive.firmware else ""]
+        facts += [drive.array_level or "", format_about(drive.size) if drive.size else ""]
+        facts += [
+            f"link {drive.link}" if drive.link else "",
+            f"scheduler {drive.scheduler}" if drive.scheduler else "",
+        ]
+        facts += [f"depth {drive.queue_depth}" if drive.queue_depth else "", _temperature(drive)]
+        yield (
+            (f"  {drive.name}  ", Style.PLAIN),
+            (", ".join(fact for fact in facts if fact), Style.DIM),
+        )
+
+
+def _temperature(drive: DriveState) -> str:
+    if drive.temperature_c is None:
+        return ""
+    after = drive.temperature_after_c
+    return f"{drive.temperature_c:g} °C" if after is None else f"{drive.temperature_c:g} → {after:g} °C"
+
+
+def machine_lines(seen: Conditions) -> Iterator[Line]:
+    """Of an experiment: what was so while it was measured, and why not to trust it."""
+    yield from drive_lines(seen.drives)
+    facts = [f"kernel {seen.kernel}" if seen.kernel else "", seen.fio, seen.filesystem or ""]
+    facts.append(f"governor {seen.governor}" if seen.governor else "")
+    if any(facts):
+        yield (("  " + ", ".join(fact for fact in facts if fact), Style.DIM),)
+
+
+def warning_lines(sentences: Sequence[str], width: int) -> Iterator[Line]:
+    yield from _notes(sentences, width, "  warning: ")
+
+
+def _condition_lines(result: Result) -> Iterator[Line]:
+    seen, settings = result.conditions, result.settings
+    facts = [f"kernel {seen.kernel}" if seen.kernel else "", seen.fio, f"engine {settings.engine}"]
+    facts += [
+        "direct I/O" if settings.direct else "BUFFERED",
+        f"governor {seen.governor}" if seen.governor else "",
+    ]
+    facts += [seen.filesystem or "", f"{format_about(seen.free)} free" if seen.free else ""]
+    facts += [f"over {format_size(settings.span)}"]
+    facts += ["" if seen.caches_dropped else "caches not dropped (needs root)"]
+    yield (("  " + ", ".join(fact for fact in facts if fact), Style.DIM),)
+
+
+def _notes(sentences: Sequence[str], width: int, before: str) -> Iterator[Line]:
+    style = Style.DOUBT if "warning" in before else Style.PLAIN
+    for sentence in sentences:
+        for line in wrapped(f"{before}{sentence}", width, "    "):
+            yield ((line, style),)

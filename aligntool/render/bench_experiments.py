@@ -1,0 +1,218 @@
+"""What the experiments of `aligntool bench` found: starts, spans; as text and as JSON.
+
+In: rates, rows, a knee. Out: lines, or JSON. Alone because here a verdict stands first, and the figures behind it.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from statistics import median
+
+from aligntool import __version__
+from aligntool.bench.alignment import Row, Word, matters_for, overall, said_of_all
+from aligntool.bench.experiments import Setting, Spans, Starts
+from aligntool.bench.measured import NEAR_A_CORE
+from aligntool.bench.span import Knee, bound_spans, reach
+from aligntool.inventory import Disk, NvmeFacts
+from aligntool.render.bench import machine_lines, warning_lines
+from aligntool.render.lines import EMPTY, Line, Piece, Style, fit, plain, wrapped
+from aligntool.units import format_about, format_size
+
+_STYLES = {
+    Word.MATTERS: Style.BAD, Word.DOES_NOT: Style.GOOD, Word.NOT_FOR_READS: Style.GOOD, Word.CANNOT_TELL: Style.DOUBT,
+}  # fmt: skip
+_BAR = 30
+
+
+def alignment_lines(found: Starts, rows: Sequence[Row], *, width: int) -> Iterator[Line]:
+    yield from _head_lines(found, f"  unit of {format_size(found.unit)} ({found.unit_by})")
+    if not rows:
+        yield plain("nothing was measured")
+        return
+    for place, line in enumerate(wrapped(f"alignment {said_of_all(rows)}", width, "  ")):
+        before, _, rest = line.partition(" ") if place == 0 else ("", "", line)
+        yield ((f"{before} " if before else "", Style.PLAIN), (rest, _STYLES[overall(rows)]))
+    for load in dict.fromkeys(row.load for row in rows):
+        of_load = [row for row in rows if row.load == load]
+        aligned = [rate.iops for rate in found.rates if rate.load == load and not rate.place.residue]
+        noise = of_load[0].noise
+        yield EMPTY
+        yield (
+            (load.title, Style.TITLE),
+            (
+                f"  aligned {median(aligned):,.0f} IOPS{_cpu_words(of_load[0].aligned_cpu)}; "
+                f"two aligned starts: {_range(*noise)}",
+                Style.DIM,
+            ),
+            _bound(of_load[0].aligned_cpu),
+        )
+        said = ""
+        for row in of_load:
+            yield _start(row)
+            if row.word is not Word.DOES_NOT and row.why != said:
+                said = row.why
+                yield from (((line, Style.DIM),) for line in wrapped(f"      {row.why}", width, "      "))
+    yield EMPTY
+    for line in wrapped(
+        "Shares of the aligned rate: predicted, then measured (median, smallest to largest). The prediction counts the "
+        "units that a request touches, and no cache. CPU is of one core.", width, ""
+    ):  # fmt: skip
+        yield ((line, Style.DIM),)
+    yield from warning_lines(found.warnings, width)
+
+
+def _head_lines(found: Starts | Spans, what: str) -> Iterator[Line]:
+    yield (
+        (found.target, Style.TITLE),
+        (what + (f", {found.when}" if found.when else ""), Style.PLAIN),
+        ("" if found.complete else "  (not complete)", Style.DOUBT),
+    )
+    yield from machine_lines(found.conditions)
+    if found.setting is not None:
+        yield ((f"  {setting_words(found.setting)}", Style.DIM),)
+
+
+def setting_words(setting: Setting) -> str:
+    """How it was measured, in one line."""
+    return (
+        f"{format_about(setting.size)}, {setting.repeats} repeats of {setting.runtime_s:g} s, "
+        f"{'direct I/O' if setting.direct else 'BUFFERED'}, engine {setting.engine}"
+    )
+
+
+def _start(row: Row) -> Line:
+    measured = f"{row.ratio:.2f} ({_range(row.low, row.high)})" if row.high else "–"
+    return (
+        (f"  {fit(row.place.title, 12)}  ", Style.PLAIN),
+        (f"{row.predicted:.2f}  {fit(measured, 18)}  {_cpu_cell(row.cpu)}  ", Style.PLAIN),
+        (row.word.value, _STYLES[row.word]),
+        _bound(row.cpu),
+    )
+
+
+def _cpu_words(cpu: float | None) -> str:
+    return "" if cpu is None else f", CPU {cpu:.0f}%"
+
+
+def _cpu_cell(cpu: float | None) -> str:
+    return fit("" if cpu is None else f"CPU {cpu:.0f}%", 8)
+
+
+def _bound(cpu: float | None) -> Piece:
+    """By the rule of `aligntool bench`."""
+    return (" CPU-bound", Style.DOUBT) if (cpu or 0) >= NEAR_A_CORE else ("", Style.PLAIN)
+
+
+def _range(low: float, high: float) -> str:
+    """Of shares; too few repeats give none."""
+    return f"{low:.2f}–{high:.2f}" if high else "not measured"
+
+
+def alignment_json(found: Starts, rows: Sequence[Row]) -> str:
+    """Sizes in bytes, rates in requests a second, CPU in percent of a core, ratios as shares of the aligned rate."""
+    document = {
+        "schema": "aligntool.bench.alignment",
+        "version": 1,
+        "aligntool": __version__,
+        "when": found.when,
+        "target": found.target,
+        "unit": found.unit,
+        "unit_by": found.unit_by,
+        "verdict": overall(rows).value if rows else None,
+        "matters_for": matters_for(rows),
+        "rows": [asdict(row) | {"cpu_bound": row.cpu_bound} for row in rows],
+        "rates": [asdict(rate) for rate in found.rates],
+        **_common(found),
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def _common(found: Starts | Spans) -> dict[str, object]:
+    """What documents of both have. `disk` is the identity that `aligntool probe` keeps of one."""
+    return {
+        "complete": found.complete,
+        "settings": asdict(found.setting) if found.setting else None,
+        "disk": asdict(found.disk) if found.disk else None,
+        "conditions": asdict(found.conditions),
+        "warnings": list(found.warnings),
+    }
+
+
+def span_lines(found: Spans, *, width: int) -> Iterator[Line]:
+    yield from _head_lines(found, f"  random {'write' if found.write else 'read'}, 4KiB QD32")
+    yield _knee_line(found.knee)
+    yield from (plain(line) for text in _host_memory(found.nvme) for line in wrapped(text, width, "  "))
+    yield EMPTY
+    yield from _curve_lines(found)
+    yield from warning_lines(found.warnings, width)
+
+
+def _knee_line(knee: Knee) -> Line:
+    if knee.found:
+        return (
+            (knee.words, Style.NOTE if knee.sure else Style.DOUBT),
+            (f"  there {knee.share:.0%} of the rate before; confidence {knee.confidence:.0%}", Style.PLAIN),
+        )
+    flat = knee.why.startswith("no knee")
+    sure = f"  confidence {knee.confidence:.0%}" if flat else ""
+    return ((knee.words, Style.GOOD if flat and knee.sure else Style.DOUBT), (sure, Style.PLAIN))
+
+
+def _curve_lines(found: Spans) -> Iterator[Line]:
+    highest = max((median(rates) for rates in found.curve.values()), default=0.0)
+    for span, rates in sorted(found.curve.items()):
+        centre = median(rates)
+        cpu = median(found.cpu[span]) if found.cpu.get(span) else None
+        bar = "█" * (round(_BAR * centre / highest) if highest else 0)
+        span_word = fit(format_about(span), 9, right=True)
+        rate_words = fit(f"{centre:,.0f} IOPS ({min(rates):,.0f}–{max(rates):,.0f})", 30)
+        yield ((f"  {span_word}  {rate_words}  {_cpu_cell(cpu)}  {bar}", Style.PLAIN), _bound(cpu))
+
+
+def _host_memory(nvme: NvmeFacts | None) -> Iterator[str]:
+    """Host Memory Buffer, beside the knee that it moves."""
+    if nvme is None:
+        return
+    if not nvme.hmb_preferred:
+        yield (
+            "it asks for no Host Memory Buffer" if nvme.hmb_preferred == 0 else "Host Memory Buffer: not read"
+        )
+        return
+    asked = f"Host Memory Buffer: it asks for {format_about(nvme.hmb_preferred)}"
+    if nvme.hmb_granted is None:
+        yield f"{asked}; what it got is not known (needs root)"
+    elif not nvme.hmb_granted:
+        yield f"{asked}, and got none"
+    else:
+        got = nvme.hmb_granted
+        yield f"{asked} and got {format_about(got)}, the map of about {format_about(reach(got))}"
+
+
+def span_json(found: Spans, disk: Disk | None) -> str:
+    """Spans in bytes, rates in requests a second, CPU in percent of a core."""
+    nvme, bound = disk.nvme if disk else None, bound_spans(found.cpu)
+    memory: Mapping[str, object] | None = None
+    if nvme is not None:
+        memory = {
+            "preferred": nvme.hmb_preferred,
+            "minimum": nvme.hmb_minimum,
+            "granted": nvme.hmb_granted,
+            "enabled": nvme.hmb_enabled,
+        }
+    document = {
+        "schema": "aligntool.bench.span",
+        "version": 1,
+        "aligntool": __version__,
+        "when": found.when,
+        "target": found.target,
+        "model": disk.model if disk else None,
+        "write": found.write,
+        "knee": asdict(found.knee) | {"sure": found.knee.sure},
+        "host_memory_buffer": memory,
+        "curve": [
+            {"span": span, "iops": rates, "cpu": found.cpu.get(span, []), "cpu_bound": span in bound}
+            for span, rates in sorted(found.curve.items())
+        ],
+        **_common(found),
+    }
+    return json.dumps(document, indent=1) + "\n"

@@ -1,0 +1,100 @@
+"""A sweep over chunks, for people: what is about to be done, and what came of it.
+
+In: a Sweep; a Tuning with its Choice. Out: lines. Alone because a sweep is no plan of steps: what is written is gone
+again when it ends.
+"""
+
+from collections.abc import Iterator
+from statistics import median
+
+from aligntool.raid.ceilings import rate
+from aligntool.raid.tuning import Choice, Tuning, Verdict
+from aligntool.raid.tuning_sweep import Sweep, sweep_words
+from aligntool.render.array_steps import shell_line
+from aligntool.render.lines import EMPTY, Line, Style, cell_width, plain, wrapped
+from aligntool.render.plan import time_words
+from aligntool.units import format_size
+
+
+def sweep_lines(sweep: Sweep, *, width: int) -> Iterator[Line]:
+    """Which members, which arrays and loads, how long, and what is written where."""
+    yield ((f"A sweep over chunks of a {sweep.level} for {sweep.workload} use", Style.TITLE),)
+    said = [f"{sweep_words(sweep)}; about {time_words(round(sweep.seconds))}"]
+    said += [
+        f"of {', '.join(sweep.members)}; each is measured alone first",
+        f"in {format_size(sweep.span)} of each array, {len(sweep.shapes)} loads of {sweep.runtime_s:g} s: "
+        + "; ".join(shape.name for shape in sweep.shapes),
+        f"bitmap {sweep.bitmap}" + (f", layout {sweep.layout}" if sweep.layout else ""),
+    ]
+    for text in said:
+        yield from _wrapped(f"  - {text}", width)
+    yield EMPTY
+    yield (("What is written, and gone again afterwards", Style.TITLE),)
+    for start, end in ((extent.start, extent.end) for extent in sweep.written):
+        yield plain(f"  - bytes {start} to {end} of each member, and md's superblock before them")
+    for chunk in sweep.chunks:
+        yield from _wrapped(f"    $ {shell_line(sweep.arrays[chunk].command)}", width, "      ")
+    yield from _wrapped("    $ mdadm --stop ARRAY; mdadm --zero-superblock MEMBER; blkdiscard MEMBER", width)
+
+
+def tuning_lines(tuning: Tuning, choice: Choice, recommended: int, *, width: int) -> Iterator[Line]:
+    """A table of medians with their ranges, and what they say."""
+    yield EMPTY
+    for member in tuning.members:
+        if member.read and member.write:
+            yield plain(f"{member.name} alone: {rate(member.read)} reading, {rate(member.write)} writing")
+    shapes = list(dict.fromkeys(sample.shape for sample in tuning.samples))
+    for number, name in enumerate(shapes, start=1):
+        yield plain(f"load {number}: {name}")
+    yield EMPTY
+    chunks = sorted({sample.chunk for sample in tuning.samples})
+    rows = [["chunk", *(f"load {number}, MB/s" for number in range(1, len(shapes) + 1)), "all, ratio", ""]]
+    for chunk in chunks:
+        cells = [_spread(tuning, chunk, shape) for shape in shapes]
+        ratio = str(choice.against[chunk]) if chunk in choice.against else "–"
+        rows.append([format_size(chunk), *cells, ratio, _words(chunk, choice, recommended)])
+    yield from _table(rows)
+    yield EMPTY
+    style = Style.DOUBT if choice.verdict is Verdict.UNKNOWN else Style.TITLE
+    for line in wrapped(_verdict(choice), width, ""):
+        yield ((line, style),)
+
+
+def _spread(tuning: Tuning, chunk: int, shape: str) -> str:
+    rates = [each.rate / 1e6 for each in tuning.samples if each.chunk == chunk and each.shape == shape]
+    if not rates:
+        return "–"
+    return f"{_figure(median(rates))} ({_figure(min(rates))}–{_figure(max(rates))})"
+
+
+def _figure(rate: float) -> str:
+    return f"{rate:.0f}" if rate >= 100 else f"{rate:.1f}" if rate >= 10 else f"{rate:.2f}"
+
+
+def _words(chunk: int, choice: Choice, recommended: int) -> str:
+    if chunk == recommended:
+        return "what aligntool takes unmeasured"
+    if not choice.against:
+        return ""
+    return "" if chunk in choice.apart else "within the noise"
+
+
+def _verdict(choice: Choice) -> str:
+    if choice.chunk is None:
+        return f"No verdict: {choice.reason}."
+    return f"{format_size(choice.chunk)}: {choice.reason}."
+
+
+def _table(rows: list[list[str]]) -> Iterator[Line]:
+    widths = [max(cell_width(row[at]) for row in rows) for at in range(len(rows[0]))]
+    for row in rows:
+        yield plain(
+            "  ".join(
+                cell + " " * (width - cell_width(cell)) for cell, width in zip(row, widths, strict=True)
+            )
+        )
+
+
+def _wrapped(text: str, width: int, indent: str = "    ") -> Iterator[Line]:
+    for line in wrapped(text, width, indent):
+        yield plain(line)

@@ -1,0 +1,65 @@
+"""Steps and plans for loop devices, and a site whose files are in a made-up tree."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from aligntool.apply.arrays.data_area import DataArea
+from aligntool.apply.arrays.members import make_member
+from aligntool.apply.arrays.site import Site
+from aligntool.apply.kernel import forget_partitions
+from aligntool.cli.arrays import this_site
+from aligntool.plan import EditFile, MakeFileSystem, MakeMember, NewEntry, Plan, RunCommand, Step, Subject
+from aligntool.plan.subject import held_by, subject
+from aligntool.recipe.roles import ROLES
+from aligntool.units import MIB, Extent
+
+ANYWHERE = DataArea()
+FS_UUID = "11111111-2222-4333-8444-555555555555"
+LINE = f"UUID={FS_UUID} /srv/data ext4 noatime,nofail 0 2"
+
+
+def site_in(folder: Path) -> Site:
+    """This machine's disks, and a system of its own below `folder`."""
+    (folder / "root/etc/mdadm").mkdir(parents=True, exist_ok=True)
+    return replace(this_site(), root=folder / "root", state=folder / "state")
+
+
+def member_step(site: Site, disk: Path, *, wipe: bool = False, esp: bool = False) -> MakeMember:
+    """A table with a member that reaches to 8 MiB before the end, after an EFI system partition if asked for."""
+    looked = site.look_at(str(disk))
+    end = (looked.size or 0) // MIB * MIB - 8 * MIB
+    entries = [NewEntry(1, Extent(MIB, 40 * MIB), ROLES["esp"].gpt, "EFI")] if esp else []
+    start = entries[-1].extent.end if entries else MIB
+    entries.append(NewEntry(len(entries) + 1, Extent(start, end - start), ROLES["linux-raid"].gpt, "data"))
+    device = f"{disk}p{len(entries)}"
+    return MakeMember(subject(looked), device, "gpt", tuple(entries), wipe, held_by(looked))
+
+
+def file_system_step(device: Path | str) -> MakeFileSystem:
+    command = ("mkfs.ext4", "-q", "-F", "-U", FS_UUID, str(device))
+    return MakeFileSystem(str(device), "ext4", FS_UUID, command)
+
+
+def fstab_step(line: str = LINE) -> EditFile:
+    return EditFile("/etc/fstab", (line,), f"UUID={FS_UUID}", "/etc/fstab.before-aligntool")
+
+
+def note_step(file: Path, word: str, expects: str = "") -> RunCommand:
+    """A command that leaves a trace each time it is run."""
+    return RunCommand(f"note {word}", ("sh", "-c", f"echo {word} | tee -a {file}"), expects)
+
+
+def plan_of(steps: Sequence[Step], name: str = "data") -> Plan:
+    array = Subject(f"/dev/md/{name}", 64 * MIB, 512, None, "0:0:0:0", None, None, None, "")
+    return Plan("raid", array, "an array", (), tuple(steps))
+
+
+def made_member(step: MakeMember, site: Site, *, again: bool = False, area: DataArea = ANYWHERE) -> list[str]:
+    """What was said. A loop device that is given back with partitions would keep them."""
+    try:
+        return [said.text for said in make_member(step, site, again=again, area=area)]
+    finally:
+        if step.entries:
+            with Path(step.disk.path).open("rb") as file:
+                forget_partitions(file.fileno(), range(1, 5))

@@ -1,0 +1,87 @@
+"""Commands that are taken back, on real tables, against sfdisk's own JSON."""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from aligntool.apply.arrays.commands import find_trace, run_command, undo_command
+from aligntool.inventory import Disk
+from aligntool.plan import RunCommand
+from aligntool.raid.members import Member
+from aligntool.raid.part_types import type_steps
+from aligntool.raid.placing import Placed
+from aligntool.units import MIB, Extent
+from tests.apply.arrays.made import site_in
+from tests.conftest import run
+from tests.raid.made import judged
+
+HOME, SWAP = "933AC7E1-2EB4-4F13-B844-0E14E2AEF915", "0657FD6D-A4AB-43C4-84E5-0933C84B4F4F"
+RAID = "A19D880F-05FC-4D3B-A006-743F0F84911E"
+
+
+def types(disk: Path) -> list[str]:
+    return [
+        part["type"].upper()
+        for part in json.loads(run("sfdisk", "--json", disk))["partitiontable"]["partitions"]
+    ]
+
+
+def steps(disk: Disk) -> Sequence[RunCommand]:
+    """Of the plan of an array whose member is the first partition."""
+    (one,) = judged(disk)
+    member = Member(one, disk.partitions[0])
+    return tuple(type_steps([Placed(member, f"{disk.path}p1", Extent(MIB, 20 * MIB))]))
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "sfdisk", "partx")
+@pytest.mark.parametrize(("label", "was", "will"), [("gpt", HOME, RAID), ("dos", "82", "FD")])
+def test_a_partition_that_is_taken_gets_the_type_of_a_member_and_its_own_back(
+    sparse: Callable[..., Path], loop: Callable[..., Path], tmp_path: Path, label: str, was: str, will: str
+) -> None:
+    disk = loop(sparse(100 * MIB))
+    other = SWAP if label == "gpt" else "83"
+    script = f"label: {label}\nstart=2048, size=40960, type={was}\nstart=43008, size=40960, type={other}\n"
+    run("sfdisk", "-q", "--no-reread", "--no-tell-kernel", disk, stdin=script)
+    run("partx", "-a", disk)
+    held = os.open(f"{disk}p2", os.O_RDONLY | os.O_EXCL)  # as a mount holds it
+    try:
+        before = run("sfdisk", "--dump", disk)
+        looked = site_in(tmp_path).look_at(str(disk))
+        (step,) = steps(looked)
+        trace = find_trace(step)
+        list(run_command(step))
+        assert types(disk) == [will, other]
+        assert steps(site_in(tmp_path).look_at(str(disk))) == ()
+        list(run_command(step))  # once more, after a cut
+        list(undo_command(step, trace))
+        assert run("sfdisk", "--dump", disk) == before
+        list(undo_command(step, trace))
+        assert run("sfdisk", "--dump", disk) == before
+    finally:
+        os.close(held)
+        run("partx", "-d", disk)
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "sfdisk")
+def test_a_type_that_somebody_else_gave_stays(
+    sparse: Callable[..., Path], loop: Callable[..., Path], tmp_path: Path
+) -> None:
+    disk = loop(sparse(100 * MIB))
+    run(
+        "sfdisk",
+        "-q",
+        "--no-reread",
+        "--no-tell-kernel",
+        disk,
+        stdin=f"label: gpt\nstart=2048, size=40960, type={HOME}\n",
+    )
+    (step,) = steps(site_in(tmp_path).look_at(str(disk)))
+    trace = find_trace(step)
+    list(run_command(step))
+    run("sfdisk", "-q", "--no-tell-kernel", "--part-type", disk, "1", SWAP)
+    assert list(undo_command(step, trace)) == [] and types(disk) == [SWAP]

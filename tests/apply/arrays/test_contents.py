@@ -1,0 +1,197 @@
+"""File systems of a work that stopped: what somebody may have put there since is never made again, and never wiped."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from aligntool.apply.arrays.contents import make_file_system
+from aligntool.apply.arrays.record import Record
+from aligntool.apply.arrays.site import Site
+from aligntool.apply.arrays.untouched import refuse_foreign, refuse_used, was_never_mounted
+from aligntool.apply.arrays.walk import go_back
+from aligntool.errors import Refused, Stopped
+from aligntool.plan import MakeArray, MakeFileSystem
+from aligntool.units import MIB
+from tests.apply.arrays.made import FS_UUID, file_system_step, plan_of, site_in
+from tests.conftest import run
+from tests.probe.layers.test_md import member, superblock_1
+
+pytestmark = [
+    pytest.mark.needs_root,
+    pytest.mark.needs_tools("losetup", "blkid", "wipefs", "mkfs.ext4", "e2fsck", "mkfs.xfs", "xfs_db", "xfs_repair"),
+]  # fmt: skip
+
+SIZE = 320 * MIB  # mkfs.xfs takes no less than 300 MB
+WORD = "somebody's only copy\n"
+
+
+@pytest.fixture
+def device(sparse: Callable[..., Path], loop: Callable[..., Path]) -> Path:
+    return loop(sparse(SIZE))
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return site_in(tmp_path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "mounted"
+    place.mkdir()
+    yield place
+    if run("mountpoint", "-q", place, fails=True) == "" and place.is_mount():
+        run("umount", place)
+
+
+def step_of(kind: str, device: Path) -> MakeFileSystem:
+    if kind == "ext4":
+        return file_system_step(device)
+    return MakeFileSystem(
+        str(device), "xfs", FS_UUID, ("mkfs.xfs", "-q", "-f", "-m", f"uuid={FS_UUID}", str(device))
+    )
+
+
+def make(step: MakeFileSystem, site: Site, *, new: bool = False) -> list[str]:
+    return [said.text for said in make_file_system(step, site, new=new)]
+
+
+def put_a_file_on(device: Path, folder: Path) -> None:
+    run("mount", device, folder)
+    (folder / "letter.txt").write_text(WORD)
+    run("umount", folder)
+
+
+def read_it_back(device: Path, folder: Path) -> str:
+    run("mount", "-o", "ro", device, folder)
+    word = (folder / "letter.txt").read_text()
+    run("umount", folder)
+    return word
+
+
+def test_a_file_system_that_was_used_since_is_not_made_again_though_its_checker_complains(
+    device: Path, site: Site, folder: Path
+) -> None:
+    step = step_of("ext4", device)
+    make(step, site, new=True)
+    put_a_file_on(device, folder)
+    run("debugfs", "-w", "-R", "set_inode_field <11> links_count 9", device)
+    with pytest.raises(Stopped, match="may have been used since"):
+        make(step, site)
+    run("e2fsck", "-f", "-y", device, fails=True)
+    assert read_it_back(device, folder) == WORD
+    assert make(step, site) == [f"{device} has its ext4 already"]  # mended, it is gone on with
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+def test_one_that_was_cut_short_while_it_was_made_is_made_again(kind: str, device: Path, site: Site) -> None:
+    step = step_of(kind, device)
+    make(step, site, new=True)
+    if kind == "ext4":
+        run("debugfs", "-w", "-R", "set_inode_field <11> links_count 9", device)
+    else:
+        run("xfs_db", "-x", "-c", "sb 0", "-c", "write inprogress 1", device)
+    said = make(step, site)
+    assert said[0].startswith("made again")
+    assert run("blkid", "-p", "-o", "value", "-s", "UUID", device).strip() == FS_UUID
+    run("e2fsck", "-f", "-n", device) if kind == "ext4" else run("xfs_repair", "-n", device)
+
+
+def test_a_finished_xfs_that_its_checker_finds_broken_is_left_alone(device: Path, site: Site) -> None:
+    step = step_of("xfs", device)
+    make(step, site, new=True)
+    run("xfs_db", "-x", "-c", "sb 0", "-c", "write icount 4096", device)
+    before = run("sha256sum", device)
+    with pytest.raises(Stopped, match="may have been used since"):
+        make(step, site)
+    assert run("sha256sum", device) == before
+
+
+def test_whether_a_file_system_was_ever_mounted_is_in_its_superblock(
+    device: Path, site: Site, folder: Path
+) -> None:
+    make(step_of("ext4", device), site, new=True)
+    assert was_never_mounted(str(device), "ext4")
+    run("mount", device, folder)
+    run("umount", folder)
+    assert "Mount count:              1" in run("dumpe2fs", "-h", device)
+    assert not was_never_mounted(str(device), "ext4")
+
+
+def test_what_somebody_else_put_there_while_the_work_stood_still_is_not_overwritten(
+    device: Path, site: Site
+) -> None:
+    run("mkfs.ext4", "-q", "-F", "-L", "his", device)
+    before = run("sha256sum", device)
+    with pytest.raises(Stopped, match="holds ext4"):
+        make(step_of("xfs", device), site)
+    assert run("sha256sum", device) == before
+    run("wipefs", "--all", "--quiet", device)
+    assert make(step_of("xfs", device), site) == []
+
+
+def test_a_partition_table_counts_as_somebody_elses(device: Path, site: Site) -> None:
+    run("sfdisk", "-q", device, stdin="label: gpt\nstart=2048\n")
+    with pytest.raises(Stopped, match="holds gpt"):
+        make(step_of("ext4", device), site)
+    with pytest.raises(Refused, match="holds gpt"):
+        refuse_foreign(str(device), [])
+
+
+def test_files_are_not_taken_back_with_the_array_though_nothing_is_mounted(
+    device: Path, site: Site, folder: Path
+) -> None:
+    step = step_of("ext4", device)
+    make(step, site, new=True)
+    put_a_file_on(device, folder)
+    record = Record(site.state / "arrays/x.json", plan_of([step]), 1)
+    with pytest.raises(Refused, match=r"letter\.txt"):
+        list(go_back(record, record.plan, site))
+    assert read_it_back(device, folder) == WORD
+
+
+def test_an_empty_file_system_is_taken_back_also_where_it_was_mounted(
+    device: Path, site: Site, folder: Path
+) -> None:
+    step = step_of("ext4", device)
+    make(step, site, new=True)
+    run("mount", device, folder)
+    run("umount", folder)
+    refuse_used(step)
+    (site.state / "arrays").mkdir(parents=True)
+    record = Record(site.state / "arrays/x.json", plan_of([step]), 1)
+    list(go_back(record, record.plan, site))
+    assert run("wipefs", "--no-act", "--parsable", device) == ""
+
+
+def test_one_that_is_mounted_elsewhere_is_looked_at_there(device: Path, site: Site, folder: Path) -> None:
+    step = step_of("ext4", device)
+    make(step, site, new=True)
+    run("mount", device, folder)
+    (folder / "letter.txt").write_text(WORD)
+    with pytest.raises(Refused, match=r"letter\.txt"):
+        refuse_used(step)
+    run("umount", folder)
+
+
+@pytest.mark.needs_tools("mdadm")
+def test_an_array_that_cannot_be_started_is_not_taken_apart_once_it_may_hold_files(
+    site: Site, sparse: Callable[..., Path], loop: Callable[..., Path]
+) -> None:
+    """Superblocks without a kernel that could start them, as of members that do not fit each other any more."""
+    at, superblock = superblock_1("1.2", "raid1")
+    members = [str(loop(member(sparse(32 * MIB, name), (at, superblock)))) for name in ("a.img", "b.img")]
+    uuid = "10111213:14151617:18191a1b:1c1d1e1f"
+    array = MakeArray("/dev/md/of-a-test", uuid, tuple(members), ("mdadm", "--create"))
+    file_system = file_system_step(array.device)
+    (site.state / "arrays").mkdir(parents=True)
+    record = Record(
+        site.state / "arrays/x.json", plan_of([array, file_system]), 1, True, traces={0: {}, 1: {}}
+    )
+    with pytest.raises(Refused, match="cannot be started"):
+        list(go_back(record, record.plan, site))
+    for each in members:
+        assert uuid in run("mdadm", "--examine", each)
+    run("mdadm", "--zero-superblock", *members)
+    list(go_back(record, record.plan, site))

@@ -1,0 +1,101 @@
+"""What an earlier array held would show through the new one: it is told beforehand, or given up and gone."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aligntool.apply.arrays.data_area import DataArea, data_area, old_signatures
+from aligntool.apply.arrays.preflight import refuse_impossible
+from aligntool.errors import Refused
+from aligntool.plan import MakeArray, MakeMember, Step
+from aligntool.plan.subject import held_by
+from aligntool.units import KIB, MIB, Extent
+from tests.apply.arrays.made import made_member, member_step, plan_of, site_in
+from tests.conftest import run
+from tests.raid.made import drives, goal, planned
+
+root = pytest.mark.needs_root
+tools = pytest.mark.needs_tools("losetup", "sfdisk", "partx", "mkfs.ext4", "blkid", "wipefs", "cmp")
+AREA = DataArea(16 * MIB, 64 * MIB)
+PART = Extent(MIB, 120 * MIB)
+
+
+@pytest.fixture
+def drive(sparse: Callable[..., Path], loop: Callable[..., Path]) -> Iterator[Path]:
+    found = loop(sparse(128 * MIB))
+    try:
+        start, length = PART.start // 512, PART.length // 512
+        run("sfdisk", "-q", "--no-tell-kernel", found, stdin=f"label: gpt\nstart={start}, size={length}\n")
+        run("partx", "-a", found)
+        assert Path(f"{found}p1").is_block_device()
+        yield found
+    finally:
+        run("partx", "-d", found, fails=True)
+
+
+def taken(folder: Path, drive: Path, *, wipe: bool) -> MakeMember:
+    """The first partition as it is."""
+    looked = site_in(folder).look_at(str(drive))
+    step = member_step(site_in(folder), drive, wipe=wipe)
+    return replace(step, device=f"{drive}p1", label="", entries=(), holds=held_by(looked, 1))
+
+
+def array(level: str) -> MakeArray:
+    (step,) = [step for step in planned(goal(level), *drives(4)).steps if isinstance(step, MakeArray)]
+    return step
+
+
+@pytest.mark.parametrize("level", ["raid0", "raid1", "raid10", "raid5", "raid6"])
+def test_it_is_where_mdadm_is_told_to_put_it(level: str) -> None:
+    """A RAID0 gets no --size: it takes what is left of its members."""
+    step = array(level)
+    words = dict(word.lstrip("-").split("=", 1) for word in step.command if "=" in word)
+    found = data_area([step])
+    assert f"{found.offset // KIB}K" == words["data-offset"]
+    assert (None if found.length is None else f"{found.length // KIB}K") == words.get("size")
+    member = Extent(MIB, 1 << 40)
+    assert found.of(member).end == (
+        member.end if level == "raid0" else MIB + found.offset + (found.length or 0)
+    )
+
+
+@root
+@tools
+@pytest.mark.parametrize("where", ["partition", "drive"])
+def test_what_an_earlier_array_held_is_told_before_the_first_write(
+    drive: Path, tmp_path: Path, where: str
+) -> None:
+    at = PART.start + AREA.offset
+    run("mkfs.ext4", "-q", "-E", f"offset={at}", drive, "64M")
+    step = taken(tmp_path, drive, wipe=False)
+    told = f"{drive}p1 holds ext4 at byte {AREA.offset}"
+    if where == "drive":
+        step, told = member_step(site_in(tmp_path), drive), f"{drive} holds ext4 at byte {at}"
+    assert [f"{told}, where the array's data would begin" == why for why in old_signatures(step, AREA)] == [
+        True
+    ]
+    assert list(old_signatures(step, DataArea(18 * MIB, 62 * MIB))) == []
+
+
+@root
+@tools
+def test_the_walk_asks_for_it_before_it_begins(drive: Path, tmp_path: Path) -> None:
+    run("mkfs.ext4", "-q", "-E", f"offset={PART.start + AREA.offset}", drive, "64M")
+    command = ("true", f"--data-offset={AREA.offset // KIB}K", f"--size={(AREA.length or 0) // KIB}K")
+    steps: list[Step] = [taken(tmp_path, drive, wipe=False), replace(array("raid1"), command=command)]
+    with pytest.raises(Refused, match="where the array's data would begin"):
+        refuse_impossible(plan_of(steps), site_in(tmp_path))
+
+
+@root
+@tools
+def test_what_is_given_up_is_gone_at_both_ends_of_the_data(drive: Path, tmp_path: Path) -> None:
+    run("dd", "if=/dev/urandom", f"of={drive}p1", "bs=1M", "count=120", "conv=fsync")
+    made_member(taken(tmp_path, drive, wipe=True), site_in(tmp_path), area=AREA)
+    end = AREA.offset + (AREA.length or 0)
+    for at in (0, AREA.offset, end - MIB, PART.length - MIB):
+        assert run("cmp", "-n", str(MIB), "-i", f"{at}:0", f"{drive}p1", "/dev/zero") == "", at
+    for at in (AREA.offset - MIB, end):
+        assert run("cmp", "-n", str(MIB), "-i", f"{at}:0", f"{drive}p1", "/dev/zero", fails=True) != "", at

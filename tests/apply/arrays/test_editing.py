@@ -1,0 +1,146 @@
+"""Files of the system that get a line: everything else in them stays, and they can be put back."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aligntool.apply.arrays.editing import edit_file, edited, find_trace, refuse_unwritable, restore_file
+from aligntool.errors import Refused
+from aligntool.plan import EditFile, Said
+from tests.apply.arrays.made import FS_UUID, LINE, fstab_step, site_in
+from tests.conftest import run
+
+
+@pytest.fixture
+def fstab(tmp_path: Path) -> Path:
+    site_in(tmp_path)
+    return tmp_path / "root/etc/fstab"
+
+
+def edit(folder: Path, step: EditFile) -> list[str]:
+    return [said.text for said in edit_file(step, site_in(folder))]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"", f"{LINE}\n"),
+        (b"/dev/sda1 / ext4 defaults 0 1\n", f"/dev/sda1 / ext4 defaults 0 1\n{LINE}\n"),
+        (b"/dev/sda1 / ext4 defaults 0 1", f"/dev/sda1 / ext4 defaults 0 1\n{LINE}\n"),
+        (f"a\nUUID={FS_UUID} /old xfs x 0 0\nb\n".encode(), f"a\n{LINE}\nb\n"),
+        (f"# UUID={FS_UUID} was here\n".encode(), f"# UUID={FS_UUID} was here\n{LINE}\n"),
+        (f"{LINE}\n# kept\n".encode(), f"{LINE}\n# kept\n"),
+    ],
+    ids=["empty", "at the end", "no final newline", "in place of", "a comment stays", "there already"],
+)
+def test_a_line_gets_into_a_file_and_everything_else_stays(before: bytes, after: str) -> None:
+    assert edited(before, fstab_step()) == after.encode()
+    assert edited(after.encode(), fstab_step()) == after.encode()
+
+
+def test_bytes_that_are_no_text_stay_as_they_are() -> None:
+    assert edited(b"\xff\xfe\r\n", fstab_step()) == b"\xff\xfe\r\n" + LINE.encode() + b"\n"
+
+
+@pytest.mark.needs_tools("findmnt")
+def test_findmnt_reads_the_line_as_it_was_meant(tmp_path: Path, fstab: Path) -> None:
+    fstab.write_text("tmpfs /tmp tmpfs defaults 0 0")
+    edit(tmp_path, fstab_step())
+    words = ("findmnt", "--fstab", "--tab-file", fstab, "-n", "-r", "-o", "SOURCE,FSTYPE,OPTIONS")
+    assert run(*words, "/srv/data").split() == [f"UUID={FS_UUID}", "ext4", "noatime,nofail"]
+    assert run(*words, "/tmp").split()[1] == "tmpfs"
+
+
+def test_mode_owner_and_extended_attributes_are_kept_and_a_link_is_followed(
+    tmp_path: Path, fstab: Path
+) -> None:
+    real = fstab.with_name("fstab.real")
+    real.write_text("old\n")
+    real.chmod(0o640)
+    os.setxattr(real, "user.aligntool", b"kept")
+    if os.geteuid() == 0:
+        os.chown(real, 1234, 4321)
+    fstab.symlink_to("fstab.real")
+    edit(tmp_path, fstab_step())
+    status = real.stat()
+    assert fstab.is_symlink() and real.read_text() == f"old\n{LINE}\n"
+    assert status.st_mode & 0o7777 == 0o640 and os.getxattr(real, "user.aligntool") == b"kept"
+    assert os.geteuid() or (status.st_uid, status.st_gid) == (1234, 4321)
+    backup = fstab.with_name("fstab.before-aligntool")
+    assert backup.read_text() == "old\n" and backup.stat().st_mode & 0o7777 == 0o640
+
+
+def test_what_a_file_was_first_is_kept_and_never_overwritten(tmp_path: Path, fstab: Path) -> None:
+    fstab.write_text("first\n")
+    edit(tmp_path, fstab_step())
+    other = replace(fstab_step(), lines=("UUID=2 /b ext4 x 0 0",), instead_of="UUID=2 ")
+    assert any("stays as it is" in said for said in edit(tmp_path, other))
+    assert fstab.with_name("fstab.before-aligntool").read_text() == "first\n"
+    assert sorted(each.name for each in fstab.parent.iterdir()) == [
+        "fstab",
+        "fstab.before-aligntool",
+        "mdadm",
+    ]
+
+
+def put_back(folder: Path, change: str | None) -> tuple[bytes | None, list[Said]]:
+    """Edit, let somebody else change the file, put it back."""
+    site, step = site_in(folder), fstab_step()
+    trace = find_trace(step, site)
+    list(edit_file(step, site))
+    file = folder / "root/etc/fstab"
+    if change is not None:
+        file.write_text(file.read_text() + change)
+    said = list(restore_file(step, site, trace))
+    return (file.read_bytes() if file.exists() else None), said
+
+
+@pytest.mark.parametrize("before", [b"x", b"x\n", b"\xff\n\n", b""])
+def test_a_file_that_is_taken_back_is_what_it_was_byte_for_byte(
+    tmp_path: Path, fstab: Path, before: bytes
+) -> None:
+    fstab.write_bytes(before)
+    assert put_back(tmp_path, None)[0] == before
+
+
+def test_a_file_that_was_missing_is_missing_again(tmp_path: Path, fstab: Path) -> None:
+    assert put_back(tmp_path, None)[0] is None
+    assert not fstab.with_name("fstab.before-aligntool").exists()
+
+
+def test_a_file_that_was_changed_since_is_left_alone_and_the_line_is_named(
+    tmp_path: Path, fstab: Path
+) -> None:
+    fstab.write_text("x\n")
+    now, said = put_back(tmp_path, "theirs\n")
+    assert now == f"x\n{LINE}\ntheirs\n".encode()
+    assert len(said) == 1 and "by hand" in said[0].text and LINE in said[0].text
+
+
+def test_a_line_that_was_there_before_is_not_taken_out(tmp_path: Path, fstab: Path) -> None:
+    fstab.write_text(f"{LINE}\n")
+    assert put_back(tmp_path, None) == (f"{LINE}\n".encode(), [])
+
+
+def test_a_link_that_leads_out_of_the_root_is_refused(tmp_path: Path, fstab: Path) -> None:
+    (tmp_path / "outside").write_text("theirs\n")
+    fstab.symlink_to(tmp_path / "outside")
+    with pytest.raises(Refused, match="leads out of"):
+        edit(tmp_path, fstab_step())
+    assert list(refuse_unwritable(fstab_step(), site_in(tmp_path)))
+    assert (tmp_path / "outside").read_text() == "theirs\n"
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("mount")
+def test_a_file_that_is_a_mount_point_is_told_before_anything_is_written(tmp_path: Path, fstab: Path) -> None:
+    fstab.write_text("x\n")
+    (tmp_path / "other").write_text("y\n")
+    assert list(refuse_unwritable(fstab_step(), site_in(tmp_path))) == []
+    run("mount", "--bind", tmp_path / "other", fstab)
+    try:
+        assert ["mount point" in why for why in refuse_unwritable(fstab_step(), site_in(tmp_path))] == [True]
+    finally:
+        run("umount", fstab)

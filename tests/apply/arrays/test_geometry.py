@@ -1,0 +1,53 @@
+"""What md made against what was planned, from sysfs as the kernel writes it."""
+
+from pathlib import Path
+
+import pytest
+
+from aligntool.apply.arrays.geometry import unlike
+from aligntool.plan import MakeArray
+from aligntool.units import MIB
+from tests.raid.made import drives, goal, planned
+
+# Of a RAID0 that mdadm made of four emulated drives of 20 GiB, as tests/raid/test_plans.py has it: 2 members,
+# 42905632768 bytes, data offset 38912 sectors.
+SIZE, OFFSET = 42905632768, 38912
+
+
+def made() -> MakeArray:
+    plan = planned(goal("raid0", chunk=256 * 1024), *drives(2, size=20 << 30))
+    (step,) = [step for step in plan.steps if isinstance(step, MakeArray)]
+    return step
+
+
+def sysfs(folder: Path, *, size: int = SIZE, chunk: int = 262144, offset: int = OFFSET) -> Path:
+    for number in range(2):
+        (folder / "md" / f"dev-nvme{number}n1p1").mkdir(parents=True)
+        (folder / "md" / f"dev-nvme{number}n1p1" / "offset").write_text(f"{offset if number else OFFSET}\n")
+    (folder / "md" / "chunk_size").write_text(f"{chunk}\n")
+    (folder / "size").write_text(f"{size // 512}\n")
+    return folder
+
+
+def test_an_array_as_planned_differs_in_nothing(tmp_path: Path) -> None:
+    assert list(unlike(made(), sysfs(tmp_path), SIZE)) == []
+    assert list(unlike(made(), sysfs(tmp_path / "rounded", size=SIZE - 262144), SIZE)) == []
+    assert list(unlike(made(), tmp_path / "nowhere", SIZE)) == []
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"size": SIZE * 3 // 2}, "it has 61377MiB and not 40918MiB"),
+        ({"size": SIZE - 4 * MIB}, "and not"),
+        ({"chunk": 524288}, "its chunk is 512KiB and not 256KiB"),
+        ({"offset": 264192}, "its data begin 129MiB into nvme1n1p1 and not 19MiB"),
+    ],
+)
+def test_what_was_made_otherwise_is_told(tmp_path: Path, other: dict[str, int], said: str) -> None:
+    (found,) = unlike(made(), sysfs(tmp_path, **other), SIZE)
+    assert said in found
+
+
+def test_the_size_counts_only_where_it_is_known(tmp_path: Path) -> None:
+    assert list(unlike(made(), sysfs(tmp_path, size=SIZE * 2))) == []

@@ -1,0 +1,125 @@
+"""Members that somebody else has in a way that an exclusive opening does not notice: for a plan, and for the walk."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aligntool.apply.arrays.holding import hold_members
+from aligntool.errors import Refused
+from aligntool.plan import MakeMember
+from aligntool.units import GIB, MIB
+from tests.apply.arrays.made import made_member, member_step, plan_of, site_in
+from tests.apply.test_hold import another_program
+from tests.conftest import run
+from tests.raid.test_commands import typed
+
+pytestmark = [
+    pytest.mark.needs_root,
+    pytest.mark.needs_tools("losetup", "sfdisk", "partx", "mkfs.ext4", "blkid", "mount", "mdadm"),
+]
+PLAN = ("raid", "plan", "--level", "1", "--fs", "ext4")
+POSIX = "opened = os.open(sys.argv[1], os.O_RDWR)\nfcntl.lockf(opened, fcntl.LOCK_EX)"
+FLOCK = "opened = os.open(sys.argv[1], os.O_RDWR)\nfcntl.flock(opened, fcntl.LOCK_EX)"
+
+
+@pytest.fixture
+def drives(sparse: Callable[..., Path], loop: Callable[..., Path]) -> Iterator[list[Path]]:
+    found = [loop(sparse(GIB, name)) for name in ("a.img", "b.img")]
+    try:
+        for drive in found:
+            run("sfdisk", "-q", "--no-tell-kernel", drive, stdin="label: gpt\nstart=2048, size=1000000\n")
+            run("partx", "-a", drive)
+            assert Path(f"{drive}p1").is_block_device()
+        yield found
+    finally:
+        for drive in found:
+            run("partx", "-d", drive, fails=True)
+
+
+@contextmanager
+def looped(target: str) -> Iterator[str]:
+    over = run("losetup", "-f", "--show", target).strip()
+    try:
+        yield over
+    finally:
+        run("losetup", "-d", over, fails=True)
+
+
+def taken(folder: Path, drive: Path) -> MakeMember:
+    """The first partition of a drive, as it is."""
+    step = member_step(site_in(folder), drive, wipe=True)
+    return replace(step, device=f"{drive}p1", label="", entries=())
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["partition", "drive"])
+def test_what_is_mounted_through_a_loop_over_a_member_is_seen(
+    drives: list[Path], tmp_path: Path, whole: bool
+) -> None:
+    """The kernel lets open(2) with O_EXCL succeed, and wipefs, though a file system on it is mounted."""
+    run("mkfs.ext4", "-q", f"{drives[0]}p1")
+    (tmp_path / "mnt").mkdir()
+    with looped(f"{drives[0]}p1") as over:
+        run("mount", over, tmp_path / "mnt")
+        try:
+            names = [f"{drive}{'' if whole else 'p1'}" for drive in drives]
+            wipe = [word for name in names for word in ("--wipe", name)]
+            done = typed(*PLAN, *wipe, *names)
+            assert done.returncode == 3 and done.stdout == ""
+            assert f"{drives[0].name}p1 is attached to {over}" in done.stderr
+            step = taken(tmp_path, drives[0])
+            with pytest.raises(Refused, match=f"is attached to {over}"), hold_members(plan_of([step])):
+                pass
+            with pytest.raises(Refused, match=f"is attached to {over}"):
+                made_member(step, site_in(tmp_path))
+            assert "ext4" in run("blkid", "-p", f"{drives[0]}p1")
+        finally:
+            run("umount", tmp_path / "mnt")
+
+
+def test_a_loop_over_a_whole_drive_is_over_its_partitions(drives: list[Path], tmp_path: Path) -> None:
+    names = [f"{drive}p1" for drive in drives]
+    with looped(str(drives[1])) as over:
+        done = typed(*PLAN, *names)
+        assert done.returncode == 3 and f"{drives[1].name} is attached to {over}" in done.stderr
+        assert over in done.stderr.partition("→")[2]
+    assert typed(*PLAN, *names).returncode == 0
+
+
+@pytest.mark.parametrize("code", [POSIX, FLOCK], ids=["posix", "flock"])
+@pytest.mark.parametrize("part", ["", "p1"], ids=["on the drive", "on the partition"])
+def test_a_lock_of_another_program_is_seen(drives: list[Path], tmp_path: Path, code: str, part: str) -> None:
+    """QEMU has one on each drive of its machines, and nothing else shows that it writes there."""
+    names = [f"{drive}p1" for drive in drives]
+    step = taken(tmp_path, drives[0])
+    with another_program(code, Path(f"{drives[0]}{part}")):
+        done = typed(*PLAN, *names)
+        assert done.returncode == 3 and f"{drives[0]}{part} is locked by another program" in done.stderr
+        with pytest.raises(Refused, match="is locked by another program"), hold_members(plan_of([step])):
+            pass
+    with hold_members(plan_of([step])):
+        assert typed(*PLAN, *names).returncode == 3, "it is held now"
+
+
+def test_a_neighbour_that_is_mounted_is_in_nobodys_way(drives: list[Path], tmp_path: Path) -> None:
+    """A drive that holds something else as well is what arrays of partitions are for."""
+    for drive in drives:
+        run("sfdisk", "-q", "--no-tell-kernel", "--no-reread", "--append", drive, stdin="size=1000000\n")
+        run("partx", "-u", drive)
+    run("mkfs.ext4", "-q", f"{drives[0]}p2")
+    (tmp_path / "mnt").mkdir()
+    run("mount", f"{drives[0]}p2", tmp_path / "mnt")
+    try:
+        assert typed(*PLAN, *(f"{drive}p1" for drive in drives)).returncode == 0
+        step = taken(tmp_path, drives[0])
+        with hold_members(plan_of([step])):
+            pass
+        run("dd", "if=/dev/urandom", f"of={drives[0]}p1", "bs=1M", "count=2", "conv=fsync")
+        made_member(step, site_in(tmp_path))
+        head = run("cmp", "-n", str(2 * MIB), f"{drives[0]}p1", "/dev/zero", fails=True)
+        assert f" {MIB + 1}, line" in head, "the first MiB is wiped, and only that"
+        run("ls", tmp_path / "mnt" / "lost+found")
+    finally:
+        run("umount", tmp_path / "mnt")

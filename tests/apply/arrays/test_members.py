@@ -1,0 +1,181 @@
+"""Drives made ready and given back, on loop devices, as sfdisk and blkid see them."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aligntool.apply.arrays.data_area import DataArea, old_signatures
+from aligntool.apply.arrays.members import make_member, remove_member
+from aligntool.apply.arrays.site import Site
+from aligntool.errors import Refused, Stopped
+from aligntool.plan import MakeMember
+from aligntool.units import MIB
+from tests.apply.arrays.made import made_member, member_step, site_in
+from tests.conftest import run
+
+pytestmark = [
+    pytest.mark.needs_root,
+    pytest.mark.needs_tools("losetup", "sfdisk", "blkid", "wipefs", "mkfs.ext4", "sgdisk", "cmp"),
+]
+
+Sparse = Callable[..., Path]
+Attach = Callable[..., Path]
+SIZE = 64 * MIB
+
+
+@pytest.fixture
+def drive(sparse: Sparse, loop: Attach) -> Path:
+    return loop(sparse(SIZE))
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return site_in(tmp_path)
+
+
+def table(drive: Path) -> list[tuple[int, int, str, str]]:
+    """(start and length in bytes, type, name) of each entry, by sfdisk."""
+    said = json.loads(run("sfdisk", "--json", drive))["partitiontable"]
+    sector = said["sectorsize"]
+    return [
+        (one["start"] * sector, one["size"] * sector, one["type"], one["name"]) for one in said["partitions"]
+    ]
+
+
+def wanted(step: MakeMember) -> list[tuple[int, int, str, str]]:
+    return [(each.extent.start, each.extent.length, each.type_code, each.name) for each in step.entries]
+
+
+@pytest.mark.parametrize("sector", [512, 4096])
+def test_a_drive_gets_its_table_once_and_gives_it_back(
+    sparse: Sparse, loop: Attach, site: Site, sector: int
+) -> None:
+    drive = loop(sparse(SIZE), sector_size=sector)
+    step = member_step(site, drive, esp=True)
+    made_member(step, site)
+    assert table(drive) == wanted(step)
+    first = run("sfdisk", "--disk-id", drive)
+    assert made_member(step, site, again=True) == [f"{drive} has its table already"]
+    assert run("sfdisk", "--disk-id", drive) == first
+    list(remove_member(step, site))
+    assert run("wipefs", "--no-act", "--parsable", drive) == ""
+    assert run("cmp", "-n", str(SIZE), drive, "/dev/zero", fails=True) == ""
+
+
+def test_a_drive_that_is_not_the_plans_is_not_written_to(drive: Path, site: Site) -> None:
+    step = member_step(site, drive)
+    other = replace(step, disk=replace(step.disk, serial="another"))
+    with pytest.raises(Stopped, match="another drive"):
+        made_member(other, site, again=True)
+    assert run("wipefs", "--no-act", "--parsable", drive) == ""
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_came_onto_a_drive_since_stays(drive: Path, site: Site, again: bool) -> None:
+    step = member_step(site, drive)
+    run("mkfs.ext4", "-q", drive)
+    before = run("blkid", "-p", drive)
+    with pytest.raises(Stopped, match="was not there when the plan was made: ext4"):
+        list(make_member(step, site, again=again))
+    assert run("blkid", "-p", drive) == before
+
+
+def test_a_table_that_came_onto_a_drive_since_stays(drive: Path, site: Site) -> None:
+    step = member_step(site, drive)
+    run("sfdisk", "-q", drive, stdin="label: gpt\nstart=40960, size=40960\n")
+    before = run("sfdisk", "--dump", drive)
+    with pytest.raises(Stopped, match="another partition table"):
+        made_member(step, site, again=True)
+    assert run("sfdisk", "--dump", drive) == before
+
+
+def lost_partition(drive: Path) -> None:
+    """An ext4 at 1 MiB that no table shows any more."""
+    run("mkfs.ext4", "-q", "-E", f"offset={MIB}", drive, "32M")
+
+
+def test_a_lost_partition_is_seen_and_not_written_over(drive: Path, site: Site) -> None:
+    lost_partition(drive)
+    step = member_step(site, drive)
+    assert [f"ext4 at byte {MIB}" in why for why in old_signatures(step, DataArea())] == [True]
+    with pytest.raises(Stopped, match="nothing was written over it"):
+        made_member(step, site)
+    assert "ext4" in run("blkid", "-p", "-O", str(MIB), drive)
+    assert run("wipefs", "--no-act", "--parsable", drive) == ""
+
+
+def test_what_is_given_up_leaves_no_signature_before_the_new_partition_is_there(
+    drive: Path, site: Site
+) -> None:
+    run("sfdisk", "-q", drive, stdin="label: dos\nstart=2048, size=60000\nstart=70000, size=40000\n")
+    lost_partition(drive)
+    step = member_step(site, drive, wipe=True)
+    made_member(step, site)
+    assert table(drive) == wanted(step)
+    for start, *_ in wanted(step):
+        assert run("blkid", "-p", "-O", str(start), drive, fails=True) == ""
+
+
+def test_the_same_table_as_before_is_emptied_all_the_same(drive: Path, site: Site) -> None:
+    """An array is made anew of the drives that it was on before, with --wipe."""
+    first = member_step(site, drive)
+    made_member(first, site)
+    run("mkfs.ext4", "-q", "-F", "-E", f"offset={MIB}", drive, "32M")
+    again = member_step(site, drive, wipe=True)
+    made_member(again, site)
+    assert table(drive) == wanted(first)
+    assert run("blkid", "-p", "-O", str(MIB), drive, fails=True) == ""
+
+
+def cut_tables(drive: Path, step: MakeMember, site: Site) -> dict[str, bytes]:
+    """The drive as a power cut may leave it in the middle of writing the table, by what is missing."""
+    made_member(step, site)
+    whole = drive.read_bytes()
+    end = len(whole) - 33 * 512
+    list(remove_member(step, site))
+    none = bytes(len(whole))
+    return {
+        "only the protective MBR": whole[:512] + none[512:],
+        "no backup": whole[:end] + none[end:],
+        "no primary": none[:MIB] + whole[MIB:],
+        "no entries in the primary": whole[:1024] + none[1024:MIB] + whole[MIB:],
+        "types not set": whole.replace(bytes.fromhex("0f889da1fc053b4da006743f0f84911e"), b"\x11" * 16),
+    }
+
+
+def test_a_table_that_was_cut_short_is_made_whole(drive: Path, site: Site) -> None:
+    step = member_step(site, drive)
+    for what, image in cut_tables(drive, step, site).items():
+        assert image != drive.read_bytes(), what
+        drive.write_bytes(image)
+        made_member(step, site, again=True)
+        assert table(drive) == wanted(step), what
+        assert "No problems" in run("sgdisk", "-v", drive), what
+
+
+def test_a_table_that_was_cut_short_is_taken_back(drive: Path, site: Site) -> None:
+    step = member_step(site, drive)
+    for what, image in cut_tables(drive, step, site).items():
+        drive.write_bytes(image)
+        list(remove_member(step, site))
+        assert run("cmp", "-n", str(SIZE), drive, "/dev/zero", fails=True) == "", what
+
+
+def test_a_member_with_something_on_it_keeps_its_table(drive: Path, site: Site) -> None:
+    step = member_step(site, drive)
+    made_member(step, site)
+    run("mkfs.ext4", "-q", "-F", "-E", f"offset={MIB}", drive, "32M")
+    assert any("left as it is" in said.text for said in remove_member(step, site))
+    assert table(drive) == wanted(step)
+
+
+def test_a_table_stays_while_nobody_can_look_what_lies_below_it(drive: Path, site: Site) -> None:
+    step = member_step(site, drive)
+    made_member(step, site)
+    blind = replace(site, look_at=lambda path: replace(site.look_at(path), content_read=False))
+    with pytest.raises(Refused, match="nobody could look"):
+        list(remove_member(step, blind))
+    assert table(drive) == wanted(step)

@@ -1,0 +1,143 @@
+"""What stands in the way is told before the first write, all of it at once."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aligntool.apply.arrays.hooks import about_hooks
+from aligntool.apply.arrays.preflight import refuse_impossible
+from aligntool.errors import Refused
+from aligntool.plan import EditFile, Plan, RunCommand, Step
+from aligntool.units import MIB
+from tests.apply.arrays.made import LINE, fstab_step, member_step, plan_of, site_in
+from tests.conftest import run
+
+pytestmark = pytest.mark.needs_root
+UUID = "01234567:89abcdef:01234567:89abcdef"
+CONF = "/etc/mdadm/mdadm.conf"
+
+
+def conf_step() -> EditFile:
+    return EditFile(CONF, (f"ARRAY /dev/md/data UUID={UUID}",), f"UUID={UUID}", f"{CONF}.before")
+
+
+def reasons(plan: Plan, folder: Path) -> str:
+    with pytest.raises(Refused) as caught:
+        refuse_impossible(plan, site_in(folder))
+    return str(caught.value)
+
+
+def wrote(folder: Path) -> list[Path]:
+    return [each for each in (folder / "root").rglob("*") if each.name.endswith((".before", "-aligntool"))]
+
+
+def test_a_name_and_a_place_that_others_have_are_told_together_with_what_is_missing(tmp_path: Path) -> None:
+    etc = site_in(tmp_path).path("/etc")
+    (etc / "mdadm/mdadm.conf").write_text("# ARRAY /dev/md/data\nARRAY /dev/md/data UUID=f:f:f:f\n")
+    (etc / "fstab").write_text("UUID=other /srv/data ext4 defaults 0 2\n")
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "theirs").touch()
+    steps: list[Step] = [conf_step(), fstab_step(), RunCommand("mount it", ("mount", str(full)))]
+    said = reasons(plan_of(steps), tmp_path)
+    assert "gives the name /dev/md/data to another array" in said
+    assert "mounts UUID=other at /srv/data already" in said
+    assert "would hide theirs" in said
+    assert wrote(tmp_path) == []
+
+
+@pytest.mark.needs_tools("losetup", "blkid")
+def test_a_drive_that_is_in_use_by_its_other_name_is_left_alone(
+    tmp_path: Path, sparse: Callable[..., Path], loop: Callable[..., Path]
+) -> None:
+    """Two paths to one drive without multipathd: the kernel guards each of the two for itself."""
+    drive = loop(sparse(64 * MIB))
+    site = site_in(tmp_path)
+    step = member_step(site, drive)
+    step = replace(step, disk=replace(step.disk, wwn="naa.5000c500a1b2c3d4"))
+    twin = replace(
+        site.look_at(str(drive)), path="/dev/sdx", wwn="naa.5000c500a1b2c3d4", mounted_at=("/srv",)
+    )
+    for other, said in ((twin, "one drive by two names"), (replace(twin, mounted_at=()), "")):
+        site = replace(site, look_around=lambda other=other: (other,))  # type: ignore[misc]
+        if said:
+            with pytest.raises(Refused, match=said):
+                refuse_impossible(plan_of([step]), site)
+        else:
+            refuse_impossible(plan_of([step]), site)
+
+
+@pytest.mark.needs_tools("losetup", "mkfs.ext4", "mount", "chattr")
+def test_a_file_that_nobody_may_replace_is_told_beforehand(
+    tmp_path: Path, sparse: Callable[..., Path], loop: Callable[..., Path]
+) -> None:
+    device, root = loop(sparse(16 * MIB)), tmp_path / "root"
+    root.mkdir()
+    run("mkfs.ext4", "-q", device)
+    run("mount", device, root)
+    try:
+        site_in(tmp_path).path("/etc/fstab").write_text("# mine\n")
+        refuse_impossible(plan_of([fstab_step()]), site_in(tmp_path))
+        run("chattr", "+i", root / "etc/fstab")
+        assert "chattr -i" in reasons(plan_of([fstab_step()]), tmp_path)
+        run("chattr", "-i", root / "etc/fstab")
+        run("mount", "-o", "remount,ro", root)
+        assert "/etc cannot be written" in reasons(plan_of([fstab_step()]), tmp_path)
+    finally:
+        run("umount", root)
+
+
+def test_a_line_that_cannot_be_written_is_told_beforehand(tmp_path: Path) -> None:
+    """A word of the command line may hold any byte; Python has it as a lone surrogate."""
+    (site_in(tmp_path).path("/etc/fstab")).write_text("")
+    step = fstab_step(LINE.replace("/srv/data", "/srv/caf\udce9"))
+    assert "no UTF-8" in reasons(plan_of([step]), tmp_path)
+
+
+def test_a_program_that_a_script_needs_is_missed_beforehand(tmp_path: Path) -> None:
+    script = "lsinitcpio -x image etc/mdadm.conf && cat etc/mdadm.conf"
+    found = [Path(folder, "lsinitcpio").exists() for folder in ("/usr/bin", "/bin", "/usr/sbin", "/sbin")]
+    if any(found):
+        pytest.skip("mkinitcpio is installed here")
+    plan = plan_of([RunCommand("look", ("sh", "-c", script)), RunCommand("x", ("no-such-program-here",))])
+    said = reasons(plan, tmp_path)
+    assert "lsinitcpio is not installed" in said and "no-such-program-here is not installed" in said
+
+
+def test_the_same_line_and_an_empty_folder_are_in_nobodys_way(tmp_path: Path) -> None:
+    etc = site_in(tmp_path).path("/etc")
+    (etc / "mdadm/mdadm.conf").write_text(f"ARRAY /dev/md/data UUID={UUID}\nARRAY /dev/md/b UUID=f:f:f:f\n")
+    (tmp_path / "empty/lost+found").mkdir(parents=True)
+    steps: list[Step] = [conf_step(), fstab_step(), RunCommand("mount", ("mount", str(tmp_path / "empty")))]
+    refuse_impossible(plan_of(steps), site_in(tmp_path))
+    assert wrote(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("conf", "dropped", "told"),
+    [
+        ("HOOKS=(base udev block filesystems fsck)\n", "", True),
+        ("# HOOKS=(mdadm_udev)\nHOOKS=(base udev # mdadm_udev\n block)\n", "", True),
+        ("HOOKS=(base udev mdadm_udev filesystems)\n", "", False),
+        ('HOOKS="base udev mdadm_udev filesystems"\n', "", False),
+        ("HOOKS=(base udev filesystems)\n", "HOOKS+=(mdadm_udev)\n", False),
+        ("HOOKS=(base\n  mdadm_udev\n  filesystems)\n", "HOOKS=(base systemd)\n", True),
+        ("MODULES=()\n", "", False),
+    ],
+)
+def test_an_initramfs_of_arch_that_would_leave_mdadm_out_is_told_beforehand(
+    tmp_path: Path, conf: str, dropped: str, told: bool
+) -> None:
+    """What bash makes of the same files is what is expected."""
+    site = site_in(tmp_path)
+    (folder := site.path("/etc/mkinitcpio.conf.d")).mkdir()
+    (folder / "10-more.conf").write_text(dropped)
+    site.path("/etc/mkinitcpio.conf").write_text(conf)
+    words = run("bash", "-c", '. "$1"; . "$2"; echo ${HOOKS[*]}', "-", folder.parent / "mkinitcpio.conf",
+                folder / "10-more.conf").split()  # fmt: skip
+    assert (bool(words) and "mdadm_udev" not in words) == told
+    steps = [RunCommand("build every initramfs anew", ("mkinitcpio", "-P"))]
+    assert bool(list(about_hooks(steps, site))) == told
+    assert list(about_hooks([RunCommand("x", ("dracut", "-f"))], site)) == []

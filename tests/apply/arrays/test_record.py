@@ -1,0 +1,72 @@
+"""Records of unfinished arrays: what was written is read again, and nothing else is believed."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aligntool.apply.arrays.record import Record, find_records, forget, one_at_a_time, read_record, save
+from aligntool.errors import Refused
+from tests.apply.arrays.made import fstab_step, plan_of
+
+PLAN = plan_of([fstab_step()])
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Record:
+    (tmp_path / "arrays").mkdir()
+    made = Record(tmp_path / "arrays/x.json", PLAN, 0, True, False, {0: {"before": "eA==", "after": "00"}})
+    save(made)
+    return made
+
+
+def test_what_was_written_is_read_again_and_root_alone_may_read_it(record: Record, tmp_path: Path) -> None:
+    assert find_records(tmp_path) == (record,)
+    assert record.file.stat().st_mode & 0o777 == 0o600
+    save(replace(record, position=1, begun=False))
+    assert read_record(record.file).position == 1
+    assert [each.name for each in record.file.parent.iterdir()] == ["x.json"]
+    forget(record)
+    assert find_records(tmp_path) == ()
+
+
+def test_a_record_that_was_cut_short_anywhere_is_one_clear_error(record: Record) -> None:
+    whole = record.file.read_bytes()
+    for length in range(0, len(whole) - 1, 97):
+        record.file.write_bytes(whole[:length])
+        with pytest.raises(Refused, match="cannot be read"):
+            read_record(record.file)
+
+
+def test_a_byte_that_was_changed_is_noticed(record: Record) -> None:
+    whole = record.file.read_text()
+    record.file.write_text(whole.replace('"begun": true', '"begun": false'))
+    with pytest.raises(Refused, match="checksum"):
+        read_record(record.file)
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    ["[]", "null", "1e999", "[" * 100_000, '{"schema": "aligntool.record"}', "\x00" * 100, '{"plan": {}}'],
+)
+def test_anything_else_is_refused_and_the_file_is_named(record: Record, hostile: str) -> None:
+    record.file.write_text(hostile)
+    with pytest.raises(Refused) as caught:
+        read_record(record.file)
+    assert str(record.file) in str(caught.value) and caught.value.hint
+
+
+def test_another_version_is_named(record: Record) -> None:
+    document = json.loads(record.file.read_text())
+    record.file.write_text(json.dumps(document | {"version": 2}))
+    with pytest.raises(Refused, match="format 2"):
+        read_record(record.file)
+
+
+def test_two_at_once_are_refused(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    with one_at_a_time(state), pytest.raises(Refused, match="another aligntool"), one_at_a_time(state):
+        pytest.fail("two at once")
+    with one_at_a_time(state):
+        assert (state / "arrays").is_dir()

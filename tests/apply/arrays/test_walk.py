@@ -1,0 +1,206 @@
+"""The walk cut anywhere: gone on with it ends where an undisturbed one does, taken back everything is as it was.
+
+There is no md on every machine, so the array itself is left out here: a drive gets its table, a partition its file
+system, a file its line. tests/lab does the same with arrays and with the power cut.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from aligntool.apply.arrays.record import Record, find_records, one_at_a_time, save
+from aligntool.apply.arrays.site import Site
+from aligntool.apply.arrays.walk import begin, go_back, go_forward
+from aligntool.apply.arrays.whereabouts import plan_here
+from aligntool.apply.kernel import forget_partitions
+from aligntool.errors import Refused, Stopped
+from aligntool.plan import Plan, RunCommand, StepDone
+from aligntool.units import MIB
+from tests.apply.arrays.made import (
+    FS_UUID,
+    LINE,
+    file_system_step,
+    fstab_step,
+    member_step,
+    note_step,
+    plan_of,
+    site_in,
+)
+from tests.conftest import run
+
+OLD = "tmpfs /tmp tmpfs defaults 0 0"
+SIZE = 64 * MIB
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    site = site_in(tmp_path)
+    (tmp_path / "root/etc/fstab").write_text(OLD)
+    with one_at_a_time(site.state):
+        pass
+    return site
+
+
+@pytest.fixture
+def drive(sparse: Callable[..., Path], loop: Callable[..., Path]) -> Iterator[Path]:
+    device = loop(sparse(SIZE))
+    yield device
+    with device.open("rb") as file:
+        forget_partitions(file.fileno(), range(1, 5))
+
+
+def whole_plan(site: Site, drive: Path, folder: Path) -> Plan:
+    member = member_step(site, drive)
+    return plan_of(
+        [
+            member,
+            file_system_step(member.device),
+            fstab_step(),
+            note_step(folder / "noted", "seen", expects="seen"),
+            RunCommand("make a folder", ("mkdir", "-p", str(folder / "srv/data"))),
+        ]
+    )
+
+
+def cut_after(plan: Plan, site: Site, events: int) -> bool:
+    """Whether there was anything left to do."""
+    walk = go_forward(begin(plan, site), plan, site)
+    taken = len(list(islice(walk, events)))
+    walk.close()  # type: ignore[attr-defined]
+    return taken == events and bool(find_records(site.state))
+
+
+def left_over(site: Site) -> Record:
+    (record,) = find_records(site.state)
+    return record
+
+
+def is_untouched(site: Site, drive: Path, folder: Path) -> bool:
+    blank = run("cmp", "-n", str(SIZE), drive, "/dev/zero", fails=True) == ""
+    return (
+        blank
+        and (folder / "root/etc/fstab").read_text() == OLD
+        and not (folder / "srv").exists()
+        and find_records(site.state) == ()
+    )
+
+
+def is_finished(site: Site, drive: Path, folder: Path) -> bool:
+    found = run("blkid", "-p", "-o", "value", "-s", "UUID", f"{drive}p1").strip()
+    run("e2fsck", "-f", "-n", f"{drive}p1")
+    return (
+        found == FS_UUID
+        and (folder / "root/etc/fstab").read_text() == f"{OLD}\n{LINE}\n"
+        and (folder / "srv/data").is_dir()
+        and find_records(site.state) == ()
+    )
+
+
+def empty_again(plan: Plan, site: Site, drive: Path) -> None:
+    """Take a finished one back, as if the record were still there."""
+    done = Record(site.state / "arrays/x.json", plan, len(plan.steps))
+    traces: dict[int, dict[str, str]] = {}
+    save(replace(done, traces=traces))
+    list(go_back(left_over(site), plan, site))
+    run("blkdiscard", "--zeroout", drive)
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "sfdisk", "blkid", "wipefs", "mkfs.ext4", "e2fsck", "cmp", "blkdiscard")
+def test_cut_after_any_event_and_taken_back_everything_is_as_it_was(
+    site: Site, drive: Path, tmp_path: Path
+) -> None:
+    plan = whole_plan(site, drive, tmp_path)
+    events = 0
+    while cut_after(plan, site, events):
+        list(go_back(left_over(site), plan, site))
+        run("wipefs", "--all", "--quiet", drive)
+        run("blkdiscard", "--zeroout", "-o", str(MIB), "-l", str(56 * MIB), drive)  # what mkfs wrote inside
+        assert is_untouched(site, drive, tmp_path), f"cut after {events} events"
+        events += 1
+    assert events > 2 * len(plan.steps)
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "sfdisk", "blkid", "wipefs", "mkfs.ext4", "e2fsck", "cmp", "blkdiscard")
+def test_cut_after_any_event_and_gone_on_with_it_is_finished(site: Site, drive: Path, tmp_path: Path) -> None:
+    plan = whole_plan(site, drive, tmp_path)
+    events = 0
+    while cut_after(plan, site, events):
+        record = left_over(site)
+        list(go_forward(record, plan_here(record.plan, [site.look_at(str(drive))]), site))
+        assert is_finished(site, drive, tmp_path), f"cut after {events} events"
+        empty_again(plan, site, drive)
+        (tmp_path / "root/etc/fstab").write_text(OLD)
+        for folder in (tmp_path / "srv/data", tmp_path / "srv"):
+            folder.rmdir()
+        events += 1
+    assert events > 2 * len(plan.steps)
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "sfdisk", "blkid", "wipefs", "mkfs.ext4", "e2fsck", "cmp", "blkdiscard")
+def test_a_way_back_that_is_cut_itself_ends_where_it_should(site: Site, drive: Path, tmp_path: Path) -> None:
+    plan = whole_plan(site, drive, tmp_path)
+    assert cut_after(plan, site, 2 * len(plan.steps))
+    while find_records(site.state):
+        walk = go_back(left_over(site), plan, site)
+        with suppress(StopIteration):
+            next(event for event in walk if isinstance(event, StepDone))
+        walk.close()  # type: ignore[attr-defined]
+    assert (tmp_path / "root/etc/fstab").read_text() == OLD
+    assert run("wipefs", "--no-act", "--parsable", drive) == ""
+
+
+def test_a_command_that_fails_stops_with_its_words_and_may_be_done_again(site: Site, tmp_path: Path) -> None:
+    allowed = tmp_path / "allowed"
+    command = ("sh", "-c", f"echo not yet >&2; test -e {allowed}")
+    plan = plan_of([fstab_step(), RunCommand("wait for leave", command)])
+    with pytest.raises(Stopped, match="not yet"):
+        list(go_forward(begin(plan, site), plan, site))
+    assert left_over(site).position == 1
+    allowed.touch()
+    list(go_forward(left_over(site), plan, site))
+    assert find_records(site.state) == ()
+
+
+def test_what_was_looked_into_is_built_anew_before_it_is_looked_into_again(
+    site: Site, tmp_path: Path
+) -> None:
+    """The user mended what it is built of; what was built of the old one would never show it."""
+    build = RunCommand("build it anew", ("systemctl", "daemon-reload"))
+    wanted = tmp_path / "wanted"
+    wanted.write_text("nothing\n")
+    plan = plan_of([build, RunCommand("look", ("cat", str(wanted)), expects="the line")])
+    with pytest.raises(Stopped, match="did not print the line"):
+        list(go_forward(begin(plan, site), plan, site))
+    wanted.write_text("the line\n")
+    said = [getattr(event, "text", "") for event in go_forward(left_over(site), plan, site)]
+    assert any("build it anew: systemctl daemon-reload" in text for text in said)
+    assert find_records(site.state) == ()
+
+
+def test_a_command_that_prints_something_else_stops(site: Site, tmp_path: Path) -> None:
+    plan = plan_of([note_step(tmp_path / "noted", "one", expects="two")])
+    with pytest.raises(Stopped, match="did not print two: one"):
+        list(go_forward(begin(plan, site), plan, site))
+
+
+def test_a_program_that_is_missing_names_its_package(site: Site) -> None:
+    plan = plan_of([RunCommand("nothing", ("mkfs.nothing-of-that-name",))])
+    with pytest.raises(Refused, match="not installed"):
+        list(go_forward(begin(plan, site), plan, site))
+
+
+def test_a_file_that_is_put_back_is_carried_to_where_the_edited_one_was(site: Site, tmp_path: Path) -> None:
+    """A boot image that was built of the edited file is built anew of the old one; here by a program of that name."""
+    plan = plan_of([fstab_step(), RunCommand("tell systemd", ("systemctl", "--version"))])
+    walk = go_forward(begin(plan, site), plan, site)
+    list(walk)
+    save(Record(site.state / "arrays/x.json", plan, 2, traces={0: {"after": "changed by somebody"}}))
+    said = [getattr(event, "text", "") for event in go_back(left_over(site), plan, site)]
+    assert any("tell systemd" in text for text in said)

@@ -1,0 +1,181 @@
+"""Arrays: each rule on both sides of its border, and arrays that are in order."""
+
+from dataclasses import replace
+
+import pytest
+
+from aligntool.audit import Report, audit
+from aligntool.inventory import (
+    Disk,
+    DiskKind,
+    Inventory,
+    KnownGeometry,
+    Layer,
+    Source,
+    TableCopy,
+    TableCopyState,
+)
+from aligntool.units import GIB, KIB, MIB, Extent
+from tests.audit.made import made_disk
+from tests.audit.made_arrays import LEVELS, array, drive, machine, system, told
+
+PAGE = KnownGeometry(Source.KNOWN, "a drive of large pages", "a data sheet", "high", page_size=96 * KIB)
+
+
+def report(inventory: Inventory, known: tuple[KnownGeometry, ...] = ()) -> Report:
+    rows = {disk.name: known for disk in inventory.disks if disk.array is None}
+    return audit(inventory, rows)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_an_array_that_is_in_order_gives_no_finding_but_the_note_that_parity_passes_no_discards(
+    level: str,
+) -> None:
+    found = report(machine(level, system()))
+    assert told(found) == ([("AT607", "info")] if level in ("raid5", "raid6") else [])
+    assert not [one for one in found.findings if one.severity.value != "info"], found.findings
+
+
+# facts of the array -> code and severity; a row and its neighbour on the other side of the border
+RULES: list[tuple[str, dict[str, object], list[tuple[str, str]]]] = [
+    ("raid1", {"degraded": 1}, [("AT601", "error")]),
+    ("raid0", {"degraded": None}, []),
+    ("raid1", {"sync_action": "resync"}, [("AT602", "info")]),
+    ("raid1", {"sync_action": "check"}, [("AT602", "info")]),
+    ("raid1", {"sync_action": "frozen"}, []),
+    ("raid1", {"sync_action": "recover", "degraded": 1}, [("AT601", "error"), ("AT602", "info")]),
+    ("raid0", {"chunk": 8 * KIB}, [("AT603", "warning")]),
+    ("raid0", {"chunk": 16 * KIB}, []),
+    ("raid0", {"chunk": 20 * KIB}, []),
+    ("raid0", {"chunk": 18 * KIB}, [("AT603", "warning")]),  # no multiple of a page
+    ("raid1", {"policy": "resync", "bitmap": "none"}, [("AT605", "warning")]),
+    ("raid1", {"policy": "resync", "bitmap": "none", "each": 100 * GIB}, [("AT605", "info")]),
+    ("raid1", {"policy": "resync", "bitmap": "none", "each": 100 * GIB + 1}, [("AT605", "warning")]),
+    ("raid1", {"policy": None, "bitmap": "none"}, [("AT605", "warning")]),
+    ("raid1", {"policy": None, "bitmap": None}, []),  # nobody says
+    ("raid1", {"policy": "resync", "metadata": "external:/md0/0"}, []),
+    ("raid0", {"policy": "resync", "bitmap": "none"}, []),  # nothing is kept twice
+    ("raid1", {"bitmap_chunk": 64 * MIB}, []),
+    ("raid5", {"policy": "journal", "bitmap": "none", "bitmap_chunk": None}, [("AT607", "info")]),
+    ("raid5", {"policy": "ppl", "bitmap": "none", "bitmap_chunk": None}, [("AT607", "info")]),
+    ("raid5", {"bitmap_chunk": 512 * MIB}, [("AT606", "warning"), ("AT607", "info")]),
+    ("raid5", {"bitmap_chunk": 64 * MIB, "bitmap": "external"}, [("AT607", "info")]),
+    ("raid6", {"bitmap_chunk": 64 * MIB}, [("AT606", "warning"), ("AT607", "info")]),
+    ("raid5", {"bitmap_chunk": 512 * MIB, "each": 900 * MIB}, [("AT607", "info")]),
+    ("raid5", {"bitmap_chunk": 256 * MIB, "each": 900 * MIB}, [("AT606", "warning"), ("AT607", "info")]),
+    ("raid5", {"chunk": 512 * KIB}, [("AT607", "info")]),  # 512KiB × 2 data members = 1MiB
+    ("raid5", {"chunk": 512 * KIB, "devices": 4}, [("AT604", "info"), ("AT607", "info")]),
+    ("raid6", {"chunk": 1024 * KIB}, [("AT604", "info"), ("AT607", "info")]),
+    ("raid10", {"chunk": 1024 * KIB}, []),
+    ("container", {}, []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("level", "facts", "expected"), RULES)
+def test_each_rule_on_both_sides_of_its_border(
+    level: str, facts: dict[str, object], expected: list[tuple[str, str]]
+) -> None:
+    inventory = machine("raid1" if level == "container" else level, None, **facts)
+    if level == "container":
+        disk = inventory.disks[-1]
+        assert disk.array is not None
+        changed = replace(
+            disk, array=replace(disk.array, level="container", degraded=1, sync_action="resync")
+        )
+        inventory = replace(inventory, disks=(*inventory.disks[:-1], changed))
+    assert told(report(inventory)) == expected
+
+
+def test_a_chunk_that_cuts_the_page_of_its_members_is_told_with_who_says_so() -> None:
+    found = report(machine("raid0", None, chunk=64 * KIB), (PAGE,))
+    (finding,) = [one for one in found.findings if one.code.value == "AT603"]
+    assert (
+        "smaller than the NAND page of nvme" in finding.summary
+        and "a drive of large pages" in finding.summary
+    )
+    assert told(report(machine("raid0", None, chunk=192 * KIB), (PAGE,))) == []
+    assert told(report(machine("raid0", None, chunk=128 * KIB), (PAGE,))) == [("AT603", "warning")]
+
+
+def test_how_far_a_resync_is_is_told_with_its_rate_and_what_is_left() -> None:
+    facts = {"sync_action": "resync", "sync_done": 25 * GIB, "sync_total": 100 * GIB, "sync_rate": GIB // 4}
+    (finding,) = [
+        one for one in report(machine("raid1", None, **facts)).findings if one.code.value == "AT602"
+    ]
+    assert "25.0 %" in finding.summary and "256MiB/s" in finding.summary and "6 min left" in finding.summary
+
+
+@pytest.mark.parametrize(
+    ("rotational", "discard_max", "array_max", "expected"),
+    [
+        (False, 2 << 40, 0, ["AT607"]),
+        (False, 2 << 40, 1 << 30, []),  # switched on
+        (False, 2 << 40, None, []),  # nobody says
+        (False, 0, 0, []),  # the drives take none either
+        (True, 2 << 40, 0, []),  # disks that turn
+    ],
+)
+def test_discards_that_are_off_are_told_only_where_the_members_would_take_them(
+    rotational: bool, discard_max: int, array_max: int | None, expected: list[str]
+) -> None:
+    drives = [drive(number, rotational=rotational) for number in range(3)]
+    drives = [replace(one, limits=replace(one.limits, discard_max=discard_max)) for one in drives]
+    made = array(drives, "raid5")
+    made = replace(made, limits=replace(made.limits, discard_max=array_max))
+    found = told(report(Inventory((*drives, made))))
+    assert [code for code, _ in found if code == "AT607"] == expected
+
+
+@pytest.mark.parametrize(("safely", "word"), [(True, "is on"), (False, "is off"), (None, "by default")])
+def test_why_no_discards_are_passed_on_is_told_as_the_module_says(safely: bool | None, word: str) -> None:
+    inventory = machine("raid5", replace(system(), discards_on_parity=safely))
+    (finding,) = [one for one in report(inventory).findings if one.code.value == "AT607"]
+    assert word in finding.evidence[0]
+
+
+def test_a_fine_bitmap_is_only_told_of_flash() -> None:
+    drives = [drive(number, rotational=True) for number in range(3)]
+    made = array(drives, "raid5", bitmap_chunk=64 * MIB)
+    assert told(report(Inventory((*drives, made)))) == []
+
+
+def test_members_with_sectors_of_two_sizes_are_told_with_each() -> None:
+    drives = [drive(0), drive(1, logical=4096)]
+    (finding,) = [
+        one for one in report(Inventory((*drives, array(drives)))).findings if one.code.value == "AT610"
+    ]
+    assert finding.severity.value == "warning" and finding.evidence == ("nvme0n1p1: 512B, nvme1n1p1: 4096B",)
+
+
+# Whole drives ------------------------------------------------------------------------------------------------------
+
+BACKUP = TableCopy("backup", 500 * GIB - 512, TableCopyState.GOOD)
+PRIMARY = TableCopy("primary", 512, TableCopyState.ENTRIES_CRC_BAD)
+
+
+def whole(*copies: TableCopy, data: int = MIB, kind: DiskKind = DiskKind.NVME, table: bool = False) -> Disk:
+    disk = made_disk("2048+4096" if table else "", name="nvme0n1", kind=kind, physical=4096, rotational=False)
+    member = Layer("linux_raid_member", Extent(0, 500 * GIB), "1.2" if data else "1.0", data_start=data)
+    return replace(disk, content=(member,), content_read=True, gpt_headers=copies)
+
+
+@pytest.mark.parametrize(
+    ("disk", "expected"),
+    [
+        (whole(), [("AT609", "info")]),
+        (whole(BACKUP), [("AT608", "error")]),
+        (whole(PRIMARY), [("AT608", "error")]),
+        (whole(PRIMARY, BACKUP), [("AT608", "error")]),
+        (
+            whole(PRIMARY, data=0, table=True),
+            [("AT609", "info")],
+        ),  # with the data at byte 0 it is the array's own
+        (whole(BACKUP, data=0), [("AT608", "error")]),  # behind the array's data, and there is no other
+        (whole(BACKUP, kind=DiskKind.LOOP), []),  # no firmware sees it
+        (made_disk("2048+4096 linux_raid_member", name="nvme0n1", kind=DiskKind.NVME), []),
+    ],
+)
+def test_a_drive_that_is_a_member_as_a_whole_is_told_and_a_stale_table_on_it_is_an_error(
+    disk: Disk, expected: list[tuple[str, str]]
+) -> None:
+    assert told(report(Inventory((disk,)))) == expected

@@ -1,0 +1,55 @@
+"""The part of `chunks.py` that runs in the emulated PC: one sweep a level, with the loads of all workloads.
+
+In: a folder, levels, repeats, seconds, bytes. Out: in the folder, the result of each sweep and what is recommended.
+"""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from aligntool.apply.tuning import Measuring
+from aligntool.cli.raid_members import look_at_members
+from aligntool.plan import RaidGoal
+from aligntool.raid.levels import WORKLOADS
+from aligntool.raid.tuning_file import tuning_text
+from aligntool.raid.tuning_marks import TEST_UUID
+from aligntool.raid.tuning_shapes import DEFAULT_CHUNK, shapes_of
+from aligntool.raid.tuning_sweep import Sweep, plan_sweep
+
+DEVICES = [f"/dev/nvme{number}n1" for number in range(4)]
+
+
+def main() -> None:
+    folder, levels = Path(sys.argv[1]), sys.argv[2].split(",")
+    repeats, runtime_s, span = int(sys.argv[3]), float(sys.argv[4]), int(sys.argv[5])
+    for level in levels:
+        sweep, recommended = _sweep(level, repeats, runtime_s, span)
+        measuring = Measuring(sweep)
+        measuring.run(_tell)
+        (folder / f"{level}.json").write_text(tuning_text(measuring.tuning(complete=True)))
+        (folder / f"{level}.recommended").write_text(
+            "".join(f"{name}={size}\n" for name, size in recommended.items())
+        )
+
+
+def _tell(words: str, share: float, left_s: float | None) -> None:
+    print(f"{share:4.0%} {words}", flush=True)
+
+
+def _sweep(level: str, repeats: int, runtime_s: float, span: int) -> tuple[Sweep, dict[str, int]]:
+    members, _, _, _ = look_at_members(DEVICES)
+    goal = RaidGoal(level, array_uuid=f"{TEST_UUID}:00000000:00000001")
+    recommended = {
+        workload: plan_sweep(
+            members, replace(goal, workload=workload), repeats=1, runtime_s=runtime_s
+        ).recommended
+        for workload in WORKLOADS
+    }
+    chunks = sorted({DEFAULT_CHUNK, *recommended.values()})
+    sweep = plan_sweep(members, goal, chunks=chunks, repeats=repeats, runtime_s=runtime_s, span=span)
+    shapes = [shape for workload in WORKLOADS for shape in shapes_of(workload, goal.database_page)]
+    return replace(sweep, shapes=tuple(dict.fromkeys(shapes)), alone=()), recommended
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""What the benchmark of chunks makes of figures whose answer is known."""
+
+import pytest
+
+from aligntool.raid.levels import WORKLOADS
+from aligntool.raid.tuning import Sample, Tuning
+from aligntool.raid.tuning_shapes import shapes_of
+from aligntool.units import KIB
+from tests.bench.chunks import rows
+
+RECOMMENDED = dict.fromkeys(WORKLOADS, 512 * KIB) | {"database": 64 * KIB, "vm": 128 * KIB}
+
+
+def figures(factor: float) -> Tuning:
+    """The loads of `database` are `factor` times as fast with 64 KiB; everything else is alike."""
+    names = {workload: [shape.name for shape in shapes_of(workload, 16 * KIB)] for workload in WORKLOADS}
+    samples = [
+        Sample(number, chunk, name, int(1e9 * (factor if chunk == 64 * KIB and name in names["database"] else 1)), 0)
+        for number in range(5)
+        for chunk in (64 * KIB, 128 * KIB, 512 * KIB)
+        for name in dict.fromkeys(name for each in names.values() for name in each)
+    ]  # fmt: skip
+    return Tuning("raid5", "", "general", 16 * KIB, "internal", (), 1, 1.0, True, (), tuple(samples))
+
+
+@pytest.mark.parametrize(("factor", "words"), [(1.5, "1.50 (1.50–1.50) | faster"), (0.5, "0.50 (0.50–0.50) | slower"),
+                                               (1.0, "1.00 (1.00–1.00) | within the noise")])  # fmt: skip
+def test_each_workload_is_judged_by_its_own_loads(factor: float, words: str) -> None:
+    said = dict(zip(WORKLOADS, rows("raid5", figures(factor), RECOMMENDED), strict=True))
+    assert words in said["database"] and "64KiB" in said["database"]
+    assert "within the noise" in said["vm"]
+    assert "the same chunk" in said["general"]

@@ -1,0 +1,120 @@
+"""Results as files: what was written is read back, and what a stranger wrote is refused in one sentence."""
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from aligntool.bench.document import LARGEST, from_json, to_json
+from aligntool.errors import Refused
+from aligntool.probe.bench_history import history_folder, list_results, read_result
+from tests.bench_runs.made import result, series
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "bench.schema.json").read_text())
+GOOD = result(series(1e6, 2e6), series(3e6, depth=32, write=True), passes=(1, 5), score="as-ssd")
+
+
+def test_a_result_comes_back_as_it_was_and_keeps_to_the_schema() -> None:
+    for made in (GOOD, result(series(1e6)), result(), replace(GOOD, complete=False, skipped=("a: b",))):
+        jsonschema.validate(json.loads(to_json(made)), SCHEMA)
+        assert from_json(to_json(made), "x.json") == made
+
+
+def test_a_name_that_was_no_utf8_makes_no_bad_file() -> None:
+    text = to_json(replace(GOOD, target="/srv/\udcff"))
+    assert from_json(text, "x").target == "/srv/\ufffd"
+
+
+def document(change: Callable[[dict[str, object]], object]) -> str:
+    made: dict[str, object] = json.loads(to_json(GOOD))
+    change(made)
+    return json.dumps(made)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "Expecting value"),
+        ("{", "Expecting property name"),
+        ("[]", "no object"),
+        ("{}", "schema of the file is no text"),
+        ("[" * 200_000, "nested too deeply"),
+        ('{"schema": "aligntool.plan"}', "no result of aligntool bench"),
+        ('{"schema": "aligntool.bench", "version": 2}', "has version 2, and this aligntool reads 1"),
+        ("9" * 10_000, ""),
+        (document(lambda d: d.update(series=3)), "series of the file is no list"),
+        (document(lambda d: d.update(series=[3])), "series 1 of the file is no object"),
+        (document(lambda d: d.update(series=[{}] * 10_001)), "series of the file is no list"),
+        (document(lambda d: d.update(complete="yes")), "neither true nor false"),
+        (document(lambda d: d.update(target="x" * 5000)), "target of the file is no text"),
+        (document(lambda d: d.update(skipped=[1])), "no list of texts"),
+        (document(lambda d: d.pop("conditions")), "conditions of the file is no object"),
+        (document(lambda d: d["conditions"].update(free=1e400)), ""),  # type: ignore[attr-defined]
+        (document(lambda d: d["settings"].update(passes=[0])), "passes"),  # type: ignore[attr-defined]
+        (document(lambda d: d["settings"].update(span=-1)), "span"),  # type: ignore[attr-defined]
+        (document(lambda d: d["settings"].update(span=1.5)), "no whole number"),  # type: ignore[attr-defined]
+        (document(lambda d: d["series"][0].update(samples=[])), "has no samples"),  # type: ignore[index]
+        (document(lambda d: d["series"][0].update(block=0)), "test of nothing"),  # type: ignore[index]
+        (document(lambda d: d["series"][0]["samples"][0].update(iops="9")), "iops"),  # type: ignore[index]
+        (document(lambda d: d["series"][0]["samples"][0].update(cpu=-1)), "cpu"),  # type: ignore[index]
+        (document(lambda d: d["series"][0]["samples"][0].update(cpu=True)), "cpu"),  # type: ignore[index]
+        (document(lambda d: d["series"].append(d["series"][0])), "one test twice"),  # type: ignore[attr-defined,index]
+    ],
+)
+def test_what_is_no_result_is_refused_with_the_reason(text: str, why: str) -> None:
+    with pytest.raises(Refused, match=r"x\.json is no result") as refused:
+        from_json(text, "x.json")
+    assert why in str(refused.value) and "\n" not in str(refused.value) and len(str(refused.value)) < 400
+
+
+def test_damaged_results_are_refused_or_read_and_nothing_else() -> None:
+    """Any byte may be another one."""
+    dice, text = random.Random(5), to_json(GOOD)
+    ended = {"read": 0, "refused": 0}
+    for _ in range(600):
+        damaged = list(text)
+        for _ in range(dice.randrange(1, 4)):
+            damaged[dice.randrange(len(damaged))] = chr(
+                dice.choice([0, 34, 44, 45, 48, 57, 91, 123, 125, 0x20AC])
+            )
+        try:
+            from_json("".join(damaged), "x")
+            ended["read"] += 1
+        except Refused:
+            ended["refused"] += 1
+    assert ended["read"] > 20 and ended["refused"] > 20
+
+
+def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "large").write_bytes(b" " * (LARGEST + 1))
+    for name, why in (
+        ("binary", "no text"),
+        ("large", "too large"),
+        ("gone", "No such file"),
+        (".", "directory"),
+    ):
+        with pytest.raises(Refused, match=why):
+            read_result(str(tmp_path / name))
+
+
+def test_a_history_lists_what_is_in_it_and_says_what_is_no_result(tmp_path: Path) -> None:
+    (tmp_path / "2.json").write_text(to_json(GOOD))
+    (tmp_path / "1.json").write_text("{}")
+    (tmp_path / "note.txt").write_text("x")
+    found = list_results(tmp_path)
+    assert [(Path(each.file).name, each.result) for each in found] == [("1.json", None), ("2.json", GOOD)]
+    assert "no result" in found[0].complaint
+    assert list_results(tmp_path / "gone") == []
+
+
+def test_the_history_stands_where_the_xdg_specification_says() -> None:
+    home = {"HOME": "/home/me"}
+    assert history_folder(home, root=False) == Path("/home/me/.local/state/aligntool/bench")
+    assert history_folder(home, root=True) == Path("/var/lib/aligntool/bench")
+    assert history_folder(home | {"XDG_STATE_HOME": "/x"}, root=True) == Path("/x/aligntool/bench")
+    assert history_folder(home | {"XDG_STATE_HOME": "not/absolute"}, root=False).is_relative_to("/home/me")

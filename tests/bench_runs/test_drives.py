@@ -1,0 +1,166 @@
+"""`aligntool bench` on drives whose answer is known: with a cache and without, one request at a time and many.
+
+The drives are nbdkit's own filters (delay, cache) over memory, and the one of `tests/inference` that serves one request
+after the other; through a loop device, with real requests.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aligntool.units import MIB
+from tests.bench_runs.test_runs import answered
+from tests.conftest import run
+from tests.inference.right_or_unknown import Answer, right_or_unknown
+from tests.inference.slow_drives import FIRST, aligntool, device_over, nbdkit_file, needs_nbdkit, slow_drive
+
+pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("fio"), needs_nbdkit]
+
+DELAYED = ("memory", "64M", "rdelay=10ms", "wdelay=10ms")
+CACHE = ("--filter=cache", "--filter=delay", *DELAYED, "cache=writethrough", "cache-on-read=true")
+CACHED = (*CACHE, "cache-min-block-size=4096")  # what was read is kept, and every write waits for the drive
+PROFILE = """\
+format = 1
+kind = "bench"
+summary = "one request in flight and many"
+source = "for tests"
+runtime = 0.5
+repeats = 5
+[[test]]
+access = "random"
+block = "4KiB"
+depth = [1, 32]
+do = "read"
+"""
+
+
+@pytest.fixture(autouse=True)
+def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where results are kept, apart from this machine's."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def told(device: Path, *words: str | Path) -> str:
+    return aligntool("bench", device, *words, before=FIRST)[0]
+
+
+def says(right: str, wrong: str) -> Callable[[str], Answer]:
+    """What is said of reads. Nothing at all would be no answer to `wrong` either."""
+
+    def judge(text: str) -> Answer:
+        said = " ".join(text.split())
+        return Answer.WRONG if wrong in said else Answer.RIGHT if right in said else Answer.UNKNOWN
+
+    return judge
+
+
+@pytest.mark.parametrize(
+    ("drive", "right", "wrong"),
+    [
+        pytest.param(CACHED, "a cache keeps what was read", "a cache takes the writes", id="a hybrid drive"),
+        pytest.param(("--filter=delay", *DELAYED), "no cache shows", "a cache", id="without a cache"),
+    ],
+)
+def test_passes_over_the_same_data_show_a_cache_and_nothing_else(
+    tmp_path: Path, drive: tuple[str, ...], right: str, wrong: str
+) -> None:
+    out, fio = tmp_path / "out.json", tmp_path / "fio"
+    words = ("-p", "boot", "--passes", "1,5", "--size", "512KiB", "--destructive", "--yes")
+
+    def measure() -> str:
+        """On a drive of its own: a second one would find the cache full."""
+        out.unlink(missing_ok=True)
+        with nbdkit_file(tmp_path, *drive) as file, device_over(file) as device:
+            return told(device, *words, "-o", out, "--fio-output", fio)
+
+    said = " ".join(right_or_unknown(measure, says(right, wrong)).split())
+    for title in ("RND4K Q1T1 read", "RND4K Q1T1 write"):
+        verb = title.rpartition(" ")[2]
+        sides = [
+            json.loads((fio / f"{title.replace(' ', '-')}-{number}.json").read_text())["jobs"][0][verb]
+            for number in range(1, 6)
+        ]
+        assert {side["io_bytes"] for side in sides} == {512 * 1024}
+        first, whole = (
+            sum(side["io_bytes"] for side in some) / sum(side["runtime"] for side in some) / 1000
+            for some in (sides[:1], sides)
+        )
+        assert f"{title}: {first:.1f} MB/s over one pass, {whole:.1f} over 5 passes" in said
+    assert said.count("no cache shows") == (1 if drive is CACHED else 2)
+
+
+GAIN, NONE = "the drive works on several requests at once", "no gain from a deep queue"
+
+
+def test_a_drive_that_serves_many_requests_at_once_gains_from_a_deep_queue(tmp_path: Path) -> None:
+    with (
+        nbdkit_file(tmp_path, "--filter=delay", *DELAYED) as file,
+        device_over(file) as device,
+    ):
+        _gains(tmp_path, device, GAIN, NONE)
+
+
+def test_a_drive_that_serves_one_request_at_a_time_gains_nothing(tmp_path: Path) -> None:
+    with slow_drive(tmp_path, "base_us=10000", "rate=1") as file, device_over(file) as device:
+        _gains(tmp_path, device, NONE, GAIN)
+
+
+def _gains(folder: Path, device: Path, right: str, wrong: str) -> None:
+    """The gain is that of the medians of fio's own rates; the depth that the device offers stands beside it."""
+    (folder / "queue.toml").write_text(PROFILE)
+    fio, out = folder / "fio", folder / "out.json"
+
+    def measure() -> str:
+        out.unlink(missing_ok=True)
+        told(device, "-p", folder / "queue.toml", "--size", "8MiB", "--fio-output", fio, "-o", out)
+        return aligntool("bench", "show", as_on_an_idle_machine(out))[0]
+
+    said = " ".join(right_or_unknown(measure, says(right, wrong)).split())
+    one, deep = (
+        sorted(
+            json.loads((fio / f"RND4K-Q{depth}T1-read-{number}.json").read_text())["jobs"][0]["read"]["iops"]
+            for number in range(1, 6)
+        )[2]
+        for depth in (1, 32)
+    )
+    assert f"RND4K Q32T1 read has {deep / one:.1f} times the IOPS of RND4K Q1T1 read" in said
+    offered = Path(f"/sys/block/{device.name}/queue/nr_requests").read_text().strip()
+    assert ("the device offers a depth of" in said) <= (f"a depth of {offered}" in said)
+
+
+def as_on_an_idle_machine(file: Path) -> Path:
+    """The same runs without what other programs did meanwhile: of a full machine nothing is said of the drive."""
+    document = json.loads(file.read_text())
+    for row in document["series"]:
+        for sample in row["samples"]:
+            sample["busy_cores"] = None
+    idle = file.with_suffix(".idle.json")
+    idle.write_text(json.dumps(document))
+    return idle
+
+
+def test_a_device_that_is_not_there_is_not_taken_for_a_file_in_memory() -> None:
+    _, said = aligntool("bench", "/dev/nothing-like-it", code=3)
+    assert "/dev/nothing-like-it is not there" in said and "memory" not in said
+
+
+@pytest.mark.parametrize("command", ["alignment", "span"])
+@pytest.mark.needs_tools("mkswap", "wipefs")
+def test_an_experiment_writes_on_a_device_only_after_its_name_was_typed(
+    tmp_path: Path, sparse: Callable[..., Path], loop: Callable[..., Path], command: str
+) -> None:
+    image = sparse(32 * MIB)
+    device = loop(image)
+    some = ("--start", "32256") if command == "alignment" else ("--write", "--from", "8MiB")
+    words = [command, str(device), *some, "--runtime", "0.1", "--destructive"]
+    assert "nobody is there to be asked" in aligntool("bench", *words, code=3)[1]
+    run("mkswap", "-L", "precious", device)
+    before = image.read_bytes()
+    assert 'is not empty: swap "precious"' in aligntool("bench", *words, "--yes", code=3)[1]
+    assert image.read_bytes() == before
+    run("wipefs", "-qa", device)
+    before = image.read_bytes()
+    assert answered(tmp_path, words, "wrong\n") == 3 and image.read_bytes() == before
+    assert answered(tmp_path, words, f"{device.name}\n") == 0 and image.read_bytes() != before

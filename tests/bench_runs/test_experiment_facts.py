@@ -1,0 +1,290 @@
+"""What `bench alignment` and `bench span` keep beside figures: settings, disk, conditions, whether it is whole."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from aligntool.apply.sweep import run_sweep
+from aligntool.bench.alignment import Rate
+from aligntool.bench.conditions import Conditions
+from aligntool.bench.experiments import Setting, Spans, Starts, piece_words
+from aligntool.bench.jobs import Job, Pattern
+from aligntool.bench.span import Knee
+from aligntool.bench.starts import MOST_RUNS, Load, places_of, refuse_too_many
+from aligntool.errors import Refused
+from aligntool.render.report.experiments import experiment_shown
+from aligntool.units import GIB, KIB, MIB, Extent
+from tests.bench_runs.test_runs import bench, environment
+from tests.conftest import run
+
+ROOT = Path(__file__).parents[2]
+ALIGNMENT = ("alignment", "--unit", "4KiB", "--start", "32256", "--runtime", "0.1", "--size", "32MiB")
+SPAN = ("span", "--from", "4MiB", "--runtime", "0.1", "--size", "16MiB")
+fio = pytest.mark.needs_tools("fio")
+both = pytest.mark.parametrize("words", [ALIGNMENT, SPAN], ids=["alignment", "span"])
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    (tmp_path / "drive").mkdir()
+    yield tmp_path
+
+
+def valid(text: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(text)
+    jsonschema.validate(document, json.loads((ROOT / "docs/bench-experiments.schema.json").read_text()))
+    return document
+
+
+@pytest.mark.needs_tools("fio", "findmnt")
+@both
+def test_what_was_so_meanwhile_is_kept_with_the_result(place: Path, words: tuple[str, ...]) -> None:
+    """Beside what the system's own tools say of it."""
+    found = valid(bench(place, *words, place / "drive", "--json", "-o", place / "kept.json").stdout)
+    assert found == json.loads((place / "kept.json").read_text())
+    size = int(words[-1].removesuffix("MiB")) * MIB
+    settings = found["settings"]
+    assert (settings["kind"], settings["size"], settings["runtime_s"]) == ("folder", size, 0.1)
+    assert settings["direct"] is True and settings["engine"] == "libaio" and 0 < settings["piece"] <= size
+    assert settings["repeats"] == (5 if words is ALIGNMENT else 3)
+    seen = found["conditions"]
+    assert (seen["kernel"], seen["fio"]) == (os.uname().release, run("fio", "--version").strip())
+    # In a chroot whose root is no mount point neither can tell.
+    assert seen["filesystem"] == (
+        run("findmnt", "-no", "FSTYPE", "-T", place / "drive", fails=True).strip() or None
+    )
+    assert found["complete"] is True
+    shown = bench(place, "show", place / "kept.json").stdout
+    assert f"{settings['repeats']} repeats of 0.1 s, direct I/O, engine libaio" in shown
+    assert seen["kernel"] in shown and seen["fio"] in shown and "not complete" not in shown
+
+
+@fio
+@pytest.mark.needs_root
+@both
+def test_the_disk_is_named_as_the_system_names_it(
+    place: Path, words: tuple[str, ...], loop: Any, sparse: Any
+) -> None:
+    device = loop(sparse(32 * MIB))
+    found = valid(bench(place, *words[:-2], device, "--json").stdout)
+    size = int(run("blockdev", "--getsize64", device))
+    assert (found["disk"]["name"], found["disk"]["path"], found["disk"]["size"]) == (
+        device.name,
+        str(device),
+        size,
+    )
+    assert (found["settings"]["kind"], found["settings"]["size"], found["settings"]["piece"]) == (
+        "device",
+        size,
+        size,
+    )
+    (drive,) = found["conditions"]["drives"]
+    scheduler = Path(f"/sys/block/{device.name}/queue/scheduler").read_text()
+    assert drive["name"] == device.name and f"[{drive['scheduler']}]" in f"[{scheduler.strip()}]{scheduler}"
+    assert any("is a loop device" in each for each in found["warnings"])
+    listed = bench(place, "list")
+    assert f"  {device}  {device.name}  " in listed.stdout
+    assert json.loads(bench(place, "list", "--json").stdout)[0]["drive"] == device.name
+
+
+@fio
+@both
+def test_an_experiment_that_was_interrupted_says_so_wherever_it_is_told(
+    place: Path, words: tuple[str, ...]
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "aligntool", "bench", *words, "--repeats", "500", str(place / "drive"), "-o",
+         str(place / "kept.json")],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(place),
+    ) as child:  # fmt: skip
+        assert child.stderr and child.stdout
+        for line in child.stderr:
+            if "3 of 500" in line:
+                break
+        child.send_signal(signal.SIGINT)
+        told, said = child.stdout.read(), child.stderr.read()
+        assert child.wait() == 130, said
+    assert "(not complete)" in told and "Traceback" not in said
+    assert list((place / "drive").iterdir()) == []
+    document = valid((place / "kept.json").read_text())
+    assert document["complete"] is False and (document.get("rates") or document["curve"])
+    assert "(not complete)" in bench(place, "show", place / "kept.json").stdout
+    assert "(not complete)" in bench(place, "list").stdout
+    assert json.loads(bench(place, "list", "--json").stdout)[0]["complete"] is False
+
+
+@fio
+def test_an_experiment_without_one_whole_run_is_not_kept(place: Path) -> None:
+    words = ("alignment", "--unit", "4KiB", "--runtime", "60", "--size", "32MiB")
+    with subprocess.Popen(
+        [sys.executable, "-m", "aligntool", "bench", *words, str(place / "drive")],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(place),
+    ) as child:  # fmt: skip
+        assert child.stderr and child.stdout
+        for line in child.stderr:
+            if "1 of 5" in line:
+                break
+        child.send_signal(signal.SIGINT)
+        assert child.stdout.read() == "" and "Traceback" not in child.stderr.read()
+        assert child.wait() == 130
+    assert not (place / "state").exists() and list((place / "drive").iterdir()) == []
+
+
+@fio
+def test_the_bar_moves_while_fio_runs_and_says_what_is_left_from_the_first_run_on(place: Path) -> None:
+    file = place / "file"
+    file.write_bytes(os.urandom(MIB))
+    job = Job(name="x", path=str(file), pattern=Pattern.RANDOM_READ, block=4 * KIB, span=MIB, runtime_s=1.0)
+    told: list[tuple[str, float, float | None]] = []
+    swept = run_sweep([(1, "one", job), (2, "two", job)], 2, lambda *each: told.append(each))
+    assert swept.complete and len(swept.rates) == 2
+    first = [(share, left) for title, share, left in told if title == "one"]
+    assert len(first) >= 4 and [share for share, _ in first] == sorted(share for share, _ in first)
+    assert first[0][0] == 0 and 0 < first[1][0] < first[-1][0] <= 0.5
+    lefts = [left for _, left in first if left is not None]
+    assert len(lefts) == len(first) and 2 <= lefts[0] < 5 and lefts[-1] < lefts[0]
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_the_report_says_what_was_so_and_whether_it_is_whole(complete: bool) -> None:
+    seen = Conditions(kernel="6.1.0-made-up", fio="fio-3.33", governor="powersave")
+    setting = Setting("folder", 256 * MIB, 120 * MIB, 1.5, 5, True, "libaio")
+    load = Load(Pattern.RANDOM_READ, 4 * KIB, 1)
+    rates = tuple(Rate(load, each, 0, 100.0) for each in places_of(Extent(0, GIB), 4 * KIB, 512))
+    starts = Starts("", "/srv", 4 * KIB, "--unit", rates, conditions=seen, setting=setting, complete=complete)
+    knee = Knee(None, None, 1.0, 1.0, "no knee: as fast over the whole as over the smallest span")
+    spans = Spans(
+        "", "/srv", False, knee, {MIB: [1.0]}, None, conditions=seen, setting=setting, complete=complete
+    )
+    for found in (starts, spans):
+        shown = experiment_shown(found, 1)
+        assert ("not complete" in shown.summary) is not complete
+        assert any("120MiB of 256MiB lie in one piece" in note for note in shown.notes)
+        assert any("governor is powersave" in note for note in shown.notes)
+        told = dict(shown.conditions)
+        assert told["kernel"] == "6.1.0-made-up"
+        assert told["runs"] == "256MiB, 5 repeats of 1.5 s, direct I/O, engine libaio"
+
+
+def test_a_file_in_pieces_says_how_much_of_it_is_worked_on(tmp_path: Path) -> None:
+    setting = Setting("folder", 256 * MIB, 120 * MIB, 1.0, 5, True, "libaio")
+    words = "120MiB of 256MiB lie in one piece on the disk, and only those are worked on"
+    assert piece_words(setting) == (words,)
+    assert words in Starts("", "/srv", 4096, "", (), setting=setting).warnings
+    assert piece_words(Setting("folder", 256 * MIB, 256 * MIB, 1.0, 5, True, "libaio")) == ()
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("fio", "mkfs.ext4", "mount", "filefrag")
+def test_the_piece_that_is_worked_on_is_the_longest_that_filefrag_shows(
+    place: Path, loop: Any, sparse: Any
+) -> None:
+    """A file system that was full, and of which every other file and some in a row were then removed."""
+    device, folder = loop(sparse(96 * MIB)), place / "drive"
+    run("mkfs.ext4", "-q", "-m", "0", device)
+    try:
+        run("mount", device, folder)
+    except AssertionError as error:
+        pytest.skip(f"nothing can be mounted here: {error}")
+    try:
+        files = list(filled(folder))
+        for number, file in enumerate(files):
+            if number % 2 or 20 <= number < 34:
+                file.unlink()
+        os.sync()
+        words = (
+            "alignment",
+            "--unit",
+            "4KiB",
+            "--start",
+            "32256",
+            "--runtime",
+            "0.1",
+            "--size",
+            "30MiB",
+            "--json",
+        )
+        with subprocess.Popen(
+            [sys.executable, "-m", "aligntool", "bench", *words, str(folder)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(place),
+        ) as child:  # fmt: skip
+            assert child.stderr and child.stdout
+            for line in child.stderr:
+                if "1 of 5" in line:
+                    break
+            shown = run("filefrag", "-v", "-b1", next(folder.glob(".aligntool-bench-*")))
+            child.stderr.read()
+            found = valid(child.stdout.read())
+    finally:
+        run("umount", folder)
+    assert found["settings"]["size"] == 30 * MIB
+    assert found["settings"]["piece"] == longest_piece(shown) < 30 * MIB
+    assert "of 30MiB lie in one piece" in found["warnings"][0]
+
+
+def filled(folder: Path) -> Iterator[Path]:
+    """With files of a mebibyte, until there is no room."""
+    for number in range(1000):
+        file = folder / str(number)
+        try:
+            with file.open("wb") as opened:
+                opened.write(bytes(MIB))
+                os.fsync(opened.fileno())
+        except OSError:
+            return
+        yield file
+
+
+def longest_piece(shown: str) -> int:
+    """Bytes: extents that follow each other on the disk, and in the file, are one piece."""
+    extents = [line.split(":") for line in shown.splitlines() if ".." in line]
+    longest, length, end = 0, 0, -1
+    for _, _, physical, size, *_ in extents:
+        first, last = (int(number) for number in physical.split(".."))
+        length = length + int(size) if first == end + 1 else int(size)
+        longest, end = max(longest, length), last
+    return longest
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (
+            ("alignment", "--unit", "1GiB", "--size", "64MiB"),
+            "64MiB are too little to start at several places",
+        ),
+        (("span", "--from", "64MiB", "--size", "64MiB"), "two spans need 128MiB in one piece"),
+    ],
+)
+def test_what_cannot_be_tried_is_refused_before_a_file_is_filled(
+    place: Path, words: tuple[str, ...], why: str
+) -> None:
+    said = bench(place, *words, place / "drive", code=3).stderr
+    assert why in said and "filling" not in said
+
+
+def test_the_size_that_is_asked_for_is_enough() -> None:
+    with pytest.raises(Refused) as refused:
+        places_of(Extent(7 * MIB + 512, 64 * MIB), GIB, 512)
+    size = refused.value.hint.split("--size ")[1].split(" ")[0]
+    assert size.endswith("MiB")
+    for start in (0, 512, 7 * MIB + 512, GIB - 512):
+        places_of(Extent(start, int(size.removesuffix("MiB")) * MIB), GIB, 512)
+
+
+def test_every_sector_of_a_unit_can_be_tried() -> None:
+    room = Extent(0, GIB)
+    every = {place.residue for place in places_of(room, 16 * KIB, 512, every=True)}
+    assert every == set(range(0, 16 * KIB, 512))
+    assert {place.residue for place in places_of(room, 4 * KIB, 512)} == set(range(0, 4 * KIB, 512))
+    refuse_too_many(MOST_RUNS)
+    with pytest.raises(Refused, match="at most 10000"):
+        refuse_too_many(MOST_RUNS + 1)

@@ -1,0 +1,54 @@
+"""A device is written all over only when nothing speaks against it; every reason is told at once."""
+
+from dataclasses import replace
+
+import pytest
+
+from aligntool.bench.refusals import refuse_destruction
+from aligntool.errors import Refused
+from aligntool.inventory import Disk, DiskKind, IoLimits, Layer, Partition, Role, Table, TableLabel
+from aligntool.units import GIB, MIB, Extent
+
+EMPTY = Disk("sdx", "/dev/sdx", DiskKind.ATA, GIB, IoLimits(), table_read=True, content_read=True)
+PART = Partition(1, Extent(MIB, 64 * MIB), node="sdx1", content_read=True)
+OTHER = Partition(2, Extent(65 * MIB, 64 * MIB), node="sdx2", content_read=True, mounted_at=("/srv",))
+PARTED = replace(EMPTY, table=Table(TableLabel.GPT, 512), partitions=(PART, OTHER))
+EXT4 = (Layer("ext4", Extent(0, MIB), label="precious"),)
+
+
+def test_an_empty_disk_and_an_empty_partition_beside_a_mounted_one_may_be_given_up() -> None:
+    refuse_destruction(EMPTY, None)
+    refuse_destruction(PARTED, PART)
+
+
+@pytest.mark.parametrize(
+    ("disk", "partition", "reasons"),
+    [
+        (replace(EMPTY, read_only=True), None, ["sdx is read-only"]),
+        (replace(EMPTY, failing="it says so"), None, ["sdx says that it fails: it says so"]),
+        (replace(EMPTY, mounted_at=("/srv", "/mnt")), None, ["sdx is mounted at /srv", "sdx is mounted at /mnt"]),
+        (replace(EMPTY, holders=("md0",)), None, ["sdx is a part of md0, which is running"]),
+        (replace(EMPTY, table_read=False), None, ["nobody could look whether sdx is empty"]),
+        (replace(EMPTY, content_read=False), None, ["nobody could look whether sdx is empty"]),
+        (replace(EMPTY, content=EXT4), None, ['sdx is not empty: ext4 "precious"']),
+        (replace(EMPTY, content_hint="zfs_member"), None, ["sdx is not empty: zfs_member"]),
+        (replace(EMPTY, table=Table(TableLabel.DOS, 512)), None, ["sdx has a partition table (dos)"]),
+        (
+            PARTED, None,
+            ["partition 2 of sdx is mounted at /srv", "not empty: partition 1, 64MiB", "not empty: partition 2, 64MiB"],
+        ),
+        (PARTED, OTHER, ["partition 2 of sdx is mounted at /srv"]),
+        (PARTED, replace(PART, content=EXT4), ['partition 1 of sdx is not empty: ext4 "precious"']),
+        (PARTED, replace(PART, content_read=False), ["nobody could look whether partition 1 of sdx is empty"]),
+        (PARTED, replace(PART, content_hint="LVM2_member"), ["partition 1 of sdx is not empty: LVM2_member"]),
+        (PARTED, replace(PART, holders=("dm-0",)), ["partition 1 of sdx is a part of dm-0, which is running"]),
+        (PARTED, replace(PART, role=Role.EXTENDED), ["no partition of its own but extended"]),
+        (replace(PARTED, mounted_at=("/whole",)), PART, ["sdx is mounted at /whole"]),
+    ],
+)  # fmt: skip
+def test_every_reason_is_told(disk: Disk, partition: Partition | None, reasons: list[str]) -> None:
+    with pytest.raises(Refused) as refused:
+        refuse_destruction(disk, partition)
+    said = str(refused.value).split("\n")
+    assert len(said) == len(reasons)
+    assert all(reason in line for reason, line in zip(reasons, said, strict=True))

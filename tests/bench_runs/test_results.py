@@ -1,0 +1,279 @@
+"""What figures amount to, tried on made ones whose answer is known."""
+
+from dataclasses import replace
+from statistics import linear_regression
+
+import pytest
+
+from aligntool.bench.compare import Verdict, compare
+from aligntool.bench.conditions import Conditions, DriveState, room_words, warnings_of
+from aligntool.bench.document import from_json, to_json
+from aligntool.bench.meaning import boot_drive, depth_gains, meaning
+from aligntool.bench.results import Result, as_ssd_score
+from aligntool.bench.steady import steadiness
+from aligntool.render.bench import result_lines
+from aligntool.render.lines import text_of
+from aligntool.units import GIB, KIB, MIB
+from tests.bench_runs.made import result, series
+
+
+def said(made: Result) -> str:
+    return "\n".join(meaning(made))
+
+
+def test_the_median_is_told_with_the_lowest_and_the_highest() -> None:
+    made = series(300e6, 100e6, 500e6, 200e6, 400e6)
+    assert (made.rate.median, made.rate.low, made.rate.high, made.rate.count) == (300e6, 100e6, 500e6, 5)
+    assert made.iops.median == 300e6 / 4096
+    assert (made.middle("p50_us"), made.middle("p99_us"), made.middle("p999_us")) == (40.0, 90.0, 200.0)
+
+
+def test_cores_are_those_of_all_threads() -> None:
+    assert series(1e6, threads=16, cpu=25).cores == 4.0
+
+
+@pytest.mark.parametrize(("cpu", "bound"), [(94.9, False), (95.0, True), (100.0, True)])
+def test_a_thread_without_time_left_is_said_to_be_cpu_bound(cpu: float, bound: bool) -> None:
+    made = series(1e6, cpu=cpu)
+    assert made.cpu_bound is bound
+    assert ("CPU-bound: RND4K Q1T1 read" in said(result(made))) is bound
+
+
+@pytest.mark.parametrize(("busy", "bound"), [(7.5, False), (7.6, True), (8.0, True)])
+def test_a_full_machine_is_cpu_bound_though_no_thread_is_full(busy: float, bound: bool) -> None:
+    """16 threads on 8 cores: each has half a core, and there is no more. Said in the row, beside the figure, too."""
+    made = result(series(*[1e6] * 5, threads=16, cpu=48, busy=busy))
+    assert made.series[0].cpu_bound is bound and not made.series[0].thread_full
+    assert ("All 8 cores were busy" in said(made)) is bound
+    (row,) = (line for line in text_of(result_lines(made, width=120)) if line.startswith("  RND4K Q1T16"))
+    assert row.endswith(" CPU-bound\n") is bound
+    assert from_json(to_json(made), "x").series[0].cpu_bound is bound
+    faster = result(series(*[2e6] * 5, threads=16))
+    assert compare(faster, made)[0].verdict is (Verdict.CPU if bound else Verdict.SLOWER)
+    assert compare(made, made)[0].verdict is (Verdict.CPU if bound else Verdict.NOISE)
+
+
+def test_the_score_of_as_ssd_is_the_published_one() -> None:
+    """Rates of a review of 2011 would do; these are round, so that the sum can be checked by hand."""
+    made = [
+        series(500e6, random=False, block=16 * MIB), series(400e6, random=False, block=16 * MIB, write=True),
+        series(30e6), series(90e6, write=True), series(300e6, threads=64), series(200e6, threads=64, write=True),
+    ]  # fmt: skip
+    score = as_ssd_score(made)
+    assert score and (score.read, score.write) == (50 + 30 + 300, 40 + 90 + 200)
+    assert score.total == 400 * 0.15 + 500 * 0.1 + 30 * 2 + 90 + 200 + 300 * 1.5
+    assert "380 read, 330 write, 910 in all" in said(result(*made, score="as-ssd"))
+    assert as_ssd_score(made[:-1]) is None
+    # The median latency of RND4K Q1T1 is 40 µs here.
+    assert "AS SSD's access time: 0.040 ms read, 0.040 ms write" in said(result(*made, score="as-ssd"))
+    assert "access time: 0.040 ms read" in said(result(made[2], score="as-ssd"))
+    assert "access time" not in said(result(*made))
+
+
+@pytest.mark.parametrize(
+    ("one", "deep", "answer"),
+    [
+        ((1e6, 1.05e6, 1.1e6), (4e6, 4.2e6, 4.4e6), "works on several requests at once"),
+        ((1e6, 1.05e6, 1.1e6), (1.0e6, 1.1e6, 1.2e6), "no gain from a deep queue"),
+        ((1e6, 1.0e6, 1.0e6), (1.15e6, 1.15e6, 1.15e6), "no gain from a deep queue"),  # apart, and too little
+        ((1e6, 3e6, 9e6), (5e6, 6e6, 7e6), "no gain from a deep queue"),  # twice, within the noise
+    ],
+)
+def test_a_deep_queue_helps_or_not(one: tuple[float, ...], deep: tuple[float, ...], answer: str) -> None:
+    made = result(series(*one), series(*deep, depth=32))
+    assert answer in said(made) and "the device offers a depth of 32" in said(made)
+
+
+def test_the_gain_of_a_deep_queue_is_the_ratio_of_the_medians() -> None:
+    gains = list(
+        depth_gains(result(series(1e6, 2e6, 3e6), series(8e6, 9e6, 7e6, depth=32), series(5e6, depth=4)))
+    )
+    assert [gain.times for gain in gains] == [4.0]
+    assert not list(
+        depth_gains(result(series(1e6), series(8e6, depth=32, threads=4), series(9e6, depth=32, write=True)))
+    )
+    bound = said(result(series(1e6), series(2e6, depth=32, cpu=99)))
+    assert "2.0 times" in bound and "could do more, for the processor held it back" in bound
+    bound = said(result(series(1e6), series(1e6, depth=32, cpu=99)))
+    assert "the processor held it back: that says nothing of command queueing" in bound
+
+
+@pytest.mark.parametrize(
+    ("depths", "words"),
+    [
+        ((32,), "; the device offers a depth of 32"),
+        ((None, 32, 31, None), "; the drives below md0 offer a depth of 31 or more (sdc)"),
+        ((None, None), ""),
+        ((), ""),
+    ],
+)
+def test_an_array_offers_the_depth_of_its_members(depths: tuple[int | None, ...], words: str) -> None:
+    drives = tuple(
+        DriveState(name, queue_depth=depth)
+        for name, depth in zip(("md0", "sdb", "sdc", "sdd"), depths, strict=False)
+    )
+    made = result(series(1e6), series(8e6, depth=32))
+    made = replace(made, conditions=replace(made.conditions, drives=drives))
+    (line,) = (line for line in meaning(made) if "8.0 times" in line)
+    assert line.endswith("(NCQ or its like)" + words)
+
+
+def test_a_hybrid_drive_shows_by_its_later_passes() -> None:
+    """Read once at 1 MB/s, then from the cache at 30; written alike each time."""
+    made = result(
+        series(1e6, 30e6, 30e6, 30e6, 30e6), series(2e6, 2e6, 2.1e6, 1.9e6, 2e6, write=True), passes=(1, 5)
+    )
+    lines = list(meaning(made))
+    assert (
+        "1.0 MB/s over one pass" in lines[0] and "30.0 times as fast: a cache keeps what was read" in lines[0]
+    )
+    # Each pass took a second here, so five passes together have the mean of the rates.
+    assert f"{(1 + 4 * 30) / 5:.1f} over 5 passes" in lines[0]
+    assert "no cache shows" in lines[1]
+
+
+def test_one_fast_pass_among_slow_ones_is_no_cache() -> None:
+    assert "no cache shows" in said(result(series(1e6, 9e6, 9e6, 0.9e6, 9e6), passes=(1, 5)))
+
+
+def test_passes_are_weighed_by_their_time() -> None:
+    made = series(1e6, 3e6)
+    assert made.of_passes(1) == 1e6 and made.of_passes(2) == 2e6 and made.of_passes(3) is None
+
+
+def test_the_article_s_drives_take_the_article_s_time() -> None:
+    """E3: 100 MB/s is 40.96 µs a read; 300 MB/s 13.65 µs."""
+    slow = boot_drive(result(series(100e6), series(20e6, write=True)))
+    assert (
+        slow
+        and float(slow.read_s) == pytest.approx(40.96e-6)
+        and float(slow.write_s) == pytest.approx(204.8e-6)
+    )
+    assert boot_drive(result(series(100e6), series(20e6, write=True, depth=32))) is None
+
+
+def test_the_threads_that_are_enough_are_the_fewest_within_the_noise() -> None:
+    made = result(
+        series(1e9, 1.01e9, threads=1), series(1.9e9, 2e9, threads=2), series(2.9e9, 3.1e9, threads=4),
+        series(3.0e9, 3.2e9, threads=8),
+    )  # fmt: skip
+    assert "RND4K Q1T8 read has the most IOPS" in said(made) and "from 4 threads on" in said(made)
+
+
+def test_of_threads_that_still_gain_it_is_said_that_more_were_not_tried() -> None:
+    made = result(*(series(rate * 1e9, threads=threads) for rate, threads in ((1, 1), (1.9, 2), (3.5, 4))))
+    assert "more than 4 threads were not tried" in said(made)
+
+
+def test_runs_far_apart_are_said_to_be_noisy() -> None:
+    assert "more than 25% apart: RND4K Q1T1 read" in said(result(series(100e6, 90e6, 120e6)))
+    assert "apart" not in said(result(series(100e6, 95e6, 110e6)))
+    assert "apart" not in said(result(series(100e6)))
+
+
+# Steady state
+
+
+@pytest.mark.parametrize(
+    ("rounds", "steady", "excursion", "slope"),
+    [
+        ([100] * 5, True, 0, 0),
+        ([500, 300, 100, 100, 100, 100, 100], True, 0, 0),  # only the last five count
+        ([90, 110, 90, 110, 100], True, 0.20, 0.08),  # exactly 20 % apart, hardly a trend
+        ([89, 110, 90, 110, 100], False, 21 / 99.8, None),
+        ([95, 97.5, 100, 102.5, 105], True, 0.10, 0.10),  # a straight line that rises by exactly 10 %
+        ([94, 97, 100, 103, 106], False, 0.12, 0.12),
+        ([106, 103, 100, 97, 94], False, 0.12, 0.12),  # and one that falls
+        ([0, 0, 0, 0, 0], False, 0, 0),
+    ],
+)
+def test_steady_state_is_snia_s(
+    rounds: list[float], steady: bool, excursion: float, slope: float | None
+) -> None:
+    found = steadiness(rounds)
+    assert found and found.steady is steady and found.rounds == len(rounds)
+    assert found.excursion == pytest.approx(excursion)
+    assert slope is None or found.slope == pytest.approx(slope, abs=1e-9)
+    fitted = linear_regression(range(5), rounds[-5:]).slope  # the standard library's own fit
+    assert found.slope * found.average == pytest.approx(abs(fitted) * 4, abs=1e-9)
+
+
+def test_fewer_than_five_rounds_say_nothing() -> None:
+    assert steadiness([100, 100, 100, 100]) is None
+    assert "nobody knows" in said(result(series(1e6, 1e6), steady=True))
+    assert "RND4K Q1T1 read: steady after 6 rounds" in said(result(series(*[1e6] * 6), steady=True))
+    assert "NOT steady" in said(result(series(1e6, 2e6, 3e6, 4e6, 5e6), steady=True))
+
+
+# What spoils a measurement
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (Conditions(), ""),
+        (Conditions(governor="performance", load=0.1, cores=8, filesystem="ext4", free=9, room=10), ""),
+        (Conditions(governor="powersave"), "governor is powersave"),
+        (Conditions(load=5.0, cores=8), "busy with other things (load 5 on 8 cores)"),
+        (Conditions(on_battery=True), "battery"),
+        (Conditions(filesystem="btrfs"), "writes every block to a new place"),
+        (Conditions(filesystem="ext4", mount_options="rw,compress=zstd"), "may compress"),
+        (Conditions(filesystem="nfs4"), "not a drive's own"),
+        (Conditions(filesystem="fuse.sshfs"), "not a drive's own"),
+        (Conditions(filesystem="overlay"), "overlay"),
+        (Conditions(filesystem="ext4", free=5 * GIB, room=100 * GIB), "95 % full"),
+        (Conditions(drives=(DriveState("md0", array_action="resync"),)), "md0 is busy with a resync"),
+        (
+            Conditions(drives=(DriveState("md0", array_action="idle", array_degraded=True),)),
+            "md0 is degraded",
+        ),
+        (Conditions(drives=(DriveState("nvme0n1", link="8 GT/s x2", link_slowed=True),)), "8 GT/s x2"),
+        (Conditions(drives=(DriveState("nvme0n1", kind="nvme", temperature_after_c=81.0),)), "81 °C"),
+        (Conditions(drives=(DriveState("nvme0n1", rotational=False, scheduler="bfq"),)), "scheduler bfq"),
+        (Conditions(drives=(DriveState("sda", rotational=True, scheduler="bfq"),)), ""),
+        (Conditions(drives=(DriveState("loop0", kind="loop"),)), "loop device"),
+    ],
+)
+def test_what_spoils_a_measurement_is_said(seen: Conditions, words: str) -> None:
+    found = "\n".join(warnings_of(seen, direct=True))
+    assert words in found if words else found == ""
+
+
+def test_a_run_through_the_cache_is_said_first() -> None:
+    assert "page cache" in next(warnings_of(Conditions(on_battery=True), direct=False))
+
+
+@pytest.mark.parametrize(
+    ("needed", "free", "fits"),
+    [
+        (GIB, 3 * GIB, True),
+        (GIB, GIB, False),
+        (95 * MIB, 100 * MIB, True),
+        (96 * MIB, 100 * MIB, False),
+        (0, 0, True),
+    ],
+)
+def test_a_file_system_is_not_filled_to_its_brim(needed: int, free: int, fits: bool) -> None:
+    assert (room_words(needed, free) is None) is fits
+
+
+def test_a_block_of_the_name_is_written_as_the_field_does() -> None:
+    assert series(1e6, block=512).test.name == "RND512 Q1T1"
+    assert series(1e6, random=False, block=128 * KIB, depth=32).test.title == "SEQ128K Q32T1 read"
+    assert (
+        series(1e6, random=False, block=MIB, depth=8, threads=2, write=True).test.title == "SEQ1M Q8T2 write"
+    )
+
+
+def test_a_drive_that_was_only_read_is_rated_for_a_system_by_its_single_reads() -> None:
+    """And one of which both were measured by the boot of the article: 40,553 reads and 4,938 writes of 4 KiB."""
+    deep, read, write = (
+        series(900e6, depth=32),
+        series(40e6, 50e6, 60e6),
+        series(99e6, 100e6, 101e6, write=True),
+    )
+    (said,) = (line for line in meaning(result(deep, read)) if line.startswith("for a system"))
+    assert "50.0 MB/s read one at a time" in said and "writes were not measured" in said
+    (said,) = (line for line in meaning(result(deep, read, write)) if line.startswith("for a system"))
+    assert f"{(40_553 / 50e6 + 4_938 / 100e6) * 4096:.1f} s" in said
+    assert not any(line.startswith("for a system") for line in meaning(result(deep)))

@@ -1,0 +1,420 @@
+"""`aligntool bench` as it is typed: every figure is fio's own, and nothing is left behind."""
+
+import json
+import os
+import pty
+import re
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+
+import jsonschema
+import pytest
+
+from aligntool.bench.document import to_json
+from aligntool.probe.holes import hole_share
+from aligntool.units import MIB
+from tests.bench_runs.made import result, series
+from tests.conftest import run
+
+ROOT = Path(__file__).parents[2]
+PROFILE = """\
+format = 1
+kind = "bench"
+summary = "short"
+source = "for tests"
+size = "8MiB"
+runtime = 0.2
+repeats = 3
+[[test]]
+access = "random"
+block = "4KiB"
+depth = [1, 8]
+[[test]]
+access = "sequential"
+block = "64KiB"
+threads = 2
+do = "read"
+"""
+QUICK = ("-p", "boot", "--runtime", "0.1", "--repeats", "1", "--size", "1MiB")
+fio = pytest.mark.needs_tools("fio")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    """A folder to measure in, a profile, and a history of its own."""
+    (tmp_path / "short.toml").write_text(PROFILE)
+    (tmp_path / "drive").mkdir()
+    yield tmp_path
+
+
+def bench(place: Path, *words: str | Path, code: int = 0) -> "subprocess.CompletedProcess[str]":
+    done = subprocess.run(
+        [sys.executable, "-m", "aligntool", "bench", *map(str, words)],
+        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=environment(place), timeout=300,
+    )  # fmt: skip
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def environment(place: Path) -> dict[str, str]:
+    return os.environ | {"XDG_STATE_HOME": str(place / "state"), "COLUMNS": "120", "NO_COLOR": "1"}
+
+
+@fio
+def test_every_figure_is_fio_s_own(place: Path) -> None:
+    """The table, the JSON and the history, beside the JSON that fio wrote in each run."""
+    words = ("--profile", place / "short.toml", "--fio-output", place / "fio", "-o", place / "out.json")
+    told = bench(place, place / "drive", *words)
+    document = json.loads((place / "out.json").read_text())
+    jsonschema.validate(document, json.loads((ROOT / "docs/bench.schema.json").read_text()))
+    assert len(list((place / "fio").iterdir())) == 15
+    for row in document["series"]:
+        way = "write" if row["write"] else "read"
+        jobs = [
+            json.loads((place / "fio" / f"{row['title'].replace(' ', '-')}-{number}.json").read_text())[
+                "jobs"
+            ][0]
+            for number in (1, 2, 3)
+        ]
+        for sample, job in zip(row["samples"], jobs, strict=True):
+            side, percentiles = job[way], job[way]["clat_ns"]["percentile"]
+            assert sample["bytes_per_s"] == side["bw_bytes"] and sample["iops"] == side["iops"]
+            assert sample["moved"] == side["io_bytes"] and sample["runtime_s"] == side["runtime"] / 1000
+            assert sample["p99_us"] == percentiles["99.000000"] / 1000
+            assert sample["cpu"] == pytest.approx(job["usr_cpu"] + job["sys_cpu"])
+            assert side["bw_bytes"] > 0 and job["job options"]["size"] in (str(8 * MIB), str(4 * MIB))
+        rates = sorted(job[way]["bw_bytes"] / 1e6 for job in jobs)
+        line = next(line for line in told.stdout.splitlines() if line.startswith(f"  {row['title']} "))
+        cells = line.removeprefix(f"  {row['title']} ").split()
+        assert cells[0] == f"{rates[1]:.1f}" and cells[1] == f"{rates[0]:.1f}–{rates[2]:.1f}"
+        assert cells[2] == f"{median(job[way]['iops'] for job in jobs):,.0f}"
+        for cell, name in zip(cells[3:6], ("50.000000", "99.000000", "99.900000"), strict=True):
+            micro = median(job[way]["clat_ns"]["percentile"][name] / 1000 for job in jobs)
+            assert cell == (f"{micro:.1f}" if micro < 1000 else f"{micro:,.0f}")
+        assert cells[6] == f"{median(job['usr_cpu'] + job['sys_cpu'] for job in jobs):.0f}%"
+    kept = list((place / "state/aligntool/bench").iterdir())
+    assert len(kept) == 1 and json.loads(kept[0].read_text()) == document
+    assert list((place / "drive").iterdir()) == []
+
+
+def test_results_are_listed_shown_and_compared(place: Path) -> None:
+    """Of results whose figures are known: 100 and 50 MB/s, then ten times that and a fifth of it."""
+    history = place / "state/aligntool/bench"
+    history.mkdir(parents=True)
+    a, b = history / "1.json", history / "2.json"
+    apart = (-2, -1, 0, 1, 2)
+    read, written = ([rate + each for each in apart] for rate in (100, 50))
+    a.write_text(
+        to_json(result(series(*(x * 1e6 for x in read)), series(*(x * 1e6 for x in written), write=True)))
+    )
+    read, written = ([rate + each for each in apart] for rate in (1000, 10))
+    b.write_text(
+        to_json(result(series(*(x * 1e6 for x in read)), series(*(x * 1e6 for x in written), write=True)))
+    )
+    listed = json.loads(bench(place, "list", "--json").stdout)
+    assert [row["file"] for row in listed] == [str(a), str(b)]
+    assert "RND4K Q1T1 read 100.0 MB/s" in bench(place, "list").stdout
+    shown = bench(place, "show", a).stdout
+    assert "100.0      98.0–102.0    24,414" in shown
+    compared = json.loads(bench(place, "compare", a, b, "--json").stdout)["others"][0]["tests"]
+    assert [(row["times"], row["verdict"]) for row in compared] == [(10.0, "faster"), (0.2, "slower")]
+    assert compared[0]["log10"] == 1.0
+    estimate = json.loads(run(sys.executable, "-m", "aligntool", "estimate", "boot", a, b, "--json"))
+    slow, fast = 40_553 * 4096 / 100e6 + 4_938 * 4096 / 50e6, 40_553 * 4096 / 1e9 + 4_938 * 4096 / 10e6
+    assert estimate["gap_s"] == pytest.approx(slow - fast)
+    bench(place, "compare", a, code=2)
+    bench(place, "show", place / "short.toml", code=3)
+
+
+@fio
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_leaves_nothing_behind_and_keeps_what_was_measured(
+    place: Path, number: signal.Signals
+) -> None:
+    words = [
+        "--profile",
+        str(place / "short.toml"),
+        "--runtime",
+        "0.2",
+        "--repeats",
+        "500",
+        "-o",
+        str(place / "out"),
+    ]
+    with subprocess.Popen(
+        [sys.executable, "-m", "aligntool", "bench", str(place / "drive"), *words],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(place),
+    ) as child:  # fmt: skip
+        assert child.stderr and child.stdout
+        for line in child.stderr:
+            if "2 of 500" in line:
+                break
+        assert next((place / "drive").iterdir()).name.startswith(".aligntool-bench-")
+        child.send_signal(number)
+        told, said = child.stdout.read(), child.stderr.read()
+        assert child.wait() == 130, said
+    assert "(not complete)" in told and "RND4K Q1T1 read" in told and "Traceback" not in said
+    assert list((place / "drive").iterdir()) == []
+    document = json.loads((place / "out").read_text())
+    assert document["complete"] is False and all(row["samples"] for row in document["series"])
+
+
+def test_a_dry_run_shows_what_fio_would_be_told_and_makes_nothing(place: Path) -> None:
+    told = bench(place, place / "drive", "-p", "boot", "--dry-run")
+    lines = told.stdout.splitlines()
+    assert len(lines) == 3 and all(line.startswith("fio --name=") for line in lines)
+    assert list((place / "drive").iterdir()) == [] and not (place / "state").exists()
+
+
+def test_what_is_there_is_never_written_over(place: Path) -> None:
+    precious = place / "drive" / "precious"
+    precious.write_bytes(b"mine" * 4096)
+    said = bench(place, precious, "--destructive", "--yes", "-p", "boot", code=3).stderr
+    assert "--destructive is for devices" in said
+    told = bench(place, precious, "-p", "boot", "--dry-run").stdout
+    assert "--rw=randread" in told and "--rw=randwrite" not in told
+    bench(place, place / "drive" / "sub" / "file", code=3)
+    bench(place, "/dev/null", code=3)
+    assert precious.read_bytes() == b"mine" * 4096 and not (place / "drive" / "sub").exists()
+
+
+@fio
+def test_a_file_that_is_there_is_measured_and_stays_as_it_is(place: Path) -> None:
+    precious = place / "drive" / "precious"
+    precious.write_bytes(os.urandom(MIB))
+    before = precious.read_bytes()
+    told = bench(place, precious, *QUICK)
+    figures = told.stdout.partition("left out")[0]
+    assert "nothing is written" in told.stderr and " read " in figures and "T1 write" not in figures
+    assert precious.read_bytes() == before
+
+
+@fio
+@pytest.mark.parametrize(("written", "words"), [(0, "all of what"), (256, "75 % of what"), (1024, "")])
+def test_a_sparse_file_is_said_to_be_one_by_what_the_file_system_keeps_of_it(
+    place: Path, written: int, words: str
+) -> None:
+    """Beside the blocks that stat(1) counts."""
+    sparse = place / "drive" / "sparse"
+    with sparse.open("wb") as file:
+        file.write(os.urandom(written * 1024))
+        file.truncate(MIB)
+        os.fsync(file.fileno())
+    told = bench(place, sparse, *QUICK, "--json", "-o", place / "out.json")
+    share = json.loads(told.stdout)["conditions"]["hole_share"]
+    assert share == 1 - int(run("stat", "-c", "%b", sparse)) * 512 / MIB
+    jsonschema.validate(json.loads(told.stdout), json.loads((ROOT / "docs/bench.schema.json").read_text()))
+    shown = bench(place, "show", place / "out.json").stdout
+    for said in (told.stderr, shown):
+        assert ("warning: " + words in said) if words else "holes" not in said
+
+
+def test_a_hole_between_data_counts_as_far_as_it_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    with file.open("wb") as data:
+        data.write(os.urandom(65536))
+        data.seek(131072)
+        data.write(os.urandom(65536))
+    assert hole_share(str(file), 192 * 1024) == 1 / 3
+    assert hole_share(str(file), 128 * 1024) == 1 / 2
+    assert hole_share(str(file), 64 * 1024) == 0
+    assert hole_share(str(tmp_path / "none"), 64 * 1024) is None
+
+
+@fio
+def test_a_size_of_no_whole_blocks_is_rounded_down(place: Path) -> None:
+    told = bench(
+        place, place / "drive", "-p", "boot", "--runtime", "0.1", "--repeats", "1", "--size", "9000", "--json"
+    )
+    assert json.loads(told.stdout)["settings"]["span"] == 8192
+    said = bench(place, place / "drive", "-p", "boot", "--size", "1000", code=3).stderr
+    assert "do not fit into 1000B" in said and "a larger --size" in said
+
+
+@fio
+def test_a_name_that_is_not_there_yet_is_made_and_goes_again(place: Path) -> None:
+    bench(place, place / "drive" / "new file", *QUICK)
+    assert list((place / "drive").iterdir()) == []
+
+
+def test_memory_is_no_drive_and_too_little_room_is_said(place: Path) -> None:
+    if "tmpfs" in run("stat", "-f", "-c", "%T", "/dev/shm"):
+        assert "/dev/shm is in memory (" in bench(place, "/dev/shm", code=3).stderr
+    said = bench(place, place / "drive", "--size", "900PiB", code=3).stderr
+    assert "too little room" in said
+    assert list((place / "drive").iterdir()) == []
+
+
+def test_a_result_that_is_there_is_kept(place: Path) -> None:
+    """`-o` onto an older result: said before anything is measured."""
+    (place / "old.json").write_text("old")
+    said = bench(place, place / "drive", *QUICK, "-o", place / "old.json", code=3).stderr
+    assert "is there already; nothing was measured" in said
+    assert (place / "old.json").read_text() == "old" and list((place / "drive").iterdir()) == []
+
+
+def test_slips_of_the_keyboard_are_said(place: Path) -> None:
+    assert "lst is not there" in bench(place, "lst", code=3).stderr
+    assert "there is no recipe 'cristal'" in bench(place, place / "drive", "-p", "cristal", code=3).stderr
+    assert "is for a layout" in bench(place, place / "drive", "-p", "desktop-uefi", code=3).stderr
+    for words in (
+        ("--passes", "0,5"),
+        ("--passes", "x"),
+        ("--runtime", "0"),
+        ("--repeats", "0"),
+        ("--size", "1G"),
+    ):
+        bench(place, place / "drive", *words, code=2)
+
+
+@fio
+def test_an_error_of_fio_is_one_sentence_and_what_was_measured_is_kept(place: Path) -> None:
+    """A limit on the size of files stands in for a drive that fails: the filling cannot end."""
+    code = (
+        "import resource, signal, sys\n"
+        "from aligntool.__main__ import main\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4 << 20, 4 << 20))\n"
+        "sys.argv[0] = 'aligntool'\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "bench", str(place / "drive"), "-p", str(place / "short.toml")],
+        capture_output=True, text=True, check=False, env=environment(place), timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 3 and "8MiB cannot be taken" in done.stderr and "Traceback" not in done.stderr
+    assert list((place / "drive").iterdir()) == []
+
+
+# Devices
+
+
+@fio
+@pytest.mark.needs_root
+def test_a_device_is_only_read(place: Path, sparse: Callable[..., Path], loop: Callable[..., Path]) -> None:
+    image = sparse(32 * MIB)
+    device = loop(image)
+    assert stat.S_ISBLK(device.stat().st_mode)
+    told = bench(place, device, *QUICK)
+    assert "nothing is written" in told.stderr and "loop device" in told.stderr
+    assert "RND4K Q1T1 write" in told.stdout.partition("left out")[2]
+    assert image.stat().st_blocks == 0
+
+
+@fio
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("mkfs.ext4", "wipefs", "blkdiscard", "sfdisk")
+def test_a_device_is_given_up_by_its_name_and_never_with_data_on_it(
+    place: Path, sparse: Callable[..., Path], loop: Callable[..., Path]
+) -> None:
+    image = sparse(32 * MIB)
+    device = loop(image)
+    words = (*QUICK, "--destructive")
+    assert "nobody is there to be asked" in bench(place, device, *words, code=3).stderr
+    run("mkfs.ext4", "-q", "-L", "precious", device)
+    before = image.read_bytes()
+    said = bench(place, device, *words, "--yes", code=3).stderr
+    assert re.search(r'not empty: ext4 "precious"', said)
+    assert image.read_bytes() == before
+    run("wipefs", "-qa", device)
+    run("blkdiscard", "-z", device)
+    emptied = image.read_bytes()
+    assert answered(place, [str(device), *map(str, words)], "wrong\n") == 3
+    assert answered(place, [str(device), *map(str, words)], f"{device.name}\n") == 0
+    after = image.read_bytes()
+    assert after[:MIB] != bytes(MIB) and after[MIB:] == emptied[MIB:]
+
+
+@fio
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("mkfs.ext4", "sfdisk", "partx")
+def test_an_empty_partition_is_given_up_and_its_neighbours_are_not(
+    place: Path, sparse: Callable[..., Path], loop: Callable[..., Path]
+) -> None:
+    image = sparse(32 * MIB)
+    device = loop(image)
+    run("sfdisk", device, stdin="label: gpt\n2048,8192\n10240,40960\n", fails=True)
+    run("partx", "-a", device, fails=True)
+    empty, full = (device.with_name(f"{device.name}p{number}") for number in (1, 2))
+    if not (empty.is_block_device() and full.is_block_device()):
+        pytest.skip("this machine makes no nodes for the partitions of a loop device")
+    words = (*QUICK, "--destructive", "--yes")
+    try:
+        run("mkfs.ext4", "-q", full)
+        before = image.read_bytes()
+        assert "not empty: partition 1" in bench(place, device, *words, code=3).stderr
+        assert "partition 2 of" in bench(place, full, *words, code=3).stderr
+        assert image.read_bytes() == before
+        bench(place, empty, *words)
+        after = image.read_bytes()
+        assert after[MIB : 2 * MIB] != before[MIB : 2 * MIB]
+        assert after[:MIB] == before[:MIB] and after[2 * MIB :] == before[2 * MIB :]
+    finally:
+        run("partx", "-d", device, fails=True)
+
+
+@fio
+@pytest.mark.needs_root
+def test_steady_state_goes_over_the_whole_device_in_rounds(
+    place: Path, sparse: Callable[..., Path], loop: Callable[..., Path]
+) -> None:
+    steady = 'prepare = "twice"\nuntil_steady = true\nsize = "8MiB"\nruntime = 0.1\nrepeats = 6\n'
+    rows = '[[test]]\naccess = "random"\nblock = "4KiB"\ndepth = 32\ndo = "write"\n'
+    head = 'format = 1\nkind = "bench"\nsummary = "x"\nsource = "for tests"\n'
+    (place / "steady.toml").write_text(head + steady + rows)
+    image = sparse(16 * MIB)
+    device = loop(image)
+    told = bench(place, device, "-p", place / "steady.toml", "--destructive", "--yes", "-o", place / "out")
+    document = json.loads((place / "out").read_text())
+    assert document["settings"]["span"] == 16 * MIB and document["settings"]["prepare"] == "twice"
+    (row,) = document["series"]
+    iops = [sample["iops"] for sample in row["samples"]]
+    assert 5 <= len(iops) <= 6 and "steady" in told.stdout
+    if len(iops) == 5:  # it ended early, so they must have been
+        assert max(iops) - min(iops) <= 0.2 * sum(iops) / 5
+    assert image.stat().st_blocks * 512 >= 16 * MIB
+
+
+@fio
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("mkfs.ext4")
+def test_what_is_put_on_a_device_while_the_question_waits_is_not_overwritten(
+    place: Path, sparse: Callable[..., Path], loop: Callable[..., Path]
+) -> None:
+    image = sparse(32 * MIB)
+    device = loop(image)
+    made: list[bytes] = []
+
+    def meanwhile() -> None:
+        run("mkfs.ext4", "-q", "-L", "precious", device)
+        made.append(image.read_bytes())
+
+    words = [str(device), *map(str, QUICK), "--destructive"]
+    assert answered(place, words, f"{device.name}\n", meanwhile) == 3
+    assert image.read_bytes() == made[0]
+
+
+def answered(place: Path, words: list[str], answer: str, meanwhile: Callable[[], None] = lambda: None) -> int:
+    """On a terminal, with what is typed at it; the exit code."""
+    leader, follower = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "aligntool", "bench", *words],
+        stdin=follower, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment(place),
+    ) as child:  # fmt: skip
+        os.close(follower)
+        assert child.stderr
+        said = ""
+        while not said.endswith("to go on: ") and (letter := child.stderr.read(1)):
+            said += letter
+        meanwhile()
+        os.write(leader, answer.encode())
+        child.stderr.read()
+        code = child.wait()
+    os.close(leader)
+    return code

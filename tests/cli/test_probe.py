@@ -1,0 +1,103 @@
+"""The limits of `aligntool probe` and what it tells meanwhile, on files of this machine."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from aligntool.apply.probing import opened_disk
+from aligntool.apply.timing import time_rounds
+from aligntool.bench.inference_design import Kind, design, regions
+from aligntool.errors import Refused
+from aligntool.units import KIB, MIB, Extent
+
+WORDS = (sys.executable, "-m", "aligntool", "probe")
+
+
+def probe(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*WORDS, *map(str, words)], capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    made = tmp_path / "disk.img"
+    made.write_bytes(bytes(range(256)) * (64 * MIB // 256))
+    return made
+
+
+def moved(pid_io: str) -> int:
+    """Bytes of read calls, by the kernel's account (proc(5), /proc/PID/io)."""
+    return int(re.findall(r"rchar: (\d+)", pid_io)[0])
+
+
+def counted(*words: str | Path) -> tuple[int, dict[str, int]]:
+    """What the kernel counted of the process, and what the result says was read and written."""
+    script = (
+        "import sys; from aligntool.__main__ import main; sys.argv[0] = 'aligntool'\n"
+        "before = open('/proc/self/io').read()\n"
+        "try:\n    main()\n"
+        "except SystemExit: pass\n"
+        "print(before, open('/proc/self/io').read(), sep='\\0', file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, "probe", *map(str, words)],
+        capture_output=True, text=True, check=True, timeout=300,
+    )  # fmt: skip
+    before, after = done.stderr.split("\0")
+    return moved(after) - moved(before), json.loads(done.stdout)["experiment"]
+
+
+@pytest.mark.parametrize("most", [512, 700, 1500])
+def test_no_more_is_read_than_may_be(most: int, image: Path) -> None:
+    # Eight sizes from 512 B to 64 KiB, 32 pairs of each, two requests of 1 KiB in a pair: a round has 512 KiB.
+    words = (image, "--largest", "64KiB", "--sector-size", "512", "--json")
+    read, experiment = counted(*words, "--most", f"{most}KiB")
+    assert 512 * KIB <= experiment["read"] <= most * KIB
+    little, _ = counted(*words, "--most", "512KiB")
+    assert read - little <= (most - 512) * KIB + 64 * KIB  # what Python itself reads is the same for both
+
+
+def test_a_round_that_does_not_fit_is_refused_with_what_it_takes(image: Path) -> None:
+    words = (image, "--largest", "64KiB", "--sector-size", "512")
+    refused = probe(*words, "--most", "511KiB")
+    assert refused.returncode == 3 and "one round of requests reads and writes 1MiB" in refused.stderr
+    (most,) = re.findall(r"→ (--most \S+?),", refused.stderr)
+    assert probe(*words, *most.split()).returncode == 0
+
+
+def test_a_round_that_takes_too_long_is_refused_and_nothing_is_told_of_a_part_of_it(image: Path) -> None:
+    rounds = design(regions(Extent(0, 64 * MIB)), 512, (Kind.READ,), Random(1), most=64 * KIB)
+    with (
+        opened_disk(str(image), write=False) as target,
+        pytest.raises(Refused, match="only 0 of 256 pairs") as refused,
+    ):
+        time_rounds(rounds, target, limit_s=1e-9, most_bytes=MIB)
+    assert refused.value.hint.startswith("--limit ")
+
+
+def test_it_tells_that_it_times_and_for_how_long(image: Path) -> None:
+    words = (image, "--largest", "64KiB", "--limit", "60", "--most", "1MiB")
+    assert "timing for at most 60s\n" in probe(*words).stderr
+    reading, writing = pty.openpty()
+    with subprocess.Popen(
+        [*WORDS, *map(str, words)], stdout=subprocess.DEVNULL, stderr=writing,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "100"},
+    ) as child:  # fmt: skip
+        os.close(writing)
+        seen = b""
+        try:
+            while part := os.read(reading, 65536):
+                seen += part
+        except OSError:  # the other end is closed: EIO
+            pass
+        assert child.wait() == 0, seen
+    os.close(reading)
+    assert "━".encode() in seen and b"timing for at most" in seen

@@ -1,0 +1,121 @@
+"""`aligntool report` as it is typed: files, refusals, and a missing program."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.conftest import run
+
+MACHINES = Path(__file__).parent.parent / "machines"
+
+
+def report(*words: str | Path, path: str | None = None) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | ({"PATH": path} if path is not None else {})
+    return subprocess.run(
+        [sys.executable, "-m", "aligntool", "report", *map(str, words)],
+        capture_output=True, text=True, check=False, timeout=300, env=environment,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    """A disk with its first partition at sector 63."""
+    made = tmp_path / "old.img"
+    with made.open("wb") as file:
+        file.truncate(64 << 20)
+    run("sfdisk", "-q", made, stdin="label: dos\nstart=63, size=80000, type=83\nstart=81920, type=83\n")
+    return made
+
+
+@pytest.mark.needs_tools("sfdisk")
+def test_the_page_tells_where_partitions_start_as_sfdisk_does(image: Path, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    done = report(image, "-o", page)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert f"{page} written" in done.stderr
+    text = page.read_text()
+    for part in json.loads(run("sfdisk", "--json", image))["partitiontable"]["partitions"]:
+        assert f'<td class="number">{part["start"]}</td>' in text
+    assert "AT101" in text and f"aligntool plan realign {image}" in text
+
+
+@pytest.mark.needs_tools("sfdisk")
+def test_nothing_is_replaced_unasked_and_nothing_is_written_when_one_of_two_is_there(
+    image: Path, tmp_path: Path
+) -> None:
+    page, picture = tmp_path / "report.html", tmp_path / "map.svg"
+    picture.write_text("mine")
+    words = (image, "-o", page, "--chart", "map-old-img", "--svg", picture)
+    refused = report(*words)
+    assert refused.returncode == 3 and "is there already; nothing was written" in refused.stderr
+    assert picture.read_text() == "mine" and not page.exists()
+    done = report(*words, "--overwrite")
+    assert done.returncode == 0, done.stderr
+    assert ElementTree.parse(picture).getroot().tag.endswith("svg")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["map.svg", "old.img", "report.html"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "aligntool report -o report.html"),
+        (("--chart", "queue-depth"), "--svg FILE or --png FILE"),
+        (("--svg", "x.svg"), "--chart NAME"),
+        (("--chart", "queue-depth", "--svg", "x", "--png", "x"), "same name"),
+        (("no-such.img", "-o", "x.html"), "no-such.img"),
+        (("--chart", "queue-depth", "--svg", "no-such-folder/x.svg"), "cannot be written: No such file"),
+        (("--chart", "queue-depth", "--svg", "/dev/null", "--overwrite"), "no regular file"),
+        (("--chart", "queue-depth", "--svg", "n" * 300), "cannot be written: File name too long"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    before = set(Path.cwd().iterdir())
+    done = report(*words)
+    assert done.returncode == 3 and said in done.stderr and "Traceback" not in done.stderr, done.stderr
+    assert set(Path.cwd().iterdir()) == before
+
+
+def test_a_picture_that_there_is_not_lists_those_that_there_are(tmp_path: Path) -> None:
+    machine = MACHINES / "nvme-behind-switch.tar.xz"
+    done = report("--sysroot", machine, "--chart", "map-nvme0", "--svg", tmp_path / "x.svg")
+    assert done.returncode == 3
+    assert "map-nvme0n1, " in done.stderr and "→ --chart map-nvme0n1" in done.stderr
+
+
+def test_without_rsvg_convert_a_png_is_refused_with_the_name_of_its_package(tmp_path: Path) -> None:
+    done = report("--chart", "queue-depth", "--png", tmp_path / "x.png", path=str(tmp_path))
+    assert done.returncode == 3 and "librsvg2-bin" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.needs_tools("rsvg-convert")
+def test_a_picture_of_its_own_needs_no_disk(tmp_path: Path) -> None:
+    svg, png = tmp_path / "q.svg", tmp_path / "q.png"
+    done = report("--chart", "queue-depth", "--svg", svg, "--png", png)
+    assert done.returncode == 0, done.stderr
+    assert "Queue depth 1 against queue depth 4" in svg.read_text()
+    assert png.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("word", ["queue-depth", "Queue-Depth"])
+def test_explain_draws_queue_depth_and_its_list_names_it(word: str) -> None:
+    explain = [sys.executable, "-m", "aligntool", "explain"]
+    told = subprocess.run([*explain, word], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert "QD1" in told and "QD4" in told and max(map(len, told.splitlines())) <= 80
+    listed = subprocess.run(explain, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert "\nqueue-depth " in listed
+
+
+def test_a_file_that_is_no_result_is_refused(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.json"
+    for text in ("", "{}", '{"schema": "aligntool.bench.span", "version": 1}'):
+        broken.write_text(text)
+        done = report("--bench", broken, "-o", tmp_path / "x.html")
+        assert done.returncode == 3 and "is no result" in done.stderr, done.stderr
+    assert report("--bench", tmp_path / "none.json", "-o", tmp_path / "x.html").returncode == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["broken.json"]

@@ -1,0 +1,298 @@
+"""`bench alignment`: predictions against the article's figures, verdicts on drives that are known, real requests."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aligntool.apply.sweep import run_sweep
+from aligntool.audit.cost import predict
+from aligntool.bench.alignment import (
+    Rate,
+    Row,
+    Word,
+    matters_for,
+    overall,
+    predicted,
+    said_of_all,
+    verdicts,
+)
+from aligntool.bench.chance import PROMISED
+from aligntool.bench.jobs import Pattern
+from aligntool.bench.starts import OLD_START, Load, Place, loads_of, places_of, runs_of
+from aligntool.errors import Refused
+from aligntool.units import GIB, KIB, MIB, Extent
+from tests.inference.slow_drives import device_over, needs_nbdkit, slow_drive
+
+Noise = Callable[[random.Random], float]
+ROOM = Extent(0, GIB)
+WRITES = Load(Pattern.RANDOM_WRITE, 4 * KIB, 1)
+
+# The article's figures: 1/(1 + r/u) for requests of 4 KiB.
+ARTICLE = {4 * KIB: 1 / 2, 16 * KIB: 4 / 5, 32 * KIB: 8 / 9, 64 * KIB: 16 / 17}
+
+
+@pytest.mark.parametrize(("unit", "share"), ARTICLE.items())
+def test_a_start_at_sector_63_is_predicted_as_the_article_has_it(unit: int, share: float) -> None:
+    assert predicted(WRITES, OLD_START % unit, unit) == pytest.approx(share)
+    assert float(predict(unit).write_rate) == pytest.approx(share)
+
+
+def test_a_start_off_the_unit_by_whole_requests_costs_small_requests_nothing() -> None:
+    assert predicted(WRITES, 4 * KIB, 16 * KIB) == 1
+    long = Load(Pattern.WRITE, 128 * KIB, 1)
+    assert predicted(long, 4 * KIB, 16 * KIB) == pytest.approx(
+        8 / 9
+    )  # nine units of 16 KiB in place of eight
+
+
+def _rates(
+    share: Callable[[Place], float], *, unit: int, noise: float, repeats: int = 5, seed: int = 1
+) -> Sequence[Rate]:
+    """A drive of 1000 requests a second that keeps this share of them; noise is normal."""
+    dice = random.Random(seed)
+    return [
+        Rate(WRITES, place, repeat, 1000 * share(place) * (1 + dice.gauss(0, noise)))
+        for repeat in range(repeats)
+        for place in places_of(ROOM, unit, 512)
+    ]
+
+
+def _of_63(rows: Sequence[Row]) -> Row:
+    return next(row for row in rows if row.place.title == "as sector 63")
+
+
+@pytest.mark.parametrize("unit", [4 * KIB, 16 * KIB, 32 * KIB])
+def test_a_drive_that_does_as_predicted_shows_that_alignment_matters(unit: int) -> None:
+    rates = _rates(lambda place: predicted(WRITES, place.residue, unit), unit=unit, noise=0.005)
+    row = _of_63(verdicts(rates, unit))
+    assert row.word is Word.MATTERS
+    assert row.ratio == pytest.approx(ARTICLE[unit], abs=0.02)
+    assert row.low <= row.ratio <= row.high
+
+
+def test_a_drive_that_loses_nothing_shows_that_it_does_not() -> None:
+    rows = verdicts(_rates(lambda place: 1.0, unit=4096, noise=0.005), 4096)
+    assert {row.word for row in rows} == {Word.DOES_NOT}
+    assert overall(rows) is Word.DOES_NOT
+
+
+def test_a_drive_that_is_noisier_than_the_loss_cannot_be_told() -> None:
+    rows = verdicts(_rates(lambda place: 0.9 if place.residue else 1.0, unit=4096, noise=0.3), 4096)
+    assert overall(rows) is Word.CANNOT_TELL
+    assert all(row.why for row in rows)
+
+
+@pytest.mark.parametrize(("cpu", "word"), [(94.9, Word.DOES_NOT), (95.0, Word.CANNOT_TELL)])
+def test_two_rates_of_one_processor_say_nothing_of_the_drive(cpu: float, word: Word) -> None:
+    """From the share of a core on from which `bench` says CPU-bound."""
+    rates = [replace(rate, cpu=cpu) for rate in _rates(lambda place: 1.0, unit=4096, noise=0.005)]
+    rows = verdicts(rates, 4096)
+    assert {(row.word, row.cpu, row.cpu_bound) for row in rows} == {(word, cpu, cpu >= 95)}
+    slower = _rates(lambda place: 0.5 if place.residue else 1.0, unit=4096, noise=0.005)
+    assert {row.word for row in verdicts([replace(rate, cpu=cpu) for rate in slower], 4096)} == {Word.MATTERS}
+
+
+def gauss(scatter: float) -> Noise:
+    return lambda dice: max(0.05, dice.gauss(1, scatter))
+
+
+def disturbed(dice: random.Random) -> float:
+    """Two runs in five are slowed down by something else."""
+    return dice.gauss(1, 0.02) if dice.random() > 0.4 else dice.uniform(0.05, 0.9)
+
+
+NOISES = {
+    "5 %": gauss(0.05), "10 %": gauss(0.1), "30 %, skewed": lambda dice: dice.lognormvariate(0, 0.3),
+    "disturbed": disturbed,
+}  # fmt: skip
+
+
+def whole(
+    noise: Noise, *, repeats: int, seed: int, unit: int = 16 * KIB, writes: bool = True, costs: bool = False
+) -> tuple[Row, ...]:
+    """The whole experiment: all loads from all starts, on a drive that loses what is predicted, or nothing."""
+    dice = random.Random(seed)
+    return verdicts(
+        [
+            Rate(
+                load,
+                place,
+                repeat,
+                1000 * noise(dice) * (predicted(load, place.residue, unit) if costs else 1),
+            )
+            for repeat in range(repeats)
+            for load in loads_of(writes=writes, depth=1)
+            for place in places_of(ROOM, unit, 512)
+        ],
+        unit,
+    )
+
+
+@pytest.mark.parametrize("repeats", [5, 6, 8])
+@pytest.mark.parametrize("noise", NOISES)
+def test_noise_alone_makes_alignment_matter_in_at_most_the_promised_share(noise: str, repeats: int) -> None:
+    """Four loads and eight starts are 32 rows, each of which could lose by chance."""
+    false = 0
+    for seed in range(300):
+        rows = whole(NOISES[noise], repeats=repeats, seed=seed)
+        assert len(rows) == 32
+        false += overall(rows) is Word.MATTERS
+    assert false <= PROMISED * 300
+
+
+@pytest.mark.parametrize("repeats", [1, 2, 3, 4])
+def test_fewer_than_five_repeats_tell_nothing(repeats: int) -> None:
+    rows = whole(gauss(0.001), repeats=repeats, seed=1, costs=True)
+    assert {row.word for row in rows} == {Word.CANNOT_TELL} and overall(rows) is Word.CANNOT_TELL
+    assert {row.why for row in rows} == {"fewer than 5 repeats"}
+
+
+@pytest.mark.parametrize("unit", [4 * KIB, 16 * KIB, 32 * KIB])
+def test_the_article_s_losses_are_found_among_all_rows(unit: int) -> None:
+    """1/2, 4/5 and 8/9 of random writes, with runs that scatter by two percent."""
+    found = 0
+    for seed in range(50):
+        rows = whole(gauss(0.02), repeats=5, seed=seed, unit=unit, costs=True)
+        row = next(
+            row for row in rows
+            if row.load.pattern is Pattern.RANDOM_WRITE and row.place.title == "as sector 63"
+        )  # fmt: skip
+        found += row.word is Word.MATTERS and overall(rows) is Word.MATTERS
+        assert row.ratio == pytest.approx(ARTICLE[unit], abs=0.05)
+    assert found >= {4 * KIB: 50, 16 * KIB: 50, 32 * KIB: 40}[unit]
+
+
+def test_the_same_loss_is_one_alone_and_chance_among_many() -> None:
+    """Small and not quite even: such a row comes about by chance once in some hundred."""
+    ratios = (0.891, 0.94, 0.94, 0.94, 0.949)
+
+    def rates(places: Sequence[Place], loads: Sequence[Load]) -> Sequence[Rate]:
+        return [
+            Rate(load, place, repeat, 1000 * (ratios[repeat] if place.residue == OLD_START % (16 * KIB) else 1))
+            for repeat in range(5) for load in loads for place in places
+        ]  # fmt: skip
+
+    alone = verdicts(rates(places_of(ROOM, 16 * KIB, 512, OLD_START), [WRITES]), 16 * KIB)
+    assert [row.word for row in alone] == [Word.MATTERS]
+    many = _of_63(verdicts(rates(places_of(ROOM, 16 * KIB, 512), [WRITES]), 16 * KIB))
+    assert many.word is Word.MATTERS  # of eight rows still
+    every = [WRITES, *(Load(Pattern.RANDOM_WRITE, 4 * KIB, depth) for depth in (2, 4, 8, 16, 32))]
+    among = verdicts(
+        [
+            each if each.load == WRITES else Rate(each.load, each.place, each.repeat, 1000)
+            for each in rates(places_of(ROOM, 16 * KIB, 512), every)
+        ],
+        16 * KIB,
+    )
+    assert _of_63(among).word is Word.CANNOT_TELL and "chance" in _of_63(among).why
+
+
+def test_the_headline_names_the_loads_that_it_matters_for() -> None:
+    rows = whole(gauss(0.002), repeats=5, seed=1, unit=4 * KIB, costs=True)
+    only = tuple(row for row in rows if row.load.pattern is not Pattern.READ)
+    assert matters_for(only) == ("random read, 4KiB QD1", "random write, 4KiB QD1")
+    assert said_of_all(only) == "matters here: random read, 4KiB QD1; random write, 4KiB QD1"
+
+
+def test_of_a_drive_that_was_only_read_nothing_is_said_of_writes() -> None:
+    rows = whole(gauss(0.002), repeats=5, seed=1, writes=False)
+    assert {row.word for row in rows} == {Word.DOES_NOT}
+    assert said_of_all(rows) == "does not matter for reads; writes were not measured"
+    written = whole(gauss(0.002), repeats=5, seed=1)
+    assert said_of_all(written) == "does not matter here"
+
+
+def test_one_start_that_loses_where_those_further_off_do_not_is_no_boundary() -> None:
+    """8 KiB past loses, and 2 KiB past, which is off whatever 8 KiB is off, does not."""
+
+    def share(place: Place) -> float:
+        return 0.5 if place.residue == 8 * KIB else 1
+
+    rows = verdicts(_rates(share, unit=16 * KIB, noise=0.002), 16 * KIB)
+    lost = next(row for row in rows if row.place.residue == 8 * KIB)
+    assert lost.ratio < 0.52 and lost.word is Word.CANNOT_TELL
+    assert "loses nothing" in lost.why and overall(rows) is Word.CANNOT_TELL
+
+
+def test_the_starts_are_those_of_the_article_and_every_residue() -> None:
+    places = places_of(ROOM, 4096, 512)
+    assert [place.start for place in places[:3]] == [2048 * 512, 4096 * 512, (2048 + 63) * 512]
+    assert {place.residue for place in places} == set(range(0, 4096, 512))
+    assert {place.residue for place in places_of(ROOM, 16 * KIB, 4096)} == {0, 4096, 8192, 12288}
+
+
+@pytest.mark.parametrize("sector", [512, 4096])
+def test_a_unit_of_one_sector_has_no_start_off_its_boundary(sector: int) -> None:
+    with pytest.raises(Refused, match="every start is on the boundary"):
+        places_of(ROOM, sector, sector)
+
+
+@pytest.mark.parametrize("unit", [12 * KIB, 24 * KIB, 1536 * KIB])
+def test_the_aligned_starts_are_aligned_to_units_that_are_no_power_of_two(unit: int) -> None:
+    for place in places_of(ROOM, unit, 512):
+        assert place.start % unit == place.residue
+        assert place.residue or place.start % MIB == 0 or place.control
+
+
+def test_one_start_can_be_tried_alone() -> None:
+    assert places_of(ROOM, 16 * KIB, 512, OLD_START)[2] == next(
+        place for place in places_of(ROOM, 16 * KIB, 512) if place.title == "as sector 63"
+    )
+    (_, _, far) = places_of(ROOM, 16 * KIB, 512, 900 * GIB + 512)
+    assert (far.start % (16 * KIB), far.residue) == (512, 512)
+    for start, words in ((MIB, "is on the boundary"), (100, "no partition can start at")):
+        with pytest.raises(Refused, match=words):
+            places_of(ROOM, 16 * KIB, 512, start)
+
+
+def test_starts_count_from_the_disk_and_not_from_the_partition_or_file() -> None:
+    room = Extent(31 * MIB + 512, 512 * MIB)
+    places = places_of(room, 16 * KIB, 512)
+    for run_ in runs_of(places, loads_of(writes=True, depth=4), room, "/dev/sdb1", room.start, 1.0, 0):
+        assert run_.job.offset + room.start == run_.place.start
+        assert run_.place.start % (16 * KIB) == run_.place.residue
+        assert run_.job.offset + run_.job.span <= room.length
+
+
+def test_every_repeat_begins_with_another_start_and_has_all_of_them() -> None:
+    places, loads = places_of(ROOM, 4096, 512), loads_of(writes=False, depth=1)
+    firsts = []
+    for repeat in range(3):
+        runs = list(runs_of(places, loads, ROOM, "/dev/sdb", 0, 1.0, repeat))
+        assert len(runs) == len(places) * len(loads)
+        assert not any(one.job.writes for one in runs)
+        firsts.append(runs[0].place)
+    assert len(set(firsts)) == 3
+
+
+def test_too_little_room_is_refused() -> None:
+    with pytest.raises(Refused, match="too little"):
+        places_of(Extent(0, 2 * MIB), 4096, 512)
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("fio")
+@needs_nbdkit
+def test_what_the_drive_is_asked_for_touches_as_many_units_as_predicted(tmp_path: Path) -> None:
+    """Counted in the drive's own log of requests, so that no clock decides: half, 4/5 and 8/9 of the rate."""
+    log = tmp_path / "log"
+    with slow_drive(tmp_path, f"log={log}", "base_us=0") as file, device_over(file) as device:
+        places = places_of(ROOM, 4 * KIB, 512)[:3]
+        loads = loads_of(writes=False, depth=1)[:1]
+        asked: dict[str, list[int]] = {}
+        for one in runs_of(places, loads, ROOM, str(device), 0, 2.0, 0):
+            log.write_text("")
+            swept = run_sweep([(one.place, "", one.job)], 1, lambda *_: None)
+            assert swept.failure is None
+            lines = [tuple(map(int, line.split())) for line in log.read_text().splitlines()]
+            asked[one.place.title] = [start for start, length in lines if length == 4 * KIB]
+    for unit, share in ARTICLE.items():
+        touched = {
+            title: sum((start + 4 * KIB - 1) // unit - start // unit + 1 for start in starts) / len(starts)
+            for title, starts in asked.items()
+        }
+        assert touched["aligned, as 2048"] == touched["as well aligned"] == 1
+        assert 1 / touched["as sector 63"] == pytest.approx(share, abs=0.08)

@@ -1,0 +1,148 @@
+"""What an audit takes from a measurement, and from whose; and what it refuses to take."""
+
+import json
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aligntool.audit import GridKind, Severity, Wishes
+from aligntool.audit.wishes import MeasuredDisk, MeasuredUnit
+from aligntool.bench.inference import infer
+from aligntool.bench.inference_design import design, regions
+from aligntool.bench.inference_file import Probed, ProbeResult, document, read_measured
+from aligntool.errors import Refused
+from aligntool.inventory import Disk, DiskKind, Source
+from aligntool.units import GIB, KIB, MIB, Extent
+from tests.audit.made import codes, judge, made_disk
+from tests.inference.drives import Drive
+
+SIZE = 500 * GIB
+
+
+def measured(
+    *sizes: int, serial: str | None = "S1", wwn: str | None = None, size: int = SIZE
+) -> MeasuredDisk:
+    return MeasuredDisk("sda", "/dev/sda", size, tuple(MeasuredUnit(one, 0.99) for one in sizes), serial, wwn)
+
+
+def disk(kind: DiskKind = DiskKind.NVME, serial: str | None = "S1") -> Disk:
+    # Starts at 4 KiB past a mebibyte: on 4 KiB, off everything larger.
+    return replace(made_disk("2056+1000", kind=kind, rotational=False, physical=4096), serial=serial)
+
+
+def test_a_partition_off_a_measured_unit_is_a_warning_that_says_measured() -> None:
+    report = judge(disk(), wishes=Wishes(measured=(measured(16 * KIB),)))
+    (grid,) = [grid for grid in report.judged[0].grids if grid.source is Source.MEASURED]
+    assert (grid.kind, grid.size, grid.severity) == (GridKind.UNIT, 16 * KIB, Severity.WARNING)
+    assert "99%" in grid.by
+    assert "AT102" in codes(report)
+    assert "AT102" not in codes(judge(disk()))
+
+
+@pytest.mark.parametrize(
+    ("kind", "severity"),
+    [(DiskKind.SD, Severity.WARNING), (DiskKind.EMMC, Severity.WARNING), (DiskKind.NVME, Severity.INFO)],
+)
+def test_a_measured_boundary_of_megabytes_matters_on_cards(kind: DiskKind, severity: Severity) -> None:
+    report = judge(disk(kind), wishes=Wishes(measured=(measured(4 * MIB),)))
+    found = [grid for grid in report.judged[0].grids if grid.source is Source.MEASURED]
+    assert [(grid.kind, grid.severity) for grid in found] == [(GridKind.ALLOCATION, severity)]
+
+
+@pytest.mark.parametrize(
+    ("of", "mine", "is_it"),
+    [
+        (measured(4096), disk(), True),
+        (measured(4096, serial="S2"), disk(), False),
+        (measured(4096, serial=None), disk(), False),
+        (measured(4096, size=SIZE - 512), disk(), False),
+        (measured(4096, serial=None), disk(serial=None), True),
+        (measured(4096, serial=None), replace(disk(serial=None), path="/dev/sdb"), False),
+        (measured(4096, wwn="eui.1"), replace(disk(), wwn="eui.1"), True),
+        (measured(4096, wwn="eui.1"), replace(disk(), wwn="eui.2"), False),
+    ],
+)
+def test_a_measurement_counts_for_the_disk_that_it_was_made_on(
+    of: MeasuredDisk, mine: Disk, is_it: bool
+) -> None:
+    assert of.is_of(mine) is is_it
+    report = judge(mine, wishes=Wishes(measured=(of,)))
+    assert (
+        any(grid.source is Source.MEASURED for grid in report.judged[0].grids) is False
+    )  # 4096 is the sector itself
+    larger = replace(of, units=(MeasuredUnit(64 * KIB, 1.0),))
+    grids = judge(mine, wishes=Wishes(measured=(larger,))).judged[0].grids
+    assert any(grid.source is Source.MEASURED for grid in grids) is is_it
+
+
+def _kept() -> dict[str, Any]:
+    """A document as the command keeps it."""
+    drive, dice = Drive(page=16 * KIB), random.Random(1)
+    parts = regions(Extent(0, drive.size))
+    samples = drive.samples(design(parts, 512, drive.kinds, dice, rounds=3, most=MIB))
+    result = ProbeResult(
+        Probed("sda", "/dev/sda", SIZE, serial="S1"), infer(samples, dice, resamples=30), 512, parts, 3, 1, 0, 0.0,
+        1.0, 1, False, None,
+    )  # fmt: skip
+    found: dict[str, Any] = json.loads(json.dumps(document(result, "1")))
+    return found
+
+
+def test_what_is_kept_is_what_is_read() -> None:
+    kept = _kept()
+    assert kept["unit"] == 16 * KIB
+    read = read_measured(json.dumps(kept), "file")
+    assert read.is_of(disk())
+    assert [unit.size for unit in read.units] == [16 * KIB]
+
+
+def test_what_is_less_sure_than_the_stated_confidence_is_not_taken() -> None:
+    kept = _kept()
+    kept["boundaries"][0]["confidence"] = 0.94
+    assert read_measured(json.dumps(kept), "file").units == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema": "aligntool.plan"},
+        {"version": 2},
+        {"disk": None},
+        {"disk": {"name": "sda", "path": "/dev/sda", "size": -1}},
+        {"disk": {"name": 1, "path": "/dev/sda", "size": 512}},
+        {"boundaries": {}},
+        {"boundaries": [{"size": 12288, "confidence": 1.0}]},
+        {"boundaries": [{"size": 1 << 60, "confidence": 1.0}]},
+        {"boundaries": [{"size": 16384, "confidence": 2.0}]},
+        {"boundaries": [{"size": 16384, "confidence": "sure"}]},
+        {"boundaries": [16384]},
+    ],
+)
+def test_a_document_that_is_none_is_refused_in_one_sentence(change: dict[str, Any]) -> None:
+    with pytest.raises(Refused) as refused:
+        read_measured(json.dumps(_KEPT | change), "file.json")
+    assert "file.json is no result of a probe" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@given(st.text(max_size=200) | st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(
+        st.sampled_from(["schema", "version", "disk", "boundaries", "size", "confidence", "name", "x"]), inner
+    ),
+).map(json.dumps))  # fmt: skip
+def test_no_text_makes_it_raise_anything_else(text: str) -> None:
+    with pytest.raises(Refused):
+        read_measured(text, "file")
+
+
+def test_deep_nesting_is_refused() -> None:
+    with pytest.raises(Refused):
+        read_measured("[" * 100_000, "file")
+
+
+_KEPT = _kept()

@@ -1,0 +1,192 @@
+"""The whole command on drives that take their time: nbdkit, nbdfuse, a loop device; real requests, real direct I/O.
+
+The penalties are many times what a busy computer adds, and nothing here is measured in seconds.
+"""
+
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aligntool.units import KIB, MIB
+from tests.conftest import run
+from tests.inference.right_or_unknown import Answer, right_or_unknown, told
+from tests.inference.slow_drives import ALIGNTOOL, aligntool, device_over, measured, needs_nbdkit, slow_drive
+
+
+def probed(target: Path, *words: str | Path) -> dict[str, Any]:
+    return measured("probe", target, "--largest", "64KiB", "--limit", "600", *words)
+
+
+def the_unit_is(size: int) -> Callable[[dict[str, Any]], Answer]:
+    """Every boundary that is told counts as an answer, and not the unit alone."""
+
+    def judge(found: dict[str, Any]) -> Answer:
+        boundaries = [one["size"] for one in found["boundaries"]]
+        return Answer.UNKNOWN if not boundaries else told((found["unit"], boundaries), (size, [size]))
+
+    return judge
+
+
+@pytest.mark.needs_root
+@needs_nbdkit
+def test_a_loop_device_over_a_slow_drive_shows_its_page_and_the_audit_takes_it(tmp_path: Path) -> None:
+    kept = tmp_path / "measured.json"
+    with (
+        slow_drive(tmp_path, "page=16384", "base_us=500", "page_us=20000") as file,
+        device_over(file) as device,
+    ):
+
+        def measure() -> dict[str, Any]:
+            kept.unlink(missing_ok=True)
+            return probed(device, "--most", "2MiB", "-o", kept)
+
+        found = right_or_unknown(measure, the_unit_is(16 * KIB))
+        out, _ = aligntool("audit", device, "--measured", kept, "--json")
+    assert found["experiment"]["written"] == 0
+    (evidence,) = found["boundaries"][0]["evidence"]
+    assert evidence["interval_us"][1] > 18_000 and evidence["interval_us"][0] < 25_000
+    (disk,) = json.loads(out)["disks"]
+    assert {"indirection unit", "measured", 16 * KIB} <= {
+        value for grid in disk["grids"] for value in grid.values() if isinstance(value, str | int)
+    }
+
+
+@needs_nbdkit
+def test_a_drive_without_pages_comes_out_unknown(tmp_path: Path) -> None:
+    with slow_drive(tmp_path, "base_us=1000") as file:
+        found = probed(file, "--most", "1MiB")
+        assert found["unit"] is None
+        assert found["boundaries"] == []
+
+
+@needs_nbdkit
+def test_a_disk_that_is_given_up_shows_the_unit_of_its_writes_too(tmp_path: Path) -> None:
+    with slow_drive(tmp_path, "unit=8192", "base_us=200", "part_us=3000") as file:
+        words = ("--destructive", "--yes", "--most", "30MiB", "--sector-size", "1024")
+        found = right_or_unknown(lambda: probed(file, *words), the_unit_is(8 * KIB))
+    assert "write across" in {one["kind"] for one in found["boundaries"][0]["evidence"]}
+    assert found["experiment"]["written"] > 0
+
+
+@pytest.mark.needs_tools("mkfs.ext4")
+def test_a_disk_that_holds_something_is_not_written_to(tmp_path: Path) -> None:
+    image = tmp_path / "disk.img"
+    image.write_bytes(bytes(64 * MIB))
+    run("mkfs.ext4", "-q", "-F", image)
+    before = image.read_bytes()
+    _, said = aligntool("probe", image, "--destructive", "--yes", code=3)
+    assert "is not empty: ext4" in said
+    assert image.read_bytes() == before
+
+
+def test_reading_changes_nothing_and_nobody_is_asked(tmp_path: Path) -> None:
+    image = tmp_path / "disk.img"
+    image.write_bytes(bytes(range(256)) * (64 * MIB // 256))
+    before = image.read_bytes()
+    found = probed(image, "--most", "512KiB")
+    assert image.read_bytes() == before
+    assert found["experiment"]["written"] == 0
+    assert found["experiment"]["zeros"] == 0.0
+
+
+def test_an_empty_disk_needs_its_name_typed(tmp_path: Path) -> None:
+    image = tmp_path / "disk.img"
+    image.write_bytes(bytes(64 * MIB))
+    _, said = aligntool("probe", image, "--destructive", code=3)
+    assert "nobody is there to be asked; nothing was written" in said
+    assert not any(image.read_bytes())
+
+
+def test_the_file_in_a_folder_is_removed_again(tmp_path: Path) -> None:
+    _skip_where_nobody_knows_where_a_file_lies(tmp_path)
+    out, _ = aligntool("probe", tmp_path, "--size", "64MiB", "--most", "32MiB", "--json")
+    found = json.loads(out)
+    assert found["experiment"]["written"] > 0
+    assert found["experiment"]["file"]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_measurement_counts_for_its_own_disk_only(tmp_path: Path) -> None:
+    image, other, kept = tmp_path / "disk.img", tmp_path / "other.img", tmp_path / "measured.json"
+    for one in (image, other):
+        with one.open("wb") as file:
+            file.truncate(64 * MIB)
+    probed(image, "--most", "512KiB", "-o", kept)
+    aligntool("audit", image, "--measured", kept)
+    _, said = aligntool("audit", other, "--measured", kept, code=3)
+    assert "was measured on another disk" in said
+
+
+def test_what_is_no_result_is_answered_with_the_command_that_makes_one(tmp_path: Path) -> None:
+    """As it stands, it can be typed."""
+    image, kept = tmp_path / "my disk.img", tmp_path / "measured.json"
+    image.write_bytes(bytes(range(256)) * (64 * MIB // 256))
+    kept.write_text("{}")
+    _, said = aligntool("audit", image, "--measured", kept, code=3)
+    (hint,) = (line.removeprefix("  → ") for line in said.splitlines() if line.startswith("  → "))
+    words = shlex.split(hint)
+    assert words[:3] == ["aligntool", "probe", str(image)]
+    typed = subprocess.run(
+        [ALIGNTOOL, *words[1:], "--most", "2MiB", "--largest", "64KiB"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert typed.returncode == 0, typed.stderr
+    aligntool("audit", image, "--measured", tmp_path / words[-1])
+
+
+def test_a_result_that_could_not_be_kept_is_said_before_anything_is_measured(tmp_path: Path) -> None:
+    image = tmp_path / "disk.img"
+    image.write_bytes(bytes(64 * MIB))
+    for output, words in ((tmp_path, "is a folder"), (tmp_path / "gone" / "x", "gone is no folder")):
+        for command in (("probe",), ("bench",), ("bench", "alignment"), ("bench", "span")):
+            _, said = aligntool(*command, image, "-o", output, code=3)
+            assert words in said and "nothing was measured" in said
+
+
+def test_a_result_is_never_written_over_another_file(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.write_text("mine")
+    aligntool("probe", tmp_path, "-o", kept, code=3)
+    assert kept.read_text() == "mine"
+
+
+@pytest.mark.needs_tools("filefrag")
+def test_where_a_file_lies_is_what_filefrag_says(tmp_path: Path) -> None:
+    from aligntool.apply.extents import file_extents
+
+    _skip_where_nobody_knows_where_a_file_lies(tmp_path)
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * (5 * MIB))
+    with path.open("rb") as file:
+        runs = file_extents(file.fileno(), str(path)).runs
+    # Lines such as "   0:        0..    1279:     345678..    346957:   1280:   last,eof"
+    told = [line.split(":") for line in run("filefrag", "-v", "-b1", path).splitlines() if ".." in line]
+    pieces = [(int(line[1].split("..")[0]), int(line[2].split("..")[0])) for line in told]
+    start = runs[0].disk.start - pieces[0][1]  # of the partition
+    assert [(run.file_start, run.disk.start - start) for run in runs] == _merged(pieces, told)
+    assert sum(run.disk.length for run in runs) == 5 * MIB
+
+
+def _skip_where_nobody_knows_where_a_file_lies(folder: Path) -> None:
+    number = folder.stat().st_dev
+    if not Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}").exists():
+        pytest.skip("the temporary folder lies on no single block device (btrfs, overlay, tmpfs)")
+
+
+def _merged(pieces: list[tuple[int, int]], told: list[list[str]]) -> list[tuple[int, int]]:
+    """filefrag tells every extent; those that go on in one piece are one for us."""
+    lengths = [int(line[3]) for line in told]
+    kept = pieces[:1]
+    for before, length, piece in zip(pieces, lengths, pieces[1:], strict=False):
+        if piece != (before[0] + length, before[1] + length):
+            kept.append(piece)
+    return kept

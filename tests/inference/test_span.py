@@ -1,0 +1,137 @@
+"""`bench span`: the knee of curves whose knee is known. The BG4's are those that were published (2019)."""
+
+import json
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from aligntool.bench.experiments import Spans
+from aligntool.bench.span import Knee, between, find_knee, jobs_of, not_by_the_processor, reach, spans_of
+from aligntool.render.bench_experiments import span_json, span_lines
+from aligntool.render.lines import text_of
+from aligntool.units import GIB, KIB, MIB
+
+
+def curve(
+    spans: Sequence[int],
+    cached: int,
+    *,
+    hit_us: float = 60,
+    miss_us: float = 60,
+    noise: float = 0.01,
+    seed: int = 1,
+) -> dict[int, list[float]]:
+    """A table that is at hand for `cached` bytes: of requests all over a larger span, so many wait for it."""
+    dice = random.Random(seed)
+    return {
+        span: [
+            32e6 / (hit_us + miss_us * max(0.0, 1 - cached / span)) * (1 + dice.gauss(0, noise))
+            for _ in range(5)
+        ]
+        for span in spans
+    }
+
+
+def spans(last: int) -> tuple[int, ...]:
+    return spans_of(last * GIB)
+
+
+@pytest.mark.parametrize(
+    ("cached", "bracket"),
+    [
+        pytest.param(1 * GIB, (1 * GIB, 2 * GIB), id="BG4 without a host memory buffer: about 1 GiB"),
+        pytest.param(30 * GIB, (16 * GIB, 32 * GIB), id="with 61 MB: under 32 GiB"),
+        pytest.param(48 * GIB, (32 * GIB, 64 * GIB), id="with 64 MB: 48 GiB"),
+    ],
+)
+def test_the_knee_of_the_bg4_lies_where_it_was_published(cached: int, bracket: tuple[int, int]) -> None:
+    # A span that is only a little longer than the map waits in few requests: 30 of 32 GiB needs a dearer miss to show.
+    made = curve(spans(64), cached, miss_us=180)
+    knee = find_knee(made, random.Random(1))
+    assert (knee.below, knee.above) == bracket
+    assert bracket[0] <= cached <= bracket[1]
+    assert knee.confidence > 0.95
+
+
+def test_the_middle_of_the_knee_is_measured_as_well() -> None:
+    made = curve(spans(64), 48 * GIB, miss_us=180)
+    middle = between(find_knee(made, random.Random(1)))
+    assert middle == 48 * GIB
+    made |= curve([middle], 48 * GIB, miss_us=180)
+    knee = find_knee(made, random.Random(1))
+    assert (knee.below, knee.above) == (48 * GIB, 64 * GIB)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_a_flat_curve_has_no_knee(seed: int) -> None:
+    knee = find_knee(curve(spans(64), 1 << 50, noise=0.01, seed=seed), random.Random(seed))
+    assert not knee.found
+    assert knee.why.startswith("no knee")
+    assert knee.confidence > 0.9
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_noise_alone_makes_no_knee(seed: int) -> None:
+    for noise in (0.05, 0.3):
+        knee = find_knee(curve(spans(64), 1 << 50, noise=noise, seed=seed), random.Random(seed))
+        assert not knee.found or knee.confidence < 0.95
+
+
+def test_a_knee_before_the_smallest_span_cannot_be_told() -> None:
+    knee = find_knee(curve(spans(64), 32 * MIB), random.Random(1))
+    assert not knee.found
+    assert knee.why.startswith("can't tell")
+
+
+def test_a_dent_is_no_knee() -> None:
+    made = curve(spans(64), 1 << 50)
+    made[4 * GIB] = [rate / 2 for rate in made[4 * GIB]]
+    knee = find_knee(made, random.Random(1))
+    assert not knee.found
+    assert "slower and faster again" in knee.why
+
+
+def test_fewer_than_three_repeats_tell_nothing() -> None:
+    made = {span: rates[:2] for span, rates in curve(spans(64), GIB).items()}
+    assert not find_knee(made, random.Random(1)).found
+    assert not find_knee({}, random.Random(1)).found
+
+
+def test_spans_double_until_the_end_and_the_end_is_one_of_them() -> None:
+    assert spans_of(1 * GIB) == tuple(64 * MIB << power for power in range(5))
+    assert spans_of(3 * GIB + 100)[-2:] == (2 * GIB, 3 * GIB)
+    assert spans_of(GIB + 4 * KIB)[-1] == GIB
+
+
+def test_every_second_repeat_goes_down() -> None:
+    up = [span for span, _ in jobs_of(spans(2), "/dev/sdb", 0, write=False, runtime_s=1, repeat=0)]
+    down = [span for span, _ in jobs_of(spans(2), "/dev/sdb", 0, write=False, runtime_s=1, repeat=1)]
+    assert up == sorted(up) == down[::-1]
+
+
+def test_a_mebibyte_of_host_memory_maps_a_gibibyte() -> None:
+    assert reach(64 * MIB) == 64 * GIB
+
+
+def test_as_fast_everywhere_is_what_a_processor_shows_too() -> None:
+    """95 % of a core, as `bench` has it; a fall is one, whatever held the small spans back."""
+    flat = find_knee(curve(spans(64), 1 << 50), random.Random(1))
+    busy: dict[int, list[float]] = {span: [99.0, 96.0, 95.0] for span in spans(64)}
+    assert not_by_the_processor(flat, {span: [94.9] * 3 for span in spans(64)}) == flat
+    assert not_by_the_processor(flat, busy).why.startswith("can't tell: CPU-bound")
+    bent = find_knee(curve(spans(64), GIB, miss_us=180), random.Random(1))
+    assert not_by_the_processor(bent, busy) == bent
+
+
+@pytest.mark.parametrize(("confidence", "before"), [(0.95, ""), (0.94, "perhaps ")])
+def test_what_is_less_sure_than_a_unit_must_be_is_told_as_perhaps_so(confidence: float, before: str) -> None:
+    knee = Knee(GIB, 2 * GIB, 0.5, confidence, "")
+    flat = Knee(None, None, 1.0, confidence, "no knee: as fast over the whole as over the smallest span")
+    assert knee.words == f"{before and 'perhaps a '}knee between 1GiB and 2GiB"
+    assert flat.words == before + flat.why
+    for found in (knee, flat):
+        shown = Spans("", "/dev/sdx", False, found, {GIB: [1.0] * 3, 2 * GIB: [1.0] * 3}, None)
+        assert shown.summary == found.words
+        assert found.words in " ".join(text_of(span_lines(shown, width=100)))
+        assert json.loads(span_json(shown, None))["knee"]["sure"] is (not before)

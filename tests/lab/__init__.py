@@ -1,0 +1,47 @@
+"""The lab: emulated PCs, for what only a real kernel can answer.
+
+Loop devices show tables and file systems. They show no NVMe, no PCIe, no md, no odd sector geometry and no reboot.
+For those, QEMU makes a PC out of nothing, and a kernel of Debian runs in it. There are two kinds:
+
+    guest.py        a PC that runs on this machine's own file tree (virtme-ng shares it, copy on write). It has
+                    every program that is installed here and this very checkout, runs one script and is gone.
+    debian_pc.py    a PC that boots from its own disk, through GRUB, an initramfs and systemd, and can do so again.
+
+and what they are made of:
+
+    drives.py       what hangs on which PCIe port: frozen values, turned into QEMU's words
+    emulator.py     a running QEMU: until it turns itself off, with a limit of time; or until the power is cut
+    kernel.py       Debian's kernel package, fetched once into `.lab/` (git does not see it; `make clean` takes it away)
+    init.sh         the first program of a guest: the copy-on-write tree
+    enter.py        `make lab`: the same PC with a shell for you
+
+The PC with a system of its own:
+
+    debian.py       its disk, installed once by debootstrap, with GRUB in the gap; kept in `.lab/`
+    debian_tool.py  aligntool as it is in this checkout, as a second, read-only disk
+    debian_agent.py QEMU's guest agent: runs a shell script inside, brings back what it said and its exit code
+    system.py       what mdadm, sysfs, blkid and findmnt say there of an array
+    array_cases.py  the arrays that are made, and what their plans say
+
+The fixture `debian` makes such PCs, each on an overlay of the one disk: what one start writes the next one sees, and
+`cut` takes the power away at any moment.
+
+The fixture `said` is one guest that several test modules read:
+
+    odd_disks.py    disks of odd geometry and PCIe links: values
+    witnesses.py    the program in the guest: writes down what the kernel, parted, nvme, lspci and aligntool say of them
+    heard.py        the same read back
+
+A start of a guest takes most of a minute under software emulation, so a test module starts one, lets a script there
+write down what every program says, and all of its tests read that:
+
+    @pytest.fixture(scope="module")
+    def listed(lab: Lab) -> Path:
+        return lab.run(Nvme(serial="a"), Nvme(serial="b", block=4096), script="nvme list -o json > /lab/list.json")
+
+    def test_two_drives_are_there(listed: Path) -> None:
+        assert len(json.loads((listed / "list.json").read_text())["Devices"]) == 2
+
+When a script fails or the guest hangs, the test fails with everything that was said on the console. Timings in here
+mean nothing: the processor is emulated.
+"""

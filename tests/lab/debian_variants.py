@@ -1,0 +1,78 @@
+"""The Debian of `debian` with other packages: made from its disk by its own apt, kept beside it.
+
+Nothing comes in but this machine's Debian mirror; the path of a raw disk image goes out, which nobody writes to. Alone
+because it is the same system but for what a user would type to get there, and other tests need not wait for it.
+"""
+
+import fcntl
+import hashlib
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.conftest import run
+from tests.lab import debian
+from tests.lab.kernel import CACHE
+from tests.moving.attached import mounted, partitioned
+
+# In mounts of its own, which are gone when it ends; nobody asks and nobody answers.
+_APT = """set -e
+mount -t proc proc "$1/proc"
+tree=$1; shift
+DEBIAN_FRONTEND=noninteractive exec chroot "$tree" apt-get -q -y --no-install-recommends "$@"
+"""
+QUICK = 'compress="lz4"\n'
+
+
+def disk_with_dracut() -> Path:
+    """Its initramfs is dracut's, as Debian's package makes it; initramfs-tools is gone."""
+    return _variant("dracut", _put_dracut)
+
+
+def disk_with_grub_at_hand() -> Path:
+    """GRUB for UEFI lies in apt's cache, so that `apt-get install grub-efi-amd64` needs no network."""
+    return _variant("grub", _put_grub_at_hand)
+
+
+def _put_dracut(tree: Path) -> None:
+    (tree / "etc/dracut.conf.d").mkdir(parents=True)
+    (tree / "etc/dracut.conf.d/quick.conf").write_text(QUICK)
+    _apt(tree, "install", "dracut")
+    _apt(tree, "clean")
+    maker = run("lsinitrd", "-f", "usr/lib/dracut/build-parameter.txt", *(tree / "boot").glob("initrd.img-*"))
+    assert maker.strip(), "dracut did not build the initramfs"
+
+
+def _put_grub_at_hand(tree: Path) -> None:
+    _apt(tree, "install", "--download-only", "grub-efi-amd64")
+    assert list((tree / "var/cache/apt/archives").glob("grub-efi-amd64_*.deb"))
+
+
+def _apt(tree: Path, *words: str) -> None:
+    run("unshare", "--mount", "sh", "-c", _APT, "sh", tree, *words, limit_s=1800)
+
+
+def _variant(name: str, put: Callable[[Path], None]) -> Path:
+    base = debian.disk()
+    key = hashlib.sha256(base.parent.name.encode() + Path(__file__).read_bytes()).hexdigest()[:16]
+    folder = CACHE / f"debian-{name}-{key}"
+    with (CACHE / "debian-variants.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.is_dir():
+            _make(base, folder, put)
+    return folder / "disk.img"
+
+
+def _make(base: Path, folder: Path, put: Callable[[Path], None]) -> None:
+    with tempfile.TemporaryDirectory(prefix="making-", dir=CACHE) as making:
+        made = Path(making) / "made"
+        made.mkdir()
+        run("cp", "--sparse=always", base, made / "disk.img")
+        _change(made / "disk.img", put)
+        made.rename(folder)
+
+
+def _change(image: Path, put: Callable[[Path], None]) -> None:
+    with partitioned(image) as device, mounted(Path(f"{device}p1"), "mount") as tree:
+        _apt(tree, "update")
+        put(tree)

@@ -1,0 +1,114 @@
+"""A guest: Debian's kernel on this machine's own file tree, with drives that do not exist.
+
+In: drives and a shell script. Out: the folder that the script, as root in the guest, saw as /lab and wrote its answers
+to. Alone because it is virtme-ng's business how a guest gets a tree, a udev and a console, and nobody else's here.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tests.conftest import run
+from tests.lab import drives as lab_drives
+from tests.lab.drives import Drive
+from tests.lab.emulator import started
+from tests.lab.kernel import CACHE, Kernel, debian_kernel, virtme_run
+
+INIT = Path(__file__).parent / "init.sh"
+LIMIT_S = 600.0
+KVM_LIMIT_S = 30.0
+# In an emulated processor the cures for speculation cost most of the time and cure nothing; and where many want this
+# machine's own processor, the emulated timer is late, which the kernel takes for a broken one and panics
+# (arch/x86/kernel/apic/io_apic.c, check_timer).
+KERNEL_OPTIONS = (
+    "mitigations=off",
+    "no_timer_check",
+    "nokaslr",
+    "module_blacklist=kvm,kvm_amd,kvm_intel,powernow_k8,floppy,psmouse",
+)
+SCRIPT = "script.sh"
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """What a guest is made of, before it is started. `folder` gets the drives' images; a second start finds them."""
+
+    folder: Path
+    drives: Sequence[Drive]
+    memory_mib: int = 1536
+    kvm: bool | None = None  # None: if it works
+
+    def run(self, script: str, *, limit_s: float = LIMIT_S) -> Path:
+        """Run this script in a fresh guest, ended by the first command that fails; the folder it wrote to.
+
+        Raises AssertionError with the console when it fails or takes longer than this.
+        """
+        shared = self.folder / "lab"
+        shared.mkdir(exist_ok=True)
+        (shared / SCRIPT).write_text(f"set -eu\nexport LC_ALL=C\n{script}\n")
+        command = self.command(debian_kernel(), "--show-boot-console", "--script-sh", f"bash /lab/{SCRIPT}")
+        with started(command, self.folder / "console") as pc:
+            pc.until_off(limit_s)
+        return shared
+
+    def command(self, kernel: Kernel, *options: str) -> list[str]:
+        """The command line that starts it, with virtme-run's options for what to do inside."""
+        (self.folder / "lab").mkdir(exist_ok=True)
+        initramfs = self._initramfs(kernel)
+        kvm = kvm_works() if self.kvm is None else self.kvm
+        qemu = ("-machine", "q35", "-initrd", str(initramfs), *lab_drives.words(self.drives, self.folder))
+        return [
+            *_virtme(kernel),
+            *(() if kvm else ("--disable-kvm",)),
+            *("--memory", f"{self.memory_mib}M", "--cpus", "2", "--rwdir", f"/lab={self.folder / 'lab'}"),
+            *(word for option in KERNEL_OPTIONS for word in ("-a", option)),
+            *options,
+            *(f"-q={word}" for word in qemu),
+        ]
+
+    def _initramfs(self, kernel: Kernel) -> Path:
+        """virtme-ng's own, and after it an archive whose files take the place of those of the same name."""
+        first, both = self.folder / "virtme.cpio", self.folder / "initramfs.cpio"
+        first.unlink(missing_ok=True)
+        run(*_virtme(kernel), "--save-initramfs", first, "--dry-run", "--script-sh", "true")
+        ours = self.folder / "ours"
+        (ours / "modules").mkdir(parents=True, exist_ok=True)
+        shutil.copy(INIT, ours / "init")
+        (ours / "init").chmod(0o755)
+        shutil.copy(kernel.modules / "kernel/fs/overlayfs/overlay.ko", ours / "modules")
+        second = self.folder / "ours.cpio"
+        run("busybox", "sh", "-c", f"cd '{ours}' && find . | busybox cpio -o -H newc -F '{second}'")
+        both.write_bytes(first.read_bytes() + second.read_bytes())
+        return both
+
+
+@cache
+def kvm_works() -> bool:
+    """Whether a guest comes up and goes down again by KVM: a stock kernel hangs in some machines' /dev/kvm.
+
+    Tried once, and again when this machine has been restarted.
+    """
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return False
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    answer = CACHE / f"kvm-{boot}"
+    if not answer.exists():
+        CACHE.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                Guest(Path(folder), (), kvm=True).run("true", limit_s=KVM_LIMIT_S)
+                answer.write_text("yes")
+            except AssertionError as error:
+                answer.write_text(f"no: {error}")
+    return answer.read_text() == "yes"
+
+
+def _virtme(kernel: Kernel) -> tuple[str, ...]:
+    return (
+        *(virtme_run(), "--kimg", str(kernel.image), "--mods", "auto"),
+        *("--disable-microvm", "--force-9p", "--force-initramfs", "--disable-monitor"),
+    )

@@ -1,0 +1,90 @@
+"""Debian's own kernel, unpacked into `.lab/`, where git does not see it; and whether KVM runs it here.
+
+In: the packages that this machine's apt offers. Out: an image and its modules, fetched once.
+Alone because the kernel comes from outside, and this is where a machine that has no apt or no network finds out.
+"""
+
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import find_tool, run
+
+ROOT = Path(__file__).parent.parent.parent
+CACHE = ROOT / ".lab"
+META_PACKAGE = "linux-image-amd64"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel: its image, and the tree that has its modules in lib/modules/VERSION."""
+
+    version: str
+    tree: Path
+
+    @property
+    def image(self) -> Path:
+        return self.tree / "boot" / f"vmlinuz-{self.version}"
+
+    @property
+    def modules(self) -> Path:
+        return self.tree / "lib" / "modules" / self.version
+
+
+def debian_kernel() -> Kernel:
+    """The kernel that is in `.lab/` already, or the one that apt has today. Skips where there can be none."""
+    if platform.machine() != "x86_64":
+        pytest.skip(f"the lab's kernel is {META_PACKAGE}, and this is a {platform.machine()}")
+    for image in sorted(CACHE.glob("kernel-*/boot/vmlinuz-*"), reverse=True):
+        return Kernel(image.name.removeprefix("vmlinuz-"), image.parent.parent)
+    for tool in ("apt-cache", "apt-get", "dpkg"):
+        if not find_tool(tool):
+            pytest.skip(f"no {tool}: the lab's kernel is a package of Debian")
+    depends = run("apt-cache", "depends", META_PACKAGE, fails=True)
+    found = re.search(r"^ *Depends: (linux-image-(\S+))$", depends, re.MULTILINE)
+    if not found:
+        pytest.skip(f"apt knows no {META_PACKAGE} (has `apt-get update` run?)")
+    return _fetch(found[1], found[2])
+
+
+def _fetch(package: str, version: str) -> Kernel:
+    CACHE.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix="fetching-") as folder:
+        done = subprocess.run(
+            ["apt-get", "-qq", "download", package], cwd=folder, capture_output=True, text=True, check=False
+        )
+        packages = list(Path(folder).glob("*.deb"))
+        if done.returncode or not packages:
+            pytest.skip(f"apt-get could not download {package}: {done.stderr.strip()}")
+        made, ready = Path(folder) / "tree", CACHE / f"kernel-{version}"
+        run("dpkg", "-x", packages[0], made)
+        packed = list(
+            made.rglob("*.ko.xz")
+        )  # since Debian 13; the guest's first insmod knows only plain ones
+        if packed:
+            run("xz", "--decompress", *packed)
+        run("depmod", "-b", made, version)
+        if not ready.exists():
+            made.rename(ready)
+    return Kernel(version, ready)
+
+
+def virtme_run() -> str:
+    """virtme-ng's starter of guests, from the environment that runs the tests."""
+    busybox = find_tool("busybox")
+    if busybox and "=>" in run("ldd", busybox, fails=True):
+        pytest.skip(
+            "busybox is not linked statically, and an initramfs has no libraries (package busybox-static)"
+        )
+    beside = Path(sys.executable).parent / "virtme-run"
+    found = str(beside) if beside.exists() else shutil.which("virtme-run")
+    if not found:
+        pytest.skip("virtme-ng is not installed; `make test` installs it")
+    return found

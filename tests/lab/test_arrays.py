@@ -1,0 +1,190 @@
+"""Arrays of every level: planned, made, filled, and there again after a real reboot, as mdadm and the kernel have it.
+
+One PC makes them all, so one reboot proves them all. ALIGNTOOL_THOROUGH=1 makes every level on drives of both block
+sizes; else there is the RAID0 of the article, on drives of 512-byte blocks.
+"""
+
+import os
+from dataclasses import dataclass
+
+import pytest
+
+from tests.lab.array_cases import Case, Planned, cases, in_bytes
+from tests.lab.conftest import Debian
+from tests.lab.debian_pc import DebianPC, powered
+from tests.lab.system import Facts, arrays, facts
+
+pytestmark = [
+    pytest.mark.needs_root,
+    pytest.mark.needs_tools("debootstrap", "qemu-system-x86_64", "qemu-img", "grub-install", "mksquashfs"),
+    pytest.mark.needs_tools("mke2fs", "sfdisk", "partx", "losetup"),
+]
+THOROUGH = os.environ.get("ALIGNTOOL_THOROUGH") == "1"
+CASES = (*cases(), *cases(swapped=True)) if THOROUGH else cases()[:1]
+FILL = """set -e
+cd {place} && mkdir -p deep/er
+head -c 5000000 /dev/urandom > deep/er/random
+seq 100000 > numbers
+cd / && find {place} -type f -exec sha256sum {{}} + >> /root/sums
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Of one array: what was planned, and what was seen before and after the reboot."""
+
+    planned: Planned
+    before: Facts
+    after: Facts
+    geometry: str
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Of one PC: its arrays after the reboot, and what is to be said once of all of them."""
+
+    told: dict[Case, Told]
+    arrays: set[str]
+    sums: str
+    state: str
+    audit: tuple[int, str]
+    status: str
+
+
+def _make(pc: DebianPC, case: Case) -> tuple[Planned, Facts]:
+    planned = pc.run(
+        f"aligntool raid plan {case.command} -o /root/{case.name}.json >&2; cat /root/{case.name}.json"
+    )
+    if case.applied:
+        pc.run(f"aligntool apply /root/{case.name}.json --yes")
+    else:
+        pc.run(f"aligntool raid create {case.command} --yes")
+    pc.run(FILL.format(place=case.place))
+    return Planned(planned.out), facts(pc, case.device)
+
+
+def _geometry(pc: DebianPC, case: Case) -> str:
+    command = f"xfs_info {case.place}" if case.kind == "xfs" else f"dumpe2fs -h {case.device}"
+    return pc.run(command).out
+
+
+def _machine(pc: DebianPC, some: tuple[Case, ...]) -> Machine:
+    made = {case: _make(pc, case) for case in some}
+    pc.run("mdadm --wait /dev/md/*", code=None)
+    pc.reboot()
+    told = {
+        case: Told(planned, before, facts(pc, case.device), _geometry(pc, case))
+        for case, (planned, before) in made.items()
+    }
+    audit = pc.run("aligntool audit --fail-on warning", code=None)
+    return Machine(
+        told=told,
+        arrays=arrays(pc),
+        sums=pc.run("sha256sum -c /root/sums", code=None).out,
+        state=pc.run("systemctl is-system-running", code=None).out.strip(),
+        audit=(audit.code, audit.out + audit.err),
+        status=pc.run("ls /var/lib/aligntool/arrays").out,
+    )
+
+
+GROUPS = tuple(CASES[first : first + 5] for first in range(0, len(CASES), 5))
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: f"{case.name}-{case.block}")
+def case(request: pytest.FixtureRequest) -> Case:
+    found: Case = request.param
+    return found
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[tuple[Case, ...], Machine]:
+    """One PC makes the arrays of a group: the first of them starts it."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def machine(debian: Debian, case: Case, made: dict[tuple[Case, ...], Machine]) -> Machine:
+    group = next(each for each in GROUPS if case in each)
+    if group not in made:
+        with powered(debian.pc(*(drive for each in group for drive in each.drives))) as pc:
+            made[group] = _machine(pc, group)
+    return made[group]
+
+
+@pytest.fixture
+def told(machine: Machine, case: Case) -> Told:
+    return machine.told[case]
+
+
+def test_it_comes_back_with_its_name_and_uuids(told: Told, case: Case) -> None:
+    assert told.after.lasting == told.before.lasting
+    assert told.after.blkid == told.before.blkid
+    assert told.after.detail["MD_NAME"] == f"any:{case.name}"
+    assert told.after.detail["MD_DEVNAME"] == case.name
+
+
+def test_it_is_mounted_as_planned(told: Told, case: Case) -> None:
+    assert told.after.mount and told.after.mount["target"] == case.place
+    line = told.planned.files["/etc/fstab"][0].split()
+    wanted = set(line[3].split(",")) - {"nofail", "defaults", "x-systemd.device-timeout=2min"}
+    assert wanted <= set(told.after.mount["options"].split(","))
+    assert told.after.mount["fstype"] == case.kind
+
+
+def test_mdadm_sees_the_array_that_was_planned(told: Told, case: Case) -> None:
+    words, detail = told.planned.words, told.after.detail
+    assert detail["MD_LEVEL"] == f"raid{words['level']}"
+    assert detail["MD_DEVICES"] == words["raid-devices"] == str(case.members)
+    assert detail["MD_METADATA"] == words["metadata"]
+    if case.applied:
+        assert detail["MD_UUID"] == told.planned.array["uuid"]
+
+
+def test_every_superblock_has_the_geometry_that_was_planned(told: Told, case: Case) -> None:
+    words = told.planned.words
+    assert len(told.after.examine) == case.members
+    for member in told.after.examine:
+        assert member["Data Offset"] == f"{told.planned.size('data-offset') // 512} sectors"
+        assert in_bytes(member.get("Chunk Size", "0")) == in_bytes(words.get("chunk", "0"))
+        assert ("Internal Bitmap" in member) == (words.get("bitmap") == "internal")
+        assert member["State"] in ("clean", "active")
+    assert len({member["Device UUID"] for member in told.after.examine}) == case.members
+
+
+def test_the_kernels_limits_follow_from_the_chunk(told: Told, case: Case) -> None:
+    """drivers/md: io_min is the chunk, io_opt the stripe; a RAID1 has neither."""
+    limits = told.after.limits
+    assert limits["logical_block_size"] == case.block
+    if "chunk" in told.planned.words:
+        assert limits["minimum_io_size"] == told.planned.size("chunk")
+        assert limits["optimal_io_size"] == told.planned.size("chunk") * case.data_members
+    else:
+        assert limits["minimum_io_size"] == case.block
+
+
+def test_the_file_system_fits_the_stripe(told: Told, case: Case) -> None:
+    """Against the array itself, not against what mkfs was told."""
+    chunk = told.planned.size("chunk") if "chunk" in told.planned.words else 0
+    if case.kind == "xfs":
+        assert f"sunit={chunk // 4096}  " in told.geometry
+        assert f"swidth={chunk * case.data_members // 4096} blks" in told.geometry
+    else:
+        lines = dict(line.split(":", 1) for line in told.geometry.splitlines() if ":" in line)
+        assert int(lines.get("RAID stride", "0")) * int(lines["Block size"]) == chunk
+        assert int(lines.get("RAID stripe width", "0")) == told.planned.mkfs("stripe_width")
+
+
+def test_nothing_else_came_back(machine: Machine, case: Case) -> None:
+    assert machine.arrays == {told.after.node for told in machine.told.values()}
+    assert machine.state == "running"
+    assert machine.status == "", "a record of something unfinished"
+
+
+def test_every_file_is_what_it_was(machine: Machine, case: Case) -> None:
+    lines = [line for line in machine.sums.splitlines() if line.startswith(f"{case.place}/")]
+    assert lines == [line.rpartition(":")[0] + ": OK" for line in lines] and len(lines) == 2
+
+
+def test_the_audit_of_the_machine_is_clean(machine: Machine, case: Case) -> None:
+    code, said = machine.audit
+    assert code == 0, said

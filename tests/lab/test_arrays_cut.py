@@ -1,0 +1,163 @@
+"""The power is cut while an array is made: `resume` finishes it or `rollback` takes it back, and until then nothing
+looks finished.
+
+QEMU is killed at a moment after a given step began: a number of seconds that the step's number seeds. One array is cut
+again in every resume until it is there; another is cut, and taken back.
+"""
+
+import json
+import os
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from aligntool.units import GIB
+from tests.lab.array_cases import BY_ID
+from tests.lab.conftest import Debian
+from tests.lab.debian_pc import DebianPC, powered
+from tests.lab.drives import Nvme
+from tests.lab.system import arrays, facts
+
+pytestmark = [
+    pytest.mark.needs_root,
+    pytest.mark.needs_tools("debootstrap", "qemu-system-x86_64", "qemu-img", "grub-install", "mksquashfs"),
+    pytest.mark.needs_tools("mke2fs", "sfdisk", "partx", "losetup"),
+    pytest.mark.skipif(
+        os.environ.get("ALIGNTOOL_THOROUGH") != "1",
+        reason="starts a PC a dozen times; ALIGNTOOL_THOROUGH=1 runs it",
+    ),
+]
+# Steps of a RAID1's plan: 0 and 1 members, 2 array, 3 file system, 4 mdadm.conf, 5 initramfs, 6 a look into it,
+# 7 fstab, 8 systemd, 9 folder, 10 mount. Before its line is in fstab nothing may mount it.
+FSTAB = 6
+UNFINISHED = "AT617"
+ONWARD = (1, 2, 3, 5, 7)
+BACK = (1, 2, 5, 7)
+LONGEST_DELAY_S = {1: 3, 2: 2, 3: 2, 5: 20, 7: 1}  # the steps after 7 take longer than a second, too
+MADE = "kept"
+TAKEN_BACK = "gone"
+FILES = "/etc/fstab /etc/mdadm/mdadm.conf"
+
+
+@dataclass(slots=True)
+class Seen:
+    """After each start that followed a cut, by the step that was cut; and at the end."""
+
+    mounts: dict[int, str] = field(default_factory=dict)
+    status: dict[int, dict[str, Any]] = field(default_factory=dict)
+    audit: dict[int, str] = field(default_factory=dict)
+
+
+def _members(name: str) -> tuple[Nvme, ...]:
+    return tuple(Nvme(f"{name}{number}", GIB) for number in range(2))
+
+
+def _create(name: str, *, again: bool = False) -> str:
+    """`again`: on these drives one was taken back, which leaves what mkfs wrote in the middle of them."""
+    drives = [f"{BY_ID}{drive.serial}" for drive in _members(name)]
+    wiped = " ".join(f"--wipe {drive}" for drive in drives if again)
+    return f"aligntool raid create --level 1 --name {name} {wiped} {' '.join(drives)} --yes"
+
+
+def cut_during(pc: DebianPC, command: str, step: int) -> None:
+    """Run the command, and cut the power within this step."""
+    pid = pc.begin(f"exec {command} --json > /dev/ttyS0 2>&1")
+    pc.await_console(re.compile(rf'"step-begun",\s*"index":\s*{step}\b'), pid)
+    pc.cut(after_s=random.Random(step).uniform(0, LONGEST_DELAY_S[step]))
+
+
+def look(pc: DebianPC, name: str, step: int, seen: Seen) -> None:
+    seen.mounts[step] = pc.run(f"findmnt -n /srv/{name}", code=None).out
+    seen.status[step] = json.loads(pc.run("aligntool status --json").out)
+    seen.audit[step] = pc.run("aligntool audit --json", code=None).out
+
+
+@pytest.fixture(scope="module")
+def pc(debian: Debian) -> Iterator[DebianPC]:
+    with powered(debian.pc(*_members(MADE), *_members(TAKEN_BACK))) as pc:
+        pc.run(f"sha256sum {FILES} > /root/files; sync")
+        yield pc
+
+
+@pytest.fixture(scope="module")
+def onward(pc: DebianPC) -> Seen:
+    """Cut at every moment in turn, and finished."""
+    seen = Seen()
+    command = _create(MADE)
+    for step in ONWARD:
+        cut_during(pc, command, step)
+        pc.start()
+        look(pc, MADE, step, seen)
+        command = "aligntool resume"
+    pc.run(command)
+    return seen
+
+
+@pytest.fixture(scope="module")
+def back(pc: DebianPC) -> Seen:
+    """Cut and taken back, once for every moment."""
+    seen = Seen()
+    pc.run(f"sha256sum {FILES} > /root/files; sync")
+    for step in BACK:
+        cut_during(pc, _create(TAKEN_BACK, again=step != BACK[0]), step)
+        pc.start()
+        look(pc, TAKEN_BACK, step, seen)
+        pc.run("aligntool rollback")
+        pc.run("sha256sum -c /root/files")
+    return seen
+
+
+def _is_told(seen: Seen, name: str, step: int) -> None:
+    """Before fstab has its line nothing mounts it; and status and audit say that it is unfinished until the end."""
+    status = seen.status[step]
+    assert step > FSTAB or seen.mounts[step] == ""
+    assert (status["state"], status["disk"]) == ("unfinished", f"/dev/md/{name}")
+    assert status["index"] >= step  # the delay may have reached into the next step
+    assert UNFINISHED in seen.audit[step]
+
+
+@pytest.mark.parametrize("step", ONWARD)
+def test_what_is_half_made_is_told_and_not_mounted(onward: Seen, step: int) -> None:
+    _is_told(onward, MADE, step)
+
+
+@pytest.mark.parametrize("step", BACK)
+def test_what_is_to_be_taken_back_is_told_and_not_mounted(back: Seen, step: int) -> None:
+    _is_told(back, TAKEN_BACK, step)
+
+
+def test_the_last_resume_makes_it_whole_and_it_comes_back(pc: DebianPC, onward: Seen, back: Seen) -> None:
+    before = facts(pc, f"/dev/md/{MADE}")
+    pc.reboot()
+    after = facts(pc, f"/dev/md/{MADE}")
+    assert after.lasting == before.lasting and after.detail["MD_NAME"] == f"any:{MADE}"
+    assert after.mount and after.mount["target"] == f"/srv/{MADE}"
+    assert arrays(pc) == {after.node}
+    assert pc.run("ls /var/lib/aligntool/arrays").out == ""
+    pc.run(f"umount /srv/{MADE} && xfs_repair -n /dev/md/{MADE} && mount /srv/{MADE}")
+
+
+def test_its_lines_stand_in_the_files_once(pc: DebianPC, onward: Seen) -> None:
+    found = facts(pc, f"/dev/md/{MADE}")
+    conf = pc.run("cat /etc/mdadm/mdadm.conf").out
+    assert conf.count("ARRAY ") == 1 and found.detail["MD_UUID"] in conf
+    assert pc.run("cat /etc/fstab").out.count(found.blkid["UUID"]) == 1
+
+
+def test_what_was_taken_back_leaves_drives_without_a_trace(pc: DebianPC, back: Seen) -> None:
+    for drive in _members(TAKEN_BACK):
+        path = f"{BY_ID}{drive.serial}"
+        assert pc.run(f"wipefs --noheadings {path}").out == ""
+        assert pc.run(f"lsblk -n -o NAME {path}").out.count("\n") == 1
+        assert pc.run(f"mdadm --examine {path}", code=1).out == ""
+
+
+def test_what_was_taken_back_is_not_in_the_initramfs(pc: DebianPC, back: Seen) -> None:
+    said = pc.run(
+        "unmkinitramfs /initrd.img /tmp/in && cat $(find /tmp/in -path '*etc/mdadm/mdadm.conf')"
+    ).out
+    assert "HOMEHOST" in said and f"/dev/md/{TAKEN_BACK}" not in said

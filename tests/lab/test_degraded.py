@@ -1,0 +1,112 @@
+"""Data arrays with a drive pulled: started all the same, mounted by the line that was planned, and told to be degraded.
+
+A RAID1 and a RAID5 are made on one PC, which is started again without one drive of each.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from aligntool.units import GIB
+from tests.lab.array_cases import BY_ID
+from tests.lab.conftest import Debian
+from tests.lab.debian_pc import DebianPC, powered
+from tests.lab.drives import Nvme
+from tests.lab.system import Facts, facts
+
+pytestmark = [
+    pytest.mark.needs_root,
+    pytest.mark.needs_tools("debootstrap", "qemu-system-x86_64", "qemu-img", "grub-install", "mksquashfs"),
+    pytest.mark.needs_tools("mke2fs", "sfdisk", "partx", "losetup"),
+    pytest.mark.skipif(
+        os.environ.get("ALIGNTOOL_THOROUGH") != "1",
+        reason="starts a PC twice; ALIGNTOOL_THOROUGH=1 runs it",
+    ),
+]
+ARRAYS = {"mirror": ("1", "ext4", 2), "archive": ("5", "xfs", 3)}  # level, file system, members
+FILL = """set -e
+head -c 3000000 /dev/urandom > /srv/{name}/file
+sha256sum /srv/{name}/file >> /root/sums
+"""
+# What is asked where something is amiss, so that a failure says why.
+CIRCUMSTANCES = """cat /proc/mdstat
+systemctl list-units --all --no-pager 'mdadm-last-resort@*' 'srv-*.mount'
+systemctl list-jobs --no-pager
+journalctl -b --no-pager -o short-monotonic | grep -i -e mdadm -e raid -e 'md[0-9]' -e srv- | tail -n 60
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """`before`: with all drives; the rest with one drive of each array pulled."""
+
+    before: dict[str, Facts]
+    after: dict[str, Facts]
+    degraded: dict[str, str]
+    sums: str
+    state: str
+    audit: tuple[int, str]
+    circumstances: str
+
+
+def _drives(name: str) -> tuple[Nvme, ...]:
+    return tuple(Nvme(f"{name}{number}", GIB) for number in range(ARRAYS[name][2]))
+
+
+def _make(pc: DebianPC, name: str) -> Facts:
+    level, kind, _ = ARRAYS[name]
+    members = " ".join(f"{BY_ID}{drive.serial}" for drive in _drives(name))
+    pc.run(f"aligntool raid create --level {level} --fs {kind} --name {name} {members} --yes --wait")
+    pc.run(FILL.format(name=name))
+    return facts(pc, f"/dev/md/{name}")
+
+
+def _told(pc: DebianPC) -> Told:
+    before = {name: _make(pc, name) for name in ARRAYS}
+    pc.off()
+    pc.drives = tuple(drive for name in ARRAYS for drive in _drives(name)[1:])
+    pc.start()
+    audit = pc.run("aligntool audit --fail-on error --format json", code=None)
+    degraded = "cat /sys/block/$(basename $(readlink -f /dev/md/{}))/md/degraded"
+    return Told(
+        before=before,
+        after={name: facts(pc, f"/dev/md/{name}") for name in ARRAYS},
+        degraded={name: pc.run(degraded.format(name), code=None).out.strip() for name in ARRAYS},
+        sums=pc.run("sha256sum -c /root/sums", code=None).out,
+        state=pc.run("systemctl is-system-running", code=None).out.strip(),
+        audit=(audit.code, audit.out),
+        circumstances=pc.run(CIRCUMSTANCES, code=None).out,
+    )
+
+
+@pytest.fixture(scope="module")
+def told(debian: Debian) -> Iterator[Told]:
+    with powered(debian.pc(*(drive for name in ARRAYS for drive in _drives(name)))) as pc:
+        yield _told(pc)
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_the_array_runs_without_the_drive_and_is_mounted_where_it_was(told: Told, name: str) -> None:
+    assert told.degraded[name] == "1", told.circumstances
+    before, after = told.before[name], told.after[name]
+    assert before.mount and after.mount, told.circumstances
+    assert after.mount["target"] == before.mount["target"] == f"/srv/{name}"
+    assert after.mount["uuid"] == before.mount["uuid"]
+    assert after.detail["MD_UUID"] == before.detail["MD_UUID"]
+
+
+def test_the_files_are_what_they_were_and_no_unit_failed(told: Told) -> None:
+    assert told.sums.count(": OK") == len(ARRAYS), told.circumstances
+    assert told.state == "running", told.circumstances
+
+
+def test_the_audit_says_that_a_member_is_missing(told: Told) -> None:
+    code, said = told.audit
+    assert code == 1
+    found = {
+        (each["disk"], each["severity"]) for each in json.loads(said)["findings"] if each["code"] == "AT601"
+    }
+    assert found == {(told.after[name].node, "error") for name in ARRAYS}

@@ -1,0 +1,143 @@
+"""Arrays of a Debian whose initramfs is dracut's: there again after a reboot, by the running system or by dracut.
+
+The image is first as Debian's package makes it, which assembles nothing; then as on Fedora: for this machine alone
+(hostonly), with mdraid and one array in rd.md.uuid, so that this one is up before the root is mounted. dracut puts its
+own words into /etc/cmdline.d of the image, which count as the kernel's: dracut.conf(5), kernel_cmdline.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.lab.array_cases import Case
+from tests.lab.conftest import Debian
+from tests.lab.debian_pc import DebianPC, powered
+from tests.lab.debian_variants import disk_with_dracut
+from tests.lab.system import Facts, arrays, facts
+
+pytestmark = [
+    pytest.mark.needs_root,
+    pytest.mark.needs_tools("debootstrap", "qemu-system-x86_64", "qemu-img", "grub-install", "mksquashfs"),
+    pytest.mark.needs_tools("mke2fs", "sfdisk", "partx", "losetup", "unshare", "lsinitrd"),
+    pytest.mark.skipif(
+        os.environ.get("ALIGNTOOL_THOROUGH") != "1",
+        reason="starts a PC three times; ALIGNTOOL_THOROUGH=1 runs it",
+    ),
+]
+MIRROR = Case("mirror", "--level 1 --fs ext4", 2, 512, "ext4", 1)
+SCRATCH = Case("scratch", "--recipe nvme-raid0-scratch", 2, 512, "xfs", 2)
+FEDORA = """cat > /etc/dracut.conf.d/machine.conf <<END
+hostonly="yes"
+add_dracutmodules+=" mdraid "
+kernel_cmdline="rd.md.uuid={uuid}"
+END
+"""
+FILL = "seq 300000 > {place}/numbers && sha256sum {place}/numbers >> /root/sums"
+# In the order of the kernel's own messages: when an array began to run, and when the root was mounted.
+MESSAGES = r"md/raid1:md\d+: active|EXT4-fs \(vda1\): mounted"
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What was seen after a start."""
+
+    facts: dict[str, Facts]
+    arrays: set[str]
+    messages: tuple[str, ...]
+    modules: set[str]
+    conf: str
+    sums: str
+    state: str
+    audit: tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """`plain`: with Debian's own image; `early`: with one as on Fedora."""
+
+    made: dict[str, Facts]
+    plan: str
+    plain: Started
+    early: Started
+
+
+def _make(pc: DebianPC, case: Case) -> Facts:
+    pc.run(f"aligntool raid create {case.command} --yes", 3600)
+    pc.run(FILL.format(place=case.place))
+    return facts(pc, case.device)
+
+
+def _look(pc: DebianPC, *cases: Case) -> Started:
+    audit = pc.run("aligntool audit --fail-on warning", code=None)
+    return Started(
+        facts={case.name: facts(pc, case.device) for case in cases},
+        arrays=arrays(pc),
+        messages=tuple(re.findall(MESSAGES, pc.run("dmesg").out)),
+        modules=set(pc.run("lsinitrd -m").out.split()),
+        conf=pc.run("lsinitrd -f etc/mdadm.conf").out,
+        sums=pc.run("sha256sum -c /root/sums", code=None).out,
+        state=pc.run("systemctl is-system-running", code=None).out.strip(),
+        audit=(audit.code, audit.out + audit.err),
+    )
+
+
+@pytest.fixture(scope="module")
+def told(debian: Debian) -> Iterator[Told]:
+    drives = (*MIRROR.drives, *SCRATCH.drives)
+    pc = DebianPC(debian.folders.mktemp("dracut"), disk_with_dracut(), debian.tool, drives)
+    with powered(pc):
+        plan = pc.run(f"aligntool raid plan {MIRROR.command}").out
+        made = {"mirror": _make(pc, MIRROR)}
+        pc.run(f"mdadm --wait {MIRROR.device}", code=None)
+        pc.reboot()
+        plain = _look(pc, MIRROR)
+        pc.run(FEDORA.format(uuid=made["mirror"].detail["MD_UUID"]))
+        made["scratch"] = _make(pc, SCRATCH)
+        pc.reboot()
+        yield Told(made, plan, plain, _look(pc, MIRROR, SCRATCH))
+
+
+def test_the_plan_is_of_dracut_and_of_debians_file(told: Told) -> None:
+    assert "dracut -f --regenerate-all" in told.plan and "update-initramfs" not in told.plan
+    assert "edit /etc/mdadm/mdadm.conf" in told.plan
+
+
+def _comes_back(made: Facts, found: Facts, case: Case) -> None:
+    assert found.lasting == made.lasting
+    assert (found.detail["MD_NAME"], found.detail["MD_DEVNAME"]) == (f"any:{case.name}", case.name)
+    assert found.blkid == made.blkid
+    assert found.mount and found.mount["target"] == case.place
+
+
+def _is_whole(started: Started, places: int) -> None:
+    assert started.arrays == {found.node for found in started.facts.values()}
+    assert len(started.sums.splitlines()) == started.sums.count(": OK") == places
+    assert started.state == "running"
+    assert started.audit[0] == 0, started.audit[1]
+
+
+def test_with_debians_own_image_the_running_system_brings_it_back(told: Told) -> None:
+    """The image has mdraid, for any machine, and so no mdadm.conf; nobody asks it for an array."""
+    assert "mdraid" in told.plain.modules and told.plain.conf == ""
+    assert [message[:4] for message in told.plain.messages] == ["EXT4", "md/r"]
+    _comes_back(told.made["mirror"], told.plain.facts["mirror"], MIRROR)
+    _is_whole(told.plain, 1)
+
+
+def test_as_on_fedora_the_array_is_up_before_the_root_is_mounted(told: Told) -> None:
+    assert "mdraid" in told.early.modules
+    assert [message[:4] for message in told.early.messages] == ["md/r", "EXT4"]
+    _comes_back(told.made["mirror"], told.early.facts["mirror"], MIRROR)
+    _is_whole(told.early, 2)
+
+
+def test_its_line_was_found_inside_where_dracut_puts_the_file_in(told: Told) -> None:
+    uuids = re.findall(r"^ARRAY .*UUID=(\S+)", told.early.conf, re.MULTILINE)
+    assert uuids == [told.made[name].detail["MD_UUID"] for name in ("mirror", "scratch")]
+
+
+def test_an_array_that_dracut_was_not_asked_for_comes_back_after_it(told: Told) -> None:
+    _comes_back(told.made["scratch"], told.early.facts["scratch"], SCRATCH)

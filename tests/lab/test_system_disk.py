@@ -1,0 +1,237 @@
+"""A system on RAID1, moved there as docs/raid.md says, starts with both drives and with either one pulled.
+
+The commands are those of the document, word for word; the drives have the names that it gives them. What a start wrote
+stays in the images of its drives, which the next one gets as copies: a drive that is pulled keeps what it had.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from aligntool.units import GIB
+from tests.conftest import run
+from tests.lab.conftest import Debian
+from tests.lab.debian_pc import DebianPC, powered
+from tests.lab.debian_variants import disk_with_grub_at_hand
+from tests.lab.drives import Nvme, image
+from tests.lab.guest import KERNEL_OPTIONS
+from tests.lab.kernel import ROOT
+from tests.lab.system import Facts, facts
+
+pytestmark = [
+    pytest.mark.needs_root,
+    pytest.mark.needs_tools("debootstrap", "qemu-system-x86_64", "qemu-img", "grub-install", "mksquashfs"),
+    pytest.mark.needs_tools("mke2fs", "sfdisk", "partx", "losetup", "unshare"),
+    pytest.mark.skipif(
+        os.environ.get("ALIGNTOOL_THOROUGH") != "1",
+        reason="starts a PC five times; ALIGNTOOL_THOROUGH=1 runs it",
+    ),
+]
+LEFT, RIGHT, FRESH = (Nvme(name, 2 * GIB) for name in ("left", "right", "fresh"))
+ARRAY = "/dev/md/system"
+DEGRADED = "AT601"
+# What a user has in /etc/default/grub: here a console that the test reads.
+MENU = f"""mkdir -p /etc/default/grub.d && cat > /etc/default/grub.d/console.cfg <<END
+GRUB_TIMEOUT=0
+GRUB_TERMINAL=console
+GRUB_CMDLINE_LINUX="console=ttyS0 {" ".join(KERNEL_OPTIONS)}"
+END
+"""
+# aligntool's own undoing of its last step, and the step again: a rollback of the whole array is proven elsewhere.
+ENABLED_AND_BACK = """cat > /root/undo.py <<'END'
+from aligntool.apply.arrays.commands import find_trace, run_command, undo_command
+from aligntool.plan import RunCommand
+step = RunCommand("x", ("systemctl", "enable", "esp-copies.service"))
+print([said.text for said in undo_command(step, {"before": "there"})], find_trace(step))
+print([said.text for said in undo_command(step, {})], find_trace(step))
+print([said.text for said in run_command(step)], find_trace(step))
+END
+PYTHONPATH=/opt/aligntool/python python3 /root/undo.py
+"""
+# The driver of its disk is no part of this initramfs any more, so it is there later than the unit looks for it.
+TOOL = "udevadm settle; mountpoint -q /opt/aligntool || systemctl restart aligntool-mounted"
+LOADERS = """for device in /dev/nvme*n1p1; do
+    mkdir -p /tmp/esp && mount $device /tmp/esp
+    echo "$(blkid -s UUID -o value $device) $(cd /tmp/esp && find . -type f -exec sha256sum {} + | sort | sha256sum)" \\
+        "$(cat /tmp/esp/EFI/note 2>/dev/null)" $(ls /tmp/esp/EFI/BOOT)
+    umount /tmp/esp
+done"""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What was seen after a start. `loaders`: of each EFI system partition, by its UUID, a digest of all files, and
+    what stands in a note and lies in EFI/BOOT."""
+
+    root: str
+    array: Facts
+    files: str
+    loaders: dict[str, tuple[str, str]]
+    audit: tuple[int, str]
+    state: str
+    copies: str
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    undone: list[str]
+    filesystem: str
+    both: Started
+    left_pulled: Started
+    back: Started
+    resynced: Started
+    right_pulled: Started
+    replaced: Started
+
+
+def blocks() -> dict[str, str]:
+    """The commands of docs/raid.md under "A system on RAID1", each block by its first word."""
+    text = (ROOT / "docs" / "raid.md").read_text()
+    section = text.partition("\n## A system on RAID1\n")[2].partition("\n## ")[0]
+    return {
+        block.split()[0]: block for block in re.findall(r"^```\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    }
+
+
+def typed(pc: DebianPC, commands: str) -> str:
+    """As a user types them: from a file, because some of them read what is typed next."""
+    pc.run(f"cat > /root/typed <<'TYPED'\nset -e\n{commands}\nTYPED")
+    return pc.run("DEBIAN_FRONTEND=noninteractive sh -x /root/typed < /dev/null", 3600).out
+
+
+def look(pc: DebianPC) -> Started:
+    pc.run(TOOL)
+    audit = pc.run("aligntool audit --fail-on warning", code=None)
+    lines = [line.split(maxsplit=2) for line in pc.run(LOADERS).out.splitlines()]
+    return Started(
+        root=pc.run("findmnt -n -o SOURCE,UUID /").out.strip(),
+        array=facts(pc, ARRAY),
+        files=pc.run("sha256sum -c /root/sums", code=None).out,
+        loaders={uuid: (digest, rest.removeprefix("- ").strip()) for uuid, digest, rest in lines},
+        audit=(audit.code, audit.out + audit.err),
+        state=pc.run("systemctl is-system-running", code=None).out.strip(),
+        copies=pc.run("journalctl -b -u esp-copies --no-pager -o cat", code=None).out,
+    )
+
+
+class Machine:
+    """The drives, and a PC for each set of them that is plugged in."""
+
+    def __init__(self, debian: Debian) -> None:
+        self.debian = debian
+        self.now: dict[str, Path] = {}  # where the image of a drive is that was written last
+
+    def with_drives(self, *drives: Nvme, base: Path | None = None) -> DebianPC:
+        folder = self.debian.folders.mktemp("system")
+        for drive in drives:
+            if drive.serial in self.now:
+                run("cp", "--sparse=always", self.now[drive.serial], folder)
+            self.now[drive.serial] = image(drive, folder)
+        return DebianPC(folder, base, self.debian.tool, drives)
+
+
+@pytest.fixture(scope="module")
+def told(debian: Debian) -> Iterator[Told]:
+    machine, steps = Machine(debian), blocks()
+    with powered(machine.with_drives(LEFT, RIGHT, base=disk_with_grub_at_hand())) as pc:
+        pc.run(MENU)
+        typed(pc, steps["aligntool"].replace("create", "create --yes"))
+        undone = pc.run(ENABLED_AND_BACK).out.splitlines()
+        pc.run("cd /root && seq 100000 > numbers && sha256sum /root/numbers > sums")
+        typed(pc, steps["mount"])
+        filesystem = pc.run(f"blkid -s UUID -o value {ARRAY}").out.strip()
+        pc.run(f"mdadm --wait {ARRAY}", code=None)
+        pc.off()
+    yield Told(undone, filesystem, *_started(machine, steps))
+
+
+def _started(machine: Machine, steps: dict[str, str]) -> Iterator[Started]:
+    with powered(machine.with_drives(LEFT, RIGHT)) as pc:
+        yield look(pc)
+        pc.run("echo upgraded > /boot/efi/EFI/note")
+        pc.off()
+    with powered(machine.with_drives(RIGHT)) as pc:
+        yield look(pc)
+        pc.run("seq 200000 > /root/more && sha256sum /root/more >> /root/sums")
+        pc.off()
+    with powered(machine.with_drives(LEFT, RIGHT)) as pc:
+        yield look(pc)
+        pc.run(f"mdadm {ARRAY} --re-add /dev/nvme0n1p2")
+        yield synced(pc)
+        pc.off()
+    with powered(machine.with_drives(LEFT, FRESH)) as pc:
+        yield look(pc)
+        gone = pc.run(". /etc/default/esp-copies; echo ${ESP_COPIES#* }").out.strip()
+        typed(pc, steps["sfdisk"].replace("1111AAAB", gone.replace("-", "")))
+        yield synced(pc)
+        pc.off()
+
+
+def synced(pc: DebianPC) -> Started:
+    pc.run(f"udevadm settle; mdadm --wait {ARRAY}", code=None)
+    return look(pc)
+
+
+def test_enabling_the_unit_can_be_taken_back(told: Told) -> None:
+    there, gone, again = told.undone
+    assert there == "[] {'before': 'there'}"
+    assert gone.endswith(" {}") and "not enabled any more" in gone
+    assert again == "[] {'before': 'there'}"
+
+
+def _is_up(started: Started, told: Told, *, drives: int, files: int) -> None:
+    source, uuid = started.root.split()
+    assert source == f"/dev/{started.array.node}" and uuid == told.filesystem
+    assert len(started.files.splitlines()) == started.files.count(": OK") == files
+    assert started.state == "running"
+    assert len(started.array.examine) == drives
+    assert all("BOOTX64.EFI" in what for _, what in started.loaders.values())
+
+
+def test_it_starts_from_the_array_without_the_old_disk(told: Told) -> None:
+    _is_up(told.both, told, drives=2, files=1)
+    assert told.both.audit[0] == 0, told.both.audit[1]
+    assert "is the same as" in told.both.copies
+
+
+def test_the_boot_loaders_are_alike_on_file_systems_of_their_own(told: Told) -> None:
+    assert len(told.both.loaders) == 2
+    assert len({digest for digest, _ in told.both.loaders.values()}) == 1
+
+
+def test_it_starts_with_the_left_drive_pulled_and_says_so(told: Told) -> None:
+    _is_up(told.left_pulled, told, drives=1, files=1)
+    assert told.left_pulled.audit[0] != 0 and DEGRADED in told.left_pulled.audit[1]
+
+
+def test_what_was_put_beside_the_boot_loader_was_copied_when_it_stopped(told: Told) -> None:
+    assert [what.split()[0] for _, what in told.left_pulled.loaders.values()] == ["upgraded"]
+
+
+def test_a_drive_that_comes_back_is_taken_in_again_and_synchronised(told: Told) -> None:
+    _is_up(told.back, told, drives=1, files=2)
+    assert DEGRADED in told.back.audit[1]
+    _is_up(told.resynced, told, drives=2, files=2)
+    assert told.resynced.audit[0] == 0, told.resynced.audit[1]
+
+
+def test_it_starts_with_the_right_drive_pulled_with_what_the_left_one_missed(told: Told) -> None:
+    _is_up_but_for_a_blank_drive(told)
+    assert DEGRADED in told.right_pulled.audit[1]
+
+
+def _is_up_but_for_a_blank_drive(told: Told) -> None:
+    assert told.right_pulled.root.split()[1] == told.filesystem
+    assert told.right_pulled.files.count(": OK") == 2
+    assert len(told.right_pulled.array.examine) == 1
+    assert told.right_pulled.state == "running"
+
+
+def test_a_new_drive_takes_the_place_of_the_one_that_is_gone(told: Told) -> None:
+    _is_up(told.replaced, told, drives=2, files=2)
+    assert told.replaced.audit[0] == 0, told.replaced.audit[1]
+    assert told.replaced.loaders == told.resynced.loaders

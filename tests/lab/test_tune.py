@@ -1,0 +1,139 @@
+"""`aligntool raid tune` on real md: the arrays it makes, and the drives as it leaves them, however it ends."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from aligntool.raid.tuning_file import parse_tuning
+from tests.lab.conftest import Lab
+from tests.lab.drives import MIB, Nvme
+from tests.lab.kernel import ROOT
+
+pytestmark = [
+    pytest.mark.skipif(
+        os.environ.get("ALIGNTOOL_THOROUGH") != "1",
+        reason="sweeps real arrays for minutes; ALIGNTOOL_THOROUGH=1 runs it",
+    ),
+    pytest.mark.needs_root,
+    pytest.mark.needs_tools("qemu-system-x86_64", "busybox", "file", "depmod"),
+    pytest.mark.needs_tools("fio", "mdadm", "wipefs", "nvme", "smartctl"),
+]  # fmt: skip
+
+SERIALS = ("tune-a", "tune-b", "tune-c")
+# Asked while the second load of the first array runs: what md itself says of it.
+SCRIPT = f"""
+set +e
+set -m # or what runs in the background hears no Ctrl-C
+cd /lab
+tool={ROOT}/.venv/bin/aligntool
+drives="/dev/nvme0n1 /dev/nvme1n1 /dev/nvme2n1" two="/dev/nvme0n1 /dev/nvme1n1"
+left() {{ for each in $drives; do wipefs -n $each; mdadm --examine $each; done; cat /proc/mdstat; }}
+sweep() {{ # name, level, seconds of a load, members: begun, and its second load of the first array runs
+    name=$1 level=$2 seconds=$3
+    shift 3
+    $tool raid tune --level $level --chunks 64KiB --span 16MiB --runtime $seconds --repeats 1 \\
+        -o $name.json --yes "$@" > $name.txt 2>&1 &
+    sweeping=$!
+    until grep -q 'chunk 64KiB: write' $name.txt || ! kill -0 $sweeping; do sleep 0.5; done
+}}
+ended() {{ wait $sweeping; echo "exit $?" >> $1.txt; }}
+
+nvme smart-log -o json /dev/nvme0n1 > smart-log.json
+smartctl -j -H -A -l ssd /dev/nvme0n1 > smartctl.json
+
+sweep whole 5 1 $drives
+mdadm --detail --export /dev/md/aligntool-tune > array.txt
+cat /sys/block/md*/md/sync_action > sync.txt
+ended whole
+left > whole.left 2>&1
+
+sweep stopped 0 8 $two
+kill -INT $sweeping
+ended stopped
+left > stopped.left 2>&1
+
+sweep killed 0 8 $two
+kill -KILL $sweeping
+wait $sweeping
+pkill -KILL -x fio
+sleep 1
+left > killed.left 2>&1
+$tool raid tune --level 0 -o never.json --yes $two > again.txt 2>&1; echo "exit $?" >> again.txt
+$tool raid tune --clear --yes $two > clear.txt 2>&1; echo "exit $?" >> clear.txt
+left > clear.left 2>&1
+
+for each in $drives; do blkdiscard --zeroout $each; done # what the killed sweep's loads wrote
+$tool raid plan --level 5 --measured whole.json $drives > plan.txt 2>&1; echo "exit $?" >> plan.txt
+exit 0
+"""
+EMPTY = "No md superblock detected"
+
+
+@pytest.fixture(scope="module")
+def said(lab: Lab) -> Path:
+    return lab.run(*(Nvme(serial, size=128 * MIB) for serial in SERIALS), script=SCRIPT, limit_s=1800)
+
+
+def read(said: Path, name: str) -> str:
+    return (said / name).read_text()
+
+
+def test_a_test_array_is_what_was_asked_for_and_is_not_resynchronised(said: Path) -> None:
+    told = dict(line.split("=", 1) for line in read(said, "array.txt").splitlines())
+    assert (told["MD_LEVEL"], told["MD_DEVICES"]) == ("raid5", "3")
+    assert told["MD_UUID"].startswith("616c6967:6e74756e:") and told["MD_NAME"].endswith("aligntool-tune")
+    assert read(said, "sync.txt") == "idle\n"
+
+
+def test_every_load_of_every_chunk_is_in_the_result_with_the_drives_that_it_is_of(said: Path) -> None:
+    found = parse_tuning(read(said, "whole.json"))
+    assert found.complete and read(said, "whole.txt").rstrip().endswith("exit 0")
+    assert {member.serial for member in found.members} == set(SERIALS)
+    assert all(member.read and member.write for member in found.members)
+    assert {sample.chunk for sample in found.samples} == {64 << 10, 128 << 10}
+    assert len(found.samples) == 6 and all(sample.rate for sample in found.samples)
+
+
+@pytest.mark.parametrize("how", ["whole", "stopped", "clear"])
+def test_the_drives_are_as_empty_as_they_were(said: Path, how: str) -> None:
+    """wipefs names nothing, mdadm finds no superblock, the kernel has no array."""
+    left = read(said, f"{how}.left")
+    assert left.count(EMPTY) == 3
+    assert " : " not in left.partition("Personalities")[2].partition("\n")[2], left
+    assert "linux_raid_member" not in left
+
+
+def test_ctrl_c_keeps_what_was_measured_and_says_that_it_ended_early(said: Path) -> None:
+    assert read(said, "stopped.txt").rstrip().endswith("exit 4")
+    found = parse_tuning(read(said, "stopped.json"))
+    assert not found.complete and len(found.samples) == 1
+
+
+def test_what_a_killed_sweep_leaves_is_known_again_refused_and_taken_away_when_told_so(said: Path) -> None:
+    assert "linux_raid_member" in read(said, "killed.left"), "or there is nothing to be known again"
+    again = read(said, "again.txt")
+    assert again.rstrip().endswith("exit 3") and "aligntool raid tune --clear" in again
+    assert not (said / "never.json").exists()
+    assert read(said, "clear.txt").rstrip().endswith("exit 0")
+
+
+def test_the_plan_takes_the_drives_own_rates_from_the_result_and_says_why_there_is_no_verdict(
+    said: Path,
+) -> None:
+    plan = " ".join(read(said, "plan.txt").split())
+    assert plan.endswith("exit 0")
+    assert "1 whole round is too few" in plan and "measured here" in plan
+
+
+def test_health_is_what_nvme_cli_says(said: Path) -> None:
+    """nvme-cli tells the temperature in kelvin."""
+    from aligntool.probe.health import health_of
+
+    log = json.loads(read(said, "smart-log.json"))
+    found = health_of(read(said, "smartctl.json"))
+    assert found is not None
+    assert found.temperature_c == log["temperature"] - 273
+    assert (found.spare_percent, found.spare_threshold) == (log["avail_spare"], log["spare_thresh"])
+    assert (found.used_percent, found.media_errors) == (log["percent_used"], int(log["media_errors"]))

@@ -1,0 +1,187 @@
+"""What every program of a guest says of its odd disks, each in its own words; runs in the guest, as root.
+
+In: the disks of `odd_disks`. Out: a folder with one file per program and disk. Alone because nothing of pytest is
+loaded here: in an emulated processor it takes longer than all the rest. aligntool is loaded once and forked for each
+of its runs, for the same reason; what a fork runs is the command line, from its words to its exit code.
+"""
+
+import contextlib
+import importlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from aligntool.cli import main as aligntool
+from tests.lab.odd_disks import GEOMETRIES, LINKS, NVME, PLANS, TABLES, Geometry, Link
+
+# What the command line loads when it is needed, and every fork would load for itself.
+LOADED = ("aligntool.audit", "aligntool.probe.look", "aligntool.recipe", "aligntool.raid", "aligntool.render")
+OUT = Path("/lab")
+SCSI_DEBUG = Path("/sys/bus/pseudo/drivers/scsi_debug")
+SPEED_CODES = {2.5: 1, 5: 2, 8: 3, 16: 4}  # PCI Express Base Specification, Link Capabilities Register
+
+
+def main() -> None:
+    for name in LOADED:
+        importlib.import_module(name)
+    drives = by_serial()
+    for drive in NVME:
+        partition(drives[drive.nvme.serial], drive.table)
+    ask_about_links(drives)
+    for drive in NVME:
+        serial = drive.nvme.serial
+        ask(drives[serial], f"nvme-{serial}")
+        for command in ("id-ns", "id-ctrl"):
+            say(f"{command}-{serial}.json", "nvme", command, "-o", "json", drives[serial])
+    for geometry in GEOMETRIES:
+        with odd_disk(geometry) as disk:
+            partition(disk, geometry.table)
+            ask(disk, geometry.name)
+            fork(f"audit-{geometry.name}.json", "audit", "--json", str(disk))
+
+
+@contextlib.contextmanager
+def odd_disk(geometry: Geometry) -> Iterator[Path]:
+    """A disk that the module scsi_debug makes."""
+    print(f"{time.monotonic():.0f} s: {geometry.name}", flush=True)
+    run("modprobe", "scsi_debug", "dev_size_mb=64", *geometry.parameters.split())
+    run("udevadm", "settle")
+    (disk,) = (Path("/dev") / path.name for path in SCSI_DEBUG.glob("adapter*/host*/target*/*:*/block/*"))
+    yield disk
+    run("udevadm", "settle")
+    run("modprobe", "-r", "scsi_debug")
+
+
+def partition(disk: Path, table: str) -> None:
+    first = ["first-lba: 34"] if table == "gpt" else []
+    lines = [f"label: {table}", *first, *(f"start={start},size={blocks}" for start, blocks in TABLES[table])]
+    run("sfdisk", "--quiet", "--wipe=always", disk, stdin="\n".join(lines))
+    run("udevadm", "settle")
+
+
+def ask(disk: Path, name: str) -> None:
+    """The kernel's attributes, and what parted says of each partition."""
+    here = Path("/sys/class/block") / disk.name
+    kept = [*here.glob("*"), *here.glob("queue/*"), *here.glob(f"{disk.name}*/*")]
+    lines = [
+        f"{path.relative_to(here)} {path.read_text().strip()}"
+        for path in sorted(kept)
+        if path.name in ATTRIBUTES and path.is_file()
+    ]
+    (OUT / f"sysfs-{name}").write_text("\n".join(lines) + "\n")
+    numbers = [
+        path.parent.name.removeprefix(disk.name).removeprefix("p") for path in here.glob("*/partition")
+    ]
+    kinds = ("minimal", "optimal")
+    checks = [("align-check", kind, number) for kind in kinds for number in sorted(numbers, key=int)]
+    say(f"parted-{name}", "parted", disk, *(word for check in checks for word in check))
+
+
+ATTRIBUTES = {
+    *("alignment_offset", "discard_alignment", "start", "size"),
+    *(
+        "logical_block_size",
+        "physical_block_size",
+        "minimum_io_size",
+        "optimal_io_size",
+        "discard_granularity",
+    ),
+}
+
+
+def by_serial() -> dict[str, Path]:
+    """Every NVMe drive by its serial number."""
+    drives = (path.parent for path in Path("/sys/class/block").glob("nvme*/device"))
+    return {
+        (drive / "device/serial").read_text().strip(): Path("/dev") / drive.name for drive in sorted(drives)
+    }
+
+
+# Links
+
+
+def ask_about_links(drives: dict[str, Path]) -> None:
+    for serial, (drive, port) in LINKS.items():
+        device = device_of(drives[serial])
+        show(device, drive)
+        show(device.parent, port)
+    say("lspci", "lspci", "-vv", "-D")
+    places = [f"{serial} {device_of(disk)}" for serial, disk in drives.items()]
+    (OUT / "places").write_text("\n".join(places) + "\n")
+    fork("audit-nvme.json", "audit", "--json", *map(str, drives.values()))
+    for name, (level, members) in PLANS.items():
+        chosen = [str(drives[serial]) for serial in members]
+        fork(f"plan-{name}.json", "raid", "plan", "--level", str(level), "--json", *chosen)
+
+
+def device_of(disk: Path) -> Path:
+    """The folder of its PCI device, in which those above it are its parents."""
+    return (Path("/sys/class/block") / disk.name / "device/device").resolve()
+
+
+def show(device: Path, link: Link) -> None:
+    """Another link than QEMU has: in the configuration space, which lspci reads, and in the kernel's words for it."""
+    config = bytearray((device / "config").read_bytes())
+    at = config[0x34]
+    while config[at] != 0x10:
+        at = config[at + 1]
+    put(config, at + 0x0C, SPEED_CODES[link.max_speed], link.max_width, length=4)
+    put(config, at + 0x12, SPEED_CODES[link.speed], link.width, length=2)
+    cover(device / "config", bytes(config))
+    for word, speed, width in (("current", link.speed, link.width), ("max", link.max_speed, link.max_width)):
+        cover(device / f"{word}_link_speed", f"{speed:.1f} GT/s PCIe\n".encode())
+        cover(device / f"{word}_link_width", f"{width}\n".encode())
+
+
+def put(config: bytearray, at: int, speed: int, width: int, *, length: int) -> None:
+    """Bits 3:0 and 9:4 of the link's capabilities, and of its status."""
+    said = int.from_bytes(config[at : at + length], "little") & ~0x3FF
+    config[at : at + length] = (said | speed | width << 4).to_bytes(length, "little")
+
+
+def cover(path: Path, content: bytes) -> None:
+    """Another file in the place of one of sysfs."""
+    instead = Path("/run/shown") / str(path).replace("/", "-")
+    instead.parent.mkdir(exist_ok=True)
+    instead.write_bytes(content)
+    run("mount", "--bind", instead, path)
+
+
+# Programs
+
+
+def run(*words: str | Path, stdin: str = "") -> None:
+    subprocess.run([str(word) for word in words], input=stdin, text=True, check=True)
+
+
+def say(name: str, *words: str | Path) -> None:
+    """A program's standard output, whatever its exit code is: parted's is about the last partition only."""
+    done = subprocess.run(
+        [str(word) for word in words], stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+    (OUT / name).write_bytes(done.stdout)
+    (OUT / f"{name}.err").write_bytes(done.stderr)
+
+
+def fork(name: str, *words: str) -> None:
+    """aligntool's command line with these words; its exit code beside its standard output."""
+    child = os.fork()
+    if child == 0:
+        become(OUT / name, words)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    (OUT / f"{name}.exit").write_text(str(status))
+
+
+def become(output: Path, words: Sequence[str]) -> None:
+    os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+    os.dup2(os.open(f"{output}.err", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+    sys.argv = ["aligntool", *words]
+    aligntool()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""mdadm.conf, fstab and crypttab as people write them, against findmnt and mdadm.conf(5)."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aligntool.probe.config_files import (
+    is_about_arrays,
+    merge_confs,
+    parse_crypttab,
+    parse_fstab,
+    parse_mdadm_conf,
+)
+from aligntool.probe.md import array_uuid
+from tests.conftest import run
+
+UUID = "01234567:89abcdef:01234567:89abcdef"
+FSTAB = """# <file system> <mount point>
+UUID=11111111-2222-4333-8444-555555555555 / ext4 errors=remount-ro 0 1
+/dev/md127\t/srv/with\\040blank  xfs   noatime,nofail 0 0
+LABEL=data /data btrfs defaults
+   /dev/md/x   none swap sw 0 0
+
+UUID="aaaa-bbbb" /boot/efi vfat umask=0077 0 1
+tmpfs /tmp tmpfs
+"""
+
+
+@pytest.mark.needs_tools("findmnt")
+def test_fstab_is_read_as_findmnt_reads_it(tmp_path: Path) -> None:
+    file = tmp_path / "fstab"
+    file.write_text(FSTAB)
+    said = run(
+        "findmnt",
+        "--tab-file",
+        file,
+        "--noheadings",
+        "--raw",
+        "--output",
+        "SOURCE,TARGET,FSTYPE,OPTIONS",
+    )
+    # findmnt shows quotes as they stand; what it looks for is without them (libblkid, blkid_parse_tag_string)
+    told = [line.replace("\\x20", " ").replace('"', "").split(" ") for line in said.splitlines()]
+    found = parse_fstab(FSTAB)
+    assert len(found) == len(told) == 6
+    for line, words in zip(found, told, strict=True):
+        text = " ".join((line.spec, line.place, line.kind, ",".join(line.options) or "")).split(" ")
+        assert [word for word in text if word] == [word for word in words if word]
+    assert all(line.text in FSTAB.splitlines() for line in found)
+
+
+# mdadm.conf(5), SYNTAX: case, abbreviation to three letters, continuation, quotes, comments
+CONF = f"""# ARRAY /dev/md9 UUID={UUID}
+DEVICE partitions
+HOMEHOST <system>
+  homeless
+ARR /dev/md/data metadata=1.2 UUID={UUID.replace(":", "")} name=host:data # and so on
+array /dev/md1
+   level=raid1 num-devices=2
+   UUID=89ABCDEF:01234567:89ABCDEF:01234567
+
+ARRAY <ignore> UUID={UUID}
+ARRAY /dev/md2 devices=/dev/sda1,/dev/sdb1 super-minor=2
+ARRAY "/dev/md/with blank" name="host:with blank"
+ar /dev/md3
+MAILADDR root
+"""
+
+
+def test_mdadm_conf_is_read_by_its_manual() -> None:
+    conf = parse_mdadm_conf(CONF, "/etc/mdadm.conf")
+    assert conf.homehost == "<system>"
+    found = [(line.device, line.uuid, line.name, line.pinned, line.joined) for line in conf.arrays]
+    assert found == [
+        ("/dev/md/data", UUID, "host:data", (), False),
+        ("/dev/md1", "89abcdef:01234567:89abcdef:01234567", None, (), True),
+        ("<ignore>", UUID, None, (), False),
+        ("/dev/md2", None, None, ("devices", "super-minor"), False),
+        ("/dev/md/with blank", None, "host:with blank", (), False),
+    ]
+    assert all(line.text in CONF.splitlines() for line in conf.arrays if not line.joined)
+
+
+def test_several_files_are_read_as_one() -> None:
+    first = parse_mdadm_conf("HOMEHOST one\nARRAY /dev/md0\n", "/a")
+    both = merge_confs([first, parse_mdadm_conf("HOMEHOST two\nARRAY /dev/md1\n", "/b")])
+    assert both.files == ("/a", "/b") and both.homehost == "one"
+    assert [line.file for line in both.arrays] == ["/a", "/b"]
+
+
+def test_crypttab_names_what_lies_below() -> None:
+    (line,) = parse_crypttab("# x /dev/md0\ndata /dev/md127 /etc/keys/secret luks\n")
+    assert (line.spec, line.place) == ("/dev/md127", "data")
+
+
+@pytest.mark.parametrize(
+    ("word", "kept"),
+    [
+        ("root=/dev/md0", True),
+        ("rd.md.uuid=1", True),
+        ("resume=x", True),
+        ("password=secret", False),
+        ("quiet", False),
+    ],
+)
+def test_of_the_command_line_only_what_is_about_arrays_is_kept(word: str, kept: bool) -> None:
+    assert is_about_arrays(word) == kept
+
+
+@pytest.mark.parametrize(
+    "text", [UUID, UUID.replace(":", ""), "01234567-89ab-cdef-0123-456789abcdef", UUID.upper()]
+)
+def test_an_arrays_uuid_is_one_however_it_is_written(text: str) -> None:
+    assert array_uuid(text) == UUID
+    assert array_uuid(text[:-1]) is None and array_uuid(None) is None
+
+
+@given(text=st.text(max_size=400))
+def test_any_text_is_read_without_stopping_and_every_line_is_one_of_it(text: str) -> None:
+    for line in (*parse_fstab(text), *parse_crypttab(text)):
+        assert line.text in text.splitlines()
+    for each in parse_mdadm_conf(f"ARRAY {text}", "x").arrays:
+        assert each.joined or each.text == each.text.rstrip()

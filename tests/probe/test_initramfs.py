@@ -1,0 +1,126 @@
+"""What is inside an initramfs, against the programs that make and unpack them."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from aligntool.inventory import Initramfs
+from aligntool.probe import initramfs
+from aligntool.probe.initramfs import read_initramfs
+from tests.conftest import run
+from tests.probe.initramfs_images import LINE, UUID, by_cpio, by_dracut, by_mkinitramfs
+
+CONF = f"HOMEHOST <system>\n{LINE}"
+FILES = {"conf/initramfs.conf": b"x", "etc/mdadm/mdadm.conf": CONF.encode(), "sbin/mdadm": b"\x7fELF" * 3000}
+
+
+def inside(image: Path) -> Initramfs:
+    descriptor = os.open(image, os.O_RDONLY)
+    try:
+        return read_initramfs(descriptor, str(image))
+    finally:
+        os.close(descriptor)
+
+
+def uuids(found: Initramfs) -> list[str | None]:
+    return [line.uuid for line in found.conf.arrays] if found.conf else []
+
+
+def unpacked_conf(image: Path, into: Path) -> str:
+    """As unmkinitramfs of initramfs-tools finds it."""
+    run("unmkinitramfs", image, into)
+    return "".join(path.read_text() for path in sorted(into.rglob("etc/mdadm/mdadm.conf")))
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("mkinitramfs", "unmkinitramfs", "lsinitramfs", "unshare", "depmod", "mdadm", "zstd")
+@pytest.mark.parametrize("compress", ["gzip", "zstd"])
+def test_debians_own_image_is_read_as_unmkinitramfs_unpacks_it(tmp_path: Path, compress: str) -> None:
+    image = by_mkinitramfs(tmp_path, CONF, compress=compress)
+    found = inside(image)
+    assert found.maker == "initramfs-tools" and not found.unseen
+    assert uuids(found) == [UUID]
+    assert LINE in unpacked_conf(image, tmp_path / "out").splitlines()
+    assert found.has_mdadm and "usr/sbin/mdadm" in run("lsinitramfs", image).split()
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("dracut", "lsinitrd", "mdadm")
+def test_dracuts_image_is_read_as_lsinitrd_prints_it(tmp_path: Path) -> None:
+    image = by_dracut(tmp_path, CONF, command_line=f"rd.md.uuid={UUID}")
+    found = inside(image)
+    assert (found.maker, found.has_mdadm, found.unseen) == ("dracut", True, "")
+    assert run("lsinitrd", "-f", "etc/mdadm.conf", image).split("\n")[1] == LINE
+    assert uuids(found) == [UUID] and found.conf and found.conf.homehost == "<system>"
+    assert run("lsinitrd", "-f", "etc/cmdline.d/90mdraid.conf", image).strip() == f"rd.md.uuid={UUID}"
+    assert found.arrays_asked == (UUID,)
+
+
+@pytest.mark.needs_tools("cpio", "unmkinitramfs")
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("compress", ["", "gzip", "zstd", "xz", "bzip2", "lz4"])
+def test_an_image_is_read_however_it_is_packed_and_whatever_is_before_it(
+    tmp_path: Path, compress: str, early: bool
+) -> None:
+    if compress and not shutil.which(compress):
+        pytest.skip(f"not installed: {compress}; `make test` installs it")
+    image = by_cpio(tmp_path, FILES, compress=compress, early=early)
+    found = inside(image)
+    assert (found.maker, found.has_mdadm, found.unseen) == ("initramfs-tools", True, "")
+    assert uuids(found) == [UUID]
+    if compress:  # unmkinitramfs expects a packed archive at the end
+        assert unpacked_conf(image, tmp_path / "out") == CONF
+
+
+@pytest.mark.needs_tools("cpio", "gzip")
+def test_an_image_without_mdadm_says_so(tmp_path: Path) -> None:
+    found = inside(by_cpio(tmp_path, {"conf/initramfs.conf": b"x", "etc/fstab": b""}, compress="gzip"))
+    assert (found.has_mdadm, found.conf, found.unseen) == (False, None, "")
+
+
+@pytest.mark.needs_tools("cpio", "gzip")
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_an_image_that_was_cut_is_never_taken_for_one_without_mdadm(tmp_path: Path, share: float) -> None:
+    """Random bytes, which no packer makes smaller, lie before everything that is looked for."""
+    image = by_cpio(tmp_path, {"bin/x": os.urandom(200_000), **FILES}, compress="gzip", early=True)
+    content = image.read_bytes()
+    image.write_bytes(content[: int(len(content) * share)])
+    assert inside(image).unseen
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"MZ" + bytes(100), "unified kernel image"),
+        (b"hello, world" * 10, "packed in an unknown way"),
+        (b"", "nobody knows"),
+        (bytes(5000), "nobody knows"),
+        (b"070701" + b"g" * 104, "headers is damaged"),
+        (b"070701" + b"0" * 48 + b"FFFFFFFF" + b"0" * 32 + b"00000002" + b"0" * 8 + b"x\0", "the middle"),
+        (b"\x1f\x8b\x08" + bytes(60), "no cpio archive"),
+    ],
+)
+def test_what_cannot_be_read_is_told_with_its_reason(tmp_path: Path, content: bytes, why: str) -> None:
+    image = tmp_path / "x.img"
+    image.write_bytes(content)
+    assert why in inside(image).unseen
+
+
+@pytest.mark.needs_tools("cpio")
+def test_a_squashed_image_is_not_guessed_at(tmp_path: Path) -> None:
+    found = inside(by_cpio(tmp_path, {"usr/lib/dracut/x": b"", "squash-root.img": b"hsqs"}))
+    assert "squashfs" in found.unseen
+
+
+def test_an_image_that_holds_more_than_any_machine_has_is_left(tmp_path: Path) -> None:
+    """A file of 4 GiB inside, which is a hole in the image."""
+    image = tmp_path / "large.img"
+    with image.open("wb") as file:
+        file.write(
+            b"070701" + b"0" * 48 + b"FFFFFFF0" + b"0" * 32 + b"00000004" + b"0" * 8 + b"bin\0" + bytes(2)
+        )
+        file.truncate(5 << 30)
+    assert image.stat().st_size > initramfs.MOST_BYTES
+    assert "more than an initramfs could" in inside(image).unseen

@@ -1,0 +1,123 @@
+"""What sysfs says of arrays, in made-up trees; of real arrays see tests/lab/test_array_facts.py."""
+
+from pathlib import Path
+
+import pytest
+
+from aligntool.inventory import ArrayFacts
+from aligntool.probe.look import look
+from aligntool.probe.md import layout_word
+from aligntool.units import GIB, KIB, MIB
+from tests.machines.captured import disk
+from tests.probe.trees import MadeDisk, MadePartition, make_tree
+
+PARTS = [MadePartition(1, MIB, GIB)]
+# As mdadm 4.2 and Linux 6.1 show a RAID10 of four that is being made alike, layout f2.
+ATTRIBUTES = {
+    "md/level": "raid10",
+    "md/layout": "513",
+    "md/chunk_size": "65536",
+    "md/raid_disks": "4",
+    "md/component_size": "1022976",
+    "md/metadata_version": "1.2",
+    "md/degraded": "1",
+    "md/uuid": "01234567-89ab-cdef-0123-456789abcdef",
+    "md/array_state": "active",
+    "md/sync_action": "resync",
+    "md/sync_completed": "1024 / 4091904",
+    "md/sync_speed": "2048",
+    "md/consistency_policy": "bitmap",
+    "md/bitmap/location": "+8",
+    "md/bitmap/chunksize": "67108864",
+    "md/dev-sda1/offset": "2048",
+    "md/dev-sdb1/offset": "4096",
+}
+
+
+def facts(
+    tmp_path: Path, attributes: dict[str, str | None], udev: dict[str, str] | None = None
+) -> ArrayFacts | None:
+    md = MadeDisk(
+        "md127",
+        2 * GIB,
+        attributes=attributes,
+        slaves=["sda1", "sdb1"],
+        udev=udev or {},
+        links=["md/data", "disk/by-id/x"],
+    )
+    drives = [MadeDisk(name, 8 * GIB, partitions=PARTS) for name in ("sda", "sdb")]
+    inventory = look([], sysroot=str(make_tree(tmp_path, [*drives, md])))
+    found = inventory.disk("md127")
+    assert found is not None
+    return found.array
+
+
+def test_every_number_becomes_bytes(tmp_path: Path) -> None:
+    found = facts(
+        tmp_path, dict(ATTRIBUTES), {"MD_NAME": "host:data", "MD_UUID": "01234567:89abcdef:01234567:89abcdef"}
+    )
+    assert found == ArrayFacts(
+        level="raid10", chunk=64 * KIB, members=("sda1", "sdb1"),
+        member_data_offsets=(("sda1", MIB), ("sdb1", 2 * MIB)), metadata="1.2", degraded=1, layout="f2", devices=4,
+        each=999 * MIB, uuid="01234567:89abcdef:01234567:89abcdef", name="host:data", links=("md/data",),
+        state="active", sync_action="resync", sync_done=512 * KIB, sync_total=1998 * MIB, sync_rate=2 * MIB,
+        policy="bitmap", bitmap="internal", bitmap_chunk=64 * MIB,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "field", "value"),
+    [
+        ({"md/bitmap/location": "none"}, "bitmap", "none"),
+        ({"md/bitmap/location": "file"}, "bitmap", "external"),
+        ({"md/bitmap/location": "-8"}, "bitmap", "internal"),
+        ({"md/bitmap/location": None}, "bitmap", None),
+        ({"md/sync_completed": "none"}, "sync_total", None),
+        ({"md/sync_completed": "delayed"}, "sync_done", None),
+        ({"md/sync_completed": "x / y"}, "sync_done", None),
+        ({"md/sync_completed": "9" * 300 + " / 1"}, "sync_total", 512),
+        ({"md/sync_speed": "none"}, "sync_rate", None),
+        ({"md/component_size": "-1"}, "each", None),
+        ({"md/uuid": "no uuid"}, "uuid", None),
+        ({"md/uuid": None}, "uuid", None),
+        ({"md/layout": None}, "layout", None),
+        ({"md/chunk_size": "0"}, "chunk", None),
+        ({"md/dev-sda1/offset": "none"}, "member_data_offsets", (("sdb1", 2 * MIB),)),
+    ],
+)
+def test_what_is_missing_or_odd_is_not_known(
+    tmp_path: Path, changed: dict[str, str | None], field: str, value: object
+) -> None:
+    found = facts(tmp_path, {**ATTRIBUTES, **changed})
+    assert found is not None and getattr(found, field) == value
+
+
+def test_an_array_that_is_not_started_is_none(tmp_path: Path) -> None:
+    assert facts(tmp_path, {"md/array_state": "inactive", "md/level": ""}) is None
+
+
+@pytest.mark.parametrize(
+    ("level", "number", "word"),
+    [
+        ("raid10", 0x102, "n2"),
+        ("raid10", 0x103, "n3"),
+        ("raid10", 0x201, "f2"),
+        ("raid10", 0x10201, "o2"),
+        ("raid10", 0x20201, "f2"),  # with improved sets
+        ("raid5", 2, "left-symmetric"),
+        ("raid6", 0, "left-asymmetric"),
+        ("raid6", 8, None),  # one of DDF's
+        ("raid1", 0, None),
+        ("raid0", -1, None),
+        ("raid5", None, None),
+    ],
+)
+def test_a_layout_is_mdadms_word(level: str, number: int | None, word: str | None) -> None:
+    assert layout_word(level, number) == word
+
+
+def test_a_captured_array_has_the_layout_that_its_proc_mdstat_told() -> None:
+    """md3: 128K chunks 2 near-copies; md2: level 5, algorithm 2."""
+    near, five = (disk("md-on-misaligned-partitions", name).array for name in ("md3", "md2"))
+    assert near is not None and near.layout == "n2"
+    assert five is not None and (five.layout, five.devices, five.policy) == ("left-symmetric", 3, "resync")

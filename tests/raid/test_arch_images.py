@@ -1,0 +1,78 @@
+"""The look into Arch's images: each that a preset names, unpacked in a place of its own."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from aligntool.raid.systems import SYSTEMS
+from tests.conftest import find_tool, run
+
+pytestmark = pytest.mark.needs_tools("cpio")
+LINE = "ARRAY /dev/md/data metadata=1.2 UUID=01234567:89abcdef:01234567:89abcdef\n"
+# What lsinitcpio does with -x: mkinitcpio, lsinitcpio. It unpacks with bsdcpio, which is not packaged everywhere.
+UNPACKER = '#!/bin/sh\n[ "$1" = -x ] && [ $# = 2 ] && [ -f "$2" ] && exec cpio --quiet -idm < "$2"\n'
+
+
+def image(place: Path, conf: str | None) -> Path:
+    """A newc archive as mkinitcpio makes them, with mdadm.conf or without."""
+    (tree := place.with_suffix(".tree")).mkdir()
+    (tree / "etc").mkdir()
+    (tree / "init").write_text("#!/bin/ash\n")
+    if conf is not None:
+        (tree / "etc/mdadm.conf").write_text(conf)
+    names = "\n".join(str(each.relative_to(tree)) for each in sorted(tree.rglob("*")))
+    done = subprocess.run(
+        [find_tool("cpio") or "cpio", "-o", "-H", "newc", "--quiet"], input=names.encode(), cwd=tree,
+        capture_output=True, check=True,
+    )  # fmt: skip
+    place.write_bytes(done.stdout)
+    return place
+
+
+def looked(folder: Path, **images: Path) -> subprocess.CompletedProcess[str]:
+    """Presets as of the packages linux and linux-lts: an image, and a unified one beside no image."""
+    (folder / "presets").mkdir()
+    lines = [f"PRESETS=({' '.join(repr(name) for name in images)})"]
+    lines += [f'{name}_{"uki" if name == "unified" else "image"}="{path}"' for name, path in images.items()]
+    (folder / "presets/linux.preset").write_text("ALL_kver='/boot/vmlinuz-linux'\n" + "\n".join(lines) + "\n")
+    (folder / "bin").mkdir()
+    (folder / "bin/lsinitcpio").write_text(UNPACKER)
+    (folder / "bin/lsinitcpio").chmod(0o755)
+    (here := folder / "here").mkdir()
+    (temporary := folder / "tmp").mkdir()
+    search = f"{folder / 'bin'}:{os.environ['PATH']}"
+    env = os.environ | {
+        "MKINITCPIO_PRESETS": str(folder / "presets"),
+        "PATH": search,
+        "TMPDIR": str(temporary),
+    }
+    done = subprocess.run(
+        SYSTEMS["arch"].show_conf, cwd=here, env=env, capture_output=True, text=True, check=False
+    )
+    assert list(here.iterdir()) == [], "the folder that it was called in is somebody's: /, of root's shell"
+    assert list(temporary.iterdir()) == [], "nothing is left behind"
+    return done
+
+
+def test_the_line_is_found_in_every_image_and_nothing_is_left_behind(tmp_path: Path) -> None:
+    first, second = image(tmp_path / "a.img", LINE), image(tmp_path / "b.efi", "# lts\n" + LINE)
+    done = looked(tmp_path, default=first, unified=second)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("UUID=01234567:89abcdef:01234567:89abcdef") == 2
+
+
+@pytest.mark.parametrize("bare", [0, 1])
+def test_one_image_without_it_is_enough_to_stop(tmp_path: Path, bare: int) -> None:
+    images = [image(tmp_path / f"{number}.img", None if number == bare else LINE) for number in range(2)]
+    done = looked(tmp_path, default=images[0], fallback=images[1])
+    assert done.returncode == 1 and f"{bare}.img has no mdadm.conf: is mdadm_udev in HOOKS?" in done.stdout
+
+
+def test_an_image_that_is_missing_or_no_preset_at_all_stops(tmp_path: Path) -> None:
+    assert looked(tmp_path, default=tmp_path / "nothing.img").returncode != 0
+    (other := tmp_path / "other").mkdir()
+    done = looked(other)
+    assert done.returncode == 1 and "no preset names an image" in done.stdout
+    assert run("bash", "-n", "-c", SYSTEMS["arch"].show_conf[2]) == ""

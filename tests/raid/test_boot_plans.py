@@ -1,0 +1,85 @@
+"""What a plan says of EFI system partitions and their copies, and how its files are written and taken back."""
+
+from pathlib import Path
+
+import pytest
+
+from aligntool.apply.arrays.commands import rebuilds
+from aligntool.apply.arrays.editing import edit_file, find_trace, restore_file
+from aligntool.plan import EditFile, MakeFileSystem, Plan, RunCommand, to_json
+from aligntool.units import MIB
+from tests.apply.arrays.made import site_in
+from tests.raid.made import drives, goal, planned
+
+FOLDERS = ("etc/default", "etc/mdadm", "etc/systemd/system", "usr/local/lib")
+
+
+def system_plan(**words: object) -> Plan:
+    return planned(goal("raid1", esp_size=512 * MIB, filesystem="ext4", mount_at="", **words), *drives(2))
+
+
+def edits(plan: Plan) -> list[EditFile]:
+    return [step for step in plan.steps if isinstance(step, EditFile)]
+
+
+def test_a_plan_lists_the_boot_partitions_that_it_makes_and_enables_the_unit_last() -> None:
+    plan = planned(goal("raid1", esp_size=512 * MIB, filesystem="ext4", mount_at=""), *drives(3))
+    made = [step.uuid for step in plan.steps if isinstance(step, MakeFileSystem) and step.kind == "vfat"]
+    files = {step.path: step.lines for step in plan.steps if isinstance(step, EditFile)}
+    assert len(set(made)) == 3
+    assert files["/etc/default/esp-copies"] == (f'ESP_COPIES="{" ".join(made)}"',)
+    assert any(f"UUID={made[0]} /boot/efi" in line for line in plan.attention)
+    (unit,) = (path for path in files if path.endswith(".service"))
+    assert f"ExecStop=/bin/sh {next(path for path in files if path.endswith('.sh'))}" in files[unit]
+    assert plan.steps[-1] == RunCommand(
+        "have them copied at every start and stop", ("systemctl", "enable", Path(unit).name)
+    )
+
+
+def test_without_boot_partitions_there_is_nothing_to_copy() -> None:
+    plan = planned(goal("raid1"), *drives(2))
+    assert "esp-copies" not in to_json(plan)
+
+
+def test_a_unit_is_not_enabled_again_when_its_file_is_put_back() -> None:
+    """What carries an edited file is done once more after it was put back; this would find no unit."""
+    assert not rebuilds(RunCommand("x", ("systemctl", "enable", "esp-copies.service")))
+    assert rebuilds(RunCommand("x", ("systemctl", "daemon-reload")))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for name in FOLDERS:
+        (tmp_path / "root" / name).mkdir(parents=True)
+    return tmp_path / "root"
+
+
+def texts(root: Path) -> dict[str, str]:
+    return {str(path.relative_to(root)): path.read_text() for path in root.rglob("*") if path.is_file()}
+
+
+def test_of_a_later_array_only_the_list_is_another(root: Path, tmp_path: Path) -> None:
+    site = site_in(tmp_path)
+    for step in edits(system_plan()):
+        list(edit_file(step, site))
+    was = texts(root)
+    later = system_plan(filesystem_uuid="aaaaaaaa-0000-4000-8000-000000000000")
+    for step in edits(later):
+        list(edit_file(step, site))
+    assert {name for name, text in texts(root).items() if was.get(name) != text} == {
+        "etc/default/esp-copies", "etc/default/esp-copies.before-aligntool",
+    }  # fmt: skip
+    assert texts(root)["etc/default/esp-copies"] == 'ESP_COPIES="AAAA-AAAA AAAA-AAAB"\n'
+
+
+def test_what_was_written_is_gone_when_it_is_taken_back(root: Path, tmp_path: Path) -> None:
+    site = site_in(tmp_path)
+    steps = edits(system_plan())
+    traces = []
+    for step in steps:
+        traces.append(find_trace(step, site))
+        list(edit_file(step, site))
+    assert len(texts(root)) == 4
+    for step, trace in zip(reversed(steps), reversed(traces), strict=True):
+        list(restore_file(step, site, trace))
+    assert texts(root) == {}

@@ -1,0 +1,98 @@
+"""What a plan says of the drives that an array is to be made of."""
+
+from dataclasses import replace
+
+import pytest
+
+from aligntool.inventory import Disk, Health, NvmeFacts, Source, Uplink
+from aligntool.plan import Plan
+from aligntool.units import MIB
+from tests.raid.made import drives, goal, linked, planned
+
+X4 = 3_938_000_000
+WELL = Health(used_percent=3, spare_percent=100, spare_threshold=10, media_errors=0, temperature_c=41)
+
+
+def with_health(**words: object) -> Disk:
+    return replace(drives(1)[0], health=replace(WELL, **words))  # type: ignore[arg-type]
+
+
+def notes(plan: Plan) -> str:
+    return "\n".join(plan.notes)
+
+
+def test_wear_spare_blocks_and_temperature_are_told_of_each_member() -> None:
+    said = notes(planned(goal(), with_health(), drives(2)[1]))
+    assert (
+        "nvme0n1: 3 % of its rated endurance used, 100 % of its spare blocks left (warns below 10 %), no media "
+        "errors, 41 °C" in said
+    )
+    assert "nvme1n1: 3 %" not in said
+
+
+def test_a_drive_that_nobody_asked_is_told_and_one_that_answered_is_not() -> None:
+    one, two = drives(2)
+    said = planned(goal(), replace(one, health=None), two).attention
+    assert [line for line in said if line.startswith("health not looked at: nvme0n1; ")]
+    assert not [line for line in planned(goal(), one, two).attention if "health" in line]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"used_percent": 80}, "little is left of the rated endurance: nvme0n1 80 % used"),
+        ({"media_errors": 4}, "nvme0n1 could not give back what was written to it 4 times"),
+        ({"too_hot": True}, "nvme0n1 is too hot"),
+        ({"used_percent": 23}, "unevenly worn: nvme0n1 23 %, nvme1n1 3 %"),
+    ],
+)
+def test_what_is_wrong_with_a_member_needs_the_user(words: dict[str, object], said: str) -> None:
+    other = replace(drives(2)[1], health=WELL)
+    assert any(said in line for line in planned(goal(), with_health(**words), other).attention)
+    well = planned(goal(), with_health(used_percent=22), other).attention
+    assert not any(word in line for line in well for word in ("endurance", "worn", "hot", "media errors"))
+
+
+def test_members_on_different_numa_nodes_are_told_with_what_that_costs() -> None:
+    one, two = drives(2)
+    said = planned(goal(), replace(one, numa_node=0), replace(two, numa_node=1)).attention
+    assert any(
+        "NUMA nodes: nvme0n1 0, nvme1n1 1" in line and "between the processors" in line for line in said
+    )
+    for other in (0, None, -1):
+        said = planned(goal(), replace(one, numa_node=0), replace(two, numa_node=other)).attention
+        assert not any("NUMA" in line for line in said)
+
+
+def test_a_shared_uplink_is_told_of_each_member_below_it() -> None:
+    disks = [linked(disk, X4, hidden=X4) for disk in drives(3)]
+    uplink = Uplink("DMI 3.0 x4", X4, Source.KNOWN, ("nvme0n1", "nvme1n1"))
+    said = notes(planned(goal(), *disks, uplinks=(uplink,)))
+    assert (
+        "nvme0n1 shares DMI 3.0 x4 with nvme1n1" in said and "nvme1n1 shares DMI 3.0 x4 with nvme0n1" in said
+    )
+    assert "nvme2n1 shares" not in said
+
+
+def test_a_link_is_told_as_it_is_and_at_most() -> None:
+    disk = linked(drives(1)[0], X4)
+    most = replace(disk.links[0][0], max_speed_gts=8.0, max_width=4)
+    plan = planned(goal(), replace(disk, links=((most,),)), linked(drives(2)[1], X4))
+    assert "link 8 GT/s x4, its most" in notes(plan)
+    slow = replace(most, bandwidth=X4 // 2, width=2, max_bandwidth=X4)
+    plan = planned(goal(), replace(disk, links=((slow,),)), linked(drives(2)[1], X4))
+    assert "link 8 GT/s x2 of 8 GT/s x4" in notes(plan)
+
+
+@pytest.mark.parametrize(
+    ("granted", "said"),
+    [
+        (64 * MIB, "asks for 64MiB of the host's and got 64MiB"),
+        (0, "and got nothing"),
+        (None, "of the host's:"),
+    ],
+)
+def test_a_host_memory_buffer_is_told_as_asked_for_and_as_given(granted: int | None, said: str) -> None:
+    one, two = drives(2)
+    facts = NvmeFacts(hmb_preferred=64 * MIB, hmb_granted=granted)
+    assert said in notes(planned(goal(), replace(one, nvme=facts), two))

@@ -1,0 +1,277 @@
+"""A sweep over chunks, thought out: what is made of which members, what is written where, what refuses it."""
+
+import json
+import os
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aligntool.apply.tuning import Measuring, job_of
+from aligntool.bench import fio_words
+from aligntool.cli.raid_members import look_at_members
+from aligntool.errors import Refused, Stopped
+from aligntool.inventory import Layer
+from aligntool.plan import MakeArray, RaidGoal
+from aligntool.raid.levels import WORKLOADS
+from aligntool.raid.tuning_marks import TEST_UUID, has_test_array
+from aligntool.raid.tuning_shapes import Shape, shapes_of
+from aligntool.raid.tuning_sweep import Sweep, plan_sweep
+from aligntool.units import GIB, KIB, MIB, Extent
+from tests.conftest import run
+from tests.probe.layers.test_md import SIZE, member, superblock_1
+from tests.raid.made import drive, drives, goal, judged, planned
+from tests.raid.test_commands import typed
+
+UUID = f"{TEST_UUID}:01234567:89abcdef"
+
+
+def sweep(wanted: RaidGoal, count: int = 4, **words: object) -> Sweep:
+    asked = {"repeats": 5, "runtime_s": 5.0} | words
+    return plan_sweep(judged(*drives(count, size=20 * GIB)), replace(wanted, array_uuid=UUID), **asked)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("level", "count"), [("raid0", 2), ("raid10", 4), ("raid5", 3), ("raid6", 5)])
+def test_a_test_array_is_made_as_the_real_one_but_for_its_name_its_chunk_and_its_resynchronisation(
+    level: str, count: int
+) -> None:
+    """`raid plan --whole-drives --chunk` of the same drives is what it is compared with."""
+    made = sweep(goal(level), count)
+    for chunk, array in made.arrays.items():
+        plan = planned(goal(level, chunk=chunk, members="whole-drives", name="aligntool-tune", array_uuid=UUID),
+                       *drives(count, size=20 * GIB))  # fmt: skip
+        (real,) = [step for step in plan.steps if isinstance(step, MakeArray)]
+        extra = () if level == "raid0" else ("--assume-clean",)
+        assert set(array.command) == {*real.command, *extra}
+        assert (
+            array.command[-count:]
+            == array.members
+            == tuple(f"/dev/nvme{number}n1" for number in range(count))
+        )
+        assert f"--chunk={chunk // KIB}K" in array.command
+
+
+def test_the_data_begin_at_the_same_byte_of_a_drive_as_those_of_an_array_on_partitions() -> None:
+    """So the same pages of the flash are asked. Both on 4 MiB; with large members one and the same byte."""
+    size = 960_197_124_096
+    tried = plan_sweep(
+        judged(*drives(2, size=size)), goal("raid0", array_uuid=UUID), repeats=1, runtime_s=1.0
+    )
+    plan = planned(goal("raid0"), *drives(2, size=size))
+    (real,) = [step for step in plan.steps if isinstance(step, MakeArray)]
+    offset = next(word for word in real.command if word.startswith("--data-offset="))
+    assert tried.data_offset == MIB + int(offset.removeprefix("--data-offset=").removesuffix("K")) * KIB
+
+
+def test_everything_that_is_written_lies_in_what_is_shown_as_written() -> None:
+    for level, layout in (("raid0", None), ("raid10", "n2"), ("raid10", "f2"), ("raid5", None)):
+        made = sweep(goal(level, layout=layout), span=GIB)
+        (first, *others) = made.written
+        assert first.start == made.data_offset
+        assert first.length >= made.each_span + max(made.chunks)
+        assert len(others) == (1 if layout == "f2" else 0)
+        assert all(extent.end <= 20 * GIB for extent in made.written)
+        alone = Extent(made.data_offset, made.each_span)
+        assert first.contains(alone)
+
+
+def test_rounds_chunks_and_time_are_told() -> None:
+    made = sweep(goal("raid0"), chunks=(64 * KIB,), repeats=3, runtime_s=10.0)
+    assert made.chunks == (64 * KIB, 512 * KIB) and made.recommended == 512 * KIB
+    assert [number for number, _ in made.order] == [0, 0, 1, 1, 2, 2]
+    loads = 6 * 3 + 4 * 2
+    assert loads * 10 < made.seconds < 2 * loads * 10 + 120
+
+
+def test_a_sweep_offers_no_way_to_give_data_up() -> None:
+    full = (drive(0, parts="2048+1000 ext4"), drive(1))
+    with pytest.raises(Refused, match="nvme0n1 is not empty") as refused:
+        plan_sweep(judged(*full), goal("raid0", wipe=("nvme0n1",)), repeats=5, runtime_s=5.0)
+    assert "--wipe" not in refused.value.hint and "only empty drives" in refused.value.hint
+
+
+def test_a_mirror_has_nothing_to_tune() -> None:
+    with pytest.raises(Refused, match="RAID1 has no chunk"):
+        sweep(goal("raid1"))
+
+
+@pytest.mark.parametrize(
+    ("label", "uuid", "ours"),
+    [
+        ("any:aligntool-tune", "616c6967-6e74-756e-0123-456789abcdef", True),
+        ("aligntool-tune", "616c6967-6e74-756e-0123-456789abcdef", True),
+        ("any:data", "616c6967-6e74-756e-0123-456789abcdef", False),
+        ("any:aligntool-tune", "00000000-6e74-756e-0123-456789abcdef", False),
+    ],
+)
+def test_a_test_array_that_was_left_behind_is_known_by_its_name_and_its_uuid_both(
+    label: str, uuid: str, ours: bool
+) -> None:
+    layer = Layer("linux_raid_member", Extent(0, 4096), label=label, uuid=uuid)
+    assert has_test_array(replace(drive(0), content=(layer,))) is ours
+
+
+def test_a_plan_of_an_array_offers_to_clear_a_test_array_instead_of_wiping_it() -> None:
+    layer = Layer("linux_raid_member", Extent(0, 4096), label="any:aligntool-tune",
+                  uuid="616c6967-6e74-756e-0123-456789abcdef")  # fmt: skip
+    with pytest.raises(Refused, match="nvme1n1 holds a test array") as refused:
+        planned(goal("raid0"), drive(0), replace(drive(1), content=(layer,)))
+    assert refused.value.hint == "sudo aligntool raid tune --clear /dev/nvme1n1"
+
+
+@pytest.mark.needs_tools("fio")
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_fio_understands_every_load_as_it_is_meant(
+    workload: str, sparse: Callable[..., Path], tmp_path: Path
+) -> None:
+    """fio's own "job options", and what it did."""
+    image = sparse(16 * MIB)
+    for number, shape in enumerate(shapes_of(workload, 16 * KIB)):
+        made = sweep(goal("raid0", workload=workload), runtime_s=0.1)
+        job = replace(job_of(shape, str(image), 16 * MIB, made), direct=False)
+        output = tmp_path / f"{number}.json"
+        run("fio", "--output-format=json", f"--output={output}", *fio_words(job))
+        document = json.loads(output.read_text())
+        told = document["jobs"][0]
+        options = told["job options"] | document.get("global options", {})
+        assert (options["rw"], options["bs"]) == (shape.pattern, str(shape.block))
+        assert (options["iodepth"], options["numjobs"]) == (str(shape.depth), str(shape.threads))
+        assert (told["read"]["total_ios"] > 0) is ("read" in shape.pattern or shape.pattern == "randrw")
+        assert (told["write"]["total_ios"] > 0) is ("write" in shape.pattern or shape.pattern == "randrw")
+        assert (told["sync"]["total_ios"] > 0) is bool(shape.sync_every)
+
+
+def test_a_load_says_what_it_is() -> None:
+    assert Shape("randrw", 16 * KIB, 16, read_share=70).name == "randrw 16KiB QD16, 70 % reads"
+    assert Shape("randwrite", 8 * KIB, 1, threads=4, sync_every=1).name == "randwrite 8KiB QD1 x4, synced"
+
+
+# As it is typed
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["/dev/null"], 3, "which RAID is it to be?"),
+        (["--level", "1", "/dev/null"], 3, "character device"),
+        (["--level", "0", "--workload", "web", "x"], 2, "no workload"),
+        (["--level", "0", "--chunks", "64K", "x"], 2, "binary units"),
+        (["--level", "0", "--repeats", "0", "x"], 2, "repeats"),
+        (["--clear", "/nowhere/a"], 3, "/nowhere/a: No such file"),
+    ],
+)
+def test_what_cannot_be_done_says_why(words: list[str], code: int, said: str) -> None:
+    done = typed("raid", "tune", *words)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(("text", "said"), [(None, "cannot be read"), ("{}", "schema is missing")])
+def test_a_measurement_that_is_none_is_refused_before_anything_is_looked_at(
+    text: str | None, said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "chunks.json"
+    if text is not None:
+        file.write_text(text)
+    done = typed("raid", "plan", "--level", "0", "--measured", file, "/nowhere/a", "/nowhere/b")
+    assert done.returncode == 3 and said in done.stderr and "/nowhere" not in done.stderr
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "mkfs.ext4", "blkid", "wipefs", "mdadm")
+def test_drives_are_shown_what_would_be_done_and_left_alone(
+    sparse: Callable[..., Path], loop: Callable[..., Path], tmp_path: Path
+) -> None:
+    one, two = loop(sparse(GIB, "a.img")), loop(sparse(GIB, "b.img"))
+    told = typed("raid", "tune", "--level", "0", "--dry-run", one, two)
+    assert told.returncode == 0 and "mdadm --create /dev/md/aligntool-tune" in told.stdout, told.stderr
+    nowhere = typed("raid", "tune", "--level", "0", "--yes", one, two)
+    assert nowhere.returncode == 3 and "where to keep the result" in nowhere.stderr
+    there = tmp_path / "there.json"
+    there.write_text("")
+    kept = typed("raid", "tune", "--level", "0", "--yes", "-o", there, one, two)
+    assert kept.returncode == 3 and "is there already" in kept.stderr
+    asked = typed("raid", "tune", "--level", "0", "-o", tmp_path / "new.json", one, two)
+    assert asked.returncode == 3 and "nobody is there to be asked" in asked.stderr
+    clean = typed("raid", "tune", "--clear", "--yes", one, two)
+    assert clean.returncode == 3 and "no test array" in clean.stderr
+    for device in (one, two):
+        assert run("wipefs", "-n", device) == ""
+    run("mkfs.ext4", "-q", two)
+    full = typed("raid", "tune", "--level", "0", "--yes", "-o", tmp_path / "new.json", one, two)
+    assert full.returncode == 3 and f"{two.name} is not empty: ext4" in full.stderr
+    assert run("blkid", "-p", "-o", "value", "-s", "TYPE", two).split() == ["ext4"]
+    assert not (tmp_path / "new.json").exists()
+
+
+@pytest.mark.needs_tools("mdadm", "blkid")
+def test_who_wants_to_take_back_what_a_sweep_left_is_told_what_does(sparse: Callable[..., Path]) -> None:
+    image = member(sparse(SIZE), _named("any:aligntool-tune", UUID))
+    told = run("mdadm", "--examine", image)
+    assert "any:aligntool-tune" in told and UUID in told and "- correct" in told
+    done = typed("rollback", image)
+    assert done.returncode == 3 and f"aligntool raid tune --clear {image}" in done.stderr
+    other = typed(
+        "rollback", member(sparse(SIZE, "other.img"), superblock_1("1.2", "raid0", chunk=512 * KIB))
+    )
+    assert other.returncode == 3 and "raid tune" not in other.stderr
+
+
+def _named(name: str, uuid: str) -> tuple[int, bytes]:
+    """A superblock of that name and UUID, with its checksum (super1.c, calc_sb_1_csum)."""
+    at, made = superblock_1("1.2", "raid0", chunk=512 * KIB)
+    block = bytearray(made)
+    block[16:32], block[32:64] = bytes.fromhex(uuid.replace(":", "")), name.encode().ljust(32, b"\0")
+    struct.pack_into("<I", block, 216, 0)
+    total = sum(struct.unpack("<128I", block))
+    struct.pack_into("<I", block, 216, (total & 0xFFFFFFFF) + (total >> 32))
+    return at, bytes(block)
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "mdadm", "cmp", "fio")
+def test_a_member_that_somebody_has_taken_meanwhile_is_not_written_to(
+    sparse: Callable[..., Path], loop: Callable[..., Path]
+) -> None:
+    """Whoever opens a drive like this, as a mount or a volume group does, has it for itself: open(2), O_EXCL."""
+    names = [str(loop(sparse(GIB, name))) for name in ("a.img", "b.img")]
+    members, numbers, _, _ = look_at_members(names)
+    wanted = replace(goal("raid0"), partitions=numbers, array_uuid=UUID)
+    found = plan_sweep(members, wanted, repeats=1, runtime_s=0.1, span=64 * MIB)
+    taken = os.open(names[1], os.O_RDONLY | os.O_EXCL)
+    try:
+        with pytest.raises(Refused, match="is in use; nothing was written"):
+            Measuring(found).run(lambda *told: None)
+    finally:
+        os.close(taken)
+    for name in names:
+        assert run("cmp", "-n", str(GIB), name, "/dev/zero", fails=True) == ""
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "mdadm", "cmp", "fio", "blkdiscard")
+def test_members_are_blank_again_also_where_md_kept_its_bitmap(
+    sparse: Callable[..., Path], loop: Callable[..., Path]
+) -> None:
+    """`mdadm --zero-superblock` leaves a bitmap where it is, and `raid create` would take it for somebody's data."""
+    names = [str(loop(sparse(GIB, name))) for name in ("a.img", "b.img")]
+    members, numbers, _, _ = look_at_members(names)
+    wanted = replace(goal("raid0"), partitions=numbers, array_uuid=UUID)
+    found = plan_sweep(members, wanted, chunks=(64 * KIB,), repeats=1, runtime_s=0.1, span=64 * MIB)
+    with Path(names[0]).open("r+b") as file:
+        file.seek(8 * KIB)
+        file.write(b"bitm")
+    with suppress(Stopped):  # a kernel without md gets as far as the drives themselves, which are filled
+        Measuring(found).run(lambda *told: None)
+    for name in names:
+        assert run("cmp", "-n", str(GIB), name, "/dev/zero", fails=True) == ""
+
+
+def test_drives_of_unequal_length_are_measured_though_no_raid0_of_them_as_a_whole_would_be_made() -> None:
+    """The plan after it gives them partitions of one length."""
+    unequal = judged(*drives(1, size=20 * GIB), *drives(2, size=30 * GIB)[1:])
+    made = plan_sweep(unequal, goal("raid0", array_uuid=UUID), chunks=(256 * KIB,), repeats=1, runtime_s=5.0)
+    assert made.span < 2 * 20 * GIB and made.members == ("/dev/nvme0n1", "/dev/nvme1n1")

@@ -1,0 +1,83 @@
+"""The page in a real Chromium: silent, without a request, within its window, and by the rules of axe-core."""
+
+from importlib.resources import files
+
+import pytest
+
+from tests.render.report.browser import asked, browse
+from tests.render.report.pages import HOSTILE, array_page, captured_page, named_page
+
+pytestmark = pytest.mark.needs_tools("chromium")
+
+MACHINE = "nvme-behind-switch"
+PHONE = 500  # the narrowest window that Chromium makes; the body is then squeezed to 360 pixels
+
+
+def test_the_page_is_silent_and_asks_for_nothing() -> None:
+    seen = browse(array_page())
+    assert seen.console == ()
+    assert seen.requests == ()
+    assert "Storage report" in seen.tree
+
+
+def test_a_page_of_hostile_names_is_silent_and_asks_for_nothing_too() -> None:
+    seen = browse(named_page("".join(HOSTILE)))
+    assert seen.console == ()
+    assert seen.requests == ()
+    assert "<title>Storage report – aligntool</title>" in seen.tree
+
+
+LEAK = "<img src='http://127.0.0.1:9/leak.png'><script>document.title = 'owned'</script><p style='color:red'>x</p>"
+
+
+def test_markup_that_slipped_through_could_do_nothing() -> None:
+    """And the console and the network are really watched: without the policy the same leak is seen."""
+    page = array_page().replace("<footer>", LEAK + "<footer>")
+    shut = browse(page)
+    assert shut.requests == ()
+    assert "owned" not in shut.tree.split("</title>")[0]
+    assert len(shut.console) >= 3  # the picture, the script and the style, each refused
+    opened = browse(page.replace("Content-Security-Policy", "Content-Of-Nothing"))
+    assert opened.requests == ("http://127.0.0.1:9/leak.png",)
+    assert "owned" in opened.tree.split("</title>")[0]
+
+
+AXE = """
+const found = await axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice']});
+const texts = [];
+for (const picture of document.querySelectorAll('svg[role=img]')) {
+  const edge = picture.getBoundingClientRect();
+  for (const text of picture.querySelectorAll('text')) {
+    const place = text.getBoundingClientRect();
+    const out = [place.right - edge.right, edge.left - place.left, place.bottom - edge.bottom];
+    if (place.width && Math.max(...out) > 1.5)
+      texts.push(picture.id + ' ' + text.textContent);
+  }
+}
+if (innerWidth === 500) document.body.style.maxWidth = '360px';
+const room = Math.min(innerWidth, document.body.getBoundingClientRect().right);
+const wide = [...document.querySelectorAll('body *')].filter(one => one.getBoundingClientRect().right > room + 1
+  && !one.closest('.scroll table, .skip, .unseen, svg svg')).map(one => one.outerHTML.slice(0, 90));
+say({
+  wide,
+  broken: found.violations.map(one => one.id + ': ' + one.nodes.map(node => node.html).slice(0, 2).join(' ')),
+  checked: found.passes.map(one => one.id),
+  outside: texts,
+  dark: matchMedia('(prefers-color-scheme: dark)').matches,
+});
+"""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [PHONE, 1200], ids=["phone", "desktop"])
+def test_axe_finds_nothing_and_no_word_leaves_its_picture_or_the_window(width: int, dark: bool) -> None:
+    axe = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+    page = array_page() if width == PHONE else captured_page(MACHINE)
+    opened = page.replace("</body>", f"<script>{axe}</script></body>").replace("<details", "<details open")
+    answer = asked(opened, AXE, width=width, dark=dark)
+    assert isinstance(answer, dict)
+    assert answer.get("broken") == [], answer
+    assert {"color-contrast", "document-title", "region", "html-has-lang"} <= set(answer["checked"])
+    assert answer["outside"] == []
+    assert answer["wide"] == []
+    assert answer["dark"] is dark

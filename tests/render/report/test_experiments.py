@@ -1,0 +1,202 @@
+"""Experiments on the page: what was predicted beside what was measured, the knee, and files that are none."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from aligntool.bench.alignment import Row, verdicts
+from aligntool.bench.experiments import Spans, Starts, experiment_from_json
+from aligntool.errors import Refused
+from aligntool.render.bench_experiments import alignment_lines
+from aligntool.render.lines import text_of
+from aligntool.render.report import page_html
+from aligntool.render.report.experiments import experiment_shown
+from aligntool.render.report.measured import Measured
+from aligntool.render.svg_charts import BarChart, CurveChart, table_of
+from aligntool.units import GIB
+from tests.render.report.pages import HOSTILE, array_machine, content_of
+from tests.render.report.test_page import parsed, words_of
+
+Document = dict[str, object]
+ALIGNED = (1000, 990, 1010, 1005, 995, 1000)
+HALF = (520, 500, 550, 515, 505, 525)  # of the first of these: 0.52 in the middle
+
+
+def alignment(word: str = "/srv") -> Document:
+    """The article's case: half of the random writes are left at sector 63. What the stored rows say is wrong."""
+    load = {"pattern": "randwrite", "block": 4096, "depth": 1}
+    aligned = {"title": "aligned", "start": 1 << 20, "residue": 0, "control": False}
+    rates = [
+        {"load": load, "place": place, "repeat": repeat, "iops": rate}
+        for place, iops in (
+            (aligned, ALIGNED),
+            (aligned | {"title": "as well", "start": 2 << 20, "control": True}, ALIGNED),
+            (aligned | {"title": word or "old", "start": (1 << 20) + 32256, "residue": 3584}, HALF),
+        )
+        for repeat, rate in enumerate(iops)
+    ]
+    row = {
+        "load": load, "place": rates[-1]["place"], "predicted": 1, "ratio": 1, "low": 1, "high": 1,
+        "noise": [0.98, 1.01], "word": "does not matter here", "why": word,
+    }  # fmt: skip
+    return {
+        "schema": "aligntool.bench.alignment", "version": 1, "target": word, "unit": 4096, "unit_by": word,
+        "verdict": "does not matter here", "rows": [row], "rates": rates,
+    }  # fmt: skip
+
+
+def span(word: str = "/srv") -> Document:
+    """BG4 of the article of 2019: the map ends at about 1 GiB."""
+    rates = {1: 100_000, 2: 40_000, 4: 39_000}
+    curve = [{"span": size * GIB, "iops": [rate - 100, rate, rate + 200]} for size, rate in rates.items()]
+    knee = {"below": GIB, "above": 2 * GIB, "share": 0.4, "confidence": 0.97, "why": ""}
+    memory = {"preferred": 64 << 20, "minimum": 16 << 20, "granted": 0, "enabled": False}
+    return {
+        "schema": "aligntool.bench.span", "version": 1, "target": word, "model": word, "write": False,
+        "knee": knee, "host_memory_buffer": memory, "curve": curve,
+    }  # fmt: skip
+
+
+def found_rows(found: Starts) -> tuple[Row, ...]:
+    return verdicts(found.rates, found.unit)
+
+
+def read(document: Document) -> Starts | Spans:
+    found = experiment_from_json(json.dumps(document), "x.json")
+    assert found is not None
+    return found
+
+
+def drawn(document: Document) -> Measured:
+    return experiment_shown(read(document), 1)
+
+
+def test_the_prediction_stands_beside_the_measurement() -> None:
+    found = drawn(alignment())
+    (chart,) = found.charts
+    assert isinstance(chart, BarChart)
+    noise, predicted, measured = chart.bars
+    assert (noise.value, noise.low, noise.high) == (1, 1, 1)
+    assert (predicted.label, predicted.value, predicted.low) == ("/srv, predicted", 0.5, None)
+    # By hand: 520/1000, 500/990, 550/1010, 515/1005, 505/995, 525/1000
+    assert (measured.value, measured.low, measured.high) == pytest.approx((0.5163, 0.5050, 0.5446), abs=1e-4)
+    assert ("/srv, measured", "0.52", "0.51–0.54", "matters here") in table_of(chart)
+    assert found.summary == "alignment matters here: random write, 4KiB QD1, unit of 4KiB (/srv)"
+
+
+def test_the_page_says_what_bench_show_says_and_not_what_the_rows_of_a_file_say() -> None:
+    found = read(alignment())
+    assert isinstance(found, Starts)
+    page = words_of(parsed(page_html(content_of(array_machine(), (experiment_shown(found, 1),)))))
+    (row,) = found_rows(found)
+    told = " ".join(text_of(alignment_lines(found, (row,), width=80)))
+    assert "matters here" in told and "does not matter here" not in told
+    assert "matters here" in page and "does not matter here" not in page
+    assert row.why in page
+
+
+def of_a_disk(misplaced: int, **other: object) -> str:
+    """The page of a disk with one partition there, and of a measurement of it; `other`: what the file says else."""
+    disk = array_machine().disks[1]
+    part = replace(disk.partitions[0], extent=replace(disk.partitions[0].extent, start=misplaced))
+    machine = replace(array_machine(), disks=(replace(disk, partitions=(part,)),))
+    told = {"name": disk.name, "path": disk.path, "size": disk.size, "wwn": disk.wwn, "serial": disk.serial}
+    found = drawn(alignment() | {"disk": told | other})
+    return words_of(parsed(page_html(content_of(machine, (found,)))))
+
+
+MEASURED = "nvme1n1 partition 1: 0.52 (0.51–0.54), matters here (/srv), on /srv"
+
+
+def test_a_finding_tells_what_was_measured_on_that_disk_from_such_a_start() -> None:
+    assert MEASURED in of_a_disk(32256)
+    assert MEASURED in of_a_disk(32256 + (1 << 20))
+    assert MEASURED not in of_a_disk(32256 + 512)  # off by as much as nobody measured
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"wwn": "eui.1"}, {"wwn": None, "serial": "S1"}, {"wwn": None, "serial": None}, {"size": 1 << 30}],
+)
+def test_what_was_measured_on_another_disk_stands_under_benchmarks_only(other: dict[str, object]) -> None:
+    page = of_a_disk(32256, **other)
+    assert "AT101" in page and "1. bench alignment on /srv" in page
+    assert MEASURED not in page and "Measured, as a share" not in page
+
+
+def test_cpu_use_and_conditions_stand_beside_the_figures() -> None:
+    document = alignment()
+    rates = document["rates"]
+    assert isinstance(rates, list)
+    for rate in rates:
+        rate["cpu"] = 99 if rate["place"]["residue"] else 12
+    conditions = {
+        "drives": [{"name": "sda", "model": "Made Up 1", "kind": "loop"}],
+        "kernel": "6.1",
+        "fio": "fio-3.33",
+    }
+    found = drawn(document | {"conditions": conditions})
+    heads, load, *rows = found.figures
+    assert load == ("random write, 4KiB QD1",)
+    shown = {row[0]: dict(zip(heads, row, strict=True)) for row in rows}
+    aligned = shown["aligned"]
+    assert (aligned["IOPS"], aligned["range of IOPS"], aligned["CPU of a core"]) == (
+        "1,000",
+        "990–1,010",
+        "12%",
+    )
+    old = shown["/srv"]
+    assert (old["IOPS"], old["CPU of a core"], old["measured"]) == ("518", "99%", "0.52")
+    assert old["note"].endswith("CPU-bound")
+    assert ("kernel", "6.1") in found.conditions and ("sda", "Made Up 1") in found.conditions
+    assert any("loop device" in note for note in found.notes)
+    assert found.about[0] == "bench alignment on /srv, Made Up 1"
+
+
+def test_the_knee_is_marked_and_said_with_its_confidence() -> None:
+    found = drawn(span())
+    (chart,) = found.charts
+    assert isinstance(chart, CurveChart) and chart.mark
+    assert (chart.mark.x, chart.mark.text) == (GIB, "knee: 1GiB–2GiB")
+    assert [point.value for point in chart.series[0].points] == [100_000, 40_000, 39_000]
+    assert "there 40% of the rate before; confidence 97%" in found.summary
+    assert found.notes == ("Host Memory Buffer: preferred 64MiB, granted 0B",)
+
+
+def test_no_knee_is_an_answer() -> None:
+    knee = {"below": None, "above": None, "share": 1.0, "confidence": 0.9, "why": "no knee: as fast"}
+    found = drawn(span() | {"knee": knee})
+    (chart,) = found.charts
+    assert isinstance(chart, CurveChart) and chart.mark is None
+    assert found.summary == "no knee: as fast"
+
+
+BROKEN: list[Document] = [
+    alignment() | {"version": 2},
+    alignment() | {"rates": [1]},
+    alignment() | {"unit": -1},
+    alignment() | {"unit": float("nan")},
+    alignment() | {"target": 5},
+    span() | {"curve": [{"span": 1, "iops": []}]},
+    span() | {"curve": [{"span": 1, "iops": [True]}]},
+    span() | {"curve": [{"span": 1, "iops": [1e300]}]},
+    span() | {"knee": None},
+]
+
+
+@pytest.mark.parametrize("document", BROKEN, ids=range(len(BROKEN)))
+def test_a_broken_file_is_refused_by_name(document: Document) -> None:
+    with pytest.raises(Refused, match=r"^x\.json is no result: "):
+        read(document)
+
+
+@pytest.mark.parametrize("word", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_hostile_experiment_is_text_and_nothing_else(word: str) -> None:
+    page = page_html(
+        content_of(
+            array_machine(), (drawn(alignment(word[:4096])), replace(drawn(span(word[:4096])), title="2"))
+        )
+    )
+    tree = parsed(page)
+    assert not [element for element in tree.iter() if element.tag in ("script", "img", "iframe")]

@@ -1,0 +1,191 @@
+"""Pictures: well-formed XML, in proportion, and drawable by librsvg; queue depth against Little's law."""
+
+import json
+import struct
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aligntool.apply.page_file import png_of
+from aligntool.audit import audit
+from aligntool.bench.conditions import DriveState
+from aligntool.probe.look import look
+from aligntool.render.lines import harmless, text_of
+from aligntool.render.queue_depth import BUSY_US, LATENCY_US, explain_topic, runs
+from aligntool.render.report import pictures_of
+from aligntool.render.report.content import chart_picture
+from aligntool.render.report.results import measured_of
+from aligntool.render.svg import MOST_LINES, Picture, folded, svg_text, words_width
+from aligntool.render.svg_charts import Bar, BarChart, CurveChart, RatioChart, table_of
+from aligntool.render.svg_map import LEAST_SHARE, disk_picture, shares
+from aligntool.render.svg_queue import queue_picture
+from tests.bench_runs.made import result, series
+from tests.conftest import run
+from tests.render.report.pages import HOSTILE, array_machine, charts, content_of, named_machine
+
+SVG = "{http://www.w3.org/2000/svg}"
+ROOT = Path(__file__).parent.parent.parent.parent
+
+
+def boxes(picture: Picture, style: str) -> list[ElementTree.Element]:
+    tree = ElementTree.fromstring(svg_text(picture, alone=True))
+    return [one for one in tree.iter(f"{SVG}rect") if one.attrib.get("class") == style]
+
+
+@pytest.mark.needs_tools("rsvg-convert")
+def test_every_picture_is_drawn_by_librsvg_at_twice_its_size() -> None:
+    pictures = [*pictures_of(content_of(array_machine())), *map(chart_picture, charts())]
+    assert {"map-nvme1n1", "start-nvme1n1-1", "links-1", "queue-depth", "span"} <= {
+        one.name for one in pictures
+    }
+    for picture in pictures:
+        text = svg_text(picture, alone=True)
+        size = [int(ElementTree.fromstring(text).attrib[name]) for name in ("width", "height")]
+        assert size[0] > picture.width and size[1] > picture.height
+        drawn = png_of(text)
+        assert drawn[:8] == b"\x89PNG\r\n\x1a\n"
+        assert struct.unpack(">II", drawn[16:24]) == (2 * size[0], 2 * size[1])
+
+
+def drawn_words(picture: Picture) -> str:
+    """What can be read in a picture of its own; not its title and description, which are not drawn."""
+    tree = ElementTree.fromstring(svg_text(picture, alone=True))
+    return " ".join(text.text or "" for text in tree.iter(f"{SVG}text"))
+
+
+def test_a_picture_of_its_own_says_what_was_measured_on_what() -> None:
+    slow = result(*(series(*(9e6 + step for step in range(5)), depth=depth) for depth in (1, 32)))
+    fast = replace(
+        result(series(*(9e7 + step for step in range(5))), drive=DriveState("nvme0n1", "Other 2")),
+        target="/home",
+    )
+    content = content_of(array_machine(), measured_of((slow, fast)))
+    made = {picture.name: drawn_words(picture) for picture in pictures_of(content)}
+    for said in (
+        "Random, IOPS",
+        "made-up on /srv",
+        "Made Up 1",
+        "RND4K Q1T1 read",
+        "2026-01-02 03:04 UTC",
+        "IOPS",
+    ):
+        assert said in made["bench-1-random"], said
+    for said in (
+        "1. made-up on /srv, Made Up 1",
+        "2. made-up on /home, Other 2",
+        "2. Other 2 over",
+        "1. Made Up 1",
+    ):
+        assert said in made["ratio-2"], said
+    assert "Map of nvme1n1" in made["map-nvme1n1"] and "physical sector" in made["map-nvme1n1"]
+    assert "md0, raid0 of nvme0n1p1, nvme1n1p1, nvme2n1" in made["links-1"] and "GB/s" in made["links-1"]
+
+
+@given(st.text(st.characters(), max_size=900), st.integers(20, 800))
+def test_folded_lines_are_few_and_fit(text: str, width: int) -> None:
+    lines = folded(text, width, 13)
+    assert len(lines) <= MOST_LINES
+    assert all(words_width(line, 13) <= width for line in lines)
+    if len(harmless(text)) * 13 <= width:
+        assert " ".join(lines) == " ".join(harmless(text).split())
+
+
+def test_pictures_of_hostile_names_are_well_formed_and_have_names_of_letters_and_digits() -> None:
+    for word in HOSTILE:
+        for picture in pictures_of(content_of(named_machine(word))):
+            tree = ElementTree.fromstring(svg_text(picture, alone=True))
+            assert {one.tag.removeprefix(SVG) for one in tree.iter()} <= {
+                "svg", "title", "desc", "style", "rect", "line", "path", "text", "g",
+            }  # fmt: skip
+            assert picture.name.replace("-", "").isalnum() and picture.name.isascii()
+
+
+@pytest.mark.needs_tools("sfdisk")
+def test_a_map_is_to_scale_with_what_sfdisk_wrote(tmp_path: Path) -> None:
+    image = tmp_path / "disk.img"
+    with image.open("wb") as file:
+        file.truncate(1 << 30)
+    run(
+        "sfdisk",
+        "-q",
+        image,
+        stdin="label: gpt\nfirst-lba: 34\nstart=34, size=400000\nstart=400434, size=800000\nstart=1300480\n",
+    )
+    table = json.loads(run("sfdisk", "--json", image))["partitiontable"]
+    (judged,) = audit(look((str(image),)), {}).judged
+    picture = disk_picture(judged, "map")
+    assert picture is not None
+    drawn = [one for style in ("bad", "doubt", "good") for one in boxes(picture, style)]
+    widths = {float(one.attrib["x"][:-1]): float(one.attrib["width"][:-1]) for one in drawn}
+    sizes = [part["size"] for part in table["partitions"]]
+    assert len(widths) == len(sizes) == 3
+    for size, (_, width) in zip(sizes, sorted(widths.items()), strict=True):
+        assert width / widths[min(widths)] == pytest.approx(size / sizes[0], rel=0.01)
+    off = [part for part in table["partitions"] if part["start"] % 8]
+    assert len(boxes(picture, "bad")) == len(off) == 2
+
+
+@given(st.lists(st.integers(1, 1 << 50), min_size=1, max_size=10))
+def test_shares_fill_the_row_and_none_is_too_small(lengths: list[int]) -> None:
+    found = shares(lengths, LEAST_SHARE)
+    assert sum(found) == pytest.approx(1)
+    assert min(found) >= LEAST_SHARE - 1e-9
+    large = [
+        (length, share) for length, share in zip(lengths, found, strict=True) if share > LEAST_SHARE + 1e-9
+    ]
+    for length, share in large:
+        assert share / large[0][1] == pytest.approx(length / large[0][0])
+
+
+def test_a_bar_is_as_long_as_its_value_and_a_ratio_of_one_decade_one_step() -> None:
+    bars = BarChart("b", "B", "MB/s", (Bar("a", 100, "100"), Bar("b", 25, "25")))
+    first, second = (float(one.attrib["width"]) for one in boxes(chart_picture(bars), "plain"))
+    assert first / second == pytest.approx(4)
+    ratios = RatioChart("r", "R", "A", "B", (Bar("a", 1, "+1"), Bar("b", -0.5, "−0.5")))
+    (up, down) = boxes(chart_picture(ratios), "plain")
+    assert float(up.attrib["width"]) == pytest.approx(2 * float(down.attrib["width"]), abs=0.02)
+    zero = float(up.attrib["x"])  # faster goes to the right of it, slower ends at it
+    assert float(down.attrib["x"]) + float(down.attrib["width"]) == pytest.approx(zero, abs=0.02)
+
+
+def test_a_chart_and_its_table_have_the_same_words() -> None:
+    for chart in charts():
+        said = "".join(ElementTree.fromstring(svg_text(chart_picture(chart), alone=True)).itertext())
+        rows = table_of(chart)
+        if isinstance(chart, CurveChart):
+            assert [row[0] for row in rows[1:]] == [f"{2**step}GiB" for step in range(7)]
+            assert rows[4][1] == "200,500" and chart.mark and chart.mark.text in said
+        else:
+            assert all(row[0] in said and row[1] in said for row in rows[1:])
+
+
+@given(st.integers(1, 8), st.integers(1, 60))
+def test_a_queue_keeps_littles_law_and_shares_its_way(depth: int, count: int) -> None:
+    done = runs(depth, count)
+    end = max(run.answered for run in done)
+    in_flight = Fraction(sum(run.answered - run.sent for run in done), end)
+    mean = Fraction(sum(run.answered - run.sent for run in done), count)
+    assert in_flight == Fraction(count, end) * mean and in_flight <= depth
+    ways = sorted(run.answered for run in done)
+    assert all(later - before >= BUSY_US for before, later in pairwise(ways))
+    assert all(run.answered - run.sent >= LATENCY_US for run in done)
+    if depth == 1:
+        assert end == count * LATENCY_US
+
+
+def test_the_text_and_the_picture_of_queue_depth_tell_the_same_and_the_one_in_the_docs_is_current() -> None:
+    # Eight reads of 100 µs: 800 µs one by one; four at a time 200 µs, and 25 µs more for each of three that wait.
+    picture = svg_text(queue_picture(), alone=True)
+    text = "".join(text_of(explain_topic(width=80)))
+    for said in (picture, text):
+        assert "8 reads in 800 µs: 10,000 a second" in said
+        assert "8 reads in 275 µs: 29,090 a second" in said
+    assert (ROOT / "docs" / "pictures" / "queue-depth.svg").read_text() == picture, (
+        "run: aligntool report --chart queue-depth --svg docs/pictures/queue-depth.svg --overwrite"
+    )

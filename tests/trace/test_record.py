@@ -1,0 +1,144 @@
+"""`aligntool trace record` where it cannot be: each thing that is missing is named, and nothing is left behind.
+
+What it records is tried where a kernel lets itself be traced: tests/lab/test_trace_record.py.
+"""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from aligntool.errors import Refused
+from aligntool.probe.tracing import Traceable, find_traceable, lies_on
+from aligntool.units import MIB
+from tests.cli.old_disks import ROOT
+from tests.conftest import run
+from tests.inference.slow_drives import aligntool
+
+TOOL = ROOT / ".venv/bin/aligntool"
+LOCKED = "it is locked down"
+
+
+@pytest.fixture
+def device(sparse: Callable[..., Path], loop: Callable[..., Path]) -> Iterator[Path]:
+    yield loop(sparse(8 * MIB))
+
+
+def elsewhere(before: str, *words: str | Path) -> "subprocess.CompletedProcess[str]":
+    """In a mount namespace of its own, after these commands of a shell."""
+    script = f'set -e\n{before}\nexec "$@"'
+    return subprocess.run(
+        ["unshare", "-m", "sh", "-c", script, "sh", TOOL, "trace", "record", *words],
+        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=120,
+    )  # fmt: skip
+
+
+def test_a_file_is_told_how_to_become_a_device(tmp_path: Path) -> None:
+    image = tmp_path / "disk.img"
+    image.write_bytes(bytes(MIB))
+    _, said = aligntool("trace", "record", image, "--", "true", code=3)
+    assert "is no block device" in said and f"sudo losetup -f --show {image}" in said
+    _, said = aligntool("trace", "record", tmp_path / "none", "--", "true", code=3)
+    assert "No such file" in said
+
+
+def test_a_command_that_is_not_there_is_said_first(tmp_path: Path) -> None:
+    _, said = aligntool("trace", "record", tmp_path, "--", "no-such-command", code=3)
+    assert said.startswith("aligntool: no-such-command: there is no such command")
+    aligntool("trace", "record", tmp_path, code=2)
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "unshare")
+def test_everything_that_is_missing_is_said_at_once_with_what_to_type(device: Path) -> None:
+    hidden = "umount -l /sys/kernel/debug 2>/dev/null || true\n"
+    places = "/usr/sbin/blktrace /usr/bin/blktrace /usr/sbin/blkparse /usr/bin/blkparse"
+    hidden += f"for each in {places}; do [ ! -e $each ] || mount --bind /dev/null $each; done"
+    done = elsewhere(hidden, device, "--", "true")
+    assert done.returncode == 3 and done.stdout == ""
+    assert (
+        "not installed: blktrace, blkparse" in done.stderr and "install the package blktrace" in done.stderr
+    )
+    assert "debugfs is not mounted" in done.stderr
+    assert "sudo mount -t debugfs debugfs /sys/kernel/debug" in done.stderr
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup")
+def test_only_root_may(device: Path) -> None:
+    os.seteuid(65534)
+    try:
+        with pytest.raises(Refused, match="only root may trace"):
+            find_traceable(str(device))
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup")
+def test_a_kernel_without_tracing_is_known_by_its_sysfs(device: Path) -> None:
+    has = Path(f"/sys/block/{device.name}/trace").is_dir()
+    try:
+        find_traceable(str(device))
+        said = ""
+    except Refused as refusal:
+        said = str(refusal)
+    assert ("CONFIG_BLK_DEV_IO_TRACE" not in said) is has
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "unshare", "blkparse")
+def test_a_log_that_is_there_is_never_written_over(device: Path, tmp_path: Path) -> None:
+    log, ran = tmp_path / "log", tmp_path / "ran"
+    log.write_text("mine")
+    done = elsewhere("mount -t debugfs debugfs /sys/kernel/debug", device, "-o", log, "--", "touch", ran)
+    assert done.returncode == 3 and "is there already; nothing was recorded" in done.stderr
+    assert log.read_text() == "mine" and not ran.exists()
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "unshare", "blkparse")
+def test_a_kernel_that_is_locked_down_says_so_and_the_command_does_not_run(
+    device: Path, tmp_path: Path
+) -> None:
+    """Whether it is, blktrace itself says."""
+    log, ran = tmp_path / "log", tmp_path / "ran"
+    mounted = "mount -t debugfs debugfs /sys/kernel/debug"
+    probed = subprocess.run(
+        ["unshare", "-m", "sh", "-c", f"{mounted} && exec blktrace -w 1 -D {tmp_path} -o tried -d {device}"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if "Operation not permitted" not in probed.stdout + probed.stderr:
+        pytest.skip("this kernel lets itself be traced")
+    done = elsewhere(mounted, device, "-o", log, "--", "touch", ran)
+    assert done.returncode == 3 and LOCKED in done.stderr, done.stderr
+    assert not log.exists() and not ran.exists()
+    assert [each.name for each in tmp_path.glob(".aligntool-trace*")] == []
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("mkfs.ext4", "mount", "losetup")
+def test_a_log_on_the_traced_disk_is_known_through_loop_devices(
+    sparse: Callable[..., Path], loop: Callable[..., Path], tmp_path: Path
+) -> None:
+    """A file system on a loop device over a file of another file system: both disks are below it."""
+    outer = loop(sparse(64 * MIB, "outer.img"))
+    place, inside = tmp_path / "outer", tmp_path / "inner"
+    for folder in (place, inside):
+        folder.mkdir()
+    run("mkfs.ext4", "-q", outer)
+    run("mount", outer, place)
+    try:
+        (place / "inner.img").write_bytes(bytes(32 * MIB))
+        run("mkfs.ext4", "-q", place / "inner.img")
+        run("mount", "-o", "loop", place / "inner.img", inside)
+        try:
+            traced = Traceable(str(outer), outer.name, "")
+            assert lies_on(str(place), traced) and lies_on(str(inside), traced)
+            assert not lies_on(str(tmp_path), traced)
+        finally:
+            run("umount", inside)
+    finally:
+        run("umount", place)
