@@ -1,5 +1,6 @@
 """The two ways to stop: before the first write, and after it. And the exit codes that say which."""
 
+from collections.abc import Iterable
 from enum import IntEnum
 
 
@@ -33,3 +34,19 @@ class Stopped(Exception):
     def __init__(self, reason: str, *, hint: str = "aligntool resume") -> None:
         super().__init__(reason)
         self.hint = hint
+
+
+Objection = tuple[str, str]  # why not, and what to type next: "" where nothing helps
+
+
+def refuse(reasons: Iterable[Objection]) -> None:
+    """Raises Refused with every reason and every hint, each said once; returns where there are none."""
+    found = list(reasons)
+    if found:
+        hints = dict.fromkeys(line for _, hint in found for line in hint.split("\n") if line)
+        raise Refused("\n".join(dict.fromkeys(why for why, _ in found)), hint="\n".join(hints))
+
+
+def objection_of(refusal: Refused) -> Objection:
+    """To be said together with others."""
+    return str(refusal), refusal.hint

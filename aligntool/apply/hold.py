@@ -19,7 +19,7 @@ from aligntool.apply.kernel import KernelView
 from aligntool.apply.locks import locks_on
 from aligntool.apply.occupants import kernel_name, nodes_of, occupants, sysfs_folder
 from aligntool.audit.words import shell_word
-from aligntool.errors import Refused
+from aligntool.errors import Refused, refuse
 
 _PATIENCE_S = 2.0  # udev and blkid hold the lock for a moment after every change
 _PAUSE_S = 0.05
@@ -65,8 +65,7 @@ def hold_partition(path: str) -> Iterator[DiskDevice]:
         stack.callback(os.close, descriptor)
         _lock(descriptor, path)
         names = nodes_of(os.fstat(descriptor)).values()
-        if found := [one for name in names for one in locks_on(f"/dev/{name}")]:
-            raise Refused("\n".join(one.what for one in found), hint="\n".join(one.end for one in found))
+        refuse((one.what, one.end) for name in names for one in locks_on(f"/dev/{name}"))
         yield stack.enter_context(DiskDevice(descriptor))
 
 
@@ -94,9 +93,8 @@ def _refuse_unfit(path: str, status: os.stat_result, *, whole: bool) -> None:
     if whole:
         refuse_partition(path, status)
     elif not any((sysfs_folder(status.st_rdev) / name).exists() for name in ("partition", "dm")):
-        raise Refused(
-            f"{path} is no partition", hint="lsblk"
-        )  # those of a multipath map are mappings of their own
+        # Partitions of a multipath map are mappings of their own.
+        raise Refused(f"{path} is no partition", hint="lsblk")
     if (sysfs_folder(status.st_rdev) / "ro").read_text().strip() == "1":
         raise Refused(f"{path} is read-only", hint=f"sudo blockdev --setrw {shell_word(path)}")
 

@@ -5,8 +5,6 @@ format is a contract (docs/bench.schema.json), and because nothing of a stranger
 """
 
 import json
-import math
-from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import TypeVar
 
@@ -14,14 +12,13 @@ from aligntool.bench.conditions import Conditions, DriveState
 from aligntool.bench.results import Result, Sample, Series, Settings
 from aligntool.errors import Refused
 from aligntool.recipe import BenchTest
+from aligntool.strict_json import MOST, Table, read_table
 
 SCHEMA = "aligntool.bench"
 VERSION = 1
 EXPERIMENTS = ("aligntool.bench.alignment", "aligntool.bench.span")
 """Results of another shape: `bench.experiments` reads them."""
 LARGEST = 32 << 20  # bytes of a file; a long sweep has some hundred KiB
-_MOST = 10_000  # of anything that is a list
-_LONGEST = 4096  # letters of a text
 
 _Kind = TypeVar("_Kind")
 
@@ -60,7 +57,7 @@ def _plain(value: object) -> object:
 def from_json(text: str, name: str) -> Result:
     """`name`: how complaints name the file. Raises Refused."""
     try:
-        document = Table(json.loads(text, parse_constant=_no_constant), "the file")
+        document = read_table(text)
         schema = document.word("schema")
         if schema in EXPERIMENTS:
             raise Refused(
@@ -74,90 +71,8 @@ def from_json(text: str, name: str) -> Result:
                 f"it has version {document.values.get('version')!r}, and this aligntool reads {VERSION}"
             )
         return _result(document)
-    except RecursionError:
-        raise Refused(f"{name} is no result: it is nested too deeply") from None
     except (ValueError, OverflowError) as error:
         raise Refused(f"{name} is no result: {error}", hint="aligntool bench list") from error
-
-
-def _no_constant(word: str) -> float:
-    raise ValueError(f"{word} is no number")
-
-
-class Table:
-    """A JSON object, read key by key. Every reader raises ValueError for what is missing or of another kind."""
-
-    def __init__(self, value: object, where: str) -> None:
-        if not isinstance(value, dict):
-            raise ValueError(f"{where} is no object")
-        self.values: Mapping[str, object] = value
-        self.where = where
-
-    def word(self, key: str) -> str:
-        value = self.values.get(key)
-        if not isinstance(value, str) or len(value) > _LONGEST:
-            raise ValueError(f"{key} of {self.where} is no text")
-        return value
-
-    def number(self, key: str) -> float:
-        value = self.values.get(key)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError(f"{key} of {self.where} is no number")
-        if not math.isfinite(value) or not 0 <= value <= 1e18:
-            raise ValueError(f"{key} of {self.where} cannot be {value!r:.40}")
-        return value
-
-    def whole(self, key: str) -> int:
-        value = self.number(key)
-        if value != int(value):
-            raise ValueError(f"{key} of {self.where} is no whole number")
-        return int(value)
-
-    def flag(self, key: str) -> bool:
-        value = self.values.get(key)
-        if not isinstance(value, bool):
-            raise ValueError(f"{key} of {self.where} is neither true nor false")
-        return value
-
-    def table(self, key: str) -> "Table":
-        return Table(self.values.get(key), f"{key} of {self.where}")
-
-    def rows(self, key: str) -> "list[Table]":
-        return [
-            Table(each, f"{key} {place} of {self.where}") for place, each in enumerate(self._list(key), 1)
-        ]
-
-    def _list(self, key: str) -> list[object]:
-        value = self.values.get(key)
-        if not isinstance(value, list) or len(value) > _MOST:
-            raise ValueError(f"{key} of {self.where} is no list")
-        return value
-
-    def numbers(self, key: str) -> list[float]:
-        """At least one."""
-        found = [Table({key: each}, self.where).number(key) for each in self._list(key)]
-        if not found:
-            raise ValueError(f"{key} of {self.where} is an empty list")
-        return found
-
-    def words(self, key: str) -> tuple[str, ...]:
-        found = [each for each in self._list(key) if isinstance(each, str) and len(each) <= _LONGEST]
-        if len(found) != len(self._list(key)):
-            raise ValueError(f"{key} of {self.where} is no list of texts")
-        return tuple(found)
-
-    def scalar(self, key: str) -> object:
-        """None, a text, a flag or a number."""
-        value = self.values.get(key)
-        if value is None or isinstance(value, bool):
-            return value
-        return self.word(key) if isinstance(value, str) else self._signed(key)
-
-    def _signed(self, key: str) -> float:
-        value = self.values.get(key)
-        if isinstance(value, int | float) and math.isfinite(value) and abs(value) <= 1e18:
-            return value
-        raise ValueError(f"{key} of {self.where} is no number")
 
 
 def _result(document: Table) -> Result:
@@ -181,7 +96,7 @@ def _result(document: Table) -> Result:
 def _settings(table: Table) -> Settings:
     passes = table.values.get("passes", [])
     listed = passes if isinstance(passes, list) else [None]
-    counts = tuple(each for each in listed if isinstance(each, int) and 0 < each <= _MOST)
+    counts = tuple(each for each in listed if isinstance(each, int) and 0 < each <= MOST)
     if len(counts) != len(listed):
         raise ValueError("passes of settings are no counts")
     return Settings(

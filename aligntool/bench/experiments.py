@@ -5,19 +5,19 @@ Refused. Alone because these two have no list of tests, and because verdicts are
 a result that is read back says what the rates say.
 """
 
-import json
 from dataclasses import dataclass, field
 from math import gcd
 
 from aligntool.bench.alignment import Rate, said_of_all, verdicts
 from aligntool.bench.conditions import Conditions, warnings_of
-from aligntool.bench.document import EXPERIMENTS, Table, conditions_of
+from aligntool.bench.document import EXPERIMENTS, conditions_of
 from aligntool.bench.inference_file import Probed
 from aligntool.bench.jobs import Pattern
 from aligntool.bench.span import Knee
 from aligntool.bench.starts import Load, Place
 from aligntool.errors import Refused
 from aligntool.inventory import NvmeFacts
+from aligntool.strict_json import Table, read_table
 from aligntool.units import format_about, format_size
 
 VERSION = 1
@@ -104,18 +104,13 @@ class Spans(Experiment):
 def experiment_from_json(text: str, name: str) -> Starts | Spans | None:
     """`name`: how complaints name the file. Raises Refused for an experiment that cannot be read."""
     try:
-        values = json.loads(text)
-        schema = values.get("schema") if isinstance(values, dict) else None
+        document = read_table(text)
+        schema, version = document.values.get("schema"), document.values.get("version")
         if schema not in EXPERIMENTS:
             return None
-        document = Table(values, "the file")
-        if values.get("version") != VERSION:
-            raise ValueError(
-                f"it has version {values.get('version')!r:.40}, and this aligntool reads {VERSION}"
-            )
+        if version != VERSION:
+            raise ValueError(f"it has version {version!r:.40}, and this aligntool reads {VERSION}")
         return _starts(document) if schema == EXPERIMENTS[0] else _spans(document)
-    except RecursionError:
-        return None
     except (ValueError, OverflowError) as error:
         raise Refused(f"{name} is no result: {error}", hint="aligntool bench list") from error
 

@@ -4,14 +4,12 @@ In: a result; the text of a document. Out: the document; the disk and its units.
 and counts for the disk that it was made on only.
 """
 
-import json
-import math
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from aligntool.audit.wishes import MeasuredDisk, MeasuredUnit
 from aligntool.bench.inference import CONFIDENT, Boundary, Inference
 from aligntool.errors import Refused
+from aligntool.strict_json import Table, read_table
 from aligntool.units import Extent, is_power_of_two
 
 SCHEMA = "aligntool.probe"
@@ -92,59 +90,34 @@ def read_measured(text: str, name: str, again: str = "") -> MeasuredDisk:
     Raises Refused for any other document.
     """
     try:
-        found = _mapping(json.loads(text))
-    except (ValueError, RecursionError):
-        raise _refused(name, "it is no JSON", again) from None
-    if found.get("schema") != SCHEMA:
-        raise _refused(name, f"its schema is not {SCHEMA}", again)
-    if found.get("version") != VERSION:
-        why = f"it is of version {found.get('version')!r}, and this aligntool reads {VERSION}"
-        raise _refused(name, why, again)
-    try:
-        disk = _mapping(found.get("disk"))
-        units = tuple(_unit(_mapping(one)) for one in _list(found.get("boundaries")))
-        size = disk.get("size")
-        if not isinstance(size, int) or isinstance(size, bool) or size <= 0:
+        found = read_table(text)
+        if found.word("schema") != SCHEMA:
+            raise ValueError(f"its schema is not {SCHEMA}")
+        if found.values.get("version") != VERSION:
+            raise ValueError(
+                f"it is of version {found.values.get('version')!r}, and this aligntool reads {VERSION}"
+            )
+        disk = found.table("disk")
+        size = disk.whole("size")
+        if not size:
             raise ValueError("its disk has no size")
+        units = tuple(_unit(each) for each in found.rows("boundaries"))
         return MeasuredDisk(
-            name=_text(disk, "name") or "",
-            path=_text(disk, "path") or "",
+            name=disk.maybe_word("name") or "",
+            path=disk.maybe_word("path") or "",
             size=size,
-            serial=_text(disk, "serial"),
-            wwn=_text(disk, "wwn"),
+            serial=disk.maybe_word("serial") or None,
+            wwn=disk.maybe_word("wwn") or None,
             units=tuple(unit for unit in units if unit.confidence >= CONFIDENT),
         )
     except ValueError as error:
-        raise _refused(name, str(error), again) from None
+        raise Refused(f"{name} is no result of a probe: {error}", hint=again) from None
 
 
-def _unit(boundary: Mapping[str, object]) -> MeasuredUnit:
-    size, confidence = boundary.get("size"), boundary.get("confidence")
-    if not isinstance(size, int) or not is_power_of_two(size) or not 512 <= size <= _LARGEST:
-        raise ValueError(f"{size!r} is no boundary of a disk")
-    if not isinstance(confidence, int | float) or not math.isfinite(confidence) or not 0 <= confidence <= 1:
-        raise ValueError(f"{confidence!r} is no confidence")
-    return MeasuredUnit(size, float(confidence))
-
-
-def _refused(name: str, why: str, again: str) -> Refused:
-    return Refused(f"{name} is no result of a probe: {why}", hint=again)
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    if not isinstance(value, dict):
-        raise ValueError("it has another shape")
-    return value
-
-
-def _list(value: object) -> Sequence[object]:
-    if not isinstance(value, list):
-        raise ValueError("it has another shape")
-    return value
-
-
-def _text(disk: Mapping[str, object], name: str) -> str | None:
-    value = disk.get(name)
-    if value is not None and not isinstance(value, str):
-        raise ValueError(f"its disk has a {name} that is no text")
-    return value or None
+def _unit(boundary: Table) -> MeasuredUnit:
+    size, confidence = boundary.whole("size"), boundary.number("confidence")
+    if not is_power_of_two(size) or not 512 <= size <= _LARGEST:
+        raise ValueError(f"{size} is no boundary of a disk")
+    if confidence > 1:
+        raise ValueError(f"{confidence} is no confidence")
+    return MeasuredUnit(size, confidence)

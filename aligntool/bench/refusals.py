@@ -7,30 +7,26 @@ Alone because this is what stands between a benchmark and somebody's data.
 from collections.abc import Iterator
 
 from aligntool.audit.words import end_of_use, layer_name, shell_word, where
-from aligntool.errors import Refused
+from aligntool.errors import Objection, refuse
 from aligntool.inventory import Disk, Layer, Partition, Role
 from aligntool.units import format_about
 
-Reason = tuple[str, str]
 """Why, and what to type next."""
 
 
 def refuse_destruction(disk: Disk, partition: Partition | None) -> None:
     """Of a whole disk, whatever is in any of its partitions counts as well. Raises Refused."""
-    reasons = [*_about_disk(disk), *_about_use(disk, partition), *_about_content(disk, partition)]
-    if reasons:
-        hints = dict.fromkeys(hint for _, hint in reasons if hint)
-        raise Refused("\n".join(why for why, _ in reasons), hint="\n".join(hints))
+    refuse([*_about_disk(disk), *_about_use(disk, partition), *_about_content(disk, partition)])
 
 
-def _about_disk(disk: Disk) -> Iterator[Reason]:
+def _about_disk(disk: Disk) -> Iterator[Objection]:
     if disk.read_only:
         yield f"{disk.name} is read-only", ""
     if disk.failing:
         yield f"{disk.name} says that it fails: {disk.failing}", f"smartctl -a {shell_word(disk.path)}"
 
 
-def _about_use(disk: Disk, partition: Partition | None) -> Iterator[Reason]:
+def _about_use(disk: Disk, partition: Partition | None) -> Iterator[Objection]:
     used = [(where(disk, None), disk.name, disk.mounted_at, disk.holders)]
     parts = disk.partitions if partition is None else (partition,)
     used += [(where(disk, part), part.node or disk.name, part.mounted_at, part.holders) for part in parts]
@@ -41,7 +37,7 @@ def _about_use(disk: Disk, partition: Partition | None) -> Iterator[Reason]:
             yield from ((f"{name} is a part of {holder}, which is running", "") for holder in holders)
 
 
-def _about_content(disk: Disk, partition: Partition | None) -> Iterator[Reason]:
+def _about_content(disk: Disk, partition: Partition | None) -> Iterator[Objection]:
     look = f"sudo aligntool audit {shell_word(disk.path)}"
     if partition is not None:
         if partition.role in (Role.EXTENDED, Role.MAP, Role.NESTED):
@@ -62,7 +58,7 @@ def _about_content(disk: Disk, partition: Partition | None) -> Iterator[Reason]:
     yield from _held(disk.name, disk.content, disk.content_hint)
 
 
-def _held(name: str, layers: tuple[Layer, ...], hint: str | None) -> Iterator[Reason]:
+def _held(name: str, layers: tuple[Layer, ...], hint: str | None) -> Iterator[Objection]:
     found = [f'{layer_name(each)} "{each.label}"' if each.label else layer_name(each) for each in layers]
     for what in found or ([hint] if hint else []):
         yield (

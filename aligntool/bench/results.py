@@ -104,10 +104,8 @@ class Series:
     @property
     def machine_full(self) -> bool:
         """Several threads share what cores there are, and none of them need be full when all cores are."""
-        return (
-            bool(self.machine_cores)
-            and (self.middle("busy_cores") or 0) >= (self.machine_cores or 0) * NEAR_ALL
-        )
+        cores, busy = self.machine_cores or 0, self.middle("busy_cores") or 0
+        return cores > 0 and busy >= cores * NEAR_ALL
 
     @property
     def cpu_bound(self) -> bool:

@@ -87,10 +87,7 @@ def ways_on(plan: Plan) -> str:
 
 def tell_array(plan: Plan, *, json_: bool) -> None:
     """The array, looked at and judged anew. Raises Stopped where it cannot be."""
-    from aligntool.cli.audit import known_of
     from aligntool.cli.raid_members import look_at_arrays
-    from aligntool.raid.arrays import arrays_of
-    from aligntool.raid.ceilings import known_rates
     from aligntool.render.events import end_json
     from aligntool.render.lines import EMPTY, show, text_of
     from aligntool.render.plan import attention_lines
@@ -100,9 +97,7 @@ def tell_array(plan: Plan, *, json_: bool) -> None:
     lines = []
     if made is not None:
         try:
-            report = look_at_arrays()
-            views = arrays_of(report, [_kernel_name(made)], known_rates(known_of(report.inventory)))
-            lines = list(array_lines(views, width=terminal_width()))
+            lines = list(array_lines(look_at_arrays([_kernel_name(made)]), width=terminal_width()))
         except (Refused, KeyboardInterrupt) as error:
             why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
             hint = f"aligntool raid show {made.device}"

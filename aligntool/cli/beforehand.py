@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aligntool.errors import Refused
+from aligntool.errors import Refused, objection_of, refuse
 from aligntool.plan import EditFile, RunCommand, Step
 
 
@@ -31,9 +31,4 @@ def refuse_beforehand(steps: Sequence[Step], system: str, others: Refused | None
     site = replace(this_site(), look_around=lambda: look((), files=False).disks)
     reasons = reasons_beforehand(steps, site)
     if reasons:
-        whys, hints = [why for why, _ in reasons], [hint for _, hint in reasons]
-        before, typed = ([str(others)], others.hint.split("\n")) if others else ([], [])
-        raise Refused(
-            "\n".join(dict.fromkeys([*before, *whys])),
-            hint="\n".join(each for each in dict.fromkeys([*typed, *hints]) if each),
-        )
+        refuse([*([objection_of(others)] if others else []), *reasons])

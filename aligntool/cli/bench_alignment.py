@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from aligntool.bench.schedule import Target
     from aligntool.bench.starts import Load, Place
     from aligntool.cli.bench_target import Working
+    from aligntool.inventory import Disk
 
 _LONGEST_S = 3600.0
 
@@ -81,7 +82,7 @@ def bench_alignment(
     """
     from aligntool.bench.starts import places_of, refuse_too_small
     from aligntool.cli.bench_run import bench_progress, ended_by_signals, fio_keeper
-    from aligntool.cli.bench_target import working_on
+    from aligntool.cli.bench_target import look_at_disk, working_on
     from aligntool.probe.bench_targets import find_target
 
     if every and start is not None:
@@ -96,10 +97,11 @@ def bench_alignment(
         bench_progress() as tell,
         working_on(found, asked, tell, destructive=destructive, yes=yes) as working,
     ):
-        wide, by = (unit, "--unit") if unit is not None else unit_of(working.disk)
+        disk = look_at_disk(working.disk)
+        wide, by = (unit, "--unit") if unit is not None else _unit_of(disk)
         places = places_of(working.room, wide, found.logical_block, start, every=every)
         swept = _sweep(working, places, depth, runtime, repeats, tell, fio_keeper(fio_output))
-        measured = _starts(found, working, swept, (wide, by), runtime, repeats)
+        measured = _starts(found, working, swept, (wide, by), disk, runtime, repeats)
     wrote = working.writes and destructive
     if not measured.rates:
         end_of(swept, wrote=wrote)
@@ -109,11 +111,11 @@ def bench_alignment(
 
 def _starts(
     found: "Target", working: "Working", swept: "Swept[tuple[Load, Place, int]]", unit: tuple[int, str],
-    runtime_s: float, repeats: int,
+    disk: "Disk | None", runtime_s: float, repeats: int,
 ) -> "Starts":  # fmt: skip
     from aligntool.bench.alignment import Rate
     from aligntool.bench.experiments import Starts
-    from aligntool.cli.bench_target import conditions_after, identity_of, look_at_disk, setting_of
+    from aligntool.cli.bench_target import conditions_after, identity_of, setting_of
 
     rates = tuple(
         Rate(load, place, repeat, iops, cpu)
@@ -121,7 +123,7 @@ def _starts(
     )
     return Starts(
         now(), found.named, *unit, rates, conditions=conditions_after(working, swept.fio_version),
-        setting=setting_of(found, working, runtime_s, repeats), disk=identity_of(look_at_disk(working.disk)),
+        setting=setting_of(found, working, runtime_s, repeats), disk=identity_of(disk),
         complete=swept.complete,
     )  # fmt: skip
 
@@ -140,17 +142,15 @@ def _tell(measured: "Starts", output: str | None, *, json_: bool) -> None:
     keep_measured(text, output, measured.when, "alignment")
 
 
-def unit_of(name: str) -> tuple[int, str]:
+def _unit_of(disk: "Disk | None") -> tuple[int, str]:
     """The largest boundary of the audit that a partition must be on, up to 512 KiB; 4 KiB where nobody says."""
     from aligntool.audit import Severity, Wishes, audit
     from aligntool.cli.audit import known_of
-    from aligntool.errors import Refused
-    from aligntool.probe.look import look
+    from aligntool.inventory import Inventory
 
-    try:
-        inventory = look((name,))
-    except Refused:
+    if disk is None:
         return 4096, "assumed"
+    inventory = Inventory((disk,))
     report = audit(inventory, known_of(inventory), Wishes())
     grids = [
         grid for grid in report.judged[0].grids if grid.severity is not Severity.INFO and grid.size < MIB

@@ -99,16 +99,11 @@ def show_command(
     Exit code: 0 shown; 3 there is no such array.
     """
 
-    from aligntool.cli.audit import known_of
     from aligntool.cli.raid_members import look_at_arrays
-    from aligntool.raid.arrays import arrays_of
-    from aligntool.raid.ceilings import known_rates
     from aligntool.render.lines import show
     from aligntool.render.raid import array_lines, arrays_json
 
-    report = look_at_arrays(sysroot)
-    names = [resolved(name) if sysroot is None else name for name in arrays or ()]
-    views = arrays_of(report, names, known_rates(known_of(report.inventory)))
+    views = look_at_arrays([resolved(name) if sysroot is None else name for name in arrays or ()], sysroot)
     if json_:
         sys.stdout.write(arrays_json(views))
     else:

@@ -8,7 +8,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from aligntool.errors import Refused
+from aligntool.errors import Refused, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from aligntool.audit import Judged, Report
     from aligntool.inventory import Disk
     from aligntool.plan import RaidGoal
+    from aligntool.raid.arrays import ArrayView
     from aligntool.raid.members import Known
 
 
@@ -69,9 +70,15 @@ def sampled_members(members: "Sequence[Judged]", goal: "RaidGoal") -> "list[Judg
     return found
 
 
-def look_at_arrays(sysroot: str | None = None) -> "Report":
-    """Every disk of the machine, or of a captured one, judged: an array's members are among them."""
-    return _look([], sysroot)[0]
+def look_at_arrays(names: "Sequence[str]", sysroot: str | None = None) -> "tuple[ArrayView, ...]":
+    """The arrays of the machine, or of a captured one, by the kernel's names; all where none is named. Every disk is
+    looked at: an array's members are among them. Raises Refused for a name that is no array.
+    """
+    from aligntool.raid.arrays import arrays_of
+    from aligntool.raid.ceilings import known_rates
+
+    report, known = _look([], sysroot)
+    return arrays_of(report, names, known_rates(known))
 
 
 def _look(targets: list[str], sysroot: str | None = None, *, arrays: bool = False) -> "tuple[Report, Known]":
@@ -81,9 +88,8 @@ def _look(targets: list[str], sysroot: str | None = None, *, arrays: bool = Fals
     from aligntool.probe.look import look
 
     inventory = look(targets, sysroot=sysroot, arrays=arrays)
-    if targets and inventory.unseen:
-        hints = dict.fromkeys(each.hint for each in inventory.unseen if each.hint)
-        raise Refused("\n".join(each.why for each in inventory.unseen), hint="\n".join(hints))
+    if targets:
+        refuse((each.why, each.hint) for each in inventory.unseen)
     known = known_of(inventory)
     return audit(inventory, known), known
 

@@ -13,7 +13,7 @@ from aligntool.cli.options import (
     WakeOption,
     WishedGrainOption,
 )
-from aligntool.errors import Refused
+from aligntool.errors import Refused, refuse
 
 if TYPE_CHECKING:
     from aligntool.audit import Wishes
@@ -70,11 +70,8 @@ def report(
     measured = _measured(bench or [])
     given = Given(sector_size=sector_size, physical_sector_size=physical_sector_size)
     inventory = look(tuple(targets or ()), sysroot=sysroot, given=given, wake=wake)
-    if targets and inventory.unseen:
-        hints = dict.fromkeys(each.hint for each in inventory.unseen if each.hint)
-        raise Refused(
-            "\n".join(f"{each.what}: {each.why}" for each in inventory.unseen), hint="\n".join(hints)
-        )
+    if targets:
+        refuse((f"{each.what}: {each.why}", each.hint) for each in inventory.unseen)
     content = _content(inventory, Wishes(page_size=page_size, grain=grain or MIB), measured)
     pages = _drawn(_find_picture(content, chart), svg, png) if chart else []
     if output is not None:

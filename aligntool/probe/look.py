@@ -8,7 +8,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 
-from aligntool.errors import Refused
+from aligntool.errors import Refused, objection_of, refuse
 from aligntool.inventory import Disk, Inventory, System, Unseen
 from aligntool.probe.devices import Block, block_of_number, find_block, list_blocks
 from aligntool.probe.images import read_image
@@ -53,7 +53,7 @@ def look(
             except Refused as refusal:
                 refused.append((target, refusal))
         if refused and not found:
-            raise _all_refused([refusal for _, refusal in refused])
+            refuse(objection_of(refusal) for _, refusal in refused)
         for block in list_blocks(tree) if arrays else ():
             if tree.exists(f"{block.path}/md"):
                 found.setdefault(block.path, block)
@@ -86,12 +86,6 @@ def _system(tree: Tree, disks: Sequence[Disk]) -> System | None:
     from aligntool.probe.system import read_system
 
     return read_system(tree)
-
-
-def _all_refused(refusals: Sequence[Refused]) -> Refused:
-    reasons = [str(refusal) for refusal in refusals]
-    hints = dict.fromkeys(refusal.hint for refusal in refusals if refusal.hint)
-    return Refused("\n".join(reasons), hint="\n".join(hints))
 
 
 def _find(tree: Tree, target: str) -> Block | None:

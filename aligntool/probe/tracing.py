@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aligntool.audit.words import shell_word
-from aligntool.errors import Refused
+from aligntool.errors import Objection, Refused, refuse
 from aligntool.probe.bench_targets import mount_of
 from aligntool.probe.mounts import unescape
 from aligntool.probe.programs import find_program
@@ -44,14 +44,11 @@ def find_traceable(named: str) -> Traceable:
         raise Refused(f"{named} is no block device, and the kernel traces nothing else", hint=hint)
     folder = _folder(status.st_rdev)
     debugfs = _debugfs()
-    reasons = list(_missing(folder, debugfs))
-    if reasons:
-        hints = dict.fromkeys(hint for _, hint in reasons if hint)
-        raise Refused("\n".join(why for why, _ in reasons), hint="\n".join(hints))
+    refuse(_missing(folder, debugfs))
     return Traceable(path, folder.name.replace("!", "/"), debugfs or _DEBUGFS)
 
 
-def _missing(folder: Path, debugfs: str | None) -> Iterator[tuple[str, str]]:
+def _missing(folder: Path, debugfs: str | None) -> Iterator[Objection]:
     """What, and what to type next."""
     if os.geteuid() != 0:
         yield "only root may trace a disk", "type the same after sudo"

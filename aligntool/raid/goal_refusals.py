@@ -7,12 +7,12 @@ what md, mdadm and fstab themselves would refuse, and no drive has to be looked 
 import re
 from collections.abc import Iterator
 
+from aligntool.errors import Objection
 from aligntool.plan import RaidGoal
 from aligntool.raid.levels import LEVELS, WORKLOADS, layouts_of
 from aligntool.raid.systems import SYSTEMS
 from aligntool.units import KIB, format_size, is_power_of_two
 
-Reason = tuple[str, str]
 """Why, and what to type next."""
 
 FILE_SYSTEMS = ("xfs", "ext4", "btrfs", "swap", "none")
@@ -24,7 +24,7 @@ LONGEST_NAME = 27  # "any:" before it makes 31; before a longer one mdadm leaves
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-def about_goal(goal: RaidGoal, members: int) -> Iterator[Reason]:
+def about_goal(goal: RaidGoal, members: int) -> Iterator[Objection]:
     words: tuple[tuple[str, str | None, tuple[str, ...], str], ...] = (
         ("level", goal.level, tuple(LEVELS), "--level"),
         ("workload", goal.workload, WORKLOADS, "--workload"),
@@ -57,7 +57,7 @@ def about_goal(goal: RaidGoal, members: int) -> Iterator[Reason]:
         yield from _about_chunk(goal)
 
 
-def _about_chunk(goal: RaidGoal) -> Iterator[Reason]:
+def _about_chunk(goal: RaidGoal) -> Iterator[Objection]:
     """What md itself refuses: raid0.c create_strip_zones, raid5.c setup_conf, raid10.c setup_geo, mdadm Create.c."""
     level, chunk = LEVELS[goal.level], goal.chunk
     if chunk is None:

@@ -17,6 +17,7 @@ from aligntool.audit.coming_back import (
     nodes_of,
     places_on,
 )
+from aligntool.errors import Objection
 from aligntool.inventory import Disk, Inventory, TableLine
 from aligntool.inventory import System as Files
 from aligntool.plan import EditFile, RunCommand
@@ -26,7 +27,6 @@ from aligntool.raid.systems import BACKUP
 FSTAB, CRYPTTAB = "/etc/fstab", "/etc/crypttab"
 FILE_SYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "vfat", "exfat", "ntfs")
 _PLACE = re.compile(r"/[^\s\\#]*")
-Reason = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def uuid_behind(spec: str, disk: Disk) -> str | None:
     return layers[0].uuid if len(layers) == 1 else None
 
 
-def refuse_mount(disk: Disk, inventory: Inventory, wish: PlaceWish, files: Files) -> Iterator[Reason]:
+def refuse_mount(disk: Disk, inventory: Inventory, wish: PlaceWish, files: Files) -> Iterator[Objection]:
     """Why the tables cannot be mended, or not as it is wanted."""
     named = [line for line in fstab_lines(disk, inventory, files) if _is_by_node(line, disk, inventory)]
     for line in (*named, *_crypt_lines(disk, inventory, files)):

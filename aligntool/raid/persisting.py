@@ -18,7 +18,7 @@ from aligntool.audit.coming_back import (
     starts_from,
     wrong_lines,
 )
-from aligntool.errors import Refused
+from aligntool.errors import Objection, Refused, refuse
 from aligntool.inventory import Disk, Inventory
 from aligntool.inventory import System as Files
 from aligntool.plan import EditFile, Plan, RunCommand, Step, Subject
@@ -35,7 +35,6 @@ from aligntool.raid.mounting import (
 from aligntool.raid.systems import SYSTEMS, System
 from aligntool.units import format_about
 
-Reason = tuple[str, str]
 """Why, and what to type next."""
 
 
@@ -69,9 +68,9 @@ class Case:
 def plan_persist(disk: Disk, inventory: Inventory, goal: PersistGoal) -> Plan:
     """Raises Refused with every reason why the array cannot be made to come back by these files."""
     case = _case(disk, inventory, goal)
-    _refuse([*_unfit(case), *(refuse_mount(disk, inventory, _wish(goal), case.files))])
+    refuse([*_unfit(case), *(refuse_mount(disk, inventory, _wish(goal), case.files))])
     steps = tuple(_steps(case, goal))
-    _refuse([*_swallowed(steps, case.files)])
+    refuse([*_swallowed(steps, case.files)])
     facts = disk.array
     level = facts.level if facts else ""
     return Plan(
@@ -87,13 +86,7 @@ def plan_persist(disk: Disk, inventory: Inventory, goal: PersistGoal) -> Plan:
     )  # fmt: skip
 
 
-def _refuse(reasons: list[Reason]) -> None:
-    if reasons:
-        hints = dict.fromkeys(hint for _, hint in reasons if hint)
-        raise Refused("\n".join(why for why, _ in reasons), hint="\n".join(hints))
-
-
-def _swallowed(steps: Sequence[Step], files: Files) -> Iterator[Reason]:
+def _swallowed(steps: Sequence[Step], files: Files) -> Iterator[Objection]:
     """An edit replaces every line with that text in it: one that only begins like the line that is meant stops it."""
     lines = [(line.file, line.text) for line in files.mdadm.arrays]
     lines += [(FSTAB, line.text) for line in files.fstab] + [(CRYPTTAB, line.text) for line in files.crypttab]
@@ -140,7 +133,7 @@ def _case(disk: Disk, inventory: Inventory, goal: PersistGoal) -> Case:
     return Case(disk, inventory, files, SYSTEMS[word], facts.uuid)
 
 
-def _unfit(case: Case) -> Iterator[Reason]:
+def _unfit(case: Case) -> Iterator[Objection]:
     for line in wrong_lines(case.disk, case.inventory, case.files):
         if line.joined:
             yield (

@@ -7,6 +7,7 @@ line of a file, or Refused with all reasons at once. Alone because it only puts 
 from collections.abc import Iterator, Sequence
 
 from aligntool.audit import Judged
+from aligntool.errors import Objection, refuse
 from aligntool.inventory import Inventory
 from aligntool.plan import MakeArray, MakeFileSystem, MakeMember, Plan, RaidGoal, Step, Subject
 from aligntool.plan.subject import held_by, subject
@@ -15,13 +16,12 @@ from aligntool.raid.boot_partitions import boot_copy_steps, boot_partition_steps
 from aligntool.raid.chunks import Stripes, member_units, recommend_chunk
 from aligntool.raid.creating import Shape, create_command, shape_of
 from aligntool.raid.filesystems import Stripe, fstab_line, make_command
-from aligntool.raid.goal_refusals import Reason
 from aligntool.raid.levels import LEVELS, Level, data_members, layouts_of
 from aligntool.raid.measured import measured_here
 from aligntool.raid.members import Known, Member, is_flash
 from aligntool.raid.part_types import type_steps
 from aligntool.raid.placing import Placed, data_offset, place_members
-from aligntool.raid.refusals import refuse, unfit, unrecognised, wiped
+from aligntool.raid.refusals import unfit, unrecognised, wiped
 from aligntool.raid.systems import SYSTEMS, mount_steps, persistence_steps
 from aligntool.raid.telling import Decided, attention_of, notes_of
 from aligntool.raid.unmakeable import unmakeable
@@ -94,7 +94,7 @@ def _found(members: Sequence[Judged], goal: RaidGoal) -> tuple[Member | None, ..
     return tuple(found)
 
 
-def _about_missing(members: Sequence[Judged], goal: RaidGoal) -> Iterator[Reason]:
+def _about_missing(members: Sequence[Judged], goal: RaidGoal) -> Iterator[Objection]:
     numbers = goal.partitions or (None,) * len(members)
     for judged, number, found in zip(members, numbers, _found(members, goal), strict=True):
         if found is None:
@@ -121,7 +121,7 @@ def _decide(members: Sequence[Member], goal: RaidGoal, level: Level) -> Decided:
     return Decided(goal, placed, offset, stripes, advice, shape, stripe, measured)
 
 
-def _about_room(placed: Sequence[Placed], least: int = LEAST_MEMBER) -> Iterator[Reason]:
+def _about_room(placed: Sequence[Placed], least: int = LEAST_MEMBER) -> Iterator[Objection]:
     small = [each for each in placed if each.extent.length < least]
     if small:
         told = ", ".join(

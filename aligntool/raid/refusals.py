@@ -7,18 +7,18 @@ is what stands between a slip of the keyboard and somebody's data.
 from collections.abc import Iterator, Sequence
 
 from aligntool.audit.words import end_of_use, layer_name, shell_word
-from aligntool.errors import Refused
+from aligntool.errors import Objection
 from aligntool.inventory import DiskKind, Layer, Partition, Role
 from aligntool.plan import RaidGoal
 from aligntool.plan.subject import held_by
-from aligntool.raid.goal_refusals import Reason, about_goal
+from aligntool.raid.goal_refusals import about_goal
 from aligntool.raid.levels import LEVELS, copies_of, layouts_of
 from aligntool.raid.members import Member
 from aligntool.raid.tuning_marks import has_test_array
 from aligntool.units import format_about
 
 
-def unfit(members: Sequence[Member], goal: RaidGoal, *, count: int) -> Iterator[Reason]:
+def unfit(members: Sequence[Member], goal: RaidGoal, *, count: int) -> Iterator[Objection]:
     """Every reason that the members and the goal are; `count`: how many were named, also those that are not there."""
     yield from about_goal(goal, count)
     yield from _about_count(count, goal)
@@ -30,14 +30,7 @@ def unfit(members: Sequence[Member], goal: RaidGoal, *, count: int) -> Iterator[
         yield from _about_member(member, goal)
 
 
-def refuse(reasons: Sequence[Reason]) -> None:
-    """Raises Refused with all of them, each once; returns where there are none."""
-    if reasons:
-        hints = dict.fromkeys(hint for _, hint in reasons if hint)
-        raise Refused("\n".join(dict.fromkeys(why for why, _ in reasons)), hint="\n".join(hints))
-
-
-def _about_count(count: int, goal: RaidGoal) -> Iterator[Reason]:
+def _about_count(count: int, goal: RaidGoal) -> Iterator[Objection]:
     level = LEVELS.get(goal.level)
     if level is None:
         return
@@ -48,7 +41,7 @@ def _about_count(count: int, goal: RaidGoal) -> Iterator[Reason]:
         yield f"{level.title} needs at least {counted}", "name more drives"
 
 
-def _about_paths(members: Sequence[Member]) -> Iterator[Reason]:
+def _about_paths(members: Sequence[Member]) -> Iterator[Objection]:
     """Two names for one drive: multipath, two namespaces, two partitions, two volumes on it. One failure would take
     both.
     """
@@ -72,7 +65,7 @@ def _about_paths(members: Sequence[Member]) -> Iterator[Reason]:
         seen.update(dict.fromkeys(keys, member))
 
 
-def _about_kinds(members: Sequence[Member], goal: RaidGoal) -> Iterator[Reason]:
+def _about_kinds(members: Sequence[Member], goal: RaidGoal) -> Iterator[Objection]:
     """Drives get a table, partitions keep theirs, and no array is made of both."""
     parts = [member.name for member in members if member.partition]
     drives = [member.name for member in members if not member.partition]
@@ -98,7 +91,7 @@ def _about_kinds(members: Sequence[Member], goal: RaidGoal) -> Iterator[Reason]:
         yield "an EFI system partition needs a new table, and partitions were named", "name the drives"
 
 
-def _about_sectors(members: Sequence[Member]) -> Iterator[Reason]:
+def _about_sectors(members: Sequence[Member]) -> Iterator[Objection]:
     """An array of both counts in the larger ones, and changes when a member goes (kernel commit 6c6b66f65e55)."""
     sizes = {member.name: member.disk.limits.logical_block_size for member in members}
     if len(set(sizes.values()) - {None}) > 1:
@@ -110,7 +103,7 @@ def _about_sectors(members: Sequence[Member]) -> Iterator[Reason]:
         )
 
 
-def _about_wipe(members: Sequence[Member], goal: RaidGoal) -> Iterator[Reason]:
+def _about_wipe(members: Sequence[Member], goal: RaidGoal) -> Iterator[Objection]:
     """A name that is no member is a slip of the keyboard, and the next one may be worse."""
     for name in goal.wipe:
         if not any(_is_named(member, name) for member in members):
@@ -120,7 +113,7 @@ def _about_wipe(members: Sequence[Member], goal: RaidGoal) -> Iterator[Reason]:
             )
 
 
-def _about_member(member: Member, goal: RaidGoal) -> Iterator[Reason]:
+def _about_member(member: Member, goal: RaidGoal) -> Iterator[Objection]:
     disk, part = member.disk, member.partition
     if disk.kind is DiskKind.IMAGE:
         yield (
@@ -148,7 +141,7 @@ def _about_member(member: Member, goal: RaidGoal) -> Iterator[Reason]:
     yield from _about_content(member, goal)
 
 
-def _about_use(member: Member) -> Iterator[Reason]:
+def _about_use(member: Member) -> Iterator[Objection]:
     disk = member.disk
     used: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
     if member.partition is not None:
@@ -166,7 +159,7 @@ def _about_use(member: Member) -> Iterator[Reason]:
     yield from disk.taken
 
 
-def _about_content(member: Member, goal: RaidGoal) -> Iterator[Reason]:
+def _about_content(member: Member, goal: RaidGoal) -> Iterator[Objection]:
     disk, part = member.disk, member.partition
     read = part.content_read if part else disk.table_read and disk.content_read
     if not read:

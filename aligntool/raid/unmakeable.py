@@ -7,13 +7,13 @@ written.
 
 from collections.abc import Iterator, Sequence
 
+from aligntool.errors import Objection
 from aligntool.plan import RaidGoal
 from aligntool.raid.creating import Shape
 from aligntool.raid.filesystems import BLOCK, Stripe
 from aligntool.raid.placing import Placed, own_length
 from aligntool.units import GIB, MIB, format_about, format_size
 
-Reason = tuple[str, str]
 """Why, and what to type next."""
 
 # xfs_mkfs.c, validate_supported: 300 MiB and a log of 64 MiB. With a stripe there are eight allocation groups or more,
@@ -27,7 +27,7 @@ BTRFS_LEAST = 109 * MIB  # mkfs.btrfs, for one device: 114294784
 EXT4_STRIDE = 0xFFFF  # s_raid_stride has 16 bits, and mke2fs cuts what is more
 
 
-def unmakeable(goal: RaidGoal, placed: Sequence[Placed], shape: Shape, stripe: Stripe) -> Iterator[Reason]:
+def unmakeable(goal: RaidGoal, placed: Sequence[Placed], shape: Shape, stripe: Stripe) -> Iterator[Objection]:
     yield from _about_lengths(goal, placed, shape)
     if goal.metadata == "1.0" and shape.level.word != "raid1":
         yield (
@@ -37,7 +37,7 @@ def unmakeable(goal: RaidGoal, placed: Sequence[Placed], shape: Shape, stripe: S
     yield from _about_filesystem(goal, shape, stripe)
 
 
-def _about_lengths(goal: RaidGoal, placed: Sequence[Placed], shape: Shape) -> Iterator[Reason]:
+def _about_lengths(goal: RaidGoal, placed: Sequence[Placed], shape: Shape) -> Iterator[Objection]:
     """Of a RAID0 md takes whole members: there is no --size, and what is longer becomes a zone of fewer members
     (raid0.c, create_strip_zones)."""
     if any(each.entries for each in placed):
@@ -61,7 +61,7 @@ def _about_lengths(goal: RaidGoal, placed: Sequence[Placed], shape: Shape) -> It
         )
 
 
-def _about_filesystem(goal: RaidGoal, shape: Shape, stripe: Stripe) -> Iterator[Reason]:
+def _about_filesystem(goal: RaidGoal, shape: Shape, stripe: Stripe) -> Iterator[Objection]:
     least = _least_size(goal, stripe)
     if shape.size < least:
         yield (

@@ -6,13 +6,15 @@ because nothing moves here: where a realign has to find room, a layout has only 
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NoReturn
 
 from aligntool.audit import Judged
+from aligntool.errors import Refused, refuse
 from aligntool.inventory import Disk
 from aligntool.plan import LayoutGoal, MakeTable, NewEntry, PartWish, Place, Plan, Subject
 from aligntool.realign.lattice import Lattice
 from aligntool.realign.layout_grid import layout_lattice
-from aligntool.realign.layout_refusals import TABLE_NAMES, holdings, refuse, refuse_impossible
+from aligntool.realign.layout_refusals import TABLE_NAMES, holdings, refuse_impossible
 from aligntool.realign.subject import subject
 from aligntool.recipe.roles import ROLES
 from aligntool.units import KIB, MIB, Extent, align_down, align_up, format_about, format_size
@@ -123,14 +125,10 @@ def _placed(goal: LayoutGoal, room: Extent, grid: Lattice) -> tuple[Extent, ...]
     return (*before, *left, *reversed(behind))
 
 
-def _refuse_small(room: Extent, missing: int) -> None:
-    raise refuse(
-        [
-            (
-                f"the disk is too small by {_exactly(missing)}: there are {_exactly(room.length)} for partitions",
-                "ask for less, or give one partition the rest: --part rest:linux",
-            )
-        ]
+def _refuse_small(room: Extent, missing: int) -> NoReturn:
+    raise Refused(
+        f"the disk is too small by {_exactly(missing)}: there are {_exactly(room.length)} for partitions",
+        hint="ask for less, or give one partition the rest: --part rest:linux",
     )
 
 
@@ -147,7 +145,7 @@ def _refuse_beyond_mbr(disk: Disk, goal: LayoutGoal, extents: Sequence[Extent], 
             )
             for index in far
         ]
-        raise refuse(reasons)
+        refuse(reasons)
 
 
 def _entries(goal: LayoutGoal, extents: Sequence[Extent]) -> tuple[NewEntry, ...]:

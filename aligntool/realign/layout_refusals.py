@@ -4,16 +4,15 @@ In: the disk as it was seen, and the goal. Out: Refused with every reason at onc
 Alone because this is what stands between a slip of the keyboard and somebody's data.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from aligntool.audit.words import layer_name, next_command, shell_word, where
-from aligntool.errors import Refused
+from aligntool.errors import Objection, refuse
 from aligntool.inventory import Disk, DiskKind, Layer, Partition
 from aligntool.plan import LayoutGoal, PartWish
 from aligntool.recipe.roles import ROLES, role_list
 from aligntool.units import format_about, format_size
 
-Reason = tuple[str, str]
 """Why, and what to type next."""
 
 TABLE_NAMES = {"gpt": "GPT", "dos": "MBR"}
@@ -21,24 +20,17 @@ MOST_ENTRIES = {"gpt": 128, "dos": 4}  # no logical partitions: who needs more t
 LONGEST_NAME = 36  # UTF-16 code units, UEFI 5.3.3
 
 
-def refuse(reasons: Sequence[Reason]) -> Refused:
-    hints = dict.fromkeys(hint for _, hint in reasons if hint)
-    return Refused("\n".join(reason for reason, _ in reasons), hint="\n".join(hints))
-
-
 def refuse_impossible(disk: Disk, goal: LayoutGoal) -> None:
     """Raises Refused for a disk that must not get a table, and for a goal that no disk could satisfy."""
     reasons = [*_about_disk(disk, wipe=goal.wipe), *_about_goal(disk, goal)]
     for number, part in enumerate(goal.parts, 1):
         reasons += [(f"partition {number}: {why}", hint) for why, hint in _about_part(part, goal.label)]
-    if reasons:
-        raise refuse(reasons)
+    refuse(reasons)
 
 
 def refuse_unfit(disk: Disk, *, wipe: bool) -> None:
     """The same for the disk alone, asked once more just before the first write."""
-    if reasons := [*_about_disk(disk, wipe=wipe)]:
-        raise refuse(reasons)
+    refuse(_about_disk(disk, wipe=wipe))
 
 
 def holdings(disk: Disk) -> tuple[str, ...]:
@@ -61,7 +53,7 @@ def _layer(layer: Layer) -> str:
     return f'{layer_name(layer)} "{layer.label}"' if layer.label else layer_name(layer)
 
 
-def _about_disk(disk: Disk, *, wipe: bool) -> Iterator[Reason]:
+def _about_disk(disk: Disk, *, wipe: bool) -> Iterator[Objection]:
     if not disk.size:
         yield f"nobody says how large {disk.name} is", ""
     if disk.read_only:
@@ -84,7 +76,7 @@ def _about_disk(disk: Disk, *, wipe: bool) -> Iterator[Reason]:
         yield from ((f"{disk.name} is not empty: {each}", hint) for each in held)
 
 
-def _about_use(disk: Disk) -> Iterator[Reason]:
+def _about_use(disk: Disk) -> Iterator[Objection]:
     uses: list[tuple[Partition | None, tuple[str, ...], tuple[str, ...]]] = [
         (None, disk.mounted_at, disk.holders),
         *((part, part.mounted_at, part.holders) for part in disk.partitions),
@@ -101,7 +93,7 @@ def _about_use(disk: Disk) -> Iterator[Reason]:
             yield f"{where(disk, part)} is a part of {holder}, which is running", f"aligntool audit {holder}"
 
 
-def _about_goal(disk: Disk, goal: LayoutGoal) -> Iterator[Reason]:
+def _about_goal(disk: Disk, goal: LayoutGoal) -> Iterator[Objection]:
     if goal.label not in TABLE_NAMES:
         yield f"{goal.label!r} is no table that is made here", "--label gpt, or --label dos for an MBR"
         return
@@ -121,7 +113,7 @@ def _about_goal(disk: Disk, goal: LayoutGoal) -> Iterator[Reason]:
         yield "the space left free cannot be negative", ""
 
 
-def _about_part(part: PartWish, label: str) -> Iterator[Reason]:
+def _about_part(part: PartWish, label: str) -> Iterator[Objection]:
     role = ROLES.get(part.role)
     if role is None:
         yield f"{part.role!r} is no role", role_list()

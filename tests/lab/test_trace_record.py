@@ -22,11 +22,14 @@ set +e
 cd /lab
 drive=/dev/nvme0n1
 tool={ROOT}/.venv/bin/aligntool
+traced() {{ # 1 or 0: until the kernel says so, a minute at most
+    for second in $(seq 60); do [ $(cat /sys/block/nvme0n1/trace/enable) = $1 ] && return; sleep 1; done
+}}
 record() {{ # name, words: its answer, its complaints, its exit code, what is left of blktrace
     name=$1; shift
     "$@" > $name.out 2> $name.err < /dev/null
     echo $? > $name.code
-    sleep 1
+    traced 0
     {{
         cat /sys/block/nvme0n1/trace/enable
         pgrep -x blktrace
@@ -44,17 +47,24 @@ record writes $tool trace record $drive --json --grid 4KiB -- \\
 record failed $tool trace record $drive -o /lab/failed.txt -- \\
     sh -c "dd if=$drive of=/dev/null bs=4k count=3 iflag=direct; exit 7"
 record idle $tool trace record $drive -- true
-record stopped timeout --foreground --preserve-status -s INT 20 $tool trace record $drive -o /lab/stopped.txt -- \\
+ended() {{ # signal, file, words: they get the signal once the file is there; their exit code
+    signal=$1 file=$2; shift 2
+    env --default-signal=INT "$@" &
+    for second in $(seq 300); do [ -e $file ] && break; sleep 1; done
+    kill -$signal $!
+    wait $!
+}}
+record stopped ended INT /lab/pid $tool trace record $drive -o /lab/stopped.txt -- \\
     sh -c "dd if=$drive of=/dev/null bs=4k count=9 iflag=direct; echo \\$\\$ > /lab/pid; exec sleep 3600"
 ps -p $(cat pid) > stopped.alive
-record killed timeout --foreground -s KILL 20 $tool trace record $drive -- sleep 3600
+record killed ended KILL /lab/runs $tool trace record $drive -- sh -c "touch /lab/runs; exec sleep 3600"
 (blktrace -d $drive -o - > /dev/null & echo $! > other)
-sleep 3
+traced 1
 "$tool" trace record $drive -- touch /lab/ran > busy.out 2> busy.err
 echo $? > busy.code
 cat /sys/block/nvme0n1/trace/enable > busy.left
 kill -INT $(cat other)
-sleep 2
+traced 0
 mkfs.ext4 -q $drive
 mkdir -p /tmp/mounted
 mount $drive /tmp/mounted
@@ -115,12 +125,8 @@ def test_a_disk_that_was_asked_nothing_is_no_error(said: Path) -> None:
 
 def test_an_interruption_ends_both_and_keeps_the_log(said: Path) -> None:
     assert read(said, "stopped.code") == "130\n", read(said, "stopped.err")
-    assert (
-        json.loads(run(ROOT / ".venv/bin/aligntool", "trace", said / "stopped.txt", "--json"))["commands"][0][
-            "count"
-        ]
-        == 9
-    )
+    told = run(ROOT / ".venv/bin/aligntool", "trace", said / "stopped.txt", "--json")
+    assert json.loads(told)["commands"][0]["count"] == 9
     assert read(said, "stopped.left") == QUIET
     assert read(said, "pid").strip() not in read(said, "stopped.alive")
 

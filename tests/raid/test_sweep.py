@@ -169,7 +169,9 @@ def test_what_cannot_be_done_says_why(words: list[str], code: int, said: str) ->
     assert said in done.stderr
 
 
-@pytest.mark.parametrize(("text", "said"), [(None, "cannot be read"), ("{}", "schema is missing")])
+@pytest.mark.parametrize(
+    ("text", "said"), [(None, "cannot be read"), ("{}", "schema of the file is no text")]
+)
 def test_a_measurement_that_is_none_is_refused_before_anything_is_looked_at(
     text: str | None, said: str, tmp_path: Path
 ) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from aligntool.apply.hold import hold_disk, hold_partition
-from aligntool.errors import Refused
+from aligntool.errors import Refused, objection_of, refuse
 from aligntool.plan import MakeMember, Plan
 
 
@@ -27,7 +27,5 @@ def hold_members(plan: Plan) -> Iterator[None]:
                     stack.enter_context(hold_partition(step.device))
             except Refused as refusal:
                 refused.append(refusal)
-        if refused:
-            hints = dict.fromkeys(each.hint for each in refused if each.hint)
-            raise Refused("\n".join(str(each) for each in refused), hint="\n".join(hints))
+        refuse(objection_of(refusal) for refusal in refused)
         yield

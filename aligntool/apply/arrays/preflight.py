@@ -16,13 +16,12 @@ from aligntool.apply.arrays.hooks import about_hooks
 from aligntool.apply.arrays.running import ask
 from aligntool.apply.arrays.site import Site
 from aligntool.apply.programs import find_program
-from aligntool.errors import Refused
+from aligntool.errors import Objection, Refused, refuse
 from aligntool.inventory import Disk
 from aligntool.plan import EditFile, MakeArray, MakeFileSystem, MakeMember, Plan, RunCommand, Step, Subject
 
 _PERSONALITY = {"0": "raid0", "1": "raid1", "10": "raid10", "5": "raid5", "6": "raid6"}
 _MODULE = {"raid5": "raid456", "raid6": "raid456"}
-Reason = tuple[str, str]
 """Why, and what to type next."""
 
 
@@ -30,13 +29,10 @@ def refuse_impossible(plan: Plan, site: Site) -> None:
     """Raises Refused with every reason there is. Writes nothing, but may load the kernel's module for the level."""
     if os.geteuid() != 0:
         raise Refused("arrays are made by root only", hint="type the same after sudo")
-    reasons = [*_about_kernel(plan.steps), *reasons_beforehand(plan.steps, site)]
-    if reasons:
-        hints = dict.fromkeys(hint for _, hint in reasons if hint)
-        raise Refused("\n".join(dict.fromkeys(why for why, _ in reasons)), hint="\n".join(hints))
+    refuse([*_about_kernel(plan.steps), *reasons_beforehand(plan.steps, site)])
 
 
-def reasons_beforehand(steps: Sequence[Step], site: Site) -> list[Reason]:
+def reasons_beforehand(steps: Sequence[Step], site: Site) -> list[Objection]:
     """All that can be asked by looking, so also of a plan that is only to be shown, and of what is known of one that
     there cannot be. Root only: others may not look.
     """
@@ -50,7 +46,7 @@ def reasons_beforehand(steps: Sequence[Step], site: Site) -> list[Reason]:
     return reasons
 
 
-def _about_programs(steps: Sequence[Step]) -> Iterator[Reason]:
+def _about_programs(steps: Sequence[Step]) -> Iterator[Objection]:
     commands = [step.command for step in steps if isinstance(step, MakeArray | MakeFileSystem | RunCommand)]
     if any(isinstance(step, MakeArray) for step in steps):
         commands += [("mdadm",), ("blkid",), ("wipefs",), ("mountpoint",)]
@@ -58,13 +54,13 @@ def _about_programs(steps: Sequence[Step]) -> Iterator[Reason]:
         yield f"{program} is not installed", f"install the package {package}"
 
 
-def _about_device(steps: Sequence[Step]) -> Iterator[Reason]:
+def _about_device(steps: Sequence[Step]) -> Iterator[Objection]:
     for step in steps:
         if isinstance(step, MakeArray) and Path(step.device).exists():
             yield f"an array of the name {step.device} runs already", "--name another"
 
 
-def _about_kernel(steps: Sequence[Step]) -> Iterator[Reason]:
+def _about_kernel(steps: Sequence[Step]) -> Iterator[Objection]:
     """/proc/mdstat lists the levels that the kernel can do; one that it has as a module is loaded."""
     for step in steps:
         if isinstance(step, MakeArray):
@@ -83,7 +79,7 @@ def _mdstat() -> str:
         return ""
 
 
-def _about_members(steps: Sequence[Step]) -> Iterator[Reason]:
+def _about_members(steps: Sequence[Step]) -> Iterator[Objection]:
     """What no table shows and blkid would find the moment a partition is there."""
     for step in steps:
         if isinstance(step, MakeMember) and not step.wipe:
@@ -92,7 +88,7 @@ def _about_members(steps: Sequence[Step]) -> Iterator[Reason]:
             yield from ((why, hint) for why in old_signatures(step, data_area(steps)))
 
 
-def _about_paths(steps: Sequence[Step], site: Site) -> Iterator[Reason]:
+def _about_paths(steps: Sequence[Step], site: Site) -> Iterator[Objection]:
     """A drive that is in use by another name: the kernel knows of two drives, and guards each for itself."""
     members = [step for step in steps if isinstance(step, MakeMember)]
     for other in site.look_around() if members else ():
@@ -115,14 +111,14 @@ def _is_same(disk: Disk, was: Subject) -> bool:
     return bool(disk.serial) and same
 
 
-def _about_files(steps: Sequence[Step], site: Site) -> Iterator[Reason]:
+def _about_files(steps: Sequence[Step], site: Site) -> Iterator[Objection]:
     for step in steps:
         if isinstance(step, EditFile):
             yield from ((why, "") for why in refuse_unwritable(step, site))
             yield from _about_names(step, site)
 
 
-def _about_names(step: EditFile, site: Site) -> Iterator[Reason]:
+def _about_names(step: EditFile, site: Site) -> Iterator[Objection]:
     """Another array of that name in mdadm.conf, another file system at that place in fstab."""
     try:
         text = find_file(site, step.path).read_text(errors="surrogateescape")
