@@ -5,8 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aligntool.cli.measuring import (
+    bench_progress,
+    ended_by_signals,
+    fio_keeper,
+    keep_among_results,
+    refuse_to_overwrite,
+)
 from aligntool.cli.options import colored, grid, size, terminal_width
-from aligntool.cli.probe import refuse_to_overwrite
 from aligntool.errors import ExitCode
 from aligntool.units import MIB
 
@@ -81,7 +87,6 @@ def bench_alignment(
     Exit code: 0 measured; 3 refused; 4 fio failed, or it was interrupted, after a device was written to; 130 before.
     """
     from aligntool.bench.starts import places_of, refuse_too_small
-    from aligntool.cli.bench_run import bench_progress, ended_by_signals, fio_keeper
     from aligntool.cli.bench_target import look_at_disk, working_on
     from aligntool.probe.bench_targets import find_target
 
@@ -191,7 +196,6 @@ def keep_measured(text: str, output: str | None, when: str, name: str) -> None:
     """After it was shown: what cannot be kept is not lost. In the history, and in the file that was asked for. Raises
     Refused.
     """
-    from aligntool.cli.bench_run import keep_among_results
 
     sys.stdout.flush()
     keep_among_results(when, name, text)

@@ -4,26 +4,28 @@ In: a target and a profile. Out: a table, or JSON; a file of the history. Alone 
 becomes of the figures when it ends early, is decided here.
 """
 
-import os
-import re
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aligntool.cli.measuring import (
+    bench_progress,
+    ended_by_signals,
+    fio_keeper,
+    keep_among_results,
+    refuse_to_overwrite,
+)
 from aligntool.cli.options import colored, size, terminal_width
 from aligntool.errors import ExitCode, Refused
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from aligntool.apply.bench_run import Ran
     from aligntool.bench.conditions import Conditions
     from aligntool.bench.results import Result
-    from aligntool.bench.schedule import BenchPlan, Target
+    from aligntool.bench.schedule import BenchPlan
     from aligntool.recipe import BenchGoal
 
 _LONGEST_S = 86400.0
@@ -79,7 +81,6 @@ def bench_run(
     Exit code: 0 measured; 3 refused; 4 fio failed, or it was interrupted, after something was written; 130 before.
     """
     from aligntool.bench.schedule import Wish, plan_bench
-    from aligntool.cli.probe import refuse_to_overwrite
     from aligntool.probe.bench_targets import find_target
     from aligntool.probe.conditions import look_at_conditions
     from aligntool.render.bench import command_lines, plan_words
@@ -132,6 +133,7 @@ def _refuse(plan: "BenchPlan", *, destructive: bool) -> str:
     """Raises Refused where there is no room, or somebody's data. The name of the device that is given up."""
     from aligntool.bench.conditions import room_words
     from aligntool.bench.schedule import TargetKind
+    from aligntool.cli.bench_target import refuse_data
 
     target = plan.target
     if target.kind is TargetKind.FOLDER and target.free is not None:
@@ -146,27 +148,6 @@ def _refuse(plan: "BenchPlan", *, destructive: bool) -> str:
             hint="in a folder the tests write anyway, into a file of their own",
         )
     return refuse_data(target)
-
-
-def refuse_data(target: "Target") -> str:
-    """The name of the device, which holds nothing. Raises Refused."""
-    from pathlib import Path
-
-    from aligntool.bench.refusals import refuse_destruction
-    from aligntool.cli.planning import refuse_in_flight
-    from aligntool.probe.look import look
-
-    disk = look((target.path,)).disks[0]
-    refuse_in_flight(disk.path)
-    name = Path(target.path).resolve().name
-    if name == disk.name.rpartition("/")[2]:
-        refuse_destruction(disk, None)
-    else:
-        part = next((part for part in disk.partitions if (part.node or "").rpartition("/")[2] == name), None)
-        if part is None:
-            raise Refused(f"{target.path} is a part of {disk.path}, and is not in its partition table")
-        refuse_destruction(disk, part)
-    return name
 
 
 def _measured(plan: "BenchPlan", seen: "Conditions", fio_output: str | None) -> "tuple[Result, Ran]":
@@ -203,6 +184,7 @@ def _place(plan: "BenchPlan") -> Iterator[str]:
     """A file that is made and removed; a device that is held; or just what is only read."""
     from aligntool.apply.bench_file import made_file
     from aligntool.apply.bench_hold import held_device
+    from aligntool.cli.bench_target import refuse_data
 
     target = plan.target
     if plan.makes_file:
@@ -216,52 +198,6 @@ def _place(plan: "BenchPlan") -> Iterator[str]:
         yield target.path
 
 
-def bench_progress(
-    *, still: bool = False
-) -> "AbstractContextManager[Callable[[str, float, float | None], None]]":
-    """`still`: redrawn only when it is told something."""
-    from aligntool.render.bench_progress import bench_bar, bench_lines
-    from aligntool.render.lines import wants_color
-
-    on_terminal = wants_color(sys.stderr, dict(os.environ))
-    return bench_bar(sys.stderr, still=still) if on_terminal else bench_lines(sys.stderr)
-
-
-@contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """A closed terminal and `kill` end it as Ctrl-C does: fio with it, and the file goes."""
-
-    def stop(number: int, frame: "FrameType | None") -> None:
-        raise KeyboardInterrupt
-
-    before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for each, action in before.items():
-            signal.signal(each, action)
-
-
-def fio_keeper(folder: str | None) -> Callable[[str, int, str], None]:
-    """fio's own words, run by run. Raises Refused when the folder cannot be made."""
-    if folder is None:
-        return lambda title, number, text: None
-    from pathlib import Path
-
-    from aligntool.apply.bench_history import keep_result
-
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Refused(f"{folder} cannot be made: {error.strerror}") from error
-
-    def keep(title: str, number: int, text: str) -> None:
-        plain = re.sub(r"[^A-Za-z0-9.]+", "-", title)
-        keep_result(str(Path(folder, f"{plain}-{number}.json")), text)
-
-    return keep
-
-
 def _keep(result: "Result", output: str | None) -> None:
     """In the history, and in the file that was asked for. A history that cannot be written is said, and no error."""
     from aligntool.apply.bench_history import keep_result
@@ -271,18 +207,6 @@ def _keep(result: "Result", output: str | None) -> None:
     keep_among_results(result.when, result.settings.profile, text)
     if output is not None:
         keep_result(output, text)
-
-
-def keep_among_results(when: str, name: str, text: str) -> None:
-    """In the history. One that cannot be written is said, and no error."""
-    from aligntool.apply.bench_history import keep_in_history
-    from aligntool.probe.bench_history import history_folder
-
-    folder = history_folder(dict(os.environ), root=os.geteuid() == 0)
-    try:
-        print(f"kept in {keep_in_history(folder, when, name, text)}", file=sys.stderr)
-    except Refused as refusal:
-        print(f"not kept in the history: {refusal}", file=sys.stderr)
 
 
 def _tell(result: "Result", *, json_: bool) -> None:

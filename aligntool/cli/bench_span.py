@@ -20,8 +20,8 @@ from aligntool.cli.bench_alignment import (
     keep_measured,
     now,
 )
+from aligntool.cli.measuring import bench_progress, ended_by_signals, fio_keeper, refuse_to_overwrite
 from aligntool.cli.options import colored, size, terminal_width
-from aligntool.cli.probe import refuse_to_overwrite
 from aligntool.errors import Refused
 from aligntool.units import GIB, MIB
 
@@ -61,7 +61,6 @@ def bench_span(
     Exit code: 0 measured; 3 refused; 4 fio failed, or it was interrupted, after a device was written to; 130 before.
     """
     from aligntool.bench.span import BLOCK
-    from aligntool.cli.bench_run import bench_progress, ended_by_signals, fio_keeper
     from aligntool.cli.bench_target import working_on
     from aligntool.probe.bench_targets import find_target
 

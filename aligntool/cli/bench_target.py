@@ -150,13 +150,33 @@ def _device(target: "Target", seen: "Conditions", *, destructive: bool, yes: boo
     if not destructive:
         yield working
         return
-    from aligntool.cli.bench_run import refuse_data
     from aligntool.cli.confirm import confirm_disk
 
     confirm_disk(target.path, refuse_data(target), "its name", yes)
     with held_device(target.path):
         refuse_data(target)
         yield working
+
+
+def refuse_data(target: "Target") -> str:
+    """The name of the device, which holds nothing. Raises Refused."""
+    from pathlib import Path
+
+    from aligntool.bench.refusals import refuse_destruction
+    from aligntool.cli.planning import refuse_in_flight
+    from aligntool.probe.look import look
+
+    disk = look((target.path,)).disks[0]
+    refuse_in_flight(disk.path)
+    name = Path(target.path).resolve().name
+    if name == disk.name.rpartition("/")[2]:
+        refuse_destruction(disk, None)
+    else:
+        part = next((part for part in disk.partitions if (part.node or "").rpartition("/")[2] == name), None)
+        if part is None:
+            raise Refused(f"{target.path} is a part of {disk.path}, and is not in its partition table")
+        refuse_destruction(disk, part)
+    return name
 
 
 def look_at_disk(name: str) -> "Disk | None":
@@ -171,6 +191,6 @@ def look_at_disk(name: str) -> "Disk | None":
 
 def identity_of(disk: "Disk | None") -> "Probed | None":
     """For a reader who asks whether it is the same disk."""
-    from aligntool.cli.probe import identity
+    from aligntool.cli.measuring import identity
 
     return identity(disk) if disk else None

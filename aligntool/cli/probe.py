@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aligntool.cli.measuring import bench_progress, ended_by_signals, identity, refuse_to_overwrite
 from aligntool.cli.options import colored, sector, size, terminal_width
 from aligntool.errors import ExitCode, Refused
 from aligntool.units import GIB, MIB, format_size
@@ -14,7 +15,7 @@ from aligntool.units import GIB, MIB, format_size
 if TYPE_CHECKING:
     from aligntool.apply.timing import Target, Timed
     from aligntool.bench.inference_design import Kind, Regions, Round
-    from aligntool.bench.inference_file import Probed, ProbeResult
+    from aligntool.bench.inference_file import ProbeResult
     from aligntool.inventory import Disk
 
 
@@ -77,27 +78,6 @@ def probe(
         raise typer.Exit(ExitCode.STOPPED if destructive and result.written else ExitCode.INTERRUPTED)
 
 
-def refuse_to_overwrite(output: str | None) -> None:
-    """Also where it could not be kept at all: said before anything is measured. Raises Refused."""
-    import os
-
-    from aligntool.audit.words import shell_word
-
-    if output is None:
-        return
-    folder = os.path.dirname(output) or "."  # noqa: PTH120 - the user's own spelling
-    if os.path.isdir(output):  # noqa: PTH112
-        raise Refused(f"{output} is a folder; nothing was measured", hint="-o with the name of a file")
-    if os.path.lexists(output):
-        raise Refused(
-            f"{output} is there already; nothing was measured",
-            hint=f"another name for -o, or rm {shell_word(output)}",
-        )
-    if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):  # noqa: PTH112
-        why = "may not be written to" if os.path.isdir(folder) else "is no folder"  # noqa: PTH112
-        raise Refused(f"{folder} {why}, so {output} cannot be kept; nothing was measured")
-
-
 class _Asked:
     """What both ways need of the options."""
 
@@ -133,7 +113,6 @@ def _in_folder(folder: str, file_size: int, asked: _Asked) -> "ProbeResult":
     from aligntool.apply.probing import made_file
     from aligntool.apply.timing import smallest_request
     from aligntool.bench.inference_design import Kind, regions_among
-    from aligntool.cli.bench_run import ended_by_signals
 
     with ended_by_signals(), _progress("filling") as tell, made_file(folder, file_size, tell) as made:
         disk = _look(made.disk, asked.sector_size)
@@ -217,8 +196,6 @@ def _progress(what: str) -> "Iterator[Callable[[float], None]]":
     """
     from time import monotonic
 
-    from aligntool.cli.bench_run import bench_progress
-
     began = monotonic()
     with bench_progress(still=True) as tell:
 
@@ -227,17 +204,6 @@ def _progress(what: str) -> "Iterator[Callable[[float], None]]":
             tell(what, share, left_s)
 
         yield say
-
-
-def identity(disk: "Disk") -> "Probed":
-    from pathlib import Path
-
-    from aligntool.bench.inference_file import Probed
-
-    return Probed(
-        name=Path(disk.path).name, path=str(Path(disk.path).absolute()), size=disk.size or 0, model=disk.model,
-        serial=disk.serial, wwn=disk.wwn, firmware=disk.firmware,
-    )  # fmt: skip
 
 
 def _tell(result: "ProbeResult", output: str | None, *, verbose: bool, json_: bool) -> None:

@@ -76,7 +76,7 @@ def _boundaries(found: "Traceable", grid_: int | None, phase_: int | None) -> "S
 def _log(found: "Traceable", output: str | None) -> "Iterator[Path]":
     """A folder for it; it is said when it lies on the disk that is traced, and kept at the end when it shall be."""
     from aligntool.apply.trace_log import keep_log, log_folder, refuse_name
-    from aligntool.cli.bench_run import ended_by_signals
+    from aligntool.cli.measuring import ended_by_signals
     from aligntool.probe.tracing import lies_on
 
     refuse_name(output)

@@ -27,7 +27,9 @@ SPEED_CODES = {2.5: 1, 5: 2, 8: 3, 16: 4}  # PCI Express Base Specification, Lin
 def main() -> None:
     for name in LOADED:
         importlib.import_module(name)
-    run("umount", "/etc/fstab")  # virtme-ng has one of its own mounted there, and an array's line could not go into it
+    run(
+        "umount", "/etc/fstab"
+    )  # virtme-ng has one of its own mounted there, and an array's line could not go into it
     Path("/etc/fstab").touch()
     drives = by_serial()
     for drive in NVME:
