@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from aligntool.bench.starts import MOST_RUNS, Load, places_of, refuse_too_many
 from aligntool.errors import Refused
 from aligntool.render.report.experiments import experiment_shown
 from aligntool.units import GIB, KIB, MIB, Extent
-from tests.bench_runs.test_runs import bench, environment
+from tests.bench_runs.test_runs import bench, environment, interrupted
 from tests.conftest import run
 
 ROOT = Path(__file__).parents[2]
@@ -98,21 +97,11 @@ def test_the_disk_is_named_as_the_system_names_it(
 @fio
 @both
 def test_an_experiment_that_was_interrupted_says_so_wherever_it_is_told(
-    place: Path, words: tuple[str, ...]
+    place: Path, words: tuple[str | Path, ...]
 ) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-m", "aligntool", "bench", *words, "--repeats", "500", str(place / "drive"), "-o",
-         str(place / "kept.json")],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(place),
-    ) as child:  # fmt: skip
-        assert child.stderr and child.stdout
-        for line in child.stderr:
-            if "3 of 500" in line:
-                break
-        child.send_signal(signal.SIGINT)
-        told, said = child.stdout.read(), child.stderr.read()
-        assert child.wait() == 130, said
-    assert "(not complete)" in told and "Traceback" not in said
+    words = (*words, "--repeats", "500", place / "drive", "-o", place / "kept.json")
+    told, _ = interrupted(place, *words, at="3 of 500")
+    assert "(not complete)" in told
     assert list((place / "drive").iterdir()) == []
     document = valid((place / "kept.json").read_text())
     assert document["complete"] is False and (document.get("rates") or document["curve"])
@@ -123,18 +112,8 @@ def test_an_experiment_that_was_interrupted_says_so_wherever_it_is_told(
 
 @fio
 def test_an_experiment_without_one_whole_run_is_not_kept(place: Path) -> None:
-    words = ("alignment", "--unit", "4KiB", "--runtime", "60", "--size", "32MiB")
-    with subprocess.Popen(
-        [sys.executable, "-m", "aligntool", "bench", *words, str(place / "drive")],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(place),
-    ) as child:  # fmt: skip
-        assert child.stderr and child.stdout
-        for line in child.stderr:
-            if "1 of 5" in line:
-                break
-        child.send_signal(signal.SIGINT)
-        assert child.stdout.read() == "" and "Traceback" not in child.stderr.read()
-        assert child.wait() == 130
+    words = ("alignment", "--unit", "4KiB", "--runtime", "60", "--size", "32MiB", place / "drive")
+    assert interrupted(place, *words, at="1 of 5")[0] == ""
     assert not (place / "state").exists() and list((place / "drive").iterdir()) == []
 
 

@@ -62,6 +62,29 @@ def bench(place: Path, *words: str | Path, code: int = 0) -> "subprocess.Complet
     return done
 
 
+def interrupted(
+    place: Path,
+    *words: str | Path,
+    at: str,
+    by: signal.Signals = signal.SIGINT,
+    before: Callable[[], object] = int,
+) -> tuple[str, str]:
+    """The same with a signal once it says this: its standard output, and what it went on to complain."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "aligntool", "bench", *map(str, words)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(place),
+    ) as child:  # fmt: skip
+        assert child.stderr and child.stdout
+        for line in child.stderr:
+            if at in line:
+                break
+        before()
+        child.send_signal(by)
+        told, said = child.stdout.read(), child.stderr.read()
+        assert child.wait() == 130 and "Traceback" not in said, said
+    return told, said
+
+
 def environment(place: Path) -> dict[str, str]:
     return os.environ | {"XDG_STATE_HOME": str(place / "state"), "COLUMNS": "120", "NO_COLOR": "1"}
 
@@ -137,29 +160,23 @@ def test_results_are_listed_shown_and_compared(place: Path) -> None:
 def test_an_interruption_leaves_nothing_behind_and_keeps_what_was_measured(
     place: Path, number: signal.Signals
 ) -> None:
-    words = [
-        "--profile",
-        str(place / "short.toml"),
+    words = (
+        place / "drive",
+        "-p",
+        place / "short.toml",
         "--runtime",
         "0.2",
         "--repeats",
         "500",
         "-o",
-        str(place / "out"),
-    ]
-    with subprocess.Popen(
-        [sys.executable, "-m", "aligntool", "bench", str(place / "drive"), *words],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(place),
-    ) as child:  # fmt: skip
-        assert child.stderr and child.stdout
-        for line in child.stderr:
-            if "2 of 500" in line:
-                break
-        assert next((place / "drive").iterdir()).name.startswith(".aligntool-bench-")
-        child.send_signal(number)
-        told, said = child.stdout.read(), child.stderr.read()
-        assert child.wait() == 130, said
-    assert "(not complete)" in told and "RND4K Q1T1 read" in told and "Traceback" not in said
+        place / "out",
+    )
+    made: list[Path] = []
+    told, _ = interrupted(
+        place, *words, at="2 of 500", by=number, before=lambda: made.extend((place / "drive").iterdir())
+    )
+    assert made[0].name.startswith(".aligntool-bench-")
+    assert "(not complete)" in told and "RND4K Q1T1 read" in told
     assert list((place / "drive").iterdir()) == []
     document = json.loads((place / "out").read_text())
     assert document["complete"] is False and all(row["samples"] for row in document["series"])

@@ -13,6 +13,7 @@ and what they are made of:
     emulator.py     a running QEMU: until it turns itself off, with a limit of time; or until the power is cut
     kernel.py       Debian's kernel package, fetched once into `.lab/` (git does not see it; `make clean` takes it away)
     init.sh         the first program of a guest: the copy-on-write tree
+    wanted.py       what a module of tests needs, and which of them run when they are asked for only
     enter.py        `make lab`: the same PC with a shell for you
 
 The PC with a system of its own:

@@ -4,7 +4,6 @@ One guest makes them all, on partitions of the same drives, and asks mdadm, the 
 """
 
 import json
-import os
 import re
 import sys
 from functools import cache
@@ -19,12 +18,10 @@ from aligntool.probe.look import look
 from aligntool.units import KIB, MIB
 from tests.lab.conftest import Lab
 from tests.lab.drives import Nvme
+from tests.lab.wanted import when_thorough
 
 pytestmark = [
-    pytest.mark.skipif(
-        os.environ.get("ALIGNTOOL_THOROUGH") != "1",
-        reason="makes nine arrays in an emulated PC; ALIGNTOOL_THOROUGH=1 runs it",
-    ),
+    when_thorough("makes nine arrays in an emulated PC"),
     pytest.mark.needs_root,
     pytest.mark.needs_tools(
         "qemu-system-x86_64", "busybox", "file", "depmod", "mdadm", "sfdisk", "sgdisk", "udevadm"

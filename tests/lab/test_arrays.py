@@ -4,7 +4,6 @@ One PC makes them all, so one reboot proves them all. ALIGNTOOL_THOROUGH=1 makes
 sizes; else there is the RAID0 of the article, on drives of 512-byte blocks.
 """
 
-import os
 from dataclasses import dataclass
 
 import pytest
@@ -13,13 +12,9 @@ from tests.lab.array_cases import Case, Planned, cases, in_bytes
 from tests.lab.conftest import Debian
 from tests.lab.debian_pc import DebianPC, powered
 from tests.lab.system import Facts, arrays, facts
+from tests.lab.wanted import DEBIAN_PC, THOROUGH
 
-pytestmark = [
-    pytest.mark.needs_root,
-    pytest.mark.needs_tools("debootstrap", "qemu-system-x86_64", "qemu-img", "grub-install", "mksquashfs"),
-    pytest.mark.needs_tools("mke2fs", "sfdisk", "partx", "losetup"),
-]
-THOROUGH = os.environ.get("ALIGNTOOL_THOROUGH") == "1"
+pytestmark = [*DEBIAN_PC]
 CASES = (*cases(), *cases(swapped=True)) if THOROUGH else cases()[:1]
 FILL = """set -e
 cd {place} && mkdir -p deep/er

@@ -6,7 +6,6 @@ again in every resume until it is there; another is cut, and taken back.
 """
 
 import json
-import os
 import random
 import re
 from collections.abc import Iterator
@@ -21,15 +20,11 @@ from tests.lab.conftest import Debian
 from tests.lab.debian_pc import DebianPC, powered
 from tests.lab.drives import Nvme
 from tests.lab.system import arrays, facts
+from tests.lab.wanted import DEBIAN_PC, when_thorough
 
 pytestmark = [
-    pytest.mark.needs_root,
-    pytest.mark.needs_tools("debootstrap", "qemu-system-x86_64", "qemu-img", "grub-install", "mksquashfs"),
-    pytest.mark.needs_tools("mke2fs", "sfdisk", "partx", "losetup"),
-    pytest.mark.skipif(
-        os.environ.get("ALIGNTOOL_THOROUGH") != "1",
-        reason="starts a PC a dozen times; ALIGNTOOL_THOROUGH=1 runs it",
-    ),
+    *DEBIAN_PC,
+    when_thorough("starts a PC a dozen times"),
 ]
 # Steps of a RAID1's plan: 0 and 1 members, 2 array, 3 file system, 4 mdadm.conf, 5 initramfs, 6 a look into it,
 # 7 fstab, 8 systemd, 9 folder, 10 mount. Before its line is in fstab nothing may mount it.

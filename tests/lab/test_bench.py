@@ -1,7 +1,6 @@
 """`aligntool bench` on NVMe drives and on an array that checks itself: what it sees of them, and what it refuses."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -9,12 +8,10 @@ import pytest
 from tests.lab.conftest import Lab
 from tests.lab.drives import MIB, Nvme, Port
 from tests.lab.kernel import ROOT
+from tests.lab.wanted import when_thorough
 
 pytestmark = [
-    pytest.mark.skipif(
-        os.environ.get("ALIGNTOOL_THOROUGH") != "1",
-        reason="measures in an emulated PC for minutes; ALIGNTOOL_THOROUGH=1 runs it",
-    ),
+    when_thorough("measures in an emulated PC for minutes"),
     pytest.mark.needs_root,
     pytest.mark.needs_tools(
         "qemu-system-x86_64", "busybox", "file", "depmod", "fio", "mdadm", "mkfs.ext4", "wipefs"

@@ -4,7 +4,6 @@ A RAID1 and a RAID5 are made on one PC, which is started again without one drive
 """
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,15 +15,11 @@ from tests.lab.conftest import Debian
 from tests.lab.debian_pc import DebianPC, powered
 from tests.lab.drives import Nvme
 from tests.lab.system import Facts, facts
+from tests.lab.wanted import DEBIAN_PC, when_thorough
 
 pytestmark = [
-    pytest.mark.needs_root,
-    pytest.mark.needs_tools("debootstrap", "qemu-system-x86_64", "qemu-img", "grub-install", "mksquashfs"),
-    pytest.mark.needs_tools("mke2fs", "sfdisk", "partx", "losetup"),
-    pytest.mark.skipif(
-        os.environ.get("ALIGNTOOL_THOROUGH") != "1",
-        reason="starts a PC twice; ALIGNTOOL_THOROUGH=1 runs it",
-    ),
+    *DEBIAN_PC,
+    when_thorough("starts a PC twice"),
 ]
 ARRAYS = {"mirror": ("1", "ext4", 2), "archive": ("5", "xfs", 3)}  # level, file system, members
 FILL = """set -e

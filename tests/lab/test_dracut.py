@@ -5,7 +5,6 @@ The image is first as Debian's package makes it, which assembles nothing; then a
 own words into /etc/cmdline.d of the image, which count as the kernel's: dracut.conf(5), kernel_cmdline.
 """
 
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,15 +16,12 @@ from tests.lab.conftest import Debian
 from tests.lab.debian_pc import DebianPC, powered
 from tests.lab.debian_variants import disk_with_dracut
 from tests.lab.system import Facts, arrays, facts
+from tests.lab.wanted import DEBIAN_PC, when_thorough
 
 pytestmark = [
-    pytest.mark.needs_root,
-    pytest.mark.needs_tools("debootstrap", "qemu-system-x86_64", "qemu-img", "grub-install", "mksquashfs"),
-    pytest.mark.needs_tools("mke2fs", "sfdisk", "partx", "losetup", "unshare", "lsinitrd"),
-    pytest.mark.skipif(
-        os.environ.get("ALIGNTOOL_THOROUGH") != "1",
-        reason="starts a PC three times; ALIGNTOOL_THOROUGH=1 runs it",
-    ),
+    *DEBIAN_PC,
+    pytest.mark.needs_tools("unshare", "lsinitrd"),
+    when_thorough("starts a PC three times"),
 ]
 MIRROR = Case("mirror", "--level 1 --fs ext4", 2, 512, "ext4", 1)
 SCRATCH = Case("scratch", "--recipe nvme-raid0-scratch", 2, 512, "xfs", 2)

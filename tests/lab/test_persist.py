@@ -3,7 +3,6 @@
 The PC's array is made as the article of 2015 made its own: `mdadm --create`, a file system, a line in fstab, no more.
 """
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,15 +13,11 @@ from tests.lab.conftest import Debian
 from tests.lab.debian_pc import DebianPC, powered
 from tests.lab.drives import Nvme
 from tests.lab.system import Facts, arrays, facts
+from tests.lab.wanted import DEBIAN_PC, when_thorough
 
 pytestmark = [
-    pytest.mark.needs_root,
-    pytest.mark.needs_tools("debootstrap", "qemu-system-x86_64", "qemu-img", "grub-install", "mksquashfs"),
-    pytest.mark.needs_tools("mke2fs", "sfdisk", "partx", "losetup"),
-    pytest.mark.skipif(
-        os.environ.get("ALIGNTOOL_THOROUGH") != "1",
-        reason="starts a PC three times; ALIGNTOOL_THOROUGH=1 runs it",
-    ),
+    *DEBIAN_PC,
+    when_thorough("starts a PC three times"),
 ]
 
 # Two drives without a table each, as the article had them, and an mdadm that is told as little as it was.

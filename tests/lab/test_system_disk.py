@@ -4,7 +4,6 @@ The commands are those of the document, word for word; the drives have the names
 stays in the images of its drives, which the next one gets as copies: a drive that is pulled keeps what it had.
 """
 
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,15 +20,12 @@ from tests.lab.drives import Nvme, image
 from tests.lab.guest import KERNEL_OPTIONS
 from tests.lab.kernel import ROOT
 from tests.lab.system import Facts, facts
+from tests.lab.wanted import DEBIAN_PC, when_thorough
 
 pytestmark = [
-    pytest.mark.needs_root,
-    pytest.mark.needs_tools("debootstrap", "qemu-system-x86_64", "qemu-img", "grub-install", "mksquashfs"),
-    pytest.mark.needs_tools("mke2fs", "sfdisk", "partx", "losetup", "unshare"),
-    pytest.mark.skipif(
-        os.environ.get("ALIGNTOOL_THOROUGH") != "1",
-        reason="starts a PC five times; ALIGNTOOL_THOROUGH=1 runs it",
-    ),
+    *DEBIAN_PC,
+    pytest.mark.needs_tools("unshare"),
+    when_thorough("starts a PC five times"),
 ]
 LEFT, RIGHT, FRESH = (Nvme(name, 2 * GIB) for name in ("left", "right", "fresh"))
 ARRAY = "/dev/md/system"

@@ -1,7 +1,6 @@
 """`aligntool raid tune` on real md: the arrays it makes, and the drives as it leaves them, however it ends."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -10,12 +9,10 @@ from aligntool.raid.tuning_file import parse_tuning
 from tests.lab.conftest import Lab
 from tests.lab.drives import MIB, Nvme
 from tests.lab.kernel import ROOT
+from tests.lab.wanted import when_thorough
 
 pytestmark = [
-    pytest.mark.skipif(
-        os.environ.get("ALIGNTOOL_THOROUGH") != "1",
-        reason="sweeps real arrays for minutes; ALIGNTOOL_THOROUGH=1 runs it",
-    ),
+    when_thorough("sweeps real arrays for minutes"),
     pytest.mark.needs_root,
     pytest.mark.needs_tools("qemu-system-x86_64", "busybox", "file", "depmod"),
     pytest.mark.needs_tools("fio", "mdadm", "wipefs", "nvme", "smartctl"),
