@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from aligntool.bench.chance import LEAST_RUNS
 from aligntool.bench.inference import CONFIDENT
 from aligntool.bench.inference_design import Dice
 from aligntool.bench.jobs import Job, Pattern
@@ -96,8 +97,8 @@ def jobs_of(
 def find_knee(curve: Curve, dice: Dice, *, resamples: int = RESAMPLES) -> Knee:
     """The confidence is the share of resampled curves (bootstrap over the repeats) with the same answer."""
     knee = _knee({span: median(rates) for span, rates in curve.items() if rates})
-    if min((len(rates) for rates in curve.values()), default=0) < 3:
-        return Knee(None, None, 1.0, 0.0, "fewer than three repeats of every span")
+    if min((len(rates) for rates in curve.values()), default=0) < LEAST_RUNS:
+        return Knee(None, None, 1.0, 0.0, f"can't tell: fewer than {LEAST_RUNS} repeats of every span")
     if _overlapping(curve, knee):
         return Knee(None, None, knee.share, 0.0, "can't tell: the repeats before and after the knee overlap")
     same = 0

@@ -44,7 +44,7 @@ RuntimeOption = Annotated[
     float, typer.Option("--runtime", metavar="SECONDS", min=0.1, max=_LONGEST_S, help="Of each run.")
 ]
 RepeatsOption = Annotated[
-    int, typer.Option("--repeats", metavar="N", min=3, max=1000, help="How often each run is made.")
+    int, typer.Option("--repeats", metavar="N", min=5, max=1000, help="How often each run is made.")
 ]
 OutputOption = Annotated[
     str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the result as JSON.")
@@ -71,9 +71,7 @@ def bench_alignment(
     depth: Annotated[int, typer.Option("--depth", metavar="N", min=1, max=1024, help="Requests in flight.")] = 1,
     span: SizeOption = None,
     runtime: RuntimeOption = 1.0,
-    repeats: Annotated[
-        int, typer.Option("--repeats", metavar="N", min=5, max=1000, help="How often each run is made.")
-    ] = 5,
+    repeats: RepeatsOption = 5,
     destructive: DestructiveOption = False,
     yes: YesOption = False,
     output: OutputOption = None,

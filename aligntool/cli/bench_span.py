@@ -47,7 +47,7 @@ def bench_span(
     ] = False,
     span: SizeOption = None,
     runtime: RuntimeOption = 2.0,
-    repeats: RepeatsOption = 3,
+    repeats: RepeatsOption = 5,
     destructive: DestructiveOption = False,
     yes: YesOption = False,
     output: OutputOption = None,

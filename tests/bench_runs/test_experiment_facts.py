@@ -53,7 +53,7 @@ def test_what_was_so_meanwhile_is_kept_with_the_result(place: Path, words: tuple
     settings = found["settings"]
     assert (settings["kind"], settings["size"], settings["runtime_s"]) == ("folder", size, 0.1)
     assert settings["direct"] is True and settings["engine"] == "libaio" and 0 < settings["piece"] <= size
-    assert settings["repeats"] == (5 if words is ALIGNMENT else 3)
+    assert settings["repeats"] == 5
     seen = found["conditions"]
     assert (seen["kernel"], seen["fio"]) == (os.uname().release, run("fio", "--version").strip())
     # In a chroot whose root is no mount point neither can tell.
@@ -257,6 +257,12 @@ def test_the_size_that_is_asked_for_is_enough() -> None:
     assert size.endswith("MiB")
     for start in (0, 512, 7 * MIB + 512, GIB - 512):
         places_of(Extent(start, int(size.removesuffix("MiB")) * MIB), GIB, 512)
+
+
+@pytest.mark.parametrize("command", ["alignment", "span"])
+def test_fewer_repeats_than_a_verdict_needs_are_refused(place: Path, command: str) -> None:
+    said = bench(place, command, "--repeats", "4", place / "drive", code=2).stderr
+    assert "5<=x<=1000" in said
 
 
 def test_every_sector_of_a_unit_can_be_tried() -> None:

@@ -83,13 +83,13 @@ def test_spans_of_a_file_double_up_to_its_size(image: Path) -> None:
         point["span"]: list(zip(point["iops"], point["cpu"], strict=True)) for point in found["curve"]
     }
     doubling = [8 * MIB, 16 * MIB, 32 * MIB]
-    order = [*doubling, *doubling[::-1], *doubling]
-    order += [span for span in by_span if span not in doubling] * 3
+    order = [*doubling, *doubling[::-1]] * 2 + doubling
+    order += [span for span in by_span if span not in doubling] * 5
     assert len(order) == count
     figures_are_fio_s(fio, [by_span[span].pop(0) for span in order], found["conditions"])
     spans = [point["span"] for point in found["curve"]]
     assert {8 * MIB, 16 * MIB, 32 * MIB} <= set(spans)
-    assert all(len(point["iops"]) == 3 and min(point["iops"]) > 0 for point in found["curve"])
+    assert all(len(point["iops"]) == 5 and min(point["iops"]) > 0 for point in found["curve"])
     assert found["write"] is False
 
 

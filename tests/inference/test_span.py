@@ -92,9 +92,12 @@ def test_a_dent_is_no_knee() -> None:
     assert "slower and faster again" in knee.why
 
 
-def test_fewer_than_three_repeats_tell_nothing() -> None:
-    made = {span: rates[:2] for span, rates in curve(spans(64), GIB).items()}
-    assert not find_knee(made, random.Random(1)).found
+def test_fewer_than_five_repeats_tell_nothing() -> None:
+    """The default, and the least that may be asked for."""
+    made = curve(spans(64), GIB)
+    assert find_knee(made, random.Random(1)).found
+    knee = find_knee(made | {GIB: made[GIB][:4]}, random.Random(1))
+    assert not knee.found and "fewer than 5 repeats" in knee.words
     assert not find_knee({}, random.Random(1)).found
 
 
