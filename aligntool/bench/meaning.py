@@ -1,68 +1,33 @@
-"""What the figures say of the drive: the processor in the way, command queueing, a cache, noise.
+"""What the figures say of the drive: the processor in the way, a cache, noise.
 
 In: a result. Out: sentences. Alone because figures are read by people who want to know what follows from them, and what
 does not.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from fractions import Fraction
 from statistics import median
 
-from aligntool.bench.conditions import DriveState
+from aligntool.bench.queueing import about_depth
 from aligntool.bench.results import Result, Series, as_ssd_score
 from aligntool.bench.steady import MOST_EXCURSION, WINDOW, steadiness
 from aligntool.trace import ARTICLE, Drive
 from aligntool.units import KIB
 
-GAIN = 1.2  # from which on a deeper queue is said to help
 CACHE = 2.0  # times the first passes, from which on the later ones are said to show a cache
 NOISY = 0.25
-DEEP = 8  # requests in flight from which on a queue is called deep
-
-
-@dataclass(frozen=True, slots=True)
-class DepthGain:
-    """One test with one request in flight, and with many."""
-
-    one: Series
-    deep: Series
-
-    @property
-    def times(self) -> float:
-        return self.deep.iops.median / self.one.iops.median
-
-    @property
-    def overlaps(self) -> bool:
-        return self.deep.iops.low <= self.one.iops.high and self.one.iops.low <= self.deep.iops.high
 
 
 def meaning(result: Result) -> Iterator[str]:
     """Sentences, the most important first."""
     yield from _about_processor(result)
     yield from _about_noise(result)
-    yield from _about_depth(result)
+    yield from about_depth(result)
     yield from _about_passes(result)
     yield from _about_steadiness(result)
     yield from _about_score(result)
     yield from _about_boot(result)
     yield from _about_threads(result)
-
-
-def depth_gains(result: Result) -> Iterator[DepthGain]:
-    """Pairs of random tests that differ in their depth alone, with one thread (C3)."""
-    for one in result.series:
-        if not one.test.random or one.test.threads != 1 or one.test.depth != 1 or not one.iops.median:
-            continue
-        deeper = [
-            each
-            for each in result.series
-            if (each.test.random, each.test.threads) == (True, 1)
-            and (each.test.block, each.test.write) == (one.test.block, one.test.write)
-            and each.test.depth >= DEEP
-        ]
-        if deeper:
-            yield DepthGain(one, max(deeper, key=lambda each: each.test.depth))
 
 
 def boot_drive(result: Result) -> Drive | None:
@@ -98,33 +63,6 @@ def _about_noise(result: Result) -> Iterator[str]:
             f"the runs lie more than {NOISY:.0%} apart: {', '.join(noisy)}. Something else was going on, or a cache "
             "filled up"
         )
-
-
-def _about_depth(result: Result) -> Iterator[str]:
-    told = _offered(result.conditions.drives)
-    for gain in depth_gains(result):
-        what = f"{gain.deep.test.title} has {gain.times:.1f} times the IOPS of {gain.one.test.title}"
-        gained = not gain.overlaps and gain.times >= GAIN
-        if not gained and gain.deep.cpu_bound:
-            yield f"{what}, and the processor held it back: that says nothing of command queueing (NCQ){told}"
-        elif not gained:
-            yield f"{what}: no gain from a deep queue, as without command queueing (NCQ){told}"
-        else:
-            held = ", and could do more, for the processor held it back" if gain.deep.cpu_bound else ""
-            yield f"{what}: the drive works on several requests at once (NCQ or its like){held}{told}"
-
-
-def _offered(drives: Sequence[DriveState]) -> str:
-    """An array or a volume has no depth of its own: its members have."""
-    if not drives:
-        return ""
-    if drives[0].queue_depth:
-        return f"; the device offers a depth of {drives[0].queue_depth}"
-    members = [drive for drive in drives[1:] if drive.queue_depth]
-    if not members:
-        return ""
-    least = min(members, key=lambda drive: drive.queue_depth or 0)
-    return f"; the drives below {drives[0].name} offer a depth of {least.queue_depth} or more ({least.name})"
 
 
 def _about_passes(result: Result) -> Iterator[str]:
