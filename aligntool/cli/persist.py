@@ -49,6 +49,7 @@ def persist_command(
 
     Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped part-way with the record kept.
     """
+    from aligntool.cli.raid import carried_out
     from aligntool.raid.persisting import PersistGoal
 
     goal = PersistGoal(system, mount)
@@ -59,7 +60,9 @@ def persist_command(
         sys.stdout.write(_text(plan, goal))
         return
     stop = dry_run or output is not None or sysroot is not None
-    _show(plan, array if stop else "", to_stderr=json_)
+    # The arrays of a captured machine are not here.
+    next_ = carried_out("raid persist", sys.argv[3:], output) if stop and sysroot is None else ""
+    _show(plan, next_, to_stderr=json_)
     if plan.steps and not stop:
         carry_out_persist(plan, goal, yes=yes, json_=json_)
 
@@ -120,12 +123,10 @@ def _text(plan: "Plan", goal: "PersistGoal") -> str:
     return json.dumps(json.loads(to_json(plan)) | {"persist": asdict(goal)}, indent=2) + "\n"
 
 
-def _show(plan: "Plan", array: str, *, to_stderr: bool) -> None:
-    """`array`: as it was called, where the plan is only shown."""
-    from aligntool.audit.words import shell_word
+def _show(plan: "Plan", type_next: str, *, to_stderr: bool) -> None:
     from aligntool.cli.arrays import show_array_plan
 
-    next_ = f"sudo aligntool raid persist {shell_word(array)}" if array else ""
-    show_array_plan(plan, sys.stderr if to_stderr else sys.stdout, type_next=next_)
+    stream = sys.stderr if to_stderr else sys.stdout
+    show_array_plan(plan, stream, type_next=type_next)
     if not plan.steps:
-        print("Nothing is to be done.", file=sys.stderr if to_stderr else sys.stdout)
+        print("Nothing is to be done.", file=stream)

@@ -12,6 +12,8 @@ from aligntool.cli.raid_goal import resolved, takes_goal
 from aligntool.errors import Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aligntool.plan import Plan, RaidGoal
 
 raid_app = typer.Typer(
@@ -39,7 +41,6 @@ def plan_command(
 
     Exit code: 0 there is a plan; 3 refused, with every reason.
     """
-    from aligntool.audit.words import shell_word
     from aligntool.cli.arrays import show_array_plan
     from aligntool.plan import to_json, with_wanted
 
@@ -50,15 +51,19 @@ def plan_command(
     if json_:
         sys.stdout.write(text + "\n")
     else:
-        next_ = f"sudo aligntool apply {shell_word(output)}" if output else _typed_again()
+        next_ = carried_out("raid create", sys.argv[3:], output)
         show_array_plan(plan, sys.stdout, type_next=next_)
 
 
-def _typed_again() -> str:
-    """`raid create` with the words of this `raid plan`."""
+def carried_out(name: str, words: "Sequence[str]", kept: str | None) -> str:
+    """What is to be typed to carry out a plan that was only shown: `apply` where it is kept in a file, else the
+    command `name` with the `words` that asked for the plan.
+    """
     from aligntool.audit.words import shell_word
 
-    return " ".join(("sudo aligntool raid create", *(shell_word(word) for word in sys.argv[3:])))
+    if kept is not None:
+        return f"sudo aligntool apply {shell_word(kept)}"
+    return " ".join((f"sudo aligntool {name}", *(shell_word(word) for word in words if word != "--dry-run")))
 
 
 def find_array_plan(drives: list[str], goal: "RaidGoal") -> "Plan":

@@ -9,6 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from aligntool.cli.raid import carried_out
 from aligntool.plan import RaidGoal, to_json, wanted_of, with_wanted
 from aligntool.units import GIB, MIB
 from tests.conftest import run
@@ -76,6 +77,55 @@ def test_arrays_of_a_captured_machine_are_shown_as_json() -> None:
     listed = json.loads(shown.stdout)
     assert [each["name"] for each in listed] == ["md2", "md4"]
     assert [member["data_at"] for member in listed[0]["members"]] == [631242752] * 3
+
+
+def test_what_carries_out_a_plan_has_every_word_of_it_but_the_one_that_held_it_back() -> None:
+    words = ["/dev/md127", "--mount", "/srv/my data", "--dry-run", "--system", "debian"]
+    assert (
+        carried_out("raid persist", words, None)
+        == "sudo aligntool raid persist /dev/md127 --mount '/srv/my data' --system debian"
+    )
+    assert carried_out("raid persist", words, "my plan.json") == "sudo aligntool apply 'my plan.json'"
+
+
+def test_nothing_is_to_be_typed_about_an_array_of_another_machine(tmp_path: Path) -> None:
+    """The capture holds no files of a system; a Debian's without any line are put beside it."""
+    run("tar", "-xf", MACHINE, "-C", tmp_path)
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "os-release").write_text("ID=debian\n")
+    for more in ((), ("--dry-run",), ("-o", tmp_path / "plan.json")):
+        done = typed("raid", "persist", "md2", "--sysroot", tmp_path, *more)
+        assert done.returncode == 0 and "edit /etc/mdadm/mdadm.conf" in done.stdout, done.stderr
+        assert "→" not in done.stdout and "sudo" not in done.stdout
+    assert json.loads((tmp_path / "plan.json").read_text())["plan"]["purpose"] == "persist"
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("unshare", "mount")
+def test_a_plan_that_is_only_shown_ends_with_what_carries_it_out(tmp_path: Path) -> None:
+    """Here, with the capture's sysfs in a mount namespace of its own, the array is one of this machine."""
+    run("tar", "-xf", MACHINE, "-C", tmp_path)
+    script = 'mount --bind "$1" /sys && shift && exec "$@"'
+    inside = [
+        "unshare",
+        "--mount",
+        "--propagation",
+        "private",
+        "sh",
+        "-c",
+        script,
+        "sh",
+        str(tmp_path / "sys"),
+    ]
+    kept = tmp_path / "plan.json"
+    for more, said in (
+        (["--dry-run"], "sudo aligntool raid persist /dev/md2 --system arch"),
+        (["-o", str(kept)], f"sudo aligntool apply {kept}"),
+    ):
+        words = [str(PROGRAM), "raid", "persist", "/dev/md2", "--system", "arch", *more]
+        done = subprocess.run([*inside, *words], capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[-1] == f"→ {said}"
 
 
 def test_recipes_for_arrays_are_listed_shown_and_checked() -> None:
