@@ -13,7 +13,7 @@ from aligntool.bench.conditions import Conditions, warnings_of
 from aligntool.bench.document import EXPERIMENTS, conditions_of
 from aligntool.bench.inference_file import Probed
 from aligntool.bench.jobs import Pattern
-from aligntool.bench.span import Knee
+from aligntool.bench.span import ENOUGH, Knee
 from aligntool.bench.starts import Load, Place
 from aligntool.errors import Refused
 from aligntool.inventory import NvmeFacts
@@ -97,8 +97,44 @@ class Spans(Experiment):
     cpu: dict[int, list[float]] = field(default_factory=dict)  # percent of a core, of each repeat
 
     @property
+    def spanned(self) -> int:
+        """The largest span, in bytes; 0: nothing was measured."""
+        return max(self.curve, default=0)
+
+    @property
+    def drive_size(self) -> int | None:
+        """Bytes of the largest drive below the target, whose map is one for all of it; None: not known."""
+        sizes = [drive.size for drive in self.conditions.drives]
+        sizes += [self.disk.size] if self.disk else []
+        return max((size for size in sizes if size), default=None)
+
+    @property
+    def whole(self) -> bool | None:
+        """Whether the spans reach to the end of the drive; None: nobody knows where that is."""
+        return None if self.drive_size is None else self.drive_size <= self.spanned * ENOUGH
+
+    @property
     def summary(self) -> str:
-        return self.knee.words
+        """No knee over a part of a drive says nothing of the rest."""
+        of = f" of {format_about(self.drive_size)}" if self.drive_size and not self.whole else ""
+        return f"{self.knee.words}{of}" if self.knee.flat else self.knee.words
+
+    @property
+    def beyond(self) -> str:
+        """What was not looked at, and what to type for it; "": a knee was found, or there is no more."""
+        if not self.knee.flat or self.drive_size is None or self.whole:
+            return ""
+        return (
+            f"the drive has {format_about(self.drive_size)}: {_way_on(self.setting, self.spanned)} for more"
+        )
+
+
+def _way_on(setting: Setting | None, spanned: int) -> str:
+    if setting is None:
+        return "--size or --to"
+    if setting.piece > spanned * ENOUGH:
+        return "--to"
+    return {"folder": "--size", "device": "name the whole drive"}.get(setting.kind, "name the drive")
 
 
 def experiment_from_json(text: str, name: str) -> Starts | Spans | None:

@@ -20,8 +20,10 @@ DEPTH = 32
 SMALLEST = 64 * MIB
 FALLEN = 0.9  # of the rate over the spans before: a table that is at hand for 9 requests in 10 costs as much
 FEWEST_BEFORE = 2  # spans that agree with each other, or there is nothing to fall from
+ENOUGH = 5 / 4  # times the largest span: of a drive that has no more, all was looked at
 RESAMPLES = 200
 MAPPED = 1024  # bytes of the drive for each byte of its map: 4 bytes for each 4 KiB
+_FLAT = "no knee"
 
 Curve = Mapping[int, Sequence[float]]
 """Span in bytes -> requests a second, of each repeat."""
@@ -44,6 +46,11 @@ class Knee:
         return self.below is not None
 
     @property
+    def flat(self) -> bool:
+        """As fast over every span that was measured."""
+        return not self.found and self.why.startswith(_FLAT)
+
+    @property
     def sure(self) -> bool:
         """As sure as a probe must be of a unit."""
         return self.confidence >= CONFIDENT
@@ -54,7 +61,7 @@ class Knee:
         if self.below is not None and self.above is not None:
             place = f"knee between {format_about(self.below)} and {format_about(self.above)}"
             return place if self.sure else f"perhaps a {place}"
-        return f"perhaps {self.why}" if self.why.startswith("no knee") and not self.sure else self.why
+        return f"perhaps {self.why}" if self.flat and not self.sure else self.why
 
 
 def spans_of(size: int, smallest: int = SMALLEST) -> tuple[int, ...]:
@@ -65,7 +72,7 @@ def spans_of(size: int, smallest: int = SMALLEST) -> tuple[int, ...]:
         spans.append(span)
         span *= 2
     whole = size // BLOCK * BLOCK
-    if not spans or whole > spans[-1] * 5 // 4:
+    if not spans or whole > spans[-1] * ENOUGH:
         spans.append(whole)
     return tuple(spans)
 
@@ -115,7 +122,7 @@ def bound_spans(cpu: Curve) -> tuple[int, ...]:
 
 def not_by_the_processor(knee: Knee, cpu: Curve) -> Knee:
     """As fast over every span is what a processor shows, too."""
-    if knee.found or not knee.why.startswith("no knee") or not bound_spans(cpu):
+    if not knee.flat or not bound_spans(cpu):
         return knee
     return replace(
         knee, confidence=0.0, why="can't tell: CPU-bound, the drive may be faster over small spans"
@@ -139,7 +146,7 @@ def _knee(rates: Mapping[int, float]) -> Knee:
         full.append(rates[span])
     if spans and min(full) * FALLEN > 0 and max(full) * FALLEN > min(full):
         return Knee(None, None, 1.0, 0.0, "can't tell: the rates differ, and fall nowhere")
-    return Knee(None, None, 1.0, 0.0, "no knee: as fast over the whole as over the smallest span")
+    return Knee(None, None, 1.0, 0.0, f"{_FLAT} up to {format_about(spans[-1] if spans else 0)}")
 
 
 def _overlapping(curve: Curve, knee: Knee) -> bool:

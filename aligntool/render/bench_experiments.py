@@ -140,22 +140,31 @@ def _common(found: Starts | Spans) -> dict[str, object]:
 
 def span_lines(found: Spans, *, width: int) -> Iterator[Line]:
     yield from _head_lines(found, f"  random {'write' if found.write else 'read'}, 4KiB QD32")
-    yield _knee_line(found.knee)
+    yield _knee_line(found)
+    if found.beyond:
+        yield ((f"  {found.beyond}", Style.DOUBT),)
     yield from (plain(line) for text in _host_memory(found.nvme) for line in wrapped(text, width, "  "))
     yield EMPTY
     yield from _curve_lines(found)
     yield from warning_lines(found.warnings, width)
 
 
-def _knee_line(knee: Knee) -> Line:
+def _knee_line(found: Spans) -> Line:
+    """Good is only what holds for the whole drive."""
+    knee = found.knee
+    style = Style.DOUBT
+    if knee.sure and (knee.found or knee.flat):
+        style = Style.GOOD if knee.flat and found.whole else Style.NOTE
+    said = knee_facts(knee)
+    return ((knee.words, style), (f"  {said}" if said else "", Style.PLAIN))
+
+
+def knee_facts(knee: Knee) -> str:
+    """What stands beside the words; "": it cannot be told."""
+    sure = f"confidence {knee.confidence:.0%}"
     if knee.found:
-        return (
-            (knee.words, Style.NOTE if knee.sure else Style.DOUBT),
-            (f"  there {knee.share:.0%} of the rate before; confidence {knee.confidence:.0%}", Style.PLAIN),
-        )
-    flat = knee.why.startswith("no knee")
-    sure = f"  confidence {knee.confidence:.0%}" if flat else ""
-    return ((knee.words, Style.GOOD if flat and knee.sure else Style.DOUBT), (sure, Style.PLAIN))
+        return f"there {knee.share:.0%} of the rate before; {sure}"
+    return sure if knee.flat else ""
 
 
 def _curve_lines(found: Spans) -> Iterator[Line]:
@@ -208,6 +217,8 @@ def span_json(found: Spans, disk: Disk | None) -> str:
         "model": disk.model if disk else None,
         "write": found.write,
         "knee": asdict(found.knee) | {"sure": found.knee.sure},
+        "spanned": found.spanned,
+        "drive_size": found.drive_size,
         "host_memory_buffer": memory,
         "curve": [
             {"span": span, "iops": rates, "cpu": found.cpu.get(span, []), "cpu_bound": span in bound}

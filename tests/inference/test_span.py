@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from aligntool.bench.experiments import Spans
+from aligntool.bench.conditions import Conditions, DriveState
+from aligntool.bench.experiments import Setting, Spans
 from aligntool.bench.span import Knee, between, find_knee, jobs_of, not_by_the_processor, reach, spans_of
 from aligntool.render.bench_experiments import span_json, span_lines
-from aligntool.render.lines import text_of
+from aligntool.render.lines import Style, text_of
 from aligntool.units import GIB, KIB, MIB
 
 
@@ -67,7 +68,7 @@ def test_the_middle_of_the_knee_is_measured_as_well() -> None:
 def test_a_flat_curve_has_no_knee(seed: int) -> None:
     knee = find_knee(curve(spans(64), 1 << 50, noise=0.01, seed=seed), random.Random(seed))
     assert not knee.found
-    assert knee.why.startswith("no knee")
+    assert knee.flat and knee.why == "no knee up to 64GiB"
     assert knee.confidence > 0.9
 
 
@@ -130,7 +131,7 @@ def test_as_fast_everywhere_is_what_a_processor_shows_too() -> None:
 @pytest.mark.parametrize(("confidence", "before"), [(0.95, ""), (0.94, "perhaps ")])
 def test_what_is_less_sure_than_a_unit_must_be_is_told_as_perhaps_so(confidence: float, before: str) -> None:
     knee = Knee(GIB, 2 * GIB, 0.5, confidence, "")
-    flat = Knee(None, None, 1.0, confidence, "no knee: as fast over the whole as over the smallest span")
+    flat = Knee(None, None, 1.0, confidence, "no knee up to 2GiB")
     assert knee.words == f"{before and 'perhaps a '}knee between 1GiB and 2GiB"
     assert flat.words == before + flat.why
     for found in (knee, flat):
@@ -138,3 +139,64 @@ def test_what_is_less_sure_than_a_unit_must_be_is_told_as_perhaps_so(confidence:
         assert shown.summary == found.words
         assert found.words in " ".join(text_of(span_lines(shown, width=100)))
         assert json.loads(span_json(shown, None))["knee"]["sure"] is (not before)
+
+
+TB = 10**12  # 931.3 GiB
+
+
+def flat_over(last: int, drive: int | None, setting: Setting | None = None) -> Spans:
+    """As fast up to `last` bytes of such a drive."""
+    rates = {span: [1000.0] * 5 for span in spans_of(last)}
+    seen = Conditions(drives=(DriveState("sda", size=drive),) if drive else ())
+    knee = find_knee(rates, random.Random(1))
+    return Spans("", "/srv", False, knee, rates, None, conditions=seen, setting=setting)
+
+
+@pytest.mark.parametrize(
+    ("kind", "last", "piece", "way"),
+    [
+        ("folder", 4 * GIB, 4 * GIB, "--size for more"),
+        ("folder", 2 * GIB, 4 * GIB, "--to for more"),
+        ("device", 64 * GIB, TB, "--to for more"),
+        ("device", 64 * GIB, 64 * GIB, "name the whole drive for more"),  # a partition
+        ("file", 4 * GIB, 4 * GIB, "name the drive for more"),
+    ],
+)
+def test_no_knee_over_a_part_of_a_drive_names_that_part_and_says_how_to_look_at_more(
+    kind: str, last: int, piece: int, way: str
+) -> None:
+    found = flat_over(last, TB, Setting(kind, piece, piece, 1.0, 5, True, "libaio"))
+    lines = list(span_lines(found, width=100))
+    styles = {text: style for line in lines for text, style in line}
+    words = f"no knee up to {last // GIB}GiB"
+    assert found.summary == f"{words} of 931.3GiB" and words in styles
+    assert Style.GOOD not in styles.values()
+    assert f"  the drive has 931.3GiB: {way}" in styles
+    document = json.loads(span_json(found, None))
+    assert (document["spanned"], document["drive_size"]) == (last, TB)
+
+
+def test_no_knee_over_the_whole_drive_is_good_and_of_a_drive_of_unknown_size_it_is_not() -> None:
+    whole, unknown = flat_over(TB, TB), flat_over(TB, None)
+    assert whole.whole is True and whole.summary == "no knee up to 931.3GiB" == unknown.summary
+    assert ("no knee up to 931.3GiB", Style.GOOD) in [
+        each for line in span_lines(whole, width=90) for each in line
+    ]
+    assert Style.GOOD not in [style for line in span_lines(unknown, width=90) for _, style in line]
+    assert whole.beyond == unknown.beyond == ""
+    assert json.loads(span_json(unknown, None))["drive_size"] is None
+
+
+def test_spans_that_end_less_than_one_step_before_the_drive_are_the_whole_of_it() -> None:
+    """Of 70 GiB, 64 are spanned; of 128, half is not."""
+    assert spans_of(70 * GIB)[-1] == 64 * GIB
+    assert flat_over(64 * GIB, 70 * GIB).whole is True
+    assert flat_over(64 * GIB, 128 * GIB).whole is False
+
+
+def test_a_knee_is_one_however_large_the_drive_is() -> None:
+    bent = curve(spans(4), GIB, miss_us=180)
+    knee = find_knee(bent, random.Random(1))
+    seen = Conditions(drives=(DriveState("sda", size=TB),))
+    found = Spans("", "/srv", False, knee, bent, None, conditions=seen)
+    assert found.summary == "knee between 1GiB and 2GiB" and found.beyond == ""
