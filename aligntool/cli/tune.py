@@ -80,7 +80,11 @@ def tune_command(
     ] = 5.0,
     repeats: Annotated[int, typer.Option("--repeats", metavar="N", min=1, help="Rounds over all chunks.")] = 5,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the result, for `raid plan --measured`.")
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE",
+            help="Keep the result in this new file, for `raid plan --measured FILE`; needed to measure.",
+        ),
     ] = None,
     clear: Annotated[
         bool, typer.Option("--clear", help="Only take away test arrays that a sweep left on these members.")
@@ -114,7 +118,7 @@ def tune_command(
         raise Refused(
             "the drives have changed since they were looked at; nothing was written", hint="try again"
         )
-    _run(sweep, output or "")
+    _run(sweep, goal, output or "")
 
 
 def _goal(level: str, workload: str, layout: str | None, bitmap: str | None, page: int | None) -> "RaidGoal":
@@ -187,7 +191,7 @@ def _confirm(sweep: "Sweep", yes: bool) -> None:
     confirm_disk(", ".join(sweep.members), names, "the members' names", yes)
 
 
-def _run(sweep: "Sweep", output: str) -> None:
+def _run(sweep: "Sweep", goal: "RaidGoal", output: str) -> None:
     """Measures, tells, keeps; also what there is when it ends early. Raises Stopped then."""
     from aligntool.apply.tuning import Measuring
 
@@ -203,6 +207,7 @@ def _run(sweep: "Sweep", output: str) -> None:
     tuning = measuring.tuning(complete=early is None)
     if tuning.samples:
         _tell(tuning, sweep.recommended, output)
+        _tell_next(sweep, goal, output)
     if early is not None:
         kept = f"; what was measured is in {output}" if tuning.samples else ""
         why = "interrupted" if isinstance(early, KeyboardInterrupt) else str(early)
@@ -210,7 +215,6 @@ def _run(sweep: "Sweep", output: str) -> None:
 
 
 def _tell(tuning: "Tuning", recommended: int, output: str) -> None:
-    from aligntool.audit.words import shell_word
     from aligntool.raid.tuning import choose
     from aligntool.raid.tuning_file import tuning_text
     from aligntool.render.lines import show
@@ -224,8 +228,18 @@ def _tell(tuning: "Tuning", recommended: int, output: str) -> None:
     except Refused as error:  # minutes of measuring are not thrown away because a disk is full
         sys.stdout.write(text)
         raise Stopped(f"{error}; the result stands above instead", hint="") from None
-    print(f"Kept: aligntool raid plan --level {tuning.level.removeprefix('raid')} --workload {tuning.workload} "
-          f"--measured {shell_word(output)} DEV...")  # fmt: skip
+
+
+def _tell_next(sweep: "Sweep", goal: "RaidGoal", output: str) -> None:
+    from aligntool.render.lines import Style, show
+    from aligntool.render.tuning import plan_command
+
+    command = plan_command(sweep, goal, output)
+    lines = [
+        ((f"Kept in {output}. An array that goes by it:", Style.PLAIN),),
+        (("→ ", Style.DIM), (command, Style.TYPE)),
+    ]
+    show(lines, sys.stdout, color=colored())
 
 
 def _verdict(choice: "Choice", recommended: int) -> dict[str, object]:

@@ -7,6 +7,8 @@ again when it ends.
 from collections.abc import Iterator
 from statistics import median
 
+from aligntool.audit.words import shell_word
+from aligntool.plan import RaidGoal
 from aligntool.raid.ceilings import rate
 from aligntool.raid.tuning import Choice, Tuning, Verdict
 from aligntool.raid.tuning_sweep import Sweep, sweep_words
@@ -58,6 +60,19 @@ def tuning_lines(tuning: Tuning, choice: Choice, recommended: int, *, width: int
     style = Style.DOUBT if choice.verdict is Verdict.UNKNOWN else Style.TITLE
     for line in wrapped(_verdict(choice), width, ""):
         yield ((line, style),)
+
+
+def plan_command(sweep: Sweep, goal: RaidGoal, kept: str) -> str:
+    """What plans an array that the result counts for: the options that the sweep was asked with, and its members.
+
+    `goal`: what was asked. `kept`: the file of the result.
+    """
+    options = [("--level", goal.level.removeprefix("raid")), ("--workload", goal.workload)]
+    options += [("--layout", goal.layout)] if goal.layout else []
+    options += [("--bitmap", goal.bitmap)] if goal.bitmap else []
+    options += [("--database-page", format_size(goal.database_page))] if goal.workload == "database" else []
+    words = [word for option in (*options, ("--measured", kept)) for word in option]
+    return " ".join(("sudo aligntool raid plan", *map(shell_word, (*words, *sweep.members))))
 
 
 def _spread(tuning: Tuning, chunk: int, shape: str) -> str:

@@ -20,6 +20,7 @@ from aligntool.raid.levels import WORKLOADS
 from aligntool.raid.tuning_marks import TEST_UUID, has_test_array
 from aligntool.raid.tuning_shapes import Shape, shapes_of
 from aligntool.raid.tuning_sweep import Sweep, plan_sweep
+from aligntool.render.tuning import plan_command
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.conftest import run
 from tests.probe.layers.test_md import SIZE, member, superblock_1
@@ -142,6 +143,25 @@ def test_fio_understands_every_load_as_it_is_meant(
         assert (told["read"]["total_ios"] > 0) is ("read" in shape.pattern or shape.pattern == "randrw")
         assert (told["write"]["total_ios"] > 0) is ("write" in shape.pattern or shape.pattern == "randrw")
         assert (told["sync"]["total_ios"] > 0) is bool(shape.sync_every)
+
+
+def test_what_plans_by_the_result_asks_for_what_was_measured() -> None:
+    """An option that is left out would be another array, of which the plan says that the measurement does not count."""
+    asked = goal("raid10", layout="f2", bitmap="none", workload="database", database_page=8 * KIB)
+    assert plan_command(sweep(asked), asked, "my chunks.json") == (
+        "sudo aligntool raid plan --level 10 --workload database --layout f2 --bitmap none --database-page 8KiB "
+        "--measured 'my chunks.json' /dev/nvme0n1 /dev/nvme1n1 /dev/nvme2n1 /dev/nvme3n1"
+    )
+    plain = goal("raid5")
+    assert plan_command(sweep(plain, 3), plain, "chunks.json") == (
+        "sudo aligntool raid plan --level 5 --workload general --measured chunks.json "
+        "/dev/nvme0n1 /dev/nvme1n1 /dev/nvme2n1"
+    )
+
+
+def test_the_help_says_what_the_file_of_a_result_is_for() -> None:
+    said = " ".join(typed("raid", "tune", "--help").stdout.replace("│", " ").split())
+    assert "Keep the result in this new file, for `raid plan --measured FILE`; needed to measure." in said
 
 
 def test_a_load_says_what_it_is() -> None:
