@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from aligntool.bench.chance import LEAST_RUNS
+from aligntool.bench.conditions import Conditions
 from aligntool.bench.inference import CONFIDENT
 from aligntool.bench.inference_design import Dice
 from aligntool.bench.jobs import Job, Pattern
 from aligntool.bench.measured import NEAR_A_CORE
+from aligntool.inventory import DiskKind
 from aligntool.units import KIB, MIB, format_about
 
 BLOCK = 4 * KIB
@@ -24,6 +26,7 @@ ENOUGH = 5 / 4  # times the largest span: of a drive that has no more, all was l
 RESAMPLES = 200
 MAPPED = 1024  # bytes of the drive for each byte of its map: 4 bytes for each 4 KiB
 _FLAT = "no knee"
+_STACKED = (DiskKind.MD, DiskKind.DM, DiskKind.BCACHE)  # turn only where something below them does
 
 Curve = Mapping[int, Sequence[float]]
 """Span in bytes -> requests a second, of each repeat."""
@@ -101,6 +104,11 @@ def jobs_of(
         )  # fmt: skip
 
 
+def knee_of(curve: Curve, cpu: Curve, seen: Conditions, dice: Dice) -> Knee:
+    """What may be said of a measurement; `cpu` as of `bound_spans`."""
+    return not_by_the_arm(not_by_the_processor(find_knee(curve, dice), cpu), seen)
+
+
 def find_knee(curve: Curve, dice: Dice, *, resamples: int = RESAMPLES) -> Knee:
     """The confidence is the share of resampled curves (bootstrap over the repeats) with the same answer."""
     knee = _knee({span: median(rates) for span, rates in curve.items() if rates})
@@ -127,6 +135,16 @@ def not_by_the_processor(knee: Knee, cpu: Curve) -> Knee:
     return replace(
         knee, confidence=0.0, why="can't tell: CPU-bound, the drive may be faster over small spans"
     )
+
+
+def not_by_the_arm(knee: Knee, seen: Conditions) -> Knee:
+    """The arm of a rotating disk goes further over a larger span, and takes longer for it."""
+    bottom = [drive for drive in seen.drives if drive.kind not in _STACKED] or seen.drives
+    turning = [drive.name for drive in bottom if drive.rotational]
+    if not knee.found or not turning:
+        return knee
+    why = f"can't tell: {turning[0]} is a rotating disk, and those are slower over larger spans anyway"
+    return Knee(None, None, knee.share, 0.0, why)
 
 
 def _knee(rates: Mapping[int, float]) -> Knee:

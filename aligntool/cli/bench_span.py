@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from aligntool.apply.sweep import Keep, Swept, Tell
     from aligntool.bench.jobs import Job
     from aligntool.bench.schedule import Target
-    from aligntool.bench.span import Knee
     from aligntool.cli.bench_target import Working
 
 
@@ -90,15 +89,17 @@ def _tell(
     found: "Target", working: "Working", curve: dict[int, list[float]], swept: "Swept[int]", runs: tuple[float, int],
     output: str | None, *, write: bool, json_: bool,
 ) -> None:  # fmt: skip
+    from random import Random
+
     from aligntool.bench.experiments import Spans
-    from aligntool.bench.span import not_by_the_processor
+    from aligntool.bench.span import knee_of
     from aligntool.cli.bench_target import conditions_after, identity_of, look_at_disk, setting_of
     from aligntool.render.bench_experiments import span_json, span_lines
     from aligntool.render.lines import show
 
     disk = look_at_disk(working.disk)
     cpu = {span: shares for span, shares in _by_span(swept.cpu).items() if span in curve}
-    knee = not_by_the_processor(_knee(curve), cpu)
+    knee = knee_of(curve, cpu, working.seen, Random(1))
     measured = Spans(
         now(), found.named, write, knee, curve, disk.nvme if disk else None, cpu,
         conditions=conditions_after(working, swept.fio_version), setting=setting_of(found, working, *runs),
@@ -117,8 +118,10 @@ def _measured(
     *, write: bool,
 ) -> "tuple[dict[int, list[float]], Swept[int]]":  # fmt: skip
     """Spans that double, and then the one in the middle of the knee."""
+    from random import Random
+
     from aligntool.apply.sweep import run_sweep
-    from aligntool.bench.span import between, spans_of
+    from aligntool.bench.span import between, find_knee, not_by_the_arm, spans_of
 
     whole = _whole(working.room.length, smallest, largest)
     spans = spans_of(whole, smallest)
@@ -126,7 +129,8 @@ def _measured(
         _jobs(spans, working, runtime_s, repeats, write=write), len(spans) * repeats, tell, keep
     )
     curve = _by_span(swept.rates)
-    middle = None if swept.interrupted or swept.failure else between(_knee(curve))
+    knee = not_by_the_arm(find_knee(curve, Random(1)), working.seen)
+    middle = None if swept.interrupted or swept.failure else between(knee)
     if middle is not None:
         more = run_sweep(_jobs((middle,), working, runtime_s, repeats, write=write), repeats, tell, keep)
         if len(more.rates) == repeats:
@@ -166,11 +170,3 @@ def _by_span(figures: list[tuple[int, float]]) -> dict[int, list[float]]:
     for span, figure in figures:
         found.setdefault(span, []).append(figure)
     return dict(sorted(found.items()))
-
-
-def _knee(curve: dict[int, list[float]]) -> "Knee":
-    from random import Random
-
-    from aligntool.bench.span import find_knee
-
-    return find_knee(curve, Random(1))

@@ -8,7 +8,16 @@ import pytest
 
 from aligntool.bench.conditions import Conditions, DriveState
 from aligntool.bench.experiments import Setting, Spans
-from aligntool.bench.span import Knee, between, find_knee, jobs_of, not_by_the_processor, reach, spans_of
+from aligntool.bench.span import (
+    Knee,
+    between,
+    find_knee,
+    jobs_of,
+    knee_of,
+    not_by_the_processor,
+    reach,
+    spans_of,
+)
 from aligntool.render.bench_experiments import span_json, span_lines
 from aligntool.render.lines import Style, text_of
 from aligntool.units import GIB, KIB, MIB
@@ -126,6 +135,34 @@ def test_as_fast_everywhere_is_what_a_processor_shows_too() -> None:
     assert not_by_the_processor(flat, busy).why.startswith("can't tell: CPU-bound")
     bent = find_knee(curve(spans(64), GIB, miss_us=180), random.Random(1))
     assert not_by_the_processor(bent, busy) == bent
+
+
+@pytest.mark.parametrize(
+    ("drives", "turning"),
+    [
+        ([("sda", "ata", True)], "sda"),
+        ([("md0", "md", True), ("sda", "ata", False), ("sdb", "ata", True)], "sdb"),
+        ([("dm-0", "dm", True)], "dm-0"),
+        ([("dm-0", "dm", True), ("sda", "usb", False)], ""),  # it keeps what was so when it was made
+        ([("nvme0n1", "nvme", False)], ""),
+        ([("sda", "scsi", None)], ""),
+        ([], ""),
+    ],
+)
+def test_on_a_rotating_disk_slower_is_no_knee(
+    drives: list[tuple[str, str, bool | None]], turning: str
+) -> None:
+    """Where nothing gets slower there is none, whatever turns."""
+    seen = Conditions(
+        drives=tuple(DriveState(name, kind=kind, rotational=turns) for name, kind, turns in drives)
+    )
+    bent = knee_of(curve(spans(64), GIB, miss_us=180), {}, seen, random.Random(1))
+    flat, busy = curve(spans(64), 1 << 50), {span: [99.0] * 5 for span in spans(64)}
+    assert bent.found is bent.sure is (not turning)
+    if turning:
+        assert bent.words.startswith(f"can't tell: {turning} is a rotating disk")
+    assert knee_of(flat, {}, seen, random.Random(1)).flat
+    assert "CPU-bound" in knee_of(flat, busy, seen, random.Random(1)).words
 
 
 @pytest.mark.parametrize(("confidence", "before"), [(0.95, ""), (0.94, "perhaps ")])
