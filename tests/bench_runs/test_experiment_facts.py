@@ -139,7 +139,7 @@ def test_the_report_says_what_was_so_and_whether_it_is_whole(complete: bool) -> 
     load = Load(Pattern.RANDOM_READ, 4 * KIB, 1)
     rates = tuple(Rate(load, each, 0, 100.0) for each in places_of(Extent(0, GIB), 4 * KIB, 512))
     starts = Starts("", "/srv", 4 * KIB, "--unit", rates, conditions=seen, setting=setting, complete=complete)
-    knee = Knee(None, None, 1.0, 1.0, "no knee: as fast over the whole as over the smallest span")
+    knee = Knee(None, None, 1.0, 1.0, "no knee up to 1MiB")
     spans = Spans(
         "", "/srv", False, knee, {MIB: [1.0]}, None, conditions=seen, setting=setting, complete=complete
     )

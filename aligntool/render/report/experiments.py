@@ -12,8 +12,9 @@ from aligntool.audit.wishes import MeasuredDisk
 from aligntool.bench.alignment import Row, Word, verdicts
 from aligntool.bench.experiments import Spans, Starts
 from aligntool.bench.jobs import Pattern
+from aligntool.bench.span import Knee
 from aligntool.inventory import NvmeFacts
-from aligntool.render.bench_experiments import setting_words
+from aligntool.render.bench_experiments import knee_facts, setting_words
 from aligntool.render.report.conditions import condition_rows
 from aligntool.render.report.measured import Loss, Measured, when_words
 from aligntool.render.svg_charts import Bar, BarChart, CurveChart, Mark, Point, Series
@@ -146,17 +147,19 @@ def _said(rows: Sequence[Row]) -> Iterator[str]:
 def _span(found: Spans, number: int) -> Measured:
     verb = "write" if found.write else "read"
     points = tuple(_point(span, rates) for span, rates in sorted(found.curve.items()))
-    mark, said = _knee(found)
+    facts = knee_facts(found.knee)
+    said = "; ".join(word for word in (found.summary, facts) if word)
     chart = CurveChart(
         f"bench-{number}-span", f"4 KiB random {verb} at QD32 over spans that double", "span", "IOPS",
-        (Series(f"random {verb}, 4KiB QD32", points),), mark=mark, tabled=True,
+        (Series(f"random {verb}, 4KiB QD32", points),), mark=_mark(found.knee), tabled=True,
     )  # fmt: skip
     summary = ", ".join(word for word in (when_words(found.when), said) if word)
     figures = (
         ("span", "IOPS", "range of IOPS", "CPU of a core"),
         *((format_about(span), *_iops(rates, found.cpu.get(span, ()))) for span, rates in sorted(found.curve.items())),
     )  # fmt: skip
-    return Measured(f"{number}. span: {found.target}", summary, (chart,), figures, tuple(_memory(found.nvme)))
+    notes = (*([found.beyond] if found.beyond else []), *_memory(found.nvme))
+    return Measured(f"{number}. span: {found.target}", summary, (chart,), figures, notes)
 
 
 def _point(span: int, rates: Sequence[float]) -> Point:
@@ -164,15 +167,11 @@ def _point(span: int, rates: Sequence[float]) -> Point:
     return Point(span, format_about(span), centre, f"{centre:,.0f}", low, high, f"{low:,.0f}–{high:,.0f}")
 
 
-def _knee(found: Spans) -> tuple[Mark | None, str]:
-    knee = found.knee
-    if knee.below is None or knee.above is None:
-        return None, knee.why
-    place = f"knee: {format_about(knee.below)}–{format_about(knee.above)}"
-    return (
-        Mark(knee.below, place),
-        f"{place}; there {knee.share:.0%} of the rate before; confidence {knee.confidence:.0%}",
-    )
+def _mark(knee: Knee) -> Mark | None:
+    """A line through the chart says that it is so."""
+    if knee.below is None or knee.above is None or not knee.sure:
+        return None
+    return Mark(knee.below, f"knee: {format_about(knee.below)}–{format_about(knee.above)}")
 
 
 def _memory(nvme: NvmeFacts | None) -> Iterator[str]:

@@ -8,7 +8,7 @@ import pytest
 from aligntool.bench.alignment import Row, verdicts
 from aligntool.bench.experiments import Spans, Starts, experiment_from_json
 from aligntool.errors import Refused
-from aligntool.render.bench_experiments import alignment_lines
+from aligntool.render.bench_experiments import alignment_lines, span_lines
 from aligntool.render.lines import text_of
 from aligntool.render.report import page_html
 from aligntool.render.report.experiments import experiment_shown
@@ -160,16 +160,41 @@ def test_the_knee_is_marked_and_said_with_its_confidence() -> None:
     assert isinstance(chart, CurveChart) and chart.mark
     assert (chart.mark.x, chart.mark.text) == (GIB, "knee: 1GiB–2GiB")
     assert [point.value for point in chart.series[0].points] == [100_000, 40_000, 39_000]
-    assert "there 40% of the rate before; confidence 97%" in found.summary
+    assert found.summary == "knee between 1GiB and 2GiB; there 40% of the rate before; confidence 97%"
     assert found.notes == ("Host Memory Buffer: preferred 64MiB, granted 0B",)
 
 
-def test_no_knee_is_an_answer() -> None:
-    knee = {"below": None, "above": None, "share": 1.0, "confidence": 0.9, "why": "no knee: as fast"}
-    found = drawn(span() | {"knee": knee})
+@pytest.mark.parametrize(("confidence", "before"), [(0.95, ""), (0.94, "perhaps ")])
+def test_what_is_less_sure_is_perhaps_so_on_the_page_too_and_has_no_mark(
+    confidence: float, before: str
+) -> None:
+    knee = {"below": GIB, "above": 2 * GIB, "share": 0.4, "confidence": confidence, "why": ""}
+    found = read(span() | {"knee": knee})
+    assert isinstance(found, Spans)
+    shown = experiment_shown(found, 1)
+    page = words_of(parsed(page_html(content_of(array_machine(), (shown,)))))
+    words = f"{before and 'perhaps a '}knee between 1GiB and 2GiB"
+    assert shown.summary.startswith(f"{words}; there 40%") and words in page
+    assert words in " ".join(text_of(span_lines(found, width=100)))
+    (chart,) = shown.charts
+    assert isinstance(chart, CurveChart) and (chart.mark is None) is bool(before)
+    assert ("knee: 1GiB–2GiB" in page) is (not before)
+
+
+@pytest.mark.parametrize(("confidence", "before"), [(0.95, ""), (0.9, "perhaps ")])
+def test_no_knee_is_an_answer_with_its_confidence_and_its_span(confidence: float, before: str) -> None:
+    knee = {"below": None, "above": None, "share": 1.0, "confidence": confidence, "why": "no knee up to 4GiB"}
+    size = {"drives": [{"name": "sda", "size": 48 * GIB}]}
+    found = drawn(span() | {"knee": knee, "conditions": size})
     (chart,) = found.charts
     assert isinstance(chart, CurveChart) and chart.mark is None
-    assert found.summary == "no knee: as fast"
+    assert found.summary == f"{before}no knee up to 4GiB of 48GiB; confidence {confidence:.0%}"
+    assert "the drive has 48GiB: --size or --to for more" in found.notes
+
+
+def test_what_cannot_be_told_has_no_confidence() -> None:
+    knee = {"below": None, "above": None, "share": 1.0, "confidence": 0.0, "why": "can't tell: it is hot"}
+    assert drawn(span() | {"knee": knee}).summary == "can't tell: it is hot"
 
 
 BROKEN: list[Document] = [
