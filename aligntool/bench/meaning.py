@@ -12,7 +12,7 @@ from aligntool.bench.queueing import about_depth
 from aligntool.bench.results import Result, Series, as_ssd_score
 from aligntool.bench.steady import MOST_EXCURSION, WINDOW, steadiness
 from aligntool.trace import ARTICLE, Drive
-from aligntool.units import KIB
+from aligntool.units import KIB, format_about
 
 CACHE = 2.0  # times the first passes, from which on the later ones are said to show a cache
 NOISY = 0.25
@@ -31,7 +31,11 @@ def meaning(result: Result) -> Iterator[str]:
 
 
 def boot_drive(result: Result) -> Drive | None:
-    """Its QD1 4 KiB rates, by which a drive for a system is rated (E1). None: they were not measured."""
+    """Its QD1 4 KiB rates, by which a drive for a system is rated (E1). None: they were not measured, or in passes over
+    the same data, which a boot does not read twice.
+    """
+    if result.settings.passes:
+        return None
     sides = [
         result.find(random=True, block=4 * KIB, depth=1, threads=1, write=write) for write in (False, True)
     ]
@@ -67,9 +71,12 @@ def _about_noise(result: Result) -> Iterator[str]:
 
 def _about_passes(result: Result) -> Iterator[str]:
     """C4: a cache that keeps what was read makes the later passes faster; writes stay as they are."""
-    if len(result.settings.passes) < 2:
+    if not result.settings.passes:
         return
+    yield "the figures of each test are those of its first pass"
     few, many = min(result.settings.passes), max(result.settings.passes)
+    if few == many:
+        return
     for each in result.series:
         first, whole = each.of_passes(few), each.of_passes(many)
         if not first or not whole:
@@ -92,6 +99,9 @@ def _passes(count: int) -> str:
 def _about_steadiness(result: Result) -> Iterator[str]:
     if not result.settings.until_steady:
         return
+    yield f"the figures of each test are those of its last {WINDOW} rounds"
+    if result.kind == "folder":
+        yield steady_file(result.settings.span)
     for each in result.series:
         found = steadiness([sample.iops for sample in each.samples])
         if found is None:
@@ -105,11 +115,19 @@ def _about_steadiness(result: Result) -> Iterator[str]:
         )
 
 
+def steady_file(span: int) -> str:
+    """`span`: bytes of the file. A drive has the rest of its room to work with."""
+    return f"measured on a file of {format_about(span)}, which says nothing of the whole drive"
+
+
 def _about_score(result: Result) -> Iterator[str]:
-    score = as_ssd_score(result.series) if result.settings.score == "as-ssd" else None
+    """Not of passes: AS SSD knows none."""
+    if result.settings.score != "as-ssd" or result.settings.passes:
+        return
+    score = as_ssd_score(result.series)
     if score:
         yield f"AS SSD's score: {score.read:.0f} read, {score.write:.0f} write, {score.total:.0f} in all"
-    times = access_times(result) if result.settings.score == "as-ssd" else []
+    times = access_times(result)
     if times:
         yield f"AS SSD's access time: {', '.join(f'{ms:.3f} ms {side}' for side, ms in times)}"
 
@@ -134,7 +152,7 @@ def _about_boot(result: Result) -> Iterator[str]:
         )
         return
     read = result.find(random=True, block=4 * KIB, depth=1, threads=1, write=False)
-    if read:
+    if read and not result.settings.passes:
         yield (
             f"for a system: {read.rate.median / 1e6:.1f} MB/s read one at a time, which is what a boot waits for; "
             "writes were not measured"
@@ -142,7 +160,9 @@ def _about_boot(result: Result) -> Iterator[str]:
 
 
 def _about_threads(result: Result) -> Iterator[str]:
-    """From where on another thread gains nothing."""
+    """From where on another thread gains nothing. One pass of each has no noise to hold a gain against."""
+    if result.settings.passes:
+        return
     groups: dict[tuple[bool, int, int, bool], list[Series]] = {}
     for each in result.series:
         test = each.test

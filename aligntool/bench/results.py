@@ -6,10 +6,12 @@ made here, from values that are kept, so that a result that is read back says th
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from statistics import median
 
 from aligntool.bench.conditions import Conditions
 from aligntool.bench.measured import NEAR_A_CORE, Measured
+from aligntool.bench.steady import WINDOW, steadiness
 from aligntool.recipe import BenchTest
 
 
@@ -62,20 +64,47 @@ NEAR_ALL = 0.95
 """Of the machine's cores, from which on it is said to have no time left."""
 
 
+class Course(StrEnum):
+    """What the runs of a test are to each other."""
+
+    REPEATS = "repeats"
+    PASSES = "passes"  # over the same data: of all but the first a cache may have answered
+    ROUNDS = "rounds"  # until it is steady: the last WINDOW are what it came to
+
+
 @dataclass(frozen=True, slots=True)
 class Series:
-    """All runs of one test, in their order. `machine_cores`: that there are, so that a full machine is known as one; a
-    Result sets it.
+    """All runs of one test, in their order. A Result sets `machine_cores`, that there are, so that a full machine is
+    known as one, and `course`. Figures are those of the runs that are `counted`.
     """
 
     test: BenchTest
     samples: tuple[Sample, ...]
     machine_cores: int | None = field(default=None, compare=False)
+    course: Course = field(default=Course.REPEATS, compare=False)
+
+    @property
+    def counted(self) -> tuple[Sample, ...]:
+        """All repeats; the first of passes; the last WINDOW rounds, of which SNIA has a steady drive's figures."""
+        match self.course:
+            case Course.PASSES:
+                return self.samples[:1]
+            case Course.ROUNDS:
+                return self.samples[-WINDOW:]
+        return self.samples
+
+    @property
+    def steady(self) -> bool | None:
+        """None: these are no rounds until it is. Fewer than WINDOW are not steady."""
+        if self.course is not Course.ROUNDS:
+            return None
+        found = steadiness([sample.iops for sample in self.samples])
+        return found is not None and found.steady
 
     @property
     def rates(self) -> tuple[int, ...]:
-        """Bytes a second, of each run."""
-        return tuple(sample.bytes_per_s for sample in self.samples)
+        """Bytes a second, of each run that counts."""
+        return tuple(sample.bytes_per_s for sample in self.counted)
 
     @property
     def rate(self) -> Spread:
@@ -89,7 +118,7 @@ class Series:
     @property
     def cpu(self) -> float:
         """Percent of a core, of each thread."""
-        return median(sample.cpu for sample in self.samples)
+        return median(sample.cpu for sample in self.counted)
 
     @property
     def cores(self) -> float:
@@ -114,7 +143,7 @@ class Series:
 
     def middle(self, name: str) -> float | None:
         """The median over the runs of "p50_us", "p99_us", "p999_us", "mean_us" or "busy_cores"."""
-        found = [value for sample in self.samples if (value := getattr(sample, name)) is not None]
+        found = [value for sample in self.counted if (value := getattr(sample, name)) is not None]
         return median(found) if found else None
 
     def of_passes(self, count: int) -> float | None:
@@ -124,7 +153,7 @@ class Series:
         return sum(sample.moved for sample in passes) / spent if len(passes) == count and spent else None
 
     def _spread(self, key: Callable[[Sample], float]) -> Spread:
-        values = [key(sample) for sample in self.samples]
+        values = [key(sample) for sample in self.counted]
         return Spread(median(values), min(values), max(values), len(values))
 
 
@@ -143,6 +172,11 @@ class Settings:
     until_steady: bool = False
     score: str | None = None
 
+    @property
+    def course(self) -> Course:
+        """`passes` come before `until_steady`."""
+        return Course.PASSES if self.passes else Course.ROUNDS if self.until_steady else Course.REPEATS
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -157,8 +191,8 @@ class Result:
     complete: bool = True  # False: interrupted, or fio failed
 
     def __post_init__(self) -> None:
-        cores = self.conditions.cores
-        series = tuple(replace(each, machine_cores=cores) for each in self.series)
+        cores, course = self.conditions.cores, self.settings.course
+        series = tuple(replace(each, machine_cores=cores, course=course) for each in self.series)
         object.__setattr__(self, "series", series)  # frozen: nobody has it yet
 
     def find(self, *, random: bool, block: int, depth: int, threads: int, write: bool) -> Series | None:

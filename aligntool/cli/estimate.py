@@ -76,12 +76,15 @@ def _measured(file: str) -> "Drive":
     from aligntool.bench.meaning import boot_drive
     from aligntool.probe.bench_history import read_result
 
-    drive = boot_drive(read_result(file))
-    if drive is None:
+    hint = "aligntool bench FOLDER --profile boot -o boot.json"
+    result = read_result(file)
+    if result.settings.passes:
         raise Refused(
-            f"{file} has no RND4K Q1T1 of reads and writes",
-            hint="aligntool bench FOLDER --profile boot -o boot.json",
+            f"{file} has passes over the same data, and a boot does not read the same twice", hint=hint
         )
+    drive = boot_drive(result)
+    if drive is None:
+        raise Refused(f"{file} has no RND4K Q1T1 of reads and writes", hint=hint)
     return drive
 
 

@@ -9,7 +9,7 @@ from shlex import quote
 
 from aligntool.bench.conditions import Conditions, DriveState, warnings_of
 from aligntool.bench.jobs import fio_words
-from aligntool.bench.meaning import meaning
+from aligntool.bench.meaning import meaning, steady_file
 from aligntool.bench.results import Result, Series
 from aligntool.bench.schedule import BenchPlan, filling, job_of
 from aligntool.render.lines import EMPTY, Line, Style, fit, plain, wrapped
@@ -46,6 +46,8 @@ def plan_words(plan: BenchPlan, seen: Conditions, *, width: int) -> Iterator[Lin
     yield plain(f"  {tests}, {times}, {run}{span}{filled}{about}")
     if not plan.writes:
         yield plain("  nothing is written")
+    if settings.until_steady and plan.makes_file:
+        yield from _notes((steady_file(settings.span),), width, "  ")
     yield from _notes(plan.skipped, width, "  left out: ")
     yield from _notes(tuple(warnings_of(seen, direct=settings.direct)), width, "  warning: ")
 
@@ -78,7 +80,7 @@ def result_lines(result: Result, *, width: int) -> Iterator[Line]:
 
 def figure_lines(series: Sequence[Series]) -> Iterator[Line]:
     """MB/s are 10^6 bytes a second. The range is that of the repeats; CPU is of one core, of each thread;
-    busy are the cores of the whole machine that were."""
+    busy are the cores of the whole machine that were. Of rounds that did not become steady it is said beside them."""
     longest = max((len(each.test.title) for each in series), default=0) + 2
     yield ((" " * longest + "".join(fit(name, size, right=True) for name, size in FIGURES), Style.DIM),)
     for each in series:
@@ -86,8 +88,8 @@ def figure_lines(series: Sequence[Series]) -> Iterator[Line]:
         text = fit(f"  {each.test.title}", longest) + "".join(
             fit(cell, size, right=True) for cell, (_, size) in cells
         )
-        bound = (" CPU-bound", Style.DOUBT) if each.cpu_bound else ("", Style.PLAIN)
-        yield ((text, Style.PLAIN), bound)
+        doubts = (" CPU-bound" if each.cpu_bound else "") + (" NOT steady" if each.steady is False else "")
+        yield ((text, Style.PLAIN), (doubts, Style.DOUBT if doubts else Style.PLAIN))
 
 
 def figure_cells(each: Series) -> tuple[str, ...]:

@@ -36,9 +36,9 @@ def series(
 
 def result(
     *found: Series, passes: Sequence[int] = (), steady: bool = False, score: str | None = None,
-    drive: DriveState | None = None, span: int = 64 * MIB,
+    drive: DriveState | None = None, span: int = 64 * MIB, kind: str = "folder",
 ) -> Result:  # fmt: skip
     settings = Settings("made-up", span, 1.0, 5, True, "libaio", "file", tuple(passes), steady, score)
     drives = (drive or DriveState("sda", model="Made Up 1", queue_depth=32, kind="ata"),)
     seen = Conditions(kernel="6.1", fio="fio-3.33", cores=8, drives=drives)
-    return Result("2026-01-02T03:04:05Z", "0.1", "/srv", "folder", settings, seen, found)
+    return Result("2026-01-02T03:04:05Z", "0.1", "/srv", kind, settings, seen, found)

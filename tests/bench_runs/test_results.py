@@ -22,6 +22,12 @@ def said(made: Result) -> str:
     return "\n".join(meaning(made))
 
 
+def row_of(made: Result, title: str) -> list[str]:
+    """The words of a row of the table, after the name of the test."""
+    (row,) = (line for line in text_of(result_lines(made, width=120)) if line.startswith(f"  {title} "))
+    return row.removeprefix(f"  {title} ").split()
+
+
 def test_the_median_is_told_with_the_lowest_and_the_highest() -> None:
     made = series(300e6, 100e6, 500e6, 200e6, 400e6)
     assert (made.rate.median, made.rate.low, made.rate.high, made.rate.count) == (300e6, 100e6, 500e6, 5)
@@ -149,12 +155,37 @@ def test_a_hybrid_drive_shows_by_its_later_passes() -> None:
         series(1e6, 30e6, 30e6, 30e6, 30e6), series(2e6, 2e6, 2.1e6, 1.9e6, 2e6, write=True), passes=(1, 5)
     )
     lines = list(meaning(made))
+    assert "the figures of each test are those of its first pass" in lines[0]
     assert (
-        "1.0 MB/s over one pass" in lines[0] and "30.0 times as fast: a cache keeps what was read" in lines[0]
+        "1.0 MB/s over one pass" in lines[1] and "30.0 times as fast: a cache keeps what was read" in lines[1]
     )
     # Each pass took a second here, so five passes together have the mean of the rates.
-    assert f"{(1 + 4 * 30) / 5:.1f} over 5 passes" in lines[0]
-    assert "no cache shows" in lines[1]
+    assert f"{(1 + 4 * 30) / 5:.1f} over 5 passes" in lines[1]
+    assert "no cache shows" in lines[2]
+
+
+def test_passes_are_no_repeats() -> None:
+    """The table has the first pass. A boot, the score of AS SSD and a gain of threads are not reckoned from passes."""
+    as_ssd = [
+        series(*rates, random=random, block=block, threads=threads, write=write)
+        for write in (False, True)
+        for rates, random, block, threads in (
+            ((5e6, 500e6, 500e6), False, 16 * MIB, 1),
+            ((0.4e6, 30e6, 30e6), True, 4 * KIB, 1),
+            ((1e6, 90e6, 90e6), True, 4 * KIB, 64),
+        )
+    ]
+    threads = [series(1e6, 80e6, 80e6, threads=count) for count in (2, 4)]
+    made, repeated = (result(*as_ssd, *threads, score="as-ssd", passes=passes) for passes in ((1, 3), ()))
+    assert row_of(made, "RND4K Q1T1 read")[:3] == ["0.4", "one", "run"]
+    assert row_of(made, "SEQ16M Q1T1 write")[:3] == ["5.0", "one", "run"]
+    assert boot_drive(made) is None and boot_drive(repeated) is not None
+    for words in ("for a system", "AS SSD", "has the most IOPS"):
+        assert words in said(repeated) and words not in said(made)
+    only_read = (series(0.4e6, 30e6, 30e6),)
+    assert "for a system" in said(result(*only_read)) and "for a system" not in said(
+        result(*only_read, passes=(1, 3))
+    )
 
 
 def test_one_fast_pass_among_slow_ones_is_no_cache() -> None:
@@ -228,6 +259,37 @@ def test_fewer_than_five_rounds_say_nothing() -> None:
     assert "nobody knows" in said(result(series(1e6, 1e6), steady=True))
     assert "RND4K Q1T1 read: steady after 6 rounds" in said(result(series(*[1e6] * 6), steady=True))
     assert "NOT steady" in said(result(series(1e6, 2e6, 3e6, 4e6, 5e6), steady=True))
+
+
+def test_the_figures_of_a_steady_drive_are_those_of_its_last_five_rounds() -> None:
+    """Before, a fresh drive is faster: SNIA counts the rounds of the window alone."""
+    fresh, rest = (900e6, 800e6, 700e6, 600e6, 500e6, 400e6), (100e6, 101e6, 102e6, 99e6, 98e6)
+    made = result(series(*fresh, *rest, depth=32, write=True), steady=True)
+    (only,) = made.series
+    assert (only.rate.median, only.rate.low, only.rate.high, only.rate.count) == (100e6, 98e6, 102e6, 5)
+    assert only.rates == rest and only.iops.median == 100e6 / 4096 and only.steady is True
+    assert len(from_json(to_json(made), "x").series[0].samples) == 11
+    assert row_of(made, "RND4K Q32T1 write")[:2] == ["100.0", "98.0–102.0"]
+    assert "the figures of each test are those of its last 5 rounds" in said(made)
+    busy = replace(
+        only, samples=tuple(replace(each, cpu=99 if each.number < 7 else 10) for each in only.samples)
+    )
+    assert busy.cpu == 10
+
+
+def test_rounds_that_did_not_become_steady_are_said_to_be_so_beside_the_figure() -> None:
+    for rounds, steady in (((1e6,) * 4, False), ((1e6, 2e6, 3e6, 4e6, 5e6), False), ((1e6,) * 5, True)):
+        made = result(series(*rounds), steady=True)
+        assert made.series[0].steady is steady
+        assert (row_of(made, "RND4K Q1T1 read")[-2:] == ["NOT", "steady"]) is not steady
+    assert result(series(1e6, 5e6)).series[0].steady is None
+
+
+@pytest.mark.parametrize(("kind", "told"), [("folder", True), ("device", False)])
+def test_a_steady_file_is_no_steady_drive(kind: str, told: bool) -> None:
+    made = result(series(*[1e6] * 5), steady=True, kind=kind, span=16 * GIB)
+    assert ("measured on a file of 16GiB, which says nothing of the whole drive" in said(made)) is told
+    assert "of the whole drive" not in said(result(series(*[1e6] * 5)))
 
 
 # What spoils a measurement
