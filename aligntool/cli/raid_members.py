@@ -78,7 +78,7 @@ def look_at_arrays(names: "Sequence[str]", sysroot: str | None = None) -> "tuple
     from aligntool.raid.ceilings import known_rates
 
     report, known = _look([], sysroot)
-    return arrays_of(report, names, known_rates(known))
+    return arrays_of(report, names, known_rates(known), known)
 
 
 def _look(targets: list[str], sysroot: str | None = None, *, arrays: bool = False) -> "tuple[Report, Known]":

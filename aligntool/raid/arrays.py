@@ -14,6 +14,7 @@ from aligntool.audit.words import asked_by, layer_name
 from aligntool.inventory import ArrayFacts, Disk, Layer
 from aligntool.raid.ceilings import Ceiling, Rates, ceiling, narrowest, rate
 from aligntool.raid.levels import Level, level_of
+from aligntool.raid.members import Known, dramless_words, is_dramless, link_words, shared_words
 from aligntool.raid.naming import find_array
 from aligntool.units import format_size
 
@@ -25,13 +26,17 @@ class MemberView:
     """`data_at`: the byte of its drive where the array's data begin; None: not known."""
 
     name: str
-    drive: str | None
-    model: str | None
-    link: str | None
-    bandwidth: int | None  # bytes per second of the narrowest link on the way
-    data_at: int | None
-    aligned: bool | None
-    data: str  # the last two in words
+    data: str  # `data_at` and `aligned` in words
+    drive: str | None = None
+    model: str | None = None
+    own_link: str | None = None  # the drive's own, now and at most
+    link: str | None = None  # the narrowest on the way
+    bandwidth: int | None = None  # bytes per second of that
+    shares: tuple[str, ...] = ()  # uplinks that it is not alone on, and who else is there, a phrase each
+    dramless: bool = False  # known to have no DRAM
+    memory: str | None = None  # of a drive without DRAM: what it asks of the host's memory, and what it got
+    data_at: int | None = None
+    aligned: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +56,27 @@ class ArrayView:
 
 
 def arrays_of(
-    report: Report, names: Sequence[str] = (), rates: Rates = MappingProxyType({})
+    report: Report,
+    names: Sequence[str] = (),
+    rates: Rates = MappingProxyType({}),
+    known: Known = MappingProxyType({}),
 ) -> tuple[ArrayView, ...]:
-    """The arrays of those names or paths, or all. `rates`: of the drives, where they are known. Raises Refused for a
-    name of no array, or of several.
+    """The arrays of those names or paths, or all. `rates`: of the drives, where they are known. `known`: what the drive
+    database says of each. Raises Refused for a name of no array, or of several.
     """
     disks = [judged.disk for judged in report.judged]
     wanted = {find_array(disks, name, command="aligntool raid show").name for name in names}
     arrays = [judged for judged in report.judged if judged.disk.array]
-    return tuple(_view(judged, report, rates) for judged in arrays if not names or judged.disk.name in wanted)
+    return tuple(
+        _view(judged, report, rates, known) for judged in arrays if not names or judged.disk.name in wanted
+    )
 
 
-def _view(judged: Judged, report: Report, rates: Rates) -> ArrayView:
+def _view(judged: Judged, report: Report, rates: Rates, known: Known) -> ArrayView:
     disk, facts = judged.disk, judged.disk.array
     if facts is None:
         raise ValueError(f"{disk.name} is no array")
-    members = tuple(_member(name, offset, report) for name, offset in _offsets(disk))
+    members = tuple(_member(name, offset, report, known) for name, offset in _offsets(disk))
     level = level_of(facts.level)
     drives = [drive for name in facts.members if (drive := _drive(name, report))]
     layout = facts.layout or ""
@@ -103,17 +113,30 @@ def _drive(name: str, report: Report) -> Judged | None:
     return None
 
 
-def _member(name: str, offset: int | None, report: Report) -> MemberView:
+def _member(name: str, offset: int | None, report: Report, known: Known) -> MemberView:
     judged = _drive(name, report)
     if judged is None:
-        return MemberView(name, None, None, None, None, None, None, "its drive was not looked at")
+        return MemberView(name, "its drive was not looked at")
     disk = judged.disk
     start = next((part.extent.start for part in disk.partitions if part.node == name), 0)
     lane = narrowest(disk)
-    link = f"{lane.what}, {rate(lane.bandwidth)}" if lane else None
     at = None if offset is None else start + offset
     aligned, words = _data(judged, at)
-    return MemberView(name, disk.name, disk.model, link, lane.bandwidth if lane else None, at, aligned, words)
+    dramless = is_dramless(disk, known.get(disk.name, ()))
+    return MemberView(
+        name=name,
+        data=words,
+        drive=disk.name,
+        model=disk.model,
+        own_link=link_words(disk) or None,
+        link=f"{lane.what}, {rate(lane.bandwidth)}" if lane else None,
+        bandwidth=lane.bandwidth if lane else None,
+        shares=tuple(shared_words(disk, report.inventory.uplinks)),
+        dramless=dramless,
+        memory=dramless_words(disk) if dramless else None,
+        data_at=at,
+        aligned=aligned,
+    )
 
 
 def _data(judged: Judged, at: int | None) -> tuple[bool | None, str]:

@@ -53,38 +53,42 @@ def member_sentences(
     facts = [disk.model or "a drive without a model", f"firmware {disk.firmware}" if disk.firmware else ""]
     facts += [format_about(disk.size or 0), f"{disk.limits.logical_block_size or '?'}-byte sectors"]
     node = disk.numa_node
-    facts += [_link(disk), f"NUMA node {node}" if node is not None and node >= 0 else ""]
+    facts += [link_words(disk), f"NUMA node {node}" if node is not None and node >= 0 else ""]
     yield f"{member.name}: " + ", ".join(fact for fact in facts if fact)
-    yield from (
-        f"{member.name} shares {uplink.name} with {', '.join(name for name in uplink.members if name != disk.name)}"
-        for uplink in uplinks
-        if disk.name in uplink.members and len(uplink.members) > 1
-    )
+    yield from (f"{member.name} {words}" for words in shared_words(disk, uplinks))
     yield from _format(member)
     if is_dramless(disk, known):
         yield (
-            f"{member.name} has no DRAM of its own{_memory(disk)}: its random writes are slower and less even, and "
-            "an array is as slow as its slowest member"
+            f"{member.name} has {dramless_words(disk)}: its random writes are slower and less even, and an array is as "
+            "slow as its slowest member"
         )
     if disk.health and (words := health_words(disk.health)):
         yield f"{member.name}: {words}"
 
 
-def _memory(disk: Disk) -> str:
-    """What it asks of the host's memory instead, and what it got."""
+def shared_words(disk: Disk, uplinks: Sequence[Uplink]) -> Iterator[str]:
+    """ "shares DMI 3.0 x4 with nvme1n1", for each uplink that it is not alone on."""
+    for uplink in uplinks:
+        others = [name for name in uplink.members if name != disk.name]
+        if disk.name in uplink.members and others:
+            yield f"shares {uplink.name} with {', '.join(others)}"
+
+
+def dramless_words(disk: Disk) -> str:
+    """Of a drive without DRAM: what it asks of the host's memory instead, and what it got."""
     nvme = disk.nvme
     if nvme is None or not nvme.hmb_preferred:
-        return ""
+        return "no DRAM of its own"
     granted = 0 if nvme.hmb_granted is None and nvme.hmb_enabled is False else nvme.hmb_granted
     got = "" if granted is None else f" and got {format_about(granted) if granted else 'nothing'}"
-    return f", asks for {format_about(nvme.hmb_preferred)} of the host's{got}"
+    return f"no DRAM of its own, asks for {format_about(nvme.hmb_preferred)} of the host's{got}"
 
 
 def link_sentences(member: Member) -> Iterator[str]:
     """Where a drive's link is slower or narrower than the drive could use."""
     hops = [path[0] for path in member.disk.links if path]
     if hops and all(_is_slowed(hop) for hop in hops):
-        yield f"{member.name}: {_link(member.disk)}; its slot or its link holds it back: aligntool audit -v"
+        yield f"{member.name}: {link_words(member.disk)}; its slot or its link holds it back: aligntool audit -v"
 
 
 def is_dramless(disk: Disk, known: Sequence[KnownGeometry]) -> bool:
@@ -93,7 +97,8 @@ def is_dramless(disk: Disk, known: Sequence[KnownGeometry]) -> bool:
     return asks or any(row.dram is False for row in known)
 
 
-def _link(disk: Disk) -> str:
+def link_words(disk: Disk) -> str:
+    """ "link 8 GT/s x4, its most", "link 8 GT/s x2 of 8 GT/s x4"; "": not known."""
     if not disk.links or not disk.links[0]:
         return ""
     hop = disk.links[0][0]
@@ -140,7 +145,7 @@ def differences(members: Sequence[Member], known: Known) -> Iterator[str]:
         ("models", lambda disk: disk.model),
         ("firmware", lambda disk: disk.firmware),
         ("sizes", lambda disk: format_size(disk.size) if disk.size else None),
-        ("links", lambda disk: _link(disk) or None),
+        ("links", lambda disk: link_words(disk) or None),
         ("kinds", lambda disk: disk.kind.value),
         ("DRAM", lambda disk: "no DRAM" if is_dramless(disk, known.get(disk.name, ())) else "not said to lack it"),
     )  # fmt: skip

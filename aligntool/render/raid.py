@@ -64,8 +64,15 @@ def array_lines(views: Sequence[ArrayView], *, width: int) -> Iterator[Line]:
 
 
 def _member(member: MemberView, width: int) -> Iterator[Line]:
-    words = [member.model or "", member.link or "", member.data]
+    words = [member.model or "", member.own_link or "", member.data]
     yield from _wrapped(f"  {member.name}: " + ", ".join(word for word in words if word), width, Style.PLAIN)
+    more = [
+        f"narrowest on its way: {member.link}" if member.link else "",
+        *member.shares,
+        member.memory or "",
+    ]
+    for phrase in (phrase for phrase in more if phrase):
+        yield from _wrapped(f"    {phrase}", width, Style.PLAIN)
 
 
 def _wrapped(text: str, width: int, style: Style) -> Iterator[Line]:

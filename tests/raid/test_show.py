@@ -5,17 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.audit import Report, audit
+from aligntool.audit import Report, Severity, audit
 from aligntool.cli.persist import find_persist_plan
 from aligntool.errors import Refused
-from aligntool.inventory import Inventory
+from aligntool.inventory import Disk, Inventory, KnownGeometry, NvmeFacts, Source, Uplink
 from aligntool.raid.arrays import ArrayView, arrays_of
 from aligntool.raid.persisting import PersistGoal
 from aligntool.render.lines import text_of
 from aligntool.render.raid import array_lines, arrays_json
-from aligntool.units import KIB
+from aligntool.units import KIB, MIB
 from tests.audit.made_arrays import OTHER, array, drive, image, lines, machine, system
 from tests.machines.captured import HERE, report
+from tests.raid.made import linked
 
 RAID = "md-on-misaligned-partitions"
 
@@ -132,6 +133,71 @@ def test_what_mends_a_finding_stands_below_it_once() -> None:
         at for at, line in enumerate(shown) if "→" in line
     )
     assert json.loads(arrays_json([found]))[0]["next"] == ["sudo aligntool raid persist /dev/md127"]
+
+
+X4 = 3_938_000_000  # bytes per second: 8 GT/s x4 without its 128b/130b coding
+DMI = Uplink("DMI 3.0 x4", 2 * X4, Source.KNOWN, ("nvme0n1", "nvme1n1", "nvme7n1"))
+
+
+def trained(disk: Disk, width: int) -> Disk:
+    """Behind a port of 8 GT/s x4, with as many lanes as that in use."""
+    here = linked(disk, X4 * width // 4, width=width)
+    end, root = here.links[0]
+    return replace(
+        here, links=((replace(end, max_speed_gts=8.0, max_width=4, max_bandwidth=X4), root),), model="ACME"
+    )
+
+
+def behind_the_chipset() -> Report:
+    """Two drives on one wide uplink, which a third one, no member, shares; the second drive borrows memory."""
+    first, second = trained(drive(0), 4), trained(drive(1), 2)
+    facts = NvmeFacts(hmb_preferred=64 * MIB, hmb_granted=0)
+    members = (first, replace(second, nvme=facts))
+    return audit(Inventory((*members, drive(7), array(members)), uplinks=(DMI,)), {})
+
+
+def test_a_member_is_told_with_its_link_at_most_whom_it_shares_an_uplink_with_and_what_it_lacks() -> None:
+    (found,) = arrays_of(behind_the_chipset())
+    said = [line.strip() for line in text_of(array_lines([found], width=120))]
+    first = said.index("nvme0n1p1: ACME, link 8 GT/s x4, its most, data at byte 138412032, on the grid")
+    assert said[first + 1 : first + 3] == [
+        "narrowest on its way: the link of nvme0n1 at 0000:00:00.0, 8 GT/s x4, 3.94 GB/s",
+        "shares DMI 3.0 x4 with nvme1n1, nvme7n1",
+    ]
+    second = said.index("nvme1n1p1: ACME, link 8 GT/s x2 of 8 GT/s x4, data at byte 138412032, on the grid")
+    assert said[second + 1 : second + 4] == [
+        "narrowest on its way: the link of nvme1n1 at 0000:01:00.0, 8 GT/s x2, 1.97 GB/s",
+        "shares DMI 3.0 x4 with nvme0n1, nvme7n1",
+        "no DRAM of its own, asks for 64MiB of the host's and got nothing",
+    ]
+
+
+def test_the_same_of_a_member_is_in_the_json() -> None:
+    one, two = json.loads(arrays_json(arrays_of(behind_the_chipset())))[0]["members"]
+    assert [each["own_link"] for each in (one, two)] == [
+        "link 8 GT/s x4, its most",
+        "link 8 GT/s x2 of 8 GT/s x4",
+    ]
+    assert [each["bandwidth"] for each in (one, two)] == [X4, X4 // 2]
+    assert one["shares"] == ["shares DMI 3.0 x4 with nvme1n1, nvme7n1"]
+    assert [each["dramless"] for each in (one, two)] == [False, True]
+    assert (one["memory"], two["memory"][:18]) == (None, "no DRAM of its own")
+    documented = (HERE.parents[1] / "docs" / "cli.md").read_text().split("## aligntool raid show")[1]
+    assert all(f"`{key}`" in documented.split("\n## ")[0] for key in one)
+
+
+def test_a_drive_that_the_database_knows_to_have_no_dram_is_told_so() -> None:
+    row = KnownGeometry(Source.KNOWN, "row", "made up", "high", dram=False)
+    (found,) = arrays_of(behind_the_chipset(), known={"nvme0n1": (row,)})
+    assert (found.members[0].dramless, found.members[0].memory) == (True, "no DRAM of its own")
+
+
+def test_notes_of_the_audit_are_not_shown() -> None:
+    """A resynchronisation is a note (INFO) of the audit."""
+    found = audit(machine(sync_action="resync"), {})
+    assert any(each.severity is Severity.INFO for each in found.findings)
+    (shown,) = arrays_of(found)
+    assert shown.findings == ()
 
 
 def test_a_machine_without_arrays_has_none_to_show() -> None:
