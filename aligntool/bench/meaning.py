@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from statistics import median
 
+from aligntool.bench.conditions import warnings_of
 from aligntool.bench.queueing import about_depth
 from aligntool.bench.results import Result, Series, as_ssd_score
 from aligntool.bench.steady import MOST_EXCURSION, WINDOW, steadiness
@@ -36,11 +37,31 @@ def boot_drive(result: Result) -> Drive | None:
     """
     if result.settings.passes:
         return None
-    sides = [
-        result.find(random=True, block=4 * KIB, depth=1, threads=1, write=write) for write in (False, True)
+    rates = [
+        Fraction(round(side.rate.median), 10**6) for side in _boot_sides(result) if side.rate.median >= 1
     ]
-    rates = [Fraction(round(side.rate.median), 10**6) for side in sides if side and side.rate.median >= 1]
     return Drive(*rates) if len(rates) == 2 else None
+
+
+def boot_doubts(result: Result) -> Iterator[str]:
+    """Why not to trust what is reckoned from `boot_drive`, a sentence each."""
+    if not result.complete:
+        yield "not complete: it was interrupted, or fio failed"
+    bound = [side.test.title for side in _boot_sides(result) if side.cpu_bound]
+    if bound:
+        yield f"CPU-bound: {', '.join(bound)}: the drive may be faster than that"
+    moving = [side.test.title for side in _boot_sides(result) if side.steady is False]
+    if moving:
+        yield f"NOT steady: {', '.join(moving)}"
+    yield from warnings_of(result.conditions, direct=result.settings.direct)
+
+
+def _boot_sides(result: Result) -> list[Series]:
+    """Reads first."""
+    sides = (
+        result.find(random=True, block=4 * KIB, depth=1, threads=1, write=write) for write in (False, True)
+    )
+    return [side for side in sides if side]
 
 
 def _about_processor(result: Result) -> Iterator[str]:

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aligntool.cli.options import colored
+from aligntool.cli.options import colored, terminal_width
 from aligntool.errors import Refused
 
 if TYPE_CHECKING:
-    from aligntool.trace import BootCounts, Drive
+    from aligntool.render.boot import Counted, Rated
 
 estimate_app = typer.Typer(
     name="estimate",
@@ -43,38 +43,39 @@ def boot(
     Example: aligntool estimate boot --rate-a 0.6,1.2 --rate-b 60,150
     """
     drives = [_measured(file) for file in results or ()]
-    drives += [_drive(text) for text in (rate_a, rate_b) if text is not None]
+    drives += [_rated(text) for text in (rate_a, rate_b) if text is not None]
     if not 1 <= len(drives) <= 2:
         raise typer.BadParameter(
             "name one drive or two: by --rate-a and --rate-b, or by results of aligntool bench"
         )
-    counts = _counts(log, reads, writes)
+    counted = _counted(log, reads, writes)
     if json_:
         from aligntool.render.boot import boot_json
 
-        sys.stdout.write(boot_json(drives, counts))
+        sys.stdout.write(boot_json(drives, counted))
         return
     from aligntool.render.boot import boot_lines
     from aligntool.render.lines import show
 
-    source = log or ("given" if reads is not None and writes is not None else "the article of 2022")
-    show(boot_lines(drives, counts, source), sys.stdout, color=colored())
+    show(boot_lines(drives, counted, width=terminal_width()), sys.stdout, color=colored())
 
 
-def _drive(text: str) -> "Drive":
+def _rated(text: str) -> "Rated":
     """Or a usage error."""
+    from aligntool.render.boot import Rated
     from aligntool.trace import parse_drive
 
     try:
-        return parse_drive(text)
+        return Rated(parse_drive(text))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 
 
-def _measured(file: str) -> "Drive":
+def _measured(file: str) -> "Rated":
     """Raises Refused for a result without the figures that a boot is made of."""
-    from aligntool.bench.meaning import boot_drive
+    from aligntool.bench.meaning import boot_doubts, boot_drive
     from aligntool.probe.bench_history import read_result
+    from aligntool.render.boot import Rated
 
     hint = "aligntool bench FOLDER --profile boot -o boot.json"
     result = read_result(file)
@@ -85,18 +86,24 @@ def _measured(file: str) -> "Drive":
     drive = boot_drive(result)
     if drive is None:
         raise Refused(f"{file} has no RND4K Q1T1 of reads and writes", hint=hint)
-    return drive
+    return Rated(drive, tuple(boot_doubts(result)))
 
 
-def _counts(log: str | None, reads: int | None, writes: int | None) -> "BootCounts":
+def _counted(log: str | None, reads: int | None, writes: int | None) -> "Counted":
     """What is given, else what the log has, else the article's."""
+    from aligntool.render.boot import Counted, Source
     from aligntool.trace import ARTICLE, BootCounts, Kind, read_pattern
 
-    counts = ARTICLE
+    counts, source = ARTICLE, Source.ARTICLE
     if log is not None:
         from aligntool.probe.logs import open_log
 
         with open_log(log) as opened:
             pattern = read_pattern(opened.events)
-        counts = BootCounts(pattern.count(Kind.READ), pattern.count(Kind.WRITE))
-    return BootCounts(counts.reads if reads is None else reads, counts.writes if writes is None else writes)
+        counts, source = BootCounts(pattern.count(Kind.READ), pattern.count(Kind.WRITE)), Source.TRACE
+    return Counted(
+        BootCounts(counts.reads if reads is None else reads, counts.writes if writes is None else writes),
+        source if reads is None else Source.GIVEN,
+        source if writes is None else Source.GIVEN,
+        log or "",
+    )

@@ -5,19 +5,62 @@ of a trace: seconds that were reckoned, not commands that were counted.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from fractions import Fraction
 
 from aligntool import __version__
 from aligntool.render.json import Value, dumps
-from aligntool.render.lines import EMPTY, Line, Style, plain
+from aligntool.render.lines import EMPTY, Line, Style, plain, wrapped
 from aligntool.trace import BootCounts, Drive, gap_s
 
 _NAMES = "AB"
 
 
-def boot_lines(drives: Sequence[Drive], counts: BootCounts, source: str) -> Iterator[Line]:
-    """`source`: where the counts come from."""
-    yield ((f"{counts.reads:,} reads, {counts.writes:,} writes", Style.TITLE), (f"  ({source})", Style.DIM))
+class Source(StrEnum):
+    """Where a count comes from."""
+
+    ARTICLE = "article"
+    GIVEN = "given"
+    TRACE = "trace"
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """`log`: the name of the trace; "": there is none."""
+
+    counts: BootCounts
+    reads_from: Source
+    writes_from: Source
+    log: str = ""
+
+    @property
+    def words(self) -> str:
+        if self.reads_from is self.writes_from:
+            return self._name(self.reads_from)
+        return f"reads {self._of(self.reads_from)}, writes {self._of(self.writes_from)}"
+
+    def _name(self, source: Source) -> str:
+        return {Source.ARTICLE: "the article of 2022", Source.TRACE: self.log}.get(source, "given")
+
+    def _of(self, source: Source) -> str:
+        return "given" if source is Source.GIVEN else f"of {self._name(source)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rated:
+    """A drive, and why not to trust its rates: a sentence each."""
+
+    drive: Drive
+    doubts: tuple[str, ...] = ()
+
+
+def boot_lines(rated: Sequence[Rated], counted: Counted, *, width: int) -> Iterator[Line]:
+    counts, drives = counted.counts, [each.drive for each in rated]
+    yield (
+        (f"{counts.reads:,} reads, {counts.writes:,} writes", Style.TITLE),
+        (f"  ({counted.words})", Style.DIM),
+    )
     yield EMPTY
     for name, drive in zip(_NAMES, drives, strict=False):
         yield (
@@ -26,6 +69,10 @@ def boot_lines(drives: Sequence[Drive], counts: BootCounts, source: str) -> Iter
             (f"{float(drive.write):.4g} MB/s → {_micro(drive.write_s)} a write: ", Style.PLAIN),
             (_seconds(drive.boot_s(counts)), Style.TITLE),
         )
+    for name, each in zip(_NAMES, rated, strict=False):
+        for sentence in each.doubts:
+            for line in wrapped(f"  warning: drive {name}: {sentence}", width, "    "):
+                yield ((line, Style.DOUBT),)
     if len(drives) == 2:
         a, b = drives
         yield EMPTY
@@ -41,19 +88,22 @@ def boot_lines(drives: Sequence[Drive], counts: BootCounts, source: str) -> Iter
     yield (("4 KiB a command, one at a time; the processor's share of a boot is not in it.", Style.DIM),)
 
 
-def boot_json(drives: Sequence[Drive], counts: BootCounts) -> str:
+def boot_json(rated: Sequence[Rated], counted: Counted) -> str:
     """Times in seconds, rates in MB/s (10^6 bytes a second)."""
+    counts, drives = counted.counts, [each.drive for each in rated]
     told: list[Value] = [
         {
             "read_mb_s": float(drive.read), "write_mb_s": float(drive.write), "read_s": float(drive.read_s),
-            "write_s": float(drive.write_s), "boot_s": float(drive.boot_s(counts)),
+            "write_s": float(drive.write_s), "boot_s": float(drive.boot_s(counts)), "warnings": list(each.doubts),
         }
-        for drive in drives
+        for each in rated
+        for drive in (each.drive,)
     ]  # fmt: skip
     gap = float(gap_s(drives[0], drives[1], counts)) if len(drives) == 2 else None
     document: Value = {
         "schema": "aligntool.estimate.boot", "version": 1, "aligntool": __version__,
-        "reads": counts.reads, "writes": counts.writes, "drives": told, "gap_s": gap,
+        "reads": counts.reads, "writes": counts.writes,
+        "reads_from": counted.reads_from.value, "writes_from": counted.writes_from.value, "drives": told, "gap_s": gap,
     }  # fmt: skip
     return dumps(document) + "\n"
 

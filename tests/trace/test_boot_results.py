@@ -1,7 +1,10 @@
 """`aligntool estimate boot` of results of `aligntool bench`: which it takes, and what it says of them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from aligntool.bench.document import to_json
 from tests.bench_runs.made import result, series
@@ -19,3 +22,71 @@ def test_passes_over_the_same_data_are_refused(tmp_path: Path) -> None:
     assert f"{passes} has passes over the same data" in refused.stderr and "--profile boot" in refused.stderr
     (told,) = json.loads(aligntool("estimate", "boot", repeats, "--json").stdout)["drives"]
     assert (told["read_mb_s"], told["write_mb_s"]) == (30, 2)
+
+
+def test_what_spoils_a_result_stands_beside_the_estimate(tmp_path: Path) -> None:
+    """Of one that was interrupted, buffered and held back by the processor; nothing of one that was not."""
+    read, write, deep = (
+        series(*[50e6] * 5, cpu=99),
+        series(*[100e6] * 5, write=True),
+        series(9e6, depth=32, cpu=99),
+    )
+    made = result(read, write, deep)
+    doubtful = replace(
+        made,
+        complete=False,
+        settings=replace(made.settings, direct=False),
+        conditions=replace(made.conditions, governor="powersave"),
+    )
+    bad, good = tmp_path / "bad.json", tmp_path / "good.json"
+    bad.write_text(to_json(doubtful))
+    good.write_text(to_json(result(series(*[50e6] * 5), write)))
+    told = " ".join(aligntool("estimate", "boot", good, bad).stdout.split())
+    parts = ("not complete", "CPU-bound: RND4K Q1T1 read:", "page cache", "governor is powersave")
+    assert all(part in told for part in parts)
+    assert told.count("warning: drive B: ") == 4 and "warning: drive A" not in told
+    clean, spoilt = json.loads(aligntool("estimate", "boot", good, bad, "--json").stdout)["drives"]
+    assert clean["warnings"] == [] and len(spoilt["warnings"]) == 4
+    assert all(part in said for part, said in zip(parts, spoilt["warnings"], strict=True))
+
+
+def test_rounds_that_did_not_become_steady_are_said_beside_the_estimate(tmp_path: Path) -> None:
+    file = tmp_path / "rounds.json"
+    rounds = (10e6, 20e6, 30e6, 40e6, 50e6)
+    file.write_text(to_json(result(series(*rounds), series(*[1e6] * 5, write=True), steady=True)))
+    assert "warning: drive A: NOT steady: RND4K Q1T1 read\n" in aligntool("estimate", "boot", file).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "label", "sources"),
+    [
+        ((), "(the article of 2022)", ("article", "article")),
+        (
+            ("--reads", "7"),
+            "7 reads, 4,938 writes  (reads given, writes of the article of 2022)",
+            ("given", "article"),
+        ),
+        (("--writes", "7"), "(reads of the article of 2022, writes given)", ("article", "given")),
+        (("--reads", "1", "--writes", "1"), "1 reads, 1 writes  (given)", ("given", "given")),
+        (("--trace", "LOG"), "2 reads, 1 writes  (LOG)", ("trace", "trace")),
+        (
+            ("--trace", "LOG", "--reads", "9"),
+            "9 reads, 1 writes  (reads given, writes of LOG)",
+            ("given", "trace"),
+        ),
+        (
+            ("--trace", "LOG", "--reads", "1", "--writes", "1"),
+            "1 reads, 1 writes  (given)",
+            ("given", "given"),
+        ),
+    ],
+)
+def test_the_label_says_where_the_counts_come_from(
+    tmp_path: Path, words: tuple[str, ...], label: str, sources: tuple[str, str]
+) -> None:
+    log = tmp_path / "boot.csv"
+    log.write_text("time_s,op,lba,sectors,who\n0.1,R,0,8,x\n0.2,R,80,8,x\n0.3,W,800,8,x\n")
+    typed = ("estimate", "boot", "--rate-a", "100", *(str(log) if word == "LOG" else word for word in words))
+    assert label.replace("LOG", str(log)) in aligntool(*typed).stdout.partition("\n")[0]
+    told = json.loads(aligntool(*typed, "--json").stdout)
+    assert (told["reads_from"], told["writes_from"]) == sources
