@@ -5,7 +5,6 @@ was measured is kept in several kinds of files, and nothing of a stranger's file
 """
 
 import json
-import math
 from collections.abc import Collection, Mapping
 
 LARGEST = 1 << 63  # of a number: no disk has more bytes
@@ -55,7 +54,7 @@ class Table:
         value = self.values.get(key)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"{key} of {self.where} is no number")
-        if not math.isfinite(value) or not 0 <= value <= LARGEST:
+        if not 0 <= value <= LARGEST:  # nor NaN
             raise ValueError(f"{key} of {self.where} cannot be {value!r:.40}")
         return value
 
@@ -110,6 +109,6 @@ class Table:
 
     def _signed(self, key: str) -> float:
         value = self.values.get(key)
-        if isinstance(value, int | float) and math.isfinite(value) and abs(value) <= LARGEST:
+        if isinstance(value, int | float) and abs(value) <= LARGEST:  # nor NaN
             return value
         raise ValueError(f"{key} of {self.where} is no number")

@@ -27,8 +27,9 @@ _ANEW = "aligntool raid create shows how it would be made now"
 def this_site() -> "Site":
     """This machine, as the walk sees it."""
     from aligntool.apply.arrays.site import Site
+    from aligntool.probe.samples import sample
 
-    return Site(_look_at, _look_around, _problem_of)
+    return Site(_look_at, _look_around, _problem_of, sample)
 
 
 def show_array_plan(plan: Plan, stream: "TextIO", *, type_next: str = "") -> None:
@@ -74,7 +75,10 @@ def go_on(record: "Record", *, back: bool, json_: bool) -> None:
     site = this_site()
     with pipes_may_break(), one_at_a_time(site.state):
         record = read_record(record.file)  # as it is now that nobody else changes it
-        plan = plan_here(record.plan, site.look_around())
+        try:
+            plan = plan_here(record.plan, site.look_around())
+        except Refused as refusal:
+            raise Refused(str(refusal), hint=f"{refusal.hint}\n{_given_up(record)}") from None
         events = go_back(record, plan, site) if back else go_forward(record, plan, site)
         follow(plan, events, json_=json_, hint=ways_on(plan))
 
@@ -133,6 +137,18 @@ def refuse_changed(plan: Plan, now: Plan) -> None:
             f"{members or plan.disk.path}: what is there now asks for other steps than the plan has",
             hint=_ANEW,
         )
+
+
+def _given_up(record: "Record") -> str:
+    """What ends an array with a drive that never comes back."""
+    from aligntool.audit.words import shell_word
+
+    made = next((step.device for step in record.plan.steps if isinstance(step, MakeArray)), None)
+    stop = f"sudo mdadm --stop {made}; " if made else ""
+    return (
+        f"a drive that is gone for good ends it: {stop}sudo rm {shell_word(str(record.file))}; "
+        "aligntool raid create --wipe then takes the drives that are left"
+    )
 
 
 def _told(holds: tuple[str, ...]) -> str:

@@ -36,6 +36,11 @@ def grid(text: str) -> int:
     return number
 
 
+def place(text: str) -> str:
+    """A folder to mount at, as the kernel names it: no slash at the end, no links on the way. Other words stay."""
+    return os.path.realpath(text) if text.startswith("/") else text
+
+
 def terminal_width() -> int:
     """Columns of the terminal; 80 in a pipe, unless COLUMNS says otherwise."""
     import shutil

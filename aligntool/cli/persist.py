@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aligntool.cli.options import place
 from aligntool.cli.plan import keep
 from aligntool.cli.raid_goal import resolved
 from aligntool.cli.realign import EventsOption, YesOption
@@ -28,7 +29,8 @@ def persist_command(
         ),
     ] = None,
     mount: Annotated[
-        str | None, typer.Option("--mount", metavar="DIR", help="Mount it there from now on, now and at every start.")
+        str | None,
+        typer.Option("--mount", parser=place, metavar="DIR", help="Mount it there, now and at every start."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
     yes: YesOption = False,
@@ -106,7 +108,10 @@ def apply_persist(text: str, *, yes: bool, json_: bool) -> None:
     plan = from_json(text)
     anew = command("raid persist", plan.disk.path)
     try:
-        goal = PersistGoal(**json.loads(text)["persist"])
+        wishes = json.loads(text)["persist"]
+        goal = PersistGoal(**wishes)
+        if not all(each is None or isinstance(each, str) for each in wishes.values()):
+            raise ValueError("a wish that is no text")
     except (TypeError, KeyError, ValueError) as error:
         raise Refused(f"the plan does not say what was asked for: {error}", hint=anew) from error
     refuse_changed(plan, find_persist_plan(plan.disk.path, goal))

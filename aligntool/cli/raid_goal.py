@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aligntool.cli.options import size
+from aligntool.cli.options import place, size
 from aligntool.errors import Refused
 
 if TYPE_CHECKING:
@@ -74,7 +74,10 @@ def goal_as_typed(
     mount: Annotated[
         str | None,
         typer.Option(
-            "--mount", metavar="DIR", help="Where to mount it; /srv/NAME unless said, none for nowhere."
+            "--mount",
+            parser=place,
+            metavar="DIR",
+            help="Where to mount it; /srv/NAME unless said, none for nowhere.",
         ),
     ] = None,
     page: Annotated[

@@ -48,7 +48,7 @@ def parse_fstab(text: str) -> tuple[TableLine, ...]:
         if len(fields) >= 3 and not fields[0].startswith("#"):
             spec, place, kind = (_unescape(field) for field in fields[:3])
             options = tuple(fields[3].split(",")) if len(fields) > 3 else ()
-            found.append(TableLine(line, _unquote(spec), place, kind, options))
+            found.append(TableLine(line, _unquote(spec), place.rstrip("/") or place[:1], kind, options))
     return tuple(found)
 
 

@@ -46,8 +46,10 @@ def conf_steps(disk: Disk, inventory: Inventory, files: Files, system: System) -
         )
 
 
-def lines_from_now_on(inventory: Inventory, system: System) -> Iterator[EditFile]:
-    """For every array that runs, before Debian's file gets its first line: from then on its hook looks for no other."""
+def lines_from_now_on(inventory: Inventory, system: System, new: str) -> Iterator[EditFile]:
+    """For every array that runs, before Debian's file gets its first line: from then on its hook looks for no other.
+    `new`: the device of the array that the first line is for, whose name no other gets.
+    """
     files = inventory.system
     if files is None or system.word != "debian" or files.mdadm.arrays:
         return
@@ -55,15 +57,15 @@ def lines_from_now_on(inventory: Inventory, system: System) -> Iterator[EditFile
     if running and running[0].array:
         file = _file(files, system)
         key = f"UUID={running[0].array.uuid}"
-        yield EditFile(file, _lines(running, inventory, files), key, file + BACKUP)
+        yield EditFile(file, _lines(running, inventory, files, new), key, file + BACKUP)
 
 
-def _lines(arrays: Sequence[Disk], inventory: Inventory, files: Files) -> tuple[str, ...]:
-    """Of two that would have the same name the second gets another."""
+def _lines(arrays: Sequence[Disk], inventory: Inventory, files: Files, new: str = "") -> tuple[str, ...]:
+    """Of two that would have the same name the second gets another; `new` is nobody's."""
     given: dict[str, str] = {}
     for one in arrays:
         device = device_of(one, inventory, files)
-        device = made_up_name(one) if device in given else device
+        device = made_up_name(one) if device in given or device == new else device
         given[device] = array_line(one, device)
     return tuple(given.values())
 

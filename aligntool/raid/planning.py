@@ -150,7 +150,7 @@ def _steps(decided: Decided, inventory: Inventory) -> Iterator[Step]:
     command = make_command(goal, decided.stripe, shape.device)
     if command:
         yield MakeFileSystem(shape.device, goal.filesystem, goal.filesystem_uuid, command)
-    others = lines_from_now_on(inventory, SYSTEMS[goal.system])
+    others = lines_from_now_on(inventory, SYSTEMS[goal.system], shape.device)
     yield from persistence_steps(goal, SYSTEMS[goal.system], shape.device, others)
     yield from boot_copy_steps(goal, placed)
     if command and (goal.filesystem == "swap" or decided.place):

@@ -113,6 +113,7 @@ def test_what_is_less_sure_than_the_stated_confidence_is_not_taken() -> None:
         {"version": 2},
         {"disk": None},
         {"disk": {"name": "sda", "path": "/dev/sda", "size": -1}},
+        {"disk": {"name": "sda", "path": "/dev/sda", "size": 10**400}},
         {"disk": {"name": 1, "path": "/dev/sda", "size": 512}},
         {"boundaries": {}},
         {"boundaries": [{"size": 12288, "confidence": 1.0}]},

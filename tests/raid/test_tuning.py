@@ -256,6 +256,7 @@ DOCUMENT = json.loads(tuning_text(tuning(true(), goal("raid0"))))
         ("[]", "no object"),
         ("{}", "schema of the file is no text"),
         (json.dumps(DOCUMENT | {"schema": "x"}), "no result of raid tune"),
+        (json.dumps(DOCUMENT | {"span": 10**400}), "span of the file cannot be"),
         (json.dumps(DOCUMENT | {"version": 2}), "has version 2"),
         (json.dumps(DOCUMENT | {"level": "raid7"}), "level of the file is none of"),
         (json.dumps(DOCUMENT | {"members": [7]}), "members 1 of the file is no object"),

@@ -142,11 +142,13 @@ def _stop_where_something_lies(members: Sequence[str]) -> None:
         folder = kernel_folder(member)
         if folder is None:
             raise Stopped(f"{member} is no block device")
-        said = ask("blkid", "-p", "-o", "value", "-s", "TYPE", member)
+        said = ask("blkid", "-p", "-o", "value", "-s", "TYPE", "-s", "PTTYPE", member)
         if said.code not in (0, 2):  # blkid(8): 2 is nothing; 8 is more than one thing
             raise Stopped(f"blkid cannot tell what {member} holds: {said.last_words or said.code}")
         if said.output.strip():
-            raise Stopped(f"{member} holds {said.output.strip()}; it is not made a member over that")
+            raise Stopped(
+                f"{member} holds {', '.join(said.output.split())}; it is not made a member over that"
+            )
 
 
 def _names(devices: Sequence[str]) -> set[str]:

@@ -34,6 +34,8 @@ def run_command(step: RunCommand) -> Iterator[Said]:
         yield Said("systemd does not run here, so there is nothing to tell it")
         return
     if _is_done(step):
+        if step.command[0] == "mount" and (why := _other_than_said(step.command[1])):
+            raise Stopped(why, hint=f"sudo umount {step.command[1]}, then aligntool resume")
         yield Said("done already")
         return
     said = do(*step.command)
@@ -47,6 +49,9 @@ def undo_command(step: RunCommand, trace: Mapping[str, str]) -> Iterator[Said]:
     """Mounts, swap and folders that were made go away, types come back; what else was run has nothing to undo."""
     match step.command:
         case ("mount", place) if "before" not in trace and is_mounted(place):
+            if why := _other_than_said(place):
+                yield Said(f"{why}; it is left there")
+                return
             do("umount", place)
             yield Said(f"{place} is not mounted any more")
         case ("swapon", "-U", uuid) if "before" not in trace and _is_swap(uuid):
@@ -72,6 +77,16 @@ def rebuilds(step: RunCommand) -> bool:
 def is_mounted(place: str) -> bool:
     """Something is mounted at exactly this place."""
     return ask("mountpoint", "-q", place).code == 0
+
+
+def _other_than_said(place: str) -> str:
+    """A sentence where something else is mounted there than fstab says; "" where it is that, or nobody knows."""
+    said = ask("findmnt", "--fstab", "--noheadings", "--output", "SOURCE", place).output.strip()
+    there = ask("findmnt", "--noheadings", "--output", "UUID", "--mountpoint", place).output.split()
+    wanted = said.removeprefix("UUID=")
+    if wanted == said or not there or wanted.lower() == there[-1].lower():
+        return ""
+    return f"at {place} the file system {there[-1]} is mounted, and fstab has {wanted} there"
 
 
 def files_below(place: str) -> list[str]:

@@ -39,14 +39,16 @@ def edited(before: bytes, step: EditFile) -> bytes:
     lines = before.split(b"\n")
     last = lines.pop()  # empty where the file ends as it should
     lines += [last] if last else []
-    if all(each in lines for each in wanted):
-        return before
     key = step.instead_of.encode()
     places = [at for at, line in enumerate(lines) if key in line and not line.lstrip().startswith(b"#")]
-    kept = [line for at, line in enumerate(lines) if at not in places]
-    first = places[0] if places else len(kept)
-    kept[first:first] = wanted
-    return b"\n".join(kept) + b"\n"
+    if all(each in lines for each in wanted) and all(lines[at] in wanted for at in places):
+        return before
+    first = places[0] if places else len(lines)
+    gone = {*places, *(at for at, line in enumerate(lines) if wanted == [line])}
+    front, back = (
+        [lines[at] for at in part if at not in gone] for part in (range(first), range(first, len(lines)))
+    )
+    return b"\n".join([*front, *wanted, *back]) + b"\n"
 
 
 def find_trace(step: EditFile, site: Site) -> dict[str, str]:

@@ -8,6 +8,7 @@ of the plan, by identity and by everything that is recognised on it, looked at w
 from collections.abc import Iterator
 from dataclasses import replace
 
+from aligntool.apply.arrays.blank import came_onto, stop_unless_blank, whole_of
 from aligntool.apply.arrays.data_area import DataArea, old_signatures
 from aligntool.apply.arrays.nodes import partition_problem, settle, wait_for_partition
 from aligntool.apply.arrays.site import Site
@@ -45,9 +46,11 @@ def make_member(step: MakeMember, site: Site, *, again: bool, area: DataArea = _
         with hold_disk(disk.path, why=_WHY) as held:
             disk = site.look_at(step.disk.path)
             _stop_unless_planned(disk, step, again=again)
+            stop_unless_blank(step, site, whole_of(disk, step, None), area, begun=again)
             _make_table(held, disk, step, area)
     else:
         _stop_unless_planned(disk, step, again=again)
+        stop_unless_blank(step, site, whole_of(disk, step, part_number(disk, step)), area, begun=again)
         if step.wipe:
             _wipe_taken(disk, step, site, again=again, area=area)
     for entry in step.entries:
@@ -55,8 +58,10 @@ def make_member(step: MakeMember, site: Site, *, again: bool, area: DataArea = _
     settle()
 
 
-def stop_unless_standing(step: MakeMember, site: Site) -> None:
-    """Before anything is made on a member: it is still where the plan has it. Raises Stopped."""
+def stop_unless_standing(step: MakeMember, site: Site, area: DataArea, *, blank: bool) -> None:
+    """Before anything is made on a member: it is still where the plan has it; `blank`: and nothing was written there.
+    Raises Stopped.
+    """
     disk = site.look_at(step.disk.path)
     problems = [why for entry in step.entries if (why := _problem(disk, entry))]
     same = is_same_drive(disk, step) if step.entries else is_same_disk(subject(disk), step.disk)
@@ -64,6 +69,9 @@ def stop_unless_standing(step: MakeMember, site: Site) -> None:
         raise Stopped(
             f"{step.device} is not as it was made: {'; '.join(problems) or 'its drive has changed'}"
         )
+    if blank:
+        number = None if step.entries else part_number(disk, step)
+        stop_unless_blank(step, site, whole_of(disk, step, number), area, begun=True)
 
 
 def _problem(disk: Disk, entry: NewEntry) -> str:
@@ -187,8 +195,11 @@ def part_number(disk: Disk, step: MakeMember) -> int | None:
     return None
 
 
-def remove_member(step: MakeMember, site: Site, area: DataArea = _ANYWHERE) -> Iterator[Said]:
-    """The table that was made goes away again. Without entries there is nothing to remove.
+def remove_member(
+    step: MakeMember, site: Site, area: DataArea = _ANYWHERE, *, blank: bool = False
+) -> Iterator[Said]:
+    """The table that was made goes away again. Without entries there is nothing to remove. `blank`: nothing of the
+    plan was written into the member yet, so what lies there is somebody else's.
 
     Raises Refused where somebody uses the drive, Stopped when writing fails.
     """
@@ -208,6 +219,9 @@ def remove_member(step: MakeMember, site: Site, area: DataArea = _ANYWHERE) -> I
     if not _is_ours(disk, step) or held_by(disk):
         found = ", ".join(held_by(disk)) or "another table"
         yield Said(f"{disk.path} is left as it is: it holds {found}, which is not of this array")
+        return
+    if blank and (why := came_onto(step, site, None, area, begun=True)):
+        yield Said(f"{disk.path} is left as it is: {why}")
         return
     with hold_disk(disk.path, why=_WHY) as held:
         if disk.table is None and not _ends_with_gpt(held.device):

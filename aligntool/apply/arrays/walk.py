@@ -9,6 +9,7 @@ Every `yield` is a place where the work may stop: whoever stops listening has on
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import dropwhile, takewhile
 from typing import assert_never
 
 from aligntool.apply.arrays import assembly, commands, contents, editing, members
@@ -143,9 +144,10 @@ def _do(
         case MakeMember():
             yield from members.make_member(step, site, again=again, area=data_area(plan.steps))
         case MakeArray():
+            blank = not assembly.has_superblocks(step)
             for each in plan.steps:
                 if isinstance(each, MakeMember):
-                    members.stop_unless_standing(each, site)
+                    members.stop_unless_standing(each, site, data_area(plan.steps), blank=blank)
             yield from assembly.make_array(step, plan.disk.size)
         case MakeFileSystem():
             _stop_unless_ours(step, plan)
@@ -192,7 +194,8 @@ def _stop_unless_ours(step: MakeFileSystem, plan: Plan) -> None:
 def _undo(step: ArrayStep, index: int, plan: Plan, site: Site, record: Record) -> Iterator[Said]:
     match step:
         case MakeMember():
-            yield from members.remove_member(step, site, data_area(plan.steps))
+            blank = not any(isinstance(plan.steps[at], MakeFileSystem) for at in record.traces)
+            yield from members.remove_member(step, site, data_area(plan.steps), blank=blank)
         case MakeArray():
             assembly.take_apart(step)
             yield Said(f"{step.device} is stopped, and its superblocks are gone")
@@ -208,13 +211,28 @@ def _undo(step: ArrayStep, index: int, plan: Plan, site: Site, record: Record) -
 
 
 def _carried(index: int, plan: Plan, record: Record) -> Iterator[Said]:
-    """A file that was put back is carried into the initramfs, or told to systemd, as the edited one was."""
-    for step in plan.steps[index + 1 :]:
-        if not isinstance(step, RunCommand):
-            return
-        if commands.rebuilds(step) and "after" in record.trace(index):
-            yield Said(f"{step.purpose}: {' '.join(step.command)}")
-            yield from commands.run_command(step)
+    """A file that was put back is carried into the initramfs, or told to systemd, as the edited one was; of several
+    that were edited in a row, once all are back. What cannot be carried is told, and stops nothing: the array must go
+    whatever is wrong with a boot image.
+    """
+    before = plan.steps[index - 1] if index else None
+    if "after" not in record.trace(index) or (
+        isinstance(before, EditFile) and "after" in record.trace(index - 1)
+    ):
+        return
+    later = range(index + 1, len(plan.steps))
+    behind = dropwhile(lambda at: isinstance(plan.steps[at], EditFile), later)
+    for at in takewhile(lambda at: isinstance(plan.steps[at], RunCommand), behind):
+        step = plan.steps[at]
+        if isinstance(step, RunCommand) and commands.rebuilds(step) and at in record.traces:
+            typed = " ".join(step.command)
+            yield Said(f"{step.purpose}: {typed}")
+            try:
+                yield from commands.run_command(step)
+            except (Refused, Stopped) as error:
+                yield Said(
+                    f"that failed, so it still has lines of the array; type it again later: {typed}: {error}"
+                )
 
 
 def _awakened(record: Record, plan: Plan) -> Iterator[Said]:

@@ -8,17 +8,19 @@ from pathlib import Path
 import pytest
 
 from aligntool.apply.arrays.commands import find_trace, run_command, undo_command
+from aligntool.errors import Stopped
 from aligntool.inventory import Disk
 from aligntool.plan import RunCommand
 from aligntool.raid.members import Member
 from aligntool.raid.part_types import type_steps
 from aligntool.raid.placing import Placed
 from aligntool.units import MIB, Extent
-from tests.apply.arrays.made import site_in
+from tests.apply.arrays.made import FS_UUID, site_in
 from tests.conftest import run
 from tests.raid.made import judged
 
 HOME, SWAP = "933AC7E1-2EB4-4F13-B844-0E14E2AEF915", "0657FD6D-A4AB-43C4-84E5-0933C84B4F4F"
+OTHER_UUID = "99999999-2222-4333-8444-555555555555"
 RAID = "A19D880F-05FC-4D3B-A006-743F0F84911E"
 
 
@@ -85,3 +87,28 @@ def test_a_type_that_somebody_else_gave_stays(
     list(run_command(step))
     run("sfdisk", "-q", "--no-tell-kernel", "--part-type", disk, "1", SWAP)
     assert list(undo_command(step, trace)) == [] and types(disk) == [SWAP]
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "mkfs.ext4", "mount", "umount", "findmnt", "mountpoint")
+def test_another_file_system_at_the_array_s_place_is_neither_taken_for_it_nor_unmounted(
+    sparse: Callable[..., Path], loop: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device, place = loop(sparse(16 * MIB)), tmp_path / "place"
+    run("mkfs.ext4", "-q", "-U", FS_UUID, device)
+    place.mkdir()
+    fstab = tmp_path / "fstab"
+    monkeypatch.setenv("LIBMOUNT_FSTAB", str(fstab))  # findmnt(8)
+    step = RunCommand("mount it as fstab says", ("mount", str(place)))
+    run("mount", device, place)
+    try:
+        fstab.write_text(f"UUID={OTHER_UUID} {place} ext4 defaults 0 0\n")
+        with pytest.raises(Stopped, match=f"{FS_UUID} is mounted, and fstab has {OTHER_UUID} there"):
+            list(run_command(step))
+        assert any("it is left there" in said.text for said in undo_command(step, {}))
+        run("mountpoint", "-q", place)
+        fstab.write_text(f"UUID={FS_UUID} {place} ext4 defaults 0 0\n")
+        assert [said.text for said in run_command(step)] == ["done already"]
+    finally:
+        list(undo_command(step, {}))
+        assert run("findmnt", "--mountpoint", place, fails=True) == ""

@@ -32,8 +32,17 @@ def edit(folder: Path, step: EditFile) -> list[str]:
         (f"a\nUUID={FS_UUID} /old xfs x 0 0\nb\n".encode(), f"a\n{LINE}\nb\n"),
         (f"# UUID={FS_UUID} was here\n".encode(), f"# UUID={FS_UUID} was here\n{LINE}\n"),
         (f"{LINE}\n# kept\n".encode(), f"{LINE}\n# kept\n"),
+        (f"{LINE}\na\nUUID={FS_UUID} /old xfs x 0 0\nb\n".encode(), f"{LINE}\na\nb\n"),
     ],
-    ids=["empty", "at the end", "no final newline", "in place of", "a comment stays", "there already"],
+    ids=[
+        "empty",
+        "at the end",
+        "no final newline",
+        "in place of",
+        "a comment stays",
+        "there already",
+        "both",
+    ],
 )
 def test_a_line_gets_into_a_file_and_everything_else_stays(before: bytes, after: str) -> None:
     assert edited(before, fstab_step()) == after.encode()

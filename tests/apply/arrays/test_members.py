@@ -1,6 +1,7 @@
 """Drives made ready and given back, on loop devices, as sfdisk and blkid see them."""
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from aligntool.apply.arrays.data_area import DataArea, old_signatures
-from aligntool.apply.arrays.members import make_member, remove_member
+from aligntool.apply.arrays.members import make_member, remove_member, stop_unless_standing
 from aligntool.apply.arrays.site import Site
+from aligntool.apply.kernel import forget_partitions
 from aligntool.errors import Refused, Stopped
 from aligntool.plan import MakeMember
 from aligntool.units import MIB
@@ -179,3 +181,44 @@ def test_a_table_stays_while_nobody_can_look_what_lies_below_it(drive: Path, sit
     with pytest.raises(Refused, match="nobody could look"):
         list(remove_member(step, blind))
     assert table(drive) == wanted(step)
+
+
+def unrecognised(device: Path, start: int = 0) -> bytes:
+    """Random bytes from there to the end, as plain dm-crypt and hidden volumes look; what the device then holds."""
+    with device.open("r+b") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(start)
+        file.write(os.urandom(end - start))
+        os.fsync(file.fileno())
+    return device.read_bytes()
+
+
+def test_a_drive_that_was_reused_since_its_plan_is_not_overwritten(drive: Path, site: Site) -> None:
+    """The plan gave nothing up: the drive was blank."""
+    step = member_step(site, drive)
+    holds = unrecognised(drive)
+    for again in (False, True):
+        with pytest.raises(Stopped, match="holds what was not there when the plan was made"):
+            made_member(step, site, again=again)
+    list(remove_member(step, site, blank=True))
+    assert drive.read_bytes() == holds
+
+
+def test_a_member_that_was_reused_is_neither_made_part_of_the_array_nor_taken_back(
+    drive: Path, site: Site
+) -> None:
+    step = member_step(site, drive)
+    data, area = step.entries[-1].extent, DataArea(offset=4 * MIB)
+    try:
+        list(make_member(step, site, again=False, area=area))
+        stop_unless_standing(step, site, area, blank=True)
+        holds = unrecognised(drive, data.start)[: data.end]
+        stop_unless_standing(step, site, area, blank=False)  # an array's data are there by then
+        with pytest.raises(Stopped, match="holds what was not there when the plan was made"):
+            stop_unless_standing(step, site, area, blank=True)
+        said = [each.text for each in remove_member(step, site, area, blank=True)]
+        assert any("is left as it is" in each for each in said), said
+        assert drive.read_bytes()[: data.end] == holds
+    finally:
+        with drive.open("rb") as file:
+            forget_partitions(file.fileno(), range(1, 5))

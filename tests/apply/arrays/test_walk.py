@@ -4,6 +4,7 @@ There is no md on every machine, so the array itself is left out here: a drive g
 system, a file its line. tests/lab does the same with arrays and with the power cut.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -103,7 +104,7 @@ def is_finished(site: Site, drive: Path, folder: Path) -> bool:
 def empty_again(plan: Plan, site: Site, drive: Path) -> None:
     """Take a finished one back, as if the record were still there."""
     done = Record(site.state / "arrays/x.json", plan, len(plan.steps))
-    traces: dict[int, dict[str, str]] = {}
+    traces: dict[int, dict[str, str]] = {index: {} for index in range(len(plan.steps))}
     save(replace(done, traces=traces))
     list(go_back(left_over(site), plan, site))
     run("blkdiscard", "--zeroout", drive)
@@ -199,8 +200,62 @@ def test_a_program_that_is_missing_names_its_package(site: Site) -> None:
 def test_a_file_that_is_put_back_is_carried_to_where_the_edited_one_was(site: Site, tmp_path: Path) -> None:
     """A boot image that was built of the edited file is built anew of the old one; here by a program of that name."""
     plan = plan_of([fstab_step(), RunCommand("tell systemd", ("systemctl", "--version"))])
-    walk = go_forward(begin(plan, site), plan, site)
-    list(walk)
-    save(Record(site.state / "arrays/x.json", plan, 2, traces={0: {"after": "changed by somebody"}}))
-    said = [getattr(event, "text", "") for event in go_back(left_over(site), plan, site)]
+    list(go_forward(begin(plan, site), plan, site))
+    said = taken_back(plan, site, traces={0: {"after": "changed by somebody"}, 1: {}})
     assert any("tell systemd" in text for text in said)
+    said = taken_back(plan, site, traces={0: {"after": "changed by somebody"}})  # it was never begun
+    assert not any("tell systemd" in text for text in said)
+
+
+def test_of_two_files_that_are_put_back_in_a_row_the_last_one_is_carried_once(site: Site) -> None:
+    """Carried after the first of them, the image would keep the other's lines."""
+    plan = plan_of(
+        [fstab_step(), fstab_step("other"), RunCommand("tell systemd", ("systemctl", "--version"))]
+    )
+    changed = {"after": "changed by somebody"}
+    events = list(taken_back(plan, site, traces={0: changed, 1: changed, 2: {}}))
+    (carried,) = (at for at, text in enumerate(events) if "tell systemd" in text)
+    assert carried > max(at for at, text in enumerate(events) if "fstab was changed since" in text)
+
+
+@pytest.mark.needs_tools("dracut")
+def test_an_image_that_cannot_be_built_anew_stops_no_way_back(site: Site, tmp_path: Path) -> None:
+    fstab = tmp_path / "root/etc/fstab"
+    plan = plan_of([fstab_step(), RunCommand("build it", ("dracut", "--no-such-option"))])
+    with pytest.raises(Stopped, match="dracut"):
+        list(go_forward(begin(plan, site), plan, site))
+    said = [getattr(event, "text", "") for event in go_back(left_over(site), plan, site)]
+    assert any("type it again later: dracut --no-such-option" in text for text in said)
+    assert fstab.read_text() == OLD and find_records(site.state) == ()
+
+
+def taken_back(plan: Plan, site: Site, traces: dict[int, dict[str, str]]) -> list[str]:
+    """What is said when a plan that was carried out goes back."""
+    (site.path("/etc/fstab")).write_text(f"{LINE}\nother\n")
+    save(Record(site.state / "arrays/x.json", plan, len(plan.steps), traces=traces))
+    return [getattr(event, "text", "") for event in go_back(left_over(site), plan, site)]
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "sfdisk", "blkid", "wipefs", "mkfs.ext4", "e2fsck", "cmp", "blkdiscard")
+def test_a_drive_that_was_reused_meanwhile_is_neither_gone_on_with_nor_taken_back(
+    site: Site, drive: Path, tmp_path: Path
+) -> None:
+    """With bytes that nobody recognises, before anything was written to it and once it had its table."""
+    plan = plan_of([member_step(site, drive), note_step(tmp_path / "noted", "seen")])
+    for events in (1, 2):
+        assert cut_after(plan, site, events)
+        start = 0 if events == 1 else MIB
+        holds = os.urandom(SIZE - start)
+        with drive.open("r+b") as file:
+            file.seek(start)
+            file.write(holds)
+            os.fsync(file.fileno())
+        if events == 1:
+            with pytest.raises(Stopped, match="holds what was not there when the plan was made"):
+                list(go_forward(left_over(site), plan, site))
+        list(go_back(left_over(site), plan, site))
+        assert drive.read_bytes()[start:] == holds and find_records(site.state) == ()
+        run("blkdiscard", "--zeroout", drive)
+        with drive.open("rb") as file:
+            forget_partitions(file.fileno(), range(1, 5))
