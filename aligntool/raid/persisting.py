@@ -148,7 +148,7 @@ def _steps(case: Case, goal: PersistGoal) -> Iterator[Step]:
     if _is_to_be_rebuilt(case, edits=bool(edits)):
         yield RunCommand("build every initramfs anew", case.system.rebuild)
         if _can_be_shown(case):
-            yield RunCommand("look whether the array's line is inside", case.system.show_conf, case.uuid)
+            yield case.system.look_inside(case.uuid)
     tables = tuple(table_steps(case.disk, case.inventory, case.files))
     mount = tuple(mount_steps(case.disk, case.inventory, _wish(goal), case.files))
     yield from tables

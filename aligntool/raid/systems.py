@@ -21,21 +21,38 @@ class System:
     title: str
     mdadm_conf: str
     rebuild: tuple[str, ...]  # for every kernel that is installed
-    show_conf: tuple[str, ...]  # prints the mdadm.conf that is inside
+    show_conf: tuple[str, ...]  # with a UUID behind it: prints that, or fails where an initramfs lacks it
     note: str = ""  # what the user has to see to
+    look: str = "look whether the array's line is inside every initramfs"
+
+    def look_inside(self, uuid: str) -> RunCommand:
+        """Whether the array of that UUID has its line in every initramfs that is to have it."""
+        return RunCommand(self.look, (*self.show_conf, uuid), uuid)
 
 
+# `update-initramfs -u -k all` makes those of every kernel that is installed (initramfs-tools, get_sorted_versions). An
+# image whose kernel is gone starts nothing, and stays as it was.
 _DEBIAN_SHOW = (
-    'into=$(mktemp -d) && unmkinitramfs "/boot/initrd.img-$(uname -r)" "$into" '
-    '&& find "$into" -path "*/etc/mdadm/mdadm.conf" -exec cat {} +; rm -r "$into"'
+    'into=$(mktemp -d) || exit; trap "rm -r $into" EXIT; for image in /boot/initrd.img-*; do kernel=${image#*img-}; '
+    '[ -e "/boot/vmlinuz-$kernel" ] || [ -e "/boot/vmlinux-$kernel" ] || [ "$kernel" = "$(uname -r)" ] || continue; '
+    'unmkinitramfs "$image" "$into/of" || exit; grep -rh --include=mdadm.conf "^[^#]*$1" "$into/of" || '
+    '{ echo "$image has no line of $1"; exit 1; }; rm -r "$into/of"; done'
 )
 
-# dracut puts mdadm.conf into images for this machine alone (hostonly), and of those only where what it starts from is
-# an array. Where it left the file out, the running system's file is what counts.
+# For the kernels that `dracut --regenerate-all` makes images for. dracut puts mdadm.conf only into images for this
+# machine (hostonly) or where it is told to (mdadmconf), and of those only where mdraid is a part of the image
+# (90mdraid/module-setup.sh). An image without the file knows of no array, and the running system's file counts; one
+# with the file must have the line.
 _DRACUT_SHOW = (
-    "lsinitrd -m > /dev/null || exit 1; inside=$(lsinitrd -f etc/mdadm.conf); "
-    'if [ -n "$inside" ]; then echo "$inside"; else cat {}; fi'
+    "for each in /lib/modules/*; do kernel=${each##*/}; "
+    '[ -e "$each/modules.dep" ] || [ -e "$each/modules.dep.bin" ] || continue; '
+    'lsinitrd -k "$kernel" -m > /dev/null || { echo "the initramfs of $kernel cannot be read"; exit 1; }; '
+    'inside=$(lsinitrd -k "$kernel" -f etc/mdadm.conf); '
+    'if [ -z "$inside" ]; then echo "$kernel: no mdadm.conf inside, $1 comes up after the initramfs"; '
+    'elif printf "%s\\n" "$inside" | grep -q "^[^#]*$1"; then echo "$kernel: $1 is inside"; '
+    'else echo "$kernel: the mdadm.conf inside has no line of $1"; exit 1; fi; done'
 )
+_DRACUT_LOOK = "look whether the array's line is inside every initramfs that has an mdadm.conf"
 _DRACUT_NOTE = "a root file system on the array also needs rd.md.uuid={uuid} on the kernel command line"
 
 # lsinitcpio takes one image, a unified kernel image, too, and unpacks all of it into the folder that it is run in
@@ -52,6 +69,7 @@ done | sed '/^$/d' | sort -u > images
 while read -r image; do
   mkdir inside; (cd inside && lsinitcpio -x "$image" > /dev/null) || exit
   cat inside/etc/mdadm.conf || { echo "$image has no mdadm.conf: is mdadm_udev in HOOKS?"; exit 1; }
+  grep -q "^[^#]*$1" inside/etc/mdadm.conf || { echo "$image has no line of $1"; exit 1; }
   rm -r inside
 done < images"""
 
@@ -59,7 +77,7 @@ done < images"""
 def _by_dracut(word: str, title: str, conf: str) -> System:
     """dracut itself finds mdadm.conf in either place, and calls it etc/mdadm.conf inside."""
     rebuild = ("dracut", "-f", "--regenerate-all")
-    return System(word, title, conf, rebuild, ("sh", "-c", _DRACUT_SHOW.format(conf)), _DRACUT_NOTE)
+    return System(word, title, conf, rebuild, ("sh", "-c", _DRACUT_SHOW, "sh"), _DRACUT_NOTE, _DRACUT_LOOK)
 
 
 SYSTEMS = {
@@ -67,7 +85,7 @@ SYSTEMS = {
     for system in (
         System(
             "debian", "Debian, Ubuntu", "/etc/mdadm/mdadm.conf", ("update-initramfs", "-u", "-k", "all"),
-            ("sh", "-c", _DEBIAN_SHOW),
+            ("sh", "-c", _DEBIAN_SHOW, "sh"),
             "the initramfs finds arrays by itself only while mdadm.conf names none; from now on every array needs "
             "its line",
         ),
@@ -76,7 +94,7 @@ SYSTEMS = {
         _by_dracut("opensuse", "openSUSE, SLES", "/etc/mdadm.conf"),
         System(
             "arch", "Arch Linux", "/etc/mdadm.conf", ("mkinitcpio", "-P"),
-            ("bash", "-c", _ARCH_SHOW),
+            ("bash", "-c", _ARCH_SHOW, "bash"),
             "mdadm_udev must stand before filesystems in HOOKS of /etc/mkinitcpio.conf",
         ),
     )
@@ -97,7 +115,7 @@ def persistence_steps(
     yield from others
     yield EditFile(system.mdadm_conf, (array_line(goal, device),), key, system.mdadm_conf + BACKUP)
     yield RunCommand("build every initramfs anew", system.rebuild)
-    yield RunCommand("look whether the array's line is inside", system.show_conf, goal.array_uuid)
+    yield system.look_inside(goal.array_uuid)
 
 
 def mount_steps(goal: RaidGoal, line: str, place: str) -> Iterator[EditFile | RunCommand]:

@@ -10,7 +10,8 @@ from aligntool.raid.systems import SYSTEMS
 from tests.conftest import find_tool, run
 
 pytestmark = pytest.mark.needs_tools("cpio")
-LINE = "ARRAY /dev/md/data metadata=1.2 UUID=01234567:89abcdef:01234567:89abcdef\n"
+UUID = "01234567:89abcdef:01234567:89abcdef"
+LINE = f"ARRAY /dev/md/data metadata=1.2 UUID={UUID}\n"
 # What lsinitcpio does with -x: mkinitcpio, lsinitcpio. It unpacks with bsdcpio, which is not packaged everywhere.
 UNPACKER = '#!/bin/sh\n[ "$1" = -x ] && [ $# = 2 ] && [ -f "$2" ] && exec cpio --quiet -idm < "$2"\n'
 
@@ -49,7 +50,12 @@ def looked(folder: Path, **images: Path) -> subprocess.CompletedProcess[str]:
         "TMPDIR": str(temporary),
     }
     done = subprocess.run(
-        SYSTEMS["arch"].show_conf, cwd=here, env=env, capture_output=True, text=True, check=False
+        SYSTEMS["arch"].look_inside(UUID).command,
+        cwd=here,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert list(here.iterdir()) == [], "the folder that it was called in is somebody's: /, of root's shell"
     assert list(temporary.iterdir()) == [], "nothing is left behind"
@@ -60,7 +66,7 @@ def test_the_line_is_found_in_every_image_and_nothing_is_left_behind(tmp_path: P
     first, second = image(tmp_path / "a.img", LINE), image(tmp_path / "b.efi", "# lts\n" + LINE)
     done = looked(tmp_path, default=first, unified=second)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("UUID=01234567:89abcdef:01234567:89abcdef") == 2
+    assert done.stdout.count(f"UUID={UUID}") == 2
 
 
 @pytest.mark.parametrize("bare", [0, 1])
@@ -68,6 +74,13 @@ def test_one_image_without_it_is_enough_to_stop(tmp_path: Path, bare: int) -> No
     images = [image(tmp_path / f"{number}.img", None if number == bare else LINE) for number in range(2)]
     done = looked(tmp_path, default=images[0], fallback=images[1])
     assert done.returncode == 1 and f"{bare}.img has no mdadm.conf: is mdadm_udev in HOOKS?" in done.stdout
+
+
+@pytest.mark.parametrize("conf", ["HOMEHOST <system>\n", f"# {LINE}"])
+def test_an_image_whose_file_lacks_the_line_is_named(tmp_path: Path, conf: str) -> None:
+    first, second = image(tmp_path / "a.img", LINE), image(tmp_path / "b.img", conf)
+    done = looked(tmp_path, default=first, fallback=second)
+    assert done.returncode == 1 and f"b.img has no line of {UUID}" in done.stdout
 
 
 def test_an_image_that_is_missing_or_no_preset_at_all_stops(tmp_path: Path) -> None:

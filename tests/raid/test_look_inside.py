@@ -1,0 +1,124 @@
+"""The looks into the initramfs images of Debian and of dracut: into every kernel's; one without the line is named."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from aligntool.raid.systems import SYSTEMS
+from tests.probe.initramfs_images import LINE, UUID, by_cpio
+
+pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("unshare", "mount", "cpio", "gzip")]
+
+# A copy of the machine's tree that lives in memory, with these boot images and kernels in place of its own.
+_INSIDE = """set -e
+mount --make-rprivate /
+mount -t tmpfs tmpfs "$1"; cd "$1"; mkdir upper work root
+mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=work root
+mount --bind /proc root/proc; mount --bind /dev root/dev
+mkdir -p root/lib/modules
+for each in tmp boot lib/modules; do mount -t tmpfs tmpfs root/$each; done
+cp -r "$2"/boot/. root/boot; cp -r "$2"/modules/. root/lib/modules
+shift 2
+exec chroot root "$@"
+"""
+
+
+class Machine:
+    """`with_image`: a kernel's, with that mdadm.conf inside; None: without the file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("place", "files/boot", "files/modules"):
+            (folder / name).mkdir(parents=True)
+
+    def with_image(self, kernel: str, conf: str | None, *, maker: str, installed: bool = True) -> None:
+        name = "etc/mdadm/mdadm.conf" if maker == "debian" else "etc/mdadm.conf"
+        files = {"usr/lib/dracut/modules.txt": b"mdraid\n", "conf/initramfs.conf": b"x"}
+        files |= {} if conf is None else {name: conf.encode()}
+        (made := self.folder / f"of-{kernel}").mkdir()
+        image = by_cpio(made, files, compress="gzip")
+        boot, modules = self.folder / "files/boot", self.folder / "files/modules" / kernel
+        modules.mkdir()
+        image.rename(boot / f"initrd.img-{kernel}" if maker == "debian" else modules / "initrd")
+        if installed:
+            (boot / f"vmlinuz-{kernel}").touch()
+            (modules / "modules.dep").touch()
+
+    def looked(self, word: str) -> subprocess.CompletedProcess[str]:
+        step = SYSTEMS[word].look_inside(UUID)
+        assert step.expects == UUID
+        folders = [str(self.folder / name) for name in ("place", "files")]
+        words = ["unshare", "-m", "sh", "-c", _INSIDE, "sh", *folders, *step.command]
+        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+@pytest.mark.needs_tools("unmkinitramfs")
+def test_the_line_is_found_in_the_image_of_every_kernel(machine: Machine) -> None:
+    for kernel in ("6.1.0-1-amd64", "6.1.0-2-amd64"):
+        machine.with_image(kernel, f"HOMEHOST <system>\n{LINE}\n", maker="debian")
+    done = machine.looked("debian")
+    assert (done.returncode, done.stdout.splitlines()) == (0, [LINE, LINE]), done.stderr
+
+
+@pytest.mark.needs_tools("unmkinitramfs")
+@pytest.mark.parametrize("conf", [None, "HOMEHOST <system>\n", f"# {LINE}\n"])
+@pytest.mark.parametrize("bare", ["6.1.0-1-amd64", "6.1.0-2-amd64"])
+def test_the_image_that_lacks_the_line_is_named(machine: Machine, bare: str, conf: str | None) -> None:
+    """Whichever kernel is booted next."""
+    for kernel in ("6.1.0-1-amd64", "6.1.0-2-amd64"):
+        machine.with_image(kernel, conf if kernel == bare else LINE, maker="debian")
+    done = machine.looked("debian")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1] == f"/boot/initrd.img-{bare} has no line of {UUID}"
+
+
+@pytest.mark.needs_tools("unmkinitramfs")
+def test_an_image_whose_kernel_is_gone_is_left_out_and_none_at_all_is_no_success(machine: Machine) -> None:
+    """update-initramfs leaves such an image as it is."""
+    machine.with_image("5.10.0-9-amd64", None, maker="debian", installed=False)
+    done = machine.looked("debian")
+    assert UUID not in done.stdout
+    machine = Machine(machine.folder / "other")
+    machine.with_image("5.10.0-9-amd64", None, maker="debian", installed=False)
+    machine.with_image("6.1.0-1-amd64", LINE, maker="debian")
+    done = machine.looked("debian")
+    assert (done.returncode, done.stdout.splitlines()) == (0, [LINE]), done.stderr
+
+
+DRACUTS = pytest.mark.parametrize("word", ["debian-dracut", "fedora", "opensuse"])
+
+
+@DRACUTS
+@pytest.mark.needs_tools("lsinitrd")
+def test_dracuts_images_with_the_file_must_have_the_line(machine: Machine, word: str) -> None:
+    machine.with_image("6.1.0-1", LINE, maker="dracut")
+    machine.with_image("6.1.0-2", "HOMEHOST <system>\n", maker="dracut")
+    done = machine.looked(word)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.splitlines() == [
+        f"6.1.0-1: {UUID} is inside",
+        f"6.1.0-2: the mdadm.conf inside has no line of {UUID}",
+    ]
+
+
+@pytest.mark.needs_tools("lsinitrd")
+def test_dracuts_images_without_the_file_are_told_as_such(machine: Machine) -> None:
+    """dracut leaves the file out of images that are not for one machine: 90mdraid/module-setup.sh."""
+    machine.with_image("6.1.0-1", None, maker="dracut")
+    done = machine.looked("debian-dracut")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"6.1.0-1: no mdadm.conf inside, {UUID} comes up after the initramfs\n"
+
+
+@pytest.mark.needs_tools("lsinitrd")
+def test_an_image_of_dracut_that_cannot_be_read_is_no_success(machine: Machine) -> None:
+    machine.with_image("6.1.0-1", LINE, maker="dracut")
+    (machine.folder / "files/modules/6.1.0-1/initrd").write_bytes(b"no archive")
+    done = machine.looked("debian-dracut")
+    assert done.returncode == 1 and "the initramfs of 6.1.0-1 cannot be read" in done.stdout
