@@ -16,9 +16,12 @@ from aligntool.apply.arrays.hooks import about_hooks
 from aligntool.apply.arrays.running import ask
 from aligntool.apply.arrays.site import Site
 from aligntool.apply.programs import find_program
+from aligntool.audit.words import shell_word
 from aligntool.errors import Objection, Refused, refuse
 from aligntool.inventory import Disk
 from aligntool.plan import EditFile, MakeArray, MakeFileSystem, MakeMember, Plan, RunCommand, Step, Subject
+from aligntool.raid.boot_partitions import LIST_FILE
+from aligntool.raid.mounting import FSTAB, other_place
 
 _PERSONALITY = {"0": "raid0", "1": "raid1", "10": "raid10", "5": "raid5", "6": "raid6"}
 _MODULE = {"raid5": "raid456", "raid6": "raid456"}
@@ -42,7 +45,7 @@ def reasons_beforehand(steps: Sequence[Step], site: Site) -> list[Objection]:
         reasons += _about_members(steps)
     for step in steps if find_program("mountpoint") else ():
         if isinstance(step, RunCommand):
-            reasons += ((why, "--mount elsewhere") for why in refuse_taken_place(step))
+            reasons += ((why, _elsewhere(step.command[1], site)) for why in refuse_taken_place(step))
     return reasons
 
 
@@ -116,6 +119,27 @@ def _about_files(steps: Sequence[Step], site: Site) -> Iterator[Objection]:
         if isinstance(step, EditFile):
             yield from ((why, "") for why in refuse_unwritable(step, site))
             yield from _about_names(step, site)
+            drives = [each.disk.path for each in steps if isinstance(each, MakeMember)]
+            yield from _about_copies(step, drives, site)
+
+
+def _about_copies(step: EditFile, drives: Sequence[str], site: Site) -> Iterator[Objection]:
+    """EFI system partitions of another array that are kept alike: its line would go, and they would drift apart."""
+    if step.path != LIST_FILE:
+        return
+    try:
+        text = find_file(site, step.path).read_text(errors="surrogateescape")
+    except (OSError, Refused):
+        return
+    for uuid in re.findall(r"[0-9A-F]{4}-[0-9A-F]{4}", " ".join(re.findall(r"(?m)^ESP_COPIES=(.*)", text))):
+        device = os.path.realpath(site.path(f"/dev/disk/by-uuid/{uuid}"))
+        if os.path.lexists(device) and not any(device.startswith(drive) for drive in drives):
+            yield (
+                f"{step.path} keeps {device}, an EFI system partition of another array, like its others, and would "
+                "not any more",
+                "make this array from a live system, so that each has a list of its own",
+            )
+            return
 
 
 def _about_names(step: EditFile, site: Site) -> Iterator[Objection]:
@@ -134,5 +158,16 @@ def _about_names(step: EditFile, site: Site) -> Iterator[Objection]:
                     f"{step.path} gives the name {ours[1]} to another array: {' '.join(other)}",
                     "--name another",
                 )
-            elif taken and step.path == "/etc/fstab" and other[1] == ours[1] and ours[1].startswith("/"):
-                yield f"{step.path} mounts {other[0]} at {ours[1]} already", "--mount elsewhere"
+            elif taken and step.path == FSTAB and other[1].rstrip("/") == ours[1] != "/":
+                yield f"{step.path} mounts {other[0]} at {ours[1]} already", _elsewhere(ours[1], site)
+
+
+def _elsewhere(place: str, site: Site) -> str:
+    """A place that is not there yet, and that fstab does not name."""
+    try:
+        lines = find_file(site, FSTAB).read_text(errors="surrogateescape").splitlines()
+    except (OSError, Refused):
+        lines = []
+    named = {word for line in lines for word in line.split()[1:2]}
+    free = other_place(place, lambda each: each in named or os.path.lexists(each))
+    return f"--mount {shell_word(free)}"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.apply.arrays.hooks import about_hooks
-from aligntool.apply.arrays.preflight import refuse_impossible
+from aligntool.apply.arrays.preflight import reasons_beforehand, refuse_impossible
 from aligntool.errors import Refused
 from aligntool.plan import EditFile, Plan, RunCommand, Step
 from aligntool.units import MIB
@@ -36,7 +36,7 @@ def wrote(folder: Path) -> list[Path]:
 def test_a_name_and_a_place_that_others_have_are_told_together_with_what_is_missing(tmp_path: Path) -> None:
     etc = site_in(tmp_path).path("/etc")
     (etc / "mdadm/mdadm.conf").write_text("# ARRAY /dev/md/data\nARRAY /dev/md/data UUID=f:f:f:f\n")
-    (etc / "fstab").write_text("UUID=other /srv/data ext4 defaults 0 2\n")
+    (etc / "fstab").write_text("UUID=other /srv/data/ ext4 defaults 0 2\n")
     full = tmp_path / "full"
     full.mkdir()
     (full / "theirs").touch()
@@ -141,3 +141,17 @@ def test_an_initramfs_of_arch_that_would_leave_mdadm_out_is_told_beforehand(
     steps = [RunCommand("build every initramfs anew", ("mkinitcpio", "-P"))]
     assert bool(list(about_hooks(steps, site))) == told
     assert list(about_hooks([RunCommand("x", ("dracut", "-f"))], site)) == []
+
+
+def test_a_second_system_array_does_not_take_over_the_list_of_the_first(tmp_path: Path) -> None:
+    site = site_in(tmp_path)
+    file = site.path("/etc/default/esp-copies")
+    file.parent.mkdir(parents=True)
+    file.write_text('ESP_COPIES="AAAA-1111 AAAA-1112"\n')
+    step = EditFile("/etc/default/esp-copies", ('ESP_COPIES="BBBB-1 BBBB-2"',), "ESP_COPIES=", "x")
+    assert reasons_beforehand([step], site) == []  # those drives are gone
+    links = site.path("/dev/disk/by-uuid")
+    links.mkdir(parents=True)
+    (links / "AAAA-1112").symlink_to("/dev/null")
+    ((why, _),) = reasons_beforehand([step], site)
+    assert "keeps /dev/null, an EFI system partition of another array" in why
