@@ -11,6 +11,7 @@ from aligntool.audit.report import Finding, Severity
 from aligntool.audit.words import as_root
 from aligntool.inventory import Disk, DiskKind, Layer
 
+_NONE_TO_SPARE = ("raid0", "linear")  # nothing is kept twice: mdadm(8), --add and --re-add
 _VIRTUAL = (DiskKind.LOOP, DiskKind.MD, DiskKind.DM, DiskKind.BCACHE, DiskKind.MEMORY, DiskKind.NETWORK)
 
 
@@ -22,6 +23,11 @@ def whole_member_findings(disk: Disk) -> Iterator[Finding]:
     stale = [copy for copy in disk.gpt_headers if layer.data_start or copy.name == "backup"]
     if stale and not (layer.data_start == 0 and disk.table):
         where = " and ".join(f"the {copy.name} header at byte {copy.at}" for copy in stale)
+        fixed = layer.raid_level in _NONE_TO_SPARE
+        remedy = (
+            f"no member can be taken out of a {layer.raid_level}: copy its data away, and make the array anew"
+        )
+        look = as_root(disk, f"wipefs --no-act {disk.path}")
         yield Finding(
             Code.MEMBER_WITH_GPT, Severity.ERROR,
             f"{disk.name}: is a member of an md array as a whole, and {where} of a GPT is still on it",
@@ -29,8 +35,9 @@ def whole_member_findings(disk: Disk) -> Iterator[Finding]:
             evidence=(
                 "published: such firmware wiped bytes 4096 to 16384 at every start, and the superblock of metadata "
                 "1.2 with them",
+                *([remedy] if fixed else []),
             ),
-            next=as_root(disk, f"wipefs --no-act {disk.path}"),
+            next=f"aligntool explain {Code.MEMBER_WITH_GPT}" if fixed else look,
         )  # fmt: skip
         return
     if disk.kind is DiskKind.IMAGE:

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.audit import Report, audit
+from aligntool.audit import Finding, Report, audit
+from aligntool.audit.explanations import EXPLANATIONS
 from aligntool.inventory import (
     Disk,
     DiskKind,
@@ -139,6 +140,29 @@ def test_a_fine_bitmap_is_only_told_of_flash() -> None:
     assert told(report(Inventory((*drives, made)))) == []
 
 
+# The kernel's words for sync_action: Documentation/admin-guide/md.rst. While one of them is true, md refuses to add a
+# bitmap or to take one away with EBUSY ("Cannot add bitmap while array is resyncing or reshaping", Grow.c of mdadm).
+@pytest.mark.parametrize("action", ["resync", "recover", "check", "repair", "reshape", "frozen"])
+@pytest.mark.parametrize(
+    ("level", "facts", "code"),
+    [
+        ("raid1", {"policy": "resync", "bitmap": "none"}, "AT605"),
+        ("raid5", {"bitmap_chunk": 64 * MIB}, "AT606"),
+    ],
+)
+def test_a_bitmap_is_to_be_changed_only_once_nothing_else_is_done_to_the_array(
+    level: str, facts: dict[str, object], code: str, action: str
+) -> None:
+    def of(action: str | None) -> Finding:
+        found = report(machine(level, None, **facts, sync_action=action)).findings
+        return next(one for one in found if one.code.value == code)
+
+    for idle in ("idle", None):
+        assert "mdadm --grow --bitmap=internal" in of(idle).next and "mdstat" not in str(of(idle))
+    assert of(action).next == "cat /proc/mdstat"
+    assert of(action).evidence[-1].endswith(of("idle").next) and action in of(action).evidence[-1]
+
+
 def test_members_with_sectors_of_two_sizes_are_told_with_each() -> None:
     drives = [drive(0), drive(1, logical=4096)]
     (finding,) = [
@@ -179,3 +203,19 @@ def test_a_drive_that_is_a_member_as_a_whole_is_told_and_a_stale_table_on_it_is_
     disk: Disk, expected: list[tuple[str, str]]
 ) -> None:
     assert told(report(Inventory((disk,)))) == expected
+
+
+@pytest.mark.parametrize(
+    ("level", "stays"), [("raid0", True), ("linear", True), ("raid1", False), ("raid5", False), (None, False)]
+)
+def test_nobody_is_sent_to_take_members_out_of_an_array_that_keeps_nothing_twice(
+    level: str | None, stays: bool
+) -> None:
+    """mdadm(8), "Monitor": RAID0 or Linear never have missing, spare, or failed drives."""
+    disk = whole(BACKUP)
+    disk = replace(disk, content=(replace(disk.content[0], raid_level=level),))
+    (finding,) = [one for one in report(Inventory((disk,))).findings if one.code.value == "AT608"]
+    assert any("copy its data away" in line for line in finding.evidence) == stays
+    assert finding.next == ("aligntool explain AT608" if stays else "sudo wipefs --no-act /dev/nvme0n1")
+    remedy = EXPLANATIONS[finding.code].do
+    assert -1 < remedy.index("RAID0 and linear: copy the data away") < remedy.index("--fail")

@@ -42,8 +42,10 @@ ARRAY = {
             "chunk of "
             "4 KiB a database on four NVMe drives did 0.79 of the work of one drive."
         ),
-        do="The chunk of a RAID0 is fixed; others can be changed by mdadm --grow --chunk, which rewrites "
-        "everything.",
+        do=(
+            "mdadm --grow --chunk changes it for RAID0, 4, 5, 6 and 10 (mdadm(8), GROW MODE) by rewriting "
+            "everything, which is slow: have a backup, and put its --backup-file on another drive."
+        ),
     ),
     Code.STRIPE_TOO_LONG: Explanation(
         severity="info",
@@ -76,8 +78,8 @@ ARRAY = {
         ),
         costs="Hours of resynchronisation after each crash; until it ends, a second failure can lose data.",
         do=(
-            "mdadm --grow --bitmap=internal ARRAY, at any time. A bitmap cost one tester 7 % of small "
-            "writes to a RAID1; "
+            "mdadm --grow --bitmap=internal ARRAY, once no resync, rebuild, check or reshape runs (cat "
+            "/proc/mdstat): until then it is refused. A bitmap cost one tester 7 % of small writes to a RAID1; "
             "RAID5 and RAID6 on flash want --bitmap-chunk=1G (AT606)."
         ),
     ),
@@ -97,9 +99,9 @@ ARRAY = {
             "a bit, 285 with 512 MiB, 10,300 with 1 GiB."
         ),
         do=(
-            "mdadm --grow --bitmap=none ARRAY, then mdadm --grow --bitmap=internal --bitmap-chunk=1G ARRAY. "
-            "Between the "
-            "two the array is without one for a moment."
+            "Once no resync, rebuild, check or reshape runs (cat /proc/mdstat): mdadm --grow --bitmap=none "
+            "ARRAY, then mdadm --grow --bitmap=internal --bitmap-chunk=1G ARRAY. Between the two the array is "
+            "without one for a moment."
         ),
     ),
     Code.DISCARDS_OFF: Explanation(
@@ -131,11 +133,12 @@ ARRAY = {
             "where md's superblock of version 1.2 lies. The array is gone after a reboot."
         ),
         do=(
-            "Have a backup. For each member in turn: mdadm --fail and --remove it, wipefs --all the drive, "
-            "make a GPT "
-            "with one partition of type Linux RAID (aligntool layout), mdadm --add the partition. It is a "
-            "little "
-            "smaller than the drive, so the array may have to be shrunk first."
+            "Have a backup. RAID0 and linear: copy the data away and make the array anew with aligntool raid "
+            "create; no member can be taken out of them. The other levels, while no member is missing, one "
+            "member after the other: mdadm --fail and --remove it, wipefs --all the drive, make a GPT with one "
+            "partition of type Linux RAID (aligntool layout), mdadm --add the partition, and wait until "
+            "/proc/mdstat shows it rebuilt. It is a little smaller than the drive, so the array may have to be "
+            "shrunk first."
         ),
     ),
     Code.WHOLE_DRIVE_MEMBER: Explanation(
@@ -221,7 +224,10 @@ ARRAY = {
         judged="Every line; for information only where an ARRAY line with a UUID keeps the number.",
         costs="At another start the number is another array's, or nobody's; the machine stops or mounts the "
         "wrong thing.",
-        do="UUID= in its place: aligntool raid persist ARRAY does it for fstab and crypttab.",
+        do=(
+            "UUID= in its place: aligntool raid persist ARRAY does it for fstab and crypttab, where the array goes "
+            "by that number or is named after it; the kernel's command line stands in the boot loader's settings."
+        ),
     ),
     Code.FSTAB_WITHOUT_NOFAIL: Explanation(
         severity="info",
