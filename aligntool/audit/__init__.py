@@ -11,6 +11,7 @@ from aligntool.audit.excuses import hybrid_image, untold, unwritten
 from aligntool.audit.grids import Sized, grids_of, physical_sector
 from aligntool.audit.layers import layer_findings
 from aligntool.audit.members import with_members
+from aligntool.audit.numbered import numbered_findings
 from aligntool.audit.phases import shifted_arrays
 from aligntool.audit.report import (
     Answer,
@@ -81,6 +82,7 @@ def _arrays(inventory: Inventory, judged: tuple[Judged, ...]) -> Iterator[Findin
         yield from array_findings(one.disk, members, safely=safely)
         yield from whole_member_findings(one.disk)
     yield from system_findings(inventory)
+    yield from numbered_findings(inventory)
 
 
 def _settle_sectors(inventory: Inventory, known: Known) -> dict[str, Sized]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from aligntool.audit.arrays import tell
 from aligntool.audit.codes import Code
 from aligntool.audit.report import Finding, Severity
+from aligntool.audit.words import shell_word
 from aligntool.inventory import ArrayLine, Disk, Initramfs, Inventory, System, TableLine
 
 DEEPEST = 8  # devices on devices
@@ -31,11 +32,18 @@ def system_findings(inventory: Inventory) -> Iterator[Finding]:
         if image.unseen:
             yield Finding(
                 Code.NOT_SEEN, Severity.INFO, f"arrays in the initramfs {image.path} not seen: {image.unseen}",
-                next=f"lsinitramfs {image.path}" if system.family == "debian" else f"lsinitrd {image.path}",
+                next=_look_inside(image, system),
             )  # fmt: skip
     for disk in arrays:
         yield from _about(disk, inventory, system)
-    yield from _numbered(system)
+
+
+def _look_inside(image: Initramfs, system: System) -> str:
+    """By the program of whoever makes images there; `file` where nobody knows."""
+    if image.unseen == "needs root":
+        return "sudo aligntool audit"
+    lister = {None: "file", "debian": "lsinitramfs", "arch": "lsinitcpio"}.get(system.family, "lsinitrd")
+    return f"sudo {lister} {shell_word(image.path)}"
 
 
 def is_native(disk: Disk) -> bool:
@@ -260,23 +268,4 @@ def _without_nofail(disk: Disk, inventory: Inventory, system: System, persist: s
             disk, Code.FSTAB_WITHOUT_NOFAIL, Severity.INFO,
             f"fstab mounts it at {line.place} without nofail: where it is missing, the machine does not start",
             line.text, next_=persist,
-        )  # fmt: skip
-
-
-def _numbered(system: System) -> Iterator[Finding]:
-    """A number that an ARRAY line with a UUID gives is kept, and only told."""
-    fixed = {node_of(line.device) for line in system.mdadm.arrays if line.uuid}
-    named = [("fstab", line.spec, line.text) for line in system.fstab]
-    named += [("crypttab", line.spec, line.text) for line in system.crypttab]
-    words = [word.partition("=") for word in system.command_line]
-    named += [("the kernel's command line", value, f"{key}={value}") for key, _, value in words]
-    for where, spec, text in named:
-        found = NUMBERED.fullmatch(spec)
-        if found is None:
-            continue
-        kept = f"/dev/{found[1]}" in fixed
-        why = "its ARRAY line keeps that number" if kept else "md gives the numbers anew at every start"
-        yield Finding(
-            Code.NUMBERED_IN_FSTAB, Severity.INFO if kept else Severity.WARNING, f"{where} says {spec}; {why}",
-            disk=found[1], evidence=(text,), next=f"sudo aligntool raid persist /dev/{found[1]}",
         )  # fmt: skip

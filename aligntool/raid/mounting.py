@@ -5,11 +5,11 @@ a line that somebody wrote, and everything else in it stays as it is: fstab(5), 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 
 from aligntool.audit.coming_back import (
-    NUMBERED,
     SYSTEM_PLACES,
     above,
     base_node,
@@ -17,6 +17,8 @@ from aligntool.audit.coming_back import (
     nodes_of,
     places_on,
 )
+from aligntool.audit.numbered import uuid_behind
+from aligntool.audit.words import shell_word
 from aligntool.errors import Objection
 from aligntool.inventory import Disk, Inventory, TableLine
 from aligntool.inventory import System as Files
@@ -82,17 +84,6 @@ def _with_field(text: str, number: int, value: str) -> str:
     return f"{text.rstrip()} {value} 0 0"
 
 
-def uuid_behind(spec: str, disk: Disk) -> str | None:
-    """Of what lies on the array, or on that partition of it. None: nothing is recognised there, or more than one."""
-    found = NUMBERED.fullmatch(spec)
-    number = int(found[2][1:]) if found and found[2] else None
-    part = next((part for part in disk.partitions if part.number == number), None)
-    if number is not None and part is None:
-        return None
-    layers = part.content if part else disk.content
-    return layers[0].uuid if len(layers) == 1 else None
-
-
 def refuse_mount(disk: Disk, inventory: Inventory, wish: PlaceWish, files: Files) -> Iterator[Objection]:
     """Why the tables cannot be mended, or not as it is wanted."""
     named = [line for line in fstab_lines(disk, inventory, files) if _is_by_node(line, disk, inventory)]
@@ -116,9 +107,25 @@ def refuse_mount(disk: Disk, inventory: Inventory, wish: PlaceWish, files: Files
     for line in files.fstab:
         mine = line in fstab_lines(disk, inventory, files)
         if line.place == wish.place and not mine:
-            yield f"fstab mounts {line.spec} at {wish.place} already", "--mount elsewhere"
+            free = other_place(wish.place, lambda place: _is_taken(place, inventory, files))
+            yield f"fstab mounts {line.spec} at {wish.place} already", f"--mount {shell_word(free)}"
         elif mine and line.place != wish.place:
             yield f"fstab mounts it at {line.place} already", "leave --mount out"
+
+
+def other_place(place: str, taken: Callable[[str], bool]) -> str:
+    """One that is free: /srv/data-2 for /srv/data. What is not for mounting (hier(7)) gives its name to one in /srv."""
+    plain = place.rstrip("/")
+    if not plain.startswith(("/srv/", "/mnt/", "/media/")):
+        plain = f"/srv/{plain.rpartition('/')[2] or 'data'}"
+        if not taken(plain):
+            return plain
+    return next(each for number in count(2) if not taken(each := f"{plain}-{number}"))
+
+
+def _is_taken(place: str, inventory: Inventory, files: Files) -> bool:
+    mounted = [each for disk in inventory.disks for each in places_on(disk, inventory)]
+    return place in mounted or any(line.place == place for line in files.fstab)
 
 
 def mount_steps(

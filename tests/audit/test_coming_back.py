@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.audit import audit
+from aligntool.audit import Finding, audit
 from aligntool.inventory import Inventory, MdadmConf, System
 from aligntool.probe.config_files import parse_crypttab
+from aligntool.raid.arrays import arrays_of
+from aligntool.raid.naming import find_array
 from aligntool.units import GIB
 from tests.audit.made import made_disk
 from tests.audit.made_arrays import FS, OTHER, RIGHT, UUID, fstab, image, lines, machine, system, told
@@ -103,6 +105,29 @@ def test_dracut_is_told_by_the_kernels_command_line_too(
     assert findings(system(images=(image(maker="dracut"),), words=words)) == expected
 
 
+# mkinitcpio has lsinitcpio(1), dracut lsinitrd(1), initramfs-tools lsinitramfs(8).
+@pytest.mark.parametrize(
+    ("family", "program"),
+    [
+        ("debian", "lsinitramfs"),
+        ("debian-dracut", "lsinitrd"),
+        ("fedora", "lsinitrd"),
+        ("opensuse", "lsinitrd"),
+        ("arch", "lsinitcpio"),
+    ],
+)
+def test_an_image_that_was_not_seen_is_to_be_looked_into_by_the_systems_own_program(
+    family: str, program: str
+) -> None:
+    for why, typed in (
+        ("its files lie in a squashfs image inside", f"sudo {program} /boot/initrd.img-6.1"),
+        ("needs root", "sudo aligntool audit"),
+    ):
+        files = system(images=(replace(image(), unseen=why),), family=family)
+        found = audit(machine("raid1", files), {}).findings
+        assert [one.next for one in found if one.code.value == "AT901"] == [typed]
+
+
 def test_an_image_that_nobody_could_read_is_told_and_not_guessed_at() -> None:
     unseen = replace(image(), unseen="needs root", has_mdadm=False)
     report = audit(machine("raid1", system(images=(unseen,))), {})
@@ -172,6 +197,80 @@ def test_crypttab_and_the_kernels_command_line_are_read_for_numbers() -> None:
         crypttab=parse_crypttab("data /dev/md127 none luks"), words=("root=/dev/md127", "resume=UUID=1-2")
     )
     assert findings(files) == [("AT615", "warning")] * 2
+
+
+def numbered(inventory: Inventory) -> Finding:
+    (found,) = [one for one in audit(inventory, {}).findings if one.code.value == "AT615"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "conf"),
+    [
+        ("here:0", NOTHING),  # as `mdadm --create /dev/md0` names it
+        ("0", NOTHING),
+        ("any:data", lines(f"ARRAY /dev/md0 UUID={UUID}")),  # the initramfs does not know the line yet
+    ],
+)
+def test_what_mends_a_number_names_the_array_that_runs_and_raid_show_tells_it(
+    name: str, conf: MdadmConf
+) -> None:
+    """The array of /dev/md0 is /dev/md127 after a start without its line."""
+    files = system(conf=conf, fstab=fstab("/dev/md0 /srv ext4 nofail 0 2"))
+    inventory = machine("raid1", files, name=name)
+    found = numbered(inventory)
+    assert (found.disk, found.next) == ("md127", "sudo aligntool raid persist /dev/md127")
+    assert "fstab says /dev/md0, which means md127" in found.summary
+    assert find_array(inventory.disks, found.next.split()[-1], command="").name == "md127"
+    (shown,) = arrays_of(audit(inventory, {}), ["md127"])
+    assert any("AT615" in line for line in shown.findings) == (conf == NOTHING)  # of notes it tells nothing
+
+
+@pytest.mark.parametrize(
+    ("line", "conf", "place", "why"),
+    [
+        ("/dev/md0 /srv ext4 nofail 0 2", lines(RIGHT), "/srv", "md127 is mounted at /srv now: "),
+        (
+            "/dev/md0 /srv auto nofail 0 2",
+            lines("ARRAY /dev/md0 name=any:data"),
+            "/mnt",
+            "the name of its ARRAY line: ",
+        ),
+        ("/dev/md0 /srv ext4 nofail 0 2", lines(RIGHT), "/mnt", "md127 is the only array with ext4: "),
+    ],
+)
+def test_where_it_is_likely_which_array_a_number_means_the_line_to_write_is_told(
+    line: str, conf: MdadmConf, place: str, why: str
+) -> None:
+    """`raid persist` does not touch a line that names another node than the array has or had."""
+    found = numbered(mounted(machine("raid1", system(conf=conf, fstab=fstab(line))), place))
+    assert (found.disk, found.next) == ("md127", "sudoedit /etc/fstab")
+    assert found.evidence[-1].endswith(f"{why}put UUID={FS} in its place")
+
+
+@pytest.mark.parametrize("line", ["/dev/md0 /srv xfs nofail 0 2", "/dev/md0 /srv auto nofail 0 2"])
+def test_a_number_that_may_be_of_any_array_names_none_and_sends_to_the_file(line: str) -> None:
+    found = numbered(machine("raid1", system(fstab=fstab(line))))
+    assert (found.disk, found.next) == (None, "sudoedit /etc/fstab")
+    assert "not known here" in found.evidence[-1]
+    crypt = numbered(machine("raid1", system(crypttab=parse_crypttab("data /dev/md0 none luks"))))
+    assert (crypt.disk, crypt.next) == (None, "sudoedit /etc/crypttab")
+
+
+def test_of_two_arrays_that_fit_none_is_named() -> None:
+    inventory = machine("raid1", system(fstab=fstab("/dev/md0 /srv ext4 nofail 0 2")))
+    one = inventory.disks[-1]
+    assert one.array is not None
+    facts = replace(one.array, uuid=OTHER, name="any:other", members=(), links=())
+    other = replace(one, name="md126", path="/dev/md126", slaves=(), array=facts)
+    assert numbered(inventory).disk == "md127"
+    assert numbered(replace(inventory, disks=(*inventory.disks, other))).disk is None
+
+
+def test_a_number_on_the_kernels_command_line_is_looked_for_where_boot_loaders_keep_it() -> None:
+    found = numbered(mounted(machine("raid1", system(words=("root=/dev/md127",))), "/"))
+    assert found.disk == "md127" and f"put UUID={FS} in its place, and renew" in found.evidence[-1]
+    assert found.next.startswith("sudo grep -rsw /dev/md127 /etc/default/grub ")
 
 
 def test_an_array_whose_making_has_not_ended_is_an_error_without_any_array_that_runs() -> None:
