@@ -8,7 +8,7 @@ from math import ceil
 
 from aligntool import __version__
 from aligntool.bench.chance import LEAST_RUNS
-from aligntool.bench.compare import Ratio, Verdict, compare, unmatched
+from aligntool.bench.compare import Ratio, Verdict, compare_all, differences, doubts, unmatched
 from aligntool.bench.results import Kept, Result, Spread
 from aligntool.render.json import Value, dumps
 from aligntool.render.lines import EMPTY, Line, Style, fit, harmless, plain, wrapped
@@ -17,28 +17,42 @@ _HALF = 16  # columns of the picture on each side of zero
 _STYLES = {Verdict.FASTER: Style.GOOD, Verdict.SLOWER: Style.BAD}
 _SIGNS = {
     Verdict.FASTER: "faster", Verdict.SLOWER: "slower", Verdict.NOISE: "noise", Verdict.SINGLE: "?",
-    Verdict.CPU: "CPU-bound",
+    Verdict.UNSTEADY: "?", Verdict.CPU: "CPU-bound",
 }  # fmt: skip
 
 
 def compare_lines(results: Sequence[Result], names: Sequence[str], *, width: int) -> Iterator[Line]:
     """Each of the others beside the first one."""
-    for place, other in enumerate(results[1:], 1):
-        ratios = compare(results[0], other)
-        yield ((f"{names[place]}", Style.TITLE), (f" beside {names[0]}", Style.PLAIN))
+    found = compare_all([(results[0], other) for other in results[1:]])
+    for name, other, ratios in zip(names[1:], results[1:], found, strict=True):
+        yield ((name, Style.TITLE), (f" beside {names[0]}", Style.PLAIN))
         yield from _who(results[0], "  A  ")
+        yield from _warnings(doubts(results[0]), "     ", width)
         yield from _who(other, "  B  ")
+        yield from _warnings(doubts(other), "     ", width)
+        changed = "; ".join(each.words for each in differences(results[0], other))
+        if changed:
+            yield from _doubtful(f"  not the same: {changed}", width)
         yield EMPTY
         yield from picture(ratios)
         yield EMPTY
-    for sentence in unmatched(results):
-        for line in wrapped(f"  warning: {sentence}", width, "    "):
-            yield ((line, Style.DOUBT),)
+    yield from _warnings(unmatched(results), "  ", width)
     for line in wrapped(
-        "log10 of B over A, bytes a second: 0 equal, -1 ten times slower. noise: the ranges of the runs overlap, or "
-        f"among so many tests one differs so much by chance; ?: fewer than {LEAST_RUNS} runs.", width, ""
+        "log10 of B over A, bytes a second: 0 equal, -1 ten times slower. faster, slower: if nothing else changed in "
+        f"between. noise: the ranges of the runs overlap, or among so many lines ({sum(map(len, found))} in all) one "
+        f"differs so much by chance; ?: fewer than {LEAST_RUNS} runs, passes, or not steady.", width, ""
     ):  # fmt: skip
         yield ((line, Style.DIM),)
+
+
+def _warnings(sentences: Sequence[str], before: str, width: int) -> Iterator[Line]:
+    for sentence in sentences:
+        yield from _doubtful(f"{before}warning: {sentence}", width)
+
+
+def _doubtful(text: str, width: int) -> Iterator[Line]:
+    for line in wrapped(text, width, "       "):
+        yield ((line, Style.DOUBT),)
 
 
 def picture(ratios: Sequence[Ratio]) -> Iterator[Line]:
@@ -81,28 +95,41 @@ def _who(result: Result, before: str) -> Iterator[Line]:
 
 def compare_json(results: Sequence[Result], names: Sequence[str]) -> str:
     """Rates in bytes a second."""
+    found = compare_all([(results[0], other) for other in results[1:]])
     document: Value = {
         "schema": "aligntool.bench.compare",
         "version": 1,
         "aligntool": __version__,
         "first": harmless(names[0]),
+        "first_complete": results[0].complete,
+        "first_warnings": [harmless(each) for each in doubts(results[0])],
         "others": [
             {
                 "name": harmless(name),
-                "tests": [
-                    {
-                        "title": each.test.title, "before": _spread(each.before), "after": _spread(each.after),
-                        "log10": each.log_ratio, "times": each.times, "chance": each.chance,
-                        "verdict": each.verdict.value,
-                    }
-                    for each in compare(results[0], other)
-                ],
+                "complete": other.complete,
+                "warnings": [harmless(each) for each in doubts(other)],
+                "differences": _differences(results[0], other),
+                "tests": [_test(each) for each in ratios],
             }
-            for name, other in zip(names[1:], results[1:], strict=True)
+            for name, other, ratios in zip(names[1:], results[1:], found, strict=True)
         ],
         "warnings": list(unmatched(results)),
-    }  # fmt: skip
+    }
     return dumps(document) + "\n"
+
+
+def _test(each: Ratio) -> Value:
+    return {
+        "title": each.test.title, "before": _spread(each.before), "after": _spread(each.after),
+        "log10": each.log_ratio, "times": each.times, "chance": each.chance, "verdict": each.verdict.value,
+    }  # fmt: skip
+
+
+def _differences(first: Result, other: Result) -> Value:
+    return [
+        {"what": harmless(each.what), "before": harmless(each.before), "after": harmless(each.after)}
+        for each in differences(first, other)
+    ]
 
 
 def _spread(spread: Spread) -> Value:

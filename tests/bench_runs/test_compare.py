@@ -1,16 +1,21 @@
 """Two results side by side: ratios that are known, noise that is called noise."""
 
+import json
 import random
 from collections.abc import Callable
+from functools import cache
 
 import pytest
 
 from aligntool.bench.chance import PROMISED
-from aligntool.bench.compare import Ratio, Verdict, compare, unmatched
+from aligntool.bench.compare import Ratio, Verdict, compare, compare_all, unmatched
 from aligntool.bench.results import Result
 from aligntool.recipe import BenchGoal, recipe
 from aligntool.render.bench_compare import bar, compare_json, compare_lines, picture
 from aligntool.render.lines import text_of
+from aligntool.render.report.measured import Measured
+from aligntool.render.report.results import measured_of
+from aligntool.render.svg_charts import Bar, RatioChart
 from tests.bench_runs.made import result, series
 
 
@@ -59,13 +64,18 @@ def test_passes_over_the_same_data_are_no_repeats() -> None:
     assert found.verdict is Verdict.SINGLE
 
 
+@cache
+def goal_of(profile: str) -> BenchGoal:
+    goal = recipe(profile, "bench").goal
+    assert isinstance(goal, BenchGoal)
+    return goal
+
+
 def measured_again(
     profile: str, seed: int, noise: Callable[[random.Random], float], *, faster: float = 1
 ) -> Result:
     """The whole profile on a drive of 100 MB/s, one test of it as many times as fast."""
-    goal = recipe(profile, "bench").goal
-    assert isinstance(goal, BenchGoal)
-    dice = random.Random(seed)
+    goal, dice = goal_of(profile), random.Random(seed)
     found = []
     for place, test in enumerate(goal.tests):
         rates = [1e8 * noise(dice) * (1 if place else faster) for _ in range(goal.repeats)]
@@ -109,6 +119,20 @@ def test_a_drive_beside_itself_has_a_false_line_in_at_most_the_promised_share(
     assert false <= PROMISED * 200
 
 
+@pytest.mark.parametrize("noise", [gauss, skewed])
+def test_a_drive_beside_itself_many_times_has_a_false_line_in_at_most_the_promised_share_of_the_commands(
+    noise: Callable[[random.Random], float],
+) -> None:
+    """Eleven files of one drive. Reckoned for each pair of its own, one command in seven had a false line."""
+    false = 0
+    for seed in range(200):
+        first, *others = (measured_again("real-world", 11 * seed + file, noise) for file in range(11))
+        found = compare_all([(first, other) for other in others])
+        assert [len(ratios) for ratios in found] == [4] * 10
+        false += any(each.verdict is not Verdict.NOISE for ratios in found for each in ratios)
+    assert false <= PROMISED * 200
+
+
 def test_a_difference_is_still_found_among_the_42_lines_of_a_sweep() -> None:
     found = 0
     for seed in range(100):
@@ -137,6 +161,33 @@ def test_the_more_lines_the_less_a_line_says() -> None:
             result(other, *quiet, *(series(*around(1e8), depth=d, write=True) for d in range(1, 200))),
         )[0].verdict
     )
+
+
+def test_every_pair_of_a_command_and_of_a_page_is_reckoned_with_by_hand_ten_times_the_chance() -> None:
+    one = result(series(*(1e8 * x for x in (1, 1.02, 1.04, 1.06, 1.08))))
+    other = result(series(*(1.12e8 * x for x in (1, 1.02, 1.04, 1.06, 1.08))))
+    ((alone,),) = compare_all([(one, other)])
+    nine = [one] * 9
+    (among,), *_ = compare_all([(one, other), *((one, each) for each in nine)])
+    assert alone.verdict is Verdict.FASTER and alone.chance
+    assert among.chance == pytest.approx(10 * alone.chance)
+    files = [one, other, *nine]
+    names = [f"{place}.json" for place in range(11)]
+    document = json.loads(compare_json(files, names))
+    assert document["others"][0]["tests"][0]["chance"] == pytest.approx(among.chance)
+    told = " ".join(" ".join(text_of(compare_lines(files, names, width=90))).split())
+    assert "(10 in all)" in told
+    notes = [note for shown in measured_of(files)[11:] for note in shown.notes]
+    assert len([note for note in notes if "chance in 10 lines" in note]) == 10
+    assert [bar.note for shown in measured_of(files)[11:12] for bar in bars_of(shown)] == [
+        among.verdict.value
+    ]
+
+
+def bars_of(shown: Measured) -> tuple[Bar, ...]:
+    (chart,) = shown.charts
+    assert isinstance(chart, RatioChart)
+    return chart.bars
 
 
 def test_who_was_held_back_by_the_processor_is_not_called_slower() -> None:

@@ -7,7 +7,7 @@ is decided by the figures: three sizes are a sweep, three numbers of threads a t
 from collections.abc import Callable, Iterator, Sequence
 from math import log10
 
-from aligntool.bench.compare import Ratio, Verdict, compare, unmatched
+from aligntool.bench.compare import Ratio, Verdict, compare_all, differences, doubts, unmatched
 from aligntool.bench.conditions import warnings_of
 from aligntool.bench.experiments import Spans, Starts
 from aligntool.bench.meaning import meaning
@@ -26,6 +26,7 @@ _HEADS = {"range": "range of MB/s", "CPU": "CPU of a core", "busy": "cores busy"
 _NOTES = {Verdict.SINGLE: "too few runs", Verdict.CPU: "CPU-bound"}
 _KINDS = {Verdict.FASTER: "good", Verdict.SLOWER: "bad", Verdict.CPU: "doubt"}
 
+Numbered = tuple[int, Result]
 Groups = dict[tuple[object, ...], list[Figures]]
 
 
@@ -35,14 +36,22 @@ def measured_of(results: Sequence[Result | Starts | Spans]) -> tuple[Measured, .
         _one(result, number) if isinstance(result, Result) else experiment_shown(result, number)
         for number, result in enumerate(results, 1)
     ]
-    first: dict[str, tuple[int, Result]] = {}
-    for number, result in enumerate(results, 1):
-        if not isinstance(result, Result):
-            continue
-        one, before = first.setdefault(result.settings.profile, (number, result))
-        if one != number:
-            shown.append(_beside(before, result, one, number))
+    pairs = list(_pairs(results))
+    found = compare_all([(first[1], other[1]) for first, other in pairs])
+    lines = sum(map(len, found))
+    shown += [
+        _beside(first, other, ratios, lines) for (first, other), ratios in zip(pairs, found, strict=True)
+    ]
     return tuple(shown)
+
+
+def _pairs(results: Sequence[Result | Starts | Spans]) -> Iterator[tuple[Numbered, Numbered]]:
+    firsts: dict[str, Numbered] = {}
+    for number, result in enumerate(results, 1):
+        if isinstance(result, Result):
+            first = firsts.setdefault(result.settings.profile, (number, result))
+            if first[0] != number:
+                yield first, (number, result)
 
 
 def _one(result: Result, number: int) -> Measured:
@@ -201,17 +210,25 @@ def _sides(points: dict[bool, tuple[Point, ...]]) -> tuple[Series, ...]:
     return tuple(Series("write" if write else "read", found) for write, found in points.items() if found)
 
 
-def _beside(first: Result, other: Result, one: int, number: int) -> Measured:
+def _beside(before: Numbered, after: Numbered, ratios: Sequence[Ratio], lines: int) -> Measured:
+    """`lines`: that are put side by side on the page."""
+    (one, first), (number, other) = before, after
     a, b = _who(first, one), _who(other, number)
-    bars = tuple(_ratio_bar(each) for each in compare(first, other))
+    bars = tuple(map(_ratio_bar, ratios))
     chart = RatioChart(f"ratio-{number}", f"{b} beside {a}: log10 of the ratio of rates", a, b, bars)
     summary = f"log10 of bytes a second of {b} over {a}" if bars else "they have no test in common"
     about = tuple(
         f"{which}. {_named(each)}, {when_words(each.when)}" for which, each in ((one, first), (number, other))
     )
+    notes = [
+        f"“faster” and “slower” hold if nothing else changed in between; they reckon with chance in {lines} lines"
+    ]
+    notes += [f"not the same: {each.words}" for each in differences(first, other)]
+    notes += [f"warning: {who}: {each}" for who, side in ((a, first), (b, other)) for each in doubts(side)]
     return Measured(
-        f"{b} beside {a}", summary, (chart,) if bars else (), notes=unmatched((first, other)), about=about
-    )
+        f"{b} beside {a}", summary, (chart,) if bars else (),
+        notes=(*notes, *(f"warning: {each}" for each in unmatched((first, other)))), about=about,
+    )  # fmt: skip
 
 
 def _who(result: Result, number: int) -> str:
