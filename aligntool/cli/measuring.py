@@ -53,14 +53,21 @@ def bench_progress(
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """A closed terminal and `kill` end it as Ctrl-C does: fio with it, and the file goes."""
+    """A closed terminal and `kill` end it as Ctrl-C does: fio with it, and the file goes. It goes, too, where nobody
+    reads any more what is told.
+    """
+    from aligntool.cli.follow import pipes_may_break
 
     def stop(number: int, frame: "FrameType | None") -> None:
         raise KeyboardInterrupt
 
     before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGHUP)}
     try:
-        yield
+        with pipes_may_break():
+            yield
+    except BrokenPipeError:  # everything is put away by now
+        signal.raise_signal(signal.SIGPIPE)
+        raise
     finally:
         for each, action in before.items():
             signal.signal(each, action)

@@ -1,0 +1,39 @@
+"""Whoever stops reading ends a measurement, and no file of it is left behind."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.bench_runs.test_runs import environment
+
+
+@pytest.mark.needs_tools("fio")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("bench", "run", "-p", "boot", "--runtime", "0.5", "--repeats", "1", "--size", "1MiB"),
+        ("bench", "alignment", "--runtime", "0.5", "--size", "8MiB"),
+        ("bench", "span", "--runtime", "0.5", "--size", "8MiB", "--from", "1MiB"),
+        ("probe", "--size", "64MiB", "--limit", "2"),
+    ],
+    ids=" ".join,
+)
+def test_no_file_stays_behind_when_nobody_reads_any_more(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """As `2>&1 | head` does. It ends as `cat` does then."""
+    folder = tmp_path / "drive"
+    folder.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-m", "aligntool", *words, str(folder)],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment(tmp_path),
+    ) as child:  # fmt: skip
+        assert child.stderr
+        for line in child.stderr:
+            if line.startswith("  filling"):
+                break
+        made = list(folder.iterdir())
+        child.stderr.close()
+    assert len(made) == 1 and list(folder.iterdir()) == []
+    assert child.returncode == -signal.SIGPIPE
