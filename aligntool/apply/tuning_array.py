@@ -28,12 +28,21 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """What takes a test array away is not interrupted; a Ctrl-C meanwhile counts afterwards."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+    """What takes a test array away is not interrupted; a Ctrl-C meanwhile counts afterwards.
+
+    By handlers: a mask is a thread's own, and the kernel would hand the signal to the thread that draws the bar.
+    """
+    came: list[int] = []
+    before = {}
     try:
+        for one in _STOPPING:
+            before[one] = signal.signal(one, lambda number, frame: came.append(number))
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for one, handler in before.items():
+            signal.signal(one, handler)
+        if came:
+            signal.raise_signal(came[0])
 
 
 @contextmanager
@@ -145,8 +154,12 @@ def _stopped(members: Sequence[str]) -> Iterator[tuple[str, Said]]:
 
 
 def _holders(device: str) -> list[str]:
-    status = Path(device).stat()
-    return [path.name for path in (sysfs_folder(status.st_rdev) / "holders").glob("*")]
+    """None of a member that is gone: an array is found by those that are there."""
+    try:
+        folder = sysfs_folder(Path(device).stat().st_rdev) / "holders"
+        return [path.name for path in folder.glob("*")]
+    except OSError:
+        return []
 
 
 def _is_block(path: str) -> bool:

@@ -1,14 +1,14 @@
 """`aligntool raid tune`: which chunk is the fastest on these drives, measured while they are still empty."""
 
 import os
-import signal
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aligntool.cli.measuring import bench_progress, ended_by_signals
 from aligntool.cli.options import colored, size, terminal_width
 from aligntool.cli.plan import keep
 from aligntool.cli.raid_goal import level_word
@@ -16,8 +16,6 @@ from aligntool.errors import Refused, Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
-    from types import FrameType
 
     from aligntool.audit import Judged
     from aligntool.plan import RaidGoal
@@ -114,11 +112,14 @@ def tune_command(
         return
     _refuse_output(output)
     _confirm(sweep, yes)
-    if _find_sweep(drives, goal, asked) != sweep:
-        raise Refused(
-            "the drives have changed since they were looked at; nothing was written", hint="try again"
-        )
-    _run(sweep, goal, output or "")
+
+    def look_again() -> None:
+        if _find_sweep(drives, goal, asked) != sweep:
+            raise Refused(
+                "the drives have changed since they were looked at; nothing was written", hint="try again"
+            )
+
+    _run(sweep, goal, output or "", look_again)
 
 
 def _goal(level: str, workload: str, layout: str | None, bitmap: str | None, page: int | None) -> "RaidGoal":
@@ -191,43 +192,86 @@ def _confirm(sweep: "Sweep", yes: bool) -> None:
     confirm_disk(", ".join(sweep.members), names, "the members' names", yes)
 
 
-def _run(sweep: "Sweep", goal: "RaidGoal", output: str) -> None:
-    """Measures, tells, keeps; also what there is when it ends early. Raises Stopped then."""
+def _run(sweep: "Sweep", goal: "RaidGoal", output: str, look_again: "Callable[[], None]") -> None:
+    """Measures, keeps, tells; also what there is when it ends early. Raises Stopped then."""
     from aligntool.apply.tuning import Measuring
+    from aligntool.cli.follow import pipes_may_break
 
     measuring = Measuring(sweep)
-    early: BaseException | None = None
-    try:
-        with _ended_by_signals(), _bar() as tell:
-            measuring.run(tell)
-    except KeyboardInterrupt as error:
-        early = error
-    except Stopped as error:
-        early = error
-    tuning = measuring.tuning(complete=early is None)
-    if tuning.samples:
-        _tell(tuning, sweep.recommended, output)
-        _tell_next(sweep, goal, output)
-    if early is not None:
-        kept = f"; what was measured is in {output}" if tuning.samples else ""
-        why = "interrupted" if isinstance(early, KeyboardInterrupt) else str(early)
-        raise Stopped(f"{why}; the sweep ended early{kept}", hint=getattr(early, "hint", ""))
+    said, hint = [], ""
+    with pipes_may_break():
+        try:
+            with ended_by_signals(), _listened() as tell:
+                measuring.run(tell, look_again)
+        except Stopped as error:
+            said, hint = [str(error)], error.hint
+        except KeyboardInterrupt:
+            if not measuring.wrote:
+                raise
+            said = ["interrupted"]
+        said += ["the sweep ended early"] if said and not measuring.complete else []
+        tuning = measuring.tuning(complete=measuring.complete)
+        if tuning.samples:
+            said = keep_and_tell(tuning, sweep, goal, output, said)
+    if said:
+        raise Stopped("; ".join(said), hint=hint)
 
 
-def _tell(tuning: "Tuning", recommended: int, output: str) -> None:
+@contextmanager
+def _listened() -> "Iterator[Callable[[str, float, float | None], None]]":
+    """It raises Stopped when whoever read standard error is gone; then nothing is said there any more."""
+
+    def say(words: str, share: float, left_s: float | None) -> None:
+        try:
+            tell(words, share, left_s)
+        except OSError as error:
+            _say_no_more()
+            raise Stopped(f"standard error cannot be written: {error.strerror}", hint="") from error
+
+    with ExitStack() as bar:
+        tell = bar.enter_context(bench_progress())
+        try:
+            yield say
+        finally:
+            try:
+                bar.close()
+            except OSError:
+                _say_no_more()
+
+
+def _say_no_more() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+def keep_and_tell(
+    tuning: "Tuning", sweep: "Sweep", goal: "RaidGoal", output: str, said: list[str]
+) -> list[str]:
+    """Kept before it is shown, because whoever reads may be gone. `said`: what went wrong until then; with what went
+    wrong here and where the result is, or nothing where all went well.
+    """
     from aligntool.raid.tuning import choose
     from aligntool.raid.tuning_file import tuning_text
     from aligntool.render.lines import show
     from aligntool.render.tuning import tuning_lines
 
-    choice = choose(tuning.samples, recommended)
-    show(tuning_lines(tuning, choice, recommended, width=terminal_width()), sys.stdout, color=colored())
-    text = tuning_text(tuning, _verdict(choice, recommended))
+    choice = choose(tuning.samples, sweep.recommended)
+    text = tuning_text(tuning, _verdict(choice, sweep.recommended))
+    where = f"what was measured is in {output}"
     try:
         keep(output, text)
     except Refused as error:  # minutes of measuring are not thrown away because a disk is full
-        sys.stdout.write(text)
-        raise Stopped(f"{error}; the result stands above instead", hint="") from None
+        said, where = [*said, str(error)], ""
+    lines = tuning_lines(tuning, choice, sweep.recommended, width=terminal_width())
+    try:
+        show(lines, sys.stdout, color=colored())
+        if where:
+            _tell_next(sweep, goal, output)
+        else:
+            sys.stdout.write(text)
+        sys.stdout.flush()
+    except Refused as error:
+        return [*said, str(error), where or "the result is lost"]
+    return said and [*said, where or "the result stands above instead"]
 
 
 def _tell_next(sweep: "Sweep", goal: "RaidGoal", output: str) -> None:
@@ -253,25 +297,3 @@ def _verdict(choice: "Choice", recommended: int) -> dict[str, object]:
             str(chunk): [each.middle, each.least, each.most] for chunk, each in choice.against.items()
         },
     }
-
-
-def _bar() -> "AbstractContextManager[Callable[[str, float, float | None], None]]":
-    from aligntool.render.bench_progress import bench_bar, bench_lines
-    from aligntool.render.lines import wants_color
-
-    return bench_bar(sys.stderr) if wants_color(sys.stderr, dict(os.environ)) else bench_lines(sys.stderr)
-
-
-@contextmanager
-def _ended_by_signals() -> "Iterator[None]":
-    """A closed terminal and `kill` end it as Ctrl-C does, so that no test array stays behind."""
-
-    def stop(number: int, frame: "FrameType | None") -> None:
-        raise KeyboardInterrupt
-
-    before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for each, action in before.items():
-            signal.signal(each, action)

@@ -25,7 +25,7 @@ def main() -> None:
     for level in levels:
         sweep, recommended = _sweep(level, repeats, runtime_s, span)
         measuring = Measuring(sweep)
-        measuring.run(_tell)
+        measuring.run(_tell, lambda: None)
         (folder / f"{level}.json").write_text(tuning_text(measuring.tuning(complete=True)))
         (folder / f"{level}.recommended").write_text(
             "".join(f"{name}={size}\n" for name, size in recommended.items())

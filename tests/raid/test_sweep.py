@@ -266,7 +266,7 @@ def test_a_member_that_somebody_has_taken_meanwhile_is_not_written_to(
     taken = os.open(names[1], os.O_RDONLY | os.O_EXCL)
     try:
         with pytest.raises(Refused, match="is in use; nothing was written"):
-            Measuring(found).run(lambda *told: None)
+            Measuring(found).run(lambda *told: None, lambda: None)
     finally:
         os.close(taken)
     for name in names:
@@ -287,7 +287,7 @@ def test_members_are_blank_again_also_where_md_kept_its_bitmap(
         file.seek(8 * KIB)
         file.write(b"bitm")
     with suppress(Stopped):  # a kernel without md gets as far as the drives themselves, which are filled
-        Measuring(found).run(lambda *told: None)
+        Measuring(found).run(lambda *told: None, lambda: None)
     for name in names:
         assert run("cmp", "-n", str(GIB), name, "/dev/zero", fails=True) == ""
 
