@@ -4,16 +4,16 @@ In: a BenchPlan and the path to work on. Out: the samples of each test, and how 
 early (Ctrl-C, an error of fio), what was measured until then is handed on.
 """
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 
 from aligntool.apply.bench_file import drop_caches
+from aligntool.apply.busy import Looks
 from aligntool.apply.fio import FioInterrupted, run_job
 from aligntool.bench.results import Sample, Series, sample_of
-from aligntool.bench.schedule import OVERHEAD_S, BenchPlan, filling, job_of, rounds_of
+from aligntool.bench.schedule import OVERHEAD_S, BenchPlan, filling, job_of, rounds_of, warm_up
 from aligntool.bench.steady import steadiness
 from aligntool.errors import Refused, Stopped
 from aligntool.recipe import BenchTest
@@ -84,23 +84,37 @@ def _measure(plan: BenchPlan, path: str, ran: Ran, tell: Tell, keep: Keep) -> No
     began = time.monotonic()
     for number, tests in rounds_of(plan):
         ran.caches_dropped = drop_caches() if number == 1 or not plan.settings.passes else ran.caches_dropped
+        if plan.settings.passes and number == 1:
+            title = f"warm-up of {tests[0].title}"
+            run_job(warm_up(plan, path), keep=partial(keep, title, number))
         for test in tests:
             text = f"{test.title}, {number} of {plan.rounds}"
             each_s = (time.monotonic() - began) / done if done else None
-            busy = _busy_s()
-            measured = run_job(
-                job_of(plan, test, path),
-                tell=_share_of(plan, text, done, total, each_s, tell),
-                keep=lambda said, title=test.title, number=number: keep(title, number, said),  # type: ignore[misc]
-            )
-            ran.fio_version = measured.fio_version
-            cores = _cores_since(busy)
-            sample = sample_of(measured, number, write=test.write, busy_cores=cores)
+            told = _share_of(plan, text, done, total, each_s, tell)
+            sample = _run(plan, test, number, path, ran, told, keep)
             if sample is not None:
                 ran.samples[test].append(sample)
             done += 1
         if plan.settings.until_steady and _all_steady(ran):
             return
+
+
+def _run(
+    plan: BenchPlan, test: BenchTest, number: int, path: str, ran: Ran, tell: Callable[[float], None], keep: Keep
+) -> Sample | None:  # fmt: skip
+    """None: fio did nothing of this kind."""
+    looks = Looks()
+    looks.take()
+    measured = run_job(
+        job_of(plan, test, path),
+        tell=looks.beside(tell),
+        keep=partial(keep, test.title, number),
+    )
+    looks.take()
+    ran.fio_version = measured.fio_version
+    side = measured.side(write=test.write)
+    cores = looks.cores(side.runtime_s) if side else None
+    return sample_of(measured, number, write=test.write, busy_cores=cores)
 
 
 def _share_of(
@@ -115,23 +129,6 @@ def _share_of(
         tell(Told(text, (done + share) / total, left))
 
     return told
-
-
-def _busy_s() -> tuple[float, float] | None:
-    """The clock, and the seconds that all cores together were busy since the start (proc_stat(5), first line)."""
-    try:
-        words = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
-        ticks = [int(word) for word in words]
-    except (OSError, ValueError):
-        return None
-    return time.monotonic(), (sum(ticks) - sum(ticks[3:5])) / os.sysconf("SC_CLK_TCK")
-
-
-def _cores_since(before: tuple[float, float] | None) -> float | None:
-    now = _busy_s()
-    if before is None or now is None or now[0] <= before[0]:
-        return None
-    return round(max(now[1] - before[1], 0.0) / (now[0] - before[0]), 2)
 
 
 def _all_steady(ran: Ran) -> bool:

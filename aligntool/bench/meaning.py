@@ -17,6 +17,7 @@ from aligntool.units import KIB, format_about
 
 CACHE = 2.0  # times the first passes, from which on the later ones are said to show a cache
 NOISY = 0.25
+JUST_WRITTEN = "a file that was just written is in a cache that keeps writes from the first pass on"
 
 
 def meaning(result: Result) -> Iterator[str]:
@@ -104,13 +105,20 @@ def _about_passes(result: Result) -> Iterator[str]:
             continue
         later = [sample.bytes_per_s for sample in each.samples[few:]]
         times = median(later) / first
-        verdict = "a cache keeps what was read" if not each.test.write else "a cache takes the writes"
-        if times < CACHE or min(later) <= first:
-            verdict = "no cache shows"
+        shows = times >= CACHE and min(later) > first
+        verdict = _cached(result, write=each.test.write) if shows else "no cache shows"
+        verdict += f", but {JUST_WRITTEN}" if not shows and result.kind == "folder" else ""
         yield (
             f"{each.test.title}: {first / 1e6:.1f} MB/s over {_passes(few)}, {whole / 1e6:.1f} over {_passes(many)}, "
             f"the later ones {times:.1f} times as fast: {verdict}"
         )
+
+
+def _cached(result: Result, *, write: bool) -> str:
+    if not write:
+        return "a cache keeps what was read"
+    fresh = result.settings.prepare == "none"
+    return "a cache takes the writes" + (", or what was never written is slower to write" if fresh else "")
 
 
 def _passes(count: int) -> str:

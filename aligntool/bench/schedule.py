@@ -12,9 +12,11 @@ from aligntool.bench.jobs import ENGINE, Job, Pattern, fill_job
 from aligntool.bench.results import Settings
 from aligntool.errors import Refused
 from aligntool.recipe import BenchGoal, BenchTest
-from aligntool.units import MIB, align_down, format_size
+from aligntool.units import MIB, align_down, format_about, format_size
 
-SPAN_OF_PASSES = 64 * MIB  # a hard disk reads that at random in two minutes
+SPAN_OF_PASSES = 64 * MIB  # of each test; a hard disk reads that at random in two minutes
+WARM_UP_SPAN = MIB  # beyond what is measured
+WARM_UP_S = 1.0
 OVERHEAD_S = 0.8  # of one run: fio's start, its end, the pause
 SEED = 20170101
 _PATTERNS = {
@@ -73,6 +75,14 @@ class BenchPlan:
         return self.fills > 0 or any(test.write for test in self.tests)
 
     @property
+    def room(self) -> int:
+        """Bytes of the file or device that are worked on. Of passes each test has a stretch of its own, which no other
+        one has brought into a cache, and beyond all of them lies what wakes the drive.
+        """
+        span = self.settings.span
+        return len(self.tests) * span + WARM_UP_SPAN if self.settings.passes else span
+
+    @property
     def rounds(self) -> int:
         return max(self.settings.passes, default=self.settings.repeats)
 
@@ -123,11 +133,21 @@ def _span(goal: BenchGoal, target: Target, wish: Wish) -> int:
         span = wish.size or usual
         return align_down(span, max(target.logical_block, 4096)) or span
     size = target.size or 0
+    if wish.passes:
+        tests = sum(wish.destructive or not test.write for test in goal.tests)
+        size = max(size - WARM_UP_SPAN, 0) // max(tests, 1)
     if wish.size is not None and wish.size > size:
-        raise Refused(f"{target.named} has {format_size(size)}, and --size says {format_size(wish.size)}")
+        raise Refused(_too_small(target, wish, size))
     whole = goal.prepare == "twice" and wish.destructive and not wish.passes
     span = wish.size or (size if whole else min(usual, size))
     return align_down(span, max(target.logical_block, 4096)) or align_down(span, target.logical_block)
+
+
+def _too_small(target: Target, wish: Wish, size: int) -> str:
+    """`size`: what there is, of passes for each test."""
+    has = f"{target.named} has {format_size(target.size or 0)}"
+    each = f", {format_about(size)} for each test" if wish.passes else ""
+    return f"{has}{each}, and --size says {format_size(wish.size or 0)}"
 
 
 def _fitting(
@@ -164,7 +184,7 @@ def rounds_of(plan: BenchPlan) -> Iterator[tuple[int, tuple[BenchTest, ...]]]:
 
 
 def job_of(plan: BenchPlan, test: BenchTest, path: str) -> Job:
-    """A pass goes once over the span, in the same order as the passes before it."""
+    """A pass goes once over the stretch of its test, in the same order as the passes before it."""
     passes = bool(plan.settings.passes)
     return Job(
         name=test.title.replace(" ", "-"),
@@ -172,6 +192,7 @@ def job_of(plan: BenchPlan, test: BenchTest, path: str) -> Job:
         pattern=_PATTERNS[(test.random, test.write)],
         block=test.block,
         span=align_down(plan.settings.span, test.block),
+        offset=plan.tests.index(test) * plan.settings.span if passes else 0,
         depth=test.depth,
         threads=test.threads,
         runtime_s=None if passes else plan.settings.runtime_s,
@@ -180,5 +201,13 @@ def job_of(plan: BenchPlan, test: BenchTest, path: str) -> Job:
     )
 
 
+def warm_up(plan: BenchPlan, path: str) -> Job:
+    """Before the first pass of a test: a drive that wakes up then is no slower than its cache."""
+    return Job(
+        name="warm-up", path=path, pattern=Pattern.RANDOM_READ, block=max(4096, plan.target.logical_block),
+        span=WARM_UP_SPAN, offset=plan.room - WARM_UP_SPAN, runtime_s=WARM_UP_S, direct=plan.settings.direct,
+    )  # fmt: skip
+
+
 def filling(plan: BenchPlan, path: str) -> Job:
-    return fill_job(path, plan.settings.span, direct=plan.settings.direct, loops=max(plan.fills, 1))
+    return fill_job(path, plan.room, direct=plan.settings.direct, loops=max(plan.fills, 1))

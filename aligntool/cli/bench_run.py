@@ -92,7 +92,7 @@ def bench_run(
     counts = passes(passes_) if passes_ is not None else ()
     plan = plan_bench(name, goal, found, Wish(span, runtime, repeats, counts, destructive))
     disk = _refuse(plan, destructive=destructive)
-    seen = look_at_conditions(found, plan.settings.span)
+    seen = look_at_conditions(found, plan.room)
     show(plan_words(plan, seen, width=terminal_width()), sys.stderr, color=False)
     if dry_run:
         show(command_lines(plan), sys.stdout, color=colored())
@@ -137,7 +137,7 @@ def _refuse(plan: "BenchPlan", *, destructive: bool) -> str:
 
     target = plan.target
     if target.kind is TargetKind.FOLDER and target.free is not None:
-        words = room_words(plan.settings.span, target.free)
+        words = room_words(plan.room, target.free)
         if words:
             raise Refused(f"there is too little room in {target.path}: {words}", hint="--size with less")
     if not destructive:
@@ -188,7 +188,7 @@ def _place(plan: "BenchPlan") -> Iterator[str]:
 
     target = plan.target
     if plan.makes_file:
-        with made_file(target.path, plan.settings.span, name=target.name) as path:
+        with made_file(target.path, plan.room, name=target.name) as path:
             yield path
     elif plan.writes:
         with held_device(target.path):

@@ -9,9 +9,9 @@ from shlex import quote
 
 from aligntool.bench.conditions import Conditions, DriveState, warnings_of
 from aligntool.bench.jobs import fio_words
-from aligntool.bench.meaning import meaning, steady_file
+from aligntool.bench.meaning import JUST_WRITTEN, meaning, steady_file
 from aligntool.bench.results import Result, Series
-from aligntool.bench.schedule import BenchPlan, filling, job_of
+from aligntool.bench.schedule import BenchPlan, filling, job_of, warm_up
 from aligntool.render.lines import EMPTY, Line, Style, fit, plain, wrapped
 from aligntool.render.plan import time_words
 from aligntool.units import format_about, format_size
@@ -32,20 +32,24 @@ FIGURES = (
 def plan_words(plan: BenchPlan, seen: Conditions, *, width: int) -> Iterator[Line]:
     """What is going to be run, and what is already known to spoil it."""
     settings, target = plan.settings, plan.target
-    where = f"a file of {format_size(settings.span)} in {target.path}" if plan.makes_file else target.path
+    where = f"a file of {format_size(plan.room)} in {target.path}" if plan.makes_file else target.path
     yield (("benchmark  ", Style.TITLE), (f"{settings.profile} on {where}", Style.PLAIN))
     yield from drive_lines(seen.drives)
     word = "pass" if settings.passes else "round" if settings.until_steady else "repeat"
     many = "" if plan.rounds == 1 else "es" if settings.passes else "s"
     times = f"{plan.rounds} {word}{many}{' at most' if settings.until_steady else ''}"
-    run = "each once over the data" if settings.passes else f"{settings.runtime_s:g} s each"
+    run = f"{settings.runtime_s:g} s each"
+    if settings.passes:
+        run = f"each test over {format_size(settings.span)} of its own"
     tests = f"{len(plan.tests)} {'test' if len(plan.tests) == 1 else 'tests'}"
-    span = "" if plan.makes_file else f", over its first {format_size(settings.span)}"
+    span = "" if plan.makes_file or settings.passes else f", over its first {format_size(settings.span)}"
     about = f"; about {time_words(round(plan.seconds))}" if plan.seconds else ""
     filled = {0: "", 1: " after filling the file", 2: " after writing everything twice"}[plan.fills]
     yield plain(f"  {tests}, {times}, {run}{span}{filled}{about}")
     if not plan.writes:
         yield plain("  nothing is written")
+    if settings.passes and plan.makes_file:
+        yield from _notes((JUST_WRITTEN,), width, "  ")
     if settings.until_steady and plan.makes_file:
         yield from _notes((steady_file(settings.span),), width, "  ")
     yield from _notes(plan.skipped, width, "  left out: ")
@@ -56,6 +60,7 @@ def command_lines(plan: BenchPlan) -> Iterator[Line]:
     """Each kind of run as it can be typed; fio makes no file (allow_file_create), so one must be there."""
     path = f"{plan.target.path}/FILE" if plan.makes_file else plan.target.path
     jobs = [filling(plan, path)] if plan.fills else []
+    jobs += [warm_up(plan, path)] if plan.settings.passes else []
     jobs += [job_of(plan, test, path) for test in plan.tests]
     for job in jobs:
         yield ((" ".join(("fio", *map(quote, fio_words(job)))), Style.TYPE),)
@@ -159,7 +164,7 @@ def _condition_lines(result: Result) -> Iterator[Line]:
         f"governor {seen.governor}" if seen.governor else "",
     ]
     facts += [seen.filesystem or "", f"{format_about(seen.free)} free" if seen.free else ""]
-    facts += [f"over {format_size(settings.span)}"]
+    facts += [f"over {format_size(settings.span)}" + (" of its own for each test" if settings.passes else "")]
     facts += ["" if seen.caches_dropped else "caches not dropped (needs root)"]
     yield (("  " + ", ".join(fact for fact in facts if fact), Style.DIM),)
 

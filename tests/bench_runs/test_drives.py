@@ -91,6 +91,23 @@ def test_passes_over_the_same_data_show_a_cache_and_nothing_else(
     assert said.count("no cache shows") == (1 if drive is CACHED else 2)
 
 
+def test_what_one_test_read_is_new_to_the_next_one(tmp_path: Path) -> None:
+    """Two tests that read, on a hybrid drive: each has a first pass that the cache does not answer."""
+    (tmp_path / "two.toml").write_text(PROFILE)
+    words = ("-p", tmp_path / "two.toml", "--passes", "1,5", "--size", "512KiB")
+
+    def measure() -> str:
+        with nbdkit_file(tmp_path, *CACHED) as file, device_over(file) as device:
+            return " ".join(told(device, *words).split())
+
+    def judge(said: str) -> Answer:
+        if said.count("a cache keeps what was read") == 2:
+            return Answer.RIGHT
+        return Answer.WRONG if "no cache shows" in said else Answer.UNKNOWN
+
+    right_or_unknown(measure, judge)
+
+
 GAIN, NONE = "the drive works on several requests at once", "no gain from a deep queue"
 
 

@@ -14,9 +14,11 @@ from aligntool.bench.schedule import (
     Target,
     TargetKind,
     Wish,
+    filling,
     job_of,
     plan_bench,
     rounds_of,
+    warm_up,
 )
 from aligntool.errors import Refused
 from aligntool.recipe import BenchGoal, BenchTest, load_recipes, parse_recipe, recipe
@@ -267,6 +269,31 @@ def test_passes_follow_one_another_in_the_same_order_over_the_same_data() -> Non
     words = fio_words(job_of(plan, BenchTest(True, 4 * KIB, 1, 1, False), "/srv/x"))
     assert f"--size={SPAN_OF_PASSES}" in words and not any(word.startswith("--time_based") for word in words)
     assert "--randrepeat=1" in words and any(word.startswith("--randseed=") for word in words)
+
+
+@pytest.mark.parametrize("target", [FOLDER, replace(DISK, size=GIB)])
+def test_no_other_test_has_read_what_a_first_pass_reads(target: Target) -> None:
+    """Each has 64 MiB of its own, one after the other, and what wakes the drive lies beyond all of them."""
+    plan = plan_of("real-world", target, Wish(passes=(1, 5), destructive=target is not FOLDER))
+    jobs = [job_of(plan, test, "/srv/x") for test in plan.tests]
+    assert [(job.offset, job.span) for job in jobs] == [(64 * MIB * at, 64 * MIB) for at in range(4)]
+    warm = warm_up(plan, "/srv/x")
+    assert warm.offset == 4 * 64 * MIB and warm.offset + warm.span == plan.room and not warm.writes
+    assert filling(plan, "/srv/x").span == plan.room
+    assert all(job_of(plan_of("real-world"), test, "/srv/x").offset == 0 for test in plan.tests)
+
+
+def test_passes_share_what_a_device_or_a_file_has() -> None:
+    """A disk of 9 MiB: 1 MiB to wake it, 4 MiB for each of two tests, and all 8 MiB where one is left."""
+    disk = replace(DISK, size=9 * MIB)
+    both = plan_of("boot", disk, Wish(passes=(5,), destructive=True))
+    only = plan_of("boot", disk, Wish(passes=(5,)))
+    assert (both.settings.span, both.room) == (4 * MIB, 9 * MIB)
+    assert (only.settings.span, only.room) == (8 * MIB, 9 * MIB)
+    with pytest.raises(Refused, match="has 9MiB, 4MiB for each test, and --size says 5MiB"):
+        plan_of("boot", disk, Wish(size=5 * MIB, passes=(5,), destructive=True))
+    with pytest.raises(Refused, match="do not fit"):
+        plan_of("boot", replace(disk, size=MIB), Wish(passes=(5,)))
 
 
 @pytest.mark.needs_tools("fio")

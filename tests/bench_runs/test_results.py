@@ -192,6 +192,19 @@ def test_one_fast_pass_among_slow_ones_is_no_cache() -> None:
     assert "no cache shows" in said(result(series(1e6, 9e6, 9e6, 0.9e6, 9e6), passes=(1, 5)))
 
 
+def test_where_a_cache_may_have_been_full_before_none_is_denied() -> None:
+    """A file in a folder was written just before. Blocks that never were are slow to write once."""
+    read, written = series(1e6, 1e6), series(1e6, 30e6, write=True)
+    for kind, caveat in (("folder", True), ("device", False)):
+        told = said(result(read, passes=(1, 2), kind=kind))
+        assert "no cache shows" in told
+        assert ("no cache shows, but a file that was just written is in a cache" in told) is caveat
+    made = result(written, passes=(1, 2), kind="device")
+    assert said(made).endswith("a cache takes the writes")
+    fresh = replace(made, settings=replace(made.settings, prepare="none"))
+    assert said(fresh).endswith("a cache takes the writes, or what was never written is slower to write")
+
+
 def test_passes_are_weighed_by_their_time() -> None:
     made = series(1e6, 3e6)
     assert made.of_passes(1) == 1e6 and made.of_passes(2) == 2e6 and made.of_passes(3) is None

@@ -189,6 +189,27 @@ def test_a_dry_run_shows_what_fio_would_be_told_and_makes_nothing(place: Path) -
     assert list((place / "drive").iterdir()) == [] and not (place / "state").exists()
 
 
+@fio
+def test_before_the_first_pass_of_a_test_the_drive_is_woken_elsewhere(place: Path) -> None:
+    """By what fio was told in each run, in the order in which it ended."""
+    words = ("-p", "boot", "--passes", "1,2", "--size", "256KiB", "--fio-output", place / "fio")
+    told = bench(place, place / "drive", *words)
+    assert "a file that was just written" in told.stderr and "each test over 256KiB of its own" in told.stderr
+    runs = [json.loads(file.read_text()) for file in (place / "fio").iterdir()]
+    runs.sort(key=lambda one: one["timestamp_ms"])
+    options = [one["jobs"][0]["job options"] for one in runs]
+    assert [one["name"] for one in options] == [
+        "warm-up", *["RND4K-Q1T1-read"] * 2, "warm-up", *["RND4K-Q1T1-write"] * 2
+    ]  # fmt: skip
+    places = [(int(one["offset"]), int(one["offset"]) + int(one["size"])) for one in options]
+    first, second, beyond = (0, 256 * 1024), (256 * 1024, 512 * 1024), (512 * 1024, 512 * 1024 + MIB)
+    assert places == [beyond, first, first, beyond, second, second]
+    lines = bench(place, place / "drive", *words[:6], "--dry-run").stdout.splitlines()
+    assert [line.split()[1] for line in lines] == [
+        "--name=fill", "--name=warm-up", "--name=RND4K-Q1T1-read", "--name=RND4K-Q1T1-write"
+    ]  # fmt: skip
+
+
 def test_what_is_there_is_never_written_over(place: Path) -> None:
     precious = place / "drive" / "precious"
     precious.write_bytes(b"mine" * 4096)

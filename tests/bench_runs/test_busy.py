@@ -1,0 +1,133 @@
+"""Cores that were busy while fio measured, beside what is known of the load."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from aligntool.apply.bench_run import run_bench
+from aligntool.apply.busy import Look, busy_cores
+from aligntool.bench.conditions import Conditions
+from aligntool.bench.results import Result, Series
+from aligntool.bench.schedule import Target, TargetKind, Wish, plan_bench
+from aligntool.recipe import BenchGoal, BenchTest
+from aligntool.units import KIB, MIB
+from tests.inference.right_or_unknown import Answer, right_or_unknown
+
+CORES = os.cpu_count() or 1
+
+
+def looks(*busy: float, every_s: float = 0.1, cores: int = 2) -> list[Look]:
+    """`busy`: cores in each step. A core has a hundred ticks a second."""
+    made = [Look(50.0, 7000, 9000, cores)]
+    for number, each in enumerate(busy, 1):
+        before, ticks = made[-1], 100 * every_s
+        at_s = 50.0 + number * every_s
+        made.append(
+            Look(at_s, before.busy + round(ticks * each), before.passed + round(ticks * cores), cores)
+        )
+    return made
+
+
+@pytest.mark.parametrize(
+    ("busy", "runtime_s", "cores"),
+    [
+        # A tenth of a second before, two after, a second between: from 0.3 on until 1.0 it was certainly measuring.
+        ((0, *[2] * 10, 0, 0), 1.0, 2.0),
+        ((0, 0, 0, *[2] * 10), 1.0, 2.0),  # all of it before
+        ((*[2] * 10, 0, 0, 0), 1.0, 2.0),  # all of it after
+        ((2, 2, 2, *[1] * 7, 2, 2, 2), 1.0, 1.0),  # what others did before and after does not count
+        ((0, *[1, 2] * 5, 0), 1.0, 1.5),
+        (
+            (0, 0, 0, 0, 2, 2, 2, 0),
+            0.3,
+            None,
+        ),  # shorter than start and end: nobody knows which looks are inside
+        ((2,), 0.1, 2.0),
+        ((), 1.0, None),
+    ],
+)
+def test_only_what_is_certainly_inside_the_run_counts(
+    busy: tuple[float, ...], runtime_s: float, cores: float | None
+) -> None:
+    assert busy_cores(looks(*busy), runtime_s) == cores
+
+
+def test_a_machine_that_counts_nothing_is_not_called_full() -> None:
+    """As some containers show it."""
+    assert busy_cores([Look(at / 10, 0, 0, 2) for at in range(20)], 1.5) is None
+
+
+def measured(file: Path, threads: int) -> Series:
+    """1.5 seconds of reads."""
+    goal = BenchGoal(tests=(BenchTest(True, 4 * KIB, 1, threads, False),), size=8 * MIB, repeats=1)
+    target = Target(str(file), TargetKind.FILE, str(file), size=8 * MIB, direct=False)
+    plan = plan_bench("made", goal, target, Wish(runtime_s=1.5))
+    ran = run_bench(plan, str(file), tell=lambda _: None, keep=lambda *_: None)
+    assert ran.complete
+    seen = Conditions(cores=CORES)
+    return Result("", "", "", "file", plan.settings, seen, ran.series).series[0]
+
+
+def kernel_s() -> tuple[float, float]:
+    """Busy and all seconds of the machine's cores (proc_stat(5)), read by the test itself."""
+    words = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return sum(words) - words[3] - words[4], sum(words)
+
+
+@contextmanager
+def spinning(count: int) -> Iterator[None]:
+    children = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+
+
+@pytest.fixture
+def file() -> Iterator[Path]:
+    """In memory: reads of it wait for nothing, and cost the processor alone."""
+    if not Path("/dev/shm").is_dir():
+        pytest.skip("no file system in memory here")
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as made:
+        made.write(os.urandom(8 * MIB))
+        made.flush()
+        yield Path(made.name)
+
+
+def full(made: Series) -> Answer:
+    """Nothing is claimed of a run that started too slowly."""
+    if made.machine_full:
+        return Answer.RIGHT
+    return Answer.UNKNOWN if made.middle("busy_cores") is None else Answer.WRONG
+
+
+@pytest.mark.needs_tools("fio")
+def test_a_second_of_work_on_every_core_is_a_full_machine(file: Path) -> None:
+    """fio's own threads, which work while it measures and neither before nor after."""
+    made = right_or_unknown(lambda: measured(file, CORES + 1), full)
+    assert not made.thread_full and made.cpu_bound
+
+
+@pytest.mark.needs_tools("fio")
+def test_other_programs_on_every_core_are_a_full_machine(file: Path) -> None:
+    with spinning(2 * CORES):
+        right_or_unknown(lambda: measured(file, 1), full)
+
+
+@pytest.mark.needs_tools("fio")
+@pytest.mark.skipif(CORES < 2, reason="one thread fills the one core that this machine has")
+def test_one_thread_is_no_full_machine(file: Path) -> None:
+    before = kernel_s()
+    made = measured(file, 1)
+    after = kernel_s()
+    if (after[0] - before[0]) / (after[1] - before[1]) > 0.8:
+        pytest.skip("the machine is full with other things")
+    assert not made.machine_full
