@@ -204,6 +204,7 @@ class MakeMember:
     entries: tuple[NewEntry, ...] = ()
     wipe: bool = False  # signatures that lie on what is taken are wiped first
     holds: tuple[str, ...] = ()  # what `wipe` gives up: each thing by kind, UUID, label and byte
+    zeroed: tuple[Extent, ...] = ()  # what `wipe` zeroes first
 
 
 @dataclass(frozen=True, slots=True)

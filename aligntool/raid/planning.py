@@ -25,6 +25,7 @@ from aligntool.raid.refusals import unfit, unrecognised, wiped
 from aligntool.raid.systems import SYSTEMS, mount_steps, persistence_steps
 from aligntool.raid.telling import Decided, attention_of, notes_of
 from aligntool.raid.unmakeable import unmakeable
+from aligntool.raid.wiping import DataArea, data_area, zeroed
 from aligntool.units import MIB, format_about, format_size
 
 LEAST_MEMBER = 16 * MIB
@@ -136,15 +137,27 @@ def _array(shape: Shape, members: Sequence[Member], goal: RaidGoal) -> Subject:
     return Subject(shape.device, shape.size, sector, None, goal.array_uuid, None, None, None, "")
 
 
+def _make_member(placed: Placed, goal: RaidGoal, area: DataArea) -> MakeMember:
+    disk, part = placed.member.disk, placed.member.partition
+    holds = held_by(disk, part.number if part else None) + unrecognised(placed.member)
+    wipe = wiped(placed.member, goal)
+    return MakeMember(
+        disk=subject(disk),
+        device=placed.device,
+        label="gpt" if placed.entries else "",
+        entries=placed.entries,
+        wipe=wipe,
+        holds=holds,
+        zeroed=zeroed(disk, placed.entries, part.extent if part else None, area) if wipe else (),
+    )
+
+
 def _steps(decided: Decided, inventory: Inventory) -> Iterator[Step]:
     goal, shape, placed = decided.goal, decided.shape, decided.placed
-    for each in placed:
-        label = "gpt" if each.entries else ""
-        disk, part = each.member.disk, each.member.partition
-        holds = held_by(disk, part.number if part else None) + unrecognised(each.member)
-        yield MakeMember(subject(disk), each.device, label, each.entries, wiped(each.member, goal), holds)
     devices = tuple(each.device for each in placed)
-    yield MakeArray(shape.device, goal.array_uuid, devices, create_command(goal, shape, placed))
+    made = MakeArray(shape.device, goal.array_uuid, devices, create_command(goal, shape, placed))
+    yield from (_make_member(each, goal, data_area([made])) for each in placed)
+    yield made
     yield from type_steps(placed)
     yield from boot_partition_steps(goal, placed)
     command = make_command(goal, decided.stripe, shape.device)

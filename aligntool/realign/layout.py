@@ -12,6 +12,7 @@ from aligntool.audit import Judged
 from aligntool.errors import Refused, refuse
 from aligntool.inventory import Disk
 from aligntool.plan import LayoutGoal, MakeTable, NewEntry, PartWish, Place, Plan, Subject
+from aligntool.plan.wiping import wiped_ends
 from aligntool.realign.lattice import Lattice
 from aligntool.realign.layout_grid import layout_lattice
 from aligntool.realign.layout_refusals import TABLE_NAMES, holdings, refuse_impossible
@@ -22,7 +23,6 @@ from aligntool.units import KIB, MIB, Extent, align_down, align_up, format_about
 # The room that GRUB's manual recommends to leave before the first partition (BIOS installation).
 LEAST_START = MIB
 GPT_ENTRIES = 16 * KIB  # 128 entries of 128 bytes, what UEFI asks for at least (5.3.1)
-EDGE = MIB  # how much is wiped at either end of what lies on a disk
 
 
 def plan_layout(judged: Judged, goal: LayoutGoal) -> Plan:
@@ -73,26 +73,10 @@ def layout_attention(disk: Disk, *, wipe: bool) -> tuple[str, ...]:
 
 
 def wiped_ranges(disk: Disk, step: MakeTable) -> tuple[Extent, ...]:
-    """Where old signatures may lie: both ends of the disk, of what is on it, and of what will be.
-
-    Superblocks lie in the first MiB of a file system or in the last: ZFS has 512 KiB at either end, md 0.90 up to
-    128 KiB from the end, LDM the last MiB. Sorted, and no two of them overlap.
-    """
+    """Both ends of the disk, of what is on it, and of what will be. Sorted, and no two of them overlap."""
     whole = Extent(0, disk.size or 0)
     things = [whole, *(part.extent for part in disk.partitions), *(entry.extent for entry in step.entries)]
-    ends = []
-    for thing in things:
-        start, end = max(thing.start, 0), min(thing.end, whole.end)
-        ends += [(start, min(start + EDGE, end)), (max(end - EDGE, start), end)]
-    merged: list[tuple[int, int]] = []
-    sector_size = table_sector(disk)  # an old table may have counted in smaller ones
-    for first, last in sorted(each for each in ends if each[0] < each[1]):
-        start, end = align_down(first, sector_size), min(align_up(last, sector_size), whole.end)
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return tuple(Extent(start, end - start) for start, end in merged)
+    return wiped_ends(things, whole, table_sector(disk))  # an old table may have counted in smaller sectors
 
 
 def _room(size: int, goal: LayoutGoal, sector_size: int) -> Extent:

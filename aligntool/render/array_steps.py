@@ -39,8 +39,9 @@ def array_details(step: ArrayStep) -> Iterator[str]:
             disk = step.disk
             known = (("", disk.model), ("serial ", disk.serial), ("WWN ", disk.wwn))
             yield ", ".join(f"{title}{word}" for title, word in known if word) or "no identity is known"
-            if step.wipe:
-                yield "signatures that lie on it are wiped first"
+            if step.zeroed:
+                ranges = ", ".join(f"{each.start}..{each.end}" for each in step.zeroed)
+                yield f"zeroed first, so that no old signature comes back: bytes {ranges}"
         case EditFile():
             yield f"in place of a line with {step.instead_of}, else at the end:"
             yield from step.lines

@@ -1,43 +1,17 @@
-"""Where on each member an array's data will lie, and what old content there would show through the new array.
+"""What old content there would show through a new array, where its data will lie on its members.
 
-In: the steps of a plan. Out: runs of bytes of a member. Alone because the plan says it in the words of mdadm only, and
-because the moment an array runs udev looks into it: an old volume group or array that begins where its data begin is
-started, and has the array in use before a file system is made on it.
+In: a member's step. Out: sentences. Alone because the moment an array runs udev looks into it: an old volume group or
+array that begins where its data begin is started, and has the array in use before a file system is made on it.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-from aligntool.apply.arrays.geometry import planned_size
 from aligntool.apply.arrays.running import ask
-from aligntool.plan import MakeArray, MakeMember, Step
-from aligntool.units import MIB, Extent
+from aligntool.plan import MakeMember
+from aligntool.raid.wiping import DataArea, data_area
+from aligntool.units import Extent
 
-
-@dataclass(frozen=True, slots=True)
-class DataArea:
-    """`offset` bytes from the start of each member, `length` long; None: as long as there is room."""
-
-    offset: int = 0
-    length: int | None = None
-
-    def of(self, member: Extent) -> Extent:
-        room = max(member.length - self.offset, 0)
-        return Extent(member.start + self.offset, room if self.length is None else min(self.length, room))
-
-    def ends(self, member: Extent) -> tuple[Extent, ...]:
-        """Where signatures of what lay in the array before may be: a MiB at either end of it."""
-        whole = self.of(member)
-        edge = min(MIB, whole.length)
-        return Extent(whole.start, edge), Extent(whole.end - edge, edge)
-
-
-def data_area(steps: Sequence[Step]) -> DataArea:
-    """By the command that makes the array."""
-    for step in steps:
-        if isinstance(step, MakeArray):
-            return DataArea(planned_size(step, "--data-offset") or 0, planned_size(step, "--size"))
-    return DataArea()
+__all__ = ["DataArea", "data_area", "old_signatures"]
 
 
 def old_signatures(step: MakeMember, area: DataArea) -> Iterator[str]:

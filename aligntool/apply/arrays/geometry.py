@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from aligntool.plan import MakeArray
+from aligntool.raid.wiping import planned_size
 from aligntool.units import KIB, format_size
 
 SECTOR = 512
@@ -36,13 +37,6 @@ def unlike(step: MakeArray, folder: Path, size: int | None = None) -> Iterator[s
         slack = max(chunk or 0, ROUNDING) * len(step.members)
         if abs(found * SECTOR - size) > slack:
             yield f"it has {format_size(found * SECTOR)} and not {format_size(size)}"
-
-
-def planned_size(step: MakeArray, option: str) -> int | None:
-    """Of an option of the command that is in KiB, such as --chunk=512K, in bytes; None: it is not given."""
-    words = (word.removeprefix(f"{option}=") for word in step.command if word.startswith(f"{option}="))
-    number = next(words, "").removesuffix("K")
-    return int(number) * KIB if number.isdigit() else None
 
 
 def _number(file: Path) -> int | None:

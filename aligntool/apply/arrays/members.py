@@ -19,10 +19,10 @@ from aligntool.apply.layout_types import set_types
 from aligntool.audit.words import shell_word
 from aligntool.errors import Refused, Stopped
 from aligntool.inventory import Disk, TableCopyState, TableLabel
-from aligntool.plan import MakeMember, MakeTable, NewEntry, Said
+from aligntool.plan import MakeMember, NewEntry, Said
 from aligntool.plan.subject import held_by, is_same_disk, subject
 from aligntool.raid.members import partition_node
-from aligntool.realign.layout import wiped_ranges
+from aligntool.raid.wiping import zeroed
 from aligntool.units import Extent
 
 _WHY = "a member of an array"
@@ -138,19 +138,13 @@ def _make_table(held: Holding, disk: Disk, step: MakeMember, area: DataArea) -> 
     with new_table(disk.path, step, sector_size) as table:
         try:
             if step.wipe:
-                zero(held.device, _wiped(disk, step, area))
+                zero(held.device, zeroed(disk, step.entries, None, area))
             _stop_where_something_shows(step, area)
             table.commitToDevice()
             set_types(held.device, step)
             held.kernel.show([(entry.number, entry.extent) for entry in step.entries])
         except failures as error:
             raise Stopped(f"{disk.path}: {error}; its new table may be unfinished") from error
-
-
-def _wiped(disk: Disk, step: MakeMember, area: DataArea) -> tuple[Extent, ...]:
-    """Both ends of the drive, of what is on it, of what will be, and of the array's data."""
-    ranges = wiped_ranges(disk, MakeTable("gpt", step.entries, wipe=True))
-    return (*ranges, *area.ends(step.entries[-1].extent))
 
 
 def _stop_where_something_shows(step: MakeMember, area: DataArea) -> None:
@@ -169,8 +163,7 @@ def _wipe_taken(disk: Disk, step: MakeMember, site: Site, *, again: bool, area: 
             disk = site.look_at(step.disk.path)
             _stop_unless_planned(disk, step, again=again)
             held.kernel.forget(held.kernel.numbers())
-            ends = area.ends(Extent(0, held.device.size))
-            zero(held.device, (*wiped_ranges(disk, MakeTable("gpt", (), wipe=True)), *ends))
+            zero(held.device, zeroed(disk, (), None, area))
         return
     extent = next(part.extent for part in disk.partitions if part.number == number)
     if why := partition_problem(disk.path, step.device, extent):
@@ -179,8 +172,8 @@ def _wipe_taken(disk: Disk, step: MakeMember, site: Site, *, again: bool, area: 
         disk = site.look_at(step.disk.path)
         _stop_unless_planned(disk, step, again=again)
         try:
-            own = wiped_ranges(replace(disk, size=device.size, partitions=()), MakeTable("gpt", ()))
-            zero(device, (*own, *area.ends(Extent(0, device.size))))
+            own = zeroed(disk, (), extent, area)
+            zero(device, tuple(Extent(each.start - extent.start, each.length) for each in own))
         except OSError as error:
             raise Stopped(f"{step.device}: {error.strerror}; its old content may be half wiped") from error
 
@@ -240,6 +233,6 @@ def _ends_with_gpt(device: Device) -> bool:
 
 def _zero_table(device: Device, disk: Disk, step: MakeMember, area: DataArea) -> None:
     try:
-        zero(device, _wiped(disk, step, area))
+        zero(device, zeroed(disk, step.entries, None, area))
     except OSError as error:
         raise Stopped(f"{disk.path}: {error.strerror}; its table may be half removed") from error
