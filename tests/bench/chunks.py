@@ -27,7 +27,7 @@ from tests.bench.page import put  # noqa: E402
 
 DRIVES = 4
 PAGE = 16 * KIB
-COMMAND = "python -m tests.bench.chunks --write docs/benchmarks.md"
+COMMAND = "python -m tests.bench.chunks --levels {} --write docs/benchmarks.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def rows(level: str, tuning: Tuning, recommended: dict[str, int]) -> Iterator[st
 def table(found: dict[str, tuple[Tuning, dict[str, int]]], asked: Asked) -> str:
     about = (
         f"{DRIVES} emulated NVMe drives, {asked.repeats} interleaved rounds, loads of {asked.runtime_s:g} s, "
-        f"software emulation; repeat it with `{COMMAND}`."
+        f"software emulation; repeat it with `{COMMAND.format(','.join(found))}`."
     )
     lines = [
         about,
@@ -107,10 +107,11 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--write", type=Path, help="put the results into this page, between its markers")
     given = parser.parse_args(words)
     asked = Asked(tuple(given.levels.split(",")), given.repeats, given.runtime, given.span * MIB, given.limit)
-    text = table(measured(asked), asked)
-    print(text)
-    if given.write:
-        put(given.write, "chunks", text)
+    for level, found in measured(asked).items():
+        text = table({level: found}, asked)
+        print(text)
+        if given.write:
+            put(given.write, f"chunks {level}", text)
 
 
 if __name__ == "__main__":
