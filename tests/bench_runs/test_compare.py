@@ -163,25 +163,23 @@ def test_the_more_lines_the_less_a_line_says() -> None:
     )
 
 
-def test_every_pair_of_a_command_and_of_a_page_is_reckoned_with_by_hand_ten_times_the_chance() -> None:
+def test_every_pair_of_a_command_and_of_a_page_is_reckoned_with() -> None:
+    """By hand: forty times the chance of one pair, which makes noise of a difference."""
     one = result(series(*(1e8 * x for x in (1, 1.02, 1.04, 1.06, 1.08))))
-    other = result(series(*(1.12e8 * x for x in (1, 1.02, 1.04, 1.06, 1.08))))
-    ((alone,),) = compare_all([(one, other)])
-    nine = [one] * 9
-    (among,), *_ = compare_all([(one, other), *((one, each) for each in nine)])
+    other = result(series(*(1.09e8 * x for x in (1, 1.02, 1.04, 1.06, 1.08))))
+    (alone,) = compare(one, other)
     assert alone.verdict is Verdict.FASTER and alone.chance
-    assert among.chance == pytest.approx(10 * alone.chance)
-    files = [one, other, *nine]
-    names = [f"{place}.json" for place in range(11)]
-    document = json.loads(compare_json(files, names))
-    assert document["others"][0]["tests"][0]["chance"] == pytest.approx(among.chance)
+    files = [one, other, *[one] * 39]
+    (among,), *_ = compare_all([(one, each) for each in files[1:]])
+    assert among.verdict is Verdict.NOISE and among.chance == pytest.approx(40 * alone.chance)
+    names = [f"{place}.json" for place in range(41)]
+    first, *_ = json.loads(compare_json(files, names))["others"]
+    assert (first["tests"][0]["chance"], first["tests"][0]["verdict"]) == (among.chance, among.verdict.value)
     told = " ".join(" ".join(text_of(compare_lines(files, names, width=90))).split())
-    assert "(10 in all)" in told
-    notes = [note for shown in measured_of(files)[11:] for note in shown.notes]
-    assert len([note for note in notes if "chance in 10 lines" in note]) == 10
-    assert [bar.note for shown in measured_of(files)[11:12] for bar in bars_of(shown)] == [
-        among.verdict.value
-    ]
+    assert "(40 in all)" in told and "1.09 faster" not in told and "1.09 noise" in told
+    beside = measured_of(files)[41:]
+    assert all(any("chance in 40 lines" in note for note in shown.notes) for shown in beside)
+    assert [bar.note for bar in bars_of(beside[0])] == [among.verdict.value]
 
 
 def bars_of(shown: Measured) -> tuple[Bar, ...]:
