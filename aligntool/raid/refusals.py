@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from aligntool.audit.words import end_of_use, layer_name, shell_word
 from aligntool.errors import Objection
-from aligntool.inventory import DiskKind, Layer, Partition, Role
+from aligntool.inventory import DiskKind, Layer, LbaFormat, Partition, Role
 from aligntool.plan import RaidGoal
 from aligntool.plan.subject import held_by
 from aligntool.raid.goal_refusals import about_goal
@@ -22,7 +22,7 @@ def unfit(members: Sequence[Member], goal: RaidGoal, *, count: int) -> Iterator[
     """Every reason that the members and the goal are; `count`: how many were named, also those that are not there."""
     yield from about_goal(goal, count)
     yield from _about_count(count, goal)
-    for about in (_about_paths(members), _about_kinds(members, goal), _about_sectors(members)):
+    for about in (_about_paths(members), _about_kinds(members, goal), _about_sectors(members, goal)):
         yield from about
     if len(members) == count:
         yield from _about_wipe(members, goal)
@@ -91,7 +91,7 @@ def _about_kinds(members: Sequence[Member], goal: RaidGoal) -> Iterator[Objectio
         yield "an EFI system partition needs a new table, and partitions were named", "name the drives"
 
 
-def _about_sectors(members: Sequence[Member]) -> Iterator[Objection]:
+def _about_sectors(members: Sequence[Member], goal: RaidGoal) -> Iterator[Objection]:
     """An array of both counts in the larger ones, and changes when a member goes (kernel commit 6c6b66f65e55)."""
     sizes = {member.name: member.disk.limits.logical_block_size for member in members}
     if len(set(sizes.values()) - {None}) > 1:
@@ -99,8 +99,47 @@ def _about_sectors(members: Sequence[Member]) -> Iterator[Objection]:
         yield (
             "the members have logical blocks of different sizes, and an array of them changes its own when one "
             f"fails: {told}",
-            "nvme format --lbaf=N /dev/nvmeXn1 gives a drive other blocks, and erases it",
+            "\n".join(_to_blocks_alike(members, goal)),
         )
+
+
+def _to_blocks_alike(members: Sequence[Member], goal: RaidGoal) -> Iterator[str]:
+    """The way on which the fewest drives are erased, and of those the one to the larger blocks; words where one that
+    would be erased is in use, holds something, or does not tell its formats.
+    """
+    sizes = {size for member in members if (size := member.disk.limits.logical_block_size)}
+    ways = [way for size in sorted(sizes, reverse=True) if (way := _formats_for(members, goal, size))]
+    for each, form in min(ways, key=len, default=[]):
+        erased = f"this erases {each.name} and gives it blocks of {form.data_size}"
+        yield f"{erased}: sudo nvme format --lbaf={form.index} {shell_word(each.disk.path)}"
+    if not ways:
+        yield "name members with blocks of one size; nvme format changes those of an NVMe drive, and erases it"
+
+
+def _formats_for(members: Sequence[Member], goal: RaidGoal, size: int) -> list[tuple[Member, LbaFormat]]:
+    """Every member with other blocks, and the format that it would get; none at all where one of them cannot."""
+    found = []
+    for each in members:
+        if each.disk.limits.logical_block_size != size:
+            form = _format_of(each, size) if _may_be_formatted(each, goal) else None
+            if form is None:
+                return []
+            found.append((each, form))
+    return found
+
+
+def _format_of(member: Member, size: int) -> LbaFormat | None:
+    """The one of that block size without metadata that the drive itself rates best."""
+    formats = member.disk.nvme.formats if member.disk.nvme else ()
+    found = [form for form in formats if form.data_size == size and not form.metadata_size]
+    return min(found, key=lambda form: form.relative_performance, default=None)
+
+
+def _may_be_formatted(member: Member, goal: RaidGoal) -> bool:
+    """A whole drive whose content is known, that nobody uses, and that is empty or may be lost."""
+    disk = member.disk
+    known = member.partition is None and disk.kind is DiskKind.NVME and disk.table_read and disk.content_read
+    return known and not any(_about_use(member)) and (wiped(member, goal) or not holdings(member))
 
 
 def _about_wipe(members: Sequence[Member], goal: RaidGoal) -> Iterator[Objection]:
@@ -163,10 +202,9 @@ def _about_content(member: Member, goal: RaidGoal) -> Iterator[Objection]:
     disk, part = member.disk, member.partition
     read = part.content_read if part else disk.table_read and disk.content_read
     if not read:
-        yield (
-            f"nobody could look whether {member.name} is empty",
-            f"sudo aligntool audit {shell_word(disk.path)}",
-        )
+        rights = any(each.why.startswith("needs root") for each in disk.unseen)
+        look = "type the same after sudo" if rights else f"sudo aligntool audit {shell_word(disk.path)}"
+        yield f"nobody could look whether {member.name} is empty", look
     elif has_test_array(disk):
         yield (
             f"{member.name} holds a test array that a sweep over chunks left behind",

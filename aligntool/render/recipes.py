@@ -15,7 +15,7 @@ from aligntool.units import format_size
 _COMMANDS = {
     "realign": "aligntool realign DISK",
     "layout": "aligntool layout DISK",
-    "raid": "aligntool raid plan DEV...",
+    "raid": "sudo aligntool raid plan DEV...",
     "bench": "aligntool bench TARGET",
 }
 _OPTIONS = {"bench": "--profile"}

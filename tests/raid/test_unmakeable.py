@@ -8,10 +8,14 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused
-from aligntool.plan import MakeArray, MakeFileSystem, Plan, RaidGoal
+from aligntool.inventory import Disk, IoLimits, LbaFormat, NvmeFacts, Unseen
+from aligntool.plan import MakeArray, MakeFileSystem, Plan, RaidGoal, RunCommand
+from aligntool.raid.persisting import PersistGoal, plan_persist
 from aligntool.units import GIB, KIB, MIB
+from tests.audit.made_arrays import fstab, machine, system
 from tests.conftest import find_tool, run
 from tests.raid.made import drive, drives, goal, planned
+from tests.raid.test_commands import typed
 
 
 def refused(wanted: RaidGoal, *disks: object) -> str:
@@ -131,3 +135,120 @@ def test_room_that_cannot_be_left_free_is_refused() -> None:
 def test_superblocks_at_the_end_are_for_members_that_are_read_alone() -> None:
     assert "metadata 1.0" in refused(goal("raid10", metadata="1.0"), *drives(4))
     planned(goal("raid1", metadata="1.0"), *drives(2))
+
+
+# What to type next -------------------------------------------------------------------------------------------------
+
+FORMATS = (
+    LbaFormat(0, 512, 0, 2),
+    LbaFormat(1, 4096, 8, 0),
+    LbaFormat(2, 4096, 0, 1),
+    LbaFormat(3, 4096, 0, 3),
+)
+LARGE = IoLimits(4096, 4096, 4096)
+
+
+def telling(disk: Disk) -> Disk:
+    return replace(disk, nvme=NvmeFacts(formats=FORMATS, format_in_use=0))
+
+
+def next_of(wanted: RaidGoal, *disks: Disk) -> list[str]:
+    with pytest.raises(Refused) as caught:
+        planned(wanted, *disks)
+    return caught.value.hint.split("\n")
+
+
+@pytest.mark.parametrize(
+    ("large", "words"),
+    [
+        ((1,), ["--lbaf=0 /dev/nvme1n1"]),  # the fewest drives are erased: one, not two
+        (
+            (1, 2),
+            ["--lbaf=2 /dev/nvme0n1"],
+        ),  # without metadata, and of those the one that the drive rates best
+    ],
+)
+def test_drives_of_two_block_sizes_are_told_how_the_fewest_of_them_are_formatted_anew(
+    large: tuple[int, ...], words: list[str]
+) -> None:
+    disks = [telling(disk) for disk in drives(3)]
+    disks = [replace(disk, limits=LARGE) if number in large else disk for number, disk in enumerate(disks)]
+    found = [line for line in next_of(goal("raid5"), *disks) if "nvme format" in line]
+    assert [line.partition("sudo nvme format ")[2] for line in found] == words
+    assert all(line.startswith("this erases ") for line in found)  # pasted as it is, it erases nothing
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda disk: replace(disk, nvme=None),
+        lambda disk: replace(disk, nvme=NvmeFacts(formats=FORMATS[:2])),
+        lambda disk: replace(disk, holders=("md127",)),
+        lambda disk: replace(disk, content_read=False),
+        lambda disk: replace(disk, partitions=drive(0, parts="2048+1000 ext4").partitions),
+    ],
+)
+def test_no_command_that_erases_is_told_for_a_drive_that_may_hold_something(
+    change: Callable[[Disk], Disk],
+) -> None:
+    small, large = telling(drive(0)), replace(drive(1), limits=LARGE)
+    assert any("--lbaf=2 /dev/nvme0n1" in line for line in next_of(goal(), small, large))
+    said = next_of(goal(), change(small), large)
+    assert not any("--lbaf" in line for line in said) and any("of one size" in line for line in said)
+
+
+def test_a_drive_whose_content_may_be_lost_is_told_how_it_is_formatted() -> None:
+    small, large = telling(drive(0, parts="2048+1000 ext4")), replace(drive(1), limits=LARGE)
+    assert any("--lbaf=2 /dev/nvme0n1" in line for line in next_of(goal(wipe=("nvme0n1",)), small, large))
+
+
+def test_partitions_of_two_block_sizes_are_no_reason_to_erase_their_drives() -> None:
+    small = telling(drive(0, parts="2048+40000000"))
+    large = replace(drive(1, parts="2048+40000000"), limits=LARGE)
+    assert not any("--lbaf" in line for line in next_of(goal(partitions=(1, 1)), small, large))
+
+
+@pytest.mark.parametrize(
+    ("table", "asked", "free"),
+    [
+        ("UUID=1 /srv/data xfs defaults 0 0", "/srv/data", "/srv/data-2"),
+        (
+            "UUID=1 /srv/data xfs defaults 0 0\nUUID=2 /srv/data-2 xfs defaults 0 0",
+            "/srv/data",
+            "/srv/data-3",
+        ),
+        ("UUID=1 /home xfs defaults 0 0", "/home", "/srv/home"),
+        ("UUID=1 /home xfs defaults 0 0\nUUID=2 /srv/home xfs defaults 0 0", "/home", "/srv/home-2"),
+    ],
+)
+def test_for_a_place_that_fstab_has_given_away_a_free_one_is_told(table: str, asked: str, free: str) -> None:
+    inventory = machine("raid1", system(fstab=fstab(*table.splitlines())))
+    with pytest.raises(Refused) as caught:
+        plan_persist(inventory.disks[-1], inventory, PersistGoal(mount_at=asked))
+    assert caught.value.hint == f"--mount {free}"
+    plan = plan_persist(inventory.disks[-1], inventory, PersistGoal(mount_at=free))
+    assert any(isinstance(step, RunCommand) and step.command == ("mount", free) for step in plan.steps)
+
+
+def test_a_drive_that_only_root_may_look_at_sends_to_sudo_and_another_to_the_audit() -> None:
+    """After an audit by root the same plan, typed without it, would be refused again."""
+    one, other = drives(2)
+    closed = replace(
+        one, content_read=False, unseen=(Unseen("partition table", "needs root to open /dev/nvme0n1"),)
+    )
+    assert next_of(goal(), closed, other) == ["type the same after sudo"]
+    broken = replace(
+        one, content_read=False, unseen=(Unseen("partition table", "cannot be read: I/O error"),)
+    )
+    assert next_of(goal(), broken, other) == ["sudo aligntool audit /dev/nvme0n1"]
+
+
+def test_the_command_that_a_recipe_tells_is_understood_as_it_stands() -> None:
+    """Its partitions are somebody else's; only those are another name here, which no machine has."""
+    shown = " ".join(typed("recipes", "show", "partition-level").stdout.split())
+    assert "→ sudo aligntool raid plan DEV... --recipe partition-level" in shown
+    note = shown.partition("note: ")[2].partition("source: ")[0]
+    words = note.partition("sudo aligntool ")[2].replace("/dev/", "/nowhere/").split()
+    done = typed(*words)
+    assert done.returncode == 3 and done.stderr.count("No such file") == 2, done.stderr
+    assert "which RAID" not in done.stderr
