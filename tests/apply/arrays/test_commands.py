@@ -90,7 +90,7 @@ def test_a_type_that_somebody_else_gave_stays(
 
 
 @pytest.mark.needs_root
-@pytest.mark.needs_tools("losetup", "mkfs.ext4", "mount", "umount", "findmnt", "mountpoint")
+@pytest.mark.needs_tools("losetup", "mkfs.ext4", "mount", "findmnt")
 def test_another_file_system_at_the_array_s_place_is_neither_taken_for_it_nor_unmounted(
     sparse: Callable[..., Path], loop: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
