@@ -4,7 +4,7 @@ In: a RunCommand step. Out: what it printed is checked, or Stopped. Alone becaus
 and a few need to know whether their work is done, and how it is undone.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from aligntool.apply.arrays.running import PACKAGES, ask, do
@@ -79,14 +79,31 @@ def is_mounted(place: str) -> bool:
     return ask("mountpoint", "-q", place).code == 0
 
 
+def started_by_itself(step: RunCommand, uuids: Collection[str]) -> bool:
+    """A mount or swap that was never asked for is there all the same: fstab has it, and the machine was started anew.
+    Only of a file system with one of these UUIDs.
+    """
+    match step.command:
+        case ("mount", place):
+            return _uuid_at(place).lower() in {uuid.lower() for uuid in uuids}
+        case ("swapon", "-U", uuid):
+            return _is_swap(uuid)
+    return False
+
+
+def _uuid_at(place: str) -> str:
+    """Of the file system that is mounted there, the last one where there are several; "": of none, or nobody knows."""
+    found = ask("findmnt", "--noheadings", "--output", "UUID", "--mountpoint", place).output.split()
+    return found[-1] if found else ""
+
+
 def _other_than_said(place: str) -> str:
     """A sentence where something else is mounted there than fstab says; "" where it is that, or nobody knows."""
     said = ask("findmnt", "--fstab", "--noheadings", "--output", "SOURCE", place).output.strip()
-    there = ask("findmnt", "--noheadings", "--output", "UUID", "--mountpoint", place).output.split()
-    wanted = said.removeprefix("UUID=")
-    if wanted == said or not there or wanted.lower() == there[-1].lower():
+    there, wanted = _uuid_at(place), said.removeprefix("UUID=")
+    if wanted == said or not there or wanted.lower() == there.lower():
         return ""
-    return f"at {place} the file system {there[-1]} is mounted, and fstab has {wanted} there"
+    return f"at {place} the file system {there} is mounted, and fstab has {wanted} there"
 
 
 def files_below(place: str) -> list[str]:

@@ -81,6 +81,7 @@ def go_back(record: Record, plan: Plan, site: Site) -> Iterator[Event]:
     refuse_filled(plan)
     yield from _awakened_to_be_undone(replace(record, position=first), plan)
     refuse_taken(plan, first)
+    yield from _given_back(plan, first)
     for index in range(min(first, len(plan.steps) - 1), -1, -1):
         step = _array_step(plan.steps[index])
         record = replace(record, position=index, begun=True, forward=False)
@@ -114,6 +115,14 @@ def refuse_taken(plan: Plan, last: int) -> None:
             refuse_used(_where_it_runs(step, plan))
         elif isinstance(step, MakeArray) and (name := assembly.find_running(step)):
             refuse_foreign(f"/dev/{name}", [each for each in made if each.device == f"/dev/{name}"])
+
+
+def _given_back(plan: Plan, last: int) -> Iterator[Said]:
+    """What no step up to `last` mounted, and a start of the machine did, because its line was in fstab already."""
+    uuids = [step.uuid for step in plan.steps if isinstance(step, MakeFileSystem)]
+    for step in plan.steps[last + 1 :]:
+        if isinstance(step, RunCommand) and commands.started_by_itself(step, uuids):
+            yield from commands.undo_command(step, {})
 
 
 def _where_it_runs(step: MakeFileSystem, plan: Plan) -> MakeFileSystem:

@@ -259,3 +259,23 @@ def test_a_drive_that_was_reused_meanwhile_is_neither_gone_on_with_nor_taken_bac
         run("blkdiscard", "--zeroout", drive)
         with drive.open("rb") as file:
             forget_partitions(file.fileno(), range(1, 5))
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "sfdisk", "mkfs.ext4", "mount", "findmnt", "blkdiscard")
+def test_what_a_start_of_the_machine_mounted_meanwhile_is_unmounted_on_the_way_back(
+    site: Site, drive: Path, tmp_path: Path
+) -> None:
+    """Its line is in fstab from the third step on, and the step that mounts it was never begun."""
+    place = tmp_path / "srv/data"
+    whole = whole_plan(site, drive, tmp_path)
+    plan = plan_of([*whole.steps, RunCommand("mount it as fstab says", ("mount", str(place)))])
+    walk = go_forward(begin(plan, site), plan, site)
+    next(event for event in walk if event == StepDone(2))
+    walk.close()  # type: ignore[attr-defined]
+    place.mkdir(parents=True)
+    run("mount", f"{drive}p1", place)
+    said = [getattr(event, "text", "") for event in go_back(left_over(site), plan, site)]
+    assert f"{place} is not mounted any more" in said
+    assert run("findmnt", "--mountpoint", place, fails=True) == "" and find_records(site.state) == ()
+    assert (tmp_path / "root/etc/fstab").read_text() == OLD
