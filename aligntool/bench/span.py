@@ -143,7 +143,7 @@ def not_by_the_arm(knee: Knee, seen: Conditions) -> Knee:
     turning = [drive.name for drive in bottom if drive.rotational]
     if not knee.found or not turning:
         return knee
-    why = f"can't tell: {turning[0]} is a rotating disk, and those are slower over larger spans anyway"
+    why = f"can't tell: the kernel calls {turning[0]} a rotating disk, and those are slower over larger spans anyway"
     return Knee(None, None, knee.share, 0.0, why)
 
 

@@ -160,7 +160,7 @@ def test_on_a_rotating_disk_slower_is_no_knee(
     flat, busy = curve(spans(64), 1 << 50), {span: [99.0] * 5 for span in spans(64)}
     assert bent.found is bent.sure is (not turning)
     if turning:
-        assert bent.words.startswith(f"can't tell: {turning} is a rotating disk")
+        assert bent.words.startswith(f"can't tell: the kernel calls {turning} a rotating disk")
     assert knee_of(flat, {}, seen, random.Random(1)).flat
     assert "CPU-bound" in knee_of(flat, busy, seen, random.Random(1)).words
 
