@@ -16,6 +16,7 @@ from aligntool.raid.boot_partitions import boot_copy_steps, boot_partition_steps
 from aligntool.raid.chunks import Stripes, member_units, recommend_chunk
 from aligntool.raid.creating import Shape, create_command, shape_of
 from aligntool.raid.filesystems import Stripe, fstab_line, make_command
+from aligntool.raid.late_start import late_start_steps
 from aligntool.raid.levels import LEVELS, Level, data_members, layouts_of
 from aligntool.raid.measured import measured_here
 from aligntool.raid.members import Known, Member, is_flash
@@ -165,6 +166,7 @@ def _steps(decided: Decided, inventory: Inventory) -> Iterator[Step]:
         yield MakeFileSystem(shape.device, goal.filesystem, goal.filesystem_uuid, command)
     others = lines_from_now_on(inventory, SYSTEMS[goal.system], shape.device)
     yield from persistence_steps(goal, SYSTEMS[goal.system], shape.device, others)
+    yield from late_start_steps(goal, SYSTEMS[goal.system])
     yield from boot_copy_steps(goal, placed)
     if command and (goal.filesystem == "swap" or decided.place):
         yield from mount_steps(goal, fstab_line(goal, decided.place, decided.options), decided.place)

@@ -27,12 +27,13 @@ pytestmark = [
     when_thorough("starts a PC a dozen times"),
 ]
 # Steps of a RAID1's plan: 0 and 1 members, 2 array, 3 file system, 4 mdadm.conf, 5 initramfs, 6 a look into it,
-# 7 fstab, 8 systemd, 9 folder, 10 mount. Before its line is in fstab nothing may mount it.
-FSTAB = 6
+# 7 to 9 files of its late start, 10 that enabled, 11 fstab, 12 systemd, 13 folder, 14 mount. Before its line is in
+# fstab nothing may mount it.
+FSTAB = 10
 UNFINISHED = "AT617"
-ONWARD = (1, 2, 3, 5, 7)
-BACK = (1, 2, 5, 7)
-LONGEST_DELAY_S = {1: 3, 2: 2, 3: 2, 5: 20, 7: 1}  # the steps after 7 take longer than a second, too
+ONWARD = (1, 2, 3, 5, 11)
+BACK = (1, 2, 5, 11)
+LONGEST_DELAY_S = {1: 3, 2: 2, 3: 2, 5: 20, 11: 1}  # the steps after 11 take longer than a second, too
 MADE = "kept"
 TAKEN_BACK = "gone"
 FILES = "/etc/fstab /etc/mdadm/mdadm.conf"

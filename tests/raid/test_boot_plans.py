@@ -29,8 +29,9 @@ def test_a_plan_lists_the_boot_partitions_that_it_makes_and_enables_the_unit_las
     assert len(set(made)) == 3
     assert files["/etc/default/esp-copies"] == (f'ESP_COPIES="{" ".join(made)}"',)
     assert any(f"UUID={made[0]} /boot/efi" in line for line in plan.attention)
-    (unit,) = (path for path in files if path.endswith(".service"))
-    assert f"ExecStop=/bin/sh {next(path for path in files if path.endswith('.sh'))}" in files[unit]
+    (unit,) = (path for path in files if path.endswith("esp-copies.service"))
+    (script,) = (path for path in files if path.endswith("esp-copies.sh"))
+    assert f"ExecStop=/bin/sh {script}" in files[unit]
     assert plan.steps[-1] == RunCommand(
         "have them copied at every start and stop", ("systemctl", "enable", Path(unit).name)
     )
@@ -79,7 +80,7 @@ def test_what_was_written_is_gone_when_it_is_taken_back(root: Path, tmp_path: Pa
     for step in steps:
         traces.append(find_trace(step, site))
         list(edit_file(step, site))
-    assert len(texts(root)) == 4
+    assert len(texts(root)) == len(steps) == 7
     for step, trace in zip(reversed(steps), reversed(traces), strict=True):
         list(restore_file(step, site, trace))
     assert texts(root) == {}

@@ -236,7 +236,13 @@ def test_a_new_array_whose_line_is_debians_first_brings_the_others_theirs() -> N
         running, disks=(*new, *running.disks), system=system(conf=lines(f"ARRAY /dev/md1 UUID={OTHER}"))
     )
     assert (
-        len([one for one in edits(plan_raid(judged(*new), known, goal(name="scratch"))) if "mdadm" in one[0]])
+        len(
+            [
+                one
+                for one in edits(plan_raid(judged(*new), known, goal(name="scratch")))
+                if "mdadm.conf" in one[0]
+            ]
+        )
         == 1
     )
 

@@ -54,7 +54,7 @@ def test_the_array_is_made_to_come_back_on_every_system(system: str) -> None:
 
 
 def test_files_that_are_edited_keep_what_they_were_beside_them() -> None:
-    steps = [step for step in planned(goal(), *drives(2)).steps if isinstance(step, EditFile)]
+    steps = [step for step in planned(goal(level="raid0"), *drives(2)).steps if isinstance(step, EditFile)]
     assert len(steps) == 2
     for step in steps:
         assert step.backup != step.path and step.backup.startswith(step.path)
@@ -257,7 +257,7 @@ def test_a_partition_with_another_type_gets_that_of_a_member_behind_the_array() 
 
 
 def test_an_array_that_is_not_mounted_has_no_line_in_fstab() -> None:
-    for wanted in (goal(mount_at=""), goal(filesystem="none")):
+    for wanted in (goal("raid0", mount_at=""), goal("raid0", filesystem="none")):
         plan = planned(wanted, *drives(2))
         assert list(edits(plan)) == ["/etc/mdadm/mdadm.conf"]
     assert not [step for step in plan.steps if isinstance(step, MakeFileSystem)]

@@ -68,6 +68,10 @@ def undo_command(step: RunCommand, trace: Mapping[str, str]) -> Iterator[Said]:
             yield from _remove_folders(Path(place), Path(trace["made"]))
 
 
+def builds_images(step: RunCommand) -> bool:
+    return step.command[0] in REBUILDERS and not step.expects
+
+
 def rebuilds(step: RunCommand) -> bool:
     """It carries the system's files to where they count, so it is run again once they are put back."""
     again = step.command[0] in REBUILDERS or step.command[0] == "systemctl"

@@ -16,6 +16,7 @@ from aligntool.errors import Refused, Stopped
 from aligntool.plan import EditFile, Said
 
 LARGEST = 1 << 20  # bytes; mdadm.conf and fstab have a few thousand
+_UNITS = "/etc/systemd/system"
 
 
 def find_file(site: Site, path: str) -> Path:
@@ -51,8 +52,15 @@ def edited(before: bytes, step: EditFile) -> bytes:
     return b"\n".join([*front, *wanted, *back]) + b"\n"
 
 
+def _has_no_reader(step: EditFile, site: Site) -> bool:
+    """A unit, on a system that has no systemd."""
+    return step.path.startswith(f"{_UNITS}/") and not site.path(_UNITS).is_dir()
+
+
 def find_trace(step: EditFile, site: Site) -> dict[str, str]:
     """The whole file as it is now, and a digest of what it will be. Raises Refused like `find_file`."""
+    if _has_no_reader(step, site):
+        return {}
     before = _read(find_file(site, step.path))
     after = edited(before or b"", step)
     if before == after:
@@ -63,6 +71,9 @@ def find_trace(step: EditFile, site: Site) -> dict[str, str]:
 
 def edit_file(step: EditFile, site: Site) -> Iterator[Said]:
     """Raises Stopped where the file cannot be written; then it is as it was."""
+    if _has_no_reader(step, site):
+        yield Said(f"{_UNITS} is not there, so no systemd would read {step.path}")
+        return
     file = find_file(site, step.path)
     before = _read(file)
     after = edited(before or b"", step)
@@ -113,6 +124,8 @@ def refuse_unwritable(step: EditFile, site: Site) -> Iterator[str]:
         "".join((*step.lines, step.instead_of)).encode()
     except UnicodeEncodeError:  # from words of the command line that are no UTF-8
         yield f"{step.path}: what would be written into it is no UTF-8"
+        return
+    if _has_no_reader(step, site):
         return
     try:
         file = find_file(site, step.path)

@@ -9,10 +9,10 @@ Every `yield` is a place where the work may stop: whoever stops listening has on
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import dropwhile, takewhile
 from typing import assert_never
 
 from aligntool.apply.arrays import assembly, commands, contents, editing, members
+from aligntool.apply.arrays.carrying import build_images_back, carry_back
 from aligntool.apply.arrays.data_area import data_area
 from aligntool.apply.arrays.nodes import partition_problem
 from aligntool.apply.arrays.record import Record, forget, record_file, save
@@ -91,6 +91,7 @@ def go_back(record: Record, plan: Plan, site: Site) -> Iterator[Event]:
         record = replace(record, position=index - 1)  # which was begun, or there would be nothing after it
         _save(record)
         yield StepDone(index)
+    yield from build_images_back(plan, record)
     _forget(record)
 
 
@@ -212,36 +213,11 @@ def _undo(step: ArrayStep, index: int, plan: Plan, site: Site, record: Record) -
             yield from contents.remove_file_system(_where_it_runs(step, plan))
         case EditFile():
             yield from editing.restore_file(step, site, record.trace(index))
-            yield from _carried(index, plan, record)
+            yield from carry_back(index, plan, record)
         case RunCommand():
             yield from commands.undo_command(step, record.trace(index))
         case _:
             assert_never(step)
-
-
-def _carried(index: int, plan: Plan, record: Record) -> Iterator[Said]:
-    """A file that was put back is carried into the initramfs, or told to systemd, as the edited one was; of several
-    that were edited in a row, once all are back. What cannot be carried is told, and stops nothing: the array must go
-    whatever is wrong with a boot image.
-    """
-    before = plan.steps[index - 1] if index else None
-    if "after" not in record.trace(index) or (
-        isinstance(before, EditFile) and "after" in record.trace(index - 1)
-    ):
-        return
-    later = range(index + 1, len(plan.steps))
-    behind = dropwhile(lambda at: isinstance(plan.steps[at], EditFile), later)
-    for at in takewhile(lambda at: isinstance(plan.steps[at], RunCommand), behind):
-        step = plan.steps[at]
-        if isinstance(step, RunCommand) and commands.rebuilds(step) and at in record.traces:
-            typed = " ".join(step.command)
-            yield Said(f"{step.purpose}: {typed}")
-            try:
-                yield from commands.run_command(step)
-            except (Refused, Stopped) as error:
-                yield Said(
-                    f"that failed, so it still has lines of the array; type it again later: {typed}: {error}"
-                )
 
 
 def _awakened(record: Record, plan: Plan) -> Iterator[Said]:

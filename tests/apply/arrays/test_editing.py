@@ -153,3 +153,15 @@ def test_a_file_that_is_a_mount_point_is_told_before_anything_is_written(tmp_pat
         assert ["mount point" in why for why in refuse_unwritable(fstab_step(), site_in(tmp_path))] == [True]
     finally:
         run("umount", fstab)
+
+
+def test_a_unit_is_left_out_where_there_is_no_systemd(tmp_path: Path) -> None:
+    site = site_in(tmp_path)
+    step = EditFile("/etc/systemd/system/x.timer", ("[Timer]",), "[Timer]", "x")
+    assert find_trace(step, site) == {} and list(refuse_unwritable(step, site)) == []
+    (said,) = edit(tmp_path, step)
+    assert said == f"/etc/systemd/system is not there, so no systemd would read {step.path}"
+    assert not site.path("/etc/systemd").exists()
+    site.path("/etc/systemd/system").mkdir(parents=True)
+    edit(tmp_path, step)
+    assert site.path(step.path).read_text() == "[Timer]\n"
