@@ -27,7 +27,7 @@ from tests.bench.page import put  # noqa: E402
 
 DRIVES = 4
 PAGE = 16 * KIB
-COMMAND = "python -m tests.bench.chunks --levels {} --write docs/benchmarks.md"
+COMMAND = "python -m tests.bench.chunks --levels {} --repeats {} --runtime {:g} --write docs/benchmarks.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,10 @@ def rows(level: str, tuning: Tuning, recommended: dict[str, int]) -> Iterator[st
 
 
 def table(found: dict[str, tuple[Tuning, dict[str, int]]], asked: Asked) -> str:
+    command = COMMAND.format(",".join(found), asked.repeats, asked.runtime_s)
     about = (
         f"{DRIVES} emulated NVMe drives, {asked.repeats} interleaved rounds, loads of {asked.runtime_s:g} s, "
-        f"software emulation; repeat it with `{COMMAND.format(','.join(found))}`."
+        f"software emulation; repeat it with `{command}`."
     )
     lines = [
         about,
