@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from aligntool.plan import EditFile, MakeFileSystem, RaidGoal, RunCommand
 from aligntool.raid.members import partition_node
 from aligntool.raid.placing import Placed
-from aligntool.raid.systems import BACKUP
+from aligntool.raid.systems import BACKUP, own_file
 
 UNIT = "esp-copies.service"
 SCRIPT_FILE = "/usr/local/lib/esp-copies.sh"
@@ -109,8 +109,7 @@ def boot_copy_steps(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[EditFi
     listed = f'ESP_COPIES="{" ".join(boot_volumes(goal, placed))}"'
     yield EditFile(LIST_FILE, (listed,), "ESP_COPIES=", LIST_FILE + BACKUP)
     for file, text in ((SCRIPT_FILE, SCRIPT), (UNIT_FILE, UNIT_TEXT)):
-        lines = tuple(text.splitlines())
-        yield EditFile(file, lines, lines[0], file + BACKUP)
+        yield own_file(file, text)
     yield RunCommand("have them copied at every start and stop", ("systemctl", "enable", UNIT))
 
 

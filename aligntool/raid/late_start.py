@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from aligntool.plan import EditFile, RaidGoal, RunCommand
 from aligntool.raid.levels import LEVELS
-from aligntool.raid.systems import BACKUP, System
+from aligntool.raid.systems import System, own_file
 
 NAME = "mdadm-late-start"
 SCRIPT_FILE = f"/usr/local/lib/{NAME}.sh"
@@ -65,6 +65,5 @@ def late_start_steps(goal: RaidGoal, system: System) -> Iterator[EditFile | RunC
     if system.word != "debian" or not LEVELS[goal.level].redundant:
         return
     for file, text in ((SCRIPT_FILE, SCRIPT), (SERVICE_FILE, SERVICE), (TIMER_FILE, TIMER_TEXT)):
-        lines = tuple(text.splitlines())
-        yield EditFile(file, lines, lines[0], file + BACKUP)
+        yield own_file(file, text)
     yield RunCommand("have it started without a drive that is missing", ("systemctl", "enable", TIMER))

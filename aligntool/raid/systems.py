@@ -101,6 +101,12 @@ SYSTEMS = {
 }  # fmt: skip
 
 
+def own_file(path: str, text: str) -> EditFile:
+    """A file that nobody else has, as a whole; found by its first line."""
+    lines = tuple(text.splitlines())
+    return EditFile(path, lines, lines[0], path + BACKUP)
+
+
 def array_line(goal: RaidGoal, device: str) -> str:
     """By UUID, with the name it shall have: mdadm.conf(5)."""
     return f"ARRAY {device} metadata={goal.metadata} UUID={goal.array_uuid}"

@@ -5,11 +5,11 @@ Alone because an array may be gone on with months later: what was blank then may
 that is found by its bytes only.
 """
 
-from aligntool.apply.arrays.data_area import DataArea
 from aligntool.apply.arrays.site import Site
 from aligntool.errors import Stopped
 from aligntool.inventory import Disk
 from aligntool.plan import MakeMember
+from aligntool.raid.wiping import DataArea
 from aligntool.units import Extent
 
 

@@ -25,7 +25,7 @@ def carry_back(index: int, plan: Plan, record: Record) -> Iterator[Said]:
     behind = dropwhile(lambda at: isinstance(plan.steps[at], EditFile), later)
     for at in takewhile(lambda at: isinstance(plan.steps[at], RunCommand), behind):
         step = plan.steps[at]
-        if isinstance(step, RunCommand) and commands.rebuilds(step) and not commands.builds_images(step):
+        if isinstance(step, RunCommand) and commands.tells_systemd(step):
             yield from _again(at, step, record)
 
 

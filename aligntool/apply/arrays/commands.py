@@ -69,13 +69,18 @@ def undo_command(step: RunCommand, trace: Mapping[str, str]) -> Iterator[Said]:
 
 
 def builds_images(step: RunCommand) -> bool:
+    """Of the system's files, for the next start."""
     return step.command[0] in REBUILDERS and not step.expects
+
+
+def tells_systemd(step: RunCommand) -> bool:
+    """That its files are others now; a unit that is enabled is no such thing."""
+    return step.command[0] == "systemctl" and step.command[1] != "enable" and not step.expects
 
 
 def rebuilds(step: RunCommand) -> bool:
     """It carries the system's files to where they count, so it is run again once they are put back."""
-    again = step.command[0] in REBUILDERS or step.command[0] == "systemctl"
-    return again and not step.expects and step.command[1] != "enable"
+    return builds_images(step) or tells_systemd(step)
 
 
 def is_mounted(place: str) -> bool:

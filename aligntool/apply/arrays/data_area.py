@@ -8,10 +8,8 @@ from collections.abc import Iterator
 
 from aligntool.apply.arrays.running import ask
 from aligntool.plan import MakeMember
-from aligntool.raid.wiping import DataArea, data_area
+from aligntool.raid.wiping import DataArea
 from aligntool.units import Extent
-
-__all__ = ["DataArea", "data_area", "old_signatures"]
 
 
 def old_signatures(step: MakeMember, area: DataArea) -> Iterator[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from aligntool.apply.arrays.blank import came_onto, stop_unless_blank, whole_of
-from aligntool.apply.arrays.data_area import DataArea, old_signatures
+from aligntool.apply.arrays.data_area import old_signatures
 from aligntool.apply.arrays.nodes import partition_problem, settle, wait_for_partition
 from aligntool.apply.arrays.site import Site
 from aligntool.apply.device import Device
@@ -22,7 +22,7 @@ from aligntool.inventory import Disk, TableCopyState, TableLabel
 from aligntool.plan import MakeMember, NewEntry, Said
 from aligntool.plan.subject import held_by, is_same_disk, subject
 from aligntool.raid.members import partition_node
-from aligntool.raid.wiping import zeroed
+from aligntool.raid.wiping import DataArea, zeroed
 from aligntool.units import Extent
 
 _WHY = "a member of an array"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from aligntool.apply.arrays.commands import missing_programs, refuse_taken_place
-from aligntool.apply.arrays.data_area import data_area, old_signatures
+from aligntool.apply.arrays.data_area import old_signatures
 from aligntool.apply.arrays.editing import find_file, refuse_unwritable
 from aligntool.apply.arrays.hooks import about_hooks
 from aligntool.apply.arrays.running import ask
@@ -22,6 +22,7 @@ from aligntool.inventory import Disk
 from aligntool.plan import EditFile, MakeArray, MakeFileSystem, MakeMember, Plan, RunCommand, Step, Subject
 from aligntool.raid.boot_partitions import LIST_FILE
 from aligntool.raid.mounting import FSTAB, other_place
+from aligntool.raid.wiping import data_area
 
 _PERSONALITY = {"0": "raid0", "1": "raid1", "10": "raid10", "5": "raid5", "6": "raid6"}
 _MODULE = {"raid5": "raid456", "raid6": "raid456"}

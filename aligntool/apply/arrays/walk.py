@@ -13,7 +13,6 @@ from typing import assert_never
 
 from aligntool.apply.arrays import assembly, commands, contents, editing, members
 from aligntool.apply.arrays.carrying import build_images_back, carry_back
-from aligntool.apply.arrays.data_area import data_area
 from aligntool.apply.arrays.nodes import partition_problem
 from aligntool.apply.arrays.record import Record, forget, record_file, save
 from aligntool.apply.arrays.site import Site
@@ -34,6 +33,7 @@ from aligntool.plan import (
     StepDone,
 )
 from aligntool.raid.members import partition_node
+from aligntool.raid.wiping import data_area
 
 
 def begin(plan: Plan, site: Site) -> Record:

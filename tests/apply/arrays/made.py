@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from aligntool.apply.arrays.data_area import DataArea
 from aligntool.apply.arrays.members import make_member
 from aligntool.apply.arrays.site import Site
 from aligntool.apply.kernel import forget_partitions
 from aligntool.cli.arrays import this_site
 from aligntool.plan import EditFile, MakeFileSystem, MakeMember, NewEntry, Plan, RunCommand, Step, Subject
 from aligntool.plan.subject import held_by, subject
+from aligntool.raid.wiping import DataArea
 from aligntool.recipe.roles import ROLES
 from aligntool.units import MIB, Extent
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.arrays.data_area import DataArea, data_area, old_signatures
+from aligntool.apply.arrays.data_area import old_signatures
 from aligntool.apply.arrays.preflight import refuse_impossible
 from aligntool.errors import Refused
 from aligntool.plan import MakeArray, MakeMember, Step
 from aligntool.plan.subject import held_by
+from aligntool.raid.wiping import DataArea, data_area
 from aligntool.units import KIB, MIB, Extent
 from tests.apply.arrays.made import made_member, member_step, plan_of, site_in
 from tests.conftest import run

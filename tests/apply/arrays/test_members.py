@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.arrays.data_area import DataArea, old_signatures
+from aligntool.apply.arrays.data_area import old_signatures
 from aligntool.apply.arrays.members import make_member, remove_member, stop_unless_standing
 from aligntool.apply.arrays.site import Site
 from aligntool.apply.kernel import forget_partitions
 from aligntool.errors import Refused, Stopped
 from aligntool.plan import MakeMember
+from aligntool.raid.wiping import DataArea
 from aligntool.units import MIB
 from tests.apply.arrays.made import made_member, member_step, site_in
 from tests.conftest import run

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.arrays.data_area import data_area
 from aligntool.cli.raid_members import look_at_members, sampled_members
 from aligntool.plan import MakeMember, Plan
 from aligntool.raid import plan_raid
+from aligntool.raid.wiping import data_area
 from aligntool.units import MIB, Extent
 from tests.apply.arrays.made import made_member, site_in
 from tests.conftest import run
