@@ -9,6 +9,7 @@ from aligntool.audit.devices import device_findings
 from aligntool.audit.drives import drive_findings, machine_findings
 from aligntool.audit.excuses import hybrid_image, untold, unwritten
 from aligntool.audit.grids import Sized, grids_of, physical_sector
+from aligntool.audit.incomplete import incomplete_findings
 from aligntool.audit.layers import layer_findings
 from aligntool.audit.members import with_members
 from aligntool.audit.numbered import numbered_findings
@@ -83,6 +84,7 @@ def _arrays(inventory: Inventory, judged: tuple[Judged, ...]) -> Iterator[Findin
         yield from whole_member_findings(one.disk)
     yield from system_findings(inventory)
     yield from numbered_findings(inventory)
+    yield from incomplete_findings(inventory)
 
 
 def _settle_sectors(inventory: Inventory, known: Known) -> dict[str, Sized]:

@@ -10,7 +10,15 @@ from aligntool.inventory.geometry import DiskKind, IoLimits, KnownGeometry, Sour
 from aligntool.inventory.layers import Layer, Segment
 from aligntool.inventory.links import Adapter, LinkHop, Port, Uplink
 from aligntool.inventory.machine import Disk, Inventory, Sampled, Unseen
-from aligntool.inventory.system import ArrayLine, Initramfs, MdadmConf, System, TableLine
+from aligntool.inventory.system import (
+    LATE_START,
+    LATE_START_ENABLED,
+    ArrayLine,
+    Initramfs,
+    MdadmConf,
+    System,
+    TableLine,
+)
 from aligntool.inventory.tables import (
     Fault,
     Partition,
@@ -23,6 +31,8 @@ from aligntool.inventory.tables import (
 )
 
 __all__ = [
+    "LATE_START",
+    "LATE_START_ENABLED",
     "Adapter",
     "ArrayFacts",
     "ArrayLine",

@@ -2,6 +2,11 @@
 
 from dataclasses import dataclass
 
+LATE_START = "mdadm-late-start.timer"  # aligntool's own: docs/decisions/0022
+LATE_START_ENABLED = (
+    f"/etc/systemd/system/sysinit.target.wants/{LATE_START}"  # the link that `systemctl enable` makes
+)
+
 
 @dataclass(frozen=True, slots=True)
 class ArrayLine:
@@ -59,3 +64,4 @@ class System:
     command_line: tuple[str, ...] = ()  # words of the kernel's that have to do with arrays, root and resume
     unfinished: tuple[str, ...] = ()  # arrays whose making was begun and has not ended, a sentence each
     discards_on_parity: bool | None = None  # raid456's devices_handle_discard_safely
+    late_start: bool = False  # LATE_START is enabled

@@ -7,6 +7,7 @@ snapshot cannot forget anything: what was not read while looking is not needed t
 import os
 from dataclasses import dataclass, field
 
+from aligntool.inventory import LATE_START_ENABLED
 from aligntool.probe.tree import LONGEST_CONTENT, Tree, as_number
 
 FILE, LINK, FOLDER = "file", "symlink", "directory"
@@ -19,6 +20,7 @@ _OPEN_TO_ALL = (
     "/etc/fstab",
     "/etc/mdadm/mdadm.conf",
     "/etc/mdadm.conf",
+    LATE_START_ENABLED,
 )
 # /proc/self leads to a number that means nothing later, /etc/os-release to where nobody asks for it
 _KEPT_AS_ASKED = ("/proc/", "/etc/", "/usr/lib/")

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterator
 
-from aligntool.inventory import Initramfs, MdadmConf, System
+from aligntool.inventory import LATE_START_ENABLED, Initramfs, MdadmConf, System
 from aligntool.probe.config_files import (
     is_about_arrays,
     merge_confs,
@@ -54,6 +54,7 @@ def read_system(tree: Tree) -> System | None:
         command_line=tuple(word for word in words if is_about_arrays(word)),
         unfinished=read_unfinished(tree),
         discards_on_parity={"Y": True, "N": False}.get(tree.text(SAFELY) or ""),
+        late_start=tree.content(LATE_START_ENABLED) is not None,
     )
 
 

@@ -7,6 +7,7 @@ Alone because these files are written by hand: comments, addresses and commands 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from aligntool.inventory import LATE_START_ENABLED
 from aligntool.probe.config_files import is_about_arrays, parse_fstab, parse_mdadm_conf
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ def mask_system_file(masks: "Masks", path: str, text: str) -> str:
     if path.endswith("os-release"):
         kept = [line for line in text.splitlines() if line.startswith(("ID=", "ID_LIKE="))]
         return "".join(f"{line}\n" for line in kept)
+    if path == LATE_START_ENABLED:
+        return ""  # that it is there is enough
     if path == "/etc/fstab":
         return "".join(_fstab(masks, text))
     if path.startswith("/aligntool/"):

@@ -8,15 +8,16 @@ by then all of them are.
 
 from collections.abc import Iterator
 
+from aligntool.audit.incomplete import LEAVES_INACTIVE
+from aligntool.inventory import LATE_START
 from aligntool.plan import EditFile, RaidGoal, RunCommand
 from aligntool.raid.levels import LEVELS
 from aligntool.raid.systems import System, own_file
 
-NAME = "mdadm-late-start"
+NAME = LATE_START.removesuffix(".timer")
 SCRIPT_FILE = f"/usr/local/lib/{NAME}.sh"
 SERVICE_FILE = f"/etc/systemd/system/{NAME}.service"
-TIMER = f"{NAME}.timer"
-TIMER_FILE = f"/etc/systemd/system/{TIMER}"
+TIMER_FILE = f"/etc/systemd/system/{LATE_START}"
 DELAY_S = 30  # as mdadm-last-resort@.timer has it; fstab waits two minutes
 
 SCRIPT = """\
@@ -62,8 +63,12 @@ WantedBy=sysinit.target
 
 def late_start_steps(goal: RaidGoal, system: System) -> Iterator[EditFile | RunCommand]:
     """Where the array can do without a drive, and nobody else would start it then."""
-    if system.word != "debian" or not LEVELS[goal.level].redundant:
-        return
+    if system.word == LEAVES_INACTIVE and LEVELS[goal.level].redundant:
+        yield from bring_late_start()
+
+
+def bring_late_start() -> Iterator[EditFile | RunCommand]:
+    """For all arrays of mdadm.conf at once."""
     for file, text in ((SCRIPT_FILE, SCRIPT), (SERVICE_FILE, SERVICE), (TIMER_FILE, TIMER_TEXT)):
         yield own_file(file, text)
-    yield RunCommand("have it started without a drive that is missing", ("systemctl", "enable", TIMER))
+    yield RunCommand("have it started without a drive that is missing", ("systemctl", "enable", LATE_START))

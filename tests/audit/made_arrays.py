@@ -94,7 +94,7 @@ def system(
     """In order, unless said otherwise."""
     return System(
         family, hostname, lines(RIGHT) if conf is None else conf, fstab, crypttab,
-        (image(RIGHT),) if images is None else images, words,
+        (image(RIGHT),) if images is None else images, words, late_start=True,
     )  # fmt: skip
 
 

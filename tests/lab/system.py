@@ -24,6 +24,12 @@ say blkid; blkid -p -o export {device}
 say mount; findmnt --json -o TARGET,SOURCE,FSTYPE,OPTIONS,UUID --source {device}
 say end
 """
+# What is asked where something is amiss, so that a failure says why.
+CIRCUMSTANCES = """cat /proc/mdstat
+systemctl list-units --all --no-pager 'mdadm-last-resort@*' 'mdadm-late-start*' 'srv-*.mount'
+systemctl list-jobs --no-pager
+journalctl -b --no-pager -o short-monotonic | grep -i -e mdadm -e raid -e 'md[0-9]' -e srv- | tail -n 60
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from tests.lab.array_cases import BY_ID
 from tests.lab.conftest import Debian
 from tests.lab.debian_pc import DebianPC, powered
 from tests.lab.drives import Nvme
-from tests.lab.system import Facts, facts
+from tests.lab.system import CIRCUMSTANCES, Facts, facts
 from tests.lab.wanted import DEBIAN_PC, when_thorough
 
 pytestmark = [
@@ -25,12 +25,6 @@ ARRAYS = {"mirror": ("1", "ext4", 2), "archive": ("5", "xfs", 3)}  # level, file
 FILL = """set -e
 head -c 3000000 /dev/urandom > /srv/{name}/file
 sha256sum /srv/{name}/file >> /root/sums
-"""
-# What is asked where something is amiss, so that a failure says why.
-CIRCUMSTANCES = """cat /proc/mdstat
-systemctl list-units --all --no-pager 'mdadm-last-resort@*' 'srv-*.mount'
-systemctl list-jobs --no-pager
-journalctl -b --no-pager -o short-monotonic | grep -i -e mdadm -e raid -e 'md[0-9]' -e srv- | tail -n 60
 """
 
 

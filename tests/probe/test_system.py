@@ -11,6 +11,7 @@ from aligntool.probe.distribution import find_distribution
 from aligntool.probe.look import look
 from aligntool.probe.snapshot import collect
 from aligntool.probe.tree import Tree
+from aligntool.raid.late_start import TIMER_TEXT
 from aligntool.units import GIB, MIB
 from tests.audit.made_arrays import told
 from tests.conftest import run
@@ -210,6 +211,24 @@ def test_a_foreign_array_is_foreign_in_a_snapshot_too(tmp_path: Path) -> None:
         (root / "etc/mdadm/mdadm.conf").write_text("MAILADDR root\n")
         masked = kept(root, tmp_path / f"{name}.tar.gz", serials=False)
         assert {code for code, _ in told(audit(masked, {}))} & {"AT611", "AT614"} == codes
+
+
+@pytest.mark.needs_tools("systemctl")
+def test_a_late_start_that_systemctl_enabled_is_seen_here_and_in_a_snapshot(tmp_path: Path) -> None:
+    root = machine(tmp_path / "tree")
+    assert not seen(root).late_start and not kept_system(root, tmp_path / "without.tar.gz").late_start
+    units = root / "etc/systemd/system"
+    units.mkdir(parents=True)
+    (units / "mdadm-late-start.timer").write_text(TIMER_TEXT)
+    assert not seen(root).late_start  # there, and not enabled
+    run("systemctl", f"--root={root}", "enable", "mdadm-late-start.timer")
+    assert seen(root).late_start and kept_system(root, tmp_path / "with.tar.gz").late_start
+
+
+def kept_system(root: Path, file: Path) -> System:
+    found = kept(root, file, serials=False).system
+    assert found is not None
+    return found
 
 
 def test_this_machine_is_of_a_family_that_is_known_or_of_none() -> None:

@@ -9,7 +9,7 @@ import pytest
 from aligntool.apply.arrays.editing import edited
 from aligntool.audit import audit
 from aligntool.errors import Refused
-from aligntool.inventory import Disk, Inventory, Layer, MdadmConf, Partition, System
+from aligntool.inventory import Disk, Initramfs, Inventory, Layer, MdadmConf, Partition, System
 from aligntool.plan import EditFile, Plan, RunCommand, from_json, to_json
 from aligntool.probe.config_files import parse_crypttab, parse_fstab, parse_mdadm_conf
 from aligntool.raid import plan_raid
@@ -20,6 +20,7 @@ from tests.conftest import run
 from tests.raid.made import ARRAY_UUID, drive, goal, judged
 
 CONF = MdadmConf(("/etc/mdadm/mdadm.conf",))
+ENABLED = ("systemctl", "enable", "mdadm-late-start.timer")
 REBUILD = ("update-initramfs", "-u", "-k", "all")
 
 
@@ -49,6 +50,7 @@ def done(inventory: Inventory, plan: Plan, texts: dict[str, str]) -> Inventory:
     files = replace(
         files, mdadm=conf, initramfs=images, fstab=parse_fstab(texts.get("/etc/fstab", "")),
         crypttab=parse_crypttab(texts.get("/etc/crypttab", "")),
+        late_start=files.late_start or ENABLED in commands(plan),
     )  # fmt: skip
     return replace(inventory, system=files)
 
@@ -103,6 +105,53 @@ def test_an_array_that_is_in_order_is_left_alone() -> None:
     plan = persist(machine("raid1", system(fstab=fstab(f"UUID={FS} /srv ext4 noatime,nofail 0 2"))))
     assert plan.steps == () and not plan.attention
     assert any("is right" in note for note in plan.notes)
+
+
+LATE = [
+    "/usr/local/lib/mdadm-late-start.sh",
+    "/etc/systemd/system/mdadm-late-start.service",
+    "/etc/systemd/system/mdadm-late-start.timer",
+]
+NO_DISCARDS = {"raid5": [("AT607", "info")], "raid6": [("AT607", "info")]}
+
+
+@pytest.mark.parametrize("level", ["raid1", "raid10", "raid5", "raid6"])
+def test_an_array_that_debian_starts_only_whole_gets_the_late_start_and_then_nothing_is_left(
+    level: str,
+) -> None:
+    inventory = machine(level, replace(system(), late_start=False))
+    assert told(audit(inventory, {})) == [*NO_DISCARDS.get(level, ()), ("AT618", "info")]
+    plan = persist(inventory)
+    assert [path for path, _, _ in edits(plan)] == LATE and commands(plan) == [ENABLED]
+    after = done(inventory, plan, {"/etc/mdadm/mdadm.conf": RIGHT})
+    assert persist(after).steps == () and ("AT618", "info") not in told(audit(after, {}))
+
+
+def unseen() -> Initramfs:
+    return replace(image(), unseen="needs root")
+
+
+@pytest.mark.parametrize(
+    ("level", "family", "images", "place", "brought"),
+    [
+        ("raid0", "debian", None, "/srv", False),  # it cannot do without
+        ("raid1", "fedora", None, "/srv", False),
+        ("raid1", "debian-dracut", None, "/srv", False),
+        ("raid1", "debian", None, "/", False),  # scripts/local-block/mdadm starts it
+        ("raid1", "debian", None, "/usr", False),
+        ("raid1", "debian", (), "/srv", False),  # systemd sees its members: mdadm-last-resort@ starts it
+        ("raid1", "debian", (image(mdadm=False),), "/srv", False),
+        ("raid1", "debian", (unseen(),), "/srv", True),
+    ],
+)
+def test_no_other_array_gets_the_late_start(
+    level: str, family: str, images: tuple[Initramfs, ...] | None, place: str, *, brought: bool
+) -> None:
+    inventory = machine(level, replace(system(images=images, family=family), late_start=False))
+    disk = replace(inventory.disks[-1], mounted_at=(place,))
+    inventory = replace(inventory, disks=(*inventory.disks[:-1], disk))
+    assert ("AT618", "info") not in told(audit(inventory, {}))
+    assert (ENABLED in commands(persist(inventory))) is brought
 
 
 def test_a_plan_is_kept_and_read_back_as_it_was() -> None:

@@ -101,7 +101,7 @@ def _system(plan: Plan) -> System:
     conf = files.get("/etc/mdadm/mdadm.conf", "")
     return System(
         "debian", "here", parse_mdadm_conf(conf, "/etc/mdadm/mdadm.conf"), parse_fstab(files.get("/etc/fstab", "")), (),
-        (image(*conf.splitlines()),),
+        (image(*conf.splitlines()),), late_start=any("mdadm-late-start.timer" in path for path in files),
     )  # fmt: skip
 
 

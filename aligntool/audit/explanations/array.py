@@ -248,4 +248,22 @@ ARRAY = {
         costs="Data put on it now may be lost when it is made to its end or taken back.",
         do="aligntool status tells how far it is; aligntool resume goes on, aligntool rollback takes it back.",
     ),
+    Code.STARTS_ONLY_WHOLE: Explanation(
+        severity="info",
+        title="A data array is not started when it lacks a drive",
+        means=(
+            "On Debian and Ubuntu the initramfs adds the members of every array and starts incomplete ones only for "
+            "the root file system; mdadm's own timer, which would start the others, is asked for when a member is "
+            "added, and by then all of them are."
+        ),
+        judged=(
+            "RAID1, RAID10, RAID5 and RAID6 that do not hold the root file system, where an initramfs with mdadm was "
+            "looked into and mdadm-late-start.timer is not enabled."
+        ),
+        costs="A drive fails, and after the next start the array that was to survive it is inactive and not mounted.",
+        do=(
+            "aligntool raid persist ARRAY brings mdadm-late-start.timer, which starts it without the drive after half "
+            "a minute."
+        ),
+    ),
 }
