@@ -76,7 +76,7 @@ def plan_layout_command(
     Exit code: 0 there is a plan; 3 refused, with every reason.
     """
     from aligntool.cli.asked import command
-    from aligntool.cli.planning import look_at, refuse_in_flight
+    from aligntool.cli.planning import look_at, refuse_in_flight, refuse_part
     from aligntool.plan import to_json
     from aligntool.realign.layout import plan_layout
 
@@ -85,7 +85,7 @@ def plan_layout_command(
         sector_size=sector_size, physical_sector_size=physical_sector_size, page_size=page_size,
     )  # fmt: skip
     judged = look_at(disk, given)[0]
-    _refuse_part(disk, judged.disk.path)
+    refuse_part(disk, judged.disk, "a table is made for a whole disk")
     refuse_in_flight(judged.disk.path)
     plan = plan_layout(judged, goal)
     if output is not None:
@@ -120,7 +120,7 @@ def layout_command(
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the table was finished.
     """
     from aligntool.cli.confirm import confirm
-    from aligntool.cli.planning import look_at, refuse_in_flight
+    from aligntool.cli.planning import look_at, refuse_in_flight, refuse_part
     from aligntool.plan import to_json
     from aligntool.realign.layout import plan_layout
 
@@ -129,7 +129,7 @@ def layout_command(
         sector_size=sector_size, physical_sector_size=physical_sector_size, page_size=page_size,
     )  # fmt: skip
     judged = look_at(disk, given)[0]
-    _refuse_part(disk, judged.disk.path)
+    refuse_part(disk, judged.disk, "a table is made for a whole disk")
     refuse_in_flight(judged.disk.path)
     plan = plan_layout(judged, goal)
     if dry_run and json_:
@@ -198,17 +198,6 @@ def _asked(
     typed += ["--wipe"] if wipe else []
     wishes = RealignGoal(grain=goal.grain)  # the audit beside it asks for this grain
     return goal, Asked(wishes, sector_size, physical_sector_size, page_size, tuple(typed))
-
-
-def _refuse_part(target: str, disk: str) -> None:
-    """Looking at a partition is looking at its disk; making a table for it would be another thing. Raises Refused."""
-    from pathlib import Path
-
-    node = Path(target) if "/" in target else Path("/dev", target)
-    if Path(disk).is_block_device() and not (node.exists() and node.samefile(disk)):
-        raise Refused(
-            f"{target} is a part of {disk}, and a table is made for a whole disk", hint=f"give {disk}"
-        )
 
 
 def _goal(parts: tuple["PartWish", ...], name: str | None) -> "LayoutGoal":

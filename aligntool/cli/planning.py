@@ -7,6 +7,7 @@ In: what the user typed. Out: the plan, the disk as it was judged, and the maps 
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aligntool.cli.asked import Asked, command
@@ -54,6 +55,9 @@ def find_plan(target: str, asked: Asked) -> Found:
     from aligntool.probe.health import read_failing
 
     judged, _ = look_at(target, asked)
+    refuse_part(
+        target, judged.disk, "a disk is realigned, all of it or some of its partitions", " --partition {}"
+    )
     refuse_in_flight(judged.disk.path)
     failing = read_failing(judged.disk)
     try:
@@ -62,10 +66,22 @@ def find_plan(target: str, asked: Asked) -> Found:
         raise _or_attached(judged.disk.path, error) from None
 
 
+def refuse_part(target: str, disk: "Disk", rule: str, part: str = "") -> None:
+    """Looking at a partition is looking at its disk; writing to all of it would be another thing. Raises Refused.
+
+    `part`: what names the partition beside its disk, with {} for its number.
+    """
+    node = Path(target) if "/" in target else Path("/dev", target)
+    if not Path(disk.path).is_block_device() or (node.exists() and node.samefile(disk.path)):
+        return
+    numbers = {each.node: each.number for each in disk.partitions}
+    number = numbers.get(node.resolve().name)
+    more = part.format(number) if number is not None else ""
+    raise Refused(f"{target} is a part of {disk.path}, and {rule}", hint=f"give {disk.path}{more}")
+
+
 def _or_attached(path: str, error: Refused) -> Refused:
     """An image that a loop device shows may be mounted there; then it must not be checked or mended as a file."""
-    from pathlib import Path
-
     from aligntool.apply.occupants import occupants
 
     status = Path(path).stat()

@@ -52,6 +52,22 @@ def digest(image: Path) -> str:
 # The plan
 
 
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "partx")
+def test_a_partition_is_no_disk_and_its_number_is_told(disk: Path, loop: Callable[..., Path]) -> None:
+    before, device = digest(disk), loop(disk)
+    run("partx", "-a", device)
+    try:
+        for command in (("plan", "realign"), ("realign", "--yes")):
+            for target in (f"{device}p1", f"{device.name}p1"):
+                done = aligntool(*command, target)
+                assert done.returncode == 3 and f"give {device} --partition 1" in done.stderr, done.stderr
+        assert aligntool("plan", "realign", device, "--partition", "1").returncode == 0
+    finally:
+        run("partx", "-d", device, fails=True)
+    assert digest(disk) == before
+
+
 def test_a_plan_is_shown_with_the_command_that_applies_it_and_the_disk_stays_as_it_is(disk: Path) -> None:
     before = digest(disk)
     done = aligntool("plan", "realign", disk)
