@@ -96,7 +96,7 @@ def _tell(report: "Report", form: Format, *, map_: bool, quiet: bool, verbose: b
         case Format.JSON:
             from aligntool.render.json import audit_json
 
-            sys.stdout.writelines(audit_json(report, mends_of(report)))
+            sys.stdout.writelines(audit_json(*with_mends(report)))
         case Format.PROMETHEUS:
             from aligntool.render.prometheus import audit_prometheus
 
@@ -112,18 +112,20 @@ def _lines(report: "Report", *, map_: bool, quiet: bool, verbose: bool) -> Itera
     from aligntool.render.table import audit_lines
 
     width = terminal_width()
+    report, mends = with_mends(report)
     if map_:
         from aligntool.render.map import map_lines
 
         yield from map_lines(report, width=width)
-    yield from audit_lines(report, width=width, verbose=verbose, quiet=quiet, mends=mends_of(report))
+    yield from audit_lines(report, width=width, verbose=verbose, quiet=quiet, mends=mends)
 
 
-def mends_of(report: "Report") -> "dict[str, tuple[Mend, ...]]":
-    """Nothing is to be mended on a disk in flight but the flight itself."""
-    from aligntool.realign import mends
+def with_mends(report: "Report") -> "tuple[Report, dict[str, tuple[Mend, ...]]]":
+    """The report, and what can be mended, by the disk's name. On a disk in flight that is nothing but the flight."""
+    from aligntool.realign import mends, point_to_answers
 
-    return {judged.disk.name: () if _in_flight(judged.disk) else mends(judged) for judged in report.judged}
+    found = {judged.disk.name: () if _in_flight(judged.disk) else mends(judged) for judged in report.judged}
+    return point_to_answers(report, found), found
 
 
 def _in_flight(disk: "Disk") -> bool:

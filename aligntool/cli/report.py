@@ -120,15 +120,16 @@ def _content(inventory: "Inventory", wishes: "Wishes", measured: "tuple[Measured
     from datetime import UTC, datetime
 
     from aligntool.audit import audit
-    from aligntool.cli.audit import known_of, mends_of
+    from aligntool.cli.audit import known_of, with_mends
     from aligntool.raid.arrays import arrays_of
     from aligntool.raid.ceilings import known_rates
     from aligntool.render.report import Content
 
     known = known_of(inventory)
-    found, rates = audit(inventory, known, wishes), known_rates(known)
+    rates = known_rates(known)
+    found, mends = with_mends(audit(inventory, known, wishes))
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return Content(found, arrays_of(found, (), rates), mends_of(found), measured, made, rates)
+    return Content(found, arrays_of(found, (), rates), mends, measured, made, rates)
 
 
 def _find_picture(content: "Content", name: str) -> "Picture":

@@ -4,10 +4,11 @@ In: a judged disk. Out: an answer for each partition that is off its grid. Alone
 thousands of disks asks it of each, and of tables with thousands of partitions.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 
-from aligntool.audit import Answer, Judged
+from aligntool.audit import Answer, Judged, Report
 from aligntool.audit.words import next_command, next_look, next_realign
 from aligntool.inventory import Disk
 from aligntool.plan import RealignGoal
@@ -58,6 +59,24 @@ def mends(judged: Judged) -> tuple[Mend, ...]:
         _mend(judged.disk, number, room.get(number, _Room.NONE), (*disk_wide, *against[number]))
         for number in off
     )
+
+
+def point_to_answers(report: Report, mends: Mapping[str, Sequence[Mend]]) -> Report:
+    """The same report; where a finding says to plan a move, it says what the answer says to type.
+
+    That is what has to be settled first, the option without which the plan is refused, or where to read why it is.
+    """
+    hints = {
+        (judged.disk.name, mend.partition): (next_realign(judged.disk), mend.next)
+        for judged in report.judged
+        for mend in mends.get(judged.disk.name, ())
+        if mend.next
+    }
+    findings = []
+    for finding in report.findings:
+        plan, hint = hints.get((finding.disk or "", finding.partition or 0), ("", ""))
+        findings.append(replace(finding, next=hint) if hint and finding.next == plan else finding)
+    return replace(report, findings=tuple(findings))
 
 
 def _mend(disk: Disk, number: int, room: _Room, reasons: tuple[Reason, ...]) -> Mend:

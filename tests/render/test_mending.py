@@ -5,9 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
+import pytest
 
 from aligntool.audit import Report
-from aligntool.realign import Mend, mends
+from aligntool.errors import Refused
+from aligntool.plan import RealignGoal
+from aligntool.realign import Mend, mends, plan_realign, point_to_answers
 from aligntool.render.json import audit_json
 from aligntool.render.lines import cell_width, text_of
 from aligntool.render.mending import MOST_ANSWERS, mend_lines
@@ -39,6 +42,41 @@ def test_the_json_has_an_answer_for_what_is_off_and_null_for_the_rest() -> None:
     first, second = document["disks"][0]["partitions"]
     assert first["mend"]["answer"] == "in-place" and first["mend"]["why"]
     assert second["mend"] is None
+
+
+FREE = "63+80000 ext4"
+CROWDED = "34+2097029 ext4; 2097063+4192903 ntfs"
+
+
+@pytest.mark.parametrize(
+    ("spec", "mounted", "hybrid", "planned"),
+    [
+        (FREE, "", False, True),
+        (FREE, "/srv", False, False),
+        (CROWDED, "", False, False),
+        (FREE, "", True, False),
+    ],
+)
+def test_a_finding_points_to_a_plan_only_where_there_is_one(
+    spec: str, mounted: str, *, hybrid: bool, planned: bool
+) -> None:
+    disk = made_disk(spec, physical=4096, size=6290000 * 512)
+    first = replace(disk.partitions[0], mounted_at=(mounted,) if mounted else ())
+    disk = replace(disk, partitions=(first, *disk.partitions[1:]))
+    if hybrid and disk.table:
+        disk = replace(disk, table=replace(disk.table, hybrid=True))
+    report = judge(disk)
+    told = point_to_answers(report, answers(report))
+    (before,) = {one.next for one in report.findings if one.code == "AT101"}
+    (after,) = {one.next for one in told.findings if one.code == "AT101"}
+    assert before == "sudo aligntool plan realign /dev/sda"
+    try:
+        plan_realign(report.judged[0], RealignGoal(), {})
+    except Refused as refused:
+        said, told_so = (text.replace("plan realign", "realign") for text in (refused.hint, after))
+        assert not planned and after != before and told_so in said
+    else:
+        assert planned and after == before
 
 
 def test_a_mounted_partition_is_told_with_its_reason() -> None:
