@@ -112,6 +112,14 @@ def test_the_json_page_names_every_part_of_the_document() -> None:
         assert f"`{name}" in page or name == "aligntool", f"docs/json.md does not mention {name}"
 
 
+def test_every_schema_of_a_document_is_named_on_the_json_page() -> None:
+    page = (DOCS / "json.md").read_text()
+    sources = "\n".join(path.read_text() for path in (ROOT / "aligntool").rglob("*.py"))
+    names = set(re.findall(r'(?:"schema": |SCHEMA = )"(aligntool\.[\w.-]+)"', sources))
+    assert len(names) > 8
+    assert sorted(name for name in names if f"`{name}`" not in page and f'`"{name}"`' not in page) == []
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS.rglob("*.md"), ROOT / "recipes" / "README.md"]
     for page in pages:

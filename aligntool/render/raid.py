@@ -8,10 +8,11 @@ of, why, and which link binds it.
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
+from aligntool import __version__
 from aligntool.plan import MakeMember, Plan
 from aligntool.raid import ceiling_words
 from aligntool.raid.arrays import ArrayView, MemberView
-from aligntool.render.json import dumps
+from aligntool.render.json import Value, dumps
 from aligntool.render.lines import EMPTY, Line, Style, plain, wrapped
 from aligntool.render.plan import attention_lines, sentence_lines, step_lines
 from aligntool.render.steps import size_words
@@ -82,4 +83,10 @@ def _wrapped(text: str, width: int, style: Style) -> Iterator[Line]:
 
 def arrays_json(views: Sequence[ArrayView]) -> str:
     """Sizes are bytes, bandwidths bytes per second; null: not known."""
-    return dumps([asdict(view) for view in views]) + "\n"
+    document: Value = {
+        "schema": "aligntool.raid.show",
+        "version": 1,
+        "aligntool": __version__,
+        "arrays": [asdict(view) for view in views],
+    }
+    return dumps(document) + "\n"

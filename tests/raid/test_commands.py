@@ -74,7 +74,7 @@ def test_what_cannot_be_understood_says_what_to_type(words: list[str], code: int
 def test_arrays_of_a_captured_machine_are_shown_as_json() -> None:
     """mdadm --detail --scan listed these on it."""
     shown = typed("raid", "show", "--json", "--sysroot", MACHINE, "md2", "md4")
-    listed = json.loads(shown.stdout)
+    listed = json.loads(shown.stdout)["arrays"]
     assert [each["name"] for each in listed] == ["md2", "md4"]
     assert [member["data_at"] for member in listed[0]["members"]] == [631242752] * 3
 

@@ -132,7 +132,7 @@ def test_what_mends_a_finding_stands_below_it_once() -> None:
     assert max(at for at, line in enumerate(shown) if "AT61" in line) < next(
         at for at, line in enumerate(shown) if "→" in line
     )
-    assert json.loads(arrays_json([found]))[0]["next"] == ["sudo aligntool raid persist /dev/md127"]
+    assert json.loads(arrays_json([found]))["arrays"][0]["next"] == ["sudo aligntool raid persist /dev/md127"]
 
 
 X4 = 3_938_000_000  # bytes per second: 8 GT/s x4 without its 128b/130b coding
@@ -173,7 +173,7 @@ def test_a_member_is_told_with_its_link_at_most_whom_it_shares_an_uplink_with_an
 
 
 def test_the_same_of_a_member_is_in_the_json() -> None:
-    one, two = json.loads(arrays_json(arrays_of(behind_the_chipset())))[0]["members"]
+    one, two = json.loads(arrays_json(arrays_of(behind_the_chipset())))["arrays"][0]["members"]
     assert [each["own_link"] for each in (one, two)] == [
         "link 8 GT/s x4, its most",
         "link 8 GT/s x2 of 8 GT/s x4",
