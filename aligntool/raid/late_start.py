@@ -27,8 +27,9 @@ for state in /sys/block/md*/md/array_state; do
     array=${state#/sys/block/}
     array=${array%%/*}
     for member in "/sys/block/$array/slaves/"*; do
-        uuid=$(mdadm --examine --export "/dev/${member##*/}" | sed -n 's/^MD_UUID=//p')
-        if [ -n "$uuid" ] && grep -q "^ARRAY .*$uuid" /etc/mdadm/mdadm.conf; then
+        uuid=$(mdadm --examine --export "/dev/${member##*/}" | sed -n '/^MD_UUID=/{s///;s/:/[:.-]?/g;p}')
+        if [ -n "$uuid" ] && cat /etc/mdadm/mdadm.conf /etc/mdadm/mdadm.conf.d/*.conf /etc/mdadm.conf 2> /dev/null |
+            grep -iE "^[^#]*$uuid" | grep -qv "<ignore>"; then
             mdadm --run "/dev/$array" || echo "/dev/$array lacks too many drives"
         fi
         break

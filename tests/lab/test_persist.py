@@ -76,7 +76,7 @@ def _told(pc: DebianPC, left: tuple[Nvme, ...]) -> Told:
     lost = arrays(pc)
     lost_mounts = pc.run("findmnt --noheadings --type xfs,ext4 --output TARGET | grep /srv", code=None).out
     before = {name: facts(pc, f"/dev/disk/by-label/{name}") for name in nodes}
-    unpersisted = pc.run("aligntool audit", code=None).out
+    unpersisted = pc.run("aligntool audit --verbose", code=None).out
     persisted, again = (
         [pc.run(f"aligntool raid persist /dev/{each.node} --yes").out for each in before.values()]
         for _ in range(2)
