@@ -62,7 +62,8 @@ $tool raid tune --clear --yes $two > clear.txt 2>&1; echo "exit $?" >> clear.txt
 left > clear.left 2>&1
 
 for each in $drives; do blkdiscard --zeroout $each; done # what the killed sweep's loads wrote
-$tool raid plan --level 5 --measured whole.json $drives > plan.txt 2>&1; echo "exit $?" >> plan.txt
+umount /etc/fstab || true # one of the guest's own is mounted over it
+$tool raid plan --level 5 --fs ext4 --measured whole.json $drives > plan.txt 2>&1; echo "exit $?" >> plan.txt
 exit 0
 """
 EMPTY = "No md superblock detected"
