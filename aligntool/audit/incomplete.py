@@ -16,16 +16,11 @@ from aligntool.inventory import Disk, Inventory, System
 LEAVES_INACTIVE = "debian"  # the family with initramfs-tools; with dracut it was not tried
 
 
-def is_assembled_early(disk: Disk, inventory: Inventory, system: System) -> bool:
-    """Some initramfs would assemble it, or has to. One that nobody could look into may."""
-    return starts_from(disk, inventory) or any(
-        image.unseen or assembles(image, disk, system) for image in system.initramfs
-    )
+def stays_inactive(disk: Disk, inventory: Inventory, system: System, family: str | None) -> bool:
+    """Whether it could do without a drive, and an initramfs that adds its members leaves it inactive then.
 
-
-def starts_only_whole(disk: Disk, inventory: Inventory, system: System, family: str | None) -> bool:
-    """It could do without a drive, and its initramfs leaves it inactive then: scripts/local-block/mdadm starts what the
-    root file system needs, and no other. Where no initramfs adds its members, mdadm-last-resort@.timer starts it.
+    scripts/local-block/mdadm starts what the root file system needs, and no other. Where no initramfs adds its members,
+    mdadm-last-resort@.timer starts it.
     """
     facts = disk.array
     return (
@@ -35,7 +30,6 @@ def starts_only_whole(disk: Disk, inventory: Inventory, system: System, family: 
         and family == LEAVES_INACTIVE
         and not system.late_start
         and not starts_from(disk, inventory)
-        and is_assembled_early(disk, inventory, system)
     )
 
 
@@ -45,16 +39,14 @@ def incomplete_findings(inventory: Inventory) -> Iterator[Finding]:
     if system is None:
         return
     for disk in inventory.disks:
+        facts = disk.array
+        if facts is None or facts.uuid is None or not stays_inactive(disk, inventory, system, system.family):
+            continue
         seen = [image for image in system.initramfs if not image.unseen and assembles(image, disk, system)]
-        if (
-            seen
-            and disk.array
-            and disk.array.uuid
-            and starts_only_whole(disk, inventory, system, system.family)
-        ):
+        if seen:
             yield tell(
                 disk, Code.STARTS_ONLY_WHOLE, Severity.INFO,
-                f"{disk.array.level} that lacks a drive at a start stays inactive and is not mounted",
+                f"{facts.level} that lacks a drive at a start stays inactive and is not mounted",
                 f"{seen[0].path} adds its members, and starts what the root file system lies on only",
                 next_=f"sudo aligntool raid persist {disk.path}",
             )  # fmt: skip

@@ -56,7 +56,7 @@ def find_plan(target: str, asked: Asked) -> Found:
 
     judged, _ = look_at(target, asked)
     refuse_part(
-        target, judged.disk, "a disk is realigned, all of it or some of its partitions", " --partition {}"
+        target, judged.disk, "a disk is realigned, all of it or some of its partitions", "--partition"
     )
     refuse_in_flight(judged.disk.path)
     failing = read_failing(judged.disk)
@@ -66,17 +66,17 @@ def find_plan(target: str, asked: Asked) -> Found:
         raise _or_attached(judged.disk.path, error) from None
 
 
-def refuse_part(target: str, disk: "Disk", rule: str, part: str = "") -> None:
+def refuse_part(target: str, disk: "Disk", rule: str, option: str = "") -> None:
     """Looking at a partition is looking at its disk; writing to all of it would be another thing. Raises Refused.
 
-    `part`: what names the partition beside its disk, with {} for its number.
+    `option`: what takes the number of a partition beside its disk.
     """
     node = Path(target) if "/" in target else Path("/dev", target)
     if not Path(disk.path).is_block_device() or (node.exists() and node.samefile(disk.path)):
         return
     numbers = {each.node: each.number for each in disk.partitions}
     number = numbers.get(node.resolve().name)
-    more = part.format(number) if number is not None else ""
+    more = f" {option} {number}" if option and number is not None else ""
     raise Refused(f"{target} is a part of {disk.path}, and {rule}", hint=f"give {disk.path}{more}")
 
 

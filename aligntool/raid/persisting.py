@@ -18,7 +18,7 @@ from aligntool.audit.coming_back import (
     starts_from,
     wrong_lines,
 )
-from aligntool.audit.incomplete import is_assembled_early, starts_only_whole
+from aligntool.audit.incomplete import stays_inactive
 from aligntool.errors import Objection, Refused, refuse
 from aligntool.inventory import Disk, Inventory
 from aligntool.inventory import System as Files
@@ -60,7 +60,11 @@ class Case:
 
     @property
     def is_assembled_early(self) -> bool:
-        return is_assembled_early(self.disk, self.inventory, self.files)
+        """Some initramfs would assemble it, or has to. One that nobody could look into may."""
+        images = self.files.initramfs
+        return starts_from(self.disk, self.inventory) or any(
+            image.unseen or assembles(image, self.disk, self.files) for image in images
+        )
 
 
 def plan_persist(disk: Disk, inventory: Inventory, goal: PersistGoal) -> Plan:
@@ -147,7 +151,7 @@ def _steps(case: Case, goal: PersistGoal) -> Iterator[Step]:
         yield RunCommand("build every initramfs anew", case.system.rebuild)
         if _can_be_shown(case):
             yield case.system.look_inside(case.uuid)
-    if starts_only_whole(case.disk, case.inventory, case.files, case.system.word):
+    if case.is_assembled_early and stays_inactive(case.disk, case.inventory, case.files, case.system.word):
         yield from bring_late_start()
     tables = tuple(table_steps(case.disk, case.inventory, case.files))
     mount = tuple(mount_steps(case.disk, case.inventory, _wish(goal), case.files))

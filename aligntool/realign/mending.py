@@ -66,16 +66,16 @@ def point_to_answers(report: Report, mends: Mapping[str, Sequence[Mend]]) -> Rep
 
     That is what has to be settled first, the option without which the plan is refused, or where to read why it is.
     """
-    hints = {
-        (judged.disk.name, mend.partition): (next_realign(judged.disk), mend.next)
+    answers: dict[tuple[str | None, int | None, str], str] = {
+        (judged.disk.name, mend.partition, next_realign(judged.disk)): mend.next
         for judged in report.judged
         for mend in mends.get(judged.disk.name, ())
         if mend.next
     }
-    findings = []
-    for finding in report.findings:
-        plan, hint = hints.get((finding.disk or "", finding.partition or 0), ("", ""))
-        findings.append(replace(finding, next=hint) if hint and finding.next == plan else finding)
+    findings = (
+        replace(one, next=answers.get((one.disk, one.partition, one.next), one.next))
+        for one in report.findings
+    )
     return replace(report, findings=tuple(findings))
 
 
