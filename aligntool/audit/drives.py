@@ -11,10 +11,14 @@ from aligntool.inventory import (
     Inventory,
     KnownGeometry,
     LinkHop,
+    LinkMost,
     NvmeFacts,
     Port,
     Source,
     Uplink,
+    most_of,
+    port_above,
+    runs_below,
 )
 from aligntool.units import format_about, format_rate
 
@@ -81,18 +85,13 @@ def _link(disk: Disk, path: Sequence[LinkHop]) -> Iterator[Finding]:
     if not path:
         return
     drive = path[0]
-    port = next((hop for hop in path[1:] if hop.port is not Port.VMD), None)
-    best = [hop.max_bandwidth for hop in (drive, port) if hop and hop.max_bandwidth]
-    if drive.bandwidth and best and drive.bandwidth < min(best):
-        yield told(
-            disk, Code.LINK_DEGRADED, Severity.WARNING,
-            f"its link at {drive.address} runs at {_link_words(drive)}, but drive and port can do"
-            f" {format_rate(min(best))}",
-        )  # fmt: skip
-    elif port and drive.max_bandwidth and port.max_bandwidth and port.max_bandwidth < drive.max_bandwidth:
+    most = most_of(drive, port_above(path))
+    if runs_below(drive, most):
+        yield _slow_link(disk, drive, most)
+    elif most.both_ends and _above(drive, most):
         yield told(
             disk, Code.SLOW_SLOT, Severity.INFO,
-            f"it could do {_most_words(drive)}, its slot only {_most_words(port)}",
+            f"it could do {_most_words(drive)}, in its slot only {_most_words(most)}",
         )  # fmt: skip
     if disk.kind is DiskKind.NVME and any(hop.port in _SHARED_ROOTS for hop in path):
         yield told(
@@ -108,8 +107,29 @@ def _link_words(hop: LinkHop) -> str:
     return f"{hop.speed_gts or 0:g} GT/s x{hop.width or 0}{rate}"
 
 
-def _most_words(hop: LinkHop) -> str:
-    return f"{hop.max_speed_gts or 0:g} GT/s x{hop.max_width or 0}"
+def _slow_link(disk: Disk, drive: LinkHop, most: LinkMost) -> Finding:
+    """A port that reports nothing may be what limits the link, and is then no fault."""
+    runs = f"its link at {drive.address} runs at {_link_words(drive)}"
+    rate = f", {format_rate(most.bandwidth)}" if most.bandwidth else ""
+    if most.both_ends:
+        text = f"{runs}, but drive and port can do {_most_words(most)}{rate}"
+        return told(disk, Code.LINK_DEGRADED, Severity.WARNING, text)
+    text = (
+        f"{runs}; the drive can do {_most_words(most)}{rate}, what the port above it can do is not reported"
+    )
+    return told(disk, Code.LINK_DEGRADED, Severity.INFO, text)
+
+
+def _above(drive: LinkHop, most: LinkMost) -> bool:
+    """Whether the drive could do more than its link ever will."""
+    return (drive.max_speed_gts or 0) > (most.speed_gts or 0) or (drive.max_width or 0) > (most.width or 0)
+
+
+def _most_words(most: LinkHop | LinkMost) -> str:
+    speed, width = (
+        (most.speed_gts, most.width) if isinstance(most, LinkMost) else (most.max_speed_gts, most.max_width)
+    )
+    return f"{speed or 0:g} GT/s x{width or 0}"
 
 
 def _uplink(uplink: Uplink, by_name: dict[str, Disk]) -> Iterator[Finding]:

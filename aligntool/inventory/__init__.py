@@ -8,7 +8,16 @@ harmless first.
 from aligntool.inventory.drives import ArrayFacts, AtaFacts, Health, LbaFormat, NvmeFacts
 from aligntool.inventory.geometry import DiskKind, IoLimits, KnownGeometry, Source
 from aligntool.inventory.layers import Layer, Segment
-from aligntool.inventory.links import Adapter, LinkHop, Port, Uplink
+from aligntool.inventory.links import (
+    Adapter,
+    LinkHop,
+    LinkMost,
+    Port,
+    Uplink,
+    most_of,
+    port_above,
+    runs_below,
+)
 from aligntool.inventory.machine import Disk, Inventory, Sampled, Unseen
 from aligntool.inventory.system import (
     LATE_START,
@@ -48,6 +57,7 @@ __all__ = [
     "Layer",
     "LbaFormat",
     "LinkHop",
+    "LinkMost",
     "MdadmConf",
     "NvmeFacts",
     "Partition",
@@ -65,4 +75,7 @@ __all__ = [
     "TableLine",
     "Unseen",
     "Uplink",
+    "most_of",
+    "port_above",
+    "runs_below",
 ]

@@ -1,5 +1,6 @@
 """Where drives hang: PCIe links, shared uplinks, adapters."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -36,6 +37,45 @@ class LinkHop:
     pci_id: str | None = None  # "8086:a110"
     hidden_uplink: str | None = None  # a link above it that sysfs does not show: "DMI 3.0 x4"
     hidden_bandwidth: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkMost:
+    """The most that a link can run at: the lower speed of its two ends, and the fewer lanes. None: not reported."""
+
+    speed_gts: float | None
+    width: int | None
+    bandwidth: int | None  # bytes per second, one direction
+    both_ends: bool  # False: the port reports nothing, and this is the drive's own maximum
+
+
+def most_of(drive: LinkHop, port: LinkHop | None) -> LinkMost:
+    """Return what the link between a drive and the port above it can run at. A port never trains a faster speed than
+    its own, and lanes that one end lacks stay dark (PCI Express base specification, Link Training).
+    """
+    ends = [end for end in (drive, port) if end is not None]
+    widths = [end.max_width for end in ends if end.max_width]
+    speeds = [(end.max_speed_gts, _lane(end)) for end in ends if end.max_speed_gts]
+    width = min(widths, default=None)
+    speed, lane = min(speeds, key=lambda each: each[0], default=(None, None))
+    bandwidth = lane * width if lane and width else None
+    return LinkMost(speed, width, bandwidth, len(widths) == len(speeds) == 2)
+
+
+def runs_below(drive: LinkHop, most: LinkMost) -> bool:
+    """Return whether a link runs slower or narrower than it could. What is not reported is not slow."""
+    slow = drive.speed_gts and most.speed_gts and drive.speed_gts < most.speed_gts
+    narrow = drive.width and most.width and drive.width < most.width
+    return bool(slow or narrow)
+
+
+def port_above(path: Sequence[LinkHop]) -> LinkHop | None:
+    """Return the upper end of the drive's link; None: unknown. A VMD controller is no end of a link."""
+    return path[1] if len(path) > 1 and path[1].port is not Port.VMD else None
+
+
+def _lane(hop: LinkHop) -> int | None:
+    return hop.max_bandwidth // hop.max_width if hop.max_bandwidth and hop.max_width else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from aligntool.bench.conditions import Conditions, DriveState
 from aligntool.bench.schedule import Target, TargetKind
 from aligntool.errors import Refused
-from aligntool.inventory import Disk
+from aligntool.inventory import Disk, most_of, port_above, runs_below
 from aligntool.probe.bench_targets import Mount, mount_of
 from aligntool.probe.holes import hole_share
 
@@ -35,7 +35,7 @@ def look_at_conditions(target: Target, span: int) -> Conditions:
         room=_room(target),
         free=target.free,
         hole_share=hole_share(target.path, span) if target.kind is TargetKind.FILE else None,
-        drives=tuple(_state(disk) for disk in disks_below(target, mount)),
+        drives=tuple(drive_state(disk) for disk in disks_below(target, mount)),
     )
 
 
@@ -85,10 +85,12 @@ def _name_of(number: int) -> str | None:
     return folder.resolve().name.replace("!", "/") if folder.exists() else None
 
 
-def _state(disk: Disk) -> DriveState:
-    hop = next((path[0] for path in disk.links if path), None)
+def drive_state(disk: Disk) -> DriveState:
+    path = next((path for path in disk.links if path), ())
+    hop = path[0] if path else None
     link = f"{hop.speed_gts:g} GT/s x{hop.width}" if hop and hop.speed_gts and hop.width else None
-    slowed = bool(hop and hop.bandwidth and hop.max_bandwidth and hop.bandwidth < hop.max_bandwidth)
+    most = most_of(hop, port_above(path)) if hop else None
+    slowed = bool(hop and most and most.both_ends and runs_below(hop, most))
     array = disk.array
     return DriveState(
         name=disk.name,

@@ -1,9 +1,12 @@
 """Links, buffers and queues: numbers from the articles and the PCIe specification."""
 
 from dataclasses import replace
+from itertools import product
+
+import pytest
 
 from aligntool.audit import Severity
-from aligntool.audit.drives import map_size, mapped_by
+from aligntool.audit.drives import drive_findings, map_size, mapped_by
 from aligntool.inventory import (
     Adapter,
     Disk,
@@ -17,6 +20,7 @@ from aligntool.inventory import (
     Unseen,
     Uplink,
 )
+from aligntool.probe.conditions import drive_state
 from aligntool.units import GIB, KIB, MIB
 from tests.audit.made import codes, judge, made_disk
 
@@ -137,3 +141,48 @@ def test_a_link_whose_port_says_nothing_is_compared_with_itself() -> None:
     assert codes(judge(drive(links=((hop(Port.ENDPOINT, 2, 4), silent),)))) == ["AT501"]
     assert codes(judge(drive(links=((hop(Port.ENDPOINT, 4, 4), silent),)))) == []
     assert codes(judge(drive(links=((),)))) == []
+    slow = judge(drive(links=((hop(Port.ENDPOINT, 2, 4), silent),))).findings[0]
+    assert slow.severity is Severity.INFO  # the slot may have two lanes
+
+
+GENERATIONS = {2.5: 250_000_000, 5.0: 500_000_000, 8.0: GEN3_LANE, 16.0: 2 * GEN3_LANE, 32.0: 4 * GEN3_LANE}
+
+
+def end(port: Port, now: tuple[float, int], most: tuple[float, int]) -> LinkHop:
+    (speed, width), (max_speed, max_width) = now, most
+    return LinkHop("0000:01:00.0", port, None, speed, width, max_speed, max_width,
+                   width * GENERATIONS[speed], max_width * GENERATIONS[max_speed])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("of_drive", "of_slot"),
+    [
+        ((16.0, 4), (8.0, 8)),
+        ((32.0, 4), (16.0, 8)),
+        ((8.0, 4), (5.0, 8)),
+        ((16.0, 4), (32.0, 2)),
+    ],
+)
+def test_a_link_at_the_lower_speed_and_the_fewer_lanes_of_its_ends_is_as_good_as_it_gets(
+    of_drive: tuple[float, int], of_slot: tuple[float, int]
+) -> None:
+    trained = (min(of_drive[0], of_slot[0]), min(of_drive[1], of_slot[1]))
+    path = (end(Port.ENDPOINT, trained, of_drive), end(Port.CPU_ROOT, trained, of_slot))
+    assert codes(judge(drive(links=(path,)))) == ["AT509"]
+    assert not drive_state(drive(name="no-such", links=(path,))).link_slowed
+    narrow = (end(Port.ENDPOINT, (2.5, 1), of_drive), end(Port.CPU_ROOT, (2.5, 1), of_slot))
+    assert drive_state(drive(name="no-such", links=(narrow,))).link_slowed
+
+
+def test_every_pair_of_ends_at_every_speed_and_width_is_judged_by_speed_and_by_lanes() -> None:
+    # PCI Express: both ends train the fastest speed and the most lanes that they have in common.
+    kinds = tuple(product(GENERATIONS, (1, 2, 4, 8, 16)))
+    for most, slot in product(kinds, kinds):
+        common = (min(most[0], slot[0]), min(most[1], slot[1]))
+        for now in product(GENERATIONS, (1, 2, 4, 8, 16)):
+            if now[0] > common[0] or now[1] > common[1]:
+                continue
+            path = (end(Port.ENDPOINT, now, most), end(Port.CPU_ROOT, now, slot))
+            found = [each.code.value for each in drive_findings(drive(links=(path,)), ())]
+            expected = ["AT501"] if now != common else ["AT509"] if common != most else []
+            assert found == expected, (most, slot, now)

@@ -9,8 +9,9 @@ DRIVE = {
         title="A PCIe link runs below what both its ends can do",
         means="Speed or width of the drive's link is lower now than the most that drive and port support.",
         judged=(
-            "current_link_speed and current_link_width against the smaller maximum of both ends. Some "
-            "platforms lower the speed when idle."
+            "current_link_speed against the lower max_link_speed of both ends, current_link_width against the "
+            "smaller max_link_width. Where the port reports no maximum, the drive's own is shown, as a note only. "
+            "Some platforms lower the speed when idle."
         ),
         costs="Bandwidth falls in proportion.",
         do=(
@@ -110,7 +111,10 @@ DRIVE = {
         severity="info",
         title="The drive is faster than its slot",
         means="The drive's link could be faster than the port allows: an older generation or fewer lanes.",
-        judged="max_link_speed and max_link_width of the drive against those of the port above.",
+        judged=(
+            "max_link_speed and max_link_width of the drive against the lower of the two speeds and the smaller of "
+            "the two widths of drive and port."
+        ),
         costs="Bandwidth is limited by the slot.",
         do="Use a faster slot if there is one.",
     ),

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from aligntool.audit import Report
-from aligntool.inventory import Disk, LinkHop, Port, Uplink
+from aligntool.inventory import Disk, LinkHop, Port, Uplink, most_of, runs_below
 from aligntool.raid.arrays import ArrayView
 from aligntool.raid.ceilings import Rates, hop_words, narrowest, rate
 from aligntool.render.svg_charts import Bar, BarChart
@@ -88,16 +88,12 @@ def _speed(hop: LinkHop) -> str:
 
 def _slower(hop: LinkHop, above: LinkHop | None) -> str:
     """A drive whose link runs below what both its ends can do, by the audit's rule (AT501)."""
-    ends = [end for end in (hop, above) if end is not None and end.max_bandwidth]
-    best = min(ends, key=lambda end: end.max_bandwidth or 0, default=None)
-    if hop.port is not Port.ENDPOINT or best is None or not hop.bandwidth:
+    if hop.port is not Port.ENDPOINT:
         return ""
-    if hop.bandwidth >= (best.max_bandwidth or 0):
+    most = most_of(hop, above if above is not None and above.port is not Port.VMD else None)
+    if not most.both_ends or not runs_below(hop, most):
         return ""
-    lanes = (
-        f"{best.max_speed_gts:g} GT/s x{best.max_width}, " if best.max_speed_gts and best.max_width else ""
-    )
-    return f"{lanes}{rate(best.max_bandwidth or 0)}"
+    return f"{most.speed_gts:g} GT/s x{most.width}" + (f", {rate(most.bandwidth)}" if most.bandwidth else "")
 
 
 def _binding(node: _Node, arrays: Sequence[ArrayView], report: Report) -> tuple[str, ...]:

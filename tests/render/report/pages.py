@@ -84,7 +84,8 @@ def array_machine() -> Inventory:
     )
     third = linked(drive(2), X4 // 2, width=2)
     hop = replace(third.links[0][0], max_speed_gts=8.0, max_width=4, max_bandwidth=X4)
-    third = replace(third, links=((hop, third.links[0][1]),))
+    port = replace(third.links[0][1], max_speed_gts=8.0, max_width=4, max_bandwidth=X4)
+    third = replace(third, links=((hop, port),))
     members = ("nvme0n1p1", "nvme1n1p1", "nvme2n1")
     array = Disk(
         "md0", "/dev/md0", DiskKind.MD, 3 * SIZE, IoLimits(512, 4096, 512 * KIB, 3 * 512 * KIB, 0),
