@@ -30,6 +30,7 @@ from aligntool.audit.tables import array_above, table_findings
 from aligntool.audit.whole_members import whole_member_findings
 from aligntool.audit.wishes import Wishes
 from aligntool.inventory import Disk, Inventory, KnownGeometry, Partition, Role
+from aligntool.inventory.parked import parked_numbers
 
 __all__ = [
     "Answer",
@@ -50,6 +51,7 @@ Known = Mapping[str, Sequence[KnownGeometry]]
 """What the drive database says of each disk, by the disk's name."""
 
 MOST_FINDINGS_A_PARTITION_TABLE = 2000
+PARKED = "parked by a move in flight"
 
 
 def audit(inventory: Inventory, known: Known, wishes: Wishes | None = None) -> Report:
@@ -110,9 +112,12 @@ def _settle_sectors(inventory: Inventory, known: Known) -> dict[str, Sized]:
 
 def _verdicts(disk: Disk, grids: Sequence[Grid], above: str) -> Iterator[Verdict]:
     """`above`: why the table is not the disk's own (see `array_above`); empty when it is."""
-    image = hybrid_image(disk)
+    image, parked = hybrid_image(disk), parked_numbers(disk)
     for partition in disk.partitions:
         if partition.role is Role.EXTENDED:
+            continue
+        if partition.number in parked:
+            yield Verdict(disk.name, partition.number, partition.extent.start, Answer.UNKNOWN, (), why=PARKED)
             continue
         excuse, doubt = unwritten(partition, image), untold(partition)
         verdict = judge_start(
@@ -138,9 +143,12 @@ def _findings(judged: Judged, rows: Sequence[KnownGeometry], above: str) -> Iter
     disk, grids = judged.disk, judged.grids
     sector_size = disk.sector_size
     yield from table_findings(disk, above)
+    parked = parked_numbers(disk)
     parts: dict[int | None, Partition] = {partition.number: partition for partition in disk.partitions}
     if not above or _is_member_itself(disk):
         for verdict in judged.verdicts[:MOST_FINDINGS_A_PARTITION_TABLE]:
+            if verdict.partition in parked:
+                continue
             partition = parts.get(verdict.partition)
             yield from start_findings(disk, partition, verdict, sector_size)
             if partition and verdict.matters and (end := end_finding(disk, partition, grids[0], sector_size)):

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from aligntool.audit.codes import Code
 from aligntool.audit.report import Finding, Severity
-from aligntool.audit.words import as_root, shell_word
+from aligntool.audit.words import as_root, next_command, next_resume, shell_word
 from aligntool.inventory import Disk, DiskKind, Fault, Role, TableFault, TableLabel
+from aligntool.inventory.parked import parked_numbers, seems_in_flight
 from aligntool.units import format_size
 
 _RULES = {
@@ -65,10 +66,35 @@ def table_findings(disk: Disk, above: str) -> Iterator[Finding]:
                 next=f"aligntool explain {Code.FIRMWARE_RAID_MEMBER}",
             )  # fmt: skip
         return
+    yield from _in_flight(disk)
     if disk.table:
         for fault in disk.table.faults:
             yield _finding(disk, fault)
     yield from _kernel_disagrees(disk)
+
+
+def _in_flight(disk: Disk) -> Iterator[Finding]:
+    """A move that has begun and not ended."""
+    flight = disk.table.in_flight if disk.table else None
+    if flight is None:
+        return
+    numbers = ", ".join(str(number) for number in flight.partitions)
+    entries = f"entry {numbers} is" if len(flight.partitions) == 1 else f"entries {numbers} are"
+    if flight.journal_at is not None:
+        journal = f"the journal is at byte {flight.journal_at} of this disk"
+    else:
+        journal = "the table names no byte of this disk for the journal: it is the file that was given with --journal"
+    yield Finding(
+        Code.IN_FLIGHT, Severity.ERROR,
+        f"{disk.name}: a move of partitions is in flight: {entries} parked; do not mount, repair or partition it",
+        disk=disk.name, sector_size=disk.sector_size, start=flight.journal_at,
+        evidence=(
+            journal,
+            f"{next_command(disk, 'status')} prints how far the move came;"
+            f" {next_resume(disk).replace('aligntool resume', 'aligntool rollback')} undoes it",
+        ),
+        next=next_resume(disk),
+    )  # fmt: skip
 
 
 def _finding(disk: Disk, fault: TableFault) -> Finding:
@@ -95,6 +121,8 @@ def _covers_the_table(disk: Disk, fault: TableFault) -> bool:
 
 def _next_step(disk: Disk, code: Code) -> str:
     path = shell_word(disk.path)
+    if seems_in_flight(disk):
+        return next_resume(disk)
     if code in (
         Code.GPT_PRIMARY_DAMAGED,
         Code.GPT_BACKUP_DAMAGED,
@@ -123,12 +151,13 @@ def _kernel_disagrees(disk: Disk) -> Iterator[Finding]:
         or _shows_volumes(disk)
     ):
         return
+    parked = parked_numbers(disk)  # the kernel's nodes of these are removed while they are in flight
     on_disk = {
         part.number: part.extent
         for part in disk.partitions
-        if part.role is not Role.EXTENDED and part.type_code
+        if part.role is not Role.EXTENDED and part.type_code and part.number not in parked
     }
-    in_kernel = dict(disk.kernel_partitions)
+    in_kernel = {number: extent for number, extent in disk.kernel_partitions if number not in parked}
     differing = sorted(
         number for number in on_disk.keys() & in_kernel.keys() if on_disk[number] != in_kernel[number]
     )

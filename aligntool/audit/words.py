@@ -62,14 +62,21 @@ def next_look(disk: Disk) -> str:
 
 
 def next_realign(disk: Disk) -> str:
-    """The command that thinks out how a disk's partitions are moved; a look, where no partition can be, and where one
-    is being moved already, how far that is.
+    """The command that plans how a disk's partitions are moved; a look, where no partition can be, and the end of the
+    move, where one is in flight.
     """
     if seems_in_flight(disk):
-        return next_command(disk, "status")
+        return next_resume(disk)
     if disk.table is None or disk.table.label not in _MOVABLE:
         return next_look(disk)
     return next_command(disk, "plan realign")
+
+
+def next_resume(disk: Disk) -> str:
+    """Return the command that ends the move in flight on this disk."""
+    flight = disk.table.in_flight if disk.table else None
+    elsewhere = flight is not None and flight.journal_at is None
+    return next_command(disk, "resume", *(("--journal FILE",) if elsewhere else ()))
 
 
 def next_command(disk: Disk, name: str, *words: str) -> str:

@@ -23,7 +23,7 @@ from aligntool.errors import ExitCode
 
 if TYPE_CHECKING:
     from aligntool.audit import Known, Report
-    from aligntool.inventory import Disk, Inventory
+    from aligntool.inventory import Inventory
     from aligntool.realign import Mend
     from aligntool.render.lines import Line
 
@@ -121,24 +121,14 @@ def _lines(report: "Report", *, map_: bool, quiet: bool, verbose: bool) -> Itera
 
 
 def with_mends(report: "Report") -> "tuple[Report, dict[str, tuple[Mend, ...]]]":
-    """The report, and what can be mended, by the disk's name. On a disk in flight that is nothing but the flight."""
+    """The report, and what can be mended, by the disk's name. On a disk in flight nothing can be before its end."""
+    from aligntool.inventory.parked import seems_in_flight
     from aligntool.realign import mends, point_to_answers
 
-    found = {judged.disk.name: () if _in_flight(judged.disk) else mends(judged) for judged in report.judged}
+    found = {
+        judged.disk.name: () if seems_in_flight(judged.disk) else mends(judged) for judged in report.judged
+    }
     return point_to_answers(report, found), found
-
-
-def _in_flight(disk: "Disk") -> bool:
-    """Whether a parked entry is in the table; said where the user looks first."""
-    from aligntool.cli.asked import command
-    from aligntool.inventory.parked import seems_in_flight
-    from aligntool.render.lines import harmless
-
-    if not seems_in_flight(disk):
-        return False
-    print(f"aligntool: {harmless(disk.name)}: partitions seem to be in flight  → {command('status', disk.path)}",
-          file=sys.stderr)  # fmt: skip
-    return True
 
 
 def _exit_code(report: "Report", fail_on: FailOn) -> ExitCode:

@@ -30,6 +30,7 @@ from aligntool.inventory.system import (
 )
 from aligntool.inventory.tables import (
     Fault,
+    InFlight,
     Partition,
     Role,
     Table,
@@ -50,6 +51,7 @@ __all__ = [
     "DiskKind",
     "Fault",
     "Health",
+    "InFlight",
     "Initramfs",
     "Inventory",
     "IoLimits",

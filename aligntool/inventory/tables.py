@@ -73,6 +73,14 @@ class TableLabel(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class InFlight:
+    """A move of partitions that has begun and not ended, as the table marks it."""
+
+    partitions: tuple[int, ...]  # numbers of the parked entries
+    journal_at: int | None  # byte on this disk; None: in a file on another disk, or not readable here
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     label: TableLabel
     sector_size: int  # bytes in the sectors that this table counts in
@@ -81,6 +89,7 @@ class Table:
     usable: Extent | None = None  # where partitions may lie
     copies: tuple[TableCopy, ...] = ()  # GPT only
     faults: tuple[TableFault, ...] = ()
+    in_flight: InFlight | None = None  # None: no entry is parked
 
 
 class Role(StrEnum):

@@ -68,7 +68,11 @@ def read_contents(reader: Reader, *, sector_size: int | None) -> Contents:
     used = reading.table.sector_size if reading.table else sector_size or 512
     unseen: list[Unseen] = []
     rationed = _Rationed(reader)
-    partitions = tuple(_with_layers(rationed, part, used, unseen) for part in reading.partitions)
+    parked = reading.table.in_flight.partitions if reading.table and reading.table.in_flight else ()
+    partitions = tuple(
+        part if part.number in parked else _with_layers(rationed, part, used, unseen)
+        for part in reading.partitions
+    )
     whole = _layers(rationed, Extent(0, reader.size), used, "the disk as a whole", unseen)
     content = whole or ()
     if reading.table is not None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from aligntool.inventory import Fault, Partition, Role, Table, TableLabel
+from aligntool.inventory.parked import parked_by_type
 from aligntool.probe.contents import Contents
 from aligntool.probe.partitions import (
     KernelPartition,
@@ -28,15 +29,22 @@ def bring_together(
     udev still know what they read when the sector was good.
     """
     if not seen.table_read:
-        told = told_table(record, kernel, sector_size)
-        return told, told_partitions(told, kernel, sector_size)
+        return _reported(told_table(record, kernel, sector_size), kernel, sector_size)
     if _are_volumes(seen, kernel):
         return seen.table, told_partitions(None, kernel, sector_size)
     if seen.table is None or seen.table.label is not TableLabel.UNKNOWN or seen.partitions:
         label = seen.table.label if seen.table else TableLabel.UNKNOWN
         return seen.table, merge(label, seen.partitions, kernel)
     told = told_table(record, kernel, sector_size) or seen.table
-    return replace(told, faults=seen.table.faults), told_partitions(told, kernel, sector_size)
+    return _reported(replace(told, faults=seen.table.faults), kernel, sector_size)
+
+
+def _reported(
+    table: Table | None, kernel: Sequence[KernelPartition], sector_size: int | None
+) -> tuple[Table | None, tuple[Partition, ...]]:
+    """Return the kernel's partitions, and the table with what their types state of a move in flight."""
+    partitions = told_partitions(table, kernel, sector_size)
+    return table and replace(table, in_flight=parked_by_type(partitions)), partitions
 
 
 def _are_volumes(seen: Contents, kernel: Sequence[KernelPartition]) -> bool:

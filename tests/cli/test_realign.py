@@ -314,7 +314,7 @@ def test_a_disk_in_flight_shows_nothing_to_mount_and_is_neither_planned_nor_real
     for words in (("plan", "realign"), ("realign", "--yes"), ("layout", *anew)):
         done = aligntool(*words, in_flight)
         assert done.returncode == 3 and "in flight" in done.stderr and "aligntool status" in done.stderr
-    assert "aligntool status" in aligntool("audit", in_flight).stderr
+    assert "aligntool resume" in aligntool("audit", in_flight).stdout
 
 
 def test_resume_finishes_what_was_interrupted(in_flight: Path) -> None:

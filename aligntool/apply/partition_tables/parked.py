@@ -9,14 +9,20 @@ mounts, and in place of the two CHS addresses the journal's byte divided by 512,
 the journal is elsewhere. Start and length stay, so that nobody takes the place for free.
 """
 
-import re
 import struct
 from dataclasses import dataclass, replace
 
 from aligntool.apply.device import Device
 from aligntool.apply.partition_tables.gpt_copy import GptCopy, read_bytes, read_copy
 from aligntool.apply.partition_tables.mbr_entry import MbrEntry, entries_of
-from aligntool.inventory.parked import PARKED_GPT, PARKED_MBR
+from aligntool.inventory.parked import (
+    MBR_ELSEWHERE,
+    MBR_UNIT,
+    PARKED_GPT,
+    PARKED_MBR,
+    journal_in_addresses,
+    journal_in_name,
+)
 
 GPT_TYPE, MBR_TYPE = PARKED_GPT, PARKED_MBR
 
@@ -26,11 +32,7 @@ _NAME_AT = 56
 _NAME_LENGTH = 72  # 36 UTF-16 units
 # UEFI specification 2.10, table 5-8, bit 1: not for firmware. Microsoft data partitions, bit 62: hidden, 63: no letter.
 _LEAVE_ALONE = 1 << 1 | 1 << 62 | 1 << 63
-_NAME = re.compile("aligntool resume @([0-9]+)")
 _NAME_ELSEWHERE = "aligntool resume --journal FILE"
-_MBR_UNIT = 512  # whatever the disk's sectors are
-_MBR_ELSEWHERE = (1 << 48) - 1
-_JOURNAL_GRID = 64 * 1024  # where journals begin: 0x7F with another address is somebody else's partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def parked_gpt_entry(entry: bytes, number: int, journal_at: int | None, journal_
 
 
 def parked_mbr_entry(entry: MbrEntry, journal_at: int | None) -> MbrEntry:
-    address = _MBR_ELSEWHERE if journal_at is None else journal_at // _MBR_UNIT
+    address = MBR_ELSEWHERE if journal_at is None else journal_at // MBR_UNIT
     told = address.to_bytes(6, "little")
     return replace(entry, status=0, kind=MBR_TYPE, chs_start=told[:3], chs_end=told[3:])
 
@@ -74,16 +76,13 @@ def _with_number(journal_id: bytes, number: int) -> bytes:
 
 
 def _in_mbr(device: Device) -> ParkedMark | None:
-    entries = entries_of(read_bytes(device, 0, _MBR_UNIT) or b"") or ()
+    entries = entries_of(read_bytes(device, 0, MBR_UNIT) or b"") or ()
     for entry in entries:
         if entry.kind != MBR_TYPE or entry.status or not entry.sectors:
             continue
-        address = int.from_bytes(entry.chs_start + entry.chs_end, "little")
-        if address == _MBR_ELSEWHERE:
-            return ParkedMark(None, None)
-        at = address * _MBR_UNIT
-        if at and at % _JOURNAL_GRID == 0 and at < device.size:
-            return ParkedMark(at, None)
+        parked = journal_in_addresses(entry.chs_start + entry.chs_end, device.size)
+        if parked is not None:
+            return ParkedMark(parked.journal_at, None)
     return None
 
 
@@ -105,6 +104,5 @@ def _mark_of(copy: GptCopy) -> ParkedMark | None:
     for number, entry in copy.numbered():
         if entry[:16] == GPT_TYPE.bytes_le:
             name = entry[_NAME_AT : _NAME_AT + _NAME_LENGTH].decode("utf-16-le", "replace").rstrip("\0")
-            told = _NAME.fullmatch(name)
-            return ParkedMark(int(told[1]) if told else None, _with_number(entry[16:32], number))
+            return ParkedMark(journal_in_name(name), _with_number(entry[16:32], number))
     return None

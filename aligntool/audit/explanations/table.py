@@ -194,6 +194,26 @@ TABLE = {
         costs="Partitions shown here are not judged; audit the array (for example /dev/md126).",
         do="Nothing.",
     ),
+    Code.IN_FLIGHT: Explanation(
+        severity="error",
+        title="A move of partitions is in flight",
+        means=(
+            "aligntool was moving partitions of this disk and was stopped: by a power cut, a crash or a signal. "
+            "Their entries are parked with a type that nothing mounts, and their contents lie partly at the old "
+            "place and partly at the new one."
+        ),
+        judged=(
+            "A GPT entry with aligntool's type GUID, in either copy, or an MBR entry of type 0x7F whose CHS fields "
+            "hold the journal's place. Parked entries are compared with no boundary. `aligntool status` looks for the "
+            "journal, too."
+        ),
+        costs="The partitions cannot be mounted until the move has ended. Nothing is lost.",
+        do=(
+            "aligntool resume DISK finishes the move, aligntool rollback DISK undoes it, on any machine. Where the "
+            "journal is a file on another disk, name it with --journal FILE. Do not mount, check or partition the "
+            "disk before that."
+        ),
+    ),
     Code.TABLE_UNREADABLE: Explanation(
         severity="error",
         title="The partition table cannot be read",

@@ -13,6 +13,7 @@ from aligntool.inventory import Fault, Table, TableFault, TableLabel
 from aligntool.probe.reader import Reader
 from aligntool.probe.tables.gpt_copy import SIGNATURE, Copy, Header, header_crc_is_good, read_copy
 from aligntool.probe.tables.gpt_entries import entry_faults, read_entries
+from aligntool.probe.tables.in_flight import parked_in_gpt
 from aligntool.probe.tables.mbr_sector import MbrSector
 from aligntool.probe.tables.protective import hybrid_entries, protective_faults
 from aligntool.probe.tables.reading import TableReading, peek, thin_out
@@ -128,6 +129,7 @@ def read_gpt(
             usable=_usable(copy.header, copy.sector_size),
             copies=(pair.primary.told(), pair.backup.told()),
             faults=thin_out(faults),
+            in_flight=parked_in_gpt(copy, pair.backup if copy is pair.primary else pair.primary),
         ),
         tuple(partitions),
     )

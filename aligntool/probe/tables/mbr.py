@@ -12,6 +12,7 @@ from aligntool.probe.reader import Reader
 from aligntool.probe.tables.checks import beyond_end, overlaps
 from aligntool.probe.tables.content import boot_sector, starts_at
 from aligntool.probe.tables.ebr import Chains, dos_partition, follow_chain
+from aligntool.probe.tables.in_flight import parked_in_mbr
 from aligntool.probe.tables.mbr_sector import Entry, MbrSector
 from aligntool.probe.tables.mbr_types import GPT_PROTECTIVE, LDM, mbr_type_name
 from aligntool.probe.tables.nested import add_nested
@@ -81,6 +82,7 @@ def read_mbr(
             usable=Extent(counted_in, max(0, end - counted_in)),
             copies=copies,
             faults=thin_out(faults),
+            in_flight=parked_in_mbr(table, reader.size),
         ),
         partitions,
     )

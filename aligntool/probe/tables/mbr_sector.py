@@ -20,6 +20,7 @@ class Entry:
     code: int
     start: int  # sectors
     sectors: int
+    addresses: bytes = b""  # both CHS addresses, first and last: six bytes
 
     @property
     def is_extended(self) -> bool:
@@ -60,7 +61,7 @@ def parse_sector(sector: bytes | None) -> MbrSector | None:
     entries = []
     for slot in range(1, 5):
         at = _FIRST_ENTRY + 16 * (slot - 1)
-        boot, code, start, sectors = struct.unpack_from("<B3xB3xII", sector, at)
-        entries.append(Entry(slot, boot, code, start, sectors))
+        boot, first, code, last, start, sectors = struct.unpack_from("<B3sB3sII", sector, at)
+        entries.append(Entry(slot, boot, code, start, sectors, first + last))
     signature = int.from_bytes(sector[440:444], "little")
     return MbrSector(tuple(entries), signature, sector.startswith(_AIX))
