@@ -72,7 +72,7 @@ def parse_size(text: str) -> int:
         if number.lower().endswith(unit.lower()):
             number, factor = number[: -len(unit)].strip(), size
             break
-    if not (number.isascii() and number.isdigit()):
+    if not (text.isascii() and number.isdigit()) or len(number) > 20:
         raise ValueError(f"{text!r} is not a size; write it in binary units, like 512B, 4KiB or 1MiB")
     return int(number) * factor
 

@@ -124,7 +124,7 @@ def _microseconds(percentiles: Mapping[str, object], name: str) -> float | None:
 
 
 def _threads(text: object) -> int:
-    return int(text) if isinstance(text, str) and text.isdecimal() and len(text) < 6 else 1
+    return int(text) if isinstance(text, str) and text.isdecimal() and text.isascii() and len(text) < 6 else 1
 
 
 def _mapping(value: object) -> Mapping[str, object]:

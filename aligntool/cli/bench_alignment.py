@@ -12,7 +12,7 @@ from aligntool.cli.measuring import (
     keep_among_results,
     refuse_to_overwrite,
 )
-from aligntool.cli.options import colored, grid, size, terminal_width
+from aligntool.cli.options import colored, grid, seconds, size, terminal_width, whole
 from aligntool.errors import ExitCode
 from aligntool.units import MIB
 
@@ -41,10 +41,12 @@ SizeOption = Annotated[
     typer.Option("--size", parser=size, metavar="SIZE", help="Of the file that is made in a folder."),
 ]
 RuntimeOption = Annotated[
-    float, typer.Option("--runtime", metavar="SECONDS", min=0.1, max=_LONGEST_S, help="Of each run.")
+    float,
+    typer.Option("--runtime", parser=seconds(0.1, _LONGEST_S), metavar="SECONDS", help="Of each run."),
 ]
 RepeatsOption = Annotated[
-    int, typer.Option("--repeats", metavar="N", min=5, max=1000, help="How often each run is made.")
+    int,
+    typer.Option("--repeats", parser=whole(5, 1000), metavar="N", help="How often each run is made."),
 ]
 OutputOption = Annotated[
     str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the result as JSON.")
@@ -68,7 +70,9 @@ def bench_alignment(
     every: Annotated[
         bool, typer.Option("--every", help="Try the place of every sector of the unit, not of each eighth: takes long.")
     ] = False,
-    depth: Annotated[int, typer.Option("--depth", metavar="N", min=1, max=1024, help="Requests in flight.")] = 1,
+    depth: Annotated[
+        int, typer.Option("--depth", parser=whole(1, 1024), metavar="N", help="Requests in flight.")
+    ] = 1,
     span: SizeOption = None,
     runtime: RuntimeOption = 1.0,
     repeats: RepeatsOption = 5,

@@ -18,7 +18,7 @@ from aligntool.cli.measuring import (
     keep_among_results,
     refuse_to_overwrite,
 )
-from aligntool.cli.options import colored, size, terminal_width
+from aligntool.cli.options import colored, seconds, size, terminal_width, whole
 from aligntool.errors import ExitCode, Refused
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ def bench_run(
         int | None, typer.Option("--size", parser=size, metavar="SIZE", help="Spread the requests over so much.")
     ] = None,
     runtime: Annotated[
-        float | None, typer.Option("--runtime", metavar="SECONDS", min=0.1, max=_LONGEST_S, help="Of each run.")
+        float | None, typer.Option("--runtime", parser=seconds(0.1, _LONGEST_S), metavar="SECONDS", help="Of each run.")
     ] = None,
     repeats: Annotated[
-        int | None, typer.Option("--repeats", metavar="N", min=1, max=1000, help="How often each test is run.")
+        int | None, typer.Option("--repeats", parser=whole(1, 1000), metavar="N", help="How often each test is run.")
     ] = None,
     passes_: Annotated[
         str | None, typer.Option("--passes", metavar="N,N", help="So often over the same data, as 1,5; a cache shows.")

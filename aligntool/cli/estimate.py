@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aligntool.cli.options import colored, terminal_width
+from aligntool.cli.options import colored, terminal_width, whole
 from aligntool.errors import Refused
 
 if TYPE_CHECKING:
@@ -34,8 +34,12 @@ def boot(
     log: Annotated[
         str | None, typer.Option("--trace", metavar="LOG", help="Count the commands of this log, not the article's.")
     ] = None,
-    reads: Annotated[int | None, typer.Option("--reads", min=0, help="So many reads.")] = None,
-    writes: Annotated[int | None, typer.Option("--writes", min=0, help="So many writes.")] = None,
+    reads: Annotated[
+        int | None, typer.Option("--reads", parser=whole(0), metavar="N", help="So many reads.")
+    ] = None,
+    writes: Annotated[
+        int | None, typer.Option("--writes", parser=whole(0), metavar="N", help="So many writes.")
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="As JSON; times in seconds.")] = False,
 ) -> None:  # fmt: skip
     """Estimate how long a drive is busy with the commands of a boot, and how far two drives are apart.

@@ -1,7 +1,9 @@
 """Options that several commands share, and how their values are read."""
 
 import os
+import re
 import sys
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
@@ -34,6 +36,41 @@ def grid(text: str) -> int:
     if number % 512 or number > 1 << 40:
         raise typer.BadParameter(f"{text!r} is no multiple of 512 bytes that a disk could have")
     return number
+
+
+def whole(least: int, most: int | None = None) -> Callable[[object], int]:
+    """Return a parser of whole numbers, written in the digits 0 to 9 and nothing else: Python's own int() also takes
+    1_000, " 5 " and the digits of other scripts.
+    """
+    span = f"from {least} to {most}" if most is not None else f"of at least {least}"
+
+    def number(given: object) -> int:  # the default is given too, as a number
+        text = str(given)
+        found = int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
+        if found is None or found < least or (most is not None and found > most):
+            raise typer.BadParameter(f"{text!r} is not a whole number {span}")
+        return found
+
+    return number
+
+
+def seconds(least: float, most: float) -> Callable[[object], float]:
+    """Return a parser of seconds: digits with or without a decimal point, so neither nan nor 1e3."""
+
+    def number(given: object) -> float:
+        text = str(given)
+        found = float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{0,9})?|\.[0-9]{1,9}", text) else None
+        if found is None or not least <= found <= most:
+            raise typer.BadParameter(f"{text!r} is not a number of seconds from {least:g} to {most:g}")
+        return found
+
+    return number
+
+
+def partition_numbers(words: Sequence[str] | None) -> list[int] | None:
+    """Return the numbers of `-p 1 -p 2` or `-p 1,2`, each once; None: the option was not given."""
+    numbers = [whole(1)(word.strip()) for words_ in words or () for word in words_.split(",")]
+    return list(dict.fromkeys(numbers)) or None
 
 
 def place(text: str) -> str:

@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aligntool.cli.options import PageOption, PhysicalOption, SectorOption, colored, grid, terminal_width
+from aligntool.cli.options import (
+    PageOption,
+    PhysicalOption,
+    SectorOption,
+    colored,
+    grid,
+    partition_numbers,
+    terminal_width,
+)
 from aligntool.errors import Refused
 from aligntool.units import format_size
 
@@ -24,9 +32,9 @@ plan_app = typer.Typer(
 
 DiskArgument = Annotated[str, typer.Argument(metavar="DISK", help="A whole disk, or a disk image file.")]
 PartitionsOption = Annotated[
-    list[int] | None,
-    typer.Option("--partition", "-p", metavar="N", min=1,
-                 help="Only this partition; may be given again. None: every one that is off the grid."),
+    list[str] | None,
+    typer.Option("--partition", "-p", metavar="N[,N]",
+                 help="Only these partitions, such as 1,2. None: every one that is off the grid."),
 ]  # fmt: skip
 GrainOption = Annotated[
     int | None,
@@ -75,7 +83,7 @@ def plan_realign_command(
     from aligntool.cli.planning import find_plan
 
     asked = asked_for(
-        partitions=partitions, grain=grain, recipe=recipe, shrink=shrink, journal=journal,
+        partitions=partition_numbers(partitions), grain=grain, recipe=recipe, shrink=shrink, journal=journal,
         sector_size=sector_size, physical_sector_size=physical_sector_size, page_size=page_size,
     )  # fmt: skip
     plan = find_plan(disk, asked).plan

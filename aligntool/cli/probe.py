@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from aligntool.cli.measuring import bench_progress, ended_by_signals, identity, refuse_to_overwrite
-from aligntool.cli.options import colored, sector, size, terminal_width
+from aligntool.cli.options import colored, sector, size, terminal_width, whole
 from aligntool.errors import ExitCode, Refused
 from aligntool.units import GIB, MIB, format_size
 
@@ -32,7 +32,8 @@ def probe(
         bool, typer.Option("--yes", help="Do not ask. It answers the one question and overrides no refusal.")
     ] = False,
     limit: Annotated[
-        int, typer.Option("--limit", metavar="SECONDS", min=1, help="Time requests for so long at most.")
+        int, typer.Option("--limit", parser=whole(1, 86400), metavar="SECONDS",
+                          help="Time requests for so long at most.")
     ] = 120,
     most: Annotated[
         int | None, typer.Option("--most", parser=size, metavar="SIZE",
@@ -47,7 +48,9 @@ def probe(
     sector_size: Annotated[
         int | None, typer.Option("--sector-size", parser=sector, metavar="SIZE", help="The smallest request to time.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Places and order come from it.")] = 1,
+    seed: Annotated[
+        int, typer.Option("--seed", parser=whole(0), metavar="N", help="Places and order come from it.")
+    ] = 1,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the result, for `audit --measured FILE`.")
     ] = None,

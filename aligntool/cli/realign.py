@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from aligntool.cli.options import PageOption, PhysicalOption, SectorOption, size
+from aligntool.cli.options import PageOption, PhysicalOption, SectorOption, partition_numbers, size
 from aligntool.cli.plan import (
     DiskArgument,
     GrainOption,
@@ -58,7 +58,7 @@ def realign(
     from aligntool.cli.planning import find_plan
 
     asked = asked_for(
-        partitions=partitions, grain=grain, recipe=recipe, shrink=shrink, journal=journal,
+        partitions=partition_numbers(partitions), grain=grain, recipe=recipe, shrink=shrink, journal=journal,
         sector_size=sector_size, physical_sector_size=physical_sector_size, page_size=page_size,
     )  # fmt: skip
     plan = find_plan(disk, asked).plan

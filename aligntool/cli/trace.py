@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer.core import TyperGroup
 
-from aligntool.cli.options import colored, grid, size, terminal_width
+from aligntool.cli.options import colored, grid, size, terminal_width, whole
 from aligntool.errors import Refused
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def trace(
                                  help="Hold them against the boundaries of this disk, as the audit finds them.")
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", metavar="N", rich_help_panel=_GRID,
+        int | None, typer.Option("--partition", "-p", parser=whole(1), metavar="N", rich_help_panel=_GRID,
                                  help="The log counts from the start of this partition of --disk.")
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="As JSON; sizes are bytes.")] = False,

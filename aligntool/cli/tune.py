@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from aligntool.cli.measuring import bench_progress, ended_by_signals
-from aligntool.cli.options import colored, size, terminal_width
+from aligntool.cli.options import colored, seconds, size, terminal_width, whole
 from aligntool.cli.plan import keep
 from aligntool.cli.raid_goal import level_word
 from aligntool.errors import Refused, Stopped
@@ -74,9 +74,9 @@ def tune_command(
         typer.Option("--span", parser=size, metavar="SIZE", help="How much of each array is used."),
     ] = None,
     runtime: Annotated[
-        float, typer.Option("--runtime", metavar="SECONDS", min=0.1, help="How long each load runs.")
+        float, typer.Option("--runtime", parser=seconds(0.1, 86400), metavar="SECONDS", help="Of each load.")
     ] = 5.0,
-    repeats: Annotated[int, typer.Option("--repeats", metavar="N", min=1, help="Rounds over all chunks.")] = 5,
+    repeats: Annotated[int, typer.Option("--repeats", parser=whole(1, 1000), metavar="N", help="Rounds.")] = 5,
     output: Annotated[
         str | None,
         typer.Option(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aligntool.errors import Refused
+from aligntool.strict_json import LARGEST
 from aligntool.units import parse_size
 
 
@@ -69,7 +70,8 @@ class Entry:
 
     def number(self, key: str) -> float | None:
         value = self.values.get(key)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        wrong = isinstance(value, bool) or not isinstance(value, int | float)
+        if value is not None and (wrong or not -LARGEST <= value <= LARGEST):  # TOML has nan and inf
             raise self.refusal(f"{key} must be a number, not {value!r}")
         return value
 

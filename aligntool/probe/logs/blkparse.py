@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from aligntool.probe.logs.lines import LAST_BYTE, SECTOR, bad_line
+from aligntool.probe.logs.lines import LAST_BYTE, SECTOR, bad_line, whole
 from aligntool.trace import Event, Kind, Moment
 
 FIRST_LINE = re.compile(rb"\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d+\s+\d+\s+[A-Zm]\w?\s")
@@ -65,8 +65,8 @@ def _device(word: bytes) -> bytes:
 def _range(words: list[bytes], line: bytes) -> tuple[int, int]:
     """Start and length in bytes; both 0 where there is none. Raises ValueError, IndexError."""
     if len(words) > 8 and words[8] == b"+":
-        start, length = int(words[7]) * SECTOR, int(words[9]) * SECTOR
-        if start < 0 or length < 0 or start + length > LAST_BYTE:
+        start, length = whole(words[7]) * SECTOR, whole(words[9]) * SECTOR
+        if start + length > LAST_BYTE:
             raise ValueError
         return start, length
     if not line.rstrip().endswith(b"]"):

@@ -3,13 +3,16 @@
 In: lines. Out: events. Alone because it is our own format, for logs of tools that are not known here: docs/trace.md.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 
-from aligntool.probe.logs.lines import LAST_BYTE, SECTOR, bad_line
+from aligntool.probe.logs.lines import LAST_BYTE, SECTOR, bad_line, whole
 from aligntool.trace import Event, Kind, Moment
 
 HEADER = b"time_s,op,lba,sectors"
 MARK = b"\xef\xbb\xbf"  # that spreadsheets write before UTF-8
+
+_TIME = re.compile(rb"[0-9]{1,20}(\.[0-9]{1,20})?([eE]-?[0-9]{1,2})?")
 
 _KINDS = {b"R": Kind.READ, b"W": Kind.WRITE, b"D": Kind.DISCARD, b"F": Kind.FLUSH}
 
@@ -29,12 +32,13 @@ def csv_events(lines: Iterable[bytes]) -> Iterator[Event]:
         words = line.rstrip(b"\r").split(b",", 4)
         try:
             kind = _KINDS[words[1]]
-            float(words[0])
+            if not _TIME.fullmatch(words[0]):
+                raise ValueError
             if kind is Kind.FLUSH:
                 start, length = 0, 0
             else:
-                start, length = int(words[2]) * SECTOR, int(words[3]) * SECTOR
-                if start < 0 or length <= 0 or start + length > LAST_BYTE:
+                start, length = whole(words[2]) * SECTOR, whole(words[3]) * SECTOR
+                if not length or start + length > LAST_BYTE:
                     raise ValueError
         except (IndexError, KeyError, ValueError):
             if not line.strip():

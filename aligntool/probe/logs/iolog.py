@@ -12,7 +12,7 @@ with offset and length in bytes, counted from the beginning of the file.
 import re
 from collections.abc import Iterable, Iterator
 
-from aligntool.probe.logs.lines import LAST_BYTE, bad_line
+from aligntool.probe.logs.lines import LAST_BYTE, bad_line, whole
 from aligntool.trace import Event, Kind, Moment
 
 FIRST_LINE = re.compile(rb"fio version ([23]) iolog\s*")
@@ -52,13 +52,13 @@ def _event(line: bytes, *, timed: bool) -> Event | None:
     """
     if timed and line:
         time, line = line.split(None, 1)
-        int(time)
+        whole(time)
     words = line.rsplit(None, 3)
     if not words or words[-1] in _ABOUT_FILES or (words[1] == b"wait" and not timed):
         return None
-    kind, start, length = _KINDS[words[1]], int(words[2]), int(words[3])
+    kind, start, length = _KINDS[words[1]], whole(words[2]), whole(words[3])
     name = words[0]
-    if start < 0 or length < 0 or start + length > LAST_BYTE or len(name) > LONGEST_NAME:
+    if start + length > LAST_BYTE or len(name) > LONGEST_NAME:
         raise ValueError
     if kind is Kind.FLUSH:
         return Moment.ISSUED, kind, name, 0, 0

@@ -37,6 +37,16 @@ def split_lines(stream: BinaryIO, head: bytes) -> Iterator[bytes]:
         )
 
 
+def whole(word: bytes) -> int:
+    """Return a number that is written in the digits 0 to 9 alone. Python's int() also takes 1_000, signs and blanks.
+
+    Raises ValueError.
+    """
+    if not word.isdigit() or len(word) > 20:  # of bytes: ASCII digits
+        raise ValueError
+    return int(word)
+
+
 def bad_line(number: int, line: bytes, expected: str) -> Refused:
     """A refusal that shows the beginning of the line."""
     shown = line[:60].decode("utf-8", "backslashreplace")

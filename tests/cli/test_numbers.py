@@ -1,0 +1,135 @@
+"""Numbers that a user types or a file holds: the digits 0 to 9, and nothing else that Python calls a number."""
+
+from pathlib import Path
+
+import pytest
+
+from aligntool.cli.options import partition_numbers, seconds, whole
+from aligntool.errors import Refused
+from aligntool.probe.logs import blkparse, columns, iolog
+from aligntool.recipe import parse_recipe
+from aligntool.trace import parse_drive, read_pattern
+from aligntool.units import parse_size
+from tests.cli.old_disks import aligntool
+
+# Each is a number to int() or float(), and none is one to the tools of a disk.
+STRANGE = (
+    "1_000",
+    "nan",
+    "inf",
+    "-inf",
+    "infinity",
+    "-5",
+    "+5",
+    " 5",
+    "5 ",
+    "0x10",
+    "1e3",
+    "\u0665",
+    "\uff15",
+    "",
+)
+
+
+@pytest.mark.parametrize("word", STRANGE)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("estimate", "boot", "--rate-a", "30", "--reads"),
+        ("estimate", "boot", "--rate-a", "30", "--writes"),
+        ("bench", "run", "/nowhere/x", "--repeats"),
+        ("bench", "run", "/nowhere/x", "--runtime"),
+        ("bench", "span", "/nowhere/x", "--repeats"),
+        ("bench", "alignment", "/nowhere/x", "--runtime"),
+        ("bench", "alignment", "/nowhere/x", "--depth"),
+        ("probe", "/nowhere/x", "--limit"),
+        ("probe", "/nowhere/x", "--seed"),
+        ("plan", "realign", "/nowhere/x", "-p"),
+        ("trace", "read", "/nowhere/x", "-p"),
+        ("raid", "tune", "/nowhere/x", "--runtime"),
+        ("raid", "tune", "/nowhere/x", "--repeats"),
+    ],
+    ids=" ".join,
+)
+def test_an_option_takes_no_number_in_another_writing(words: tuple[str, ...], word: str) -> None:
+    if "-p" in words and word in (" 5", "5 "):
+        pytest.skip("blanks around the commas of a list are harmless")
+    from typer.testing import CliRunner
+
+    from aligntool.cli import app
+
+    done = CliRunner().invoke(app, [*words, word])
+    assert done.exit_code == 2, done.output
+
+
+def test_plain_numbers_are_taken_up_to_their_bounds() -> None:
+    assert [whole(1, 1000)(text) for text in ("1", "1000", "007")] == [1, 1000, 7]
+    assert [seconds(0.1, 60)(text) for text in ("0.1", "60", ".5", "5.")] == [0.1, 60, 0.5, 5]
+    assert partition_numbers(["1,2", "5", "2"]) == [1, 2, 5]
+    assert partition_numbers(None) is None
+
+
+@pytest.mark.parametrize("word", [word for word in STRANGE if word.strip() != "5"])
+def test_a_size_and_a_rate_are_plain_digits(word: str) -> None:
+    for text in (word, f"{word}KiB"):
+        with pytest.raises(ValueError):
+            parse_size(text)
+    with pytest.raises(ValueError):
+        parse_drive(word)
+
+
+def test_a_unit_in_look_alike_letters_is_none() -> None:
+    with pytest.raises(ValueError):
+        parse_size("4\u212aiB")  # the sign for Kelvin, whose small letter is k
+
+
+NUMBERS = [word.encode() for word in STRANGE if word != "1e3"]
+CSV = b"time_s,op,lba,sectors"
+EVENT = b"  8,0    0        4     0.000003000   697  D   W %s + %s [fio]"
+IOLOG = b"fio version 3 iolog"
+
+
+@pytest.mark.parametrize("word", NUMBERS)
+@pytest.mark.parametrize("place", range(3))
+def test_a_csv_has_no_number_in_another_writing(word: bytes, place: int) -> None:
+    row = [b"1.5", b"8", b"8"]
+    row[place] = word
+    line = b",".join((row[0], b"R", row[1], row[2]))
+    with pytest.raises(Refused, match="line 2 "):
+        read_pattern(columns.csv_events([CSV, line]))
+
+
+def test_a_csv_may_have_times_as_other_programs_print_small_ones() -> None:
+    assert read_pattern(columns.csv_events([CSV, b"1.5e-05,R,8,8", b"2,W,16,8"])).commands == 2
+
+
+@pytest.mark.parametrize("word", [word for word in NUMBERS if word.strip() == word and word])
+@pytest.mark.parametrize("place", range(2))
+def test_text_of_blkparse_has_no_number_in_another_writing(word: bytes, place: int) -> None:
+    numbers = [b"8", b"8"]
+    numbers[place] = word
+    with pytest.raises(Refused, match="line 1 "):
+        read_pattern(blkparse.blkparse_events([EVENT % tuple(numbers)]))
+
+
+@pytest.mark.parametrize("word", [word for word in NUMBERS if word.strip() == word and word])
+@pytest.mark.parametrize("place", range(3))
+def test_an_iolog_has_no_number_in_another_writing(word: bytes, place: int) -> None:
+    numbers = [b"163", b"8192", b"4096"]
+    numbers[place] = word
+    line = b"%s /dev/sda read %s %s" % tuple(numbers)
+    with pytest.raises(Refused, match="line 2 "):
+        read_pattern(iolog.iolog_events([IOLOG, line]))
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "9" * 400, "1e999"])
+@pytest.mark.parametrize("key", ["runtime", "repeats"])
+def test_a_recipe_with_a_number_that_is_none_is_refused(key: str, value: str) -> None:
+    text = f'format = 1\nkind = "bench"\nsummary = "x"\nsource = "x"\n{key} = {value}\n'
+    with pytest.raises(Refused):
+        parse_recipe("x.toml", text + '[[test]]\naccess = "random"\nblock = "4KiB"\n')
+
+
+def test_partitions_may_be_named_in_a_list(tmp_path: Path) -> None:
+    done = aligntool("plan", "realign", tmp_path / "none", "-p", "1,x")
+    assert done.returncode == 2 and "whole number" in done.stderr and "integer" not in done.stderr
