@@ -26,10 +26,10 @@ from aligntool.audit.report import (
     Verdict,
 )
 from aligntool.audit.starts import end_finding, judge_start, start_findings
-from aligntool.audit.tables import array_above, table_findings
+from aligntool.audit.tables import array_above, gpt_is_lost, table_findings
 from aligntool.audit.whole_members import whole_member_findings
 from aligntool.audit.wishes import Wishes
-from aligntool.inventory import Disk, Inventory, KnownGeometry, Partition, Role
+from aligntool.inventory import Disk, Inventory, KnownGeometry, Partition, Role, TableLabel
 from aligntool.inventory.parked import parked_numbers
 
 __all__ = [
@@ -52,6 +52,7 @@ Known = Mapping[str, Sequence[KnownGeometry]]
 
 MOST_FINDINGS_A_PARTITION_TABLE = 2000
 PARKED = "parked by a move in flight"
+LOST = "both copies of the GPT are damaged, and Linux reads none of its entries"
 
 
 def audit(inventory: Inventory, known: Known, wishes: Wishes | None = None) -> Report:
@@ -112,12 +113,15 @@ def _settle_sectors(inventory: Inventory, known: Known) -> dict[str, Sized]:
 
 def _verdicts(disk: Disk, grids: Sequence[Grid], above: str) -> Iterator[Verdict]:
     """`above`: why the table is not the disk's own (see `array_above`); empty when it is."""
-    image, parked = hybrid_image(disk), parked_numbers(disk)
+    image, parked, lost = hybrid_image(disk), parked_numbers(disk), _is_listed_only(disk, above)
     for partition in disk.partitions:
         if partition.role is Role.EXTENDED:
             continue
         if partition.number in parked:
             yield Verdict(disk.name, partition.number, partition.extent.start, Answer.UNKNOWN, (), why=PARKED)
+            continue
+        if lost:
+            yield Verdict(disk.name, partition.number, partition.extent.start, Answer.UNKNOWN, (), why=LOST)
             continue
         excuse, doubt = unwritten(partition, image), untold(partition)
         verdict = judge_start(
@@ -126,6 +130,11 @@ def _verdicts(disk: Disk, grids: Sequence[Grid], above: str) -> Iterator[Verdict
         yield _set_aside(verdict, above) if above else verdict
     if not disk.partitions and (disk.content or disk.mounted_at or disk.content_hint):
         yield judge_start(disk, None, 0, grids)
+
+
+def _is_listed_only(disk: Disk, above: str) -> bool:
+    """Return whether the partitions are what could still be read of a GPT that Linux does not read."""
+    return not above and disk.table is not None and disk.table.label is TableLabel.GPT and gpt_is_lost(disk)
 
 
 def _set_aside(verdict: Verdict, why: str) -> Verdict:
@@ -147,8 +156,8 @@ def _findings(judged: Judged, rows: Sequence[KnownGeometry], above: str) -> Iter
     parts: dict[int | None, Partition] = {partition.number: partition for partition in disk.partitions}
     if not above or _is_member_itself(disk):
         for verdict in judged.verdicts[:MOST_FINDINGS_A_PARTITION_TABLE]:
-            if verdict.partition in parked:
-                continue
+            if verdict.partition in parked or verdict.why == LOST:
+                continue  # AT317 and AT319 are about all of them
             partition = parts.get(verdict.partition)
             yield from start_findings(disk, partition, verdict, sector_size)
             if partition and verdict.matters and (end := end_finding(disk, partition, grids[0], sector_size)):

@@ -20,6 +20,7 @@ _RULES = {
     Fault.OVERLAP: (Code.OVERLAP, Severity.ERROR),
     Fault.BEYOND_END: (Code.BEYOND_END, Severity.ERROR),
     Fault.OUTSIDE_USABLE: (Code.OUTSIDE_USABLE, Severity.WARNING),
+    Fault.COVERS_TABLE: (Code.COVERS_TABLE, Severity.ERROR),
     Fault.EBR_LOOP: (Code.EBR_CHAIN, Severity.ERROR),
     Fault.EBR_BROKEN: (Code.EBR_CHAIN, Severity.ERROR),
     Fault.EBR_INSIDE_PARTITION: (Code.EBR_CHAIN, Severity.ERROR),
@@ -29,6 +30,8 @@ _RULES = {
     Fault.DYNAMIC_DISK: (Code.DYNAMIC_DISK, Severity.INFO),
     Fault.UNREADABLE: (Code.TABLE_UNREADABLE, Severity.ERROR),
 }
+
+_COPIES_DAMAGED = {Fault.GPT_PRIMARY_DAMAGED, Fault.GPT_BACKUP_DAMAGED}
 
 _WHOLE_DISK_MEMBERS = {
     "isw_raid_member": "Intel RST (IMSM)",
@@ -68,8 +71,12 @@ def table_findings(disk: Disk, above: str) -> Iterator[Finding]:
         return
     yield from _in_flight(disk)
     if disk.table:
+        lost = gpt_is_lost(disk)
+        if lost:
+            yield _lost(disk)
         for fault in disk.table.faults:
-            yield _finding(disk, fault)
+            if not (lost and fault.fault in _COPIES_DAMAGED):
+                yield _finding(disk, fault)
     yield from _kernel_disagrees(disk)
 
 
@@ -94,6 +101,25 @@ def _in_flight(disk: Disk) -> Iterator[Finding]:
             f" {next_resume(disk).replace('aligntool resume', 'aligntool rollback')} undoes it",
         ),
         next=next_resume(disk),
+    )  # fmt: skip
+
+
+def gpt_is_lost(disk: Disk) -> bool:
+    """Return whether both copies of the GPT are damaged: then Linux reads none of its entries."""
+    faults = {fault.fault for fault in disk.table.faults} if disk.table else set()
+    return faults >= _COPIES_DAMAGED
+
+
+def _lost(disk: Disk) -> Finding:
+    faults = disk.table.faults if disk.table else ()
+    damaged = tuple(fault for fault in faults if fault.fault in _COPIES_DAMAGED)
+    listed = disk.table is not None and disk.table.label is TableLabel.GPT
+    shown = ", and what is listed here is what could still be read" if listed else ""
+    return Finding(
+        Code.GPT_LOST, Severity.ERROR,
+        f"{disk.name}: both copies of the GPT are damaged: Linux reads none of its entries{shown}",
+        disk=disk.name, start=damaged[0].at, sector_size=disk.sector_size,
+        evidence=tuple(fault.detail for fault in damaged), next=_next_step(disk, Code.GPT_LOST),
     )  # fmt: skip
 
 
@@ -130,10 +156,19 @@ def _next_step(disk: Disk, code: Code) -> str:
         Code.GPT_COPIES_DIFFER,
     ):
         backup = f"sgdisk --backup=gpt-{disk.name.rpartition('/')[2]}.bin {path}"
-        return as_root(disk, backup if path == disk.path else f"sgdisk -v {path}")
+        saves = path == disk.path and not _is_refused_by_sgdisk(disk)
+        return as_root(disk, backup if saves else f"sgdisk -v {path}")
+    if code in (Code.GPT_LOST, Code.COVERS_TABLE):
+        return as_root(disk, f"sgdisk -v {path}")
     if code in (Code.EBR_CHAIN, Code.OVERLAP, Code.BAD_ENTRY, Code.BEYOND_END):
         return as_root(disk, f"sfdisk --dump {path}")
     return f"aligntool explain {code}"
+
+
+def _is_refused_by_sgdisk(disk: Disk) -> bool:
+    """A damaged copy behind a damaged protective MBR: sgdisk 1.0.9 saves nothing then ("Invalid partition data")."""
+    faults = {fault.fault for fault in disk.table.faults} if disk.table else set()
+    return Fault.PROTECTIVE_MBR in faults and bool(faults & _COPIES_DAMAGED)
 
 
 def _shows_volumes(disk: Disk) -> bool:

@@ -22,6 +22,7 @@ class Fault(StrEnum):
     OUTSIDE_USABLE = (
         "outside-usable"  # GPT: before FirstUsableLBA, after LastUsableLBA, or on the table itself
     )
+    COVERS_TABLE = "covers-table"  # GPT: a partition lies where a copy of the table is or belongs
     EBR_LOOP = "ebr-loop"
     EBR_BROKEN = "ebr-broken"
     EBR_INSIDE_PARTITION = "ebr-inside-partition"

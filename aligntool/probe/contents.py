@@ -59,15 +59,19 @@ class _Rationed:
 
 def read_contents(reader: Reader, *, sector_size: int | None) -> Contents:
     """Never raises: what cannot be read is said in `unseen`, and the rest is still there."""
-    from aligntool.probe.tables import read_table
+    from aligntool.probe.tables import TableReading, is_backup_alone, read_table
 
     try:
         reading = read_table(reader, sector_size=sector_size)
     except OSError as error:
         return Contents(unseen=(Unseen(WHAT, f"cannot be read: {error.strerror}"),))
-    used = reading.table.sector_size if reading.table else sector_size or 512
     unseen: list[Unseen] = []
     rationed = _Rationed(reader)
+    if reading.table and is_backup_alone(reading.table):
+        whole = _layers(rationed, Extent(0, reader.size), sector_size or 512, "the disk as a whole", unseen)
+        if whole:  # the disk is used without a table; the backup GPT is left over from earlier use
+            reading = TableReading(None, ())
+    used = reading.table.sector_size if reading.table else sector_size or 512
     parked = reading.table.in_flight.partitions if reading.table and reading.table.in_flight else ()
     partitions = tuple(
         part if part.number in parked else _with_layers(rationed, part, used, unseen)

@@ -30,6 +30,7 @@ EXPECTED = {
     Fault.OVERLAP: ("AT304", Severity.ERROR),
     Fault.BEYOND_END: ("AT305", Severity.ERROR),
     Fault.OUTSIDE_USABLE: ("AT311", Severity.WARNING),
+    Fault.COVERS_TABLE: ("AT318", Severity.ERROR),
     Fault.EBR_LOOP: ("AT306", Severity.ERROR),
     Fault.EBR_BROKEN: ("AT306", Severity.ERROR),
     Fault.EBR_INSIDE_PARTITION: ("AT306", Severity.ERROR),

@@ -17,8 +17,11 @@ TABLE = {
         ),
         costs="One more damage and the partitions are lost; some firmware does not boot.",
         do=(
-            "Save both copies first: sgdisk --backup=FILE DISK. Then repair from the good copy: sgdisk's "
-            "recovery menu, or parted print, which offers to fix it."
+            "With a whole backup and a whole protective MBR (neither AT302 nor AT310): sgdisk --backup=FILE DISK "
+            "saves what the backup lists, and sgdisk -e DISK writes the primary anew from it. With AT310, sgdisk stops "
+            "at “Invalid partition data”: type gdisk DISK, answer 1 (use the current GPT), then r, b, c and y, compare "
+            "what p prints, and type w only if it is right; 2 and o make an empty table. After an interrupted "
+            "aligntool, type aligntool status DISK before anything else."
         ),
     ),
     Code.GPT_BACKUP_DAMAGED: Explanation(
@@ -27,7 +30,10 @@ TABLE = {
         means="The second copy of the table, at the end of the disk, fails its checks or is not there.",
         judged="Same checks as for the primary.",
         costs="Nothing now; there is no second chance when the first copy is damaged.",
-        do="sgdisk --backup=FILE DISK, then sgdisk -e DISK writes it anew.",
+        do=(
+            "sgdisk --backup=FILE DISK, then sgdisk -e DISK, which writes it anew from the primary. With AT310, write "
+            "the protective MBR first. With AT318, sgdisk aborts until the partition in its place is shorter."
+        ),
     ),
     Code.OTHER_SECTOR_SIZE: Explanation(
         severity="error",
@@ -131,20 +137,17 @@ TABLE = {
         ),
         judged="Sector 0 against the UEFI specification, section 5.2.3.",
         costs="Without it Linux and most tools do not take the disk for GPT.",
-        do="sgdisk --backup=FILE DISK, then gdisk: x, n (new protective MBR), w.",
+        do=(
+            "With both copies whole: sgdisk --backup=FILE DISK, then gdisk DISK: x, n (new protective MBR), w. With "
+            "AT301 beside it, see there; with AT302, gdisk asks first: answer 1 (use the current GPT)."
+        ),
     ),
     Code.OUTSIDE_USABLE: Explanation(
         severity="warning",
         title="A partition lies outside the usable area",
-        means=(
-            "The GPT header names the sectors that partitions may use; this one lies outside them, or on "
-            "the table itself."
-        ),
-        judged="FirstUsableLBA and LastUsableLBA of the header, and the place of both copies.",
-        costs=(
-            "Tools refuse to change the table; where the partition covers the table, one of them is "
-            "overwritten."
-        ),
+        means=("The GPT header names the sectors that partitions may use; this one lies outside them."),
+        judged="FirstUsableLBA and LastUsableLBA of the header.",
+        costs="Tools refuse to change the table.",
         do="Check which of the two is wrong: sgdisk -v DISK.",
     ),
     Code.GPT_BACKUP_MISPLACED: Explanation(
@@ -156,7 +159,7 @@ TABLE = {
         ),
         judged="AlternateLBA of the header against the last sector.",
         costs="The space behind cannot be used; the backup lies where a partition may be made.",
-        do="sgdisk -e DISK moves it to the end.",
+        do="sgdisk -e DISK moves it to the end; it aborts where a partition is there (AT318).",
     ),
     Code.GPT_COPIES_DIFFER: Explanation(
         severity="error",
@@ -167,7 +170,10 @@ TABLE = {
         ),
         judged="The entries of both.",
         costs="Firmware and systems may use different tables.",
-        do="Save both with sgdisk --backup; find out which is right before any tool overwrites one.",
+        do=(
+            "Save the first and the last MiB of the disk with dd: sgdisk --backup saves the entries of the primary "
+            "only. Find out which copy is right before any tool overwrites one."
+        ),
     ),
     Code.DYNAMIC_DISK: Explanation(
         severity="info",
@@ -212,6 +218,43 @@ TABLE = {
             "aligntool resume DISK finishes the move, aligntool rollback DISK undoes it, on any machine. Where the "
             "journal is a file on another disk, name it with --journal FILE. Do not mount, check or partition the "
             "disk before that."
+        ),
+    ),
+    Code.COVERS_TABLE: Explanation(
+        severity="error",
+        title="A partition covers the partition table",
+        means=(
+            "A partition includes sectors where a copy of the GPT is, or where the backup copy belongs: the end of "
+            "the disk."
+        ),
+        judged=(
+            "Every partition against the headers and entries of both copies and against the last sectors of the disk, "
+            "whatever the header calls usable."
+        ),
+        costs=(
+            "The file system overwrites the table, or the next tool that writes the table overwrites the file system. "
+            "sgdisk -e aborts: “Secondary partition table overlaps the last partition”."
+        ),
+        do=(
+            "Copy the data away. Shrink the file system and then the partition, so that it ends before the entries of "
+            "the backup copy (33 sectors of 512 bytes before the end of the disk), then sgdisk -e DISK."
+        ),
+    ),
+    Code.GPT_LOST: Explanation(
+        severity="error",
+        title="Both copies of the GPT are damaged",
+        means=(
+            "Neither the table at the start of the disk nor its copy at the end passes its checks. Linux reads none "
+            "of its entries; what is listed is what could still be read, and its starts are unknown."
+        ),
+        judged="Signature, header CRC32, entries CRC32 and the header's own numbers of both copies.",
+        costs="The partitions cannot be reached. Most of their contents may be whole.",
+        do=(
+            "Do not type sgdisk -e or --backup here: where both headers fail, sgdisk starts from an empty table, and "
+            "-e writes it. Save the first and the last MiB of the disk with dd. Where a checksum alone is wrong, "
+            "gdisk's recovery menu reads the rest: r, then b and c for the backup copy or d and e for the primary, "
+            "then p; type w only if the partitions are right. Otherwise testdisk searches for file systems. After an "
+            "interrupted aligntool, type aligntool status DISK before anything else."
         ),
     ),
     Code.TABLE_UNREADABLE: Explanation(

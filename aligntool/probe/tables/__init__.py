@@ -8,7 +8,7 @@ with a checksum go first, and a GPT is looked for even where Linux would not.
 
 from dataclasses import replace
 
-from aligntool.inventory import Table, TableLabel
+from aligntool.inventory import Fault, Table, TableCopyState, TableLabel
 from aligntool.probe.reader import Reader
 from aligntool.probe.tables.apm import read_apm
 from aligntool.probe.tables.atari import read_atari
@@ -22,7 +22,7 @@ from aligntool.probe.tables.reading import TableReading, peek, unreadable
 from aligntool.probe.tables.stale import leftover_gpt
 from aligntool.probe.tables.sun_sgi import read_sgi, read_sun
 
-__all__ = ["TableReading", "read_table"]
+__all__ = ["TableReading", "is_backup_alone", "read_table"]
 
 _NOTHING = TableReading(None, ())
 
@@ -53,7 +53,11 @@ def read_table(reader: Reader, *, sector_size: int | None) -> TableReading:
     if table and is_partition_table(reader, sector, table):
         return read_mbr(reader, table, sector_size=sector_size, more_faults=leftover_gpt(gpt))
     return (
-        read_bsd(reader) or read_dasd(reader, sector_size) or _atari(reader, sector, sector_size) or _NOTHING
+        read_bsd(reader)
+        or read_dasd(reader, sector_size)
+        or _atari(reader, sector, sector_size)
+        or _backup_alone(reader, sector, gpt, table, sector_size)
+        or _NOTHING
     )
 
 
@@ -77,14 +81,36 @@ def _behind_protective(
 def _unprotected(
     reader: Reader, sector: bytes, gpt: GptPair | None, table: MbrSector | None, sector_size: int | None
 ) -> TableReading | None:
-    """A GPT without 0xEE in front. It is shown when its primary copy is whole and no file system took sector 0 over.
-
-    A backup alone, at the end of a disk that starts with something else, is what an older table left there: no tool
-    and no kernel takes it for a table, and a file system on the whole disk is the usual reason.
-    """
+    """A GPT without 0xEE in front. It is shown when its primary copy is whole and no file system took sector 0 over."""
     if gpt is None or not gpt.primary.header_crc_good or boot_sector(sector):
         return None
     return read_gpt(reader, gpt, table, sector_size)
+
+
+def _backup_alone(
+    reader: Reader, sector: bytes, gpt: GptPair | None, table: MbrSector | None, sector_size: int | None
+) -> TableReading | None:
+    """Return what a whole backup copy lists on a disk that begins with nothing known: its start was overwritten.
+
+    Where something else begins, the backup copy is what an older table left behind; see also `is_backup_alone`.
+    """
+    if gpt is None or not gpt.backup.is_good or boot_sector(sector) or starts_at(reader, 0):
+        return None
+    return read_gpt(reader, gpt, table, sector_size)
+
+
+def is_backup_alone(table: Table) -> bool:
+    """Return whether nothing but the backup copy of a GPT shows that there is a table.
+
+    The caller, who can read the superblocks of the whole disk, decides whether the disk is used without a table.
+    """
+    faults = {fault.fault for fault in table.faults}
+    return (
+        bool(table.copies)
+        and table.copies[0].state is TableCopyState.MISSING
+        and Fault.PROTECTIVE_MBR in faults
+        and Fault.UNREADABLE not in faults
+    )
 
 
 def _atari(reader: Reader, sector: bytes, sector_size: int | None) -> TableReading | None:

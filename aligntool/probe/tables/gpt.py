@@ -112,13 +112,14 @@ def read_gpt(
     copy = pair.believed
     if copy is None or copy.header is None:
         return None
+    other = pair.backup if copy is pair.primary else pair.primary
     partitions, faults = read_entries(copy)
     faults = [
         *_sector_size_fault(copy, sector_size),
         *copy_faults(pair, reader.size // copy.sector_size - 1),
         *protective_faults(table, partitions, sector_size=copy.sector_size, disk_size=reader.size),
         *faults,
-        *entry_faults(copy, partitions, reader.size),
+        *entry_faults(copy, other, partitions, reader.size),
     ]
     return TableReading(
         Table(
@@ -129,7 +130,7 @@ def read_gpt(
             usable=_usable(copy.header, copy.sector_size),
             copies=(pair.primary.told(), pair.backup.told()),
             faults=thin_out(faults),
-            in_flight=parked_in_gpt(copy, pair.backup if copy is pair.primary else pair.primary),
+            in_flight=parked_in_gpt(copy, other),
         ),
         tuple(partitions),
     )
@@ -156,10 +157,8 @@ def copy_faults(pair: GptPair, last_lba: int) -> list[TableFault]:
     """What is wrong with the two copies, each and together."""
     primary, backup, faults = pair.primary, pair.backup, []
     if not primary.is_good:
-        then = (
-            "; Linux then reads none of its partitions unless it is started with `gpt`"
-            if backup.is_good
-            else ""
+        then = "; Linux then reads none of its partitions" + (
+            " unless it is started with `gpt`" if backup.is_good else ""
         )
         detail = f"the primary GPT header at sector {primary.lba} {primary.why}{then}"
         faults.append(TableFault(Fault.GPT_PRIMARY_DAMAGED, detail, primary.at))

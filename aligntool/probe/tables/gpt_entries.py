@@ -78,7 +78,7 @@ def _flags(attributes: int, type_guid: str, type_name: str) -> tuple[str, ...]:
     )
 
 
-def entry_faults(copy: Copy, partitions: list[Partition], disk_size: int) -> list[TableFault]:
+def entry_faults(copy: Copy, other: Copy, partitions: list[Partition], disk_size: int) -> list[TableFault]:
     """What the entries and their number are accused of."""
     header = copy.header
     if header is None:
@@ -87,6 +87,7 @@ def entry_faults(copy: Copy, partitions: list[Partition], disk_size: int) -> lis
     faults += overlaps(partitions)
     faults += beyond_end(partitions, disk_size)
     faults += _outside_usable(copy, header, partitions)
+    faults += _covering(table_places(copy, other, disk_size), copy.sector_size, partitions)
     dynamic = tuple(item.number for item in partitions if item.type_code in LDM_TYPES)
     if dynamic:
         detail = (
@@ -125,17 +126,54 @@ def _outside_usable(copy: Copy, header: Header, partitions: list[Partition]) -> 
         return []
     size = copy.sector_size
     usable = Extent(header.first_usable * size, (header.last_usable - header.first_usable + 1) * size)
-    # A header can call its own place usable.
-    own = (Extent(0, 2 * size), Extent(copy.at, size), Extent(header.entries_lba * size, header.entry_bytes))
+    why = f"this GPT has its usable sectors from {header.first_usable} to {header.last_usable}"
+    return [
+        TableFault(
+            Fault.OUTSIDE_USABLE, f"{_sectors(item, size)}, but {why}", item.extent.start, (item.number,)
+        )
+        for item in partitions
+        if not usable.contains(item.extent)
+    ]
+
+
+def table_places(copy: Copy, other: Copy, disk_size: int) -> tuple[tuple[str, Extent], ...]:
+    """Return where both copies of the table are, and where the backup belongs: the end of the disk.
+
+    A header can call these places usable. `copy`: the one that is believed.
+    """
+    size, header = copy.sector_size, copy.header
+    if header is None:
+        return ()
+    entry_bytes = -(-header.entry_bytes // size) * size
+    places = [("the start of the partition table", Extent(0, 2 * size))]
+    for one in (copy, other):
+        if one.header is not None:
+            places.append((f"the {one.name} GPT", Extent(one.at, size)))
+            places.append(
+                (f"the {one.name} GPT", Extent(one.header.entries_lba * size, one.header.entry_bytes))
+            )
+    end = disk_size // size * size
+    if entry_bytes <= MOST_ENTRY_BYTES and end > entry_bytes + size:
+        places.append(("the place of the backup GPT", Extent(end - size - entry_bytes, entry_bytes + size)))
+    return tuple(places)
+
+
+def _covering(
+    places: tuple[tuple[str, Extent], ...], size: int, partitions: list[Partition]
+) -> list[TableFault]:
     faults = []
     for item in partitions:
-        if not usable.contains(item.extent):
-            why = f"this GPT has its usable sectors from {header.first_usable} to {header.last_usable}"
-        elif any(item.extent.overlaps(place) for place in own):
-            why = "the partition table itself is there"
-        else:
+        covered = [(what, place) for what, place in places if place.length and item.extent.overlaps(place)]
+        if not covered:
             continue
-        first, last = item.extent.start // size, item.extent.end // size - 1
-        detail = f"partition {item.number} is at sectors {first} to {last}, but {why}"
-        faults.append(TableFault(Fault.OUTSIDE_USABLE, detail, item.extent.start, (item.number,)))
+        what, place = max(covered, key=lambda one: one[1].length)
+        first, last = place.start // size, place.end // size - 1
+        there = f"{what} is at sectors {first} to {last}"
+        detail = f"{_sectors(item, size)}, and {there}: a write to either destroys the other"
+        faults.append(TableFault(Fault.COVERS_TABLE, detail, place.start, (item.number,)))
     return faults
+
+
+def _sectors(item: Partition, size: int) -> str:
+    first, last = item.extent.start // size, item.extent.end // size - 1
+    return f"partition {item.number} is at sectors {first} to {last}"

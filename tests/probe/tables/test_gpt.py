@@ -13,7 +13,6 @@ from tests.probe.tables.images import (
     MIB,
     CountingReader,
     FailingReader,
-    detail_of,
     disk,
     faults_of,
     mbr,
@@ -128,11 +127,11 @@ def test_every_partition_inside_another_is_named_not_only_its_neighbour() -> Non
     assert [fault.partitions for fault in table_of(reading).faults] == [(1, 2), (1, 3)]
 
 
-def test_a_partition_on_the_tables_own_place_is_outside_even_if_the_header_calls_it_usable() -> None:
+def test_a_partition_on_the_tables_own_place_is_reported_even_if_the_header_calls_it_usable() -> None:
     array = entry(2, 100).ljust(128 * 128, b"\0")
     primary = header(own=1, other=2047, entries_lba=2, entries=array, numbers={"first": 1})
     content = disk(MIB, (0, mbr((0xEE, 1, 2047, 0))), (512, primary), (1024, array))
-    assert "partition table itself" in detail_of(read_bytes(content), Fault.OUTSIDE_USABLE)
+    assert Fault.COVERS_TABLE in faults_of(read_bytes(content))
 
 
 def test_half_a_surrogate_pair_in_a_name_is_readable() -> None:

@@ -223,11 +223,11 @@ def test_an_ordinary_mbr_over_a_leftover_gpt_wins_as_in_linux(sparse: Sparse) ->
     assert places(reading) == {1: (2048, 4096)}
 
 
-def test_a_leftover_backup_alone_is_no_table(sparse: Sparse) -> None:
+def test_a_backup_alone_on_a_disk_that_begins_with_nothing_is_a_damaged_table(sparse: Sparse) -> None:
     path = make_gpt(sparse)
     patch(path, 0, bytes(512 * 34))
     assert "does not contain" in _sfdisk_refusal(path)
-    assert read_image(path).table is None
+    assert set(faults_of(read_image(path))) == {Fault.GPT_PRIMARY_DAMAGED, Fault.PROTECTIVE_MBR}
 
 
 def test_a_hybrid_mbr_names_the_partitions_that_it_mirrors(sparse: Sparse) -> None:
