@@ -10,7 +10,7 @@ from functools import partial
 
 from aligntool.apply.buffers import same
 from aligntool.apply.device import Device, Jobs
-from aligntool.apply.journal import Position
+from aligntool.apply.journal_sectors import Position
 from aligntool.errors import Stopped
 from aligntool.plan.lanes import Batch
 from aligntool.units import MIB

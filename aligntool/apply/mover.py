@@ -13,8 +13,9 @@ from aligntool.apply import recovery
 from aligntool.apply.boot_fields import patched
 from aligntool.apply.device import Device
 from aligntool.apply.held import marker, read_held
-from aligntool.apply.journal import Journal, Position, new_id
+from aligntool.apply.journal import Journal, new_id
 from aligntool.apply.journal_body import Contents
+from aligntool.apply.journal_sectors import Position
 from aligntool.apply.partition_tables import TableState, table_images, table_state
 from aligntool.apply.recovery import Status, find_journal
 from aligntool.apply.table_writer import is_ours, write_table
@@ -111,6 +112,7 @@ def _resumed(workshop: Workshop, *, back: bool) -> Iterator[Event]:
                               hint="aligntool plan realign DISK shows where things stand")  # fmt: skip
             yield from walk.forward()
         case _:
+            journal.restore()
             if journal.position.step > index_of(journal.contents.plan, ParkEntries):
                 write_table(workshop.device, journal.contents.images, TableState.PARKED)
             yield from walk.back() if back else walk.forward()

@@ -9,11 +9,11 @@ A journal is found through a parked entry, else through a marker at the start of
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 
 from aligntool.apply.device import Device
-from aligntool.apply.journal import GRID, Journal, is_head
+from aligntool.apply.journal import GRID, Journal
+from aligntool.apply.journal_sectors import is_head
 from aligntool.apply.partition_tables import ParkedMark, TableState, find_parked, table_state
 from aligntool.apply.partition_tables.starts import entry_starts, is_sound
 from aligntool.apply.table_writer import is_ours
@@ -49,26 +49,47 @@ def find_journal(device: Device, file: Device | None) -> Journal | None:
     """
     mark = find_parked(device)
     if file is not None:
-        return _checked(Journal.open(file, 0), device, None if mark is None else mark.journal_id)
+        return _intact(_checked(Journal.open(file, 0), device, None if mark is None else mark.journal_id))
     refusal = None
     if mark is not None:
         try:
-            return _of_mark(device, mark)
+            journal = _of_mark(device, mark)
         except Refused as error:
             refusal = error  # what the entry says may be torn: the journal may be found all the same
+        else:
+            return _intact(journal)
     sound = is_sound(device)
     for at, is_marked in _candidates(device, sound=sound):
-        with suppress(Refused):
+        try:
             journal = _checked(Journal.open(device, at), device, None)
-            whole = sound and table_state(device, journal.contents.images) in (
-                TableState.BEFORE,
-                TableState.AFTER,
-            )
-            if is_ours(device, journal.contents.images) and (is_marked or not whole):
-                return journal  # else one that could not be wiped, beside a table that is as it should be
+        except Refused:
+            continue
+        whole = sound and table_state(device, journal.contents.images) in (
+            TableState.BEFORE,
+            TableState.AFTER,
+        )
+        if is_ours(device, journal.contents.images) and (is_marked or not whole):
+            return _intact(
+                journal
+            )  # else one that could not be wiped, beside a table that is as it should be
     if refusal is not None:
         raise refusal
     return None
+
+
+def _intact(journal: Journal) -> Journal:
+    """Return it. Raises Refused where its newest record may be lost: to go on from an older one would do a step again
+    whose source is overwritten.
+    """
+    if journal.lost_slots:
+        places = " and ".join(f"at byte {at}" for at in journal.lost_slots)
+        raise Refused(
+            f"the journal at byte {journal.at} is damaged: the record {places} cannot be read in either of its two"
+            " copies, and it may be the newest, the one that tells how far the move came; nothing is done from an"
+            " older one",
+            hint="keep the disk as it is, and copy it with ddrescue: a sector that is read at last is enough",
+        )
+    return journal
 
 
 def _of_mark(device: Device, mark: ParkedMark) -> Journal:

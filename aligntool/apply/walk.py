@@ -16,7 +16,8 @@ from aligntool.apply.boot_fields import patched
 from aligntool.apply.copier import Places, bytes_arriving, copy_batches
 from aligntool.apply.device import Device
 from aligntool.apply.held import check_untouched, mark, release, take_away
-from aligntool.apply.journal import Journal, Position
+from aligntool.apply.journal import Journal
+from aligntool.apply.journal_sectors import Position
 from aligntool.apply.partition_tables import TableState
 from aligntool.apply.table_writer import write_table
 from aligntool.errors import Stopped

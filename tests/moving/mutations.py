@@ -31,13 +31,24 @@ MUTATIONS = (
     ),
     Mutation(
         "the record is not flushed", f"{APPLY}/journal.py",
-        "raw)\n        self._device.flush()\n", "raw)\n",
+        "                continue\n            self._device.flush()\n", "                continue\n",
         "a batch is done again after the next one has overwritten its source",
     ),
     Mutation(
-        "a record overwrites the newest one", f"{APPLY}/journal.py",
-        "1 + self._number % RECORD_SLOTS", "1",
-        "a torn record takes the one before it along, in both copies",
+        "both copies of a record are written in one go", f"{APPLY}/journal.py",
+        "            self._device.flush()\n        if len(failed) == len(COPIES):\n            raise failed[0]\n",
+        "        if len(failed) == len(COPIES):\n            raise failed[0]\n        self._device.flush()\n",
+        "a cut tears both, and nothing tells whether a newer record is lost",
+    ),
+    Mutation(
+        "a record that both copies have lost is passed over", f"{APPLY}/recovery.py",
+        "    if journal.lost_slots:\n", "    if False:\n",
+        "the work goes on from an older record, and does a batch again whose source is overwritten",
+    ),
+    Mutation(
+        "a record that a cut left in one copy stays there alone", f"{APPLY}/journal.py",
+        "        self.record(self.position)\n", "        pass\n",
+        "that copy is damaged, and the older record of the other one is taken for the newest",
     ),
     Mutation(
         "the resume leaves a batch out", f"{APPLY}/walk.py",

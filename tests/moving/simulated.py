@@ -103,11 +103,13 @@ def survivors(platter: bytes, cache: dict[int, bytes], luck: random.Random, *, t
     return bytes(found)
 
 
-def crashes(start: bytes, log: list[tuple[int, bytes] | None], luck: random.Random) -> Iterable[bytes]:
+def crashes(
+    start: bytes, log: list[tuple[int, bytes] | None], luck: random.Random, *, torn: bool = True
+) -> Iterable[bytes]:
     """What a cut before each operation of a run would have left, one after the other."""
     platter, cache = bytearray(start), dict[int, bytes]()
     for entry in log:
-        yield survivors(bytes(platter), cache, luck, torn=True)
+        yield survivors(bytes(platter), cache, luck, torn=torn)
         if entry is None:
             for at, sector in cache.items():
                 platter[at : at + SECTOR] = sector
@@ -116,4 +118,4 @@ def crashes(start: bytes, log: list[tuple[int, bytes] | None], luck: random.Rand
             offset, raw = entry
             for at in range(0, len(raw), SECTOR):
                 cache[offset + at] = raw[at : at + SECTOR]
-    yield survivors(bytes(platter), cache, luck, torn=True)
+    yield survivors(bytes(platter), cache, luck, torn=torn)

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from aligntool.apply.copier import Places, copy_batches
-from aligntool.apply.journal import Position
+from aligntool.apply.journal_sectors import Position
 from aligntool.plan import Lanes
 from aligntool.plan.lanes import Schedule
 from aligntool.units import Extent

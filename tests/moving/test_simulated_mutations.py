@@ -13,7 +13,11 @@ from tests.moving.mutations import MUTATIONS, Mutation
 pytestmark = pytest.mark.needs_tools("sfdisk")
 
 ROOT = Path(__file__).parents[2]
-CUTS = ("tests/moving/test_simulated_copies.py", "tests/moving/test_simulated_cuts.py")
+CUTS = (
+    "tests/moving/test_simulated_copies.py",
+    "tests/moving/test_simulated_cuts.py",
+    "tests/moving/test_damaged_records.py",
+)
 
 
 def run_cuts(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -38,6 +42,7 @@ def copy_to(folder: Path) -> None:
         "entries.py",
         "test_simulated_copies.py",
         "test_simulated_cuts.py",
+        "test_damaged_records.py",
     ):
         shutil.copy(ROOT / "tests" / "moving" / name, folder / "tests" / "moving" / name)
 

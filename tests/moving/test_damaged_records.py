@@ -1,0 +1,149 @@
+"""Damage to the records of a journal, at every moment of a move: recovered, or stopped with nothing touched.
+
+Damage is what a cut does not do: sectors that read as something else, or not at all. A cut comes before it.
+"""
+
+import itertools
+import os
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from aligntool.apply.journal_sectors import read_record
+from aligntool.apply.mover import Workshop, resume, rollback, status
+from aligntool.apply.recovery import find_journal
+from aligntool.errors import Refused
+from aligntool.plan import WriteJournal
+from tests.moving.crowded import Crowd, make_crowd
+from tests.moving.simulated import SimulatedDisk, crashes
+from tests.moving.test_simulated_cuts import NoKernel, act, check_end, check_table, final, is_new
+
+pytestmark = pytest.mark.needs_tools("sfdisk")
+
+THOROUGH = bool(os.environ.get("ALIGNTOOL_THOROUGH"))
+CROWDS = range(30 if THOROUGH else 2)
+STRIDE = 1 if THOROUGH else 7  # so many operations from one cut to the next
+SLOT = 4096
+SLOTS = (1, 2)
+WAYS = {"resume": resume, "rollback": rollback}
+
+
+def ended(crowd: Crowd, platter: bytes, way: str, bad: frozenset[int] = frozenset()) -> str:
+    """Return "done", "stopped" with nothing touched, or "nothing" where nothing was in flight; checked each time."""
+    disk = SimulatedDisk(platter, bad=bad)
+    workshop = Workshop(disk, NoKernel())
+    try:
+        list(WAYS[way](workshop))
+    except Refused as refusal:
+        if "complete" in str(refusal) or "nothing is in flight" in str(refusal):
+            check_end(crowd, final(disk), new=is_new(crowd, final(disk)))
+            return "nothing"
+        assert disk.operations == 0, refusal
+        with pytest.raises(Refused):
+            status(Workshop(SimulatedDisk(platter, bad=bad), NoKernel()))
+        return "stopped"
+    check_end(crowd, final(disk), new=is_new(crowd, final(disk)))
+    return "done"
+
+
+def slot_at(crowd: Crowd, copy: int, slot: int) -> int:
+    place = next(step.journal for step in crowd.plan.steps if isinstance(step, WriteJournal))
+    return place.extent.start + copy * place.copy_length + slot * SLOT
+
+
+def damaged(platter: bytes, places: Iterator[int], content: bytes) -> bytes:
+    made = bytearray(platter)
+    for at in places:
+        made[at : at + len(content)] = content
+    return bytes(made)
+
+
+def moments(crowd: Crowd, seed: int, *, torn: bool = True) -> Iterator[bytes]:
+    """What a cut before each operation leaves, of a move and of the rollback from its middle; some of them."""
+    whole = act(crowd, crowd.platter, "realign")
+    middle = final(act(crowd, crowd.platter, "realign", whole.operations * 2 // 3))
+    back = act(crowd, middle, "rollback")
+    for start, log in ((crowd.platter, whole.log), (middle, back.log)):
+        for platter in itertools.islice(
+            crashes(start, log, random.Random(seed), torn=torn), seed, None, STRIDE
+        ):
+            if find_journal(SimulatedDisk(platter), None) is not None:
+                yield platter
+
+
+@pytest.mark.parametrize("seed", CROWDS)
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+def test_with_a_slot_damaged_in_both_copies_nothing_goes_on_from_an_older_record(
+    label: str, seed: int
+) -> None:
+    crowd = make_crowd(9200 + seed, label)
+    ends = set()
+    ways = itertools.cycle(WAYS)
+    for platter in moments(crowd, seed):
+        for slot in SLOTS:
+            content = random.Random(slot).choice((b"\xff", b"\0")) * 512
+            both = (slot_at(crowd, copy, slot) for copy in (0, 1))
+            ends.add(ended(crowd, damaged(platter, both, content), next(ways)))
+    assert "stopped" in ends
+
+
+@pytest.mark.parametrize("seed", CROWDS)
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+@pytest.mark.parametrize("copy", [0, 1])
+def test_the_records_of_one_copy_are_enough_at_every_moment(label: str, seed: int, copy: int) -> None:
+    crowd = make_crowd(9250 + seed, label)
+    ways = itertools.cycle(WAYS)
+    for number, platter in enumerate(moments(crowd, seed, torn=False)):
+        lost = [slot_at(crowd, copy, slot) for slot in (SLOTS if number % 2 else (1 + number // 2 % 2,))]
+        bad = frozenset(lost) if number % 3 == 0 else frozenset()
+        assert ended(crowd, damaged(platter, iter(lost), b"\xff" * 512), next(ways), bad) == "done"
+
+
+@pytest.mark.parametrize("seed", range(20 if THOROUGH else 2))
+def test_a_record_that_a_cut_left_in_one_copy_is_made_whole_before_the_work_goes_on(seed: int) -> None:
+    """Cut between the two copies of a record, resumed, cut again; then the copy that had the record loses it."""
+    crowd, luck = make_crowd(9310 + seed, ("gpt", "dos")[seed % 2]), random.Random(seed)
+    whole = act(crowd, crowd.platter, "realign")
+    cuts = crashes(crowd.platter, whole.log, luck, torn=False)
+    standing = (platter for platter in cuts if find_journal(SimulatedDisk(platter), None) is not None)
+    unlike = [platter for platter in standing if newer_copy(crowd, platter) is not None]
+    assert unlike
+    for platter in unlike if THOROUGH else luck.sample(unlike, min(4, len(unlike))):
+        newer = newer_copy(crowd, platter)
+        assert newer is not None
+        for cut in range(1, 16) if THOROUGH else (8, 11):
+            again = act(crowd, platter, "resume", cut).after_the_cut(luck, torn=False)
+            lost = (slot_at(crowd, newer, slot) for slot in SLOTS)
+            assert ended(crowd, damaged(again, lost, b"\xff" * 512), "resume") in ("done", "nothing")
+
+
+def newer_copy(crowd: Crowd, platter: bytes) -> int | None:
+    """The one whose newest record the other lacks; None where both have the same."""
+    copies = [
+        [
+            read_record(SimulatedDisk(platter), slot_at(crowd, copy, slot), id_of(crowd, platter))
+            for slot in SLOTS
+        ]
+        for copy in (0, 1)
+    ]
+    newest = [max(record.number for record in records if record) for records in copies]
+    return None if newest[0] == newest[1] else newest.index(max(newest))
+
+
+def id_of(crowd: Crowd, platter: bytes) -> bytes:
+    journal = find_journal(SimulatedDisk(platter), None)
+    assert journal is not None
+    return journal.id
+
+
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+def test_sectors_of_the_newest_record_that_cannot_be_read_stop_the_work(label: str) -> None:
+    crowd = make_crowd(9206, label)
+    operations = act(crowd, crowd.platter, "realign").operations
+    middle = final(act(crowd, crowd.platter, "realign", operations // 2))
+    for slot in SLOTS:
+        bad = frozenset(slot_at(crowd, copy, slot) for copy in (0, 1))
+        for way in WAYS:
+            assert ended(crowd, middle, way, bad) == "stopped"
+    check_table(crowd, middle)
