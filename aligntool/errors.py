@@ -50,3 +50,11 @@ def refuse(reasons: Iterable[Objection]) -> None:
 def objection_of(refusal: Refused) -> Objection:
     """To be said together with others."""
     return str(refusal), refusal.hint
+
+
+def refuse_folder_name(name: str) -> None:
+    """Raise Refused where the name of a file to be written ends as a folder's does: pathlib drops the slash, and would
+    write a file of that name into the folder above.
+    """
+    if name.rpartition("/")[2] in ("", ".", ".."):
+        raise Refused(f"{name!r} is the name of a folder, not of a file; nothing was written")

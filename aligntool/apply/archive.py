@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Literal, Protocol
 
-from aligntool.errors import Refused
+from aligntool.errors import Refused, refuse_folder_name
 
 _Mode = Literal["w", "w:gz", "w:xz"]
 _MODES: dict[str, _Mode] = {
@@ -39,6 +39,7 @@ class Entry(Protocol):
 
 def write_snapshot(path: str, entries: Iterable[Entry], *, overwrite: bool = False) -> None:
     """Raises Refused for a name that says no format, a file that is there, a place that cannot be written."""
+    refuse_folder_name(path)
     target = Path(path)
     mode = next((mode for suffix, mode in _MODES.items() if target.name.endswith(suffix)), None)
     if mode is None:

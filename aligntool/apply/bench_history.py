@@ -10,7 +10,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from aligntool.errors import Refused
+from aligntool.errors import Refused, refuse_folder_name
 
 
 def keep_in_history(folder: Path, when: str, profile: str, text: str) -> str:
@@ -29,6 +29,7 @@ def keep_in_history(folder: Path, when: str, profile: str, text: str) -> str:
 
 def keep_result(file: str, text: str) -> str:
     """Whole or not at all: written beside it, then renamed. Raises Refused."""
+    refuse_folder_name(file)
     path = Path(file)
     temporary = None
     try:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from aligntool.apply.disk_device import DiskDevice
 from aligntool.apply.lasting import forgetful_kind
-from aligntool.errors import Refused
+from aligntool.errors import Refused, refuse_folder_name
 from aligntool.units import format_about
 
 
@@ -24,6 +24,7 @@ def open_journal(file: str, *, length: int | None = None) -> Iterator[DiskDevice
     A file that was made here goes again when nothing of it is needed: the work came to its end, or was refused before
     anything was written. Raises Refused.
     """
+    refuse_folder_name(file)
     path = Path(file)
     if length is None:
         descriptor = _open(path, os.O_RDWR)

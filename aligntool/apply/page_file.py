@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aligntool.apply.programs import find_program
-from aligntool.errors import Refused
+from aligntool.errors import Refused, refuse_folder_name
 
 SCALE = "2"  # for screens with small pixels
 LIMIT_S = 120
@@ -21,6 +21,7 @@ def write_pages(pages: Sequence[tuple[str, bytes]], *, overwrite: bool = False) 
     for a place that cannot be written.
     """
     for name, _ in pages:
+        refuse_folder_name(name)
         _refuse_taken(name, overwrite=overwrite)
     for name, content in pages:
         _write(name, content, overwrite=overwrite)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from aligntool.audit.words import shell_word
-from aligntool.errors import Refused
+from aligntool.errors import Refused, refuse_folder_name
 
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV)  # FAT has none; another file system
 
@@ -23,8 +23,13 @@ LOG = "log"
 
 
 def refuse_name(output: str | None) -> None:
-    """Said before anything runs. Raises Refused where a file of that name is there."""
-    if output is not None and os.path.lexists(output):
+    """Raise Refused, before anything runs, where no new file can have that name."""
+    if output is None:
+        return
+    refuse_folder_name(output)
+    if not Path(output).absolute().parent.is_dir():
+        raise Refused(f"{output}: folder not found; nothing was recorded")
+    if os.path.lexists(output):
         raise Refused(f"{output} is there already; nothing was recorded", hint=f"rm {shell_word(output)}")
 
 

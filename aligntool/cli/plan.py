@@ -14,7 +14,7 @@ from aligntool.cli.options import (
     partition_numbers,
     terminal_width,
 )
-from aligntool.errors import Refused
+from aligntool.errors import Refused, refuse_folder_name
 from aligntool.units import format_size
 
 if TYPE_CHECKING:
@@ -182,6 +182,7 @@ def keep(path: str, text: str) -> None:
 
     from aligntool.audit.words import shell_word
 
+    refuse_folder_name(path)
     try:
         with Path(path).open("x") as file:
             file.write(text)

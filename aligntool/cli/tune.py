@@ -12,7 +12,7 @@ from aligntool.cli.measuring import bench_progress, ended_by_signals
 from aligntool.cli.options import colored, seconds, size, terminal_width, whole
 from aligntool.cli.plan import keep
 from aligntool.cli.raid_goal import level_word
-from aligntool.errors import Refused, Stopped
+from aligntool.errors import Refused, Stopped, refuse_folder_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -176,6 +176,7 @@ def _refuse_output(output: str | None) -> None:
 
     if output is None:
         raise Refused("nobody said where to keep the result; nothing was written", hint="-o chunks.json")
+    refuse_folder_name(output)
     path = Path(output)
     if path.exists():
         raise Refused(f"{output} is there already; nothing was written")

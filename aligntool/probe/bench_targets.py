@@ -9,6 +9,7 @@ import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 from aligntool.bench.conditions import MEMORY
 from aligntool.bench.schedule import Target, TargetKind
@@ -35,6 +36,10 @@ def find_target(named: str) -> Target:
     try:
         mode = Path(path).stat().st_mode
     except FileNotFoundError:
+        if named.rpartition("/")[2] in ("", ".", ".."):
+            raise Refused(
+                f"{named}: folder not found; nothing was written", hint=f"mkdir {quote(named)}"
+            ) from None
         if "/" not in named:  # a slip of the keyboard is no wish for a file
             hint = (
                 f"a folder or device; ./{named} makes a file here; bench list, show and compare are commands"

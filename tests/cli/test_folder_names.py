@@ -1,0 +1,61 @@
+"""A name that ends as a folder's does, of a folder that is not there: a refusal, and no file beside it."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from aligntool.cli import app
+from aligntool.units import MIB
+
+ENDS = ("new/", "new//", "new/.", "new/sub/", "new/file")
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("bench", "run", "NAME"),
+        ("bench", "run", "NAME", "--passes", "1,5"),
+        ("bench", "alignment", "NAME"),
+        ("bench", "span", "NAME"),
+        ("probe", "NAME"),
+        ("trace", "record", "NAME", "--", "true"),
+        ("trace", "record", "disk.img", "-o", "NAME", "--", "true"),
+        ("report", "disk.img", "-o", "NAME"),
+        ("plan", "layout", "disk.img", "--part", "rest:linux", "-o", "NAME"),
+        ("bench", "run", "disk.img", "-o", "NAME"),
+        ("probe", "disk.img", "-o", "NAME"),
+        ("raid", "tune", "--level", "0", "disk.img", "disk2.img", "-o", "NAME"),
+        ("snapshot", "-o", "NAME"),
+    ],
+    ids=" ".join,
+)
+def test_a_missing_folder_is_a_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], end: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("disk.img", "disk2.img"):
+        (tmp_path / name).write_bytes(bytes(4 * MIB))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    done = CliRunner().invoke(app, [end if word == "NAME" else word for word in words])
+    assert done.exit_code != 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["disk.img", "disk2.img"]
+
+
+def test_an_archive_and_a_file_of_a_plan_are_not_named_like_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from aligntool.apply.archive import write_snapshot
+    from aligntool.apply.page_file import write_pages
+    from aligntool.cli.plan import keep
+    from aligntool.errors import Refused
+
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Refused):
+        write_snapshot("new.tar.xz/", ())
+    with pytest.raises(Refused):
+        write_pages([("page.html/", b"")])
+    with pytest.raises(Refused):
+        keep("plan.json/", "{}")
+    assert not list(tmp_path.iterdir())
