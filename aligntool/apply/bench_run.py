@@ -52,7 +52,7 @@ class Ran:
 
 def run_bench(plan: BenchPlan, path: str, *, tell: Tell, keep: Keep) -> Ran:
     """Never raises for what fio does, nor for Ctrl-C."""
-    ran = Ran({test: [] for test in plan.tests})
+    ran = Ran({test: [] for test in plan.measured})
     try:
         if plan.fills:
             _fill(plan, path, tell)
@@ -80,7 +80,7 @@ def _fill(plan: BenchPlan, path: str, tell: Tell) -> None:
 
 
 def _measure(plan: BenchPlan, path: str, ran: Ran, tell: Tell, keep: Keep) -> None:
-    done, total = 0, plan.rounds * len(plan.tests)
+    done, total = 0, plan.rounds * len(plan.measured)
     began = time.monotonic()
     for number, tests in rounds_of(plan):
         ran.caches_dropped = drop_caches() if number == 1 or not plan.settings.passes else ran.caches_dropped

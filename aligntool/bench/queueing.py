@@ -1,7 +1,9 @@
-"""Whether a drive works on several requests at once: one in flight beside many (C3).
+"""Whether a drive works on several requests at once: one in flight beside two, four and many (C3).
 
-In: a result. Out: pairs of tests, and a sentence for each. Alone because "no gain" accuses a drive, and noise must
-not say it.
+A drive that serves one request at a time gains from a second one in flight, too: while it works on one, the processor
+prepares the next (Little's law: with S seconds of the drive and H of the processor a request, one in flight has
+1 / (S + H) IOPS, and however many in flight at most 1 / S). So a gain alone proves nothing. It is the drive's when it
+goes on from two requests in flight to four, and when the processor was too idle for H to explain it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,9 +13,13 @@ from enum import StrEnum
 from aligntool.bench.chance import LEAST_RUNS
 from aligntool.bench.conditions import DriveState
 from aligntool.bench.results import Result, Series
+from aligntool.recipe import BenchTest
 
 GAIN = 1.2  # from which on a deeper queue is said to help
 DEEP = 8  # requests in flight from which on a queue is called deep
+BETWEEN = (2, 4)
+SHARE = 0.8  # of what a serial drive needs: a busy share is measured to some percent
+BATCHED = 0.5  # of the processor's time a request at depth 1: deep queues share interrupts and wake-ups
 
 
 class Gain(StrEnum):
@@ -24,10 +30,12 @@ class Gain(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DepthGain:
-    """One test with one request in flight, and with many."""
+    """One test with one request in flight, with many, and where they were measured with two and with four."""
 
     one: Series
     deep: Series
+    two: Series | None = None
+    four: Series | None = None
 
     @property
     def times(self) -> float:
@@ -39,19 +47,68 @@ class DepthGain:
 
     @property
     def gain(self) -> Gain:
-        """SOME: GAIN times or more, and no run of the deep queue is as slow as one of the other. NONE: less than that,
-        in every run of the deep queue.
+        """SOME: the gain is GAIN or more and beyond the noise, and nothing but the drive explains it. NONE: less than
+        GAIN, in every run of the deep queue.
         """
         if self.times >= GAIN and not self.overlaps:
-            return Gain.SOME
+            return Gain.UNKNOWN if self.doubt else Gain.SOME
         most = self.deep.iops.high / self.one.iops.median
-        return Gain.NONE if self.times < GAIN and most < GAIN else Gain.UNKNOWN
+        return Gain.NONE if self.times < GAIN and most < GAIN and not self.deep.cpu_bound else Gain.UNKNOWN
+
+    @property
+    def doubt(self) -> str:
+        """Return why a gain may not be the drive's; "": it is."""
+        if self.one.cpu_bound:
+            return "the processor was the limit with one request in flight already"
+        if self.two is None or self.four is None:
+            return "two and four requests in flight were not measured"
+        if self.four.iops.median < GAIN * self.two.iops.median or self.four.iops.low <= self.two.iops.high:
+            return (
+                "four requests in flight gain nothing over two, as where the processor prepares one while the drive "
+                "serves another"
+            )
+        if self._by_processor:
+            return "the processor was busy enough to explain it: it prepares requests while the drive serves others"
+        return ""
+
+    @property
+    def _by_processor(self) -> bool:
+        """Whether a drive that serves one request at a time could show this gain. The processor's part of a request
+        must then have been 1 - 1/gain of the time with one in flight, and gain - 1 cores with many.
+        """
+        needed = SHARE * (1 - 1 / self.times)
+        at_depth = self.deep.middle("busy_cores")
+        busy = max(at_depth or 0, self.deep.cores) if at_depth is not None else None
+        enough_deep = busy is None or busy >= BATCHED * (self.times - 1)
+        return _busy(self.one) >= needed and enough_deep
+
+
+def _busy(series: Series) -> float:
+    """Cores, of fio's threads or of the whole machine: a kernel's or a driver's threads work for a request, too."""
+    return max(series.cores, series.middle("busy_cores") or 0.0)
+
+
+def depths_between(tests: Sequence[BenchTest]) -> tuple[BenchTest, ...]:
+    """Return the tests with two and four requests in flight that `depth_gains` needs and a profile lacks: of each
+    random read that it has at depth 1 and at DEEP or more, with one thread.
+    """
+    single = {
+        (each.block, each.depth) for each in tests if each.random and not each.write and each.threads == 1
+    }
+    blocks = [block for block, depth in sorted(single) if depth == 1]
+    return tuple(
+        BenchTest(True, block, depth, 1, False)
+        for block in blocks
+        if any(other == block and deep >= DEEP for other, deep in single)
+        for depth in BETWEEN
+        if (block, depth) not in single
+    )
 
 
 def depth_gains(result: Result) -> Iterator[DepthGain]:
     """Pairs of random tests that differ in their depth alone, with one thread. None of a result that cannot tell: past
-    the page cache is what the drive does, passes over the same data show a cache, and of fewer than LEAST_RUNS nobody
-    knows how far they lie apart.
+    the page cache is what the drive does, passes over the same data show a cache, and of fewer than LEAST_RUNS the
+    noise is not known.
     """
     if not result.settings.direct or result.settings.passes:
         return
@@ -61,14 +118,14 @@ def depth_gains(result: Result) -> Iterator[DepthGain]:
         if (each.test.random, each.test.threads) == (True, 1) and each.iops.count >= LEAST_RUNS
     ]
     for one in told:
-        deeper = [
-            each
+        alike = {
+            each.test.depth: each
             for each in told
             if (each.test.block, each.test.write) == (one.test.block, one.test.write)
-            and each.test.depth >= DEEP
-        ]
-        if one.test.depth == 1 and one.iops.median and deeper:
-            yield DepthGain(one, max(deeper, key=lambda each: each.test.depth))
+        }
+        deepest = max(alike)
+        if one.test.depth == 1 and one.iops.median and deepest >= DEEP:
+            yield DepthGain(one, alike[deepest], alike.get(2), alike.get(4))
 
 
 def about_depth(result: Result) -> Iterator[str]:
@@ -83,10 +140,12 @@ def _verdict(pair: DepthGain) -> str:
     bound, gain = pair.deep.cpu_bound, pair.gain
     if gain is Gain.SOME:
         return f": {gain}" + (", and could do more, for the processor held it back" if bound else "")
-    if bound:
-        return ", and the processor held it back: that says nothing of command queueing (NCQ)"
     if gain is Gain.NONE:
         return f": {gain}"
+    if pair.times >= GAIN and not pair.overlaps:
+        return f": can't tell whether the drive works on several requests at once: {pair.doubt}"
+    if bound:
+        return ", and the processor held it back: that says nothing of command queueing (NCQ)"
     return f": {gain}: " + ("the runs overlap" if pair.overlaps else "some runs gain, and others do not")
 
 

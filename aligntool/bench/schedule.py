@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from aligntool.bench.chance import LEAST_RUNS
 from aligntool.bench.jobs import ENGINE, Job, Pattern, fill_job
-from aligntool.bench.results import Settings
+from aligntool.bench.queueing import depths_between
+from aligntool.bench.results import Course, Settings
 from aligntool.errors import Refused
 from aligntool.recipe import BenchGoal, BenchTest
 from aligntool.units import MIB, align_down, format_about, format_size
@@ -65,6 +67,11 @@ class BenchPlan:
     skipped: tuple[str, ...]
     settings: Settings
     fills: int  # how often everything is written over before
+    added: tuple[BenchTest, ...] = ()  # that the profile lacks, and the verdict on command queueing needs
+
+    @property
+    def measured(self) -> tuple[BenchTest, ...]:
+        return self.tests + self.added
 
     @property
     def makes_file(self) -> bool:
@@ -91,7 +98,7 @@ class BenchPlan:
         """That the timed runs take at most; None: they are not timed."""
         if self.settings.passes:
             return None
-        return self.rounds * len(self.tests) * (self.settings.runtime_s + OVERHEAD_S)
+        return self.rounds * len(self.measured) * (self.settings.runtime_s + OVERHEAD_S)
 
 
 def plan_bench(profile: str, goal: BenchGoal, target: Target, wish: Wish) -> BenchPlan:
@@ -123,7 +130,9 @@ def plan_bench(profile: str, goal: BenchGoal, target: Target, wish: Wish) -> Ben
         until_steady=goal.until_steady and not wish.passes,
         score=goal.score,
     )
-    return BenchPlan(target, tests, skipped, settings, fills)
+    judged = settings.direct and settings.course is Course.REPEATS and settings.repeats >= LEAST_RUNS
+    added = depths_between(tests) if judged and not settings.score else ()
+    return BenchPlan(target, tests, skipped, settings, fills, added)
 
 
 def _span(goal: BenchGoal, target: Target, wish: Wish) -> int:
@@ -180,7 +189,7 @@ def rounds_of(plan: BenchPlan) -> Iterator[tuple[int, tuple[BenchTest, ...]]]:
             yield from ((number, (test,)) for number in range(1, plan.rounds + 1))
         return
     for number in range(1, plan.rounds + 1):
-        yield number, plan.tests if number % 2 else plan.tests[::-1]
+        yield number, plan.measured if number % 2 else plan.measured[::-1]
 
 
 def job_of(plan: BenchPlan, test: BenchTest, path: str) -> Job:

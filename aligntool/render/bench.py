@@ -45,6 +45,8 @@ def plan_words(plan: BenchPlan, seen: Conditions, *, width: int) -> Iterator[Lin
     span = "" if plan.makes_file or settings.passes else f", over its first {format_size(settings.span)}"
     about = f"; about {time_words(round(plan.seconds))}" if plan.seconds else ""
     filled = {0: "", 1: " after filling the file", 2: " after writing everything twice"}[plan.fills]
+    if plan.added:
+        tests += f" and {len(plan.added)} for the verdict on command queueing"
     yield plain(f"  {tests}, {times}, {run}{span}{filled}{about}")
     if not plan.writes:
         yield plain("  nothing is written")
@@ -61,7 +63,7 @@ def command_lines(plan: BenchPlan) -> Iterator[Line]:
     path = f"{plan.target.path}/FILE" if plan.makes_file else plan.target.path
     jobs = [filling(plan, path)] if plan.fills else []
     jobs += [warm_up(plan, path)] if plan.settings.passes else []
-    jobs += [job_of(plan, test, path) for test in plan.tests]
+    jobs += [job_of(plan, test, path) for test in plan.measured]
     for job in jobs:
         yield ((" ".join(("fio", *map(quote, fio_words(job)))), Style.TYPE),)
 

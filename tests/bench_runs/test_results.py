@@ -101,7 +101,10 @@ SOME, NONE, UNKNOWN = (
 def test_a_deep_queue_helps_or_not_or_nobody_can_tell(
     one: tuple[float, ...], deep: tuple[float, ...], answer: str
 ) -> None:
-    made = result(series(*(each * 1e6 for each in one)), series(*(each * 1e6 for each in deep), depth=32))
+    between = (series(*[2e6] * 5, depth=2), series(*[3.8e6] * 5, depth=4))
+    made = result(
+        series(*(each * 1e6 for each in one)), *between, series(*(each * 1e6 for each in deep), depth=32)
+    )
     found = said(made)
     assert "the device offers a depth of 32" in found
     assert [words for words in (SOME, NONE, UNKNOWN) if words in found] == [answer]
@@ -123,7 +126,8 @@ def test_the_gain_of_a_deep_queue_is_the_ratio_of_the_medians() -> None:
     assert [gain.times for gain in gains] == [4.0]
     others = (series(*[8e6] * 5, depth=32, threads=4), series(*[9e6] * 5, depth=32, write=True))
     assert not list(depth_gains(result(series(*[1e6] * 5), *others)))
-    bound = said(result(series(*[1e6] * 5), series(*[2e6] * 5, depth=32, cpu=99)))
+    between = (series(*[1.3e6] * 5, depth=2), series(*[1.9e6] * 5, depth=4))
+    bound = said(result(series(*[1e6] * 5, busy=0.2), *between, series(*[2e6] * 5, depth=32, cpu=99)))
     assert "2.0 times" in bound and "could do more, for the processor held it back" in bound
     bound = said(result(series(*[1e6] * 5), series(*[1e6] * 5, depth=32, cpu=99)))
     assert "the processor held it back: that says nothing of command queueing" in bound
@@ -143,7 +147,8 @@ def test_an_array_offers_the_depth_of_its_members(depths: tuple[int | None, ...]
         DriveState(name, queue_depth=depth)
         for name, depth in zip(("md0", "sdb", "sdc", "sdd"), depths, strict=False)
     )
-    made = result(series(*[1e6] * 5), series(*[8e6] * 5, depth=32))
+    between = (series(*[2e6] * 5, depth=2), series(*[4e6] * 5, depth=4))
+    made = result(series(*[1e6] * 5), *between, series(*[8e6] * 5, depth=32))
     made = replace(made, conditions=replace(made.conditions, drives=drives))
     (line,) = (line for line in meaning(made) if "8.0 times" in line)
     assert line.endswith("(NCQ or its like)" + words)

@@ -1,0 +1,124 @@
+"""The verdict on command queueing, of simulated drives whose answer is known: figures in, verdict out.
+
+A closed queue: a request needs S seconds of one of the drive's ways, H seconds of the processor, one after the other.
+With n in flight, IOPS are at most n / (S + H), ways / S and cores / H (the bounds of operational analysis: Denning and
+Buzen, 1978), and here exactly the least of them.
+"""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from aligntool.bench.queueing import Gain, depth_gains, depths_between
+from aligntool.bench.results import Series
+from aligntool.bench.schedule import Target, TargetKind, Wish, plan_bench
+from aligntool.recipe import BenchGoal, BenchTest
+from aligntool.units import KIB
+from tests.bench_runs.made import result, series
+from tests.bench_runs.test_profiles import goal_of, plan_of
+
+DEPTHS = (1, 2, 4, 8, 32)
+
+
+def simulated(
+    service_us: float, host_us: float, ways: int, noise: float, dice: random.Random, *,
+    depths: Sequence[int] = DEPTHS, cores: int = 2, hidden: float = 0.0, background: float = 0.0, thread: float = 0.5,
+) -> list[Series]:  # fmt: skip
+    """`hidden`: of the host's part that no core is busy with; `thread`: of the rest, that fio's thread does itself."""
+    made = []
+    for depth in depths:
+        rates = [depth / (service_us + host_us), ways / service_us, cores / host_us, 1 / (host_us * thread)]
+        iops = 1e6 * min(rates)
+        share = iops * host_us * (1 - hidden) / 1e6
+        runs = [iops * dice.gauss(1, noise) * 4 * KIB for _ in range(5)]
+        busy = min(share + background, cores)
+        made.append(series(*runs, depth=depth, cpu=min(100 * share * thread, 100), busy=busy))
+    return made
+
+
+def verdict(found: Sequence[Series]) -> Gain:
+    (gain,) = depth_gains(result(*found))
+    return gain.gain
+
+
+HOSTS = (0, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 6)  # times the drive's own part
+
+
+@pytest.mark.parametrize("service_us", [100, 300, 1000, 10_000])
+@pytest.mark.parametrize("noise", [0.0, 0.02, 0.1])
+def test_a_drive_that_serves_one_request_at_a_time_is_never_told_to_work_on_several(
+    service_us: float, noise: float
+) -> None:
+    dice = random.Random(round(service_us + 1000 * noise))
+    for host in HOSTS:
+        for thread in (0.1, 0.5, 1.0):
+            for background in (0.0, 0.5):
+                drawn = simulated(
+                    service_us,
+                    max(host * service_us, 1),
+                    1,
+                    noise,
+                    dice,
+                    background=background,
+                    thread=thread,
+                )
+                assert verdict(drawn) is not Gain.SOME, (host, thread, background)
+
+
+@pytest.mark.parametrize("host", [0.3, 0.5, 1.0])
+def test_a_serial_drive_whose_host_waits_without_a_busy_core_is_not_told_either(host: float) -> None:
+    """Waking up from an idle state, a network: time of the host that no core is busy with."""
+    dice = random.Random(7)
+    for _ in range(20):
+        assert verdict(simulated(300, host * 300, 1, 0.02, dice, hidden=1.0)) is not Gain.SOME
+
+
+@pytest.mark.parametrize("ways", [4, 8, 32])
+@pytest.mark.parametrize("service_us", [80, 300, 1000, 10_000])
+@pytest.mark.parametrize("noise", [0.0, 0.02, 0.05])
+def test_a_drive_with_several_ways_is_told_so(ways: int, service_us: float, noise: float) -> None:
+    dice = random.Random(ways)
+    for host_us in (2, 5):
+        assert verdict(simulated(service_us, host_us, ways, noise, dice)) is Gain.SOME
+
+
+def test_a_drive_with_two_ways_is_not_told_from_a_serial_one_with_a_slow_host() -> None:
+    assert verdict(simulated(300, 5, 2, 0.02, random.Random(1))) is Gain.UNKNOWN
+
+
+def test_a_fast_drive_is_known_beside_other_programs() -> None:
+    dice = random.Random(3)
+    assert verdict(simulated(80, 5, 32, 0.02, dice, cores=8, background=2.0)) is Gain.SOME
+
+
+def test_without_a_gain_a_serial_drive_is_known() -> None:
+    assert verdict(simulated(10_000, 100, 1, 0.02, random.Random(2))) is Gain.NONE
+
+
+def test_a_full_core_with_one_request_in_flight_tells_nothing() -> None:
+    full = series(*[1e6] * 5, cpu=97)
+    rest = [series(*[rate * 1e6] * 5, depth=depth) for depth, rate in ((2, 2), (4, 4), (32, 30))]
+    assert verdict([full, *rest]) is Gain.UNKNOWN
+    assert verdict([series(*[1e6] * 5, busy=8), *rest]) is Gain.UNKNOWN  # all 8 cores of the machine
+    assert verdict([series(*[1e6] * 5), *rest]) is Gain.SOME
+
+
+def test_without_depths_two_and_four_a_gain_is_not_explained() -> None:
+    assert verdict(simulated(80, 5, 32, 0.0, random.Random(4), depths=(1, 32))) is Gain.UNKNOWN
+    assert verdict(simulated(80, 5, 32, 0.0, random.Random(4), depths=(1, 2, 32))) is Gain.UNKNOWN
+
+
+def test_depths_two_and_four_are_measured_where_one_and_many_are() -> None:
+    between = tuple(BenchTest(True, 4 * KIB, depth, 1, False) for depth in (2, 4))
+    assert plan_of("crystaldiskmark").added == between == plan_of("amorphousdiskmark").added
+    for name in ("crystaldiskmark-nvme", "boot", "as-ssd", "threads", "steady", "iometer"):
+        assert plan_of(name).added == ()
+    for wish in (Wish(passes=(1, 5)), Wish(repeats=3)):
+        assert plan_of("crystaldiskmark", wish=wish).added == ()
+    buffered = Target("/srv", TargetKind.FOLDER, "/srv", free=1 << 40, direct=False)
+    assert plan_bench("x", goal_of("crystaldiskmark"), buffered, Wish()).added == ()
+    own = tuple(BenchTest(True, 4 * KIB, depth, 1, False) for depth in (1, 2, 16))
+    assert depths_between(own) == between[1:]
+    whole = plan_bench("x", BenchGoal(own), Target("/srv", TargetKind.FOLDER, "/srv", free=1 << 40), Wish())
+    assert whole.measured == own + between[1:]
