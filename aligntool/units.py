@@ -5,6 +5,7 @@ on them: in `probe.tables` on the way in and in `apply` on the way out.
 """
 
 from dataclasses import dataclass
+from math import floor, log10
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -94,10 +95,22 @@ def format_about(size: int) -> str:
     return f"{size}B"
 
 
+def significant(value: float, digits: int = 3) -> str:
+    """Return a number with at least so many significant digits and never an exponent: 0.312, 41.5, 1,520."""
+    places = digits - 1 - floor(log10(abs(value))) if value else 0
+    return f"{value:,.{min(max(places, 0), 12)}f}"
+
+
+def mb_s(bytes_per_s: float) -> str:
+    """Return a rate in MB/s (10^6 bytes) as benchmarks print it: one decimal, and more where the rate is small."""
+    rate = bytes_per_s / 10**6
+    return significant(rate) if rate < 10 else f"{rate:.1f}" if rate < 10**4 else f"{rate:.0f}"
+
+
 def format_rate(bytes_per_s: float) -> str:
     """As drives and links are sold, in powers of ten: 3.94 GB/s."""
     if bytes_per_s >= 10**9:
         return f"{bytes_per_s / 10**9:.2f} GB/s"
     if bytes_per_s >= 10**6:
-        return f"{bytes_per_s / 10**6:.0f} MB/s"
+        return f"{significant(bytes_per_s / 10**6)} MB/s"
     return f"{format_about(round(bytes_per_s))}/s"

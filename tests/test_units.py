@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.units import Extent, align_down, align_up, format_size, off_by, parse_size
+from aligntool.units import Extent, align_down, align_up, format_size, mb_s, off_by, parse_size, significant
 
 OFFSETS = st.integers(0, 10_000)
 GRIDS = st.integers(1, 300)
@@ -46,3 +46,18 @@ def test_extents_overlap_and_contain_as_sets_of_bytes_do(
     assert one.overlaps(two) == bool(ours & theirs)
     assert one.contains(two) == (theirs <= ours)
     assert one.moved_to(other).length == length
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.312, "0.312"), (0.0312, "0.0312"), (3.12, "3.12"), (31.24, "31.2"), (312.4, "312"), (1520, "1,520"),
+     (15200.4, "15,200"), (0, "0"), (-0.5, "-0.500"), (1e6, "1,000,000")],
+)  # fmt: skip
+def test_a_figure_has_three_digits_and_no_exponent(value: float, text: str) -> None:
+    assert significant(value) == text
+
+
+def test_a_rate_has_a_decimal_from_ten_on_and_three_digits_below() -> None:
+    assert [mb_s(rate * 1e6) for rate in (0.3, 5, 61.04, 3400.16, 12000.4)] == [
+        "0.300", "5.00", "61.0", "3400.2", "12000",
+    ]  # fmt: skip

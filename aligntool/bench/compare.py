@@ -142,6 +142,9 @@ def doubts(result: Result) -> tuple[str, ...]:
     moving = [each.test.title for each in result.series if each.steady is False]
     if moving:
         said.append(f"it was to be measured until it is steady, and is not: {', '.join(moving)}")
+    beside = [each.test.title for each in result.series if each.busy_machine]
+    if beside:
+        said.append(f"busy machine: other programs kept all cores busy during {', '.join(beside)}")
     return (*said, *warnings_of(result.conditions, direct=result.settings.direct))
 
 

@@ -4,18 +4,22 @@ In: a result. Out: sentences. Alone because figures are read by people who want 
 does not.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
 from fractions import Fraction
 from statistics import median
 
+from aligntool.bench.chance import LEAST_RUNS
 from aligntool.bench.conditions import warnings_of
 from aligntool.bench.queueing import about_depth
 from aligntool.bench.results import Result, Series, as_ssd_score
 from aligntool.bench.steady import MOST_EXCURSION, WINDOW, steadiness
 from aligntool.trace import ARTICLE, Drive
-from aligntool.units import KIB, format_about
+from aligntool.units import KIB, format_about, significant
 
 CACHE = 2.0  # times the first passes, from which on the later ones are said to show a cache
+LEAST_PASSES = 2  # after the first
+FLAT = 1.25  # times the first pass, up to which the later ones are called as fast
 NOISY = 0.25
 JUST_WRITTEN = "a file that was just written is in a cache that keeps writes from the first pass on"
 
@@ -51,6 +55,9 @@ def boot_doubts(result: Result) -> Iterator[str]:
     bound = [side.test.title for side in _boot_sides(result) if side.cpu_bound]
     if bound:
         yield f"CPU-bound: {', '.join(bound)}: the drive may be faster than that"
+    beside = [side.test.title for side in _boot_sides(result) if side.busy_machine]
+    if beside:
+        yield f"busy machine: {', '.join(beside)}: the drive may be faster than that"
     moving = [side.test.title for side in _boot_sides(result) if side.steady is False]
     if moving:
         yield f"NOT steady: {', '.join(moving)}"
@@ -72,11 +79,17 @@ def _about_processor(result: Result) -> Iterator[str]:
             f"CPU-bound: {', '.join(bound)}. A thread had no time left, so the drive may be faster than that; take "
             "more threads"
         )
-    full = [each.test.title for each in result.series if each.machine_full and not each.thread_full]
+    full = [each.test.title for each in result.series if each.cpu_bound and not each.thread_full]
     if full:
         yield (
-            f"CPU-bound: {', '.join(full)}. All {result.conditions.cores} cores were busy, with this or with something "
-            "else, so the drive may be faster than that"
+            f"CPU-bound: {', '.join(full)}. All {result.conditions.cores} cores were busy, so the drive may be faster "
+            "than that"
+        )
+    beside = [each.test.title for each in result.series if each.busy_machine]
+    if beside:
+        yield (
+            f"busy machine: {', '.join(beside)}. All {result.conditions.cores} cores were busy, most of it with other "
+            "programs or the kernel's own threads, so the drive may be faster than that; measure again when it is idle"
         )
 
 
@@ -96,22 +109,45 @@ def _about_passes(result: Result) -> Iterator[str]:
     if not result.settings.passes:
         return
     yield "the figures of each test are those of its first pass"
-    few, many = min(result.settings.passes), max(result.settings.passes)
-    if few == many:
-        return
     for each in result.series:
-        first, whole = each.of_passes(few), each.of_passes(many)
-        if not first or not whole:
+        rates = [sample.bytes_per_s for sample in each.samples]
+        over = {count: rate for count in sorted(result.settings.passes) if (rate := each.of_passes(count))}
+        if len(rates) < 2 or not rates[0] or not over:
             continue
-        later = [sample.bytes_per_s for sample in each.samples[few:]]
-        times = median(later) / first
-        shows = times >= CACHE and min(later) > first
-        verdict = _cached(result, write=each.test.write) if shows else "no cache shows"
-        verdict += f", but {JUST_WRITTEN}" if not shows and result.kind == "folder" else ""
-        yield (
-            f"{each.test.title}: {first / 1e6:.1f} MB/s over {_passes(few)}, {whole / 1e6:.1f} over {_passes(many)}, "
-            f"the later ones {times:.1f} times as fast: {verdict}"
+        times = [rate / rates[0] for rate in rates[1:]]
+        found = cache_of(times)
+        verdict = _cached(result, write=each.test.write) if found is Cache.SHOWS else found.value
+        verdict += f", but {JUST_WRITTEN}" if found is Cache.NONE and result.kind == "folder" else ""
+        figures = ", ".join(
+            f"{significant(rate / 1e6)} MB/s over {_passes(count)}" for count, rate in over.items()
         )
+        yield (
+            f"{each.test.title}: {figures}, those after the first {median(times):.1f} times as fast "
+            f"({min(times):.1f} to {max(times):.1f}): {verdict}"
+        )
+
+
+class Cache(StrEnum):
+    SHOWS = "a cache"
+    NONE = "no cache shows"
+    FEW = f"can't tell whether there is a cache: fewer than {LEAST_PASSES} passes after the first"
+    UNKNOWN = "can't tell whether there is a cache: some passes are much slower than others"
+    SOME = "can't tell whether there is a cache: the later passes are somewhat faster"
+
+
+def cache_of(times: Sequence[float]) -> Cache:
+    """Return what passes over the same data show; `times`: the rates of all but the first pass, over that of the first.
+
+    A cache keeps all that it has read, so every later pass is CACHE times as fast; without one, none is. One pass that
+    something else slowed down, or one that was fast by chance, is no evidence of either.
+    """
+    if len(times) < LEAST_PASSES:
+        return Cache.FEW
+    if min(times) >= CACHE:
+        return Cache.SHOWS
+    if max(times) >= CACHE or min(times) <= 1 / FLAT:
+        return Cache.UNKNOWN
+    return Cache.NONE if median(times) < FLAT else Cache.SOME
 
 
 def _cached(result: Result, *, write: bool) -> str:
@@ -176,15 +212,16 @@ def _about_boot(result: Result) -> Iterator[str]:
     drive = boot_drive(result)
     if drive:
         yield (
-            f"for a system: {float(drive.read):.1f} MB/s read and {float(drive.write):.1f} MB/s write one at a time; "
+            f"for a system: {significant(float(drive.read))} MB/s read and {significant(float(drive.write))} MB/s "
+            "write one at a time; "
             f"the commands of a boot take it {float(drive.boot_s(ARTICLE)):.1f} s (aligntool estimate boot)"
         )
         return
     read = result.find(random=True, block=4 * KIB, depth=1, threads=1, write=False)
     if read and not result.settings.passes:
         yield (
-            f"for a system: {read.rate.median / 1e6:.1f} MB/s read one at a time, which is what a boot waits for; "
-            "writes were not measured"
+            f"for a system: {significant(read.rate.median / 1e6)} MB/s read one at a time, which is what a boot waits "
+            "for; writes were not measured"
         )
 
 
@@ -205,8 +242,12 @@ def _about_threads(result: Result) -> Iterator[str]:
         )
         last = max(each.test.threads for each in group)
         threads = "thread" if enough.test.threads == 1 else "threads"
-        yield f"{best.test.title} has the most IOPS, {best.iops.median:,.0f}; " + (
-            f"more than {last} threads were not tried"
-            if enough.test.threads == last
-            else f"from {enough.test.threads} {threads} on the rest is within the noise"
-        )
+        if enough.test.threads == last:
+            rest = f"more than {last} threads were not tried"
+        elif min(each.iops.count for each in group) < LEAST_RUNS:
+            rest = (
+                f"can't tell from how many threads on the rest is noise: fewer than {LEAST_RUNS} runs of each"
+            )
+        else:
+            rest = f"from {enough.test.threads} {threads} on the rest is within the noise"
+        yield f"{best.test.title} has the most IOPS, {best.iops.median:,.0f}; {rest}"

@@ -53,11 +53,14 @@ class DepthGain:
         if self.times >= GAIN and not self.overlaps:
             return Gain.UNKNOWN if self.doubt else Gain.SOME
         most = self.deep.iops.high / self.one.iops.median
-        return Gain.NONE if self.times < GAIN and most < GAIN and not self.deep.cpu_bound else Gain.UNKNOWN
+        held = self.deep.cpu_bound or self.deep.machine_full
+        return Gain.NONE if self.times < GAIN and most < GAIN and not held else Gain.UNKNOWN
 
     @property
     def doubt(self) -> str:
         """Return why a gain may not be the drive's; "": it is."""
+        if any(each is not None and each.busy_machine for each in (self.one, self.two, self.four)):
+            return "the machine was busy with other programs"
         if self.one.cpu_bound:
             return "the processor was the limit with one request in flight already"
         if self.two is None or self.four is None:
@@ -144,6 +147,8 @@ def _verdict(pair: DepthGain) -> str:
         return f": {gain}"
     if pair.times >= GAIN and not pair.overlaps:
         return f": can't tell whether the drive works on several requests at once: {pair.doubt}"
+    if pair.deep.busy_machine:
+        return ", and the machine was busy with other programs: that says nothing of command queueing (NCQ)"
     if bound:
         return ", and the processor held it back: that says nothing of command queueing (NCQ)"
     return f": {gain}: " + ("the runs overlap" if pair.overlaps else "some runs gain, and others do not")

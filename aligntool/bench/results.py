@@ -64,6 +64,10 @@ NEAR_ALL = 0.95
 """Of the machine's cores, from which on it is said to have no time left."""
 
 
+OWN_SHARE = 0.5
+"""Of the busy cores, from which on this load is what filled the machine."""
+
+
 class Course(StrEnum):
     """What the runs of a test are to each other."""
 
@@ -138,8 +142,22 @@ class Series:
 
     @property
     def cpu_bound(self) -> bool:
-        """The figure is then the processor's as much as the drive's."""
-        return self.thread_full or self.machine_full
+        """The figure is then the processor's as much as the drive's: a thread was full, or the threads together took
+        most of what a full machine did.
+        """
+        return self.thread_full or (
+            self.machine_full and self.cores >= OWN_SHARE * (self.middle("busy_cores") or 0)
+        )
+
+    @property
+    def busy_machine(self) -> bool:
+        """Whether all cores were busy, and most of that with something else than this load."""
+        return self.machine_full and not self.cpu_bound
+
+    @property
+    def held_back(self) -> str:
+        """Return in two words what else than the drive the figure shows; "": nothing."""
+        return "CPU-bound" if self.cpu_bound else "busy machine" if self.busy_machine else ""
 
     def middle(self, name: str) -> float | None:
         """The median over the runs of "p50_us", "p99_us", "p999_us", "mean_us" or "busy_cores"."""

@@ -14,19 +14,12 @@ from aligntool.bench.results import Result, Series
 from aligntool.bench.schedule import BenchPlan, filling, job_of, warm_up
 from aligntool.render.lines import EMPTY, Line, Style, fit, plain, wrapped
 from aligntool.render.plan import time_words
-from aligntool.units import format_about, format_size
+from aligntool.units import format_about, format_size, mb_s
 
-FIGURES = (
-    ("MB/s", 9),
-    ("range", 16),
-    ("IOPS", 10),
-    ("p50 µs", 8),
-    ("p99 µs", 8),
-    ("p99.9 µs", 9),
-    ("CPU", 5),
-    ("busy", 6),
-)
-"""Heads of the columns, and their widths on a terminal."""
+FIGURES = ("MB/s", "range", "IOPS", "p50 µs", "p99 µs", "p99.9 µs", "CPU", "busy")
+"""Heads of the columns."""
+_LATENCIES = slice(3, 6)
+_GAP = 2
 
 
 def plan_words(plan: BenchPlan, seen: Conditions, *, width: int) -> Iterator[Line]:
@@ -34,7 +27,7 @@ def plan_words(plan: BenchPlan, seen: Conditions, *, width: int) -> Iterator[Lin
     settings, target = plan.settings, plan.target
     where = f"a file of {format_size(plan.room)} in {target.path}" if plan.makes_file else target.path
     yield (("benchmark  ", Style.TITLE), (f"{settings.profile} on {where}", Style.PLAIN))
-    yield from drive_lines(seen.drives)
+    yield from drive_lines(seen.drives, width=width)
     word = "pass" if settings.passes else "round" if settings.until_steady else "repeat"
     many = "" if plan.rounds == 1 else "es" if settings.passes else "s"
     times = f"{plan.rounds} {word}{many}{' at most' if settings.until_steady else ''}"
@@ -47,7 +40,8 @@ def plan_words(plan: BenchPlan, seen: Conditions, *, width: int) -> Iterator[Lin
     filled = {0: "", 1: " after filling the file", 2: " after writing everything twice"}[plan.fills]
     if plan.added:
         tests += f" and {len(plan.added)} for the verdict on command queueing"
-    yield plain(f"  {tests}, {times}, {run}{span}{filled}{about}")
+    for text in wrapped(f"  {tests}, {times}, {run}{span}{filled}{about}", width, "    "):
+        yield plain(text)
     if not plan.writes:
         yield plain("  nothing is written")
     if settings.passes and plan.makes_file:
@@ -75,46 +69,68 @@ def result_lines(result: Result, *, width: int) -> Iterator[Line]:
         (f"  {result.target}, {result.when}", Style.PLAIN),
         ("" if result.complete else "  (not complete)", Style.DOUBT),
     )
-    yield from drive_lines(result.conditions.drives)
-    yield from _condition_lines(result)
+    yield from drive_lines(result.conditions.drives, width=width)
+    yield from _condition_lines(result, width)
     yield EMPTY
-    yield from figure_lines(result.series)
+    yield from figure_lines(result.series, width=width)
     yield EMPTY
     yield from _notes(tuple(meaning(result)), width, "  ")
     yield from _notes(result.skipped, width, "  left out: ")
     yield from _notes(tuple(warnings_of(result.conditions, direct=settings.direct)), width, "  warning: ")
 
 
-def figure_lines(series: Sequence[Series]) -> Iterator[Line]:
+def figure_lines(series: Sequence[Series], *, width: int) -> Iterator[Line]:
     """MB/s are 10^6 bytes a second. The range is that of the repeats; CPU is of one core, of each thread;
-    busy are the cores of the whole machine that were. Of rounds that did not become steady it is said beside them."""
-    longest = max((len(each.test.title) for each in series), default=0) + 2
-    yield ((" " * longest + "".join(fit(name, size, right=True) for name, size in FIGURES), Style.DIM),)
-    for each in series:
-        cells = zip(figure_cells(each), FIGURES, strict=True)
-        text = fit(f"  {each.test.title}", longest) + "".join(
-            fit(cell, size, right=True) for cell, (_, size) in cells
-        )
-        doubts = (" CPU-bound" if each.cpu_bound else "") + (" NOT steady" if each.steady is False else "")
-        yield ((text, Style.PLAIN), (doubts, Style.DOUBT if doubts else Style.PLAIN))
+    busy are the cores of the whole machine that were. Where a row is wider than the terminal, the latencies are a table
+    of their own."""
+    titles = [f"  {each.test.title}" for each in series]
+    notes = [each.held_back + (" NOT steady" if each.steady is False else "") for each in series]
+    rows = [figure_cells(each) for each in series]
+    for gap in (_GAP, 1):
+        if _width(titles, (FIGURES, *rows), gap) <= width:
+            yield from _table(titles, (FIGURES, *rows), notes, gap, width)
+            return
+    others = [(*row[: _LATENCIES.start], *row[_LATENCIES.stop :]) for row in (FIGURES, *rows)]
+    yield from _table(titles, others, notes, _GAP, width)
+    yield EMPTY
+    times = [row[_LATENCIES] for row in (FIGURES, *rows)]
+    yield from _table(titles, times, [""] * len(series), _GAP, width)
+
+
+def _width(titles: Sequence[str], rows: Sequence[Sequence[str]], gap: int) -> int:
+    """Of the table, without its notes."""
+    return max(map(len, titles), default=0) + sum(
+        gap + max(map(len, column)) for column in zip(*rows, strict=True)
+    )
+
+
+def _table(
+    titles: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str], gap: int, width: int
+) -> Iterator[Line]:
+    """The first row is the heads. A note that does not fit beside its row stands below it."""
+    longest = max(map(len, titles), default=0)
+    widths = [gap + max(map(len, column)) for column in zip(*rows, strict=True)]
+    for title, row, note in zip(("", *titles), rows, ("", *notes), strict=True):
+        cells = "".join(fit(cell, size, right=True) for cell, size in zip(row, widths, strict=True))
+        text = fit(title, longest) + cells
+        style = Style.PLAIN if title else Style.DIM
+        beside = bool(note) and len(text) + 1 + len(note.strip()) <= width
+        yield ((text, style), (f" {note.strip()}" if beside else "", Style.DOUBT))
+        if note and not beside:
+            yield ((f"    {note.strip()}", Style.DOUBT),)
 
 
 def figure_cells(each: Series) -> tuple[str, ...]:
     """In the columns of FIGURES."""
     rate = each.rate
-    spread = f"{_rate(rate.low)}–{_rate(rate.high)}" if rate.count > 1 else "one run"
+    spread = f"{mb_s(rate.low)}–{mb_s(rate.high)}" if rate.count > 1 else "one run"
     times = (_micro(each.middle(name)) for name in ("p50_us", "p99_us", "p999_us"))
-    return (_rate(rate.median), spread, f"{each.iops.median:,.0f}", *times, f"{each.cpu:.0f}%", _cores(each))
+    return (mb_s(rate.median), spread, f"{each.iops.median:,.0f}", *times, f"{each.cpu:.0f}%", _cores(each))
 
 
 def _cores(each: Series) -> str:
     busy = each.middle("busy_cores")
     return "–" if busy is None else f"{busy:.1f}"
-
-
-def _rate(bytes_per_s: float) -> str:
-    """In MB/s of 10^6 bytes."""
-    return f"{bytes_per_s / 1e6:.1f}" if bytes_per_s < 1e10 else f"{bytes_per_s / 1e6:.0f}"
 
 
 def _micro(value: float | None) -> str:
@@ -123,7 +139,7 @@ def _micro(value: float | None) -> str:
     return f"{value:.1f}" if value < 1000 else f"{value:,.0f}"
 
 
-def drive_lines(drives: Sequence[DriveState]) -> Iterator[Line]:
+def drive_lines(drives: Sequence[DriveState], *, width: int) -> Iterator[Line]:
     for drive in drives:
         facts = [drive.model or "", f"firmware {drive.firmware}" if drive.firmware else ""]
         facts += [drive.array_level or "", format_about(drive.size) if drive.size else ""]
@@ -132,10 +148,13 @@ def drive_lines(drives: Sequence[DriveState]) -> Iterator[Line]:
             f"scheduler {drive.scheduler}" if drive.scheduler else "",
         ]
         facts += [f"depth {drive.queue_depth}" if drive.queue_depth else "", _temperature(drive)]
-        yield (
-            (f"  {drive.name}  ", Style.PLAIN),
-            (", ".join(fact for fact in facts if fact), Style.DIM),
-        )
+        yield from _facts(f"{drive.name}  ", facts, width)
+
+
+def _facts(name: str, facts: Sequence[str], width: int) -> Iterator[Line]:
+    text = f"  {name}{', '.join(fact for fact in facts if fact)}"
+    for line in wrapped(text, width, "    "):
+        yield ((line, Style.DIM),)
 
 
 def _temperature(drive: DriveState) -> str:
@@ -145,20 +164,20 @@ def _temperature(drive: DriveState) -> str:
     return f"{drive.temperature_c:g} °C" if after is None else f"{drive.temperature_c:g} → {after:g} °C"
 
 
-def machine_lines(seen: Conditions) -> Iterator[Line]:
+def machine_lines(seen: Conditions, *, width: int) -> Iterator[Line]:
     """Of an experiment: what was so while it was measured, and why not to trust it."""
-    yield from drive_lines(seen.drives)
+    yield from drive_lines(seen.drives, width=width)
     facts = [f"kernel {seen.kernel}" if seen.kernel else "", seen.fio, seen.filesystem or ""]
     facts.append(f"governor {seen.governor}" if seen.governor else "")
     if any(facts):
-        yield (("  " + ", ".join(fact for fact in facts if fact), Style.DIM),)
+        yield from _facts("", facts, width)
 
 
 def warning_lines(sentences: Sequence[str], width: int) -> Iterator[Line]:
     yield from _notes(sentences, width, "  warning: ")
 
 
-def _condition_lines(result: Result) -> Iterator[Line]:
+def _condition_lines(result: Result, width: int) -> Iterator[Line]:
     seen, settings = result.conditions, result.settings
     facts = [f"kernel {seen.kernel}" if seen.kernel else "", seen.fio, f"engine {settings.engine}"]
     facts += [
@@ -168,7 +187,7 @@ def _condition_lines(result: Result) -> Iterator[Line]:
     facts += [seen.filesystem or "", f"{format_about(seen.free)} free" if seen.free else ""]
     facts += [f"over {format_size(settings.span)}" + (" of its own for each test" if settings.passes else "")]
     facts += ["" if seen.caches_dropped else "caches not dropped (needs root)"]
-    yield (("  " + ", ".join(fact for fact in facts if fact), Style.DIM),)
+    yield from _facts("", facts, width)
 
 
 def _notes(sentences: Sequence[str], width: int, before: str) -> Iterator[Line]:

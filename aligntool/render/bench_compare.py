@@ -12,8 +12,11 @@ from aligntool.bench.compare import Ratio, Verdict, compare_all, differences, do
 from aligntool.bench.results import Kept, Result, Spread
 from aligntool.render.json import Value, dumps
 from aligntool.render.lines import EMPTY, Line, Style, fit, harmless, plain, wrapped
+from aligntool.units import mb_s
 
-_HALF = 16  # columns of the picture on each side of zero
+_HALF = 16  # columns of the picture on each side of zero, at most
+_LEAST_HALF = 4
+_BESIDE = 34  # columns beside the picture and the title: line, numbers, verdict
 _STYLES = {Verdict.FASTER: Style.GOOD, Verdict.SLOWER: Style.BAD}
 _SIGNS = {
     Verdict.FASTER: "faster", Verdict.SLOWER: "slower", Verdict.NOISE: "noise", Verdict.SINGLE: "?",
@@ -34,7 +37,7 @@ def compare_lines(results: Sequence[Result], names: Sequence[str], *, width: int
         if changed:
             yield from _doubtful(f"  not the same: {changed}", width)
         yield EMPTY
-        yield from picture(ratios)
+        yield from picture(ratios, width=width)
         yield EMPTY
     yield from _warnings(unmatched(results), "  ", width)
     for line in wrapped(
@@ -55,31 +58,32 @@ def _doubtful(text: str, width: int) -> Iterator[Line]:
         yield ((line, Style.DOUBT),)
 
 
-def picture(ratios: Sequence[Ratio]) -> Iterator[Line]:
+def picture(ratios: Sequence[Ratio], *, width: int = 100) -> Iterator[Line]:
     """Bars from the zero in the middle; the scale reaches to the next whole power of ten."""
     if not ratios:
         yield plain("  they have no test in common")
         return
     reach = max(1, ceil(max(abs(ratio.log_ratio) for ratio in ratios) - 1e-9))
     longest = max(len(ratio.test.title) for ratio in ratios) + 2
-    scale = f"{-reach:<{_HALF}d}0{reach:>{_HALF}d}"
+    half = min(max((width - longest - _BESIDE) // 2, _LEAST_HALF), _HALF)
+    scale = f"{-reach:<{half}d}0{reach:>{half}d}"
     yield ((" " * longest + f"  {scale}     log10    times", Style.DIM),)
     for ratio in ratios:
         style = _STYLES.get(ratio.verdict, Style.DIM)
         yield (
             (fit(f"  {ratio.test.title}", longest) + "  ", Style.PLAIN),
-            (bar(ratio.log_ratio, reach), style),
+            (bar(ratio.log_ratio, reach, half), style),
             (f"  {ratio.log_ratio:+8.2f} {_times(ratio.times):>8}  ", Style.PLAIN),
             (_SIGNS[ratio.verdict], style),
         )
 
 
-def bar(log_ratio: float, reach: int) -> str:
-    """`_HALF` columns on each side of a line at zero."""
-    cells = round(abs(log_ratio) / reach * _HALF)
+def bar(log_ratio: float, reach: int, half: int = _HALF) -> str:
+    """`half` columns on each side of a line at zero."""
+    cells = round(abs(log_ratio) / reach * half)
     left = "█" * cells if log_ratio < 0 else ""
     right = "█" * cells if log_ratio > 0 else ""
-    return f"{left:>{_HALF}}│{right:<{_HALF}}"
+    return f"{left:>{half}}│{right:<{half}}"
 
 
 def _times(value: float) -> str:
@@ -157,7 +161,7 @@ def list_lines(kept: Sequence[Kept]) -> Iterator[Line]:
         result = each.result
         drive = next((drive.model or drive.name for drive in result.conditions.drives), "")
         first = next(
-            (f"{one.test.title} {one.rate.median / 1e6:.1f} MB/s" for one in result.series), "no figures"
+            (f"{one.test.title} {mb_s(one.rate.median)} MB/s" for one in result.series), "no figures"
         )
         yield (
             (f"{result.when}  {result.settings.profile}", Style.TITLE),

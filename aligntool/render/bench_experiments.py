@@ -22,10 +22,11 @@ _STYLES = {
     Word.MATTERS: Style.BAD, Word.DOES_NOT: Style.GOOD, Word.NOT_FOR_READS: Style.GOOD, Word.CANNOT_TELL: Style.DOUBT,
 }  # fmt: skip
 _BAR = 30
+_BESIDE_BAR = 65  # columns of a span, its rates, the CPU and a note
 
 
 def alignment_lines(found: Starts, rows: Sequence[Row], *, width: int) -> Iterator[Line]:
-    yield from _head_lines(found, f"  unit of {format_size(found.unit)} ({found.unit_by})")
+    yield from _head_lines(found, f"  unit of {format_size(found.unit)} ({found.unit_by})", width)
     if not rows:
         yield plain("nothing was measured")
         return
@@ -61,13 +62,13 @@ def alignment_lines(found: Starts, rows: Sequence[Row], *, width: int) -> Iterat
     yield from warning_lines(found.warnings, width)
 
 
-def _head_lines(found: Starts | Spans, what: str) -> Iterator[Line]:
+def _head_lines(found: Starts | Spans, what: str, width: int) -> Iterator[Line]:
     yield (
         (found.target, Style.TITLE),
         (what + (f", {found.when}" if found.when else ""), Style.PLAIN),
         ("" if found.complete else "  (not complete)", Style.DOUBT),
     )
-    yield from machine_lines(found.conditions)
+    yield from machine_lines(found.conditions, width=width)
     if found.setting is not None:
         yield ((f"  {setting_words(found.setting)}", Style.DIM),)
 
@@ -139,13 +140,13 @@ def _common(found: Starts | Spans) -> dict[str, object]:
 
 
 def span_lines(found: Spans, *, width: int) -> Iterator[Line]:
-    yield from _head_lines(found, f"  random {'write' if found.write else 'read'}, 4KiB QD32")
+    yield from _head_lines(found, f"  random {'write' if found.write else 'read'}, 4KiB QD32", width)
     yield _knee_line(found)
     if found.beyond:
         yield ((f"  {found.beyond}", Style.DOUBT),)
     yield from (plain(line) for text in _host_memory(found.nvme) for line in wrapped(text, width, "  "))
     yield EMPTY
-    yield from _curve_lines(found)
+    yield from _curve_lines(found, width)
     yield from warning_lines(found.warnings, width)
 
 
@@ -167,12 +168,13 @@ def knee_facts(knee: Knee) -> str:
     return sure if knee.flat else ""
 
 
-def _curve_lines(found: Spans) -> Iterator[Line]:
+def _curve_lines(found: Spans, width: int) -> Iterator[Line]:
+    cells = min(max(width - _BESIDE_BAR, 4), _BAR)
     highest = max((median(rates) for rates in found.curve.values()), default=0.0)
     for span, rates in sorted(found.curve.items()):
         centre = median(rates)
         cpu = median(found.cpu[span]) if found.cpu.get(span) else None
-        bar = "█" * (round(_BAR * centre / highest) if highest else 0)
+        bar = "█" * (round(cells * centre / highest) if highest else 0)
         span_word = fit(format_about(span), 9, right=True)
         rate_words = fit(f"{centre:,.0f} IOPS ({min(rates):,.0f}–{max(rates):,.0f})", 30)
         yield ((f"  {span_word}  {rate_words}  {_cpu_cell(cpu)}  {bar}", Style.PLAIN), _bound(cpu))

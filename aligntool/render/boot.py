@@ -13,6 +13,7 @@ from aligntool import __version__
 from aligntool.render.json import Value, dumps
 from aligntool.render.lines import EMPTY, Line, Style, plain, wrapped
 from aligntool.trace import BootCounts, Drive, gap_s
+from aligntool.units import significant
 
 _NAMES = "AB"
 
@@ -65,8 +66,8 @@ def boot_lines(rated: Sequence[Rated], counted: Counted, *, width: int) -> Itera
     for name, drive in zip(_NAMES, drives, strict=False):
         yield (
             (f"drive {name}  ", Style.TITLE),
-            (f"{float(drive.read):.4g} MB/s → {_micro(drive.read_s)} a read, ", Style.PLAIN),
-            (f"{float(drive.write):.4g} MB/s → {_micro(drive.write_s)} a write: ", Style.PLAIN),
+            (f"{significant(float(drive.read), 4)} MB/s → {_micro(drive.read_s)} a read, ", Style.PLAIN),
+            (f"{significant(float(drive.write), 4)} MB/s → {_micro(drive.write_s)} a write: ", Style.PLAIN),
             (_seconds(drive.boot_s(counts)), Style.TITLE),
         )
     for name, each in zip(_NAMES, rated, strict=False):
@@ -109,8 +110,8 @@ def boot_json(rated: Sequence[Rated], counted: Counted) -> str:
 
 
 def _micro(seconds: Fraction) -> str:
-    return f"{float(seconds * 10**6):.4g} µs"
+    return f"{significant(float(seconds * 10**6), 4)} µs"
 
 
 def _seconds(seconds: Fraction) -> str:
-    return f"{float(seconds):.1f} s" if seconds >= 1 else f"{float(seconds * 1000):.3g} ms"
+    return f"{float(seconds):.1f} s" if seconds >= 1 else f"{significant(float(seconds * 1000))} ms"

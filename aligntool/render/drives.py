@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from aligntool.inventory import KnownGeometry
 from aligntool.render.lines import EMPTY, Line, Style, plain, wrapped
-from aligntool.units import format_size
+from aligntool.units import format_size, significant
 
 _SIZES = (
     ("physical sector", "physical_block_size"),
@@ -48,4 +48,4 @@ def drive_lines(rows: Sequence[KnownGeometry], *, width: int) -> Iterator[Line]:
 def _rates(row: KnownGeometry) -> Iterator[Line]:
     for does, rate in (("reads", row.read_rate), ("writes", row.write_rate)):
         if rate:
-            yield plain(f"  {does} in order at most {rate / 10**6:g} MB/s, says its data sheet")
+            yield plain(f"  {does} in order at most {significant(rate / 10**6)} MB/s, says its data sheet")

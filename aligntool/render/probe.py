@@ -9,7 +9,7 @@ from aligntool.bench.inference import Boundary, Looked
 from aligntool.bench.inference_design import Kind
 from aligntool.bench.inference_file import ProbeResult
 from aligntool.render.lines import EMPTY, Line, Style, fit, plain, wrapped
-from aligntool.units import format_about, format_size
+from aligntool.units import format_about, format_size, significant
 
 _BAR = 24
 _MANY_ZEROS = 0.5
@@ -68,8 +68,8 @@ def _evidence(boundary: Boundary) -> Iterator[Line]:
     for one in boundary.evidence:
         low, high = one.interval_us
         yield plain(
-            f"  {_WORDS[one.kind]}: {one.penalty_us:.3g} µs longer (95 %: {low:.3g}–{high:.3g}), "
-            f"{one.share:.0%} of a request"
+            f"  {_WORDS[one.kind]}: {significant(one.penalty_us)} µs longer "
+            f"(95 %: {significant(low)}–{significant(high)}), {one.share:.0%} of a request"
         )
 
 
@@ -85,14 +85,14 @@ def _curve(looked: Looked) -> Iterator[Line]:
     """The penalty of each size; a bar for what is more than its own uncertainty."""
     yield (
         (_TITLES[looked.kind], Style.TITLE),
-        (f"  {looked.request_us:.4g} µs without a penalty", Style.DIM),
+        (f"  {significant(looked.request_us, 4)} µs without a penalty", Style.DIM),
     )
     highest = max((one.median_us for one in looked.penalties), default=0.0)
     for one in looked.penalties:
         share = one.median_us / highest if highest > 0 else 0.0
         bar = "█" * max(round(_BAR * share), 0)
         size = fit(format_size(one.level), 8, right=True)
-        yield plain(f"  {size}  {one.median_us:+9.2f} ± {one.error_us:.2g} µs  {bar}")
+        yield plain(f"  {size}  {one.median_us:+9.2f} ± {significant(one.error_us, 2)} µs  {bar}")
 
 
 def _done(result: ProbeResult) -> str:

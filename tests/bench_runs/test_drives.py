@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.units import MIB
+from aligntool.units import MIB, significant
 from tests.bench_runs.test_runs import answered
 from tests.conftest import run
 from tests.inference.right_or_unknown import Answer, right_or_unknown
@@ -87,7 +87,10 @@ def test_passes_over_the_same_data_show_a_cache_and_nothing_else(
             sum(side["io_bytes"] for side in some) / sum(side["runtime"] for side in some) / 1000
             for some in (sides[:1], sides)
         )
-        assert f"{title}: {first:.1f} MB/s over one pass, {whole:.1f} over 5 passes" in said
+        assert (
+            f"{title}: {significant(first)} MB/s over one pass, {significant(whole)} MB/s over 5 passes"
+            in said
+        )
     assert said.count("no cache shows") == (1 if drive is CACHED else 2)
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from aligntool.bench.document import to_json
 from aligntool.probe.holes import hole_share
-from aligntool.units import MIB
+from aligntool.units import MIB, mb_s
 from tests.bench_runs.made import result, series
 from tests.conftest import run
 
@@ -115,7 +115,8 @@ def test_every_figure_is_fio_s_own(place: Path) -> None:
         rates = sorted(job[way]["bw_bytes"] / 1e6 for job in jobs)
         line = next(line for line in told.stdout.splitlines() if line.startswith(f"  {row['title']} "))
         cells = line.removeprefix(f"  {row['title']} ").split()
-        assert cells[0] == f"{rates[1]:.1f}" and cells[1] == f"{rates[0]:.1f}–{rates[2]:.1f}"
+        assert cells[0] == mb_s(1e6 * rates[1])
+        assert cells[1] == f"{mb_s(1e6 * rates[0])}–{mb_s(1e6 * rates[2])}"
         assert cells[2] == f"{median(job[way]['iops'] for job in jobs):,.0f}"
         for cell, name in zip(cells[3:6], ("50.000000", "99.000000", "99.900000"), strict=True):
             micro = median(job[way]["clat_ns"]["percentile"][name] / 1000 for job in jobs)

@@ -19,7 +19,7 @@ from aligntool.render.report.conditions import condition_rows
 from aligntool.render.report.experiments import experiment_shown
 from aligntool.render.report.measured import Measured, when_words
 from aligntool.render.svg_charts import Bar, BarChart, Chart, CurveChart, Point, RatioChart, Rows, Series
-from aligntool.units import format_size
+from aligntool.units import format_size, significant
 
 ENOUGH = 3  # points that make a curve
 _HEADS = {"range": "range of MB/s", "CPU": "CPU of a core", "busy": "cores busy"}
@@ -83,10 +83,10 @@ def _named(result: Result) -> str:
 
 def _figures(result: Result) -> Rows:
     """What `aligntool bench` shows on a terminal, in the same columns."""
-    heads = tuple(_HEADS.get(name, name) for name, _ in FIGURES)
-    bound = any(each.cpu_bound for each in result.series)
+    heads = tuple(_HEADS.get(name, name) for name in FIGURES)
+    bound = any(each.held_back for each in result.series)
     rows = [
-        (each.test.title, *figure_cells(each), *(("CPU-bound" if each.cpu_bound else "",) if bound else ()))
+        (each.test.title, *figure_cells(each), *((each.held_back,) if bound else ()))
         for each in result.series
     ]
     return (("test", *heads, *(("note",) if bound else ())), *rows) if rows else ()
@@ -134,19 +134,19 @@ def _groups(
 
 def _bar(each: Figures, *, random: bool) -> Bar:
     spread = each.iops if random else each.rate
-    note = "CPU-bound" if each.cpu_bound else ""
+    note = each.held_back
     if random:
         value, low, high = spread.median, spread.low, spread.high
         text = f"{value:,.0f} IOPS"
     else:
         value, low, high = (rate / 1e6 for rate in (spread.median, spread.low, spread.high))
-        text = f"{value:,.1f} MB/s"
-    lasting = _range(spread, low, high, ".0f" if random else ".1f")
+        text = f"{significant(value)} MB/s"
+    lasting = _range(spread, low, high, _whole if random else significant)
     return Bar(each.test.title, value, text, low, high, "doubt" if note else "plain", note, lasting)
 
 
-def _range(spread: Spread, low: float, high: float, form: str) -> str:
-    return f"{low:,{form}}–{high:,{form}}" if spread.count > 1 else "one run"
+def _range(spread: Spread, low: float, high: float, form: Callable[[float], str]) -> str:
+    return f"{form(low)}–{form(high)}" if spread.count > 1 else "one run"
 
 
 def _size_sweep(group: Sequence[Figures], name: str) -> CurveChart:
@@ -160,7 +160,7 @@ def _size_sweep(group: Sequence[Figures], name: str) -> CurveChart:
                 each.rate,
                 1e6,
                 "MB/s",
-                cpu_bound=each.cpu_bound,
+                held_back=each.held_back,
             )
             for each in group
             if each.test.write is write
@@ -175,7 +175,7 @@ def _thread_curve(group: Sequence[Figures], name: str) -> CurveChart:
     test = group[0].test
     points = {
         write: tuple(
-            _point(each.test.threads, str(each.test.threads), each.iops, 1, "IOPS", cpu_bound=each.cpu_bound)
+            _point(each.test.threads, str(each.test.threads), each.iops, 1, "IOPS", held_back=each.held_back)
             for each in group
             if each.test.write is write
         )
@@ -199,11 +199,15 @@ def _courses(result: Result, name: str) -> Iterator[CurveChart]:
         yield CurveChart(f"{name}-{word}-{number}", title, word, unit, series, doubling=False)
 
 
-def _point(x: int, text: str, spread: Spread, factor: float, unit: str, *, cpu_bound: bool = False) -> Point:
+def _point(x: int, text: str, spread: Spread, factor: float, unit: str, *, held_back: str = "") -> Point:
     value, low, high = (each / factor for each in (spread.median, spread.low, spread.high))
-    form = ".1f" if factor > 1 else ".0f"
-    told = f"{value:,{form}} {unit}" + (", CPU-bound" if cpu_bound else "")
+    form = significant if factor > 1 else _whole
+    told = f"{form(value)} {unit}" + (f", {held_back}" if held_back else "")
     return Point(x, text, value, told, low, high, _range(spread, low, high, form))
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}"
 
 
 def _sides(points: dict[bool, tuple[Point, ...]]) -> tuple[Series, ...]:
@@ -254,7 +258,7 @@ def _signed(value: float) -> str:
 
 
 def _times(value: float) -> str:
-    return f"{value:.2f}" if 0.1 <= value < 100 else f"{value:.3g}"
+    return f"{value:.2f}" if 0.1 <= value < 100 else significant(value)
 
 
 def _conditions(result: Result) -> Iterator[tuple[str, str]]:

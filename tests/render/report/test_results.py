@@ -17,7 +17,7 @@ from aligntool.bench.results import Result
 from aligntool.render.report import page_html
 from aligntool.render.report.results import measured_of
 from aligntool.render.svg_charts import BarChart, Chart, CurveChart, RatioChart, table_of
-from aligntool.units import KIB, MIB
+from aligntool.units import KIB, MIB, mb_s
 from tests.bench_runs.made import result, series
 from tests.render.report.pages import HOSTILE, array_machine, content_of
 from tests.render.report.test_page import parsed, words_of
@@ -66,8 +66,8 @@ def test_the_figures_on_the_page_are_those_of_fio(tmp_path: Path) -> None:
     for title, each_run in runs.items():
         row = shown[title]
         rates = [one["rate"] for one in each_run]
-        assert row["MB/s"] == f"{median(rates):.1f}"
-        assert row["range of MB/s"] == f"{min(rates):.1f}–{max(rates):.1f}"
+        assert row["MB/s"] == mb_s(1e6 * median(rates))
+        assert row["range of MB/s"] == f"{mb_s(1e6 * min(rates))}–{mb_s(1e6 * max(rates))}"
         assert row["IOPS"] == f"{median(one['iops'] for one in each_run):,.0f}"
         for name in ("p50", "p99", "p99.9"):
             told = row[f"{name} µs"].replace(",", "")
@@ -88,7 +88,7 @@ def test_three_sizes_are_a_sweep_and_three_numbers_of_threads_a_curve() -> None:
     assert [[point.x for point in one.points] for one in sweep.series] == [[1024, 2048, 4096]] * 2
     first = sweep.series[0].points[0]  # of 1.024 and 2.048 MB/s
     assert (first.value, first.low, first.high) == pytest.approx((1.536, 1.024, 2.048))
-    assert table_of(sweep)[1][1] == "1.5 MB/s (1.0–2.0)"
+    assert table_of(sweep)[1][1] == "1.54 MB/s (1.02–2.05)"
     assert [(point.x, point.value) for point in curve.series[0].points] == [(1, 1000), (2, 2000), (4, 4000)]
     assert [bar.label for bar in bars.bars] == ["RND4K Q1T1 read"]
     assert bars.bars[0].text == "1,709 IOPS"  # 7,000,000 / 4096

@@ -1,0 +1,82 @@
+"""What a benchmark prints fits the terminal that it is printed on."""
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from aligntool.bench.compare import compare
+from aligntool.bench.conditions import Conditions, DriveState
+from aligntool.bench.experiments import Spans
+from aligntool.bench.results import Result, Sample, Series
+from aligntool.recipe import BenchTest
+from aligntool.render.bench import figure_lines, plan_words, result_lines
+from aligntool.render.bench_compare import picture
+from aligntool.render.bench_experiments import span_lines
+from aligntool.render.lines import text_of
+from aligntool.units import GIB, KIB, MIB
+from tests.bench_runs.made import result
+from tests.bench_runs.test_profiles import plan_of
+
+
+def wide(
+    scale: float, *, threads: int = 16, cpu: float = 99, busy: float = 63.9, random: bool = True
+) -> Series:
+    """Figures with many digits, on a machine of 64 cores."""
+    test = BenchTest(random, 512 * KIB if random else MIB, 128, threads, True)
+    late = 99999.9 * scale / 1e9
+    runs = tuple(
+        Sample(number, round(scale * rate), scale * rate / 4096, MIB, 1.0, 1234567.8, cpu, late, late, late, busy)
+        for number, rate in enumerate((0.9, 1.1, 1.05, 1.0, 1.02), 1)
+    )  # fmt: skip
+    return Series(test, runs)
+
+
+def made(scale: float) -> Result:
+    drive = DriveState(
+        "nvme0n1", "SAMSUNG MZVL21T0HCLR-00BL7 with a long name", "GXA7401Q", 1000 * GIB, "nvme", False, "16 GT/s x4",
+        scheduler="mq-deadline", queue_depth=1023, temperature_c=45, temperature_after_c=71,
+    )  # fmt: skip
+    seen = Conditions(
+        "6.1.0-18-amd64-with-a-long-name", "fio-3.33", cores=64, governor="powersave", filesystem="xfs",
+        free=900 * GIB, drives=(drive,),
+    )  # fmt: skip
+    return replace(result(wide(scale), wide(scale, threads=1, random=False)), conditions=seen)
+
+
+@pytest.mark.parametrize(
+    ("scale", "width"), list(product((1e5, 61e6, 3.4e9, 14e9, 250e9), (72, 80, 100, 120)))
+)
+def test_no_line_of_a_result_is_wider_than_the_terminal(scale: float, width: int) -> None:
+    lines = list(text_of(result_lines(made(scale), width=width)))
+    assert [line for line in lines if len(line.rstrip("\n")) > width] == []
+    table = "".join(text_of(figure_lines(made(scale).series, width=width)))
+    for words in ("MB/s", "range", "IOPS", "p50 µs", "p99 µs", "p99.9 µs", "CPU", "busy"):
+        assert words in table
+    assert table.count("CPU-bound") == 2
+
+
+@pytest.mark.parametrize("profile", ["crystaldiskmark", "steady", "atto"])
+def test_no_line_of_a_plan_is_wider_than_the_terminal(profile: str) -> None:
+    lines = text_of(plan_words(plan_of(profile), made(1e9).conditions, width=80))
+    assert [line for line in lines if len(line.rstrip("\n")) > 80] == []
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_the_picture_of_two_results_fits_the_terminal(width: int) -> None:
+    for before, after in ((made(1e5), made(250e9)), (made(1e9), made(1e9))):
+        lines = text_of(picture(compare(before, after), width=width))
+        assert [line for line in lines if len(line.rstrip("\n")) > width] == []
+
+
+def test_the_curve_of_a_span_fits_the_terminal() -> None:
+    from aligntool.bench.span import Knee
+
+    curve = {MIB << at: [1234567.0] * 5 for at in range(8)}
+    cpu = {span: [99.0] * 5 for span in curve}
+    knee = Knee(None, None, 1.0, 0.0, "can't tell")
+    found = Spans(
+        "2026-01-02T03:04:05Z", "/dev/nvme0n1", False, knee, curve, None, cpu, conditions=made(1e9).conditions
+    )
+    lines = text_of(span_lines(found, width=80))
+    assert [line for line in lines if len(line.rstrip("\n")) > 80] == []
