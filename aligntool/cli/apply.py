@@ -6,9 +6,11 @@ from typing import Annotated
 import typer
 
 from aligntool.cli.realign import EventsOption, RateOption, YesOption
+from aligntool.cli.stream_end import ends_stream, write_nothing_to_do
 from aligntool.errors import Refused
 
 
+@ends_stream
 def apply(
     file: Annotated[str, typer.Argument(metavar="FILE", help="As `aligntool plan ... -o FILE` wrote it.")],
     *,
@@ -50,7 +52,7 @@ def apply(
         still_true(plan, asked)
     show_plan(plan, sys.stderr if json_ else sys.stdout)
     if not plan.steps:
-        return
+        return write_nothing_to_do(plan) if json_ else None
     confirm(plan, yes)
     if layout:
         carry_out_layout(plan, json_=json_)

@@ -92,7 +92,7 @@ def ways_on(plan: Plan) -> str:
 def tell_array(plan: Plan, *, json_: bool) -> None:
     """The array, looked at and judged anew. Raises Stopped where it cannot be."""
     from aligntool.cli.raid_members import look_at_arrays
-    from aligntool.render.events import end_json
+    from aligntool.cli.stream_end import write_end
     from aligntool.render.lines import EMPTY, show, text_of
     from aligntool.render.plan import attention_lines
     from aligntool.render.raid import array_lines
@@ -108,7 +108,7 @@ def tell_array(plan: Plan, *, json_: bool) -> None:
             raise Stopped(f"it is done, but was not looked at: {why}", hint=hint) from error
     if json_:
         sentences = tuple(line.rstrip("\n") for line in text_of(lines) if line.strip())
-        sys.stdout.write(end_json(state="new", sentences=sentences, hint=""))
+        write_end("new", changed=True, sentences=sentences)
     else:
         show([*lines, EMPTY, *attention_lines(plan, width=terminal_width())], sys.stdout, color=colored())
     sys.stdout.flush()

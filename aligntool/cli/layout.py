@@ -14,6 +14,7 @@ from aligntool.cli.plan import (
     show_plan,
 )
 from aligntool.cli.realign import EventsOption, YesOption
+from aligntool.cli.stream_end import ends_stream, write_end
 from aligntool.errors import Refused, Stopped
 from aligntool.units import format_size
 
@@ -97,6 +98,7 @@ def plan_layout_command(
         show_plan(plan, sys.stdout, type_next=next_)
 
 
+@ends_stream
 def layout_command(
     disk: DiskArgument,
     *,
@@ -156,7 +158,10 @@ def carry_out_layout(plan: "Plan", *, json_: bool) -> None:
     made = look_at(path, given)[0].disk
     if [part.extent for part in made.partitions] != [place.after for place in plan.places]:
         raise Stopped(f"{path} reads back otherwise than it was planned", hint=again)
-    print(f"Done; see it: {command('audit', path)}", file=sys.stderr)
+    seen = command("audit", path)
+    if json_:
+        write_end("new", changed=True, sentences=("the new table reads back as planned",), hint=seen)
+    print(f"Done; see it: {seen}", file=sys.stderr)
 
 
 def _asked(

@@ -190,7 +190,7 @@ def journal_words(file: str | None) -> list[str]:
 
 def tell_result(plan: Plan, disk: str, asked: Asked, *, json_: bool, back: bool = False) -> None:
     """The disk, looked at and judged anew; `back`: the plan was undone. Raises Stopped."""
-    from aligntool.render.events import end_json
+    from aligntool.cli.stream_end import write_end
     from aligntool.render.lines import EMPTY, show, text_of
     from aligntool.render.plan import attention_lines
     from aligntool.render.result import result_lines
@@ -203,7 +203,7 @@ def tell_result(plan: Plan, disk: str, asked: Asked, *, json_: bool, back: bool 
     lines = list(result_lines(plan, judged))
     if json_:
         sentences = tuple(line.rstrip("\n") for line in text_of(lines))
-        sys.stdout.write(end_json(state="old" if back else "new", sentences=sentences, hint=""))
+        write_end("old" if back else "new", changed=True, sentences=sentences)
     else:
         show(lines, sys.stdout, color=colored())
         if plan.attention and not back:

@@ -10,6 +10,7 @@ from aligntool.cli.options import place
 from aligntool.cli.plan import keep
 from aligntool.cli.raid_goal import resolved
 from aligntool.cli.realign import EventsOption, YesOption
+from aligntool.cli.stream_end import ends_stream, write_nothing_to_do
 from aligntool.errors import Refused, Stopped
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from aligntool.raid.persisting import PersistGoal
 
 
+@ends_stream
 def persist_command(
     array: Annotated[str, typer.Argument(metavar="ARRAY", help="An array that runs: md127, /dev/md/data, data.")],
     *,
@@ -58,15 +60,17 @@ def persist_command(
     plan = find_persist_plan(array, goal, sysroot)
     if output is not None:
         keep(output, _text(plan, goal))
-    if dry_run and json_:
+    stop = dry_run or output is not None or sysroot is not None
+    if stop and json_:
         sys.stdout.write(_text(plan, goal))
         return
-    stop = dry_run or output is not None or sysroot is not None
     # The arrays of a captured machine are not here.
     next_ = carried_out("raid persist", sys.argv[3:], output) if stop and sysroot is None else ""
     _show(plan, next_, to_stderr=json_)
     if plan.steps and not stop:
         carry_out_persist(plan, goal, yes=yes, json_=json_)
+    elif json_:
+        write_nothing_to_do(plan)
 
 
 def find_persist_plan(array: str, goal: "PersistGoal", sysroot: str | None = None) -> "Plan":
@@ -118,6 +122,8 @@ def apply_persist(text: str, *, yes: bool, json_: bool) -> None:
     _show(plan, "", to_stderr=json_)
     if plan.steps:
         carry_out_persist(plan, goal, yes=yes, json_=json_)
+    elif json_:
+        write_nothing_to_do(plan)
 
 
 def _text(plan: "Plan", goal: "PersistGoal") -> str:

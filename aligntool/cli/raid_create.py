@@ -7,11 +7,13 @@ import typer
 
 from aligntool.cli.raid_goal import takes_goal
 from aligntool.cli.realign import EventsOption, YesOption
+from aligntool.cli.stream_end import ends_stream
 
 if TYPE_CHECKING:
     from aligntool.plan import RaidGoal
 
 
+@ends_stream
 @takes_goal
 def create_command(
     drives: list[str],

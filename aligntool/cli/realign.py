@@ -17,6 +17,7 @@ from aligntool.cli.plan import (
     show_plan,
     tell_plan,
 )
+from aligntool.cli.stream_end import ends_stream, write_nothing_to_do
 
 YesOption = Annotated[
     bool, typer.Option("--yes", help="Do not ask. It answers the one question and overrides no refusal.")
@@ -28,6 +29,7 @@ RateOption = Annotated[
 ]
 
 
+@ends_stream
 def realign(
     disk: DiskArgument,
     *,
@@ -63,10 +65,9 @@ def realign(
     )  # fmt: skip
     plan = find_plan(disk, asked).plan
     if dry_run:
-        tell_plan(plan, asked, disk, json_=json_)
-        return
+        return tell_plan(plan, asked, disk, json_=json_)
     show_plan(plan, sys.stderr if json_ else sys.stdout)
     if not plan.steps:
-        return
+        return write_nothing_to_do(plan) if json_ else None
     confirm(plan, yes)
     carry_out(plan, asked, json_=json_, rate=rate)

@@ -7,6 +7,7 @@ import typer
 
 from aligntool.cli.options import colored, terminal_width
 from aligntool.cli.realign import EventsOption, RateOption
+from aligntool.cli.stream_end import ends_stream
 from aligntool.errors import Refused
 from aligntool.units import KIB
 
@@ -60,6 +61,7 @@ def status(
     show(status_lines(disk, found, width=terminal_width(), type_next=following), sys.stdout, color=colored())
 
 
+@ends_stream
 def resume(
     disk: TargetArgument = None,
     *,
@@ -76,6 +78,7 @@ def resume(
     _recover(disk, journal, rate=rate, json_=json_, back=False)
 
 
+@ends_stream
 def rollback(
     disk: TargetArgument = None,
     *,

@@ -94,7 +94,7 @@ def tell_array_status(record: "Record | None", *, json_: bool) -> None:
 def recover_array(record: "Record | None", *, json_: bool, back: bool) -> None:
     """Raises Refused where nothing is unfinished, Stopped where it stops again."""
     from aligntool.cli.arrays import go_on, tell_array
-    from aligntool.render.events import end_json
+    from aligntool.cli.stream_end import write_end
 
     if record is None:
         raise Refused(
@@ -105,7 +105,7 @@ def recover_array(record: "Record | None", *, json_: bool, back: bool) -> None:
     if not back:
         tell_array(record.plan, json_=json_)
     elif json_:
-        sys.stdout.write(end_json(state="old", sentences=(), hint=""))
+        write_end("old", changed=True)
     else:
         print(f"{record.plan.disk.path} is taken back", file=sys.stderr)
 

@@ -6,7 +6,7 @@ is what stands between a slip of the keyboard and somebody's data.
 
 from collections.abc import Iterator, Sequence
 
-from aligntool.audit.words import end_of_use, layer_name, shell_word
+from aligntool.audit.words import end_of_use, layer_name, next_command, shell_word
 from aligntool.errors import Objection
 from aligntool.inventory import DiskKind, Layer, LbaFormat, Partition, Role
 from aligntool.plan import RaidGoal
@@ -216,8 +216,18 @@ def _about_content(member: Member, goal: RaidGoal) -> Iterator[Objection]:
             f"smartctl -a {shell_word(disk.path)}; replace it first",
         )
     elif not wiped(member, goal):
-        hint = f"--wipe {shell_word(member.name)} gives all of it up"
+        # A hint is pasted without a second thought: none leads to the loss of what was recognised.
+        look = next_command(disk, "audit")
+        hint = look if _has_content(member) else f"--wipe {shell_word(member.name)} gives all of it up"
         yield from ((f"{member.name} is not empty: {each}", hint) for each in holdings(member))
+
+
+def _has_content(member: Member) -> bool:
+    """Return whether a partition or any content was recognised, which bytes and empty tables alone are not."""
+    disk, part = member.disk, member.partition
+    if part is not None:
+        return bool(part.content or part.content_hint)
+    return bool(disk.partitions or disk.content or disk.content_hint or disk.gpt_headers)
 
 
 def wiped(member: Member, goal: RaidGoal) -> bool:

@@ -129,10 +129,9 @@ def _decided(members: Sequence[Judged], goal: RaidGoal) -> Decided:
         return decide_raid(members, goal)
     except Refused as error:
         hints = [line for line in error.hint.split("\n") if line and not line.startswith("--wipe")]
-        if len(hints) < len(error.hint.split("\n")):
+        if " is not empty" in str(error):
             hints.append(
-                "only empty drives, or empty partitions, are measured: wipefs DEV shows what is recognised there, "
-                "blkdiscard --zeroout DEV empties it"
+                "only empty drives, or empty partitions, are measured: wipefs DEV shows what is recognised there"
             )
         raise Refused(str(error), hint="\n".join(hints)) from None
 

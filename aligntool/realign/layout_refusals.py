@@ -13,8 +13,6 @@ from aligntool.plan import LayoutGoal, PartWish
 from aligntool.recipe.roles import ROLES, role_list
 from aligntool.units import format_about, format_size
 
-"""Why, and what to type next."""
-
 TABLE_NAMES = {"gpt": "GPT", "dos": "MBR"}
 MOST_ENTRIES = {"gpt": 128, "dos": 4}  # no logical partitions: who needs more than four takes a GPT
 LONGEST_NAME = 36  # UTF-16 code units, UEFI 5.3.3
@@ -41,6 +39,10 @@ def holdings(disk: Disk) -> tuple[str, ...]:
         found.append(f"{disk.content_hint} on the whole disk")
     if disk.table and not disk.partitions:
         found.append(f"a partition table ({disk.table.label}) without partitions")
+    if disk.table is None:
+        found += [
+            f"what is left of a GPT, its {copy.name} copy at byte {copy.at}" for copy in disk.gpt_headers
+        ]
     return tuple(found)
 
 
@@ -67,13 +69,18 @@ def _about_disk(disk: Disk, *, wipe: bool) -> Iterator[Objection]:
             next_command(disk, "audit"),
         )
     elif not wipe and (held := holdings(disk)):
-        moving = (
-            f"; {next_command(disk, 'plan realign')} keeps what is in the partitions"
-            if disk.partitions
-            else ""
-        )
-        hint = f"--wipe gives all of it up{moving}"
-        yield from ((f"{disk.name} is not empty: {each}", hint) for each in held)
+        yield from ((f"{disk.name} is not empty: {each}", _way_on(disk)) for each in held)
+
+
+def _way_on(disk: Disk) -> str:
+    """Return what keeps the content. A hint is pasted without a second thought: --wipe is named only for a disk on
+    which nothing but an empty table was recognised.
+    """
+    if disk.partitions:
+        return next_command(disk, "plan realign")
+    if disk.content or disk.content_hint or disk.gpt_headers:
+        return next_command(disk, "audit")
+    return "--wipe overwrites the empty table"
 
 
 def _about_use(disk: Disk) -> Iterator[Objection]:

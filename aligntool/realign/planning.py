@@ -12,6 +12,7 @@ from aligntool.audit.words import next_command, next_look
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, Inventory, Partition
 from aligntool.plan import Plan, RealignGoal, Used
+from aligntool.realign.layout_refusals import holdings
 from aligntool.realign.reasons import Reason, disk_reasons, partition_reasons
 from aligntool.realign.row import Movable
 from aligntool.realign.search import Found, search
@@ -81,6 +82,12 @@ def parts_of(disk: Disk, numbers: Collection[int]) -> tuple[Partition, ...]:
 def _nothing_there(disk: Disk) -> tuple[str, str]:
     if not disk.table_read:
         return f"the partition table of {disk.name} was not read", next_command(disk, "plan realign")
+    held = holdings(disk)
+    faults = disk.table.faults if disk.table else ()
+    if held or faults or not disk.content_read or disk.gpt_headers:
+        # No hint leads to a new table where anything was recognised, or could not be looked at.
+        found = f": {', '.join(held)}" if held else ""
+        return f"there are no partitions on {disk.name}{found}", next_command(disk, "audit")
     return f"there are no partitions on {disk.name}", next_command(disk, "plan layout", "--part rest:linux")
 
 

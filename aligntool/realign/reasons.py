@@ -172,7 +172,7 @@ def _of_the_content(disk: Disk, part: Partition) -> Iterator[Reason]:
                          " changed from outside", "decrypt it in Windows: manage-bde -off C:")  # fmt: skip
         if layer.kind == "swsuspend":
             yield Reason(f"{what} holds the image of a suspended system",
-                         "start that system and shut it down, or give the image up: mkswap", lasting=False)  # fmt: skip
+                         "start that system and shut it down", lasting=False)  # fmt: skip
         for problem in layer.problems:
             if not problem.startswith(_HARMLESS):
                 yield Reason(f"{what}: {problem}", _checker(disk, part, layer.kind))
@@ -211,7 +211,7 @@ _CLEANERS = {
 
 _DEEDS = {
     "ntfs": "start Windows and shut it down with: shutdown /s /f /t 0",
-    "swap": "start the suspended system and shut it down, or give its image up: mkswap",
+    "swap": "start the suspended system and shut it down",
 }
 """What only another system can clean."""
 

@@ -43,9 +43,21 @@ def event_json(plan: Plan, event: Event) -> str:
             return _line({"event": "said", "text": event.text})
 
 
-def end_json(*, state: str, sentences: tuple[str, ...], hint: str) -> str:
-    """The last line: "old", "in-flight" or "new", in words, and what to type next."""
-    return _line({"event": "end", "state": state, "sentences": list(sentences), "next": hint})
+def end_json(*, state: str, changed: bool, sentences: tuple[str, ...], hint: str) -> str:
+    """Return the last line: "new", "old", "refused" or "interrupted", whether anything was written, and what to type
+    next. It is the only line where a command refuses before it has a plan, so it names its schema, too.
+    """
+    return _line(
+        {
+            "event": "end",
+            "schema": SCHEMA,
+            "version": VERSION,
+            "state": state,
+            "changed": changed,
+            "sentences": list(sentences),
+            "next": hint,
+        }
+    )
 
 
 def _step(plan: Plan, index: int) -> Mapping[str, Value]:

@@ -4,6 +4,7 @@ import json
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -154,3 +155,85 @@ def test_a_plan_of_a_layout_whose_disk_has_changed_since_is_answered_with_that_d
         empty.truncate(65 * MIB)
     hint = hint_of(aligntool("apply", "--yes", file))
     assert f"aligntool plan layout {image}" in hint and "DISK" not in hint
+
+
+def _whole_disk_ext4(image: Path) -> None:
+    run("mkfs.ext4", "-q", "-F", image, "32M")
+
+
+def _ext4_below_an_empty_table(image: Path) -> None:
+    run("mkfs.ext4", "-q", "-F", image, "32M")
+    run("sfdisk", "-q", "--wipe", "never", image, stdin="label: dos\n")
+
+
+def _ext4_in_a_partition(image: Path) -> None:
+    run("sfdisk", "-q", image, stdin="label: gpt\nstart=2048\n")
+    run("mkfs.ext4", "-q", "-F", "-E", f"offset={MIB}", image, "32M")
+
+
+def _luks_as_a_whole(image: Path) -> None:
+    with image.open("r+b") as file:
+        file.write(b"LUKS\xba\xbe\x00\x01" + b"aes".ljust(32, b"\0") + b"xts-plain64".ljust(32, b"\0"))
+
+
+def _half_a_gpt(image: Path) -> None:
+    """The first MiB is gone, and with it the primary copy: the backup names partitions."""
+    _ext4_in_a_partition(image)
+    with image.open("r+b") as file:
+        file.write(bytes(64 * 512))
+
+
+def _both_copies_corrupt(image: Path) -> None:
+    _ext4_in_a_partition(image)
+    for at in (1024, image.stat().st_size - 33 * 512):
+        with image.open("r+b") as file:
+            file.seek(at)
+            file.write(b"\xff" * 512)
+
+
+RECOGNISED = [
+    _whole_disk_ext4,
+    _ext4_below_an_empty_table,
+    _ext4_in_a_partition,
+    _luks_as_a_whole,
+    _half_a_gpt,
+    _both_copies_corrupt,
+]
+
+
+@pytest.mark.parametrize("make", RECOGNISED)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("realign",),
+        ("plan", "realign"),
+        ("layout", "--part", "rest:linux"),
+        ("plan", "layout", "--part", "rest:linux"),
+        ("status",),
+        ("resume",),
+        ("rollback",),
+        ("audit",),
+    ],
+    ids=" ".join,
+)
+def test_nothing_printed_leads_to_a_new_table_where_content_was_recognised(
+    tmp_path: Path, make: Callable[[Path], None], words: tuple[str, ...]
+) -> None:
+    image = tmp_path / "disk.img"
+    with image.open("wb") as file:
+        file.truncate(64 * MIB)
+    make(image)
+    done = aligntool(*words, image)
+    hints = [line for line in f"{done.stdout}\n{done.stderr}".splitlines() if "→" in line]
+    assert not any("layout" in hint or "--wipe" in hint for hint in hints), hints
+    if words[0] == "layout":
+        assert done.returncode == 3
+
+
+def test_a_blank_disk_is_led_to_a_new_table(tmp_path: Path) -> None:
+    image = tmp_path / "disk.img"
+    with image.open("wb") as file:
+        file.truncate(64 * MIB)
+    hint = hint_of(aligntool("realign", image))
+    assert shlex.split(hint)[1:3] == ["plan", "layout"]
+    assert aligntool(*shlex.split(hint)[1:]).returncode == 0

@@ -54,7 +54,8 @@ def test_reasons_of_members_and_of_the_machine_come_together(drives: tuple[Path,
     done = typed("raid", "plan", *WORDS, "--mount", "/etc", *drives)
     assert (done.returncode, done.stdout) == (3, "")
     assert f"{drives[1].name} is not empty: ext4" in done.stderr and "/etc is not empty" in done.stderr
-    assert f"--wipe {drives[1].name}" in done.stderr and "--mount /srv/etc" in done.stderr
+    assert f"audit {drives[1]}" in done.stderr and "--mount /srv/etc" in done.stderr
+    assert "--wipe" not in done.stderr
 
 
 def test_a_place_that_was_filled_since_is_told_before_a_kept_plan_is_shown(

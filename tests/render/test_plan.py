@@ -146,7 +146,7 @@ def test_every_event_is_a_line_of_json_that_names_the_step_and_its_partition() -
     assert [line["event"] for line in lines] == ["step-begun", "progress", "step-done", "said"]
     assert all((line["step"], line["partition"]) == ("CopyContent", 1) for line in lines[:3])
     assert (lines[1]["done"], lines[1]["total"], lines[3]["text"]) == (10, 20, "so")
-    end = json.loads(end_json(state="new", sentences=("a",), hint=""))
+    end = json.loads(end_json(state="new", changed=True, sentences=("a",), hint=""))
     assert (end["event"], end["state"], end["sentences"]) == ("end", "new", ["a"])
 
 
@@ -154,7 +154,8 @@ def test_every_field_of_an_event_and_of_a_status_is_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
     documents = [json.loads(line) for line in (
         begin_json(PLAN), event_json(PLAN, Progress(5, 10, 20)), event_json(PLAN, StepBegun(0)),
-        event_json(PLAN, StepDone(0)), event_json(PLAN, Said("so")), end_json(state="new", sentences=(), hint=""),
+        event_json(PLAN, StepDone(0)), event_json(PLAN, Said("so")),
+        end_json(state="new", changed=True, sentences=(), hint=""),
         status_json("x.img", Standing("in-flight")),
     )]  # fmt: skip
     names = {name for document in documents for name in document}

@@ -20,7 +20,7 @@ def stop_unless_blank(
     if why := came_onto(step, site, taken, area, begun=begun):
         raise Stopped(
             f"{why}; it is not overwritten",
-            hint="sudo aligntool rollback leaves that alone; to give it up: aligntool raid create --wipe",
+            hint="sudo aligntool rollback leaves that alone",
         )
 
 

@@ -34,7 +34,7 @@ def make_file_system(step: MakeFileSystem, site: Site, *, new: bool) -> Iterator
     elif not new and (shown := shown_on(step.device)):
         raise Stopped(
             f"{step.device} holds {shown}, which was not there when the work stopped, or is left over from before; "
-            f"nothing was written over it. When nothing of it is needed: wipefs --all {step.device}"
+            f"nothing was written over it: sudo blkid -p {step.device}"
         )
     do(*step.command)
     _flush(step.device)
@@ -47,8 +47,7 @@ def _stop_if_used(step: MakeFileSystem, problem: str) -> None:
     """A file system that was finished and is not whole may have been mounted, and hold files."""
     if not was_never_mounted(step.device, step.kind):
         raise Stopped(
-            f"{problem}; it may have been used since, so it is not made again. Mend it, or, when nothing on it is "
-            f"needed: wipefs --all {step.device}"
+            f"{problem}; it may have been used since, so it is not made again: repair {step.device} with its own tool"
         )
 
 

@@ -7,12 +7,14 @@ array that begins where its data begin is started, and has the array in use befo
 from collections.abc import Iterator
 
 from aligntool.apply.arrays.running import ask
+from aligntool.audit.words import shell_word
+from aligntool.errors import Objection
 from aligntool.plan import MakeMember
 from aligntool.raid.wiping import DataArea
 from aligntool.units import Extent
 
 
-def old_signatures(step: MakeMember, area: DataArea) -> Iterator[str]:
+def old_signatures(step: MakeMember, area: DataArea) -> Iterator[Objection]:
     """What blkid finds, though no table shows it, where new partitions would be and where the array's data would: a
     lost partition, an old member, what an earlier array held.
     """
@@ -30,13 +32,14 @@ def old_signatures(step: MakeMember, area: DataArea) -> Iterator[str]:
         )
 
 
-def _shown(device: str, place: Extent, where: str) -> Iterator[str]:
+def _shown(device: str, place: Extent, where: str) -> Iterator[Objection]:
     """`place` without a length: to the end of the device."""
     length = ("-S", str(place.length)) if place.length else ()
     said = ask(
         "blkid", "-p", "-O", str(place.start), *length, "-o", "value", "-s", "TYPE", "-s", "PTTYPE", device
     )
     if said.code == 0 and said.output.strip():
-        yield f"{device} holds {said.output.split()[0]} at byte {place.start}, {where}"
+        why = f"{device} holds {said.output.split()[0]} at byte {place.start}, {where}"
+        yield why, f"sudo blkid -p -O {place.start} {shell_word(device)}"
     elif said.code not in (0, 2):
-        yield f"{device}: blkid cannot tell what lies at byte {place.start}: {said.last_words}"
+        yield f"{device}: blkid cannot tell what lies at byte {place.start}: {said.last_words}", ""

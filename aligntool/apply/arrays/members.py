@@ -149,7 +149,7 @@ def _make_table(held: Holding, disk: Disk, step: MakeMember, area: DataArea) -> 
 
 def _stop_where_something_shows(step: MakeMember, area: DataArea) -> None:
     """The kernel and udev look at a partition the moment it is there, and would start an old array in it."""
-    for why in old_signatures(step, area):
+    for why, _ in old_signatures(step, area):
         raise Stopped(f"{why}; nothing was written over it")
 
 

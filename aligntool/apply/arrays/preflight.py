@@ -87,9 +87,7 @@ def _about_members(steps: Sequence[Step]) -> Iterator[Objection]:
     """What no table shows and blkid would find the moment a partition is there."""
     for step in steps:
         if isinstance(step, MakeMember) and not step.wipe:
-            named = step.disk.path if step.entries else step.device
-            hint = f"--wipe {named} gives it up; or look first what it is: blkid -p -O BYTE {named}"
-            yield from ((why, hint) for why in old_signatures(step, data_area(steps)))
+            yield from old_signatures(step, data_area(steps))
 
 
 def _about_paths(steps: Sequence[Step], site: Site) -> Iterator[Objection]:

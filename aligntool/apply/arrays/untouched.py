@@ -72,7 +72,7 @@ def refuse_foreign(device: str, planned: Sequence[MakeFileSystem]) -> None:
     if shown:
         raise Refused(
             f"{device} holds {shown}, which aligntool did not make; it would be lost",
-            hint=f"when nothing of it is needed: wipefs --all {shell_word(device)}, then the same again",
+            hint=f"sudo blkid -p {shell_word(device)}",
         )
 
 
@@ -103,7 +103,7 @@ def _places(step: MakeFileSystem) -> Iterator[list[str]]:
         if said.code:
             raise Refused(
                 f"nobody can tell whether files lie on {step.device}: {said.last_words}",
-                hint=f"when nothing of it is needed: wipefs --all {shell_word(step.device)}, then the same again",
+                hint=f"sudo blkid -p {shell_word(step.device)}",
             )
         try:
             yield [name]

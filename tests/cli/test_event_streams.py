@@ -1,0 +1,117 @@
+"""Every stream of `--json` events that did not stop part-way has an `end`, which tells whether anything was written."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from aligntool.units import MIB
+from tests.cli.old_disks import aligntool, make_old_disk
+from tests.conftest import run
+
+pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs", "debugfs", "e2fsck", "blkid")
+
+
+def end_of(done: subprocess.CompletedProcess[str]) -> dict[str, object]:
+    """The one `end`, which is the last line."""
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["event"] for line in lines].count("end") == 1, done.stdout
+    end = lines[-1]
+    assert (end["event"], end["schema"], end["version"]) == ("end", "aligntool.events", 1)
+    assert isinstance(end, dict)
+    return end
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    """A disk on which nothing has to move."""
+    image = tmp_path / "good.img"
+    with image.open("wb") as file:
+        file.truncate(64 * MIB)
+    run("sfdisk", "-q", image, stdin="label: gpt\nstart=2048, size=32768\n")
+    run("mkfs.ext4", "-q", "-F", "-E", f"offset={MIB}", image, "16M")
+    return image
+
+
+def test_a_realign_with_nothing_to_do_begins_and_ends(good: Path) -> None:
+    before = good.read_bytes()
+    done = aligntool("realign", "--yes", "--json", good)
+    assert done.returncode == 0, done.stderr
+    first = json.loads(done.stdout.splitlines()[0])
+    assert (first["event"], first["steps"], first["bytes_to_copy"]) == ("plan", 0, 0)
+    end = end_of(done)
+    assert (end["state"], end["changed"], end["next"]) == ("new", False, "")
+    assert good.read_bytes() == before
+
+
+def test_a_kept_plan_with_nothing_to_do_begins_and_ends(good: Path, tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    assert aligntool("plan", "realign", good, "-o", file).returncode == 0
+    done = aligntool("apply", "--yes", "--json", file)
+    assert done.returncode == 0 and end_of(done)["changed"] is False
+
+
+def test_what_was_written_is_told_as_a_change(tmp_path: Path) -> None:
+    old = make_old_disk(tmp_path / "old.img")
+    end = end_of(aligntool("realign", "--yes", "--json", old))
+    assert (end["state"], end["changed"]) == ("new", True)
+    empty = tmp_path / "empty.img"
+    with empty.open("wb") as file:
+        file.truncate(64 * MIB)
+    end = end_of(aligntool("layout", "--yes", "--json", empty, "--part", "rest:linux"))
+    assert (end["state"], end["changed"]) == ("new", True)
+
+
+def test_a_kept_layout_ends_with_what_was_changed(tmp_path: Path) -> None:
+    empty, file = tmp_path / "empty.img", tmp_path / "plan.json"
+    with empty.open("wb") as image:
+        image.truncate(64 * MIB)
+    assert aligntool("plan", "layout", empty, "--part", "rest:linux", "-o", file).returncode == 0
+    assert end_of(aligntool("apply", "--yes", "--json", file))["changed"] is True
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("realign", "--yes", "--json"),  # the table was not read: there is no such file
+        ("layout", "--yes", "--json", "--part", "rest:linux"),
+        ("resume", "--json"),
+        ("rollback", "--json"),
+        ("apply", "--yes", "--json"),
+        ("raid", "create", "--yes", "--json", "--level", "1"),
+        ("raid", "create", "--yes", "--json"),
+        ("raid", "persist", "--yes", "--json"),
+    ],
+    ids=" ".join,
+)
+def test_a_refusal_ends_its_stream_with_all_that_standard_error_has(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    done = aligntool(*words, tmp_path / "missing")
+    assert done.returncode == 3
+    end = end_of(done)
+    assert (end["state"], end["changed"]) == ("refused", False)
+    sentences = end["sentences"]
+    assert isinstance(sentences, list) and sentences
+    assert all(f"aligntool: {sentence}" in done.stderr for sentence in sentences)
+    assert all(f"→ {line}" in done.stderr for line in str(end["next"]).split("\n") if line)
+
+
+@pytest.mark.parametrize("name", ["resume", "rollback"])
+def test_nothing_in_flight_is_a_refusal_that_changed_nothing(good: Path, name: str) -> None:
+    end = end_of(aligntool(name, "--json", good))
+    assert (end["state"], end["changed"]) == ("refused", False)
+
+
+def test_a_move_that_nobody_confirmed_ends_as_refused(tmp_path: Path) -> None:
+    old = make_old_disk(tmp_path / "old.img")
+    before = old.read_bytes()
+    end = end_of(aligntool("realign", "--json", old))
+    assert (end["state"], end["changed"]) == ("refused", False)
+    assert old.read_bytes() == before
+
+
+def test_a_dry_run_prints_a_plan_and_no_events(good: Path) -> None:
+    done = aligntool("realign", "--dry-run", "--json", good)
+    assert json.loads(done.stdout)["schema"] == "aligntool.plan"
