@@ -1,17 +1,18 @@
 """What would be recognised is taken off the disk while a partition is in flight, and put back last.
 
 In: what the journal holds of a partition. Out: markers at one place, or the content at one place. Alone because of the
-order: a keystone is a sector without which blkid recognises nothing. Keystones go first and come last, each time with a
-flush between them and the rest, so that at any cut there is nothing to see, or everything.
+order: what recognition depends on (`veil`) goes first and comes last, each time with a flush and a look between
+them and the rest, so that at any cut there is nothing to see, or everything.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from aligntool.apply.device import Device
+from aligntool.apply.veil import Bytes, Signs, View, sectors_of, signs_of, veiled
 from aligntool.errors import Stopped
 from aligntool.plan import Held
-from aligntool.units import align_down
+from aligntool.units import Extent, align_down
 
 _PIECE = 1 << 17
 
@@ -31,62 +32,117 @@ def read_held(device: Device, start: int, held: Held) -> tuple[bytes, ...]:
     return tuple(bytes(device.read(start + extent.start, extent.length)) for extent in held.ranges)
 
 
-def mark(device: Device, start: int, held: Held, sign: bytes) -> None:
-    """Markers over all that is held of the partition at `start`: the keystones, then the rest, each flushed."""
-    blank = _blank(held, sign)
-    _mark_keystones(device, start, held, blank)
-    _write(device, start, held, blank, but=_keystones(device, held))
+def mark(device: Device, start: int, view: View, *others: View) -> None:
+    """Markers over all that is held of the partition at `start`: its signatures, then the rest, each flushed.
+
+    Raises Stopped when a signature can still be read after that: nothing else was written then.
+    """
+    _hide(device, start, view, signs_of(view, *others))
+    _write(device, start, view.held, _blank(view.held, view.sign))
     device.flush()
 
 
-def _mark_keystones(device: Device, start: int, held: Held, blank: Sequence[bytes]) -> None:
-    for keystones in _by_weight(device, held):
-        _write(device, start, held, blank, only=keystones)
-        device.flush()
+def _hide(device: Device, start: int, view: View, signs: Signs) -> None:
+    if signs.redundant:
+        _write_sectors(device, start, view.held, _blank(view.held, view.sign), signs.redundant)
+        _check_hidden(device, start, view, signs.vital - frozenset().union(*signs.last))
+    hidden: Bytes = frozenset()
+    for level in signs.last:
+        hidden |= level
+        _write_sectors(
+            device, start, view.held, veiled(view, signs.redundant, hidden), _sectors(device, level)
+        )
+        _check_hidden(device, start, view, level)
 
 
-def take_away(device: Device, start: int, held: Held, content: Sequence[bytes], sign: bytes) -> None:
+def _check_hidden(device: Device, start: int, view: View, vital: Bytes) -> None:
+    device.flush()
+    if _still_there(device, start, view, vital):
+        raise Stopped(f"what was written at byte {start} reads back as something else: the disk is failing")
+
+
+def take_away(device: Device, start: int, view: View, *others: View) -> None:
     """As `mark`, on the way back, where a sector that cannot be written must not bar it.
 
-    Raises OSError only when a keystone can still be read there.
+    Raises OSError only when a signature can still be read there.
     """
     try:
-        mark(device, start, held, sign)
+        mark(device, start, view, *others)
     except OSError:
-        for extent in held.ranges:
+        for extent in view.held.ranges:
             for at in range(extent.start, extent.end, device.sector_size):
                 with suppress(OSError):
-                    device.write(start + at, sign)
+                    device.write(start + at, view.sign)
         device.flush()
-        if _still_there(device, start, held, content):
+        if _still_there(device, start, view, signs_of(view, *others).vital):
             raise
 
 
-def _still_there(device: Device, start: int, held: Held, content: Sequence[bytes]) -> bool:
-    for at in _keystones(device, held):
-        for extent, part in zip(held.ranges, content, strict=True):
-            if extent.start <= at < extent.end:
-                with suppress(OSError):
-                    found = device.read(start + at, device.sector_size)
-                    if found == part[at - extent.start : at - extent.start + device.sector_size]:
-                        return True
+def _still_there(device: Device, start: int, view: View, vital: Bytes) -> bool:
+    for at in vital:
+        with suppress(OSError):
+            sector = align_down(at, device.sector_size)
+            if bytes(device.read(start + sector, device.sector_size))[at - sector] == view.read(at, 1)[0]:
+                return True
     return False
 
 
-def release(device: Device, start: int, held: Held, content: Sequence[bytes], sign: bytes) -> None:
-    """The content to the place at `start`: all but the keystones, a flush, the keystones, a flush. Then read back.
+def release(device: Device, start: int, view: View, *others: View) -> None:
+    """The content to the place at `start`: all but its signatures, then the signatures, each flushed and read back.
 
-    The keystones are marked first, because the place may hold those of a file system of years ago. Raises Stopped when
-    what is read back differs.
+    What is recognised at the place beforehand, a file system of years ago, is marked first. Raises Stopped when what is
+    read back differs; before the signatures are there, nothing is recognised.
     """
-    _mark_keystones(device, start, held, _blank(held, sign))
-    _write(device, start, held, content, but=_keystones(device, held))
+    _clear(device, start, view, lambda _: True)
+    signs = signs_of(view, *others)
+    hidden: Bytes = frozenset().union(*signs.last)
+    _write(device, start, view.held, veiled(view, signs.redundant, hidden))
+    _check(device, start, view.held, veiled(view, signs.redundant, hidden))
+    for level in reversed(signs.last):
+        hidden -= level
+        _write_sectors(
+            device, start, view.held, veiled(view, signs.redundant, hidden), _sectors(device, level)
+        )
+        _check(device, start, view.held, veiled(view, signs.redundant, hidden))
+    if signs.redundant:
+        _write_sectors(device, start, view.held, view.content, signs.redundant)
+        _check(device, start, view.held, view.content)
+
+
+def _check(device: Device, start: int, held: Held, content: Sequence[bytes]) -> None:
+    """Nothing may follow what has not landed."""
     device.flush()
-    for keystones in reversed(_by_weight(device, held)):
-        _write(device, start, held, content, only=keystones)
-        device.flush()
     if read_held(device, start, held) != tuple(content):
         raise Stopped(f"what was put at byte {start} reads back as something else: the disk is failing")
+
+
+def clear_free(device: Device, start: int, view: View, occupied: Sequence[Extent]) -> None:
+    """Markers over what is recognised at the place at `start` and belongs to nothing in `occupied`.
+
+    Left over from years ago, it would be seen there until the move is done.
+    """
+    size = device.sector_size
+    _clear(
+        device, start, view, lambda at: not any(one.overlaps(Extent(start + at, size)) for one in occupied)
+    )
+
+
+def _clear(device: Device, start: int, view: View, may: Callable[[int], bool]) -> None:
+    there = tuple(_readable(device, start, extent) for extent in view.held.ranges)
+    signs = signs_of(View(view.held, there, view.length, view.sign))
+    for sectors in (signs.redundant, *(_sectors(device, level) for level in signs.last)):
+        wanted = frozenset(filter(may, sectors))
+        if wanted:
+            _write_sectors(device, start, view.held, _blank(view.held, view.sign), wanted)
+            device.flush()
+
+
+def _readable(device: Device, start: int, extent: Extent) -> bytes:
+    """What cannot be read is not recognised, and will be written to."""
+    try:
+        return bytes(device.read(start + extent.start, extent.length))
+    except OSError:
+        return bytes(extent.length)
 
 
 def check_untouched(device: Device, start: int, held: Held, content: Sequence[bytes], sign: bytes) -> None:
@@ -115,47 +171,19 @@ def _blank(held: Held, sign: bytes) -> list[bytes]:
     return [sign * (extent.length // len(sign)) for extent in held.ranges]
 
 
-def _by_weight(device: Device, held: Held) -> list[frozenset[int]]:
-    """The sector that counts most, and the others: md looks at several places, and only one of them is its own."""
-    first = frozenset(align_down(byte, device.sector_size) for byte in held.keystones[:1])
-    return [first, _keystones(device, held) - first]
-
-
-def _keystones(device: Device, held: Held) -> frozenset[int]:
-    """The sectors, by their offset in the partition."""
-    return frozenset(align_down(byte, device.sector_size) for byte in held.keystones)
-
-
-def _write(
-    device: Device,
-    start: int,
-    held: Held,
-    content: Sequence[bytes],
-    *,
-    only: frozenset[int] | None = None,
-    but: frozenset[int] = frozenset(),
-) -> None:
+def _write(device: Device, start: int, held: Held, content: Sequence[bytes]) -> None:
     for extent, part in zip(held.ranges, content, strict=True):
-        inside = (only if only is not None else but) & frozenset(
-            range(extent.start, extent.end, device.sector_size)
-        )
-        if only is not None:
-            for offset in sorted(inside):
-                at = offset - extent.start
-                device.write(start + offset, part[at : at + device.sector_size])
-            continue
-        for at, end in _between(
-            extent.length, sorted(offset - extent.start for offset in inside), device.sector_size
-        ):
-            device.write(start + extent.start + at, part[at:end])
+        for at in range(0, extent.length, _PIECE):
+            device.write(start + extent.start + at, part[at : at + _PIECE])
 
 
-def _between(length: int, holes: Sequence[int], sector: int) -> Iterator[tuple[int, int]]:
-    """The pieces of [0, length) around the sectors at `holes`, each at most _PIECE long."""
-    at = 0
-    for hole in (*holes, length):
-        while at < hole:
-            end = min(at + _PIECE, hole)
-            yield at, end
-            at = end
-        at = hole + sector
+def _sectors(device: Device, level: Bytes) -> Bytes:
+    return sectors_of(level, device.sector_size)
+
+
+def _write_sectors(device: Device, start: int, held: Held, content: Sequence[bytes], sectors: Bytes) -> None:
+    size = device.sector_size
+    for at in sorted(sectors):
+        for extent, part in zip(held.ranges, content, strict=True):
+            if extent.start <= at < extent.end:
+                device.write(start + at, part[at - extent.start : at - extent.start + size])

@@ -12,7 +12,7 @@ from aligntool.errors import Stopped
 
 
 def write_table(device: Device, images: TableImages, goal: TableState) -> None:
-    """From whatever a cut has left to `goal`: group by group, each durable before the next one begins, then read back.
+    """From whatever a cut has left to `goal`: group by group, each durable and read back before the next one begins.
 
     Raises Stopped when what is read back differs, or when the table is somebody else's.
     """
@@ -21,11 +21,10 @@ def write_table(device: Device, images: TableImages, goal: TableState) -> None:
         for sectors in group:
             device.write(sectors.at, sectors.data)
         device.flush()
-    last = {sectors.at: sectors.data for sectors in _all(writing)}
-    for at, data in last.items():
-        if device.read(at, len(data)) != data:
-            raise Stopped(f"the partition table at byte {at} reads back as something else",
-                          hint="the disk is failing; aligntool resume DISK writes it again")  # fmt: skip
+        for sectors in group:
+            if device.read(sectors.at, len(sectors.data)) != sectors.data:
+                raise Stopped(f"the partition table at byte {sectors.at} reads back as something else",
+                              hint="the disk is failing; aligntool resume DISK writes it again")  # fmt: skip
 
 
 def _torn(device: Device, images: TableImages) -> bool:

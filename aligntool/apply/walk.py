@@ -8,18 +8,19 @@ In: the journal, with everything it remembers. Out: events. Alone because here t
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Protocol, assert_never
 
 from aligntool.apply.boot_fields import patched
 from aligntool.apply.copier import Places, bytes_arriving, copy_batches
 from aligntool.apply.device import Device
-from aligntool.apply.held import check_untouched, mark, release, take_away
+from aligntool.apply.held import check_untouched, clear_free, mark, release, take_away
 from aligntool.apply.journal import Journal
 from aligntool.apply.journal_sectors import Position
 from aligntool.apply.partition_tables import TableState
 from aligntool.apply.table_writer import write_table
+from aligntool.apply.veil import View
 from aligntool.errors import Stopped
 from aligntool.plan import (
     CheckContent,
@@ -109,12 +110,12 @@ class Walk:
                 if self.journal.position.forward:  # what was being put back may be half there
                     found = contents.held[step.partition]
                     check_untouched(self.device, step.source.start, step.held, found, self.sign)
-                mark(self.device, step.source.start, step.held, self.sign)
+                self._clear_target(step)
+                mark(self.device, step.source.start, *self._at_source(step))
             case CopyContent():
                 yield from self._copy(index, step, first_batch)
             case ReleaseContent():
-                content = patched(step.held, contents.held[step.partition], step.patches)
-                release(self.device, step.target.start, step.held, content, self.sign)
+                release(self.device, step.target.start, *self._at_target(step))
             case RewriteTable():
                 write_table(self.device, contents.images, TableState.AFTER)
             case CloseJournal():
@@ -137,10 +138,9 @@ class Walk:
             case ParkEntries():
                 write_table(self.device, contents.images, TableState.BEFORE)
             case HoldContent():
-                release(self.device, step.source.start, step.held, contents.held[step.partition], self.sign)
+                release(self.device, step.source.start, *self._at_source(step))
             case ReleaseContent():
-                content = patched(step.held, contents.held[step.partition], step.patches)
-                take_away(self.device, step.target.start, step.held, content, self.sign)
+                take_away(self.device, step.target.start, *self._at_target(step))
             case RewriteTable():
                 write_table(self.device, contents.images, TableState.PARKED)
             case CloseJournal():
@@ -179,6 +179,37 @@ class Walk:
     def _places(self, step: CopyContent) -> Places:
         stash = self.place.extent.start + self.place.stash.start
         return Places(self.device, step.source.start, step.target.start, self.journal_on, stash)
+
+    def _at_source(self, step: HoldContent) -> tuple[View, View]:
+        """What is held, as it is seen from the old place and from the new one."""
+        view = View(step.held, self.journal.contents.held[step.partition], step.source.length, self.sign)
+        return view, replace(view, base=self._ends(step.partition)[1].start - step.source.start)
+
+    def _at_target(self, step: ReleaseContent) -> tuple[View, View]:
+        content = patched(step.held, self.journal.contents.held[step.partition], step.patches)
+        view = View(step.held, content, step.target.length, self.sign)
+        return view, replace(view, base=self._ends(step.partition)[0].start - step.target.start)
+
+    def _clear_target(self, step: HoldContent) -> None:
+        """Where the new place is free: what lies in the way there belongs to somebody, and goes when that goes."""
+        images = self.journal.contents.images
+        occupied = [place.before for place in self.plan.places if place.before]
+        occupied += [
+            Extent(sectors.at, len(sectors.data))
+            for writing in (images.before, images.parked, images.after)
+            for group in writing
+            for sectors in group
+        ]
+        if self.place.file is None:
+            occupied.append(self.place.extent)
+        clear_free(self.device, self._ends(step.partition)[1].start, self._at_source(step)[0], occupied)
+
+    def _ends(self, partition: int) -> tuple[Extent, Extent]:
+        return next(
+            (step.source, step.target)
+            for step in self.plan.steps
+            if isinstance(step, CopyContent) and step.partition == partition
+        )
 
     def _moving(self) -> tuple[int, ...]:
         return next(step.partitions for step in self.plan.steps if isinstance(step, ParkEntries))

@@ -30,13 +30,10 @@ class JournalPlace:
 class Held:
     """What is taken off the disk and kept in the journal while the partition is in flight.
 
-    `ranges` cover everything that blkid would recognise; `keystones` are bytes in those sectors that it cannot do
-    without, the one that counts most before the others. Both are counted from the start of the partition. Keystones
-    are marked first and restored last, the first of them before and after all others.
+    `ranges` cover everything that blkid would recognise, counted from the start of the partition.
     """
 
     ranges: tuple[Extent, ...]
-    keystones: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

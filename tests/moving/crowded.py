@@ -42,6 +42,7 @@ class Part:
     new: Extent
     runs: tuple[Extent, ...]
     held: Held
+    signs: tuple[tuple[int, bytes], ...]  # by which it is recognised, the one that libblkid believes first
     record_old: int | None = None
     record_new: int | None = None
 
@@ -146,9 +147,7 @@ def _part(
     ranges = [Extent(0, head * SECTOR)]
     if tail and head + tail < length:
         ranges.append(Extent((length - tail) * SECTOR, tail * SECTOR))
-    keystones = tuple(
-        sorted({luck.randrange(it.start, it.end) for it in ranges for _ in range(luck.randint(1, 2))})
-    )
+    signs = [(at, magic) for at, magic in _signs(length) if any(it.start <= at < it.end for it in ranges)]
     runs, at = [], luck.randint(0, length // 2)
     while at < length:
         size = luck.randint(1, length - at)
@@ -159,9 +158,22 @@ def _part(
         Extent(old[0] * SECTOR, length * SECTOR),
         Extent(new[0] * SECTOR, length * SECTOR),
         tuple(runs),
-        Held(tuple(ranges), keystones),
+        Held(tuple(ranges)),
+        tuple(sorted(luck.sample(signs, luck.randint(1, len(signs))), key=signs.index)),
         None if record_old is None else record_old * SECTOR,
         None if record_new is None else record_new * SECTOR,
+    )
+
+
+def _signs(length: int) -> tuple[tuple[int, bytes], ...]:
+    """Magics of libblkid, in its order, no two in one sector: of an LSI RAID, LVM, XFS, ext and SysV."""
+    at_the_end = (((length - 1) * SECTOR, b"$XIDE$"),) if length > 5 else ()
+    return (
+        *at_the_end,
+        (536, b"LVM2 001"),
+        (0, b"XFSB"),
+        (1080, b"\x53\xef"),
+        (2048, b"\x2b\x55\x44"),
     )
 
 
@@ -202,12 +214,14 @@ def _platter(
     platter[-34 * SECTOR :] = bytes(34 * SECTOR)
     sparse = luck.choice((0.1, 0.5, 0.9))
     for part in parts:
-        keystones = {byte // SECTOR * SECTOR for byte in part.held.keystones}
+        signed = {at // SECTOR * SECTOR for at, _ in part.signs}
         for at in range(0, part.old.length, SECTOR):
-            hole = luck.random() < sparse and at not in keystones  # as of a sparse image
+            hole = luck.random() < sparse and at not in signed  # as of a sparse image
             platter[part.old.start + at : part.old.start + at + SECTOR] = (
                 bytes(SECTOR) if hole else luck.randbytes(SECTOR)
             )
+        for at, magic in part.signs:
+            platter[part.old.start + at : part.old.start + at + len(magic)] = magic
         field = (part.old.start // SECTOR).to_bytes(4, "little")
         platter[part.old.start + PATCH_AT : part.old.start + PATCH_AT + 4] = field
     lines = [

@@ -64,35 +64,32 @@ def copy(image: Path, target: Path) -> Path:
 
 
 def nothing_or_the_whole(trip: Journey, image: Path) -> None:
-    """At the old and at the new place blkid finds nothing, or what it found before, and then all of it is there.
-
-    Not for ZFS: it has hundreds of uberblocks in four labels and blkid is content with four of them (libblkid's zfs.c),
-    so there is no sector whose loss hides it. Only the parked entry does.
-    """
+    """At the old and at the new place blkid finds nothing, or what it found before, and then all of it is there."""
     for number, kind in trip.kinds().items():
-        if kind.name == "zfs":
-            continue
         for place in {trip.old[number], trip.new[number]}:
             said = blkid(image, place)
-            if not said or _but_for_keystones(trip, image, number, place):
+            if not said or _but_for_redundant_signatures(trip, image, number, place):
                 continue
             assert said == trip.seen[number].blkid, f"partition {number} at {place}"
             assert read(image, place, kind) == trip.seen[number].hashes, f"partition {number} at {place}"
 
 
-KEYSTONES = 16  # sectors that are marked or put back between the same two flushes; more than there are
+REDUNDANT = 16  # sectors with signatures that are marked or put back between the same two flushes; more than there are
+OF_ZFS = 4 * 128  # uberblocks
 
 
-def _but_for_keystones(trip: Journey, image: Path, number: int, place: Extent) -> bool:
+def _but_for_redundant_signatures(trip: Journey, image: Path, number: int, place: Extent) -> bool:
     """Whether nothing but a few sectors is wrong, and they are markers: the power went while they were written.
 
     Sectors that say where the partition lies are another matter: they may be as before or as after.
     """
-    patched = {at // SECTOR for at, _ in hidden_sector_fields(trip.kinds()[number])}
+    kind = trip.kinds()[number]
+    patched = {at // SECTOR for at, _ in hidden_sector_fields(kind)}
     with content_of(trip.disk.image, trip.old[number]) as was, content_of(image, place) as found:
         pairs = enumerate(zip(_sectors(was), _sectors(found), strict=True))
         wrong = [now for index, (before, now) in pairs if now != before and index not in patched]
-    return 0 < len(wrong) <= KEYSTONES and all(now.startswith(b"aligntool: a partition was") for now in wrong)
+    most = OF_ZFS if kind.name == "zfs" else REDUNDANT
+    return 0 < len(wrong) <= most and all(now.startswith(b"aligntool: a partition was") for now in wrong)
 
 
 def _sectors(content: Path) -> list[bytes]:

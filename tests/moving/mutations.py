@@ -92,18 +92,55 @@ MUTATIONS = (
         "old bytes stay where zeros belong",
     ),
     Mutation(
-        "keystones are marked last", f"{APPLY}/held.py",
-        "    _mark_keystones(device, start, held, blank)\n"
-        "    _write(device, start, held, blank, but=_keystones(device, held))\n    device.flush()\n",
-        "    _write(device, start, held, blank, but=_keystones(device, held))\n    device.flush()\n"
-        "    _mark_keystones(device, start, held, blank)\n",
+        "signatures are hidden last", f"{APPLY}/held.py",
+        "    _hide(device, start, view, signs_of(view, *others))\n"
+        "    _write(device, start, view.held, _blank(view.held, view.sign))\n    device.flush()\n",
+        "    _write(device, start, view.held, _blank(view.held, view.sign))\n    device.flush()\n"
+        "    _hide(device, start, view, signs_of(view, *others))\n",
         "blkid recognises a file system that has lost its head",
     ),
     Mutation(
-        "keystones are put back in one go with the rest", f"{APPLY}/held.py",
-        "    _write(device, start, held, content, but=_keystones(device, held))\n    device.flush()\n",
-        "    _write(device, start, held, content, but=_keystones(device, held))\n",
+        "hiding is not flushed before the rest is overwritten", f"{APPLY}/held.py",
+        "    device.flush()\n    if _still_there", "    if _still_there",
+        "the markers land and the hiding does not",
+    ),
+    Mutation(
+        "whether it is hidden is not looked at", f"{APPLY}/held.py",
+        "    if _still_there(device, start, view, vital):\n", "    if False:\n",
+        "a write that the drive lost leaves something to recognise",
+    ),
+    Mutation(
+        "redundant signatures are not hidden before the one that counts", f"{APPLY}/held.py",
+        "    if signs.redundant:\n"
+        "        _write_sectors(device, start, view.held, _blank(view.held, view.sign), signs.redundant)\n"
+        "        _check_hidden(device, start, view, signs.vital - frozenset().union(*signs.last))\n",
+        "",
+        "blkid recognises what was left over from before",
+    ),
+    Mutation(
+        "signatures are put back in one go with the rest", f"{APPLY}/held.py",
+        "    _write(device, start, view.held, veiled(view, signs.redundant, hidden))\n"
+        "    _check(device, start, view.held, veiled(view, signs.redundant, hidden))\n",
+        "    _write(device, start, view.held, veiled(view, signs.redundant, hidden))\n",
         "blkid recognises a file system that has no head yet",
+    ),
+    Mutation(
+        "redundant signatures are put back with the rest", f"{APPLY}/held.py",
+        "    signs = signs_of(view, *others)\n    hidden",
+        "    signs = signs_of(view, *others)\n    signs = Signs(frozenset(), signs.last, signs.vital)\n    hidden",
+        "blkid recognises what was left over from before",
+    ),
+    Mutation(
+        "a whole sector is changed where one byte is enough", f"{APPLY}/veil.py",
+        "                changed[at - extent.start] = view.sign[at % size]\n",
+        "                here = (at - extent.start) // size * size\n"
+        "                changed[here : here + size] = view.sign\n",
+        "a torn sector shows a signature whose superblock is not whole",
+    ),
+    Mutation(
+        "what was put back is not read before it can be recognised", f"{APPLY}/held.py",
+        "    if read_held(device, start, held) != tuple(content):\n", "    if False:\n",
+        "blkid recognises a file system of which the drive lost a write",
     ),
     Mutation(
         "nothing is parked", f"{APPLY}/walk.py",
@@ -122,7 +159,7 @@ MUTATIONS = (
     Mutation(
         "both copies of the GPT are written in one go", f"{APPLY}/table_writer.py",
         "            device.write(sectors.at, sectors.data)\n        device.flush()\n",
-        "            device.write(sectors.at, sectors.data)\n    device.flush()\n",
+        "            device.write(sectors.at, sectors.data)\n",
         "a cut tears both, and the disk has no table",
     ),
     Mutation(

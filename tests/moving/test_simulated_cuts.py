@@ -70,35 +70,30 @@ def whole_at(crowd: Crowd, platter: bytes, part: Part, start: int) -> bool:
     return crowd.content(platter, part, start) == crowd.content(crowd.platter, part, part.old.start)
 
 
-def seen_at(crowd: Crowd, platter: bytes, part: Part, start: int) -> bool:
-    """Whether one keystone of the partition is there: what blkid would recognise it by."""
-    for byte in part.held.keystones:
-        at = byte // SECTOR * SECTOR
-        was = bytearray(crowd.platter[part.old.start + at : part.old.start + at + SECTOR])
-        found = bytearray(platter[start + at : start + at + SECTOR])
-        if at == 0:
-            was[28:32] = found[28:32]
-        if was == found:
-            return True
-    return False
+def signs_at(platter: bytes, part: Part, start: int) -> list[bool]:
+    """Which of the partition's signatures are there: what blkid would recognise it by."""
+    return [platter[start + at : start + at + len(magic)] == magic for at, magic in part.signs]
 
 
 def check_nothing_or_whole(crowd: Crowd, platter: bytes) -> None:
-    """At the old and the new place: nothing to recognise, or everything but at most other keystones."""
+    """At the old and the new place: nothing to recognise, or everything but redundant signatures."""
     for part in crowd.parts:
         for start in (part.old.start, part.new.start) if part.moves else ():
-            if seen_at(crowd, platter, part, start):
-                assert whole_but_keystones(crowd, platter, part, start), (
+            signs = signs_at(platter, part, start)
+            if any(signs):
+                assert signs[0], f"partition {part.number} is recognised at {start} by what is left over"
+                assert whole_but_signs(crowd, platter, part, start), (
                     f"partition {part.number} half seen at {start}"
                 )
 
 
-def whole_but_keystones(crowd: Crowd, platter: bytes, part: Part, start: int) -> bool:
+def whole_but_signs(crowd: Crowd, platter: bytes, part: Part, start: int) -> bool:
+    """But for the sectors of all signatures after the first: each of those is as it was, or hidden."""
     found, was = bytearray(platter), bytearray(crowd.platter)
-    for byte in part.held.keystones:
-        at = byte // SECTOR * SECTOR
-        found[start + at : start + at + SECTOR] = bytes(SECTOR)
-        was[part.old.start + at : part.old.start + at + SECTOR] = bytes(SECTOR)
+    for at, _ in part.signs[1:]:
+        sector = at // SECTOR * SECTOR
+        found[start + sector : start + sector + SECTOR] = bytes(SECTOR)
+        was[part.old.start + sector : part.old.start + sector + SECTOR] = bytes(SECTOR)
     return crowd.content(bytes(found), part, start) == crowd.content(bytes(was), part, part.old.start)
 
 

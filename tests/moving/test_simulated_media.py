@@ -156,7 +156,10 @@ def elsewhere(crowd: Crowd) -> Crowd:
 def test_a_journal_in_a_file_does_as_well(seed: int) -> None:
     crowd = elsewhere(make_crowd(7000 + seed, "gpt" if seed % 2 else "dos"))
     luck = random.Random(seed)
-    disk, file = SimulatedDisk(crowd.platter, cut=luck.randint(5, 40)), SimulatedDisk(bytes(JOURNAL))
+    disk, file = SimulatedDisk(crowd.platter), SimulatedDisk(bytes(JOURNAL))
+    list(realign(crowd.plan, Workshop(disk, NoKernel(), file), crowd.runs))
+    cut_at = luck.randrange(5, disk.operations)
+    disk, file = SimulatedDisk(crowd.platter, cut=cut_at), SimulatedDisk(bytes(JOURNAL))
     try:
         for _ in realign(crowd.plan, Workshop(disk, NoKernel(), file), crowd.runs):
             pass

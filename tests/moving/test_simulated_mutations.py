@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 CUTS = (
     "tests/moving/test_simulated_copies.py",
     "tests/moving/test_simulated_cuts.py",
+    "tests/moving/test_simulated_losses.py",
     "tests/moving/test_damaged_records.py",
 )
 
@@ -43,6 +44,7 @@ def copy_to(folder: Path) -> None:
         "test_simulated_copies.py",
         "test_simulated_cuts.py",
         "test_damaged_records.py",
+        "test_simulated_losses.py",
     ):
         shutil.copy(ROOT / "tests" / "moving" / name, folder / "tests" / "moving" / name)
 

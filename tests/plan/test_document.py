@@ -19,7 +19,7 @@ from aligntool.plan import (
 )
 from aligntool.units import MIB, Extent
 
-HELD = Held((Extent(0, 131072),), (1024,))
+HELD = Held((Extent(0, 131072),))
 PLACE = JournalPlace(Extent(900 * MIB, 4 * MIB), MIB, Extent(2 * MIB, 2 * MIB))
 PLAN = Plan(
     "realign",

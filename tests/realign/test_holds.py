@@ -1,12 +1,13 @@
-"""What is held is enough: without it blkid sees nothing, and without the keystones alone it sees nothing either."""
+"""What is held is enough: without it blkid sees nothing, and with its signatures hidden it sees nothing either."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
+from aligntool.apply.held import marker
+from aligntool.apply.veil import View, signs_of
 from aligntool.inventory import Layer, Partition
-from aligntool.plan import Held
 from aligntool.probe.look import look
 from aligntool.realign.holds import hold
 from aligntool.units import KIB, MIB, Extent
@@ -15,6 +16,7 @@ from tests.moving.containers import CONTAINERS
 from tests.moving.filesystems import Kind
 
 Sparse = Callable[..., Path]
+SIGN = marker(512, 0, bytes(16))
 
 FORMATTERS = {
     "ext2": (9 * MIB + 512, ("mkfs.ext2", "-q", "-F")),
@@ -48,14 +50,14 @@ def as_partition(image: Path) -> Partition:
 
 
 def without(image: Path, runs: Iterable[Extent]) -> str:
-    """What blkid sees when these bytes are blank; the image is as before afterwards."""
+    """What blkid sees when these bytes are blank, a single one as in a marker; the image is as before afterwards."""
     kept = []
     with image.open("r+b") as file:
         for run_ in runs:
             file.seek(run_.start)
             kept.append((run_.start, file.read(run_.length)))
             file.seek(run_.start)
-            file.write(bytes(run_.length))
+            file.write(SIGN[run_.start % 512 :][:1] if run_.length == 1 else bytes(run_.length))
         file.flush()
         found = seen(image)
         for start, raw in kept:
@@ -64,20 +66,18 @@ def without(image: Path, runs: Iterable[Extent]) -> str:
     return found
 
 
-def keystone_sectors(held: Held, sector: int = 512) -> list[Extent]:
-    return [Extent(at // sector * sector, sector) for at in held.keystones]
-
-
 def assert_held_is_enough(image: Path) -> None:
     part = as_partition(image)
     held = hold(part, part.extent.length, 512)
     before = seen(image)
     assert before, "blkid must see something at first"
     assert without(image, held.ranges) == ""
-    assert without(image, keystone_sectors(held)) == ""
+    raw = image.read_bytes()
+    content = tuple(raw[one.start : one.end] for one in held.ranges)
+    signs = signs_of(View(held, content, part.extent.length, SIGN))
+    assert signs.vital
+    assert without(image, (Extent(at, 1) for at in signs.vital)) == ""
     assert seen(image) == before
-    for sector in keystone_sectors(held):
-        assert any(one.contains(sector) for one in held.ranges)
 
 
 @pytest.mark.parametrize("name", NAMED)

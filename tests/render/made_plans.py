@@ -35,7 +35,7 @@ OLD, NEW = Extent(32256, 400 * MIB), Extent(MIB, 400 * MIB)
 STAYS = Extent(402 * MIB, 200 * MIB)
 CONTAINER = Extent(700 * MIB, 200 * MIB)
 LOGICAL_OLD, LOGICAL_NEW = Extent(700 * MIB + 32256, 198 * MIB), Extent(701 * MIB, 198 * MIB)
-HELD = Held((Extent(0, 131072), Extent(400 * MIB - 131072, 131072)), (1024,))
+HELD = Held((Extent(0, 131072), Extent(400 * MIB - 131072, 131072)))
 JOURNAL = JournalPlace(Extent(980 * MIB, 44 * MIB), 4 * MIB, Extent(8 * MIB, 36 * MIB))
 
 PLACES = (
