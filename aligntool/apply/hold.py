@@ -56,7 +56,8 @@ def hold_disk(
 
 @contextmanager
 def hold_partition(path: str) -> Iterator[DiskDevice]:
-    """A partition in the same way, while others use its neighbours; nobody may have a lock on their disk as a whole.
+    """A partition in the same way, while others use its neighbours. Its disk as a whole is locked, because that is the
+    lock that udev honours before it looks at a partition, but it is not opened exclusively.
 
     Raises Refused, with every reason that can be seen at once.
     """
@@ -66,7 +67,27 @@ def hold_partition(path: str) -> Iterator[DiskDevice]:
         _lock(descriptor, path)
         names = nodes_of(os.fstat(descriptor)).values()
         refuse((one.what, one.end) for name in names for one in locks_on(f"/dev/{name}"))
+        stack.enter_context(_disk_locked(descriptor))
         yield stack.enter_context(DiskDevice(descriptor))
+
+
+@contextmanager
+def _disk_locked(partition: int) -> Iterator[None]:
+    """Opened for reading only: udev reads the table of a whole disk anew when a writer closes it."""
+    folder = sysfs_folder(os.fstat(partition).st_rdev)
+    if not (folder / "partition").exists():  # a mapping, whose own lock is all there is
+        yield
+        return
+    disk = f"/dev/{kernel_name(folder.parent)}"
+    try:
+        descriptor = os.open(disk, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError as error:
+        raise _not_opened(disk, error) from error
+    try:
+        _flock(descriptor, disk)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _open(path: str, *, whole: bool = True) -> int:
@@ -133,12 +154,17 @@ def _not_opened(path: str, error: OSError) -> Refused:
 
 def _lock(descriptor: int, path: str) -> None:
     """flock, kept; and a look whether anybody has a POSIX lock on it, as QEMU has on the disks of its machines."""
+    _flock(descriptor, path, and_posix=True)
+
+
+def _flock(descriptor: int, path: str, *, and_posix: bool = False) -> None:
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.lockf(descriptor, fcntl.LOCK_UN)
+            if and_posix:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.lockf(descriptor, fcntl.LOCK_UN)
             return
         except OSError as error:
             if error.errno not in (errno.EAGAIN, errno.EACCES):

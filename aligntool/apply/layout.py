@@ -68,13 +68,13 @@ def _refuse_other_sectors(device: Device, plan: Plan, path: str) -> None:
 
 
 def zero(device: Device, ranges: tuple[Extent, ...]) -> None:
-    """Flushed when it returns. Raises OSError."""
+    """Flushed range by range, so that a backup at the end outlives what it is the backup of. Raises OSError."""
     zeroes = bytes(MIB)
     for extent in ranges:
         end = min(extent.end, device.size)
         for at in range(extent.start, end, MIB):
             device.write(at, zeroes[: end - at])
-    device.flush()
+        device.flush()
 
 
 @contextmanager

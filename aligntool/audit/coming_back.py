@@ -12,6 +12,7 @@ from aligntool.audit.codes import Code
 from aligntool.audit.report import Finding, Severity
 from aligntool.audit.words import shell_word
 from aligntool.inventory import ArrayLine, Disk, Initramfs, Inventory, System, TableLine
+from aligntool.plan.subject import superblocks_on
 
 DEEPEST = 8  # devices on devices
 NEEDED_TO_START = ("/", "/usr")
@@ -62,14 +63,8 @@ def lines_of(disk: Disk, lines: Sequence[ArrayLine]) -> tuple[ArrayLine, ...]:
 
 def known_arrays(inventory: Inventory) -> frozenset[str]:
     """UUIDs of the arrays that run, and of those of which a member is there."""
-    found = {one.array.uuid for one in inventory.disks if one.array and one.array.uuid}
-    layers = [layer for one in inventory.disks for layer in one.content]
-    layers += [layer for one in inventory.disks for part in one.partitions for layer in part.content]
-    for layer in layers:
-        digits = (layer.uuid or "").replace("-", "").replace(":", "").lower()
-        if layer.kind == "linux_raid_member" and len(digits) == 32:
-            found.add(":".join(digits[at : at + 8] for at in range(0, 32, 8)))
-    return frozenset(found)
+    running = {one.array.uuid for one in inventory.disks if one.array and one.array.uuid}
+    return frozenset(running.union(*(superblocks_on(one) for one in inventory.disks)))
 
 
 def wrong_lines(disk: Disk, inventory: Inventory, system: System) -> tuple[ArrayLine, ...]:

@@ -54,16 +54,16 @@ def carry_out_array(plan: Plan, think_again: Callable[[], Plan], *, json_: bool)
     site = this_site()
     with pipes_may_break(), one_at_a_time(site.state):
         _refuse_unfinished(plan, site)
-        with hold_members(plan):
+        with hold_members(plan.steps) as held:
             refuse_changed(plan, think_again())
             refuse_impossible(plan, site)
-        _tell_where_the_record_is(site)
-        record = begin(plan, site)
-        try:
-            follow(plan, go_forward(record, plan, site), json_=json_, hint=ways_on(plan))
-        except (Refused, KeyboardInterrupt):
-            forget(record)  # nothing was written yet
-            raise
+            _tell_where_the_record_is(site)
+            record = begin(plan, site)
+            try:
+                follow(plan, go_forward(record, plan, site, held), json_=json_, hint=ways_on(plan))
+            except (Refused, KeyboardInterrupt):
+                forget(record)  # nothing was written yet
+                raise
 
 
 def go_on(record: "Record", *, back: bool, json_: bool) -> None:

@@ -188,6 +188,18 @@ class MakeTable:
 
 
 @dataclass(frozen=True, slots=True)
+class DataArea:
+    """Where on each member an array's data will lie: `offset` bytes from its start, `length` long; None: to its end."""
+
+    offset: int = 0
+    length: int | None = None
+
+    def of(self, member: Extent) -> Extent:
+        room = max(member.length - self.offset, 0)
+        return Extent(member.start + self.offset, room if self.length is None else min(self.length, room))
+
+
+@dataclass(frozen=True, slots=True)
 class MakeMember:
     """Get one drive ready to be a member of an array: a new table on it, or nothing where it is taken as it is.
 
@@ -202,6 +214,7 @@ class MakeMember:
     wipe: bool = False  # signatures that lie on what is taken are wiped first
     holds: tuple[str, ...] = ()  # what `wipe` gives up: each thing by kind, UUID, label and byte
     zeroed: tuple[Extent, ...] = ()  # what `wipe` zeroes first
+    old_arrays: tuple[str, ...] = ()  # UUIDs of the md superblocks that `wipe` gives up, as mdadm writes them
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +226,9 @@ class MakeArray:
     uuid: str  # as mdadm writes it, four words of eight digits
     members: tuple[str, ...]
     command: tuple[str, ...]
+    level: str  # "raid1"
+    chunk: int | None  # None: it has none
+    data: DataArea
 
 
 @dataclass(frozen=True, slots=True)

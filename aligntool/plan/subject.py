@@ -6,9 +6,10 @@ that it finds, and must come to the same answer.
 
 import hashlib
 import json
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from aligntool.inventory import Disk
+from aligntool.inventory import Disk, Layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +46,47 @@ def is_same_disk(one: Subject, other: Subject) -> bool:
     return replace(one, path="") == replace(other, path="")
 
 
-def held_by(disk: Disk, number: int | None = None) -> tuple[str, ...]:
+def held_by(disk: Disk, number: int | None = None, *, given_up: Collection[str] = ()) -> tuple[str, ...]:
     """Everything that is recognised on a partition, or on a disk and all its partitions, a line each: kind, UUID,
-    label, byte. A table's digest says nothing of it.
+    label, byte. A table's digest says nothing of it. What lies inside of something else is among it, because it shows
+    once the other's signature is erased. `given_up`: UUIDs of md arrays that are left out.
     """
-    layers = [layer for part in disk.partitions if number in (None, part.number) for layer in part.content]
-    layers += disk.content if number is None else ()
+    layers = [each for each in _layers(disk, number) if _array_uuid(each) not in given_up]
     return tuple(
         sorted(
             f"{each.kind} {each.uuid or '-'} {each.label or '-'} at {each.extent.start}" for each in layers
         )
     )
+
+
+def superblocks_on(disk: Disk, number: int | None = None) -> tuple[str, ...]:
+    """Return the UUIDs of the md arrays of which a superblock lies on a partition, or on a disk and all its partitions,
+    as mdadm writes them.
+    """
+    found = (_array_uuid(layer) for layer in _layers(disk, number))
+    return tuple(dict.fromkeys(each for each in found if each))
+
+
+def _array_uuid(layer: Layer) -> str:
+    """ "": it is no superblock of md."""
+    digits = (layer.uuid or "").replace("-", "").replace(":", "").lower()
+    if layer.kind != "linux_raid_member" or len(digits) != 32:
+        return ""
+    return ":".join(digits[at : at + 8] for at in range(0, 32, 8))
+
+
+def _layers(disk: Disk, number: int | None) -> Iterator[Layer]:
+    for part in disk.partitions:
+        if number in (None, part.number):
+            yield from _with_inner(part.content)
+    if number is None:
+        yield from _with_inner(disk.content)
+
+
+def _with_inner(layers: Sequence[Layer]) -> Iterator[Layer]:
+    for layer in layers:
+        yield layer
+        yield from _with_inner(layer.inner)
 
 
 def _digest(disk: Disk) -> str:

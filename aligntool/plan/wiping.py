@@ -8,19 +8,21 @@ from collections.abc import Iterable
 
 from aligntool.units import MIB, Extent, align_down, align_up
 
-EDGE = MIB  # at either end
+HEAD = 5 * MIB
+TAIL = 2 * MIB
 
 
 def wiped_ends(things: Iterable[Extent], within: Extent, sector_size: int) -> tuple[Extent, ...]:
     """Whole sectors, none outside `within`, sorted, and no two of them overlap. All in bytes, `sector_size` as well.
 
-    Superblocks lie in the first MiB of a file system or in the last: ZFS has 512 KiB at either end, md 0.90 up to
-    128 KiB from the end, LDM the last MiB.
+    As far as libblkid looks from either end: LUKS2 has its second header 4 MiB in at most, bcachefs and VMFS theirs
+    2 MiB in, Promise's RAID its superblock 3087 sectors of 512 bytes before the end (luks.c, bcache.c, vmfs.c,
+    promise_raid.c). ZFS has 512 KiB at either end, md 0.90 up to 128 KiB from the end, LDM the last MiB.
     """
     ends = []
     for thing in things:
         start, end = max(thing.start, within.start), min(thing.end, within.end)
-        ends += [(start, min(start + EDGE, end)), (max(end - EDGE, start), end)]
+        ends += [(start, min(start + HEAD, end)), (max(end - TAIL, start), end)]
     merged: list[tuple[int, int]] = []
     for first, last in sorted(each for each in ends if each[0] < each[1]):
         start = max(align_down(first, sector_size), within.start)

@@ -8,7 +8,7 @@ then it asks, and a script without a terminal gets none (mdadm.c, "To optimize r
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from aligntool.plan import RaidGoal
+from aligntool.plan import DataArea, MakeArray, RaidGoal
 from aligntool.raid.levels import Level, capacity
 from aligntool.raid.placing import METADATA, Placed
 from aligntool.units import GIB, KIB, MIB, align_down, format_size
@@ -64,6 +64,12 @@ def create_command(goal: RaidGoal, shape: Shape, placed: Sequence[Placed]) -> tu
             words += ["--consistency-policy=resync"]
     words += [f"--name={goal.name}", "--homehost=any", f"--uuid={goal.array_uuid}"]
     return (*words, *(member.device for member in placed))
+
+
+def make_array(goal: RaidGoal, shape: Shape, members: tuple[str, ...], command: tuple[str, ...]) -> MakeArray:
+    """Return the step that runs the command; what is wiped and what is checked afterwards is read from its fields."""
+    data = DataArea(shape.offset, shape.each if shape.level.redundant else None)
+    return MakeArray(shape.device, goal.array_uuid, members, command, shape.level.word, shape.chunk, data)
 
 
 def bitmap_chunk(shape: Shape) -> int:

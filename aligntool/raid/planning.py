@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from aligntool.audit import Judged
 from aligntool.errors import Objection, refuse
 from aligntool.inventory import Inventory
-from aligntool.plan import MakeArray, MakeFileSystem, MakeMember, Plan, RaidGoal, Step, Subject
-from aligntool.plan.subject import held_by, subject
+from aligntool.plan import DataArea, MakeArray, MakeFileSystem, MakeMember, Plan, RaidGoal, Step, Subject
+from aligntool.plan.subject import held_by, subject, superblocks_on
 from aligntool.raid.array_lines import lines_from_now_on
 from aligntool.raid.boot_partitions import boot_copy_steps, boot_partition_steps
 from aligntool.raid.chunks import Stripes, member_units, recommend_chunk
-from aligntool.raid.creating import Shape, create_command, shape_of
+from aligntool.raid.creating import Shape, create_command, make_array, shape_of
 from aligntool.raid.filesystems import Stripe, fstab_line, make_command
 from aligntool.raid.late_start import late_start_steps
 from aligntool.raid.levels import LEVELS, Level, data_members, layouts_of
@@ -26,7 +26,7 @@ from aligntool.raid.refusals import unfit, unrecognised, wiped
 from aligntool.raid.systems import SYSTEMS, mount_steps, persistence_steps
 from aligntool.raid.telling import Decided, attention_of, notes_of
 from aligntool.raid.unmakeable import unmakeable
-from aligntool.raid.wiping import DataArea, data_area, zeroed
+from aligntool.raid.wiping import zeroed
 from aligntool.units import MIB, format_about, format_size
 
 LEAST_MEMBER = 16 * MIB
@@ -59,7 +59,7 @@ def steps_of_goal(goal: RaidGoal) -> Iterator[Step]:
     device, kind = f"/dev/md/{goal.name}", goal.filesystem
     if goal.system not in SYSTEMS:
         return
-    yield MakeArray(device, goal.array_uuid, (), ("mdadm",))
+    yield MakeArray(device, goal.array_uuid, (), ("mdadm",), goal.level, None, DataArea())
     if kind != "none":
         program = "mkswap" if kind == "swap" else f"mkfs.{kind}"
         yield MakeFileSystem(device, kind, goal.filesystem_uuid, (program, device))
@@ -140,7 +140,8 @@ def _array(shape: Shape, members: Sequence[Member], goal: RaidGoal) -> Subject:
 
 def _make_member(placed: Placed, goal: RaidGoal, area: DataArea) -> MakeMember:
     disk, part = placed.member.disk, placed.member.partition
-    holds = held_by(disk, part.number if part else None) + unrecognised(placed.member)
+    number = part.number if part else None
+    holds = held_by(disk, number) + unrecognised(placed.member)
     wipe = wiped(placed.member, goal)
     return MakeMember(
         disk=subject(disk),
@@ -150,14 +151,15 @@ def _make_member(placed: Placed, goal: RaidGoal, area: DataArea) -> MakeMember:
         wipe=wipe,
         holds=holds,
         zeroed=zeroed(disk, placed.entries, part.extent if part else None, area) if wipe else (),
+        old_arrays=superblocks_on(disk, number) if wipe else (),
     )
 
 
 def _steps(decided: Decided, inventory: Inventory) -> Iterator[Step]:
     goal, shape, placed = decided.goal, decided.shape, decided.placed
     devices = tuple(each.device for each in placed)
-    made = MakeArray(shape.device, goal.array_uuid, devices, create_command(goal, shape, placed))
-    yield from (_make_member(each, goal, data_area([made])) for each in placed)
+    made = make_array(goal, shape, devices, create_command(goal, shape, placed))
+    yield from (_make_member(each, goal, made.data) for each in placed)
     yield made
     yield from type_steps(placed)
     yield from boot_partition_steps(goal, placed)

@@ -14,7 +14,7 @@ from aligntool.audit import Judged
 from aligntool.errors import Refused
 from aligntool.plan import MakeArray, RaidGoal, Subject
 from aligntool.plan.subject import subject
-from aligntool.raid.creating import create_command
+from aligntool.raid.creating import create_command, make_array
 from aligntool.raid.levels import LEVELS, copies_of
 from aligntool.raid.planning import decide_raid
 from aligntool.raid.telling import Decided
@@ -146,7 +146,7 @@ def _array(decided: Decided) -> MakeArray:
     if decided.shape.level.redundant:
         at = len(command) - len(devices)
         command = (*command[:at], "--assume-clean", *command[at:])
-    return MakeArray(decided.shape.device, decided.goal.array_uuid, devices, command)
+    return make_array(decided.goal, decided.shape, devices, command)
 
 
 def _written(decided: Decided, length: int) -> tuple[Extent, ...]:

@@ -5,41 +5,16 @@ shows them and applying zeroes them: both ask here.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from aligntool.inventory import Disk
-from aligntool.plan import MakeArray, NewEntry, Step
+from aligntool.plan import DataArea, MakeArray, NewEntry, Step
 from aligntool.plan.wiping import wiped_ends
-from aligntool.units import KIB, Extent
-
-
-@dataclass(frozen=True, slots=True)
-class DataArea:
-    """Where on each member an array's data will lie: `offset` bytes from its start, `length` long; None: as long as
-    there is room.
-    """
-
-    offset: int = 0
-    length: int | None = None
-
-    def of(self, member: Extent) -> Extent:
-        room = max(member.length - self.offset, 0)
-        return Extent(member.start + self.offset, room if self.length is None else min(self.length, room))
+from aligntool.units import Extent
 
 
 def data_area(steps: Sequence[Step]) -> DataArea:
-    """By the command that makes the array."""
-    for step in steps:
-        if isinstance(step, MakeArray):
-            return DataArea(planned_size(step, "--data-offset") or 0, planned_size(step, "--size"))
-    return DataArea()
-
-
-def planned_size(step: MakeArray, option: str) -> int | None:
-    """Of an option of the command that is in KiB, such as --chunk=512K, in bytes; None: it is not given."""
-    words = (word.removeprefix(f"{option}=") for word in step.command if word.startswith(f"{option}="))
-    number = next(words, "").removesuffix("K")
-    return int(number) * KIB if number.isdigit() else None
+    """Return where the array that these steps make has its data on each member."""
+    return next((step.data for step in steps if isinstance(step, MakeArray)), DataArea())
 
 
 def zeroed(

@@ -1,9 +1,15 @@
 """What `--wipe` zeroes on a member, told byte for byte."""
 
+from pathlib import Path
+
+import pytest
+
 from aligntool.plan import MakeMember, Plan, from_json, to_json
+from aligntool.plan.wiping import wiped_ends
 from aligntool.render.lines import text_of
 from aligntool.render.raid import raid_plan_lines
-from aligntool.units import GIB, Extent
+from aligntool.units import GIB, MIB, Extent
+from tests.conftest import run
 from tests.raid.made import drive, goal, planned
 
 SIZE = 20 * GIB  # 21474836480 bytes
@@ -24,13 +30,13 @@ def test_both_ends_of_the_drive_of_old_and_new_partitions_and_of_the_data_are_ze
     step = member(plan)
     assert step.entries[0].extent == Extent(1048576, 21367881728)
     assert spans(step) == [
-        (0, 2097152),
-        (20971520, 22020096),
-        (209715200, 210763776),
-        (256000000, 257048576),
-        (766951424, 768000000),
-        (21367881728, 21368930304),
-        (21473787904, 21474836480),
+        (0, 6291456),
+        (20971520, 26214400),
+        (208666624, 210763776),
+        (256000000, 261242880),
+        (765902848, 768000000),
+        (21366833152, 21368930304),
+        (21472739328, 21474836480),
     ]
 
 
@@ -42,9 +48,9 @@ def test_beside_a_partition_that_is_taken_nothing_is_zeroed() -> None:
     for step in planned(wanted, full, other).steps[:2]:
         assert isinstance(step, MakeMember)
         assert spans(step) == [
-            (210763776, 211812352),
-            (222298112, 223346688),
-            (10947133440, 10948182016),
+            (210763776, 216006656),
+            (222298112, 227540992),
+            (10946084864, 10948182016),
         ]
 
 
@@ -53,9 +59,59 @@ def test_the_bytes_stand_below_the_step_and_below_no_other() -> None:
     plan = planned(goal("raid1", wipe=("nvme0n1",)), full, drive(1, size=SIZE))
     said = " ".join("".join(text_of(raid_plan_lines(plan, width=100))).split())
     told = (
-        "zeroed first, so that no old signature comes back: bytes 0..2097152, 20971520..22020096, "
-        "209715200..210763776, 21367881728..21368930304, 21473787904..21474836480"
+        "zeroed first, so that no old signature comes back: bytes 0..6291456, 20971520..26214400, "
+        "208666624..210763776, 21366833152..21368930304, 21472739328..21474836480"
     )
     assert said.count("zeroed first") == 1 and told in said
     assert said.index("1. make a table") < said.index(told) < said.index("2. make a table")
     assert from_json(to_json(plan)) == plan
+
+
+IMAGE = 64 * MIB
+# Signatures that libblkid finds farthest from the ends of a device: vmfs.c, promise_raid.c.
+FAR = {
+    "VMFS_volume_member": (MIB, bytes.fromhex("0dd001c0")),
+    "VMFS": (2 * MIB, bytes.fromhex("5ef1ab2f")),
+    "promise_fasttrack_raid_member": (IMAGE - 3087 * 512, b"Promise Technology, Inc."),
+}
+
+
+def wiped_is_blank(image: Path, kind: str) -> bool:
+    """What blkid finds on the image is of this kind, and gone with what is zeroed of it."""
+    words = ("blkid", "-p", "-o", "value", "-s", "TYPE", image)
+    assert run(*words).strip() == kind
+    whole = Extent(0, IMAGE)
+    with image.open("r+b") as file:
+        for each in wiped_ends((whole,), whole, 512):
+            file.seek(each.start)
+            file.write(bytes(each.length))
+    return run(*words, fails=True) == ""
+
+
+@pytest.mark.needs_tools("blkid")
+@pytest.mark.parametrize("kind", FAR)
+def test_a_signature_far_from_the_ends_is_wiped(tmp_path: Path, kind: str) -> None:
+    at, magic = FAR[kind]
+    image = tmp_path / "image"
+    with image.open("wb") as file:
+        file.truncate(IMAGE)
+        file.seek(at)
+        file.write(magic)
+    assert wiped_is_blank(image, kind)
+
+
+@pytest.mark.needs_tools("blkid", "cryptsetup")
+def test_the_second_header_of_luks2_is_wiped_wherever_it_lies(tmp_path: Path) -> None:
+    """With the most metadata that cryptsetup takes it begins at 4 MiB."""
+    image, key = tmp_path / "image", tmp_path / "key"
+    key.write_text("key")
+    with image.open("wb") as file:
+        file.truncate(IMAGE)
+    run(
+        *("cryptsetup", "luksFormat", "-q", "--type", "luks2", "--pbkdf", "pbkdf2"),
+        *("--pbkdf-force-iterations", "1000", "--luks2-metadata-size", "4m", "--luks2-keyslots-size", "8m"),
+        *(image, key),
+    )
+    with image.open("r+b") as file:
+        file.write(bytes(MIB))
+    assert wiped_is_blank(image, "crypto_LUKS")

@@ -71,8 +71,8 @@ def take_apart(step: MakeArray) -> None:
 def find_running(step: MakeArray) -> str | None:
     """The kernel's name of the array that runs on the step's members and carries its UUID; "md127"."""
     for name in sorted(arrays_above(step.members)):
-        state = _md(name, "array_state")
-        if state in _RUNS and all(superblock_uuid(f"/dev/{each}") == step.uuid for each in _slaves(name)):
+        state = attribute(name, "array_state")
+        if state in _RUNS and all(superblock_uuid(f"/dev/{each}") == step.uuid for each in slaves(name)):
             return name
     return None
 
@@ -99,7 +99,7 @@ def superblock_uuid(device: str) -> str:
 
 
 def _is_whole(name: str, members: Sequence[str]) -> bool:
-    return _slaves(name) == _names(members) and _md(name, "degraded") in ("", "0")
+    return slaves(name) == _names(members) and attribute(name, "degraded") in ("", "0")
 
 
 def _leads_to(device: str, name: str) -> bool:
@@ -110,7 +110,7 @@ def _leads_to(device: str, name: str) -> bool:
 def stop_unless_made(step: MakeArray, size: int | None = None) -> None:
     """The array runs with all its members, its name leads to it, and it is what was planned. Raises Stopped."""
     name = find_running(step)
-    if name is None or _slaves(name) != _names(step.members):
+    if name is None or slaves(name) != _names(step.members):
         raise Stopped(f"{step.device} does not run with all its members: mdadm --detail {step.device}")
     if not _leads_to(step.device, name):
         raise Stopped(f"the array runs as /dev/{name}, and {step.device} does not lead there")
@@ -125,12 +125,12 @@ def _stop_foreign(step: MakeArray) -> None:
         if uuid not in ("", step.uuid):
             raise Stopped(f"{member} carries the superblock of another array, UUID {uuid}")
     for name in arrays_above(step.members):
-        if not _slaves(name) <= _names(step.members):
-            raise Stopped(f"/dev/{name} stands on other drives as well: {', '.join(sorted(_slaves(name)))}")
+        if not slaves(name) <= _names(step.members):
+            raise Stopped(f"/dev/{name} stands on other drives as well: {', '.join(sorted(slaves(name)))}")
 
 
 def _stop_if_ours(name: str, step: MakeArray) -> None:
-    uuids = {superblock_uuid(f"/dev/{each}") for each in _slaves(name)}
+    uuids = {superblock_uuid(f"/dev/{each}") for each in slaves(name)}
     if uuids != {step.uuid}:
         raise Stopped(f"/dev/{name} is another array, and stands on members of this one")
     do("mdadm", "--stop", f"/dev/{name}")
@@ -155,12 +155,14 @@ def _names(devices: Sequence[str]) -> set[str]:
     return {folder.name for each in devices if (folder := kernel_folder(each)) is not None}
 
 
-def _slaves(name: str) -> set[str]:
+def slaves(name: str) -> set[str]:
+    """Return the kernel's names of the members that an array stands on."""
     return {each.name for each in Path("/sys/block", name, "slaves").glob("*")}
 
 
-def _md(name: str, attribute: str) -> str:
+def attribute(name: str, word: str) -> str:
+    """Return what the kernel says in a file of the array's folder md; "" where there is none."""
     try:
-        return Path("/sys/block", name, "md", attribute).read_text().strip()
+        return Path("/sys/block", name, "md", word).read_text().strip()
     except OSError:
         return ""

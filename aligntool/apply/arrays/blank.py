@@ -8,8 +8,7 @@ that is found by its bytes only.
 from aligntool.apply.arrays.site import Site
 from aligntool.errors import Stopped
 from aligntool.inventory import Disk
-from aligntool.plan import MakeMember
-from aligntool.raid.wiping import DataArea
+from aligntool.plan import DataArea, MakeMember
 from aligntool.units import Extent
 
 

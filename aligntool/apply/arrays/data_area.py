@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from aligntool.apply.arrays.running import ask
 from aligntool.audit.words import shell_word
 from aligntool.errors import Objection
-from aligntool.plan import MakeMember
-from aligntool.raid.wiping import DataArea
+from aligntool.plan import DataArea, MakeMember
 from aligntool.units import Extent
 
 

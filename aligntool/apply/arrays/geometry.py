@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from aligntool.plan import MakeArray
-from aligntool.raid.wiping import planned_size
 from aligntool.units import KIB, format_size
 
 SECTOR = 512
@@ -22,14 +21,14 @@ def unlike(step: MakeArray, folder: Path, size: int | None = None) -> Iterator[s
     Documentation/admin-guide/md.rst: chunk_size is in bytes, offset in sectors, and so is the size of a block device.
     What sysfs does not show differs in nothing.
     """
-    chunk = planned_size(step, "--chunk")
+    chunk = step.chunk
     found = _number(folder / "md" / "chunk_size")
     if chunk is not None and found is not None and found != chunk:
         yield f"its chunk is {format_size(found)} and not {format_size(chunk)}"
-    offset = planned_size(step, "--data-offset")
+    offset = step.data.offset
     for file in sorted((folder / "md").glob("dev-*/offset")):
         found = _number(file)
-        if offset is not None and found is not None and found * SECTOR != offset:
+        if offset and found is not None and found * SECTOR != offset:
             name = file.parent.name.removeprefix("dev-")
             yield f"its data begin {format_size(found * SECTOR)} into {name} and not {format_size(offset)}"
     found = _number(folder / "size")

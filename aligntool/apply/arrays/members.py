@@ -5,45 +5,47 @@ Alone because this is where an array overwrites what was on a drive: nothing is 
 of the plan, by identity and by everything that is recognised on it, looked at while nobody else can have it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from aligntool.apply.arrays.blank import came_onto, stop_unless_blank, whole_of
 from aligntool.apply.arrays.data_area import old_signatures
+from aligntool.apply.arrays.holding import HeldMembers
 from aligntool.apply.arrays.nodes import partition_problem, settle, wait_for_partition
 from aligntool.apply.arrays.site import Site
 from aligntool.apply.device import Device
-from aligntool.apply.hold import Holding, hold_disk, hold_partition
+from aligntool.apply.hold import Holding
 from aligntool.apply.layout import libparted_errors, new_table, zero
 from aligntool.apply.layout_types import set_types
 from aligntool.audit.words import shell_word
 from aligntool.errors import Refused, Stopped
 from aligntool.inventory import Disk, TableCopyState, TableLabel
-from aligntool.plan import MakeMember, NewEntry, Said
+from aligntool.plan import DataArea, MakeMember, NewEntry, Said, Step
 from aligntool.plan.subject import held_by, is_same_disk, subject
 from aligntool.raid.members import partition_node
-from aligntool.raid.wiping import DataArea, zeroed
+from aligntool.raid.wiping import zeroed
 from aligntool.units import Extent
 
-_WHY = "a member of an array"
 _ANYWHERE = DataArea()
 
 
-def make_member(step: MakeMember, site: Site, *, again: bool, area: DataArea = _ANYWHERE) -> Iterator[Said]:
+def make_member(
+    step: MakeMember, site: Site, members: HeldMembers, *, again: bool, area: DataArea = _ANYWHERE
+) -> Iterator[Said]:
     """`again`: the step was begun before, so the drive may be anywhere between before and after.
 
     `area`: where the array's data will lie on the member; with `wipe` both its ends are cleared, too, so that nothing
-    old shows through the new array. Raises Refused where the drive cannot be held, Stopped else.
+    old shows through the new array. Raises Refused where the drive cannot be held, Stopped else. Whether the new
+    partitions are there is for `wait_for_members`, once udev may look.
     """
     disk = site.look_at(step.disk.path)
-    left = step.wipe and held_by(disk)  # the old table may be just like the new one, with all that it held
-    if step.entries and is_made(disk, step) and not left:
+    if step.entries and is_made(disk, step) and not _is_to_be_wiped(disk, step, area, again=again):
         yield Said(f"{disk.path} has its table already")
         if any(_problem(disk, entry) for entry in step.entries):
-            with hold_disk(disk.path, why=_WHY) as held:
+            with members.disk(disk.path) as held:
                 held.kernel.show([(entry.number, entry.extent) for entry in step.entries])
     elif step.entries:
-        with hold_disk(disk.path, why=_WHY) as held:
+        with members.disk(disk.path) as held:
             disk = site.look_at(step.disk.path)
             _stop_unless_planned(disk, step, again=again)
             stop_unless_blank(step, site, whole_of(disk, step, None), area, begun=again)
@@ -52,10 +54,22 @@ def make_member(step: MakeMember, site: Site, *, again: bool, area: DataArea = _
         _stop_unless_planned(disk, step, again=again)
         stop_unless_blank(step, site, whole_of(disk, step, part_number(disk, step)), area, begun=again)
         if step.wipe:
-            _wipe_taken(disk, step, site, again=again, area=area)
-    for entry in step.entries:
-        wait_for_partition(disk.path, partition_node(disk.path, entry.number), entry.extent)
+            _wipe_taken(disk, step, site, members, again=again, area=area)
+
+
+def _is_to_be_wiped(disk: Disk, step: MakeMember, area: DataArea, *, again: bool) -> bool:
+    """The old table may be just like the new one, with all that it held."""
+    return step.wipe and (not again or bool(held_by(disk)) or any(old_signatures(step, area)))
+
+
+def wait_for_members(steps: Sequence[Step]) -> None:
+    """Return once udev is done with all members and each new partition is there. Raises Stopped."""
     settle()
+    for step in steps:
+        if isinstance(step, MakeMember):
+            for entry in step.entries:
+                node = partition_node(step.disk.path, entry.number)
+                wait_for_partition(step.disk.path, node, entry.extent)
 
 
 def stop_unless_standing(step: MakeMember, site: Site, area: DataArea, *, blank: bool) -> None:
@@ -64,7 +78,9 @@ def stop_unless_standing(step: MakeMember, site: Site, area: DataArea, *, blank:
     """
     disk = site.look_at(step.disk.path)
     problems = [why for entry in step.entries if (why := _problem(disk, entry))]
-    same = is_same_drive(disk, step) if step.entries else is_same_disk(subject(disk), step.disk)
+    same = is_same_drive(disk, step)
+    if same and not step.entries:
+        same = is_same_disk(subject(disk), step.disk) or _is_blanked(disk, step)
     if problems or not same:
         raise Stopped(
             f"{step.device} is not as it was made: {'; '.join(problems) or 'its drive has changed'}"
@@ -105,7 +121,11 @@ def _stop_unless_planned(disk: Disk, step: MakeMember, *, again: bool) -> None:
         )
     if not (disk.table_read and disk.content_read):
         raise Stopped(f"nobody could look whether {disk.path} is as it was when the plan was made")
-    came = set(held_by(disk, None if step.entries else part_number(disk, step))) - set(step.holds)
+    given_up = (
+        step.old_arrays if again else ()
+    )  # without its table a drive shows its last partition's as its own
+    number = None if step.entries else part_number(disk, step)
+    came = set(held_by(disk, number, given_up=given_up)) - set(step.holds)
     if came:
         raise Stopped(
             f"{disk.path} holds what was not there when the plan was made: {', '.join(sorted(came))}"
@@ -118,7 +138,12 @@ def _stop_unless_planned(disk: Disk, step: MakeMember, *, again: bool) -> None:
 def _is_between(disk: Disk, step: MakeMember) -> bool:
     """What a cut may leave of this very step: no table, half of the old one, half of the new one."""
     old = step.wipe and subject(disk).table_digest == step.disk.table_digest
-    return old or _is_ours(disk, step)
+    return old or _is_ours(disk, step) or _is_blanked(disk, step)
+
+
+def _is_blanked(disk: Disk, step: MakeMember) -> bool:
+    """A whole drive that is taken as it is, and had a table that was given up."""
+    return step.wipe and step.device == step.disk.path and not step.entries and disk.table is None
 
 
 def _is_ours(disk: Disk, step: MakeMember) -> bool:
@@ -153,13 +178,15 @@ def _stop_where_something_shows(step: MakeMember, area: DataArea) -> None:
         raise Stopped(f"{why}; nothing was written over it")
 
 
-def _wipe_taken(disk: Disk, step: MakeMember, site: Site, *, again: bool, area: DataArea) -> None:
+def _wipe_taken(
+    disk: Disk, step: MakeMember, site: Site, members: HeldMembers, *, again: bool, area: DataArea
+) -> None:
     """A partition or a whole drive that is taken as it is: its own two ends and those of the array's data, and nothing
     beside it.
     """
     number = part_number(disk, step)
     if number is None:
-        with hold_disk(disk.path, why=_WHY) as held:
+        with members.disk(disk.path) as held:
             disk = site.look_at(step.disk.path)
             _stop_unless_planned(disk, step, again=again)
             held.kernel.forget(held.kernel.numbers())
@@ -168,7 +195,7 @@ def _wipe_taken(disk: Disk, step: MakeMember, site: Site, *, again: bool, area: 
     extent = next(part.extent for part in disk.partitions if part.number == number)
     if why := partition_problem(disk.path, step.device, extent):
         raise Stopped(f"{step.device}: {why}")
-    with hold_partition(step.device) as device:
+    with members.partition(step.device) as device:
         disk = site.look_at(step.disk.path)
         _stop_unless_planned(disk, step, again=again)
         try:
@@ -216,7 +243,7 @@ def remove_member(
     if blank and (why := came_onto(step, site, None, area, begun=True)):
         yield Said(f"{disk.path} is left as it is: {why}")
         return
-    with hold_disk(disk.path, why=_WHY) as held:
+    with HeldMembers().disk(disk.path) as held:
         if disk.table is None and not _ends_with_gpt(held.device):
             yield Said(f"{disk.path} has no table; there is nothing to take back")
             return

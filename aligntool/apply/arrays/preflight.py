@@ -24,9 +24,7 @@ from aligntool.raid.boot_partitions import LIST_FILE
 from aligntool.raid.mounting import FSTAB, other_place
 from aligntool.raid.wiping import data_area
 
-_PERSONALITY = {"0": "raid0", "1": "raid1", "10": "raid10", "5": "raid5", "6": "raid6"}
 _MODULE = {"raid5": "raid456", "raid6": "raid456"}
-"""Why, and what to type next."""
 
 
 def refuse_impossible(plan: Plan, site: Site) -> None:
@@ -68,8 +66,7 @@ def _about_kernel(steps: Sequence[Step]) -> Iterator[Objection]:
     """/proc/mdstat lists the levels that the kernel can do; one that it has as a module is loaded."""
     for step in steps:
         if isinstance(step, MakeArray):
-            number = next((each[8:] for each in step.command if each.startswith("--level=")), "")
-            word = _PERSONALITY.get(number, number)
+            word = step.level
             if f"[{word}]" not in _mdstat() and find_program("modprobe"):
                 ask("modprobe", "-q", "--", _MODULE.get(word, word))
             if f"[{word}]" not in _mdstat():

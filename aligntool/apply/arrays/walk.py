@@ -13,6 +13,8 @@ from typing import assert_never
 
 from aligntool.apply.arrays import assembly, commands, contents, editing, members
 from aligntool.apply.arrays.carrying import build_images_back, carry_back
+from aligntool.apply.arrays.earlier import stop_earlier
+from aligntool.apply.arrays.holding import HeldMembers, hold_members
 from aligntool.apply.arrays.nodes import partition_problem
 from aligntool.apply.arrays.record import Record, forget, record_file, save
 from aligntool.apply.arrays.site import Site
@@ -50,22 +52,38 @@ def begin(plan: Plan, site: Site) -> Record:
     return record
 
 
-def go_forward(record: Record, plan: Plan, site: Site) -> Iterator[Event]:
+def go_forward(record: Record, plan: Plan, site: Site, held: HeldMembers | None = None) -> Iterator[Event]:
     """From where the record stands to the end. `plan`: the record's, with the names that the drives have now.
 
-    Raises Stopped, or Refused where a drive or file may not be had; the record is kept.
+    `held`: the members, as whoever looked at them last still holds them; None: they are held here. They are given back
+    once all of them are made. Raises Stopped, or Refused where a drive or file may not be had; the record is kept.
     """
-    first_run = not (record.traces or record.begun or record.position)
     yield from _awakened(record, plan)
+    if held is not None:
+        yield from _walk_forward(record, plan, site, held)
+        return
+    left = plan.steps[max(record.position, 0) :]
+    yield from stop_earlier(plan.steps, left)
+    with hold_members(left) as held:
+        yield from _walk_forward(record, plan, site, held)
+
+
+def _walk_forward(record: Record, plan: Plan, site: Site, held: HeldMembers) -> Iterator[Event]:
+    first_run = not (record.traces or record.begun or record.position)
     for index in range(max(record.position, 0), len(plan.steps)):
         step = _array_step(plan.steps[index])
+        if not isinstance(step, MakeMember) and held.release():
+            members.wait_for_members(plan.steps)
         again = index in record.traces
         if not again:  # of a step that was begun it was found before it wrote anything
             record = record.noting(index, _trace(step, site))
         record = replace(record, position=index, begun=True, forward=True)
         _save(record)
         yield StepBegun(index)
-        yield from _do(step, plan, site, record.trace(index), again=again, first_run=first_run)
+        if isinstance(step, MakeMember):
+            yield from members.make_member(step, site, held, again=again, area=data_area(plan.steps))
+        else:
+            yield from _do(step, plan, site, again=again, first_run=first_run)
         record = replace(record, position=index + 1, begun=False)
         _save(record)
         yield StepDone(index)
@@ -148,11 +166,14 @@ def _trace(step: ArrayStep, site: Site) -> Mapping[str, str]:
 
 
 def _do(
-    step: ArrayStep, plan: Plan, site: Site, trace: Mapping[str, str], *, again: bool, first_run: bool
+    step: MakeArray | MakeFileSystem | EditFile | RunCommand,
+    plan: Plan,
+    site: Site,
+    *,
+    again: bool,
+    first_run: bool,
 ) -> Iterator[Said]:
     match step:
-        case MakeMember():
-            yield from members.make_member(step, site, again=again, area=data_area(plan.steps))
         case MakeArray():
             blank = not assembly.has_superblocks(step)
             for each in plan.steps:

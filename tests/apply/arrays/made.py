@@ -4,13 +4,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from aligntool.apply.arrays.members import make_member
+from aligntool.apply.arrays.holding import HeldMembers
+from aligntool.apply.arrays.members import make_member, wait_for_members
 from aligntool.apply.arrays.site import Site
 from aligntool.apply.kernel import forget_partitions
 from aligntool.cli.arrays import this_site
-from aligntool.plan import EditFile, MakeFileSystem, MakeMember, NewEntry, Plan, RunCommand, Step, Subject
+from aligntool.plan import (
+    DataArea,
+    EditFile,
+    MakeFileSystem,
+    MakeMember,
+    NewEntry,
+    Plan,
+    RunCommand,
+    Step,
+    Subject,
+)
 from aligntool.plan.subject import held_by, subject
-from aligntool.raid.wiping import DataArea
 from aligntool.recipe.roles import ROLES
 from aligntool.units import MIB, Extent
 
@@ -58,7 +68,9 @@ def plan_of(steps: Sequence[Step], name: str = "data") -> Plan:
 def made_member(step: MakeMember, site: Site, *, again: bool = False, area: DataArea = ANYWHERE) -> list[str]:
     """What was said. A loop device that is given back with partitions would keep them."""
     try:
-        return [said.text for said in make_member(step, site, again=again, area=area)]
+        found = [said.text for said in make_member(step, site, HeldMembers(), again=again, area=area)]
+        wait_for_members([step])
+        return found
     finally:
         if step.entries:
             with Path(step.disk.path).open("rb") as file:

@@ -11,7 +11,7 @@ from aligntool.apply.arrays.site import Site
 from aligntool.apply.arrays.untouched import refuse_foreign, refuse_used, was_never_mounted
 from aligntool.apply.arrays.walk import go_back
 from aligntool.errors import Refused, Stopped
-from aligntool.plan import MakeArray, MakeFileSystem
+from aligntool.plan import DataArea, MakeArray, MakeFileSystem
 from aligntool.units import MIB
 from tests.apply.arrays.made import FS_UUID, file_system_step, plan_of, site_in
 from tests.conftest import run
@@ -183,7 +183,9 @@ def test_an_array_that_cannot_be_started_is_not_taken_apart_once_it_may_hold_fil
     at, superblock = superblock_1("1.2", "raid1")
     members = [str(loop(member(sparse(32 * MIB, name), (at, superblock)))) for name in ("a.img", "b.img")]
     uuid = "10111213:14151617:18191a1b:1c1d1e1f"
-    array = MakeArray("/dev/md/of-a-test", uuid, tuple(members), ("mdadm", "--create"))
+    array = MakeArray(
+        "/dev/md/of-a-test", uuid, tuple(members), ("mdadm", "--create"), "raid1", None, DataArea()
+    )
     file_system = file_system_step(array.device)
     (site.state / "arrays").mkdir(parents=True)
     record = Record(

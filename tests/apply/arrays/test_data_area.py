@@ -9,9 +9,9 @@ import pytest
 from aligntool.apply.arrays.data_area import old_signatures
 from aligntool.apply.arrays.preflight import refuse_impossible
 from aligntool.errors import Refused
-from aligntool.plan import MakeArray, MakeMember, Step
+from aligntool.plan import DataArea, MakeArray, MakeMember, Step
 from aligntool.plan.subject import held_by
-from aligntool.raid.wiping import DataArea, data_area
+from aligntool.raid.wiping import data_area
 from aligntool.units import KIB, MIB, Extent
 from tests.apply.arrays.made import made_member, member_step, plan_of, site_in
 from tests.conftest import run
@@ -62,6 +62,14 @@ def test_it_is_where_mdadm_is_told_to_put_it(level: str) -> None:
     )
 
 
+def test_what_is_zeroed_and_checked_is_a_field_of_the_step_and_no_word_of_the_command() -> None:
+    """A command that says otherwise on purpose."""
+    step = array("raid1")
+    words = ("mdadm", "--create", "--level=0", "--chunk=4K", "--data-offset=77K", "--size=99K")
+    assert data_area([replace(step, command=words)]) == data_area([step]) == step.data != DataArea(77 * KIB)
+    assert data_area([replace(step, data=AREA)]) == AREA
+
+
 @root
 @tools
 @pytest.mark.parametrize("where", ["partition", "drive"])
@@ -84,8 +92,7 @@ def test_what_an_earlier_array_held_is_told_before_the_first_write(
 @tools
 def test_the_walk_asks_for_it_before_it_begins(drive: Path, tmp_path: Path) -> None:
     run("mkfs.ext4", "-q", "-E", f"offset={PART.start + AREA.offset}", drive, "64M")
-    command = ("true", f"--data-offset={AREA.offset // KIB}K", f"--size={(AREA.length or 0) // KIB}K")
-    steps: list[Step] = [taken(tmp_path, drive, wipe=False), replace(array("raid1"), command=command)]
+    steps: list[Step] = [taken(tmp_path, drive, wipe=False), replace(array("raid1"), data=AREA)]
     with pytest.raises(Refused, match="where the array's data would begin"):
         refuse_impossible(plan_of(steps), site_in(tmp_path))
 

@@ -1,5 +1,6 @@
 """What md made against what was planned, from sysfs as the kernel writes it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,14 @@ def test_an_array_as_planned_differs_in_nothing(tmp_path: Path) -> None:
 def test_what_was_made_otherwise_is_told(tmp_path: Path, other: dict[str, int], said: str) -> None:
     (found,) = unlike(made(), sysfs(tmp_path, **other), SIZE)
     assert said in found
+
+
+def test_what_was_planned_is_read_from_the_step_and_not_from_its_command(tmp_path: Path) -> None:
+    """A command that says otherwise on purpose."""
+    step = replace(made(), command=("mdadm", "--create", "--chunk=4K", "--data-offset=77K"))
+    assert list(unlike(step, sysfs(tmp_path), SIZE)) == []
+    (found,) = unlike(replace(made(), chunk=4096), sysfs(tmp_path / "other"), SIZE)
+    assert "its chunk is 256KiB and not 4KiB" in found
 
 
 def test_the_size_counts_only_where_it_is_known(tmp_path: Path) -> None:

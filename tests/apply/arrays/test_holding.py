@@ -11,7 +11,7 @@ from aligntool.apply.arrays.holding import hold_members
 from aligntool.errors import Refused
 from aligntool.plan import MakeMember
 from aligntool.units import GIB, MIB
-from tests.apply.arrays.made import made_member, member_step, plan_of, site_in
+from tests.apply.arrays.made import made_member, member_step, site_in
 from tests.apply.test_hold import another_program
 from tests.conftest import run
 from tests.raid.test_commands import typed
@@ -70,7 +70,7 @@ def test_what_is_mounted_through_a_loop_over_a_member_is_seen(
             assert done.returncode == 3 and done.stdout == ""
             assert f"{drives[0].name}p1 is attached to {over}" in done.stderr
             step = taken(tmp_path, drives[0])
-            with pytest.raises(Refused, match=f"is attached to {over}"), hold_members(plan_of([step])):
+            with pytest.raises(Refused, match=f"is attached to {over}"), hold_members([step]):
                 pass
             with pytest.raises(Refused, match=f"is attached to {over}"):
                 made_member(step, site_in(tmp_path))
@@ -97,9 +97,9 @@ def test_a_lock_of_another_program_is_seen(drives: list[Path], tmp_path: Path, c
     with another_program(code, Path(f"{drives[0]}{part}")):
         done = typed(*PLAN, *names)
         assert done.returncode == 3 and f"{drives[0]}{part} is locked by another program" in done.stderr
-        with pytest.raises(Refused, match="is locked by another program"), hold_members(plan_of([step])):
+        with pytest.raises(Refused, match="is locked by another program"), hold_members([step]):
             pass
-    with hold_members(plan_of([step])):
+    with hold_members([step]):
         assert typed(*PLAN, *names).returncode == 3, "it is held now"
 
 
@@ -114,12 +114,12 @@ def test_a_neighbour_that_is_mounted_is_in_nobodys_way(drives: list[Path], tmp_p
     try:
         assert typed(*PLAN, *(f"{drive}p1" for drive in drives)).returncode == 0
         step = taken(tmp_path, drives[0])
-        with hold_members(plan_of([step])):
+        with hold_members([step]):
             pass
-        run("dd", "if=/dev/urandom", f"of={drives[0]}p1", "bs=1M", "count=2", "conv=fsync")
+        run("dd", "if=/dev/urandom", f"of={drives[0]}p1", "bs=1M", "count=6", "conv=fsync")
         made_member(step, site_in(tmp_path))
-        head = run("cmp", "-n", str(2 * MIB), f"{drives[0]}p1", "/dev/zero", fails=True)
-        assert f" {MIB + 1}, line" in head, "the first MiB is wiped, and only that"
+        head = run("cmp", "-n", str(6 * MIB), f"{drives[0]}p1", "/dev/zero", fails=True)
+        assert f" {5 * MIB + 1}, line" in head, "the head is wiped, and only that"
         run("ls", tmp_path / "mnt" / "lost+found")
     finally:
         run("umount", tmp_path / "mnt")

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from aligntool.apply.arrays.data_area import old_signatures
+from aligntool.apply.arrays.holding import HeldMembers
 from aligntool.apply.arrays.members import make_member, remove_member, stop_unless_standing
 from aligntool.apply.arrays.site import Site
 from aligntool.apply.kernel import forget_partitions
 from aligntool.errors import Refused, Stopped
-from aligntool.plan import MakeMember
-from aligntool.raid.wiping import DataArea
+from aligntool.plan import DataArea, MakeMember
 from aligntool.units import MIB
 from tests.apply.arrays.made import made_member, member_step, site_in
 from tests.conftest import run
@@ -82,7 +82,7 @@ def test_what_came_onto_a_drive_since_stays(drive: Path, site: Site, again: bool
     run("mkfs.ext4", "-q", drive)
     before = run("blkid", "-p", drive)
     with pytest.raises(Stopped, match="was not there when the plan was made: ext4"):
-        list(make_member(step, site, again=again))
+        list(make_member(step, site, HeldMembers(), again=again))
     assert run("blkid", "-p", drive) == before
 
 
@@ -211,7 +211,7 @@ def test_a_member_that_was_reused_is_neither_made_part_of_the_array_nor_taken_ba
     step = member_step(site, drive)
     data, area = step.entries[-1].extent, DataArea(offset=4 * MIB)
     try:
-        list(make_member(step, site, again=False, area=area))
+        list(make_member(step, site, HeldMembers(), again=False, area=area))
         stop_unless_standing(step, site, area, blank=True)
         holds = unrecognised(drive, data.start)[: data.end]
         stop_unless_standing(step, site, area, blank=False)  # an array's data are there by then

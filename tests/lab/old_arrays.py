@@ -1,0 +1,207 @@
+"""Arrays made over earlier arrays, in a guest with a real udev: what aligntool and md say of each; runs in the guest.
+
+In: names of cases. Out: one JSON file per case in the folder /lab. Alone because nothing of pytest is loaded in an
+emulated processor, and aligntool is loaded once and forked for each of its runs.
+"""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aligntool.apply.arrays.holding import hold_members
+from aligntool.apply.arrays.record import one_at_a_time
+from aligntool.apply.arrays.walk import begin, go_forward
+from aligntool.cli import main as aligntool
+from aligntool.cli.arrays import this_site
+from aligntool.plan import StepDone, from_json
+
+LOADED = ("aligntool.audit", "aligntool.probe.look", "aligntool.recipe", "aligntool.raid", "aligntool.render")
+OUT = Path("/lab")
+DRIVES = ("/dev/nvme0n1", "/dev/nvme1n1", "/dev/nvme2n1")
+MIB = 1 << 20
+SIZE = 64 * MIB
+SAME = (MIB, 61 * MIB)  # where aligntool puts a member of such a drive; tests compare it with its plan
+OTHER = (5 * MIB, 40 * MIB)
+CONF = Path("/etc/mdadm/mdadm.conf")
+IMAGES = """#!/bin/sh
+mkdir -p "$2/etc/mdadm" && cp /etc/mdadm/mdadm.conf "$2/etc/mdadm/"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`old`: what the earlier members were: "whole" drives, partitions at the "same" place or at "other" ones."""
+
+    level: str
+    metadata: str
+    old: str
+    new: str  # "partitions", "whole", or "taken": the old partitions as they are
+    how: str = ""  # "backwards", "cut" after the first member, or cut, and then "another" array on the others
+
+    @property
+    def name(self) -> str:
+        return "-".join(word for word in (self.level, self.metadata, self.old, self.new, self.how) if word)
+
+
+def named(name: str) -> Case:
+    return Case(*name.split("-"))
+
+
+def main(names: Sequence[str]) -> None:
+    for name in LOADED:
+        importlib.import_module(name)
+    prepare()
+    for name in names:
+        began = time.monotonic()
+        said = carried_out(named(name))
+        (OUT / f"{name}.json").write_text(json.dumps(said, indent=1))
+        print(f"{name}: exit {said['code']}, {time.monotonic() - began:.0f} s", flush=True)
+
+
+def prepare() -> None:
+    """Boot images of this guest are of no interest: one that holds mdadm.conf is there at once."""
+    for module in ("raid0", "raid1", "raid456"):
+        run("modprobe", module)
+    run("umount", "/etc/fstab", fails=True)
+    Path("/etc/fstab").touch()
+    Path("/boot").mkdir(exist_ok=True)
+    for kind in ("initrd.img", "vmlinuz"):
+        Path(f"/boot/{kind}-{os.uname().release}").touch()
+    for program, text in (("/usr/sbin/update-initramfs", "#!/bin/sh\n"), ("/usr/bin/unmkinitramfs", IMAGES)):
+        Path(program).unlink(missing_ok=True)
+        Path(program).write_text(text)
+        Path(program).chmod(0o755)
+
+
+def carried_out(case: Case) -> dict[str, object]:
+    clear()
+    old = old_array(case)
+    names = old if case.new == "taken" else list(DRIVES)
+    order = names[::-1] if case.how == "backwards" else names
+    words = ["--level", "1", "--name", "new", "--fs", "none", "--mount", "none", "--system", "debian"]
+    words += [] if case.new == "taken" else ["--spare-room", "1MiB"]
+    words += ["--whole-drives"] if case.new == "whole" else []
+    words += [word for name in order for word in ("--wipe", name)]
+    before = run("mdadm", "--examine", "--export", old[0])
+    left = ""
+    if case.how in ("cut", "another"):
+        left = cut(*words, *order)
+        if case.how == "another":
+            other_array(old[1:])
+        code, out, err = forked("resume", "--json")
+    else:
+        code, out, err = forked("raid", "create", *words, *order, "--yes", "--json")
+    run("udevadm", "trigger", "--action=add", "--subsystem-match=block")
+    run("udevadm", "settle")
+    return {
+        "code": code,
+        "out": out,
+        "err": err,
+        "old": before,
+        "left": left,
+        "mdstat": Path("/proc/mdstat").read_text(),
+        "examined": {node: examined(node) for node in nodes()},
+        "records": [path.name for path in Path("/var/lib/aligntool/arrays").glob("*.json")],
+    }
+
+
+def nodes() -> list[str]:
+    return [node for drive in DRIVES for node in (drive, f"{drive}p1") if Path(node).is_block_device()]
+
+
+def examined(node: str) -> str:
+    """The UUID of the array that mdadm finds a superblock of there."""
+    said = run("mdadm", "--examine", "--export", node, fails=True).splitlines()
+    return next((line.partition("=")[2] for line in said if line.startswith("MD_UUID=")), "")
+
+
+def cut(*words: str) -> str:
+    """The work, ended after its first member as a power cut ends it; what udev assembles of the rest."""
+    Path("/run/plan.json").unlink(missing_ok=True)
+    code, out, err = forked("raid", "plan", *words, "-o", "/run/plan.json")
+    if code:
+        raise SystemExit(f"raid plan: {code}: {out}{err}")
+    child = os.fork()
+    if child == 0:
+        site, plan = this_site(), from_json(Path("/run/plan.json").read_text())
+        with one_at_a_time(site.state), hold_members(plan.steps) as held:
+            for event in go_forward(begin(plan, site), plan, site, held):
+                if isinstance(event, StepDone):
+                    os._exit(0)
+    os.waitpid(child, 0)
+    run("udevadm", "trigger", "--action=add", "--subsystem-match=block")
+    run("udevadm", "settle")
+    return Path("/proc/mdstat").read_text()
+
+
+def other_array(members: Sequence[str]) -> None:
+    """What somebody may have made of the members that were not touched yet."""
+    for node in sorted(Path("/sys/block").glob("md*")):
+        run("mdadm", "--stop", f"/dev/{node.name}")
+    run("mdadm", "--zero-superblock", *members)
+    run("mdadm", "--create", "/dev/md/other", "--run", "--level=1", "--raid-devices=3", *members, "missing")
+    run("udevadm", "settle")
+
+
+def clear() -> None:
+    """No array runs, and the drives are blank."""
+    for node in sorted(Path("/sys/block").glob("md*")):
+        run("mdadm", "--stop", f"/dev/{node.name}")
+    for drive in DRIVES:
+        run("dd", "if=/dev/zero", f"of={drive}", "bs=1M", "status=none", fails=True)
+        run("blockdev", "--rereadpt", drive, fails=True)
+    run("udevadm", "settle")
+    CONF.write_text("HOMEHOST <system>\n")
+    for record in Path("/var/lib/aligntool/arrays").glob("*.json"):
+        record.unlink()
+
+
+def old_array(case: Case) -> list[str]:
+    """Made, filled at its beginning, and stopped, as somebody does who wants its drives for something else."""
+    members = list(DRIVES)
+    if case.old != "whole":
+        start, length = SAME if case.old == "same" else OTHER
+        for drive in DRIVES:
+            table = f"label: gpt\nstart={start // 512},size={length // 512},type=linux-raid\n"
+            run("sfdisk", "--quiet", drive, stdin=table)
+        run("udevadm", "settle")
+        members = [f"{drive}p1" for drive in DRIVES]
+    run(
+        "mdadm", "--create", "/dev/md/old", "--run", f"--level={case.level}", "--raid-devices=3",
+        f"--metadata={case.metadata}", "--assume-clean", *members,
+    )  # fmt: skip
+    run("udevadm", "settle")
+    run("mdadm", "--stop", "/dev/md/old")
+    run("udevadm", "settle")
+    return members
+
+
+def run(*words: str, stdin: str = "", fails: bool = False) -> str:
+    done = subprocess.run(words, input=stdin, text=True, capture_output=True, check=False)
+    if done.returncode and not fails:
+        raise SystemExit(f"{' '.join(words)}: {done.returncode}: {done.stderr}{done.stdout}")
+    return done.stdout
+
+
+def forked(*words: str) -> tuple[int, str, str]:
+    """aligntool's command line with these words: exit code, standard output, standard error."""
+    out, err = Path("/run/said.out"), Path("/run/said.err")
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+        os.dup2(os.open(err, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+        sys.argv = ["aligntool", *words]
+        aligntool()
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return code, out.read_text(), err.read_text()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

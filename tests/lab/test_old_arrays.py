@@ -1,0 +1,77 @@
+"""`raid create --wipe` over drives that were an array before, under a real udev, which assembles what it finds.
+
+`old_arrays` runs in the guest. ALIGNTOOL_THOROUGH=1 tries every kind of old array; else there is one of each place.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab import old_arrays
+from tests.lab.conftest import Lab
+from tests.lab.drives import Nvme
+from tests.lab.kernel import ROOT
+from tests.lab.old_arrays import Case
+from tests.lab.wanted import THOROUGH
+
+pytestmark = [
+    pytest.mark.needs_root,
+    pytest.mark.needs_tools("qemu-system-x86_64", "busybox", "file", "depmod", "mdadm", "sfdisk", "udevadm"),
+]
+EVERY = [
+    Case(level, metadata, old, new, how)
+    for level in ("0", "1", "5")
+    for metadata in ("0.90", "1.0", "1.2")
+    for old, news in (
+        ("whole", ("partitions", "whole")),
+        ("same", ("partitions", "taken")),
+        ("other", ("whole",)),
+    )
+    for new in news
+    for how in ("", "backwards", "cut")
+]
+SOME = [Case("1", "1.2", "same", "partitions"), Case("5", "0.90", "whole", "partitions", "cut")]
+CASES = [*(EVERY if THOROUGH else SOME), Case("1", "1.0", "same", "partitions", "another")]
+LIMIT_S = 300.0  # for each case; a minute on a quiet machine
+
+
+@pytest.fixture(scope="module")
+def said(lab: Lab) -> Path:
+    names = " ".join(case.name for case in CASES)
+    script = f"cd '{ROOT}'\n'{ROOT}/.venv/bin/python' -m tests.lab.old_arrays {names}"
+    drives = [Nvme(f"old{number}", size=old_arrays.SIZE) for number in range(3)]
+    return lab.run(*drives, script=script, limit_s=LIMIT_S * (1 + len(CASES)))
+
+
+def read(said: Path, case: Case) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((said / f"{case.name}.json").read_text())
+    return found
+
+
+def arrays(mdstat: str) -> list[str]:
+    return [line for line in mdstat.splitlines() if line.startswith("md")]
+
+
+@pytest.mark.parametrize("case", CASES[:-1], ids=lambda case: case.name)
+def test_the_new_array_is_made_and_nothing_of_the_old_one_comes_back(said: Path, case: Case) -> None:
+    told = read(said, case)
+    assert told["code"] == 0 and told["records"] == [], told["err"]
+    (array,) = arrays(told["mdstat"])
+    assert " active " in array and "raid1" in array and "3/3" in told["mdstat"]
+    old = dict(line.split("=", 1) for line in told["old"].splitlines() if "=" in line)["MD_UUID"]
+    assert len(set(told["examined"].values()) - {""}) == 1 and old not in told["examined"].values()
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.how == "cut"], ids=lambda case: case.name)
+def test_a_cut_left_what_a_resume_must_stop(said: Path, case: Case) -> None:
+    """Or the test above would prove nothing."""
+    assert len(arrays(read(said, case)["left"])) == 1
+
+
+def test_an_array_that_the_plan_did_not_give_up_is_never_stopped(said: Path) -> None:
+    told = read(said, CASES[-1])
+    (array,) = arrays(told["mdstat"])
+    assert told["code"] != 0 and " active " in array and "2/3" not in array
+    assert len(told["records"]) == 1
