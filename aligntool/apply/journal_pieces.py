@@ -26,6 +26,10 @@ _BLOCK = 512
 _MOST_CHOICES = 8  # places at which the two bodies differ: 256 digests to try
 
 
+class LostPiece(Refused):
+    """There is a journal, and a piece of it is in neither copy."""
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """A head or a body that is damaged, and how it has to be."""
@@ -62,7 +66,7 @@ def read_pieces(device: Device, at: int) -> Pieces:
         if body is not None:
             return Pieces(head, body, tuple(_damaged(device, at, head, body, whole)))
     if found:
-        raise Refused(f"there is no readable journal at byte {at}: both of its copies are damaged at the same place",
+        raise LostPiece(f"there is no readable journal at byte {at}: both of its copies are damaged at the same place",
                       hint="keep the disk as it is; a copy made with ddrescue may have what is missing")  # fmt: skip
     raise Refused(f"there is no readable journal at byte {at}")
 

@@ -17,9 +17,11 @@ from aligntool.apply.journal import Journal, new_id
 from aligntool.apply.journal_body import Contents
 from aligntool.apply.journal_sectors import Position
 from aligntool.apply.partition_tables import TableState, table_images, table_state
-from aligntool.apply.recovery import Status, find_journal
-from aligntool.apply.table_writer import is_ours, write_table
-from aligntool.apply.walk import Kernel, Walk, index_of
+from aligntool.apply.partition_tables.leftovers import leftovers, protective
+from aligntool.apply.recovery import CHANGED_TABLE, Status, find_journal
+from aligntool.apply.standing import Standing, index_of, is_complete, standing
+from aligntool.apply.table_writer import write_table
+from aligntool.apply.walk import Kernel, Walk
 from aligntool.errors import Refused, Stopped
 from aligntool.plan import (
     CopyContent,
@@ -74,17 +76,19 @@ def realign(plan: Plan, workshop: Workshop, runs: Mapping[int, tuple[Extent, ...
     yield from _acting(_walk(workshop, journal).forward())
 
 
-def resume(workshop: Workshop) -> Iterator[Event]:
+def resume(workshop: Workshop, *, restore_table: bool = False) -> Iterator[Event]:
     """Go on from where the journal says, whoever began and wherever it stopped.
+
+    `restore_table`: write the journal's table over one that another program changed.
 
     Raises Refused when nothing is in flight, or the journal cannot be had.
     """
-    yield from _acting(_resumed(workshop, back=False))
+    yield from _acting(_resumed(workshop, back=False, restore_table=restore_table))
 
 
-def rollback(workshop: Workshop) -> Iterator[Event]:
+def rollback(workshop: Workshop, *, restore_table: bool = False) -> Iterator[Event]:
     """Take back whatever was done. Raises Refused when nothing is in flight, or the move is complete."""
-    yield from _acting(_resumed(workshop, back=True))
+    yield from _acting(_resumed(workshop, back=True, restore_table=restore_table))
 
 
 def status(workshop: Workshop) -> Status:
@@ -92,48 +96,49 @@ def status(workshop: Workshop) -> Status:
     return recovery.status(workshop.device, workshop.journal)
 
 
-def _resumed(workshop: Workshop, *, back: bool) -> Iterator[Event]:
-    journal = find_journal(workshop.device, workshop.journal)
+def _resumed(workshop: Workshop, *, back: bool, restore_table: bool) -> Iterator[Event]:
+    device = workshop.device
+    journal = find_journal(device, workshop.journal, any_table=restore_table)
     if journal is None:
         raise Refused(
             "nothing is in flight on this disk", hint="aligntool audit DISK shows where things stand"
         )
-    walk = _walk(workshop, journal)
+    walk, images, stands = _walk(workshop, journal), journal.contents.images, standing(device, journal)
+    if stands is Standing.CHANGED and not restore_table:
+        raise Refused(f"{CHANGED_TABLE}; nothing was written", hint=_restoring(back=back))
     for damage in journal.damage:
         yield Said(damage)
-    match _state(workshop.device, journal):
-        case TableState.BEFORE:
-            write_table(workshop.device, journal.contents.images, TableState.BEFORE)
+    complete = is_complete(journal) or stands in (Standing.COMPLETE, Standing.LEFT)
+    match stands:
+        case Standing.NOT_BEGUN:
+            write_table(device, images, TableState.BEFORE)
             walk.close()
             yield Said("nothing was in flight: every partition is where it was, and whole")
-        case TableState.AFTER:
-            if back:
-                raise Refused("the move is complete; there is nothing to take back",
-                              hint="aligntool plan realign DISK shows where things stand")  # fmt: skip
-            yield from walk.forward()
-        case _:
+            return
+        case Standing.COMPLETE:
+            write_table(device, images, TableState.AFTER, first=() if is_complete(journal) else None)
+        case Standing.UNREADABLE | Standing.CHANGED:
+            yield Said("the partition table is written anew from the journal")
+            journal.restore()
+            others = leftovers if stands is Standing.CHANGED else protective
+            goal = TableState.AFTER if complete else TableState.PARKED
+            write_table(device, images, goal, first=others(device, images))
+        case Standing.IN_FLIGHT:
             journal.restore()
             if journal.position.step > index_of(journal.contents.plan, ParkEntries):
-                write_table(workshop.device, journal.contents.images, TableState.PARKED)
-            yield from walk.back() if back else walk.forward()
+                write_table(device, images, TableState.PARKED)
+    if complete and (back or stands is Standing.LEFT):
+        walk.close()
+        raise Refused("the move is complete; there is nothing to take back" if back
+                      else "the move is complete, and the partition table was changed since; it stays as it is",
+                      hint="aligntool plan realign DISK shows where things stand")  # fmt: skip
+    yield from walk.back() if back else walk.forward()
 
 
-def _state(device: Device, journal: Journal) -> TableState:
-    """BEFORE and AFTER only where the journal agrees that it can be so; PARKED for everything in flight.
-
-    Raises Refused when the table is none of the three that the journal knows, nor a torn mix of them.
-    """
-    plan, images = journal.contents.plan, journal.contents.images
-    state = table_state(device, images)
-    parked, rewrite = index_of(plan, ParkEntries), index_of(plan, RewriteTable)
-    if state is TableState.BEFORE and journal.position.step <= parked:
-        return state
-    if state is TableState.AFTER and journal.position.step >= rewrite:
-        return state
-    if state is TableState.PARKED or is_ours(device, images):
-        return TableState.PARKED
-    raise Refused("another program changed the partition table since the move began",
-                  hint="put the table back as it was then (sfdisk --dump tells how it is now), and resume")  # fmt: skip
+def _restoring(*, back: bool) -> str:
+    return (
+        f"aligntool {'rollback' if back else 'resume'} DISK --restore-table, which shows both tables and asks"
+    )
 
 
 def _place(plan: Plan) -> JournalPlace:

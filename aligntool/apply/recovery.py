@@ -7,26 +7,28 @@ A journal is found through a parked entry, else through a marker at the start of
 256 MiB; when a copy of the table is damaged, in the last and first 16 GiB.
 """
 
-import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from aligntool.apply.device import Device
 from aligntool.apply.journal import GRID, Journal
-from aligntool.apply.journal_sectors import is_head
+from aligntool.apply.journal_pieces import LostPiece
+from aligntool.apply.journal_sectors import SLOT, Head, is_head, read_head
 from aligntool.apply.partition_tables import ParkedMark, TableState, find_parked, table_state
+from aligntool.apply.partition_tables.mbr import is_readable
+from aligntool.apply.partition_tables.parked import places_in_torn_entries
 from aligntool.apply.partition_tables.starts import entry_starts, is_sound
+from aligntool.apply.standing import MARKER, Standing, has_markers, index_of, peek, standing
 from aligntool.apply.table_writer import is_ours
-from aligntool.apply.walk import index_of, progress
+from aligntool.apply.walk import progress
 from aligntool.errors import Refused
-from aligntool.plan import CopyContent, HoldContent, ParkEntries, Plan
+from aligntool.plan import CopyContent, HoldContent, Plan
 from aligntool.units import GIB, align_down
 
 SEARCHED = 16 * GIB
 NEAR_THE_END = GIB // 4  # where journals usually lie; looked through whenever nothing else tells of one
-_MARKER = re.compile(
-    rb"aligntool: .*\njournal ([0-9a-f]{32}) (?:at byte ([0-9]+)|in a file elsewhere)\n", re.DOTALL
-)
+CHANGED_TABLE = "another program changed the partition table since the move began, or removed it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +42,13 @@ class Status:
     done: int = 0  # bytes at their new place
     total: int = 0
     forward: bool = True  # False: it was being taken back
+    restore_table: bool = False  # another program changed the table
 
 
-def find_journal(device: Device, file: Device | None) -> Journal | None:
+def find_journal(device: Device, file: Device | None, *, any_table: bool = False) -> Journal | None:
     """None: nothing is in flight. `file`: the journal that the user names.
+
+    `any_table`: look for it as if there were no table, and take it whatever the table is.
 
     Raises Refused when something is in flight and the journal cannot be had.
     """
@@ -59,22 +64,34 @@ def find_journal(device: Device, file: Device | None) -> Journal | None:
         else:
             return _intact(journal)
     sound = is_sound(device)
-    for at, is_marked in _candidates(device, sound=sound):
+    for at, is_marked in _candidates(device, sound=sound and not any_table):
         try:
-            journal = _checked(Journal.open(device, at), device, None)
+            journal = Journal.open(device, at)
+            _checked(journal, device, None)
+        except LostPiece as error:
+            refusal = refusal or (None if sound else error)
+            continue
         except Refused:
             continue
-        whole = sound and table_state(device, journal.contents.images) in (
-            TableState.BEFORE,
-            TableState.AFTER,
-        )
-        if is_ours(device, journal.contents.images) and (is_marked or not whole):
-            return _intact(
-                journal
-            )  # else one that could not be wiped, beside a table that is as it should be
-    if refusal is not None:
+        if _counts(device, journal, sound=sound, is_marked=is_marked or any_table):
+            return _intact(journal)
+    if refusal is None and not sound and None in places_in_torn_entries(device):
+        refusal = _elsewhere()
+    if refusal is not None and not (mark and mark.only_backup):
         raise refusal
     return None
+
+
+def _counts(device: Device, journal: Journal, *, sound: bool, is_marked: bool) -> bool:
+    """Return whether this journal, to which no entry led, is that of a move in flight."""
+    images = journal.contents.images
+    state = table_state(device, images)
+    if state is not TableState.OTHER or is_ours(device, images):
+        whole = sound and state in (TableState.BEFORE, TableState.AFTER)
+        return (
+            is_marked or not whole
+        )  # else one that could not be wiped, beside a table that is as it should be
+    return is_marked or not is_readable(device) or has_markers(device, journal)
 
 
 def _intact(journal: Journal) -> Journal:
@@ -94,29 +111,52 @@ def _intact(journal: Journal) -> Journal:
 
 def _of_mark(device: Device, mark: ParkedMark) -> Journal:
     if mark.journal_at is None:
-        raise Refused("partitions of this disk are in flight, and their journal is in a file on another disk",
-                      hint="aligntool resume DISK --journal FILE")  # fmt: skip
+        raise _elsewhere()
     if mark.journal_at % GRID or mark.journal_at >= device.size:
         raise Refused(f"an entry names a journal at byte {mark.journal_at}, where none can be")
     return _checked(Journal.open(device, mark.journal_at), device, mark.journal_id)
 
 
-def status(device: Device, file: Device | None) -> Status:
+def _elsewhere() -> Refused:
+    return Refused(
+        "partitions of this disk are in flight, and their journal is in a file on another disk",
+        hint="aligntool resume DISK --journal FILE",
+    )
+
+
+def status(device: Device, file: Device | None, *, any_table: bool = False) -> Status:
     """Raises Refused like `find_journal`."""
-    journal = find_journal(device, file)
+    journal = find_journal(device, file, any_table=any_table)
     if journal is None:
-        return Status("old", ("nothing is in flight on this disk",))
+        return Status("old", ("nothing is in flight on this disk", *_unsearched(device)))
     position, plan = journal.position, journal.contents.plan
-    begun = position.step > index_of(plan, ParkEntries)
-    if not begun and table_state(device, journal.contents.images) is TableState.BEFORE:
-        sentence = "a move was prepared and not begun: every partition is where it was, and whole"
-    elif position.forward:
-        sentence = "partitions of this disk are being moved; the work stopped on the way"
-    else:
-        sentence = "a move of partitions was being taken back; the work stopped on the way"
+    stands = standing(device, journal)
+    if stands is Standing.LEFT:
+        return Status("old", ("the move is complete, and the partition table was changed since",))
     done, total = progress(journal)
-    sentences = (sentence, *journal.damage)
-    return Status("in-flight", sentences, plan, position.step, done, total, position.forward)
+    sentences = (_sentence(stands, forward=position.forward), *_on_table(stands), *journal.damage)
+    restore = stands is Standing.CHANGED
+    return Status("in-flight", sentences, plan, position.step, done, total, position.forward, restore)
+
+
+def _sentence(stands: Standing, *, forward: bool) -> str:
+    match stands:
+        case Standing.NOT_BEGUN:
+            return "a move was prepared and not begun: every partition is where it was, and whole"
+        case Standing.COMPLETE:
+            return "every partition is at its new place, and whole; what is left is to close the journal"
+    if forward:
+        return "partitions of this disk are being moved; the work stopped on the way"
+    return "a move of partitions was being taken back; the work stopped on the way"
+
+
+def _on_table(stands: Standing) -> tuple[str, ...]:
+    match stands:
+        case Standing.UNREADABLE:
+            return ("the partition table cannot be read; it will be written anew from the journal",)
+        case Standing.CHANGED:
+            return (CHANGED_TABLE,)
+    return ()
 
 
 def _checked(journal: Journal, device: Device, id_: bytes | None) -> Journal:
@@ -151,9 +191,9 @@ def _is_marked_by_another(device: Device, journal: Journal) -> bool:
     for step in contents.plan.steps:
         if isinstance(step, HoldContent):
             was = contents.held[step.partition][0]
-            found = _peek(device, step.source.start, len(was))
+            found = peek(device, step.source.start, len(was))
             for at in range(0, len(found), size):
-                marker = _MARKER.match(found, at, at + size)
+                marker = MARKER.match(found, at, at + size)
                 if (
                     marker
                     and marker[1] != journal.id.hex().encode()
@@ -163,14 +203,34 @@ def _is_marked_by_another(device: Device, journal: Journal) -> bool:
     return False
 
 
+def _unsearched(device: Device) -> tuple[str, ...]:
+    """A sentence where there may be a journal that was not looked for."""
+    if device.size <= 2 * SEARCHED or is_readable(device):
+        return ()
+    return (
+        f"no partition table is readable, and no journal is in the first and last {SEARCHED // GIB} GiB;"
+        " what lies between was not searched",
+    )
+
+
 def _candidates(device: Device, *, sound: bool) -> Iterator[tuple[int, bool]]:
     """Where a journal may be, and whether a marker says so."""
+    if not sound:
+        places = places_in_torn_entries(device)
+        yield from ((at, False) for at in places if at is not None and at % GRID == 0)
     for start in entry_starts(device):
         if start + 4096 <= device.size:
-            found = _MARKER.match(_peek(device, start, 4096))
+            found = MARKER.match(peek(device, start, 4096))
             if found and found[2]:
                 yield int(found[2]), True
     yield from ((at, False) for at in _search(device, NEAR_THE_END if sound else SEARCHED))
+
+
+def _second_head(device: Device, at: int) -> Head | None:
+    """Return the head of a second copy; the one of the first may be damaged."""
+    with suppress(Refused):
+        return read_head(device, at, 1)
+    return None
 
 
 def _search(device: Device, length: int) -> Iterator[int]:
@@ -179,12 +239,6 @@ def _search(device: Device, length: int) -> Iterator[int]:
     forwards = range(0, max(min(length, last - length), 0) if length == SEARCHED else 0, GRID)
     for places in (backwards, forwards):
         for at in places:
-            if is_head(_peek(device, at, 4096)):
-                yield at
-
-
-def _peek(device: Device, at: int, length: int) -> bytes:
-    try:
-        return bytes(device.read(at, length))
-    except OSError:
-        return b""
+            if is_head(peek(device, at, SLOT)):
+                second = _second_head(device, at)
+                yield at if second is None else at - second.copy_length

@@ -11,12 +11,16 @@ from aligntool.apply.partition_tables import TableImages, TableState, table_stat
 from aligntool.errors import Stopped
 
 
-def write_table(device: Device, images: TableImages, goal: TableState) -> None:
-    """From whatever a cut has left to `goal`: group by group, each durable and read back before the next one begins.
+def write_table(
+    device: Device, images: TableImages, goal: TableState, *, first: Writing | None = None
+) -> None:
+    """From whatever a cut has left to `goal`: group by group, each durable and read back before the next begins.
 
-    Raises Stopped when what is read back differs, or when the table is somebody else's.
+    `first`: groups to write before it, over any other table. Raises Stopped when what is read back differs, or, without
+    them, when the table is another program's.
     """
-    writing = images.of(goal) if _torn(device, images) else way_to(device, images, goal)
+    anew = first is not None or _torn(device, images)
+    writing = (*(first or ()), *(images.of(goal) if anew else way_to(device, images, goal)))
     for group in writing:
         for sectors in group:
             device.write(sectors.at, sectors.data)
@@ -39,9 +43,9 @@ def is_ours(device: Device, images: TableImages) -> bool:
     """
     states: dict[int, list[bytes]] = {}
     for writing in (images.before, images.parked, images.after):
-        for sectors in _all(writing):
+        for sectors in all_sectors(writing):
             states.setdefault(sectors.at, []).append(sectors.data)
-    for sectors in _all(images.parked):
+    for sectors in all_sectors(images.parked):
         found = bytes(device.read(sectors.at, len(sectors.data)))
         known = states[sectors.at]
         if found not in known and not all(
@@ -51,5 +55,5 @@ def is_ours(device: Device, images: TableImages) -> bool:
     return True
 
 
-def _all(writing: Writing) -> Iterable[Sectors]:
+def all_sectors(writing: Writing) -> Iterable[Sectors]:
     return (sectors for group in writing for sectors in group)

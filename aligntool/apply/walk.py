@@ -19,9 +19,9 @@ from aligntool.apply.held import check_untouched, clear_free, mark, release, tak
 from aligntool.apply.journal import Journal
 from aligntool.apply.journal_sectors import Position
 from aligntool.apply.partition_tables import TableState
+from aligntool.apply.standing import index_of
 from aligntool.apply.table_writer import write_table
 from aligntool.apply.veil import View
-from aligntool.errors import Stopped
 from aligntool.plan import (
     CheckContent,
     CloseJournal,
@@ -30,6 +30,7 @@ from aligntool.plan import (
     Event,
     HoldContent,
     JournalPlace,
+    KernelBehind,
     MakeArray,
     MakeFileSystem,
     MakeMember,
@@ -96,7 +97,7 @@ class Walk:
                 self._undo(step)
             yield StepDone(index)
         self.close()
-        self._tell_kernel(before=True)
+        yield from self._tell_kernel(before=True)
 
     def close(self) -> None:
         self.journal.close()
@@ -120,7 +121,7 @@ class Walk:
                 write_table(self.device, contents.images, TableState.AFTER)
             case CloseJournal():
                 self.close()
-                self._tell_kernel(before=False)
+                yield from self._tell_kernel(before=False)
                 return
             case CheckContent() | ShrinkContent() | WriteJournal() | MakeTable():
                 raise ValueError(f"{type(step).__name__} does not come after the journal")
@@ -214,14 +215,14 @@ class Walk:
     def _moving(self) -> tuple[int, ...]:
         return next(step.partitions for step in self.plan.steps if isinstance(step, ParkEntries))
 
-    def _tell_kernel(self, *, before: bool) -> None:
+    def _tell_kernel(self, *, before: bool) -> Iterator[Event]:
+        """The disk is done and its journal closed; a kernel that does not take it over is no reason to stop."""
         try:
             self.kernel.tell(self._entries(before=before))
         except OSError as error:
-            raise Stopped(
-                f"the disk is done, and its journal closed; only the kernel could not be told: {error.strerror}",
-                hint="partx -u DISK, or restart the machine",
-            ) from error
+            yield KernelBehind(
+                f"the disk is done; only the running kernel does not show its partitions yet: {error.strerror}"
+            )
 
     def _entries(self, *, before: bool) -> tuple[tuple[int, Extent], ...]:
         """Of partitions that moved. A container is left out: the kernel shows its first sectors, which stay."""
@@ -251,8 +252,3 @@ def progress(journal: Journal) -> tuple[int, int]:
         elif index == journal.position.step:
             done += sum(map(bytes_arriving, islice(schedule.batches(), journal.position.batch)))
     return done, total
-
-
-def index_of(plan: Plan, kind: type[Step]) -> int:
-    """Of the plan's first step of this kind."""
-    return next(index for index, step in enumerate(plan.steps) if isinstance(step, kind))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from aligntool.cli.asked import command
 from aligntool.errors import Refused, Stopped
-from aligntool.plan import Event, Plan, Progress, ShrinkContent, StepBegun, WriteJournal
+from aligntool.plan import Event, KernelBehind, Plan, Progress, ShrinkContent, StepBegun, WriteJournal
 from aligntool.units import format_about
 
 if TYPE_CHECKING:
@@ -32,8 +32,10 @@ def follow(
     json_: bool,
     hint: str,
     on_stop: Callable[[], None] = lambda: None,
-) -> None:
+) -> bool:
     """Do it, by asking for its events, and tell them. `hint`: the command that goes on when it stops part-way.
+
+    Return whether the running kernel does not show yet what was done.
 
     `on_stop` is called as soon as the user wants it to stop. Raises Refused or KeyboardInterrupt while nothing is
     written, and Stopped for every way to end after that.
@@ -46,6 +48,7 @@ def follow(
                 writing = writing or _begins_writing(plan, event)
                 far.note(event)
                 tell(event)
+        return far.kernel_behind
     except KeyboardInterrupt:
         if not writing:
             raise
@@ -77,6 +80,7 @@ class _Reached:
         self._step = 0
         self._shrunk_only = False  # something is written, and there is no journal yet
         self._copied = ""
+        self.kernel_behind = False
 
     def note(self, event: Event) -> None:
         match event:
@@ -85,6 +89,8 @@ class _Reached:
                 step = next(iter(self._plan.steps[event.index :]), None)
                 waits = self._shrunk_only and isinstance(step, WriteJournal)
                 self._shrunk_only = waits or isinstance(step, ShrinkContent)
+            case KernelBehind():
+                self.kernel_behind = True
             case Progress():
                 self._copied = f", {format_about(event.done)} of {format_about(event.total)} copied"
 

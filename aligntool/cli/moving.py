@@ -43,8 +43,9 @@ def carry_out(plan: Plan, asked: Asked, *, json_: bool, rate: int | None) -> Non
     ) as shop:
         found = still_true(plan, asked)
         events = _events(plan, asked, found, shop)
-        follow(plan, events, json_=json_, hint=ways_on(path, journal_file), on_stop=hurrying(shop))
-    tell_result(plan, path, asked, json_=json_)
+        hint = ways_on(path, journal_file)
+        behind = follow(plan, events, json_=json_, hint=hint, on_stop=hurrying(shop))
+    tell_result(plan, path, asked, json_=json_, kernel_behind=behind)
 
 
 @contextmanager
@@ -188,8 +189,13 @@ def journal_words(file: str | None) -> list[str]:
     return [f"--journal {shell_word(file)}"] if file else []
 
 
-def tell_result(plan: Plan, disk: str, asked: Asked, *, json_: bool, back: bool = False) -> None:
-    """The disk, looked at and judged anew; `back`: the plan was undone. Raises Stopped."""
+def tell_result(
+    plan: Plan, disk: str, asked: Asked, *, json_: bool, back: bool = False, kernel_behind: bool = False
+) -> None:
+    """The disk, looked at and judged anew; `back`: the plan was undone. Raises Stopped.
+
+    `kernel_behind`: what is left to do is to make the kernel read the table, and nothing can be resumed.
+    """
     from aligntool.cli.stream_end import write_end
     from aligntool.render.lines import EMPTY, show, text_of
     from aligntool.render.plan import attention_lines
@@ -201,11 +207,20 @@ def tell_result(plan: Plan, disk: str, asked: Asked, *, json_: bool, back: bool 
         why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
         raise Stopped(f"it is done, but was not looked at: {why}", hint=command("audit", disk)) from error
     lines = list(result_lines(plan, judged))
+    following = _for_the_kernel(disk) if kernel_behind else ""
     if json_:
         sentences = tuple(line.rstrip("\n") for line in text_of(lines))
-        write_end("old" if back else "new", changed=True, sentences=sentences)
+        write_end("old" if back else "new", changed=True, sentences=sentences, hint=following)
     else:
         show(lines, sys.stdout, color=colored())
         if plan.attention and not back:
             show([EMPTY, *attention_lines(plan, width=terminal_width())], sys.stdout, color=colored())
     sys.stdout.flush()
+    if following:
+        print(f"aligntool: the running kernel has to read the new table\n  → {following}", file=sys.stderr)
+
+
+def _for_the_kernel(disk: str) -> str:
+    from aligntool.audit.words import shell_word
+
+    return f"sudo partprobe {shell_word(disk)}, or restart the machine"

@@ -1,12 +1,13 @@
 """`aligntool status`, `resume`, `rollback`: a disk in flight, from the disk; an unfinished array by its record."""
 
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from aligntool.cli.options import colored, terminal_width
-from aligntool.cli.realign import EventsOption, RateOption
+from aligntool.cli.realign import EventsOption, RateOption, YesOption
 from aligntool.cli.stream_end import ends_stream
 from aligntool.errors import Refused
 from aligntool.units import KIB
@@ -21,6 +22,14 @@ _LEAST = 64 * KIB  # bytes; the tables alone take more than half of it
 JournalFileOption = Annotated[
     str | None,
     typer.Option("--journal", metavar="FILE", help="The journal's file, where it was put on another disk."),
+]
+
+
+RestoreOption = Annotated[
+    bool,
+    typer.Option(
+        "--restore-table", help="Write the journal's partition table over one that another program changed."
+    ),
 ]
 
 
@@ -66,6 +75,8 @@ def resume(
     disk: TargetArgument = None,
     *,
     journal: JournalFileOption = None,
+    restore_table: RestoreOption = False,
+    yes: YesOption = False,
     rate: RateOption = None,
     json_: EventsOption = False,
 ) -> None:
@@ -75,7 +86,7 @@ def resume(
 
     Exit code: 0 the disk or array is in its new state, 3 nothing is in flight there, 4 stopped part-way again.
     """
-    _recover(disk, journal, rate=rate, json_=json_, back=False)
+    _recover(disk, journal, Recovery(back=False, restore_table=restore_table, yes=yes, json=json_, rate=rate))
 
 
 @ends_stream
@@ -83,6 +94,8 @@ def rollback(
     disk: TargetArgument = None,
     *,
     journal: JournalFileOption = None,
+    restore_table: RestoreOption = False,
+    yes: YesOption = False,
     rate: RateOption = None,
     json_: EventsOption = False,
 ) -> None:
@@ -92,7 +105,7 @@ def rollback(
 
     Exit code: 0 everything is in its old state, 3 nothing is in flight there, 4 stopped part-way again.
     """
-    _recover(disk, journal, rate=rate, json_=json_, back=True)
+    _recover(disk, journal, Recovery(back=True, restore_table=restore_table, yes=yes, json=json_, rate=rate))
 
 
 def _record(target: str | None, journal: str | None) -> "Record | None":
@@ -111,29 +124,47 @@ def _record(target: str | None, journal: str | None) -> "Record | None":
     return record_of(target)
 
 
-def _recover(disk: str | None, journal: str | None, *, rate: int | None, json_: bool, back: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What was asked for."""
+
+    back: bool
+    restore_table: bool
+    yes: bool
+    json: bool
+    rate: int | None
+
+
+def _recover(disk: str | None, journal: str | None, asked: Recovery) -> None:
     from aligntool.apply import mover
     from aligntool.cli.asked import Asked
     from aligntool.cli.follow import follow
     from aligntool.cli.moving import hurrying, tell_result, ways_on, workshop
     from aligntool.cli.recover_arrays import recover_array
+    from aligntool.cli.restoring import confirm_restoring, refuse_another
 
     record = _record(disk, journal)
     if disk is None or record is not None:
-        recover_array(record, json_=json_, back=back)
+        recover_array(record, json_=asked.json, back=asked.back)
         return
-    plan = _in_flight(_standing(disk, journal), disk)
-    with workshop(plan, disk, journal_file=journal, rate=rate) as shop:
-        events = mover.rollback(shop) if back else mover.resume(shop)
-        follow(plan, events, json_=json_, hint=ways_on(disk, journal), on_stop=hurrying(shop))
-    tell_result(plan, disk, Asked(), json_=json_, back=back)
+    found = _standing(disk, journal, any_table=asked.restore_table)
+    plan = _in_flight(found, disk)
+    restore = asked.restore_table and found.restore_table
+    shown = confirm_restoring(disk, journal, plan, yes=asked.yes) if restore else None
+    with workshop(plan, disk, journal_file=journal, rate=asked.rate) as shop:
+        if shown is not None:
+            refuse_another(shop.device, plan, shown)
+        act = mover.rollback if asked.back else mover.resume
+        events = act(shop, restore_table=restore)
+        behind = follow(plan, events, json_=asked.json, hint=ways_on(disk, journal), on_stop=hurrying(shop))
+    tell_result(plan, disk, Asked(), json_=asked.json, back=asked.back, kernel_behind=behind)
     if journal:
         from aligntool.render.lines import harmless
 
         print(f"{harmless(journal)} is not needed any more", file=sys.stderr)
 
 
-def _standing(disk: str, journal: str | None) -> "Status":
+def _standing(disk: str, journal: str | None, *, any_table: bool = False) -> "Status":
     """Without holding it: whoever has the disk may be asked about it. Raises Refused."""
     from contextlib import nullcontext
     from pathlib import Path
@@ -149,7 +180,7 @@ def _standing(disk: str, journal: str | None) -> "Status":
         if device.size < _LEAST:
             raise Refused(f"{disk} is too small for a disk with partitions", hint=f"ls -l {shell_word(disk)}")
         try:
-            return find_status(device, file)
+            return find_status(device, file, any_table=any_table)
         except OSError as error:
             raise Refused(f"{disk} cannot be read: {error.strerror}", hint=command("audit", disk)) from error
 
@@ -168,4 +199,7 @@ def _in_flight(found: "Status", disk: str) -> "Plan":
 def _next(found: "Status", disk: str, journal: str | None) -> tuple[str, ...]:
     from aligntool.cli.moving import ways_on
 
-    return tuple(ways_on(disk, journal).split("\n")) if found.state == "in-flight" else ()
+    if found.state != "in-flight":
+        return ()
+    ways = ways_on(disk, journal).split("\n")
+    return tuple(f"{way} --restore-table" for way in ways) if found.restore_table else tuple(ways)

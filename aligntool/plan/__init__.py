@@ -6,7 +6,7 @@ check them. mypy lists the readers that have not learnt a new step yet.
 """
 
 from aligntool.plan.document import digest, from_json, to_json, wanted_of, with_wanted
-from aligntool.plan.events import Event, Progress, Said, StepBegun, StepDone
+from aligntool.plan.events import Event, KernelBehind, Progress, Said, StepBegun, StepDone
 from aligntool.plan.goals import LayoutGoal, PartWish, RaidGoal, RealignGoal
 from aligntool.plan.plans import Estimate, Place, Plan, Used
 from aligntool.plan.steps import (
@@ -52,6 +52,7 @@ __all__ = [
     "Held",
     "HoldContent",
     "JournalPlace",
+    "KernelBehind",
     "Lanes",
     "LayoutGoal",
     "MakeArray",

@@ -29,4 +29,9 @@ class Said:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class KernelBehind(Said):
+    """Everything is done; the running kernel still shows the partitions as they were, or not at all."""
+
+
 Event = StepBegun | Progress | StepDone | Said

@@ -7,7 +7,7 @@ import pytest
 
 from aligntool.apply.mover import Workshop, realign, resume, rollback, status
 from aligntool.errors import Refused, Stopped
-from aligntool.plan import CloseJournal, JournalPlace, WriteJournal
+from aligntool.plan import CloseJournal, JournalPlace, KernelBehind, WriteJournal
 from aligntool.units import Extent
 from tests.moving.crowded import JOURNAL, Crowd, make_crowd
 from tests.moving.simulated import SECTOR, PowerCut, SimulatedDisk
@@ -191,6 +191,6 @@ def test_a_kernel_that_does_not_listen_is_told_apart_from_a_disk_that_is_not_don
 
     crowd = make_crowd(6004, "gpt")
     disk = SimulatedDisk(crowd.platter)
-    with pytest.raises(Stopped, match="the disk is done"):
-        list(realign(crowd.plan, Workshop(disk, Deaf()), crowd.runs))
+    events = list(realign(crowd.plan, Workshop(disk, Deaf()), crowd.runs))
+    assert any(isinstance(event, KernelBehind) for event in events)
     check_end(crowd, final(disk), new=True)

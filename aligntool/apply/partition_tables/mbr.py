@@ -14,6 +14,8 @@ from aligntool.apply.partition_tables.chs import Geometry, geometry_of
 from aligntool.apply.partition_tables.images import TableImages
 from aligntool.apply.partition_tables.mbr_entry import MbrEntry, entries_of, moved_entry, with_entries
 from aligntool.apply.partition_tables.parked import parked_mbr_entry
+from aligntool.apply.partition_tables.starts import copies_of
+from aligntool.errors import Refused
 from aligntool.plan import EntryChange, ParkEntries, RewriteTable
 from aligntool.units import Extent
 
@@ -76,6 +78,27 @@ def mbr_images(
         parked=_writing((), with_entries(mbr.sector, parked)),
         after=_writing(new_ebrs, with_entries(mbr.sector, moved)),
     )
+
+
+def is_readable(device: Device) -> bool:
+    """Return whether any program would read a table there: one copy of a GPT, or an MBR with its chains of EBRs.
+
+    A protective MBR is none by itself, unless it lists another partition, too.
+
+    Raises OSError.
+    """
+    if any(copy.sound for copy in copies_of(device)):
+        return True
+    kinds = {
+        entry.kind for entry in entries_of(bytes(device.read(0, device.sector_size))) or () if entry.sectors
+    }
+    if _PROTECTIVE in kinds:
+        return len(kinds) > 1
+    try:
+        _read(device, with_chains=True)
+    except Refused:
+        return False
+    return True
 
 
 def _writing(ebrs: tuple[Sectors, ...], sector: bytes) -> Writing:

@@ -10,6 +10,7 @@ the journal is elsewhere. Start and length stay, so that nobody takes the place 
 """
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from aligntool.apply.device import Device
@@ -23,6 +24,7 @@ from aligntool.inventory.parked import (
     journal_in_addresses,
     journal_in_name,
 )
+from aligntool.units import align_down
 
 GPT_TYPE, MBR_TYPE = PARKED_GPT, PARKED_MBR
 
@@ -32,6 +34,7 @@ _NAME_AT = 56
 _NAME_LENGTH = 72  # 36 UTF-16 units
 # UEFI specification 2.10, table 5-8, bit 1: not for firmware. Microsoft data partitions, bit 62: hidden, 63: no letter.
 _LEAVE_ALONE = 1 << 1 | 1 << 62 | 1 << 63
+_RAW = 64 * 1024  # bytes at either end of a disk that have the usual arrays of entries
 _NAME_ELSEWHERE = "aligntool resume --journal FILE"
 
 
@@ -51,6 +54,31 @@ def find_parked(device: Device) -> ParkedMark | None:
     """
     mark = _in_mbr(device)
     return mark or next((found for size in _SECTOR_SIZES if (found := _in_gpt(device, size))), None)
+
+
+def places_in_torn_entries(device: Device) -> Iterator[int | None]:
+    """Yield where parked GPT entries state that the journal is, whatever became of the headers before them.
+
+    None: in a file elsewhere.
+    """
+    length = min(_RAW, align_down(device.size, max(_SECTOR_SIZES)))
+    for start in (0, align_down(device.size - length, max(_SECTOR_SIZES))):
+        raw = _or_nothing(device, start, min(length + max(_SECTOR_SIZES), device.size - start))
+        at = raw.find(GPT_TYPE.bytes_le)
+        while at >= 0:
+            name = raw[at + _NAME_AT : at + _NAME_AT + _NAME_LENGTH].decode("utf-16-le", "replace")
+            name = name.rstrip("\0")
+            place = journal_in_name(name)
+            if place is not None or name == _NAME_ELSEWHERE:
+                yield place
+            at = raw.find(GPT_TYPE.bytes_le, at + 1)
+
+
+def _or_nothing(device: Device, at: int, length: int) -> bytes:
+    try:
+        return bytes(device.read(at, length))
+    except OSError:
+        return b""
 
 
 def parked_gpt_entry(entry: bytes, number: int, journal_at: int | None, journal_id: bytes) -> bytes:

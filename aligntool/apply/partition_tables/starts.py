@@ -22,7 +22,7 @@ def entry_starts(device: Device) -> Iterator[int]:
     for entry in entries_of(bytes(device.read(0, sector))) or ():
         if entry.sectors:
             yield entry.start * sector
-    for copy in _copies(device):
+    for copy in copies_of(device):
         for _, raw in copy.numbered():
             (first,) = struct.unpack_from("<Q", raw, _FIRST_LBA_AT)
             yield first * copy.sector_size
@@ -38,12 +38,15 @@ def is_sound(device: Device) -> bool:
         return False
     if all(entry.kind != 0xEE for entry in entries):
         return True
-    copies = _copies(device)
+    copies = copies_of(device)
     return len(copies) == 2 and all(copy.sound for copy in copies)
 
 
-def _copies(device: Device) -> list[GptCopy]:
-    """Those whose header is whole, for sectors of the size that has most of them: an image does not tell its own."""
+def copies_of(device: Device) -> list[GptCopy]:
+    """Return the copies of a GPT whose header is whole.
+
+    For sectors of the size that has most of them: an image does not state its own.
+    """
     found: list[GptCopy] = []
     for sector in dict.fromkeys((device.sector_size, *_SECTOR_SIZES)):
         primary = read_copy(device, 1, sector)

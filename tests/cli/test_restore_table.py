@@ -1,0 +1,149 @@
+"""Killed in the middle, damaged with dd or edited by another program, and brought to an end by what is typed."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from aligntool.units import MIB
+from tests.cli.old_disks import LENGTH, aligntool, assert_whole, command, first_start, make_old_disk
+from tests.conftest import run
+
+pytestmark = pytest.mark.needs_tools("sfdisk", "sgdisk", "mke2fs", "e2fsck", "debugfs", "dd")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A disk in flight of each label: killed while it copied."""
+    folder = tmp_path_factory.mktemp("in-flight")
+    made = {label: make_old_disk(folder / f"{label}.img") for label in ("dos", "gpt")}
+    table = f"label: gpt\nunit: sectors\nfirst-lba: 34\nstart=63, size={LENGTH // 512}\n"
+    run("sfdisk", "-q", "--wipe", "never", made["gpt"], stdin=table)
+    for image in made.values():
+        kill_while_copying(image)
+    return made
+
+
+@pytest.fixture
+def in_flight(models: dict[str, Path], tmp_path: Path) -> Callable[[str], Path]:
+    def copied(label: str) -> Path:
+        run("cp", "--sparse=always", models[label], tmp_path / f"{label}.img")
+        return tmp_path / f"{label}.img"
+
+    return copied
+
+
+def kill_while_copying(image: Path) -> None:
+    process = subprocess.Popen(
+        command("realign", "--yes", "--json", "--rate", "4MiB", image), stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if json.loads(line)["event"] == "progress":
+            break
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+
+
+def digest(image: Path) -> str:
+    return sha256(image.read_bytes()).hexdigest()
+
+
+def overwrite(image: Path, *sectors: int) -> None:
+    """With dd, as bad luck would."""
+    for sector in sectors:
+        place = ("bs=512", f"seek={sector}", "count=1", "conv=notrunc", "status=none")
+        run("dd", "if=/dev/urandom", f"of={image}", *place)
+
+
+def journal_places(image: Path) -> tuple[int, int]:
+    """The sectors of the two copies, by their magic."""
+    raw, found, at = image.read_bytes(), [], -1
+    while (at := raw.find(b"aligntool journal\n", at + 1)) >= 0:
+        found.append(at // 512)
+    assert len(found) == 2
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("way", ["resume", "rollback"])
+def test_a_record_lost_in_both_copies_is_refused_with_nothing_written(
+    in_flight: Callable[[str], Path], way: str
+) -> None:
+    image = in_flight("gpt")
+    for slot in (8, 16) if way == "resume" else (8,):
+        damaged = image.with_suffix(f".{slot}")
+        run("cp", "--sparse=always", image, damaged)
+        overwrite(damaged, *(copy + slot for copy in journal_places(image)))
+        before = digest(damaged)
+        done = aligntool(way, damaged)
+        assert done.returncode == 3 and "Traceback" not in done.stderr, done.stderr
+        assert aligntool("status", damaged).returncode == 3
+        assert digest(damaged) == before
+    overwrite(image, journal_places(image)[0] + 8, journal_places(image)[0] + 16)
+    assert aligntool(way, image).returncode == 0
+    assert first_start(image) == (2048 if way == "resume" else 63)
+    assert_whole(image)
+
+
+@pytest.mark.parametrize("way", ["resume", "rollback"])
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+def test_a_disk_without_a_readable_table_is_in_flight_and_goes_on(
+    in_flight: Callable[[str], Path], label: str, way: str
+) -> None:
+    image = in_flight(label)
+    size = image.stat().st_size
+    raw = bytearray(image.read_bytes())
+    for at in (512 + 20, size - 512 + 20) if label == "gpt" else (510,):
+        raw[at] ^= 0xFF
+    image.write_bytes(raw)
+    assert json.loads(aligntool("status", "--json", image).stdout)["state"] == "in-flight"
+    done = aligntool(way, image)
+    assert done.returncode == 0, done.stderr
+    assert first_start(image) == (2048 if way == "resume" else 63)
+    assert "No errors detected" in run("sfdisk", "--verify", image)
+    assert_whole(image)
+
+
+@pytest.mark.parametrize("way", ["resume", "rollback"])
+def test_a_larger_clone_whose_backup_was_moved_goes_on_when_the_table_is_restored(
+    in_flight: Callable[[str], Path], way: str
+) -> None:
+    image = in_flight("gpt")
+    with image.open("r+b") as file:
+        file.truncate(image.stat().st_size + 8 * MIB)
+    run("sgdisk", "-e", image)
+    before = digest(image)
+    status = json.loads(aligntool("status", "--json", image).stdout)
+    assert status["state"] == "in-flight" and all("--restore-table" in it for it in status["next"])
+    for words in ((way, image), (way, image, "--restore-table")):  # refused, and nobody there to be asked
+        done = aligntool(*words)
+        assert done.returncode == 3 and "--restore-table" in done.stderr + " ".join(map(str, words))
+        assert digest(image) == before
+    done = aligntool(way, image, "--restore-table", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert "table found" in done.stderr and "to be written" in done.stderr
+    run("sgdisk", "-e", image)
+    assert "No problems found" in run("sgdisk", "--verify", image)
+    assert first_start(image) == (2048 if way == "resume" else 63)
+    assert_whole(image)
+
+
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+def test_a_partition_made_meanwhile_where_the_move_writes_is_not_overwritten(
+    in_flight: Callable[[str], Path], label: str
+) -> None:
+    image = in_flight(label)
+    run("sfdisk", "-q", "--no-reread", "--delete", image, "1")
+    run("sfdisk", "-q", "--no-reread", "--append", "--wipe", "never", image, stdin="start=4096, size=4096\n")
+    before = digest(image)
+    done = aligntool("resume", image, "--restore-table", "--yes")
+    assert done.returncode == 3 and "sfdisk --delete" in done.stderr, done.stderr
+    assert digest(image) == before
+    run("sfdisk", "-q", "--no-reread", "--delete", image, "1")
+    assert aligntool("resume", image, "--restore-table", "--yes").returncode == 0
+    assert first_start(image) == 2048
+    assert_whole(image)
