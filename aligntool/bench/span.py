@@ -6,9 +6,10 @@ bent need not have a knee, and "none" must be an answer.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import log
 from statistics import median
 
-from aligntool.bench.chance import LEAST_RUNS
+from aligntool.bench.chance import LEAST_RUNS, chance_of_two
 from aligntool.bench.conditions import Conditions
 from aligntool.bench.inference import CONFIDENT
 from aligntool.bench.inference_design import Dice
@@ -22,6 +23,8 @@ DEPTH = 32
 SMALLEST = 64 * MIB
 FALLEN = 0.9  # of the rate over the spans before: a table that is at hand for 9 requests in 10 costs as much
 FEWEST_BEFORE = 2  # spans that agree with each other, or there is nothing to fall from
+STEP = 0.7  # of the rate over the spans before: a fall by a third, as noise may show it
+STEADY = 0.2  # of their median, by which those spans may differ
 ENOUGH = 5 / 4  # times the largest span: of a drive that has no more, all was looked at
 RESAMPLES = 200
 MAPPED = 1024  # bytes of the drive for each byte of its map: 4 bytes for each 4 KiB
@@ -110,7 +113,18 @@ def knee_of(curve: Curve, cpu: Curve, seen: Conditions, dice: Dice) -> Knee:
 
 
 def find_knee(curve: Curve, dice: Dice, *, resamples: int = RESAMPLES) -> Knee:
-    """The confidence is the share of resampled curves (bootstrap over the repeats) with the same answer."""
+    """The confidence is the share of resampled curves (bootstrap over the repeats) with the same answer.
+
+    Where noise leaves that in doubt, a fall by a third or more at one place, from spans that agree with each other, is
+    a knee too: no noise that leaves those within STEADY of each other makes it.
+    """
+    knee = _find_fall(curve, dice, resamples)
+    if knee.sure or min((len(rates) for rates in curve.values()), default=0) < LEAST_RUNS:
+        return knee
+    return _find_step(curve, dice, resamples) or knee
+
+
+def _find_fall(curve: Curve, dice: Dice, resamples: int) -> Knee:
     knee = _knee({span: median(rates) for span, rates in curve.items() if rates})
     if min((len(rates) for rates in curve.values()), default=0) < LEAST_RUNS:
         return Knee(None, None, 1.0, 0.0, f"can't tell: fewer than {LEAST_RUNS} repeats of every span")
@@ -121,6 +135,43 @@ def find_knee(curve: Curve, dice: Dice, *, resamples: int = RESAMPLES) -> Knee:
         again = _knee({span: median(dice.choices(rates, k=len(rates))) for span, rates in curve.items()})
         same += (again.below, again.above, again.why) == (knee.below, knee.above, knee.why)
     return Knee(knee.below, knee.above, knee.share, same / resamples, knee.why)
+
+
+def _find_step(curve: Curve, dice: Dice, resamples: int) -> Knee | None:
+    """Return the knee at the place that splits the curve best into two levels; None: that is no step."""
+    spans = sorted(curve)
+    medians = [median(curve[span]) for span in spans]
+    place = _best_split(medians)
+    full, least = median(medians[:place] or [0.0]), medians[:place]
+    if place < FEWEST_BEFORE or median(medians[place:]) > STEP * full:
+        return None
+    if min(least) < (1 - STEADY) * full or max(least) > (1 + STEADY) * full:
+        return None
+    if max(medians[place:]) > (1 - STEADY) * full:
+        return None
+    before = [rate for span in spans[:place] for rate in curve[span]]
+    after = [rate for span in spans[place:] for rate in curve[span]]
+    chance = chance_of_two(before, after) * (len(spans) - 1)  # any of the places could have been the best one
+    same = sum(
+        _best_split([median(dice.choices(curve[span], k=len(curve[span]))) for span in spans]) == place
+        for _ in range(resamples)
+    )
+    share, sure = medians[place] / full, max(0.0, min(same / resamples, 1 - chance))
+    return Knee(spans[place - 1], spans[place], share, sure, "")
+
+
+def _best_split(rates: Sequence[float]) -> int:
+    """Return how many of the first values are one level, so that the logarithms differ least from two levels (least
+    squares).
+    """
+    logs = [log(max(rate, 1e-9)) for rate in rates]
+    errors = [(_error(logs[:place]) + _error(logs[place:]), place) for place in range(1, len(logs))]
+    return min(errors, default=(0.0, 0))[1]
+
+
+def _error(values: Sequence[float]) -> float:
+    middle = sum(values) / len(values)
+    return sum((value - middle) ** 2 for value in values)
 
 
 def bound_spans(cpu: Curve) -> tuple[int, ...]:

@@ -111,6 +111,58 @@ def test_fewer_than_five_repeats_tell_nothing() -> None:
     assert not find_knee({}, random.Random(1)).found
 
 
+def stepped(
+    at: int, share: float, noise: float, dice: random.Random, *, first: int = MIB
+) -> dict[int, list[float]]:
+    """As fast up to the span `at`, and `share` of that beyond it: a table that is at hand or not."""
+    return {
+        span: [2327 * (1 if span <= at else share) * dice.gauss(1, noise) for _ in range(5)]
+        for span in spans_of(128 * GIB, first)
+    }
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.05, 0.1])
+@pytest.mark.parametrize("share", [0.66, 0.53, 0.3])
+def test_a_fall_by_a_third_at_one_place_with_flat_sides_is_a_knee_there(share: float, noise: float) -> None:
+    """At each power of two from 1 MiB to 64 GiB. Before the second span there is nothing to fall from."""
+    dice = random.Random(round(1000 * share * noise))
+    right = 0
+    for power in range(17):
+        at = MIB << power
+        knee = find_knee(stepped(at, share, noise, dice), dice)
+        assert not knee.found or not knee.sure or (knee.below, knee.above) == (at, 2 * at), (at, knee)
+        assert not (knee.flat and knee.sure)
+        right += knee.found and knee.sure
+        assert power or not knee.found
+    assert right >= (16 if noise < 0.1 and share < 0.6 else 10)
+
+
+def test_the_curve_that_was_called_perhaps_has_a_knee() -> None:
+    """2,327 IOPS up to 512 MiB, 1,235 beyond; the sides scatter by a few percent from span to span, as drives do."""
+    sure = 0
+    for seed in range(100):
+        dice = random.Random(seed)
+        levels = {span: dice.gauss(1, 0.05) for span in spans_of(8 * GIB)}
+        made = {
+            span: [(2327 if span <= 512 * MIB else 1235) * level * dice.gauss(1, 0.05) for _ in range(5)]
+            for span, level in levels.items()
+        }
+        knee = find_knee(made, dice)
+        sure += knee.sure and (knee.below, knee.above) == (512 * MIB, GIB)
+    assert sure >= 98
+
+
+def test_flat_drives_have_hardly_ever_a_knee() -> None:
+    """400 of them, with the noise of quiet and of restless ones: fewer false knees than the confidence allows."""
+    dice = random.Random(11)
+    false = 0
+    for number in range(400):
+        noise = (0.01, 0.03, 0.1, 0.3)[number % 4]
+        knee = find_knee(stepped(1 << 60, 1, noise, dice), dice, resamples=60)
+        false += knee.found and knee.sure
+    assert false <= 4
+
+
 def test_spans_double_until_the_end_and_the_end_is_one_of_them() -> None:
     assert spans_of(1 * GIB) == tuple(64 * MIB << power for power in range(5))
     assert spans_of(3 * GIB + 100)[-2:] == (2 * GIB, 3 * GIB)
