@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from aligntool import __version__
 from aligntool.render.json import Value, dumps
 from aligntool.render.lines import EMPTY, Line, Style, fit, plain, wrapped
-from aligntool.trace import Moment, Pattern, Row
+from aligntool.trace import PERCENTILES, Latency, Moment, Pattern, Row
 from aligntool.trace.pattern import Buckets, bucket_range
-from aligntool.units import format_about, format_size
+from aligntool.units import format_about, format_size, significant
 
 _BAR = 30
 _WAYS = {
@@ -32,6 +32,7 @@ def trace_lines(pattern: Pattern, name: str, form: str, *, width: int) -> Iterat
     yield from _sizes(pattern)
     if pattern.depths is not None:
         yield from _depths(pattern.depths)
+    yield from _latencies(pattern.latencies)
     yield from _crossings(pattern)
 
 
@@ -72,6 +73,32 @@ def _depths(depths: Buckets) -> Iterator[Line]:
         yield plain(
             f"  {fit(label, 11, right=True)}  {fit(f'{count:,}', 12, right=True)}  {_share(count, total)}  {bar}"
         )
+
+
+def _latencies(found: Sequence[Latency]) -> Iterator[Line]:
+    """Two tables: what the drive took, and what programs waited for."""
+    for since, name, words in (
+        (Moment.ISSUED, "D2C", "from a command's issue to the drive until its completion, in µs"),
+        (Moment.QUEUED, "Q2C", "from its queueing until its completion, in µs"),
+    ):
+        rows = [
+            (
+                one.kind.value,
+                f"{one.count:,}",
+                *map(_micro, (one.least, one.mean, *one.percentiles, one.most)),
+            )
+            for one in found
+            if one.since is since
+        ]
+        if rows:
+            yield EMPTY
+            yield ((f"Latency {name}", Style.TITLE), (f"  {words}", Style.DIM))
+            heads = ("", "count", "min", "mean", *(f"p{percent:g}" for percent in PERCENTILES), "max")
+            yield from _table(heads, rows)
+
+
+def _micro(nanoseconds: float) -> str:
+    return significant(nanoseconds / 1000)
 
 
 def _crossings(pattern: Pattern) -> Iterator[Line]:
@@ -117,6 +144,7 @@ def trace_json(pattern: Pattern, form: str) -> str:
         "sources": pattern.sources,
         "commands": [_row(row) for row in pattern.rows],
         "queue_depth": None if pattern.depths is None else _buckets(pattern.depths),
+        "latency": [_latency(one) for one in pattern.latencies],
     }
     return dumps(document) + "\n"
 
@@ -139,6 +167,19 @@ def _row(row: Row) -> Value:
             for one in row.crossings
         ],
     }  # fmt: skip
+
+
+def _latency(one: Latency) -> Value:
+    names = (f"p{percent:g}_s" for percent in PERCENTILES)
+    return {
+        "command": one.kind.value,
+        "since": one.since.value,
+        "count": one.count,
+        "min_s": one.least / 1e9,
+        "mean_s": one.mean / 1e9,
+        "max_s": one.most / 1e9,
+        **{name: value / 1e9 for name, value in zip(names, one.percentiles, strict=True)},
+    }
 
 
 def _buckets(buckets: Buckets) -> Value:

@@ -6,19 +6,23 @@ commands: it knows neither formats of logs nor disks.
 """
 
 from aligntool.trace.boot import ARTICLE, BootCounts, Drive, gap_s, parse_drive
-from aligntool.trace.commands import Event, Kind, Moment
+from aligntool.trace.commands import UNTIMED, Event, Kind, Moment
+from aligntool.trace.latency import PERCENTILES, Latency
 from aligntool.trace.pattern import Boundary, Crossing, Pattern, Row
 from aligntool.trace.tally import MOST_SOURCES, NoCommands, read_pattern
 
 __all__ = [
     "ARTICLE",
     "MOST_SOURCES",
+    "PERCENTILES",
+    "UNTIMED",
     "BootCounts",
     "Boundary",
     "Crossing",
     "Drive",
     "Event",
     "Kind",
+    "Latency",
     "Moment",
     "NoCommands",
     "Pattern",

@@ -29,7 +29,8 @@ class Moment(Enum):
     COMPLETED = "completed"
 
 
-Event = tuple[Moment, Kind, bytes, int, int]
-"""Moment, kind, source (a device number or file name), start and length in bytes. A plain tuple, because there are
-millions of them. The length is 0 where the kind has no range.
+Event = tuple[Moment, Kind, bytes, int, int, int]
+"""Moment, kind, source (a device number or file name), start and length in bytes, and the time in nanoseconds, UNTIMED
+where the log has none. A plain tuple, because there are millions of them. The length is 0 where the kind has no range.
 """
+UNTIMED = -1

@@ -7,6 +7,7 @@ how it was counted. Sizes in bytes.
 from dataclasses import dataclass
 
 from aligntool.trace.commands import Kind, Moment
+from aligntool.trace.latency import Latency
 
 Buckets = tuple[int, ...]
 """Number n counts what is over 2**(n-1) and at most 2**n; number 0 counts what is 1."""
@@ -53,6 +54,7 @@ class Pattern:
     sources: int  # devices or files
     rows: tuple[Row, ...]  # kinds that occur
     depths: Buckets | None
+    latencies: tuple[Latency, ...] = ()  # of kinds that were seen to complete
 
     def count(self, kind: Kind) -> int:
         return next((row.count for row in self.rows if row.kind is kind), 0)

@@ -9,9 +9,11 @@ is the one on the same device or file: two drives have two heads.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from aligntool.errors import Refused
 from aligntool.trace.commands import WITH_RANGE, Event, Kind, Moment
+from aligntool.trace.latency import Latencies
 from aligntool.trace.pattern import Boundary, Buckets, Crossing, Pattern, Row, bucket
 
 MOST_SOURCES = 10_000
@@ -26,8 +28,10 @@ def read_pattern(events: Iterable[Event], boundaries: Sequence[Boundary] = ()) -
     """Counts commands when they are sent to the drive; in a log that never says so (of an md or dm device), when they
     are queued. Raises NoCommands, and Refused for a log of more than MOST_SOURCES devices or files.
     """
-    tally, counted = _Tally(boundaries), Moment.QUEUED
-    for moment, kind, source, start, length in events:
+    tally, counted, latencies = _Tally(boundaries), Moment.QUEUED, Latencies()
+    for event in events:
+        latencies.follow(event)
+        moment, kind, source, start, length, _ = event
         if moment is counted:
             tally.add(kind, source, start, length)
         elif moment is Moment.COMPLETED:
@@ -37,7 +41,7 @@ def read_pattern(events: Iterable[Event], boundaries: Sequence[Boundary] = ()) -
         elif moment is Moment.ISSUED:
             tally, counted = _Tally(boundaries), Moment.ISSUED
             tally.add(kind, source, start, length)
-    pattern = tally.pattern(counted)
+    pattern = replace(tally.pattern(counted), latencies=latencies.all())
     if not pattern.commands:
         raise NoCommands("the log has no command in it", hint="docs/trace.md tells how to record one")
     return pattern

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from aligntool.audit.cost import units_touched
 from aligntool.errors import Refused
-from aligntool.trace import MOST_SOURCES, Boundary, Event, Kind, Moment, Pattern, read_pattern
+from aligntool.trace import MOST_SOURCES, UNTIMED, Boundary, Event, Kind, Moment, Pattern, read_pattern
 
 KINDS = {"R": Kind.READ, "W": Kind.WRITE, "D": Kind.DISCARD, "F": Kind.FLUSH}
 
@@ -17,7 +17,9 @@ def events(text: str) -> list[Event]:
     for word in text.split():
         source, _, command = word.rpartition(":")
         start, _, length = command[1:].partition("+")
-        found.append((Moment.ISSUED, KINDS[command[0]], source.encode(), int(start or 0), int(length or 0)))
+        found.append(
+            (Moment.ISSUED, KINDS[command[0]], source.encode(), int(start or 0), int(length or 0), UNTIMED)
+        )
     return found
 
 
@@ -54,9 +56,10 @@ def test_a_command_is_sequential_when_it_is_of_the_same_kind_and_goes_on_upwards
 
 
 def test_the_boot_of_the_article_has_so_many_reads_and_six_of_them_sequential() -> None:
-    run = [(Moment.ISSUED, Kind.READ, b"", 512 * at, 512) for at in range(7)]
+    run = [(Moment.ISSUED, Kind.READ, b"", 512 * at, 512, UNTIMED) for at in range(7)]
     rest = [
-        (Moment.ISSUED, Kind.READ, b"", 4096 * (at * 7919 % 40_546 * 2 + 10), 512) for at in range(40_546)
+        (Moment.ISSUED, Kind.READ, b"", 4096 * (at * 7919 % 40_546 * 2 + 10), 512, UNTIMED)
+        for at in range(40_546)
     ]
     (row,) = read_pattern([*run, *rest]).rows
     assert (row.count, row.sequential, row.random) == (40_553, 6, 40_547)
@@ -71,7 +74,9 @@ def test_the_boot_of_the_article_has_so_many_reads_and_six_of_them_sequential() 
 def test_what_straddles_touches_a_unit_more_than_its_size_needs(
     start: int, length: int, grid: int, phase: int
 ) -> None:
-    pattern = read_pattern([(Moment.ISSUED, Kind.READ, b"", start, length)], [Boundary("", grid, phase)])
+    pattern = read_pattern(
+        [(Moment.ISSUED, Kind.READ, b"", start, length, UNTIMED)], [Boundary("", grid, phase)]
+    )
     (crossing,) = pattern.rows[0].crossings
     touched = units_touched(length, grid, (start - phase) % grid)
     assert crossing.off == ((start - phase) % grid > 0)
@@ -79,20 +84,20 @@ def test_what_straddles_touches_a_unit_more_than_its_size_needs(
 
 
 def test_more_devices_than_memory_is_kept_for_are_refused() -> None:
-    log = ((Moment.ISSUED, Kind.READ, b"%d" % number, 0, 512) for number in range(MOST_SOURCES + 1))
+    log = ((Moment.ISSUED, Kind.READ, b"%d" % number, 0, 512, UNTIMED) for number in range(MOST_SOURCES + 1))
     with pytest.raises(Refused, match="more than"):
         read_pattern(log)
 
 
 def test_a_log_without_commands_is_refused() -> None:
     with pytest.raises(Refused, match="no command"):
-        read_pattern([(Moment.COMPLETED, Kind.READ, b"", 0, 512)])
+        read_pattern([(Moment.COMPLETED, Kind.READ, b"", 0, 512, UNTIMED)])
 
 
 def test_completions_that_were_lost_fill_no_memory_and_do_not_count_for_ever() -> None:
-    lost = [(Moment.ISSUED, Kind.READ, b"", 512 * at, 512) for at in range(70_000)]
-    ended = [(Moment.COMPLETED, Kind.READ, b"", 512 * at, 512) for at in range(70_000)]
-    last = [(Moment.ISSUED, Kind.READ, b"", 0, 512)]
+    lost = [(Moment.ISSUED, Kind.READ, b"", 512 * at, 512, UNTIMED) for at in range(70_000)]
+    ended = [(Moment.COMPLETED, Kind.READ, b"", 512 * at, 512, UNTIMED) for at in range(70_000)]
+    last = [(Moment.ISSUED, Kind.READ, b"", 0, 512, UNTIMED)]
     depths = read_pattern([*lost, *ended, *last]).depths
     assert depths is not None
     assert len(depths) == 17  # 65,536 and no more

@@ -29,7 +29,7 @@ _SKIPPED = (b"G", b"I", b"M", b"F", b"S", b"P", b"U", b"UT", b"X", b"B", b"A", b
 
 
 def blkparse_events(lines: Iterable[bytes]) -> Iterator[Event]:
-    """Up to the summary. Once a command was issued, those that are queued are left out: they will be issued, too.
+    """Up to the summary.
 
     Raises Refused.
     """
@@ -45,21 +45,28 @@ def blkparse_events(lines: Iterable[bytes]) -> Iterator[Event]:
                 continue
             start, length = _range(words, line)
             kind = _kind(words[6], length > 0)
+            time = _nanoseconds(words[3])
         except (IndexError, KeyError, ValueError):
             if not line.strip():
                 continue
             if _SUMMARY.match(line):
                 return
             raise bad_line(number, line, "an event as blkparse prints it") from None
-        if moment is Moment.ISSUED:
-            moments[b"Q"] = None
-        yield moment, kind, device, start, length
+        yield moment, kind, device, start, length, time
 
 
 def _device(word: bytes) -> bytes:
     if not _DEVICE.fullmatch(word):
         raise ValueError
     return word
+
+
+def _nanoseconds(word: bytes) -> int:
+    """ "0.000003000" → 3000. Raises ValueError."""
+    seconds, _, rest = word.partition(b".")
+    if len(rest) > 9:
+        raise ValueError
+    return whole(seconds) * 10**9 + whole(rest.ljust(9, b"0"))
 
 
 def _range(words: list[bytes], line: bytes) -> tuple[int, int]:

@@ -45,20 +45,28 @@ def blkparse_lines(path: Path) -> Iterator[bytes]:
     named = _NAME.fullmatch(path.name)
     for file in sorted(path.parent.glob(f"{_literal(named[1])}.*")) if named else [path]:
         _check_whole(file)
-    yield from _text_of(program, path, str(path.absolute()) if named else "-")
+    if named:
+        yield from _text_of(program, str(path.absolute()))
+        return
+    with (
+        tempfile.TemporaryDirectory() as folder
+    ):  # from its standard input blkparse counts times anew on the way
+        link = Path(folder, "log.blktrace.0")
+        link.symlink_to(path.absolute())
+        yield from _text_of(program, str(link))
 
 
-def _text_of(program: str, path: Path, name: str) -> Iterator[bytes]:
-    """`name`: what blkparse finds its files by; - for its standard input, which is the file.
+def _text_of(program: str, name: str) -> Iterator[bytes]:
+    """`name`: what blkparse finds its files by.
 
     The text comes through a pipe of its own: to standard output blkparse writes line by line, four times as slowly, and
     other things, too.
     """
     reader, writer = os.pipe()
-    with os.fdopen(reader, "rb") as text, tempfile.TemporaryFile() as errors, path.open("rb") as log:
+    with os.fdopen(reader, "rb") as text, tempfile.TemporaryFile() as errors:
         try:
             running = subprocess.Popen(
-                (program, "-q", "-i", name, "-o", f"/dev/fd/{writer}"), pass_fds=(writer,), stdin=log,
+                (program, "-q", "-i", name, "-o", f"/dev/fd/{writer}"), pass_fds=(writer,), stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL, stderr=errors, env=os.environ | {"LC_ALL": "C"},
             )  # fmt: skip
         finally:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from aligntool.probe.logs.lines import LAST_BYTE, SECTOR, bad_line, whole
-from aligntool.trace import Event, Kind, Moment
+from aligntool.trace import UNTIMED, Event, Kind, Moment
 
 HEADER = b"time_s,op,lba,sectors"
 MARK = b"\xef\xbb\xbf"  # that spreadsheets write before UTF-8
@@ -44,4 +44,4 @@ def csv_events(lines: Iterable[bytes]) -> Iterator[Event]:
             if not line.strip():
                 continue
             raise bad_line(number, line, f"a row of {HEADER.decode()}") from None
-        yield Moment.ISSUED, kind, b"", start, length
+        yield Moment.ISSUED, kind, b"", start, length, UNTIMED

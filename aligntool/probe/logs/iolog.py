@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from aligntool.probe.logs.lines import LAST_BYTE, bad_line, whole
-from aligntool.trace import Event, Kind, Moment
+from aligntool.trace import UNTIMED, Event, Kind, Moment
 
 FIRST_LINE = re.compile(rb"fio version ([23]) iolog\s*")
 LONGEST_NAME = 4096  # PATH_MAX
@@ -61,7 +61,7 @@ def _event(line: bytes, *, timed: bool) -> Event | None:
     if start + length > LAST_BYTE or len(name) > LONGEST_NAME:
         raise ValueError
     if kind is Kind.FLUSH:
-        return Moment.ISSUED, kind, name, 0, 0
+        return Moment.ISSUED, kind, name, 0, 0, UNTIMED
     if not length:
         raise ValueError
-    return Moment.ISSUED, kind, name, start, length
+    return Moment.ISSUED, kind, name, start, length, UNTIMED
