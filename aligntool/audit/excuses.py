@@ -40,7 +40,17 @@ def unwritten(partition: Partition, image: Extent | None) -> str:
         return "an entry that fills the gap before a Windows dynamic disk's first volume"
     if partition.extent.length < REQUEST:
         return "a placeholder: too small for one block of 4 KiB"
+    if holds_data(partition):
+        return ""  # the type alone is no evidence: vendors ship NTFS and FAT in partitions of such types
     return _BY_TYPE.get(partition.type_code, _BY_TYPE.get(partition.type_code.upper(), ""))
+
+
+def holds_data(partition: Partition) -> bool:
+    """Return whether a file system or another layer was recognised, read here or reported by udev."""
+    kinds = {layer.kind for layer in partition.content}
+    if not partition.content_read and partition.content_hint:
+        kinds.add(partition.content_hint)
+    return bool(kinds - {"ldm"})  # the database is what a partition of its type is for
 
 
 def untold(partition: Partition) -> str:

@@ -146,6 +146,12 @@ def test_a_bios_boot_partition_stays_where_boot_img_looks_for_it() -> None:
         plan_for(disk, RealignGoal(partitions=(1, 2)))
 
 
+def test_a_file_system_in_a_partition_of_a_reserved_type_is_moved_like_any_other() -> None:
+    disk = movable_disk("63+100000 ntfs")
+    part = replace(disk.partitions[0], type_code="E3C9E316-0B5C-4DB8-817D-F92DF00215AE")
+    assert starts(plan_for(replace(disk, partitions=(part,)))) == [2048]
+
+
 def test_the_cheaper_of_two_ways_is_taken() -> None:
     """Both neighbours could make room; the one with less in it does."""
     text = "2048+2048 ext4; 4097+8191 ntfs; 12288+2048 xfs"
