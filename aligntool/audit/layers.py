@@ -9,8 +9,9 @@ from aligntool.audit.cost import predict
 from aligntool.audit.excuses import EFI_SYSTEM
 from aligntool.audit.report import Answer, Finding, Grid, GridKind, Judged, Severity, Verdict
 from aligntool.audit.stripes import stripe_findings
-from aligntool.audit.words import asked_by, layer_name, next_look, spot, where
+from aligntool.audit.words import as_root, asked_by, layer_name, next_look, shell_word, spot, where
 from aligntool.inventory import Disk, Layer, Partition, Segment
+from aligntool.inventory.layers import LIVE_TOGETHER, missing_bytes
 from aligntool.units import format_size
 
 _CLUSTERED = frozenset({"vfat", "exfat"})
@@ -45,15 +46,20 @@ def _contents(
     sector_size: int,
 ) -> Iterator[Finding]:
     disk = judged.disk
-    if len(layers) > 1:
+    if len(layers) > 1 and not all(layer.kind in LIVE_TOGETHER for layer in layers):
         names = ", ".join(layer_name(layer) for layer in layers)
         yield Finding(
             Code.AMBIGUOUS_CONTENT, Severity.WARNING, f"{where(disk, partition)}: {names} are all recognised here",
             disk=disk.name, partition=partition.number if partition else None, sector_size=sector_size,
-            next=f"aligntool explain {Code.AMBIGUOUS_CONTENT}",
+            next=as_root(disk, f"wipefs --no-act {shell_word(_node(disk, partition))}")
+            if partition is None or partition.node else f"aligntool explain {Code.AMBIGUOUS_CONTENT}",
         )  # fmt: skip
     for layer in layers:
         yield from _Walk(judged, partition, verdict, sector_size).layer(layer, None, 0)
+
+
+def _node(disk: Disk, partition: Partition | None) -> str:
+    return f"/dev/{partition.node}" if partition and partition.node else disk.path
 
 
 class _Walk:
@@ -145,12 +151,16 @@ class _Walk:
             grid=grid, off_by=past, cost=predict(grid.size), next=next_look(self.disk),
         )  # fmt: skip
 
+    def _room(self, layer: Layer) -> int | None:
+        """Bytes from the layer's start to its container's end, where the layer claims more; else None."""
+        end = self.partition.extent.end if self.partition else self.disk.size or 0
+        room = end - layer.extent.start
+        outgrown = layer.claims_size is not None and not layer.segments and 0 < room < layer.claims_size
+        return room if outgrown else None
+
     def _size(self, layer: Layer) -> Iterator[Finding]:
-        container = self.partition.extent if self.partition else None
-        room = container.end - layer.extent.start if container else (self.disk.size or 0) - layer.extent.start
-        if layer.claims_size is None or room <= 0 or layer.claims_size <= room or layer.segments:
-            return
-        if self.disk.size is None and container is None:
+        room = self._room(layer)
+        if room is None or layer.claims_size is None:
             return
         yield Finding(
             Code.LARGER_THAN_CONTAINER, Severity.ERROR,
@@ -161,7 +171,11 @@ class _Walk:
         )  # fmt: skip
 
     def _problems(self, layer: Layer) -> Iterator[Finding]:
+        room = self._room(layer)
+        same = missing_bytes(layer.kind, layer.claims_size or 0, room) if room is not None else None
         for problem in layer.problems:
+            if problem == same:
+                continue  # AT407 reports it
             yield Finding(
                 Code.DAMAGED_SUPERBLOCK, Severity.WARNING,
                 f"{where(self.disk, self.partition)}: {layer_name(layer)}: {problem}",

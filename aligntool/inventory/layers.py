@@ -4,6 +4,10 @@ from dataclasses import dataclass
 
 from aligntool.units import Extent
 
+LIVE_TOGETHER = frozenset(
+    {"iso9660", "hfs", "udf"}
+)  # on bridge and hybrid discs; libblkid accepts any mix of these
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
@@ -48,3 +52,8 @@ class Layer:
     unclean: str | None = None  # a sentence: why it must not be touched now; None: nothing says so
     hidden_sectors: int | None = None  # sectors before the volume, says its boot sector: NTFS, FAT, exFAT
     backup_boot: int | None = None  # bytes from the volume's start to the copy of its boot sector
+
+
+def missing_bytes(kind: str, claimed: int, room: int) -> str:
+    """Return the problem of a layer that claims more bytes than its container has, in words."""
+    return f"{kind} claims {claimed} bytes, its container has {room}: {claimed - room} are missing"

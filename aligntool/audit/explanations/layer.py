@@ -102,7 +102,11 @@ LAYER = {
             "Two or more superblocks are valid at once, for example an old RAID member below a new file "
             "system."
         ),
-        judged="All signatures are looked for, not only the first.",
+        judged=(
+            "All signatures are looked for, not only the first. UDF, ISO 9660 and HFS on one disc are one bridge or "
+            "hybrid disc. Which of several a program takes differs: blkid -p may name one, and a program that looks "
+            "for another one by itself finds that."
+        ),
         costs="Some tools mount the one, some the other; assembling a stale array destroys the file system.",
         do="wipefs DISK lists them; wipefs -o removes the stale one once you are sure.",
     ),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from aligntool.inventory import Layer
+from aligntool.inventory.layers import missing_bytes
 from aligntool.probe.layers import (
     apple,
     bcache,
@@ -85,7 +86,6 @@ ON_FLOPPIES: tuple[Read, ...] = (
     ldm.read_ldm,
 )  # LDM's own partition has 1 MiB
 LAST_RESORT: tuple[Read, ...] = (luks.read_luks_second,)
-TOLERANT = ("iso9660", "hfs", "udf")  # live together on hybrid discs; blkid accepts any mix of these
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +117,12 @@ def _recognise(area: Area) -> tuple[Layer, ...]:
         owners, others = _found(ON_FLOPPIES, area), _found(FILE_SYSTEMS, area)[:1]
     else:
         owners, others = _found(OWNERS, area), _found(FILE_SYSTEMS, area)
-    if not owners and not others:
-        others = _found(LAST_RESORT, area)
+    if not owners:  # blkid believes the second LUKS2 header before any file system and before swap
+        owners = _found(LAST_RESORT, area)
     owners = tuple(layer for layer in owners if layer in owners[:1] or not _is_inside(layer, owners[:1]))
     others = tuple(layer for layer in others if not _is_inside(layer, owners))
     layers = tuple(_checked(layer, area) for layer in (*owners, *others))
-    ordered = sorted(layers, key=is_damaged)  # stable: a broken superblock is the weaker claim
-    return _with_ambiguity(tuple(ordered), {owner.kind for owner in owners})
+    return tuple(sorted(layers, key=is_damaged))  # stable: a broken superblock is the weaker claim
 
 
 def _found(readers: tuple[Read, ...], area: Area) -> tuple[Layer, ...]:
@@ -135,11 +134,7 @@ def _checked(layer: Layer, area: Area) -> Layer:
     room = area.extent.end - layer.extent.start
     if layer.claims_size is None or layer.claims_size <= room:
         return layer
-    missing = layer.claims_size - room
-    sentence = (
-        f"{layer.kind} claims {layer.claims_size} bytes, its container has {room}: {missing} are missing"
-    )
-    return replace(layer, problems=(*layer.problems, sentence))
+    return replace(layer, problems=(*layer.problems, missing_bytes(layer.kind, layer.claims_size, room)))
 
 
 def _is_inside(layer: Layer, owners: tuple[Layer, ...]) -> bool:
@@ -158,26 +153,3 @@ def _is_inside(layer: Layer, owners: tuple[Layer, ...]) -> bool:
             if (inner.kind, inner.uuid, inner.extent.start) == (layer.kind, layer.uuid, layer.extent.start):
                 return not inner.problems and inner.claims_size == layer.claims_size
     return False
-
-
-def _with_ambiguity(layers: tuple[Layer, ...], owners: set[str]) -> tuple[Layer, ...]:
-    if len(layers) < 2 or all(layer.kind in TOLERANT for layer in layers):
-        return layers
-    names = [f"{layer.kind} {layer.version}" if layer.version else layer.kind for layer in layers]
-    others = ", ".join(names[1:])
-    sound = sum(not is_damaged(layer) for layer in layers)
-    if sound == 1:
-        first = f"damaged superblocks of {others} can be seen here as well"
-        rest = f"probably left over: {names[0]} lies here as well, and its superblock is sound"
-    elif sound and layers[0].kind in owners:
-        first = f"{others} can be seen here as well; blkid -p believes {names[0]} alone"
-        rest = f"lies in a container that {names[0]} claims, and that is what blkid -p believes; probably left over"
-    else:
-        first = rest = (
-            f"ambiguous: {' and '.join(names)} are all recognised here, and blkid -p refuses to choose"
-        )
-    said = [first, *([rest] * (len(layers) - 1))]
-    return tuple(
-        replace(layer, problems=(*layer.problems, sentence))
-        for layer, sentence in zip(layers, said, strict=True)
-    )

@@ -44,11 +44,11 @@ def read_luks(area: Area) -> Layer | None:
 def read_luks_second(area: Area) -> Layer | None:
     """The second LUKS2 header alone, when something was written over the first: `cryptsetup repair` can bring it back.
 
-    Looked for only where nothing else is recognised, because a file system made over LUKS may leave it behind.
+    mkfs and mkswap wipe both headers, so what is left shows that something else wrote over the first.
     """
     for at in HEADER_SIZES[:3]:
         if area.head[at : at + 6] == MAGIC_SECOND and be64(area.head, at + 256) == at:
-            lost = f"checksum of the first LUKS2 header is bad: it is gone; the second, {at} bytes further, is left"
+            lost = f"the first LUKS2 header is gone; the second, {at} bytes further, is left"
             second = _read_header(area, at)
             return _layer_2(area, second, (lost,)) if second else None
     return None
@@ -78,6 +78,11 @@ def _read_2(area: Area) -> Layer | None:
         lost = "the second LUKS2 header is missing or unreadable"
         return _layer_2(area, first, (*first.problems, lost))
     newest = max((first, second), key=lambda header: (not header.problems, header.sequence))
+    if (
+        first.problems and not second.problems
+    ):  # the volume is whole: `cryptsetup repair` writes the first header anew
+        lost = f"the first LUKS2 header is damaged, the second is whole: {'; '.join(first.problems)}"
+        return _layer_2(area, second, (lost,))
     problems = first.problems + tuple(f"{problem} (second copy)" for problem in second.problems)
     if not problems and first.sequence != second.sequence:
         problems = (

@@ -27,7 +27,7 @@ def test_ext4_and_btrfs_at_once_are_both_told_where_blkid_refuses(sparse: Sparse
     assert placed.blkid() == {}
     layers = placed.layers()
     assert [layer.kind for layer in layers] == ["ext4", "btrfs"]
-    assert all("ambiguous: ext4 1.0 and btrfs" in layer.problems[0] for layer in layers)
+    assert all(layer.problems == () for layer in layers), "AT408 reports that there are two, once"
 
 
 @pytest.mark.needs_tools("mkfs.ext4", "mkfs.btrfs")
@@ -42,7 +42,7 @@ def test_a_broken_superblock_comes_after_a_sound_one(sparse: Sparse) -> None:
         file.write(b"spoilt")  # the label, so that the checksum fails
     layers = layers_of(content)
     assert [layer.kind for layer in layers] == ["btrfs", "ext4"]
-    assert layers[0].problems == ("damaged superblocks of ext4 1.0 can be seen here as well",)
+    assert layers[0].problems == ()
     assert any("checksum of the ext4 superblock is bad" in problem for problem in layers[1].problems)
 
 

@@ -206,7 +206,6 @@ def test_a_file_system_left_under_a_1_2_superblock_is_told_after_it(sparse: Spar
     layers = layers_of(content)
     assert [layer.kind for layer in layers] == ["linux_raid_member", "ext4"]
     assert blkid(content)["TYPE"] == "linux_raid_member"
-    assert all(any("blkid -p believes" in problem for problem in layer.problems) for layer in layers)
 
 
 @pytest.mark.needs_tools("mkfs.ext4")
@@ -218,7 +217,6 @@ def test_a_file_system_that_runs_over_the_superblock_of_a_mirror_makes_both_doub
     member(content, superblock_1("1.0", "raid1"))
     layers = layers_of(content)
     assert [layer.kind for layer in layers] == ["linux_raid_member", "ext4"]
-    assert any("left over" in problem for problem in layers[1].problems)
     assert layers[0].inner[0].problems
 
 
