@@ -5,17 +5,17 @@ Order: the physical grid first, then by how much it matters. Sizes that cannot b
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from aligntool.audit.believed import BELIEVED_UP_TO, is_one_drive, why_not_one_drive
 from aligntool.audit.limits import STACKED, Grade, believed_minimum_io, grade_optimal_io
 from aligntool.audit.report import Grid, GridKind, Severity
 from aligntool.audit.wishes import Wishes
 from aligntool.inventory import Disk, DiskKind, KnownGeometry, Source
-from aligntool.units import MIB, TIB, format_size, is_power_of_two
+from aligntool.units import MIB, format_size, is_power_of_two
 
 Sized = tuple[int, Source, str]
 """A size in bytes, where it comes from, and who says so."""
 
 ASSUMED_SECTOR = 4096
-BELIEVED_UP_TO = 2 * TIB  # a rotating drive of this size may really have 512-byte sectors
 
 _WHY_ASSUMED = {
     DiskKind.IMAGE: "an image file reports nothing",
@@ -94,14 +94,10 @@ def distrusted(known: Sequence[KnownGeometry], limit: str) -> bool:
 
 def _believes_512(disk: Disk, below: Sequence[Sized]) -> bool:
     if disk.kind in STACKED:
-        return bool(below) or disk.rotational is True
+        return bool(below)
     if disk.kind in (DiskKind.MEMORY, DiskKind.DASD):
         return True
-    return (
-        disk.kind in (DiskKind.ATA, DiskKind.SCSI)
-        and disk.rotational is True
-        and (disk.size or 0) <= BELIEVED_UP_TO
-    )
+    return is_one_drive(disk) and (disk.size or 0) <= BELIEVED_UP_TO
 
 
 def _why_assumed(disk: Disk) -> str:
@@ -109,9 +105,11 @@ def _why_assumed(disk: Disk) -> str:
         return _WHY_ASSUMED[disk.kind]
     if disk.rotational is False:
         return "flash is mapped in units of 4 KiB or more, whatever the interface reports"
-    if (disk.size or 0) > BELIEVED_UP_TO:
+    if disk.kind in STACKED:
+        return "the drives below were not looked at"
+    if is_one_drive(disk):
         return "drives over 2 TiB have 4 KiB sectors"
-    return "nobody says what lies below"
+    return why_not_one_drive(disk)
 
 
 Wide = tuple[GridKind, Sized, Severity]

@@ -46,6 +46,10 @@ class Disk:
     firmware: str | None = None
     wwn: str | None = None  # EUI-64, NGUID, WWN
     rotational: bool | None = None
+    rotation_rpm: int | None = None  # as the drive reports it: SCSI VPD page B1h, udev; 0: it reports none
+    drive_port: str | None = (
+        None  # "ata", "sas", "spi": the bus addresses one drive; None: what else a host makes
+    )
     removable: bool = False
     read_only: bool = False
     queue_depth: int | None = None

@@ -12,6 +12,7 @@ from aligntool.inventory import Disk, DiskKind, IoLimits, LinkHop, Unseen
 from aligntool.probe import access
 from aligntool.probe.contents import NOT_READ, WHAT, Contents, read_contents
 from aligntool.probe.devices import Block
+from aligntool.probe.drive_ports import read_drive_port, read_rotation
 from aligntool.probe.identify import nvme_controllers, read_ata, read_nvme
 from aligntool.probe.identity import Identity, read_identity
 from aligntool.probe.kinds import find_kind
@@ -146,7 +147,7 @@ class Looker:
                 links=self._links((block.device,)),
             )
         if kind in _ON_THE_BUS:
-            return self._as_drive(disk, block, identity, descriptor)
+            return self._as_drive(disk, block, record, identity, descriptor)
         return self._as_stacked(disk, block, record)
 
     def _as_nvme(self, disk: Disk, block: Block, descriptor: int | None) -> Disk:
@@ -166,7 +167,9 @@ class Looker:
             unseen=unseen,
         )
 
-    def _as_drive(self, disk: Disk, block: Block, identity: Identity, descriptor: int | None) -> Disk:
+    def _as_drive(
+        self, disk: Disk, block: Block, record: Record, identity: Identity, descriptor: int | None
+    ) -> Disk:
         tree = self.around.tree
         told = read_ata(tree, block, disk.kind, descriptor)
         model, serial, firmware = identity.model, identity.serial, identity.firmware
@@ -182,6 +185,8 @@ class Looker:
             firmware=firmware,
             queue_depth=tree.number(f"{block.device}/queue_depth"),
             ata=told[0] if told is not None else None,
+            drive_port=read_drive_port(tree, block, disk.kind),
+            rotation_rpm=read_rotation(tree, block, record),
             links=self._links((block.device,)),
         )
 

@@ -42,6 +42,7 @@ def made_disk(
     return Disk(
         name=name, path=f"/dev/{name}", kind=kind, size=size, rotational=rotational,
         limits=IoLimits(logical, physical, minimum if minimum is not None else physical, optimal, offset),
+        drive_port="sas" if kind is DiskKind.SCSI else None,
         table=Table(label, sector) if parts else None, table_read=True, partitions=parts,
     )  # fmt: skip
 

@@ -78,6 +78,46 @@ def test_512_reported_bytes_are_believed_only_of_rotating_drives_up_to_2_tib(
     assert ("AT101" in codes(report)) == (source is Source.ASSUMED)
 
 
+NAMES = [  # vendor and model as their SCSI INQUIRY data have them
+    ("DELL", "PERC H700"), ("LSI", "MR9260-8i"), ("AVAGO", "MR9361-8i"), ("HP", "LOGICAL VOLUME"),
+    ("Adaptec", "Array"), ("Areca", "ARC-1220-VOL#00"), ("AMCC", "9650SE-8LP DISK"), ("IBM", "ServeRAID M5015"),
+    ("ATA", "QEMU HARDDISK"), ("ATA", "VBOX HARDDISK"), ("", "VMware Virtual SATA Hard Drive"),
+    ("LIO-ORG", "block0"), ("JMicron", "H/W RAID1"), ("Google", "PersistentDisk"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("vendor", "model"), NAMES)
+@pytest.mark.parametrize("port", ["ata", "sas"])
+def test_512_is_not_believed_of_what_a_controller_or_a_hypervisor_makes(
+    vendor: str, model: str, port: str
+) -> None:
+    kind = DiskKind.ATA if port == "ata" else DiskKind.SCSI
+    disk = replace(made_disk("63+1000", kind=kind), vendor=vendor, model=model, drive_port=port)
+    assert judge(disk).judged[0].grids[0].source is Source.ASSUMED
+
+
+@pytest.mark.parametrize(
+    ("port", "rpm", "source"),
+    [
+        ("sas", 15000, Source.REPORTED),
+        ("spi", None, Source.REPORTED),
+        ("sas", 0, Source.ASSUMED),  # an array behind SAS: it was asked, and reports no rotation rate
+        (None, 7200, Source.ASSUMED),  # a LUN for which the controller repeats what its drives report
+        (None, None, Source.ASSUMED),
+    ],
+)
+def test_512_is_believed_of_a_scsi_disk_only_on_the_port_of_one_drive(
+    port: str | None, rpm: int | None, source: Source
+) -> None:
+    disk = replace(made_disk("63+1000", kind=DiskKind.SCSI), drive_port=port, rotation_rpm=rpm)
+    assert judge(disk).judged[0].grids[0].source is source
+
+
+def test_an_array_whose_members_were_not_looked_at_is_not_believed() -> None:
+    array = made_disk("63+1000", name="md0", kind=DiskKind.MD)
+    assert judge(array).judged[0].grids[0].source is Source.ASSUMED
+
+
 def test_an_image_is_assumed_to_have_4096_byte_sectors_and_the_user_may_say_otherwise() -> None:
     image = made_disk(
         "63+1000", kind=DiskKind.IMAGE, logical=None, physical=None, offset=None, rotational=None
@@ -161,6 +201,29 @@ def test_a_partition_that_nothing_writes_to_is_never_an_error(type_code: str) ->
     report = judge(disk)
     assert {finding.severity for finding in report.findings} == {Severity.INFO}
     assert report.judged[0].verdicts[0].matters is False
+
+
+@pytest.mark.parametrize("seen", ["content", "udev"])
+@pytest.mark.parametrize("kind", ["vfat", "ntfs", "ext4", "crypto_LUKS"])
+@pytest.mark.parametrize(
+    "type_code", ["21686148-6449-6E6F-744E-656564454649", "E3C9E316-0B5C-4DB8-817D-F92DF00215AE", "0x41"]
+)
+def test_recognised_content_weighs_more_than_a_type_that_nothing_writes_to(
+    type_code: str, kind: str, seen: str
+) -> None:
+    """Two models of laptops ship with file systems in partitions of type Microsoft reserved and BIOS boot."""
+    disk = made_disk(f"63+20000 {kind if seen == 'content' else ''}", physical=4096)
+    part = replace(disk.partitions[0], type_code=type_code)
+    if seen == "udev":
+        part = replace(part, content_read=False, content_hint=kind)
+    report = judge(replace(disk, partitions=(part,)))
+    assert report.findings[0].code.value == "AT101" and report.findings[0].severity is Severity.ERROR
+
+
+def test_the_database_of_a_dynamic_disk_is_what_its_partition_is_for() -> None:
+    disk = made_disk("34+2014 ldm", physical=4096)
+    part = replace(disk.partitions[0], type_code="5808C8AA-7E8F-42E0-85D2-E1E90434CFB3")
+    assert judge(replace(disk, partitions=(part,))).judged[0].verdicts[0].matters is False
 
 
 @pytest.mark.parametrize(("sectors", "matters"), [(1, False), (7, False), (8, True)])
@@ -313,7 +376,7 @@ def test_a_physical_sector_that_is_none_is_not_believed(reported: int) -> None:
     [
         (DiskKind.NVME, False, GIB, "flash is mapped"),
         (DiskKind.ATA, True, 4 * TIB, "over 2 TiB"),
-        (DiskKind.ATA, None, GIB, "nobody says"),
+        (DiskKind.ATA, None, GIB, "nothing reports"),
         (DiskKind.USB, False, GIB, "USB bridges"),
     ],
 )

@@ -77,6 +77,7 @@ PARTED = {
 }  # fmt: skip
 # Disks of which parted believes 512 bytes and aligntool does not, and why (docs/cli.md)
 DISBELIEVED = {
+    "sdc": "assumed",  # nothing shows that it is one drive
     "mmcblk0": "assumed",
     "sde": "assumed",
     "sdf": "known",
