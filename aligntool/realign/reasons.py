@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from aligntool.audit import Judged
 from aligntool.audit.words import as_root, next_command, next_look, shell_word
-from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Partition, Role, TableLabel
+from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, TableLabel
 from aligntool.realign.chain import irregular
 from aligntool.realign.row import containers, logicals_of
 
@@ -180,9 +180,10 @@ def _of_the_content(disk: Disk, part: Partition) -> Iterator[Reason]:
             yield Reason(f"{what} has {part.extent.length} bytes, its {layer.kind} claims {layer.claims_size}",
                          _checker(disk, part, layer.kind))  # fmt: skip
         if layer.unclean:
-            yield Reason(f"{what}: {layer.unclean}", _cleaner(disk, part, layer.kind), lasting=False)
+            yield Reason(f"{what}: {layer.unclean}", _cleaner(disk, part, layer), lasting=False)
 
 
+_SHARED = "at its old place (MMP)"  # the protection is taken off when no other machine has the disk
 _HARMLESS = "a FAT32 of "  # few clusters: some systems take it for a FAT16, wherever it lies
 
 
@@ -220,8 +221,11 @@ def _checker(disk: Disk, part: Partition, kind: str) -> str:
     return _typed_on(disk, part, _CHECKERS.get(kind, "blkid -p"))
 
 
-def _cleaner(disk: Disk, part: Partition, kind: str) -> str:
+def _cleaner(disk: Disk, part: Partition, layer: Layer) -> str:
     """The command, or the deed, after which it is clean."""
+    kind = layer.kind
+    if (layer.unclean or "").endswith(_SHARED):
+        return _typed_on(disk, part, "tune2fs -O ^mmp")
     if kind in _DEEDS:
         return _DEEDS[kind]
     if kind in _CLEANERS:

@@ -171,6 +171,38 @@ def test_a_copy_of_the_used_bytes_alone_is_a_whole_file_system(
 
 
 @pytest.mark.needs_root
+@pytest.mark.needs_tools("partclone.btrfs", "mkfs.btrfs", "btrfs", "btrfs-map-logical")
+def test_older_tree_roots_of_a_btrfs_are_used_as_well(sparse: Sparse, tmp_path: Path) -> None:
+    """With the present tree root lost, a copy of the used bytes is mounted by an older one, as the original is."""
+    disk, folder, size = sparse(160 * MIB), tmp_path / "mounted", 160 * MIB
+    with looped(disk, Extent(0, size)) as device:
+        run("mkfs.btrfs", "-q", device)
+        with mounted(device, ("mount",), folder):
+            for turn in range(6):
+                (folder / f"turn {turn}").write_bytes(bytes(100 * turn))
+                run("sync", "-f", folder)
+        root = re.search(
+            r"^root\s+(\d+)$", run("btrfs", "inspect-internal", "dump-super", device), re.MULTILINE
+        )
+        assert root
+        lost = [
+            int(at) for at in re.findall(r"physical (\d+)", run("btrfs-map-logical", "-l", root[1], device))
+        ]
+    used = read_used(str(disk), Extent(0, size), the_layer(disk, Extent(0, size)), sector_size=512)
+    assert lost and not used.by.startswith("everything"), used.by
+    for image in (disk, only_the_used(disk, Extent(0, size), used)):
+        with image.open("r+b") as file:
+            for at in lost:
+                file.seek(at)
+                file.write(bytes(16 * KIB))
+        with (
+            looped(image, Extent(0, size)) as device,
+            mounted(device, ("mount", "-o", "ro,rescue=usebackuproot"), folder),
+        ):
+            assert (folder / "turn 0").exists()
+
+
+@pytest.mark.needs_root
 @pytest.mark.needs_tools("partclone.btrfs", "mkfs.btrfs")
 def test_everything_of_a_btrfs_is_used_when_its_data_lies_there_twice(sparse: Sparse) -> None:
     image = sparse(256 * MIB)

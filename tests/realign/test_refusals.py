@@ -87,6 +87,8 @@ REFUSED = [
     (layer("swsuspend"), "suspended system", "mkswap"),
     (layer(problems=("the checksum is bad",)), "partition 1: the checksum is bad", "e2fsck -fn"),
     (layer(claims_size=100001 * 512), "has 51200000 bytes, its ext4 claims 51200512", "e2fsck"),
+    (layer(unclean="it may be shared, and looked for at its old place (MMP)"), "(MMP)", "tune2fs -O ^mmp"),
+    (layer(unclean="it is mounted on node7, or was (MMP); unmount it there first"), "node7", "e2fsck -f"),
     (layer(unclean="its journal must be replayed"), "its journal must be replayed", "e2fsck -f"),
     (partition(content=(Layer("ext4", Extent(0, 1)), Layer("xfs", Extent(0, 1)))), "ext4 and xfs", "wipefs"),
     (nested, "a label of its own inside", "audit"),

@@ -6,7 +6,7 @@ is no field that names it). Layout: linux/fs/ext4/ext4.h, struct ext4_super_bloc
 """
 
 from aligntool.inventory import Layer
-from aligntool.probe.layers.area import Area, checksum_problem, le16, le32, text_at, uuid_at
+from aligntool.probe.layers.area import Area, checksum_problem, le16, le32, le64, text_at, uuid_at
 from aligntool.probe.layers.checksums import crc32c
 from aligntool.units import Extent
 
@@ -16,10 +16,11 @@ LARGEST_LOG_BLOCK = 6  # 64 KiB
 
 COMPAT_HAS_JOURNAL = 0x4
 INCOMPAT_FILETYPE, INCOMPAT_RECOVER, INCOMPAT_JOURNAL_DEV, INCOMPAT_META_BG = 0x2, 0x4, 0x8, 0x10
-INCOMPAT_64BIT = 0x80
+INCOMPAT_64BIT, INCOMPAT_MMP = 0x80, 0x100
 RO_COMPAT_EXT3 = 0x7  # sparse_super, large_file, btree_dir: all that ext2 and ext3 may have
 RO_COMPAT_METADATA_CSUM = 0x400
 RO_COMPAT_ORPHAN_PRESENT = 0x10000
+MMP_MAGIC, MMP_SIZE = 0x004D4D50, 128
 STATE_VALID, STATE_ERROR = 0x1, 0x2
 FLAGS_TEST_FILESYS = 0x4
 
@@ -49,7 +50,7 @@ def read_ext(area: Area) -> Layer | None:
         stripe_unit=le16(superblock, 0x164) * block if striped else None,
         stripe_width=le32(superblock, 0x170) * block if striped else None,
         problems=_problems(superblock),
-        unclean=_unclean(superblock) if striped else None,
+        unclean=_guarded(area, superblock, block) or _unclean(superblock) if striped else None,
     )
 
 
@@ -69,6 +70,25 @@ def _kind(superblock: bytes) -> str:
     if incompat & ~known or ro_compat & ~RO_COMPAT_EXT3:
         return "ext4"
     return "ext3" if has_journal else "ext2"
+
+
+def _guarded(area: Area, superblock: bytes, block: int) -> str | None:
+    """Multiple mount protection: whether another machine has it mounted, or may have.
+
+    linux/fs/ext4/mmp.c; include/linux/ext4.h, struct mmp_struct.
+    """
+    if not le32(superblock, 0x60) & INCOMPAT_MMP:
+        return None
+    found = area.read(le64(superblock, 0x168) * block, MMP_SIZE)
+    if len(found) < MMP_SIZE or le32(found, 0) != MMP_MAGIC:
+        return "its block against mounting on two machines is damaged (MMP)"
+    node = text_at(found, 16, 64) or "a machine without a name"
+    match le32(found, 4):
+        case 0xFF4D4D50:  # EXT4_MMP_SEQ_CLEAN
+            return "it may be shared with another machine, which would look for it at its old place (MMP)"
+        case 0xE24D4D50:  # EXT4_MMP_SEQ_FSCK
+            return f"it is being checked by {node}, or was when that check stopped (MMP)"
+    return f"it is mounted on {node}, or was when that machine stopped (MMP); unmount it there first"
 
 
 def _unclean(superblock: bytes) -> str | None:

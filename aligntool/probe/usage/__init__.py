@@ -68,9 +68,10 @@ def _ask(path: str, reader: Reader, extent: Extent, layer: Layer) -> tuple[tuple
     if layer.kind == "btrfs":
         btrfs.check_devices(reader, extent.start)
     program = PROGRAMS[layer.kind]
+    trees: tuple[Extent, ...] = ()
     with read_only_loop(path, extent) as device:
         if layer.kind == "btrfs":
-            btrfs.check_profiles(device)
+            trees = btrfs.tree_chunks(device)
         runs, known = read_partclone(program, device)
     if not claims - 2 * (layer.data_unit or 0) <= known <= claims:
         raise NoMap(f"{program} maps {known} bytes, the superblock says {claims}")
@@ -78,7 +79,7 @@ def _ask(path: str, reader: Reader, extent: Extent, layer: Layer) -> tuple[tuple
     if mapped < least:
         raise NoMap(f"{program} finds {mapped} used bytes, the superblock {least}")
     mirrors = btrfs.mirrors(extent.length) if layer.kind == "btrfs" else ()
-    return (*runs, *mirrors), known, program
+    return (*runs, *trees, *mirrors), known, program
 
 
 def _least(layer: Layer, reader: Reader) -> int:

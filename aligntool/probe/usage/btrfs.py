@@ -1,8 +1,9 @@
 """What must be known of a btrfs before a map of its used blocks is believed.
 
-In: a reader of the disk, and the file system as a device. Out: nothing, or the reason against it; the places of its
-superblocks; how much it says is used. Alone because partclone.btrfs 0.3.23 was seen to lose the second copy of data
-with the DUP profile (a copy of the mapped runs alone was not whole): only data that is there once is believed.
+In: a reader of the disk, and the file system as a device. Out: where its trees may lie, or the reason against it; the
+places of its superblocks; how much it says is used. Alone because partclone.btrfs 0.3.23 was seen to lose the second
+copy of data with the DUP profile (a copy of the mapped runs alone was not whole): only data that is there once is
+believed.
 """
 
 import re
@@ -18,7 +19,9 @@ ROOM = 64 * KIB  # kept for each of them
 BYTES_USED, NUM_DEVICES = 120, 136  # in struct btrfs_super_block
 PATIENCE_S = 300.0
 
-_PROFILE = re.compile(r" type (DATA\S*)")
+_CHUNK = re.compile(r"\blength (\d+) .* type (\S+)")
+_STRIPE = re.compile(r"\bstripe \d+ devid \d+ offset (\d+)")
+_PROFILES = {"DATA", "METADATA", "single"}
 
 
 def mirrors(length: int) -> tuple[Extent, ...]:
@@ -37,11 +40,25 @@ def check_devices(reader: Reader, start: int) -> None:
         raise NoMap(f"this btrfs has {devices} devices")
 
 
-def check_profiles(device: str) -> None:
-    """Raises NoMap when data lies here in any other way than once."""
+def tree_chunks(device: str) -> tuple[Extent, ...]:
+    """Where trees lie, those of before as well.
+
+    partclone maps the present ones alone; `mount -o usebackuproot` goes back to older ones, not yet overwritten.
+
+    Raises NoMap when data lies here in any other way than once, or the answer is not understood.
+    """
     answer = ask("btrfs", "inspect-internal", "dump-tree", "-t", "chunk", device, limit_s=PATIENCE_S)
     if answer.code != 0:
         raise NoMap(f"btrfs inspect-internal failed: {answer.last_words}")
-    for profile in _PROFILE.findall(answer.output):
-        if set(profile.split("|")) - {"DATA", "METADATA", "single"}:
-            raise NoMap(f"this btrfs has data as {profile}, of which partclone maps one copy alone")
+    found, length = [], 0
+    for line in answer.output.splitlines():
+        if chunk := _CHUNK.search(line):
+            kinds = set(chunk[2].split("|"))
+            if "DATA" in kinds and kinds - _PROFILES:
+                raise NoMap(f"this btrfs has data as {chunk[2]}, of which partclone maps one copy alone")
+            length = int(chunk[1]) if kinds & {"METADATA", "SYSTEM"} else 0
+        elif (stripe := _STRIPE.search(line)) and length:
+            found.append(Extent(int(stripe[1]), length))
+    if not found:
+        raise NoMap("btrfs inspect-internal names no chunk of metadata")
+    return tuple(found)

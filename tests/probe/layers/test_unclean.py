@@ -69,6 +69,31 @@ def test_what_mkfs_made_is_not_unclean(sparse: Sparse, name: str) -> None:
     assert layer_of(image).unclean is None
 
 
+@pytest.mark.needs_tools("mkfs.ext4", "dumpe2fs", "tune2fs")
+@pytest.mark.parametrize(
+    ("sequence", "why"),
+    [(0xFF4D4D50, "shared"), (0xE24D4D50, "checked by"), (77, "mounted on"), (None, "damaged")],
+    ids=["clean", "being checked", "mounted", "damaged"],
+)
+def test_protection_against_mounting_on_two_machines_is_told_by_its_state(
+    sparse: Sparse, sequence: int | None, why: str
+) -> None:
+    """States of linux/fs/ext4/ext4.h, EXT4_MMP_SEQ_*; the block is where dumpe2fs has it."""
+    image = sparse(40 * MIB)
+    run("mkfs.ext4", "-q", "-b", "4096", "-O", "mmp", image)
+    header = run("dumpe2fs", "-h", image)
+    block = int(next(line for line in header.splitlines() if line.startswith("MMP block number")).split()[-1])
+    with image.open("r+b") as file:
+        file.seek(block * 4096 + 4)
+        if sequence is None:
+            file.seek(block * 4096)
+        file.write((sequence or 0).to_bytes(4, "little"))
+    assert why in unclean(image)
+    if sequence == 0xFF4D4D50:
+        run("tune2fs", "-O", "^mmp", image)
+        assert layer_of(image).unclean is None
+
+
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("mkfs.ext4", "mkfs.xfs", "xfs_logprint", "e2fsck")
 @pytest.mark.parametrize(
