@@ -20,6 +20,9 @@ SPAN_OF_PASSES = 64 * MIB  # of each test; a hard disk reads that at random in t
 WARM_UP_SPAN = MIB  # beyond what is measured
 WARM_UP_S = 1.0
 OVERHEAD_S = 0.8  # of one run: fio's start, its end, the pause
+_TURNING = (0.008, 150e6)  # seconds of an access, bytes a second: half a turn and half the way of the arm
+_FLASH = (0.0001, 400e6)  # a SATA SSD
+_OVERLAP = 8  # requests that a drive works on at once
 SEED = 20170101
 _PATTERNS = {
     (False, False): Pattern.READ,
@@ -47,6 +50,7 @@ class Target:
     logical_block: int = 512  # of which requests past the page cache must be a multiple
     direct: bool = True  # direct I/O is possible
     name: str | None = None  # of the file to be made; None: aligntool finds one
+    place: str = ""  # what was named, as an absolute path: what a result keeps
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +97,22 @@ class BenchPlan:
     def rounds(self) -> int:
         return max(self.settings.passes, default=self.settings.repeats)
 
-    @property
-    def seconds(self) -> float | None:
-        """That the timed runs take at most; None: they are not timed."""
-        if self.settings.passes:
-            return None
-        return self.rounds * len(self.measured) * (self.settings.runtime_s + OVERHEAD_S)
+    def seconds(self, *, rotational: bool) -> float:
+        """Return how long the runs take: timed ones at most, passes at the rates of a usual drive of the kind."""
+        if not self.settings.passes:
+            return self.rounds * len(self.measured) * (self.settings.runtime_s + OVERHEAD_S)
+        return sum(
+            WARM_UP_S + self.rounds * (OVERHEAD_S + _pass_s(test, self.settings.span, rotational=rotational))
+            for test in self.tests
+        )
+
+
+def _pass_s(test: BenchTest, span: int, *, rotational: bool) -> float:
+    """Of once over the span. A request takes what moving to it takes, and its bytes their share of the rate."""
+    access_s, rate = _TURNING if rotational else _FLASH
+    moved_s = span / rate
+    overlapped = 1 if rotational else min(test.depth * test.threads, _OVERLAP)
+    return moved_s + (span // test.block * access_s / overlapped if test.random or test.block < MIB else 0.0)
 
 
 def plan_bench(profile: str, goal: BenchGoal, target: Target, wish: Wish) -> BenchPlan:

@@ -129,7 +129,7 @@ def _starts(
         for ((load, place, repeat), iops), (_, cpu) in zip(swept.rates, swept.cpu, strict=True)
     )
     return Starts(
-        now(), found.named, *unit, rates, conditions=conditions_after(working, swept.fio_version),
+        now(), found.place, *unit, rates, conditions=conditions_after(working, swept.fio_version),
         setting=setting_of(found, working, runtime_s, repeats), disk=identity_of(disk),
         complete=swept.complete,
     )  # fmt: skip

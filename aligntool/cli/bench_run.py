@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from aligntool.recipe import BenchGoal
 
 _LONGEST_S = 86400.0
+_LONG_S = 1800.0  # from which on a measurement is asked about
 
 
 def passes(text: str) -> tuple[int, ...]:
@@ -63,7 +64,7 @@ def bench_run(
         bool, typer.Option("--destructive", help="Write on the device itself; only if it is empty. You are asked.")
     ] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask. It answers the one question and overrides no refusal.")
+        bool, typer.Option("--yes", help="Do not ask. It overrides no refusal.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what fio would be told, and stop.")] = False,
     output: Annotated[
@@ -87,6 +88,11 @@ def bench_run(
     from aligntool.render.lines import show
 
     refuse_to_overwrite(output)
+    if passes_ is not None and (repeats is not None or runtime is not None):
+        other = "--repeats" if repeats is not None else "--runtime"
+        raise typer.BadParameter(
+            f"--passes and {other} contradict each other: a pass goes once over the data"
+        )
     name, goal = _profile(profile)
     found = find_target(target)
     counts = passes(passes_) if passes_ is not None else ()
@@ -97,10 +103,8 @@ def bench_run(
     if dry_run:
         show(command_lines(plan), sys.stdout, color=colored())
         return
-    if destructive:
-        from aligntool.cli.confirm import confirm_disk
-
-        confirm_disk(found.path, disk, "its name", yes)
+    counted = (repeats, runtime, passes_) != (None, None, None)
+    _confirm(plan, seen, disk if destructive else None, counted=counted, yes=yes)
     result, ran = _measured(plan, seen, fio_output)
     _keep(result, output)
     _tell(result, json_=json_)
@@ -108,6 +112,18 @@ def bench_run(
         raise ran.failure
     if ran.interrupted:
         raise typer.Exit(ExitCode.STOPPED if plan.writes and not plan.makes_file else ExitCode.INTERRUPTED)
+
+
+def _confirm(plan: "BenchPlan", seen: "Conditions", disk: str | None, *, counted: bool, yes: bool) -> None:
+    """Ask about what is overwritten, and about counts of the user's own that take long. Raises Refused."""
+    from aligntool.cli.confirm import confirm_disk, confirm_long
+    from aligntool.render.plan import time_words
+
+    taken_s = plan.seconds(rotational=any(drive.rotational for drive in seen.drives))
+    if counted and taken_s > _LONG_S:
+        confirm_long(time_words(round(taken_s)), yes)
+    if disk is not None:
+        confirm_disk(plan.target.path, disk, "its name", yes)
 
 
 def _profile(name: str) -> "tuple[str, BenchGoal]":
@@ -173,7 +189,7 @@ def _measured(plan: "BenchPlan", seen: "Conditions", fio_output: str | None) -> 
         raise KeyboardInterrupt
     after = replace(warmed(seen), fio=ran.fio_version, caches_dropped=ran.caches_dropped)
     result = Result(
-        began, __version__, plan.target.named, plan.target.kind.value, plan.settings, after, ran.series,
+        began, __version__, plan.target.place, plan.target.kind.value, plan.settings, after, ran.series,
         plan.skipped, ran.complete,
     )  # fmt: skip
     return result, ran

@@ -101,7 +101,7 @@ def _tell(
     cpu = {span: shares for span, shares in _by_span(swept.cpu).items() if span in curve}
     knee = knee_of(curve, cpu, working.seen, Random(1))
     measured = Spans(
-        now(), found.named, write, knee, curve, disk.nvme if disk else None, cpu,
+        now(), found.place, write, knee, curve, disk.nvme if disk else None, cpu,
         conditions=conditions_after(working, swept.fio_version), setting=setting_of(found, working, *runs),
         disk=identity_of(disk), complete=swept.complete,
     )  # fmt: skip

@@ -38,6 +38,21 @@ def confirm_disk(path: str, word: str, what: str, yes: bool) -> None:
         raise Refused(f"that was not {word}; nothing was written")
 
 
+def confirm_long(about: str, yes: bool) -> None:
+    """Return when the user agreed to so long a measurement, or gave --yes. Raises Refused."""
+    if yes:
+        return
+    if not _can_ask():
+        raise Refused(
+            f"this takes about {about}, and there is no terminal to ask on; nothing was measured",
+            hint="add --yes to the command, or take fewer passes or repeats",
+        )
+    print(f"\nThis takes about {about}.", file=sys.stderr)
+    print("Type yes to go on: ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() != "yes":
+        raise Refused("that was not yes; nothing was measured")
+
+
 def identity(plan: Plan) -> tuple[str, str]:
     """What the user types, and what that is: the serial, else the disk's id, else the image file's name."""
     disk = plan.disk

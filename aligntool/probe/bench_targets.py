@@ -7,7 +7,7 @@ own and somebody's data.
 import errno
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 
@@ -30,6 +30,12 @@ class Mount:
 
 def find_target(named: str) -> Target:
     """Raises Refused."""
+    found = _find(named)
+    place = f"{found.path}/{found.name}" if found.name else found.path
+    return replace(found, place=os.path.abspath(place))  # noqa: PTH100 - links stay as they were named
+
+
+def _find(named: str) -> Target:
     if not named or "\0" in named:
         raise Refused(f"{named!r} is no name of a folder, file or device")
     path = named if "/" in named or Path(named).exists() else _device_path(named)

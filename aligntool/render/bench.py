@@ -36,7 +36,9 @@ def plan_words(plan: BenchPlan, seen: Conditions, *, width: int) -> Iterator[Lin
         run = f"each test over {format_size(settings.span)} of its own"
     tests = f"{len(plan.tests)} {'test' if len(plan.tests) == 1 else 'tests'}"
     span = "" if plan.makes_file or settings.passes else f", over its first {format_size(settings.span)}"
-    about = f"; about {time_words(round(plan.seconds))}" if plan.seconds else ""
+    rotational = any(drive.rotational for drive in seen.drives)
+    kind = f" on a usual {'hard disk' if rotational else 'SSD'}" if settings.passes else ""
+    about = f"; about {time_words(round(plan.seconds(rotational=rotational)))}{kind}"
     filled = {0: "", 1: " after filling the file", 2: " after writing everything twice"}[plan.fills]
     if plan.added:
         tests += f" and {len(plan.added)} for the verdict on command queueing"

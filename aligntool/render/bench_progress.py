@@ -42,4 +42,4 @@ def bench_bar(stream: TextIO, *, still: bool = False) -> Iterator[Tell]:
 
 
 def _words(text: str, left_s: float | None) -> str:
-    return text if left_s is None else f"{text}, {time_words(round(left_s))} left"
+    return text if left_s is None or round(left_s) < 1 else f"{text}, {time_words(round(left_s))} left"

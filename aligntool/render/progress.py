@@ -42,8 +42,9 @@ class Pace:
         since, done = now - self._first[0], event.done - self._first[1]
         if since <= 0 or done <= 0:
             return text
-        left = time_words(round((event.total - event.done) * since / done))
-        return f"{text}, {format_about(int(done / since))}/s, {left} left"
+        left = round((event.total - event.done) * since / done)
+        rest = f", {time_words(left)} left" if left >= 1 else ""
+        return f"{text}, {format_about(int(done / since))}/s{rest}"
 
 
 @contextmanager
