@@ -27,6 +27,7 @@ from aligntool.audit.report import (
 )
 from aligntool.audit.starts import end_finding, judge_start, start_findings
 from aligntool.audit.tables import array_above, gpt_is_lost, table_findings
+from aligntool.audit.unjudged import gap_of, lacks_verdict, unjudged, with_doubt
 from aligntool.audit.whole_members import whole_member_findings
 from aligntool.audit.wishes import Wishes
 from aligntool.inventory import Disk, Inventory, KnownGeometry, Partition, Role, TableLabel
@@ -45,6 +46,7 @@ __all__ = [
     "Severity",
     "Verdict",
     "Wishes",
+    "unjudged",
 ]
 
 Known = Mapping[str, Sequence[KnownGeometry]]
@@ -68,7 +70,7 @@ def audit(inventory: Inventory, known: Known, wishes: Wishes | None = None) -> R
         rows = known.get(disk.name, ())
         grids = grids_of(disk, rows, wishes, sectors, shifts)
         above = array_above(disk, by_name)
-        one = Judged(disk, grids, tuple(_verdicts(disk, grids, above)))
+        one = Judged(disk, grids, tuple(with_doubt(disk, _verdicts(disk, grids, above))))
         judged.append(one)
         findings += _findings(one, rows, above)
     findings += machine_findings(inventory)
@@ -128,7 +130,10 @@ def _verdicts(disk: Disk, grids: Sequence[Grid], above: str) -> Iterator[Verdict
             disk, partition.number, partition.extent.start, grids, excuse=excuse, doubt=doubt
         )
         yield _set_aside(verdict, above) if above else verdict
-    if not disk.partitions and (disk.content or disk.mounted_at or disk.content_hint):
+    if gap := lacks_verdict(disk):
+        checks = judge_start(disk, None, 0, grids).checks
+        yield Verdict(disk.name, None, 0, Answer.UNKNOWN, checks, why=f"{gap.what}: {gap.why}")
+    elif not disk.partitions and (disk.content or disk.mounted_at or disk.content_hint):
         yield judge_start(disk, None, 0, grids)
 
 
@@ -155,9 +160,12 @@ def _findings(judged: Judged, rows: Sequence[KnownGeometry], above: str) -> Iter
     parked = parked_numbers(disk)
     parts: dict[int | None, Partition] = {partition.number: partition for partition in disk.partitions}
     if not above or _is_member_itself(disk):
+        told = gap_of(disk)  # one finding of its own, not one for each partition
         for verdict in judged.verdicts[:MOST_FINDINGS_A_PARTITION_TABLE]:
             if verdict.partition in parked or verdict.why == LOST:
                 continue  # AT317 and AT319 are about all of them
+            if told and verdict.answer is Answer.UNKNOWN:
+                continue
             partition = parts.get(verdict.partition)
             yield from start_findings(disk, partition, verdict, sector_size)
             if partition and verdict.matters and (end := end_finding(disk, partition, grids[0], sector_size)):

@@ -93,3 +93,5 @@ class Code(StrEnum):
     STARTS_ONLY_WHOLE = "AT618"
 
     NOT_SEEN = "AT901"
+    DISK_NOT_JUDGED = "AT902"
+    NO_ANSWER = "AT903"

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from aligntool.audit.codes import Code
 from aligntool.audit.devices import told
 from aligntool.audit.report import Finding, Severity
+from aligntool.audit.unjudged import unseen_findings
 from aligntool.inventory import (
     Disk,
     DiskKind,
@@ -43,10 +44,7 @@ def drive_findings(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Findi
                 f"{row.row}: {row.note}",
                 next=f"aligntool drives '{row.row}'",
             )
-    for unseen in disk.unseen:
-        yield told(
-            disk, Code.NOT_SEEN, Severity.INFO, f"{unseen.what} not seen: {unseen.why}", next=unseen.hint
-        )
+    yield from unseen_findings(disk.unseen, disk)
 
 
 def machine_findings(inventory: Inventory) -> Iterator[Finding]:
@@ -67,8 +65,7 @@ def machine_findings(inventory: Inventory) -> Iterator[Finding]:
                 f"{name} is a VMD controller; its drives are in a PCI domain of their own",
                 next=f"aligntool explain {Code.BEHIND_VMD}",
             )  # fmt: skip
-    for unseen in inventory.unseen:
-        yield Finding(Code.NOT_SEEN, Severity.INFO, f"{unseen.what} not seen: {unseen.why}", next=unseen.hint)
+    yield from unseen_findings(inventory.unseen)
 
 
 def map_size(capacity: int) -> int:

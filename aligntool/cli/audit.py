@@ -1,7 +1,7 @@
 """`aligntool audit`: look, judge, tell."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,16 +14,18 @@ from aligntool.cli.options import (
     PhysicalOption,
     SectorOption,
     TargetsArgument,
+    TimeoutOption,
     WakeOption,
     WishedGrainOption,
     colored,
     terminal_width,
 )
-from aligntool.errors import ExitCode
+from aligntool.errors import ExitCode, refuse
+from aligntool.probe.deadline import SILENCE_S
 
 if TYPE_CHECKING:
     from aligntool.audit import Known, Report
-    from aligntool.inventory import Inventory
+    from aligntool.inventory import Inventory, Unseen
     from aligntool.realign import Mend
     from aligntool.render.lines import Line
 
@@ -50,10 +52,14 @@ def audit(
     map_: Annotated[bool, typer.Option("--map", help="Draw blocks over physical sectors for each partition.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     format_: Annotated[Format, typer.Option("--format", help="How to tell it.")] = Format.TEXT,
-    fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Exit 1 from this severity on.")] = FailOn.ERROR,
+    fail_on: Annotated[
+        FailOn | None,
+        typer.Option("--fail-on", help="Exit 1 from this severity on [default: error], 3 where a disk was not judged."),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors and warnings, a line each.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every disk and every note in full.")] = False,
     wake: WakeOption = False,
+    timeout: TimeoutOption = SILENCE_S,
     sysroot: Annotated[
         str | None, typer.Option("--sysroot", metavar="DIR", help="Audit a captured machine: a snapshot or its folder.")
     ] = None,
@@ -67,7 +73,7 @@ def audit(
 
     Example: sudo aligntool audit --map /dev/sda
 
-    Exit code: 0 nothing at or above --fail-on, 1 findings, 3 a target could not be audited.
+    Exit code: 0 nothing at or above --fail-on, 1 findings, 3 a target could not be judged, or a disk gave no answer.
     """
     from aligntool.audit import Wishes
     from aligntool.audit import audit as judge
@@ -75,12 +81,16 @@ def audit(
     from aligntool.units import MIB
 
     given = Given(sector_size=sector_size, physical_sector_size=physical_sector_size)
-    inventory = look(tuple(targets or ()), sysroot=sysroot, given=given, wake=wake)
+    inventory = look(
+        tuple(targets or ()), sysroot=sysroot, given=given, wake=wake, silence_s=timeout, keep_going=True
+    )
+    form = Format.JSON if json_ else format_
+    if targets and not inventory.disks and form is Format.TEXT:
+        refuse((unseen.why, unseen.hint) for unseen in inventory.unseen)
     wishes = Wishes(page_size=page_size, grain=grain or MIB, measured=measured_on(measured or (), inventory))
     report = judge(inventory, known_of(inventory), wishes)
-    form = Format.JSON if json_ else format_
     _tell(report, form, map_=map_, quiet=quiet, verbose=verbose)
-    raise typer.Exit(_exit_code(report, fail_on))
+    raise typer.Exit(_exit_code(report, fail_on, named=bool(targets)))
 
 
 def known_of(inventory: "Inventory") -> "Known":
@@ -131,20 +141,37 @@ def with_mends(report: "Report") -> "tuple[Report, dict[str, tuple[Mend, ...]]]"
     return point_to_answers(report, found), found
 
 
-def _exit_code(report: "Report", fail_on: FailOn) -> ExitCode:
-    """A target that could not be looked at is a refusal, and weighs more than any finding."""
-    from aligntool.audit import Severity
+def _exit_code(report: "Report", fail_on: FailOn | None, *, named: bool) -> ExitCode:
+    """What was not judged weighs more than any finding. Of disks that were not named, one that gave no answer counts;
+    one that could not be opened does where --fail-on shows that somebody relies on the exit code.
+    """
+    from aligntool.audit import Severity, unjudged
+    from aligntool.inventory import Gap
 
-    if report.inventory.unseen:
-        from aligntool.render.lines import harmless
-
-        for unseen in report.inventory.unseen:
-            hint = f"  → {harmless(unseen.hint)}" if unseen.hint else ""
-            print(f"aligntool: {harmless(unseen.what)}: {harmless(unseen.why)}{hint}", file=sys.stderr)
+    missing = unjudged(report)
+    if named:
+        _name_unseen(missing)
+    elif fail_on is FailOn.NEVER:
+        missing = ()
+    elif fail_on is None:
+        missing = tuple(one for one in missing if one.gap is Gap.NO_ANSWER)
+    if missing:
         return ExitCode.REFUSED
     counted = {
         FailOn.ERROR: (Severity.ERROR,),
         FailOn.WARNING: (Severity.ERROR, Severity.WARNING),
         FailOn.NEVER: (),
     }
-    return ExitCode.FINDINGS if any(report.count(one) for one in counted[fail_on]) else ExitCode.DONE
+    return (
+        ExitCode.FINDINGS
+        if any(report.count(one) for one in counted[fail_on or FailOn.ERROR])
+        else ExitCode.DONE
+    )
+
+
+def _name_unseen(missing: "Sequence[Unseen]") -> None:
+    from aligntool.render.lines import harmless
+
+    for unseen in missing:
+        hint = f"  → {harmless(unseen.hint)}" if unseen.hint else ""
+        print(f"aligntool: {harmless(unseen.what)}: {harmless(unseen.why)}{hint}", file=sys.stderr)

@@ -98,6 +98,11 @@ TargetsArgument = Annotated[
     typer.Argument(metavar="TARGET", help="Devices or disk image files; none: every disk of this machine."),
 ]
 WakeOption = Annotated[bool, typer.Option("--wake", help="Also read disks that are asleep.")]
+TimeoutOption = Annotated[
+    float,
+    typer.Option("--timeout", metavar="SECONDS", min=0.1, max=3600,
+                 help="How long a disk may take for an answer; then the others are looked at without it."),
+]  # fmt: skip
 SectorOption = Annotated[
     int | None,
     typer.Option("--sector-size", parser=sector, metavar="SIZE", rich_help_panel=_GEOMETRY,

@@ -77,7 +77,7 @@ def look_at_arrays(names: "Sequence[str]", sysroot: str | None = None) -> "tuple
     from aligntool.raid.arrays import arrays_of
     from aligntool.raid.ceilings import known_rates
 
-    report, known = _look([], sysroot)
+    report, known = _look([], sysroot, arrays=True)
     return arrays_of(report, names, known_rates(known), known)
 
 

@@ -113,7 +113,10 @@ def _record(target: str | None, journal: str | None) -> "Record | None":
     all the same.
     """
     from aligntool.cli.recover_arrays import record_of
+    from aligntool.probe.targets import refuse_ambiguous
 
+    if target is not None:
+        refuse_ambiguous(target)
     if journal is not None:
         if target is None:
             raise Refused(
@@ -174,7 +177,9 @@ def _standing(disk: str, journal: str | None, *, any_table: bool = False) -> "St
     from aligntool.apply.recovery import status as find_status
     from aligntool.audit.words import shell_word
     from aligntool.cli.asked import command, naming
+    from aligntool.probe.targets import refuse_silent
 
+    refuse_silent(disk)
     with naming(disk), look_only(disk) as device, look_only(journal) if journal else nullcontext() as file:
         refuse_partition(disk, Path(disk).stat())
         if device.size < _LEAST:

@@ -10,10 +10,12 @@ from aligntool.cli.options import (
     PhysicalOption,
     SectorOption,
     TargetsArgument,
+    TimeoutOption,
     WakeOption,
     WishedGrainOption,
 )
 from aligntool.errors import Refused, refuse
+from aligntool.probe.deadline import SILENCE_S
 
 if TYPE_CHECKING:
     from aligntool.audit import Wishes
@@ -47,6 +49,7 @@ def report(
         str | None, typer.Option("--sysroot", metavar="DIR", help="A captured machine: a snapshot or its folder.")
     ] = None,
     wake: WakeOption = False,
+    timeout: TimeoutOption = SILENCE_S,
     sector_size: SectorOption = None,
     physical_sector_size: PhysicalOption = None,
     page_size: PageOption = None,
@@ -59,7 +62,7 @@ def report(
 
     Exit code: 0 written, whatever was found; 3 refused, and nothing was written.
     """
-    from aligntool.audit import Wishes
+    from aligntool.audit import Wishes, unjudged
     from aligntool.probe.look import Given, look
     from aligntool.units import MIB
 
@@ -69,7 +72,7 @@ def report(
         return
     measured = _measured(bench or [])
     given = Given(sector_size=sector_size, physical_sector_size=physical_sector_size)
-    inventory = look(tuple(targets or ()), sysroot=sysroot, given=given, wake=wake)
+    inventory = look(tuple(targets or ()), sysroot=sysroot, given=given, wake=wake, silence_s=timeout)
     if targets:
         refuse((f"{each.what}: {each.why}", each.hint) for each in inventory.unseen)
     content = _content(inventory, Wishes(page_size=page_size, grain=grain or MIB), measured)
@@ -77,7 +80,7 @@ def report(
     if output is not None:
         pages.insert(0, (output, _page(content)))
     _write(pages, overwrite=overwrite)
-    for unseen in inventory.unseen:
+    for unseen in unjudged(content.report):
         _say(f"{unseen.what}: {unseen.why}")
 
 

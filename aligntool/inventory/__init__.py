@@ -18,7 +18,7 @@ from aligntool.inventory.links import (
     port_above,
     runs_below,
 )
-from aligntool.inventory.machine import Disk, Inventory, Sampled, Unseen
+from aligntool.inventory.machine import Disk, Gap, Inventory, Sampled, Unseen
 from aligntool.inventory.system import (
     LATE_START,
     LATE_START_ENABLED,
@@ -50,6 +50,7 @@ __all__ = [
     "Disk",
     "DiskKind",
     "Fault",
+    "Gap",
     "Health",
     "InFlight",
     "Initramfs",

@@ -1,6 +1,7 @@
 """A disk with everything that was seen of it, and the machine as a whole."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from aligntool.inventory.drives import ArrayFacts, AtaFacts, Health, NvmeFacts
 from aligntool.inventory.geometry import DiskKind, IoLimits
@@ -11,6 +12,15 @@ from aligntool.inventory.tables import Partition, Table, TableCopy
 from aligntool.units import Extent
 
 
+class Gap(StrEnum):
+    """How much is missing where something could not be looked at."""
+
+    PART = "part"  # the disk is judged without it
+    EMPTY = "empty"  # there is no medium, so there is nothing to judge; only who named it is waiting for an answer
+    DISK = "disk"  # the disk cannot be judged: not opened, not read, left asleep, size or partitions unknown
+    NO_ANSWER = "no-answer"  # the disk cannot be judged: it did not answer in time
+
+
 @dataclass(frozen=True, slots=True)
 class Unseen:
     """Something that could not be looked at, and why: never silently left out."""
@@ -18,6 +28,7 @@ class Unseen:
     what: str  # "partition table", "NVMe Identify"
     why: str  # "needs root"
     hint: str = ""  # the next thing to type
+    gap: Gap = Gap.PART
 
 
 @dataclass(frozen=True, slots=True)

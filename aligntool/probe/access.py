@@ -7,7 +7,7 @@ writing, a sleeping drive is not woken, and one drive that cannot be opened spoi
 import errno
 import os
 
-from aligntool.inventory import DiskKind, Unseen
+from aligntool.inventory import DiskKind, Gap, Unseen
 from aligntool.probe.contents import WHAT
 from aligntool.probe.devices import Block
 from aligntool.probe.tree import Tree
@@ -32,9 +32,10 @@ def open_to_read(path: str) -> int | Unseen:
 
 def _not_opened(path: str, error: OSError) -> Unseen:
     if error.errno in (errno.EACCES, errno.EPERM) and os.geteuid() != 0:
-        return Unseen(WHAT, f"needs root to open {path}", f"sudo aligntool audit {path}")
+        return Unseen(WHAT, f"needs root to open {path}", f"sudo aligntool audit {path}", Gap.DISK)
     reason = _REASONS.get(error.errno or 0, error.strerror or "it cannot be opened")
-    return Unseen(WHAT, f"{path}: {reason}")
+    gap = Gap.EMPTY if error.errno == errno.ENOMEDIUM else Gap.DISK
+    return Unseen(WHAT, f"{path}: {reason}", gap=gap)
 
 
 def suspended(tree: Tree, block: Block) -> bool:
@@ -51,9 +52,9 @@ def suspended(tree: Tree, block: Block) -> bool:
 def blocked(tree: Tree, block: Block) -> Unseen | None:
     """A read of such a device would wait until somebody resumes it, which may be never."""
     if tree.text(f"{block.path}/dm/suspended") == "1":
-        return Unseen(WHAT, "the mapping is suspended", f"dmsetup resume /dev/{block.name}")
+        return Unseen(WHAT, "the mapping is suspended", f"sudo dmsetup resume /dev/{block.name}", Gap.DISK)
     if tree.text(f"{block.device}/state") in ("offline", "blocked", "transport-offline", "quiesce"):
-        return Unseen(WHAT, f"the kernel has taken {block.name} offline")
+        return Unseen(WHAT, f"the kernel has taken {block.name} offline", gap=Gap.DISK)
     return None
 
 
@@ -67,7 +68,7 @@ def spun_down(descriptor: int, kind: DiskKind, rotational: bool | None) -> bool:
 
 
 def left_asleep() -> Unseen:
-    return Unseen(WHAT, "the drive is asleep and was left so", "aligntool audit --wake")
+    return Unseen(WHAT, "the drive is asleep and was left so", "sudo aligntool audit --wake", Gap.DISK)
 
 
 def forget_cached(descriptor: int) -> None:

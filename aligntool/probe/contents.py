@@ -7,7 +7,7 @@ import errno
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from aligntool.inventory import Layer, Partition, Role, Table, TableCopy, Unseen
+from aligntool.inventory import Gap, Layer, Partition, Role, Table, TableCopy, Unseen
 from aligntool.probe.reader import Reader
 from aligntool.units import MIB, Extent
 
@@ -64,7 +64,7 @@ def read_contents(reader: Reader, *, sector_size: int | None) -> Contents:
     try:
         reading = read_table(reader, sector_size=sector_size)
     except OSError as error:
-        return Contents(unseen=(Unseen(WHAT, f"cannot be read: {error.strerror}"),))
+        return Contents(unseen=(Unseen(WHAT, f"cannot be read: {error.strerror}", gap=Gap.DISK),))
     unseen: list[Unseen] = []
     rationed = _Rationed(reader)
     if reading.table and is_backup_alone(reading.table):

@@ -50,7 +50,12 @@ class Block:
 def list_blocks(tree: Tree) -> list[Block]:
     """Every disk worth a look, physical ones first, in the order a person counts them."""
     found = {block.path: block for block in _all_blocks(tree)}
-    return sorted((block for block in found.values() if _is_disk(tree, block)), key=_order)
+    return sorted((block for block in found.values() if is_disk(tree, block)), key=_order)
+
+
+def list_names(tree: Tree) -> list[Block]:
+    """Every block device in that order, no attribute of any read: for when reading one did not return."""
+    return sorted(_listed_in(tree, "/sys/block"), key=_order)
 
 
 def find_block(tree: Tree, name: str) -> Block | None:
@@ -132,10 +137,11 @@ def _search(tree: Tree) -> Iterator[Block]:
                 todo.append((path, depth + 1))
 
 
-def _is_disk(tree: Tree, block: Block) -> bool:
+def is_disk(tree: Tree, block: Block) -> bool:
+    """Return whether it is a disk in use; one whose size cannot be read is."""
     if _NO_DISK.fullmatch(block.sysname) or tree.text(f"{block.path}/hidden") == "1":
         return False
-    if _VIRTUAL.fullmatch(block.sysname) and tree.number(f"{block.path}/size") in (0, None):
+    if _VIRTUAL.fullmatch(block.sysname) and tree.number(f"{block.path}/size") == 0:
         return False
     return not block.sysname.startswith("ram") or _in_use(tree, block)
 

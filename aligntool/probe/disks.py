@@ -5,12 +5,13 @@ drive's own word are put together; each of them is read elsewhere.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from aligntool.inventory import Disk, DiskKind, IoLimits, LinkHop, Unseen
+from aligntool.inventory import Disk, DiskKind, Gap, IoLimits, LinkHop, Unseen
 from aligntool.probe import access
 from aligntool.probe.contents import NOT_READ, WHAT, Contents, read_contents
+from aligntool.probe.deadline import SILENT, Pulse
 from aligntool.probe.devices import Block
 from aligntool.probe.drive_ports import read_drive_port, read_rotation
 from aligntool.probe.identify import nvme_controllers, read_ata, read_nvme
@@ -25,9 +26,10 @@ from aligntool.probe.partitions import (
     KernelPartition,
     Surroundings,
     read_kernel_partitions,
+    unreadable_partitions,
 )
 from aligntool.probe.pcie import Topology
-from aligntool.probe.reader import FileReader
+from aligntool.probe.reader import BeatingReader, FileReader
 from aligntool.probe.stack import backing_file, names_above, names_at_the_bottom, names_below, read_mapping
 from aligntool.probe.tree import Tree
 from aligntool.probe.udev import Record, open_database
@@ -52,7 +54,8 @@ class Looker:
         around = Surroundings(tree, open_database(tree), read_mounts(tree))
         return cls(around, Topology(tree), given, wake)
 
-    def look_at(self, block: Block) -> Disk:
+    def look_at(self, block: Block, pulse: Pulse = SILENT, closed: Unseen | None = None) -> Disk:
+        """The disk from sysfs, udev and, opened, from itself. `closed`: why it is not to be opened."""
         number = self.around.tree.text(f"{block.path}/dev")
         record = self.around.udev.record(number, block.sysname)
         kind = find_kind(self.around.tree, block, record)
@@ -63,15 +66,29 @@ class Looker:
         if not self.around.tree.live:
             seen, descriptor = replace(NOT_READ, unseen=(CAPTURED,)), None
             disk = self._described(block, kind, record, limits, descriptor)
+        elif closed is not None:
+            seen, disk = (
+                replace(NOT_READ, unseen=(closed,)),
+                self._described(block, kind, record, limits, None),
+            )
         else:
-            disk, seen = self._opened(block, kind, record, limits, partitioned=bool(kernel))
+            disk, seen = self._opened(block, kind, record, limits, pulse, partitioned=bool(kernel))
         node = f"/dev/{block.name}"
         return replace(
             _with_contents(disk, seen, kernel, record),
             limits_given=limits_given,
             mounted_at=self.around.mounts.of(number, node, *_aliases(disk, record)),
-            unseen=(*seen.unseen, *disk.unseen),
+            unseen=(*seen.unseen, *disk.unseen, *self._unknown(block, disk, kernel)),
         )
+
+    def _unknown(self, block: Block, disk: Disk, kernel: Sequence[KernelPartition]) -> Iterator[Unseen]:
+        """What sysfs always has, and this one does not: a capture with holes, or a device that is going away."""
+        if disk.size is None:
+            yield Unseen("size", f"{block.path}/size cannot be read", gap=Gap.DISK)
+        missing = unreadable_partitions(self.around.tree, block, kernel)
+        if missing:
+            why = f"start or size of {', '.join(missing)} cannot be read"
+            yield Unseen("partitions", why, gap=Gap.DISK)
 
     def _opened(
         self,
@@ -79,35 +96,44 @@ class Looker:
         kind: DiskKind,
         record: Record,
         limits: IoLimits,
+        pulse: Pulse,
         *,
         partitioned: bool,
     ) -> tuple[Disk, Contents]:
-        opened = self._open(block)
+        opened = self._open(block, pulse)
         if isinstance(opened, Unseen):
             return self._described(block, kind, record, limits, None), replace(NOT_READ, unseen=(opened,))
         try:
             disk = self._described(block, kind, record, limits, opened)
-            if not self.wake and access.spun_down(opened, kind, disk.rotational):
-                return disk, replace(NOT_READ, unseen=(access.left_asleep(),))
+            if access.spun_down(opened, kind, disk.rotational):
+                if not self.wake:
+                    return disk, replace(NOT_READ, unseen=(access.left_asleep(),))
+                pulse.ask_for_patience()
             if partitioned:
                 access.forget_cached(opened)
             size = os.lseek(opened, 0, os.SEEK_END)
-            seen = read_contents(FileReader(opened, size), sector_size=limits.logical_block_size)
+            reader = BeatingReader(FileReader(opened, size), pulse.beat)
+            seen = read_contents(reader, sector_size=limits.logical_block_size)
             return disk, seen
         except OSError as error:
-            return disk, replace(NOT_READ, unseen=(Unseen(WHAT, f"cannot be read: {error.strerror}"),))
+            return disk, replace(
+                NOT_READ, unseen=(Unseen(WHAT, f"cannot be read: {error.strerror}", gap=Gap.DISK),)
+            )
         finally:
             os.close(opened)
 
-    def _open(self, block: Block) -> int | Unseen:
+    def _open(self, block: Block, pulse: Pulse) -> int | Unseen:
         tree = self.around.tree
         if tree.number(f"{block.path}/size") == 0:
-            return Unseen(WHAT, f"{block.name} is empty: no medium in it, or nothing attached")
+            why = f"{block.name} is empty: no medium in it, or nothing attached"
+            return Unseen(WHAT, why, gap=Gap.EMPTY)
         stuck = access.blocked(tree, block)
         if stuck is not None:
             return stuck
-        if not self.wake and access.suspended(tree, block):
-            return access.left_asleep()
+        if access.suspended(tree, block):
+            if not self.wake:
+                return access.left_asleep()
+            pulse.ask_for_patience()
         return access.open_to_read(f"/dev/{block.name}")
 
     def _described(
@@ -121,7 +147,7 @@ class Looker:
             name=block.name,
             path=f"/dev/{block.name}",
             kind=kind,
-            size=None if size is None else size * SYSFS_SECTOR,
+            size=None if size is None or size < 0 else size * SYSFS_SECTOR,
             limits=limits,
             model=identity.model,
             vendor=identity.vendor,

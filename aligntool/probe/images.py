@@ -11,9 +11,10 @@ from aligntool.audit.words import shell_word
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, IoLimits
 from aligntool.probe.access import READ_ONLY
-from aligntool.probe.contents import read_contents
+from aligntool.probe.contents import Contents, read_contents
+from aligntool.probe.deadline import SILENT, Pulse
 from aligntool.probe.limits import Given, override
-from aligntool.probe.reader import FileReader
+from aligntool.probe.reader import BeatingReader, FileReader, Reader
 
 _NBD = "qemu-nbd -r -c /dev/nbd0 {path} && sudo aligntool audit /dev/nbd0"
 _UNPACK = "{tool} -dc {path} > disk.img && aligntool audit disk.img"
@@ -40,17 +41,20 @@ _CONTAINERS = (
     (0, b"partclone-image", "a partclone image", "partclone.restore -s {path} -O disk.img"),
 )  # fmt: skip
 _HEAD = 512
+_SECTOR = 512
+_BLANK = 1024 * 1024  # a new partition begins behind it, and a backup GPT lies in the last so many bytes
 
 
-def read_image(path: str, given: Given) -> Disk:
-    """Raises Refused for a file that is no disk image, or that cannot be read."""
+def read_image(path: str, given: Given, pulse: Pulse = SILENT) -> Disk:
+    """Raises Refused for a file that is not a disk image, or that cannot be read."""
     descriptor = _open(path)
     try:
         size = os.lseek(descriptor, 0, os.SEEK_END)
-        reader = FileReader(descriptor, size)
+        reader = BeatingReader(FileReader(descriptor, size), pulse.beat)
         _refuse_containers(path, reader)
         limits, limits_given = override(IoLimits(), given)
         seen = read_contents(reader, sector_size=given.sector_size)
+        _refuse_other_files(path, reader, seen)
     except OSError as error:
         raise Refused(f"{path} cannot be read: {error.strerror}") from error
     finally:
@@ -89,7 +93,30 @@ def _hint(path: str, error: OSError) -> str:
     return f"sudo aligntool audit {shell_word(path)}" if denied else ""
 
 
-def _refuse_containers(path: str, reader: FileReader) -> None:
+def _refuse_other_files(path: str, reader: Reader, seen: Contents) -> None:
+    """Raise Refused for a file in which nothing can be judged. What is a disk is recognised, or blank where a table and
+    a file system begin: zeros, or ones as flash is after an erase.
+    """
+    if (
+        not seen.table_read
+        or seen.table
+        or seen.partitions
+        or seen.content
+        or seen.gpt_headers
+        or seen.unseen
+    ):
+        return
+    if reader.size % _SECTOR:
+        raise Refused(f"{path} is not a disk image: {reader.size} bytes are not whole sectors of {_SECTOR}")
+    ends = reader.read(0, _BLANK), reader.read(max(reader.size - _BLANK, 0), _BLANK)
+    if any(end.strip(b"\0") and end.strip(b"\xff") for end in ends):
+        raise Refused(
+            f"{path} cannot be judged: there is neither a partition table nor a known file system in it, and it is not"
+            " blank", hint=f"file {shell_word(path)}",
+        )  # fmt: skip
+
+
+def _refuse_containers(path: str, reader: Reader) -> None:
     if reader.size == 0:
         raise Refused(f"{path} is empty", hint="give a disk image or a block device")
     head = reader.read(0, _HEAD)

@@ -59,18 +59,32 @@ def read_kernel_partitions(around: Surroundings, block: Block) -> tuple[KernelPa
     return tuple(found[number] for number in sorted(found))
 
 
+def unreadable_partitions(tree: Tree, block: Block, known: Sequence[KernelPartition]) -> list[str]:
+    """Return the names of partitions that sysfs shows without a start or a size; the disk's own, where it shows nothing
+    at all of the disk, not even an attribute.
+    """
+    names = tree.names(block.path)
+    seen = {part.node.replace("/", "!") for part in known}
+    missing = [
+        name for name in names
+        if name not in seen and name.startswith(block.sysname) and _number(name, block.sysname) is not None
+        and tree.is_directory(f"{block.path}/{name}")
+    ]  # fmt: skip
+    return missing if names else [block.name]
+
+
+def _number(name: str, disk: str) -> int | None:
+    """As block/genhd.c makes the name."""
+    digits = name.removeprefix(disk).removeprefix("p")
+    number = as_number(digits)
+    return number if number is not None and number >= 0 and digits == str(number) else None
+
+
 def _read(around: Surroundings, path: str, name: str, disk: str) -> KernelPartition | None:
     tree = around.tree
     start, size = tree.number(f"{path}/start"), tree.number(f"{path}/size")
-    digits = name.removeprefix(disk).removeprefix("p")  # as block/genhd.c makes the name
-    number = as_number(digits)
-    if (
-        start is None
-        or size is None
-        or number is None
-        or min(start, size, number) < 0
-        or digits != str(number)
-    ):
+    number = _number(name, disk)
+    if start is None or size is None or number is None or min(start, size) < 0:
         return None
     device, node = tree.text(f"{path}/dev"), name.replace("!", "/")
     return KernelPartition(

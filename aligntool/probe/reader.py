@@ -6,7 +6,7 @@ that.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -43,6 +43,23 @@ class FileReader:
             offset += len(piece)
             wanted -= len(piece)
         return b"".join(pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class BeatingReader:
+    """Another reader, and a call after each of its answers: whoever waits sees that the disk still gives some."""
+
+    below: Reader
+    beat: Callable[[], None]
+
+    @property
+    def size(self) -> int:
+        return self.below.size
+
+    def read(self, offset: int, length: int) -> bytes:
+        content = self.below.read(offset, length)
+        self.beat()
+        return content
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass, field
 
 from aligntool.inventory import LATE_START_ENABLED
-from aligntool.probe.tree import LONGEST_CONTENT, Tree, as_number
+from aligntool.probe.tree import LONGEST_CONTENT, Tree, as_number, stripped
 
 FILE, LINK, FOLDER = "file", "symlink", "directory"
 _OPEN_TO_ALL = (
@@ -50,7 +50,7 @@ class Recorder(Tree):
 
     def text(self, path: str) -> str | None:
         content = self.content(path, 4096)
-        return None if content is None else content.decode("utf-8", "replace").strip().strip("\0")
+        return None if content is None else stripped(content)
 
     def number(self, path: str) -> int | None:
         return as_number(self.text(path))

@@ -12,6 +12,7 @@ import os
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
+from string import whitespace
 
 from aligntool.errors import Refused
 
@@ -24,6 +25,9 @@ _LIVE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _CAPTURED = _LIVE | os.O_NOFOLLOW
 _LONGEST_PATH = 1024  # deeper ones are resolved in a loop, not by recursion
 _DOTS = ("", ".", "..")
+_PADDING = (
+    f"{whitespace}\0"  # tar believes st_size, which is a page, and fills what it could not read with NULs
+)
 _SYSFS = ("block", "class/block", "dev/block", "class/nvme", "devices")  # any of these makes a folder a /sys
 
 
@@ -44,7 +48,7 @@ class Tree:
         if descriptor is None:
             return None
         try:
-            return os.read(descriptor, LONGEST_TEXT).decode("utf-8", "replace").strip().strip("\0")
+            return stripped(os.read(descriptor, LONGEST_TEXT))
         except OSError:  # attributes of a device that is going away, or that this driver does not answer
             return None
         finally:
@@ -188,6 +192,11 @@ def _link_target(place: str) -> str | None:
         return os.readlink(place) if stat.S_ISLNK(os.lstat(place).st_mode) else ""
     except (OSError, ValueError):
         return None
+
+
+def stripped(content: bytes) -> str:
+    """Return the text of an attribute without the white space and the padding around it."""
+    return content.decode("utf-8", "replace").strip(_PADDING)
 
 
 def as_number(text: str | None) -> int | None:

@@ -12,7 +12,7 @@ from enum import Enum
 from fractions import Fraction
 
 from aligntool import __version__
-from aligntool.audit import Answer, Check, Finding, Grid, Judged, Report, Severity, Verdict
+from aligntool.audit import Answer, Check, Finding, Grid, Judged, Report, Severity, Verdict, unjudged
 from aligntool.audit.cost import Cost
 from aligntool.inventory import Layer, Partition
 from aligntool.realign import Mend
@@ -43,7 +43,7 @@ def audit_json(report: Report, mends: Mends = _NO_MENDS) -> Iterator[str]:
         yield ("," if index else "") + "\n" + dumps(_disk(judged, mends.get(judged.disk.name, ())))
     yield '\n],\n"uplinks": ' + dumps([_value(uplink) for uplink in report.inventory.uplinks])
     yield ',\n"adapters": ' + dumps([_value(adapter) for adapter in report.inventory.adapters])
-    yield ',\n"unseen": ' + dumps([_value(unseen) for unseen in report.inventory.unseen])
+    yield ',\n"unseen": ' + dumps([_value(unseen) for unseen in unjudged(report)])
     yield ',\n"findings": ['
     for index, finding in enumerate(report.findings):
         yield ("," if index else "") + "\n" + dumps(_finding(finding))

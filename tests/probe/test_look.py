@@ -13,7 +13,11 @@ import pytest
 
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits, Role, TableLabel
+from aligntool.probe.devices import list_blocks
+from aligntool.probe.disks import Looker
 from aligntool.probe.look import Given, look
+from aligntool.probe.pcie import find_adapters
+from aligntool.probe.tree import Tree
 from aligntool.units import GIB, MIB, TIB, Extent
 from tests.conftest import run
 from tests.probe.trees import MadeDisk, MadePartition, make_tree
@@ -224,8 +228,18 @@ class TestImages:
             look([str(tmp_path / "packed")])
 
 
+def load_modules() -> None:
+    """What a look imports, it imports in children; who gives up root later may not read this checkout."""
+    tree = Tree("")
+    looker = Looker.of(tree, Given(), wake=False)
+    for block in list_blocks(tree):
+        looker.look_at(block)
+    find_adapters(tree)
+
+
 def as_nobody(work: Callable[[], Inventory]) -> Inventory:
     """Run it in a child that has given up root. Modules are loaded before: the child may not read this checkout."""
+    load_modules()
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

@@ -133,10 +133,38 @@ DRIVE = {
         severity="info",
         title="Something could not be looked at",
         means=(
-            "A device, table or superblock was not read: no permission, asleep, no medium, or an I/O error."
+            "A superblock, a page of the drive or a file was not read: no permission, no medium, or an I/O error."
         ),
-        judged="Said for each device, never left out in silence.",
+        judged="Reported for each device; the disk is judged without it.",
         costs="The audit is incomplete there.",
         do="Mostly: run it with sudo.",
+    ),
+    Code.DISK_NOT_JUDGED: Explanation(
+        severity="warning",
+        title="A disk or target could not be judged",
+        means=(
+            "It could not be opened or read (no permission, asleep, offline, an I/O error), it is not a disk image, or "
+            "its size or its partitions are missing in sysfs or in the captured tree."
+        ),
+        judged=(
+            "Reported for each target that was named and each disk of the machine, and listed under `unseen` in the "
+            "JSON. What is known of its partitions from sysfs and udev is judged all the same."
+        ),
+        costs="What was not read may be off the grid. When the exit code is 3 for it stands in docs/cli.md.",
+        do="Run it with sudo, wake the drive (--wake), or name a disk image.",
+    ),
+    Code.NO_ANSWER: Explanation(
+        severity="error",
+        title="A disk did not answer in time",
+        means=(
+            "Opening it, a read, a command to the drive or one of its files in sysfs did not return before the "
+            "deadline. A process that waits for it cannot be ended (state D)."
+        ),
+        judged=(
+            "Each disk is looked at in a child process: no answer for 10 s, or not done after three times that; 30 s "
+            "more for a drive that was asleep. `--timeout` sets another deadline. The other disks are judged."
+        ),
+        costs="Nothing is known of the disk, and programs that touch it hang.",
+        do="Look into the kernel's log (dmesg): a dead drive, cable, controller or file server below a loop device.",
     ),
 }

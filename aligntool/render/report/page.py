@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from aligntool import __version__
-from aligntool.audit import Answer, Severity
+from aligntool.audit import Answer, Severity, unjudged
 from aligntool.raid import ceiling_words
 from aligntool.raid.ceilings import rate
 from aligntool.render.lines import harmless
@@ -46,7 +46,7 @@ def page_html(content: Content) -> str:
             disks=disk_views(report, content.mends),
             groups=groups_of(report, [loss for one in content.measured for loss in one.losses]),
             uplinks=report.inventory.uplinks,
-            unseen=report.inventory.unseen,
+            unseen=unjudged(report),
             arrays=[
                 (array, ceiling_words(array.ceiling), ceiling_chart(array, report, number, content.rates))
                 for number, array in enumerate(content.arrays, 1)

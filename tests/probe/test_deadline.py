@@ -1,0 +1,130 @@
+"""What does not return is left behind, and what does is not kept waiting by it."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from aligntool.errors import Refused
+from aligntool.inventory import Gap
+from aligntool.probe.deadline import Pulse, answer_of, answers_of
+from aligntool.probe.look import look
+from aligntool.units import MIB
+from tests.cli.test_commands import aligntool
+from tests.conftest import run
+from tests.probe.stalled import needs_stalled, stalled_disk, stalled_file
+
+ROOT = Path(__file__).parents[2]
+
+
+def number(value: int, _: Pulse) -> int:
+    return value
+
+
+def never(_: Pulse) -> int:
+    time.sleep(600)
+    return 0
+
+
+def dies(_: Pulse) -> int:
+    os._exit(9)
+
+
+def test_every_job_is_answered_and_those_that_never_return_are_not() -> None:
+    jobs: list[Callable[[Pulse], int]] = [partial(number, value) for value in range(300)]
+    jobs[7], jobs[100], jobs[200] = never, dies, never
+    answers = dict(answers_of(jobs, 1.0))
+    assert answers == {value: None if value in (7, 100, 200) else value for value in range(300)}
+
+
+def test_a_job_that_reports_answers_is_given_more_time_but_not_for_ever() -> None:
+    def works(beats: int, pulse: Pulse) -> int:
+        for _ in range(beats):
+            time.sleep(0.3)
+            pulse.beat()
+        return beats
+
+    assert answer_of(partial(works, 5), 1.0) == 5
+    assert answer_of(partial(works, 100), 1.0) is None
+
+
+def test_what_a_job_raises_is_raised_here_and_the_child_holds_nothing_open(tmp_path: Path) -> None:
+    def fails(_: Pulse) -> int:
+        raise Refused("no", hint="yes")
+
+    with pytest.raises(Refused) as refusal:
+        answer_of(fails)
+    assert refusal.value.hint == "yes"
+    with (tmp_path / "lock").open("w"):
+        there = answer_of(lambda _: [str(link.resolve()) for link in Path("/proc/self/fd").iterdir()])
+    assert there is not None and not [name for name in there if name.startswith(str(tmp_path))]
+
+
+def test_no_child_is_left_where_all_have_answered() -> None:
+    pid = answer_of(lambda _: os.getpid())
+    assert pid is not None
+    with pytest.raises(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+
+
+@pytest.mark.needs_root
+@needs_stalled
+class TestStalledDisk:
+    def test_it_is_an_error_in_every_form_and_the_other_disk_is_judged(self, tmp_path: Path) -> None:
+        image = tmp_path / "good.img"
+        image.touch()
+        os.truncate(image, 64 * MIB)
+        run("sfdisk", "-q", image, stdin="label: gpt\nstart=2048\n")
+        with stalled_disk(tmp_path) as device:
+            audit = partial(aligntool, "audit", "--timeout", "2")
+            done = audit("--json", device, image)
+            quiet, metrics = audit("-q", device), audit("--format", "prometheus", device)
+            listed = audit("--json", "--fail-on", "error")
+        document = json.loads(done.stdout)
+        silent, good = document["disks"]
+        assert [part["verdict"]["answer"] for part in good["partitions"]] == ["on"]
+        assert silent["verdict"]["answer"] == "unknown" and document["summary"]["unknown"] == 1
+        assert [(one["what"], one["gap"]) for one in document["unseen"]] == [(device.name, "no-answer")]
+        assert [(one["code"], one["disk"]) for one in document["findings"] if one["severity"] == "error"] == [
+            ("AT903", device.name)
+        ]
+        assert [each.returncode for each in (done, quiet, metrics, listed)] == [3, 3, 3, 3]
+        assert "AT903" in quiet.stdout and f'disk="{device.name}",code="AT903"' in metrics.stdout
+        assert device.name in {one["what"] for one in json.loads(listed.stdout)["unseen"]}
+
+    def test_a_command_on_it_is_refused(self, tmp_path: Path) -> None:
+        commands = [("plan", "realign"), ("status",), ("resume",), ("report", "-o", str(tmp_path / "r.html"))]
+        with stalled_disk(tmp_path) as device, ThreadPoolExecutor() as pool:
+            done = list(pool.map(lambda words: aligntool(*words, device), commands))
+        assert [each.returncode for each in done] == [3] * len(commands)
+        assert all("did not answer" in each.stderr for each in done)
+
+    def test_a_pipe_that_reads_the_audit_ends_with_it(self, tmp_path: Path) -> None:
+        with stalled_disk(tmp_path) as device:
+            line = f"{sys.executable} -m aligntool audit --timeout 1 {device} | cat"
+            done = subprocess.run(
+                line, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+            )
+        assert "AT903" in done.stdout
+
+    def test_an_image_on_a_file_system_that_hangs_is_refused_and_the_other_judged(
+        self, tmp_path: Path
+    ) -> None:
+        good = tmp_path / "good.img"
+        good.write_bytes(bytes(MIB))
+        with stalled_file(tmp_path) as file:
+            seen = look([str(file), str(good)], silence_s=1.0, keep_going=True)
+        assert [disk.path for disk in seen.disks] == [str(good)]
+        assert [(one.what, one.gap) for one in seen.unseen] == [(str(file), Gap.DISK)]
+
+    def test_the_arrays_of_the_machine_are_shown_without_opening_it(self, tmp_path: Path) -> None:
+        with stalled_disk(tmp_path) as device:
+            disk = look([], arrays=True, files=False, silence_s=5.0).disk(str(device))
+        assert disk is not None and disk.unseen[0].gap is Gap.PART and disk.size == 64 * MIB
