@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ def answers_of(
                         _abandon(child)
                     else:
                         idle.append(child)
-                    yield job, answer[0]
+                    yield job, cast(T, answer[0])
                 elif child.late(now, silence_s) or child.answers < 0:
                     children.remove(child)
                     _abandon(child)
@@ -104,7 +104,7 @@ def answer_of(job: Callable[[Pulse], T], silence_s: float = SILENCE_S) -> T | No
 
 
 def _hand_out(
-    jobs: Sequence[Callable[[Pulse], Any]], todo: list[int], children: list[_Child], idle: list[_Child]
+    jobs: Sequence[Callable[[Pulse], object]], todo: list[int], children: list[_Child], idle: list[_Child]
 ) -> None:
     now = time.monotonic()
     while todo:
@@ -122,7 +122,7 @@ def _hand_out(
         children.append(child)
 
 
-def _start(jobs: Sequence[Callable[[Pulse], Any]], job: int, others: Sequence[_Child]) -> _Child:
+def _start(jobs: Sequence[Callable[[Pulse], object]], job: int, others: Sequence[_Child]) -> _Child:
     theirs, orders = os.pipe()
     answers, back = os.pipe()
     pid = os.fork()
@@ -134,7 +134,7 @@ def _start(jobs: Sequence[Callable[[Pulse], Any]], job: int, others: Sequence[_C
     return _Child(pid, orders, answers, job, now, now)
 
 
-def _work(jobs: Sequence[Callable[[Pulse], Any]], orders: int, back: int) -> None:
+def _work(jobs: Sequence[Callable[[Pulse], object]], orders: int, back: int) -> None:
     """In the child: one job after the other, until there are no more. Never returns."""
     import pickle
 
@@ -145,7 +145,7 @@ def _work(jobs: Sequence[Callable[[Pulse], Any]], orders: int, back: int) -> Non
         pulse = Pulse(back)
         while order := os.read(orders, _LENGTH):
             try:
-                answer: tuple[Any, BaseException | None] = (
+                answer: tuple[object, BaseException | None] = (
                     jobs[int.from_bytes(order, "little")](pulse),
                     None,
                 )
@@ -192,7 +192,7 @@ def _listen(children: Sequence[_Child]) -> None:
             child.answers = -1
 
 
-def _answer_in(child: _Child) -> tuple[Any] | None:
+def _answer_in(child: _Child) -> tuple[object] | None:
     """The answer, where all of it is there. Raises what the job raised."""
     received = child.received
     while received[:1] in (_BEAT, _PATIENCE):
