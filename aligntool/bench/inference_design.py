@@ -18,8 +18,9 @@ from aligntool.units import GIB, KIB, MIB, Extent
 MOST = 8 * MIB  # the largest boundary that is looked for: allocation units of SD cards are 4 MiB and more
 LARGEST_PART = 128 * KIB  # the largest write whose half is compared with it
 ROUNDS = 8
-PAIRS = 8  # of each cell in each quarter of a round
-QUARTERS = 4  # two regions, each in both orders
+PAIRS = 4  # of each level in each stratum of a round
+QUARTERS = 4  # two regions, each with either request first
+STRATA = 2 * QUARTERS  # each quarter on both sides of the boundary
 LEAST_LEVELS = 6  # a step needs some below it and some above
 FEWEST_POINTS = 12  # of one boundary in a region, or it is not looked for
 
@@ -41,6 +42,7 @@ class Kind(StrEnum):
     READ = "read across"  # a read across a boundary, and one beside it
     WRITE = "write across"
     PART = "write part"  # a write of half a unit, and one of the whole: the half costs a read-modify-write
+    SHIFT = "write shifted"  # two writes of a whole unit, one shifted by half: the control of PART
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +51,16 @@ class Pair:
 
     kind: Kind
     level: int  # the boundary that is asked about
-    quarter: int  # which region and which order
-    dear: Extent  # across the boundary, or half of what is asked about
+    quarter: int  # the stratum: region + 2 if `dear` goes first + 4 for the other side of the boundary
+    dear: Extent  # across the boundary, half of what is asked about, or shifted by half
     cheap: Extent
     dear_first: bool
 
 
 Round = tuple[Pair, ...]
+_WHOLE = (Kind.PART, Kind.SHIFT)
+_Cell = tuple[Kind, int, int, int]
+"""Kind, level, region, side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,34 +148,43 @@ def _last(region: Extent, level: int, request: int) -> int:
 def design(
     parts: Regions, sector: int, kinds: Sequence[Kind], dice: Dice, *, most: int = MOST, rounds: int = ROUNDS
 ) -> Iterator[Round]:
-    """Rounds, each a whole experiment: all levels of all kinds, mixed, in both regions; then the same cells in the
-    reversed order at other places. An experiment that is cut short after some rounds is still a balanced one.
+    """Yield rounds, each a whole experiment: all levels of all kinds, mixed, in both regions and on both sides; then
+    the same cells in the reversed order at other places, with the other request of each pair first. An experiment that
+    is cut short after some rounds is still a balanced one.
 
     `parts`: the bytes of the device that may be touched. `sector`: the smallest request. `most`: the largest boundary.
+    PART brings its control along.
     """
-    asked = [(kind, level) for kind in kinds for level in _levels_of(kind, sector, parts, most)]
+    controlled = dict.fromkeys((*kinds, Kind.SHIFT) if Kind.PART in kinds else kinds)
+    asked = [(kind, level) for kind in controlled for level in _levels_of(kind, sector, parts, most)]
     for _ in range(rounds):
         yield tuple(_round(asked, parts, sector, dice))
 
 
 def _levels_of(kind: Kind, sector: int, parts: Regions, most: int) -> tuple[int, ...]:
     every = levels(sector, parts, most)
-    if kind is Kind.PART:
+    if kind in _WHOLE:
         return tuple(level for level in every[1:] if level <= LARGEST_PART)
     return every
 
 
 def _round(asked: Sequence[tuple[Kind, int]], parts: Regions, sector: int, dice: Dice) -> Iterator[Pair]:
     """Both regions in turn and mixed: what disturbs the computer for a moment must not hit one region alone."""
-    cells = [(*cell, region) for cell in asked for _ in range(PAIRS) for region in (0, 1)]
-    order = [(*cell, dice.randrange(2) == 1) for cell in _mixed(cells, dice)]
-    for kind, level, region, dear_first in order:
-        yield _pair(kind, level, region, dear_first, parts[region], sector, dice)
-    for kind, level, region, dear_first in reversed(order):
-        yield _pair(kind, level, region + 2, not dear_first, parts[region], sector, dice)
+    cells = [
+        (kind, level, region, side)
+        for kind, level in asked
+        for _ in range(PAIRS)
+        for region in (0, 1)
+        for side in ((0,) if kind is Kind.SHIFT else (0, 1))
+    ]
+    order = [(cell, dice.randrange(2) == 1) for cell in _mixed(cells, dice)]
+    for cell, dear_first in order:
+        yield _pair(cell, parts, sector, dice, dear_first=dear_first)
+    for cell, dear_first in reversed(order):
+        yield _pair(cell, parts, sector, dice, dear_first=not dear_first)
 
 
-def _mixed(cells: Sequence[tuple[Kind, int, int]], dice: Dice) -> list[tuple[Kind, int, int]]:
+def _mixed(cells: Sequence[_Cell], dice: Dice) -> list[_Cell]:
     """Fisher and Yates."""
     mixed = list(cells)
     for last in range(len(mixed) - 1, 0, -1):
@@ -179,23 +193,21 @@ def _mixed(cells: Sequence[tuple[Kind, int, int]], dice: Dice) -> list[tuple[Kin
     return mixed
 
 
-def _pair(
-    kind: Kind, level: int, quarter: int, dear_first: bool, region: Extent, sector: int, dice: Dice
-) -> Pair:
+def _pair(cell: _Cell, parts: Regions, sector: int, dice: Dice, *, dear_first: bool) -> Pair:
     """Both at places of the same kind, drawn anew: nothing that was read before is read again on purpose."""
-    request = level if kind is Kind.PART else 2 * sector
-    first, last = _first(region, level, request), _last(region, level, request)
+    kind, level, region, side = cell
+    request = level if kind in _WHOLE else 2 * sector
+    first, last = _first(parts[region], level, request), _last(parts[region], level, request)
     here, there = (level * (2 * dice.randrange(first, last + 1) + 1) for _ in "ab")
-    if kind is Kind.PART:
-        # Both begin on the boundary, or both end there: neither crosses anything.
-        side = dice.randrange(2)
-        return Pair(
-            kind, level, quarter,
-            Extent(here + side * level // 2, level // 2), Extent(there, level), dear_first,
-        )  # fmt: skip
-    if level == sector:  # across a point inside two sectors that belong together is beside every boundary
-        return Pair(
-            kind, level, quarter, Extent(here - sector, request), Extent(there - sector, request), dear_first
-        )
-    beside = there - request * dice.randrange(2)
-    return Pair(kind, level, quarter, Extent(here - sector, request), Extent(beside, request), dear_first)
+    match kind:
+        case Kind.PART:  # both begin on the boundary, or both end there: neither crosses anything
+            dear, cheap = Extent(here + side * level // 2, level // 2), Extent(there, level)
+        case Kind.SHIFT:
+            dear, cheap = Extent(here - level // 2, level), Extent(there, level)
+        case _ if (
+            level == sector
+        ):  # across a point inside two sectors that belong together: beside every boundary
+            dear, cheap = Extent(here - sector, request), Extent(there - sector, request)
+        case _:
+            dear, cheap = Extent(here - sector, request), Extent(there - side * request, request)
+    return Pair(kind, level, region + 2 * dear_first + QUARTERS * side, dear, cheap, dear_first)

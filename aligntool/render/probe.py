@@ -22,6 +22,7 @@ _TITLES = {
     Kind.READ: "Reads across a boundary, against reads beside it",
     Kind.WRITE: "Writes across a boundary, against writes beside it",
     Kind.PART: "Writes of half a size, against writes of the whole",
+    Kind.SHIFT: "Writes of a whole size shifted by half, against those in place",
 }
 
 

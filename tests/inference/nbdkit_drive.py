@@ -1,9 +1,10 @@
 """A drive with pages that takes its time. nbdkit runs it, in its own Python.
 
-`nbdkit python THIS size=BYTES page=BYTES base_us=N page_us=N [unit=BYTES part_us=N] [mapped=BYTES miss_us=N]
-[rate=1] [log=FILE]`: a read takes its base time and page_us for each page beyond the first, a write part_us for each
-unit that it covers in part. Of its mapping table it has so much at hand as maps `mapped` bytes, what was used last; a
-read elsewhere takes miss_us more. What is written is kept in memory, sparsely. Each read is a line of the log: byte,
+`nbdkit python THIS size=BYTES page=BYTES base_us=N page_us=N [unit=BYTES part_us=N] [small=BYTES small_us=N]
+[mapped=BYTES miss_us=N] [rate=1] [log=FILE]`: a read takes its base time and page_us for each page beyond the first, a
+write part_us for each unit that it covers in part, and small_us if it is smaller than `small`, wherever it lies. Of its
+mapping table it has so much at hand as maps `mapped` bytes, what was used last; a read elsewhere takes miss_us more.
+What is written is kept in memory, sparsely. Each read is a line of the log: byte,
 bytes.
 
 With rate=1 it keeps to its rate: what a busy machine adds to a request, the next ones get back, so that many together
@@ -23,6 +24,8 @@ NUMBERS = {
     "page_us": 1000,
     "unit": 0,
     "part_us": 1000,
+    "small": 0,
+    "small_us": 1000,
     "mapped": 0,
     "miss_us": 0,
     "rate": 0,
@@ -80,7 +83,8 @@ def pwrite(_: int, buffer: bytes, offset: int, flags: int) -> None:
         low, high = max(at * BLOCK, offset), min((at + 1) * BLOCK, offset + len(data))
         old[low - at * BLOCK : high - at * BLOCK] = data[low - offset : high - offset]
         KEPT[at] = bytes(old)
-    _take(began, NUMBERS["base_us"] + NUMBERS["part_us"] * _parts(offset, len(data)))
+    small_us = NUMBERS["small_us"] if len(data) < NUMBERS["small"] else 0
+    _take(began, NUMBERS["base_us"] + NUMBERS["part_us"] * _parts(offset, len(data)) + small_us)
 
 
 def _take(began: float, us: int) -> None:

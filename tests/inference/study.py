@@ -3,25 +3,30 @@
 python -m tests.inference.study                     the table on standard output
 python -m tests.inference.study --write docs/probing.md     and into the page
 python -m tests.inference.study --each 2 --rounds 2     fewer drives, shorter experiments
+python -m tests.inference.study hostile             drives made to mislead; "held-out": those unknown to the rules
 """
 
 import argparse
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
+from typing import Protocol
 
 from aligntool.bench.inference import RESAMPLES, Inference, infer
-from aligntool.bench.inference_design import ROUNDS, design, regions
+from aligntool.bench.inference_design import ROUNDS, Kind, Round, Sample, design, regions
 from aligntool.units import Extent
+from tests.inference import held_out, hostile
 from tests.inference.drives import Drive, population
 
-MARKS = ("<!-- study begin -->\n", "<!-- study end -->")
+MARKS = ("<!-- {} begin -->\n", "<!-- {} end -->")
 NOISES = ("quiet", "usual", "loud")
+KINDS = {"hostile": hostile.KINDS, "held-out": held_out.KINDS}
 
 
 class Outcome(StrEnum):
@@ -32,67 +37,146 @@ class Outcome(StrEnum):
     FALSE = "FALSE"  # a boundary that is none
 
 
-def probe_simulated(drive: Drive, rounds: int = ROUNDS, resamples: int = RESAMPLES) -> Inference:
+class Simulated(Protocol):
+    """A drive that can be probed, and what may be stated of it."""
+
+    seed: int
+    size: int
+    sector: int
+
+    @property
+    def boundaries(self) -> frozenset[int] | None: ...
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]: ...
+
+    def samples(self, rounds: Iterable[Round]) -> Iterator[Sample]: ...
+
+
+def probe_simulated(drive: Simulated, rounds: int = ROUNDS, resamples: int = RESAMPLES) -> Inference:
     """The whole experiment, in simulated time."""
     dice = random.Random(drive.seed)
     experiment = design(regions(Extent(0, drive.size)), drive.sector, drive.kinds, dice, rounds=rounds)
     return infer(drive.samples(experiment), dice, resamples=resamples)
 
 
-def judge(drive: Drive, inference: Inference) -> Outcome:
-    said = {boundary.size for boundary in inference.boundaries}
+def judge(drive: Simulated, inference: Inference) -> Outcome:
+    stated = {boundary.size for boundary in inference.boundaries}
     true = drive.boundaries or frozenset()
-    if said - true:
+    if stated - true:
         return Outcome.FALSE
-    if not said:
+    if not stated:
         return Outcome.MISS if true else Outcome.RIGHTLY_UNKNOWN
     return Outcome.HIT if inference.unit == min(true) else Outcome.PARTLY
 
 
-def _one(task: tuple[str, str, Drive, int]) -> tuple[str, str, Outcome]:
+@dataclass(frozen=True)
+class Probed:
+    """What came out for one drive, and how many boundaries were stated."""
+
+    family: str
+    noise: str
+    outcome: Outcome
+    stated: int
+
+
+def _one(task: tuple[str, str, Drive, int]) -> Probed:
     family, noise, drive, rounds = task
-    return family, noise, judge(drive, probe_simulated(drive, rounds))
+    return _probed(family, noise, drive, rounds)
 
 
-def study(each: int, rounds: int) -> Mapping[str, Mapping[str, Counter[Outcome]]]:
-    """Family -> noise -> how often each outcome."""
-    found: dict[str, dict[str, Counter[Outcome]]] = defaultdict(lambda: defaultdict(Counter))
+def _probed(family: str, noise: str, drive: Simulated, rounds: int, resamples: int = RESAMPLES) -> Probed:
+    found = probe_simulated(drive, rounds, resamples)
+    return Probed(family, noise, judge(drive, found), len(found.boundaries))
+
+
+def probe_kind(task: tuple[str, str, int, int, int]) -> Probed:
+    """Probe one drive of `KINDS`: which set, the name of its kind, its seed, rounds, resamples."""
+    which, name, seed, rounds, resamples = task
+    return _probed(name, "", KINDS[which][name](seed), rounds, resamples)
+
+
+def kinds_of(
+    which: str, each: int, rounds: int, resamples: int = RESAMPLES, first: int = 0
+) -> list[tuple[str, str, int, int, int]]:
+    """`each` drives of every kind of a set, with seeds of their own."""
+    return [
+        (which, name, 1000 * index + seed, rounds, resamples)
+        for index, name in enumerate(KINDS[which])
+        for seed in range(first, first + each)
+    ]
+
+
+def _study(each: int, rounds: int) -> list[Probed]:
     tasks = [(*name.split("|"), drive, rounds) for name, drive in population(each)]
     with ProcessPoolExecutor() as pool:
-        for family, noise, outcome in pool.map(_one, tasks, chunksize=4):
-            found[family][noise][outcome] += 1
-    return found
+        return list(pool.map(_one, tasks, chunksize=4))
 
 
-def table(found: Mapping[str, Mapping[str, Counter[Outcome]]]) -> Iterator[str]:
+def _table(found: Iterable[Probed]) -> Iterator[str]:
+    """By family and noise."""
+    by_family: dict[str, Mapping[str, Counter[Outcome]]] = {}
+    for one in found:
+        by_noise = by_family.setdefault(one.family, {noise: Counter() for noise in NOISES})
+        by_noise[one.noise][one.outcome] += 1
     yield "| simulated drive | " + " | ".join(f"{noise} noise" for noise in NOISES) + " |\n"
     yield "|---|" + "---|" * len(NOISES) + "\n"
-    for family, by_noise in found.items():
+    for family, by_noise in by_family.items():
         cells = (
             ", ".join(f"{count} {word}" for word, count in sorted(by_noise[noise].items()))
             for noise in NOISES
         )
         yield f"| {family} | " + " | ".join(cells) + " |\n"
-    every = sum((by_noise[noise] for by_noise in found.values() for noise in NOISES), Counter())
-    told = ", ".join(f"{every[outcome]} {outcome}" for outcome in Outcome)
-    yield f"\nOf {every.total()} drives: {told}.\n"
+
+
+def _table_of_kinds(found: Iterable[Probed]) -> Iterator[str]:
+    by_kind: dict[str, Counter[Outcome]] = defaultdict(Counter)
+    for one in found:
+        by_kind[one.family][one.outcome] += 1
+    yield "| simulated drive | " + " | ".join(Outcome) + " |\n"
+    yield "|---|" + "---|" * len(Outcome) + "\n"
+    for name, outcomes in by_kind.items():
+        words = re.sub(r"(?<!^)([A-Z])", r" \1", name).lower()
+        yield f"| {words} | " + " | ".join(str(outcomes[one] or "") for one in Outcome) + " |\n"
+
+
+def _summary(found: list[Probed]) -> str:
+    """What came out of all of them together."""
+    outcomes = Counter(one.outcome for one in found)
+    told = ", ".join(f"{outcomes[outcome]} {outcome}" for outcome in Outcome)
+    stated = sum(one.stated for one in found)
+    kinds = len({one.family for one in found})
+    return f"\nOf {len(found)} drives of {kinds} kinds: {told}; {stated} boundaries were stated.\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("which", nargs="?", choices=["usual", *KINDS], default="usual")
     parser.add_argument("--each", type=int, default=3, help="drives of each kind and noise")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds of each experiment")
     parser.add_argument("--write", metavar="PAGE", type=Path, help="put the table into this page")
     asked = parser.parse_args()
-    text = "".join(chain(table(study(asked.each, asked.rounds))))
+    table: Callable[[Iterable[Probed]], Iterator[str]] = _table
+    if asked.which == "usual":
+        found = _study(asked.each, asked.rounds)
+    else:
+        table = _table_of_kinds
+        with ProcessPoolExecutor() as pool:
+            found = list(pool.map(probe_kind, kinds_of(asked.which, asked.each, asked.rounds), chunksize=4))
+    text = "".join(chain(table(found), [_summary(found)]))
     print(text, end="")
     if asked.write:
         page = asked.write.read_text()
-        begin, end = (re.escape(mark) for mark in MARKS)
+        begin, end = (mark.format(asked.which) for mark in MARKS)
         asked.write.write_text(
-            re.sub(f"{begin}.*?{end}", MARKS[0] + text.replace("\\", r"\\") + MARKS[1], page, flags=re.DOTALL)
+            re.sub(
+                f"{re.escape(begin)}.*?{re.escape(end)}",
+                begin + text.replace("\\", r"\\") + end,
+                page,
+                flags=re.DOTALL,
+            )
         )
 
 

@@ -12,13 +12,16 @@ from hypothesis import strategies as st
 from aligntool.audit import GridKind, Severity, Wishes
 from aligntool.audit.wishes import MeasuredDisk, MeasuredUnit
 from aligntool.bench.inference import infer
-from aligntool.bench.inference_design import design, regions
+from aligntool.bench.inference_design import Kind, design, regions
 from aligntool.bench.inference_file import Probed, ProbeResult, document, read_measured
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, Source
+from aligntool.render.probe import probe_lines
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.audit.made import codes, judge, made_disk
 from tests.inference.drives import Drive
+from tests.inference.hostile import Hostile, MixedPages, SlowDie, SmallWritesSlow
+from tests.inference.study import Simulated
 
 SIZE = 500 * GIB
 
@@ -79,17 +82,28 @@ def test_a_measurement_counts_for_the_disk_that_it_was_made_on(
     assert any(grid.source is Source.MEASURED for grid in grids) is is_it
 
 
-def _kept() -> dict[str, Any]:
-    """A document as the command keeps it."""
-    drive, dice = Drive(page=16 * KIB), random.Random(1)
+def _probed(drive: Simulated | None = None) -> ProbeResult:
+    drive, dice = drive or Drive(page=16 * KIB), random.Random(1)
     parts = regions(Extent(0, drive.size))
     samples = drive.samples(design(parts, 512, drive.kinds, dice, rounds=3, most=MIB))
-    result = ProbeResult(
+    return ProbeResult(
         Probed("sda", "/dev/sda", SIZE, serial="S1"), infer(samples, dice, resamples=30), 512, parts, 3, 1, 0, 0.0,
         1.0, 1, False, None,
     )  # fmt: skip
-    found: dict[str, Any] = json.loads(json.dumps(document(result, "1")))
+
+
+def _kept(drive: Simulated | None = None) -> dict[str, Any]:
+    """A document as the command keeps it."""
+    found: dict[str, Any] = json.loads(json.dumps(document(_probed(drive), "1")))
     return found
+
+
+def test_every_size_of_every_kind_of_requests_is_shown() -> None:
+    result = _probed(SmallWritesSlow(1))
+    assert {looked.kind for looked in result.inference.looked} == set(Kind)
+    lines = ["".join(text for text, _ in line) for line in probe_lines(result, width=80, verbose=True)]
+    sizes = sum(len(looked.penalties) for looked in result.inference.looked)
+    assert sum("µs" in line and "±" in line for line in lines) == sizes
 
 
 def test_what_is_kept_is_what_is_read() -> None:
@@ -98,6 +112,18 @@ def test_what_is_kept_is_what_is_read() -> None:
     read = read_measured(json.dumps(kept), "file")
     assert read.is_of(disk())
     assert [unit.size for unit in read.units] == [16 * KIB]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("kind", [SmallWritesSlow, SlowDie, MixedPages])
+def test_an_audit_takes_nothing_from_a_drive_that_only_looks_as_if_it_had_a_unit(
+    kind: type[Hostile], seed: int
+) -> None:
+    kept = read_measured(json.dumps(_kept(kind(seed))), "file")
+    assert kept.is_of(disk())
+    report = judge(disk(), wishes=Wishes(measured=(kept,)))
+    assert "AT102" not in codes(report)
+    assert not any(grid.source is Source.MEASURED for grid in report.judged[0].grids)
 
 
 def test_what_is_less_sure_than_the_stated_confidence_is_not_taken() -> None:

@@ -85,6 +85,31 @@ def test_a_disk_that_is_given_up_shows_the_unit_of_its_writes_too(tmp_path: Path
     assert found["experiment"]["written"] > 0
 
 
+@needs_nbdkit
+def test_a_drive_that_is_slower_for_writes_below_a_size_has_no_unit_and_the_audit_takes_none(
+    tmp_path: Path,
+) -> None:
+    kept = tmp_path / "measured.json"
+    with slow_drive(tmp_path, "small=16384", "base_us=200", "small_us=3000") as file:
+        words = ("--destructive", "--yes", "--most", "30MiB", "--sector-size", "1024", "-o", kept)
+        found = probed(file, *words)
+        out, _ = aligntool("audit", file, "--measured", kept, "--json")
+    assert found["unit"] is None and found["boundaries"] == []
+    assert found["experiment"]["written"] > 0
+    # The halves of 16 KiB do take longer: that is what must not be taken for a unit.
+    part, shifted = (
+        next(one["median_us"] for one in looked["penalties"] if one["level"] == 16 * KIB)
+        for kind in ("write part", "write shifted")
+        for looked in found["looked"]
+        if looked["kind"] == kind
+    )
+    assert part > 2000 > abs(shifted)
+    (disk,) = json.loads(out)["disks"]
+    assert "measured" not in {
+        value for grid in disk["grids"] for value in grid.values() if isinstance(value, str)
+    }
+
+
 @pytest.mark.needs_tools("mkfs.ext4")
 def test_a_disk_that_holds_something_is_not_written_to(tmp_path: Path) -> None:
     image = tmp_path / "disk.img"
