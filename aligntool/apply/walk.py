@@ -45,6 +45,7 @@ from aligntool.plan import (
     Step,
     StepBegun,
     StepDone,
+    WriteFile,
     WriteJournal,
 )
 from aligntool.plan.lanes import Schedule
@@ -125,7 +126,7 @@ class Walk:
                 return
             case CheckContent() | ShrinkContent() | WriteJournal() | MakeTable():
                 raise ValueError(f"{type(step).__name__} does not come after the journal")
-            case MakeMember() | MakeArray() | MakeFileSystem() | EditFile() | RunCommand():
+            case MakeMember() | MakeArray() | MakeFileSystem() | EditFile() | WriteFile() | RunCommand():
                 raise ValueError(
                     f"{type(step).__name__} belongs to an array, which needs no journal of a move"
                 )
@@ -148,7 +149,7 @@ class Walk:
                 pass
             case CheckContent() | ShrinkContent() | WriteJournal() | MakeTable() | CopyContent():
                 raise ValueError(f"{type(step).__name__} is not undone here")
-            case MakeMember() | MakeArray() | MakeFileSystem() | EditFile() | RunCommand():
+            case MakeMember() | MakeArray() | MakeFileSystem() | EditFile() | WriteFile() | RunCommand():
                 raise ValueError(
                     f"{type(step).__name__} belongs to an array, which needs no journal of a move"
                 )

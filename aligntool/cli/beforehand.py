@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from aligntool.errors import Refused, objection_of, refuse
-from aligntool.plan import EditFile, RunCommand, Step
+from aligntool.plan import EditFile, RunCommand, Step, WriteFile
 
 
 def refuse_beforehand(steps: Sequence[Step], system: str, others: Refused | None = None) -> None:
@@ -27,7 +27,7 @@ def refuse_beforehand(steps: Sequence[Step], system: str, others: Refused | None
     if os.geteuid() != 0:
         return
     if system != find_distribution():
-        steps = [step for step in steps if not isinstance(step, EditFile | RunCommand)]
+        steps = [step for step in steps if not isinstance(step, EditFile | WriteFile | RunCommand)]
     site = replace(this_site(), look_around=lambda: look((), files=False).disks)
     reasons = reasons_beforehand(steps, site)
     if reasons:

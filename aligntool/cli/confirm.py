@@ -8,7 +8,7 @@ import sys
 from pathlib import PurePath
 
 from aligntool.errors import Refused
-from aligntool.plan import EditFile, MakeMember, Plan
+from aligntool.plan import EditFile, MakeMember, Plan, WriteFile
 
 
 def confirm(plan: Plan, yes: bool) -> None:
@@ -68,7 +68,7 @@ def identity(plan: Plan) -> tuple[str, str]:
 def _written_to(plan: Plan) -> str:
     """The disk; of an array its drives, and files of the system."""
     drives = dict.fromkeys(step.disk.path for step in plan.steps if isinstance(step, MakeMember))
-    files = dict.fromkeys(step.path for step in plan.steps if isinstance(step, EditFile))
+    files = dict.fromkeys(step.path for step in plan.steps if isinstance(step, EditFile | WriteFile))
     return ", ".join((*drives, *files)) or plan.disk.path
 
 

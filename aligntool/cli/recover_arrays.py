@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from aligntool.cli.options import colored, terminal_width
 from aligntool.errors import Refused
-from aligntool.plan import EditFile, MakeMember, Plan
+from aligntool.plan import EditFile, MakeMember, Plan, WriteFile
 
 if TYPE_CHECKING:
     from aligntool.apply.arrays.record import Record
@@ -118,7 +118,7 @@ def _ways_on(record: "Record") -> tuple[str, ...]:
 
 def _sentences(record: "Record") -> list[str]:
     made = "it is not finished: do not put anything on it yet"
-    files = [step.path for step in record.plan.steps if isinstance(step, EditFile)]
+    files = [step.path for step in record.plan.steps if isinstance(step, EditFile | WriteFile)]
     found = [made if record.forward else "it was being taken back"]
     drives = [step.device for step in record.plan.steps if isinstance(step, MakeMember)]
     found += [f"members: {', '.join(drives)}"] if drives else []

@@ -15,9 +15,9 @@ from aligntool.plan.steps import (
     CheckContent,
     CloseJournal,
     CopyContent,
-    DataArea,
     EditFile,
     EntryChange,
+    FileStep,
     Held,
     HoldContent,
     JournalPlace,
@@ -34,9 +34,11 @@ from aligntool.plan.steps import (
     RunCommand,
     ShrinkContent,
     Step,
+    WriteFile,
     WriteJournal,
 )
 from aligntool.plan.subject import Subject
+from aligntool.plan.wiping import DataArea
 
 __all__ = [
     "STEPS",
@@ -49,6 +51,7 @@ __all__ = [
     "EntryChange",
     "Estimate",
     "Event",
+    "FileStep",
     "Held",
     "HoldContent",
     "JournalPlace",
@@ -78,6 +81,7 @@ __all__ = [
     "StepDone",
     "Subject",
     "Used",
+    "WriteFile",
     "WriteJournal",
     "digest",
     "from_json",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, get_args
 
 from aligntool.plan.subject import Subject
+from aligntool.plan.wiping import DataArea
 from aligntool.units import Extent
 
 
@@ -188,18 +189,6 @@ class MakeTable:
 
 
 @dataclass(frozen=True, slots=True)
-class DataArea:
-    """Where on each member an array's data will lie: `offset` bytes from its start, `length` long; None: to its end."""
-
-    offset: int = 0
-    length: int | None = None
-
-    def of(self, member: Extent) -> Extent:
-        room = max(member.length - self.offset, 0)
-        return Extent(member.start + self.offset, room if self.length is None else min(self.length, room))
-
-
-@dataclass(frozen=True, slots=True)
 class MakeMember:
     """Get one drive ready to be a member of an array: a new table on it, or nothing where it is taken as it is.
 
@@ -247,13 +236,26 @@ class EditFile:
     """Put lines into a text file of the system. Done when they are in it.
 
     A line of the file that has `instead_of` in it is replaced by them, else they are added at the end. What the file
-    was before is kept beside it under `backup`.
+    was before is kept beside it under `backup`, with a number behind where there is one of an earlier run.
     """
 
     writes: ClassVar[bool] = True
     path: str
     lines: tuple[str, ...]
     instead_of: str
+    backup: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFile:
+    """Write a file that is aligntool's own, such as a unit or a script. Done when these lines are all that is in it.
+
+    A file of that name with other text is replaced as a whole; what it was is kept as of an `EditFile`.
+    """
+
+    writes: ClassVar[bool] = True
+    path: str
+    lines: tuple[str, ...]
     backup: str
 
 
@@ -282,10 +284,13 @@ Step = (
     | MakeArray
     | MakeFileSystem
     | EditFile
+    | WriteFile
     | RunCommand
 )
 
-ArrayStep = MakeMember | MakeArray | MakeFileSystem | EditFile | RunCommand
+FileStep = EditFile | WriteFile
+
+ArrayStep = MakeMember | MakeArray | MakeFileSystem | FileStep | RunCommand
 """The steps of which an array is made; none of them is ever in a journal."""
 
 STEPS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Step)}

@@ -5,11 +5,24 @@ tables and of the members of arrays alike.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from aligntool.units import MIB, Extent, align_down, align_up
 
 HEAD = 5 * MIB
 TAIL = 2 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class DataArea:
+    """Where on each member an array's data will lie: `offset` bytes from its start, `length` long; None: to its end."""
+
+    offset: int = 0
+    length: int | None = None
+
+    def of(self, member: Extent) -> Extent:
+        room = max(member.length - self.offset, 0)
+        return Extent(member.start + self.offset, room if self.length is None else min(self.length, room))
 
 
 def wiped_ends(things: Iterable[Extent], within: Extent, sector_size: int) -> tuple[Extent, ...]:

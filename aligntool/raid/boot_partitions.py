@@ -7,7 +7,7 @@ to keep them alike (docs/decisions/0021).
 
 from collections.abc import Iterator, Sequence
 
-from aligntool.plan import EditFile, MakeFileSystem, RaidGoal, RunCommand
+from aligntool.plan import EditFile, FileStep, MakeFileSystem, RaidGoal, RunCommand
 from aligntool.raid.members import partition_node
 from aligntool.raid.placing import Placed
 from aligntool.raid.systems import BACKUP, own_file
@@ -102,7 +102,7 @@ def boot_partition_steps(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[M
         )
 
 
-def boot_copy_steps(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[EditFile | RunCommand]:
+def boot_copy_steps(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[FileStep | RunCommand]:
     """What keeps them alike, in the files of the system that is copied onto the array."""
     if not has_boot_partitions(goal, placed):
         return

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from aligntool.audit.incomplete import LEAVES_INACTIVE
 from aligntool.inventory import LATE_START
-from aligntool.plan import EditFile, RaidGoal, RunCommand
+from aligntool.plan import RaidGoal, RunCommand, WriteFile
 from aligntool.raid.levels import LEVELS
 from aligntool.raid.systems import System, own_file
 
@@ -62,13 +62,13 @@ WantedBy=sysinit.target
 """
 
 
-def late_start_steps(goal: RaidGoal, system: System) -> Iterator[EditFile | RunCommand]:
+def late_start_steps(goal: RaidGoal, system: System) -> Iterator[WriteFile | RunCommand]:
     """Where the array can do without a drive, and nobody else would start it then."""
     if system.word == LEAVES_INACTIVE and LEVELS[goal.level].redundant:
         yield from bring_late_start()
 
 
-def bring_late_start() -> Iterator[EditFile | RunCommand]:
+def bring_late_start() -> Iterator[WriteFile | RunCommand]:
     """For all arrays of mdadm.conf at once."""
     for file, text in ((SCRIPT_FILE, SCRIPT), (SERVICE_FILE, SERVICE), (TIMER_FILE, TIMER_TEXT)):
         yield own_file(file, text)

@@ -10,7 +10,7 @@ mdadm_udev hook.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from aligntool.plan import EditFile, RaidGoal, RunCommand
+from aligntool.plan import EditFile, RaidGoal, RunCommand, WriteFile
 
 BACKUP = ".before-aligntool"
 
@@ -101,10 +101,9 @@ SYSTEMS = {
 }  # fmt: skip
 
 
-def own_file(path: str, text: str) -> EditFile:
-    """A file that nobody else has, as a whole; found by its first line."""
-    lines = tuple(text.splitlines())
-    return EditFile(path, lines, lines[0], path + BACKUP)
+def own_file(path: str, text: str) -> WriteFile:
+    """Return the step that writes one of aligntool's own files."""
+    return WriteFile(path, tuple(text.splitlines()), path + BACKUP)
 
 
 def array_line(goal: RaidGoal, device: str) -> str:

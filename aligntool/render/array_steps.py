@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from aligntool.audit.words import shell_word
-from aligntool.plan import ArrayStep, EditFile, MakeArray, MakeFileSystem, MakeMember, RunCommand
+from aligntool.plan import ArrayStep, EditFile, MakeArray, MakeFileSystem, MakeMember, RunCommand, WriteFile
 
 _PLAIN = re.compile(r"--?[A-Za-z-]+=[\w./:,@%+-]+|[a-z]+=[\w=,./-]+", re.ASCII)
 
@@ -25,7 +25,9 @@ def array_title(step: ArrayStep) -> str:
         case MakeFileSystem():
             return f"make {step.kind} on {step.device}, UUID {step.uuid}"
         case EditFile():
-            return f"edit {step.path}; what it was is kept as {step.backup}"
+            return f"edit {step.path}; what it was is kept as {step.backup}, numbered after the first"
+        case WriteFile():
+            return f"write {step.path}; other text in it is kept as {step.backup}, numbered after the first"
         case RunCommand():
             return step.purpose
         case _:
@@ -44,6 +46,9 @@ def array_details(step: ArrayStep) -> Iterator[str]:
                 yield f"zeroed first, so that no old signature comes back: bytes {ranges}"
         case EditFile():
             yield f"in place of a line with {step.instead_of}, else at the end:"
+            yield from step.lines
+        case WriteFile():
+            yield "the whole file:"
             yield from step.lines
         case MakeArray() | MakeFileSystem() | RunCommand():
             yield f"$ {shell_line(step.command)}"

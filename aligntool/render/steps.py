@@ -28,6 +28,7 @@ from aligntool.plan import (
     RunCommand,
     ShrinkContent,
     Step,
+    WriteFile,
     WriteJournal,
 )
 from aligntool.render.array_steps import array_details, array_title
@@ -73,7 +74,7 @@ def step_title(step: Step) -> str:
             return "wipe the journal's head"
         case MakeTable():
             return f"make {_A.get(step.label, 'a')} {LABELS.get(step.label, step.label)} table"
-        case MakeMember() | MakeArray() | MakeFileSystem() | EditFile() | RunCommand():
+        case MakeMember() | MakeArray() | MakeFileSystem() | EditFile() | WriteFile() | RunCommand():
             return array_title(step)
         case _:
             assert_never(step)
@@ -90,7 +91,7 @@ def step_details(step: Step, *, sector_size: int) -> Iterator[str]:
             yield f"bytes {_in_file(step.journal)}{span(step.journal.extent)} are free again"
         case ParkEntries() | RewriteTable() | MakeTable():
             yield from _table_details(step, sector_size)
-        case MakeMember() | MakeArray() | MakeFileSystem() | EditFile() | RunCommand():
+        case MakeMember() | MakeArray() | MakeFileSystem() | EditFile() | WriteFile() | RunCommand():
             yield from array_details(step)
             if isinstance(step, MakeMember):
                 yield from (_entry(entry, step.disk.sector_size) for entry in step.entries)

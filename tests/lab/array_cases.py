@@ -66,7 +66,9 @@ class Planned:
         steps: list[dict[str, Any]] = json.loads(text)["plan"]["steps"]
         self.array = next(step for step in steps if step["step"] == "MakeArray")
         self.content = next(step for step in steps if step["step"] == "MakeFileSystem")
-        self.files = {step["path"]: step["lines"] for step in steps if step["step"] == "EditFile"}
+        self.files = {
+            step["path"]: step["lines"] for step in steps if step["step"] in ("EditFile", "WriteFile")
+        }
         found = (re.fullmatch(r"--([a-z-]+)=(.*)", word) for word in self.array["command"])
         self.words = {match[1]: match[2] for match in found if match}
 

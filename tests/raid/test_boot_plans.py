@@ -6,7 +6,7 @@ import pytest
 
 from aligntool.apply.arrays.commands import rebuilds
 from aligntool.apply.arrays.editing import edit_file, find_trace, restore_file
-from aligntool.plan import EditFile, MakeFileSystem, Plan, RunCommand, to_json
+from aligntool.plan import EditFile, FileStep, MakeFileSystem, Plan, RunCommand, WriteFile, to_json
 from aligntool.units import MIB
 from tests.apply.arrays.made import site_in
 from tests.raid.made import drives, goal, planned
@@ -18,14 +18,14 @@ def system_plan(**words: object) -> Plan:
     return planned(goal("raid1", esp_size=512 * MIB, filesystem="ext4", mount_at="", **words), *drives(2))
 
 
-def edits(plan: Plan) -> list[EditFile]:
-    return [step for step in plan.steps if isinstance(step, EditFile)]
+def edits(plan: Plan) -> list[FileStep]:
+    return [step for step in plan.steps if isinstance(step, EditFile | WriteFile)]
 
 
 def test_a_plan_lists_the_boot_partitions_that_it_makes_and_enables_the_unit_last() -> None:
     plan = planned(goal("raid1", esp_size=512 * MIB, filesystem="ext4", mount_at=""), *drives(3))
     made = [step.uuid for step in plan.steps if isinstance(step, MakeFileSystem) and step.kind == "vfat"]
-    files = {step.path: step.lines for step in plan.steps if isinstance(step, EditFile)}
+    files = {step.path: step.lines for step in plan.steps if isinstance(step, EditFile | WriteFile)}
     assert len(set(made)) == 3
     assert files["/etc/default/esp-copies"] == (f'ESP_COPIES="{" ".join(made)}"',)
     assert any(f"UUID={made[0]} /boot/efi" in line for line in plan.attention)
@@ -62,11 +62,11 @@ def texts(root: Path) -> dict[str, str]:
 def test_of_a_later_array_only_the_list_is_another(root: Path, tmp_path: Path) -> None:
     site = site_in(tmp_path)
     for step in edits(system_plan()):
-        list(edit_file(step, site))
+        list(edit_file(step, site, find_trace(step, site)))
     was = texts(root)
     later = system_plan(filesystem_uuid="aaaaaaaa-0000-4000-8000-000000000000")
     for step in edits(later):
-        list(edit_file(step, site))
+        list(edit_file(step, site, find_trace(step, site)))
     assert {name for name, text in texts(root).items() if was.get(name) != text} == {
         "etc/default/esp-copies", "etc/default/esp-copies.before-aligntool",
     }  # fmt: skip
@@ -79,7 +79,7 @@ def test_what_was_written_is_gone_when_it_is_taken_back(root: Path, tmp_path: Pa
     traces = []
     for step in steps:
         traces.append(find_trace(step, site))
-        list(edit_file(step, site))
+        list(edit_file(step, site, traces[-1]))
     assert len(texts(root)) == len(steps) == 7
     for step, trace in zip(reversed(steps), reversed(traces), strict=True):
         list(restore_file(step, site, trace))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.plan import EditFile, Plan, RunCommand
+from aligntool.plan import Plan, RunCommand, WriteFile
 from tests.conftest import run
 from tests.raid.made import drives, goal, planned
 
@@ -16,7 +16,7 @@ def late(plan: Plan) -> dict[str, str]:
     return {
         Path(step.path).name: "\n".join(step.lines) + "\n"
         for step in plan.steps
-        if isinstance(step, EditFile) and "late-start" in step.path
+        if isinstance(step, WriteFile) and "late-start" in step.path
     }
 
 

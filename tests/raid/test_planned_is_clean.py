@@ -9,7 +9,7 @@ import pytest
 
 from aligntool.audit import audit
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, Inventory, Layer, Partition, System
-from aligntool.plan import EditFile, MakeArray, MakeFileSystem, MakeMember, Plan
+from aligntool.plan import EditFile, MakeArray, MakeFileSystem, MakeMember, Plan, WriteFile
 from aligntool.probe.config_files import parse_fstab, parse_mdadm_conf
 from aligntool.raid.persisting import PersistGoal, plan_persist
 from aligntool.recipe import Recipe
@@ -97,7 +97,7 @@ def _content(step: MakeFileSystem, size: int) -> Layer:
 
 
 def _system(plan: Plan) -> System:
-    files = {one.path: "\n".join(one.lines) for one in plan.steps if isinstance(one, EditFile)}
+    files = {one.path: "\n".join(one.lines) for one in plan.steps if isinstance(one, EditFile | WriteFile)}
     conf = files.get("/etc/mdadm/mdadm.conf", "")
     return System(
         "debian", "here", parse_mdadm_conf(conf, "/etc/mdadm/mdadm.conf"), parse_fstab(files.get("/etc/fstab", "")), (),

@@ -6,7 +6,17 @@ from dataclasses import replace
 import pytest
 
 from aligntool.inventory import Adapter, Disk, Inventory, KnownGeometry, LbaFormat, NvmeFacts, Source, System
-from aligntool.plan import EditFile, MakeArray, MakeFileSystem, Plan, RaidGoal, RunCommand, from_json, to_json
+from aligntool.plan import (
+    EditFile,
+    MakeArray,
+    MakeFileSystem,
+    Plan,
+    RaidGoal,
+    RunCommand,
+    WriteFile,
+    from_json,
+    to_json,
+)
 from aligntool.raid import SYSTEMS, plan_raid
 from aligntool.recipe import Recipe
 from aligntool.units import GIB, KIB, MIB
@@ -35,7 +45,7 @@ def test_a_plan_that_is_kept_is_read_back_as_it_was(each: Recipe) -> None:
 
 
 def edits(plan: Plan) -> dict[str, str]:
-    return {step.path: "\n".join(step.lines) for step in plan.steps if isinstance(step, EditFile)}
+    return {step.path: "\n".join(step.lines) for step in plan.steps if isinstance(step, EditFile | WriteFile)}
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

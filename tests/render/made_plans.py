@@ -27,6 +27,7 @@ from aligntool.plan import (
     ShrinkContent,
     Subject,
     Used,
+    WriteFile,
     WriteJournal,
 )
 from aligntool.units import GIB, MIB, Extent
@@ -118,6 +119,7 @@ ARRAY = Plan(
         ),
         MakeFileSystem("/dev/md/data", "xfs", "uuid", ("mkfs.xfs", "-L", "my data", "/dev/md/data")),
         EditFile("/etc/fstab", ("UUID=uuid /srv/data xfs noatime 0 0",), "UUID=uuid", "/etc/fstab.before"),
+        WriteFile("/etc/own.timer", ("[Unit]", "", "[Timer]"), "/etc/own.timer.before"),
         RunCommand("rebuild the initramfs", ("update-initramfs", "-u"), "generating"),
     ),
 )

@@ -10,7 +10,7 @@ from itertools import dropwhile, takewhile
 from aligntool.apply.arrays import commands
 from aligntool.apply.arrays.record import Record
 from aligntool.errors import Refused, Stopped
-from aligntool.plan import EditFile, Plan, RunCommand, Said
+from aligntool.plan import EditFile, Plan, RunCommand, Said, WriteFile
 
 
 def carry_back(index: int, plan: Plan, record: Record) -> Iterator[Said]:
@@ -18,11 +18,11 @@ def carry_back(index: int, plan: Plan, record: Record) -> Iterator[Said]:
     all are back. Boot images come last: `build_images_back`.
     """
     before = plan.steps[index - 1] if index else None
-    in_a_row = isinstance(before, EditFile) and "after" in record.trace(index - 1)
+    in_a_row = isinstance(before, EditFile | WriteFile) and "after" in record.trace(index - 1)
     if "after" not in record.trace(index) or in_a_row:
         return
     later = range(index + 1, len(plan.steps))
-    behind = dropwhile(lambda at: isinstance(plan.steps[at], EditFile), later)
+    behind = dropwhile(lambda at: isinstance(plan.steps[at], EditFile | WriteFile), later)
     for at in takewhile(lambda at: isinstance(plan.steps[at], RunCommand), behind):
         step = plan.steps[at]
         if isinstance(step, RunCommand) and commands.tells_systemd(step):

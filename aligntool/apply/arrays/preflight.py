@@ -19,7 +19,17 @@ from aligntool.apply.programs import find_program
 from aligntool.audit.words import shell_word
 from aligntool.errors import Objection, Refused, refuse
 from aligntool.inventory import Disk
-from aligntool.plan import EditFile, MakeArray, MakeFileSystem, MakeMember, Plan, RunCommand, Step, Subject
+from aligntool.plan import (
+    EditFile,
+    MakeArray,
+    MakeFileSystem,
+    MakeMember,
+    Plan,
+    RunCommand,
+    Step,
+    Subject,
+    WriteFile,
+)
 from aligntool.raid.boot_partitions import LIST_FILE
 from aligntool.raid.mounting import FSTAB, other_place
 from aligntool.raid.wiping import data_area
@@ -112,8 +122,9 @@ def _is_same(disk: Disk, was: Subject) -> bool:
 
 def _about_files(steps: Sequence[Step], site: Site) -> Iterator[Objection]:
     for step in steps:
-        if isinstance(step, EditFile):
+        if isinstance(step, EditFile | WriteFile):
             yield from ((why, "") for why in refuse_unwritable(step, site))
+        if isinstance(step, EditFile):
             yield from _about_names(step, site)
             drives = [each.disk.path for each in steps if isinstance(each, MakeMember)]
             yield from _about_copies(step, drives, site)

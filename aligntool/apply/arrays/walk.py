@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from aligntool.apply.arrays import assembly, commands, contents, editing, members
+from aligntool.apply.arrays.backups import is_kept, kept_words
 from aligntool.apply.arrays.carrying import build_images_back, carry_back
 from aligntool.apply.arrays.earlier import stop_earlier
 from aligntool.apply.arrays.holding import HeldMembers, hold_members
@@ -24,6 +25,7 @@ from aligntool.plan import (
     ArrayStep,
     EditFile,
     Event,
+    FileStep,
     MakeArray,
     MakeFileSystem,
     MakeMember,
@@ -33,6 +35,7 @@ from aligntool.plan import (
     Step,
     StepBegun,
     StepDone,
+    WriteFile,
 )
 from aligntool.raid.members import partition_node
 from aligntool.raid.wiping import data_area
@@ -76,17 +79,18 @@ def _walk_forward(record: Record, plan: Plan, site: Site, held: HeldMembers) -> 
             members.wait_for_members(plan.steps)
         again = index in record.traces
         if not again:  # of a step that was begun it was found before it wrote anything
-            record = record.noting(index, _trace(step, site))
+            record = record.noting(index, _trace(step, site, record))
         record = replace(record, position=index, begun=True, forward=True)
         _save(record)
         yield StepBegun(index)
         if isinstance(step, MakeMember):
             yield from members.make_member(step, site, held, again=again, area=data_area(plan.steps))
         else:
-            yield from _do(step, plan, site, again=again, first_run=first_run)
+            yield from _do(step, plan, site, record.trace(index), again=again, first_run=first_run)
         record = replace(record, position=index + 1, begun=False)
         _save(record)
         yield StepDone(index)
+    yield from kept_words(record, site)
     _forget(record)
 
 
@@ -153,10 +157,10 @@ def _where_it_runs(step: MakeFileSystem, plan: Plan) -> MakeFileSystem:
     return step
 
 
-def _trace(step: ArrayStep, site: Site) -> Mapping[str, str]:
+def _trace(step: ArrayStep, site: Site, record: Record) -> Mapping[str, str]:
     match step:
-        case EditFile():
-            return editing.find_trace(step, site)
+        case EditFile() | WriteFile():
+            return editing.find_trace(step, site, keeps=not is_kept(step, record))
         case RunCommand():
             return commands.find_trace(step)
         case MakeMember() | MakeArray() | MakeFileSystem():  # what a member held is in the plan
@@ -166,9 +170,10 @@ def _trace(step: ArrayStep, site: Site) -> Mapping[str, str]:
 
 
 def _do(
-    step: MakeArray | MakeFileSystem | EditFile | RunCommand,
+    step: MakeArray | MakeFileSystem | FileStep | RunCommand,
     plan: Plan,
     site: Site,
+    trace: Mapping[str, str],
     *,
     again: bool,
     first_run: bool,
@@ -183,8 +188,8 @@ def _do(
         case MakeFileSystem():
             _stop_unless_ours(step, plan)
             yield from contents.make_file_system(step, site, new=first_run)
-        case EditFile():
-            yield from editing.edit_file(step, site)
+        case EditFile() | WriteFile():
+            yield from editing.edit_file(step, site, trace)
         case RunCommand():
             if again and step.expects:
                 yield from _rebuilt(plan.steps.index(step), plan)
@@ -232,7 +237,7 @@ def _undo(step: ArrayStep, index: int, plan: Plan, site: Site, record: Record) -
             yield Said(f"{step.device} is stopped, and its superblocks are gone")
         case MakeFileSystem():
             yield from contents.remove_file_system(_where_it_runs(step, plan))
-        case EditFile():
+        case EditFile() | WriteFile():
             yield from editing.restore_file(step, site, record.trace(index))
             yield from carry_back(index, plan, record)
         case RunCommand():
@@ -276,7 +281,7 @@ def _awakened_to_be_undone(record: Record, plan: Plan) -> Iterator[Said]:
 
 
 def _array_step(step: Step) -> ArrayStep:
-    if isinstance(step, MakeMember | MakeArray | MakeFileSystem | EditFile | RunCommand):
+    if isinstance(step, MakeMember | MakeArray | MakeFileSystem | EditFile | WriteFile | RunCommand):
         return step
     raise Refused(f"{type(step).__name__} is no step of an array", hint="aligntool raid plan")
 

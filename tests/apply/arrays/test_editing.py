@@ -6,9 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.arrays.editing import edit_file, edited, find_trace, refuse_unwritable, restore_file
+from aligntool.apply.arrays.editing import (
+    backup_of,
+    edit_file,
+    edited,
+    find_trace,
+    refuse_unwritable,
+    restore_file,
+)
 from aligntool.errors import Refused
-from aligntool.plan import EditFile, Said
+from aligntool.plan import EditFile, FileStep, Said, WriteFile
 from tests.apply.arrays.made import FS_UUID, LINE, fstab_step, site_in
 from tests.conftest import run
 
@@ -19,8 +26,9 @@ def fstab(tmp_path: Path) -> Path:
     return tmp_path / "root/etc/fstab"
 
 
-def edit(folder: Path, step: EditFile) -> list[str]:
-    return [said.text for said in edit_file(step, site_in(folder))]
+def edit(folder: Path, step: FileStep) -> list[str]:
+    site = site_in(folder)
+    return [said.text for said in edit_file(step, site, find_trace(step, site))]
 
 
 @pytest.mark.parametrize(
@@ -81,24 +89,76 @@ def test_mode_owner_and_extended_attributes_are_kept_and_a_link_is_followed(
     assert backup.read_text() == "old\n" and backup.stat().st_mode & 0o7777 == 0o640
 
 
-def test_what_a_file_was_first_is_kept_and_never_overwritten(tmp_path: Path, fstab: Path) -> None:
+def names_beside(fstab: Path) -> list[str]:
+    return sorted(each.name for each in fstab.parent.iterdir() if each.name.startswith("fstab"))
+
+
+OTHER = replace(fstab_step(), lines=("UUID=2 /b ext4 x 0 0",), instead_of="UUID=2 ")
+
+
+def test_every_run_keeps_what_the_file_was_before_it(tmp_path: Path, fstab: Path) -> None:
     fstab.write_text("first\n")
     edit(tmp_path, fstab_step())
-    other = replace(fstab_step(), lines=("UUID=2 /b ext4 x 0 0",), instead_of="UUID=2 ")
-    assert any("stays as it is" in said for said in edit(tmp_path, other))
+    second = fstab.read_text()
+    edit(tmp_path, OTHER)
     assert fstab.with_name("fstab.before-aligntool").read_text() == "first\n"
-    assert sorted(each.name for each in fstab.parent.iterdir()) == [
-        "fstab",
-        "fstab.before-aligntool",
-        "mdadm",
-    ]
+    assert fstab.with_name("fstab.before-aligntool.1").read_text() == second
+    assert len(names_beside(fstab)) == 3
+
+
+def test_a_step_that_is_cut_short_and_done_again_keeps_one_copy(tmp_path: Path, fstab: Path) -> None:
+    fstab.write_text("first\n")
+    site = site_in(tmp_path)
+    trace = find_trace(fstab_step(), site)
+    backup = backup_of(fstab_step(), site, trace)
+    assert backup is not None
+    backup.write_text("first\n")  # cut here
+    list(edit_file(fstab_step(), site, trace))
+    list(edit_file(fstab_step(), site, trace))
+    assert names_beside(fstab) == ["fstab", "fstab.before-aligntool"]
+    list(restore_file(fstab_step(), site, trace))
+    assert names_beside(fstab) == ["fstab"] and fstab.read_text() == "first\n"
+
+
+def test_what_is_taken_back_takes_its_own_copy_along_and_no_other(tmp_path: Path, fstab: Path) -> None:
+    fstab.write_text("first\n")
+    edit(tmp_path, fstab_step())
+    site = site_in(tmp_path)
+    trace = find_trace(OTHER, site)
+    list(edit_file(OTHER, site, trace))
+    list(restore_file(OTHER, site, trace))
+    assert names_beside(fstab) == ["fstab", "fstab.before-aligntool"]
+
+
+UNIT = WriteFile(
+    "/etc/own.timer", ("[Unit]", "", "[Timer]", "OnActiveSec=30"), "/etc/own.timer.before-aligntool"
+)
+
+
+@pytest.mark.parametrize(
+    "before", [None, "[Unit]\n\n[Timer]\nOnActiveSec=60\n", "[Timer]\nOnActiveSec=30\n[Unit]", ""]
+)
+def test_a_file_of_our_own_is_written_whole_and_put_back_whole(
+    tmp_path: Path, fstab: Path, before: str | None
+) -> None:
+    file, site = fstab.with_name("own.timer"), site_in(tmp_path)
+    if before is not None:
+        file.write_text(before)
+    trace = find_trace(UNIT, site)
+    list(edit_file(UNIT, site, trace))
+    assert file.read_text() == "[Unit]\n\n[Timer]\nOnActiveSec=30\n"
+    assert find_trace(UNIT, site) == {}
+    copy = file.with_name("own.timer.before-aligntool")
+    assert (copy.read_text() if copy.exists() else None) == before
+    list(restore_file(UNIT, site, trace))
+    assert (file.read_text() if file.exists() else None) == before and not copy.exists()
 
 
 def put_back(folder: Path, change: str | None) -> tuple[bytes | None, list[Said]]:
     """Edit, let somebody else change the file, put it back."""
     site, step = site_in(folder), fstab_step()
     trace = find_trace(step, site)
-    list(edit_file(step, site))
+    list(edit_file(step, site, trace))
     file = folder / "root/etc/fstab"
     if change is not None:
         file.write_text(file.read_text() + change)
