@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from aligntool.recipe import BenchGoal
 
 _LONGEST_S = 86400.0
-_LONG_S = 1800.0  # from which on a measurement is asked about
+_LONG_S = 3600.0  # from which on a measurement is asked about
+_LONG_PASSES_S = 1800.0  # whose time is only estimated
 
 
 def passes(text: str) -> tuple[int, ...]:
@@ -120,7 +121,7 @@ def _confirm(plan: "BenchPlan", seen: "Conditions", disk: str | None, *, counted
     from aligntool.render.plan import time_words
 
     taken_s = plan.seconds(rotational=any(drive.rotational for drive in seen.drives))
-    if counted and taken_s > _LONG_S:
+    if counted and taken_s > (_LONG_PASSES_S if plan.settings.passes else _LONG_S):
         confirm_long(time_words(round(taken_s)), yes)
     if disk is not None:
         confirm_disk(plan.target.path, disk, "its name", yes)
