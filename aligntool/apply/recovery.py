@@ -23,7 +23,7 @@ from aligntool.apply.standing import MARKER, Standing, has_markers, index_of, pe
 from aligntool.apply.table_writer import is_ours
 from aligntool.apply.walk import progress
 from aligntool.errors import Refused
-from aligntool.plan import CopyContent, HoldContent, Plan
+from aligntool.plan import CopyContent, HoldContent, ParkEntries, Plan
 from aligntool.units import GIB, align_down
 
 SEARCHED = 16 * GIB
@@ -73,7 +73,7 @@ def find_journal(device: Device, file: Device | None, *, any_table: bool = False
             continue
         except Refused:
             continue
-        if _counts(device, journal, sound=sound, is_marked=is_marked or any_table):
+        if _counts(device, journal, sound=sound, is_marked=is_marked, any_table=any_table):
             return _intact(journal)
     if refusal is None and not sound and None in places_in_torn_entries(device):
         refusal = _elsewhere()
@@ -82,7 +82,7 @@ def find_journal(device: Device, file: Device | None, *, any_table: bool = False
     return None
 
 
-def _counts(device: Device, journal: Journal, *, sound: bool, is_marked: bool) -> bool:
+def _counts(device: Device, journal: Journal, *, sound: bool, is_marked: bool, any_table: bool) -> bool:
     """Return whether this journal, to which no entry led, is that of a move in flight."""
     images = journal.contents.images
     state = table_state(device, images)
@@ -91,7 +91,8 @@ def _counts(device: Device, journal: Journal, *, sound: bool, is_marked: bool) -
         return (
             is_marked or not whole
         )  # else one that could not be wiped, beside a table that is as it should be
-    return is_marked or not is_readable(device) or has_markers(device, journal)
+    begun = journal.position.step > index_of(journal.contents.plan, ParkEntries)
+    return (any_table and begun) or is_marked or not is_readable(device) or has_markers(device, journal)
 
 
 def _intact(journal: Journal) -> Journal:

@@ -51,6 +51,16 @@ MUTATIONS = (
         "that copy is damaged, and the older record of the other one is taken for the newest",
     ),
     Mutation(
+        "a complete move is parked again", f"{APPLY}/standing.py",
+        "        if complete or (table", "        if (table",
+        "the journal is closed beside a parked table, and nothing leads back",
+    ),
+    Mutation(
+        "a table that another program made is written over without being asked", f"{APPLY}/mover.py",
+        "    if stands is Standing.CHANGED and not restore_table:\n", "    if False:\n",
+        "partitions that were made meanwhile are gone",
+    ),
+    Mutation(
         "the resume leaves a batch out", f"{APPLY}/walk.py",
         "islice(self._schedule(step).batches(), first, None)",
         "islice(self._schedule(step).batches(), first + bool(first), None)",

@@ -18,6 +18,7 @@ CUTS = (
     "tests/moving/test_simulated_cuts.py",
     "tests/moving/test_simulated_losses.py",
     "tests/moving/test_damaged_records.py",
+    "tests/moving/test_lost_tables.py",
 )
 
 
@@ -44,6 +45,9 @@ def copy_to(folder: Path) -> None:
         "test_simulated_copies.py",
         "test_simulated_cuts.py",
         "test_damaged_records.py",
+        "test_lost_tables.py",
+        "test_other_journals.py",
+        "test_simulated_media.py",
         "test_simulated_losses.py",
     ):
         shutil.copy(ROOT / "tests" / "moving" / name, folder / "tests" / "moving" / name)

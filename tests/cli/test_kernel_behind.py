@@ -1,0 +1,40 @@
+"""A kernel that cannot show what was done: the disk is done, nothing is left to resume, and partprobe is named."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aligntool.units import MIB
+from tests.cli.old_disks import aligntool, assert_whole, first_start, make_old_disk
+from tests.cli.test_restore_table import kill_while_copying
+from tests.conftest import run
+
+pytestmark = [
+    pytest.mark.needs_root,
+    pytest.mark.needs_tools("losetup", "addpart", "delpart", "sfdisk", "mke2fs", "e2fsck", "debugfs"),
+]
+
+
+@pytest.mark.parametrize("way", ["text", "json"])
+def test_a_disk_that_is_done_names_no_resume_when_the_kernel_cannot_show_it(
+    tmp_path: Path, loop: Callable[..., Path], way: str
+) -> None:
+    image = make_old_disk(tmp_path / "old.img", size=40 * MIB, length=24 * MIB)
+    kill_while_copying(image)
+    device = loop(image)
+    run("addpart", device, "9", str(20 * 2048), "2048")  # what the kernel has there bars partition 1: EBUSY
+    try:
+        done = aligntool("resume", *(["--json"] if way == "json" else []), device)
+    finally:
+        run("delpart", device, "9")
+    assert done.returncode == 0, done.stderr
+    assert f"partprobe {device}" in done.stderr
+    assert "aligntool resume" not in done.stderr and "aligntool rollback" not in done.stderr
+    if way == "json":
+        end = json.loads(done.stdout.splitlines()[-1])
+        assert (end["event"], end["state"]) == ("end", "new") and "partprobe" in end["next"]
+    assert aligntool("resume", device).returncode == 3, "nothing was left to resume"
+    assert first_start(image) == 2048
+    assert_whole(image)
