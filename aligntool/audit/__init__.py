@@ -7,7 +7,7 @@ from aligntool.audit.codes import Code
 from aligntool.audit.coming_back import system_findings
 from aligntool.audit.devices import device_findings
 from aligntool.audit.drives import drive_findings, machine_findings
-from aligntool.audit.excuses import hybrid_image, untold, unwritten
+from aligntool.audit.excuses import hybrid_image, other_sectors, untold, unwritten
 from aligntool.audit.grids import Sized, grids_of, physical_sector
 from aligntool.audit.incomplete import incomplete_findings
 from aligntool.audit.layers import layer_findings
@@ -125,7 +125,7 @@ def _verdicts(disk: Disk, grids: Sequence[Grid], above: str) -> Iterator[Verdict
         if lost:
             yield Verdict(disk.name, partition.number, partition.extent.start, Answer.UNKNOWN, (), why=LOST)
             continue
-        excuse, doubt = unwritten(partition, image), untold(partition)
+        excuse, doubt = unwritten(partition, image), untold(partition) or other_sectors(disk)
         verdict = judge_start(
             disk, partition.number, partition.extent.start, grids, excuse=excuse, doubt=doubt
         )

@@ -68,7 +68,7 @@ def _sector(disk: Disk, physical: Grid) -> Iterator[Finding]:
             disk,
             Code.SECTOR_SIZE_ASSUMED,
             Severity.INFO,
-            f"{said}; {size} sectors are assumed: {physical.by}",
+            f"{said}; {size} sectors are assumed: {physical.by}{_logical(disk)}",
         )
     if disk.ata and disk.ata.physical_sector_size and reported and disk.ata.physical_sector_size > reported:
         drive = format_size(disk.ata.physical_sector_size)
@@ -76,6 +76,18 @@ def _sector(disk: Disk, physical: Grid) -> Iterator[Finding]:
             disk, Code.SECTOR_SIZE_DISPUTED, Severity.INFO,
             f"the drive's IDENTIFY says {drive} a physical sector, the kernel reports {format_size(reported)}",
         )  # fmt: skip
+
+
+def _logical(disk: Disk) -> str:
+    """Which logical sectors the starts were counted in, where the device reports none."""
+    if disk.limits.logical_block_size is not None:
+        return ""
+    size = format_size(disk.sector_size)
+    if disk.table is None:
+        return f"; logical sectors of {size} are assumed"
+    if disk.table.sector_size_assumed:
+        return f"; logical sectors of {size} are assumed, too: --sector-size states another size"
+    return f"; logical sectors of {size}, as its {disk.table.label} table shows"
 
 
 def _bogus(disk: Disk) -> Iterator[Finding]:

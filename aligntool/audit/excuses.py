@@ -62,6 +62,13 @@ def untold(partition: Partition) -> str:
     return ""
 
 
+def other_sectors(disk: Disk) -> str:
+    """Return why the starts may be other bytes than those that were computed; empty where the sector size is known."""
+    if disk.table is None or not disk.table.sector_size_assumed:
+        return ""
+    return "the table may count in sectors of 512 or of 4096 bytes, and nothing on the disk shows which"
+
+
 def hybrid_image(disk: Disk) -> Extent | None:
     """The ISO image that was written over the medium, table and all (isohybrid, xorriso).
 

@@ -16,6 +16,9 @@ Sized = tuple[int, Source, str]
 """A size in bytes, where it comes from, and who says so."""
 
 ASSUMED_SECTOR = 4096
+FLOPPY_SIZES = frozenset(kib * 1024 for kib in (160, 180, 320, 360, 640, 720, 1200, 1440, 1680, 1720, 2880))
+
+_MADE_OF_OTHERS = frozenset({DiskKind.VIRTIO, DiskKind.NETWORK, DiskKind.LOOP, DiskKind.USB, DiskKind.OTHER})
 
 _WHY_ASSUMED = {
     DiskKind.IMAGE: "an image file reports nothing",
@@ -67,7 +70,10 @@ def physical_sector(disk: Disk, known: Sequence[KnownGeometry], below: Sequence[
     """The physical sector to judge by. `below`: what was settled for the members of a stacked device."""
     reported = disk.limits.physical_block_size or 0
     if "physical_block_size" in disk.limits_given:
-        return reported, Source.GIVEN, "--physical-sector-size"
+        # No drive has physical sectors smaller than its logical ones.
+        return max(reported, disk.limits.logical_block_size or 0), Source.GIVEN, "--physical-sector-size"
+    if disk.size in FLOPPY_SIZES and disk.table is None:
+        return 512, Source.ASSUMED, "a floppy disk of this size has sectors of 512 bytes"
     if reported <= 0 or not is_power_of_two(reported):
         reported = 0
     best: Sized = (reported, Source.REPORTED, "physical_block_size")
@@ -122,9 +128,17 @@ def _minimum_io(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:
             yield GridKind.CHUNK, (disk.array.chunk, Source.REPORTED, "md chunk_size"), Severity.WARNING
         elif minimum:
             yield GridKind.CHUNK, (minimum, Source.REPORTED, "minimum_io_size"), Severity.WARNING
+    elif minimum and _hides_drives(disk):
+        # What a RAID controller or an array reports here is its strip: as a chunk of md's, off it is a warning.
+        yield GridKind.CHUNK, (minimum, Source.REPORTED, "minimum_io_size"), Severity.WARNING
     elif minimum:
         # The kernel's own rule: granularity = max(physical_block_size, minimum_io_size), block/blk-settings.c.
         yield GridKind.MINIMUM_IO, (minimum, Source.REPORTED, "minimum_io_size"), Severity.ERROR
+
+
+def _hides_drives(disk: Disk) -> bool:
+    """Whether it may be made of several drives: what it reports beyond a sector is then no drive's own unit."""
+    return disk.kind in _MADE_OF_OTHERS or (disk.kind is DiskKind.SCSI and not is_one_drive(disk))
 
 
 def _page(disk: Disk, known: Sequence[KnownGeometry], wishes: Wishes) -> Iterator[Wide]:
@@ -170,18 +184,18 @@ def _allocation(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:
     if disk.kind not in (DiskKind.SD, DiskKind.EMMC, DiskKind.USB):
         return
     unit = disk.preferred_erase_size or 0
-    if unit and unit % ASSUMED_SECTOR == 0 and unit <= 64 * MIB:
-        yield GridKind.ALLOCATION, (unit, Source.REPORTED, "preferred_erase_size"), Severity.WARNING
-        return
     row = next((row for row in known if row.erase_block), None)
-    if row and row.erase_block and disk.rotational is not True:
-        # Behind USB may as well be an SSD, for which 4 MiB are no boundary: a guess is no reason to warn.
-        guess = disk.kind is DiskKind.USB and row.source is Source.ASSUMED
-        yield (
-            GridKind.ALLOCATION,
-            (row.erase_block, row.source, row.row),
-            Severity.INFO if guess else Severity.WARNING,
-        )
+    if unit and unit % ASSUMED_SECTOR == 0 and unit <= 64 * MIB:
+        sized: Sized = (unit, Source.REPORTED, "preferred_erase_size")
+        if disk.kind is not DiskKind.SD or disk.allocation_unit == 0:
+            # mmc_init_erase() in drivers/mmc/core/core.c: but for the AU_SIZE of an SD card it goes by the capacity.
+            sized = (unit, Source.ASSUMED, "preferred_erase_size, which the kernel derives from the capacity")
+    elif row and row.erase_block and disk.rotational is not True:
+        sized = (row.erase_block, row.source, row.row)
+    else:
+        return
+    # An assumption is no reason to warn.
+    yield GridKind.ALLOCATION, sized, Severity.INFO if sized[1] is Source.ASSUMED else Severity.WARNING
 
 
 def _for_information(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from aligntool.audit.causes import likely_cause
 from aligntool.audit.codes import Code
 from aligntool.audit.cost import predict
+from aligntool.audit.excuses import other_sectors
 from aligntool.audit.report import Answer, Check, Finding, Grid, GridKind, Severity, Verdict
-from aligntool.audit.words import asked_by, layer_name, next_look, next_realign, spot, where
+from aligntool.audit.words import asked_by, layer_name, next_command, next_look, next_realign, spot, where
 from aligntool.inventory import Disk, DiskKind, Layer, Partition, TableLabel
 from aligntool.units import format_size
 
@@ -60,7 +61,7 @@ def start_findings(
             Code.UNKNOWN_ALIGNMENT, Severity.WARNING,
             f"{where(disk, partition)}: alignment cannot be judged: {verdict.why}",
             disk=disk.name, partition=verdict.partition, start=verdict.start, sector_size=sector_size,
-            next=next_look(disk),
+            next=next_command(disk, "audit", "--sector-size 4096") if other_sectors(disk) else next_look(disk),
         )  # fmt: skip
         return
     worst = _worst(verdict.checks)

@@ -97,6 +97,22 @@ TargetsArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar="TARGET", help="Devices or disk image files; none: every disk of this machine."),
 ]
+_SECTOR_SIZES = ("sector_size", "physical_sector_size")
+
+
+def _ordered_sectors(context: typer.Context, option: typer.CallbackParam, given: int | None) -> int | None:
+    """Return the size; called for either option, and by the later one with the other in the context.
+
+    Raises BadParameter where the physical sector would be smaller than the logical one.
+    """
+    logical, physical = (given if option.name == name else context.params.get(name) for name in _SECTOR_SIZES)
+    if logical and physical and physical < logical:
+        raise typer.BadParameter(
+            f"physical sectors of {physical} bytes cannot be smaller than logical sectors of {logical} bytes"
+        )
+    return given
+
+
 WakeOption = Annotated[bool, typer.Option("--wake", help="Also read disks that are asleep.")]
 TimeoutOption = Annotated[
     float,
@@ -105,12 +121,13 @@ TimeoutOption = Annotated[
 ]  # fmt: skip
 SectorOption = Annotated[
     int | None,
-    typer.Option("--sector-size", parser=sector, metavar="SIZE", rich_help_panel=_GEOMETRY,
+    typer.Option("--sector-size", parser=sector, callback=_ordered_sectors, metavar="SIZE", rich_help_panel=_GEOMETRY,
                  help="Logical sector size, such as 4096."),
 ]  # fmt: skip
 PhysicalOption = Annotated[
     int | None,
-    typer.Option("--physical-sector-size", parser=sector, metavar="SIZE", rich_help_panel=_GEOMETRY,
+    typer.Option("--physical-sector-size", parser=sector, callback=_ordered_sectors, metavar="SIZE",
+                 rich_help_panel=_GEOMETRY,
                  help="Physical sector size; image files are assumed to have 4096."),
 ]  # fmt: skip
 PageOption = Annotated[

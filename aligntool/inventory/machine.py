@@ -67,6 +67,7 @@ class Disk:
     numa_node: int | None = None
     erase_size: int | None = None  # MMC/SD: device/erase_size
     preferred_erase_size: int | None = None  # MMC/SD: device/preferred_erase_size, the allocation unit
+    allocation_unit: int | None = None  # SD: AU_SIZE of the SD Status, in bytes; 0: the card states none
     table: Table | None = None  # None: none found, or (table_read False) nobody could look
     table_read: bool = False
     partitions: tuple[Partition, ...] = ()

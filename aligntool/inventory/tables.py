@@ -91,6 +91,7 @@ class Table:
     copies: tuple[TableCopy, ...] = ()  # GPT only
     faults: tuple[TableFault, ...] = ()
     in_flight: InFlight | None = None  # None: no entry is parked
+    sector_size_assumed: bool = False  # an MBR in an image: it may count in sectors of 4096 bytes as well
 
 
 class Role(StrEnum):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from aligntool.inventory import Disk, DiskKind, Gap, IoLimits, LinkHop, Unseen
 from aligntool.probe import access
+from aligntool.probe.cards import read_allocation_unit
 from aligntool.probe.contents import NOT_READ, WHAT, Contents, read_contents
 from aligntool.probe.deadline import SILENT, Pulse
 from aligntool.probe.devices import Block
@@ -170,6 +171,7 @@ class Looker:
                 disk,
                 erase_size=tree.number(f"{block.device}/erase_size"),
                 preferred_erase_size=tree.number(f"{block.device}/preferred_erase_size"),
+                allocation_unit=read_allocation_unit(tree.text(f"{block.device}/ssr")),
                 links=self._links((block.device,)),
             )
         if kind in _ON_THE_BUS:

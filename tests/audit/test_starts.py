@@ -296,13 +296,43 @@ def test_a_map_entry_is_listed_and_does_not_matter() -> None:
     assert judge(disk).judged[0].verdicts[0].matters is False
 
 
-def test_the_guessed_unit_of_a_usb_disk_is_only_a_note_but_an_sd_cards_is_a_warning() -> None:
+def test_an_assumed_allocation_unit_is_only_a_note() -> None:
     guess = KnownGeometry(Source.ASSUMED, "class", "…", "low", erase_block=4 * MIB)
-    for kind, severity in ((DiskKind.USB, Severity.INFO), (DiskKind.SD, Severity.WARNING)):
+    for kind in (DiskKind.USB, DiskKind.SD, DiskKind.EMMC):
         report = judge(made_disk("2048+1000", kind=kind, rotational=False, physical=4096), known=(guess,))
         assert [(finding.code.value, finding.severity) for finding in report.findings] == [
-            ("AT103", severity)
+            ("AT103", Severity.INFO)
         ]
+        assert report.judged[0].verdicts[0].answer is Answer.ON
+
+
+@pytest.mark.parametrize(
+    ("kind", "unit", "severity"),
+    [
+        (DiskKind.SD, 4 * MIB, Severity.WARNING),  # AU_SIZE of the SD Status
+        (DiskKind.SD, None, Severity.WARNING),
+        (DiskKind.SD, 0, Severity.INFO),  # mmc_init_erase() of the kernel goes by the capacity then
+        (DiskKind.EMMC, None, Severity.INFO),
+    ],
+)
+def test_a_unit_that_the_kernel_derives_from_the_capacity_is_only_a_note(
+    kind: DiskKind, unit: int | None, severity: Severity
+) -> None:
+    card = made_disk("2048+1000", kind=kind, rotational=False, physical=4096)
+    report = judge(replace(card, preferred_erase_size=4 * MIB, allocation_unit=unit))
+    assert [(one.code.value, one.severity) for one in report.findings] == [("AT103", severity)]
+
+
+def test_the_minimum_io_of_a_raid_controller_is_judged_like_the_chunk_of_md() -> None:
+    starts = "2048+1000; 4104+1000"
+    lun = made_disk(starts, kind=DiskKind.SCSI, physical=4096, minimum=64 * KIB)
+    lun = replace(lun, drive_port=None)
+    array = made_disk(starts, name="md0", kind=DiskKind.MD, physical=4096, minimum=64 * KIB)
+    found = [
+        [(one.code.value, one.severity, one.partition) for one in judge(disk).findings]
+        for disk in (lun, array)
+    ]
+    assert found[0] == found[1] == [("AT104", Severity.WARNING, 2)]
 
 
 def test_the_other_grids_that_are_missed_stand_as_evidence_and_the_worst_is_not_repeated() -> None:
@@ -362,7 +392,7 @@ def test_an_erase_block_of_an_ssd_is_for_information_and_a_cards_is_its_allocati
     ssd = judge(made_disk("2048+1000", kind=DiskKind.ATA, rotational=False, physical=4096), known=(row,))
     assert (codes(ssd), ssd.findings[0].severity) == (["AT108"], Severity.INFO)
     card = judge(made_disk("2048+1000", kind=DiskKind.SD, rotational=False, physical=4096), known=(row,))
-    assert codes(card) == ["AT103"]
+    assert (codes(card), card.findings[0].severity) == (["AT103"], Severity.WARNING)
 
 
 @pytest.mark.parametrize("reported", [0, 520, 4104, 6144])

@@ -24,7 +24,7 @@ _GUID_AT = 56
 _ARRAY_AT = 72  # LBA of the entries, how many, bytes of each
 _ENTRIES_CRC_AT = 88
 _ENTRY_SIZES = range(128, 4097, 8)
-_MOST_ENTRY_BYTES = 1024 * 1024  # the usual array has 16 KiB
+_MOST_ENTRY_BYTES = 4 * 1024 * 1024  # more than which Linux refuses; the usual array has 16 KiB
 
 
 @dataclass(frozen=True, slots=True)

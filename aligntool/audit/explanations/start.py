@@ -60,8 +60,9 @@ START = {
             "have little memory to soften a write across two of them."
         ),
         judged=(
-            "The start must be a multiple of the unit that the card reports (preferred_erase_size, from "
-            "the SD Status register) or, where it reports none, of 4 MiB."
+            "The start must be a multiple of the unit: a warning where an SD card states it (AU_SIZE of the SD Status "
+            "register, preferred_erase_size), the database knows it or it was measured; a note where it is assumed, as "
+            "4 MiB or as what the kernel derives from the capacity."
         ),
         costs=(
             "Writes near the boundary make the card copy two units instead of one; on cheap cards that is "
@@ -81,7 +82,8 @@ START = {
         ),
         judged=(
             "(start − alignment_offset) must be a multiple of the array's chunk (md chunk_size, or the "
-            "minimum I/O size that a striped device reports). The kernel and fdisk call this misaligned "
+            "minimum I/O size that a striped device, a RAID controller or a virtual disk reports). The kernel and "
+            "fdisk call this misaligned "
             "as well."
         ),
         costs=(

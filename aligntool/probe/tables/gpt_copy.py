@@ -14,7 +14,9 @@ from aligntool.probe.reader import Reader
 from aligntool.probe.tables.reading import peek
 
 SIGNATURE = b"EFI PART"
-MOST_ENTRY_BYTES = 1024 * 1024  # the usual array has 16 KiB
+MOST_ENTRY_BYTES = (
+    4 * 1024 * 1024
+)  # KMALLOC_MAX_SIZE, more than which Linux refuses; the usual array has 16 KiB
 _SHORTEST_HEADER = 92
 _ENTRY_SIZES = range(128, 4097, 8)
 

@@ -60,6 +60,7 @@ def read_mbr(
 ) -> TableReading:
     """`more_faults` and `copies`: what the search for a GPT on the same disk has found."""
     counted_in, faults = _sector_size(reader, table, sector_size)
+    assumed = sector_size is None and counted_in == 512 and _may_count_in_4096(reader, table)
     faults += more_faults
     chains = Chains()
     primaries = [_primary(entry, table.disk_signature, counted_in) for entry in table.used]
@@ -83,6 +84,7 @@ def read_mbr(
             copies=copies,
             faults=thin_out(faults),
             in_flight=parked_in_mbr(table, reader.size),
+            sector_size_assumed=assumed,
         ),
         partitions,
     )
@@ -115,6 +117,15 @@ def _sector_size(reader: Reader, table: MbrSector, reported: int | None) -> tupl
         "finds its partitions in the wrong places"
     )
     return other, [TableFault(Fault.OTHER_SECTOR_SIZE, detail, 0, tuple(entry.slot for entry in table.used))]
+
+
+def _may_count_in_4096(reader: Reader, table: MbrSector) -> bool:
+    """Return whether nothing shows that the entries count in sectors of 512 bytes: what lies at their starts, their
+    ends, or a start that tools choose for such sectors (63, or a whole number of MiB).
+    """
+    if not table.used or not _fits(reader, table, 4096) or _starts_something(reader, table, 512):
+        return False
+    return not any(entry.start == 63 or (entry.start and entry.start % 2048 == 0) for entry in table.used)
 
 
 def _fits(reader: Reader, table: MbrSector, sector_size: int) -> bool:

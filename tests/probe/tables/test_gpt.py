@@ -90,7 +90,7 @@ def test_an_impossible_entry_size_makes_a_malformed_copy(entry_size: int) -> Non
     assert table_of(reading).copies[0].state is TableCopyState.MALFORMED
 
 
-@pytest.mark.parametrize("count", [8193, 2**20, 2**32 - 1])
+@pytest.mark.parametrize("count", [32769, 2**20, 2**32 - 1])
 def test_a_huge_count_is_bounded_and_said(count: int) -> None:
     broken = header(own=1, other=2047, entries_lba=2, numbers={"count": count})
     content = disk(8 * MIB, (0, mbr((0xEE, 1, 16383, 0))), (512, broken), (1024, entry(40, 99)))
@@ -98,7 +98,7 @@ def test_a_huge_count_is_bounded_and_said(count: int) -> None:
     reading = read_table(counting, sector_size=512)
     assert Fault.IMPLAUSIBLE_COUNT in faults_of(reading)
     assert places(reading) == {1: (40, 60)}
-    assert counting.bytes_read < 3 * MIB
+    assert counting.bytes_read < 12 * MIB
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import random
 import shutil
 import struct
 import subprocess
+import sys
 import zlib
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tests.conftest import find_tool, run
 from tests.probe.tables.gpt_images import SIZE, Sparse, make_gpt
 from tests.probe.tables.images import flip, patch
 
-pytestmark = pytest.mark.needs_tools("sgdisk", "gdisk", "sfdisk", "mke2fs", "mkswap", "pvcreate")
+pytestmark = pytest.mark.needs_tools("sgdisk", "gdisk", "sfdisk", "mke2fs", "mkswap", "partx")
 
 LAST = SIZE // 512 - 1
 
@@ -140,3 +141,25 @@ def test_with_both_copies_damaged_no_start_is_judged_and_nothing_proposes_what_w
     if damage in ("header checksums", "signatures"):
         typed("sgdisk", "-e", copy)
         assert starts(copy) == [], "explain warns that sgdisk -e writes an empty table here"
+
+
+def test_a_gpt_of_16384_entries_is_in_order_as_sgdisk_reports(sparse: Sparse) -> None:
+    path = sparse(SIZE)
+    run("sgdisk", "-S16384", "-n1:8192:+10M", path)
+    assert "No problems found" in run("sgdisk", "--verify", path)
+    assert run("partx", "--show", "--noheadings", "--output=START", path).split() == ["8192"]
+    report = judged(path)
+    assert [one.code.value for one in report.findings if one.code.value.startswith("AT3")] == []
+    assert [verdict.start for verdict in report.judged[0].verdicts] == [8192 * 512]
+
+
+@pytest.mark.needs_tools("mkswap")
+def test_a_partition_of_a_gpt_of_16384_entries_is_moved(sparse: Sparse) -> None:
+    path = sparse(128 * MIB)
+    run("sgdisk", "-S16384", "-a1", "-n1:8193:+4M", path)
+    swap = sparse(4 * MIB, "swap.img")
+    run("mkswap", swap)
+    patch(path, 8193 * 512, swap.read_bytes()[:4096])
+    code, said = typed(sys.executable, "-m", "aligntool", "realign", "--yes", path)
+    assert code == 0, said
+    assert starts(path) == [8192] and "No problems found" in run("sgdisk", "--verify", path)

@@ -1,0 +1,41 @@
+"""Images of which nothing reports a sector size, made by the tools whose formats they are."""
+
+from pathlib import Path
+
+import pytest
+
+from aligntool.audit import Answer, Severity, audit
+from aligntool.probe.look import Given, look
+from aligntool.units import KIB, MIB
+from tests.conftest import run
+
+
+@pytest.mark.needs_tools("mkfs.fat")
+def test_a_floppy_disk_has_no_cost(tmp_path: Path) -> None:
+    floppy = tmp_path / "floppy.img"
+    floppy.write_bytes(bytes(1440 * KIB))
+    run("mkfs.fat", floppy)
+    report = audit(look([str(floppy)]), {})
+    assert [one.code.value for one in report.findings if one.cost or one.severity is not Severity.INFO] == []
+
+
+@pytest.mark.needs_tools("sfdisk")
+@pytest.mark.parametrize("sectors", [None, 512, 4096])
+def test_an_mbr_that_may_count_in_either_sector_size_is_not_judged_until_one_is_given(
+    tmp_path: Path, sectors: int | None
+) -> None:
+    """A table for sectors of 4096 bytes, of which sfdisk makes the same bytes, with nothing in its partitions."""
+    image = tmp_path / "disk.img"
+    image.write_bytes(bytes(64 * MIB))
+    run(
+        "sfdisk",
+        "-q",
+        image,
+        stdin="label: dos\nunit: sectors\nstart=257, size=1000\nstart=1300, size=1000\n",
+    )
+    report = audit(look([str(image)], given=Given(sector_size=sectors)), {})
+    answer = {None: Answer.UNKNOWN, 512: Answer.OFF, 4096: Answer.ON}[sectors]
+    assert report.judged[0].verdicts[0].answer is answer
+    assert ("AT101" in [one.code.value for one in report.findings]) == (sectors == 512)
+    note = next(one for one in report.findings if one.code.value == "AT204")
+    assert sectors or "512" in note.summary.split(";")[2]
