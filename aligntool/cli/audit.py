@@ -133,12 +133,13 @@ def _lines(report: "Report", *, map_: bool, quiet: bool, verbose: bool) -> Itera
 def with_mends(report: "Report") -> "tuple[Report, dict[str, tuple[Mend, ...]]]":
     """The report, and what can be mended, by the disk's name. On a disk in flight nothing can be before its end."""
     from aligntool.inventory.parked import seems_in_flight
-    from aligntool.realign import mends, point_to_answers
+    from aligntool.realign import mends, on_captured_machine, point_to_answers
 
     found = {
         judged.disk.name: () if seems_in_flight(judged.disk) else mends(judged) for judged in report.judged
     }
-    return point_to_answers(report, found), found
+    report = point_to_answers(report, found)
+    return on_captured_machine(report, found) if report.inventory.captured else (report, found)
 
 
 def _exit_code(report: "Report", fail_on: FailOn | None, *, named: bool) -> ExitCode:

@@ -42,7 +42,12 @@ def look_at(target: str, asked: Asked) -> tuple["Judged", "Inventory"]:
     from aligntool.probe.look import Given, look
 
     given = Given(sector_size=asked.sector_size, physical_sector_size=asked.physical_sector_size)
-    inventory = look((target,), given=given)
+    try:
+        inventory = look((target,), given=given)
+    except Refused as refusal:  # what is to be changed is attached for writing
+        refusal.hint = refusal.hint.replace("qemu-nbd -r ", "qemu-nbd ")
+        refusal.hint = refusal.hint.replace("aligntool audit /dev/nbd0", "aligntool plan realign /dev/nbd0")
+        raise
     wishes = Wishes(page_size=asked.page_size, grain=asked.goal.grain)
     report = audit(inventory, known_of(inventory), wishes)
     if len(report.judged) != 1:

@@ -24,12 +24,15 @@ if TYPE_CHECKING:
     from aligntool.render.report.measured import Measured
     from aligntool.render.svg import Picture
 
+_STDOUT = "-"
+
 
 def report(
     targets: TargetsArgument = None,
     *,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Where to write the page: report.html.")
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where to write the page; - is standard output."),
     ] = None,
     chart: Annotated[
         str | None, typer.Option("--chart", metavar="NAME", help="A single picture, for --svg and --png.")
@@ -165,9 +168,14 @@ def _drawn(picture: "Picture", svg: str | None, png: str | None) -> list[tuple[s
 def _write(pages: list[tuple[str, bytes]], *, overwrite: bool) -> None:
     from aligntool.apply.page_file import write_pages
 
-    write_pages(pages, overwrite=overwrite)
-    for name, _ in pages:
+    files = [(name, content) for name, content in pages if name != _STDOUT]
+    write_pages(files, overwrite=overwrite)
+    for name, _ in files:
         _say(f"{name} written")
+    sys.stdout.flush()
+    for content in (content for name, content in pages if name == _STDOUT):
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
 
 
 def _say(words: str) -> None:

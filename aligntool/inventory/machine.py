@@ -108,6 +108,7 @@ class Inventory:
     adapters: tuple[Adapter, ...] = ()
     unseen: tuple[Unseen, ...] = ()  # about the machine as a whole
     system: System | None = None  # None: there is no array, or nobody could look
+    captured: bool = False  # of another machine: no command that is typed here acts on its disks
 
     def disk(self, name: str) -> Disk | None:
         return next((disk for disk in self.disks if name in (disk.name, disk.path)), None)

@@ -16,7 +16,8 @@ from aligntool.probe.deadline import SILENT, Pulse
 from aligntool.probe.limits import Given, override
 from aligntool.probe.reader import BeatingReader, FileReader, Reader
 
-_NBD = "qemu-nbd -r -c /dev/nbd0 {path} && sudo aligntool audit /dev/nbd0"
+_NBD = "sudo modprobe nbd && sudo qemu-nbd -r -c /dev/nbd0 {path} && sudo aligntool audit /dev/nbd0"
+_EWF = "sudo ewfmount {path} /mnt && sudo aligntool audit /mnt/ewf1"
 _UNPACK = "{tool} -dc {path} > disk.img && aligntool audit disk.img"
 
 # (offset, magic, what it is, how to get at the disk inside)
@@ -37,7 +38,7 @@ _CONTAINERS = (
     (0, b"PK\x03\x04", "a zip archive", "unzip {path}"),
     (0, b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "7z x {path}"),
     (0, b"\x3a\xff\x26\xed", "an Android sparse image", "simg2img {path} disk.img && aligntool audit disk.img"),
-    (0, b"EVF\x09\x0d\x0a\xff\x00", "an EnCase image (E01)", "ewfmount {path} /mnt && aligntool audit /mnt/ewf1"),
+    (0, b"EVF\x09\x0d\x0a\xff\x00", "an EnCase image (E01)", _EWF),
     (0, b"partclone-image", "a partclone image", "partclone.restore -s {path} -O disk.img"),
 )  # fmt: skip
 _HEAD = 512

@@ -204,4 +204,5 @@ def _inventory(looking: _Looking, found: Sequence[Disk], *, files: bool) -> Inve
 
     disks = without_mapped_partitions(found)
     system, unseen = looking.system(disks) if files else (None, ())
-    return Inventory(disks, find_uplinks(disks), find_adapters(looking.tree), unseen, system)
+    adapters, captured = find_adapters(looking.tree), not looking.tree.live
+    return Inventory(disks, find_uplinks(disks), adapters, unseen, system, captured)

@@ -4,8 +4,8 @@
 digests its table. planning.py is where to begin reading.
 """
 
-from aligntool.realign.mending import Mend, mends, point_to_answers
+from aligntool.realign.mending import Mend, mends, on_captured_machine, point_to_answers
 from aligntool.realign.planning import plan_realign
 from aligntool.realign.subject import subject
 
-__all__ = ["Mend", "mends", "plan_realign", "point_to_answers", "subject"]
+__all__ = ["Mend", "mends", "on_captured_machine", "plan_realign", "point_to_answers", "subject"]

@@ -79,6 +79,25 @@ def point_to_answers(report: Report, mends: Mapping[str, Sequence[Mend]]) -> Rep
     return replace(report, findings=tuple(findings))
 
 
+def on_captured_machine(
+    report: Report, mends: Mapping[str, Sequence[Mend]]
+) -> tuple[Report, dict[str, tuple[Mend, ...]]]:
+    """The same for a captured machine: every command that would act on a disk of this one is marked as one to be typed
+    there.
+    """
+    findings = (replace(one, next=_there(one.next)) for one in report.findings)
+    moved = {
+        name: tuple(replace(mend, next=_there(mend.next)) for mend in found) for name, found in mends.items()
+    }
+    return replace(report, findings=tuple(findings)), moved
+
+
+def _there(command: str) -> str:
+    if not command or command.startswith(("aligntool explain ", "aligntool drives ")):
+        return command
+    return f"on the captured machine: {command}"
+
+
 def _mend(disk: Disk, number: int, room: _Room, reasons: tuple[Reason, ...]) -> Mend:
     lasting = next((reason for reason in reasons if reason.lasting), None)
     if lasting is not None:

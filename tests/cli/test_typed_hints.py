@@ -1,0 +1,122 @@
+"""Every command of aligntool that a message names exists, and so does every option in it."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from aligntool.cli import app
+from tests.cli.test_unseen import aligntool
+from tests.conftest import run
+from tests.probe.trees import MadeDisk, MadePartition, make_tree
+
+SOURCES = Path(__file__).parents[2] / "aligntool"
+GAP = "\0"  # what an f-string fills in
+COMMAND = re.compile(r"(?<![\w/.-])aligntool (?=[a-z])([^`\n;)&|<>—]*)")
+OPTION = re.compile(r"(?<!\S)--?[a-z][\w-]*")
+BUILDERS = {"command": 0, "next_command": 1}  # which of its arguments is the name of the command
+
+
+def texts(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.JoinedStr():
+                yield "".join(
+                    str(part.value) if isinstance(part, ast.Constant) else GAP for part in node.values
+                )
+            case ast.Constant(value=str(text)):
+                yield text
+            case ast.Call(func=ast.Name(id=name), args=args) if name in BUILDERS:
+                words = [arg.value if isinstance(arg, ast.Constant) else GAP for arg in args]
+                words.insert(0, words.pop(BUILDERS[name]) if len(words) > BUILDERS[name] else GAP)
+                yield "aligntool " + " ".join(str(word) for word in words)
+
+
+def named_commands() -> list[tuple[str, str]]:
+    found = []
+    for path in sorted(SOURCES.rglob("*.py")):
+        for text in texts(ast.parse(path.read_text())):
+            found += [(path.name, match[1]) for match in COMMAND.finditer(text)]
+    return found
+
+
+def resolve(line: str) -> tuple[Any, list[str]]:
+    """The command that a line begins with, and the options in the rest; None where it is prose."""
+    here: Any = typer.main.get_command(app)
+    words = re.split(r"\. | -- ", line)[0].split()
+    while words and hasattr(here, "commands"):
+        found = here.commands.get(words[0].rstrip(".,:'\""))
+        if found is None:
+            return None, words
+        here = found
+        words.pop(0)
+    return here, [option for word in words for option in OPTION.findall(word)]
+
+
+def test_every_option_in_a_named_command_exists() -> None:
+    wrong, checked = [], 0
+    for name, line in named_commands():
+        command, options = resolve(line)
+        if command is None or hasattr(command, "commands"):
+            continue
+        known = {word for one in command.params for word in (*one.opts, *one.secondary_opts)} | {
+            "--help",
+            "-h",
+        }
+        checked += 1
+        wrong += [f"{name}: aligntool {line}: {option}" for option in options if option not in known]
+    assert not wrong
+    assert checked > 60
+
+
+def test_the_refusal_of_a_folder_names_a_command_that_exists(tmp_path: Path) -> None:
+    (tmp_path / "sys").mkdir()
+    hint = aligntool("audit", tmp_path).stderr.splitlines()[-1]
+    assert hint == f"aligntool audit --sysroot {tmp_path}"
+    (tmp_path / "sys").rmdir()
+    assert "--sysroot" not in aligntool("plan", "realign", tmp_path).stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "mode"), [(("audit",), "qemu-nbd -r -c"), (("plan", "realign"), "qemu-nbd -c")]
+)
+def test_a_container_is_attached_for_writing_only_where_it_is_to_be_changed(
+    tmp_path: Path, words: tuple[str, ...], mode: str
+) -> None:
+    (tmp_path / "a.qcow2").write_bytes(b"QFI\xfb\0\0\0\3".ljust(4096, b"\0"))
+    hint = aligntool(*words, tmp_path / "a.qcow2").stderr.splitlines()[-1]
+    steps = hint.split(" && ")
+    assert steps[0] == "sudo modprobe nbd" and mode in steps[1]
+    assert all(step.startswith("sudo ") for step in steps) and " ".join(words) in steps[2]
+
+
+def test_a_hyphen_is_standard_output_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    disk = tmp_path / "disk.img"
+    disk.write_bytes(bytes(4 << 20))
+    assert "standard output" in aligntool("plan", "realign", "-o", "-", disk).stderr + str(
+        aligntool("snapshot", "-o", "-").stderr
+    )
+    page = run("sh", "-c", f"{SOURCES.parent}/.venv/bin/aligntool report -o - {disk}")
+    assert page.startswith("<!DOCTYPE html>")
+    assert not (tmp_path / "-").exists()
+
+
+def test_what_an_audit_of_a_captured_machine_says_to_type_names_no_disk_of_this_one(tmp_path: Path) -> None:
+    disks = [
+        MadeDisk("vda", 1 << 30, [MadePartition(1, 63 * 512, 1 << 28), MadePartition(2, 1 << 29, 1 << 20)])
+    ]
+    root = make_tree(tmp_path / "tree", disks)
+    import json
+
+    document = json.loads(aligntool("audit", "--json", "--sysroot", root).stdout)
+    typed = [one["next"] for one in document["findings"]]
+    typed += [part["mend"]["next"] for part in document["disks"][0]["partitions"] if part["mend"]]
+    commands = [one for one in typed if "/dev/" in one]
+    assert commands and all(one.startswith("on the captured machine: ") for one in commands)
+    text = aligntool("audit", "--sysroot", root).stdout
+    assert not [line for line in text.splitlines() if "/dev/vda" in line and "captured machine" not in line]
