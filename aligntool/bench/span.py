@@ -109,7 +109,8 @@ def jobs_of(
 
 def knee_of(curve: Curve, cpu: Curve, seen: Conditions, dice: Dice) -> Knee:
     """What may be said of a measurement; `cpu` as of `bound_spans`."""
-    return not_by_the_arm(not_by_the_processor(find_knee(curve, dice), cpu), seen)
+    knee = not_by_the_processor(find_knee(curve, dice), cpu)
+    return not_by_the_arm(not_beside_others(knee, seen), seen)
 
 
 def find_knee(curve: Curve, dice: Dice, *, resamples: int = RESAMPLES) -> Knee:
@@ -186,6 +187,14 @@ def not_by_the_processor(knee: Knee, cpu: Curve) -> Knee:
     return replace(
         knee, confidence=0.0, why="can't tell: CPU-bound, the drive may be faster over small spans"
     )
+
+
+def not_beside_others(knee: Knee, seen: Conditions) -> Knee:
+    """As fast over every span is what a machine shows, too, whose cores other programs wait for."""
+    if not knee.flat or seen.load is None or not seen.cores or seen.load < seen.cores:
+        return knee
+    why = f"can't tell: busy machine (load {seen.load:g} on {seen.cores} cores before it began)"
+    return replace(knee, confidence=0.0, why=why)
 
 
 def not_by_the_arm(knee: Knee, seen: Conditions) -> Knee:

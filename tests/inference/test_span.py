@@ -217,6 +217,17 @@ def test_on_a_rotating_disk_slower_is_no_knee(
     assert "CPU-bound" in knee_of(flat, busy, seen, random.Random(1)).words
 
 
+@pytest.mark.parametrize(
+    ("load", "flat"), [(None, True), (0.5, True), (3.9, True), (4.0, False), (18.0, False)]
+)
+def test_as_fast_everywhere_is_what_a_busy_machine_shows_too(load: float | None, flat: bool) -> None:
+    seen = Conditions(cores=4, load=load)
+    knee = knee_of(curve(spans(64), 1 << 50), {}, seen, random.Random(1))
+    assert knee.flat is flat and not knee.found
+    assert flat or "busy machine" in knee.words
+    assert knee_of(curve(spans(64), GIB, miss_us=180), {}, seen, random.Random(1)).found
+
+
 @pytest.mark.parametrize(("confidence", "before"), [(0.95, ""), (0.94, "perhaps ")])
 def test_what_is_less_sure_than_a_unit_must_be_is_told_as_perhaps_so(confidence: float, before: str) -> None:
     knee = Knee(GIB, 2 * GIB, 0.5, confidence, "")
