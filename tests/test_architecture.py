@@ -285,3 +285,38 @@ def test_the_tests_patch_nothing() -> None:
         if isinstance(node, ast.ImportFrom | ast.Import) and any("mock" in alias.name for alias in node.names)
     ]
     assert not patching
+
+
+def _orphaned_strings(tree: ast.Module) -> Iterator[int]:
+    """Lines of string statements that document nothing: neither a module, class or function, nor the name that is
+    assigned just before.
+    """
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for node in ast.walk(tree):
+        for name in ("body", "orelse", "finalbody"):
+            body = getattr(node, name, None)
+            statements = body if isinstance(body, list) else []
+            for before, each in zip([None, *statements], statements, strict=False):
+                is_text = isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)
+                if (
+                    is_text
+                    and isinstance(each.value.value, str)
+                    and not (
+                        isinstance(before, ast.Assign | ast.AnnAssign)
+                        or (before is None and name == "body" and isinstance(node, documented))
+                    )
+                ):
+                    yield each.lineno
+
+
+def test_every_string_that_stands_alone_documents_something() -> None:
+    """A docstring whose constant was moved away explains what follows it, wrongly."""
+    assert list(
+        _orphaned_strings(ast.parse('"""Doc."""\nA = 1\n"""Of A."""\nfrom b import c\n"""Of nothing."""'))
+    ) == [5]
+    found = {
+        _name(path): lines
+        for path in SOURCES
+        if (lines := list(_orphaned_strings(ast.parse(path.read_text()))))
+    }
+    assert not found

@@ -11,8 +11,6 @@ from aligntool.errors import Objection, refuse
 from aligntool.inventory import Disk, Layer, Partition, Role
 from aligntool.units import format_about
 
-"""Why, and what to type next."""
-
 
 def refuse_destruction(disk: Disk, partition: Partition | None) -> None:
     """Of a whole disk, whatever is in any of its partitions counts as well. Raises Refused."""

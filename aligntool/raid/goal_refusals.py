@@ -13,8 +13,6 @@ from aligntool.raid.levels import LEVELS, WORKLOADS, layouts_of
 from aligntool.raid.systems import SYSTEMS
 from aligntool.units import KIB, format_size, is_power_of_two
 
-"""Why, and what to type next."""
-
 FILE_SYSTEMS = ("xfs", "ext4", "btrfs", "swap", "none")
 METADATA = ("1.2", "1.0")
 BITMAPS = ("internal", "none")

@@ -37,8 +37,6 @@ from aligntool.raid.mounting import (
 from aligntool.raid.systems import SYSTEMS, System
 from aligntool.units import format_about
 
-"""Why, and what to type next."""
-
 
 @dataclass(frozen=True, slots=True)
 class PersistGoal:

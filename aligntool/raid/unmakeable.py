@@ -14,8 +14,6 @@ from aligntool.raid.filesystems import BLOCK, Stripe
 from aligntool.raid.placing import Placed, own_length
 from aligntool.units import GIB, MIB, format_about, format_size
 
-"""Why, and what to type next."""
-
 # xfs_mkfs.c, validate_supported: 300 MiB and a log of 64 MiB. With a stripe there are eight allocation groups or more,
 # and the log has to lie in one of them; mkfs.xfs 6.1 makes a striped file system from 513 MiB on.
 XFS_LEAST = 300 * MIB

@@ -86,7 +86,8 @@ def _array(plan: Plan, step: MakeArray, drives: tuple[Disk, ...], offset: int) -
 
 def _content(step: MakeFileSystem, size: int) -> Layer:
     """The stripe settings of the command: "su=...,sw=..." of XFS; of ext4 stride and stripe_width, in blocks."""
-    said = dict(pair.split("=") for word in step.command for pair in word.split(",") if pair.count("=") == 1)
+    words = reversed(step.command)  # "-d su=" comes before "-l su=", which is the log's
+    said = dict(pair.split("=") for word in words for pair in word.split(",") if pair.count("=") == 1)
     unit = int(said.get("su", 0)) or int(said.get("stride", 0)) * 4096
     width = unit * int(said.get("sw", 0)) or int(said.get("stripe_width", 0)) * 4096
     striped = step.kind in ("xfs", "ext4")
