@@ -17,7 +17,7 @@ from aligntool.apply.awake import awake, battery_note
 from aligntool.apply.disk_device import DiskDevice
 from aligntool.apply.kernel import KernelView
 from aligntool.apply.locks import locks_on
-from aligntool.apply.occupants import kernel_name, nodes_of, occupants, sysfs_folder
+from aligntool.apply.occupants import kernel_name, lasting_occupants, nodes_of, sysfs_folder
 from aligntool.audit.words import shell_word
 from aligntool.errors import Refused, refuse
 
@@ -130,7 +130,7 @@ def refuse_partition(path: str, status: os.stat_result) -> None:
 
 
 def _refuse_occupied(path: str, status: os.stat_result) -> None:
-    found = occupants(status)
+    found = lasting_occupants(status)
     if found:
         reasons = "; ".join(one.what for one in found)
         raise Refused(f"{path} is in use: {reasons}", hint=" && ".join(one.end for one in found))

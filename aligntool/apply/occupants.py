@@ -4,22 +4,28 @@ In: the status of a block device or image file. Out: a sentence each, with the c
 the kernel says only "busy" (EBUSY), and of a loop device over a disk or file not even that.
 """
 
+import fcntl
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from aligntool.audit.words import shell_word
+from aligntool.inventory.loop_config import GET_STATUS, STATUS_SIZE, is_own
 
+_PATIENCE_S = 10.0  # a program that a killed aligntool left ends by itself, most of them at once
+_PAUSE_S = 0.05
 _ESCAPE = re.compile(r"\\([0-7]{3})")  # \040 for a space: fs/proc_namespace.c, mangle
 
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
     what: str  # "sda1 is mounted at /srv"
-    end: str  # the command that ends it
+    end: str  # the command that ends it, or shows who it is
+    passing: bool = False  # a program of aligntool's own, which ends by itself
 
 
 def occupants(status: os.stat_result) -> tuple[Occupant, ...]:
@@ -30,6 +36,18 @@ def occupants(status: os.stat_result) -> tuple[Occupant, ...]:
         return tuple(loops_over(status))
     nodes = nodes_of(status)
     return tuple(dict.fromkeys([*_mounts(nodes), *_swaps(nodes), *_holders(nodes), *loops_over(status)]))
+
+
+def lasting_occupants(status: os.stat_result) -> tuple[Occupant, ...]:
+    """Return what `occupants` finds once the programs have ended that an aligntool which was killed had started, or
+    after some seconds with those that still run.
+    """
+    deadline = time.monotonic() + _PATIENCE_S
+    found = occupants(status)
+    while found and all(one.passing for one in found) and time.monotonic() < deadline:
+        time.sleep(_PAUSE_S)
+        found = occupants(status)
+    return found
 
 
 def loops_over(status: os.stat_result) -> Iterator[Occupant]:
@@ -121,7 +139,22 @@ def _loops(targets: Mapping[tuple[int, int], str]) -> Iterator[Occupant]:
         name = targets.get(_identity(status))
         if name:
             loop = f"/dev/{file.parent.parent.name}"
-            yield Occupant(f"{name} is attached to {loop}", f"sudo losetup -d {loop}")
+            if _is_own(loop):
+                what = f"a program that aligntool started works on {name} through {loop} and ends by itself"
+                yield Occupant(what, f"sudo fuser -v {loop}", passing=True)
+            else:
+                yield Occupant(f"{name} is attached to {loop}", f"sudo losetup -d {loop}")
+
+
+def _is_own(loop: str) -> bool:
+    try:
+        descriptor = os.open(loop, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return is_own(fcntl.ioctl(descriptor, GET_STATUS, bytes(STATUS_SIZE)))
+        finally:
+            os.close(descriptor)  # the last close detaches it
+    except OSError:  # not root, or detached meanwhile
+        return False
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

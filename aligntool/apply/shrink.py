@@ -77,7 +77,7 @@ def refuse_unable(path: str, step: ShrinkContent) -> None:
         raise Refused(
             f"partition {step.partition} can be shrunk by root only", hint="type the same after sudo"
         )
-    programs = {words[0] for words in shrink_words(step.kind, "", "", step.length)} | {"losetup"}
+    programs = {words[0] for words in shrink_words(step.kind, "", "", step.length)}
     missing = sorted(program for program in programs if find_program(program) is None)
     if missing:
         names = ", ".join(missing)

@@ -8,23 +8,23 @@ cache back, but not the loop device's own, which is written back here. A disk's 
 which end when nobody has them open, and nobody has: the disk is held.
 """
 
+import errno
 import fcntl
 import os
 import stat
 import struct
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
-from aligntool.apply.programs import find_program
 from aligntool.errors import Refused, Stopped
+from aligntool.inventory.loop_config import CONFIGURE, CONTROL, GET_FREE, loop_config
 from aligntool.units import Extent
 
 # <linux/fs.h>; root may.
 _BLKROSET = 0x125D  # an int: 1 makes a block device read-only, and a loop device stays so for its next user
 _BLKFLSBUF = 0x1261  # write the cache of a block device back and drop it
+_TRIES = 64  # another program may take the free device between the question and the answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +59,34 @@ def partition_loop(path: str, extent: Extent) -> Iterator[PartitionLoop]:
 
 
 def _attach(path: str, extent: Extent) -> PartitionLoop:
-    place = ("-o", str(extent.start), "--sizelimit", str(extent.length))
-    losetup = find_program("losetup") or "losetup"
-    words = (losetup, "-f", "--show", *place, str(Path(path).absolute()))
-    done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    device = done.stdout.strip()
-    if done.returncode or not device:
-        raise Refused(f"there is no loop device: {done.stderr.strip()}")
+    backing = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        descriptor = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
+        control = os.open(CONTROL, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            loop = _attach_free(control, loop_config(backing, extent, read_only=False))
+        finally:
+            os.close(control)
+    except OSError as error:
+        raise Refused(f"no loop device: {error.strerror}", hint="sudo modprobe loop") from error
     finally:
-        # Now, while it is open: then the kernel only takes a note, and detaches it after the last close.
-        subprocess.run((losetup, "-d", device), capture_output=True, check=False)
-    if not stat.S_ISBLK(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise Refused(f"{device} is no block device")
-    fcntl.ioctl(descriptor, _BLKROSET, struct.pack("i", 0))
-    return PartitionLoop(device, descriptor)
+        os.close(backing)
+    fcntl.ioctl(loop.descriptor, _BLKROSET, struct.pack("i", 0))
+    return loop
+
+
+def _attach_free(control: int, config: bytes) -> PartitionLoop:
+    for _ in range(_TRIES):
+        device = f"/dev/loop{fcntl.ioctl(control, GET_FREE)}"
+        descriptor = os.open(device, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.ioctl(descriptor, CONFIGURE, config)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno != errno.EBUSY:
+                raise
+        else:
+            return PartitionLoop(device, descriptor)
+    raise OSError(errno.EBUSY, "other programs take every free one")
 
 
 def _write_back(path: str) -> None:

@@ -60,6 +60,8 @@ def find_plan(target: str, asked: Asked) -> Found:
     from aligntool.probe.health import read_failing
 
     judged, _ = look_at(target, asked)
+    if _waited(judged.disk.path):
+        judged, _ = look_at(target, asked)
     refuse_part(
         target, judged.disk, "a disk is realigned, all of it or some of its partitions", "--partition"
     )
@@ -83,6 +85,22 @@ def refuse_part(target: str, disk: "Disk", rule: str, option: str = "") -> None:
     number = numbers.get(node.resolve().name)
     more = f" {option} {number}" if option and number is not None else ""
     raise Refused(f"{target} is a part of {disk.path}, and {rule}", hint=f"give {disk.path}{more}")
+
+
+def _waited(path: str) -> bool:
+    """Return whether a program was waited for that an aligntool which was killed had started: resize2fs goes on to its
+    end, and what it writes is not to be planned with. Raises Refused where it takes long.
+    """
+    from aligntool.apply.occupants import lasting_occupants, loops_over
+
+    status = Path(path).stat()
+    if not any(one.passing for one in loops_over(status)):
+        return False
+    left = [one for one in lasting_occupants(status) if one.passing]
+    if left:
+        words = "; ".join(one.what for one in left)
+        raise Refused(f"{path} is in use: {words}", hint="\n".join(one.end for one in left))
+    return True
 
 
 def _or_attached(path: str, error: Refused) -> Refused:

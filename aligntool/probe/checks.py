@@ -65,7 +65,7 @@ def check_content(path: str, extent: Extent, kind: str) -> CheckResult:
                 answer = ask(*words, f"{Path(path).absolute()}?offset={extent.start}")
         else:
             with read_only_loop(path, extent) as device:
-                answer = ask(*words, device)
+                answer = ask(*words, device, leashed=True)
     except NoLoop as reason:
         return CheckResult(False, None, str(reason))
     except OSError as error:

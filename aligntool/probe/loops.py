@@ -4,17 +4,18 @@ In: a disk or an image, and a place on it. Out: the path of a read-only loop dev
 Alone because it is the only thing that probing asks of the kernel beyond reading.
 """
 
+import errno
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
+from aligntool.inventory.loop_config import CONFIGURE, CONTROL, GET_FREE, loop_config
 from aligntool.probe.access import READ_ONLY, forget_cached
-from aligntool.probe.programs import ask
 from aligntool.probe.reader import FileReader
 from aligntool.units import Extent
 
-PATIENCE_S = 30.0
+_TRIES = 64  # another program may take the free device between the question and the answer
 
 
 class NoLoop(Exception):
@@ -36,18 +37,43 @@ def fresh_reader(path: str) -> Iterator[FileReader]:
 def read_only_loop(path: str, extent: Extent) -> Iterator[str]:
     """The device's path, for as long as the context lasts. Raises NoLoop, and OSError where `path` cannot be opened.
 
-    Its sectors have 512 bytes whatever the disk has: every checker reads its own sector size from the superblock.
+    The kernel detaches it when nobody has it open any more, also when aligntool is killed: whoever runs a program on it
+    passes `leashed` to `ask`, so that the program ends with aligntool. Its sectors have 512 bytes whatever the disk
+    has: every checker reads its own sector size from the superblock.
     """
     if os.geteuid() != 0:
         raise NoLoop("needs root")
     with fresh_reader(path):
         pass
-    place = ("-o", str(extent.start), "--sizelimit", str(extent.length))
-    attached = ask("losetup", "-r", "-f", "--show", *place, str(Path(path).absolute()), limit_s=PATIENCE_S)
-    device = attached.output.strip()
-    if attached.code != 0 or not device:
-        raise NoLoop(f"there is no loop device: {attached.last_words}")
+    backing = os.open(path, READ_ONLY)
+    try:
+        device, descriptor = _attach(backing, extent)
+    finally:
+        os.close(backing)
     try:
         yield device
     finally:
-        ask("losetup", "-d", device, limit_s=PATIENCE_S)
+        os.close(descriptor)
+
+
+def _attach(backing: int, extent: Extent) -> tuple[str, int]:
+    config = loop_config(backing, extent, read_only=True)
+    try:
+        control = os.open(CONTROL, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            for _ in range(_TRIES):
+                device = f"/dev/loop{fcntl.ioctl(control, GET_FREE)}"
+                descriptor = os.open(device, READ_ONLY)
+                try:
+                    fcntl.ioctl(descriptor, CONFIGURE, config)
+                except OSError as error:
+                    os.close(descriptor)
+                    if error.errno != errno.EBUSY:
+                        raise
+                else:
+                    return device, descriptor
+        finally:
+            os.close(control)
+    except OSError as error:
+        raise NoLoop(f"no loop device: {error.strerror}") from error
+    raise NoLoop("no loop device: other programs take every free one")

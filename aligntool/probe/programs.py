@@ -34,12 +34,16 @@ def find_program(name: str) -> str | None:
     return shutil.which(name, path=os.environ.get("PATH", os.defpath) + _SBIN)
 
 
-def ask(*words: str, limit_s: float | None = None, keep: tuple[bytes, ...] = (b"",)) -> Answer:
+def ask(
+    *words: str, limit_s: float | None = None, keep: tuple[bytes, ...] = (b"",), leashed: bool = False
+) -> Answer:
     """Runs a program to its end, without input; after `limit_s` it is ended. Never raises for what it does.
 
     `keep`: what the lines begin with that are kept of its output; a report on a large disk has more than memory.
+    `leashed`: the kernel ends it when aligntool is killed, so that it does not keep a loop device.
     """
     program = find_program(words[0])
+    leash = find_program("setpriv") if leashed else None
     if program is None:
         return Answer(NOT_RUN, "", f"{words[0]} is not installed")
     late = threading.Event()
@@ -47,7 +51,7 @@ def ask(*words: str, limit_s: float | None = None, keep: tuple[bytes, ...] = (b"
         with (
             tempfile.TemporaryFile() as errors,
             subprocess.Popen(
-                (program, *words[1:]),
+                (*((leash, "--pdeathsig", "KILL") if leash else ()), program, *words[1:]),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,

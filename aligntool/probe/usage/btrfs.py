@@ -47,7 +47,9 @@ def tree_chunks(device: str) -> tuple[Extent, ...]:
 
     Raises NoMap when data lies here in any other way than once, or the answer is not understood.
     """
-    answer = ask("btrfs", "inspect-internal", "dump-tree", "-t", "chunk", device, limit_s=PATIENCE_S)
+    answer = ask(
+        "btrfs", "inspect-internal", "dump-tree", "-t", "chunk", device, limit_s=PATIENCE_S, leashed=True
+    )
     if answer.code != 0:
         raise NoMap(f"btrfs inspect-internal failed: {answer.last_words}")
     found, length = [], 0

@@ -35,7 +35,7 @@ def read_partclone(program: str, device: str) -> tuple[tuple[Extent, ...], int]:
     with TemporaryDirectory(prefix="aligntool-") as folder:
         target, log = Path(folder, "map"), Path(folder, "log")
         words = ("-D", "-q", "-B", "-s", device, "-o", str(target), "-L", str(log))
-        answer = ask(program, *words, limit_s=PATIENCE_S)
+        answer = ask(program, *words, limit_s=PATIENCE_S, leashed=True)
         if answer.code != 0:
             raise NoMap(f"{program} failed: {answer.last_words}")
         try:

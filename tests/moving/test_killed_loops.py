@@ -1,0 +1,145 @@
+"""SIGKILL while another program works on a loop device over a partition: none is left, and the next run goes on."""
+
+import os
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aligntool.apply.hold import hold_disk
+from aligntool.apply.shrink_loop import partition_loop
+from aligntool.errors import Refused
+from aligntool.probe.loops import read_only_loop
+from aligntool.probe.programs import ask
+from aligntool.units import MIB, Extent
+from tests.conftest import find_tool, run
+from tests.moving.conftest import MakeDisk
+from tests.moving.disks import Row
+from tests.moving.filesystems import FILESYSTEMS
+from tests.moving.mover import begin, realign
+
+Sparse = Callable[..., Path]
+pytestmark = [
+    pytest.mark.needs_root,
+    pytest.mark.needs_tools("sfdisk", "sgdisk", "parted", "blkid", "losetup", "setpriv"),
+]
+NAMED = {kind.name: kind for kind in FILESYSTEMS}
+PLACE = Extent(63 * 512, 2 * MIB)
+
+
+def attached_to(image: Path) -> str:
+    return run("losetup", "-j", image)
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    limit = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+
+
+def stand_in(folder: Path, name: str, *lines: str) -> None:
+    program = folder / name
+    program.write_text("\n".join(("#!/bin/sh", *lines)) + "\n")
+    program.chmod(stat.S_IRWXU)
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose programs come first."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder
+
+
+@pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "mcopy", "mdel")
+def test_killed_while_a_checker_works_no_loop_device_is_left_and_the_next_run_is_done(
+    make: MakeDisk, programs: Path
+) -> None:
+    """The checker has the device open and never ends by itself."""
+    disk = make("dos", Row(NAMED["fat16"], 63), free=12 * 2048)
+    before, began = disk.seen(), programs / "began"
+    checker = find_tool("fsck.fat")
+    stand_in(
+        programs,
+        "fsck.fat",
+        'eval "device=\\${$#}"',
+        'exec 5<"$device"',
+        f"touch '{began}'",
+        "exec sleep 1000",
+    )
+    process = begin("realign", disk.image, "--yes")
+    wait_until(began.exists)
+    assert attached_to(disk.image)
+    process.kill()
+    process.wait()
+    (programs / "fsck.fat").unlink()
+    assert find_tool("fsck.fat") == checker
+    realign(disk.image)
+    assert attached_to(disk.image) == ""
+    assert disk.seen() == before
+    disk.check()
+
+
+@pytest.mark.parametrize("how", ["read-only", "writable"])
+def test_a_loop_device_is_gone_with_the_process_that_attached_it(sparse: Sparse, how: str) -> None:
+    """From the first moment on, without anything that a killed process could still do."""
+    image = sparse(4 * MIB)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        with partition_loop(str(image), PLACE) if how == "writable" else read_only_loop(str(image), PLACE):
+            os.write(writer, b"1")
+            time.sleep(1000)
+        os._exit(0)
+    try:
+        assert os.read(reader, 1) == b"1"
+        assert attached_to(image)
+    finally:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        os.close(reader)
+        os.close(writer)
+    wait_until(lambda: attached_to(image) == "")
+
+
+def test_what_others_attached_is_refused_at_once_and_stays(sparse: Sparse) -> None:
+    image = sparse(4 * MIB)
+    device = run(
+        "losetup", "-f", "--show", "-r", "-o", str(PLACE.start), "--sizelimit", str(PLACE.length), image
+    ).strip()
+    try:
+        with pytest.raises(Refused, match="is attached to") as refused, hold_disk(str(image)):
+            pass
+        assert device in refused.value.hint
+        assert device in attached_to(image)
+    finally:
+        run("losetup", "-d", device)
+
+
+def test_a_program_that_ends_by_itself_is_waited_for(sparse: Sparse) -> None:
+    """It was left by an aligntool that was killed, and has the device open for a moment longer."""
+    image = sparse(4 * MIB)
+    with read_only_loop(str(image), PLACE) as device:
+        left = os.spawnlp(os.P_NOWAIT, "sh", "sh", "-c", f"exec 5<{device}; touch {image}.open; exec sleep 1")
+        wait_until(Path(f"{image}.open").exists)
+    assert attached_to(image)
+    with hold_disk(str(image)):
+        assert attached_to(image) == ""
+    os.waitpid(left, 0)
+
+
+def test_a_leashed_program_ends_with_the_process_that_asked(tmp_path: Path) -> None:
+    number = tmp_path / "pid"
+    child = os.fork()
+    if not child:
+        ask("sh", "-c", f"echo $$ > {number}; exec sleep 1000", leashed=True)
+        os._exit(0)
+    wait_until(lambda: number.exists() and number.read_text().endswith("\n"))
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    running = Path("/proc", number.read_text().strip())
+    wait_until(lambda: not running.exists() or "Z" in (running / "stat").read_text().split()[2])
