@@ -69,7 +69,9 @@ class Journal:
         """
         body = pack(contents)
         if BODY_AT + len(body) > place.copy_length:
-            raise Refused(f"the journal needs {BODY_AT + len(body)} bytes and its place has {place.copy_length}",
+            short = BODY_AT + len(body) - place.copy_length
+            raise Refused(f"the journal needs {BODY_AT + len(body)} bytes and its place has {place.copy_length}:"
+                          f" {short} bytes short",
                           hint="aligntool plan realign --journal FILE, on another disk")  # fmt: skip
         at = place.extent.start
         for offset in (

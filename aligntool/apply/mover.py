@@ -14,8 +14,8 @@ from aligntool.apply.boot_fields import patched
 from aligntool.apply.device import Device
 from aligntool.apply.held import marker, read_held
 from aligntool.apply.journal import Journal, new_id
-from aligntool.apply.journal_body import Contents
-from aligntool.apply.journal_sectors import Position
+from aligntool.apply.journal_body import Contents, pack
+from aligntool.apply.journal_sectors import BODY_AT, Position
 from aligntool.apply.partition_tables import TableState, table_images, table_state
 from aligntool.apply.partition_tables.leftovers import leftovers, protective
 from aligntool.apply.recovery import CHANGED_TABLE, Status, find_journal
@@ -37,8 +37,9 @@ from aligntool.plan import (
     StepDone,
     WriteJournal,
 )
-from aligntool.units import Extent
+from aligntool.units import KIB, Extent
 
+_GAPS = (0, *(64 * KIB << step for step in range(0, 40, 4)))  # between used blocks
 RESUME = "aligntool resume DISK; or aligntool rollback DISK, which takes everything back"
 
 
@@ -169,9 +170,24 @@ def _contents(
     for step in plan.steps:
         if isinstance(step, ReleaseContent):
             patched(step.held, held[step.partition], step.patches)
-    wanted = {step.partition: _without_held(runs[step.partition], step)
-              for step in plan.steps if isinstance(step, CopyContent)}  # fmt: skip
-    return Contents(plan, images, wanted, held)
+    copies = [step for step in plan.steps if isinstance(step, CopyContent)]
+    for gap in _GAPS:
+        wanted = {step.partition: _without_held(_joined(runs[step.partition], gap), step) for step in copies}
+        contents = Contents(plan, images, wanted, held)
+        if BODY_AT + len(pack(contents)) <= _place(plan).copy_length:
+            break
+    return contents
+
+
+def _joined(runs: tuple[Extent, ...], gap: int) -> tuple[Extent, ...]:
+    """Return the runs with every gap between them filled that is no longer: more to copy, and less to remember."""
+    joined: list[Extent] = []
+    for run in sorted(runs) if gap else runs:
+        if gap and joined and run.start - joined[-1].end <= gap:
+            start = joined.pop().start
+            run = Extent(start, run.end - start)
+        joined.append(run)
+    return tuple(joined)
 
 
 def _without_held(runs: tuple[Extent, ...], step: CopyContent) -> tuple[Extent, ...]:

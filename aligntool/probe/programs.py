@@ -39,11 +39,9 @@ def ask(
 ) -> Answer:
     """Runs a program to its end, without input; after `limit_s` it is ended. Never raises for what it does.
 
-    `keep`: what the lines begin with that are kept of its output; a report on a large disk has more than memory.
-    `leashed`: the kernel ends it when aligntool is killed, so that it does not keep a loop device.
+    `keep`: what the lines begin with that are kept of its output. `leashed`: it ends when aligntool is killed.
     """
     program = find_program(words[0])
-    leash = find_program("setpriv") if leashed else None
     if program is None:
         return Answer(NOT_RUN, "", f"{words[0]} is not installed")
     late = threading.Event()
@@ -51,7 +49,7 @@ def ask(
         with (
             tempfile.TemporaryFile() as errors,
             subprocess.Popen(
-                (*((leash, "--pdeathsig", "KILL") if leash else ()), program, *words[1:]),
+                (*_leash(leashed), program, *words[1:]),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -76,6 +74,11 @@ def ask(
     if late.is_set():
         return Answer(NOT_RUN, "", f"{words[0]} did not end within {limit_s:g} s")
     return Answer(code, _text(output), _text(said))
+
+
+def _leash(leashed: bool) -> tuple[str, ...]:
+    setpriv = find_program("setpriv") if leashed else None
+    return (setpriv, "--pdeathsig", "KILL") if setpriv else ()
 
 
 def _end(child: "subprocess.Popen[bytes]", late: threading.Event) -> None:

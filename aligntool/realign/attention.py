@@ -132,3 +132,8 @@ def _about_the_table(disk: Disk, found: Found) -> Iterator[str]:
     if found.journal is not None and found.journal.file is None:
         size, start = format_about(found.journal.extent.length), format_size(found.journal.extent.start)
         yield f"the journal takes {size} of free space at {start} until all is done"
+        if found.spots_only:
+            yield (
+                "the journal is small: it holds the sectors of signatures only, and the copy flushes more often, which"
+                " is slower and as safe"
+            )

@@ -24,8 +24,11 @@ def kind_of(partition: Partition) -> str:
     return partition.content[0].kind if partition.content else UNKNOWN
 
 
-def hold(partition: Partition, length: int, sector_size: int, more: Iterable[int] = ()) -> Held:
+def hold(
+    partition: Partition, length: int, sector_size: int, more: Iterable[int] = (), *, spots_only: bool = False
+) -> Held:
     """`length`: bytes of the partition when it moves. `more`: bytes whose sectors are held as well.
+    `spots_only`: the sectors in which a signature could lie, and no more, for a small journal.
 
     The ranges are whole sectors of the table, in order and apart. What lies on the boundary of a short partition is
     clipped; a partition shorter than head and tail is held whole.
@@ -37,7 +40,8 @@ def hold(partition: Partition, length: int, sector_size: int, more: Iterable[int
         if signature.kind not in _IN_LONG_RANGES
         for at in signature.places(length)
     )
-    ranges = (*_ends(kinds, length), *spots, *(Extent(at, 1) for at in more))
+    ends = () if spots_only and not kinds & _IN_LONG_RANGES else _ends(kinds, length)
+    ranges = (*ends, *spots, *(Extent(at, 1) for at in more))
     return Held(_merged(ranges, length, sector_size))
 
 

@@ -12,11 +12,15 @@ from aligntool.units import KIB, MIB, Extent, align_down, align_up
 
 STEP = 64 * KIB  # a journal starts on a multiple of it, so that it can be found by looking there
 SHORT = 64 * KIB  # a move over less goes through the stash as a whole
-_LEAST_COPY = 128 * KIB
+_LEAST_COPY = 64 * KIB  # the least that a resume looks for
 _LIKED_COPY = 4 * MIB
 _HEADER = 64 * KIB  # positions, records, checksums
 _PLAN = 8 * KIB  # of the plan's text for each partition, about
 _ROOM_LIKED, _ROOM_TIGHT = 256 * KIB, 64 * KIB  # for the runs of used blocks
+# Where there is little room, as measured: a head and two records; text and runs of a partition, compressed; entries.
+_SMALL_HEADER, _SMALL_PLAN, _SMALL_TABLE = 12 * KIB, 4 * KIB, 4 * KIB
+_COMPRESSES = 4  # what superblocks and empty sectors do at least; the mover refuses first where they do not
+_LEAST_STASH = 64 * KIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,7 @@ class Needs:
     table: int  # of the sectors of the table, in one of its states
     partitions: int
     distances: tuple[int, ...]
+    spots: int = 0  # of `held`, the sectors that a signature can lie in; 0: all of it
 
     @property
     def shortest(self) -> int:
@@ -34,17 +39,37 @@ class Needs:
 
 
 def sizes(needs: Needs) -> tuple[tuple[int, int], ...]:
-    """(bytes of a copy, bytes of the stash), the most liked first."""
-    content = _HEADER + needs.held + 3 * needs.table + needs.partitions * _PLAN
+    """Return (bytes of a copy, bytes of the stash), the most liked first.
+
+    With a small stash a move is cut into fewer lanes or smaller windows, and flushes more often; a small copy holds the
+    sectors of signatures only, and the runs of used blocks with the gaps between them filled. Both are as safe.
+    """
+    content = _content(needs)
     liked = max(_LIKED_COPY, _power_of_two(content + _ROOM_LIKED))
+    roomy, tight = _power_of_two(content + _ROOM_LIKED), _power_of_two(content + _ROOM_TIGHT)
     short = needs.shortest < SHORT
     stashes = [32 * MIB if short else 40 * MIB, *(size * MIB for size in (24, 16, 8, 4, 2, 1))]
-    stashes += [MIB // 2, 256 * KIB, *([] if short else [128 * KIB, 64 * KIB])]
-    least = 256 * KIB if short else min(MIB, align_up(max(needs.distances), STEP))
-    stashes = [stash for stash in stashes if stash >= least]
-    roomy, tight = _power_of_two(content + _ROOM_LIKED), _power_of_two(content + _ROOM_TIGHT)
-    found = [(copy, stash) for stash in stashes for copy in (liked, roomy)]
-    return tuple(dict.fromkeys([*found, *((tight, stash) for stash in stashes)]))
+    least = MIB if short else min(MIB, align_up(max(needs.distances), STEP))
+    good = [stash for stash in stashes if stash >= least]
+    small = [MIB // 2, 256 * KIB, 128 * KIB, _LEAST_STASH]
+    spots = needs.spots or needs.held
+    lean = [
+        _power_of_two(_SMALL_HEADER + held + _SMALL_TABLE + needs.partitions * _SMALL_PLAN)
+        for held in (spots, spots // _COMPRESSES)
+    ]
+    found = [(copy, stash) for stash in good for copy in (liked, roomy)]
+    found += [(tight, stash) for stash in (*good, *small)]
+    found += [(copy, stash) for copy in lean if copy < tight for stash in (*good, *small)]
+    return tuple(dict.fromkeys(found))
+
+
+def holds_all(place: JournalPlace, needs: Needs) -> bool:
+    """Return whether a copy has room for all that is held, or for the sectors of signatures only."""
+    return place.copy_length >= _content(needs)
+
+
+def _content(needs: Needs) -> int:
+    return _HEADER + needs.held + 3 * needs.table + needs.partitions * _PLAN
 
 
 def free_runs(taken: Iterable[Extent], room: Extent) -> Iterator[Extent]:

@@ -137,7 +137,7 @@ def _rooms(judged: Judged, wish: Wanted) -> dict[int, _Room]:
 
 
 def _search(judged: Judged, wish: Wanted) -> _Room:
-    found = search(judged.disk, movable(judged.disk, wish, {}, {}), _GOAL)
+    found = search(judged.disk, movable(judged.disk, wish, {}, {}), _GOAL, finer=True)
     if found is None:
         return _Room.NONE
     return _Room.ENOUGH if found.journal else _Room.NO_JOURNAL

@@ -72,6 +72,8 @@ def _places(
         )
         if shorter is not None:
             return shorter
+    if found is not None and found.journal is None:
+        found = search(disk, movable(disk, wish, used, {}), goal, finer=True)
     return found, {}
 
 
@@ -108,7 +110,7 @@ def _no_room(
     if found is not None:
         text = (
             f"there is no room for the journal: it needs {format_about(found.journal_least)} in one piece, the largest"
-            f" free one has {format_about(found.journal_room)}"
+            f" free one has {format_about(found.journal_room)}, {found.journal_least - found.journal_room} bytes short"
         )
         text += "; a file on another disk does as well"
         return Reason(f"{text}{helps}", next_command(disk, "realign", "--journal FILE"), lasting=False)

@@ -5,13 +5,13 @@ because it is where room for the partitions and room for the journal are weighed
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aligntool.inventory import Disk, Role, TableLabel
 from aligntool.plan import EntryChange, JournalPlace, RealignGoal
 from aligntool.realign.chain import chain_changes
 from aligntool.realign.holds import hold
-from aligntool.realign.journals import Needs, free_runs, in_file, lay, least
+from aligntool.realign.journals import Needs, free_runs, holds_all, in_file, lay, least
 from aligntool.realign.order import copy_order
 from aligntool.realign.placing import Choice, Lean, Room, choose, place
 from aligntool.realign.row import Movable, Thing, row_of
@@ -31,6 +31,7 @@ class Found:
     journal: JournalPlace | None  # None: places are there, but no room for a journal
     journal_least: int = 0  # bytes that the smallest journal takes
     journal_room: int = 0  # bytes of the largest free run
+    spots_only: bool = False  # the journal has room for the sectors of signatures only
 
 
 BOOT_LOADERS = 16 * MIB  # Rockchip's U-Boot, the largest known, ends there
@@ -43,9 +44,32 @@ def room_of(disk: Disk, goal: RealignGoal) -> Room:
     return Room(Extent(start, min(usable.end, end) - start), goal.least_start)
 
 
-def search(disk: Disk, movable: Movable, goal: RealignGoal) -> Found | None:
-    """None when there is no place for everybody. The places are the cheapest ones beside which a journal fits."""
+def search(disk: Disk, movable: Movable, goal: RealignGoal, *, finer: bool = False) -> Found | None:
+    """None when there is no place for everybody. The places are the cheapest ones beside which a journal fits.
+
+    `finer`: where none fits beside places on the coarsest possible grain, on finer ones.
+    """
     room = room_of(disk, goal)
+    best: Found | None = None
+    for each in _finer(movable) if finer else (movable,):
+        found = _search(disk, each, goal, room)
+        if found is None or found.journal is not None or not found.order:
+            return found or best
+        best = best or found
+    return best
+
+
+def _finer(movable: Movable) -> Iterator[Movable]:
+    """Yield the wishes, then the same without the coarsest grain, again and again: a short way leaves more room for
+    the journal.
+    """
+    most = max((len(lattices) for lattices in movable.must.values()), default=1)
+    for left_out in range(max(most, 1)):
+        must = {number: found[min(left_out, len(found) - 1) :] for number, found in movable.must.items()}
+        yield replace(movable, must=must)
+
+
+def _search(disk: Disk, movable: Movable, goal: RealignGoal, room: Room) -> Found | None:
     best: Found | None = None
     rows = dict.fromkeys(row_of(disk, movable, roomy=roomy) for roomy in (True, False))
     for row, choice in _choices(rows, room, movable):
@@ -127,22 +151,27 @@ def _settle(
     runs = tuple(free_runs(_taken(disk, before, after, chain), _journal_room(disk, goal)))
     journal = in_file(goal.journal_file, needs) if goal.journal_file else lay(runs, needs)
     largest = max((run.length for run in runs), default=0)
-    return Found(before, after, order, chain, journal, least(needs), largest)
+    spots_only = journal is not None and not holds_all(journal, needs)
+    return Found(before, after, order, chain, journal, least(needs), largest, spots_only)
 
 
 def _needs(disk: Disk, moves: Mapping[int, tuple[Extent, Extent]]) -> Needs:
     sector = disk.sector_size
     parts = {part.number: part for part in disk.partitions}
-    held = sum(
-        extent.length
-        for number, (old, _) in moves.items()
-        for extent in hold(parts[number], old.length, sector).ranges
+    held, spots = (
+        sum(
+            extent.length
+            for number, (old, _) in moves.items()
+            for extent in hold(parts[number], old.length, sector, spots_only=spots_only).ranges
+        )
+        for spots_only in (False, True)
     )
     if disk.table and disk.table.label is TableLabel.GPT:
         table = 2 * (_GPT_ENTRIES + sector) + sector
     else:
         table = sector * (1 + 2 * sum(part.role is Role.LOGICAL for part in disk.partitions))
-    return Needs(held, table, len(moves), tuple(abs(new.start - old.start) for old, new in moves.values()))
+    distances = tuple(abs(new.start - old.start) for old, new in moves.values())
+    return Needs(held, table, len(moves), distances, spots)
 
 
 def _journal_room(disk: Disk, goal: RealignGoal) -> Extent:

@@ -15,6 +15,7 @@ from aligntool.plan import (
     CopyContent,
     EntryChange,
     Estimate,
+    Held,
     HoldContent,
     JournalPlace,
     Lanes,
@@ -120,12 +121,7 @@ def _steps(
         return
     touched = sorted({*found.order, *shrunk})
     moves = {number: (found.before[number], found.after[number]) for number in found.order}
-    helds = {
-        number: hold(
-            parts[number], old.length, disk.sector_size, (patch.at for patch in patched[number].patches)
-        )
-        for number, (old, _) in moves.items()
-    }
+    helds = {number: _held(disk, parts[number], found, patched[number]) for number in moves}
     for number in touched:
         if kind_of(parts[number]) in CHECKED:
             yield CheckContent(number, parts[number].extent, kind_of(parts[number]))
@@ -145,6 +141,12 @@ def _steps(
         yield ReleaseContent(number, kind, target, helds[number], patched[number].patches)
     yield RewriteTable(disk.table.label.value, changes)
     yield CloseJournal(journal)
+
+
+def _held(disk: Disk, part: Partition, found: Found, patched: Patching) -> Held:
+    more = (patch.at for patch in patched.patches)
+    length = found.before[part.number].length
+    return hold(part, length, disk.sector_size, more, spots_only=found.spots_only)
 
 
 def _parked(disk: Disk, touched: Collection[int]) -> tuple[int, ...]:

@@ -71,13 +71,13 @@ class Planned:
         return replace(self, plan=replace(self.plan, steps=steps))
 
 
-def make_planned(seed: int, label: str, sector: int) -> Planned:
+def make_planned(seed: int, label: str, sector: int, spares: tuple[int, ...] = SPARES) -> Planned:
     """The same for the same seed; a disk for which there is no plan is drawn again."""
     luck = random.Random(f"{seed} {label} {sector}")
     while True:
         with tempfile.TemporaryDirectory(prefix="aligntool-planned-") as folder:
             image = Path(folder, "disk.img")
-            _make(image, luck, label, sector)
+            _make(image, luck, label, sector, spares)
             found = _plan(image, luck, sector)
         if found is not None:
             return found
@@ -113,7 +113,7 @@ def _runs(luck: random.Random, length: int, sector: int) -> tuple[Extent, ...]:
     return tuple(found)
 
 
-def _make(image: Path, luck: random.Random, label: str, sector: int) -> None:
+def _make(image: Path, luck: random.Random, label: str, sector: int, spares: tuple[int, ...]) -> None:
     rows, at = [], luck.choice((34, 63))
     primaries = luck.randint(1, 3)
     lines = [
@@ -143,7 +143,7 @@ def _make(image: Path, luck: random.Random, label: str, sector: int) -> None:
             for index, (start, size) in enumerate(logicals)
         ]
         rows += logicals
-    size = (at * sector + luck.choice(SPARES)) // sector * sector + 40 * sector
+    size = (at * sector + luck.choice(spares)) // sector * sector + 40 * sector
     with image.open("wb") as file:
         file.write(luck.randbytes(size))
         file.seek(510)

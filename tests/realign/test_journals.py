@@ -1,11 +1,13 @@
 """Where the journal lies: in what nobody else has, before, during and after."""
 
+from dataclasses import replace
+
 import pytest
 
 from aligntool.errors import Refused
 from aligntool.inventory import TableLabel
 from aligntool.plan import JournalPlace, Plan, RealignGoal, RewriteTable, WriteJournal
-from aligntool.realign.journals import Needs, free_runs, lay, least
+from aligntool.realign.journals import Needs, free_runs, holds_all, lay, least
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.realign.made_moves import movable_disk, plan_for
 
@@ -39,8 +41,33 @@ def test_in_less_room_it_is_smaller_down_to_a_least(needs: Needs) -> None:
     for length in lengths:
         place = lay([Extent(MIB, length)], needs)
         assert place is not None and Extent(MIB, length).contains(place.extent)
-        assert place.copy_length >= needs.held + 3 * needs.table + 64 * KIB
-        assert place.stash.length >= (256 * KIB if needs is SHORT else 992 * KIB)
+        assert place.stash.length >= 64 * KIB
+        if length >= 2 * MIB:
+            assert place.copy_length >= needs.held + 3 * needs.table + 64 * KIB
+            assert place.stash.length >= (256 * KIB if needs is SHORT else 992 * KIB)
+        assert holds_all(place, needs) == (place.copy_length >= 512 * KIB)
+
+
+def test_192_kib_are_enough_for_one_partition_of_which_the_sectors_of_signatures_are_held() -> None:
+    needs = replace(ONE, spots=26 * KIB)
+    assert least(needs) == 192 * KIB
+    place = lay([Extent(MIB, 256 * KIB)], needs)
+    assert place is not None and (place.copy_length, holds_all(place, needs)) == (64 * KIB, False)
+
+
+@pytest.mark.parametrize("slack", [256, 300, 512, 1000, 1126, 2047])
+@pytest.mark.parametrize("label", [TableLabel.DOS, TableLabel.GPT])
+def test_a_full_old_disk_with_little_slack_gets_a_journal_in_it(slack: int, label: TableLabel) -> None:
+    """The way of 63 sectors is the shortest that leaves room where 1 MiB does not."""
+    start, table = (63, 0) if label is TableLabel.DOS else (35, 33)
+    end = start + 400_000
+    size = (end + 2 * slack + table) * 512
+    plan = plan_for(movable_disk(f"{start}+400000 ext4", label=label, size=size))
+    place = journal_of(plan)
+    after = plan.places[0].after
+    assert after.start % 4096 == 0 and after.end <= place.extent.start
+    assert place.extent.end <= size - table * 512
+    assert place.extent.start % (64 * KIB) == 0 and place.copy_length >= 64 * KIB
 
 
 def test_free_runs_begin_where_a_journal_is_looked_for() -> None:
@@ -54,18 +81,18 @@ def test_free_runs_begin_where_a_journal_is_looked_for() -> None:
 
 
 def test_on_an_mbr_the_gap_before_the_first_partition_is_the_boot_loaders() -> None:
-    text = "300001+100000 ext4; 401408+300000 xfs"
+    text = "300001+100000 ext4; 400384+300000 xfs"
     with pytest.raises(Refused, match="no room for the journal"):
-        plan_for(movable_disk(text, label=TableLabel.DOS, size=701408 * 512))
-    gpt = journal_of(plan_for(movable_disk(text, size=(701408 + 33) * 512)))
+        plan_for(movable_disk(text, label=TableLabel.DOS, size=700384 * 512))
+    gpt = journal_of(plan_for(movable_disk(text, size=(700384 + 33) * 512)))
     assert 16 * MIB <= gpt.extent.start < gpt.extent.end <= 299008 * 512
 
 
 def test_the_first_16_mebibytes_before_a_partition_are_never_the_journals() -> None:
-    """17.1 MiB are free from sector 34 on, of which 1.1 count: boot loaders of ARM boards lie before them."""
-    text = "35001+100000 ext4; 135002+300000 xfs"
+    """16.1 MiB are free from sector 34 on, of which 0.1 count: boot loaders of ARM boards lie before them."""
+    text = "33001+100000 ext4; 133002+300000 xfs"
     with pytest.raises(Refused, match="no room for the journal"):
-        plan_for(movable_disk(text, size=(435009 + 33) * 512))
+        plan_for(movable_disk(text, size=(433009 + 33) * 512))
 
 
 def test_the_first_ebr_of_an_empty_container_is_not_the_journals() -> None:
@@ -98,7 +125,7 @@ def test_an_ebr_in_the_middle_of_free_space_is_not_the_journals_before_or_after(
 def test_without_room_on_the_disk_the_refusal_says_how_much_is_missing_and_a_file_will_do() -> None:
     disk = movable_disk("2049+100000 ext4; 102400+300000 xfs", size=(402400 + 33) * 512)
     with pytest.raises(
-        Refused, match=r"it needs 1\.\d+MiB in one piece, the largest free one has"
+        Refused, match=r"it needs 192KiB in one piece, the largest free one has .* \d+ bytes short"
     ) as refusal:
         plan_for(disk)
     assert refusal.value.hint == "sudo aligntool realign /dev/sda --journal FILE"

@@ -182,9 +182,10 @@ def test_the_last_file_system_is_shrunk_by_as_little_as_it_takes() -> None:
     (journal,) = (step.journal.extent for step in plan.steps if isinstance(step, WriteJournal))
     assert journal.end <= (502434 * 512)
     # The same disk with so much free space to begin with is planned without shrinking; with a MiB less it is not.
-    assert plan_for(with_free_space(by)).steps
+    grain = RealignGoal(grain_given=True)
+    assert plan_for(with_free_space(by), grain).steps
     with pytest.raises(Refused):
-        plan_for(with_free_space(by - MIB))
+        plan_for(with_free_space(by - MIB), grain)
     (table,) = (step for step in plan.steps if isinstance(step, RewriteTable))
     assert table.changes[1].before.length - table.changes[1].after.length == by
     assert plan.places[1].after.length == shrink.length

@@ -84,7 +84,7 @@ REFUSED = [
     (fault(Fault.HYBRID_MBR), "hybrid MBR", "AT307"),
     (partition(content_read=False), "could not be read", "sudo"),
     (layer("BitLocker"), "BitLocker", "manage-bde -off"),
-    (layer("swsuspend"), "suspended system", "mkswap"),
+    (layer("swsuspend"), "suspended system", "shut it down"),
     (layer(problems=("the checksum is bad",)), "partition 1: the checksum is bad", "e2fsck -fn"),
     (layer(claims_size=100001 * 512), "has 51200000 bytes, its ext4 claims 51200512", "e2fsck"),
     (layer(unclean="it may be shared, and looked for at its old place (MMP)"), "(MMP)", "tune2fs -O ^mmp"),
