@@ -37,8 +37,10 @@ class _Times:
     def add(self, time: int) -> None:
         self.count += 1
         self.total += time
-        self.least = min(self.least, time)
-        self.most = max(self.most, time)
+        if time < self.least:
+            self.least = time
+        if time > self.most:
+            self.most = time
         shift = max(time.bit_length() - _PARTS - 1, 0)
         end = (time >> shift) + 1 << shift
         self.buckets[end] = self.buckets.get(end, 0) + 1

@@ -64,9 +64,10 @@ def _device(word: bytes) -> bytes:
 def _nanoseconds(word: bytes) -> int:
     """ "0.000003000" → 3000. Raises ValueError."""
     seconds, _, rest = word.partition(b".")
-    if len(rest) > 9:
+    digits = seconds + rest.ljust(9, b"0")
+    if not seconds or not rest or len(rest) > 9 or len(digits) > 20 or not digits.isdigit():
         raise ValueError
-    return whole(seconds) * 10**9 + whole(rest.ljust(9, b"0"))
+    return int(digits)
 
 
 def _range(words: list[bytes], line: bytes) -> tuple[int, int]:
