@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from aligntool.audit import Answer, Check, Grid, GridKind, Judged, Report, Verdict
 from aligntool.inventory import Partition
-from aligntool.render.lines import EMPTY, Line, Style
+from aligntool.render.lines import EMPTY, Line, Style, cell_width, harmless, plain, wrapped
 from aligntool.units import format_size
 
 CELLS_A_UNIT = 16
@@ -35,10 +35,12 @@ def _boundary(judged: Judged, verdict: Verdict, partition: Partition | None, wid
     name = judged.disk.name if partition is None else f"partition {partition.number} of {judged.disk.name}"
     sector_size = judged.disk.sector_size
     sector = f"sector {verdict.start // sector_size}, " if verdict.start % sector_size == 0 else ""
-    yield (
-        (name, Style.TITLE),
-        (f" starts at {sector}byte {verdict.start}: {judgement(verdict, check)}", Style.PLAIN),
-    )
+    title = f" starts at {sector}byte {verdict.start}: {judgement(verdict, check)}"
+    room = max(width - cell_width(harmless(name)), MOST_UNITS)
+    first, *rest = wrapped(title.strip(), room - 1, "")
+    yield ((name, Style.TITLE), (f" {first}", Style.PLAIN))
+    for line in wrapped(" ".join(rest), width - 4, "") if rest else ():
+        yield plain(f"    {line}")
     yield from _drawing(check, verdict.start, block_of(partition), width)
     yield EMPTY
 
@@ -91,7 +93,13 @@ def _drawing(check: Check, start: int, block: int, width: int) -> Iterator[Line]
     yield ((f"  {what:<{head - 2}}", Style.PLAIN), (bar, Style.GOOD if check.on else Style.BAD))
     if not check.on:
         crossed = crossings(check, request)
-        yield ((" " * (head + begin) + "^ starts here; ", Style.DIM), (crossed, Style.BAD))
+        here = "^ starts here; "
+        if head + begin + len(here) + len(crossed) <= width:
+            yield ((" " * (head + begin) + here, Style.DIM), (crossed, Style.BAD))
+            return
+        yield ((" " * (head + begin) + "^", Style.DIM),)
+        for line in wrapped(f"    starts here; {crossed}", width, "    "):
+            yield ((line, Style.BAD),)
 
 
 def crossings(check: Check, request: int) -> str:

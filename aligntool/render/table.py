@@ -67,6 +67,7 @@ def disk_lines(judged: Judged, *, width: int) -> Iterator[Line]:
         rows = [("–", "", "0", "0B", _about(disk.size), _contents(disk.content, disk.content_hint), whole)]
     if rows:
         yield from _rows(rows, width=width)
+        yield from _name_lines(disk, width)
     elif disk.table_read or disk.table:
         yield (("  no partitions", Style.DIM),)
 
@@ -111,6 +112,20 @@ def geometry_words(judged: Judged) -> str:
 def _grid_words(grid: Grid) -> str:
     shift = f"+{format_size(grid.phase)}" if grid.phase else ""
     return f"{grid.kind} {format_size(grid.size)}{shift} ({grid.source})"
+
+
+def names_of(partition: Partition) -> str:
+    """The name in the table and the label in the file system, each where there is one: `"root", label "rootfs"`."""
+    labels = (f'label "{layer.label}"' for layer in partition.content if layer.label)
+    return ", ".join([*([f'"{partition.name}"'] if partition.name else []), *labels])
+
+
+def _name_lines(disk: Disk, width: int) -> Iterator[Line]:
+    whole = ", ".join(f'label "{layer.label}"' for layer in disk.content if layer.label)
+    words = [f"{part.number} {names}" for part in disk.partitions if (names := names_of(part))]
+    words = [whole] if whole and not disk.partitions else words
+    for text in wrapped(f"  names: {' · '.join(words)}", width, "    ") if words else ():
+        yield ((text, Style.DIM),)
 
 
 Row = tuple[str, str, str, str, str, str, Verdict | None]

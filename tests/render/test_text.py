@@ -98,7 +98,7 @@ def test_many_disks_that_are_fine_are_counted_and_not_listed() -> None:
 
 def test_the_map_draws_the_start_where_it_lies() -> None:
     report = judge(made_disk("63+80000", physical=4096))
-    lines = "".join(text_of(map_lines(report, width=80))).splitlines()
+    lines = "".join(text_of(map_lines(report, width=140))).splitlines()
     assert "28672" in lines[1] and "32768" in lines[1]
     ruler, blocks = lines[2], lines[3]
     sector = ruler.index("|")

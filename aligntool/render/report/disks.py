@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from aligntool.audit import Judged, Report, Verdict
 from aligntool.realign import Mend
 from aligntool.render.facts import facts_of
+from aligntool.render.lines import harmless
 from aligntool.render.mending import Mends, mend_lines
 from aligntool.render.report.content import disk_names, facts_line, start_pictures
 from aligntool.render.svg import Picture
 from aligntool.render.svg_map import disk_picture
-from aligntool.render.table import geometry_words, row_of, verdict_words
+from aligntool.render.table import geometry_words, names_of, row_of, verdict_words
 from aligntool.units import format_about
 
 MOST_DISKS = 64
@@ -69,7 +70,9 @@ def _rows(judged: Judged) -> tuple[tuple[str, ...], ...]:
     made = []
     for part in judged.disk.partitions[:MOST_ROWS]:
         verdict = verdicts.get(part.number)
-        made.append((*row_of(judged.disk, part, verdict)[:6], _verdict(verdict)))
+        row = row_of(judged.disk, part, verdict)
+        content = " ".join(word for word in (row[5], harmless(names_of(part))) if word)
+        made.append((*row[:5], content, _verdict(verdict)))
     whole = verdicts.get(None)
     if not made and whole:
         hint = judged.disk.content_hint or ", ".join(layer.kind for layer in judged.disk.content)

@@ -1,0 +1,37 @@
+"""What an audit shows fits into the terminal, and names what the disk's owner has named."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_unseen import aligntool
+from tests.conftest import run
+
+SCRIPT = 'label: gpt\nstart=2049, size=204801, name="first of all"\nstart=300007, size=102400, name=second\n'
+
+
+@pytest.fixture
+def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    image = Path("disk.img")
+    with image.open("wb") as file:
+        file.truncate(256 << 20)
+    run("sfdisk", "-q", image, stdin=SCRIPT)
+    run("mke2fs", "-q", "-t", "ext4", "-L", "photographs", "-E", f"offset={300007 * 512}", image, "50M")
+    return image
+
+
+@pytest.mark.needs_tools("sfdisk", "mke2fs")
+@pytest.mark.parametrize("columns", [72, 80, 100])
+def test_a_map_fits_the_terminal(named: Path, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = aligntool("audit", "--map", named).stdout
+    assert "second" in text and max(map(len, text.splitlines())) <= columns
+
+
+@pytest.mark.needs_tools("sfdisk", "mke2fs")
+def test_labels_and_names_are_in_the_text_and_in_the_page(named: Path) -> None:
+    text = " ".join(aligntool("audit", named).stdout.split())
+    aligntool("report", "-o", "page.html", named)
+    for words in (text, Path("page.html").read_text()):
+        assert "first of all" in words and "photographs" in words
