@@ -30,7 +30,7 @@ class Reason:
 def disk_reasons(judged: Judged, machine: Inventory | None) -> tuple[Reason, ...]:
     """What stands against writing to this disk at all."""
     disk = judged.disk
-    return (*_of_the_disk(disk), *_of_the_table(disk), *_in_use(disk, machine))
+    return (*_of_the_disk(disk), *_of_the_table(disk), *_of_boot_media(disk), *_in_use(disk, machine))
 
 
 def _of_the_disk(disk: Disk) -> Iterator[Reason]:
@@ -55,6 +55,21 @@ def _of_the_disk(disk: Disk) -> Iterator[Reason]:
     for layer in disk.content:
         if layer.kind.endswith("_raid_member") or layer.kind == "mpath_member":
             yield Reason(f"{disk.name} as a whole is a {layer.kind}: the table belongs to the array", audit)
+
+
+def _of_boot_media(disk: Disk) -> Iterator[Reason]:
+    """Media whose loader counts on where partitions lie. Ventoy: VTOYEFI follows the first partition at once
+    (ventoy.net, "Disk Layout"). An isohybrid image: its table points into the ISO 9660 that begins at byte 0.
+    """
+    audit = next_command(disk, "audit")
+    if any(layer.label == "VTOYEFI" for part in disk.partitions for layer in part.content):
+        yield Reason(
+            f"{disk.name} is a Ventoy medium: its second partition must directly follow the first", audit
+        )
+    if any(layer.kind == "iso9660" for layer in disk.content):
+        yield Reason(
+            f"{disk.name} is an isohybrid image: its partitions point into the ISO 9660 file system", audit
+        )
 
 
 def _of_the_table(disk: Disk) -> Iterator[Reason]:

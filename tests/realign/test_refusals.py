@@ -202,3 +202,13 @@ def test_the_audit_says_whether_it_can_be_mended(change: Change, answer: str, wo
     assert (mend.partition, mend.answer) == (1, answer)
     assert words in mend.why
     assert mend.next
+
+
+def test_a_ventoy_medium_and_an_isohybrid_image_keep_their_layout() -> None:
+    disk = movable_disk("63+100000 exfat; 100063+65536 vfat")
+    first, second = disk.partitions
+    labelled = replace(second, content=tuple(replace(each, label="VTOYEFI") for each in second.content))
+    ventoy = replace(disk, partitions=(first, labelled))
+    assert "must directly follow" in str(refusal_of(ventoy))
+    hybrid = replace(disk, content=(replace(first.content[0], kind="iso9660"),))
+    assert "isohybrid" in str(refusal_of(hybrid))
