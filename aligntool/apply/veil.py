@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from aligntool.plan import Held
 from aligntool.plan.signatures import (
     SIGNATURES,
+    ZFS_LABEL,
     ZFS_NVLIST,
     ZFS_UBERBLOCK,
     ZFS_UBERBLOCKS_WANTED,
@@ -92,7 +93,7 @@ def sectors_of(level: Bytes, size: int) -> Bytes:
 def _last(view: View, found: Sequence[tuple[Signature, int]]) -> tuple[Bytes, ...]:
     """What goes after everything else: the signature that blkid reports.
 
-    Of ZFS the newest uberblocks, as few of them as libblkid needs, then the label that it reads first.
+    Of ZFS the newest uberblocks of the first label, as few of them as libblkid needs, then that label's list of names.
     """
     if not found:
         return ()
@@ -101,7 +102,8 @@ def _last(view: View, found: Sequence[tuple[Signature, int]]) -> tuple[Bytes, ..
         return (frozenset({at}),)
     labels = [at for one, at in found if one is ZFS_NVLIST]
     blocks = sorted(
-        (at for one, at in found if one is ZFS_UBERBLOCK), key=lambda at: (-_transaction(view, at), at)
+        (at for one, at in found if one is ZFS_UBERBLOCK),
+        key=lambda at: (at >= ZFS_LABEL, -_transaction(view, at), at),
     )
     return (frozenset(blocks[:ZFS_UBERBLOCKS_WANTED]), frozenset(labels[:1]))
 

@@ -113,7 +113,7 @@ FILE_SYSTEMS = (
         made.made_by("genisoimage -quiet -J -o {image} {files}"),
         tool="genisoimage",
     ),
-    Specimen("zfs", "zfs_member", made.zfs, 66 * MIB, signatures=4),
+    Specimen("zfs", "zfs_member", made.zfs, 66 * MIB, signatures=4 * 33),
     Specimen(
         "hfs",
         "hfs",
