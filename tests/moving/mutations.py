@@ -161,9 +161,9 @@ MUTATIONS = (
     ),
     Mutation(
         "the table is rewritten before the content is put back", f"{APPLY}/walk.py",
-        "                release(self.device, step.target.start, step.held, content, self.sign)\n",
+        "                release(self.device, step.target.start, *self._at_target(step))\n",
         "                write_table(self.device, contents.images, TableState.AFTER)\n"
-        "                release(self.device, step.target.start, step.held, content, self.sign)\n",
+        "                release(self.device, step.target.start, *self._at_target(step))\n",
         "a kernel offers a partition without its head",
     ),
     Mutation(
