@@ -39,8 +39,9 @@ CASES = [
     ("raid5", 10, "general", 64),
     ("raid6", 18, "general", 64),
     ("raid6", 19, "general", 32),
-    ("raid5", 4, "database", 512),
-    ("raid6", 6, "sequential", 512),
+    ("raid5", 3, "sequential", 512),
+    ("raid5", 4, "database", 256),
+    ("raid6", 6, "sequential", 256),
 ]
 
 
@@ -75,9 +76,8 @@ def test_the_recommended_chunk_keeps_every_rule_that_can_be_kept(
     if workload == "database":
         assert size >= 2 * page
     if LEVELS[level].parity and size * asked.data > MIB:
-        # The only rule that may give way, and only to the floors, or to mdadm's own chunk where it was measured.
-        default = 512 * KIB if workload in ("database", "sequential") else 16 * KIB
-        assert size == max(default, unit, 2 * page if workload == "database" else 0)
+        # The only rule that may give way, and only to the floors.
+        assert size == max(16 * KIB, unit, 2 * page if workload == "database" else 0)
         assert [rule.kept for rule in advice.rules].count(False) == 1
     else:
         assert all(rule.kept for rule in advice.rules)
@@ -140,10 +140,17 @@ def test_evidence_is_as_strong_as_who_says_the_unit() -> None:
 
 @pytest.mark.parametrize("level", ["raid0", "raid10", "raid5", "raid6"])
 @pytest.mark.parametrize("workload", ["database", "sequential"])
-def test_where_mdadms_own_chunk_was_faster_when_measured_it_is_the_default(level: str, workload: str) -> None:
-    """docs/benchmarks.md, Chunks: 0.77 and 0.80 of its work for `sequential`, 0.92 and 0.97 for `database`."""
-    for members in (4, 6, 12):
-        advice = recommend_chunk(stripes(level, members, workload))
-        assert (advice.size, advice.evidence) == (512 * KIB, Evidence.RULE)
-        assert "aligntool raid tune" in advice.reason
-        assert all(rule.conflict for rule in advice.rules if not rule.kept)
+@pytest.mark.parametrize("members", [4, 6, 12])
+def test_where_mdadms_own_chunk_was_faster_when_measured_it_is_the_default(
+    level: str, workload: str, members: int
+) -> None:
+    """docs/benchmarks.md, Chunks: 0.77 and 0.80 of its work for `sequential`, 0.92 and 0.97 for `database`.
+
+    RAID5 and RAID6 take less only where md's largest request asks for it, and the reason names the measurement.
+    """
+    asked = stripes(level, members, workload)
+    advice = recommend_chunk(asked)
+    assert advice.size is not None
+    assert advice.size == 512 * KIB or advice.size * asked.data <= MIB < 2 * advice.size * asked.data
+    assert "aligntool raid tune" in advice.reason
+    assert all(rule.kept for rule in advice.rules)
