@@ -2,7 +2,8 @@
 
 A process that waits for a dead disk, bus or file server sleeps in the kernel where no signal reaches it (state D). So
 it is never this process that opens a disk: children do, one disk at a time, and a child that is silent for too long is
-killed, left behind and replaced. Nothing here waits for a child that may not end.
+killed, left behind and replaced. Nothing here waits for a child that may not end. Time in which a child computes, or
+waits for a processor, does not count: on a busy machine that is not the disk's fault.
 """
 
 import os
@@ -12,12 +13,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar, cast
 
 T = TypeVar("T")
 
 SILENCE_S = 10.0  # a disk that gives no answer for so long is left alone
 IN_ALL = 3  # times that: answers that trickle in keep an audit no longer
+AT_MOST = 30  # times that by the clock: a driver that spins computes, too
 SPIN_UP_S = 30.0  # what a sleeping drive may take besides (a large SAS drive in a full shelf: 20 s)
 _EAGER_S = 0.25  # when every child has been busy for so long, the next disk gets one of its own
 _MOST_CHILDREN = 64
@@ -54,11 +57,27 @@ class _Child:
     job: int
     began: float
     heard: float
+    started: float  # the job, by the clock; the two above leave out the time in which it ran
     spare: float = 0.0  # seconds that the job asked for
+    seen: float = 0.0  # when `ran` was read
+    ran: str = ""  # the processor time that it has used, in the kernel's ticks
     received: bytearray = field(default_factory=bytearray)
 
     def late(self, now: float, silence_s: float) -> bool:
-        return now > self.heard + silence_s + self.spare or now > self.began + IN_ALL * silence_s + self.spare
+        limits = (
+            self.heard + silence_s,
+            self.began + IN_ALL * silence_s,
+            self.started + AT_MOST * silence_s,
+        )
+        return now > min(limits) + self.spare
+
+    def leave_out_running(self, now: float) -> None:
+        """Move the deadlines on by the time since the last call, where the process ran or could have run in it."""
+        state, ran = _state_of(self.pid)
+        if state == "R" or ran != self.ran:
+            passed = now - max(self.seen, self.began)
+            self.began, self.heard = self.began + passed, min(self.heard + passed, now)
+        self.seen, self.ran = now, ran
 
 
 def answers_of(
@@ -78,6 +97,7 @@ def answers_of(
             _listen(children)
             now = time.monotonic()
             for child in list(children):
+                child.leave_out_running(now)
                 answer = _answer_in(child)
                 if answer is not None:
                     children.remove(child)
@@ -110,7 +130,8 @@ def _hand_out(
     while todo:
         if idle:
             child = idle.pop()
-            child.job, child.began, child.heard, child.spare = todo.pop(), now, now, 0.0
+            child.job, child.spare = todo.pop(), 0.0
+            child.began = child.heard = child.started = child.seen = now
         elif len(children) < _MOST_CHILDREN and all(now - child.began > _EAGER_S for child in children):
             child = _start(jobs, todo.pop(), [*children, *idle])
         else:
@@ -131,7 +152,7 @@ def _start(jobs: Sequence[Callable[[Pulse], object]], job: int, others: Sequence
     os.close(theirs)
     os.close(back)
     now = time.monotonic()
-    return _Child(pid, orders, answers, job, now, now)
+    return _Child(pid, orders, answers, job, now, now, now, seen=now)
 
 
 def _work(jobs: Sequence[Callable[[Pulse], object]], orders: int, back: int) -> None:
@@ -190,6 +211,15 @@ def _listen(children: Sequence[_Child]) -> None:
         if not piece:  # it ended without an answer
             os.close(descriptor)
             child.answers = -1
+
+
+def _state_of(pid: int) -> tuple[str, str]:
+    """The state of a process (proc(5): R is running or waiting for a processor), and its user and system time."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return "", ""
+    return fields[0].decode(), b" ".join(fields[11:13]).decode()
 
 
 def _answer_in(child: _Child) -> tuple[object] | None:

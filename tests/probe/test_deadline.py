@@ -55,6 +55,18 @@ def test_a_job_that_reports_answers_is_given_more_time_but_not_for_ever() -> Non
     assert answer_of(partial(works, 100), 1.0) is None
 
 
+def computes(seconds: float, _: Pulse) -> int:
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+    return 1
+
+
+def test_time_in_which_a_job_computes_is_not_the_disks_but_no_job_computes_for_ever() -> None:
+    assert answer_of(partial(computes, 0.6), 0.5) == 1
+    assert answer_of(partial(computes, 600.0), 0.1) is None
+
+
 def test_what_a_job_raises_is_raised_here_and_the_child_holds_nothing_open(tmp_path: Path) -> None:
     def fails(_: Pulse) -> int:
         raise Refused("no", hint="yes")
