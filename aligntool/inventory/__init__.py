@@ -29,6 +29,7 @@ from aligntool.inventory.system import (
     TableLine,
 )
 from aligntool.inventory.tables import (
+    BootCode,
     Fault,
     InFlight,
     Partition,
@@ -47,6 +48,7 @@ __all__ = [
     "ArrayFacts",
     "ArrayLine",
     "AtaFacts",
+    "BootCode",
     "Disk",
     "DiskKind",
     "Fault",

@@ -82,6 +82,14 @@ class InFlight:
 
 
 @dataclass(frozen=True, slots=True)
+class BootCode:
+    """A boot program that a boot ROM, firmware or another boot program finds by its place on the disk."""
+
+    kind: str  # "Rockchip boot loader", "GRUB", "LILO", "Ventoy" ...
+    at: int  # byte on the disk; of GRUB the sector that its boot sector names
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     label: TableLabel
     sector_size: int  # bytes in the sectors that this table counts in
@@ -92,6 +100,10 @@ class Table:
     faults: tuple[TableFault, ...] = ()
     in_flight: InFlight | None = None  # None: no entry is parked
     sector_size_assumed: bool = False  # an MBR in an image: it may count in sectors of 4096 bytes as well
+    boot_code: tuple[BootCode, ...] = ()
+    gap_used_to: int | None = (
+        None  # byte behind the last one between 1 MiB and the first partition that is not zero
+    )
 
 
 class Role(StrEnum):

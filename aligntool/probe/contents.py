@@ -59,7 +59,7 @@ class _Rationed:
 
 def read_contents(reader: Reader, *, sector_size: int | None) -> Contents:
     """Never raises: what cannot be read is said in `unseen`, and the rest is still there."""
-    from aligntool.probe.tables import TableReading, is_backup_alone, read_table
+    from aligntool.probe.tables import TableReading, is_backup_alone, read_table, with_boot_code
 
     try:
         reading = read_table(reader, sector_size=sector_size)
@@ -71,6 +71,7 @@ def read_contents(reader: Reader, *, sector_size: int | None) -> Contents:
         whole = _layers(rationed, Extent(0, reader.size), sector_size or 512, "the disk as a whole", unseen)
         if whole:  # the disk is used without a table; the backup GPT is left over from earlier use
             reading = TableReading(None, ())
+    reading = with_boot_code(reader, reading)
     used = reading.table.sector_size if reading.table else sector_size or 512
     parked = reading.table.in_flight.partitions if reading.table and reading.table.in_flight else ()
     partitions = tuple(

@@ -9,6 +9,7 @@ HD() device path with partition number, start, size and GUID (UEFI 10.3.5.1); sy
 from collections.abc import Collection, Iterator, Mapping
 
 from aligntool.audit.excuses import EFI_SYSTEM
+from aligntool.audit.words import layer_name
 from aligntool.inventory import Disk, Fault, Partition, Role, TableLabel
 from aligntool.plan import RealignGoal
 from aligntool.realign.holds import kind_of
@@ -19,11 +20,13 @@ from aligntool.realign.wanted import Wanted
 from aligntool.units import format_about, format_size
 
 _ACTIVE = ("active", "boot")
+_EXTLINUX = ("ext2", "ext3", "ext4", "btrfs", "xfs")  # it installs itself there, as does LILO
 
 
 def attention_to(disk: Disk, moving: Collection[int], patched: Mapping[int, Patching]) -> Iterator[str]:
     """What may need the user once it is done."""
     dos = disk.table is not None and disk.table.label is TableLabel.DOS
+    yield from _boot_sector(disk, moving)
     for part in disk.partitions:
         if part.number not in moving:
             continue
@@ -36,11 +39,35 @@ def attention_to(disk: Disk, moving: Collection[int], patched: Mapping[int, Patc
             )
         if dos and kind_of(part) == "ntfs":
             yield from _windows(disk, part)
-        if dos and kind_of(part) == "vfat" and _is_active(part):
+        if dos and _is_active(part) and _may_start_from(disk, part):
             yield (
-                f"partition {part.number} is the active partition with FAT: if syslinux, LILO or GRUB4DOS start from"
-                " it, their lists of sectors must be written anew (extlinux --install, lilo)"
+                f"partition {part.number} is the active partition with {layer_name(part.content[0])}: if syslinux,"
+                " extlinux, LILO or GRUB4DOS start from it, their lists of sectors must be written anew"
+                " (extlinux --install, lilo)"
             )
+
+
+def _boot_sector(disk: Disk, moving: Collection[int]) -> Iterator[str]:
+    """What sector 0 names by an absolute sector. GRUB's core image in the gap or in a BIOS boot partition stays."""
+    for code in disk.table.boot_code if disk.table else ():
+        if code.kind == "LILO" and moving:
+            yield "LILO in sector 0 keeps a list of absolute sectors: start another system and type lilo afterwards"
+        hit = [part for part in disk.partitions if part.number in moving and _is_in(part, code.at)]
+        for part in hit if code.kind.startswith("GRUB") else ():
+            yield (
+                f"{code.kind} in sector 0 reads its next stage from byte {code.at}, inside partition {part.number}: the"
+                " disk does not start until grub-install is run from another system"
+            )
+
+
+def _is_in(part: Partition, at: int) -> bool:
+    return part.role is not Role.EXTENDED and part.extent.start <= at < part.extent.end
+
+
+def _may_start_from(disk: Disk, part: Partition) -> bool:
+    """FAT in any case; Linux's file systems where the boot code of sector 0 is not GRUB's, which does not read them."""
+    grub = any(code.kind.startswith("GRUB") for code in (disk.table.boot_code if disk.table else ()))
+    return kind_of(part) == "vfat" or (kind_of(part) in _EXTLINUX and not grub)
 
 
 def _windows(disk: Disk, part: Partition) -> Iterator[str]:

@@ -38,6 +38,7 @@ class Lean(Enum):
 class Room:
     extent: Extent  # where partitions may lie
     least_start: int = 0  # no partition that moves may begin before
+    floor: int = MIB  # nothing moves left below it: a boot loader may lie there
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +105,10 @@ def _after(state: _State, thing: Thing, room: Room) -> Iterator[_State]:
 
 
 def first_place(thing: Thing, lattice: Lattice, end: int, room: Room) -> int:
-    """The first place after `end`. Nothing moves left into the first MiB: a boot loader may lie there."""
+    """Return the first place after `end`; none to the left of the thing lies below the room's floor."""
     start = lattice.up(max(end + thing.lead, room.least_start))
-    if start < min(thing.extent.start, MIB):
-        start = lattice.up(min(thing.extent.start, MIB))
+    if start < min(thing.extent.start, room.floor):
+        start = lattice.up(min(thing.extent.start, room.floor))
     return start
 
 

@@ -15,11 +15,11 @@ from aligntool.plan import Plan, RealignGoal, Used
 from aligntool.realign.layout_refusals import holdings
 from aligntool.realign.reasons import Reason, disk_reasons, partition_reasons
 from aligntool.realign.row import Movable
-from aligntool.realign.search import Found, search
+from aligntool.realign.search import Found, boot_floor, search
 from aligntool.realign.shrinking import Shrunk, room_by_shrinking, what_would_help
 from aligntool.realign.wanted import Wanted, wanted
 from aligntool.realign.writing import write_plan
-from aligntool.units import format_about
+from aligntool.units import MIB, format_about, format_size
 
 
 def plan_realign(
@@ -118,6 +118,8 @@ def _no_room(
     who = "partition" if len(wish.must) == 1 else "partitions"
     grain = " of the grain that was asked for" if goal.grain_given else ""
     text = f"there is no room to put {who} {numbers} on a boundary{grain}"
+    if (floor := boot_floor(disk)) > MIB:
+        text += f" (nothing is moved down below {format_size(floor)}: a boot loader may lie there)"
     return Reason(f"{text}{helps}", hint or next_look(disk), lasting=False)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from aligntool.audit import Judged
 from aligntool.audit.words import as_root, next_command, next_look, shell_word
 from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, TableLabel
+from aligntool.realign.boot_media import bound_to_its_place, whole_layout
 from aligntool.realign.chain import irregular
 from aligntool.realign.row import containers, logicals_of
 
@@ -58,18 +59,8 @@ def _of_the_disk(disk: Disk) -> Iterator[Reason]:
 
 
 def _of_boot_media(disk: Disk) -> Iterator[Reason]:
-    """Media whose loader counts on where partitions lie. Ventoy: VTOYEFI follows the first partition at once
-    (ventoy.net, "Disk Layout"). An isohybrid image: its table points into the ISO 9660 that begins at byte 0.
-    """
-    audit = next_command(disk, "audit")
-    if any(layer.label == "VTOYEFI" for part in disk.partitions for layer in part.content):
-        yield Reason(
-            f"{disk.name} is a Ventoy medium: its second partition must directly follow the first", audit
-        )
-    if any(layer.kind == "iso9660" for layer in disk.content):
-        yield Reason(
-            f"{disk.name} is an isohybrid image: its partitions point into the ISO 9660 file system", audit
-        )
+    for text in whole_layout(disk):
+        yield Reason(text, next_command(disk, "audit"))
 
 
 def _of_the_table(disk: Disk) -> Iterator[Reason]:
@@ -146,7 +137,7 @@ def partition_reasons(disk: Disk, parts: Iterable[Partition]) -> dict[int, tuple
     found = {}
     for part in parts:
         in_chain = _of_the_chain(disk, part) if part.role is Role.LOGICAL else ()
-        place = _of_the_place(disk, part, nested)
+        place = (*_of_the_place(disk, part, nested), *_of_boot_code(disk, part))
         found[part.number] = (*place, *_of_the_content(disk, part), *in_chain)
     return found
 
@@ -170,6 +161,11 @@ def _of_the_place(disk: Disk, part: Partition, nested: Sequence[Partition]) -> I
         numbers = ", ".join(str(number) for number in inside)
         yield Reason(f"partition {part.number} has a label of its own inside, which counts from the start of the disk"
                      f" (partitions {numbers})", audit)  # fmt: skip
+
+
+def _of_boot_code(disk: Disk, part: Partition) -> Iterator[Reason]:
+    for text in bound_to_its_place(disk, part):
+        yield Reason(text, next_look(disk))
 
 
 def _of_the_content(disk: Disk, part: Partition) -> Iterator[Reason]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from aligntool.inventory import Disk, Role, TableLabel
 from aligntool.plan import EntryChange, JournalPlace, RealignGoal
+from aligntool.realign.boot_media import BOOT_LOADERS, boot_rom_code
 from aligntool.realign.chain import chain_changes
 from aligntool.realign.holds import hold
 from aligntool.realign.journals import Needs, free_runs, holds_all, in_file, lay, least
@@ -34,14 +35,20 @@ class Found:
     spots_only: bool = False  # the journal has room for the sectors of signatures only
 
 
-BOOT_LOADERS = 16 * MIB  # Rockchip's U-Boot, the largest known, ends there
+def boot_floor(disk: Disk) -> int:
+    """Return the byte below which nothing is moved down: the first MiB, what is used of the gap before the first
+    partition, and where a boot ROM was recognised to find its program, all the places where the next programs lie.
+    """
+    table = disk.table
+    known = BOOT_LOADERS if boot_rom_code(disk) else MIB
+    return max(MIB, known, (table.gap_used_to if table else None) or 0)
 
 
 def room_of(disk: Disk, goal: RealignGoal) -> Room:
     end = disk.size or 0
     usable = disk.table.usable if disk.table and disk.table.usable else Extent(0, end)
     start = max(usable.start, disk.sector_size)
-    return Room(Extent(start, min(usable.end, end) - start), goal.least_start)
+    return Room(Extent(start, min(usable.end, end) - start), goal.least_start, boot_floor(disk))
 
 
 def search(disk: Disk, movable: Movable, goal: RealignGoal, *, finer: bool = False) -> Found | None:
@@ -175,13 +182,15 @@ def _needs(disk: Disk, moves: Mapping[int, tuple[Extent, Extent]]) -> Needs:
 
 
 def _journal_room(disk: Disk, goal: RealignGoal) -> Extent:
-    """Not where a boot loader may lie: before the first partition, on a GPT as far as 16 MiB (those of ARM boards)."""
-    room = room_of(disk, goal).extent
+    """Not where a boot loader may lie: before the first partition, on a GPT as far as 16 MiB (those of ARM boards),
+    and nowhere below the floor.
+    """
+    room = room_of(disk, goal)
     first = min((part.extent.start for part in disk.partitions), default=0)
     if disk.table and disk.table.label is TableLabel.GPT:
         first = min(first, BOOT_LOADERS)
-    start = max(room.start, MIB, first)
-    return Extent(start, max(0, room.end - start))
+    start = max(room.extent.start, room.floor, first)
+    return Extent(start, max(0, room.extent.end - start))
 
 
 def _taken(

@@ -12,6 +12,7 @@ from aligntool.inventory import Fault, Table, TableCopyState, TableLabel
 from aligntool.probe.reader import Reader
 from aligntool.probe.tables.apm import read_apm
 from aligntool.probe.tables.atari import read_atari
+from aligntool.probe.tables.boot_code import with_boot_code
 from aligntool.probe.tables.bsd import read_bsd
 from aligntool.probe.tables.content import boot_sector, starts_at
 from aligntool.probe.tables.dasd import read_dasd
@@ -22,7 +23,7 @@ from aligntool.probe.tables.reading import TableReading, peek, unreadable
 from aligntool.probe.tables.stale import leftover_gpt
 from aligntool.probe.tables.sun_sgi import read_sgi, read_sun
 
-__all__ = ["TableReading", "is_backup_alone", "read_table"]
+__all__ = ["TableReading", "is_backup_alone", "read_table", "with_boot_code"]
 
 _NOTHING = TableReading(None, ())
 

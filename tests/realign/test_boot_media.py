@@ -1,0 +1,279 @@
+"""Images laid out as boot media, boards and old systems lay them out: from the file through probe and audit to a plan.
+
+What is expected follows from how the boot program finds its pieces: docs/boot-layouts.md has the sources.
+"""
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aligntool.audit import Judged, audit
+from aligntool.errors import Refused
+from aligntool.plan import CopyContent, Plan, RealignGoal, WriteJournal
+from aligntool.probe.limits import Given
+from aligntool.probe.look import look
+from aligntool.realign import mends, plan_realign
+from aligntool.units import KIB, MIB
+from tests.conftest import run
+from tests.probe.tables.images import mbr
+from tests.probe.tables.mbr_images import bsd_label
+
+pytestmark = pytest.mark.needs_tools("sfdisk", "mkfs.fat", "mke2fs", "sgdisk")
+
+Sparse = Callable[..., Path]
+TO_1MIB = RealignGoal(grain=MIB, grain_given=True)
+ANY_JOURNAL = RealignGoal(journal_file="journal.bin")
+VTOY_SECTORS = 65536  # VENTOY_SECTOR_NUM
+VENTOY_CODE = b"VT\0Ge\0HD\0Rd\0 Er\r\n"  # what its boot.img has at 0x190
+
+
+def put(image: Path, at: int, content: bytes) -> None:
+    with image.open("r+b") as file:
+        file.seek(at)
+        file.write(content)
+
+
+def partitioned(image: Path, label: str, *entries: str) -> Path:
+    lines = (f"label: {label}", *(("first-lba: 34",) if label == "gpt" else ()), *entries)
+    run("sfdisk", "-q", image, stdin="\n".join(lines) + "\n")
+    return image
+
+
+def fat(image: Path, start: int, sectors: int, label: str = "BOOT") -> None:
+    run("mkfs.fat", "-n", label, f"--offset={start}", image, str(sectors // 2))
+
+
+def ext4(image: Path, start: int, sectors: int) -> None:
+    run("mke2fs", "-q", "-F", "-t", "ext4", "-E", f"offset={start * 512}", image, f"{sectors // 2}k")
+
+
+def judged(image: Path) -> Judged:
+    return audit(look([str(image)], given=Given(physical_sector_size=4 * KIB)), {}).judged[0]
+
+
+def planned(image: Path, goal: RealignGoal | None = None) -> Plan:
+    return plan_realign(judged(image), goal or RealignGoal(), {})
+
+
+def refusal(image: Path, goal: RealignGoal | None = None) -> str:
+    with pytest.raises(Refused) as refused:
+        planned(image, goal)
+    return str(refused.value)
+
+
+def starts(plan: Plan) -> list[int]:
+    return [place.after.start // 512 for place in plan.places]
+
+
+# Ventoy: its loader compares the second entry's start with the first one's end.
+
+
+def ventoy(image: Path, label: str, *, named: str = "VTOYEFI", code: bytes = VENTOY_CODE) -> Path:
+    """As VentoyWorker.sh makes it, but with a second partition off every grid of 4 KiB."""
+    data = 100001
+    second = 2048 + data
+    partitioned(image, label, f"start=2048, size={data}", f"start={second}, size={VTOY_SECTORS}")
+    run("mkfs.fat", "-F16", "-s1", "-n", named, f"--offset={second}", image, str(VTOY_SECTORS // 2))
+    put(image, 0x190, code)
+    return image
+
+
+@pytest.mark.parametrize("label", ["dos", "gpt"])
+@pytest.mark.parametrize("marks", [{}, {"named": "OTHER"}, {"code": b""}])
+def test_a_ventoy_stick_keeps_its_second_partition_behind_the_first(
+    sparse: Sparse, label: str, marks: dict[str, object]
+) -> None:
+    image = ventoy(sparse(256 * MIB), label, **marks)  # type: ignore[arg-type]
+    for goal in (None, TO_1MIB, ANY_JOURNAL):
+        assert "Ventoy" in refusal(image, goal)
+    (mend,) = mends(judged(image))
+    assert (mend.partition, mend.answer) == (2, "not") and "Ventoy" in mend.why
+
+
+def test_ventoys_boot_code_under_another_table_is_no_ventoy_stick(sparse: Sparse) -> None:
+    image = partitioned(sparse(256 * MIB), "dos", "start=63, size=100000", "start=204800, size=65536")
+    put(image, 0x190, VENTOY_CODE)
+    assert starts(planned(image)) == [2048, 204800]
+
+
+def test_rufus_uefi_ntfs_is_found_by_its_partition_and_moves(sparse: Sparse) -> None:
+    """UEFI:NTFS goes through all partitions of its disk: it need not follow the first one."""
+    image = partitioned(sparse(256 * MIB), "dos", "start=2048, size=100001, type=7",
+                        "start=102049, size=2048, type=ef")  # fmt: skip
+    fat(image, 102049, 2048, "UEFI_NTFS")
+    assert starts(planned(image)) == [2048, 102400]
+
+
+# Isohybrid: entries are places in the image, whose first byte is the disk's.
+
+
+def iso(image: Path, size: int) -> int:
+    """An image by genisoimage at the start of so many bytes; its length in sectors."""
+    source = image.parent / "tree"
+    source.mkdir()
+    (source / "data").write_bytes(bytes(range(256)) * 8192)
+    run("genisoimage", "-quiet", "-R", "-V", "LIVE", "-o", image, source)
+    sectors = image.stat().st_size // 512
+    with image.open("r+b") as file:
+        file.truncate(size)
+    return sectors
+
+
+@pytest.mark.needs_tools("genisoimage")
+@pytest.mark.parametrize("covered_from", [0, 64, None])
+def test_the_partitions_of_an_isohybrid_image_stay_in_it(tmp_path: Path, covered_from: int | None) -> None:
+    """`isohybrid` covers the image from its first sector, xorriso from sector 64; grub-mkrescue lists pieces."""
+    image = tmp_path / "live.img"
+    sectors = iso(image, 64 * MIB)
+    rest = (0x83, sectors + 65, 20000, 0)
+    inside = (0xEF, 333, 777, 0)
+    cover = [(0x17, covered_from, sectors - covered_from, 0x80)] if covered_from is not None else []
+    put(image, 0, mbr(*cover, inside, rest, signature=7))
+    assert "isohybrid" in refusal(image)
+    assert {mend.answer for mend in mends(judged(image))} == {"not"}
+
+
+@pytest.mark.needs_tools("genisoimage")
+def test_a_gpt_over_an_iso_image_is_refused_as_well(tmp_path: Path) -> None:
+    image = tmp_path / "live.img"
+    sectors = iso(image, 64 * MIB)
+    run("sgdisk", "-a1", "-n", "1:333:1109", "-t", "1:EF00", "-n", f"2:{sectors + 65}:+20M", image)
+    assert "isohybrid" in refusal(image)
+
+
+# Boards: a boot ROM reads fixed sectors, and what it starts reads others.
+
+BOOT_ROMS = [
+    (8 * KIB + 4, b"eGON.BT0"),
+    (128 * KIB + 4, b"eGON.BT0"),
+    (32 * KIB, bytes.fromhex("3b8cdcfcbe9f9d51")),
+    (32 * KIB, b"RKNS"),
+    (KIB, bytes.fromhex("d1002040")),
+    (33 * KIB, bytes.fromhex("d1002041")),
+    (512 + 16, b"@AML"),
+    (128 * KIB + 20, b"CHSETTINGS"),
+]
+
+
+@pytest.mark.parametrize(("at", "magic"), BOOT_ROMS)
+def test_of_a_board_nothing_is_put_below_16_mib_before_the_first_partition(
+    sparse: Sparse, at: int, magic: bytes
+) -> None:
+    """Its U-Boot keeps the environment in sectors that are empty until it is saved for the first time."""
+    image = partitioned(sparse((32763 + 40000) * 512), "dos", "start=32763, size=40000")
+    ext4(image, 32763, 40000)
+    assert starts(planned(image, ANY_JOURNAL))[0] < 32763, "without a board's mark there is room to the left"
+    put(image, at, magic)
+    assert "16MiB" in refusal(image, ANY_JOURNAL)
+
+
+def test_a_move_up_leaves_the_boards_boot_program_alone(sparse: Sparse) -> None:
+    image = partitioned(sparse(256 * MIB), "dos", "start=8193, size=100000")
+    fat(image, 8193, 100000)
+    put(image, 8 * KIB + 4, b"eGON.BT0")
+    plan = planned(image)
+    assert starts(plan) == [10240]
+    (journal,) = [step.journal for step in plan.steps if isinstance(step, WriteJournal)]
+    assert journal.extent.start >= 16 * MIB
+
+
+def test_what_is_not_zero_before_the_first_partition_stays(sparse: Sparse) -> None:
+    """No mark of any board, but bytes: U-Boot of an unknown one, say."""
+    image = partitioned(sparse(40 * MIB), "dos", f"start=16389, size={40 * 2048 - 16389}")
+    ext4(image, 16389, 40 * 2048 - 16389)
+    assert starts(planned(image, ANY_JOURNAL))[0] < 16389
+    put(image, 16388 * 512 + 500, b"\xff")
+    assert "a boot loader may lie there" in refusal(image, ANY_JOURNAL)
+    put(image, 16388 * 512 + 500, b"\0")
+    put(image, 12288 * 512, b"U-Boot")
+    assert starts(planned(image, ANY_JOURNAL)) == [16384], "as far as the bytes that are zero"
+
+
+def test_no_journal_lies_before_the_first_partition_where_bytes_are(sparse: Sparse) -> None:
+    first = 80 * 2048 + 1
+    image = partitioned(sparse(101 * MIB), "gpt", f"start={first}, size={20 * 2048 + 1900}")
+    ext4(image, first, 20 * 2048 + 1900)
+    put(image, 50 * MIB, b"something")
+    (journal,) = [step.journal for step in planned(image).steps if isinstance(step, WriteJournal)]
+    assert journal.extent.start >= 50 * MIB + len(b"something")
+
+
+def test_a_partition_with_a_boards_loader_is_not_moved(sparse: Sparse) -> None:
+    """Rockchip's layout as partitions: idbloader at sector 64, U-Boot at 16384, which no table leads to."""
+    image = partitioned(sparse(256 * MIB), "gpt", "start=64, size=8000", "start=16385, size=8192",
+                        "start=32769, size=100000")  # fmt: skip
+    put(image, 32 * KIB, b"RKNS")
+    ext4(image, 32769, 100000)
+    assert "partition 1 may hold a boot program" in refusal(image, TO_1MIB)
+    assert "partition 2 may hold a boot program" in refusal(image)
+    assert starts(planned(image, RealignGoal(partitions=(3,)))) == [64, 16385, 32768]
+
+
+# Boot sectors that name absolute sectors.
+
+
+@pytest.mark.parametrize(("names", "there"), [(1, False), (5000, True)])
+def test_grub_that_reads_its_next_stage_inside_a_partition_is_said(
+    sparse: Sparse, names: int, there: bool
+) -> None:
+    image = partitioned(sparse(256 * MIB), "dos", "start=63, size=100000, bootable")
+    ext4(image, 63, 100000)
+    put(image, 0x5C, struct.pack("<Q", names))
+    put(image, 0x180, b"GRUB \0Geom\0Hard Disk\0Read\0 Error\r\n\0")
+    plan = planned(image)
+    assert starts(plan) == [2048]
+    assert any("grub-install" in one for one in plan.attention) == there
+    assert not any("extlinux" in one for one in plan.attention)
+
+
+@pytest.mark.parametrize(("at", "code", "word"), [(6, b"LILO", "lilo"), (0, b"\xfa\x33", "extlinux")])
+def test_lilo_and_extlinux_keep_lists_of_sectors_and_that_is_said(
+    sparse: Sparse, at: int, code: bytes, word: str
+) -> None:
+    image = partitioned(sparse(256 * MIB), "dos", "start=63, size=100000, bootable")
+    ext4(image, 63, 100000)
+    put(image, at, code)
+    assert any(word in one for one in planned(image).attention)
+
+
+# Labels inside a partition that count from the start of the disk.
+
+
+@pytest.mark.parametrize("kind", [0xA5, 0xA6, 0xA9])
+def test_a_bsd_label_whose_only_slice_is_the_partition_is_refused(sparse: Sparse, kind: int) -> None:
+    """The kernel shows no slice there: it is the parent once more, and names its absolute sector."""
+    image = sparse(256 * MIB)
+    put(image, 0, mbr((kind, 63, 100000, 0x80), signature=7))
+    put(image, 64 * 512, bsd_label((100000, 63, 7), (0, 0, 0), (100000, 63, 0)))
+    assert "count from the start of the disk" in refusal(image)
+
+
+@pytest.mark.parametrize(
+    "kind", ["824CC7A0-36A8-11E3-890A-952519AD3F61", "516E7CB4-6ECF-11D6-8FF8-00022D09712B"]
+)
+def test_a_bsd_label_inside_a_gpt_partition_is_refused(sparse: Sparse, kind: str) -> None:
+    image = partitioned(sparse(256 * MIB), "gpt", f"start=63, size=100000, type={kind}")
+    assert "disklabel" in refusal(image)
+
+
+# What is found by its entry moves.
+
+
+@pytest.mark.parametrize(
+    ("label", "kind"),
+    [
+        ("gpt", "FE3A2A5D-4F32-41A7-B725-ACCC3285A309"),  # ChromeOS kernel: by type and attributes
+        ("gpt", "DEA0BA2C-CBDD-4805-B4F9-F428251C3E98"),  # Qualcomm SBL: by type
+        ("gpt", "9D087404-1CA5-11DC-8817-01301BB8A9F5"),  # DragonFly disklabel32/64 container: relative
+        ("dos", "12"),  # a vendor's diagnostics: firmware finds it by its type
+        ("dos", "c"),  # Raspberry Pi: the first FAT partition
+    ],
+)
+def test_what_is_found_by_its_entry_moves(sparse: Sparse, label: str, kind: str) -> None:
+    image = partitioned(sparse(256 * MIB), label, f"start=63, size=100000, type={kind}")
+    fat(image, 63, 100000)
+    plan = planned(image)
+    assert starts(plan) == [2048]
+    assert [step.partition for step in plan.steps if isinstance(step, CopyContent)] == [1]
