@@ -60,7 +60,7 @@ def _of_the_disk(disk: Disk) -> Iterator[Reason]:
 
 def _of_boot_media(disk: Disk) -> Iterator[Reason]:
     for text in whole_layout(disk):
-        yield Reason(text, next_command(disk, "audit"))
+        yield Reason(text, next_look(disk))
 
 
 def _of_the_table(disk: Disk) -> Iterator[Reason]:
