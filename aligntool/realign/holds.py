@@ -25,9 +25,9 @@ def kind_of(partition: Partition) -> str:
 
 
 def hold(
-    partition: Partition, length: int, sector_size: int, more: Iterable[int] = (), *, spots_only: bool = False
+    partition: Partition, length: int, sector_size: int, more: Iterable[Extent] = (), *, spots_only: bool = False
 ) -> Held:
-    """`length`: bytes of the partition when it moves. `more`: bytes whose sectors are held as well.
+    """`length`: bytes of the partition when it moves. `more`: what is held as well.
     `spots_only`: the sectors in which a signature could lie, and no more, for a small journal.
 
     The ranges are whole sectors of the table, in order and apart. What lies on the boundary of a short partition is
@@ -41,7 +41,7 @@ def hold(
         for at in signature.places(length)
     )
     ends = () if spots_only and not kinds & _IN_LONG_RANGES else _ends(kinds, length)
-    ranges = (*ends, *spots, *(Extent(at, 1) for at in more))
+    ranges = (*ends, *spots, *more)
     return Held(_merged(ranges, length, sector_size))
 
 

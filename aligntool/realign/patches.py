@@ -52,6 +52,13 @@ def patching(partition: Partition, after: Extent, record_after: int | None, sect
     return Patching(_patches(layer, said, new) if new != said else (), note=note)
 
 
+def needed_for(patch: Patch) -> Extent:
+    """Return what of the partition must be held to make this patch: of a checksum everything that it is made from."""
+    if patch.before is None:
+        return Extent(patch.at - _CHECKSUM * patch.length, (_CHECKSUM + 1) * patch.length)
+    return Extent(patch.at, patch.length)
+
+
 def _new_value(
     partition: Partition, said: int, after: Extent, record_after: int | None, sector_size: int
 ) -> int | None:

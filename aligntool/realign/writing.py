@@ -33,7 +33,7 @@ from aligntool.plan import (
 from aligntool.realign.attention import attention_to, notes_on
 from aligntool.realign.holds import hold, kind_of
 from aligntool.realign.journals import SHORT
-from aligntool.realign.patches import Patching, patching
+from aligntool.realign.patches import Patching, needed_for, patching
 from aligntool.realign.row import containers, logicals_of
 from aligntool.realign.search import Found
 from aligntool.realign.shrinking import Shrunk, attention_to_shrunk
@@ -144,7 +144,7 @@ def _steps(
 
 
 def _held(disk: Disk, part: Partition, found: Found, patched: Patching) -> Held:
-    more = (patch.at for patch in patched.patches)
+    more = (needed_for(patch) for patch in patched.patches)
     length = found.before[part.number].length
     return hold(part, length, disk.sector_size, more, spots_only=found.spots_only)
 

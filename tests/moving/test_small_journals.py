@@ -34,6 +34,16 @@ def test_a_full_disk_with_so_many_kib_of_slack_is_realigned_whole(
     disk.check()
 
 
+@pytest.mark.needs_tools("mkfs.exfat", "fsck.exfat", "mount.exfat-fuse")
+@pytest.mark.needs_root
+def test_an_exfat_whose_checksums_change_is_realigned_with_a_small_journal(make: MakeDisk) -> None:
+    disk = make("dos", Row(NAMED["exfat"], 63), free=2 * 256)
+    before = disk.seen()
+    realign(disk.image)
+    assert disk.seen() == before
+    disk.check()
+
+
 def test_without_room_for_the_smallest_journal_the_refusal_has_the_missing_bytes(make: MakeDisk) -> None:
     disk = make("dos", Row(NAMED["ext4"], 63), free=100)
     before = disk.image.read_bytes()

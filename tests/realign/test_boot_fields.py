@@ -8,7 +8,7 @@ import pytest
 from aligntool.inventory import Disk, Layer, Partition, Role, TableLabel
 from aligntool.plan import Patch, Plan, ReleaseContent
 from aligntool.realign.holds import hold
-from aligntool.realign.patches import patching
+from aligntool.realign.patches import needed_for, patching
 from aligntool.units import MIB, Extent
 from tests.realign.made_moves import movable_disk, plan_for
 
@@ -83,10 +83,21 @@ def test_other_kinds_have_no_such_field() -> None:
 def test_what_is_patched_is_held_even_where_the_volume_is_shorter_than_its_partition() -> None:
     middle = 20 * MIB - 512
     part = boot("ntfs", 63, middle)
-    held = hold(part, OLD.length, 512, (one.at for one in patched(part)))
+    held = hold(part, OLD.length, 512, map(needed_for, patched(part)))
     for one in patched(part):
         assert any(run.contains(Extent(one.at, one.length)) for run in held.ranges)
     assert not any(run.contains(Extent(middle, 512)) for run in hold(part, OLD.length, 512).ranges)
+
+
+@pytest.mark.parametrize("sector", [512, 4096])
+@pytest.mark.parametrize("spots_only", [False, True])
+def test_of_exfat_everything_that_its_checksums_are_made_from_is_held(
+    *, sector: int, spots_only: bool
+) -> None:
+    part = boot("exfat", 63, 12 * sector)
+    held = hold(part, OLD.length, 512, map(needed_for, patched(part)), spots_only=spots_only)
+    assert any(run.contains(Extent(0, 12 * sector)) for run in held.ranges)
+    assert any(run.contains(Extent(12 * sector, 12 * sector)) for run in held.ranges)
 
 
 def test_the_plan_carries_the_patches_to_where_they_are_released() -> None:
