@@ -44,14 +44,12 @@ def mark(device: Device, start: int, view: View, *others: View) -> None:
 
 def _hide(device: Device, start: int, view: View, signs: Signs) -> None:
     if signs.redundant:
-        _write_sectors(device, start, view.held, _blank(view.held, view.sign), signs.redundant)
+        _write_sectors(device, start, view, _blank(view.held, view.sign), signs.redundant)
         _check_hidden(device, start, view, signs.vital - frozenset().union(*signs.last))
     hidden: Bytes = frozenset()
     for level in signs.last:
         hidden |= level
-        _write_sectors(
-            device, start, view.held, veiled(view, signs.redundant, hidden), _sectors(device, level)
-        )
+        _write_sectors(device, start, view, veiled(view, signs.redundant, hidden), _sectors(view, level))
         _check_hidden(device, start, view, level)
 
 
@@ -70,7 +68,7 @@ def take_away(device: Device, start: int, view: View, *others: View) -> None:
         mark(device, start, view, *others)
     except OSError:
         for extent in view.held.ranges:
-            for at in range(extent.start, extent.end, device.sector_size):
+            for at in range(extent.start, extent.end, len(view.sign)):
                 with suppress(OSError):
                     device.write(start + at, view.sign)
         device.flush()
@@ -81,8 +79,9 @@ def take_away(device: Device, start: int, view: View, *others: View) -> None:
 def _still_there(device: Device, start: int, view: View, vital: Bytes) -> bool:
     for at in vital:
         with suppress(OSError):
-            sector = align_down(at, device.sector_size)
-            if bytes(device.read(start + sector, device.sector_size))[at - sector] == view.read(at, 1)[0]:
+            size = len(view.sign)
+            sector = align_down(at, size)
+            if bytes(device.read(start + sector, size))[at - sector] == view.read(at, 1)[0]:
                 return True
     return False
 
@@ -100,12 +99,10 @@ def release(device: Device, start: int, view: View, *others: View) -> None:
     _check(device, start, view.held, veiled(view, signs.redundant, hidden))
     for level in reversed(signs.last):
         hidden -= level
-        _write_sectors(
-            device, start, view.held, veiled(view, signs.redundant, hidden), _sectors(device, level)
-        )
+        _write_sectors(device, start, view, veiled(view, signs.redundant, hidden), _sectors(view, level))
         _check(device, start, view.held, veiled(view, signs.redundant, hidden))
     if signs.redundant:
-        _write_sectors(device, start, view.held, view.content, signs.redundant)
+        _write_sectors(device, start, view, view.content, signs.redundant)
         _check(device, start, view.held, view.content)
 
 
@@ -121,19 +118,22 @@ def clear_free(device: Device, start: int, view: View, occupied: Sequence[Extent
 
     Left over from years ago, it would be seen there until the move is done.
     """
-    size = device.sector_size
+    size = len(view.sign)
     _clear(
         device, start, view, lambda at: not any(one.overlaps(Extent(start + at, size)) for one in occupied)
     )
 
 
 def _clear(device: Device, start: int, view: View, may: Callable[[int], bool]) -> None:
-    there = tuple(_readable(device, start, extent) for extent in view.held.ranges)
-    signs = signs_of(View(view.held, there, view.length, view.sign))
-    for sectors in (signs.redundant, *(_sectors(device, level) for level in signs.last)):
-        wanted = frozenset(filter(may, sectors))
+    content = tuple(_readable(device, start, extent) for extent in view.held.ranges)
+    there = View(view.held, content, view.length, view.sign)
+    signs = signs_of(there)
+    hidden: Bytes = frozenset()
+    for level in (frozenset(), *signs.last):
+        hidden |= level
+        wanted = frozenset(filter(may, _sectors(view, level) if level else signs.redundant))
         if wanted:
-            _write_sectors(device, start, view.held, _blank(view.held, view.sign), wanted)
+            _write_sectors(device, start, view, veiled(there, signs.redundant, hidden), wanted)
             device.flush()
 
 
@@ -177,13 +177,13 @@ def _write(device: Device, start: int, held: Held, content: Sequence[bytes]) -> 
             device.write(start + extent.start + at, part[at : at + _PIECE])
 
 
-def _sectors(device: Device, level: Bytes) -> Bytes:
-    return sectors_of(level, device.sector_size)
+def _sectors(view: View, level: Bytes) -> Bytes:
+    return sectors_of(level, len(view.sign))
 
 
-def _write_sectors(device: Device, start: int, held: Held, content: Sequence[bytes], sectors: Bytes) -> None:
-    size = device.sector_size
+def _write_sectors(device: Device, start: int, view: View, content: Sequence[bytes], sectors: Bytes) -> None:
+    size = len(view.sign)
     for at in sorted(sectors):
-        for extent, part in zip(held.ranges, content, strict=True):
+        for extent, part in zip(view.held.ranges, content, strict=True):
             if extent.start <= at < extent.end:
                 device.write(start + at, part[at - extent.start : at - extent.start + size])

@@ -11,6 +11,7 @@ the newest record: docs/crash-safety.md, "The journal".
 
 import hashlib
 import secrets
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from aligntool.apply.device import Device
@@ -114,6 +115,7 @@ class Journal:
         journal.lost_slots = tuple(
             at + slot * SLOT for slot, found in slots.items() if found == [None] * len(COPIES)
         )
+        journal._damaged += tuple(journal._lost_records(slots))
         records = [record for found in slots.values() for record in found if record is not None]
         journal._newest = max(records, key=lambda record: record.number, default=journal._newest)
         return journal
@@ -130,7 +132,7 @@ class Journal:
     def restore(self) -> None:
         """Put back what one copy has lost, and the newest record into both: a cut may have left it in one.
 
-        As far as the medium takes it, except for the record.
+        As far as the medium takes it, except for the newest record.
         """
         for piece in self._damaged:
             with suppress(OSError):
@@ -171,6 +173,14 @@ class Journal:
 
     def _records(self, slot: int) -> list[Record | None]:
         return [read_record(self._device, self._place(copy, slot), self.id) for copy in COPIES]
+
+    def _lost_records(self, slots: Mapping[int, list[Record | None]]) -> Iterator[Piece]:
+        """Yield each record that one copy has lost, as the other one has it."""
+        for slot, found in slots.items():
+            for copy in COPIES:
+                other = found[1 - copy]
+                if found[copy] is None and other is not None:
+                    yield Piece("record", self._place(copy), self._place(copy, slot), other.sealed(self.id))
 
     def _reads_back(self, body: bytes, records: list[Record]) -> bool:
         try:

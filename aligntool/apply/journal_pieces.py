@@ -32,7 +32,7 @@ class LostPiece(Refused):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A head or a body that is damaged, and how it has to be."""
+    """A head, a body or a record that is damaged, and how it has to be."""
 
     name: str
     copy_at: int  # byte at which its copy begins

@@ -19,7 +19,7 @@ from aligntool.apply.journal_sectors import BODY_AT, Position
 from aligntool.apply.partition_tables import TableState, table_images, table_state
 from aligntool.apply.partition_tables.leftovers import leftovers, protective
 from aligntool.apply.recovery import CHANGED_TABLE, Status, find_journal
-from aligntool.apply.standing import Standing, index_of, is_complete, standing
+from aligntool.apply.standing import Standing, index_of, is_complete, place_of, standing
 from aligntool.apply.table_writer import write_table
 from aligntool.apply.walk import Kernel, Walk
 from aligntool.errors import Refused, Stopped
@@ -27,7 +27,6 @@ from aligntool.plan import (
     CopyContent,
     Event,
     HoldContent,
-    JournalPlace,
     ParkEntries,
     Plan,
     ReleaseContent,
@@ -62,7 +61,7 @@ def realign(plan: Plan, workshop: Workshop, runs: Mapping[int, tuple[Extent, ...
     `runs`: what each partition uses, counted from its start; the planner's CopyContent steps say for which partitions
     they are needed. Raises Refused while nothing of the partitions was touched, Stopped after that.
     """
-    place = _place(plan)
+    place = place_of(plan)
     id_ = new_id()
     at = None if place.file else place.extent.start
     index = index_of(plan, WriteJournal)
@@ -88,7 +87,9 @@ def resume(workshop: Workshop, *, restore_table: bool = False) -> Iterator[Event
 
 
 def rollback(workshop: Workshop, *, restore_table: bool = False) -> Iterator[Event]:
-    """Take back whatever was done. Raises Refused when nothing is in flight, or the move is complete."""
+    """Take back whatever was done. Raises Refused when nothing is in flight, and Stopped when the move is complete: it
+    is put in order then, and its journal is closed.
+    """
     yield from _acting(_resumed(workshop, back=True, restore_table=restore_table))
 
 
@@ -130,7 +131,7 @@ def _resumed(workshop: Workshop, *, back: bool, restore_table: bool) -> Iterator
                 write_table(device, images, TableState.PARKED)
     if complete and (back or stands is Standing.LEFT):
         walk.close()
-        raise Refused("the move is complete; there is nothing to take back" if back
+        raise Stopped("the move is complete, and there is nothing to take back; what was left of it is closed" if back
                       else "the move is complete, and the partition table was changed since; it stays as it is",
                       hint="aligntool plan realign DISK shows where things stand")  # fmt: skip
     yield from walk.back() if back else walk.forward()
@@ -142,14 +143,10 @@ def _restoring(*, back: bool) -> str:
     )
 
 
-def _place(plan: Plan) -> JournalPlace:
-    return next(step.journal for step in plan.steps if isinstance(step, WriteJournal))
-
-
 def _walk(workshop: Workshop, journal: Journal) -> Walk:
     contents = journal.contents
-    place = _place(contents.plan)
-    sign = marker(workshop.device.sector_size, None if place.file else place.extent.start, journal.id)
+    place = place_of(contents.plan)
+    sign = marker(contents.plan.disk.sector_size, None if place.file else place.extent.start, journal.id)
     return Walk(workshop.device, workshop.journal_on, workshop.kernel, journal, place, sign)
 
 
@@ -174,7 +171,7 @@ def _contents(
     for gap in _GAPS:
         wanted = {step.partition: _without_held(_joined(runs[step.partition], gap), step) for step in copies}
         contents = Contents(plan, images, wanted, held)
-        if BODY_AT + len(pack(contents)) <= _place(plan).copy_length:
+        if BODY_AT + len(pack(contents)) <= place_of(plan).copy_length:
             break
     return contents
 

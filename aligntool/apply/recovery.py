@@ -19,7 +19,7 @@ from aligntool.apply.partition_tables import ParkedMark, TableState, find_parked
 from aligntool.apply.partition_tables.mbr import is_readable
 from aligntool.apply.partition_tables.parked import places_in_torn_entries
 from aligntool.apply.partition_tables.starts import entry_starts, is_sound
-from aligntool.apply.standing import MARKER, Standing, has_markers, index_of, peek, standing
+from aligntool.apply.standing import MARKER, Standing, has_markers, index_of, peek, place_of, standing
 from aligntool.apply.table_writer import is_ours
 from aligntool.apply.walk import progress
 from aligntool.errors import Refused
@@ -53,8 +53,9 @@ def find_journal(device: Device, file: Device | None, *, any_table: bool = False
     Raises Refused when something is in flight and the journal cannot be had.
     """
     mark = find_parked(device)
+    id_ = None if mark is None else mark.journal_id
     if file is not None:
-        return _intact(_checked(Journal.open(file, 0), device, None if mark is None else mark.journal_id))
+        return _intact(_checked(Journal.open(file, 0), device, id_, in_file=True))
     refusal = None
     if mark is not None:
         try:
@@ -67,7 +68,7 @@ def find_journal(device: Device, file: Device | None, *, any_table: bool = False
     for at, is_marked in _candidates(device, sound=sound and not any_table):
         try:
             journal = Journal.open(device, at)
-            _checked(journal, device, None)
+            _checked(journal, device, id_ if mark and mark.sound else None)
         except LostPiece as error:
             refusal = refusal or (None if sound else error)
             continue
@@ -160,11 +161,16 @@ def _on_table(stands: Standing) -> tuple[str, ...]:
     return ()
 
 
-def _checked(journal: Journal, device: Device, id_: bytes | None) -> Journal:
+def _checked(journal: Journal, device: Device, id_: bytes | None, *, in_file: bool = False) -> Journal:
     """A larger disk will do: everything is at the same bytes of a copy (dd) on one. So will a disk that lacks what
     the old one had behind its last whole sector, which no Device shows.
     """
-    subject = journal.contents.plan.disk
+    subject, place = journal.contents.plan.disk, place_of(journal.contents.plan)
+    if (place.extent.start, place.file is not None) != (journal.at, in_file):
+        raise Refused(
+            "this journal was written at another place: it is a copy, or that of a disk image inside this disk",
+            hint="give the disk whose partitions are in flight",
+        )
     if device.size < align_down(subject.size, subject.sector_size):
         raise Refused(f"this journal belongs to a disk of {subject.size} bytes; this one has {device.size}",
                       hint="give the disk whose partitions are in flight")  # fmt: skip

@@ -14,7 +14,16 @@ from aligntool.apply.partition_tables import TableImages, TableState, table_stat
 from aligntool.apply.partition_tables.leftovers import is_shown
 from aligntool.apply.partition_tables.mbr import is_readable
 from aligntool.apply.table_writer import all_sectors, is_ours
-from aligntool.plan import HoldContent, ParkEntries, Plan, ReleaseContent, RewriteTable, Step
+from aligntool.plan import (
+    HoldContent,
+    JournalPlace,
+    ParkEntries,
+    Plan,
+    ReleaseContent,
+    RewriteTable,
+    Step,
+    WriteJournal,
+)
 
 MARKER = re.compile(
     rb"aligntool: .*\njournal ([0-9a-f]{32}) (?:at byte ([0-9]+)|in a file elsewhere)\n", re.DOTALL
@@ -55,6 +64,11 @@ def standing(device: Device, journal: Journal) -> Standing:
 def is_complete(journal: Journal) -> bool:
     """Return whether the new table was durable once, and not taken back since."""
     return journal.position.step > index_of(journal.contents.plan, RewriteTable)
+
+
+def place_of(plan: Plan) -> JournalPlace:
+    """Return where the plan puts its journal."""
+    return next(step.journal for step in plan.steps if isinstance(step, WriteJournal))
 
 
 def has_markers(device: Device, journal: Journal) -> bool:

@@ -32,8 +32,11 @@ def follow(
     json_: bool,
     hint: str,
     on_stop: Callable[[], None] = lambda: None,
+    in_flight: bool = False,
 ) -> bool:
     """Do it, by asking for its events, and tell them. `hint`: the command that goes on when it stops part-way.
+
+    `in_flight`: so it is already, and an interruption does not undo what was written before the first step.
 
     Return whether the running kernel does not show yet what was done.
 
@@ -50,7 +53,7 @@ def follow(
                 tell(event)
         return far.kernel_behind
     except KeyboardInterrupt:
-        if not writing:
+        if not writing and not in_flight:
             raise
         raise Stopped(f"interrupted {far.words()}; {far.kept()}", hint=far.way_on(hint)) from None
     except Refused as error:

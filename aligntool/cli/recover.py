@@ -103,7 +103,8 @@ def rollback(
 
     Example: sudo aligntool rollback /dev/sda
 
-    Exit code: 0 everything is in its old state, 3 nothing is in flight there, 4 stopped part-way again.
+    Exit code: 0 everything is in its old state, 3 nothing is in flight there, 4 stopped part-way again, or the move is
+    complete and stays so.
     """
     _recover(disk, journal, Recovery(back=True, restore_table=restore_table, yes=yes, json=json_, rate=rate))
 
@@ -159,7 +160,8 @@ def _recover(disk: str | None, journal: str | None, asked: Recovery) -> None:
             refuse_another(shop.device, plan, shown)
         act = mover.rollback if asked.back else mover.resume
         events = act(shop, restore_table=restore)
-        behind = follow(plan, events, json_=asked.json, hint=ways_on(disk, journal), on_stop=hurrying(shop))
+        hint = ways_on(disk, journal)
+        behind = follow(plan, events, json_=asked.json, hint=hint, on_stop=hurrying(shop), in_flight=True)
     tell_result(plan, disk, Asked(), json_=asked.json, back=asked.back, kernel_behind=behind)
     if journal:
         from aligntool.render.lines import harmless

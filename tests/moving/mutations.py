@@ -122,7 +122,7 @@ MUTATIONS = (
     Mutation(
         "redundant signatures are not hidden before the one that counts", f"{APPLY}/held.py",
         "    if signs.redundant:\n"
-        "        _write_sectors(device, start, view.held, _blank(view.held, view.sign), signs.redundant)\n"
+        "        _write_sectors(device, start, view, _blank(view.held, view.sign), signs.redundant)\n"
         "        _check_hidden(device, start, view, signs.vital - frozenset().union(*signs.last))\n",
         "",
         "blkid recognises what was left over from before",

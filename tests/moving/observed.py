@@ -147,8 +147,10 @@ def log_of_the_way_back(platter: bytes) -> Log:
     return disk.log
 
 
-def look_at_every_state(trip: Trip, start: bytes, log: Log, luck: random.Random, *, most: int) -> int:
-    """`most`: states of one flush epoch. How many were looked at."""
+def look_at_every_state(
+    trip: Trip, start: bytes, log: Log, luck: random.Random, *, most: int, marker: bytes = b""
+) -> int:
+    """`most`: states of one flush epoch. `marker`: where none is in the log. How many were looked at."""
     looked = 0
     with Witness(trip.platter) as witness:
         seen = witness.see(trip.old.start, trip.old.length)
@@ -156,7 +158,9 @@ def look_at_every_state(trip: Trip, start: bytes, log: Log, luck: random.Random,
         for at in range(0, len(start), MIB):
             if start[at : at + MIB] != trip.platter[at : at + MIB]:
                 witness.write(at, start[at : at + MIB])
-        marker = next(raw for entry in log if entry for raw in (entry[1][:SECTOR],) if raw.startswith(SIGN))
+        marker = marker or next(
+            raw for entry in log if entry for raw in (entry[1][:SECTOR],) if raw.startswith(SIGN)
+        )
         for number, epoch in enumerate(_epochs(log)):
             there = {at: witness.read(at, SECTOR) for at in epoch}
             changes = {at: raw for at, raw in epoch.items() if there[at] != raw}

@@ -9,7 +9,7 @@ import pytest
 
 from aligntool.apply.mover import Workshop, realign, resume, rollback
 from aligntool.apply.recovery import find_journal
-from aligntool.errors import Refused
+from aligntool.errors import Stopped
 from aligntool.units import Extent
 from tests.moving.crowded import PATCH_AT, Crowd, Part, make_crowd
 from tests.moving.entries import Seen, entries
@@ -56,8 +56,8 @@ def recover(crowd: Crowd, platter: bytes, how: str, cut: int | None = None) -> S
         return disk
     try:
         return act(crowd, platter, how, cut)
-    except Refused as refusal:  # the table says that it is complete already: then it goes forward
-        assert "complete" in str(refusal)
+    except Stopped as stop:  # the table says that it is complete already: then it goes forward
+        assert "complete" in str(stop)
         assert how == "rollback"
         return act(crowd, platter, "resume", cut)
 

@@ -44,6 +44,7 @@ class ParkedMark:
 
     journal_at: int | None  # byte of the disk; None: elsewhere, or a name that somebody has changed
     journal_id: bytes | None  # 16 bytes; None: an MBR has no room for it
+    sound: bool = True  # the checksum over the entries is right, where there is one
     only_backup: bool = False  # a valid primary GPT has no parked entry: not in flight, or not any more
 
 
@@ -124,7 +125,8 @@ def _in_gpt(device: Device, sector_size: int) -> ParkedMark | None:
     for copy in sorted(copies, key=lambda copy: not copy.sound):
         mark = _mark_of(copy)
         if mark is not None:
-            return replace(mark, only_backup=primary is not None and primary.sound and copy is not primary)
+            only_backup = primary is not None and primary.sound and copy is not primary
+            return replace(mark, sound=copy.sound, only_backup=only_backup)
     return None
 
 
