@@ -25,7 +25,12 @@ def kind_of(partition: Partition) -> str:
 
 
 def hold(
-    partition: Partition, length: int, sector_size: int, more: Iterable[Extent] = (), *, spots_only: bool = False
+    partition: Partition,
+    length: int,
+    sector_size: int,
+    more: Iterable[Extent] = (),
+    *,
+    spots_only: bool = False,
 ) -> Held:
     """`length`: bytes of the partition when it moves. `more`: what is held as well.
     `spots_only`: the sectors in which a signature could lie, and no more, for a small journal.
