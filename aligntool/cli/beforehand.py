@@ -16,6 +16,8 @@ from aligntool.plan import EditFile, RunCommand, Step, WriteFile
 def refuse_beforehand(steps: Sequence[Step], system: str, others: Refused | None = None) -> None:
     """Nothing is written, no module loaded, no drive woken. `others`: what was found about the members.
 
+    Drives by two names are known from sysfs and udev: disks that belong to no array are not opened.
+
     Files and commands of another `system` than this one are not looked for: such a plan is for another machine. Who is
     not root may not look.
     """
@@ -28,7 +30,7 @@ def refuse_beforehand(steps: Sequence[Step], system: str, others: Refused | None
         return
     if system != find_distribution():
         steps = [step for step in steps if not isinstance(step, EditFile | WriteFile | RunCommand)]
-    site = replace(this_site(), look_around=lambda: look((), files=False).disks)
+    site = replace(this_site(), look_around=lambda: look((), arrays=True, files=False).disks)
     reasons = reasons_beforehand(steps, site)
     if reasons:
         refuse([*([objection_of(others)] if others else []), *reasons])

@@ -181,7 +181,8 @@ def _standing(disk: str, journal: str | None, *, any_table: bool = False) -> "St
     from aligntool.cli.asked import command, naming
     from aligntool.probe.targets import refuse_silent
 
-    refuse_silent(disk)
+    for path in (disk, journal) if journal else (disk,):
+        refuse_silent(path)
     with naming(disk), look_only(disk) as device, look_only(journal) if journal else nullcontext() as file:
         refuse_partition(disk, Path(disk).stat())
         if device.size < _LEAST:

@@ -15,7 +15,7 @@ from aligntool.bench.conditions import MEMORY
 from aligntool.bench.schedule import Target, TargetKind
 from aligntool.errors import Refused
 from aligntool.probe.mounts import unescape
-from aligntool.probe.targets import refuse_ambiguous
+from aligntool.probe.targets import refuse_ambiguous, refuse_silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,8 @@ def _find(named: str) -> Target:
     if not named or "\0" in named:
         raise Refused(f"{named!r} is no name of a folder, file or device")
     refuse_ambiguous(named, folders=True)
-    path = named if "/" in named or Path(named).exists() else _device_path(named)
+    path = named if "/" in named or os.path.lexists(named) else _device_path(named)
+    refuse_silent(path)
     try:
         mode = Path(path).stat().st_mode
     except FileNotFoundError:

@@ -161,11 +161,13 @@ class _Looking:
         return [looker().look_at(block, pulse, closed)] if is_disk(self.tree, block) else []
 
     def _looker(self) -> "Callable[[], Looker]":
-        """Once for all disks, by the process that needs it."""
+        """Once for all disks, by the process that needs it. What all of them need is imported here: no child has to."""
+        from aligntool.probe.disks import Looker
 
-        def make() -> "Looker":
-            from aligntool.probe.disks import Looker
+        if self.tree.live:
+            import aligntool.probe.layers  # noqa: F401
 
+        def make() -> Looker:
             return Looker.of(self.tree, self.given, wake=self.wake)
 
         return cache(make)

@@ -33,7 +33,7 @@ def refuse_ambiguous(target: str, *, folders: bool = False) -> None:
     """Raise Refused for a word without a slash that is a file here and a disk of this machine. `folders`: a folder may
     be meant as well.
     """
-    if "/" in target or "\0" in target or not target or not os.path.lexists(target):
+    if "/" in target or "\0" in target or target in ("", ".", "..") or not os.path.lexists(target):
         return
     here, node = Path(target), Path("/dev", target)
     if not Path("/sys/class/block", target).exists() or (here.is_dir() and not folders):
@@ -49,10 +49,15 @@ def refuse_ambiguous(target: str, *, folders: bool = False) -> None:
 
 
 def refuse_silent(path: str, silence_s: float = SILENCE_S) -> None:
-    """Raise Refused for a disk or file that gives no answer: this process would never come back from opening it."""
+    """Raise Refused for a disk or file that gives no answer: this process would never come back from opening it.
+    Nothing else is opened: opening a character device may do something.
+    """
 
     def read(_: Pulse) -> bool:
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
+            mode = os.stat(path).st_mode  # noqa: PTH116
+            if not (stat.S_ISREG(mode) or stat.S_ISBLK(mode)):
+                return True
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
             os.pread(descriptor, 4096, 0)
         return True  # whatever it answered

@@ -7,21 +7,40 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from aligntool.cli.beforehand import refuse_beforehand
 from aligntool.errors import Refused
 from aligntool.inventory import Gap
 from aligntool.probe.deadline import Pulse, answer_of, answers_of
 from aligntool.probe.look import look
+from aligntool.probe.programs import NOT_RUN, ask
 from aligntool.units import MIB
+from tests.apply.arrays.made import member_step, site_in
 from tests.cli.test_commands import aligntool
 from tests.conftest import run
 from tests.probe.stalled import needs_stalled, stalled_disk, stalled_file
 
 ROOT = Path(__file__).parents[2]
+
+
+def _children() -> set[str]:
+    return {
+        pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()
+    }
+
+
+def test_what_a_program_wrote_is_kept_to_the_last_byte_however_slowly_it_came() -> None:
+    answer = ask(
+        "sh", "-c", "printf 'a1\nb2\na3'; sleep 0.3; printf '4\na5'; exit 7", keep=(b"a",), limit_s=30.0
+    )
+    assert (answer.code, answer.output) == (7, "a1\na34\na5")
+    assert ask("sh", "-c", "exec >&-; sleep 600", limit_s=0.3).code == NOT_RUN
+    assert ask("sh", "-c", "yes", limit_s=0.3).code == NOT_RUN
 
 
 def number(value: int, _: Pulse) -> int:
@@ -112,7 +131,15 @@ class TestStalledDisk:
         assert device.name in {one["what"] for one in json.loads(listed.stdout)["unseen"]}
 
     def test_a_command_on_it_is_refused(self, tmp_path: Path) -> None:
-        commands = [("plan", "realign"), ("status",), ("resume",), ("report", "-o", str(tmp_path / "r.html"))]
+        commands = [
+            ("plan", "realign"),
+            ("status",),
+            ("resume",),
+            ("report", "-o", str(tmp_path / "r.html")),
+            ("bench", "run"),
+            ("bench", "alignment"),
+            ("bench", "span"),
+        ]
         with stalled_disk(tmp_path) as device, ThreadPoolExecutor() as pool:
             done = list(pool.map(lambda words: aligntool(*words, device), commands))
         assert [each.returncode for each in done] == [3] * len(commands)
@@ -135,6 +162,34 @@ class TestStalledDisk:
             seen = look([str(file), str(good)], silence_s=1.0, keep_going=True)
         assert [disk.path for disk in seen.disks] == [str(good)]
         assert [(one.what, one.gap) for one in seen.unseen] == [(str(file), Gap.DISK)]
+
+    def test_a_journal_or_target_on_a_file_system_that_hangs_is_refused(self, tmp_path: Path) -> None:
+        good = tmp_path / "good.img"
+        good.write_bytes(bytes(MIB))
+        with stalled_file(tmp_path) as file, ThreadPoolExecutor() as pool:
+            commands = [
+                *((word, "--journal", file, good) for word in ("status", "resume", "rollback")),
+                ("bench", "run", file),
+            ]
+            done = list(pool.map(lambda words: aligntool(*words), commands))
+        assert [each.returncode for each in done] == [3] * len(commands)
+        assert all(f"{file} did not answer" in each.stderr for each in done)
+
+    def test_a_look_before_an_array_opens_no_other_disk(
+        self, tmp_path: Path, sparse: Callable[..., Path], loop: Callable[..., Path]
+    ) -> None:
+        """What was opened and does not answer stays a child of this process."""
+        steps = [member_step(site_in(tmp_path), loop(sparse(64 * MIB)))]
+        with stalled_disk(tmp_path):
+            before = _children()
+            with suppress(Refused):
+                refuse_beforehand(steps, "debian")
+            assert _children() == before
+
+    def test_a_program_that_cannot_be_killed_is_left_behind(self, tmp_path: Path) -> None:
+        with stalled_disk(tmp_path) as device:
+            answer = ask("dd", f"if={device}", "of=/dev/null", "bs=4096", "count=1", limit_s=0.5)
+            assert answer.code == NOT_RUN and "did not end" in answer.errors
 
     def test_the_arrays_of_the_machine_are_shown_without_opening_it(self, tmp_path: Path) -> None:
         with stalled_disk(tmp_path) as device:
