@@ -87,6 +87,7 @@ class BootCode:
 
     kind: str  # "Rockchip boot loader", "GRUB", "LILO", "Ventoy" ...
     at: int  # byte on the disk; of GRUB the sector that its boot sector names
+    encrypts: bool = False  # it decrypts what lies on the disk, by sectors counted from the disk's start
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from aligntool.inventory import BootCode, Disk, Partition, Role
 from aligntool.units import MIB
 
 BOOT_LOADERS = 16 * MIB  # Rockchip's U-Boot, the largest known, ends there
-_FOUND_BY_TABLE = frozenset({"GRUB", "GRUB Legacy", "LILO", "Ventoy"})  # of sector 0: no boot ROM's
+_SECTOR_0 = frozenset({"GRUB", "GRUB Legacy", "LILO", "Ventoy"})  # no boot ROM's
 _VTOYEFI = 32 * MIB  # VENTOY_PART_SIZE
 _ISO = "iso9660"
 _DISKLABEL = "may hold a BSD disklabel, whose entries count from the start of the disk"
@@ -22,12 +22,13 @@ _OWN_LABEL = {
     "516E7CB4-6ECF-11D6-8FF8-00022D09712B": _DISKLABEL,  # FreeBSD's container, gpart(8)
     "824CC7A0-36A8-11E3-890A-952519AD3F61": _DISKLABEL,  # OpenBSD
 }
+_BEHIND_A_LABEL = frozenset({"ufs", "zfs_member"})  # these leave the sectors of a label free
 
 
 def boot_rom_code(disk: Disk) -> tuple[BootCode, ...]:
     """Return what a boot ROM finds by its place; the boot programs of a PC's sector 0 are not among it."""
     found = disk.table.boot_code if disk.table else ()
-    return tuple(code for code in found if code.kind not in _FOUND_BY_TABLE)
+    return tuple(code for code in found if code.kind not in _SECTOR_0 and not code.encrypts)
 
 
 def whole_layout(disk: Disk) -> Iterator[str]:
@@ -44,8 +45,14 @@ def whole_layout(disk: Disk) -> Iterator[str]:
 def bound_to_its_place(disk: Disk, part: Partition) -> Iterator[str]:
     """Yield why this partition cannot be moved, or moved by changing nothing but its entry."""
     why = _OWN_LABEL.get(part.type_code) or _OWN_LABEL.get(part.type_code.upper())
-    if why and part.role is not Role.NESTED:
+    if why and part.role is not Role.NESTED and {layer.kind for layer in part.content} <= _BEHIND_A_LABEL:
         yield f"partition {part.number} {why}"
+    for code in disk.table.boot_code if disk.table else ():
+        if code.encrypts and not part.content:
+            yield (
+                f"partition {part.number} may be encrypted by {code.kind}, which counts in sectors from the start of"
+                " the disk"
+            )
     for code in boot_rom_code(disk):
         begins_there = part.extent.start <= code.at < part.extent.end
         if begins_there or (part.extent.start < BOOT_LOADERS and not part.content):

@@ -191,6 +191,20 @@ def test_what_is_not_zero_before_the_first_partition_stays(sparse: Sparse) -> No
     assert starts(planned(image, ANY_JOURNAL)) == [16384], "as far as the bytes that are zero"
 
 
+def test_the_gap_inside_an_extended_partition_is_looked_at_as_well(sparse: Sparse) -> None:
+    """The logical partition may go left or right of 16 MiB; the other one leaves no room for a journal behind it."""
+    end = 100 * 2048
+    image = partitioned(sparse(100 * MIB), "dos", f"start=2048, size={end - 2048}, type=5",
+                        f"start=32773, size={end - 32773}")  # fmt: skip
+    ext4(image, 32773, end - 32773)
+    (journal,) = [step.journal for step in planned(image).steps if isinstance(step, WriteJournal)]
+    assert journal.extent.start < 8 * MIB
+    put(image, 8 * MIB, b"U-Boot")
+    plan = planned(image)
+    (journal,) = [step.journal for step in plan.steps if isinstance(step, WriteJournal)]
+    assert journal.extent.start > 8 * MIB and starts(plan)[1] == 32768
+
+
 def test_no_journal_lies_before_the_first_partition_where_bytes_are(sparse: Sparse) -> None:
     first = 80 * 2048 + 1
     image = partitioned(sparse(101 * MIB), "gpt", f"start={first}, size={20 * 2048 + 1900}")
@@ -236,6 +250,27 @@ def test_lilo_and_extlinux_keep_lists_of_sectors_and_that_is_said(
     ext4(image, 63, 100000)
     put(image, at, code)
     assert any(word in one for one in planned(image).attention)
+
+
+@pytest.mark.parametrize(
+    ("at", "mark"),
+    [
+        (6, b"TrueCrypt Boot Loader"),
+        (6, b"VeraCrypt Boot Loader"),
+        (0, b"\xeb\x48\x90PGPGUARD"),
+        (3, b"SafeBoot"),
+        (126, b"SGM400"),
+    ],
+)
+def test_what_an_encryption_of_the_whole_disk_may_hold_stays(sparse: Sparse, at: int, mark: bytes) -> None:
+    """It decrypts by the number of a sector of the disk: elsewhere the same bytes are noise."""
+    image = partitioned(
+        sparse(256 * MIB), "dos", "start=63, size=100000, type=7", "start=204801, size=100000"
+    )
+    ext4(image, 204801, 100000)
+    put(image, at, mark)
+    assert "partition 1 may be encrypted" in refusal(image)
+    assert starts(planned(image, RealignGoal(partitions=(2,)))) == [63, 204800]
 
 
 # Labels inside a partition that count from the start of the disk.

@@ -1,10 +1,10 @@
 """Boot programs that are found by their place on the disk, and how far the gap before the first partition is used.
 
 Comes in: a `Reader` and the partitions. Goes out: what a move of partitions must neither overwrite nor leave behind.
-Alone because it is a table of facts about boot ROMs and boot sectors. Sources: U-Boot's doc/board (allwinner/sunxi.rst,
-rockchip/rockchip.rst, amlogic/boot-flow.rst, mediatek), tools/imximage.h and tools/rkcommon.c; TI SPRUH73 26.1.8.5; the
-reference manuals of i.MX 6 and 8M, "Image vector table"; GRUB's include/grub/i386/pc/boot.h; GRUB Legacy's
-stage1/stage1.h; LILO's first.S; Ventoy's grub-core/ventoy/ventoy_cmd.c (ventoy_check_official_device).
+Alone because it is a table of facts about boot ROMs and boot sectors. Sources: U-Boot's doc/board (allwinner, amlogic,
+nxp, rockchip), doc/README.mediatek, include/sunxi_image.h, include/imximage.h, tools/rkcommon.c, tools/omapimage.c;
+TI SPRUH73 26.1.8.5; GRUB's include/grub/i386/pc/boot.h; GRUB Legacy's stage1/stage1.h; LILO's first.S; Ventoy's
+grub-core/ventoy/ventoy_cmd.c (ventoy_check_official_device); The Sleuth Kit's tsk/util/detect_encryption.c.
 """
 
 import struct
@@ -36,6 +36,17 @@ _MAGICS = (
     (512, 0, b"BRLYT\0", "MediaTek boot loader"),
     *((at * KIB, 20, b"CHSETTINGS", "OMAP boot loader") for at in (0, 128, 256, 384)),
 )
+# Disk encryption of PCs, which counts in sectors of the disk: (where in sector 0 the mark begins, and the marks)
+_ENCRYPTION = (
+    (0, 400, "VeraCrypt", (b"VeraCrypt",)),
+    (0, 400, "TrueCrypt", (b"TrueCrypt",)),
+    (3, 4, "PGP Whole Disk Encryption", (b"PGPGUARD",)),
+    (0, 32, "SafeBoot", (b"SafeBoot", b"Safeboot")),
+    (110, 150, "SafeGuard", (b"SGM400", b"SGE400")),
+    (0, 32, "GuardianEdge", (b"PCGM",)),
+    (80, 100, "Check Point Full Disk Encryption", (b"Protect",)),
+    (236, 256, "SecureDoc", (b"WMSD",)),
+)
 _GRUB = b"Geom\0Hard Disk\0Read\0 Error"
 _GRUB_LEGACY_VERSION = b"\x03\x02"
 _VENTOY = b"VT\0Ge\0HD\0Rd\0 Er\r"
@@ -58,6 +69,9 @@ def _by_magic(head: bytes) -> Iterator[BootCode]:
 
 
 def _in_sector_0(sector: bytes) -> Iterator[BootCode]:
+    for first, last, kind, marks in _ENCRYPTION:
+        if any(sector.find(mark, first, last + len(mark)) >= 0 for mark in marks):
+            yield BootCode(kind, 0, encrypts=True)
     if sector.startswith(b"LILO", 6):
         yield BootCode("LILO", 0)
     if sector.startswith(_VENTOY, 0x190):
@@ -70,8 +84,12 @@ def _in_sector_0(sector: bytes) -> Iterator[BootCode]:
 
 
 def _gap_used_to(reader: Reader, partitions: Sequence[Partition]) -> int | None:
-    """Return the byte behind the last one that is not zero; what cannot be read counts as used. From its end."""
-    first = min((part.extent.start for part in partitions if part.role is not Role.NESTED), default=0)
+    """Return the byte behind the last one that is not zero; what cannot be read counts as used. From its end.
+
+    An extended partition is a part of the gap: its logical partitions may begin far behind its first sector.
+    """
+    holding = (part for part in partitions if part.role not in (Role.NESTED, Role.EXTENDED))
+    first = min((part.extent.start for part in holding), default=0)
     end = min(first, GAP_READ, reader.size)
     while end > MIB:
         start = max(MIB, align_down(end - 1, MIB))
