@@ -4,9 +4,10 @@ In: what `probe/conditions.py` saw. Out: values, and the sentences that warn. Al
 result, and read back with it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from aligntool.inventory import DiskKind
 from aligntool.units import GIB, format_about
 
 HOT_C = 70.0  # from which on many SSDs slow themselves down; their own threshold is not always told
@@ -14,6 +15,7 @@ MEMORY = ("tmpfs", "ramfs", "devtmpfs")
 REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "ceph", "glusterfs", "sshfs", "vboxsf")
 COPY_ON_WRITE = ("btrfs", "zfs", "bcachefs", "nilfs2")
 FULL = 0.9
+_STACKED = (DiskKind.MD, DiskKind.DM, DiskKind.BCACHE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,11 @@ class Conditions:
     caches_dropped: bool = False
     hole_share: float | None = None  # of what is read of a file that is there; of a device nobody can tell
     drives: tuple[DriveState, ...] = ()  # the one that was named first, then those below it
+
+
+def bottom_of(drives: Sequence[DriveState]) -> Sequence[DriveState]:
+    """Return the drives that lie below arrays and volumes; where none of those is known, what is."""
+    return [drive for drive in drives if drive.kind not in _STACKED] or drives
 
 
 def warnings_of(conditions: Conditions, *, direct: bool) -> Iterator[str]:

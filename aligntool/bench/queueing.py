@@ -3,7 +3,9 @@
 A drive that serves one request at a time gains from a second one in flight, too: while it works on one, the processor
 prepares the next (Little's law: with S seconds of the drive and H of the processor a request, one in flight has
 1 / (S + H) IOPS, and however many in flight at most 1 / S). So a gain alone proves nothing. It is the drive's when it
-goes on from two requests in flight to four, and when the processor was too idle for H to explain it.
+goes on from two requests in flight to four, when the processor was too idle for H to explain it, and when no wait that
+keeps no core busy explains it either: leaving an idle state takes up to IDLE_US with a drive of this machine, a network
+or a hypervisor takes any time. Only a request every QUICK_US is more than any flash serves one at a time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,8 +13,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from aligntool.bench.chance import LEAST_RUNS
-from aligntool.bench.conditions import DriveState
+from aligntool.bench.conditions import DriveState, bottom_of
 from aligntool.bench.results import Result, Series
+from aligntool.inventory import DiskKind
 from aligntool.recipe import BenchTest
 
 GAIN = 1.2  # from which on a deeper queue is said to help
@@ -20,6 +23,12 @@ DEEP = 8  # requests in flight from which on a queue is called deep
 BETWEEN = (2, 4)
 SHARE = 0.8  # of what a serial drive needs: a busy share is measured to some percent
 BATCHED = 0.5  # of the processor's time a request at depth 1: deep queues share interrupts and wake-ups
+IDLE_US = 200.0  # intel_idle: of the states that a wait below 5 ms is worth, the deepest (C8) takes so long to leave
+QUICK_US = 25.0  # a page read of flash takes longer (25 of SLC, 40 to 100 of TLC)
+_ATTACHED = (
+    DiskKind.NVME, DiskKind.ATA, DiskKind.USB, DiskKind.UFS, DiskKind.SD, DiskKind.EMMC, DiskKind.LOOP
+)  # fmt: skip
+_FAR = (DiskKind.NETWORK, DiskKind.MEMORY)  # no flash need be there: a target's memory answers at once
 
 
 class Gain(StrEnum):
@@ -36,6 +45,8 @@ class DepthGain:
     deep: Series
     two: Series | None = None
     four: Series | None = None
+    kinds: frozenset[str | None] = frozenset()
+    """DiskKind of the drives at the bottom; empty: not known."""
 
     @property
     def times(self) -> float:
@@ -72,7 +83,20 @@ class DepthGain:
             )
         if self._by_processor:
             return "the processor was busy enough to explain it: it prepares requests while the drive serves others"
+        if self._by_waiting:
+            return "a wait between drive and processor that keeps no core busy explains it as well"
         return ""
+
+    @property
+    def _by_waiting(self) -> bool:
+        """Whether a drive that serves one request at a time could show this gain behind a wait: what a request takes
+        with one in flight, less what it takes with many.
+        """
+        deep_us = 1e6 / self.deep.iops.median
+        waited_us = 1e6 / self.one.iops.median - deep_us
+        if deep_us <= QUICK_US and not self.kinds & frozenset(_FAR):
+            return False
+        return waited_us <= IDLE_US or not self.kinds or not self.kinds <= frozenset(_ATTACHED)
 
     @property
     def _by_processor(self) -> bool:
@@ -127,8 +151,9 @@ def depth_gains(result: Result) -> Iterator[DepthGain]:
             if (each.test.block, each.test.write) == (one.test.block, one.test.write)
         }
         deepest = max(alike)
+        kinds = frozenset(drive.kind for drive in bottom_of(result.conditions.drives))
         if one.test.depth == 1 and one.iops.median and deepest >= DEEP:
-            yield DepthGain(one, alike[deepest], alike.get(2), alike.get(4))
+            yield DepthGain(one, alike[deepest], alike.get(2), alike.get(4), kinds)
 
 
 def about_depth(result: Result) -> Iterator[str]:

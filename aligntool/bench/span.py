@@ -10,12 +10,11 @@ from math import log
 from statistics import median
 
 from aligntool.bench.chance import LEAST_RUNS, chance_of_two
-from aligntool.bench.conditions import Conditions
+from aligntool.bench.conditions import Conditions, bottom_of
 from aligntool.bench.inference import CONFIDENT
 from aligntool.bench.inference_design import Dice
 from aligntool.bench.jobs import Job, Pattern
 from aligntool.bench.measured import NEAR_A_CORE
-from aligntool.inventory import DiskKind
 from aligntool.units import KIB, MIB, format_about
 
 BLOCK = 4 * KIB
@@ -29,7 +28,6 @@ ENOUGH = 5 / 4  # times the largest span: of a drive that has no more, all was l
 RESAMPLES = 200
 MAPPED = 1024  # bytes of the drive for each byte of its map: 4 bytes for each 4 KiB
 _FLAT = "no knee"
-_STACKED = (DiskKind.MD, DiskKind.DM, DiskKind.BCACHE)  # turn only where something below them does
 
 Curve = Mapping[int, Sequence[float]]
 """Span in bytes -> requests a second, of each repeat."""
@@ -199,8 +197,7 @@ def not_beside_others(knee: Knee, seen: Conditions) -> Knee:
 
 def not_by_the_arm(knee: Knee, seen: Conditions) -> Knee:
     """The arm of a rotating disk goes further over a larger span, and takes longer for it."""
-    bottom = [drive for drive in seen.drives if drive.kind not in _STACKED] or seen.drives
-    turning = [drive.name for drive in bottom if drive.rotational]
+    turning = [drive.name for drive in bottom_of(seen.drives) if drive.rotational]
     if not knee.found or not turning:
         return knee
     why = f"can't tell: the kernel calls {turning[0]} a rotating disk, and those are slower over larger spans anyway"

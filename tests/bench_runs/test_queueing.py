@@ -7,9 +7,11 @@ Buzen, 1978), and here exactly the least of them.
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from aligntool.bench.conditions import DriveState
 from aligntool.bench.queueing import Gain, depth_gains, depths_between
 from aligntool.bench.results import Series
 from aligntool.bench.schedule import Target, TargetKind, Wish, plan_bench
@@ -37,8 +39,8 @@ def simulated(
     return made
 
 
-def verdict(found: Sequence[Series]) -> Gain:
-    (gain,) = depth_gains(result(*found))
+def verdict(found: Sequence[Series], kind: str = "ata") -> Gain:
+    (gain,) = depth_gains(result(*found, drive=DriveState("sda", kind=kind)))
     return gain.gain
 
 
@@ -72,6 +74,55 @@ def test_a_serial_drive_whose_host_waits_without_a_busy_core_is_not_told_either(
     dice = random.Random(7)
     for _ in range(20):
         assert verdict(simulated(300, host * 300, 1, 0.02, dice, hidden=1.0)) is not Gain.SOME
+
+
+@pytest.mark.parametrize("kind", ["network", "virtio", "scsi", "other"])
+@pytest.mark.parametrize("service_us", [30, 100, 1000, 10_000])
+def test_a_serial_drive_behind_a_network_or_a_hypervisor_is_not_told_however_long_that_takes(
+    kind: str, service_us: float
+) -> None:
+    dice = random.Random(round(service_us))
+    for host in (0.5, 1, 1.5, 2, 3, 6, 20, 40):
+        for noise in (0.0, 0.02, 0.1):
+            drawn = simulated(service_us, host * service_us, 1, noise, dice, hidden=1.0)
+            assert verdict(drawn, kind) is not Gain.SOME, (host, noise)
+
+
+def test_of_a_drive_that_is_not_known_a_wait_is_not_excluded() -> None:
+    """A folder on a network's file system, or a result that does not name its drives."""
+    drawn = simulated(1000, 4, 16, 0.0, random.Random(9))
+    made = result(*drawn)
+    (gain,) = depth_gains(replace(made, conditions=replace(made.conditions, drives=())))
+    assert gain.gain is Gain.UNKNOWN and verdict(drawn) is Gain.SOME
+
+
+def test_what_answers_at_once_behind_a_network_is_a_memory_and_not_several_ways() -> None:
+    drawn = simulated(3, 100, 1, 0.02, random.Random(5), hidden=1.0)
+    assert verdict(drawn, "network") is Gain.UNKNOWN
+
+
+@pytest.mark.parametrize("host_us", [50, 100, 150, 190])
+@pytest.mark.parametrize("share", [0.7, 1.0, 2.0, 4.0])
+def test_leaving_an_idle_state_explains_the_gain_of_a_serial_drive(host_us: float, share: float) -> None:
+    """Of no more than a flash drive can serve one at a time."""
+    dice = random.Random(round(host_us * share))
+    drawn = simulated(max(host_us / share, 30), host_us, 1, 0.01, dice, hidden=1.0)
+    assert verdict(drawn, "nvme") is not Gain.SOME
+
+
+@pytest.mark.parametrize("kind", ["scsi", "virtio", "md"])
+def test_more_requests_than_flash_serves_one_at_a_time_are_several_ways_wherever_it_is(kind: str) -> None:
+    for ways, service_us in ((16, 100), (32, 300), (8, 80)):
+        drawn = simulated(service_us, 4, ways, 0.05, random.Random(ways))
+        assert verdict(drawn, kind) is Gain.SOME
+
+
+def test_a_rotating_disk_with_command_queueing_is_told() -> None:
+    """12 ms with one in flight, 5 with 32: an idle processor does not take 7 ms to wake up."""
+    depths = ((1, 83.0), (2, 101.0), (4, 130.0), (32, 200.0))
+    drawn = [series(*[iops * 4096 * s for s in (0.99, 1, 1.01, 1, 1)], depth=depth) for depth, iops in depths]
+    assert verdict(drawn, "ata") is Gain.SOME
+    assert verdict(drawn, "network") is Gain.UNKNOWN
 
 
 @pytest.mark.parametrize("ways", [4, 8, 32])
