@@ -184,7 +184,7 @@ def look_at_disk(name: str) -> "Disk | None":
     from aligntool.probe.look import look
 
     try:
-        return look((name,)).disks[0]
+        return look((name,), known=False).disks[0]
     except Refused:
         return None
 

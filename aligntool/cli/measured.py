@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from aligntool.errors import Refused
+from aligntool.inventory import Gap
 
 if TYPE_CHECKING:
     from aligntool.audit.wishes import MeasuredDisk
@@ -18,7 +19,9 @@ _LONGEST = 1 << 20
 
 
 def measured_on(files: Sequence[str], inventory: "Inventory") -> "tuple[MeasuredDisk, ...]":
-    """Raises Refused for a file that cannot be read, is no result of a probe, or is of none of these disks."""
+    """Raises Refused for a file that cannot be read, is no result of a probe, or is of none of these disks, where all
+    of them could be looked at.
+    """
     from aligntool.audit.words import shell_word
     from aligntool.bench.inference_file import read_measured
     from aligntool.cli.asked import command
@@ -29,7 +32,7 @@ def measured_on(files: Sequence[str], inventory: "Inventory") -> "tuple[Measured
     found = []
     for name in files:
         measured = read_measured(_text(name), name, again)
-        if not any(measured.is_of(disk) for disk in inventory.disks):
+        if not any(measured.is_of(disk) for disk in inventory.disks) and not _missing(inventory):
             which = measured.serial or measured.path
             raise Refused(
                 f"{name} was measured on another disk: {which}",
@@ -37,6 +40,11 @@ def measured_on(files: Sequence[str], inventory: "Inventory") -> "tuple[Measured
             )
         found.append(measured)
     return tuple(found)
+
+
+def _missing(inventory: "Inventory") -> bool:
+    """Whether a target could not be judged: nothing tells which disk that is."""
+    return any(one.gap in (Gap.DISK, Gap.NO_ANSWER) for one in inventory.unseen)
 
 
 def _text(name: str) -> str:

@@ -128,7 +128,7 @@ def _in_folder(folder: str, file_size: int, asked: _Asked) -> "ProbeResult":
 def _look(path: str, sector_size: int | None) -> "Disk":
     from aligntool.probe.look import Given, look
 
-    disk = look((path,), given=Given(sector_size=sector_size)).disks[0]
+    disk = look((path,), given=Given(sector_size=sector_size), known=False).disks[0]
     if not disk.size:
         raise Refused(f"nobody says how large {disk.name} is")
     return disk

@@ -46,8 +46,10 @@ _SECTOR = 512
 _BLANK = 1024 * 1024  # a new partition begins behind it, and a backup GPT lies in the last so many bytes
 
 
-def read_image(path: str, given: Given, pulse: Pulse = SILENT) -> Disk:
-    """Raises Refused for a file that is not a disk image, or that cannot be read."""
+def read_image(path: str, given: Given, pulse: Pulse = SILENT, *, known: bool = True) -> Disk:
+    """Raises Refused for a file that is not a disk image, or that cannot be read. `known`: also for one in which
+    nothing is recognised.
+    """
     descriptor = _open(path)
     try:
         size = os.lseek(descriptor, 0, os.SEEK_END)
@@ -55,7 +57,8 @@ def read_image(path: str, given: Given, pulse: Pulse = SILENT) -> Disk:
         _refuse_containers(path, reader)
         limits, limits_given = override(IoLimits(), given)
         seen = read_contents(reader, sector_size=given.sector_size)
-        _refuse_other_files(path, reader, seen)
+        if known:
+            _refuse_other_files(path, reader, seen)
     except OSError as error:
         raise Refused(f"{path} cannot be read: {error.strerror}") from error
     finally:

@@ -44,18 +44,20 @@ def look(
     arrays: bool = False,
     silence_s: float = SILENCE_S,
     keep_going: bool = False,
+    known: bool = True,
 ) -> Inventory:
     """Every disk of the machine, or the targets. `sysroot`: a captured tree is looked at instead, and nothing else.
     `files`: where there is an array, also those of the system that make it come back, which takes seconds.
     `arrays`: every array that runs as well, named or not; of disks that are neither named nor below an array, where
     none is named, only what sysfs has: they are not opened.
     `silence_s`: how long a disk may take for an answer.
+    `known`: a file in which nothing is recognised is refused; False where it is measured and not judged.
 
     Raises Refused when none of the targets can be looked at, or when one gives no answer; with `keep_going` they are
     named in the inventory's `unseen`.
     """
     with open_sysroot(sysroot) as tree:
-        looking = _Looking(tree, given, wake or bool(targets), silence_s)
+        looking = _Looking(tree, given, wake or bool(targets), silence_s, known)
         if not targets:
             return _inventory(looking, looking.all_disks(arrays=arrays), files=files)
         found = looking.named(targets)
@@ -84,6 +86,7 @@ class _Looking:
     given: Given
     wake: bool
     silence_s: float
+    known: bool
 
     def all_disks(self, *, arrays: bool) -> list[Disk]:
         """A device whose attributes cannot even be listed in time does not keep the others from being looked at."""
@@ -133,7 +136,7 @@ class _Looking:
             block = find_target(self.tree, target)
             if block is None:
                 return (
-                    read_image(target, self.given, pulse)
+                    read_image(target, self.given, pulse, known=self.known)
                     if closed is None
                     else Refused(f"{target} {closed.why}")
                 )

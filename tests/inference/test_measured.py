@@ -3,6 +3,7 @@
 import json
 import random
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +15,9 @@ from aligntool.audit.wishes import MeasuredDisk, MeasuredUnit
 from aligntool.bench.inference import infer
 from aligntool.bench.inference_design import Kind, design, regions
 from aligntool.bench.inference_file import Probed, ProbeResult, document, read_measured
+from aligntool.cli.measured import measured_on
 from aligntool.errors import Refused
-from aligntool.inventory import Disk, DiskKind, Source
+from aligntool.inventory import Disk, DiskKind, Gap, Inventory, Source, Unseen
 from aligntool.render.probe import probe_lines
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.audit.made import codes, judge, made_disk
@@ -173,3 +175,15 @@ def test_deep_nesting_is_refused() -> None:
 
 
 _KEPT = _kept()
+
+
+def test_a_measurement_is_not_of_another_disk_where_one_could_not_be_judged(tmp_path: Path) -> None:
+    file = tmp_path / "measured.json"
+    file.write_text(json.dumps(_KEPT))
+    with pytest.raises(Refused, match="another disk"):
+        measured_on([str(file)], Inventory((replace(disk(), serial="S2"),)))
+    for gap in (Gap.DISK, Gap.NO_ANSWER):
+        unseen = (Unseen("/dev/nvme0n1", "cannot be read", gap=gap),)
+        assert len(measured_on([str(file)], Inventory((), unseen=unseen))) == 1
+    with pytest.raises(Refused, match="another disk"):
+        measured_on([str(file)], Inventory((), unseen=(Unseen("initramfs", "needs root"),)))

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from aligntool.units import KIB, MIB
+from aligntool.units import GIB, KIB, MIB
 from tests.conftest import run
 from tests.inference.right_or_unknown import Answer, right_or_unknown, told
 from tests.inference.slow_drives import ALIGNTOOL, aligntool, device_over, measured, needs_nbdkit, slow_drive
@@ -93,7 +93,11 @@ def test_a_drive_that_is_slower_for_writes_below_a_size_has_no_unit_and_the_audi
     with slow_drive(tmp_path, "small=16384", "base_us=200", "small_us=3000") as file:
         words = ("--destructive", "--yes", "--most", "30MiB", "--sector-size", "1024", "-o", kept)
         found = probed(file, *words)
-        out, _ = aligntool("audit", file, "--measured", kept, "--json")
+    with file.open(
+        "wb"
+    ) as blank:  # the drive is gone, and so is what was written to it: a disk of its name and size
+        blank.truncate(GIB)
+    out, _ = aligntool("audit", file, "--measured", kept, "--json")
     assert found["unit"] is None and found["boundaries"] == []
     assert found["experiment"]["written"] > 0
     # The halves of 16 KiB do take longer: that is what must not be taken for a unit.
@@ -125,7 +129,7 @@ def test_reading_changes_nothing_and_nobody_is_asked(tmp_path: Path) -> None:
     image = tmp_path / "disk.img"
     image.write_bytes(bytes(range(256)) * (64 * MIB // 256))
     before = image.read_bytes()
-    found = probed(image, "--most", "512KiB")
+    found = probed(image, "--most", "512KiB")  # an audit recognises nothing in it
     assert image.read_bytes() == before
     assert found["experiment"]["written"] == 0
     assert found["experiment"]["zeros"] == 0.0
@@ -162,7 +166,7 @@ def test_a_measurement_counts_for_its_own_disk_only(tmp_path: Path) -> None:
 def test_what_is_no_result_is_answered_with_the_command_that_makes_one(tmp_path: Path) -> None:
     """As it stands, it can be typed."""
     image, kept = tmp_path / "my disk.img", tmp_path / "measured.json"
-    image.write_bytes(bytes(range(256)) * (64 * MIB // 256))
+    image.write_bytes(bytes(MIB) + bytes(range(256)) * (62 * MIB // 256) + bytes(MIB))
     kept.write_text("{}")
     _, said = aligntool("audit", image, "--measured", kept, code=3)
     (hint,) = (line.removeprefix("  → ") for line in said.splitlines() if line.startswith("  → "))
