@@ -12,6 +12,7 @@ from statistics import median
 
 from aligntool.audit.cost import units_touched
 from aligntool.bench.chance import LEAST_RUNS, PROMISED, chance_of_loss, holm
+from aligntool.bench.conditions import Conditions, crowded_words
 from aligntool.bench.measured import NEAR_A_CORE
 from aligntool.bench.starts import Load, Place
 
@@ -89,6 +90,15 @@ def verdicts(rates: Sequence[Rate], unit: int) -> tuple[Row, ...]:
         found = {place: _ratios(of_load, place, aligned) for place in places if place.residue}
         rows += [(_row(load, place, unit, ratios, noise), ratios) for place, ratios in found.items()]
     return tuple(_with_cpu(row, rates) for row in _without_chance(rows))
+
+
+def not_beside_others(rows: Sequence[Row], seen: Conditions) -> tuple[Row, ...]:
+    """As fast from every start is what a machine shows, too, whose cores other programs wait for."""
+    crowded = crowded_words(seen)
+    return tuple(
+        replace(row, word=Word.CANNOT_TELL, why=crowded) if crowded and row.word is Word.DOES_NOT else row
+        for row in rows
+    )
 
 
 def _with_cpu(row: Row, rates: Sequence[Rate]) -> Row:

@@ -65,6 +65,13 @@ def bottom_of(drives: Sequence[DriveState]) -> Sequence[DriveState]:
     return [drive for drive in drives if drive.kind not in _STACKED] or drives
 
 
+def crowded_words(seen: Conditions) -> str:
+    """Return why rates that are alike say nothing: other programs waited for every core; "": they did not."""
+    if seen.load is None or not seen.cores or seen.load < seen.cores:
+        return ""
+    return f"busy machine (load {seen.load:g} on {seen.cores} cores before it began)"
+
+
 def warnings_of(conditions: Conditions, *, direct: bool) -> Iterator[str]:
     """Why not to trust the figures, a sentence each."""
     if not direct:

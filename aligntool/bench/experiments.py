@@ -8,7 +8,7 @@ a result that is read back says what the rates say.
 from dataclasses import dataclass, field
 from math import gcd
 
-from aligntool.bench.alignment import Rate, said_of_all, verdicts
+from aligntool.bench.alignment import Rate, Row, not_beside_others, said_of_all, verdicts
 from aligntool.bench.conditions import Conditions, warnings_of
 from aligntool.bench.document import EXPERIMENTS, conditions_of
 from aligntool.bench.inference_file import Probed
@@ -78,8 +78,12 @@ class Starts(Experiment):
     rates: tuple[Rate, ...]
 
     @property
+    def rows(self) -> tuple[Row, ...]:
+        return not_beside_others(verdicts(self.rates, self.unit), self.conditions)
+
+    @property
     def summary(self) -> str:
-        rows = verdicts(self.rates, self.unit)
+        rows = self.rows
         said = said_of_all(rows) if rows else "nothing was measured"
         return f"alignment {said}, unit of {format_size(self.unit)}"
 

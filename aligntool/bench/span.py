@@ -10,7 +10,7 @@ from math import log
 from statistics import median
 
 from aligntool.bench.chance import LEAST_RUNS, chance_of_two
-from aligntool.bench.conditions import Conditions, bottom_of
+from aligntool.bench.conditions import Conditions, bottom_of, crowded_words
 from aligntool.bench.inference import CONFIDENT
 from aligntool.bench.inference_design import Dice
 from aligntool.bench.jobs import Job, Pattern
@@ -189,10 +189,8 @@ def not_by_the_processor(knee: Knee, cpu: Curve) -> Knee:
 
 def not_beside_others(knee: Knee, seen: Conditions) -> Knee:
     """As fast over every span is what a machine shows, too, whose cores other programs wait for."""
-    if not knee.flat or seen.load is None or not seen.cores or seen.load < seen.cores:
-        return knee
-    why = f"can't tell: busy machine (load {seen.load:g} on {seen.cores} cores before it began)"
-    return replace(knee, confidence=0.0, why=why)
+    crowded = crowded_words(seen)
+    return replace(knee, confidence=0.0, why=f"can't tell: {crowded}") if knee.flat and crowded else knee
 
 
 def not_by_the_arm(knee: Knee, seen: Conditions) -> Knee:

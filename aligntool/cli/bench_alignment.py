@@ -136,11 +136,10 @@ def _starts(
 
 
 def _tell(measured: "Starts", output: str | None, *, json_: bool) -> None:
-    from aligntool.bench.alignment import verdicts
     from aligntool.render.bench_experiments import alignment_json, alignment_lines
     from aligntool.render.lines import show
 
-    rows = verdicts(measured.rates, measured.unit)
+    rows = measured.rows
     text = alignment_json(measured, rows)
     if json_:
         sys.stdout.write(text)

@@ -39,7 +39,6 @@ def show_command(
 
     Example: aligntool bench show result.json
     """
-    from aligntool.bench.alignment import verdicts
     from aligntool.bench.experiments import Spans, Starts
     from aligntool.probe.bench_history import read_experiment, read_result
     from aligntool.render.bench import result_lines
@@ -49,7 +48,7 @@ def show_command(
     width = terminal_width()
     match read_experiment(file):
         case Starts() as found:
-            lines = alignment_lines(found, verdicts(found.rates, found.unit), width=width)
+            lines = alignment_lines(found, found.rows, width=width)
         case Spans() as found:
             lines = span_lines(found, width=width)
         case None:

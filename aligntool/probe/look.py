@@ -43,15 +43,13 @@ def look(
     files: bool = True,
     arrays: bool = False,
     silence_s: float = SILENCE_S,
-    keep_going: bool = False,
-    known: bool = True,
-) -> Inventory:
+    keep_going: bool = False, known: bool = True,
+) -> Inventory:  # fmt: skip
     """Every disk of the machine, or the targets. `sysroot`: a captured tree is looked at instead, and nothing else.
     `files`: where there is an array, also those of the system that make it come back, which takes seconds.
     `arrays`: every array that runs as well, named or not; of disks that are neither named nor below an array, where
     none is named, only what sysfs has: they are not opened.
-    `silence_s`: how long a disk may take for an answer.
-    `known`: a file in which nothing is recognised is refused; False where it is measured and not judged.
+    `silence_s`: how long a disk may take for an answer. `known`: refuse a file in which nothing is recognised.
 
     Raises Refused when none of the targets can be looked at, or when one gives no answer; with `keep_going` they are
     named in the inventory's `unseen`.

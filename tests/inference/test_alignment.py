@@ -20,6 +20,8 @@ from aligntool.bench.alignment import (
     verdicts,
 )
 from aligntool.bench.chance import PROMISED
+from aligntool.bench.conditions import Conditions
+from aligntool.bench.experiments import Starts
 from aligntool.bench.jobs import Pattern
 from aligntool.bench.starts import OLD_START, Load, Place, loads_of, places_of, runs_of
 from aligntool.errors import Refused
@@ -93,6 +95,19 @@ def test_two_rates_of_one_processor_say_nothing_of_the_drive(cpu: float, word: W
     assert {(row.word, row.cpu, row.cpu_bound) for row in rows} == {(word, cpu, cpu >= 95)}
     slower = _rates(lambda place: 0.5 if place.residue else 1.0, unit=4096, noise=0.005)
     assert {row.word for row in verdicts([replace(rate, cpu=cpu) for rate in slower], 4096)} == {Word.MATTERS}
+
+
+@pytest.mark.parametrize(
+    ("load", "word"), [(None, Word.DOES_NOT), (3.9, Word.DOES_NOT), (4.0, Word.CANNOT_TELL), (18.0, Word.CANNOT_TELL)]
+)  # fmt: skip
+def test_as_fast_from_every_start_is_what_a_busy_machine_shows_too(load: float | None, word: Word) -> None:
+    def found(share: float) -> Starts:
+        rates = _rates(lambda place: share if place.residue else 1.0, unit=4096, noise=0.005)
+        return Starts("", "/srv", 4096, "--unit", tuple(rates), conditions=Conditions(cores=4, load=load))
+
+    assert {row.word for row in found(1.0).rows} == {word}
+    assert ("can't tell" in found(1.0).summary) is (word is Word.CANNOT_TELL)
+    assert {row.word for row in found(0.5).rows} == {Word.MATTERS}
 
 
 def gauss(scatter: float) -> Noise:

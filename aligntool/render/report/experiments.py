@@ -9,7 +9,7 @@ from dataclasses import replace
 from statistics import median
 
 from aligntool.audit.wishes import MeasuredDisk
-from aligntool.bench.alignment import Row, Word, verdicts
+from aligntool.bench.alignment import Row, Word
 from aligntool.bench.experiments import Spans, Starts
 from aligntool.bench.jobs import Pattern
 from aligntool.bench.span import Knee
@@ -48,7 +48,7 @@ def _conditions(found: Starts | Spans) -> Iterator[tuple[str, str]]:
 
 
 def _alignment(found: Starts, number: int) -> Measured:
-    rows = verdicts(found.rates, found.unit)
+    rows = found.rows
     charts = tuple(
         BarChart(
             f"bench-{number}-alignment-{place}",

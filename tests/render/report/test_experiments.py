@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.bench.alignment import Row, verdicts
+from aligntool.bench.alignment import Row
 from aligntool.bench.experiments import Spans, Starts, experiment_from_json
 from aligntool.errors import Refused
 from aligntool.render.bench_experiments import alignment_lines, span_lines
@@ -59,7 +59,7 @@ def span(word: str = "/srv") -> Document:
 
 
 def found_rows(found: Starts) -> tuple[Row, ...]:
-    return verdicts(found.rates, found.unit)
+    return found.rows
 
 
 def read(document: Document) -> Starts | Spans:
