@@ -9,7 +9,6 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from aligntool.errors import Refused
-from aligntool.inventory import Gap
 
 if TYPE_CHECKING:
     from aligntool.audit.wishes import MeasuredDisk
@@ -44,6 +43,8 @@ def measured_on(files: Sequence[str], inventory: "Inventory") -> "tuple[Measured
 
 def _missing(inventory: "Inventory") -> bool:
     """Whether a target could not be judged: nothing tells which disk that is."""
+    from aligntool.inventory import Gap
+
     return any(one.gap in (Gap.DISK, Gap.NO_ANSWER) for one in inventory.unseen)
 
 

@@ -116,7 +116,7 @@ def _ordered_sectors(context: typer.Context, option: typer.CallbackParam, given:
 WakeOption = Annotated[bool, typer.Option("--wake", help="Also read disks that are asleep.")]
 TimeoutOption = Annotated[
     float,
-    typer.Option("--timeout", metavar="SECONDS", min=0.1, max=3600,
+    typer.Option("--timeout", parser=seconds(0.1, 3600), metavar="SECONDS",
                  help="How long a disk may take for an answer; then the others are looked at without it."),
 ]  # fmt: skip
 SectorOption = Annotated[

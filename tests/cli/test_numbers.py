@@ -1,6 +1,8 @@
 """Numbers that a user types or a file holds: the digits 0 to 9, and nothing else that Python calls a number."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,6 +62,36 @@ def test_an_option_takes_no_number_in_another_writing(words: tuple[str, ...], wo
 
     done = CliRunner().invoke(app, [*words, word])
     assert done.exit_code == 2, done.output
+
+
+def _options(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    for name, below in getattr(command, "commands", {}).items():
+        yield from _options(below, (*path, name))
+    for each in command.params:
+        if each.param_type_name == "option" and not each.is_flag:
+            yield " ".join((*path, each.opts[0])), each
+
+
+def test_no_option_of_any_command_takes_a_number_in_another_writing() -> None:
+    """Whatever options there will be. Blanks around a size are harmless."""
+    import typer
+    from typer.main import get_command
+
+    from aligntool.cli import app
+
+    taken, plain = [], 0
+    for name, option in _options(get_command(app)):
+        for word in (*STRANGE, "2"):
+            several = option.multiple or option.nargs != 1
+            try:
+                found = option.process_value(None, (word,) if several else word)
+            except typer.BadParameter:
+                continue
+            if isinstance(found, int | float):
+                plain += word == "2"
+                if word != "2" and not (word.strip() == "5" and isinstance(found, int)):
+                    taken.append((name, word, found))
+    assert not taken and plain > 15
 
 
 def test_plain_numbers_are_taken_up_to_their_bounds() -> None:
