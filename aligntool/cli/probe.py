@@ -130,7 +130,7 @@ def _look(path: str, sector_size: int | None) -> "Disk":
 
     disk = look((path,), given=Given(sector_size=sector_size), known=False).disks[0]
     if not disk.size:
-        raise Refused(f"nobody says how large {disk.name} is")
+        raise Refused(f"{disk.name}: size unknown")
     return disk
 
 

@@ -41,21 +41,22 @@ def _boundary(judged: Judged, verdict: Verdict, partition: Partition | None, wid
     yield ((name, Style.TITLE), (f" {first}", Style.PLAIN))
     for line in wrapped(" ".join(rest), width - 4, "") if rest else ():
         yield plain(f"    {line}")
-    yield from _drawing(check, verdict.start, block_of(partition), width)
+    if check is not None:
+        yield from _drawing(check, verdict.start, block_of(partition), width)
     yield EMPTY
 
 
-def check_drawn(verdict: Verdict) -> Check:
-    """The boundary that the drawing is about: the worst that the start is off, else the first."""
+def check_drawn(verdict: Verdict) -> Check | None:
+    """Return the boundary to draw: the worst that the start is off, else the first; None where none was checked."""
     failed = [check for check in verdict.checks if not check.on]
     if failed and verdict.answer is not Answer.ON:
         return min(failed, key=lambda check: check.grid.severity.rank)
-    return verdict.checks[0]
+    return verdict.checks[0] if verdict.checks else None
 
 
-def judgement(verdict: Verdict, check: Check) -> str:
+def judgement(verdict: Verdict, check: Check | None) -> str:
     """How a start lies to that boundary, in words."""
-    if verdict.answer is Answer.UNKNOWN:
+    if verdict.answer is Answer.UNKNOWN or check is None:
         return f"unknown, {verdict.why}"
     if check.on:
         return f"on a boundary of {_name(check.grid)}"

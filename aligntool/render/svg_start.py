@@ -7,7 +7,7 @@ draws on a terminal; what is drawn is decided there.
 from collections.abc import Iterator
 
 from aligntool.audit import Check, Judged, Verdict
-from aligntool.render.map import block_of, check_drawn, crossings, judgement
+from aligntool.render.map import block_of, crossings, judgement
 from aligntool.render.svg import Element, Picture, box, line, path, words
 from aligntool.units import format_size
 
@@ -17,9 +17,8 @@ UNITS = 4
 MOST_BLOCKS = 40
 
 
-def start_picture(judged: Judged, verdict: Verdict, name: str) -> Picture:
+def start_picture(judged: Judged, verdict: Verdict, check: Check, name: str) -> Picture:
     """Four units of the boundary in question, and below them the blocks as they really lie."""
-    check = check_drawn(verdict)
     partition = next((part for part in judged.disk.partitions if part.number == verdict.partition), None)
     who = judged.disk.name if partition is None else f"partition {partition.number} of {judged.disk.name}"
     block = block_of(partition)

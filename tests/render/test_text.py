@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aligntool.audit import Report
+from aligntool.audit import Answer, Report
 from aligntool.inventory import DiskKind, TableLabel
 from aligntool.render.lines import cell_width, fit, harmless, show, text_of, wants_color, wrapped
 from aligntool.render.map import map_lines
@@ -113,6 +113,16 @@ def test_the_map_of_an_aligned_partition_draws_blocks_on_the_boundaries() -> Non
     assert [index for index, char in enumerate(lines[2]) if char == "|"] == [
         index for index, char in enumerate(lines[3]) if char == "["
     ]
+
+
+def test_the_map_of_a_start_that_was_checked_against_nothing_has_a_title_and_no_drawing() -> None:
+    """As of a partition in a table of which both copies are damaged."""
+    report = judge(made_disk("63+80000", physical=4096))
+    (judged,) = report.judged
+    (verdict,) = judged.verdicts
+    unchecked = replace(verdict, checks=(), answer=Answer.UNKNOWN, why="not read")
+    bare = replace(report, judged=(replace(judged, verdicts=(unchecked,)),))
+    assert [line for line in "".join(text_of(map_lines(bare, width=140))).splitlines() if line][1:] == []
 
 
 def test_wide_characters_are_measured_as_terminals_do() -> None:

@@ -12,6 +12,7 @@ from aligntool.audit import Answer, Judged, Report, Verdict
 from aligntool.inventory import Disk
 from aligntool.raid.arrays import ArrayView
 from aligntool.raid.ceilings import Rates
+from aligntool.render.map import check_drawn
 from aligntool.render.mending import Mends
 from aligntool.render.report.measured import Measured
 from aligntool.render.report.topology import ceiling_chart
@@ -97,7 +98,9 @@ def start_pictures(judged: Judged, name: str) -> Iterator[Picture]:
     """Of the first partitions that are off."""
     for verdict in _off(judged)[:MOST_STARTS]:
         number = "whole" if verdict.partition is None else verdict.partition
-        yield start_picture(judged, verdict, f"start-{name}-{number}")
+        check = check_drawn(verdict)
+        if check is not None:
+            yield start_picture(judged, verdict, check, f"start-{name}-{number}")
 
 
 def _off(judged: Judged) -> list[Verdict]:
