@@ -27,7 +27,7 @@ def list_results_command(
     if json_:
         sys.stdout.write(list_json(kept))
     else:
-        show(list_lines(kept), sys.stdout, color=colored())
+        show(list_lines(kept, width=terminal_width()), sys.stdout, color=colored())
 
 
 def show_command(

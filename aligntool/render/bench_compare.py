@@ -11,7 +11,7 @@ from aligntool.bench.chance import LEAST_RUNS
 from aligntool.bench.compare import Ratio, Verdict, compare_all, differences, doubts, unmatched
 from aligntool.bench.results import Kept, Result, Spread
 from aligntool.render.json import Value, dumps
-from aligntool.render.lines import EMPTY, Line, Style, fit, harmless, plain, wrapped
+from aligntool.render.lines import EMPTY, Line, Style, fit, harmless, plain, stacked, wrapped
 from aligntool.units import mb_s
 
 _HALF = 16  # columns of the picture on each side of zero, at most
@@ -140,7 +140,7 @@ def _spread(spread: Spread) -> Value:
     return {"median": spread.median, "low": spread.low, "high": spread.high, "runs": spread.count}
 
 
-def list_lines(kept: Sequence[Kept]) -> Iterator[Line]:
+def list_lines(kept: Sequence[Kept], *, width: int) -> Iterator[Line]:
     """One line each: when, profile, target, drive, its first figure; below it the file's name, to be typed."""
     if not kept:
         yield plain("nothing was measured yet")
@@ -148,11 +148,11 @@ def list_lines(kept: Sequence[Kept]) -> Iterator[Line]:
     for each in kept:
         if each.experiment is not None:
             brief = each.experiment
-            yield (
+            yield from stacked((
                 (f"{brief.when}  {brief.name}", Style.TITLE),
                 (f"  {brief.target}  {brief.drive}  {brief.said}", Style.PLAIN),
                 ("" if brief.complete else "  (not complete)", Style.DOUBT),
-            )
+            ), width)  # fmt: skip
             yield ((f"  {each.file}", Style.DIM),)
             continue
         if each.result is None:
@@ -163,11 +163,11 @@ def list_lines(kept: Sequence[Kept]) -> Iterator[Line]:
         first = next(
             (f"{one.test.title} {mb_s(one.rate.median)} MB/s" for one in result.series), "no figures"
         )
-        yield (
+        yield from stacked((
             (f"{result.when}  {result.settings.profile}", Style.TITLE),
             (f"  {result.target}  {drive}  {first}", Style.PLAIN),
             ("" if result.complete else "  (not complete)", Style.DOUBT),
-        )
+        ), width)  # fmt: skip
         yield ((f"  {each.file}", Style.DIM),)
 
 

@@ -15,7 +15,7 @@ from aligntool.bench.measured import NEAR_A_CORE
 from aligntool.bench.span import Knee, bound_spans, reach
 from aligntool.inventory import Disk, NvmeFacts
 from aligntool.render.bench import machine_lines, warning_lines
-from aligntool.render.lines import EMPTY, Line, Piece, Style, fit, plain, wrapped
+from aligntool.render.lines import EMPTY, Line, Piece, Style, fit, plain, stacked, wrapped
 from aligntool.units import format_about, format_size
 
 _STYLES = {
@@ -38,15 +38,12 @@ def alignment_lines(found: Starts, rows: Sequence[Row], *, width: int) -> Iterat
         aligned = [rate.iops for rate in found.rates if rate.load == load and not rate.place.residue]
         noise = of_load[0].noise
         yield EMPTY
-        yield (
-            (load.title, Style.TITLE),
-            (
-                f"  aligned {median(aligned):,.0f} IOPS{_cpu_words(of_load[0].aligned_cpu)}; "
-                f"two aligned starts: {_range(*noise)}",
-                Style.DIM,
-            ),
-            _bound(of_load[0].aligned_cpu),
+        beside = (
+            f"  aligned {median(aligned):,.0f} IOPS{_cpu_words(of_load[0].aligned_cpu)}; "
+            f"two aligned starts: {_range(*noise)}"
         )
+        title = ((load.title, Style.TITLE), (beside, Style.DIM), _bound(of_load[0].aligned_cpu))
+        yield from stacked(title, width)
         said = ""
         for row in of_load:
             yield _start(row)
@@ -63,11 +60,11 @@ def alignment_lines(found: Starts, rows: Sequence[Row], *, width: int) -> Iterat
 
 
 def _head_lines(found: Starts | Spans, what: str, width: int) -> Iterator[Line]:
-    yield (
+    yield from stacked((
         (found.target, Style.TITLE),
         (what + (f", {found.when}" if found.when else ""), Style.PLAIN),
         ("" if found.complete else "  (not complete)", Style.DOUBT),
-    )
+    ), width)  # fmt: skip
     yield from machine_lines(found.conditions, width=width)
     if found.setting is not None:
         yield ((f"  {setting_words(found.setting)}", Style.DIM),)

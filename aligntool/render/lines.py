@@ -122,6 +122,17 @@ def _beginning(text: str, width: int) -> str:
     return text
 
 
+def stacked(line: Line, width: int) -> Iterator[Line]:
+    """Return the line; where it is wider than `width`, its pieces one below the other, indented and wrapped."""
+    if sum(cell_width(harmless(text)) for text, _ in line) <= width:
+        yield line
+        return
+    for place, (text, style) in enumerate(line):
+        if text.strip(" "):
+            for part in wrapped(f"  {text.strip(' ')}" if place else text, width, "  "):
+                yield ((part, style),)
+
+
 def wrapped(text: str, width: int, indent: str) -> Iterator[str]:
     """A sentence in lines of at most `width` columns. It keeps its own indent; the lines after it get `indent`."""
     line = text[: len(text) - len(text.lstrip(" "))]

@@ -55,7 +55,7 @@ def tuning_lines(tuning: Tuning, choice: Choice, recommended: int, *, width: int
         cells = [_spread(tuning, chunk, shape) for shape in shapes]
         ratio = str(choice.against[chunk]) if chunk in choice.against else "–"
         rows.append([format_size(chunk), *cells, ratio, _words(chunk, choice, recommended)])
-    yield from _table(rows)
+    yield from _fitting(rows, width)
     yield EMPTY
     style = Style.DOUBT if choice.verdict is Verdict.UNKNOWN else Style.TITLE
     for line in wrapped(_verdict(choice), width, ""):
@@ -98,6 +98,17 @@ def _verdict(choice: Choice) -> str:
     if choice.chunk is None:
         return f"No verdict: {choice.reason}."
     return f"{format_size(choice.chunk)}: {choice.reason}."
+
+
+def _fitting(rows: list[list[str]], width: int) -> Iterator[Line]:
+    """The table; where it is too wide, one for each load and one for what they say together."""
+    if sum(max(map(cell_width, column)) + 2 for column in zip(*rows, strict=True)) - 2 <= width:
+        yield from _table(rows)
+        return
+    for at in range(1, len(rows[0]) - 2):
+        yield from _table([[row[0], row[at]] for row in rows])
+        yield EMPTY
+    yield from _table([[row[0], *row[-2:]] for row in rows])
 
 
 def _table(rows: list[list[str]]) -> Iterator[Line]:

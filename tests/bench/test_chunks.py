@@ -3,8 +3,10 @@
 import pytest
 
 from aligntool.raid.levels import WORKLOADS
-from aligntool.raid.tuning import Sample, Tuning
+from aligntool.raid.tuning import Sample, Tuning, choose
 from aligntool.raid.tuning_shapes import shapes_of
+from aligntool.render.lines import text_of
+from aligntool.render.tuning import tuning_lines
 from aligntool.units import KIB
 from tests.bench.chunks import rows
 
@@ -30,3 +32,15 @@ def test_each_workload_is_judged_by_its_own_loads(factor: float, words: str) -> 
     assert words in said["database"] and "64KiB" in said["database"]
     assert "within the noise" in said["vm"]
     assert "the same chunk" in said["general"]
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_table_of_a_tuning_fits_the_terminal_and_keeps_every_figure(width: int) -> None:
+    tuning = figures(1.5)
+    lines = text_of(tuning_lines(tuning, choose(tuning.samples, 512 * KIB), 512 * KIB, width=width))
+    shown = [line.rstrip("\n") for line in lines]
+    assert [line for line in shown if len(line.rstrip()) > width] == []
+    shapes = {sample.shape for sample in tuning.samples}
+    assert sum(line.count("1000 (1000–1000)") + line.count("1500 (1500–1500)") for line in shown) == 3 * len(
+        shapes
+    )

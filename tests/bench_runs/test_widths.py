@@ -5,16 +5,19 @@ from itertools import product
 
 import pytest
 
+from aligntool.bench.alignment import Rate
 from aligntool.bench.compare import compare
 from aligntool.bench.conditions import Conditions, DriveState
-from aligntool.bench.experiments import Spans
-from aligntool.bench.results import Result, Sample, Series
+from aligntool.bench.experiments import Spans, Starts
+from aligntool.bench.jobs import Pattern
+from aligntool.bench.results import Brief, Kept, Result, Sample, Series
+from aligntool.bench.starts import Load, places_of
 from aligntool.recipe import BenchTest
 from aligntool.render.bench import figure_lines, plan_words, result_lines
-from aligntool.render.bench_compare import picture
-from aligntool.render.bench_experiments import span_lines
+from aligntool.render.bench_compare import list_lines, picture
+from aligntool.render.bench_experiments import alignment_lines, span_lines
 from aligntool.render.lines import text_of
-from aligntool.units import GIB, KIB, MIB
+from aligntool.units import GIB, KIB, MIB, Extent
 from tests.bench_runs.made import result
 from tests.bench_runs.test_profiles import plan_of
 
@@ -79,4 +82,24 @@ def test_the_curve_of_a_span_fits_the_terminal() -> None:
         "2026-01-02T03:04:05Z", "/dev/nvme0n1", False, knee, curve, None, cpu, conditions=made(1e9).conditions
     )
     lines = text_of(span_lines(found, width=80))
+    assert [line for line in lines if len(line.rstrip("\n")) > 80] == []
+
+
+@pytest.mark.parametrize("cpu", [10.0, 99.0])
+def test_the_rows_of_an_alignment_and_the_list_fit_the_terminal(cpu: float) -> None:
+    rates = tuple(
+        Rate(Load(Pattern.RANDOM_WRITE, 4096, 1024), place, repeat, 1234567.0 / (1 + place.residue % 2), cpu)
+        for place in places_of(Extent(0, 1 << 30), 16384, 512)
+        for repeat in range(5)
+    )
+    found = Starts(
+        "2026-01-02T03:04:05Z", "/srv/a/folder/of/some/length/on/a/drive", 16384, "flash page, assumed", rates,
+        conditions=made(1e9).conditions, complete=False,
+    )  # fmt: skip
+    brief = Brief(
+        found.when, "alignment", found.target, found.summary, "A Drive With A Name 1 TB", complete=False
+    )
+    kept = [Kept("a.json", made(1e9), ""), Kept("b.json", None, "", brief)]
+    lines = [*text_of(alignment_lines(found, found.rows, width=80)), *text_of(list_lines(kept, width=80))]
+    assert len(lines) > 20
     assert [line for line in lines if len(line.rstrip("\n")) > 80] == []
