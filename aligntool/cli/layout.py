@@ -85,7 +85,7 @@ def plan_layout_command(
         parts=parts, label=label, recipe=recipe, grain=grain, spare_end=spare_end, wipe=wipe,
         sector_size=sector_size, physical_sector_size=physical_sector_size, page_size=page_size,
     )  # fmt: skip
-    judged = look_at(disk, given)[0]
+    judged = look_at(disk, given, "audit")[0]
     refuse_part(disk, judged.disk, "a table is made for a whole disk")
     refuse_in_flight(judged.disk.path)
     plan = plan_layout(judged, goal)
@@ -130,7 +130,7 @@ def layout_command(
         parts=parts, label=label, recipe=recipe, grain=grain, spare_end=spare_end, wipe=wipe,
         sector_size=sector_size, physical_sector_size=physical_sector_size, page_size=page_size,
     )  # fmt: skip
-    judged = look_at(disk, given)[0]
+    judged = look_at(disk, given, "audit")[0]
     refuse_part(disk, judged.disk, "a table is made for a whole disk")
     refuse_in_flight(judged.disk.path)
     plan = plan_layout(judged, goal)

@@ -35,8 +35,10 @@ class Found:
         return {number: used.runs for number, used in self.maps.items()}
 
 
-def look_at(target: str, asked: Asked) -> tuple["Judged", "Inventory"]:
-    """The one disk, judged. Raises Refused where it cannot be looked at."""
+def look_at(target: str, asked: Asked, then: str = "plan realign") -> tuple["Judged", "Inventory"]:
+    """The one disk, judged. Raises Refused where it cannot be looked at. `then`: the command for a disk that has to be
+    attached first.
+    """
     from aligntool.audit import Wishes, audit
     from aligntool.cli.audit import known_of
     from aligntool.probe.look import Given, look
@@ -46,7 +48,7 @@ def look_at(target: str, asked: Asked) -> tuple["Judged", "Inventory"]:
         inventory = look((target,), given=given)
     except Refused as refusal:  # what is to be changed is attached for writing
         refusal.hint = refusal.hint.replace("qemu-nbd -r ", "qemu-nbd ")
-        refusal.hint = refusal.hint.replace("aligntool audit /dev/nbd0", "aligntool plan realign /dev/nbd0")
+        refusal.hint = refusal.hint.replace("aligntool audit /dev/nbd0", f"aligntool {then} /dev/nbd0")
         raise
     wishes = Wishes(page_size=asked.page_size, grain=asked.goal.grain)
     report = audit(inventory, known_of(inventory), wishes)

@@ -86,12 +86,14 @@ def _look(targets: list[str], sysroot: str | None = None, *, arrays: bool = Fals
     from aligntool.audit import audit
     from aligntool.cli.audit import known_of
     from aligntool.probe.look import look
+    from aligntool.realign import on_captured_machine
 
     inventory = look(targets, sysroot=sysroot, arrays=arrays)
     if targets:
         refuse((each.why, each.hint) for each in inventory.unseen)
     known = known_of(inventory)
-    return audit(inventory, known), known
+    report = audit(inventory, known)
+    return on_captured_machine(report, {})[0] if inventory.captured else report, known
 
 
 def _find(report: "Report", target: str) -> "tuple[Judged, int | None]":

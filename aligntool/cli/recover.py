@@ -179,6 +179,7 @@ def _standing(disk: str, journal: str | None, *, any_table: bool = False) -> "St
     from aligntool.apply.recovery import status as find_status
     from aligntool.audit.words import shell_word
     from aligntool.cli.asked import command, naming
+    from aligntool.probe.images import refuse_containers
     from aligntool.probe.targets import refuse_silent
 
     for path in (disk, journal) if journal else (disk,):
@@ -188,7 +189,10 @@ def _standing(disk: str, journal: str | None, *, any_table: bool = False) -> "St
         if device.size < _LEAST:
             raise Refused(f"{disk} is too small for a disk with partitions", hint=f"ls -l {shell_word(disk)}")
         try:
-            return find_status(device, file, any_table=any_table)
+            found = find_status(device, file, any_table=any_table)
+            if found.state != "in-flight" and Path(disk).is_file():
+                refuse_containers(disk, device)
+            return found
         except OSError as error:
             raise Refused(f"{disk} cannot be read: {error.strerror}", hint=command("audit", disk)) from error
 

@@ -54,7 +54,7 @@ def read_image(path: str, given: Given, pulse: Pulse = SILENT, *, known: bool = 
     try:
         size = os.lseek(descriptor, 0, os.SEEK_END)
         reader = BeatingReader(FileReader(descriptor, size), pulse.beat)
-        _refuse_containers(path, reader)
+        refuse_containers(path, reader)
         limits, limits_given = override(IoLimits(), given)
         seen = read_contents(reader, sector_size=given.sector_size)
         if known:
@@ -120,7 +120,8 @@ def _refuse_other_files(path: str, reader: Reader, seen: Contents) -> None:
         )  # fmt: skip
 
 
-def _refuse_containers(path: str, reader: Reader) -> None:
+def refuse_containers(path: str, reader: Reader) -> None:
+    """Raise Refused for a file that holds a disk in another form: its bytes are not those of the disk."""
     if reader.size == 0:
         raise Refused(f"{path} is empty", hint="give a disk image or a block device")
     head = reader.read(0, _HEAD)

@@ -94,6 +94,15 @@ def test_a_container_is_attached_for_writing_only_where_it_is_to_be_changed(
     assert all(step.startswith("sudo ") for step in steps) and " ".join(words) in steps[2]
 
 
+def test_a_container_is_no_empty_disk_and_not_one_without_a_move_in_flight(tmp_path: Path) -> None:
+    (tmp_path / "a.qcow2").write_bytes(b"QFI\xfb\0\0\0\3".ljust(4 << 20, b"\0"))
+    layout = aligntool("plan", "layout", tmp_path / "a.qcow2", "--part", "rest:linux")
+    assert "qemu-nbd -c" in layout.stderr and "realign" not in layout.stderr
+    for command in ("status", "resume", "rollback"):
+        done = aligntool(command, tmp_path / "a.qcow2")
+        assert (done.returncode, done.stdout) == (3, "") and "qcow2" in done.stderr and "nbd" in done.stderr
+
+
 def test_a_hyphen_is_standard_output_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     disk = tmp_path / "disk.img"

@@ -88,6 +88,18 @@ def test_what_carries_out_a_plan_has_every_word_of_it_but_the_one_that_held_it_b
     assert carried_out("raid persist", words, "my plan.json") == "sudo aligntool apply 'my plan.json'"
 
 
+def test_what_arrays_of_a_captured_machine_say_to_type_is_for_that_machine(tmp_path: Path) -> None:
+    run("tar", "-xf", MACHINE, "-C", tmp_path)
+    for size in (tmp_path / "sys/devices").rglob("nvme*n1/*p*/start"):  # off every boundary
+        size.write_text(f"{int(size.read_text()) + 1}\n")
+    shown = typed("raid", "show", "--json", "--sysroot", tmp_path)
+    hints = [hint for each in json.loads(shown.stdout)["arrays"] for hint in each["next"]]
+    assert hints and all(
+        hint.startswith(("on the captured machine: ", "aligntool explain ")) for hint in hints
+    )
+    assert any(hint.startswith("on the captured machine: ") for hint in hints)
+
+
 def test_nothing_is_to_be_typed_about_an_array_of_another_machine(tmp_path: Path) -> None:
     """The capture holds no files of a system; a Debian's without any line are put beside it."""
     run("tar", "-xf", MACHINE, "-C", tmp_path)
