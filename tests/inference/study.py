@@ -21,12 +21,12 @@ from typing import Protocol
 from aligntool.bench.inference import RESAMPLES, Inference, infer
 from aligntool.bench.inference_design import ROUNDS, Kind, Round, Sample, design, regions
 from aligntool.units import Extent
-from tests.inference import held_out, hostile
+from tests.inference import blind, held_out, hostile
 from tests.inference.drives import Drive, population
 
 MARKS = ("<!-- {} begin -->\n", "<!-- {} end -->")
 NOISES = ("quiet", "usual", "loud")
-KINDS = {"hostile": hostile.KINDS, "held-out": held_out.KINDS}
+KINDS = {"hostile": hostile.KINDS, "held-out": held_out.KINDS, "blind": blind.KINDS}
 
 
 class Outcome(StrEnum):

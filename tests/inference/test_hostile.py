@@ -10,6 +10,7 @@ import pytest
 from aligntool.bench.inference import CONFIDENT, MOST_CONFIDENT, infer
 from aligntool.bench.inference_design import Kind, Sample, design, regions
 from aligntool.units import GIB, KIB, Extent
+from tests.inference import blind
 from tests.inference.held_out import (
     HashedDies,
     OddLengthsSlow,
@@ -45,6 +46,11 @@ def test_a_drive_that_is_slower_for_writes_below_a_size_has_no_unit_and_the_reas
     assert found.unit is None and not found.doubtful
     (why,) = [one for one in found.why_unknown if one.startswith(Kind.PART)]
     assert "threshold of size" in why or "only the largest size" in why
+
+
+@pytest.mark.parametrize("kind", blind.KINDS.values())
+def test_a_drive_that_its_author_made_without_the_rules_has_no_unit(kind: type[Hostile]) -> None:
+    assert judge(kind(1), probe_simulated(kind(1), 3, 20)) is Outcome.RIGHTLY_UNKNOWN
 
 
 @pytest.mark.parametrize("seed", SEEDS)
