@@ -18,7 +18,7 @@ from aligntool.realign import mends, plan_realign
 from aligntool.units import KIB, MIB
 from tests.conftest import run
 from tests.probe.tables.images import mbr
-from tests.probe.tables.mbr_images import bsd_label
+from tests.probe.tables.mbr_images import bsd_label, solaris_vtoc
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "mkfs.fat", "mke2fs", "sgdisk")
 
@@ -291,6 +291,32 @@ def test_a_bsd_label_whose_only_slice_is_the_partition_is_refused(sparse: Sparse
 def test_a_bsd_label_inside_a_gpt_partition_is_refused(sparse: Sparse, kind: str) -> None:
     image = partitioned(sparse(256 * MIB), "gpt", f"start=63, size=100000, type={kind}")
     assert "disklabel" in refusal(image)
+
+
+@pytest.mark.parametrize(
+    ("kind", "at", "inside"),
+    [
+        (0x82, 512, solaris_vtoc((2, 10, 40), (3, 60, 9))),
+        (0x81, 0, mbr((0x81, 110, 40, 0), (0x81, 160, 9, 0))),
+        (0x63, 0, b"whatever"),
+    ],
+    ids=["Solaris", "Minix", "UnixWare"],
+)
+def test_slices_and_subpartitions_inside_a_partition_keep_it_where_it_is(
+    sparse: Sparse, kind: int, at: int, inside: bytes
+) -> None:
+    image = sparse(256 * MIB)
+    put(image, 0, mbr((kind, 63, 100000, 0), signature=7))
+    put(image, 63 * 512 + at, inside)
+    assert "from the start of the disk" in refusal(image)
+
+
+@pytest.mark.parametrize("label", ["dos", "gpt"])
+def test_a_windows_dynamic_disk_stays(sparse: Sparse, label: str) -> None:
+    """Its database names absolute sectors."""
+    kind = "42" if label == "dos" else "AF9B60A0-1431-4F62-BC68-3311714A69AD"
+    image = partitioned(sparse(256 * MIB), label, f"start=63, size=100000, type={kind}")
+    refusal(image)
 
 
 # What is found by its entry moves.
