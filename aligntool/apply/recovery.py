@@ -56,7 +56,7 @@ def find_journal(device: Device, file: Device | None, *, any_table: bool = False
     id_ = None if mark is None else mark.journal_id
     if file is not None:
         return _intact(_checked(Journal.open(file, 0), device, id_, in_file=True))
-    refusal = None
+    refusal: Refused | None = None
     if mark is not None:
         try:
             journal = _of_mark(device, mark)
@@ -65,22 +65,57 @@ def find_journal(device: Device, file: Device | None, *, any_table: bool = False
         else:
             return _intact(journal)
     sound = is_sound(device)
-    for at, is_marked in _candidates(device, sound=sound and not any_table):
-        try:
-            journal = Journal.open(device, at)
-            _checked(journal, device, id_ if mark and mark.sound else None)
-        except LostPiece as error:
-            refusal = refusal or (None if sound else error)
-            continue
-        except Refused:
-            continue
-        if _counts(device, journal, sound=sound, is_marked=is_marked, any_table=any_table):
-            return _intact(journal)
+    found = _search_for(device, mark, sound=sound, any_table=any_table)
+    if isinstance(found, Journal):
+        return _intact(found)
+    refusal = refusal or found
     if refusal is None and not sound and None in places_in_torn_entries(device):
         refusal = _elsewhere()
     if refusal is not None and not (mark and mark.only_backup):
         raise refusal
     return None
+
+
+def _search_for(
+    device: Device, mark: ParkedMark | None, *, sound: bool, any_table: bool
+) -> Journal | LostPiece | None:
+    """Return the journal to which no entry leads, or that one is there of which a piece is lost.
+
+    One whose markers are on the disk goes before all others. Raises Refused where several may be meant.
+    """
+    lost = None
+    perhaps: dict[int, Journal] = {}
+    for at, is_marked in _candidates(device, sound=sound and not any_table):
+        try:
+            journal = Journal.open(device, at)
+            _checked(journal, device, mark.journal_id if mark and mark.sound else None)
+        except LostPiece as error:
+            lost = lost or (None if sound else error)
+            continue
+        except Refused:
+            continue
+        if _counts(device, journal, sound=sound, is_marked=is_marked, any_table=any_table):
+            if is_marked or has_markers(device, journal):
+                return journal
+            perhaps[journal.at] = journal
+    return lost or (_only(list(perhaps.values())) if perhaps else None)
+
+
+def _only(journals: list[Journal]) -> Journal:
+    """Return the one of a move that was begun; of one that was not nothing is left but a journal that nobody closed.
+
+    Raises Refused where there are several.
+    """
+    begun = [one for one in journals if one.lost_slots or _is_begun(one)]
+    if len(begun or journals) > 1:
+        places = " and ".join(str(one.at) for one in begun or journals)
+        raise Refused(f"there are journals at bytes {places}, and nothing shows which of them is that of this disk",
+                      hint="keep the disk as it is, and copy it with ddrescue")  # fmt: skip
+    return (begun or journals)[0]
+
+
+def _is_begun(journal: Journal) -> bool:
+    return journal.position.step > index_of(journal.contents.plan, ParkEntries)
 
 
 def _counts(device: Device, journal: Journal, *, sound: bool, is_marked: bool, any_table: bool) -> bool:
@@ -92,8 +127,12 @@ def _counts(device: Device, journal: Journal, *, sound: bool, is_marked: bool, a
         return (
             is_marked or not whole
         )  # else one that could not be wiped, beside a table that is as it should be
-    begun = journal.position.step > index_of(journal.contents.plan, ParkEntries)
-    return (any_table and begun) or is_marked or not is_readable(device) or has_markers(device, journal)
+    return (
+        (any_table and _is_begun(journal))
+        or is_marked
+        or not is_readable(device)
+        or has_markers(device, journal)
+    )
 
 
 def _intact(journal: Journal) -> Journal:

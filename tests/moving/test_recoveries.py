@@ -8,9 +8,9 @@ import pytest
 from aligntool.apply.held import marker
 from aligntool.apply.mover import Workshop, realign, resume, rollback, status
 from aligntool.apply.recovery import find_journal
-from aligntool.plan import CopyContent, HoldContent, StepBegun
-from aligntool.units import MIB
-from tests.moving.crowded import Crowd, make_crowd
+from aligntool.plan import CopyContent, HoldContent, ParkEntries, ReleaseContent, RewriteTable, StepBegun
+from aligntool.units import MIB, Extent
+from tests.moving.crowded import JOURNAL, Crowd, make_crowd
 from tests.moving.observed import (
     Log,
     Shift,
@@ -26,6 +26,7 @@ from tests.moving.simulated import SECTOR, PowerCut, SimulatedDisk
 from tests.moving.specimens import SPECIMENS
 from tests.moving.test_damaged_records import SLOTS, damaged, slot_at
 from tests.moving.test_lost_tables import copying, ended, without_table
+from tests.moving.test_other_journals import until, with_place
 from tests.moving.test_planned_cuts import check, check_what_stays
 from tests.moving.test_simulated_cuts import NoKernel, act, check_end, final
 from tests.moving.witness import find_library
@@ -34,6 +35,7 @@ pytestmark = pytest.mark.needs_tools("sfdisk")
 
 Way = Callable[..., Iterator[object]]
 GRID = 1 << 16
+DOWNWARDS = (9719, 9728)  # no marker is left where a partition began, once the first is at its new place
 
 
 def with_an_image_inside(outer: bytes, inner: Crowd) -> bytes:
@@ -58,6 +60,21 @@ def test_an_image_in_flight_inside_a_disk_without_a_table_is_not_the_disk_in_fli
     for any_table in (False, True):
         assert find_journal(SimulatedDisk(host), None, any_table=any_table) is None
     assert status(Workshop(SimulatedDisk(host), NoKernel())).state == "old"
+
+
+@pytest.mark.parametrize("seed", DOWNWARDS)
+@pytest.mark.parametrize("kind", [HoldContent, CopyContent, ReleaseContent, RewriteTable])
+@pytest.mark.parametrize("way", [resume, rollback])
+def test_the_journal_of_a_move_that_never_began_is_not_taken_for_that_of_the_one_in_flight(
+    seed: int, kind: type, way: Way
+) -> None:
+    """It lies where a search comes to it first, and no table leads to the other one."""
+    crowd = make_crowd(seed, "dos")
+    larger = crowd.platter + bytes(-len(crowd.platter) % GRID + 8 * GRID)
+    beyond = Extent(len(larger) - 7 * GRID, JOURNAL)
+    stale, _ = until(with_place(crowd, extent=beyond), larger, ParkEntries)
+    cut, _ = until(crowd, stale, kind)
+    check_end(crowd, ended(without_table(crowd, cut), way), new=way is resume)
 
 
 @pytest.mark.parametrize("copy", [0, 1])
