@@ -80,7 +80,7 @@ class BoundariesAnywhere(Hostile):
         )
 
 
-class OddPages(Hostile):
+class ShiftedOddPages(Hostile):
     """Of no power of two: 20, 33, 63.5 and 100 KiB; or of one, 512 bytes or 4 KiB later."""
 
     def setup(self) -> None:
