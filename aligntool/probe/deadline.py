@@ -133,7 +133,7 @@ def _hand_out(
             child.job, child.spare = todo.pop(), 0.0
             child.began = child.heard = child.started = child.seen = now
         elif len(children) < _MOST_CHILDREN and all(now - child.began > _EAGER_S for child in children):
-            child = _start(jobs, todo.pop(), [*children, *idle])
+            child = _start(jobs, todo.pop())
         else:
             return
         with suppress(
@@ -143,7 +143,7 @@ def _hand_out(
         children.append(child)
 
 
-def _start(jobs: Sequence[Callable[[Pulse], object]], job: int, others: Sequence[_Child]) -> _Child:
+def _start(jobs: Sequence[Callable[[Pulse], object]], job: int) -> _Child:
     theirs, orders = os.pipe()
     answers, back = os.pipe()
     pid = os.fork()

@@ -146,8 +146,6 @@ class _Looking:
 
     def _look_at(self, blocks: Sequence[Block], closed: Unseen | None = None) -> list[Disk]:
         """Each disk; one that gives no answer is described from sysfs alone, and by its name where that hangs, too."""
-        import aligntool.probe.disks  # noqa: F401  (once, before the children are forked, and within no deadline)
-
         looker = self._looker()
         found = self._all_in_time([partial(self._disk, block, looker, closed=closed) for block in blocks])
         late = [index for index, one in enumerate(found) if one is None]
