@@ -10,10 +10,10 @@ import shlex
 from collections.abc import Iterator
 
 from aligntool.inventory import ArrayLine, MdadmConf, TableLine
-from aligntool.probe.md import array_uuid
 
 LONGEST = 4096  # characters of a line; nobody writes a longer one
 MOST_LINES = 10_000
+_UUID = re.compile(r"[0-9a-f]{32}")
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
@@ -129,3 +129,11 @@ def _unescape(field: str) -> str:
 def _unquote(spec: str) -> str:
     """UUID="..." is written by some; libmount takes the quotes away."""
     return spec.replace('"', "").replace("'", "")
+
+
+def array_uuid(text: str | None) -> str | None:
+    """mdadm's four words of eight digits, from these or from the kernel's and blkid's form with hyphens."""
+    digits = (text or "").lower().replace("-", "").replace(":", "")
+    if not _UUID.fullmatch(digits):
+        return None
+    return ":".join(digits[at : at + 8] for at in range(0, 32, 8))

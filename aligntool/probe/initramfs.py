@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from aligntool.inventory import Initramfs
-from aligntool.probe.config_files import merge_confs, parse_mdadm_conf
-from aligntool.probe.md import array_uuid
+from aligntool.probe.config_files import array_uuid, merge_confs, parse_mdadm_conf
 from aligntool.probe.programs import find_program
 
 HEADER, TRAILER = 110, "TRAILER!!!"

@@ -5,9 +5,8 @@ In: a `Tree`, the array's folder in sysfs, its udev record. Out: ArrayFacts in b
 layout of a RAID10 into one number.
 """
 
-import re
-
 from aligntool.inventory import ArrayFacts
+from aligntool.probe.config_files import array_uuid
 from aligntool.probe.limits import SYSFS_SECTOR
 from aligntool.probe.stack import names_below
 from aligntool.probe.tree import Tree
@@ -16,7 +15,6 @@ from aligntool.probe.udev import NOTHING, Record
 KIB = 1024
 OFFSET = 1 << 16  # in the layout of a RAID10: the far copies lie one chunk further (raid10.c, setup_geo)
 PARITY_LAYOUTS = ("left-asymmetric", "right-asymmetric", "left-symmetric", "right-symmetric")  # raid5.h
-_UUID = re.compile(r"[0-9a-f]{32}")
 
 
 def read_array(tree: Tree, path: str, record: Record = NOTHING) -> ArrayFacts | None:
@@ -66,14 +64,6 @@ def layout_word(level: str, number: int | None) -> str | None:
     if level in ("raid4", "raid5", "raid6") and number < len(PARITY_LAYOUTS):
         return PARITY_LAYOUTS[number]
     return None
-
-
-def array_uuid(text: str | None) -> str | None:
-    """mdadm's four words of eight digits, from these or from the kernel's and blkid's form with hyphens."""
-    digits = (text or "").lower().replace("-", "").replace(":", "")
-    if not _UUID.fullmatch(digits):
-        return None
-    return ":".join(digits[at : at + 8] for at in range(0, 32, 8))
 
 
 def _bitmap(tree: Tree, md: str) -> str | None:

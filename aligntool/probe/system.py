@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from aligntool.inventory import LATE_START_ENABLED, Initramfs, MdadmConf, System
 from aligntool.probe.config_files import (
+    array_uuid,
     is_about_arrays,
     merge_confs,
     parse_crypttab,
@@ -18,7 +19,6 @@ from aligntool.probe.config_files import (
 )
 from aligntool.probe.distribution import FILES, family_of, with_dracut
 from aligntool.probe.initramfs import read_initramfs
-from aligntool.probe.md import array_uuid
 from aligntool.probe.tree import Tree
 from aligntool.probe.unfinished import read_unfinished
 

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aligntool.probe.config_files import (
+    array_uuid,
     is_about_arrays,
     merge_confs,
     parse_crypttab,
     parse_fstab,
     parse_mdadm_conf,
 )
-from aligntool.probe.md import array_uuid
 from tests.conftest import run
 
 UUID = "01234567:89abcdef:01234567:89abcdef"
