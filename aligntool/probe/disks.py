@@ -15,6 +15,7 @@ from aligntool.probe.contents import NOT_READ, WHAT, Contents, read_contents
 from aligntool.probe.deadline import SILENT, Pulse
 from aligntool.probe.devices import Block
 from aligntool.probe.drive_ports import read_drive_port, read_rotation
+from aligntool.probe.file_reader import FileReader
 from aligntool.probe.identify import nvme_controllers, read_ata, read_nvme
 from aligntool.probe.identity import Identity, read_identity
 from aligntool.probe.kinds import find_kind
@@ -30,7 +31,7 @@ from aligntool.probe.partitions import (
     unreadable_partitions,
 )
 from aligntool.probe.pcie import Topology
-from aligntool.probe.reader import BeatingReader, FileReader
+from aligntool.probe.reader import BeatingReader
 from aligntool.probe.stack import backing_file, names_above, names_at_the_bottom, names_below, read_mapping
 from aligntool.probe.tree import Tree
 from aligntool.probe.udev import Record, open_database

@@ -13,8 +13,9 @@ from aligntool.inventory import Disk, DiskKind, IoLimits
 from aligntool.probe.access import READ_ONLY
 from aligntool.probe.contents import Contents, read_contents
 from aligntool.probe.deadline import SILENT, Pulse
+from aligntool.probe.file_reader import FileReader
 from aligntool.probe.limits import Given, override
-from aligntool.probe.reader import BeatingReader, FileReader, Reader
+from aligntool.probe.reader import BeatingReader, Reader
 
 _NBD = "sudo modprobe nbd && sudo qemu-nbd -r -c /dev/nbd0 {path} && sudo aligntool audit /dev/nbd0"
 _EWF = "sudo ewfmount {path} /mnt && sudo aligntool audit /mnt/ewf1"

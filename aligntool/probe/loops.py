@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from aligntool.inventory.loop_config import CONFIGURE, CONTROL, GET_FREE, loop_config
 from aligntool.probe.access import READ_ONLY, forget_cached
-from aligntool.probe.reader import FileReader
+from aligntool.probe.file_reader import FileReader
 from aligntool.units import Extent
 
 _TRIES = 64  # another program may take the free device between the question and the answer

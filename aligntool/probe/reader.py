@@ -5,7 +5,6 @@ reader answers each request with at most `LONGEST_READ` bytes and with less wher
 that.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -23,26 +22,6 @@ class Reader(Protocol):
         Raises OSError where the medium cannot be read.
         """
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class FileReader:
-    """An open file or block device. `descriptor` must have been opened read-only; its owner closes it."""
-
-    descriptor: int
-    size: int
-
-    def read(self, offset: int, length: int) -> bytes:
-        wanted = _clip(offset, length, self.size)
-        pieces = []
-        while wanted > 0:
-            piece = os.pread(self.descriptor, wanted, offset)
-            if not piece:
-                break
-            pieces.append(piece)
-            offset += len(piece)
-            wanted -= len(piece)
-        return b"".join(pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +52,7 @@ class BytesReader:
         return len(self.content)
 
     def read(self, offset: int, length: int) -> bytes:
-        return self.content[offset : offset + length] if _clip(offset, length, self.size) > 0 else b""
+        return self.content[offset : offset + length] if clip(offset, length, self.size) > 0 else b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +68,7 @@ class MappedReader:
     size: int
 
     def read(self, offset: int, length: int) -> bytes:
-        wanted = _clip(offset, length, self.size)
+        wanted = clip(offset, length, self.size)
         pieces = []
         while wanted > 0:
             run = next((run for run in self.runs if run[0] <= offset < run[0] + run[2]), None)
@@ -104,7 +83,7 @@ class MappedReader:
         return b"".join(pieces)
 
 
-def _clip(offset: int, length: int, size: int) -> int:
+def clip(offset: int, length: int, size: int) -> int:
     """How many of the bytes asked for there are; 0 or less when none."""
     if offset < 0:
         return 0

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aligntool.probe.contents import read_contents
-from aligntool.probe.reader import FileReader, Reader
+from aligntool.probe.file_reader import FileReader
+from aligntool.probe.reader import Reader
 from aligntool.units import MIB
 from tests.conftest import find_tool, run
 from tests.fuzz.sparse import SparseDisk, of_pieces

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aligntool.inventory import Layer
-from aligntool.probe.reader import FileReader
+from aligntool.probe.file_reader import FileReader
 from aligntool.probe.usage import UsedMap, ext, fat, partclone, read_used
 from aligntool.probe.usage.used_map import EDGE, MOST_RUNS, SMALLEST_GAP, NoMap, with_edges
 from aligntool.units import GIB, KIB, MIB, TIB, Extent

@@ -15,10 +15,10 @@ import pytest
 from aligntool.audit import Answer, Code, Report, Severity, Verdict, audit
 from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits
 from aligntool.probe.contents import read_contents
+from aligntool.probe.file_reader import FileReader
 from aligntool.probe.look import look
 from aligntool.probe.merge import bring_together
 from aligntool.probe.partitions import KernelPartition
-from aligntool.probe.reader import FileReader
 from aligntool.probe.udev import NOTHING
 from aligntool.units import Extent
 from tests.conftest import run

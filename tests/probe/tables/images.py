@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aligntool.inventory import Fault, Table
-from aligntool.probe.reader import BytesReader, FileReader, Reader
+from aligntool.probe.file_reader import FileReader
+from aligntool.probe.reader import BytesReader, Reader
 from aligntool.probe.tables import TableReading, read_table
 from tests.conftest import find_tool, run
 
