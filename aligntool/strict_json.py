@@ -1,15 +1,62 @@
-"""A JSON file that anybody may have written, read key by key.
+"""A JSON file that anybody may have written, read key by key; and dataclasses as JSON objects.
 
 In: a text. Out: its values, each of the kind that was asked for, or ValueError with one sentence. Alone because what
 was measured is kept in several kinds of files, and nothing of a stranger's file goes on unchecked.
+
+The name of a field in a document is the field's own, unless its metadata has another one under `WIRE`. A field whose
+documents are frozen is renamed like this: `new_name: int = field(metadata={WIRE: "old_name"})`.
 """
 
 import json
 from collections.abc import Collection, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import TypeVar
 
 LARGEST = 1 << 63  # of a number: no disk has more bytes
 MOST = 10_000  # of anything that is a list
 LONGEST = 4096  # letters of a text
+WIRE = "wire"
+
+_Value = TypeVar("_Value")
+Tags = Mapping[type, Mapping[str, object]]
+_NO_TAGS: Tags = MappingProxyType({})
+
+
+def wire_names(kind: object) -> dict[str, str]:
+    """Return the fields of a dataclass, or of an instance of one: the name in a document, and the name in Python."""
+    if not is_dataclass(kind):
+        raise TypeError(f"{kind!r} is not a dataclass")
+    return {each.metadata.get(WIRE, each.name): each.name for each in fields(kind)}
+
+
+def as_object(value: object, tags: Tags = _NO_TAGS) -> dict[str, object]:
+    """Return a dataclass as a JSON object. `tags`: what stands first in the object of a kind."""
+    body = {wire: as_json(getattr(value, name), tags) for wire, name in wire_names(value).items()}
+    return {**tags.get(type(value), {}), **body}
+
+
+def as_json(value: object, tags: Tags = _NO_TAGS) -> object:
+    """Return dataclasses, tuples, mappings and enums as JSON has them; everything else as it is."""
+    if is_dataclass(value):
+        return as_object(value, tags)
+    match value:
+        case Enum():
+            return value.value
+        case tuple() | list():
+            return [as_json(one, tags) for one in value]
+        case Mapping():
+            return {key: as_json(one, tags) for key, one in value.items()}
+    return value
+
+
+def by_field(kind: object, values: Mapping[str, _Value]) -> dict[str, _Value]:
+    """Return the values of an object under the names of the dataclass's fields; unknown names stay, and are refused by
+    its constructor.
+    """
+    names = wire_names(kind)
+    return {names.get(wire, wire): value for wire, value in values.items()}
 
 
 def read_table(text: str) -> "Table":

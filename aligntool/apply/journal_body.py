@@ -20,7 +20,7 @@ _LENGTH = struct.Struct("<Q")
 _RUN = struct.Struct("<QQ")
 LONGEST = 1 << 30  # bytes unpacked; a damaged length must not fill memory
 
-_STATES = ("before", "parked", "after")
+_KEYS = frozenset({"plan", "images", "runs", "held"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,11 @@ def pack(contents: Contents) -> bytes:
     blobs: list[bytes] = []
     index = {
         "plan": to_json(contents.plan),
-        "images": {name: _lay_images(getattr(contents.images, name), blobs) for name in _STATES},
+        "images": {
+            "before": _lay_images(contents.images.before, blobs),
+            "parked": _lay_images(contents.images.parked, blobs),
+            "after": _lay_images(contents.images.after, blobs),
+        },
         "runs": [[number, _lay(_runs_as_bytes(runs), blobs)] for number, runs in contents.runs.items()],
         "held": [[number, [_lay(part, blobs) for part in parts]] for number, parts in contents.held.items()],
     }
@@ -51,12 +55,12 @@ def unpack(body: bytes) -> Contents:
     length = _LENGTH.unpack(raw[: _LENGTH.size])[0]
     index = json.loads(raw[_LENGTH.size : _LENGTH.size + length])
     blobs = _Blobs(raw, _LENGTH.size + length)
-    if set(index) != {"plan", "images", "runs", "held"}:
+    if set(index) != _KEYS:
         raise Refused("the journal was written by another version of aligntool")
-    images = {name: _images(index["images"][name], blobs) for name in _STATES}
+    images = TableImages(*(_images(index["images"][name], blobs) for name in ("before", "parked", "after")))
     runs = {number: _runs_of(blobs.take(size)) for number, size in index["runs"]}
     held = {number: tuple(blobs.take(size) for size in sizes) for number, sizes in index["held"]}
-    return Contents(from_json(index["plan"]), TableImages(**images), runs, held)
+    return Contents(from_json(index["plan"]), images, runs, held)
 
 
 class _Blobs:

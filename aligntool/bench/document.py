@@ -5,14 +5,14 @@ format is a contract (docs/bench.schema.json), and because nothing of a stranger
 """
 
 import json
-from dataclasses import asdict, fields
+from dataclasses import fields, replace
 from typing import TypeVar
 
 from aligntool.bench.conditions import Conditions, DriveState
 from aligntool.bench.results import Result, Sample, Series, Settings
 from aligntool.errors import Refused
 from aligntool.recipe import BenchTest
-from aligntool.strict_json import MOST, Table, read_table
+from aligntool.strict_json import MOST, WIRE, Table, as_object, read_table
 
 SCHEMA = "aligntool.bench"
 VERSION = 1
@@ -25,12 +25,12 @@ _Kind = TypeVar("_Kind")
 
 def to_json(result: Result) -> str:
     """Sizes are bytes, rates bytes a second, latencies microseconds."""
-    document = {"schema": SCHEMA, "version": VERSION, **asdict(result)}
+    document = {"schema": SCHEMA, "version": VERSION, **as_object(result)}
     document["series"] = [
         {
             "title": each.test.title,
-            **asdict(each.test),
-            "samples": [asdict(sample) for sample in each.samples],
+            **as_object(each.test),
+            "samples": [as_object(sample) for sample in each.samples],
         }
         for each in result.series
     ]
@@ -146,18 +146,16 @@ def conditions_of(table: Table) -> Conditions:
     """What is only told and never reckoned with may be any text or number; what is of another kind is dropped."""
     drives = tuple(_noun(DriveState, row, DriveState(row.word("name"))) for row in table.rows("drives"))
     found = _noun(Conditions, table, Conditions())
-    return Conditions(
-        **{each.name: getattr(found, each.name) for each in fields(found) if each.name != "drives"},
-        drives=drives,
-    )
+    return replace(found, drives=drives)
 
 
 def _noun(kind: type[_Kind], table: Table, usual: _Kind) -> _Kind:
     values = {}
     for each in fields(usual):  # type: ignore[arg-type] # both kinds are dataclasses
         if each.name != "drives":
-            value = table.scalar(each.name) if each.name in table.values else getattr(usual, each.name)
-            values[each.name] = value if _fits(value, str(each.type)) else getattr(usual, each.name)
+            wire, value = each.metadata.get(WIRE, each.name), getattr(usual, each.name)
+            found = table.scalar(wire) if wire in table.values else value
+            values[each.name] = found if _fits(found, str(each.type)) else value
     return kind(**values)
 
 

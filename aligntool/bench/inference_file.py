@@ -4,12 +4,12 @@ In: a result; the text of a document. Out: the document; the disk and its units.
 and counts for the disk that it was made on only.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from aligntool.audit.wishes import MeasuredDisk, MeasuredUnit
 from aligntool.bench.inference import CONFIDENT, Boundary, Inference
 from aligntool.errors import Refused
-from aligntool.strict_json import Table, read_table
+from aligntool.strict_json import Table, as_object, read_table
 from aligntool.units import Extent, is_power_of_two
 
 SCHEMA = "aligntool.probe"
@@ -55,16 +55,16 @@ def document(result: ProbeResult, version: str) -> dict[str, object]:
         "schema": SCHEMA,
         "version": VERSION,
         "aligntool": version,
-        "disk": asdict(result.disk),
+        "disk": as_object(result.disk),
         "unit": inference.unit,
         "confident_from": CONFIDENT,
         "boundaries": [_boundary(one) for one in inference.boundaries],
         "doubtful": [_boundary(one) for one in inference.doubtful],
         "why_unknown": list(inference.why_unknown),
-        "looked": [asdict(one) for one in inference.looked],
+        "looked": [as_object(one) for one in inference.looked],
         "experiment": {
             "sector": result.sector,
-            "regions": [asdict(region) for region in result.regions],
+            "regions": [as_object(region) for region in result.regions],
             "rounds": result.rounds,
             "read": result.read,
             "written": result.written,
@@ -81,7 +81,7 @@ def _boundary(boundary: Boundary) -> dict[str, object]:
     return {
         "size": boundary.size,
         "confidence": boundary.confidence,
-        "evidence": [asdict(one) for one in boundary.evidence],
+        "evidence": [as_object(one) for one in boundary.evidence],
     }
 
 

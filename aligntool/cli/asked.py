@@ -8,10 +8,11 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from aligntool.errors import Refused, Stopped
 from aligntool.plan import Plan, RealignGoal, from_json, to_json
+from aligntool.strict_json import as_object, by_field
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ def plan_text(plan: Plan, asked: Asked) -> str:
     another plan, and that is refused.
     """
     document = json.loads(to_json(plan))
-    document["asked"] = asdict(asked)
+    document["asked"] = as_object(asked)
     return json.dumps(document, indent=2) + "\n"
 
 
@@ -60,11 +61,11 @@ def read_plan_text(text: str) -> tuple[Plan, Asked]:
     plan = from_json(text)
     try:
         written = json.loads(text).get("asked", {})
-        goal = written.get("goal", {})
+        goal = by_field(RealignGoal, written.get("goal", {}))
         if "partitions" in goal:
             goal["partitions"] = tuple(goal["partitions"])
-        typed = tuple(written.get("typed", ()))
-        return plan, Asked(**(written | {"goal": RealignGoal(**goal), "typed": typed}))
+        found = by_field(Asked, written)
+        return plan, Asked(**(found | {"goal": RealignGoal(**goal), "typed": tuple(found.get("typed", ()))}))
     except (TypeError, AttributeError, ValueError) as error:
         raise Refused(
             f"the plan does not say what was asked: {error}", hint=command("plan realign", plan.disk.path)

@@ -108,15 +108,16 @@ def apply_persist(text: str, *, yes: bool, json_: bool) -> None:
     from aligntool.cli.asked import command
     from aligntool.plan import from_json
     from aligntool.raid.persisting import PersistGoal
+    from aligntool.strict_json import by_field
 
     plan = from_json(text)
     anew = command("raid persist", plan.disk.path)
     try:
         wishes = json.loads(text)["persist"]
-        goal = PersistGoal(**wishes)
+        goal = PersistGoal(**by_field(PersistGoal, wishes))
         if not all(each is None or isinstance(each, str) for each in wishes.values()):
             raise ValueError("a wish that is no text")
-    except (TypeError, KeyError, ValueError) as error:
+    except (AttributeError, TypeError, KeyError, ValueError) as error:
         raise Refused(f"the plan does not say what was asked for: {error}", hint=anew) from error
     refuse_changed(plan, find_persist_plan(plan.disk.path, goal))
     _show(plan, "", to_stderr=json_)
@@ -127,11 +128,10 @@ def apply_persist(text: str, *, yes: bool, json_: bool) -> None:
 
 
 def _text(plan: "Plan", goal: "PersistGoal") -> str:
-    from dataclasses import asdict
-
     from aligntool.plan import to_json
+    from aligntool.strict_json import as_object
 
-    return json.dumps(json.loads(to_json(plan)) | {"persist": asdict(goal)}, indent=2) + "\n"
+    return json.dumps(json.loads(to_json(plan)) | {"persist": as_object(goal)}, indent=2) + "\n"
 
 
 def _show(plan: "Plan", type_next: str, *, to_stderr: bool) -> None:

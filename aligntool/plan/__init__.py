@@ -5,12 +5,11 @@ function. Four readers walk the same steps: `render` tells them, `document` keep
 check them. mypy lists the readers that have not learnt a new step yet.
 """
 
-from aligntool.plan.document import digest, from_json, to_json, wanted_of, with_wanted
+from aligntool.plan.document import STEPS, digest, from_json, step_name, to_json, wanted_of, with_wanted
 from aligntool.plan.events import Event, KernelBehind, Progress, Said, StepBegun, StepDone
 from aligntool.plan.goals import LayoutGoal, PartWish, RaidGoal, RealignGoal
 from aligntool.plan.plans import Estimate, Place, Plan, Used
 from aligntool.plan.steps import (
-    STEPS,
     ArrayStep,
     CheckContent,
     CloseJournal,
@@ -85,6 +84,7 @@ __all__ = [
     "WriteJournal",
     "digest",
     "from_json",
+    "step_name",
     "to_json",
     "wanted_of",
     "with_wanted",

@@ -1,25 +1,70 @@
-"""A plan as a JSON document, and back. Protected by a digest, so that an edited plan is not applied by accident."""
+"""A plan as a JSON document, and back. Protected by a digest, so that an edited plan is not applied by accident.
+
+The names in it are frozen, in plans, journals and records alike: docs/json.md, "Frozen names".
+"""
 
 import hashlib
 import json
 import types
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import is_dataclass
 from shlex import quote
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from aligntool.errors import Refused
 from aligntool.plan.goals import RaidGoal
 from aligntool.plan.plans import Plan
-from aligntool.plan.steps import STEPS, Step
+from aligntool.plan.steps import (
+    CheckContent,
+    CloseJournal,
+    CopyContent,
+    EditFile,
+    HoldContent,
+    MakeArray,
+    MakeFileSystem,
+    MakeMember,
+    MakeTable,
+    ParkEntries,
+    ReleaseContent,
+    RewriteTable,
+    RunCommand,
+    ShrinkContent,
+    Step,
+    WriteFile,
+    WriteJournal,
+)
+from aligntool.strict_json import as_object, wire_names
 
 SCHEMA = "aligntool.plan"
 VERSION = 1
 _NO_PLAN = "aligntool audit"  # which names every disk, and what to type
 
+STEPS: dict[str, type[Any]] = {
+    "CheckContent": CheckContent,
+    "ShrinkContent": ShrinkContent,
+    "WriteJournal": WriteJournal,
+    "ParkEntries": ParkEntries,
+    "HoldContent": HoldContent,
+    "CopyContent": CopyContent,
+    "ReleaseContent": ReleaseContent,
+    "RewriteTable": RewriteTable,
+    "CloseJournal": CloseJournal,
+    "MakeTable": MakeTable,
+    "MakeMember": MakeMember,
+    "MakeArray": MakeArray,
+    "MakeFileSystem": MakeFileSystem,
+    "EditFile": EditFile,
+    "WriteFile": WriteFile,
+    "RunCommand": RunCommand,
+}
+"""Every step by its name in documents. The classes may be renamed, the names may not."""
+
+_TAGS = {kind: {"step": name} for name, kind in STEPS.items()}
+
 
 def to_json(plan: Plan) -> str:
     return json.dumps(
-        {"schema": SCHEMA, "version": VERSION, "digest": digest(plan), "plan": _out(plan)}, indent=2
+        {"schema": SCHEMA, "version": VERSION, "digest": digest(plan), "plan": as_object(plan, _TAGS)},
+        indent=2,
     )
 
 
@@ -52,7 +97,9 @@ def _anew(plan: Plan) -> str:
 
 def with_wanted(text: str, drives: tuple[str, ...], goal: RaidGoal) -> str:
     """The plan of an array with what was asked for in it, from which applying thinks it out again."""
-    return json.dumps(json.loads(text) | {"wanted": {"drives": list(drives), "goal": asdict(goal)}}, indent=2)
+    return json.dumps(
+        json.loads(text) | {"wanted": {"drives": list(drives), "goal": as_object(goal)}}, indent=2
+    )
 
 
 def wanted_of(text: str) -> tuple[tuple[str, ...], RaidGoal]:
@@ -69,16 +116,12 @@ def wanted_of(text: str) -> tuple[tuple[str, ...], RaidGoal]:
 
 def digest(plan: Plan) -> str:
     """The name under which a journal and a reviewer remember the plan; SHA-256 of its canonical JSON."""
-    return hashlib.sha256(json.dumps(_out(plan), sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(as_object(plan, _TAGS), sort_keys=True).encode()).hexdigest()
 
 
-def _out(value: Any) -> Any:
-    if is_dataclass(value):
-        body = {field.name: _out(getattr(value, field.name)) for field in fields(value)}
-        return {"step": type(value).__name__, **body} if type(value).__name__ in STEPS else body
-    if isinstance(value, tuple):
-        return [_out(one) for one in value]
-    return value
+def step_name(step: Step) -> str:
+    """Return the name of a step in documents."""
+    return _TAGS[type(step)]["step"]
 
 
 def _in(kind: Any, value: Any) -> Any:
@@ -96,10 +139,12 @@ def _in(kind: Any, value: Any) -> Any:
         return tuple(_in(get_args(kind)[0], one) for one in _list(value))
     if isinstance(kind, type) and is_dataclass(kind):
         hints = get_type_hints(kind)
-        names = {field.name for field in fields(kind)}
-        if set(value) != names:
-            raise ValueError(f"{kind.__name__} has fields {sorted(set(value) ^ names)} too many or too few")
-        return kind(**{name: _in(hints[name], value[name]) for name in names})
+        names = wire_names(kind)
+        if set(value) != set(names):
+            raise ValueError(
+                f"{kind.__name__} has fields {sorted(set(value) ^ set(names))} too many or too few"
+            )
+        return kind(**{name: _in(hints[name], value[wire]) for wire, name in names.items()})
     if type(value) is not kind:
         raise TypeError(f"{value!r} is no {kind.__name__}")
     return value

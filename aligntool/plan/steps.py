@@ -6,7 +6,7 @@ the start of the partition or of the journal.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, get_args
+from typing import ClassVar
 
 from aligntool.plan.subject import Subject
 from aligntool.plan.wiping import DataArea
@@ -292,5 +292,3 @@ FileStep = EditFile | WriteFile
 
 ArrayStep = MakeMember | MakeArray | MakeFileSystem | FileStep | RunCommand
 """The steps of which an array is made; none of them is ever in a journal."""
-
-STEPS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Step)}

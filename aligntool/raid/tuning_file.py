@@ -9,14 +9,13 @@ The file is JSON, described in docs/raid.md, "The result file".
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 
 from aligntool.errors import Refused
 from aligntool.inventory import Disk
 from aligntool.plan import RaidGoal
 from aligntool.raid.levels import LEVELS, WORKLOADS
 from aligntool.raid.tuning import Identity, Sample, Tuning
-from aligntool.strict_json import Table, read_table
+from aligntool.strict_json import Table, as_object, read_table
 
 SCHEMA = "aligntool.raid-tune"
 VERSION = 1
@@ -25,7 +24,7 @@ LONGEST = 4 << 20  # bytes of a file
 
 def tuning_text(tuning: Tuning, verdict: Mapping[str, object] | None = None) -> str:
     """`verdict` is for readers of the file; aligntool itself judges the samples anew."""
-    body = asdict(tuning) | {"conditions": dict(tuning.conditions)}
+    body = as_object(tuning) | {"conditions": dict(tuning.conditions)}
     return json.dumps({"schema": SCHEMA, "version": VERSION, **body, "verdict": verdict}, indent=1) + "\n"
 
 

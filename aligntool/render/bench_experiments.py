@@ -5,7 +5,6 @@ In: rates, rows, a knee. Out: lines, or JSON. Alone because here a verdict stand
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from statistics import median
 
 from aligntool import __version__
@@ -16,6 +15,7 @@ from aligntool.bench.span import Knee, bound_spans, reach
 from aligntool.inventory import Disk, NvmeFacts
 from aligntool.render.bench import machine_lines, warning_lines
 from aligntool.render.lines import EMPTY, Line, Piece, Style, fit, plain, stacked, wrapped
+from aligntool.strict_json import as_object
 from aligntool.units import format_about, format_size
 
 _STYLES = {
@@ -118,8 +118,8 @@ def alignment_json(found: Starts, rows: Sequence[Row]) -> str:
         "unit_by": found.unit_by,
         "verdict": overall(rows).value if rows else None,
         "matters_for": matters_for(rows),
-        "rows": [asdict(row) | {"cpu_bound": row.cpu_bound} for row in rows],
-        "rates": [asdict(rate) for rate in found.rates],
+        "rows": [as_object(row) | {"cpu_bound": row.cpu_bound} for row in rows],
+        "rates": [as_object(rate) for rate in found.rates],
         **_common(found),
     }
     return json.dumps(document, indent=1) + "\n"
@@ -129,9 +129,9 @@ def _common(found: Starts | Spans) -> dict[str, object]:
     """What documents of both have. `disk` is the identity that `aligntool probe` keeps of one."""
     return {
         "complete": found.complete,
-        "settings": asdict(found.setting) if found.setting else None,
-        "disk": asdict(found.disk) if found.disk else None,
-        "conditions": asdict(found.conditions),
+        "settings": as_object(found.setting) if found.setting else None,
+        "disk": as_object(found.disk) if found.disk else None,
+        "conditions": as_object(found.conditions),
         "warnings": list(found.warnings),
     }
 
@@ -215,7 +215,7 @@ def span_json(found: Spans, disk: Disk | None) -> str:
         "target": found.target,
         "model": disk.model if disk else None,
         "write": found.write,
-        "knee": asdict(found.knee) | {"sure": found.knee.sure},
+        "knee": as_object(found.knee) | {"sure": found.knee.sure},
         "spanned": found.spanned,
         "drive_size": found.drive_size,
         "host_memory_buffer": memory,

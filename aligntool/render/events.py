@@ -5,7 +5,7 @@ In: events and the plan that they belong to. Out: one JSON object a line. Alone 
 
 from collections.abc import Mapping
 
-from aligntool.plan import Event, Plan, Progress, Said, StepBegun, StepDone, digest
+from aligntool.plan import Event, Plan, Progress, Said, StepBegun, StepDone, digest, step_name
 from aligntool.render.json import Value, dumps
 from aligntool.render.steps import partition_of, step_title
 
@@ -67,7 +67,7 @@ def _step(plan: Plan, index: int) -> Mapping[str, Value]:
     step = plan.steps[index]
     return {
         "index": index,
-        "step": type(step).__name__,
+        "step": step_name(step),
         "partition": partition_of(step),
         "title": step_title(step),
     }

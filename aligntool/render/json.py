@@ -7,7 +7,7 @@ document.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from enum import Enum
 from fractions import Fraction
 
@@ -17,6 +17,7 @@ from aligntool.audit.cost import Cost
 from aligntool.inventory import Layer, Partition
 from aligntool.realign import Mend
 from aligntool.render.mending import Mends
+from aligntool.strict_json import wire_names
 from aligntool.units import Extent
 
 SCHEMA = "aligntool.audit"
@@ -145,9 +146,8 @@ def _cost(cost: Cost) -> Value:
 def _fields(item: object, *, leave: frozenset[str]) -> dict[str, Value]:
     if not is_dataclass(item):
         return {}
-    return {
-        field.name: _value(getattr(item, field.name)) for field in fields(item) if field.name not in leave
-    }
+    names = wire_names(item).items()
+    return {wire: _value(getattr(item, name)) for wire, name in names if name not in leave}
 
 
 def _value(value: object) -> Value:

@@ -5,17 +5,17 @@ made
 of, why, and which link binds it.
 """
 
+import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 
 from aligntool import __version__
 from aligntool.plan import MakeMember, Plan
 from aligntool.raid import ceiling_words
 from aligntool.raid.arrays import ArrayView, MemberView
-from aligntool.render.json import Value, dumps
 from aligntool.render.lines import EMPTY, Line, Style, plain, wrapped
 from aligntool.render.plan import attention_lines, sentence_lines, step_lines
 from aligntool.render.steps import size_words
+from aligntool.strict_json import as_object
 from aligntool.units import format_size
 
 
@@ -83,10 +83,10 @@ def _wrapped(text: str, width: int, style: Style) -> Iterator[Line]:
 
 def arrays_json(views: Sequence[ArrayView]) -> str:
     """Sizes are bytes, bandwidths bytes per second; null: not known."""
-    document: Value = {
+    document = {
         "schema": "aligntool.raid.show",
         "version": 1,
         "aligntool": __version__,
-        "arrays": [asdict(view) for view in views],
+        "arrays": [as_object(view) for view in views],
     }
-    return dumps(document) + "\n"
+    return json.dumps(document) + "\n"

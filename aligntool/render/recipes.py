@@ -3,13 +3,13 @@
 In: recipes. Out: lines, or one document. Alone because it is neither a plan nor the drive database.
 """
 
+import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 
 from aligntool.plan import LayoutGoal, PartWish, RaidGoal, RealignGoal
 from aligntool.recipe import BenchGoal, Recipe
-from aligntool.render.json import dumps
 from aligntool.render.lines import EMPTY, Line, Style, plain, wrapped
+from aligntool.strict_json import as_object
 from aligntool.units import format_size
 
 _COMMANDS = {
@@ -107,4 +107,4 @@ def _part_words(part: PartWish) -> str:
 
 def recipes_json(recipes: Sequence[Recipe]) -> str:
     """Sizes are bytes; a part's size null: the rest."""
-    return dumps([{"kind": each.kind, **asdict(each)} for each in recipes]) + "\n"
+    return json.dumps([{"kind": each.kind, **as_object(each)} for each in recipes]) + "\n"

@@ -7,7 +7,7 @@ somebody reads after the power came back.
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from aligntool.plan import Plan
+from aligntool.plan import Plan, step_name
 from aligntool.render.json import Value, dumps
 from aligntool.render.lines import Line, Style, plain, wrapped
 from aligntool.render.steps import partition_of, size_words, step_title
@@ -83,7 +83,7 @@ def status_json(disk: str, standing: Standing, *, type_next: tuple[str, ...] = (
         "state": standing.state,
         "goal": plan.goal if plan else None,
         "direction": ("forward" if standing.forward else "back") if plan else None,
-        "step": type(step).__name__ if step else None,
+        "step": step_name(step) if step else None,
         "partition": partition_of(step) if step else None,
         "index": standing.step if step else None,
         "done": standing.done if plan else None,
@@ -130,7 +130,7 @@ def array_status_json(
         "state": "unfinished" if plan else "old",
         "goal": plan.goal if plan else None,
         "direction": ("forward" if forward else "back") if plan else None,
-        "step": type(step).__name__ if step else None,
+        "step": step_name(step) if step else None,
         "partition": None,
         "index": position if step else None,
         "done": None,

@@ -1,0 +1,162 @@
+"""A move that version 1 began is ended by every later version, forwards or backwards, and its bytes are the same."""
+
+import json
+import random
+import zlib
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import pytest
+
+from aligntool.apply.journal import Journal
+from aligntool.apply.journal_body import pack
+from aligntool.apply.journal_pieces import copy_lengths, read_pieces
+from aligntool.apply.journal_sectors import BODY_AT, Position, Record
+from aligntool.apply.mover import Workshop, resume, rollback
+from aligntool.apply.recovery import find_journal
+from aligntool.errors import Stopped
+from aligntool.plan import WriteJournal
+from tests.golden import make
+from tests.golden.journals import (
+    CASES,
+    SECTOR,
+    SLOT,
+    Case,
+    Stage,
+    check_content,
+    content,
+    copy_length,
+    journal_at,
+    records,
+    stages,
+)
+from tests.moving.entries import entries
+from tests.moving.simulated import SimulatedDisk
+from tests.moving.test_simulated_cuts import NoKernel
+
+PARK = 1  # the place of ParkEntries among the steps
+
+kept = cache(lambda name: tuple(stages(name)))
+
+STAGES = [
+    pytest.param(case, stage, id=f"{name}-{stage.name}")
+    for name, case in CASES.items()
+    for stage in kept(name)
+]
+each_stage = pytest.mark.parametrize(("case", "stage"), STAGES)
+each_case = pytest.mark.parametrize("name", CASES)
+
+
+def shop_of(disk: bytes, file: bytes | None) -> tuple[SimulatedDisk, Workshop]:
+    made = SimulatedDisk(disk)
+    return made, Workshop(made, NoKernel(), None if file is None else SimulatedDisk(file))
+
+
+def check_table(case: Case, disk: bytes, *, new: bool) -> None:
+    seen = entries(disk)
+    for part in (*case.parts, *case.stays):
+        assert not seen[part.number].parked
+        assert seen[part.number].extent.start == (part.after if new else part.before) * SECTOR
+
+
+def ended(case: Case, disk: bytes, file: bytes | None, how: Callable[[Workshop], Iterator[object]]) -> bytes:
+    """The disk after a resume or a rollback; as it is where nothing is in flight."""
+    made, shop = shop_of(disk, file)
+    if find_journal(shop.device, shop.journal) is not None:
+        try:
+            for _ in how(shop):
+                pass
+        except Stopped as stop:
+            assert how is rollback and "complete" in str(stop)
+    return made.after_the_cut(random.Random(0), torn=False)
+
+
+def test_every_kind_of_stage_is_kept() -> None:
+    for name, case in CASES.items():
+        last = len(make.plan_of(case).steps) - 1
+        positions = {stage.position for stage in kept(name)}
+        assert {step for step, _, forward in positions if forward} == set(range(PARK, last + 1))
+        assert {step for step, _, forward in positions if not forward} >= set(
+            range(PARK, 2 + len(case.parts))
+        )
+        assert max(batch for _, batch, forward in positions if forward) >= 3
+
+
+@each_stage
+def test_a_stage_of_version_1_is_ended_with_every_byte_where_it_belongs(case: Case, stage: Stage) -> None:
+    step, _, _ = stage.position
+    last = len(make.plan_of(case).steps) - 1
+    for how, new in ((resume, step > PARK), (rollback, step == last)):
+        done = ended(case, stage.disk, stage.file, how)
+        check_content(case, done, new=new)
+        check_table(case, done, new=new)
+
+
+@each_case
+@pytest.mark.parametrize("copy", [0, 1])
+@pytest.mark.parametrize("piece", ["head", "record", "body"])
+def test_either_copy_of_version_1_may_be_torn(name: str, copy: int, piece: str) -> None:
+    """Whichever piece of it: what is left says the same, and the move is ended."""
+    case = CASES[name]
+    middle = kept(name)[len(kept(name)) // 3]
+    at = journal_at(case) + copy * copy_length(case)
+    at += {"head": 0, "record": SLOT, "body": BODY_AT}[piece]
+    raw = bytearray(middle.journal_in)
+    raw[at : at + SECTOR] = bytes(256) + raw[at + 256 : at + SECTOR]
+    disk, file = (bytes(raw), None) if middle.file is None else (middle.disk, bytes(raw))
+    journal = Journal.open(SimulatedDisk(bytes(raw)), journal_at(case))
+    assert journal.damage or piece == "record"
+    assert journal.contents.plan == make.plan_of(case)
+    done = ended(case, disk, file, resume)
+    check_content(case, done, new=True)
+
+
+@each_stage
+def test_a_journal_of_version_1_is_read_and_written_again_the_same(case: Case, stage: Stage) -> None:
+    raw, at = stage.journal_in, journal_at(case)
+    device = SimulatedDisk(raw)
+    journal = Journal.open(device, at)
+    assert journal.position == Position(*stage.position)
+    assert journal.contents.plan == make.plan_of(case)
+    assert journal.contents.held == {
+        part.number: tuple(content(part, part.before)[one.start : one.end] for one in make.HELD.ranges)
+        for part in case.parts
+    }
+    pieces = read_pieces(device, at)
+    assert zlib.decompress(pack(journal.contents)) == zlib.decompress(pieces.body)
+    assert raw[at : at + SLOT] == pieces.head.sealed()
+    newest = max(number for number, *_ in records(raw, at))
+    record = Record(newest, journal.position)
+    if stage.name != "torn":
+        slot = at + record.slot * SLOT
+        assert raw[slot : slot + SLOT] == record.sealed(journal.id)
+
+
+@each_case
+def test_a_journal_is_begun_as_version_1_began_it(name: str) -> None:
+    case, stage = CASES[name], kept(name)[0]
+    at, raw = journal_at(case), stage.journal_in
+    was = Journal.open(SimulatedDisk(raw), at)
+    place = next(step.journal for step in was.contents.plan.steps if isinstance(step, WriteJournal))
+    disk = SimulatedDisk(bytes(len(raw)))
+    Journal.create(disk, place, was.contents, was.id, Position(PARK))
+    made = disk.after_the_cut(random.Random(0), torn=False)
+    for copy in (0, 1):
+        first = at + copy * copy_length(case)
+        if zlib_is_the_same(raw, at, made):
+            assert made[first : first + copy_length(case)] == raw[first : first + copy_length(case)]
+        assert made[first + SLOT : first + BODY_AT] == raw[first + SLOT : first + BODY_AT]
+    assert copy_length(case) in copy_lengths(len(raw) - at)
+
+
+def zlib_is_the_same(raw: bytes, at: int, made: bytes) -> bool:
+    """Not every zlib compresses to the same bytes; a journal need not either."""
+    body = zlib.compress(zlib.decompress(read_pieces(SimulatedDisk(raw), at).body), 1)
+    return body == read_pieces(SimulatedDisk(raw), at).body
+
+
+def test_the_body_of_a_journal_has_the_names_of_version_1() -> None:
+    raw = zlib.decompress(read_pieces(SimulatedDisk(kept("gpt-up")[0].disk), 192 * 1024).body)
+    index = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
+    assert list(index) == ["plan", "images", "runs", "held"]
+    assert list(index["images"]) == ["before", "parked", "after"]
