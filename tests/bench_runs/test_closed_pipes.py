@@ -2,12 +2,12 @@
 
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.bench_runs.test_runs import environment
+from tests.run_aligntool import program
 
 
 @pytest.mark.needs_tools("fio")
@@ -26,7 +26,7 @@ def test_no_file_stays_behind_when_nobody_reads_any_more(tmp_path: Path, words: 
     folder = tmp_path / "drive"
     folder.mkdir()
     with subprocess.Popen(
-        [sys.executable, "-m", "aligntool", *words, str(folder)],
+        program(*words, folder),
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment(tmp_path),
     ) as child:  # fmt: skip
         assert child.stderr

@@ -14,7 +14,14 @@ from aligntool.units import MIB, significant
 from tests.bench_runs.test_runs import answered
 from tests.conftest import run
 from tests.inference.right_or_unknown import Answer, right_or_unknown
-from tests.inference.slow_drives import FIRST, aligntool, device_over, nbdkit_file, needs_nbdkit, slow_drive
+from tests.inference.slow_drives import (
+    aligntool,
+    aligntool_first,
+    device_over,
+    nbdkit_file,
+    needs_nbdkit,
+    slow_drive,
+)
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("fio"), needs_nbdkit]
 
@@ -43,7 +50,7 @@ def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def told(device: Path, *words: str | Path) -> str:
-    return aligntool("bench", device, *words, before=FIRST)[0]
+    return aligntool_first("bench", device, *words)
 
 
 def says(right: str, wrong: str) -> Callable[[str], Answer]:

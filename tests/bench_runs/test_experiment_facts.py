@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from aligntool.render.report.experiments import experiment_shown
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.bench_runs.test_runs import bench, environment, interrupted
 from tests.conftest import run
+from tests.run_aligntool import program
 
 ROOT = Path(__file__).parents[2]
 ALIGNMENT = ("alignment", "--unit", "4KiB", "--start", "32256", "--runtime", "0.1", "--size", "32MiB")
@@ -192,7 +192,7 @@ def test_the_piece_that_is_worked_on_is_the_longest_that_filefrag_shows(
             "--json",
         )
         with subprocess.Popen(
-            [sys.executable, "-m", "aligntool", "bench", *words, str(folder)],
+            program("bench", *words, folder),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(place),
         ) as child:  # fmt: skip
             assert child.stderr and child.stdout

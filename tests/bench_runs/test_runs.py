@@ -20,6 +20,7 @@ from aligntool.probe.holes import hole_share
 from aligntool.units import MIB, mb_s
 from tests.bench_runs.made import result, series
 from tests.conftest import run
+from tests.run_aligntool import program, run_aligntool
 
 ROOT = Path(__file__).parents[2]
 PROFILE = """\
@@ -53,11 +54,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
 
 
 def bench(place: Path, *words: str | Path, code: int = 0) -> "subprocess.CompletedProcess[str]":
-    done = subprocess.run(
-        [sys.executable, "-m", "aligntool", "bench", *map(str, words)],
-        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=environment(place), timeout=300,
-    )  # fmt: skip
-    assert done.returncode == code, done.stdout + done.stderr
+    done = run_aligntool("bench", *words, code=code, env=environment(place))
     assert "Traceback" not in done.stderr
     return done
 
@@ -71,7 +68,7 @@ def interrupted(
 ) -> tuple[str, str]:
     """The same with a signal once it says this: its standard output, and what it went on to complain."""
     with subprocess.Popen(
-        [sys.executable, "-m", "aligntool", "bench", *map(str, words)],
+        program("bench", *words),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(place),
     ) as child:  # fmt: skip
         assert child.stderr and child.stdout
@@ -149,7 +146,7 @@ def test_results_are_listed_shown_and_compared(place: Path) -> None:
     compared = json.loads(bench(place, "compare", a, b, "--json").stdout)["others"][0]["tests"]
     assert [(row["times"], row["verdict"]) for row in compared] == [(10.0, "faster"), (0.2, "slower")]
     assert compared[0]["log10"] == 1.0
-    estimate = json.loads(run(sys.executable, "-m", "aligntool", "estimate", "boot", a, b, "--json"))
+    estimate = json.loads(run_aligntool("estimate", "boot", a, b, "--json", code=0).stdout)
     slow, fast = 40_553 * 4096 / 100e6 + 4_938 * 4096 / 50e6, 40_553 * 4096 / 1e9 + 4_938 * 4096 / 10e6
     assert estimate["gap_s"] == pytest.approx(slow - fast)
     bench(place, "compare", a, code=2)
@@ -443,7 +440,7 @@ def answered(place: Path, words: list[str], answer: str, meanwhile: Callable[[],
     """On a terminal, with what is typed at it; the exit code."""
     leader, follower = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-m", "aligntool", "bench", *words],
+        program("bench", *words),
         stdin=follower, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment(place),
     ) as child:  # fmt: skip
         os.close(follower)

@@ -1,9 +1,6 @@
-"""Old disks as image files, and aligntool typed at them in a process of its own."""
+"""Old disks as image files."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 from aligntool.units import MIB
@@ -14,18 +11,6 @@ SIZE = 120 * MIB
 START = 63 * 512
 LENGTH = 48 * MIB
 CONTENT = bytes(range(256)) * 4096 * 16  # 16 MiB
-
-
-def aligntool(*words: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
-    return subprocess.run(
-        command(*words), input=stdin, capture_output=True, text=True, check=False, cwd=ROOT, env=environment,
-        timeout=120,
-    )  # fmt: skip
-
-
-def command(*words: str | Path) -> list[str]:
-    return [sys.executable, "-m", "aligntool", *(str(word) for word in words)]
 
 
 def make_old_disk(image: Path, *, size: int = SIZE, length: int = LENGTH) -> Path:

@@ -1,4 +1,4 @@
-"""The commands as a user types them, in a process of their own."""
+"""The commands as a user types them."""
 
 import json
 import os
@@ -11,23 +11,10 @@ import jsonschema
 import pytest
 
 from tests.conftest import run
+from tests.run_aligntool import program, run_aligntool
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "audit.schema.json").read_text())
-
-
-def aligntool(*words: str | Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "aligntool", *(str(word) for word in words)]
-    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
-    return subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-        env=environment | (env or {}),
-        timeout=120,
-    )
 
 
 @pytest.fixture
@@ -43,7 +30,7 @@ def old_disk(tmp_path: Path) -> Path:
 
 @pytest.mark.needs_tools("sfdisk")
 def test_an_old_disk_is_an_error_with_exit_code_1_and_talk_stays_off_stdout(old_disk: Path) -> None:
-    done = aligntool("audit", old_disk)
+    done = run_aligntool("audit", old_disk)
     assert done.returncode == 1
     assert "AT101" in done.stdout and "32256B" in done.stdout
     assert done.stderr == ""
@@ -65,12 +52,12 @@ def test_an_old_disk_is_an_error_with_exit_code_1_and_talk_stays_off_stdout(old_
 def test_the_exit_code_follows_fail_on_and_the_geometry_given(
     old_disk: Path, options: tuple[str, ...], code: int
 ) -> None:
-    assert aligntool("audit", *options, old_disk).returncode == code
+    assert run_aligntool("audit", *options, old_disk).returncode == code
 
 
 @pytest.mark.needs_tools("sfdisk")
 def test_json_is_valid_by_the_schema_and_agrees_with_sfdisk(old_disk: Path) -> None:
-    done = aligntool("audit", "--json", old_disk)
+    done = run_aligntool("audit", "--json", old_disk)
     document = json.loads(done.stdout)
     jsonschema.validate(document, SCHEMA)
     truth = json.loads(run("sfdisk", "--json", old_disk))["partitiontable"]["partitions"]
@@ -82,7 +69,7 @@ def test_json_is_valid_by_the_schema_and_agrees_with_sfdisk(old_disk: Path) -> N
 
 @pytest.mark.needs_tools("sfdisk")
 def test_one_missing_target_is_refused_and_the_other_audited_all_the_same(old_disk: Path) -> None:
-    done = aligntool("audit", old_disk, "/no/such/disk")
+    done = run_aligntool("audit", old_disk, "/no/such/disk")
     assert done.returncode == 3
     assert "AT101" in done.stdout
     assert "/no/such/disk" in done.stderr and "Traceback" not in done.stderr
@@ -107,20 +94,20 @@ def test_one_missing_target_is_refused_and_the_other_audited_all_the_same(old_di
 def test_bad_input_gives_one_clear_error_the_right_code_and_no_trace(
     words: tuple[str, ...], code: int
 ) -> None:
-    done = aligntool(*words)
+    done = run_aligntool(*words)
     assert done.returncode == code, done.stderr
     assert done.stderr.strip() and "Traceback" not in done.stderr
     assert done.stdout == ""
 
 
 def test_explain_tells_a_code_and_lists_all() -> None:
-    one = aligntool("explain", "at101")
+    one = run_aligntool("explain", "at101")
     assert one.returncode == 0 and "physical sector" in one.stdout
-    assert len(aligntool("explain").stdout.splitlines()) > 40
+    assert len(run_aligntool("explain").stdout.splitlines()) > 40
 
 
 def test_drives_shows_a_row_with_its_source() -> None:
-    done = aligntool("drives", "WD20EARS")
+    done = run_aligntool("drives", "WD20EARS")
     assert done.returncode == 0
     assert "physical sector: 4KiB" in done.stdout and "source:" in done.stdout
 
@@ -138,7 +125,7 @@ def test_a_closed_pipe_is_no_error() -> None:
     "words", [("explain",), ("drives",), ("--version",), ("--help",), ("explain", "--markdown")]
 )
 def test_an_answer_that_cannot_be_written_is_an_error_of_one_line_and_no_bug(words: tuple[str, ...]) -> None:
-    command = [sys.executable, "-m", "aligntool", *words]
+    command = program(*words)
     with open("/dev/full", "w") as full:  # noqa: PTH123
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
     assert done.returncode == 3
@@ -149,7 +136,7 @@ def test_an_answer_that_cannot_be_written_is_an_error_of_one_line_and_no_bug(wor
     ("closed", "code", "said"), [(">&-", 3, "closed"), ("2>&-", 0, ""), (">&- 2>&-", 3, "")]
 )
 def test_closed_streams_are_no_bug(closed: str, code: int, said: str) -> None:
-    shell = ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, "-m", "aligntool", "explain", "AT101"]
+    shell = ["sh", "-c", f'"$@" {closed}', "sh", *program("explain", "AT101")]
     done = subprocess.run(shell, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == code
     assert said in done.stderr and "Traceback" not in done.stderr
@@ -172,7 +159,7 @@ def test_colour_is_used_on_a_terminal_and_not_with_no_color(old_disk: Path) -> N
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shell_completion_installs(tmp_path: Path, shell: str) -> None:
     environment = {"HOME": str(tmp_path), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    done = aligntool("--install-completion", shell, env=environment)
+    done = run_aligntool("--install-completion", shell, env=environment)
     assert done.returncode == 0, done.stderr
     written = "".join(path.read_text() for path in tmp_path.rglob("*") if path.is_file())
     assert "_ALIGNTOOL_COMPLETE" in written
@@ -181,4 +168,4 @@ def test_shell_completion_installs(tmp_path: Path, shell: str) -> None:
 def test_version_is_the_packages() -> None:
     from aligntool import __version__
 
-    assert aligntool("--version").stdout == f"aligntool {__version__}\n"
+    assert run_aligntool("--version").stdout == f"aligntool {__version__}\n"

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from aligntool.units import MIB
-from tests.cli.old_disks import aligntool, make_old_disk
+from tests.cli.old_disks import make_old_disk
 from tests.conftest import run
+from tests.run_aligntool import run_aligntool
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs", "debugfs", "e2fsck", "blkid")
 
@@ -36,7 +37,7 @@ def good(tmp_path: Path) -> Path:
 
 def test_a_realign_with_nothing_to_do_begins_and_ends(good: Path) -> None:
     before = good.read_bytes()
-    done = aligntool("realign", "--yes", "--json", good)
+    done = run_aligntool("realign", "--yes", "--json", good)
     assert done.returncode == 0, done.stderr
     first = json.loads(done.stdout.splitlines()[0])
     assert (first["event"], first["steps"], first["bytes_to_copy"]) == ("plan", 0, 0)
@@ -47,19 +48,19 @@ def test_a_realign_with_nothing_to_do_begins_and_ends(good: Path) -> None:
 
 def test_a_kept_plan_with_nothing_to_do_begins_and_ends(good: Path, tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
-    assert aligntool("plan", "realign", good, "-o", file).returncode == 0
-    done = aligntool("apply", "--yes", "--json", file)
+    assert run_aligntool("plan", "realign", good, "-o", file).returncode == 0
+    done = run_aligntool("apply", "--yes", "--json", file)
     assert done.returncode == 0 and end_of(done)["changed"] is False
 
 
 def test_what_was_written_is_told_as_a_change(tmp_path: Path) -> None:
     old = make_old_disk(tmp_path / "old.img")
-    end = end_of(aligntool("realign", "--yes", "--json", old))
+    end = end_of(run_aligntool("realign", "--yes", "--json", old))
     assert (end["state"], end["changed"]) == ("new", True)
     empty = tmp_path / "empty.img"
     with empty.open("wb") as file:
         file.truncate(64 * MIB)
-    end = end_of(aligntool("layout", "--yes", "--json", empty, "--part", "rest:linux"))
+    end = end_of(run_aligntool("layout", "--yes", "--json", empty, "--part", "rest:linux"))
     assert (end["state"], end["changed"]) == ("new", True)
 
 
@@ -67,8 +68,8 @@ def test_a_kept_layout_ends_with_what_was_changed(tmp_path: Path) -> None:
     empty, file = tmp_path / "empty.img", tmp_path / "plan.json"
     with empty.open("wb") as image:
         image.truncate(64 * MIB)
-    assert aligntool("plan", "layout", empty, "--part", "rest:linux", "-o", file).returncode == 0
-    assert end_of(aligntool("apply", "--yes", "--json", file))["changed"] is True
+    assert run_aligntool("plan", "layout", empty, "--part", "rest:linux", "-o", file).returncode == 0
+    assert end_of(run_aligntool("apply", "--yes", "--json", file))["changed"] is True
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,7 @@ def test_a_kept_layout_ends_with_what_was_changed(tmp_path: Path) -> None:
 def test_a_refusal_ends_its_stream_with_all_that_standard_error_has(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    done = aligntool(*words, tmp_path / "missing")
+    done = run_aligntool(*words, tmp_path / "missing")
     assert done.returncode == 3
     end = end_of(done)
     assert (end["state"], end["changed"]) == ("refused", False)
@@ -100,18 +101,18 @@ def test_a_refusal_ends_its_stream_with_all_that_standard_error_has(
 
 @pytest.mark.parametrize("name", ["resume", "rollback"])
 def test_nothing_in_flight_is_a_refusal_that_changed_nothing(good: Path, name: str) -> None:
-    end = end_of(aligntool(name, "--json", good))
+    end = end_of(run_aligntool(name, "--json", good))
     assert (end["state"], end["changed"]) == ("refused", False)
 
 
 def test_a_move_that_nobody_confirmed_ends_as_refused(tmp_path: Path) -> None:
     old = make_old_disk(tmp_path / "old.img")
     before = old.read_bytes()
-    end = end_of(aligntool("realign", "--json", old))
+    end = end_of(run_aligntool("realign", "--json", old))
     assert (end["state"], end["changed"]) == ("refused", False)
     assert old.read_bytes() == before
 
 
 def test_a_dry_run_prints_a_plan_and_no_events(good: Path) -> None:
-    done = aligntool("realign", "--dry-run", "--json", good)
+    done = run_aligntool("realign", "--dry-run", "--json", good)
     assert json.loads(done.stdout)["schema"] == "aligntool.plan"

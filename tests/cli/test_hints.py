@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from aligntool.units import MIB
-from tests.cli.old_disks import START, aligntool, make_old_disk
+from tests.cli.old_disks import START, make_old_disk
 from tests.conftest import run
+from tests.run_aligntool import run_aligntool
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs", "debugfs", "e2fsck", "blkid")
 
@@ -32,10 +33,10 @@ def dirty_disk(tmp_path: Path) -> Path:
 
 
 def test_a_dirty_file_system_in_an_image_is_cleaned_by_what_the_refusal_says(dirty_disk: Path) -> None:
-    hint = hint_of(aligntool("plan", "realign", dirty_disk))
+    hint = hint_of(run_aligntool("plan", "realign", dirty_disk))
     assert hint.startswith("e2fsck -f ")
     subprocess.run(hint.replace("-f", "-fy", 1), shell=True, check=False, timeout=60, capture_output=True)
-    assert aligntool("plan", "realign", dirty_disk).returncode == 0
+    assert run_aligntool("plan", "realign", dirty_disk).returncode == 0
 
 
 @pytest.mark.needs_root
@@ -53,10 +54,10 @@ def test_a_file_system_whose_checker_knows_no_offsets_is_checked_through_a_loop_
         file.seek(START)
         file.write(content)
     run("sfdisk", "-q", "--part-type", dirty_disk, "1", "6")
-    hint = hint_of(aligntool("plan", "realign", dirty_disk))
+    hint = hint_of(run_aligntool("plan", "realign", dirty_disk))
     assert "fsck.fat -a" in hint
     subprocess.run(hint, shell=True, check=True, timeout=60, capture_output=True)
-    assert aligntool("plan", "realign", dirty_disk).returncode == 0
+    assert run_aligntool("plan", "realign", dirty_disk).returncode == 0
     assert str(dirty_disk) not in run("losetup", "--list")
 
 
@@ -66,10 +67,10 @@ def test_a_dirty_image_that_a_loop_device_shows_is_not_to_be_checked_as_a_file(d
     """It may be mounted there."""
     node = run("losetup", "-f", "--show", dirty_disk).strip()
     try:
-        assert hint_of(aligntool("plan", "realign", dirty_disk)) == f"losetup -d {node}"
+        assert hint_of(run_aligntool("plan", "realign", dirty_disk)) == f"losetup -d {node}"
     finally:
         run("losetup", "-d", node)
-    assert hint_of(aligntool("plan", "realign", dirty_disk)).startswith("e2fsck")
+    assert hint_of(run_aligntool("plan", "realign", dirty_disk)).startswith("e2fsck")
 
 
 @pytest.mark.needs_root
@@ -79,7 +80,7 @@ def test_of_a_partition_nobody_says_that_its_disk_is_not_in_flight(dirty_disk: P
     node = run("losetup", "-f", "--show", dirty_disk).strip()
     run("partx", "-a", node)
     try:
-        assert hint_of(aligntool(word, f"{node}p1")) == f"give {node}"
+        assert hint_of(run_aligntool(word, f"{node}p1")) == f"give {node}"
     finally:
         run("partx", "-d", node)
         run("losetup", "-d", node)
@@ -94,14 +95,14 @@ def test_a_file_too_small_for_partitions_is_refused_in_one_sentence(
 ) -> None:
     file = tmp_path / "notes.txt"
     file.write_bytes(b"x" * size)
-    done = aligntool(*words, file)
+    done = run_aligntool(*words, file)
     assert done.returncode == 3 and "Traceback" not in done.stderr
     assert file.read_bytes() == b"x" * size
 
 
 def test_a_move_without_a_device_says_nothing_about_sleep_and_tells_every_step(tmp_path: Path) -> None:
     image = make_old_disk(tmp_path / "old.img")
-    done = aligntool("realign", "--yes", image)
+    done = run_aligntool("realign", "--yes", image)
     assert done.returncode == 0 and "inhibited" not in done.stderr, done.stderr
     lines = done.stderr.splitlines()
     steps = [line.partition("/")[0] for line in lines if line[:1].isdigit()]
@@ -129,8 +130,8 @@ def test_a_file_that_is_no_plan_is_answered_with_what_can_be_typed_as_it_stands(
     file = tmp_path / "plan.json"
     if text is not None:
         file.write_text(text)
-    hint = hint_of(aligntool("apply", file))
-    assert aligntool(*shlex.split(hint)[1:]).returncode in (0, 1), hint
+    hint = hint_of(run_aligntool("apply", file))
+    assert run_aligntool(*shlex.split(hint)[1:]).returncode in (0, 1), hint
 
 
 @pytest.mark.parametrize("change", [("digest", "0"), ("asked", {"goal": {"partitions": 1, "none": 2}})])
@@ -139,21 +140,21 @@ def test_a_plan_that_was_changed_is_answered_with_how_to_plan_for_its_disk_again
 ) -> None:
     (tmp_path / "old disks").mkdir()
     image, file = make_old_disk(tmp_path / "old disks" / "a.img"), tmp_path / "plan.json"
-    assert aligntool("plan", "realign", image, "-o", file).returncode == 0
+    assert run_aligntool("plan", "realign", image, "-o", file).returncode == 0
     file.write_text(json.dumps(json.loads(file.read_text()) | dict([change])))
-    hint = hint_of(aligntool("apply", "--yes", file))
+    hint = hint_of(run_aligntool("apply", "--yes", file))
     assert str(image) in shlex.split(hint)
-    assert aligntool(*shlex.split(hint)[1:]).returncode == 0
+    assert run_aligntool(*shlex.split(hint)[1:]).returncode == 0
 
 
 def test_a_plan_of_a_layout_whose_disk_has_changed_since_is_answered_with_that_disk(tmp_path: Path) -> None:
     image, file = tmp_path / "empty.img", tmp_path / "plan.json"
     with image.open("wb") as empty:
         empty.truncate(64 * MIB)
-    assert aligntool("plan", "layout", image, "--part", "rest:linux", "-o", file).returncode == 0
+    assert run_aligntool("plan", "layout", image, "--part", "rest:linux", "-o", file).returncode == 0
     with image.open("r+b") as empty:
         empty.truncate(65 * MIB)
-    hint = hint_of(aligntool("apply", "--yes", file))
+    hint = hint_of(run_aligntool("apply", "--yes", file))
     assert f"aligntool plan layout {image}" in hint and "DISK" not in hint
 
 
@@ -223,7 +224,7 @@ def test_nothing_printed_leads_to_a_new_table_where_content_was_recognised(
     with image.open("wb") as file:
         file.truncate(64 * MIB)
     make(image)
-    done = aligntool(*words, image)
+    done = run_aligntool(*words, image)
     hints = [line for line in f"{done.stdout}\n{done.stderr}".splitlines() if "→" in line]
     assert not any("layout" in hint or "--wipe" in hint for hint in hints), hints
     if words[0] == "layout":
@@ -234,6 +235,6 @@ def test_a_blank_disk_is_led_to_a_new_table(tmp_path: Path) -> None:
     image = tmp_path / "disk.img"
     with image.open("wb") as file:
         file.truncate(64 * MIB)
-    hint = hint_of(aligntool("realign", image))
+    hint = hint_of(run_aligntool("realign", image))
     assert shlex.split(hint)[1:3] == ["plan", "layout"]
-    assert aligntool(*shlex.split(hint)[1:]).returncode == 0
+    assert run_aligntool(*shlex.split(hint)[1:]).returncode == 0

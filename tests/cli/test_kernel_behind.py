@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from aligntool.units import MIB
-from tests.cli.old_disks import aligntool, assert_whole, first_start, make_old_disk
+from tests.cli.old_disks import assert_whole, first_start, make_old_disk
 from tests.cli.test_restore_table import kill_while_copying
 from tests.conftest import run
+from tests.run_aligntool import run_aligntool
 
 pytestmark = [
     pytest.mark.needs_root,
@@ -26,7 +27,7 @@ def test_a_disk_that_is_done_names_no_resume_when_the_kernel_cannot_show_it(
     device = loop(image)
     run("addpart", device, "9", str(20 * 2048), "2048")  # what the kernel has there bars partition 1: EBUSY
     try:
-        done = aligntool("resume", *(["--json"] if way == "json" else []), device)
+        done = run_aligntool("resume", *(["--json"] if way == "json" else []), device)
     finally:
         run("delpart", device, "9")
     assert done.returncode == 0, done.stderr
@@ -35,6 +36,6 @@ def test_a_disk_that_is_done_names_no_resume_when_the_kernel_cannot_show_it(
     if way == "json":
         end = json.loads(done.stdout.splitlines()[-1])
         assert (end["event"], end["state"]) == ("end", "new") and "partprobe" in end["next"]
-    assert aligntool("resume", device).returncode == 3, "nothing was left to resume"
+    assert run_aligntool("resume", device).returncode == 3, "nothing was left to resume"
     assert first_start(image) == 2048
     assert_whole(image)

@@ -9,8 +9,8 @@ import pytest
 
 from aligntool.plan import from_json
 from aligntool.units import GIB, MIB
-from tests.cli.test_commands import aligntool
 from tests.conftest import run
+from tests.run_aligntool import run_aligntool
 
 MakeImage = Callable[..., Path]
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -23,24 +23,24 @@ def hashed(path: Path) -> str:
 @pytest.mark.needs_tools("sfdisk")
 def test_a_layout_is_shown_and_made(sparse: MakeImage) -> None:
     image = sparse(256 * MIB)
-    done = aligntool("layout", image, "--part", "64MiB:esp:EFI", "--part", "rest:linux", "--yes")
+    done = run_aligntool("layout", image, "--part", "64MiB:esp:EFI", "--part", "rest:linux", "--yes")
     assert done.returncode == 0, done.stderr
     assert "EFI System" in done.stdout and "1MiB" in done.stdout
     table = json.loads(run("sfdisk", "--json", image))["partitiontable"]
     assert [(one["start"], one["size"]) for one in table["partitions"]] == [(2048, 131072), (133120, 389120)]
-    assert aligntool("audit", image, "--fail-on", "warning").returncode == 0
+    assert run_aligntool("audit", image, "--fail-on", "warning").returncode == 0
 
 
 def test_planning_and_a_dry_run_write_nothing(sparse: MakeImage, tmp_path: Path) -> None:
     image = sparse(64 * MIB)
     wish = ("--part", "rest:linux", "--wipe")
     kept = tmp_path / "plan.json"
-    planned = aligntool("plan", "layout", image, *wish, "-o", kept)
-    dry = aligntool("layout", image, *wish, "--dry-run")
+    planned = run_aligntool("plan", "layout", image, *wish, "-o", kept)
+    dry = run_aligntool("layout", image, *wish, "--dry-run")
     assert planned.returncode == dry.returncode == 0, planned.stderr + dry.stderr
     assert not any(image.read_bytes())
-    as_json = aligntool("plan", "layout", image, *wish, "--json").stdout
-    assert kept.read_text() == as_json == aligntool("layout", image, *wish, "--dry-run", "--json").stdout
+    as_json = run_aligntool("plan", "layout", image, *wish, "--json").stdout
+    assert kept.read_text() == as_json == run_aligntool("layout", image, *wish, "--dry-run", "--json").stdout
     assert from_json(as_json).purpose == "layout"
     assert planned.stdout.endswith(f"\n→ aligntool apply {kept}\n")
 
@@ -49,7 +49,7 @@ def test_what_a_plan_says_to_type_next_is_the_same_wish(sparse: MakeImage) -> No
     image = sparse(256 * MIB)
     wish = ["--part", "64MiB:linux:my root", "--label", "gpt", "--grain", "2MiB", "--spare-end", "8MiB"]
     wish += ["--sector-size", "4KiB", "--wipe"]
-    planned = aligntool("plan", "layout", image, *wish)
+    planned = run_aligntool("plan", "layout", image, *wish)
     line = next(line for line in planned.stdout.splitlines() if line.startswith("→ "))
     assert line.endswith(
         "--part '64MiB:linux:my root' --label gpt --grain 2MiB --spare-end 8MiB --sector-size 4KiB --wipe"
@@ -58,7 +58,7 @@ def test_what_a_plan_says_to_type_next_is_the_same_wish(sparse: MakeImage) -> No
 
 def test_without_a_terminal_and_without_yes_nobody_is_asked_and_nothing_written(sparse: MakeImage) -> None:
     image = sparse(64 * MIB)
-    done = aligntool("layout", image, "--part", "rest:linux")
+    done = run_aligntool("layout", image, "--part", "rest:linux")
     assert done.returncode == 3 and "--yes" in done.stderr
     assert not any(image.read_bytes())
 
@@ -68,11 +68,11 @@ def test_yes_overrides_no_refusal(sparse: MakeImage) -> None:
     image = sparse(64 * MIB)
     run("mkfs.ext4", "-q", "-F", "-L", "photos", image)
     before = hashed(image)
-    done = aligntool("layout", image, "--part", "rest:linux", "--yes")
+    done = run_aligntool("layout", image, "--part", "rest:linux", "--yes")
     assert done.returncode == 3
     assert 'ext4 "photos" on the whole disk' in done.stderr and "--wipe" not in done.stderr
     assert hashed(image) == before
-    wiped = aligntool("layout", image, "--part", "rest:linux", "--yes", "--wipe")
+    wiped = run_aligntool("layout", image, "--part", "rest:linux", "--yes", "--wipe")
     assert wiped.returncode == 0 and 'lost: ext4 "photos" on the whole disk' in wiped.stdout
 
 
@@ -92,13 +92,13 @@ def test_yes_overrides_no_refusal(sparse: MakeImage) -> None:
 def test_a_wish_that_cannot_be_is_refused_in_words(
     sparse: MakeImage, words: tuple[str, ...], code: int, said: str
 ) -> None:
-    done = aligntool("layout", sparse(64 * MIB), *words, "--yes", env={"COLUMNS": "200"})
+    done = run_aligntool("layout", sparse(64 * MIB), *words, "--yes", env={"COLUMNS": "200"})
     assert done.returncode == code and said in done.stderr, done.stderr
 
 
 def test_a_recipe_and_what_is_typed_beside_it(sparse: MakeImage) -> None:
     image = sparse(4 * GIB)
-    done = aligntool(
+    done = run_aligntool(
         "plan", "layout", image, "--recipe", "data-disk", "--label", "dos", "--grain", "8MiB", "--json"
     )
     plan = from_json(done.stdout)
@@ -107,34 +107,34 @@ def test_a_recipe_and_what_is_typed_beside_it(sparse: MakeImage) -> None:
 
 
 def test_recipes_are_listed_shown_and_checked(tmp_path: Path) -> None:
-    listed = json.loads(aligntool("recipes", "list", "--json").stdout)
+    listed = json.loads(run_aligntool("recipes", "list", "--json").stdout)
     kinds = ("realign", "layouts", "raid", "bench")
     files = {f"recipes/{kind}/{each.name}" for kind in kinds for each in (RECIPES / kind).glob("*.toml")}
     assert {each["file"] for each in listed} == files
-    text = aligntool("recipes", "list").stdout
+    text = run_aligntool("recipes", "list").stdout
     assert all(each["name"] in text for each in listed)
-    assert "8GiB: swap" in aligntool("recipes", "show", "desktop-uefi").stdout
-    both = aligntool("recipes", "show", "sd-card").stdout
+    assert "8GiB: swap" in run_aligntool("recipes", "show", "desktop-uefi").stdout
+    both = run_aligntool("recipes", "show", "sd-card").stdout
     assert (
         "aligntool realign DISK --recipe sd-card" in both and "aligntool layout DISK --recipe sd-card" in both
     )
     own = tmp_path / "own.toml"
     own.write_text('format = 1\nkind = "realign"\nsummary = "s"\nsource = "me"\ngrain = "64KiB"\n')
-    good = aligntool("recipes", "check", own)
+    good = run_aligntool("recipes", "check", own)
     assert good.returncode == 0 and "every start on 64KiB" in good.stdout
     own.write_text(own.read_text().replace("grain", "grian"))
-    bad = aligntool("recipes", "check", own)
+    bad = run_aligntool("recipes", "check", own)
     assert bad.returncode == 3 and "did you mean 'grain'?" in bad.stderr
-    assert aligntool("recipes", "check", tmp_path).returncode == 3
+    assert run_aligntool("recipes", "check", tmp_path).returncode == 3
 
 
 def test_a_plan_that_was_kept_is_applied_once(sparse: MakeImage, tmp_path: Path) -> None:
     image = sparse(64 * MIB)
     kept = tmp_path / "plan.json"
-    assert aligntool("plan", "layout", image, "--part", "rest:linux", "-o", kept).returncode == 0
-    assert aligntool("apply", kept, "--yes").returncode == 0
+    assert run_aligntool("plan", "layout", image, "--part", "rest:linux", "-o", kept).returncode == 0
+    assert run_aligntool("apply", kept, "--yes").returncode == 0
     before = hashed(image)
-    again = aligntool("apply", kept, "--yes")
+    again = run_aligntool("apply", kept, "--yes")
     assert again.returncode == 3 and "not the disk" in again.stderr
     assert hashed(image) == before
 
@@ -144,13 +144,15 @@ def test_a_plan_that_was_kept_is_applied_once(sparse: MakeImage, tmp_path: Path)
 def test_a_partition_is_no_disk_to_make_a_table_for(sparse: MakeImage, loop: Callable[..., Path]) -> None:
     image = sparse(64 * MIB)
     device = loop(image)
-    assert aligntool("layout", device, "--part", "rest:linux", "--yes").returncode == 0
+    assert run_aligntool("layout", device, "--part", "rest:linux", "--yes").returncode == 0
     try:
         before = hashed(image)
         for target in (f"{device}p1", f"{device.name}p1"):
-            done = aligntool("layout", target, "--part", "rest:swap", "--yes", "--wipe")
+            done = run_aligntool("layout", target, "--part", "rest:swap", "--yes", "--wipe")
             assert done.returncode == 3 and f"give {device}" in done.stderr, done.stderr
         assert hashed(image) == before
-        assert aligntool("layout", device.name, "--part", "rest:swap", "--dry-run", "--wipe").returncode == 0
+        assert (
+            run_aligntool("layout", device.name, "--part", "rest:swap", "--dry-run", "--wipe").returncode == 0
+        )
     finally:
         run("partx", "-d", device, fails=True)

@@ -12,7 +12,7 @@ from aligntool.probe.logs import blkparse, columns, iolog
 from aligntool.recipe import parse_recipe
 from aligntool.trace import parse_drive, read_pattern
 from aligntool.units import parse_size
-from tests.cli.old_disks import aligntool
+from tests.run_aligntool import run_aligntool
 
 # Each is a number to int() or float(), and none is one to the tools of a disk.
 STRANGE = (
@@ -163,5 +163,5 @@ def test_a_recipe_with_a_number_that_is_none_is_refused(key: str, value: str) ->
 
 
 def test_partitions_may_be_named_in_a_list(tmp_path: Path) -> None:
-    done = aligntool("plan", "realign", tmp_path / "none", "-p", "1,x")
+    done = run_aligntool("plan", "realign", tmp_path / "none", "-p", "1,x")
     assert done.returncode == 2 and "whole number" in done.stderr and "integer" not in done.stderr

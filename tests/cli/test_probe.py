@@ -16,14 +16,11 @@ from aligntool.apply.timing import time_rounds
 from aligntool.bench.inference_design import Kind, design, regions
 from aligntool.errors import Refused
 from aligntool.units import KIB, MIB, Extent
+from tests.run_aligntool import program, run_aligntool
 
-WORDS = (sys.executable, "-m", "aligntool", "probe")
 
-
-def probe(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*WORDS, *map(str, words)], capture_output=True, text=True, check=False, timeout=300
-    )
+def probe(*words: str | Path) -> "subprocess.CompletedProcess[str]":
+    return run_aligntool("probe", *words)
 
 
 @pytest.fixture
@@ -88,7 +85,7 @@ def test_it_tells_that_it_times_and_for_how_long(image: Path) -> None:
     assert "timing for at most 60s\n" in probe(*words).stderr
     reading, writing = pty.openpty()
     with subprocess.Popen(
-        [*WORDS, *map(str, words)], stdout=subprocess.DEVNULL, stderr=writing,
+        program("probe", *words), stdout=subprocess.DEVNULL, stderr=writing,
         env=os.environ | {"TERM": "xterm", "COLUMNS": "100"},
     ) as child:  # fmt: skip
         os.close(writing)

@@ -19,14 +19,13 @@ from tests.cli.old_disks import (
     ROOT,
     SIZE,
     START,
-    aligntool,
     assert_whole,
-    command,
     first_start,
     found_at,
     make_old_disk,
 )
 from tests.conftest import run
+from tests.run_aligntool import program, run_aligntool
 
 PLAN_SCHEMA = json.loads((ROOT / "docs" / "plan.schema.json").read_text())
 
@@ -60,9 +59,9 @@ def test_a_partition_is_no_disk_and_its_number_is_told(disk: Path, loop: Callabl
     try:
         for command in (("plan", "realign"), ("realign", "--yes")):
             for target in (f"{device}p1", f"{device.name}p1"):
-                done = aligntool(*command, target)
+                done = run_aligntool(*command, target)
                 assert done.returncode == 3 and f"give {device} --partition 1" in done.stderr, done.stderr
-        assert aligntool("plan", "realign", device, "--partition", "1").returncode == 0
+        assert run_aligntool("plan", "realign", device, "--partition", "1").returncode == 0
     finally:
         run("partx", "-d", device, fails=True)
     assert digest(disk) == before
@@ -70,7 +69,7 @@ def test_a_partition_is_no_disk_and_its_number_is_told(disk: Path, loop: Callabl
 
 def test_a_plan_is_shown_with_the_command_that_applies_it_and_the_disk_stays_as_it_is(disk: Path) -> None:
     before = digest(disk)
-    done = aligntool("plan", "realign", disk)
+    done = run_aligntool("plan", "realign", disk)
     assert done.returncode == 0 and done.stderr == ""
     for words in (
         "32256B",
@@ -86,7 +85,7 @@ def test_a_plan_is_shown_with_the_command_that_applies_it_and_the_disk_stays_as_
 
 
 def test_the_command_lines_of_the_checks_are_shown_and_do_what_they_say(disk: Path) -> None:
-    said = aligntool("plan", "realign", disk).stdout
+    said = run_aligntool("plan", "realign", disk).stdout
     line = next(
         line.strip().removeprefix("$ ") for line in said.splitlines() if line.strip().startswith("$ ")
     )
@@ -98,7 +97,7 @@ def test_the_command_lines_of_the_checks_are_shown_and_do_what_they_say(disk: Pa
 
 def test_the_plan_as_json_is_valid_by_its_schema_and_agrees_with_sfdisk(disk: Path) -> None:
     jsonschema.Draft202012Validator.check_schema(PLAN_SCHEMA)
-    document = json.loads(aligntool("plan", "realign", "--json", disk).stdout)
+    document = json.loads(run_aligntool("plan", "realign", "--json", disk).stdout)
     jsonschema.validate(document, PLAN_SCHEMA)
     place = document["plan"]["places"][0]
     assert place["before"]["start"] == first_start(disk) * 512 == START
@@ -106,7 +105,7 @@ def test_the_plan_as_json_is_valid_by_its_schema_and_agrees_with_sfdisk(disk: Pa
 
 
 def test_options_typed_come_back_in_the_command_that_applies_the_plan(disk: Path) -> None:
-    said = aligntool(
+    said = run_aligntool(
         "plan", "realign", disk, "-p", "1", "--grain", "4MiB", "--physical-sector-size", "4096"
     ).stdout
     assert "-p 1 --grain 4MiB --physical-sector-size 4KiB" in said
@@ -118,7 +117,7 @@ def test_options_typed_come_back_in_the_command_that_applies_the_plan(disk: Path
 )
 def test_a_dry_run_and_nobody_to_ask_write_nothing(disk: Path, words: tuple[str, ...]) -> None:
     before = digest(disk)
-    done = aligntool(*words, disk)
+    done = run_aligntool(*words, disk)
     assert done.returncode == (0 if "--dry-run" in words else 3)
     assert digest(disk) == before
     if words == ("realign",):
@@ -131,18 +130,18 @@ def test_a_dry_run_and_nobody_to_ask_write_nothing(disk: Path, words: tuple[str,
 def test_a_realigned_disk_is_on_the_grid_and_whole_and_a_second_time_there_is_nothing_to_do(
     disk: Path,
 ) -> None:
-    done = aligntool("realign", "--yes", disk)
+    done = run_aligntool("realign", "--yes", disk)
     assert done.returncode == 0, done.stderr
     assert "partition 1: sector 2048 (1MiB), on the grid" in done.stdout
     assert first_start(disk) == 2048
     assert_whole(disk)
-    assert aligntool("audit", disk).returncode == 0
-    again = aligntool("realign", disk)
+    assert run_aligntool("audit", disk).returncode == 0
+    again = run_aligntool("realign", disk)
     assert again.returncode == 0 and "Nothing to do." in again.stdout
 
 
 def test_events_are_json_lines_from_the_plan_to_the_end(disk: Path) -> None:
-    done = aligntool("realign", "--yes", "--json", disk)
+    done = run_aligntool("realign", "--yes", "--json", disk)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert (lines[0]["event"], lines[0]["schema"]) == ("plan", "aligntool.events")
@@ -160,7 +159,7 @@ def test_events_are_json_lines_from_the_plan_to_the_end(disk: Path) -> None:
 
 def answered(disk: Path, answer: str) -> subprocess.CompletedProcess[str]:
     """At a terminal that script(1) makes."""
-    words = " ".join(f"'{word}'" for word in command("realign", disk))
+    words = " ".join(f"'{word}'" for word in program("realign", disk))
     return subprocess.run(
         ["script", "-qec", words, "/dev/null"], input=answer, capture_output=True, text=True, check=False, cwd=ROOT,
         timeout=120,
@@ -189,21 +188,21 @@ def test_the_disks_id_typed_at_the_terminal_starts_the_move(disk: Path) -> None:
 @pytest.fixture
 def kept(disk: Path, tmp_path: Path) -> Path:
     plan = tmp_path / "plan.json"
-    done = aligntool("plan", "realign", disk, "-o", plan)
+    done = run_aligntool("plan", "realign", disk, "-o", plan)
     assert done.returncode == 0 and f"aligntool apply {plan}" in done.stdout
     return plan
 
 
 def test_a_kept_plan_is_applied_once(disk: Path, kept: Path) -> None:
     jsonschema.validate(json.loads(kept.read_text()), PLAN_SCHEMA)
-    assert aligntool("apply", "--yes", kept).returncode == 0
+    assert run_aligntool("apply", "--yes", kept).returncode == 0
     assert_whole(disk)
-    again = aligntool("apply", "--yes", kept)
+    again = run_aligntool("apply", "--yes", kept)
     assert again.returncode == 3 and "partition table" in again.stderr
 
 
 def test_a_plan_is_never_written_over_another_file(disk: Path, kept: Path) -> None:
-    assert aligntool("plan", "realign", disk, "-o", kept).returncode == 3
+    assert run_aligntool("plan", "realign", disk, "-o", kept).returncode == 3
 
 
 def change_table(disk: Path, plan: Path) -> None:
@@ -258,7 +257,7 @@ def test_a_plan_that_is_no_longer_true_is_refused_and_says_what_changed(
 ) -> None:
     change(disk, kept)
     before = digest(disk) if disk.exists() else ""
-    done = aligntool("apply", "--yes", kept)
+    done = run_aligntool("apply", "--yes", kept)
     assert done.returncode == 3, done.stderr
     assert said in done.stderr and "→" in done.stderr and "Traceback" not in done.stderr
     assert not disk.exists() or digest(disk) == before
@@ -272,7 +271,7 @@ def interrupted(
 ) -> tuple[int, str, float]:
     """Exit code, standard error, and the seconds between the signal and the end."""
     process = subprocess.Popen(
-        command("realign", "--yes", "--json", "--rate", "2MiB", *words, disk),
+        program("realign", "--yes", "--json", "--rate", "2MiB", *words, disk),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
     )  # fmt: skip
     assert process.stdout is not None
@@ -307,18 +306,18 @@ def test_a_disk_in_flight_shows_nothing_to_mount_and_is_neither_planned_nor_real
     in_flight: Path,
 ) -> None:
     assert found_at(in_flight, START) == "" and found_at(in_flight, MIB) == ""
-    status = aligntool("status", in_flight)
+    status = run_aligntool("status", in_flight)
     assert status.returncode == 0 and "in flight" in status.stdout and "aligntool resume" in status.stdout
-    assert json.loads(aligntool("status", "--json", in_flight).stdout)["state"] == "in-flight"
+    assert json.loads(run_aligntool("status", "--json", in_flight).stdout)["state"] == "in-flight"
     anew = ("--part", "rest:linux", "--wipe", "--yes")
     for words in (("plan", "realign"), ("realign", "--yes"), ("layout", *anew)):
-        done = aligntool(*words, in_flight)
+        done = run_aligntool(*words, in_flight)
         assert done.returncode == 3 and "in flight" in done.stderr and "aligntool status" in done.stderr
-    assert "aligntool resume" in aligntool("audit", in_flight).stdout
+    assert "aligntool resume" in run_aligntool("audit", in_flight).stdout
 
 
 def test_resume_finishes_what_was_interrupted(in_flight: Path) -> None:
-    done = aligntool("resume", in_flight)
+    done = run_aligntool("resume", in_flight)
     assert done.returncode == 0, done.stderr
     assert "sector 2048 (1MiB), on the grid" in done.stdout
     assert first_start(in_flight) == 2048
@@ -326,7 +325,7 @@ def test_resume_finishes_what_was_interrupted(in_flight: Path) -> None:
 
 
 def test_rollback_puts_everything_back_where_it_was(in_flight: Path, model: Path) -> None:
-    done = aligntool("rollback", "--json", in_flight)
+    done = run_aligntool("rollback", "--json", in_flight)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["state"] == "old"
     dumps = [run("sfdisk", "--dump", image).replace(str(image), "") for image in (in_flight, model)]
@@ -338,17 +337,17 @@ def test_the_image_may_be_carried_elsewhere_before_it_is_resumed(in_flight: Path
     other = tmp_path / "other machine"
     other.mkdir()
     moved = shutil.move(in_flight, other / "copy.img")
-    assert aligntool("resume", moved).returncode == 0
+    assert run_aligntool("resume", moved).returncode == 0
     assert_whole(Path(moved))
 
 
 @pytest.mark.parametrize("name", ["resume", "rollback"])
 def test_a_disk_that_is_not_in_flight_is_not_touched(disk: Path, name: str) -> None:
     before = digest(disk)
-    done = aligntool(name, disk)
+    done = run_aligntool(name, disk)
     assert done.returncode == 3 and "nothing is in flight" in done.stderr
     assert digest(disk) == before
-    assert "nothing is in flight" in aligntool("status", disk).stdout
+    assert "nothing is in flight" in run_aligntool("status", disk).stdout
 
 
 # The journal elsewhere
@@ -365,10 +364,10 @@ def test_a_full_disk_is_refused_with_the_option_that_helps_and_moves_with_it(
 ) -> None:
     """On a finer grain than 1 MiB there would be room for a small journal."""
     words = ("realign", "--yes", "--grain", "1MiB")
-    refused = aligntool(*words, full_disk)
+    refused = run_aligntool(*words, full_disk)
     assert refused.returncode == 3 and "--journal" in refused.stderr
     journal = tmp_path / "the journal"
-    done = aligntool(*words, "--journal", journal, full_disk)
+    done = run_aligntool(*words, "--journal", journal, full_disk)
     assert done.returncode == 0, done.stderr
     assert first_start(full_disk) == 2048
     assert_whole(full_disk)
@@ -383,7 +382,7 @@ def test_a_file_system_that_is_not_whole_is_refused_and_no_journal_stays_behind(
         file.write(b"\xa5" * 4096 * 64)
     before = digest(full_disk)
     journal = tmp_path / "journal"
-    done = aligntool("realign", "--yes", "--journal", journal, full_disk)
+    done = run_aligntool("realign", "--yes", "--journal", journal, full_disk)
     assert done.returncode == 3, done.stderr
     assert digest(full_disk) == before and not journal.exists()
 
@@ -394,17 +393,17 @@ def test_with_its_journal_elsewhere_a_disk_in_flight_asks_for_the_file_and_goes_
     journal = tmp_path / "the journal"
     code, said, _ = interrupted(full_disk, "--journal", journal)
     assert code == 4 and f"--journal '{journal}'" in said
-    without = aligntool("resume", full_disk)
+    without = run_aligntool("resume", full_disk)
     assert without.returncode == 3 and "--journal" in without.stderr
-    assert aligntool("resume", full_disk, "--journal", tmp_path / "another").returncode == 3
-    assert aligntool("resume", full_disk, "--journal", journal).returncode == 0
+    assert run_aligntool("resume", full_disk, "--journal", tmp_path / "another").returncode == 3
+    assert run_aligntool("resume", full_disk, "--journal", journal).returncode == 0
     assert_whole(full_disk)
 
 
 def test_a_journal_is_never_written_over_another_file(full_disk: Path, tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("thesis")
-    done = aligntool("realign", "--yes", "--journal", precious, full_disk)
+    done = run_aligntool("realign", "--yes", "--journal", precious, full_disk)
     assert done.returncode == 3 and "there already" in done.stderr
     assert precious.read_text() == "thesis"
 
@@ -412,7 +411,7 @@ def test_a_journal_is_never_written_over_another_file(full_disk: Path, tmp_path:
 def test_a_journal_in_memory_is_refused(full_disk: Path) -> None:
     if run("stat", "-f", "-c", "%T", "/dev/shm").strip() != "tmpfs":
         pytest.skip("/dev/shm is no tmpfs here")
-    done = aligntool("realign", "--yes", "--journal", "/dev/shm/aligntool-test-journal", full_disk)
+    done = run_aligntool("realign", "--yes", "--journal", "/dev/shm/aligntool-test-journal", full_disk)
     assert done.returncode == 3 and "power cut" in done.stderr
     assert not Path("/dev/shm/aligntool-test-journal").exists()
 
@@ -424,11 +423,11 @@ def test_a_journal_in_memory_is_refused(full_disk: Path) -> None:
 @pytest.mark.needs_tools("resize2fs", "losetup")
 def test_a_file_system_that_fills_the_disk_is_shrunk_only_when_asked_for(tmp_path: Path) -> None:
     disk = make_old_disk(tmp_path / "full.img", size=START + LENGTH)
-    refused = aligntool("realign", "--yes", disk)
+    refused = run_aligntool("realign", "--yes", disk)
     assert refused.returncode == 3 and "--shrink" in refused.stderr and first_start(disk) == 63
-    shown = aligntool("plan", "realign", "--shrink", disk).stdout
+    shown = run_aligntool("plan", "realign", "--shrink", disk).stdout
     assert "resize2fs DEVICE" in shown
-    done = aligntool("realign", "--yes", "--shrink", disk)
+    done = run_aligntool("realign", "--yes", "--shrink", disk)
     assert done.returncode == 0, done.stderr
     assert first_start(disk) == 2048
     assert_whole(disk)
@@ -442,7 +441,7 @@ def test_a_file_system_that_fills_the_disk_is_shrunk_only_when_asked_for(tmp_pat
 )
 def test_what_is_no_disk_is_one_clear_error_with_exit_code_3(words: tuple[str, ...]) -> None:
     for target in ("/no/such/disk", "/dev/null"):
-        done = aligntool(*words, target)
+        done = run_aligntool(*words, target)
         assert done.returncode == 3, done.stderr
         assert "→" in done.stderr and "Traceback" not in done.stderr and done.stdout == ""
 
@@ -459,14 +458,14 @@ def test_what_is_no_disk_is_one_clear_error_with_exit_code_3(words: tuple[str, .
     ],
 )
 def test_wishes_that_make_no_sense_are_refused(disk: Path, words: tuple[str, ...], code: int) -> None:
-    done = aligntool("realign", "--yes", *words, disk)
+    done = run_aligntool("realign", "--yes", *words, disk)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr and first_start(disk) == 63
 
 
 @pytest.mark.needs_tools("mkntfs", "ntfscp", "mkfs.fat", "mcopy", "mkswap")
 def test_the_demo_ends_on_the_grid() -> None:
-    done = aligntool("demo")
+    done = run_aligntool("demo")
     assert done.returncode == 0, done.stderr
     assert "3 off" in done.stdout and done.stdout.rstrip().endswith(
         "4 on the grid, 0 off, 0 unknown · 0 errors, 0 warnings"

@@ -1,25 +1,20 @@
 """`aligntool report` as it is typed: files, refusals, and a missing program."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from tests.conftest import run
+from tests.run_aligntool import run_aligntool
 
 MACHINES = Path(__file__).parent.parent / "machines"
 
 
-def report(*words: str | Path, path: str | None = None) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | ({"PATH": path} if path is not None else {})
-    return subprocess.run(
-        [sys.executable, "-m", "aligntool", "report", *map(str, words)],
-        capture_output=True, text=True, check=False, timeout=300, env=environment,
-    )  # fmt: skip
+def report(*words: str | Path, path: str | None = None) -> "subprocess.CompletedProcess[str]":
+    return run_aligntool("report", *words, env={} if path is None else {"PATH": path})
 
 
 @pytest.fixture
@@ -104,10 +99,9 @@ def test_a_picture_of_its_own_needs_no_disk(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("word", ["queue-depth", "Queue-Depth"])
 def test_explain_draws_queue_depth_and_its_list_names_it(word: str) -> None:
-    explain = [sys.executable, "-m", "aligntool", "explain"]
-    told = subprocess.run([*explain, word], capture_output=True, text=True, check=True, timeout=60).stdout
+    told = run_aligntool("explain", word, code=0).stdout
     assert "QD1" in told and "QD4" in told and max(map(len, told.splitlines())) <= 80
-    listed = subprocess.run(explain, capture_output=True, text=True, check=True, timeout=60).stdout
+    listed = run_aligntool("explain", code=0).stdout
     assert "\nqueue-depth " in listed
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from aligntool.units import MIB
-from tests.cli.old_disks import LENGTH, aligntool, assert_whole, command, first_start, make_old_disk
+from tests.cli.old_disks import LENGTH, assert_whole, first_start, make_old_disk
 from tests.conftest import run
+from tests.run_aligntool import program, run_aligntool
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "sgdisk", "mke2fs", "e2fsck", "debugfs", "dd")
 
@@ -39,7 +40,7 @@ def in_flight(models: dict[str, Path], tmp_path: Path) -> Callable[[str], Path]:
 
 def kill_while_copying(image: Path) -> None:
     process = subprocess.Popen(
-        command("realign", "--yes", "--json", "--rate", "4MiB", image), stdout=subprocess.PIPE, text=True
+        program("realign", "--yes", "--json", "--rate", "4MiB", image), stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     for line in process.stdout:
@@ -79,12 +80,12 @@ def test_a_record_lost_in_both_copies_is_refused_with_nothing_written(
         run("cp", "--sparse=always", image, damaged)
         overwrite(damaged, *(copy + slot for copy in journal_places(image)))
         before = digest(damaged)
-        done = aligntool(way, damaged)
+        done = run_aligntool(way, damaged)
         assert done.returncode == 3 and "Traceback" not in done.stderr, done.stderr
-        assert aligntool("status", damaged).returncode == 3
+        assert run_aligntool("status", damaged).returncode == 3
         assert digest(damaged) == before
     overwrite(image, journal_places(image)[0] + 8, journal_places(image)[0] + 16)
-    assert aligntool(way, image).returncode == 0
+    assert run_aligntool(way, image).returncode == 0
     assert first_start(image) == (2048 if way == "resume" else 63)
     assert_whole(image)
 
@@ -100,8 +101,8 @@ def test_a_disk_without_a_readable_table_is_in_flight_and_goes_on(
     for at in (512 + 20, size - 512 + 20) if label == "gpt" else (510,):
         raw[at] ^= 0xFF
     image.write_bytes(raw)
-    assert json.loads(aligntool("status", "--json", image).stdout)["state"] == "in-flight"
-    done = aligntool(way, image)
+    assert json.loads(run_aligntool("status", "--json", image).stdout)["state"] == "in-flight"
+    done = run_aligntool(way, image)
     assert done.returncode == 0, done.stderr
     assert first_start(image) == (2048 if way == "resume" else 63)
     assert "No errors detected" in run("sfdisk", "--verify", image)
@@ -117,13 +118,13 @@ def test_a_larger_clone_whose_backup_was_moved_goes_on_when_the_table_is_restore
         file.truncate(image.stat().st_size + 8 * MIB)
     run("sgdisk", "-e", image)
     before = digest(image)
-    status = json.loads(aligntool("status", "--json", image).stdout)
+    status = json.loads(run_aligntool("status", "--json", image).stdout)
     assert status["state"] == "in-flight" and all("--restore-table" in it for it in status["next"])
     for words in ((way, image), (way, image, "--restore-table")):  # refused, and nobody there to be asked
-        done = aligntool(*words)
+        done = run_aligntool(*words)
         assert done.returncode == 3 and "--restore-table" in done.stderr + " ".join(map(str, words))
         assert digest(image) == before
-    done = aligntool(way, image, "--restore-table", "--yes")
+    done = run_aligntool(way, image, "--restore-table", "--yes")
     assert done.returncode == 0, done.stderr
     assert "table found" in done.stderr and "to be written" in done.stderr
     run("sgdisk", "-e", image)
@@ -140,10 +141,10 @@ def test_a_partition_made_meanwhile_where_the_move_writes_is_not_overwritten(
     run("sfdisk", "-q", "--no-reread", "--delete", image, "1")
     run("sfdisk", "-q", "--no-reread", "--append", "--wipe", "never", image, stdin="start=4096, size=4096\n")
     before = digest(image)
-    done = aligntool("resume", image, "--restore-table", "--yes")
+    done = run_aligntool("resume", image, "--restore-table", "--yes")
     assert done.returncode == 3 and "sfdisk --delete" in done.stderr, done.stderr
     assert digest(image) == before
     run("sfdisk", "-q", "--no-reread", "--delete", image, "1")
-    assert aligntool("resume", image, "--restore-table", "--yes").returncode == 0
+    assert run_aligntool("resume", image, "--restore-table", "--yes").returncode == 0
     assert first_start(image) == 2048
     assert_whole(image)

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ import pytest
 import typer
 
 from aligntool.cli import app
-from tests.cli.test_unseen import aligntool
 from tests.conftest import run
 from tests.probe.trees import MadeDisk, MadePartition, make_tree
+from tests.run_aligntool import run_aligntool
 
 SOURCES = Path(__file__).parents[2] / "aligntool"
 GAP = "\0"  # what an f-string fills in
@@ -44,9 +45,14 @@ def named_commands() -> list[tuple[str, str]]:
     return found
 
 
+@cache
+def _program() -> Any:
+    return typer.main.get_command(app)
+
+
 def resolve(line: str) -> tuple[Any, list[str]]:
     """The command that a line begins with, and the options in the rest; None where it is prose."""
-    here: Any = typer.main.get_command(app)
+    here = _program()
     words = re.split(r"\. | -- ", line)[0].split()
     while words and hasattr(here, "commands"):
         found = here.commands.get(words[0].rstrip(".,:'\""))
@@ -75,10 +81,10 @@ def test_every_option_in_a_named_command_exists() -> None:
 
 def test_the_refusal_of_a_folder_names_a_command_that_exists(tmp_path: Path) -> None:
     (tmp_path / "sys").mkdir()
-    hint = aligntool("audit", tmp_path).stderr.splitlines()[-1]
+    hint = run_aligntool("audit", tmp_path).stderr.splitlines()[-1].removeprefix("  → ")
     assert hint == f"aligntool audit --sysroot {tmp_path}"
     (tmp_path / "sys").rmdir()
-    assert "--sysroot" not in aligntool("plan", "realign", tmp_path).stderr
+    assert "--sysroot" not in run_aligntool("plan", "realign", tmp_path).stderr
 
 
 @pytest.mark.parametrize(
@@ -88,7 +94,7 @@ def test_a_container_is_attached_for_writing_only_where_it_is_to_be_changed(
     tmp_path: Path, words: tuple[str, ...], mode: str
 ) -> None:
     (tmp_path / "a.qcow2").write_bytes(b"QFI\xfb\0\0\0\3".ljust(4096, b"\0"))
-    hint = aligntool(*words, tmp_path / "a.qcow2").stderr.splitlines()[-1]
+    hint = run_aligntool(*words, tmp_path / "a.qcow2").stderr.splitlines()[-1].removeprefix("  → ")
     steps = hint.split(" && ")
     assert steps[0] == "sudo modprobe nbd" and mode in steps[1]
     assert all(step.startswith("sudo ") for step in steps) and " ".join(words) in steps[2]
@@ -96,10 +102,10 @@ def test_a_container_is_attached_for_writing_only_where_it_is_to_be_changed(
 
 def test_a_container_is_no_empty_disk_and_not_one_without_a_move_in_flight(tmp_path: Path) -> None:
     (tmp_path / "a.qcow2").write_bytes(b"QFI\xfb\0\0\0\3".ljust(4 << 20, b"\0"))
-    layout = aligntool("plan", "layout", tmp_path / "a.qcow2", "--part", "rest:linux")
+    layout = run_aligntool("plan", "layout", tmp_path / "a.qcow2", "--part", "rest:linux")
     assert "qemu-nbd -c" in layout.stderr and "realign" not in layout.stderr
     for command in ("status", "resume", "rollback"):
-        done = aligntool(command, tmp_path / "a.qcow2")
+        done = run_aligntool(command, tmp_path / "a.qcow2")
         assert (done.returncode, done.stdout) == (3, "") and "qcow2" in done.stderr and "nbd" in done.stderr
 
 
@@ -107,8 +113,8 @@ def test_a_hyphen_is_standard_output_or_refused(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     disk = tmp_path / "disk.img"
     disk.write_bytes(bytes(4 << 20))
-    assert "standard output" in aligntool("plan", "realign", "-o", "-", disk).stderr + str(
-        aligntool("snapshot", "-o", "-").stderr
+    assert "standard output" in run_aligntool("plan", "realign", "-o", "-", disk).stderr + str(
+        run_aligntool("snapshot", "-o", "-").stderr
     )
     page = run("sh", "-c", f"{SOURCES.parent}/.venv/bin/aligntool report -o - {disk}")
     assert page.startswith("<!DOCTYPE html>")
@@ -122,10 +128,10 @@ def test_what_an_audit_of_a_captured_machine_says_to_type_names_no_disk_of_this_
     root = make_tree(tmp_path / "tree", disks)
     import json
 
-    document = json.loads(aligntool("audit", "--json", "--sysroot", root).stdout)
+    document = json.loads(run_aligntool("audit", "--json", "--sysroot", root).stdout)
     typed = [one["next"] for one in document["findings"]]
     typed += [part["mend"]["next"] for part in document["disks"][0]["partitions"] if part["mend"]]
     commands = [one for one in typed if "/dev/" in one]
     assert commands and all(one.startswith("on the captured machine: ") for one in commands)
-    text = aligntool("audit", "--sysroot", root).stdout
+    text = run_aligntool("audit", "--sysroot", root).stdout
     assert not [line for line in text.splitlines() if "/dev/vda" in line and "captured machine" not in line]

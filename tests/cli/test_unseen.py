@@ -8,40 +8,18 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 
 import jsonschema
 import pytest
 
-from aligntool.cli import app
-from aligntool.errors import Refused
 from aligntool.units import GIB, MIB
 from tests.cli.test_commands import SCHEMA
 from tests.conftest import run
 from tests.probe.trees import MadeDisk, MadePartition, make_tree
+from tests.run_aligntool import run_aligntool
 
 ROOT = Path(__file__).parents[2]
-
-
-@dataclass(frozen=True)
-class Done:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-def aligntool(*words: str | Path) -> Done:
-    """The command in this process: a start of Python costs more than all that is asked here."""
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        try:
-            code = app([str(word) for word in words], standalone_mode=False)
-        except Refused as refusal:
-            err.write(f"{refusal}\n{refusal.hint}\n")
-            code = refusal.exit_code
-    return Done(code or 0, out.getvalue(), err.getvalue())
 
 
 def made(folder: Path, what: str) -> Path:
@@ -82,13 +60,16 @@ NOT_DISKS = [
 @pytest.mark.parametrize("what", [*NOT_DISKS, "missing"])
 def test_a_target_that_cannot_be_judged_is_3_and_listed_in_every_form(tmp_path: Path, what: str) -> None:
     path = made(tmp_path, what)
-    document = aligntool("audit", "--json", path)
+    document = run_aligntool("audit", "--json", path)
     assert document.returncode == 3
     listed = json.loads(document.stdout)
     jsonschema.validate(listed, SCHEMA)
     assert [one["what"] for one in listed["unseen"]] == [str(path)] and listed["summary"]["disks"] == 0
     assert [one["code"] for one in listed["findings"]] == ["AT902"]
-    quiet, metrics = aligntool("audit", "-q", path), aligntool("audit", "--format", "prometheus", path)
+    quiet, metrics = (
+        run_aligntool("audit", "-q", path),
+        run_aligntool("audit", "--format", "prometheus", path),
+    )
     assert (quiet.returncode, metrics.returncode) == (3, 3)
     assert str(path) in quiet.stderr and 'code="AT902"' in metrics.stdout
 
@@ -96,7 +77,7 @@ def test_a_target_that_cannot_be_judged_is_3_and_listed_in_every_form(tmp_path: 
 @pytest.mark.parametrize("fill", [b"\0", b"\xff"])
 def test_a_blank_image_is_an_empty_disk(tmp_path: Path, fill: bytes) -> None:
     (tmp_path / "blank.img").write_bytes(fill * 3 * MIB)
-    done = aligntool("audit", "--json", "--fail-on", "warning", tmp_path / "blank.img")
+    done = run_aligntool("audit", "--json", "--fail-on", "warning", tmp_path / "blank.img")
     assert done.returncode == 0 and json.loads(done.stdout)["summary"]["disks"] == 1
 
 
@@ -158,9 +139,9 @@ class TestCapturedTree:
                 content += bytes(max(4096 - len(content), 0)) if path.is_relative_to(root / "sys") else b""
                 member.size = len(content)
                 tar.addfile(member, io.BytesIO(content))
-        plain = aligntool("audit", "--json", "--sysroot", root)
+        plain = run_aligntool("audit", "--json", "--sysroot", root)
         for captured in (tmp_path / "padded.tar", _unpacked(tmp_path / "padded.tar", tmp_path / "unpacked")):
-            padded = aligntool("audit", "--json", "--sysroot", captured)
+            padded = run_aligntool("audit", "--json", "--sysroot", captured)
             assert padded.stdout == plain.stdout and padded.returncode == plain.returncode == 1
 
     @pytest.mark.parametrize("attribute", ["size", "sda1/start", "sda1/size", "sda2/start"])
@@ -172,16 +153,16 @@ class TestCapturedTree:
         place.unlink()
         if content is not None:
             place.write_bytes(content)
-        done = aligntool("audit", "--json", "--fail-on", "error", "--sysroot", root)
+        done = run_aligntool("audit", "--json", "--fail-on", "error", "--sysroot", root)
         document = json.loads(done.stdout)
         assert done.returncode == 3
         assert document["disks"][0]["verdict"]["answer"] == "unknown" and document["summary"]["unknown"] >= 1
         assert [one["what"] for one in document["unseen"]] == ["sda"]
         assert 'aligntool_partition_aligned{disk="sda",partition=""} -1' in (
-            aligntool("audit", "--format", "prometheus", "--sysroot", root).stdout
+            run_aligntool("audit", "--format", "prometheus", "--sysroot", root).stdout
         )
-        assert "AT902" in aligntool("audit", "-q", "--sysroot", root).stdout
-        assert aligntool("audit", "--sysroot", root, "sda").returncode == 3
+        assert "AT902" in run_aligntool("audit", "-q", "--sysroot", root).stdout
+        assert run_aligntool("audit", "--sysroot", root, "sda").returncode == 3
 
 
 def _unpacked(archive: Path, folder: Path) -> Path:
@@ -208,6 +189,6 @@ def test_a_name_that_is_a_file_here_and_a_disk_is_refused_by_every_command(
     device = loop(sparse(64 * MIB, "backing"))
     shutil.copyfile(tmp_path / "backing", tmp_path / device.name)
     monkeypatch.chdir(tmp_path)
-    done = aligntool(*words, device.name)
+    done = run_aligntool(*words, device.name)
     assert done.returncode == 3, done.stderr
     assert f"./{device.name}" in done.stderr and f"/dev/{device.name}" in done.stderr

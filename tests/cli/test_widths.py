@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_unseen import aligntool
 from tests.conftest import run
+from tests.run_aligntool import run_aligntool
 
 SCRIPT = 'label: gpt\nstart=2049, size=204801, name="first of all"\nstart=300007, size=102400, name=second\n'
 
@@ -23,15 +23,14 @@ def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.needs_tools("sfdisk", "mke2fs")
 @pytest.mark.parametrize("columns", [72, 80, 100])
-def test_a_map_fits_the_terminal(named: Path, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    text = aligntool("audit", "--map", named).stdout
+def test_a_map_fits_the_terminal(named: Path, columns: int) -> None:
+    text = run_aligntool("audit", "--map", named, env={"COLUMNS": str(columns)}).stdout
     assert "second" in text and max(map(len, text.splitlines())) <= columns
 
 
 @pytest.mark.needs_tools("sfdisk", "mke2fs")
 def test_labels_and_names_are_in_the_text_and_in_the_page(named: Path) -> None:
-    text = " ".join(aligntool("audit", named).stdout.split())
-    aligntool("report", "-o", "page.html", named)
+    text = " ".join(run_aligntool("audit", named).stdout.split())
+    run_aligntool("report", "-o", "page.html", named)
     for words in (text, Path("page.html").read_text()):
         assert "first of all" in words and "photographs" in words

@@ -7,7 +7,7 @@ what the drive is told to take.
 import json
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,9 @@ import pytest
 
 from aligntool.units import GIB
 from tests.conftest import find_tool, run
+from tests.run_aligntool import program, run_aligntool
 
 PLUGIN = Path(__file__).parent / "nbdkit_drive.py"
-ALIGNTOOL = Path(__file__).parents[2] / ".venv/bin/aligntool"
 FIRST = ("nice", "-n", "-15")  # only a warning for who may not
 
 needs_nbdkit = pytest.mark.needs_tools("nbdkit", "nbdfuse", "fusermount3", "losetup")
@@ -66,17 +66,16 @@ def device_over(file: Path, *words: str) -> Iterator[Path]:
 
 def measured(*words: str | Path) -> dict[str, Any]:
     """The result of a command that times requests, as JSON."""
-    found: dict[str, Any] = json.loads(aligntool(*words, "--json", before=FIRST)[0])
+    found: dict[str, Any] = json.loads(aligntool_first(*words, "--json"))
     return found
 
 
-def aligntool(*words: str | Path, code: int = 0, before: Sequence[str] = ()) -> tuple[str, str]:
-    done = subprocess.run(
-        [*before, str(ALIGNTOOL), *map(str, words)],
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
+def aligntool(*words: str | Path, code: int = 0) -> tuple[str, str]:
+    """Return both outputs of a command that has to end with this code."""
+    done = run_aligntool(*words, code=code)
     return done.stdout, done.stderr
+
+
+def aligntool_first(*words: str | Path) -> str:
+    """Return the output of a command that goes before other programs."""
+    return run(*FIRST, *program(*words), limit_s=1800)

@@ -6,7 +6,6 @@ The penalties are many times what a busy computer adds, and nothing here is meas
 import json
 import os
 import shlex
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,8 @@ import pytest
 from aligntool.units import GIB, KIB, MIB
 from tests.conftest import run
 from tests.inference.right_or_unknown import Answer, right_or_unknown, told
-from tests.inference.slow_drives import ALIGNTOOL, aligntool, device_over, measured, needs_nbdkit, slow_drive
+from tests.inference.slow_drives import aligntool, device_over, measured, needs_nbdkit, slow_drive
+from tests.run_aligntool import run_aligntool
 
 
 def probed(target: Path, *words: str | Path) -> dict[str, Any]:
@@ -172,14 +172,7 @@ def test_what_is_no_result_is_answered_with_the_command_that_makes_one(tmp_path:
     (hint,) = (line.removeprefix("  → ") for line in said.splitlines() if line.startswith("  → "))
     words = shlex.split(hint)
     assert words[:3] == ["aligntool", "probe", str(image)]
-    typed = subprocess.run(
-        [ALIGNTOOL, *words[1:], "--most", "2MiB", "--largest", "64KiB"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert typed.returncode == 0, typed.stderr
+    run_aligntool(*words[1:], "--most", "2MiB", "--largest", "64KiB", cwd=tmp_path, code=0)
     aligntool("audit", image, "--measured", tmp_path / words[-1])
 
 

@@ -5,8 +5,9 @@ Alone so that a changed option is changed in one place for all that moves here.
 
 import os
 import subprocess
-import sys
 from pathlib import Path
+
+from tests.run_aligntool import program, run_aligntool
 
 DONE, REFUSED, STOPPED = 0, 3, 4  # docs/cli.md, "Exit codes"
 LONGEST_S = 300
@@ -16,14 +17,7 @@ THOROUGH = os.environ.get("ALIGNTOOL_THOROUGH") == "1"
 
 def aligntool(*words: str | Path, code: int | None = DONE) -> str:
     """Everything that it said; `code` is what it has to end with, None: anything."""
-    done = subprocess.run(
-        _command(words),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=LONGEST_S,
-    )
+    done = run_aligntool(*words, limit_s=LONGEST_S)
     said = f"{' '.join(str(word) for word in words)}: exit {done.returncode}\n{done.stdout}{done.stderr}"
     assert code is None or done.returncode == code, said
     return said
@@ -49,8 +43,4 @@ def exit_code(said: str) -> int:
 def begin(*words: str | Path) -> subprocess.Popen[bytes]:
     """Running on its own, with nobody who reads what it says."""
     quiet = subprocess.DEVNULL
-    return subprocess.Popen(_command(words), stdin=quiet, stdout=quiet, stderr=quiet)
-
-
-def _command(words: tuple[str | Path, ...]) -> list[str]:
-    return [sys.executable, "-m", "aligntool", *(str(word) for word in words)]
+    return subprocess.Popen(program(*words), stdin=quiet, stdout=quiet, stderr=quiet)

@@ -4,7 +4,6 @@ import json
 import random
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from tests.moving.filesystems import FILESYSTEMS
 from tests.moving.mover import aligntool
 from tests.moving.simulated import SimulatedDisk, crashes
 from tests.moving.test_simulated_cuts import act
+from tests.run_aligntool import program
 
 KINDS = {kind.name: kind for kind in FILESYSTEMS}
 
@@ -28,7 +28,7 @@ KINDS = {kind.name: kind for kind in FILESYSTEMS}
 def killed_in_the_copy(image: Path, *options: str) -> None:
     """SIGKILL as soon as the program reports that a copy has begun; at that rate it lasts for minutes."""
     words = ["realign", "--yes", "--json", "--rate", "64KiB", *options, str(image)]
-    with subprocess.Popen([sys.executable, "-m", "aligntool", *words], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(program(*words), stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         for line in process.stdout:
             event = json.loads(line)

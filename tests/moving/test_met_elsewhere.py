@@ -1,7 +1,6 @@
 """A disk in flight that is not quite the disk on which the move began: copied to a larger one, or with an odd end."""
 
 import random
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +10,10 @@ from aligntool.apply.mover import Workshop, realign, resume, rollback, status
 from aligntool.errors import Refused
 from aligntool.plan import HoldContent
 from aligntool.units import MIB
-from tests.conftest import run
 from tests.moving.crowded import Crowd, make_crowd
 from tests.moving.simulated import SimulatedDisk, crashes
 from tests.moving.test_simulated_cuts import NoKernel, act, check_end, final, is_new, recover
+from tests.run_aligntool import run_aligntool
 
 pytestmark = pytest.mark.needs_tools("sfdisk")
 
@@ -76,6 +75,6 @@ def test_the_audit_of_a_disk_in_flight_plans_no_second_move(label: str, tmp_path
     """What to type is `status`, which names the two ways on."""
     image = tmp_path / "disk.img"
     image.write_bytes(_half_way(make_crowd(8000, label)))
-    said = run(sys.executable, "-m", "aligntool", "audit", "--fail-on", "never", image)
+    said = run_aligntool("audit", "--fail-on", "never", image, code=0).stdout
     assert f"aligntool status {image}" in " ".join(said.split())
     assert "plan realign" not in said

@@ -21,9 +21,9 @@ from aligntool.probe.look import look
 from aligntool.probe.programs import NOT_RUN, ask
 from aligntool.units import MIB
 from tests.apply.arrays.made import member_step, site_in
-from tests.cli.test_commands import aligntool
 from tests.conftest import run
 from tests.probe.stalled import needs_stalled, stalled_disk, stalled_file
+from tests.run_aligntool import run_aligntool
 
 ROOT = Path(__file__).parents[2]
 
@@ -114,7 +114,7 @@ class TestStalledDisk:
         os.truncate(image, 64 * MIB)
         run("sfdisk", "-q", image, stdin="label: gpt\nstart=2048\n")
         with stalled_disk(tmp_path) as device:
-            audit = partial(aligntool, "audit", "--timeout", "2")
+            audit = partial(run_aligntool, "audit", "--timeout", "2")
             done = audit("--json", device, image)
             quiet, metrics = audit("-q", device), audit("--format", "prometheus", device)
             listed = audit("--json", "--fail-on", "error")
@@ -141,7 +141,7 @@ class TestStalledDisk:
             ("bench", "span"),
         ]
         with stalled_disk(tmp_path) as device, ThreadPoolExecutor() as pool:
-            done = list(pool.map(lambda words: aligntool(*words, device), commands))
+            done = list(pool.map(lambda words: run_aligntool(*words, device), commands))
         assert [each.returncode for each in done] == [3] * len(commands)
         assert all("did not answer" in each.stderr for each in done)
 
@@ -171,7 +171,7 @@ class TestStalledDisk:
                 *((word, "--journal", file, good) for word in ("status", "resume", "rollback")),
                 ("bench", "run", file),
             ]
-            done = list(pool.map(lambda words: aligntool(*words), commands))
+            done = list(pool.map(lambda words: run_aligntool(*words), commands))
         assert [each.returncode for each in done] == [3] * len(commands)
         assert all(f"{file} did not answer" in each.stderr for each in done)
 

@@ -8,7 +8,7 @@ import pytest
 
 from aligntool.probe.distribution import find_distribution
 from tests.conftest import run
-from tests.raid.test_commands import typed
+from tests.run_aligntool import run_aligntool
 
 pytestmark = [
     pytest.mark.needs_root,
@@ -40,18 +40,18 @@ def drives(sparse: Callable[..., Path], loop: Callable[..., Path]) -> tuple[Path
 def test_no_plan_is_shown_for_a_place_that_is_taken(
     drives: tuple[Path, Path], command: tuple[str, ...], place: str, why: str
 ) -> None:
-    done = typed(*command, *WORDS, "--mount", place, *drives)
+    done = run_aligntool(*command, *WORDS, "--mount", place, *drives)
     assert (done.returncode, done.stdout) == (3, "")
     assert why in done.stderr
     for drive in drives:
         assert run("wipefs", "--no-act", "--parsable", drive) == ""
     (other,) = re.findall(r"--mount (/srv/\S+)$", done.stderr, re.MULTILINE)
-    assert typed("raid", "plan", *WORDS, "--mount", other, *drives).returncode == 0
+    assert run_aligntool("raid", "plan", *WORDS, "--mount", other, *drives).returncode == 0
 
 
 def test_reasons_of_members_and_of_the_machine_come_together(drives: tuple[Path, Path]) -> None:
     run("mkfs.ext4", "-q", drives[1])
-    done = typed("raid", "plan", *WORDS, "--mount", "/etc", *drives)
+    done = run_aligntool("raid", "plan", *WORDS, "--mount", "/etc", *drives)
     assert (done.returncode, done.stdout) == (3, "")
     assert f"{drives[1].name} is not empty: ext4" in done.stderr and "/etc is not empty" in done.stderr
     assert f"audit {drives[1]}" in done.stderr and "--mount /srv/etc" in done.stderr
@@ -62,11 +62,11 @@ def test_a_place_that_was_filled_since_is_told_before_a_kept_plan_is_shown(
     drives: tuple[Path, Path], tmp_path: Path
 ) -> None:
     kept, place = tmp_path / "plan.json", tmp_path / "place"
-    done = typed("raid", "plan", *WORDS, "--mount", place, "-o", kept, *drives)
+    done = run_aligntool("raid", "plan", *WORDS, "--mount", place, "-o", kept, *drives)
     assert done.returncode == 0, done.stderr
     place.mkdir()
     (place / "theirs").touch()
-    done = typed("apply", "--yes", kept)
+    done = run_aligntool("apply", "--yes", kept)
     assert (done.returncode, done.stdout) == (3, "")
     assert "a mount would hide theirs" in done.stderr
 
@@ -74,13 +74,13 @@ def test_a_place_that_was_filled_since_is_told_before_a_kept_plan_is_shown(
 def test_what_no_table_shows_is_told_before_a_plan_is_shown(drives: tuple[Path, Path]) -> None:
     """A lost partition where the new one would begin; and nothing of it is written over."""
     run("mkfs.ext4", "-q", "-E", f"offset={1 << 20}", drives[0], "900M")
-    done = typed("raid", "plan", *WORDS, *drives)
+    done = run_aligntool("raid", "plan", *WORDS, *drives)
     assert (done.returncode, done.stdout) == (3, "")
     assert f"{drives[0]} holds ext4 at byte {1 << 20}, where the new partition begins" in done.stderr
-    assert typed("raid", "plan", *WORDS, "--wipe", drives[0], *drives).returncode == 0
+    assert run_aligntool("raid", "plan", *WORDS, "--wipe", drives[0], *drives).returncode == 0
 
 
 def test_a_plan_for_another_family_is_not_asked_about_this_machines_files(drives: tuple[Path, Path]) -> None:
     other = "arch" if find_distribution() != "arch" else "fedora"
-    done = typed("raid", "plan", *WORDS, "--system", other, "--mount", "/etc", *drives)
+    done = run_aligntool("raid", "plan", *WORDS, "--system", other, "--mount", "/etc", *drives)
     assert done.returncode == 0, done.stderr

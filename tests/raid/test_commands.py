@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,21 +13,16 @@ from aligntool.plan import RaidGoal, to_json, wanted_of, with_wanted
 from aligntool.units import GIB, MIB
 from tests.conftest import run
 from tests.raid.golden_plans import RECIPES, golden_plan
+from tests.run_aligntool import program, run_aligntool
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = Path(sys.executable).parent / "aligntool"
 MACHINE = ROOT / "tests" / "machines" / "md-on-misaligned-partitions.tar.xz"
-
-
-def typed(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [str(PROGRAM), *(str(word) for word in words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
 
 def test_a_plan_that_does_not_say_what_was_asked_for_is_not_applied(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     file.write_text(to_json(golden_plan(RECIPES[0])))
-    done = typed("apply", "--yes", file)
+    done = run_aligntool("apply", "--yes", file)
     assert done.returncode == 3
     assert "does not say what array was asked for" in done.stderr and done.stdout == ""
 
@@ -38,7 +32,7 @@ def test_a_kept_plan_whose_drives_are_not_here_is_not_applied(tmp_path: Path) ->
     plan = golden_plan(RECIPES[0])
     file.write_text(with_wanted(to_json(plan), ("/nowhere/a", "/nowhere/b"), RaidGoal("raid1")))
     assert wanted_of(file.read_text()) == (("/nowhere/a", "/nowhere/b"), RaidGoal("raid1"))
-    done = typed("apply", "--yes", file)
+    done = run_aligntool("apply", "--yes", file)
     assert done.returncode == 3 and "/nowhere/a: No such file" in done.stderr
     schema = json.loads((ROOT / "docs" / "plan.schema.json").read_text())
     jsonschema.validate(json.loads(file.read_text()), schema)
@@ -51,7 +45,7 @@ def test_every_golden_plan_is_valid_by_the_published_schema() -> None:
 
 
 def test_image_files_are_refused_with_the_way_to_make_them_devices(sparse: Callable[..., Path]) -> None:
-    done = typed("raid", "plan", "--level", "1", sparse(GIB, "a.img"), sparse(GIB, "b.img"))
+    done = run_aligntool("raid", "plan", "--level", "1", sparse(GIB, "a.img"), sparse(GIB, "b.img"))
     assert done.returncode == 3
     assert done.stderr.count("losetup -f --show") == 2
 
@@ -66,14 +60,14 @@ def test_image_files_are_refused_with_the_way_to_make_them_devices(sparse: Calla
     ],
 )
 def test_what_cannot_be_understood_says_what_to_type(words: list[str], code: int, said: str) -> None:
-    done = typed("raid", "plan", *words)
+    done = run_aligntool("raid", "plan", *words)
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr
 
 
 def test_arrays_of_a_captured_machine_are_shown_as_json() -> None:
     """mdadm --detail --scan listed these on it."""
-    shown = typed("raid", "show", "--json", "--sysroot", MACHINE, "md2", "md4")
+    shown = run_aligntool("raid", "show", "--json", "--sysroot", MACHINE, "md2", "md4")
     listed = json.loads(shown.stdout)["arrays"]
     assert [each["name"] for each in listed] == ["md2", "md4"]
     assert [member["data_at"] for member in listed[0]["members"]] == [631242752] * 3
@@ -92,7 +86,7 @@ def test_what_arrays_of_a_captured_machine_say_to_type_is_for_that_machine(tmp_p
     run("tar", "-xf", MACHINE, "-C", tmp_path)
     for size in (tmp_path / "sys/devices").rglob("nvme*n1/*p*/start"):  # off every boundary
         size.write_text(f"{int(size.read_text()) + 1}\n")
-    shown = typed("raid", "show", "--json", "--sysroot", tmp_path)
+    shown = run_aligntool("raid", "show", "--json", "--sysroot", tmp_path)
     hints = [hint for each in json.loads(shown.stdout)["arrays"] for hint in each["next"]]
     assert hints and all(
         hint.startswith(("on the captured machine: ", "aligntool explain ")) for hint in hints
@@ -106,7 +100,7 @@ def test_nothing_is_to_be_typed_about_an_array_of_another_machine(tmp_path: Path
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc" / "os-release").write_text("ID=debian\n")
     for more in ((), ("--dry-run",), ("-o", tmp_path / "plan.json")):
-        done = typed("raid", "persist", "md2", "--sysroot", tmp_path, *more)
+        done = run_aligntool("raid", "persist", "md2", "--sysroot", tmp_path, *more)
         assert done.returncode == 0 and "edit /etc/mdadm/mdadm.conf" in done.stdout, done.stderr
         assert "→" not in done.stdout and "sudo" not in done.stdout
     assert json.loads((tmp_path / "plan.json").read_text())["plan"]["purpose"] == "persist"
@@ -134,26 +128,28 @@ def test_a_plan_that_is_only_shown_ends_with_what_carries_it_out(tmp_path: Path)
         (["--dry-run"], "sudo aligntool raid persist /dev/md2 --system arch"),
         (["-o", str(kept)], f"sudo aligntool apply {kept}"),
     ):
-        words = [str(PROGRAM), "raid", "persist", "/dev/md2", "--system", "arch", *more]
-        done = subprocess.run([*inside, *words], capture_output=True, text=True, check=False, timeout=120)
+        words = ["raid", "persist", "/dev/md2", "--system", "arch", *more]
+        done = subprocess.run(
+            [*inside, *program(*words)], capture_output=True, text=True, check=False, timeout=120
+        )
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines()[-1] == f"→ {said}"
 
 
 def test_recipes_for_arrays_are_listed_shown_and_checked() -> None:
-    listed = typed("recipes", "list").stdout
+    listed = run_aligntool("recipes", "list").stdout
     assert "aligntool raid plan DEV... --recipe NAME" in listed and "raid6-archive" in listed
-    shown = typed("recipes", "show", "nvme-raid0-scratch").stdout
+    shown = run_aligntool("recipes", "show", "nvme-raid0-scratch").stdout
     assert "chunk 256KiB" in shown and "mounted noatime,logbufs=8" in shown
-    assert typed("recipes", "check", ROOT / "recipes" / "raid" / "raid1-system.toml").returncode == 0
+    assert run_aligntool("recipes", "check", ROOT / "recipes" / "raid" / "raid1-system.toml").returncode == 0
 
 
 def test_a_page_without_a_database_is_refused() -> None:
     words = ("raid", "plan", "--level", "1", "--system", "debian", "--database-page", "8KiB")
-    done = typed(*words, "/nowhere/a", "/nowhere/b")
+    done = run_aligntool(*words, "/nowhere/a", "/nowhere/b")
     assert (done.returncode, done.stdout) == (3, "") and "--workload database" in done.stderr
     for more in (("--workload", "database"), ("--recipe", "raid10-database")):
-        assert "/nowhere/b: No such file" in typed(*words, *more, "/nowhere/a", "/nowhere/b").stderr
+        assert "/nowhere/b: No such file" in run_aligntool(*words, *more, "/nowhere/a", "/nowhere/b").stderr
 
 
 @pytest.mark.needs_root
@@ -175,7 +171,7 @@ def test_a_distribution_that_nobody_knows_is_not_taken_for_another(tmp_path: Pat
         script,
         "sh",
         str(release),
-        str(PROGRAM),
+        *program(),
     ]
     drives = ["raid", "plan", "--level", "1", "/nowhere/a", "/nowhere/b"]
     done = subprocess.run([*words, *drives], capture_output=True, text=True, check=False, timeout=120)
@@ -194,18 +190,18 @@ def test_drives_that_are_there_are_looked_at_refused_when_full_and_left_as_they_
 ) -> None:
     one, two = loop(sparse(GIB, "a.img")), loop(sparse(GIB, "b.img"))
     kept = tmp_path / "plan.json"
-    done = typed("raid", "plan", "--level", "1", "--system", "debian", "-o", kept, one, two)
+    done = run_aligntool("raid", "plan", "--level", "1", "--system", "debian", "-o", kept, one, two)
     assert done.returncode == 0, done.stderr
     assert "--raid-devices=2" in done.stdout and f"{one}p1 {two}p1" in " ".join(done.stdout.split())
     assert json.loads(kept.read_text())["plan"]["purpose"] == "raid"
     assert run("sfdisk", "--json", one, fails=True) == ""
-    dry = typed("raid", "create", "--dry-run", "--level", "1", "--system", "debian", one, two)
+    dry = run_aligntool("raid", "create", "--dry-run", "--level", "1", "--system", "debian", one, two)
     assert dry.returncode == 0 and "--raid-devices=2" in dry.stdout
     assert run("sfdisk", "--json", one, fails=True) == ""
     run("mkfs.ext4", "-q", two)
-    full = typed("raid", "plan", "--level", "1", one, two)
+    full = run_aligntool("raid", "plan", "--level", "1", one, two)
     assert full.returncode == 3 and f"{two.name} is not empty: ext4" in full.stderr
-    assert typed("raid", "plan", "--level", "1", "--wipe", two, one, two).returncode == 0
+    assert run_aligntool("raid", "plan", "--level", "1", "--wipe", two, one, two).returncode == 0
 
 
 @pytest.mark.needs_root
@@ -228,7 +224,7 @@ def test_a_partition_in_flight_looks_empty_and_is_taken_by_nobody(
             ("raid", "tune", "--level", "0", "--dry-run", *parts),
             ("bench", parts[0], "--profile", "boot", "--destructive", "--dry-run"),
         ):
-            done = typed(*words)
+            done = run_aligntool(*words)
             assert (done.returncode, done.stdout) == (3, ""), words
             assert "partitions of this disk are in flight" in done.stderr
     finally:

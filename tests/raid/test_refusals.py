@@ -14,7 +14,7 @@ from aligntool.units import GIB, KIB, MIB
 from tests.machines.captured import judged as captured
 from tests.machines.captured import report
 from tests.raid.made import drive, drives, goal, judged, layer, planned
-from tests.raid.test_commands import typed
+from tests.run_aligntool import run_aligntool
 
 Change = Callable[[Disk], Disk]
 
@@ -186,10 +186,10 @@ def test_two_loop_devices_over_one_file_are_no_two_members(
     first, second = loop(file), loop(file)
     third = loop(first)
     for one, two in ((first, second), (second, third)):
-        done = typed("raid", "plan", "--level", "1", "--system", "debian", one, two)
+        done = run_aligntool("raid", "plan", "--level", "1", "--system", "debian", one, two)
         assert done.returncode == 3 and done.stdout == ""
         assert f"{one.name} and {two.name} are both made of file {file}" in done.stderr
-    done = typed("raid", "plan", "--level", "1", "--system", "debian", second, loop(other))
+    done = run_aligntool("raid", "plan", "--level", "1", "--system", "debian", second, loop(other))
     assert "made of" not in done.stderr
 
 

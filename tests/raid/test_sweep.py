@@ -25,7 +25,7 @@ from aligntool.units import GIB, KIB, MIB, Extent
 from tests.conftest import run
 from tests.probe.layers.test_md import SIZE, member, superblock_1
 from tests.raid.made import drive, drives, goal, judged, planned
-from tests.raid.test_commands import typed
+from tests.run_aligntool import run_aligntool
 
 UUID = f"{TEST_UUID}:01234567:89abcdef"
 
@@ -160,7 +160,7 @@ def test_what_plans_by_the_result_asks_for_what_was_measured() -> None:
 
 
 def test_the_help_says_what_the_file_of_a_result_is_for() -> None:
-    said = " ".join(typed("raid", "tune", "--help").stdout.replace("│", " ").split())
+    said = " ".join(run_aligntool("raid", "tune", "--help").stdout.replace("│", " ").split())
     assert "Keep the result in this new file, for `raid plan --measured FILE`; needed to measure." in said
 
 
@@ -184,7 +184,7 @@ def test_a_load_says_what_it_is() -> None:
     ],
 )
 def test_what_cannot_be_done_says_why(words: list[str], code: int, said: str) -> None:
-    done = typed("raid", "tune", *words)
+    done = run_aligntool("raid", "tune", *words)
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr
 
@@ -198,7 +198,7 @@ def test_a_measurement_that_is_none_is_refused_before_anything_is_looked_at(
     file = tmp_path / "chunks.json"
     if text is not None:
         file.write_text(text)
-    done = typed("raid", "plan", "--level", "0", "--measured", file, "/nowhere/a", "/nowhere/b")
+    done = run_aligntool("raid", "plan", "--level", "0", "--measured", file, "/nowhere/a", "/nowhere/b")
     assert done.returncode == 3 and said in done.stderr and "/nowhere" not in done.stderr
 
 
@@ -208,22 +208,22 @@ def test_drives_are_shown_what_would_be_done_and_left_alone(
     sparse: Callable[..., Path], loop: Callable[..., Path], tmp_path: Path
 ) -> None:
     one, two = loop(sparse(GIB, "a.img")), loop(sparse(GIB, "b.img"))
-    told = typed("raid", "tune", "--level", "0", "--dry-run", one, two)
+    told = run_aligntool("raid", "tune", "--level", "0", "--dry-run", one, two)
     assert told.returncode == 0 and "mdadm --create /dev/md/aligntool-tune" in told.stdout, told.stderr
-    nowhere = typed("raid", "tune", "--level", "0", "--yes", one, two)
+    nowhere = run_aligntool("raid", "tune", "--level", "0", "--yes", one, two)
     assert nowhere.returncode == 3 and "where to keep the result" in nowhere.stderr
     there = tmp_path / "there.json"
     there.write_text("")
-    kept = typed("raid", "tune", "--level", "0", "--yes", "-o", there, one, two)
+    kept = run_aligntool("raid", "tune", "--level", "0", "--yes", "-o", there, one, two)
     assert kept.returncode == 3 and "is there already" in kept.stderr
-    asked = typed("raid", "tune", "--level", "0", "-o", tmp_path / "new.json", one, two)
+    asked = run_aligntool("raid", "tune", "--level", "0", "-o", tmp_path / "new.json", one, two)
     assert asked.returncode == 3 and "nobody is there to be asked" in asked.stderr
-    clean = typed("raid", "tune", "--clear", "--yes", one, two)
+    clean = run_aligntool("raid", "tune", "--clear", "--yes", one, two)
     assert clean.returncode == 3 and "no test array" in clean.stderr
     for device in (one, two):
         assert run("wipefs", "-n", device) == ""
     run("mkfs.ext4", "-q", two)
-    full = typed("raid", "tune", "--level", "0", "--yes", "-o", tmp_path / "new.json", one, two)
+    full = run_aligntool("raid", "tune", "--level", "0", "--yes", "-o", tmp_path / "new.json", one, two)
     assert full.returncode == 3 and f"{two.name} is not empty: ext4" in full.stderr
     assert run("blkid", "-p", "-o", "value", "-s", "TYPE", two).split() == ["ext4"]
     assert not (tmp_path / "new.json").exists()
@@ -234,9 +234,9 @@ def test_who_wants_to_take_back_what_a_sweep_left_is_told_what_does(sparse: Call
     image = member(sparse(SIZE), _named("any:aligntool-tune", UUID))
     told = run("mdadm", "--examine", image)
     assert "any:aligntool-tune" in told and UUID in told and "- correct" in told
-    done = typed("rollback", image)
+    done = run_aligntool("rollback", image)
     assert done.returncode == 3 and f"aligntool raid tune --clear {image}" in done.stderr
-    other = typed(
+    other = run_aligntool(
         "rollback", member(sparse(SIZE, "other.img"), superblock_1("1.2", "raid0", chunk=512 * KIB))
     )
     assert other.returncode == 3 and "raid tune" not in other.stderr

@@ -26,9 +26,9 @@ from aligntool.raid.tuning_sweep import Sweep, plan_sweep
 from aligntool.units import GIB, KIB, MIB
 from tests.conftest import find_tool, run
 from tests.raid.made import drives, goal, judged
-from tests.raid.test_commands import PROGRAM
 from tests.raid.test_sweep import UUID
 from tests.raid.test_tuning import true, tuning
+from tests.run_aligntool import program, run_aligntool
 
 Make = Callable[..., Path]
 on_loops = pytest.mark.needs_root
@@ -120,7 +120,7 @@ def test_what_somebody_wrote_while_the_question_stood_is_not_overwritten(
 ) -> None:
     leader, terminal = pty.openpty()
     with subprocess.Popen(
-        [PROGRAM, "raid", "tune", *QUICK, "-o", tmp_path / "out.json", *two],
+        program("raid", "tune", *QUICK, "-o", tmp_path / "out.json", *two),
         stdin=terminal, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     ) as child:  # fmt: skip
         os.close(terminal)
@@ -153,10 +153,9 @@ def test_a_load_that_only_reads_and_fails_ends_a_sweep_that_has_written(
         f'#!/bin/sh\ncase "$*" in *--rw=read*) set -- "$@" --ioengine=none-such;; esac\nexec {find_tool("fio")} "$@"\n'
     )
     wrapper.chmod(0o755)
-    done = subprocess.run(
-        [PROGRAM, "raid", "tune", *QUICK, "--yes", "-o", tmp_path / "out.json", *two],
-        capture_output=True, text=True, check=False, timeout=120,
-        env=os.environ | {"PATH": f"{wrapper.parent}:{os.environ['PATH']}"},
+    done = run_aligntool(
+        "raid", "tune", *QUICK, "--yes", "-o", tmp_path / "out.json", *two,
+        env={"PATH": f"{wrapper.parent}:{os.environ['PATH']}"},
     )  # fmt: skip
     assert done.returncode == 4, done.stderr
     assert "none-such" in done.stderr and "the sweep ended early" in done.stderr
@@ -170,7 +169,7 @@ def test_whoever_stops_reading_ends_the_sweep_and_finds_the_members_empty(
 ) -> None:
     """As `raid tune ... 2>&1 | head` does."""
     with subprocess.Popen(
-        [PROGRAM, "raid", "tune", *QUICK, "--yes", "-o", tmp_path / "out.json", *two],
+        program("raid", "tune", *QUICK, "--yes", "-o", tmp_path / "out.json", *two),
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     ) as child:  # fmt: skip
         assert child.stderr

@@ -15,7 +15,7 @@ from aligntool.units import GIB, KIB, MIB
 from tests.audit.made_arrays import fstab, machine, system
 from tests.conftest import find_tool, run
 from tests.raid.made import drive, drives, goal, planned
-from tests.raid.test_commands import typed
+from tests.run_aligntool import run_aligntool
 
 
 def refused(wanted: RaidGoal, *disks: object) -> str:
@@ -245,10 +245,10 @@ def test_a_drive_that_only_root_may_look_at_sends_to_sudo_and_another_to_the_aud
 
 def test_the_command_that_a_recipe_tells_is_understood_as_it_stands() -> None:
     """Its partitions are somebody else's; only those are another name here, which no machine has."""
-    shown = " ".join(typed("recipes", "show", "partition-level").stdout.split())
+    shown = " ".join(run_aligntool("recipes", "show", "partition-level").stdout.split())
     assert "→ sudo aligntool raid plan DEV... --recipe partition-level" in shown
     note = shown.partition("note: ")[2].partition("source: ")[0]
     words = note.partition("sudo aligntool ")[2].replace("/dev/", "/nowhere/").split()
-    done = typed(*words)
+    done = run_aligntool(*words)
     assert done.returncode == 3 and done.stderr.count("No such file") == 2, done.stderr
     assert "which RAID" not in done.stderr

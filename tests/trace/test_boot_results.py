@@ -8,7 +8,7 @@ import pytest
 
 from aligntool.bench.document import to_json
 from tests.bench_runs.made import result, series
-from tests.cli.old_disks import aligntool
+from tests.run_aligntool import run_aligntool
 
 
 def test_passes_over_the_same_data_are_refused(tmp_path: Path) -> None:
@@ -17,10 +17,10 @@ def test_passes_over_the_same_data_are_refused(tmp_path: Path) -> None:
     passes, repeats = tmp_path / "passes.json", tmp_path / "repeats.json"
     passes.write_text(to_json(result(*sides, passes=(1, 5))))
     repeats.write_text(to_json(result(*sides)))
-    refused = aligntool("estimate", "boot", passes)
+    refused = run_aligntool("estimate", "boot", passes)
     assert refused.returncode == 3 and refused.stdout == "" and "Traceback" not in refused.stderr
     assert f"{passes} has passes over the same data" in refused.stderr and "--profile boot" in refused.stderr
-    (told,) = json.loads(aligntool("estimate", "boot", repeats, "--json").stdout)["drives"]
+    (told,) = json.loads(run_aligntool("estimate", "boot", repeats, "--json").stdout)["drives"]
     assert (told["read_mb_s"], told["write_mb_s"]) == (30, 2)
 
 
@@ -41,11 +41,11 @@ def test_what_spoils_a_result_stands_beside_the_estimate(tmp_path: Path) -> None
     bad, good = tmp_path / "bad.json", tmp_path / "good.json"
     bad.write_text(to_json(doubtful))
     good.write_text(to_json(result(series(*[50e6] * 5), write)))
-    told = " ".join(aligntool("estimate", "boot", good, bad).stdout.split())
+    told = " ".join(run_aligntool("estimate", "boot", good, bad).stdout.split())
     parts = ("not complete", "CPU-bound: RND4K Q1T1 read:", "page cache", "governor is powersave")
     assert all(part in told for part in parts)
     assert told.count("warning: drive B: ") == 4 and "warning: drive A" not in told
-    clean, spoilt = json.loads(aligntool("estimate", "boot", good, bad, "--json").stdout)["drives"]
+    clean, spoilt = json.loads(run_aligntool("estimate", "boot", good, bad, "--json").stdout)["drives"]
     assert clean["warnings"] == [] and len(spoilt["warnings"]) == 4
     assert all(part in said for part, said in zip(parts, spoilt["warnings"], strict=True))
 
@@ -54,7 +54,7 @@ def test_rounds_that_did_not_become_steady_are_said_beside_the_estimate(tmp_path
     file = tmp_path / "rounds.json"
     rounds = (10e6, 20e6, 30e6, 40e6, 50e6)
     file.write_text(to_json(result(series(*rounds), series(*[1e6] * 5, write=True), steady=True)))
-    assert "warning: drive A: NOT steady: RND4K Q1T1 read\n" in aligntool("estimate", "boot", file).stdout
+    assert "warning: drive A: NOT steady: RND4K Q1T1 read\n" in run_aligntool("estimate", "boot", file).stdout
 
 
 @pytest.mark.parametrize(
@@ -87,6 +87,6 @@ def test_the_label_says_where_the_counts_come_from(
     log = tmp_path / "boot.csv"
     log.write_text("time_s,op,lba,sectors,who\n0.1,R,0,8,x\n0.2,R,80,8,x\n0.3,W,800,8,x\n")
     typed = ("estimate", "boot", "--rate-a", "100", *(str(log) if word == "LOG" else word for word in words))
-    assert label.replace("LOG", str(log)) in aligntool(*typed).stdout.partition("\n")[0]
-    told = json.loads(aligntool(*typed, "--json").stdout)
+    assert label.replace("LOG", str(log)) in run_aligntool(*typed).stdout.partition("\n")[0]
+    told = json.loads(run_aligntool(*typed, "--json").stdout)
     assert (told["reads_from"], told["writes_from"]) == sources

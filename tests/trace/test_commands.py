@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.old_disks import aligntool
 from tests.conftest import run
+from tests.run_aligntool import run_aligntool
 
 BOOT = "time_s,op,lba,sectors,who\n" + "".join(
     f"0.{number},{'W' if number % 3 == 0 else 'R'},{8 * (number * 37 % 101)},8,init\n" for number in range(90)
@@ -23,7 +23,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def rows(*words: str | Path, stdin: str = "") -> dict[str, dict[str, object]]:
-    done = aligntool("trace", "--json", *words, stdin=stdin)
+    done = run_aligntool("trace", "--json", *words, stdin=stdin)
     assert done.returncode == 0, done.stderr
     return {row["command"]: row for row in json.loads(done.stdout)["commands"]}
 
@@ -36,7 +36,7 @@ def alignment(*words: str | Path) -> dict[int, tuple[int, int]]:
 
 
 def test_the_table_tells_count_bytes_and_what_is_random(log: Path) -> None:
-    done = aligntool("trace", log)
+    done = run_aligntool("trace", log)
     lines = [line.split() for line in done.stdout.splitlines()]
     assert ["read", "60", "240KiB", "0", "60", "100.0", "%"] in lines
     assert ["write", "30", "120KiB", "0", "30", "100.0", "%"] in lines
@@ -50,7 +50,7 @@ def test_standard_input_is_read_as_a_file_is(log: Path) -> None:
 
 def test_a_format_that_is_given_is_not_guessed(log: Path) -> None:
     assert rows(log, "--format", "csv") == rows(log)
-    assert aligntool("trace", log, "--format", "iolog").returncode == 3
+    assert run_aligntool("trace", log, "--format", "iolog").returncode == 3
 
 
 def test_a_grid_that_is_given_is_what_requests_are_held_against(log: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_log_of_a_partition_is_off_the_grid_as_the_partition_is(
     run("sfdisk", "-q", disk, stdin=f"label: dos\nstart={start}, size=16065\n")
     assert alignment(log, "--disk", disk, "-p", "1") == {4096: (off, off)}
     assert alignment(log, "--disk", disk) == {4096: (0, 0)}  # the log counts from the start of the disk
-    refused = aligntool("trace", log, "--disk", disk, "-p", "9")
+    refused = run_aligntool("trace", log, "--disk", disk, "-p", "9")
     assert refused.returncode == 3 and "no partition 9" in refused.stderr
 
 
@@ -86,17 +86,17 @@ def test_a_log_of_a_partition_is_off_the_grid_as_the_partition_is(
     ],
 )
 def test_words_that_contradict_each_other_are_a_usage_error(words: tuple[str, ...]) -> None:
-    done = aligntool(*words)
+    done = run_aligntool(*words)
     assert done.returncode == 2 and "Traceback" not in done.stderr
 
 
 def test_the_estimate_has_the_articles_counts_unless_others_are_given(log: Path) -> None:
     words = ("estimate", "boot", "--json", "--rate-a", "100,20", "--rate-b", "300")
-    article = json.loads(aligntool(*words).stdout)
+    article = json.loads(run_aligntool(*words).stdout)
     assert (article["reads"], article["writes"]) == (40_553, 4_938)
-    traced = json.loads(aligntool(*words, "--trace", log).stdout)
+    traced = json.loads(run_aligntool(*words, "--trace", log).stdout)
     assert (traced["reads"], traced["writes"]) == (60, 30)
-    given = json.loads(aligntool(*words, "--trace", log, "--writes", "7").stdout)
+    given = json.loads(run_aligntool(*words, "--trace", log, "--writes", "7").stdout)
     assert (given["reads"], given["writes"]) == (60, 7)
     a, b = article["drives"]
     assert article["gap_s"] == pytest.approx(a["boot_s"] - b["boot_s"])
@@ -104,7 +104,7 @@ def test_the_estimate_has_the_articles_counts_unless_others_are_given(log: Path)
 
 def test_the_estimate_tells_the_articles_gap() -> None:
     # 40 µs against 10 µs a read, 250 µs against 50 µs a write, as rates.
-    done = aligntool("estimate", "boot", "--rate-a", "102.4,16.384", "--rate-b", "409.6,81.92",
+    done = run_aligntool("estimate", "boot", "--rate-a", "102.4,16.384", "--rate-b", "409.6,81.92",
                      "--reads", "40000", "--writes", "5000")  # fmt: skip
     assert "drive B is 2.2 s faster than A" in done.stdout
     assert "30.00 µs × 40,000 + 200.0 µs × 5,000" in done.stdout

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from aligntool.errors import Refused
 from aligntool.probe.logs import blkparse, columns, iolog, open_log
 from aligntool.trace import read_pattern
-from tests.cli.old_disks import aligntool
+from tests.run_aligntool import program, run_aligntool
 
 HEADER = b"time_s,op,lba,sectors\n"
 EVENT = b"  8,0    0        4     0.000003000   697  D   W 135520872 + 16 [fio]\n"
@@ -62,7 +62,7 @@ def test_a_hostile_file_gives_one_clear_error(name: str, tmp_path: Path) -> None
 def test_the_error_is_a_line_and_a_hint_and_nothing_else(name: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(HOSTILE[name][0])
-    done = aligntool("trace", log)
+    done = run_aligntool("trace", log)
     assert done.returncode == 3 and done.stdout == ""
     said = [line for line in done.stderr.splitlines() if not line.startswith("  →")]
     assert len(said) == 1 and said[0].startswith("aligntool: "), done.stderr
@@ -101,7 +101,7 @@ def test_a_line_without_end_fills_no_memory(tmp_path: Path) -> None:
         file.write(HEADER)
         file.truncate(16 << 30)  # sparse: 16 GiB of one line
     done = subprocess.run(
-        [sys.executable, "-m", "aligntool", "trace", log], capture_output=True, text=True, check=False, timeout=20,
+        program("trace", log), capture_output=True, text=True, check=False, timeout=20,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (512 << 20, 512 << 20)),
     )  # fmt: skip
     assert done.returncode == 3 and "longer than" in done.stderr
@@ -109,7 +109,7 @@ def test_a_line_without_end_fills_no_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["/no/such/log", "/", "/dev/null"])
 def test_what_cannot_be_read_is_refused(name: str) -> None:
-    done = aligntool("trace", name)
+    done = run_aligntool("trace", name)
     assert done.returncode == 3 and done.stderr and "Traceback" not in done.stderr
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from aligntool.probe.logs import open_log
 from aligntool.trace import PERCENTILES, Kind, Latency, Moment, read_pattern
-from tests.cli.old_disks import aligntool
 from tests.conftest import run
+from tests.run_aligntool import run_aligntool
 from tests.trace.made_blktrace import (
     COMPLETE,
     DISCARD,
@@ -136,12 +136,12 @@ def test_after_a_requeue_the_drive_s_time_counts_from_the_last_issue(tmp_path: P
 
 def test_the_figures_are_printed_and_in_the_document(tmp_path: Path) -> None:
     log = write_trace(tmp_path / "sda.blktrace.0", slower(drawn_records(5), 5))
-    rows = json.loads(aligntool("trace", log, "--json").stdout)["latency"]
+    rows = json.loads(run_aligntool("trace", log, "--json").stdout)["latency"]
     assert {(row["command"], row["since"]) for row in rows} == {
         (kind, since) for kind in ("read", "write", "discard") for since in ("issued", "queued")
     }
     assert all(row["min_s"] <= row["p50_s"] <= row["p99.9_s"] <= row["max_s"] for row in rows)
-    text = aligntool("trace", log).stdout
+    text = run_aligntool("trace", log).stdout
     assert "Latency D2C" in text and "Latency Q2C" in text
 
 

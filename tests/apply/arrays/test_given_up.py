@@ -11,7 +11,7 @@ from aligntool.plan import MakeMember, from_json
 from aligntool.units import GIB, MIB, Extent
 from tests.apply.arrays.made import made_member, member_step, site_in
 from tests.conftest import run
-from tests.raid.test_commands import typed
+from tests.run_aligntool import run_aligntool
 
 pytestmark = [
     pytest.mark.needs_root,
@@ -52,7 +52,7 @@ def test_a_kept_plan_does_not_give_up_what_came_since(
     run("mkfs.ext4", "-q", "-L", "old", first)
     names = [f"{drive}{part}" for drive in drives]
     wipe = [word for name in names for word in ("--wipe", name)]
-    done = typed(*PLAN, *wipe, "-o", kept, *names)
+    done = run_aligntool(*PLAN, *wipe, "-o", kept, *names)
     assert done.returncode == 0, done.stderr
     uuid = run("blkid", "-p", "-o", "value", "-s", "UUID", first).strip()
     members = [step for step in json.loads(kept.read_text())["plan"]["steps"] if step["step"] == "MakeMember"]
@@ -61,7 +61,7 @@ def test_a_kept_plan_does_not_give_up_what_came_since(
     )
     run("mkfs.ext4", "-q", "-F", "-L", "precious", first)
     before = run("blkid", "-p", first)
-    done = typed("apply", "--yes", kept)
+    done = run_aligntool("apply", "--yes", kept)
     assert done.returncode == 3
     assert "does not hold what it held when the plan was made" in done.stderr
     assert uuid in done.stderr and "precious" in done.stderr
@@ -88,20 +88,20 @@ def test_what_nobody_recognises_is_given_up_by_name_only(
     drives = [loop(sparse(GIB, name)) for name in ("a.img", "b.img")]
     run("dd", "if=/dev/urandom", f"of={drives[0]}", "bs=1M", "count=64", "conv=fsync")
     assert run("blkid", "-p", drives[0], fails=True) == ""
-    done = typed(*PLAN, *drives)
+    done = run_aligntool(*PLAN, *drives)
     assert done.returncode == 3 and done.stdout == ""
     assert f"{drives[0].name} is not empty: something that nobody recognises lies at 8 of 103" in done.stderr
     assert f"--wipe {drives[0].name}" in done.stderr and f"{drives[1].name} is" not in done.stderr
-    swept = typed("raid", "tune", "--level", "0", "--dry-run", *drives)
+    swept = run_aligntool("raid", "tune", "--level", "0", "--dry-run", *drives)
     assert swept.returncode == 3 and "nobody recognises" in swept.stderr and "--wipe" not in swept.stderr
     kept = tmp_path / "plan.json"
-    done = typed(*PLAN, "--wipe", drives[0], "-o", kept, *drives)
+    done = run_aligntool(*PLAN, "--wipe", drives[0], "-o", kept, *drives)
     assert done.returncode == 0 and "lost: something that nobody recognises" in " ".join(done.stdout.split())
     run("dd", "if=/dev/urandom", f"of={drives[0]}", "bs=1M", "count=1", "conv=fsync")
-    done = typed("apply", "--yes", kept)
+    done = run_aligntool("apply", "--yes", kept)
     assert done.returncode == 3 and "does not hold what it held" in done.stderr
     run("blkdiscard", "--zeroout", drives[0])
-    assert typed(*PLAN, *drives).returncode == 0
+    assert run_aligntool(*PLAN, *drives).returncode == 0
 
 
 @pytest.mark.parametrize("kind", ["--whole-drives", ""])
@@ -114,12 +114,12 @@ def test_what_is_left_of_a_gpt_is_seen_and_given_up_by_name_only(
     run("blkdiscard", "--zeroout", "-l", str(MIB), drives[0])
     assert run("blkid", "-p", drives[0], fails=True) == ""
     words = [*PLAN, *([kind] if kind else [])]
-    done = typed(*words, *drives)
+    done = run_aligntool(*words, *drives)
     assert done.returncode == 3 and done.stdout == ""
     assert "is not empty: partition 1, Linux filesystem" in done.stderr, "the backup copy lists it"
     assert f"audit {drives[0]}" in done.stderr and "--wipe" not in done.stderr
     kept = tmp_path / "plan.json"
-    done = typed(*words, "--wipe", drives[0], "-o", kept, *drives)
+    done = run_aligntool(*words, "--wipe", drives[0], "-o", kept, *drives)
     assert done.returncode == 0 and "lost: partition 1, Linux filesystem" in " ".join(done.stdout.split())
     (step, _) = [each for each in from_json(kept.read_text()).steps if isinstance(each, MakeMember)]
     made_member(step, site_in(tmp_path))

@@ -14,7 +14,7 @@ from aligntool.units import GIB, MIB
 from tests.apply.arrays.made import made_member, member_step, site_in
 from tests.apply.test_hold import another_program
 from tests.conftest import run
-from tests.raid.test_commands import typed
+from tests.run_aligntool import run_aligntool
 
 pytestmark = [
     pytest.mark.needs_root,
@@ -66,7 +66,7 @@ def test_what_is_mounted_through_a_loop_over_a_member_is_seen(
         try:
             names = [f"{drive}{'' if whole else 'p1'}" for drive in drives]
             wipe = [word for name in names for word in ("--wipe", name)]
-            done = typed(*PLAN, *wipe, *names)
+            done = run_aligntool(*PLAN, *wipe, *names)
             assert done.returncode == 3 and done.stdout == ""
             assert f"{drives[0].name}p1 is attached to {over}" in done.stderr
             step = taken(tmp_path, drives[0])
@@ -82,10 +82,10 @@ def test_what_is_mounted_through_a_loop_over_a_member_is_seen(
 def test_a_loop_over_a_whole_drive_is_over_its_partitions(drives: list[Path], tmp_path: Path) -> None:
     names = [f"{drive}p1" for drive in drives]
     with looped(str(drives[1])) as over:
-        done = typed(*PLAN, *names)
+        done = run_aligntool(*PLAN, *names)
         assert done.returncode == 3 and f"{drives[1].name} is attached to {over}" in done.stderr
         assert over in done.stderr.partition("→")[2]
-    assert typed(*PLAN, *names).returncode == 0
+    assert run_aligntool(*PLAN, *names).returncode == 0
 
 
 @pytest.mark.parametrize("code", [POSIX, FLOCK], ids=["posix", "flock"])
@@ -95,12 +95,12 @@ def test_a_lock_of_another_program_is_seen(drives: list[Path], tmp_path: Path, c
     names = [f"{drive}p1" for drive in drives]
     step = taken(tmp_path, drives[0])
     with another_program(code, Path(f"{drives[0]}{part}")):
-        done = typed(*PLAN, *names)
+        done = run_aligntool(*PLAN, *names)
         assert done.returncode == 3 and f"{drives[0]}{part} is locked by another program" in done.stderr
         with pytest.raises(Refused, match="is locked by another program"), hold_members([step]):
             pass
     with hold_members([step]):
-        assert typed(*PLAN, *names).returncode == 3, "it is held now"
+        assert run_aligntool(*PLAN, *names).returncode == 3, "it is held now"
 
 
 def test_a_neighbour_that_is_mounted_is_in_nobodys_way(drives: list[Path], tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_neighbour_that_is_mounted_is_in_nobodys_way(drives: list[Path], tmp_p
     (tmp_path / "mnt").mkdir()
     run("mount", f"{drives[0]}p2", tmp_path / "mnt")
     try:
-        assert typed(*PLAN, *(f"{drive}p1" for drive in drives)).returncode == 0
+        assert run_aligntool(*PLAN, *(f"{drive}p1" for drive in drives)).returncode == 0
         step = taken(tmp_path, drives[0])
         with hold_members([step]):
             pass

@@ -5,7 +5,6 @@ import random
 import shutil
 import struct
 import subprocess
-import sys
 import zlib
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from aligntool.units import MIB
 from tests.conftest import find_tool, run
 from tests.probe.tables.gpt_images import SIZE, Sparse, make_gpt
 from tests.probe.tables.images import flip, patch
+from tests.run_aligntool import run_aligntool
 
 pytestmark = pytest.mark.needs_tools("sgdisk", "gdisk", "sfdisk", "mke2fs", "mkswap", "partx")
 
@@ -160,6 +160,5 @@ def test_a_partition_of_a_gpt_of_16384_entries_is_moved(sparse: Sparse) -> None:
     swap = sparse(4 * MIB, "swap.img")
     run("mkswap", swap)
     patch(path, 8193 * 512, swap.read_bytes()[:4096])
-    code, said = typed(sys.executable, "-m", "aligntool", "realign", "--yes", path)
-    assert code == 0, said
+    run_aligntool("realign", "--yes", path, code=0)
     assert starts(path) == [8192] and "No problems found" in run("sgdisk", "--verify", path)

@@ -1,9 +1,6 @@
 """Results of benchmarks on the page: the figures of fio's own JSON, and which figures make which chart."""
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from math import log10
 from pathlib import Path
@@ -21,6 +18,7 @@ from aligntool.units import KIB, MIB, mb_s
 from tests.bench_runs.made import result, series
 from tests.render.report.pages import HOSTILE, array_machine, content_of
 from tests.render.report.test_page import parsed, words_of
+from tests.run_aligntool import run_aligntool
 
 
 def charts_of(*results: Result) -> list[Chart]:
@@ -29,11 +27,7 @@ def charts_of(*results: Result) -> list[Chart]:
 
 
 def aligntool(folder: Path, *words: str | Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "aligntool", *map(str, words)], cwd=folder, capture_output=True, text=True,
-        check=False, timeout=300, env=os.environ | {"XDG_STATE_HOME": str(folder / "state")},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    run_aligntool(*words, code=0, cwd=folder, env={"XDG_STATE_HOME": str(folder / "state")})
 
 
 @pytest.mark.needs_tools("fio")
