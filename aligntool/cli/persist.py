@@ -59,10 +59,10 @@ def persist_command(
     goal = PersistGoal(system, mount)
     plan = find_persist_plan(array, goal, sysroot)
     if output is not None:
-        keep(output, _text(plan, goal))
+        keep(output, persist_text(plan, goal))
     stop = dry_run or output is not None or sysroot is not None
     if stop and json_:
-        sys.stdout.write(_text(plan, goal))
+        sys.stdout.write(persist_text(plan, goal))
         return
     # The arrays of a captured machine are not here.
     next_ = carried_out("raid persist", sys.argv[3:], output) if stop and sysroot is None else ""
@@ -105,20 +105,8 @@ def carry_out_persist(plan: "Plan", goal: "PersistGoal", *, yes: bool, json_: bo
 def apply_persist(text: str, *, yes: bool, json_: bool) -> None:
     """A plan that was kept, thought out again from the same wishes. Raises Refused where it is another one now."""
     from aligntool.cli.arrays import refuse_changed
-    from aligntool.cli.asked import command
-    from aligntool.plan import from_json
-    from aligntool.raid.persisting import PersistGoal
-    from aligntool.strict_json import by_field
 
-    plan = from_json(text)
-    anew = command("raid persist", plan.disk.path)
-    try:
-        wishes = json.loads(text)["persist"]
-        goal = PersistGoal(**by_field(PersistGoal, wishes))
-        if not all(each is None or isinstance(each, str) for each in wishes.values()):
-            raise ValueError("a wish that is no text")
-    except (AttributeError, TypeError, KeyError, ValueError) as error:
-        raise Refused(f"the plan does not say what was asked for: {error}", hint=anew) from error
+    plan, goal = read_persist_text(text)
     refuse_changed(plan, find_persist_plan(plan.disk.path, goal))
     _show(plan, "", to_stderr=json_)
     if plan.steps:
@@ -127,11 +115,31 @@ def apply_persist(text: str, *, yes: bool, json_: bool) -> None:
         write_nothing_to_do(plan)
 
 
-def _text(plan: "Plan", goal: "PersistGoal") -> str:
+def persist_text(plan: "Plan", goal: "PersistGoal") -> str:
+    """Return the plan's document with what was asked for in it."""
     from aligntool.plan import to_json
     from aligntool.strict_json import as_object
 
     return json.dumps(json.loads(to_json(plan)) | {"persist": as_object(goal)}, indent=2) + "\n"
+
+
+def read_persist_text(text: str) -> tuple["Plan", "PersistGoal"]:
+    """Return the plan and what was asked for. Raises Refused."""
+    from aligntool.cli.asked import command
+    from aligntool.plan import from_json
+    from aligntool.raid.persisting import PersistGoal
+    from aligntool.strict_json import by_field
+
+    plan = from_json(text)
+    try:
+        wishes = json.loads(text)["persist"]
+        goal = PersistGoal(**by_field(PersistGoal, wishes))
+        if not all(each is None or isinstance(each, str) for each in wishes.values()):
+            raise ValueError("a wish that is no text")
+    except (AttributeError, TypeError, KeyError, ValueError) as error:
+        raise Refused(f"the plan does not say what was asked for: {error}",
+                      hint=command("raid persist", plan.disk.path)) from error  # fmt: skip
+    return plan, goal
 
 
 def _show(plan: "Plan", type_next: str, *, to_stderr: bool) -> None:

@@ -38,6 +38,7 @@ from aligntool.plan import (
 )
 from aligntool.units import Extent
 from tests.conftest import run
+from tests.golden.documents import PLANS, RECORDS, RESULTS, record_text
 from tests.golden.journals import (
     CASES,
     PATCH_AT,
@@ -229,6 +230,11 @@ def main(folder: Path) -> None:
     for name, case in CASES.items():
         made = list(made_stages(case))
         write_archive(folder / f"{name}.tar.xz", made)
+    texts = {name: written(plan) for name, (plan, written) in PLANS.items()}
+    with tempfile.TemporaryDirectory() as scratch:
+        texts |= {name: record_text(record, Path(scratch)) for name, record in RECORDS.items()}
+    for name, text in (texts | {name: written() for name, written in RESULTS.items()}).items():
+        (folder / f"{name}.json").write_text(text)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,120 @@
+"""Documents of version 1 that are kept as files, and how each is read and written again.
+
+The values are made by hand, so that what a file says is known without reading it. Alone because both the program that
+made the files and the tests need them.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from aligntool.apply.arrays.record import Record, save
+from aligntool.bench import document as bench_document
+from aligntool.bench.alignment import Rate
+from aligntool.bench.conditions import Conditions, DriveState
+from aligntool.bench.experiments import Setting, Spans, Starts
+from aligntool.bench.inference import Boundary, Evidence, Inference, Looked, Penalty
+from aligntool.bench.inference_design import Kind
+from aligntool.bench.inference_file import Probed, ProbeResult, document
+from aligntool.bench.jobs import Pattern
+from aligntool.bench.span import Knee
+from aligntool.bench.starts import Load
+from aligntool.bench.starts import Place as At
+from aligntool.cli.asked import Asked, plan_text
+from aligntool.cli.persist import persist_text
+from aligntool.plan import Plan, RaidGoal, RealignGoal, to_json, with_wanted
+from aligntool.raid.persisting import PersistGoal
+from aligntool.raid.tuning import Identity, Sample, Tuning
+from aligntool.raid.tuning_file import tuning_text
+from aligntool.render.bench_experiments import alignment_json, span_json
+from aligntool.units import KIB, MIB, Extent
+from tests.bench_runs.made import result, series
+from tests.render.made_plans import ARRAY, LAYOUT, PLAN
+
+V1 = Path(__file__).parent / "v1"
+
+ASKED = Asked(RealignGoal((1, 5), 4 * MIB, True, True, "j", 8), 512, 4096, 16 * KIB, ("--grain", "4MiB"))
+PERSIST = replace(PLAN, purpose="persist", places=(), steps=ARRAY.steps[-3:])
+PERSIST_GOAL = PersistGoal("debian", "/srv/data")
+RAID_GOAL = RaidGoal(
+    "raid10", "fast", "database", 8 * KIB, 64 * KIB, "f2", "internal", "1.1", "ext4", 4096, 512, MIB, "/srv/f",
+    ("noatime",), "partitions", 2 * MIB, 3 * MIB, 4 * MIB, (3, None), ("sda",), "{}", "fedora", "1:2:3:4", "5-6",
+)  # fmt: skip
+DRIVES = ("/dev/a", "/dev/b")
+
+PLANS: dict[str, tuple[Plan, Callable[[Plan], str]]] = {
+    "plan-realign": (replace(PLAN, steps=PLAN.steps[2:]), lambda plan: plan_text(plan, Asked())),
+    "plan-realign-shrink": (PLAN, lambda plan: plan_text(plan, ASKED)),
+    "plan-layout": (LAYOUT, to_json),
+    "plan-raid": (ARRAY, lambda plan: with_wanted(to_json(plan), DRIVES, RAID_GOAL)),
+    "plan-persist": (PERSIST, lambda plan: persist_text(plan, PERSIST_GOAL)),
+}
+"""Every plan, and how the command that makes one writes it into a file."""
+
+TRACE = {0: {"before": "eA==", "after": "00"}, 3: {"device": "/dev/md/data"}}
+FILE = Path("/nowhere/arrays/x.json")
+RECORDS = {
+    "record-begun": Record(FILE, ARRAY, 0, True),
+    "record-between": Record(FILE, ARRAY, 3, False, True, TRACE),
+    "record-back": Record(FILE, ARRAY, 2, True, False, TRACE),
+    "record-persist": Record(FILE, PERSIST, 1, True, True, {0: TRACE[0]}),
+}
+
+SEEN = Conditions(
+    "6.1", "fio-3.33", "A processor", 8, "performance", 0.5, True, "ext4", "rw", 1 << 40, 1 << 39, True, 0.25,
+    (DriveState("sda", "M", "1.0", 1 << 40, "ata", False, "6 Gb/s", True, "none", 32, "write back", "raid1",
+                "idle", True, 30.0, 40.0),),
+)  # fmt: skip
+SETTING = Setting("file", 1 << 30, 1 << 29, 1.5, 5, True, "libaio")
+DRIVE = Probed("sda", "/dev/sda", 1 << 40, "M", "S", "W", "1.0")
+STARTS = Starts(
+    "2026-01-02T03:04:05Z", "/dev/sda", 4096, "reported",
+    tuple(
+        Rate(Load(Pattern.RANDOM_READ, 4 * KIB, 32), At(title, start, start % 4096, control), repeat,
+             10000.0 + repeat - start % 4096, 12.5)
+        for title, start, control in (("aligned", MIB, False), ("control", 2 * MIB, True), ("off", 32256, False))
+        for repeat in range(1, 6)
+    ),
+    conditions=SEEN, setting=SETTING, disk=DRIVE,
+)  # fmt: skip
+SPANS = Spans(
+    "2026-01-02T03:04:05Z", "/dev/sda", True, Knee(1 << 30, 1 << 31, 0.5, 0.9, "a knee"),
+    {1 << 30: [1000.0, 1010.0], 1 << 31: [500.0, 505.0]}, None, {1 << 30: [10.0, 11.0], 1 << 31: [9.0, 9.5]},
+    conditions=SEEN, setting=SETTING, disk=DRIVE, complete=False,
+)  # fmt: skip
+PROBED = ProbeResult(
+    DRIVE,
+    Inference(
+        (Boundary(4096, (Evidence(Kind.READ, 40.0, (30.0, 50.0), 0.5, 0.99),)),),
+        (Boundary(65536, (Evidence(Kind.SHIFT, 4.0, (3.0, 5.0), 0.9, 0.5),)),),
+        (Looked(Kind.READ, 100, 80.0, (Penalty(4096, 40.0, 1.0),), "too few"),),
+    ),
+    512, (Extent(0, MIB), Extent(MIB, 2 * MIB)), 7, 8, 9, 0.25, 10.5, 11, True, "/srv/file",
+)  # fmt: skip
+TUNING = Tuning(
+    "raid10", "f2", "database", 8 * KIB, "internal",
+    (Identity("nvme0n1", "M", "S", "W", 1 << 40, "1.0", 3, 2), Identity("nvme1n1", None, None, None, None)),
+    1 << 33, 10.5, True, (("kernel", "6.1"), ("fio", "fio-3.33")),
+    (Sample(1, 64 * KIB, "randread", 11, 12, 13.5), Sample(2, 128 * KIB, "write", 0, 14)),
+)  # fmt: skip
+BENCH = replace(result(series(1e6, 2e6), passes=(1, 2), score="as-ssd"), conditions=SEEN, skipped=("a test",))
+
+RESULTS: dict[str, Callable[[], str]] = {
+    "bench": lambda: bench_document.to_json(BENCH),
+    "bench-alignment": lambda: alignment_json(STARTS, STARTS.rows),
+    "bench-span": lambda: span_json(SPANS, None),
+    "probe": lambda: json.dumps(document(PROBED, "0.1"), indent=1) + "\n",
+    "raid-tune": lambda: tuning_text(TUNING, {"chunk": 65536}),
+}
+"""What was measured, as the command that measures writes it."""
+
+
+def kept(name: str) -> str:
+    return (V1 / f"{name}.json").read_text()
+
+
+def record_text(record: Record, folder: Path) -> str:
+    """As it is written into a file."""
+    save(replace(record, file=folder / "x.json"))
+    return (folder / "x.json").read_text()

@@ -1,0 +1,117 @@
+"""Plans, records and results of version 1 are read, mean the same, and are written again byte by byte."""
+
+import hashlib
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import get_args
+
+import jsonschema
+import pytest
+
+from aligntool.apply.arrays.record import read_record
+from aligntool.bench import document as bench_document
+from aligntool.bench.experiments import Spans, Starts, experiment_from_json
+from aligntool.bench.inference_file import read_measured
+from aligntool.cli.asked import read_plan_text
+from aligntool.cli.persist import read_persist_text
+from aligntool.plan import STEPS, Step, StepBegun, from_json, wanted_of
+from aligntool.raid.tuning_file import parse_tuning
+from aligntool.render.bench_experiments import alignment_json, span_json
+from aligntool.render.events import event_json
+from aligntool.strict_json import WIRE, as_object, by_field, wire_names
+from tests.golden import documents
+from tests.golden.documents import (
+    ASKED,
+    BENCH,
+    DRIVES,
+    FILE,
+    PERSIST_GOAL,
+    PLANS,
+    RAID_GOAL,
+    RECORDS,
+    RESULTS,
+    TUNING,
+    kept,
+    record_text,
+)
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def without_version(text: str) -> object:
+    """Which aligntool wrote it is another one each time."""
+    return json.loads(text) | {"aligntool": ""}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_plan_is_read_and_written_again_the_same(name: str) -> None:
+    plan, written = PLANS[name]
+    text = kept(name)
+    assert from_json(text) == plan
+    assert written(plan) == text
+    document = json.loads(text)
+    said = json.dumps(document["plan"], sort_keys=True).encode()
+    assert document["digest"] == hashlib.sha256(said).hexdigest()
+    jsonschema.validate(document, json.loads((DOCS / "plan.schema.json").read_text()))
+
+
+def test_what_was_asked_for_is_read_from_a_plan() -> None:
+    assert read_plan_text(kept("plan-realign-shrink"))[1] == ASKED
+    assert wanted_of(kept("plan-raid")) == (DRIVES, RAID_GOAL)
+    assert read_persist_text(kept("plan-persist"))[1] == PERSIST_GOAL
+
+
+def test_every_kind_of_step_is_kept_and_events_call_it_by_the_name_in_plans() -> None:
+    assert set(STEPS.values()) == set(get_args(Step))
+    names = set()
+    for name, (plan, _) in PLANS.items():
+        for index, step in enumerate(json.loads(kept(name))["plan"]["steps"]):
+            assert json.loads(event_json(plan, StepBegun(index)))["step"] == step["step"]
+            names.add(step["step"])
+    assert names == set(STEPS)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_record_is_read_and_written_again_the_same(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "read.json"
+    file.write_text(kept(name))
+    assert replace(read_record(file), file=FILE) == RECORDS[name]
+    assert record_text(read_record(file), tmp_path) == kept(name)
+    document = json.loads(kept(name))
+    checksum = document.pop("checksum")
+    assert checksum == hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_result_is_written_the_same(name: str) -> None:
+    assert without_version(RESULTS[name]()) == without_version(kept(name))
+    assert list(json.loads(RESULTS[name]())) == list(json.loads(kept(name)))
+
+
+def test_results_are_read() -> None:
+    assert bench_document.from_json(kept("bench"), "") == BENCH
+    assert parse_tuning(kept("raid-tune")) == TUNING
+    starts, spans = (experiment_from_json(kept(name), "") for name in ("bench-alignment", "bench-span"))
+    assert isinstance(starts, Starts) and isinstance(spans, Spans)
+    assert starts == documents.STARTS
+    assert without_version(alignment_json(starts, starts.rows)) == without_version(kept("bench-alignment"))
+    assert without_version(span_json(spans, None)) == without_version(kept("bench-span"))
+    measured = read_measured(kept("probe"), "")
+    assert [(unit.size, unit.confidence) for unit in measured.units] == [(4096, 0.99)]
+    assert (measured.serial, measured.wwn, measured.size) == ("S", "W", 1 << 40)
+
+
+@dataclass(frozen=True)
+class Renamed:
+    later: tuple[int, ...] = field(metadata={WIRE: "earlier"})
+    same: "Renamed | None" = None
+
+
+def test_a_field_that_was_renamed_keeps_its_name_in_documents() -> None:
+    value = Renamed((1, 2), Renamed((3,)))
+    assert wire_names(Renamed) == {"earlier": "later", "same": "same"}
+    assert as_object(value, {Renamed: {"kind": "r"}}) == {
+        "kind": "r", "earlier": [1, 2], "same": {"kind": "r", "earlier": [3], "same": None},
+    }  # fmt: skip
+    assert Renamed(**by_field(Renamed, {"earlier": (1, 2), "same": value})) == Renamed((1, 2), value)  # type: ignore[arg-type]
