@@ -1,6 +1,6 @@
 # Everything a newcomer types. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help demo test audit bench fuzz lab picture install uninstall clean
+.PHONY: help demo test test-all audit bench fuzz lab picture install uninstall clean
 
 ALIGNTOOL := .venv/bin/aligntool
 PREFIX ?= /usr/local
@@ -8,13 +8,18 @@ HOME_OF_ALL ?= /opt/aligntool
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 help: ## list these words
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r word text; do printf '%-16s %s\n' "$$word" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r word text; do printf '%-16s %s\n' "$$word" "$$text"; done
 
 demo: .venv/.ready-demo ## audit, plan, realign, audit: on a disk image of 2005 that it makes itself (no root, touches no disk)
 	@$(ALIGNTOOL) demo
 
-test: .venv/.ready-test ## run every test, linter and type check; what needs root is skipped without it
+test: .venv/.ready-test ## run the linters, the type check and every test but the long ones; as root also those of devices
 	@.venv/bin/python -m pytest -p tests.workers -n auto --no-loadscope-reorder $(ARGS)
+
+test-all: .venv/.ready-test ## run all of them, with power cuts, real boots and whole matrices: some hours, as root
+	@echo 'make test-all: takes hours on two cores (docs/contributing.md); make test has what takes minutes' >&2
+	@ALIGNTOOL_THOROUGH=1 .venv/bin/python -m pytest -p tests.workers -n auto --no-loadscope-reorder \
+		--durations=20 --durations-min=60 $(ARGS)
 
 audit: .venv/.ready-demo ## audit every disk of this machine (asks for root; reads only)
 	@$(SUDO) $(ALIGNTOOL) audit $(ARGS)

@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.thorough import examples
+
 SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
 
 # No test is timed: machines are noisy. A failure prints what repeats it.
-settings.register_profile("aligntool", deadline=None, print_blob=True)
+settings.register_profile("aligntool", deadline=None, print_blob=True, max_examples=examples(100))
 settings.load_profile("aligntool")
 
 # A shell that starts its tests in the background has them ignore Ctrl-C, and so would every program they interrupt.

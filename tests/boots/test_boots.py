@@ -17,6 +17,7 @@ from tests.conftest import run
 from tests.moving.disks import check_table, entries
 from tests.moving.mover import realign, resume
 from tests.moving.test_kills import killed
+from tests.thorough import THOROUGH
 
 pytestmark = [
     pytest.mark.needs_root,
@@ -25,7 +26,8 @@ pytestmark = [
         "sfdisk", "sgdisk", "parted", "partx", "mke2fs", "mkswap", "mkfs.fat", "mmd", "mcopy"
     ),
     pytest.mark.skipif(
-        os.environ.get("ALIGNTOOL_BOOTS") != "1", reason="takes 6 minutes; ALIGNTOOL_BOOTS=1 runs it"
+        not THOROUGH and os.environ.get("ALIGNTOOL_BOOTS") != "1",
+        reason="takes 6 minutes; ALIGNTOOL_BOOTS=1 or `make test-all` runs it",
     ),
 ]
 Loop = Callable[..., Path]

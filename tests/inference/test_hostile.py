@@ -1,6 +1,5 @@
 """Drives that look as if they had a unit: what is stated of them is true, or nothing is."""
 
-import os
 import random
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
@@ -33,8 +32,8 @@ from tests.inference.hostile import (
     UnlikeDies,
 )
 from tests.inference.study import KINDS, Outcome, Probed, judge, kinds_of, probe_kind, probe_simulated
+from tests.thorough import when_thorough
 
-THOROUGH = os.environ.get("ALIGNTOOL_THOROUGH") == "1"
 SEEDS = range(4)
 
 
@@ -129,7 +128,7 @@ def test_one_drive_of_every_hostile_kind_gives_no_false_answer() -> None:
     assert sum(one.outcome is Outcome.HIT for one in found) >= 20
 
 
-@pytest.mark.skipif(not THOROUGH, reason="takes minutes: ALIGNTOOL_THOROUGH=1 runs it")
+@when_thorough("takes minutes")
 def test_five_hundred_drives_that_the_rules_do_not_know_give_no_false_answer() -> None:
     found = _probed(12, 8, 100, "held-out")
     outcomes = Counter(one.outcome for one in found)

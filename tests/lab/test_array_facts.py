@@ -18,7 +18,7 @@ from aligntool.probe.look import look
 from aligntool.units import KIB, MIB
 from tests.lab.conftest import Lab
 from tests.lab.drives import Nvme
-from tests.lab.wanted import when_thorough
+from tests.thorough import when_thorough
 
 pytestmark = [
     when_thorough("makes nine arrays in an emulated PC"),

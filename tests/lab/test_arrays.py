@@ -12,7 +12,8 @@ from tests.lab.array_cases import Case, Planned, cases, in_bytes
 from tests.lab.conftest import Debian
 from tests.lab.debian_pc import DebianPC, powered
 from tests.lab.system import Facts, arrays, facts
-from tests.lab.wanted import DEBIAN_PC, THOROUGH
+from tests.lab.wanted import DEBIAN_PC
+from tests.thorough import THOROUGH
 
 pytestmark = [*DEBIAN_PC]
 CASES = (*cases(), *cases(swapped=True)) if THOROUGH else cases()[:1]

@@ -20,7 +20,8 @@ from tests.lab.conftest import Debian
 from tests.lab.debian_pc import DebianPC, powered
 from tests.lab.drives import Nvme
 from tests.lab.system import arrays, facts
-from tests.lab.wanted import DEBIAN_PC, when_thorough
+from tests.lab.wanted import DEBIAN_PC
+from tests.thorough import when_thorough
 
 pytestmark = [
     *DEBIAN_PC,

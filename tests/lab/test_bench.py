@@ -8,7 +8,7 @@ import pytest
 from tests.lab.conftest import Lab
 from tests.lab.drives import MIB, Nvme, Port
 from tests.lab.kernel import ROOT
-from tests.lab.wanted import when_thorough
+from tests.thorough import when_thorough
 
 pytestmark = [
     when_thorough("measures in an emulated PC for minutes"),

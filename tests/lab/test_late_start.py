@@ -12,7 +12,7 @@ from aligntool.raid.late_start import SCRIPT
 from aligntool.units import MIB
 from tests.lab.conftest import Lab
 from tests.lab.drives import Nvme
-from tests.lab.wanted import when_thorough
+from tests.thorough import when_thorough
 
 pytestmark = [
     when_thorough("makes six arrays in an emulated PC"),

@@ -14,7 +14,7 @@ from tests.lab.conftest import Lab
 from tests.lab.drives import Nvme
 from tests.lab.kernel import ROOT
 from tests.lab.old_arrays import Case
-from tests.lab.wanted import THOROUGH
+from tests.thorough import THOROUGH
 
 pytestmark = [
     pytest.mark.needs_root,

@@ -20,7 +20,8 @@ from tests.lab.drives import Nvme, image
 from tests.lab.guest import KERNEL_OPTIONS
 from tests.lab.kernel import ROOT
 from tests.lab.system import Facts, facts
-from tests.lab.wanted import DEBIAN_PC, when_thorough
+from tests.lab.wanted import DEBIAN_PC
+from tests.thorough import when_thorough
 
 pytestmark = [
     *DEBIAN_PC,

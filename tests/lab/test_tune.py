@@ -9,7 +9,7 @@ from aligntool.raid.tuning_file import parse_tuning
 from tests.lab.conftest import Lab
 from tests.lab.drives import MIB, Nvme
 from tests.lab.kernel import ROOT
-from tests.lab.wanted import when_thorough
+from tests.thorough import when_thorough
 
 pytestmark = [
     when_thorough("sweeps real arrays for minutes"),

@@ -3,7 +3,6 @@
 Alone so that a changed option is changed in one place for all that moves here.
 """
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -11,8 +10,6 @@ from tests.run_aligntool import program, run_aligntool
 
 DONE, REFUSED, STOPPED = 0, 3, 4  # docs/cli.md, "Exit codes"
 LONGEST_S = 300
-
-THOROUGH = os.environ.get("ALIGNTOOL_THOROUGH") == "1"
 
 
 def aligntool(*words: str | Path, code: int | None = DONE) -> str:

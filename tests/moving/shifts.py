@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from aligntool.units import GIB, KIB, MIB, format_size
 from tests.moving.disks import Row
 from tests.moving.filesystems import LINUX, SECTOR, Kind
-from tests.moving.mover import THOROUGH
+from tests.thorough import THOROUGH
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,9 @@ from tests.moving.in_flight import (
     whole,
 )
 from tests.moving.media import Write, medium, needs_media
-from tests.moving.mover import DONE, REFUSED, STOPPED, THOROUGH, exit_code, realign, resume, rollback
+from tests.moving.mover import DONE, REFUSED, STOPPED, exit_code, realign, resume, rollback
 from tests.moving.test_write_log import replay
+from tests.thorough import THOROUGH
 
 pytestmark = [
     needs_media,

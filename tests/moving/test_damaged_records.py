@@ -4,7 +4,6 @@ Damage is what a cut does not do: sectors that read as something else, or not at
 """
 
 import itertools
-import os
 import random
 from collections.abc import Iterator
 
@@ -18,10 +17,10 @@ from aligntool.plan import WriteJournal
 from tests.moving.crowded import Crowd, make_crowd
 from tests.moving.simulated import SimulatedDisk, crashes
 from tests.moving.test_simulated_cuts import NoKernel, act, check_end, check_table, final, is_new
+from tests.thorough import THOROUGH
 
 pytestmark = pytest.mark.needs_tools("sfdisk")
 
-THOROUGH = bool(os.environ.get("ALIGNTOOL_THOROUGH"))
 CROWDS = range(30 if THOROUGH else 2)
 STRIDE = 1 if THOROUGH else 7  # so many operations from one cut to the next
 SLOT = 4096

@@ -17,8 +17,9 @@ from tests.moving.conftest import Contents, MakeDisk
 from tests.moving.containers import CONTAINERS
 from tests.moving.disks import Disk, Row, blkid, check_table, entries, hidden_sectors, place, read
 from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind
-from tests.moving.mover import THOROUGH, aligntool, realign
+from tests.moving.mover import aligntool, realign
 from tests.moving.shifts import SHIFTS, Shift, chosen, far_left
+from tests.thorough import THOROUGH
 
 Loop = Callable[..., Path]
 Sparse = Callable[..., Path]

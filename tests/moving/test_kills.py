@@ -19,6 +19,7 @@ from tests.moving.disks import Disk, Row
 from tests.moving.filesystems import FILESYSTEMS, Kind
 from tests.moving.in_flight import Journey, arrived, brought_to_an_end, copy, nothing_or_the_whole, trial
 from tests.moving.mover import DONE, aligntool, begin
+from tests.thorough import THOROUGH
 
 Loop = Callable[..., Path]
 pytestmark = [
@@ -27,7 +28,7 @@ pytestmark = [
     pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "mcopy", "mdel", "mkswap", "swaplabel", "mdadm"),
 ]
 
-KILLS = int(os.environ.get("ALIGNTOOL_KILLS", "8"))
+KILLS = int(os.environ.get("ALIGNTOOL_KILLS") or (300 if THOROUGH else 8))
 SEED = int(os.environ.get("ALIGNTOOL_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 NAMED: dict[str, Kind] = {kind.name: kind for kind in (*FILESYSTEMS, *CONTAINERS)}
 

@@ -1,7 +1,6 @@
 """A disk in flight whose partition table cannot be read any more, or is another program's by now."""
 
 import itertools
-import os
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,10 +18,10 @@ from tests.moving.simulated import SECTOR, SimulatedDisk, crashes
 from tests.moving.test_other_journals import until
 from tests.moving.test_simulated_cuts import NoKernel, act, check_end, final
 from tests.moving.test_simulated_media import COPY, place_of
+from tests.thorough import THOROUGH
 
 pytestmark = pytest.mark.needs_tools("sfdisk")
 
-THOROUGH = bool(os.environ.get("ALIGNTOOL_THOROUGH"))
 STRIDE = 1 if THOROUGH else 11
 
 

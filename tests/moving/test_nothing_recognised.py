@@ -8,7 +8,6 @@ import random
 
 import pytest
 
-from tests.moving.mover import THOROUGH
 from tests.moving.observed import (
     Shift,
     before_the_commit,
@@ -21,6 +20,7 @@ from tests.moving.observed import (
 from tests.moving.specimens import SPECIMENS
 from tests.moving.superblocks import Specimen
 from tests.moving.witness import find_library, known_kinds
+from tests.thorough import THOROUGH
 
 pytestmark = [
     pytest.mark.needs_tools("sfdisk"),

@@ -3,7 +3,6 @@
 `ALIGNTOOL_THOROUGH=1` tries hundreds of disks.
 """
 
-import os
 import random
 from collections.abc import Iterator
 from itertools import count
@@ -19,10 +18,10 @@ from tests.moving.entries import entries
 from tests.moving.planned import Planned, make_planned
 from tests.moving.simulated import PowerCut, SimulatedDisk
 from tests.moving.test_simulated_cuts import NoKernel
+from tests.thorough import THOROUGH
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs", "mkfs.fat")
 
-THOROUGH = bool(os.environ.get("ALIGNTOOL_THOROUGH"))
 SEEDS = range(80 if THOROUGH else 3)
 SMALL = (200 * KIB, 256 * KIB, 320 * KIB, 500 * KIB)
 CUTS = 30 if THOROUGH else 8

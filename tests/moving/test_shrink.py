@@ -23,7 +23,8 @@ from tests.moving.conftest import MakeDisk
 from tests.moving.containers import write
 from tests.moving.disks import Disk, Row, Seen, content_of
 from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind, ext
-from tests.moving.mover import REFUSED, STOPPED, THOROUGH, begin, realign
+from tests.moving.mover import REFUSED, STOPPED, begin, realign
+from tests.thorough import when_thorough
 
 Sparse = Callable[..., Path]
 Loop = Callable[..., Path]
@@ -82,7 +83,7 @@ def test_a_file_system_on_a_full_disk_is_shrunk_and_moved_with_every_file(
     shrunk(disk, loop(disk.image))
 
 
-@pytest.mark.skipif(not THOROUGH, reason="takes longer: ALIGNTOOL_THOROUGH=1 runs it")
+@when_thorough("takes longer")
 @pytest.mark.parametrize("kind", KINDS)
 def test_so_it_is_in_an_image_with_an_old_table(kind: Kind, make: MakeDisk) -> None:
     disk = full(make, "dos", Row(kind, 63))

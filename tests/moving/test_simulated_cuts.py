@@ -1,6 +1,5 @@
 """The power is cut before every single operation, and again during the resume: nothing is ever lost."""
 
-import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +13,10 @@ from aligntool.units import Extent
 from tests.moving.crowded import PATCH_AT, Crowd, Part, make_crowd
 from tests.moving.entries import Seen, entries
 from tests.moving.simulated import SECTOR, PowerCut, SimulatedDisk, crashes
+from tests.thorough import THOROUGH
 
 pytestmark = pytest.mark.needs_tools("sfdisk")
 
-THOROUGH = bool(os.environ.get("ALIGNTOOL_THOROUGH"))
 EVERY_CUT = range(60 if THOROUGH else 4)
 SOME_CUTS = range(600 if THOROUGH else 60)
 

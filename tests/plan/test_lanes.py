@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from aligntool.plan import Lanes
 from aligntool.plan.lanes import Batch, Schedule
 from aligntool.units import Extent
+from tests.thorough import examples
 
 SECTOR = 512
 
@@ -61,7 +62,7 @@ class Disk:
         return [bytes(self.bytes[start + run.start : start + run.end]) for run in schedule.runs]
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(schedules(), st.integers(0, 2**32))
 def test_every_batch_may_be_torn_and_done_again(made: tuple[Schedule, int], seed: int) -> None:
     schedule, length = made
@@ -74,7 +75,7 @@ def test_every_batch_may_be_torn_and_done_again(made: tuple[Schedule, int], seed
     assert disk.content(schedule, disk.new) == before
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(schedules(), st.integers(0, 2**32))
 def test_whatever_was_done_can_be_undone(made: tuple[Schedule, int], seed: int) -> None:
     schedule, length = made

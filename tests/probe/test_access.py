@@ -22,6 +22,7 @@ from aligntool.probe.udev import Record
 from aligntool.units import GIB, MIB, Extent
 from tests.conftest import run
 from tests.probe.trees import MadeDisk, MadePartition, make_tree
+from tests.thorough import examples
 
 
 def why(path: Path) -> str:
@@ -218,7 +219,9 @@ odd = st.one_of(
     st.dictionaries(st.sampled_from(KEYS), odd, max_size=6),
     st.integers(1, 20),
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_whatever_a_captured_tree_says_there_is_an_answer(
     tmp_path_factory: pytest.TempPathFactory,
     name: str,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from aligntool.errors import Refused
 from aligntool.probe.tree import Tree, as_number, captured_tree
+from tests.thorough import examples
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ def test_numbers_as_the_kernel_prints_them(text: str, number: int) -> None:
 
 
 @given(st.text(alphabet="/.ab\0é", max_size=30))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(200))
 def test_no_path_however_written_reads_outside(root: Path, path: str) -> None:
     tree = Tree(str(root))
     assert tree.text(f"/{path}/../../secret") in (None, "42")

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from aligntool.probe.distribution import find_distribution
-from tests.conftest import run
+from aligntool.raid.systems import SYSTEMS
+from tests.conftest import find_tool, run
 from tests.run_aligntool import run_aligntool
 
 pytestmark = [
@@ -17,6 +18,10 @@ pytestmark = [
         find_distribution() is None, reason="whose files make an array permanent is not known here"
     ),
 ]
+REBUILD = next((SYSTEMS[family].rebuild[0] for family in (find_distribution(),) if family), "")
+needs_rebuild = pytest.mark.skipif(
+    not find_tool(REBUILD), reason=f"not installed: {REBUILD}, which a plan for this machine names"
+)
 SIZE = 1 << 30
 WORDS = ("--level", "1", "--fs", "ext4")
 
@@ -26,6 +31,7 @@ def drives(sparse: Callable[..., Path], loop: Callable[..., Path]) -> tuple[Path
     return loop(sparse(SIZE, "a.img")), loop(sparse(SIZE, "b.img"))
 
 
+@needs_rebuild
 @pytest.mark.parametrize(
     ("place", "why"),
     [
@@ -58,6 +64,7 @@ def test_reasons_of_members_and_of_the_machine_come_together(drives: tuple[Path,
     assert "--wipe" not in done.stderr
 
 
+@needs_rebuild
 def test_a_place_that_was_filled_since_is_told_before_a_kept_plan_is_shown(
     drives: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -71,6 +78,7 @@ def test_a_place_that_was_filled_since_is_told_before_a_kept_plan_is_shown(
     assert "a mount would hide theirs" in done.stderr
 
 
+@needs_rebuild
 def test_what_no_table_shows_is_told_before_a_plan_is_shown(drives: tuple[Path, Path]) -> None:
     """A lost partition where the new one would begin; and nothing of it is written over."""
     run("mkfs.ext4", "-q", "-E", f"offset={1 << 20}", drives[0], "900M")

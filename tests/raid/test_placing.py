@@ -14,6 +14,7 @@ from aligntool.plan import MakeArray, MakeMember, Plan, from_json, to_json
 from aligntool.units import GIB, KIB, MIB
 from tests.conftest import run
 from tests.raid.made import drive, drives, goal, judged, planned
+from tests.thorough import examples
 
 
 def members_of(plan: Plan) -> list[MakeMember]:
@@ -104,7 +105,7 @@ def test_a_bit_of_the_bitmap_stands_for_no_more_than_there_is() -> None:
     assert option(planned(goal("raid1"), *drives(2)), "bitmap-chunk") == "64M"
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     level=st.sampled_from(["raid0", "raid1", "raid10", "raid5", "raid6"]),
     sizes=st.lists(st.integers(2 * GIB // 4096, 20_000 * GIB // 4096), min_size=4, max_size=7),

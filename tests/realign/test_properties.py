@@ -25,6 +25,7 @@ from aligntool.plan import (
 from aligntool.realign import mends, plan_realign
 from aligntool.units import MIB, Extent
 from tests.realign.made_moves import judged, movable_disk
+from tests.thorough import examples
 
 GAPS = st.sampled_from([0, 0, 1, 7, 8, 33, 64, 500, 2048, 3000, 20000])
 LENGTHS = st.sampled_from([100, 2047, 4096, 10000, 20480])
@@ -76,7 +77,7 @@ def planned(disk: Disk, goal: RealignGoal) -> Plan | None:
         return None
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow])
 @given(disks(), GOALS)
 def test_a_plan_keeps_every_promise(disk: Disk, goal: RealignGoal) -> None:
     plan = planned(disk, goal)
@@ -201,7 +202,7 @@ def _shortened(disk: Disk, lengths: dict[int, int]) -> Disk:
     )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 @given(disks())
 def test_who_is_said_to_be_mended_in_place_is_mended_together_or_alone(disk: Disk) -> None:
     told = mends(judged(disk))

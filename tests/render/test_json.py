@@ -34,6 +34,7 @@ from aligntool.units import KIB, MIB, Extent
 from tests.audit.made import judge, made_disk, with_content
 from tests.machines.captured import HERE
 from tests.machines.captured import report as captured_report
+from tests.thorough import examples
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "audit.schema.json").read_text())
 
@@ -92,7 +93,7 @@ def test_a_start_is_told_in_bytes_and_in_the_users_sectors_with_every_grid() -> 
     assert (physical["size"], physical["off_by"], physical["source"]) == (4096, 3584, "reported")
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(name=st.text(max_size=40))
 def test_any_label_leaves_the_document_valid(name: str) -> None:
     disk = replace(made_disk("63+4096"), model=name, name=name, serial=name)

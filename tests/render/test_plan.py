@@ -21,6 +21,7 @@ from aligntool.render.status import status_json, status_lines
 from aligntool.render.steps import distance_words, sector_words
 from aligntool.units import MIB, Extent
 from tests.render.made_plans import ARRAY, JOURNAL, LAYOUT, NEW, OLD, PLAN, SIZE
+from tests.thorough import examples
 
 HOSTILE = "\x1b]0;owned\x07\x1b[31m[red]bold[/red]\r\n\u202eevil\x9b2J\udcff"
 
@@ -75,7 +76,7 @@ def test_no_line_is_wider_than_the_terminal(plan: Plan, width: int) -> None:
     assert [line for line in text(plan, width=width).splitlines() if cell_width(line) > width] == []
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.text(max_size=40))
 def test_nothing_that_a_disk_says_of_itself_acts_on_the_terminal(name: str) -> None:
     disk = replace(PLAN.disk, model=name + HOSTILE, serial=name, path=name or "x")
@@ -120,7 +121,7 @@ def crowded(draw: st.DrawFn) -> tuple[Place, ...]:
     )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(crowded(), st.sampled_from([80, 120, 200]))
 def test_every_part_however_small_can_be_seen_in_its_order(places: tuple[Place, ...], width: int) -> None:
     bar = drawn(places, width)[1]

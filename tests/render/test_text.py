@@ -15,6 +15,7 @@ from aligntool.render.map import map_lines
 from aligntool.render.prometheus import METRICS, audit_prometheus
 from aligntool.render.table import audit_lines
 from tests.audit.made import judge, made_disk
+from tests.thorough import examples
 
 HOSTILE = "\x1b]0;owned\x07\x1b[31m[red]bold[/red]\r\n\u202eevil\x9b2J\udcff"
 
@@ -41,7 +42,7 @@ def test_no_line_of_a_table_is_wider_than_the_terminal(width: int) -> None:
     assert long == []
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.text(max_size=60))
 def test_no_control_or_format_character_of_a_disk_reaches_the_terminal(name: str) -> None:
     disk = replace(made_disk("63+4096"), model=name + HOSTILE, name=name or "x")
@@ -135,7 +136,7 @@ def test_wide_characters_are_measured_as_terminals_do() -> None:
 METRIC = re.compile(r'^[a-z_]+\{([a-z]+="(\\.|[^"\\\n])*",?)*\} -?[0-9]+$')
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.text(max_size=30))
 def test_every_metric_is_a_line_the_exposition_format_allows(name: str) -> None:
     report = judge(replace(made_disk("63+4096; 2048+4096"), name=name + '"\\\n'))

@@ -14,6 +14,7 @@ from aligntool.units import MIB, Extent
 from tests.apply.partition_tables.disks import JOURNAL_AT, MemoryDevice, images_for
 from tests.probe.tables.gpt_images import entry, gpt_disk
 from tests.probe.tables.images import disk, mbr
+from tests.thorough import examples
 
 BEFORE, PARKED, AFTER, OTHER = TableState.BEFORE, TableState.PARKED, TableState.AFTER, TableState.OTHER
 SECTOR = 512
@@ -84,7 +85,7 @@ def test_each_table_is_known_and_has_its_mark(case: Case) -> None:
 
 @CASES
 @pytest.mark.parametrize(("start", "goal"), [(BEFORE, PARKED), (PARKED, AFTER), (PARKED, BEFORE)])
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_a_cut_leaves_the_table_before_or_after_the_write(
     case: Case, start: TableState, goal: TableState, data: st.DataObject
@@ -100,7 +101,7 @@ def test_a_cut_leaves_the_table_before_or_after_the_write(
 
 
 @CASES
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_cuts_in_a_row_leave_a_table_that_can_be_brought_to_its_goal(case: Case, data: st.DataObject) -> None:
     device = case.device()
@@ -221,7 +222,7 @@ def test_type_7f_without_the_address_of_a_journal_is_no_mark(fields: tuple[int, 
     assert mark is not None and mark.journal_at == 64 * 1024
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     start=st.binary(max_size=4 * SECTOR),
     sector_size=st.sampled_from((512, 4096)),

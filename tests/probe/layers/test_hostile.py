@@ -15,6 +15,7 @@ from tests.conftest import find_tool, run
 from tests.probe.layers.test_md import superblock_0_90, superblock_1
 from tests.probe.layers.test_other_kinds import intel_block, zfs_label
 from tests.probe.layers.test_windows_file_systems import bitlocker
+from tests.thorough import examples
 
 KEPT = 2 * MIB  # of an image: all the superblocks are in it
 QUICK = ("--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", "-q", "--key-file", "-", "--disable-locks")
@@ -142,14 +143,16 @@ def check(layer: Layer) -> None:
         check(inner)
 
 
-@settings(deadline=20_000, max_examples=150)
+@settings(deadline=20_000, max_examples=examples(150))
 @given(st.binary(max_size=8192), st.integers(0, 1 << 40), st.integers(0, 1 << 40))
 def test_any_bytes_in_any_extent(content: bytes, start: int, length: int) -> None:
     look(content, Extent(start % (len(content) + 2), length))
     look(content * 300, Extent(0, length))
 
 
-@settings(deadline=20_000, max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=20_000, max_examples=examples(400), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.data())
 def test_real_superblocks_with_bytes_changed(images: dict[str, Image], data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(images)))
@@ -175,13 +178,13 @@ def test_every_image_is_recognised_before_it_is_broken(images: dict[str, Image])
     assert unseen == []
 
 
-@settings(deadline=20_000, max_examples=200)
+@settings(deadline=20_000, max_examples=examples(200))
 @given(st.text(alphabet='ab1 ={}[],"\\#\n-.', max_size=300))
 def test_the_lvm_text_parser_takes_any_text(text: str) -> None:
     assert isinstance(lvm_text.parse(text), dict)
 
 
-@settings(deadline=20_000, max_examples=300)
+@settings(deadline=20_000, max_examples=examples(300))
 @given(
     st.lists(
         st.tuples(st.integers(0, len(GROUP)), st.text(alphabet='019{}[]",= pv-\x00é', max_size=4)), max_size=4

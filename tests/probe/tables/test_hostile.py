@@ -15,11 +15,14 @@ from tests.probe.tables.gpt_images import entry, gpt_disk, header
 from tests.probe.tables.images import MIB, CountingReader, FailingReader, disk, mbr
 from tests.probe.tables.mbr_images import bsd_label, chain, solaris_vtoc
 from tests.probe.tables.test_other_labels import ENTRIES, apple_map, xgm_disk
+from tests.thorough import examples
 
 MOST_PARTITIONS = 8192  # a MiB of GPT entries
 MOST_BYTES = 6 * MIB
 MOST_REQUESTS = 2000
-COMMON = settings(max_examples=150, deadline=2000, suppress_health_check=[HealthCheck.data_too_large])
+COMMON = settings(
+    max_examples=examples(150), deadline=2000, suppress_health_check=[HealthCheck.data_too_large]
+)
 SECTOR_SIZES = st.sampled_from([None, 512, 1024, 2048, 4096])
 
 
