@@ -56,12 +56,16 @@ def main() -> int:
     recording.add_argument(
         "--slowest", type=int, default=0, help="list so many command lines that took longest"
     )
+    recording.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
     recording.add_argument("--scratch", type=Path, help="the folder for images; 2 GiB of room")
     comparing = commands.add_parser("compare", help="compare two records")
     comparing.add_argument("before", type=Path)
     comparing.add_argument("after", type=Path)
     comparing.add_argument(
         "--explained", type=Path, help="TOML of differences that are intended, with reasons"
+    )
+    comparing.add_argument(
+        "--part", action="store_true", help="AFTER was recorded with --only; compare no more"
     )
     comparing.add_argument("--text", action="store_true", help="also show what differs in texts only")
     comparing.add_argument(
@@ -70,6 +74,8 @@ def main() -> int:
     asked = parser.parse_args()
     if asked.command == "compare":
         before, after = (json.loads(path.read_text()) for path in (asked.before, asked.after))
+        if asked.part:
+            before["entries"] = {key: it for key, it in before["entries"].items() if key in after["entries"]}
         found = compare_records(before, after, read_explanations(asked.explained))
         return report(found, text=asked.text, every=asked.all)
     record(asked)
@@ -100,9 +106,9 @@ def record(asked: argparse.Namespace) -> None:
                 root=os.geteuid() == 0,
             )
         )
-        lines = [each for each in everything if re.search(asked.only, json.dumps(each))]
+        lines = [each for each in everything if re.search(asked.only, line_of(each))]
         jobs = {"checkout": str(checkout), "inputs": str(inputs), "runs": str(scratch / "runs"),
-                "workers": os.cpu_count() or 1, "scenarios": lines}  # fmt: skip
+                "workers": asked.workers, "scenarios": lines}  # fmt: skip
         (scratch / "jobs").write_text(json.dumps(jobs))
         environment = FIXED | ENVIRONMENT | {
             "PYTHONPATH": str(checkout), "XDG_STATE_HOME": str(inputs / "state"), "HOME": str(scratch),
@@ -118,6 +124,11 @@ def record(asked: argparse.Namespace) -> None:
     print(
         f"{len(entries)} command lines in {time.monotonic() - began:.0f} s, of which {made_s:.0f} s for the inputs"
     )
+
+
+def line_of(scenario: dict[str, Any]) -> str:
+    """The name of a scenario and its command lines, for --only."""
+    return "; ".join([scenario["name"], *(" ".join(each["words"]) for each in scenario["steps"])])
 
 
 def codes_of(checkout: Path) -> list[str]:
