@@ -37,6 +37,7 @@ RULES = (
     (r"\bloop[0-9]+\b", "loop<n>"),
     (r"(?m)^( *[0-9]+ %.*?), .*$", r"\1, <rate and time>"),
     (r"(\d+:)?\d+:\d\d\b(?= left|$)", "<time>"),
+    (r"(?m)^.*\(load [0-9.]+ on [0-9]+ cores\)\n", ""),  # a warning only while the machine is busy
 )
 
 
