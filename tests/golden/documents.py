@@ -23,11 +23,16 @@ from aligntool.bench.starts import Load
 from aligntool.bench.starts import Place as At
 from aligntool.cli.asked import Asked, plan_text
 from aligntool.cli.persist import persist_text
-from aligntool.plan import Plan, RaidGoal, RealignGoal, to_json, with_wanted
+from aligntool.plan import LayoutGoal, PartWish, Plan, RaidGoal, RealignGoal, to_json, with_wanted
+from aligntool.raid.arrays import ArrayView, MemberView
+from aligntool.raid.ceilings import Ceiling
 from aligntool.raid.persisting import PersistGoal
 from aligntool.raid.tuning import Identity, Sample, Tuning
 from aligntool.raid.tuning_file import tuning_text
+from aligntool.recipe import BenchGoal, BenchTest, Recipe
 from aligntool.render.bench_experiments import alignment_json, span_json
+from aligntool.render.raid import arrays_json
+from aligntool.render.recipes import recipes_json
 from aligntool.units import KIB, MIB, Extent
 from tests.bench_runs.made import result, series
 from tests.render.made_plans import ARRAY, LAYOUT, PLAN
@@ -100,14 +105,31 @@ TUNING = Tuning(
 )  # fmt: skip
 BENCH = replace(result(series(1e6, 2e6), passes=(1, 2), score="as-ssd"), conditions=SEEN, skipped=("a test",))
 
+SHOWN = ArrayView(
+    "md0", "/dev/md0", "raid5", 1 << 40, 64 * KIB, "1.2", "active",
+    (MemberView("sda1", "1 MiB, aligned", "sda", "M", "x4", "x2", 5, ("uplink",), True, "HMB", MIB, True),
+     MemberView("sdb1", "not known")),
+    ("ext4",), Ceiling(7, 8, "the link", ("sdb",), 9, "the drive", True), ("a finding",), ("a command",),
+)  # fmt: skip
+RECIPES = (
+    Recipe("name0", "file0", "summary", "note", "source", RealignGoal((1,), MIB, True, False, None, 512)),
+    Recipe("name1", "file1", "summary", None, "source",
+           LayoutGoal((PartWish(MIB, "esp", "boot"), PartWish(None, "linux")), "gpt", MIB, 2 * MIB, True)),
+    Recipe("name2", "file2", "summary", None, "source", RAID_GOAL),
+    Recipe("name3", "file3", "summary", None, "source",
+           BenchGoal((BenchTest(True, 4 * KIB, 32, 2, True),), 1 << 30, 5.5, 6, "twice", True, "as-ssd")),
+)  # fmt: skip
+
 RESULTS: dict[str, Callable[[], str]] = {
     "bench": lambda: bench_document.to_json(BENCH),
     "bench-alignment": lambda: alignment_json(STARTS, STARTS.rows),
     "bench-span": lambda: span_json(SPANS, None),
     "probe": lambda: json.dumps(document(PROBED, "0.1"), indent=1) + "\n",
+    "raid-show": lambda: arrays_json([SHOWN]),
+    "recipes": lambda: recipes_json(RECIPES),
     "raid-tune": lambda: tuning_text(TUNING, {"chunk": 65536}),
 }
-"""What was measured, as the command that measures writes it."""
+"""What was measured or is shown, as the command writes it."""
 
 
 def kept(name: str) -> str:

@@ -41,7 +41,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def without_version(text: str) -> object:
     """Which aligntool wrote it is another one each time."""
-    return json.loads(text) | {"aligntool": ""}
+    document = json.loads(text)
+    return document | {"aligntool": ""} if isinstance(document, dict) else document
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -86,7 +87,7 @@ def test_a_record_is_read_and_written_again_the_same(name: str, tmp_path: Path) 
 @pytest.mark.parametrize("name", RESULTS)
 def test_a_result_is_written_the_same(name: str) -> None:
     assert without_version(RESULTS[name]()) == without_version(kept(name))
-    assert list(json.loads(RESULTS[name]())) == list(json.loads(kept(name)))
+    assert [*json.loads(RESULTS[name]())] == [*json.loads(kept(name))]
 
 
 def test_results_are_read() -> None:
