@@ -66,7 +66,9 @@ def main() -> int:
         "--explained", type=Path, help="TOML of differences that are intended, with reasons"
     )
     comparing.add_argument(
-        "--part", action="store_true", help="AFTER was recorded with --only; compare no more"
+        "--part",
+        action="store_true",
+        help="compare the command lines that both have: one was recorded with --only",
     )
     comparing.add_argument("--text", action="store_true", help="also show what differs in texts only")
     comparing.add_argument(
@@ -76,7 +78,9 @@ def main() -> int:
     if asked.command == "compare":
         before, after = (json.loads(path.read_text()) for path in (asked.before, asked.after))
         if asked.part:
-            before["entries"] = {key: it for key, it in before["entries"].items() if key in after["entries"]}
+            both = before["entries"].keys() & after["entries"].keys()
+            for each in (before, after):
+                each["entries"] = {key: it for key, it in each["entries"].items() if key in both}
         found = compare_records(before, after, read_explanations(asked.explained))
         return report(found, text=asked.text, every=asked.all)
     record(asked)
