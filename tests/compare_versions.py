@@ -34,7 +34,7 @@ ENVIRONMENT = {
 # Names that the kernel or tempfile choose, and times that are measured.
 RULES = (
     (r"\baligntool-(demo|fio|planned)?-?[a-z0-9_]{8}\b", "aligntool-<temporary>"),
-    (r"\bloop[0-9]+\b", "loop<n>"),
+    (r"\bloop[0-9]+(?!\d)", "loop<n>"),
     (r"(?m)^( *[0-9]+ %.*?), .*$", r"\1, <rate and time>"),
     (r"(\d+:)?\d+:\d\d\b(?= left|$)", "<time>"),
     (r"(?m)^.*\(load [0-9.]+ on [0-9]+ cores\)\n", ""),  # a warning only while the machine is busy
@@ -176,7 +176,7 @@ def devices(scratch: Path) -> Iterator[list[str]]:
 def cleaner(scratch: Path, checkout: Path, members: list[str]) -> Callable[[str, str], str]:
     """Return what takes out of a text the names of folders, and what RULES name."""
     rules = [
-        (re.compile(rf"\b{Path(each).name}\b"), f"member{number}") for number, each in enumerate(members)
+        (re.compile(rf"\b{Path(each).name}(?!\d)"), f"member{number}") for number, each in enumerate(members)
     ]
     rules += [(re.compile(pattern), by) for pattern, by in RULES]
 
