@@ -22,6 +22,7 @@ from tests.inference.slow_drives import (
     needs_nbdkit,
     slow_drive,
 )
+from tests.thorough import when_thorough
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("fio"), needs_nbdkit]
 
@@ -67,7 +68,13 @@ def says(right: str, wrong: str) -> Callable[[str], Answer]:
     ("drive", "right", "wrong"),
     [
         pytest.param(CACHED, "a cache keeps what was read", "a cache takes the writes", id="a hybrid drive"),
-        pytest.param(("--filter=delay", *DELAYED), "no cache shows", "a cache", id="without a cache"),
+        pytest.param(
+            ("--filter=delay", *DELAYED),
+            "no cache shows",
+            "a cache",
+            id="without a cache",
+            marks=when_thorough("times a drive for a minute, with nothing beside it"),
+        ),
     ],
 )
 def test_passes_over_the_same_data_show_a_cache_and_nothing_else(
@@ -102,6 +109,7 @@ def test_passes_over_the_same_data_show_a_cache_and_nothing_else(
     assert said.count("no cache shows") == (1 if drive is CACHED else 2)
 
 
+@when_thorough("times a drive for a minute, with nothing beside it")
 def test_what_one_test_read_is_new_to_the_next_one(tmp_path: Path) -> None:
     """Two tests that read, on a hybrid drive: each has a first pass that the cache does not answer."""
     (tmp_path / "two.toml").write_text(PROFILE)
@@ -130,6 +138,7 @@ def test_a_drive_that_serves_many_requests_at_once_gains_from_a_deep_queue(tmp_p
         _gains(tmp_path, device, GAIN, NONE)
 
 
+@when_thorough("times a drive for a minute, with nothing beside it")
 def test_a_drive_that_serves_one_request_at_a_time_gains_nothing(tmp_path: Path) -> None:
     with slow_drive(tmp_path, "base_us=10000", "rate=1") as file, device_over(file) as device:
         _gains(tmp_path, device, NONE, GAIN)

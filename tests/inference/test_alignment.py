@@ -27,6 +27,7 @@ from aligntool.bench.starts import OLD_START, Load, Place, loads_of, places_of, 
 from aligntool.errors import Refused
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.inference.slow_drives import device_over, needs_nbdkit, slow_drive
+from tests.thorough import when_thorough
 
 Noise = Callable[[random.Random], float]
 ROOM = Extent(0, GIB)
@@ -123,6 +124,12 @@ NOISES = {
     "5 %": gauss(0.05), "10 %": gauss(0.1), "30 %, skewed": lambda dice: dice.lognormvariate(0, 0.3),
     "disturbed": disturbed,
 }  # fmt: skip
+PAIRS = (
+    ("5 %", 8),
+    ("10 %", 6),
+    ("30 %, skewed", 5),
+    ("disturbed", 5),
+)  # of noise and repeats: each at least once
 
 
 def whole(
@@ -146,8 +153,16 @@ def whole(
     )
 
 
-@pytest.mark.parametrize("repeats", [5, 6, 8])
-@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize(
+    ("noise", "repeats"),
+    [
+        pytest.param(
+            noise, repeats, marks=() if (noise, repeats) in PAIRS else when_thorough("simulates for seconds")
+        )
+        for noise in NOISES
+        for repeats in (5, 6, 8)
+    ],
+)
 def test_noise_alone_makes_alignment_matter_in_at_most_the_promised_share(noise: str, repeats: int) -> None:
     """Four loads and eight starts are 32 rows, each of which could lose by chance."""
     false = 0

@@ -13,6 +13,7 @@ from aligntool.units import KIB, MIB
 from tests.conftest import run
 from tests.inference.right_or_unknown import Answer, right_or_unknown, told
 from tests.inference.slow_drives import aligntool, device_over, measured, needs_nbdkit, slow_drive
+from tests.thorough import when_thorough
 
 needs_fio = pytest.mark.needs_tools("fio")
 
@@ -244,7 +245,12 @@ def as_the_model_has_it(shares: dict[str, float]) -> Callable[[dict[str, Any]], 
     ("page", "shares"),
     [
         pytest.param(4 * KIB, {"randread": 1 / 2}, id="4 KiB on pages of 4 KiB: half"),
-        pytest.param(16 * KIB, {"randread": 4 / 5, "read": 8 / 9}, id="4 and 128 KiB on 16 KiB: 4/5 and 8/9"),
+        pytest.param(
+            16 * KIB,
+            {"randread": 4 / 5, "read": 8 / 9},
+            id="4 and 128 KiB on 16 KiB: 4/5 and 8/9",
+            marks=when_thorough("times a drive for a minute, with nothing beside it"),
+        ),
     ],
 )
 def test_a_drive_that_reads_more_pages_at_sector_63_keeps_the_article_s_share(
