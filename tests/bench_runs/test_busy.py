@@ -112,7 +112,12 @@ def full(made: Series) -> Answer:
 @pytest.mark.needs_tools("fio")
 def test_a_second_of_work_on_every_core_is_a_full_machine(file: Path) -> None:
     """fio's own threads, which work while it measures and neither before nor after."""
-    made = right_or_unknown(lambda: measured(file, CORES + 1), full)
+
+    def by_itself(made: Series) -> Answer:
+        """Other programs may have taken most of it: the machine is full with those, and nothing else is claimed."""
+        return Answer.UNKNOWN if made.busy_machine else full(made)
+
+    made = right_or_unknown(lambda: measured(file, CORES + 1), by_itself)
     assert not made.thread_full and made.cpu_bound
 
 
