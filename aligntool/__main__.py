@@ -6,7 +6,7 @@ import sys
 def main() -> None:
     """Ctrl-C while the program is still being loaded is an interruption like any later one."""
     try:
-        from aligntool.cli import main as run
+        from aligntool.cli.app import main as run
     except KeyboardInterrupt:
         sys.exit(130)
     run()

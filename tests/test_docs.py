@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import typer
 
-from aligntool.audit import Code
 from aligntool.audit.explanations import EXPLANATIONS
-from aligntool.cli import app
+from aligntool.audit.report import Code
+from aligntool.cli.app import app
 from aligntool.errors import ExitCode
-from aligntool.render.explain import findings_markdown
-from aligntool.render.prometheus import METRICS
+from aligntool.render.json import METRICS
+from aligntool.render.recipes import findings_markdown
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

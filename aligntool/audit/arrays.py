@@ -1,18 +1,19 @@
-"""Arrays that run: their state, their chunk, their bitmap, their members.
-
-In: an array with everything that was decided about its members. Out: findings. Alone because what counts here is how an
-array fits the drives that it is made of, which none of them tells by itself. An array as `aligntool raid plan`
-recommends it gives no error and no warning here; one that was asked for without a bitmap gives AT605.
-"""
+"""Judge running md arrays: degraded, chunk, stripe cache, bitmap, discards, members that differ."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from aligntool.audit.codes import Code
-from aligntool.audit.report import Finding, Grid, GridKind, Judged, Severity
-from aligntool.audit.words import as_root
-from aligntool.inventory import ArrayFacts, Disk, DiskKind, Partition
-from aligntool.units import GIB, KIB, MIB, format_about, format_size
+from aligntool.audit.report import Code, Finding, Grid, GridKind, Judged, Severity
+from aligntool.audit.wording import as_root
+from aligntool.inventory import ArrayFacts, Disk, DiskKind, Inventory, Layer, Partition
+from aligntool.units import GIB, KIB, MIB, Extent, format_about, format_size
+
+# Arrays that run: their state, their chunk, their bitmap, their members.
+#
+# In: an array with everything that was decided about its members. Out: findings. Alone because what counts
+# here is how an array fits the drives that it is made of, which none of them tells by itself. An array as
+# `aligntool raid plan` recommends it gives no error and no warning here; one that was asked for without a
+# bitmap gives AT605.
 
 LEAST_CHUNK = 16 * KIB
 FULL_STRIPE = MIB  # RAID5_MAX_REQ_STRIPES: 256 pages of 4 KiB in one request, drivers/md/raid5.c
@@ -248,3 +249,93 @@ def _sectors(disk: Disk, known: list[Member]) -> Iterator[Finding]:
             "member goes",
             ", ".join(f"{name}: {size}B" for name, size in sizes.items() if size),
         )  # fmt: skip
+
+
+# Members of running md arrays whose superblocks nobody could read: sysfs knows where their data start all the
+# same.
+#
+# In: an Inventory. Out: the same with a layer on every such member, so that the stack is added up without
+# root too.
+
+_Offsets = dict[str, tuple[ArrayFacts, int]]
+
+
+def with_members(inventory: Inventory) -> Inventory:
+    offsets: _Offsets = {
+        member: (disk.array, offset)
+        for disk in inventory.disks
+        if disk.array
+        for member, offset in disk.array.member_data_offsets
+    }
+    if not offsets:
+        return inventory
+    return replace(inventory, disks=tuple(_disk(disk, offsets) for disk in inventory.disks))
+
+
+def _disk(disk: Disk, offsets: _Offsets) -> Disk:
+    if disk.name in offsets and not disk.content_read and disk.size:
+        disk = replace(disk, content=(_layer(Extent(0, disk.size), *offsets[disk.name]),))
+    if any(part.node in offsets and not part.content_read for part in disk.partitions):
+        disk = replace(disk, partitions=tuple(_partition(part, offsets) for part in disk.partitions))
+    return disk
+
+
+def _partition(partition: Partition, offsets: _Offsets) -> Partition:
+    if partition.node not in offsets or partition.content_read:
+        return partition
+    return replace(partition, content=(_layer(partition.extent, *offsets[partition.node]),))
+
+
+def _layer(extent: Extent, array: ArrayFacts, offset: int) -> Layer:
+    return Layer(
+        "linux_raid_member", extent, array.metadata, data_start=extent.start + offset,
+        raid_level=array.level, raid_chunk=array.chunk or 0, raid_members=len(array.members),
+    )  # fmt: skip
+
+
+# Members of md arrays that are drives without a partition table.
+#
+# In: a disk. Out: findings. Alone because the danger comes from outside: firmware that takes a drive for one
+# whose GPT is damaged "repairs" it, and what it overwrites is the array's superblock, 4 KiB into the drive.
+
+_NONE_TO_SPARE = ("raid0", "linear")  # nothing is kept twice: mdadm(8), --add and --re-add
+_VIRTUAL = (DiskKind.LOOP, DiskKind.MD, DiskKind.DM, DiskKind.BCACHE, DiskKind.MEMORY, DiskKind.NETWORK)
+
+
+def whole_member_findings(disk: Disk) -> Iterator[Finding]:
+    """Firmware sees drives only: a volume or a loop device that is a member as a whole is told nothing of."""
+    layer = next((layer for layer in disk.content if layer.kind == "linux_raid_member"), None)
+    if layer is None or disk.kind in _VIRTUAL or not _is_whole(disk, layer):
+        return
+    stale = [copy for copy in disk.gpt_headers if layer.data_start or copy.name == "backup"]
+    if stale and not (layer.data_start == 0 and disk.table):
+        where = " and ".join(f"the {copy.name} header at byte {copy.at}" for copy in stale)
+        fixed = layer.raid_level in _NONE_TO_SPARE
+        remedy = (
+            f"no member can be taken out of a {layer.raid_level}: copy its data away, and make the array anew"
+        )
+        look = as_root(disk, f"wipefs --no-act {disk.path}")
+        yield Finding(
+            Code.MEMBER_WITH_GPT, Severity.ERROR,
+            f"{disk.name}: is a member of an md array as a whole, and {where} of a GPT is still on it",
+            disk=disk.name, layer="md",
+            evidence=(
+                "published: such firmware wiped bytes 4096 to 16384 at every start, and the superblock of metadata "
+                "1.2 with them",
+                *([remedy] if fixed else []),
+            ),
+            next=f"aligntool explain {Code.MEMBER_WITH_GPT}" if fixed else look,
+        )  # fmt: skip
+        return
+    if disk.kind is DiskKind.IMAGE:
+        return  # it may as well be that of a partition
+    yield Finding(
+        Code.WHOLE_DRIVE_MEMBER, Severity.INFO,
+        f"{disk.name}: is a member of an md array as a whole, without a partition table of its own",
+        disk=disk.name, layer="md", next=f"aligntool explain {Code.WHOLE_DRIVE_MEMBER}",
+    )  # fmt: skip
+
+
+def _is_whole(disk: Disk, layer: Layer) -> bool:
+    """With the data at byte 0 the table that is seen is the array's own, and its partitions too."""
+    return layer.extent.start == 0

@@ -1,16 +1,122 @@
-"""Disk -> the grids that its partitions are compared with, each with who asks for it.
+"""List the boundaries that matter on a disk: how large, where they begin, which source states them."""
 
-Order: the physical grid first, then by how much it matters. Sizes that cannot be believed never become a grid.
-"""
-
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
 
-from aligntool.audit.believed import BELIEVED_UP_TO, is_one_drive, why_not_one_drive
-from aligntool.audit.limits import STACKED, Grade, believed_minimum_io, grade_optimal_io
-from aligntool.audit.report import Grid, GridKind, Severity
-from aligntool.audit.wishes import Wishes
-from aligntool.inventory import Disk, DiskKind, KnownGeometry, Source
-from aligntool.units import MIB, format_size, is_power_of_two
+from aligntool.audit.report import Grid, GridKind, Severity, Wishes
+from aligntool.inventory import Disk, DiskKind, Inventory, KnownGeometry, Source
+from aligntool.units import MIB, TIB, format_size, is_power_of_two
+
+# Whether a reported physical sector of 512 bytes is that of one rotating drive.
+#
+# Every Linux disk that reports nothing has 512 bytes and is "rotating" to the kernel (block/blk-settings.c,
+# sd.c), so neither is evidence: a LUN of a RAID controller and a virtual disk look like an old hard disk.
+
+BELIEVED_UP_TO = 2 * TIB  # a rotating drive of this size may really have 512-byte sectors
+
+_NOT_ONE_DRIVE = re.compile(
+    r"\b(?:qemu|vbox|virtual|vmware|msft|google|xen|parallels|bochs|kvm|nutanix|vdisk"  # hypervisors
+    r"|lio-org|iet|scst_\w+|iscsi|open-v|lun|symmetrix|netapp|3par\w*|compellent|equallogic|powervault"  # storage
+    r"|perc|megaraid|mr\d\w*|serveraid|smartraid|smart array|logical vol\w*|logical drive"  # controllers
+    r"|raid ?\d*|\w*raid|areca|arc-\d+\w*|adaptec|3ware|amcc|9\d{3}s\w*|dpt|mylex|jmicron|volume)\b",
+    re.IGNORECASE,
+)
+
+
+def is_one_drive(disk: Disk) -> bool:
+    """Return whether the disk is a rotating drive of its own, as far as it can be seen from here.
+
+    It hangs on the port of one drive, it does not bear the name of a controller or a hypervisor, and where a SCSI
+    drive can be asked for its rotation rate, it reports one.
+    """
+    if disk.kind not in (DiskKind.ATA, DiskKind.SCSI) or disk.rotational is not True:
+        return False
+    if _NOT_ONE_DRIVE.search(f"{disk.vendor or ''} {disk.model or ''}"):
+        return False
+    return disk.kind is DiskKind.ATA or (disk.drive_port is not None and disk.rotation_rpm != 0)
+
+
+def why_not_one_drive(disk: Disk) -> str:
+    """Return the reason in words, for a rotating disk on the SCSI layer."""
+    if disk.kind is DiskKind.SCSI or _NOT_ONE_DRIVE.search(f"{disk.vendor or ''} {disk.model or ''}"):
+        return "nothing shows that this is one drive, and not what a RAID controller, an array or a hypervisor makes"
+    return "nothing reports what lies below"
+
+
+# Believe or not: grading the sizes that a device reports before anything is compared with them.
+#
+# Cases and sources: 33553920 (65535 × 512) from USB bridges, util-linux#1221 and #1224; 16773120 (4095 ×
+# 4096) from SAS drivers, linux-block 2025-06; 33554432 (65536 × 512) from NVMe NOWS 65535, azure-vm-utils#99.
+# Odd but real stripes such as 196608 (three data disks, util-linux#688) must pass.
+
+STACKED = frozenset({DiskKind.MD, DiskKind.DM, DiskKind.BCACHE})
+LARGEST_OPTIMAL_IO_OF_A_DRIVE = 4 * MIB
+LARGEST_MINIMUM_IO_OF_A_DRIVE = 16 * MIB
+
+
+class Grade(StrEnum):
+    ABSENT = "absent"
+    BOGUS = "bogus"
+    PLAUSIBLE = "plausible"
+    STRIPE = "plausible-stripe"
+
+
+def grade_optimal_io(disk: Disk) -> tuple[Grade, str]:
+    """The grade of `optimal_io_size` and the reason when it is bogus."""
+    optimal = disk.limits.optimal_io_size or 0
+    if optimal <= 0:
+        return Grade.ABSENT, ""
+    logical = disk.limits.logical_block_size or 512
+    block = max(disk.limits.physical_block_size or 512, believed_minimum_io(disk))
+    if optimal == 0xFFFF * logical:
+        return Grade.BOGUS, f"it is 65535 sectors of {logical} bytes, what USB bridges report for “no limit”"
+    if optimal % block:
+        return Grade.BOGUS, f"it is no multiple of {block} bytes"
+    if disk.kind in STACKED:
+        return Grade.STRIPE, ""
+    if not is_power_of_two(optimal) and optimal % MIB:
+        # A strip times an odd number of data disks behind a RAID controller is a multiple of a minimum I/O size
+        # that says so itself.
+        if disk.kind is DiskKind.SCSI and believed_minimum_io(disk) >= 16 * 1024:
+            return Grade.STRIPE, ""
+        return Grade.BOGUS, "it is neither a power of two nor a multiple of 1 MiB, and this is a single drive"
+    if optimal > LARGEST_OPTIMAL_IO_OF_A_DRIVE:
+        return Grade.BOGUS, "it is larger than 4 MiB, and this is a single drive"
+    return Grade.PLAUSIBLE, ""
+
+
+def minimum_io_doubt(disk: Disk) -> str:
+    """Why `minimum_io_size` is not believed; empty when it is."""
+    minimum = disk.limits.minimum_io_size or 0
+    logical = disk.limits.logical_block_size or 512
+    if minimum <= 0:
+        return ""
+    if minimum % logical:
+        return f"it is no multiple of the logical sector of {logical} bytes"
+    if disk.kind in STACKED:
+        return ""
+    if not is_power_of_two(minimum) and disk.kind is not DiskKind.SCSI:
+        return "it is no power of two, and this is a single drive"
+    if minimum > LARGEST_MINIMUM_IO_OF_A_DRIVE:
+        return "it is larger than 16 MiB"
+    if (disk.limits.physical_block_size or 0) > minimum or minimum % (
+        disk.limits.physical_block_size or 512
+    ) == 0:
+        return ""
+    return f"it is no multiple of the physical sector of {disk.limits.physical_block_size} bytes"
+
+
+def believed_minimum_io(disk: Disk) -> int:
+    """`minimum_io_size` in bytes, 0 when absent or not believed."""
+    minimum = disk.limits.minimum_io_size or 0
+    return 0 if minimum <= 0 or minimum_io_doubt(disk) else minimum
+
+
+# Disk -> the grids that its partitions are compared with, each with who asks for it.
+#
+# Order: the physical grid first, then by how much it matters. Sizes that cannot be believed never become a
+# grid.
 
 Sized = tuple[int, Source, str]
 """A size in bytes, where it comes from, and who says so."""
@@ -212,3 +318,55 @@ def _for_information(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wid
             (disk.limits.optimal_io_size or 0, Source.REPORTED, "optimal_io_size"),
             Severity.INFO,
         )
+
+
+# Where the sectors of the members begin on an md array, when the kernel cannot say it.
+#
+# In: an Inventory and the physical sectors settled for its disks. Out: for each such array the bytes from its
+# byte 0 to the first boundary. Alone because two kinds of arrays need it: on members that start off their
+# sectors the kernel reports −1 as soon as there is a chunk (blk_stack_limits: chunk and shift cannot be told
+# in one number), and on members whose sector size is only known or assumed it adds up nothing at all.
+
+_ADDED_UP = ("raid0", "raid1", "raid4", "raid5", "raid6", "raid10")  # a byte keeps its place in a chunk
+
+
+def shifted_arrays(inventory: Inventory, sectors: Mapping[str, Sized]) -> dict[str, int]:
+    """By the array's name. Not in it: arrays that the kernel tells rightly, and those whose members contradict."""
+    arrays = [disk for disk in inventory.disks if disk.array and _needs_it(disk, sectors[disk.name][0])]
+    if not arrays:
+        return {}
+    places = _places(inventory)
+    found = {disk.name: _shift(disk, sectors, places) for disk in arrays}
+    return {name: shift for name, shift in found.items() if shift}
+
+
+def _needs_it(disk: Disk, size: int) -> bool:
+    return (disk.limits.alignment_offset or 0) < 0 or size > (disk.limits.physical_block_size or 0)
+
+
+def _places(inventory: Inventory) -> dict[str, tuple[Disk, int]]:
+    """Kernel name of a disk or partition -> the disk and the byte on it."""
+    places = {disk.name: (disk, 0) for disk in inventory.disks}
+    for disk in inventory.disks:
+        places.update((part.node, (disk, part.extent.start)) for part in disk.partitions if part.node)
+    return places
+
+
+def _shift(array: Disk, sectors: Mapping[str, Sized], places: Mapping[str, tuple[Disk, int]]) -> int | None:
+    """The same for every member, or None. Members with smaller sectors than the array's have no say."""
+    facts, size = array.array, sectors[array.name][0]
+    if facts is None or facts.level not in _ADDED_UP or (facts.chunk or 0) % size:
+        return None
+    if not facts.members or {name for name, _ in facts.member_data_offsets} != set(facts.members):
+        return None
+    shifts: set[int] = set()
+    for name, offset in facts.member_data_offsets:
+        if name not in places:
+            return None
+        disk, start = places[name]
+        phase = disk.limits.alignment_offset or 0
+        if phase < 0:
+            return None
+        if sectors[disk.name][0] == size:
+            shifts.add((phase - start - offset) % size)
+    return shifts.pop() if len(shifts) == 1 else None

@@ -1,15 +1,192 @@
-"""The words an audit answers in: severities, grids, checks, verdicts, findings.
-
-Plain values, so that `render` can tell them, scripts can read them and tests can compare them.
-"""
+"""Finding codes, severities, verdicts and the Report that an audit returns; the cost model."""
 
 from dataclasses import dataclass
 from enum import StrEnum
+from fractions import Fraction
 
-from aligntool.audit.codes import Code
-from aligntool.audit.cost import Cost
 from aligntool.inventory import Disk, Inventory, Source
-from aligntool.units import off_by
+from aligntool.units import MIB, off_by
+
+# The finding codes: stable names, one rule each. What they mean stands in `explanations`; `aligntool explain
+# CODE` tells it.
+#
+# Hundreds: 1 where a partition starts, 2 what a device says of itself, 3 partition tables, 4 the layers
+# above, 5 drives and links, 6 arrays and whether they come back, 9 what could not be seen. A code is never
+# used again for something else.
+
+
+class Code(StrEnum):
+    OFF_PHYSICAL = "AT101"
+    OFF_PAGE = "AT102"
+    OFF_ALLOCATION_UNIT = "AT103"
+    OFF_CHUNK = "AT104"
+    OFF_OPTIMAL_IO = "AT105"
+    OFF_GRAIN = "AT106"
+    END_UNALIGNED = "AT107"
+    OFF_ERASE_BLOCK = "AT108"
+    UNKNOWN_ALIGNMENT = "AT109"
+    NOT_JUDGED = "AT110"
+
+    STACK_CONFLICT = "AT201"
+    BOGUS_OPTIMAL_IO = "AT202"
+    SECTOR_SIZE_HIDDEN = "AT203"
+    SECTOR_SIZE_ASSUMED = "AT204"
+    BOGUS_MINIMUM_IO = "AT205"
+    BETTER_LBA_FORMAT = "AT206"
+    LARGE_UNIT = "AT207"
+    SHIFTED_GRID = "AT208"
+    SECTOR_SIZE_DISPUTED = "AT209"
+    TABLE_TELLS_SECTOR_SIZE = "AT210"
+
+    GPT_PRIMARY_DAMAGED = "AT301"
+    GPT_BACKUP_DAMAGED = "AT302"
+    OTHER_SECTOR_SIZE = "AT303"
+    OVERLAP = "AT304"
+    BEYOND_END = "AT305"
+    EBR_CHAIN = "AT306"
+    HYBRID_MBR = "AT307"
+    KERNEL_DISAGREES = "AT308"
+    BAD_ENTRY = "AT309"
+    PROTECTIVE_MBR = "AT310"
+    OUTSIDE_USABLE = "AT311"
+    GPT_BACKUP_MISPLACED = "AT312"
+    GPT_COPIES_DIFFER = "AT313"
+    DYNAMIC_DISK = "AT314"
+    FIRMWARE_RAID_MEMBER = "AT315"
+    TABLE_UNREADABLE = "AT316"
+    IN_FLIGHT = "AT317"
+    COVERS_TABLE = "AT318"
+    GPT_LOST = "AT319"
+
+    LAYER_OFF_PHYSICAL = "AT401"
+    LAYER_OFF_PAGE = "AT402"
+    CLUSTERS_OFF = "AT403"
+    LAYER_OFF_CHUNK = "AT404"
+    STRIPE_MISMATCH = "AT405"
+    SMALL_BLOCKS = "AT406"
+    LARGER_THAN_CONTAINER = "AT407"
+    AMBIGUOUS_CONTENT = "AT408"
+    DAMAGED_SUPERBLOCK = "AT409"
+
+    LINK_DEGRADED = "AT501"
+    SHARED_UPLINK = "AT502"
+    BEHIND_CHIPSET = "AT503"
+    REMAPPED_NVME = "AT504"
+    BEHIND_VMD = "AT505"
+    HMB_SHORT = "AT506"
+    HMB_COVERAGE = "AT507"
+    NO_QUEUE = "AT508"
+    SLOW_SLOT = "AT509"
+    DRIVE_NOTE = "AT510"
+
+    ARRAY_DEGRADED = "AT601"
+    ARRAY_BUSY = "AT602"
+    CHUNK_CUTS_UNITS = "AT603"
+    STRIPE_TOO_LONG = "AT604"
+    BITMAP_MISSING = "AT605"
+    BITMAP_TOO_FINE = "AT606"
+    DISCARDS_OFF = "AT607"
+    MEMBER_WITH_GPT = "AT608"
+    WHOLE_DRIVE_MEMBER = "AT609"
+    MIXED_SECTORS = "AT610"
+    NO_ARRAY_LINE = "AT611"
+    WRONG_ARRAY_LINE = "AT612"
+    NOT_IN_INITRAMFS = "AT613"
+    FOREIGN_ARRAY = "AT614"
+    NUMBERED_IN_FSTAB = "AT615"
+    FSTAB_WITHOUT_NOFAIL = "AT616"
+    UNFINISHED_ARRAY = "AT617"
+    STARTS_ONLY_WHOLE = "AT618"
+
+    NOT_SEEN = "AT901"
+    DISK_NOT_JUDGED = "AT902"
+    NO_ANSWER = "AT903"
+
+
+# What misalignment and small writes cost, as arithmetic.
+#
+# The model and its figures come from the 2010 article on Advanced Format and NAND alignment: a write that
+# covers parts of two units makes the drive read both and write both; a request of r bytes that starts at a
+# random multiple of its own size off the grid straddles a unit of u bytes with probability r/u.
+
+REQUEST = 4096  # the block of nearly every file system, and so the request that is asked about
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Predicted for requests of `request` bytes against units of `unit` bytes. Sizes in bytes."""
+
+    request: int
+    unit: int
+    straddle_probability: Fraction
+    write_rate: Fraction  # of the aligned rate: 1/2 is half as many writes a second
+    straddling_read: int  # read by the drive for one straddling write, before it can write
+    straddling_written: int
+    extra_read: int  # more bytes read from the medium by a read request that straddles
+    write_amplification: Fraction  # even when aligned
+
+
+def predict(unit: int, request: int = REQUEST) -> Cost:
+    """The cost of being off a grid of `unit` bytes."""
+    return Cost(
+        request=request,
+        unit=unit,
+        straddle_probability=straddle_probability(request, unit),
+        write_rate=misaligned_write_rate(request, unit),
+        straddling_read=2 * unit if request <= unit else units_touched(request, unit) * unit,
+        straddling_written=2 * unit if request <= unit else units_touched(request, unit) * unit,
+        extra_read=unit,
+        write_amplification=write_amplification(request, unit),
+    )
+
+
+def straddle_probability(request: int, unit: int) -> Fraction:
+    """How often a request covers parts of two units; 1 from the size of a unit on."""
+    return min(Fraction(request, unit), Fraction(1))
+
+
+def misaligned_write_rate(request: int, unit: int) -> Fraction:
+    """The share of the aligned write rate that is left: 1/(1 + r/u). 4 KiB requests: u = 4 KiB 1/2, 16 KiB 4/5."""
+    return 1 / (1 + straddle_probability(request, unit))
+
+
+def write_amplification(request: int, unit: int) -> Fraction:
+    """Bytes written to the medium for each byte asked for, when every request lies within one unit: u/r, at
+    least 1.
+    """
+    return max(Fraction(unit, request), Fraction(1))
+
+
+def units_touched(length: int, unit: int, start: int = -1) -> int:
+    """How many units a request of `length` bytes touches; `start` -1: the worst place off the grid."""
+    past = unit - 1 if start < 0 else start % unit
+    return -(-(past + length) // unit) if length else 0
+
+
+def read_modify_write(start: int, length: int, unit: int) -> tuple[int, int]:
+    """Bytes read and written on the medium for a write of `length` bytes at `start`.
+
+    A unit that is covered whole needs no reading; one covered in part is read and written whole.
+    """
+    if not length:
+        return 0, 0
+    touched = units_touched(length, unit, start)
+    partial = {
+        index
+        for index in (start // unit, (start + length) // unit)
+        if _covers_part(start, length, unit, index)
+    }
+    return len(partial) * unit, touched * unit
+
+
+def _covers_part(start: int, length: int, unit: int, index: int) -> bool:
+    low, high = max(start, index * unit), min(start + length, (index + 1) * unit)
+    return 0 < high - low < unit
+
+
+# The words an audit answers in: severities, grids, checks, verdicts, findings.
+#
+# Plain values, so that `render` can tell them, scripts can read them and tests can compare them.
 
 
 class Severity(StrEnum):
@@ -140,3 +317,46 @@ class Report:
             for verdict in judged.verdicts
             if verdict.matters and verdict.answer is answer
         )
+
+
+# What the user asks of an audit beyond what the devices say.
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredUnit:
+    """A boundary that was timed on a drive: crossing it takes longer. Bytes; confidence from 0 to 1."""
+
+    size: int
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredDisk:
+    """What `aligntool probe` found on one drive, sure enough to be told."""
+
+    name: str
+    path: str
+    size: int
+    units: tuple[MeasuredUnit, ...]
+    serial: str | None = None
+    wwn: str | None = None
+
+    def is_of(self, disk: Disk) -> bool:
+        """By what the drive calls itself; where it has no number of its own, by its name and size."""
+        if self.size != disk.size:
+            return False
+        for mine, its in ((self.wwn, disk.wwn), (self.serial, disk.serial)):
+            if mine or its:
+                return mine == its
+        return self.name == disk.path.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """Sizes in bytes. `page_size` None: ask the drive and the database. `grain`: the boundary partitions should
+    be on.
+    """
+
+    page_size: int | None = None
+    grain: int = MIB
+    measured: tuple[MeasuredDisk, ...] = ()

@@ -1,18 +1,194 @@
-"""Where partitions start and end: the verdict on each, and its finding.
-
-One finding for a start, the worst; the other grids it is off stand in the verdict's checks.
-"""
+"""Judge each partition's start and length against the grids, and name the likely cause."""
 
 from collections.abc import Iterator, Sequence
 
-from aligntool.audit.causes import likely_cause
-from aligntool.audit.codes import Code
-from aligntool.audit.cost import predict
-from aligntool.audit.excuses import other_sectors
-from aligntool.audit.report import Answer, Check, Finding, Grid, GridKind, Severity, Verdict
-from aligntool.audit.words import asked_by, layer_name, next_command, next_look, next_realign, spot, where
-from aligntool.inventory import Disk, DiskKind, Layer, Partition, TableLabel
-from aligntool.units import format_size
+from aligntool.audit.report import (
+    REQUEST,
+    Answer,
+    Check,
+    Code,
+    Finding,
+    Grid,
+    GridKind,
+    Severity,
+    Verdict,
+    predict,
+)
+from aligntool.audit.wording import asked_by, layer_name, next_command, next_look, next_realign, spot, where
+from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role, TableLabel
+from aligntool.units import KIB, MIB, Extent, format_size
+
+# Start sector -> how it probably came about.
+#
+# Fingerprints from the field; where each was seen: 63 DOS to Windows XP (first track of a 255/63 geometry);
+# 34 first usable sector of a GPT (CasaOS#1933, ceph-csi); 40 macOS and FreeBSD; 1953 one decimal megabyte
+# (mintstick#139); 2049 off by one (calamares#1008); multiples of 65535 the bogus optimal size of USB bridges
+# (util-linux#1221); 32760 the same from the kernel's 16773120; 1 directly after the MBR (qubes-issues#5151).
+
+CYLINDER = 255 * 63
+MOST_NEIGHBOURS = (
+    512  # twice what Linux shows of one disk; a hostile table has thousands, each with thousands
+)
+
+_FIRST = {
+    1: "placed directly after the MBR, with no thought of alignment (cloud-init and VM images of old)",
+    34: "the first usable sector of a GPT: the tool took it without aligning",
+    40: "the first 4 KiB boundary after a GPT, where macOS and FreeBSD begin: right for 4 KiB sectors, not for pages",
+    63: "the second track of the DOS geometry (63 sectors each): DOS to Windows XP, or a clone of such a disk",
+    1953: "one decimal megabyte (1,000,000 bytes) instead of 1 MiB",
+    2049: "one sector past the 1 MiB boundary: an off-by-one in the partitioning tool",
+}
+
+
+def likely_cause(
+    partition: Partition, sector_size: int, partitions: Sequence[Partition], grid: Grid
+) -> str | None:
+    """A sentence about where an odd start comes from, or None when it bears no known mark."""
+    lba, rest = divmod(partition.extent.start, sector_size)
+    if rest:
+        return None
+    if lba in _FIRST:
+        return _FIRST[lba]
+    return _multiples(lba) or _neighbour(partition, partitions, grid) or _geometry(lba, partition)
+
+
+def _multiples(lba: int) -> str | None:
+    if lba and lba % 65535 == 0:
+        return f"{lba // 65535} × 65535 sectors: the bogus optimal I/O size 33553920 that USB bridges report"
+    if lba and lba % 32760 == 0:
+        return f"{lba // 32760} × 32760 sectors: the bogus optimal I/O size 16773120 that some kernels derive for SAS"
+    return None
+
+
+def _neighbour(partition: Partition, partitions: Sequence[Partition], grid: Grid) -> str | None:
+    for other in partitions[:MOST_NEIGHBOURS]:
+        if (
+            other.role is not Role.EXTENDED
+            and other.number != partition.number
+            and other.extent.end == partition.extent.start
+        ):
+            if grid.off_by(other.extent.start) == grid.off_by(partition.extent.start):
+                return f"it begins where partition {other.number} ends, and is off as that one is"
+            size = format_size(grid.size)
+            return (
+                f"it begins where partition {other.number} ends, and that one's size is no multiple of {size}"
+            )
+    return None
+
+
+def _geometry(lba: int, partition: Partition) -> str | None:
+    if lba % CYLINDER == 0:
+        return "a cylinder boundary of the DOS geometry (255 heads, 63 sectors)"
+    if partition.role is Role.LOGICAL and (lba - 63) % CYLINDER == 0:
+        return "63 sectors after its extended boot record, on a cylinder boundary of the DOS geometry"
+    if (lba - 1) % 2048 == 0:
+        return "one sector past a 1 MiB boundary: an off-by-one in the partitioning tool"
+    return None
+
+
+# Starts that do not matter, and starts that the table alone cannot tell.
+#
+# In: a partition, and the disk it is on. Out: a reason in words, or nothing. Alone because each rule here
+# turns an error into a note or a question, and so needs a real disk that is in order and looks as if it were
+# not.
+
+_PREP = "a PReP boot partition: firmware reads it once at boot"
+_BY_TYPE = {
+    "21686148-6449-6E6F-744E-656564454649": "a BIOS boot partition: GRUB reads it once at boot and knows its sector",
+    "83BD6B9D-7F41-11DC-BE0B-001560B84F0F": "a FreeBSD boot partition: its boot code is read once at boot",
+    "9E1A2D38-C612-4316-AA26-8B49521E5A8B": _PREP,
+    "0x41": _PREP,
+    "0xee": "the entry that protects a GPT: no partition",
+    "E3C9E316-0B5C-4DB8-817D-F92DF00215AE": "a Microsoft reserved partition: it holds no file system",
+    "5808C8AA-7E8F-42E0-85D2-E1E90434CFB3": "the database of a Windows dynamic disk: written when volumes change",
+    "6A945A3B-1DD2-11B2-99A6-080020736631": "a reserved partition of Solaris and ZFS: it holds no data",
+}
+EFI_SYSTEM = ("C12A7328-F81F-11D2-BA4B-00A0C93EC93B", "0xef")
+_EMPTY = ("0x00", "0x0", "")
+_VOLUME_DESCRIPTORS = 32 * KIB  # where they begin in an image, ECMA-119 6.2.1
+_LDM = "0x42"
+_SMALLEST_VOLUME = (
+    MIB  # Windows makes none smaller; an entry of 1985 sectors only keeps others out of the gap
+)
+
+
+def unwritten(partition: Partition, image: Extent | None) -> str:
+    """Why the start of this partition does not matter; empty when it does. `image`: see `hybrid_image`."""
+    if partition.role is Role.MAP:
+        return "the partition table's own entry"
+    if partition.extent.start == 0 and partition.type_code in _EMPTY:
+        return "an empty entry that covers the whole medium, as hybrid ISO images have it"
+    if image and image.contains(partition.extent):
+        return "a part of the ISO image on this medium: nothing writes to it"
+    if partition.type_code == _LDM and partition.extent.length < _SMALLEST_VOLUME:
+        return "an entry that fills the gap before a Windows dynamic disk's first volume"
+    if partition.extent.length < REQUEST:
+        return "a placeholder: too small for one block of 4 KiB"
+    if holds_data(partition):
+        return ""  # the type alone is no evidence: vendors ship NTFS and FAT in partitions of such types
+    return _BY_TYPE.get(partition.type_code, _BY_TYPE.get(partition.type_code.upper(), ""))
+
+
+def holds_data(partition: Partition) -> bool:
+    """Return whether a file system or another layer was recognised, read here or reported by udev."""
+    kinds = {layer.kind for layer in partition.content}
+    if not partition.content_read and partition.content_hint:
+        kinds.add(partition.content_hint)
+    return bool(kinds - {"ldm"})  # the database is what a partition of its type is for
+
+
+def untold(partition: Partition) -> str:
+    """Why the data of this partition may begin elsewhere than its entry says; empty when they do not."""
+    if partition.type_code == _LDM:
+        return (
+            "the LDM database of this Windows dynamic disk says where its volumes start; ldmtool shows them"
+        )
+    return ""
+
+
+def other_sectors(disk: Disk) -> str:
+    """Return why the starts may be other bytes than those that were computed; empty where the sector size is known."""
+    if disk.table is None or not disk.table.sector_size_assumed:
+        return ""
+    return "the table may count in sectors of 512 or of 4096 bytes, and nothing on the disk shows which"
+
+
+def hybrid_image(disk: Disk) -> Extent | None:
+    """The ISO image that was written over the medium, table and all (isohybrid, xorriso).
+
+    An ISO 9660 that is left over from earlier lies below a newer table: then no partition begins where the image does.
+    """
+    seen = next((layer for layer in disk.content if layer.kind == "iso9660"), None)
+    whole = seen is not None or disk.content_hint == "iso9660"
+    covering = [part for part in disk.partitions if _covers_the_image(part, whole=whole)]
+    if not covering:
+        return None
+    end = max(part.extent.end for part in covering)
+    end = max(end, seen.extent.end) if seen else end
+    for part in sorted(disk.partitions, key=lambda part: part.extent.start):
+        if part.extent.start == end and _is_appended(part):  # as `xorriso -append_partition` puts it
+            end = part.extent.end
+    return Extent(0, end)
+
+
+def _covers_the_image(partition: Partition, *, whole: bool) -> bool:
+    """From the first sector on, or from where xorriso's second volume descriptor makes it mountable as a partition."""
+    if partition.extent.start == 0:
+        return whole or partition.type_code == "0x00"
+    if partition.extent.start != _VOLUME_DESCRIPTORS:
+        return False
+    if partition.content:
+        return any(layer.kind == "iso9660" for layer in partition.content)
+    return partition.content_hint == "iso9660" or (partition.name or "").startswith("ISO9660")
+
+
+def _is_appended(partition: Partition) -> bool:
+    return partition.type_code in EFI_SYSTEM or partition.extent.length < MIB
+
+
+# Where partitions start and end: the verdict on each, and its finding.
+#
+# One finding for a start, the worst; the other grids it is off stand in the verdict's checks.
 
 CODES = {
     GridKind.PHYSICAL: Code.OFF_PHYSICAL,

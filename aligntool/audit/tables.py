@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
-from aligntool.audit.codes import Code
-from aligntool.audit.report import Finding, Severity
-from aligntool.audit.words import as_root, next_command, next_resume, shell_word
+from aligntool.audit.report import Code, Finding, Severity
+from aligntool.audit.wording import as_root, next_command, next_resume, shell_word
+from aligntool.formats.parked import parked_numbers, seems_in_flight
 from aligntool.inventory import Disk, DiskKind, Fault, Role, TableFault, TableLabel
-from aligntool.inventory.parked import parked_numbers, seems_in_flight
 from aligntool.units import format_size
 
 _RULES = {

@@ -1,40 +1,50 @@
-"""Making an array of a plan, going on with one, taking one back: what the commands have in common.
+"""Show, confirm and apply a plan of an array; `raid show`; resume and roll back an array."""
 
-In: a plan, and how to think it out again. Out: an array, looked at anew. Alone because `raid create`, `apply`, `resume`
-and others that change what an array needs must hold, refuse, follow and tell alike.
-"""
-
+import os
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aligntool.cli.asked import command
-from aligntool.cli.follow import follow, pipes_may_break
-from aligntool.cli.options import colored, terminal_width
-from aligntool.errors import Refused, Stopped
-from aligntool.plan import MakeArray, MakeMember, Plan
+from aligntool.audit.arrays import sync_words
+from aligntool.change import Plan
+from aligntool.cli.options import colored, command, terminal_width
+from aligntool.cli.run_change import follow, pipes_may_break
+from aligntool.errors import Refused, Stopped, objection_of, refuse
+from aligntool.steps import EditFile, MakeArray, MakeMember, RunCommand, Step, WriteFile
 
 if TYPE_CHECKING:
     from typing import TextIO
 
-    from aligntool.apply.arrays.record import Record
-    from aligntool.apply.arrays.site import Site
-    from aligntool.inventory import Disk
+    from aligntool.audit.report import Judged, Report
+    from aligntool.change import RaidGoal
+    from aligntool.inventory import ArrayFacts, Disk
+    from aligntool.raid.members import Known
+    from aligntool.raid.record import Record, Site
+    from aligntool.raid.views import ArrayView
+
+
+# Making an array of a plan, going on with one, taking one back: what the commands have in common.
+#
+# In: a plan, and how to think it out again. Out: an array, looked at anew. Alone because `raid create`,
+# `apply`, `resume` and others that change what an array needs must hold, refuse, follow and tell alike.
 
 _ANEW = "aligntool raid create shows how it would be made now"
 
 
 def this_site() -> "Site":
     """This machine, as the walk sees it."""
-    from aligntool.apply.arrays.site import Site
-    from aligntool.probe.samples import sample
+    from aligntool.linux.content import sample
+    from aligntool.raid.record import Site
 
     return Site(_look_at, _look_around, _problem_of, sample)
 
 
 def show_array_plan(plan: Plan, stream: "TextIO", *, type_next: str = "") -> None:
+    from aligntool.render.arrays import raid_plan_lines
     from aligntool.render.lines import show
-    from aligntool.render.raid import raid_plan_lines
 
     lines = raid_plan_lines(plan, width=terminal_width(), type_next=type_next)
     show(lines, stream, color=colored() and stream is sys.stdout)
@@ -46,10 +56,9 @@ def carry_out_array(plan: Plan, think_again: Callable[[], Plan], *, json_: bool)
 
     Raises Refused while nothing is written, and Stopped afterwards; then the record is kept.
     """
-    from aligntool.apply.arrays.holding import hold_members
-    from aligntool.apply.arrays.preflight import refuse_impossible
-    from aligntool.apply.arrays.record import forget, one_at_a_time
-    from aligntool.apply.arrays.walk import begin, go_forward
+    from aligntool.raid.make import begin, go_forward, refuse_impossible
+    from aligntool.raid.record import forget, one_at_a_time
+    from aligntool.raid.steps_drives import hold_members
 
     site = this_site()
     with pipes_may_break(), one_at_a_time(site.state):
@@ -68,9 +77,8 @@ def carry_out_array(plan: Plan, think_again: Callable[[], Plan], *, json_: bool)
 
 def go_on(record: "Record", *, back: bool, json_: bool) -> None:
     """Finish an array that is unfinished, or take it back. Raises Refused and Stopped."""
-    from aligntool.apply.arrays.record import one_at_a_time, read_record
-    from aligntool.apply.arrays.walk import go_back, go_forward
-    from aligntool.apply.arrays.whereabouts import plan_here
+    from aligntool.raid.make import go_back, go_forward, plan_here
+    from aligntool.raid.record import one_at_a_time, read_record
 
     site = this_site()
     with pipes_may_break(), one_at_a_time(site.state):
@@ -91,11 +99,10 @@ def ways_on(plan: Plan) -> str:
 
 def tell_array(plan: Plan, *, json_: bool) -> None:
     """The array, looked at and judged anew. Raises Stopped where it cannot be."""
-    from aligntool.cli.raid_members import look_at_arrays
-    from aligntool.cli.stream_end import write_end
+    from aligntool.cli.run_change import write_end
+    from aligntool.render.arrays import array_lines
     from aligntool.render.lines import EMPTY, show, text_of
     from aligntool.render.plan import attention_lines
-    from aligntool.render.raid import array_lines
 
     made = next((step for step in plan.steps if isinstance(step, MakeArray)), None)
     lines = []
@@ -141,7 +148,7 @@ def refuse_changed(plan: Plan, now: Plan) -> None:
 
 def _given_up(record: "Record") -> str:
     """What ends an array with a drive that never comes back."""
-    from aligntool.audit.words import shell_word
+    from aligntool.audit.wording import shell_word
 
     made = next((step.device for step in record.plan.steps if isinstance(step, MakeArray)), None)
     stop = f"sudo mdadm --stop {made}; " if made else ""
@@ -157,7 +164,7 @@ def _told(holds: tuple[str, ...]) -> str:
 
 def _refuse_unfinished(plan: Plan, site: "Site") -> None:
     """Raises Refused where another array stopped on the way with any of these drives, or under this name."""
-    from aligntool.apply.arrays.record import find_records
+    from aligntool.raid.record import find_records
 
     drives = {_drive_key(step) for step in plan.steps if isinstance(step, MakeMember)}
     for record in find_records(site.state):
@@ -175,7 +182,7 @@ def _drive_key(step: MakeMember) -> tuple[str | None, ...]:
 
 
 def _tell_where_the_record_is(site: "Site") -> None:
-    from aligntool.apply.lasting import forgetful_kind
+    from aligntool.linux.files import forgetful_kind
 
     kind = forgetful_kind(site.state)
     if kind:
@@ -187,7 +194,7 @@ def _tell_where_the_record_is(site: "Site") -> None:
 
 
 def _look_at(path: str) -> "Disk":
-    from aligntool.probe.look import look
+    from aligntool.linux.look import look
 
     inventory = look((path,), files=False)
     disk = next((disk for disk in inventory.disks if disk.path == path), None)
@@ -197,13 +204,301 @@ def _look_at(path: str) -> "Disk":
 
 
 def _look_around() -> "tuple[Disk, ...]":
-    from aligntool.probe.look import look
+    from aligntool.linux.look import look
 
     return look((), wake=True, files=False).disks
 
 
 def _problem_of(device: str, size: int, kind: str) -> str | None:
-    from aligntool.probe.checks import check_content
+    from aligntool.linux.content import check_content
     from aligntool.units import Extent
 
     return check_content(device, Extent(0, size), kind).problem
+
+
+# What stands in the way of an array on this machine, asked before its plan is shown.
+#
+# In: the steps of a plan, or what is known of one that there cannot be. Out: nothing, or Refused with all
+# reasons at once. Alone because a plan that is confirmed and then refused has wasted a typed answer, and one
+# that is only shown promises what cannot be kept.
+
+
+def refuse_beforehand(steps: Sequence[Step], system: str, others: Refused | None = None) -> None:
+    """Nothing is written, no module loaded, no drive woken. `others`: what was found about the members.
+
+    Drives by two names are known from sysfs and udev: disks that belong to no array are not opened.
+
+    Files and commands of another `system` than this one are not looked for: such a plan is for another machine. Who is
+    not root may not look.
+    """
+    from aligntool.linux.look import look
+    from aligntool.linux.system import find_distribution
+    from aligntool.raid.make import reasons_beforehand
+
+    if os.geteuid() != 0:
+        return
+    if system != find_distribution():
+        steps = [step for step in steps if not isinstance(step, EditFile | WriteFile | RunCommand)]
+    site = replace(this_site(), look_around=lambda: look((), arrays=True, files=False).disks)
+    reasons = reasons_beforehand(steps, site)
+    if reasons:
+        refuse([*([objection_of(others)] if others else []), *reasons])
+
+
+# Looking at drives that are, or are to be, members of an array.
+#
+# In: their names as typed. Out: each judged, with its health, and what is known of it. Alone because
+# planning, making, tuning and showing an array all begin with it.
+
+
+def look_at_members(
+    drives: list[str],
+) -> "tuple[list[Judged], tuple[int | None, ...], Report, Known]":
+    """Each drive with its health; the partition of it that was named, None for the drive itself. Raises Refused."""
+    from aligntool.cli.plan import refuse_in_flight
+    from aligntool.linux.commands import asked_health
+
+    report, known = _look(drives, arrays=True)
+    named = [_find(report, target) for target in drives]
+    for judged, _ in named:
+        # Where it cannot be read nobody can tell what is on it, which is refused as well.
+        if os.access(judged.disk.path, os.R_OK):
+            refuse_in_flight(judged.disk.path)
+    members = [
+        replace(judged, disk=replace(asked_health(judged.disk), taken=_taken(judged.disk, number)))
+        for judged, number in named
+    ]
+    return members, tuple(number for _, number in named), report, known
+
+
+def _taken(disk: "Disk", number: int | None) -> tuple[tuple[str, str], ...]:
+    from aligntool.linux.users import in_use
+
+    node = next((part.node for part in disk.partitions if part.number == number and part.node), disk.name)
+    try:
+        return tuple((one.what, one.end) for one in in_use(f"/dev/{node}"))
+    except OSError:
+        return ()
+
+
+def sampled_members(members: "Sequence[Judged]", goal: "RaidGoal") -> "list[Judged]":
+    """The same, each with what a few places of it hold: what nobody recognises must be given up by name, too."""
+    from itertools import zip_longest
+
+    from aligntool.linux.content import sample
+    from aligntool.raid.planning import data_begins
+    from aligntool.units import Extent
+
+    begins = data_begins(members, goal)
+    found = []
+    for judged, number, at in zip_longest(members, goal.partitions, begins):
+        disk = judged.disk
+        part = next((part for part in disk.partitions if part.number == number), None)
+        extent = part.extent if part else Extent(0, disk.size or 0)
+        if extent.length and os.access(disk.path, os.R_OK):
+            disk = replace(disk, sampled=sample(disk.path, extent, () if at is None else (at,)))
+        found.append(replace(judged, disk=disk))
+    return found
+
+
+def look_at_arrays(names: "Sequence[str]", sysroot: str | None = None) -> "tuple[ArrayView, ...]":
+    """The arrays of the machine, or of a captured one, by the kernel's names; all where none is named. Every disk is
+    looked at: an array's members are among them. Raises Refused for a name that is no array.
+    """
+    from aligntool.raid.chunks import known_rates
+    from aligntool.raid.views import arrays_of
+
+    report, known = _look([], sysroot, arrays=True)
+    return arrays_of(report, names, known_rates(known), known)
+
+
+def _look(targets: list[str], sysroot: str | None = None, *, arrays: bool = False) -> "tuple[Report, Known]":
+    """`arrays`: those that run as well. Raises Refused, also where one of several targets could not be looked at."""
+    from aligntool.audit.judge import audit
+    from aligntool.cli.audit import known_of
+    from aligntool.linux.look import look
+    from aligntool.realign.planning import on_captured_machine
+
+    inventory = look(targets, sysroot=sysroot, arrays=arrays)
+    if targets:
+        refuse((each.why, each.hint) for each in inventory.unseen)
+    known = known_of(inventory)
+    report = audit(inventory, known)
+    return on_captured_machine(report, {})[0] if inventory.captured else report, known
+
+
+def _find(report: "Report", target: str) -> "tuple[Judged, int | None]":
+    """The disk that was meant, and the partition of it; None: the disk itself. Links are followed."""
+    from pathlib import Path
+
+    path = Path(target) if "/" in target else Path("/dev", target)
+    names = {target, str(path), str(path.resolve())}
+    for judged in report.judged:
+        if names & {judged.disk.name, judged.disk.path}:
+            return judged, None
+        for part in judged.disk.partitions:
+            if part.node and f"/dev/{part.node}" in names:
+                return judged, part.number
+    raise Refused(f"{target} is neither a disk nor a partition", hint="lsblk")
+
+
+# Arrays that are unfinished, as `status`, `resume` and `rollback` find them: in the records, by any of their
+# names.
+#
+# In: what the user typed, or nothing. Out: the record that is meant. Alone because a move is found on its
+# disk and an array in the folder of records, and whoever types `aligntool resume` need not know which of the
+# two stopped.
+
+
+def record_of(target: str | None) -> "Record | None":
+    """The unfinished array that a device, a name or a UUID belongs to; without a target, the only one there is.
+
+    Raises Refused where several could be meant, or a record cannot be read.
+    """
+    from aligntool.raid.record import find_records
+
+    records = find_records()
+    if target is not None:
+        return next((record for record in records if _is_meant(record.plan, target)), None)
+    if len(records) > 1:
+        raise Refused(
+            "several are unfinished: " + ", ".join(record.plan.disk.path for record in records),
+            hint="\n".join(f"aligntool status {record.plan.disk.path}" for record in records),
+        )
+    return records[0] if records else None
+
+
+def _is_meant(plan: Plan, target: str) -> bool:
+    """By the names of the plan; a drive of it also by what it is now."""
+    from pathlib import Path
+
+    array = plan.disk
+    if target in (array.path, Path(array.path).name, array.disk_id):
+        return True
+    steps = [step for step in plan.steps if isinstance(step, MakeMember)]
+    path = target if "/" in target else f"/dev/{target}"
+    names = {path, str(Path(path).resolve())}
+    if not names.isdisjoint(_drives_now(plan, steps)):
+        return True
+    return Path(array.path).exists() and Path(path).exists() and Path(array.path).samefile(path)
+
+
+def _drives_now(plan: Plan, steps: list[MakeMember]) -> set[str]:
+    from aligntool.raid.make import plan_here
+
+    try:
+        plan = plan_here(plan, this_site().look_around())
+    except Refused:  # a drive is missing: the names of the plan are all there is
+        return {name for step in steps for name in (step.disk.path, step.device)}
+    now = [step for step in plan.steps if isinstance(step, MakeMember)]
+    return {name for step in now for name in (step.disk.path, step.device)}
+
+
+def tell_array_status(record: "Record | None", *, json_: bool) -> None:
+    """How far it came, and what to type. None: nothing is unfinished."""
+    from aligntool.render.lines import plain, show
+    from aligntool.render.progress import array_status_json, array_status_lines
+
+    if record is None:
+        if json_:
+            sys.stdout.write(array_status_json(None, 0, forward=True, sentences=(), type_next=()))
+        else:
+            show(
+                [plain("No array is unfinished here. Disks in flight are named by: sudo aligntool audit")],
+                sys.stdout,
+                color=False,
+            )
+        return
+    following = _ways_on(record)
+    sentences = tuple(_sentences(record))
+    if json_:
+        sys.stdout.write(
+            array_status_json(
+                record.plan, record.position, forward=record.forward, sentences=sentences, type_next=following
+            )
+        )
+        return
+    lines = array_status_lines(
+        record.plan, record.position, forward=record.forward, sentences=sentences, type_next=following,
+        width=terminal_width(),
+    )  # fmt: skip
+    show(lines, sys.stdout, color=colored())
+
+
+def recover_array(record: "Record | None", *, json_: bool, back: bool) -> None:
+    """Raises Refused where nothing is unfinished, Stopped where it stops again."""
+    from aligntool.cli.run_change import write_end
+
+    if record is None:
+        raise Refused(
+            "no array is unfinished here",
+            hint="sudo aligntool audit names the disks in flight; name one of them",
+        )
+    go_on(record, back=back, json_=json_)
+    if not back:
+        tell_array(record.plan, json_=json_)
+    elif json_:
+        write_end("old", changed=True)
+    else:
+        print(f"{record.plan.disk.path} is taken back", file=sys.stderr)
+
+
+def _ways_on(record: "Record") -> tuple[str, ...]:
+
+    return tuple(ways_on(record.plan).split("\n"))
+
+
+def _sentences(record: "Record") -> list[str]:
+    made = "it is not finished: do not put anything on it yet"
+    files = [step.path for step in record.plan.steps if isinstance(step, EditFile | WriteFile)]
+    found = [made if record.forward else "it was being taken back"]
+    drives = [step.device for step in record.plan.steps if isinstance(step, MakeMember)]
+    found += [f"members: {', '.join(drives)}"] if drives else []
+    found += [f"files: {', '.join(files)}"] if files else []
+    found.append(f"record: {record.file}")
+    return found
+
+
+# The first resynchronisation of a new array: told, or waited for.
+#
+# In: an array's device. Out: a sentence, or a bar until it is done. Alone because nothing else of aligntool
+# waits for the kernel, and nobody has to: the array is in use meanwhile.
+
+_PAUSE_S = 1.0
+
+
+def tell_resync(device: str) -> None:
+    """What runs, how far it is, and that nobody waits for it."""
+    facts = _facts(device)
+    if facts is not None and _runs(facts):
+        print(
+            f"The members are made alike in the background ({facts.sync_action}{sync_words(facts)}); the array is ready"
+            f" all the same. See how far it is: {command('raid show', device)}",
+            file=sys.stderr,
+        )
+
+
+def wait_for_resync(device: str) -> None:
+    """Returns when nothing runs any more. Ctrl-C ends the waiting, and not the resynchronisation."""
+    from aligntool.render.lines import wants_color
+    from aligntool.render.progress import resync_bar, resync_lines
+
+    teller = resync_bar if wants_color(sys.stderr, dict(os.environ)) else resync_lines
+    try:
+        with teller(sys.stderr) as tell:
+            while (facts := _facts(device)) is not None and _runs(facts):
+                tell(facts.sync_done, facts.sync_total, facts.sync_rate)
+                time.sleep(_PAUSE_S)
+    except KeyboardInterrupt:
+        print("aligntool: not waited for any longer; it goes on in the background", file=sys.stderr)
+
+
+def _runs(facts: "ArrayFacts") -> bool:
+    return facts.sync_action in ("resync", "recover", "reshape")
+
+
+def _facts(device: str) -> "ArrayFacts | None":
+    from aligntool.linux.drives import read_array
+    from aligntool.linux.sysfs import Tree
+
+    return read_array(Tree(""), f"/sys/block/{Path(device).resolve().name}")

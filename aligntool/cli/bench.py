@@ -1,11 +1,36 @@
-"""`aligntool bench`: the words that follow it.
+"""`aligntool bench run`, `list`, `show` and `compare`."""
 
-In: the subcommands. Out: one group. Alone because `aligntool bench TARGET` and `aligntool bench list` are typed alike:
-what is no subcommand is a target, and belongs to `bench run`.
-"""
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer.core import TyperGroup
+
+from aligntool.cli.measuring import (
+    bench_progress,
+    ended_by_signals,
+    fio_keeper,
+    keep_among_results,
+    refuse_to_overwrite,
+)
+from aligntool.cli.options import colored, seconds, size, terminal_width, whole
+from aligntool.errors import ExitCode, Refused
+
+if TYPE_CHECKING:
+    from aligntool.measure.conditions import Conditions
+    from aligntool.measure.results import Result
+    from aligntool.measure.run import Ran
+    from aligntool.measure.schedule import BenchPlan
+    from aligntool.recipes.goals import BenchGoal
+
+
+# `aligntool bench`: the words that follow it.
+#
+# In: the subcommands. Out: one group. Alone because `aligntool bench TARGET` and `aligntool bench list` are
+# typed alike: what is no subcommand is a target, and belongs to `bench run`.
 
 
 class TargetOrCommand(TyperGroup):
@@ -24,3 +49,286 @@ bench_app = typer.Typer(
     "Example: aligntool bench /srv --profile crystaldiskmark",
     no_args_is_help=True,
 )
+
+
+# `aligntool bench list`, `show` and `compare`: results that were kept.
+#
+# In: files. Out: lines, or JSON. Alone because nothing is measured here.
+
+
+def list_results_command(
+    *, json_: Annotated[bool, typer.Option("--json", help="The list as JSON.")] = False
+) -> None:
+    """List the results that were kept, oldest first.
+
+    Example: aligntool bench list
+    """
+    from aligntool.measure.targets import history_folder, list_results
+    from aligntool.render.bench import list_json, list_lines
+    from aligntool.render.lines import show
+
+    kept = list_results(history_folder(dict(os.environ), root=os.geteuid() == 0))
+    if json_:
+        sys.stdout.write(list_json(kept))
+    else:
+        show(list_lines(kept, width=terminal_width()), sys.stdout, color=colored())
+
+
+def show_command(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A result, as `aligntool bench list` names it.")
+    ],
+) -> None:
+    """Show a result that was kept.
+
+    Example: aligntool bench show result.json
+    """
+    from aligntool.measure.sweeps import Spans, Starts
+    from aligntool.measure.targets import read_experiment, read_result
+    from aligntool.render.bench import result_lines
+    from aligntool.render.experiments import alignment_lines, span_lines
+    from aligntool.render.lines import show
+
+    width = terminal_width()
+    match read_experiment(file):
+        case Starts() as found:
+            lines = alignment_lines(found, found.rows, width=width)
+        case Spans() as found:
+            lines = span_lines(found, width=width)
+        case None:
+            lines = result_lines(read_result(file), width=width)
+    show(lines, sys.stdout, color=colored())
+
+
+def compare_command(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Results; each is put beside the first.")],
+    *,
+    json_: Annotated[bool, typer.Option("--json", help="The ratios as JSON.")] = False,
+) -> None:  # fmt: skip
+    """Put results side by side: log10 of the ratios, drawn; what is within the noise is called that.
+
+    Example: aligntool bench compare old-drive.json new-drive.json
+    """
+    from aligntool.measure.targets import read_result
+    from aligntool.render.bench import compare_json, compare_lines
+    from aligntool.render.lines import show
+
+    if len(files) < 2:
+        raise typer.BadParameter("name two results or more")
+    results = [read_result(file) for file in files]
+    if json_:
+        sys.stdout.write(compare_json(results, files))
+    else:
+        show(compare_lines(results, files, width=terminal_width()), sys.stdout, color=colored())
+
+
+# `aligntool bench TARGET`: measured, told, kept.
+#
+# In: a target and a profile. Out: a table, or JSON; a file of the history. Alone because what may be written
+# to, and what becomes of the figures when it ends early, is decided here.
+
+_LONGEST_S = 86400.0
+_LONG_S = 3600.0  # from which on a measurement is asked about
+_LONG_PASSES_S = 1800.0  # whose time is only estimated
+
+
+def passes(text: str) -> tuple[int, ...]:
+    """ "1,5" or a usage error."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() and word.isascii() and 1 <= int(word[:6]) <= 1000 for word in words):
+        raise typer.BadParameter(f"{text!r} are no passes; write counts from 1 to 1000, like 1,5")
+    return tuple(sorted({int(word) for word in words}))
+
+
+def bench_run(
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="A folder (a file is made in it and removed), a file, a device.")
+    ],
+    *,
+    profile: Annotated[
+        str, typer.Option("--profile", "-p", metavar="NAME", help="What is run: see `recipes list`; or a file.")
+    ] = "crystaldiskmark",
+    span: Annotated[
+        int | None, typer.Option("--size", parser=size, metavar="SIZE", help="Spread the requests over so much.")
+    ] = None,
+    runtime: Annotated[
+        float | None, typer.Option("--runtime", parser=seconds(0.1, _LONGEST_S), metavar="SECONDS", help="Of each run.")
+    ] = None,
+    repeats: Annotated[
+        int | None, typer.Option("--repeats", parser=whole(1, 1000), metavar="N", help="How often each test is run.")
+    ] = None,
+    passes_: Annotated[
+        str | None, typer.Option("--passes", metavar="N,N", help="So often over the same data, as 1,5; a cache shows.")
+    ] = None,
+    destructive: Annotated[
+        bool, typer.Option("--destructive", help="Write on the device itself; only if it is empty. You are asked.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask. It overrides no refusal.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what fio would be told, and stop.")] = False,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the result in this file as well.")
+    ] = None,
+    fio_output: Annotated[
+        str | None, typer.Option("--fio-output", metavar="DIR", help="Keep fio's own JSON of every run in this folder.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="The result as JSON.")] = False,
+) -> None:  # fmt: skip
+    """Measure a drive with fio: medians with their range, latency, and the processor's part beside every figure.
+
+    Example: aligntool bench run /srv --profile crystaldiskmark
+
+    Exit code: 0 measured; 3 refused; 4 fio failed, or it was interrupted, after something was written; 130 before.
+    """
+    from aligntool.measure.schedule import Wish, plan_bench
+    from aligntool.measure.targets import find_target, look_at_conditions
+    from aligntool.render.bench import command_lines, plan_words
+    from aligntool.render.lines import show
+
+    refuse_to_overwrite(output)
+    if passes_ is not None and (repeats is not None or runtime is not None):
+        other = "--repeats" if repeats is not None else "--runtime"
+        raise typer.BadParameter(
+            f"--passes and {other} contradict each other: a pass goes once over the data"
+        )
+    name, goal = _profile(profile)
+    found = find_target(target)
+    counts = passes(passes_) if passes_ is not None else ()
+    plan = plan_bench(name, goal, found, Wish(span, runtime, repeats, counts, destructive))
+    disk = _refuse(plan, destructive=destructive)
+    seen = look_at_conditions(found, plan.room)
+    show(plan_words(plan, seen, width=terminal_width()), sys.stderr, color=False)
+    if dry_run:
+        show(command_lines(plan), sys.stdout, color=colored())
+        return
+    counted = (repeats, runtime, passes_) != (None, None, None)
+    _confirm(plan, seen, disk if destructive else None, counted=counted, yes=yes)
+    result, ran = _measured(plan, seen, fio_output)
+    _keep(result, output)
+    _tell(result, json_=json_)
+    if ran.failure is not None:
+        raise ran.failure
+    if ran.interrupted:
+        raise typer.Exit(ExitCode.STOPPED if plan.writes and not plan.makes_file else ExitCode.INTERRUPTED)
+
+
+def _confirm(plan: "BenchPlan", seen: "Conditions", disk: str | None, *, counted: bool, yes: bool) -> None:
+    """Ask about what is overwritten, and about counts of the user's own that take long. Raises Refused."""
+    from aligntool.cli.options import confirm_disk, confirm_long
+    from aligntool.render.plan import time_words
+
+    taken_s = plan.seconds(rotational=any(drive.rotational for drive in seen.drives))
+    if counted and taken_s > (_LONG_PASSES_S if plan.settings.passes else _LONG_S):
+        confirm_long(time_words(round(taken_s)), yes)
+    if disk is not None:
+        confirm_disk(plan.target.path, disk, "its name", yes)
+
+
+def _profile(name: str) -> "tuple[str, BenchGoal]":
+    """Raises Refused."""
+    from pathlib import Path
+
+    from aligntool.recipes.goals import BenchGoal, parse_recipe, recipe
+
+    if "/" in name or name.endswith(".toml"):
+        try:
+            found = parse_recipe(name, Path(name).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "this is no text"
+            raise Refused(f"{name}: {why}", hint="aligntool recipes list") from error
+    else:
+        found = recipe(name, "bench")
+    if not isinstance(found.goal, BenchGoal):
+        raise Refused(f"{name} is a recipe for a {found.kind}", hint="aligntool recipes list")
+    return found.name, found.goal
+
+
+def _refuse(plan: "BenchPlan", *, destructive: bool) -> str:
+    """Raises Refused where there is no room, or somebody's data. The name of the device that is given up."""
+    from aligntool.cli.measuring import refuse_data
+    from aligntool.measure.conditions import room_words
+    from aligntool.measure.schedule import TargetKind
+
+    target = plan.target
+    if target.kind is TargetKind.FOLDER and target.free is not None:
+        words = room_words(plan.room, target.free)
+        if words:
+            raise Refused(f"there is too little room in {target.path}: {words}", hint="--size with less")
+    if not destructive:
+        return ""
+    if target.kind is not TargetKind.DEVICE:
+        raise Refused(
+            f"--destructive is for devices, and {target.named} is a {target.kind}",
+            hint="in a folder the tests write anyway, into a file of their own",
+        )
+    return refuse_data(target)
+
+
+def _measured(plan: "BenchPlan", seen: "Conditions", fio_output: str | None) -> "tuple[Result, Ran]":
+    from dataclasses import replace
+    from datetime import UTC, datetime
+
+    from aligntool import __version__
+    from aligntool.measure.results import Result
+    from aligntool.measure.run import run_bench
+    from aligntool.measure.targets import warmed
+
+    began = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    with ended_by_signals(), _place(plan) as path, bench_progress() as tell:
+        ran = run_bench(
+            plan,
+            path,
+            tell=lambda told: tell(told.text, told.share, told.left_s),
+            keep=fio_keeper(fio_output),
+        )
+    if not ran.series and ran.failure is not None:
+        raise ran.failure
+    if not ran.series:
+        raise KeyboardInterrupt
+    after = replace(warmed(seen), fio=ran.fio_version, caches_dropped=ran.caches_dropped)
+    result = Result(
+        began, __version__, plan.target.place, plan.target.kind.value, plan.settings, after, ran.series,
+        plan.skipped, ran.complete,
+    )  # fmt: skip
+    return result, ran
+
+
+@contextmanager
+def _place(plan: "BenchPlan") -> Iterator[str]:
+    """A file that is made and removed; a device that is held; or just what is only read."""
+    from aligntool.cli.measuring import refuse_data
+    from aligntool.measure.run import held_device, made_file
+
+    target = plan.target
+    if plan.makes_file:
+        with made_file(target.path, plan.room, name=target.name) as path:
+            yield path
+    elif plan.writes:
+        with held_device(target.path):
+            refuse_data(target)  # the question may have waited long for its answer
+            yield target.path
+    else:
+        yield target.path
+
+
+def _keep(result: "Result", output: str | None) -> None:
+    """In the history, and in the file that was asked for. A history that cannot be written is said, and no error."""
+    from aligntool.measure.results import to_json
+    from aligntool.measure.run import keep_result
+
+    text = to_json(result)
+    keep_among_results(result.when, result.settings.profile, text)
+    if output is not None:
+        keep_result(output, text)
+
+
+def _tell(result: "Result", *, json_: bool) -> None:
+    from aligntool.measure.results import to_json
+    from aligntool.render.bench import result_lines
+    from aligntool.render.lines import show
+
+    if json_:
+        sys.stdout.write(to_json(result))
+    else:
+        show(result_lines(result, width=terminal_width()), sys.stdout, color=colored())

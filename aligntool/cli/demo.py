@@ -10,8 +10,8 @@ from aligntool.cli.options import colored, terminal_width
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aligntool.audit import Report
-    from aligntool.plan import Plan
+    from aligntool.audit.report import Report
+    from aligntool.change import Plan
     from aligntool.render.lines import Line
 
 PICTURE_WIDTH = 100
@@ -36,7 +36,7 @@ def demo(
     """
     import tempfile
 
-    from aligntool.cli.asked import command
+    from aligntool.cli.options import command
 
     if image is not None:
         _audit_old_disk(image, picture)
@@ -52,8 +52,8 @@ def demo(
 
 
 def _audit_old_disk(image: str, picture: str | None) -> None:
-    from aligntool.apply.demo import make_demo_image
-    from aligntool.cli.asked import command
+    from aligntool.cli.options import command
+    from aligntool.demo_disk import make_demo_image
     from aligntool.render.lines import save_svg, show
 
     _say(f"Making {image}: an MBR disk as Windows XP and a Linux of 2005 partitioned it ...")
@@ -67,8 +67,8 @@ def _audit_old_disk(image: str, picture: str | None) -> None:
 
 def _plan(image: str) -> "Plan":
     """Without the steps, which fill three screens."""
-    from aligntool.cli.asked import Asked, command
-    from aligntool.cli.planning import find_plan
+    from aligntool.cli.options import Asked, command
+    from aligntool.cli.plan import find_plan
     from aligntool.render.lines import show
     from aligntool.render.plan import plan_lines
 
@@ -80,10 +80,10 @@ def _plan(image: str) -> "Plan":
 
 
 def _realign(plan: "Plan", image: str) -> None:
-    from aligntool.cli.asked import Asked, command
-    from aligntool.cli.moving import carry_out
+    from aligntool.cli.options import Asked, command
+    from aligntool.cli.run_change import carry_out
+    from aligntool.render.audit import audit_lines
     from aligntool.render.lines import show
-    from aligntool.render.table import audit_lines
 
     _typed(command("realign", image, "--yes"))
     carry_out(plan, Asked(), json_=False, rate=None)
@@ -94,8 +94,9 @@ def _realign(plan: "Plan", image: str) -> None:
 
 
 def _report(image: str) -> "Report":
-    from aligntool.audit import Wishes, audit
-    from aligntool.probe.look import look
+    from aligntool.audit.judge import audit
+    from aligntool.audit.report import Wishes
+    from aligntool.linux.look import look
 
     return audit(look((image,)), {}, Wishes())
 
@@ -112,10 +113,10 @@ def _say(words: str) -> None:
 
 def _lines(report: "Report", width: int) -> "Iterator[Line]":
     """The table, and the picture of the first partition that is off."""
-    from aligntool.audit import Answer
-    from aligntool.realign import mends
-    from aligntool.render.map import boundary_lines
-    from aligntool.render.table import audit_lines
+    from aligntool.audit.report import Answer
+    from aligntool.realign.planning import mends
+    from aligntool.render.audit import audit_lines
+    from aligntool.render.disk_map import boundary_lines
 
     found = {judged.disk.name: mends(judged) for judged in report.judged}
     yield from audit_lines(report, width=width, verbose=False, quiet=False, mends=found)

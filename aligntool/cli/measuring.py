@@ -1,8 +1,4 @@
-"""Around every measurement: where its result is kept, what is shown meanwhile, and how it is ended.
-
-In: what the user asked for. Out: a result that has a place, or Refused before anything is measured. Alone because
-`bench`, `probe` and `trace record` share it.
-"""
+"""Targets of measurements: a file that is made, or a device; signals; files of results."""
 
 import os
 import re
@@ -10,20 +6,237 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from aligntool.cli.options import command, confirm_disk
 from aligntool.errors import Refused
+from aligntool.inventory import Disk
+from aligntool.units import Extent
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from aligntool.bench.inference_file import Probed
-    from aligntool.inventory import Disk
+    from aligntool.measure.conditions import Conditions
+    from aligntool.measure.run import SweepProgress
+    from aligntool.measure.schedule import Target
+    from aligntool.measure.sweeps import Setting
+    from aligntool.measure.unit import Probed
+
+
+# What an experiment of `aligntool bench` works on: a file that is made, or something that is there.
+#
+# In: a target, a size. Out: a path, the bytes of the disk behind it, whether it may be written to; inside a
+# `with`. Alone because starts and spans count from the disk's first byte, whatever the path is.
+
+
+@dataclass(frozen=True, slots=True)
+class Working:
+    """`room`: bytes of the disk; `shift`: the byte of the disk where the file or device begins."""
+
+    path: str
+    disk: str  # to be looked at
+    size: int  # bytes, of the file or device
+    room: Extent
+    shift: int
+    writes: bool
+    seen: "Conditions"  # before the first run
+
+
+@contextmanager
+def working_on(
+    target: "Target", size: int, tell: "SweepProgress", *, destructive: bool, yes: bool
+) -> Iterator[Working]:
+    """A folder gets a file of `size`, full of random data. Raises Refused."""
+    from aligntool.measure.schedule import TargetKind
+
+    if not target.direct:
+        raise Refused(
+            f"{target.named} cannot be had past the page cache, so its rates would be the memory's",
+            hint="name a disk, or a folder on a file system with direct I/O",
+        )
+    if destructive and target.kind is not TargetKind.DEVICE:
+        raise Refused(
+            f"--destructive is for devices, and {target.named} is a {target.kind}",
+            hint="in a folder writes are measured anyway, in a file of their own",
+        )
+    seen = _look_at_conditions(target, size)
+    match target.kind:
+        case TargetKind.FOLDER:
+            with _file_in(target, size, tell, seen) as working:
+                yield working
+        case TargetKind.FILE:
+            size = target.size or 0
+            yield Working(target.path, target.path, size, Extent(0, size), 0, False, seen)
+        case TargetKind.DEVICE:
+            with _device(target, seen, destructive=destructive, yes=yes) as working:
+                yield working
+
+
+def _look_at_conditions(target: "Target", size: int) -> "Conditions":
+    """What is already known to spoil it is said."""
+    from aligntool.measure.conditions import warnings_of
+    from aligntool.measure.targets import look_at_conditions
+    from aligntool.render.lines import harmless
+
+    seen = look_at_conditions(target, target.size or size)
+    for sentence in warnings_of(seen, direct=target.direct):
+        print(f"warning: {harmless(sentence)}", file=sys.stderr)
+    return seen
+
+
+def conditions_after(working: Working, fio_version: str) -> "Conditions":
+    """For the result: how warm it got, and by which fio."""
+    from dataclasses import replace
+
+    from aligntool.measure.targets import warmed
+
+    return replace(warmed(working.seen), fio=fio_version)
+
+
+@contextmanager
+def _file_in(target: "Target", size: int, tell: "SweepProgress", seen: "Conditions") -> Iterator[Working]:
+    """The longest piece of the file that lies on the disk in one run is worked on."""
+    from aligntool.linux.users import file_extents
+    from aligntool.measure.conditions import room_words
+    from aligntool.measure.run import made_file
+
+    words = room_words(size, target.free) if target.free is not None else ""
+    if words:
+        raise Refused(f"there is too little room in {target.path}: {words}", hint="--size with less")
+    with made_file(target.path, size, name=target.name) as path:
+        _fill(path, size, tell)
+        with open(path, "rb") as file:  # noqa: PTH123 - a descriptor is wanted
+            placed = file_extents(file.fileno(), path)
+        longest = max(placed.runs, key=lambda run: run.disk.length)
+        shift = longest.disk.start - longest.file_start
+        working = Working(path, placed.disk, size, longest.disk, shift, True, seen)
+        _say_piece(working)
+        yield working
+
+
+def _fill(path: str, size: int, tell: "SweepProgress") -> None:
+    import time
+
+    from aligntool.measure.fio import fill_job, run_job
+
+    began = time.monotonic()
+
+    def told(share: float) -> None:
+        spent = time.monotonic() - began
+        tell("filling the file with random data", share, spent / share - spent if share > 0.02 else None)
+
+    run_job(fill_job(path, size), tell=told)
+
+
+def setting_of(target: "Target", working: Working, runtime_s: float, repeats: int) -> "Setting":
+    from aligntool.measure.fio import ENGINE
+    from aligntool.measure.sweeps import Setting
+
+    kind, piece = target.kind.value, working.room.length
+    return Setting(kind, working.size, piece, runtime_s, repeats, target.direct, ENGINE)
+
+
+def _say_piece(working: Working) -> None:
+    from aligntool.measure.sweeps import Setting, piece_words
+
+    setting = Setting("folder", working.size, working.room.length, 0, 0, True, "")
+    for sentence in piece_words(setting):
+        print(f"warning: {sentence}", file=sys.stderr)
+
+
+@contextmanager
+def _device(target: "Target", seen: "Conditions", *, destructive: bool, yes: bool) -> Iterator[Working]:
+    from aligntool.linux.users import disk_of
+    from aligntool.measure.run import held_device
+
+    name, start = disk_of(os.stat(target.path).st_rdev)  # noqa: PTH116 - its number is wanted
+    size = target.size or 0
+    working = Working(target.path, name, size, Extent(start, size), start, destructive, seen)
+    if not destructive:
+        yield working
+        return
+    from aligntool.cli.options import confirm_disk
+
+    confirm_disk(target.path, refuse_data(target), "its name", yes)
+    with held_device(target.path):
+        refuse_data(target)
+        yield working
+
+
+def refuse_data(target: "Target") -> str:
+    """The name of the device, which holds nothing. Raises Refused."""
+    from pathlib import Path
+
+    from aligntool.cli.plan import refuse_in_flight
+    from aligntool.linux.look import look
+    from aligntool.measure.schedule import refuse_destruction
+
+    disk = look((target.path,)).disks[0]
+    refuse_in_flight(disk.path)
+    name = Path(target.path).resolve().name
+    if name == disk.name.rpartition("/")[2]:
+        refuse_destruction(disk, None)
+    else:
+        part = next((part for part in disk.partitions if (part.node or "").rpartition("/")[2] == name), None)
+        if part is None:
+            raise Refused(f"{target.path} is a part of {disk.path}, and is not in its partition table")
+        refuse_destruction(disk, part)
+    return name
+
+
+def look_at_disk(name: str) -> "Disk | None":
+    """For what is told beside the figures; None: nobody could look, which spoils nothing."""
+    from aligntool.linux.look import look
+
+    try:
+        return look((name,), known=False).disks[0]
+    except Refused:
+        return None
+
+
+def identity_of(disk: "Disk | None") -> "Probed | None":
+    """For a reader who asks whether it is the same disk."""
+
+    return identity(disk) if disk else None
+
+
+# A disk that the user gives up to be measured: only an empty one, and only after its identity was typed.
+#
+# In: the disk as it was seen. Out: nothing, or a Refused with every reason. Alone because measuring is no
+# reason to lose data, so that no option makes it one.
+
+
+def refuse_unless_empty(disk: Disk) -> None:
+    """As for a benchmark. Raises Refused for a disk with a table, a file system or a signature, that fails, is in use,
+    or could not be looked at.
+    """
+    from aligntool.measure.schedule import refuse_destruction
+
+    try:
+        refuse_destruction(disk, None)
+    except Refused as refusal:
+        only = f"without --destructive it is only read: {command('probe', disk.path)}"
+        raise Refused(str(refusal), hint=f"{refusal.hint}\n{only}".strip()) from None
+
+
+def confirm_given_up(disk: Disk, yes: bool) -> None:
+    """Returns when the user typed the serial number, or the name of a disk that has none. Raises Refused."""
+    serial = (disk.serial or "").strip()
+    word, what = (serial, "the disk's serial number") if serial else (PurePath(disk.path).name, "its name")
+    confirm_disk(disk.path, word, what, yes)
+
+
+# Around every measurement: where its result is kept, what is shown meanwhile, and how it is ended.
+#
+# In: what the user asked for. Out: a result that has a place, or Refused before anything is measured. Alone
+# because `bench`, `probe` and `trace record` share it.
 
 
 def refuse_to_overwrite(output: str | None) -> None:
     """Also where it could not be kept at all: said before anything is measured. Raises Refused."""
-    from aligntool.audit.words import shell_word
+    from aligntool.audit.wording import shell_word
 
     if output is None:
         return
@@ -44,8 +257,8 @@ def bench_progress(
     *, still: bool = False
 ) -> "AbstractContextManager[Callable[[str, float, float | None], None]]":
     """`still`: redrawn only when it is told something."""
-    from aligntool.render.bench_progress import bench_bar, bench_lines
     from aligntool.render.lines import wants_color
+    from aligntool.render.progress import bench_bar, bench_lines
 
     on_terminal = wants_color(sys.stderr, dict(os.environ))
     return bench_bar(sys.stderr, still=still) if on_terminal else bench_lines(sys.stderr)
@@ -56,7 +269,7 @@ def ended_by_signals() -> Iterator[None]:
     """A closed terminal and `kill` end it as Ctrl-C does: fio with it, and the file goes. It goes, too, where nobody
     reads any more what is told.
     """
-    from aligntool.cli.follow import pipes_may_break
+    from aligntool.cli.run_change import pipes_may_break
 
     def stop(number: int, frame: "FrameType | None") -> None:
         raise KeyboardInterrupt
@@ -79,7 +292,7 @@ def fio_keeper(folder: str | None) -> Callable[[str, int, str], None]:
         return lambda title, number, text: None
     from pathlib import Path
 
-    from aligntool.apply.bench_history import keep_result
+    from aligntool.measure.run import keep_result
 
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -95,8 +308,8 @@ def fio_keeper(folder: str | None) -> Callable[[str, int, str], None]:
 
 def keep_among_results(when: str, name: str, text: str) -> None:
     """In the history. One that cannot be written is said, and no error."""
-    from aligntool.apply.bench_history import keep_in_history
-    from aligntool.probe.bench_history import history_folder
+    from aligntool.measure.run import keep_in_history
+    from aligntool.measure.targets import history_folder
 
     folder = history_folder(dict(os.environ), root=os.geteuid() == 0)
     try:
@@ -108,7 +321,7 @@ def keep_among_results(when: str, name: str, text: str) -> None:
 def identity(disk: "Disk") -> "Probed":
     from pathlib import Path
 
-    from aligntool.bench.inference_file import Probed
+    from aligntool.measure.unit import Probed
 
     return Probed(
         name=Path(disk.path).name, path=str(Path(disk.path).absolute()), size=disk.size or 0, model=disk.model,

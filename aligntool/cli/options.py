@@ -1,14 +1,160 @@
-"""Options that several commands share, and how their values are read."""
+"""Options that several commands share, confirmation, the standard streams."""
 
+import io
+import json
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Annotated
 
 import typer
 
+from aligntool.change import Plan, RealignGoal, from_json, to_json
+from aligntool.documents import as_object, by_field
+from aligntool.errors import Refused, Stopped
+from aligntool.steps import EditFile, MakeMember, WriteFile
 from aligntool.units import is_power_of_two, parse_size
+
+# What the user asked of a plan: the goal, and the geometry given on the command line.
+#
+# In: options. Out: one value, the words that type it again, and its place in a plan file. Alone because a
+# plan that is applied later must be thought out again from the same wishes: docs/cli.md, "aligntool apply".
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Sizes in bytes; None: the disk and the database are asked."""
+
+    goal: RealignGoal = field(default_factory=RealignGoal)
+    sector_size: int | None = None
+    physical_sector_size: int | None = None
+    page_size: int | None = None
+    typed: tuple[str, ...] = ()  # the options that say all this
+
+
+def command(name: str, disk: str, *words: str) -> str:
+    """A command of aligntool on this disk, as it is typed; devices need root, image files do not."""
+    from aligntool.audit.wording import shell_word
+
+    root = "sudo " if disk.startswith("/dev/") else ""
+    return " ".join((f"{root}aligntool {name} {shell_word(disk)}", *words))
+
+
+@contextmanager
+def naming(disk: str) -> Iterator[None]:
+    """Who works on a disk's bytes does not know what it is called: hints that say DISK get its name here."""
+    from aligntool.audit.wording import shell_word
+
+    try:
+        yield
+    except (Refused, Stopped) as error:
+        full = re.sub(r"aligntool ([a-z ]+) DISK\b", lambda found: command(found[1], disk), error.hint)
+        error.hint = re.sub(r"\bDISK\b", lambda _: shell_word(disk), full)
+        raise
+
+
+def plan_text(plan: Plan, asked: Asked) -> str:
+    """The plan's document with the wishes in it. The digest is over the plan only; wishes that were changed lead to
+    another plan, and that is refused.
+    """
+    document = json.loads(to_json(plan))
+    document["asked"] = as_object(asked)
+    return json.dumps(document, indent=2) + "\n"
+
+
+def read_plan_text(text: str) -> tuple[Plan, Asked]:
+    """Raises Refused."""
+    plan = from_json(text)
+    try:
+        written = json.loads(text).get("asked", {})
+        goal = by_field(RealignGoal, written.get("goal", {}))
+        if "partitions" in goal:
+            goal["partitions"] = tuple(goal["partitions"])
+        found = by_field(Asked, written)
+        return plan, Asked(**(found | {"goal": RealignGoal(**goal), "typed": tuple(found.get("typed", ()))}))
+    except (TypeError, AttributeError, ValueError) as error:
+        raise Refused(
+            f"the plan does not say what was asked: {error}", hint=command("plan realign", plan.disk.path)
+        ) from error
+
+
+# The one question before anything is written.
+#
+# In: a plan that was shown. Out: nothing, or a refusal. Alone because every command that writes asks it in
+# the same words, and because what is typed is the disk's own name and no "y" that fingers type by themselves.
+
+
+def confirm(plan: Plan, yes: bool) -> None:
+    """Returns when the user typed the disk's identity, or said --yes; the plan is on the screen already.
+
+    --yes answers this question and no other: it overrides no refusal. Raises Refused.
+    """
+    word, what = identity(plan)
+    confirm_disk(_written_to(plan), word, what, yes)
+
+
+def confirm_disk(path: str, word: str, what: str, yes: bool) -> None:
+    """The same for a disk that is written to without a plan. Raises Refused."""
+    from aligntool.render.lines import harmless
+
+    if yes:
+        return
+    word = harmless(word)
+    if not _can_ask():
+        raise Refused("nobody is there to be asked; nothing was written", hint="add --yes to the command")
+    print(f"\nThis writes to {harmless(path)}.", file=sys.stderr)
+    print(f"Type {what}, {word}, to go on: ", end="", file=sys.stderr, flush=True)
+    answer = sys.stdin.readline()
+    if not answer.endswith("\n"):
+        print(file=sys.stderr)
+    if " ".join(answer.split()) != " ".join(word.split()):
+        raise Refused(f"that was not {word}; nothing was written")
+
+
+def confirm_long(about: str, yes: bool) -> None:
+    """Return when the user agreed to so long a measurement, or gave --yes. Raises Refused."""
+    if yes:
+        return
+    if not _can_ask():
+        raise Refused(
+            f"this takes about {about}, and there is no terminal to ask on; nothing was measured",
+            hint="add --yes to the command, or take fewer passes or repeats",
+        )
+    print(f"\nThis takes about {about}.", file=sys.stderr)
+    print("Type yes to go on: ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() != "yes":
+        raise Refused("that was not yes; nothing was measured")
+
+
+def identity(plan: Plan) -> tuple[str, str]:
+    """What the user types, and what that is: the serial, else the disk's id, else the image file's name."""
+    disk = plan.disk
+    if plan.purpose in ("raid", "persist"):
+        return PurePath(disk.path).name, "the array's name"
+    if disk.serial and disk.serial.strip():
+        return disk.serial.strip(), "the disk's serial number"
+    if disk.disk_id:
+        return disk.disk_id, "the disk's id"
+    return PurePath(disk.path).name, "its name"
+
+
+def _written_to(plan: Plan) -> str:
+    """The disk; of an array its drives, and files of the system."""
+    drives = dict.fromkeys(step.disk.path for step in plan.steps if isinstance(step, MakeMember))
+    files = dict.fromkeys(step.path for step in plan.steps if isinstance(step, EditFile | WriteFile))
+    return ", ".join((*drives, *files)) or plan.disk.path
+
+
+def _can_ask() -> bool:
+    """Standard input can be closed (`<&-`), and then Python has None in its place."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+# Options that several commands share, and how their values are read.
 
 
 def size(text: str) -> int:
@@ -145,3 +291,42 @@ MeasuredOption = Annotated[
     typer.Option("--measured", metavar="FILE", rich_help_panel=_GEOMETRY,
                  help="Hold the disk against what `aligntool probe -o FILE` measured on it."),
 ]  # fmt: skip
+
+
+# Standard output that says what is wrong with it.
+#
+# In: the streams that Python made. Out: the same, but that a full disk or a closed output becomes a refusal
+# with a name. Alone because it is the only place where writing an answer can fail.
+
+
+class Output(io.TextIOWrapper):
+    """What cannot be written is thrown away once that has been said, or Python would try it again at exit."""
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except OSError as error:
+            raise self._stuck(error) from error
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as error:
+            raise self._stuck(error) from error
+
+    def _stuck(self, error: OSError) -> Refused:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+        return Refused(f"standard output cannot be written: {error.strerror}")
+
+
+def prepare_streams() -> None:
+    """Both can be closed (`>&-`), and then Python has None in their place."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123
+    elif isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr.reconfigure(errors="backslashreplace")
+    if sys.stdout is None:
+        raise Refused("standard output is closed")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        coding, by_line = sys.stdout.encoding, sys.stdout.line_buffering
+        sys.stdout = Output(sys.stdout.detach(), coding, "backslashreplace", line_buffering=by_line)

@@ -1,27 +1,41 @@
-"""`aligntool plan`: what would be done, as text, as JSON, as a file to be applied later."""
+"""`aligntool plan realign`: look at a disk, plan, show; the goal of a realign from its options."""
 
+import stat
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aligntool.change import Plan, Used
 from aligntool.cli.options import (
+    Asked,
     PageOption,
     PhysicalOption,
     SectorOption,
     colored,
+    command,
     grid,
     partition_numbers,
     terminal_width,
 )
 from aligntool.errors import Refused, refuse_folder_name
+from aligntool.steps import CheckContent, CopyContent, ShrinkContent
 from aligntool.units import format_size
 
 if TYPE_CHECKING:
     from typing import TextIO
 
-    from aligntool.cli.asked import Asked
-    from aligntool.plan import Plan, RealignGoal
+    from aligntool.audit.report import Judged
+    from aligntool.change import RealignGoal
+    from aligntool.inventory import Disk, Inventory, Layer
+    from aligntool.linux.usage import UsedMap
+    from aligntool.units import Extent
+
+
+# `aligntool plan`: what would be done, as text, as JSON, as a file to be applied later.
 
 plan_app = typer.Typer(
     name="plan",
@@ -79,8 +93,7 @@ def plan_realign_command(
 
     Exit code: 0 there is a plan, or nothing to do; 3 refused, with every reason.
     """
-    from aligntool.cli.asked import plan_text
-    from aligntool.cli.planning import find_plan
+    from aligntool.cli.options import plan_text
 
     asked = asked_for(
         partitions=partition_numbers(partitions), grain=grain, recipe=recipe, shrink=shrink, journal=journal,
@@ -106,9 +119,9 @@ def asked_for(
     """The options as one value. What is typed beside a recipe comes before the recipe's own. Raises Refused."""
     from dataclasses import replace
 
-    from aligntool.audit.words import shell_word
-    from aligntool.cli.asked import Asked
-    from aligntool.plan import RealignGoal
+    from aligntool.audit.wording import shell_word
+    from aligntool.change import RealignGoal
+    from aligntool.cli.options import Asked
 
     goal = RealignGoal() if recipe is None else _recipe_goal(recipe)
     if grain is not None:
@@ -130,8 +143,8 @@ def asked_for(
 
 
 def _recipe_goal(name: str) -> "RealignGoal":
-    from aligntool.plan import RealignGoal
-    from aligntool.recipe import recipe
+    from aligntool.change import RealignGoal
+    from aligntool.recipes.goals import recipe
 
     goal = recipe(name, "realign").goal
     if not isinstance(goal, RealignGoal):
@@ -148,7 +161,7 @@ def _absolute(path: str | None) -> str | None:
 
 def tell_plan(plan: "Plan", asked: "Asked", disk: str, *, json_: bool, kept: str | None = None) -> None:
     """On standard output: the document, or text with the command that applies it."""
-    from aligntool.cli.asked import command, plan_text
+    from aligntool.cli.options import command, plan_text
 
     if json_:
         sys.stdout.write(plan_text(plan, asked))
@@ -159,14 +172,13 @@ def tell_plan(plan: "Plan", asked: "Asked", disk: str, *, json_: bool, kept: str
 
 def apply_command(file: str, plan: "Plan") -> str:
     """What applies a plan that was kept; it is the disk, and not the file, that may need root."""
-    from aligntool.audit.words import shell_word
+    from aligntool.audit.wording import shell_word
 
     root = "sudo " if plan.disk.path.startswith("/dev/") else ""
     return f"{root}aligntool apply {shell_word(file)}"
 
 
 def show_plan(plan: "Plan", stream: "TextIO", *, type_next: str = "") -> None:
-    from aligntool.cli.planning import commands_of
     from aligntool.render.lines import show
     from aligntool.render.plan import plan_lines
 
@@ -180,7 +192,7 @@ def keep(path: str, text: str) -> None:
     """A file of the user's choosing; never over another one. Raises Refused."""
     from pathlib import Path
 
-    from aligntool.audit.words import shell_word
+    from aligntool.audit.wording import shell_word
 
     refuse_folder_name(path)
     try:
@@ -192,3 +204,185 @@ def keep(path: str, text: str) -> None:
         ) from None
     except OSError as error:
         raise Refused(f"{path} cannot be written: {error.strerror}") from error
+
+
+# Looking at one disk, and thinking out how it is realigned.
+#
+# In: what the user typed. Out: the plan, the disk as it was judged, and the maps of used blocks. Alone
+# because `plan`, `realign` and `apply` must come to the same plan from the same disk.
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A plan, and what it was made from."""
+
+    plan: Plan
+    judged: "Judged"
+    maps: Mapping[int, "UsedMap"]  # of the partitions that move
+
+    @property
+    def runs(self) -> dict[int, tuple["Extent", ...]]:
+        """The used bytes of each partition that moves, counted from its start."""
+        return {number: used.runs for number, used in self.maps.items()}
+
+
+def look_at(target: str, asked: Asked, then: str = "plan realign") -> tuple["Judged", "Inventory"]:
+    """The one disk, judged. Raises Refused where it cannot be looked at. `then`: the command for a disk that has to be
+    attached first.
+    """
+    from aligntool.audit.judge import audit
+    from aligntool.audit.report import Wishes
+    from aligntool.cli.audit import known_of
+    from aligntool.linux.drives import Given
+    from aligntool.linux.look import look
+
+    given = Given(sector_size=asked.sector_size, physical_sector_size=asked.physical_sector_size)
+    try:
+        inventory = look((target,), given=given)
+    except Refused as refusal:  # what is to be changed is attached for writing
+        refusal.hint = refusal.hint.replace("qemu-nbd -r ", "qemu-nbd ")
+        refusal.hint = refusal.hint.replace("aligntool audit /dev/nbd0", f"aligntool {then} /dev/nbd0")
+        raise
+    wishes = Wishes(page_size=asked.page_size, grain=asked.goal.grain)
+    report = audit(inventory, known_of(inventory), wishes)
+    if len(report.judged) != 1:
+        raise Refused(f"{target} is not one disk but {len(report.judged)}", hint="name one disk")
+    return report.judged[0], inventory
+
+
+def find_plan(target: str, asked: Asked) -> Found:
+    """How the disk gets onto its grids. Raises Refused with every reason."""
+    from aligntool.linux.commands import read_failing
+
+    judged, _ = look_at(target, asked)
+    if _waited(judged.disk.path):
+        judged, _ = look_at(target, asked)
+    refuse_part(
+        target, judged.disk, "a disk is realigned, all of it or some of its partitions", "--partition"
+    )
+    refuse_in_flight(judged.disk.path)
+    failing = read_failing(judged.disk)
+    try:
+        return plan_for(replace(judged, disk=replace(judged.disk, failing=failing)), asked)
+    except Refused as error:
+        raise _or_attached(judged.disk.path, error) from None
+
+
+def refuse_part(target: str, disk: "Disk", rule: str, option: str = "") -> None:
+    """Looking at a partition is looking at its disk; writing to all of it would be another thing. Raises Refused.
+
+    `option`: what takes the number of a partition beside its disk.
+    """
+    node = Path(target) if "/" in target else Path("/dev", target)
+    if not Path(disk.path).is_block_device() or (node.exists() and node.samefile(disk.path)):
+        return
+    numbers = {each.node: each.number for each in disk.partitions}
+    number = numbers.get(node.resolve().name)
+    more = f" {option} {number}" if option and number is not None else ""
+    raise Refused(f"{target} is a part of {disk.path}, and {rule}", hint=f"give {disk.path}{more}")
+
+
+def _waited(path: str) -> bool:
+    """Return whether a program was waited for that an aligntool which was killed had started: resize2fs goes on to its
+    end, and what it writes is not to be planned with. Raises Refused where it takes long.
+    """
+    from aligntool.linux.users import lasting_occupants, loops_over
+
+    status = Path(path).stat()
+    if not any(one.passing for one in loops_over(status)):
+        return False
+    left = [one for one in lasting_occupants(status) if one.passing]
+    if left:
+        words = "; ".join(one.what for one in left)
+        raise Refused(f"{path} is in use: {words}", hint="\n".join(one.end for one in left))
+    return True
+
+
+def _or_attached(path: str, error: Refused) -> Refused:
+    """An image that a loop device shows may be mounted there; then it must not be checked or mended as a file."""
+    from aligntool.linux.users import occupants
+
+    status = Path(path).stat()
+    found = occupants(status) if stat.S_ISREG(status.st_mode) else ()
+    if not found:
+        return error
+    words = "; ".join(one.what for one in found)
+    return Refused(f"{path} is in use: {words}\n{error}", hint=" && ".join(one.end for one in found))
+
+
+def refuse_in_flight(path: str) -> None:
+    """What lies on such a disk must not be thought about as if it were whole, or empty. Raises Refused."""
+    from aligntool.formats.parked import find_parked
+    from aligntool.linux.block import look_only
+
+    try:
+        with look_only(path) as device:
+            parked = find_parked(device)
+    except OSError as error:
+        raise Refused(f"{path} cannot be read: {error.strerror}", hint=command("audit", path)) from error
+    if parked is not None:
+        raise Refused(f"{path}: partitions of this disk are in flight", hint=command("status", path))
+
+
+def plan_for(judged: "Judged", asked: Asked) -> Found:
+    """Maps are read of those partitions only that move, because one of a large file system takes its time; a map may
+    show another way to be cheaper, so this goes on until every partition that moves has one.
+    """
+    from aligntool.realign.planning import plan_realign
+
+    maps = _maps_to_shrink(judged.disk) if asked.goal.shrink else {}
+    while True:
+        used = {number: Used(number, found.bytes, found.by) for number, found in maps.items()}
+        plan = plan_realign(judged, asked.goal, used)
+        moves = {step.partition: step for step in plan.steps if isinstance(step, CopyContent)}
+        unread = [step for number, step in moves.items() if number not in maps]
+        if not unread:
+            return Found(plan, judged, {number: maps[number] for number in moves})
+        for step in unread:
+            maps[step.partition] = read_map(judged.disk, step.partition, step.source)
+
+
+def _maps_to_shrink(disk: "Disk") -> dict[int, "UsedMap"]:
+    """How far a file system can be shrunk depends on what is used of it."""
+    from aligntool.realign.wanted import shrinkable
+
+    return {part.number: read_map(disk, part.number, part.extent) for part in shrinkable(disk)}
+
+
+def read_map(disk: "Disk", number: int, extent: "Extent") -> "UsedMap":
+    """The used bytes of the partition of that number, which lies there; everything, where nobody can tell."""
+    from aligntool.linux.usage import read_used
+
+    return read_used(disk.path, extent, layer_of(disk, number), sector_size=disk.sector_size)
+
+
+def layer_of(disk: "Disk", number: int) -> "Layer | None":
+    """What lies on a partition; None where nothing was recognised, or more than one thing."""
+    content = next((part.content for part in disk.partitions if part.number == number), ())
+    return content[0] if len(content) == 1 else None
+
+
+def commands_of(plan: Plan) -> dict[int, tuple[str, ...]]:
+    """The command lines that applying it runs, by the index of the step. DEVICE is a loop device over the partition."""
+    from aligntool.audit.wording import shell_word
+    from aligntool.linux.content import CHECKERS, E2FSCK, EXT
+    from aligntool.realign.shrink import shrink_words
+
+    lines: dict[int, tuple[str, ...]] = {}
+    path = shell_word(plan.disk.path)
+    for index, step in enumerate(plan.steps):
+        match step:
+            case CheckContent():
+                words = E2FSCK if step.kind in EXT else CHECKERS.get(step.kind)
+                loop = f"losetup -r -f --show -o {step.extent.start} --sizelimit {step.extent.length} {path}"
+                if words and step.kind in EXT:
+                    lines[index] = (
+                        " ".join((*words, shell_word(f"{plan.disk.path}?offset={step.extent.start}"))),
+                    )
+                elif words:
+                    lines[index] = (loop, " ".join((*words, "DEVICE")))
+            case ShrinkContent():
+                loop = f"losetup -f --show -o {step.extent.start} --sizelimit {step.extent.length} {path}"
+                shrinking = shrink_words(step.kind, "DEVICE", "FOLDER", step.length)
+                lines[index] = (loop, *(" ".join(words) for words in shrinking))
+    return lines

@@ -13,10 +13,10 @@ from aligntool.errors import ExitCode, Refused
 from aligntool.units import GIB, MIB, format_size
 
 if TYPE_CHECKING:
-    from aligntool.apply.timing import Target, Timed
-    from aligntool.bench.inference_design import Kind, Regions, Round
-    from aligntool.bench.inference_file import ProbeResult
     from aligntool.inventory import Disk
+    from aligntool.measure.timing import Target, Timed
+    from aligntool.measure.unit import ProbeResult
+    from aligntool.measure.unit_design import Kind, Regions, Round
 
 
 def probe(
@@ -98,9 +98,8 @@ class _Asked:
 
 
 def _on_disk(path: str, asked: _Asked, *, destructive: bool, yes: bool) -> "ProbeResult":
-    from aligntool.apply.probing import opened_disk, written_shares
-    from aligntool.apply.timing import smallest_request
-    from aligntool.bench.inference_design import Kind, fullest, windows
+    from aligntool.measure.timing import opened_disk, smallest_request, written_shares
+    from aligntool.measure.unit_design import Kind, fullest, windows
 
     disk = _look(path, asked.sector_size)
     with _held(disk, destructive=destructive, yes=yes), opened_disk(disk.path, write=destructive) as target:
@@ -113,9 +112,8 @@ def _on_disk(path: str, asked: _Asked, *, destructive: bool, yes: bool) -> "Prob
 
 
 def _in_folder(folder: str, file_size: int, asked: _Asked) -> "ProbeResult":
-    from aligntool.apply.probing import made_file
-    from aligntool.apply.timing import smallest_request
-    from aligntool.bench.inference_design import Kind, regions_among
+    from aligntool.measure.timing import made_file, smallest_request
+    from aligntool.measure.unit_design import Kind, regions_among
 
     with ended_by_signals(), _progress("filling") as tell, made_file(folder, file_size, tell) as made:
         disk = _look(made.disk, asked.sector_size)
@@ -126,7 +124,8 @@ def _in_folder(folder: str, file_size: int, asked: _Asked) -> "ProbeResult":
 
 
 def _look(path: str, sector_size: int | None) -> "Disk":
-    from aligntool.probe.look import Given, look
+    from aligntool.linux.drives import Given
+    from aligntool.linux.look import look
 
     disk = look((path,), given=Given(sector_size=sector_size), known=False).disks[0]
     if not disk.size:
@@ -140,8 +139,8 @@ def _held(disk: "Disk", *, destructive: bool, yes: bool) -> Iterator[None]:
     if not destructive:
         yield
         return
-    from aligntool.apply.hold import hold_disk
-    from aligntool.cli.given_up import confirm_given_up, refuse_unless_empty
+    from aligntool.cli.measuring import confirm_given_up, refuse_unless_empty
+    from aligntool.linux.hold import hold_disk
 
     refuse_unless_empty(disk)
     print(
@@ -163,9 +162,8 @@ def _run(
     asked: _Asked,
     file: str | None,
 ) -> "ProbeResult":
-    from aligntool.bench.inference import infer
-    from aligntool.bench.inference_design import LEAST_LEVELS, design, levels
-    from aligntool.bench.inference_file import ProbeResult
+    from aligntool.measure.unit import ProbeResult, infer
+    from aligntool.measure.unit_design import LEAST_LEVELS, design, levels
 
     if len(levels(smallest, parts, asked.largest)) < LEAST_LEVELS:
         raise Refused(
@@ -185,7 +183,7 @@ def _run(
 
 
 def _timed(rounds: "Iterable[Round]", target: "Target", asked: _Asked) -> "Timed":
-    from aligntool.apply.timing import time_rounds
+    from aligntool.measure.timing import time_rounds
     from aligntool.render.plan import time_words
 
     with _progress(f"timing for at most {time_words(asked.limit_s)}") as tell:
@@ -210,7 +208,7 @@ def _progress(what: str) -> "Iterator[Callable[[float], None]]":
 
 
 def _tell(result: "ProbeResult", output: str | None, *, verbose: bool, json_: bool) -> None:
-    from aligntool.render.probe import probe_json, probe_lines
+    from aligntool.render.experiments import probe_json, probe_lines
 
     if json_:
         sys.stdout.write(probe_json(result))
@@ -225,8 +223,8 @@ def _tell(result: "ProbeResult", output: str | None, *, verbose: bool, json_: bo
     sys.stdout.flush()
     keep(output, probe_json(result))
     if result.inference.boundaries:
-        from aligntool.audit.words import shell_word
-        from aligntool.cli.asked import command
+        from aligntool.audit.wording import shell_word
+        from aligntool.cli.options import command
 
         print(
             f"aligntool: {command('audit', result.disk.path, '--measured', shell_word(output))}",

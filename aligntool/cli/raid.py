@@ -1,20 +1,353 @@
-"""`aligntool raid`: how an array would be made of these drives, and what those that run are worth."""
+"""`aligntool raid plan`, `create` and `persist`: a goal from the options, the plan, its application."""
 
+import inspect
+import json
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aligntool.cli.options import colored, terminal_width
+from aligntool.cli.options import colored, place, size, terminal_width
+from aligntool.cli.partitions import EventsOption, YesOption
 from aligntool.cli.plan import keep
-from aligntool.cli.raid_goal import resolved, takes_goal
-from aligntool.errors import Refused
+from aligntool.cli.run_change import ends_stream, write_nothing_to_do
+from aligntool.errors import Refused, Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aligntool.plan import Plan, RaidGoal
+    from aligntool.change import Plan, RaidGoal
+    from aligntool.raid.persist import PersistGoal
+
+
+# What is wanted of an array, as it is typed: one set of options for `raid plan` and `raid create`.
+#
+# In: words. Out: the drives and a RaidGoal. Alone because the two commands must take the same options and
+# mean the same by them: an option that is added here is an option of both.
+
+LEVELS = ("0", "1", "10", "5", "6")
+
+
+def level_word(text: str) -> str:
+    """ "10" or "raid10" as the kernel's word."""
+    word = text.lower().removeprefix("raid")
+    if word not in LEVELS:
+        raise typer.BadParameter(f"{text!r} is no level; there are {', '.join(LEVELS)}")
+    return f"raid{word}"
+
+
+def goal_as_typed(
+    drives: Annotated[
+        list[str], typer.Argument(metavar="DEV...", help="Drives, or one partition of each drive.")
+    ],
+    *,
+    level: Annotated[
+        str | None,
+        typer.Option("--level", "-l", parser=level_word, metavar="0|1|10|5|6", help="Which RAID."),
+    ] = None,
+    recipe: Annotated[
+        str | None, typer.Option("--recipe", metavar="NAME", help="A goal that comes with aligntool.")
+    ] = None,
+    chunk: Annotated[
+        int | None,
+        typer.Option("--chunk", parser=size, metavar="SIZE", help="The chunk; recommended unless said."),
+    ] = None,
+    workload: Annotated[
+        str | None,
+        typer.Option(
+            "--workload", metavar="NAME", help="What for: general, boot, database, sequential, lsm, vm."
+        ),
+    ] = None,
+    filesystem: Annotated[
+        str | None, typer.Option("--fs", metavar="NAME", help="xfs unless said; ext4, btrfs, swap, none.")
+    ] = None,
+    layout: Annotated[
+        str | None,
+        typer.Option(
+            "--layout", metavar="NAME", help="RAID10: n2, f2, o2 ...; RAID5, RAID6: left-symmetric ..."
+        ),
+    ] = None,
+    bitmap: Annotated[
+        str | None, typer.Option("--bitmap", metavar="internal|none", help="The write-intent bitmap.")
+    ] = None,
+    metadata: Annotated[
+        str | None,
+        typer.Option(
+            "--metadata", metavar="1.2|1.0", help="1.2 unless said; 1.0, at the end, for a RAID1 alone."
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="The array's name; data unless said.")
+    ] = None,
+    mount: Annotated[
+        str | None,
+        typer.Option(
+            "--mount",
+            parser=place,
+            metavar="DIR",
+            help="Where to mount it; /srv/NAME unless said, none for nowhere.",
+        ),
+    ] = None,
+    page: Annotated[
+        int | None,
+        typer.Option(
+            "--database-page", parser=size, metavar="SIZE", help="For --workload database; 16KiB unless said."
+        ),
+    ] = None,
+    spare_room: Annotated[
+        int | None,
+        typer.Option(
+            "--spare-room", parser=size, metavar="SIZE", help="Leave so much free at the end of each drive."
+        ),
+    ] = None,
+    whole: Annotated[
+        bool,
+        typer.Option("--whole-drives", help="No partition tables: the drives themselves are the members."),
+    ] = False,
+    wipe: Annotated[
+        list[str] | None,
+        typer.Option("--wipe", metavar="DEV", help="What is on this member may be lost; may be given again."),
+    ] = None,
+    measured: Annotated[
+        str | None,
+        typer.Option("--measured", metavar="FILE", help="What `raid tune` measured on these drives."),
+    ] = None,
+    system: Annotated[
+        str | None,
+        typer.Option(
+            "--system",
+            metavar="NAME",
+            help="debian, debian-dracut, fedora, opensuse or arch; this machine's unless said.",
+        ),
+    ] = None,
+) -> "RaidGoal":
+    """The goal, with new UUIDs. What is typed beside a recipe comes before the recipe's own. Raises Refused."""
+    goal = _goal(level, recipe)
+    if page and (workload or goal.workload) != "database":
+        raise Refused("--database-page says nothing without a database", hint="--workload database")
+    return replace(
+        goal,
+        chunk=chunk or goal.chunk,
+        workload=workload or goal.workload,
+        filesystem=filesystem or goal.filesystem,
+        layout=layout or goal.layout,
+        bitmap=bitmap or goal.bitmap,
+        name=name or goal.name,
+        mount_at=goal.mount_at if mount is None else "" if mount == "none" else mount,
+        database_page=page or goal.database_page,
+        spare_room=spare_room or goal.spare_room,
+        members="whole-drives" if whole else goal.members,
+        wipe=tuple(resolved(name) for name in wipe or ()),
+        metadata=metadata or goal.metadata,
+        system=system or _this_system(),
+        measured=_measurement(measured) if measured else goal.measured,
+    )
+
+
+def takes_goal(command: Callable[..., None]) -> Callable[..., None]:
+    """A command `(drives, goal, *, own options)`, as typer sees it: with the options of `goal_as_typed` and its own."""
+    shared, own = inspect.signature(goal_as_typed).parameters, inspect.signature(command).parameters
+    together = [*shared.values(), *(each for name, each in own.items() if name not in ("drives", "goal"))]
+
+    def typed(**given: object) -> None:
+        goal = goal_as_typed(**{name: given[name] for name in shared})  # type: ignore[arg-type]
+        rest = {name: value for name, value in given.items() if name not in shared}
+        command(given["drives"], goal, **rest)
+
+    typed.__signature__ = inspect.Signature(together)  # type: ignore[attr-defined]
+    typed.__annotations__ = {each.name: each.annotation for each in together}
+    typed.__doc__, typed.__name__ = command.__doc__, command.__name__
+    return typed
+
+
+def _goal(level: str | None, name: str | None) -> "RaidGoal":
+    """From a recipe, or all recommended; with new UUIDs."""
+    import uuid
+
+    from aligntool.change import RaidGoal
+    from aligntool.recipes.goals import recipe
+
+    goal = recipe(name, "raid").goal if name else RaidGoal(level or "")
+    if not isinstance(goal, RaidGoal) or not (level or name):
+        raise Refused("which RAID is it to be?", hint="--level 1, or --recipe NAME: aligntool recipes list")
+    array = uuid.uuid4().hex
+    words = (array[at : at + 8] for at in range(0, 32, 8))
+    return replace(
+        goal, level=level or goal.level, array_uuid=":".join(words), filesystem_uuid=str(uuid.uuid4())
+    )
+
+
+def _measurement(name: str) -> str:
+    """The text of a result of `raid tune`. Raises Refused where it is none."""
+    from aligntool.raid.measured import LONGEST, parse_tuning
+
+    try:
+        with open(name, "rb") as file:  # noqa: PTH123 - the user's own spelling
+            text = file.read(LONGEST + 1).decode("utf-8", "replace")
+    except OSError as error:
+        raise Refused(f"{name} cannot be read: {error.strerror}") from error
+    if len(text) > LONGEST:
+        raise Refused(f"{name} is too long for a result of raid tune")
+    parse_tuning(text)
+    return text
+
+
+def resolved(name: str) -> str:
+    """Where a link such as /dev/disk/by-id/... leads; a kernel name as it is."""
+    from pathlib import Path
+
+    return str(Path(name).resolve()) if "/" in name else name
+
+
+def _this_system() -> str:
+    """Raises Refused where no family is known: the wrong files and commands would make no array come back."""
+    from aligntool.linux.system import find_distribution
+    from aligntool.raid.boot import SYSTEMS
+
+    found = find_distribution()
+    if found is None:
+        raise Refused("this system's family is not known", hint=f"--system: {', '.join(SYSTEMS)}")
+    return found
+
+
+# `aligntool raid persist`: an array that somebody made comes back after every reboot from now on.
+
+
+@ends_stream
+def persist_command(
+    array: Annotated[str, typer.Argument(metavar="ARRAY", help="An array that runs: md127, /dev/md/data, data.")],
+    *,
+    system: Annotated[
+        str | None,
+        typer.Option(
+            "--system",
+            metavar="NAME",
+            help="debian, debian-dracut, fedora, opensuse or arch; this machine's unless said.",
+        ),
+    ] = None,
+    mount: Annotated[
+        str | None,
+        typer.Option("--mount", parser=place, metavar="DIR", help="Mount it there, now and at every start."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
+    yes: YesOption = False,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the plan in a file and stop.")
+    ] = None,
+    json_: EventsOption = False,
+    sysroot: Annotated[
+        str | None,
+        typer.Option("--sysroot", metavar="DIR", help="Show the plan for a captured machine and stop."),
+    ] = None,
+) -> None:  # fmt: skip
+    """Make an array that is there come back: its line in mdadm.conf, every initramfs, fstab and crypttab by UUID.
+
+    Nothing is written to the array, which may be mounted. The plan is shown first, and you are asked.
+
+    Example: sudo aligntool raid persist /dev/md127 --mount /srv/data
+
+    Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped part-way with the record kept.
+    """
+    from aligntool.raid.persist import PersistGoal
+
+    goal = PersistGoal(system, mount)
+    plan = find_persist_plan(array, goal, sysroot)
+    if output is not None:
+        keep(output, persist_text(plan, goal))
+    stop = dry_run or output is not None or sysroot is not None
+    if stop and json_:
+        sys.stdout.write(persist_text(plan, goal))
+        return
+    # The arrays of a captured machine are not here.
+    next_ = carried_out("raid persist", sys.argv[3:], output) if stop and sysroot is None else ""
+    _show(plan, next_, to_stderr=json_)
+    if plan.steps and not stop:
+        carry_out_persist(plan, goal, yes=yes, json_=json_)
+    elif json_:
+        write_nothing_to_do(plan)
+
+
+def find_persist_plan(array: str, goal: "PersistGoal", sysroot: str | None = None) -> "Plan":
+    """Look at the array and at the files of the system, and think. Raises Refused with every reason."""
+    from aligntool.linux.look import look
+    from aligntool.raid.persist import plan_persist
+    from aligntool.raid.refusals import find_array
+
+    inventory = look((), sysroot=sysroot)
+    named = resolved(array) if sysroot is None else array
+    disk = find_array(inventory.disks, named, command="sudo aligntool raid persist")
+    return plan_persist(disk, inventory, goal)
+
+
+def carry_out_persist(plan: "Plan", goal: "PersistGoal", *, yes: bool, json_: bool) -> None:
+    """Ask, do it, and look whether nothing is left to do. Raises Refused, and Stopped once something is written."""
+    from aligntool.cli.arrays import carry_out_array, tell_array
+    from aligntool.cli.options import confirm
+
+    confirm(plan, yes)
+    carry_out_array(plan, lambda: find_persist_plan(plan.disk.path, goal), json_=json_)
+    left = find_persist_plan(plan.disk.path, goal)
+    if left.steps:
+        raise Stopped(
+            f"all is done, and yet {plan.disk.path} would not come back as it should: the initramfs or a file does "
+            "not hold what was written",
+            hint=f"aligntool raid persist {plan.disk.path} --dry-run",
+        )
+    tell_array(plan, json_=json_)
+
+
+def apply_persist(text: str, *, yes: bool, json_: bool) -> None:
+    """A plan that was kept, thought out again from the same wishes. Raises Refused where it is another one now."""
+    from aligntool.cli.arrays import refuse_changed
+
+    plan, goal = read_persist_text(text)
+    refuse_changed(plan, find_persist_plan(plan.disk.path, goal))
+    _show(plan, "", to_stderr=json_)
+    if plan.steps:
+        carry_out_persist(plan, goal, yes=yes, json_=json_)
+    elif json_:
+        write_nothing_to_do(plan)
+
+
+def persist_text(plan: "Plan", goal: "PersistGoal") -> str:
+    """Return the plan's document with what was asked for in it."""
+    from aligntool.change import to_json
+    from aligntool.documents import as_object
+
+    return json.dumps(json.loads(to_json(plan)) | {"persist": as_object(goal)}, indent=2) + "\n"
+
+
+def read_persist_text(text: str) -> tuple["Plan", "PersistGoal"]:
+    """Return the plan and what was asked for. Raises Refused."""
+    from aligntool.change import from_json
+    from aligntool.cli.options import command
+    from aligntool.documents import by_field
+    from aligntool.raid.persist import PersistGoal
+
+    plan = from_json(text)
+    try:
+        wishes = json.loads(text)["persist"]
+        goal = PersistGoal(**by_field(PersistGoal, wishes))
+        if not all(each is None or isinstance(each, str) for each in wishes.values()):
+            raise ValueError("a wish that is no text")
+    except (AttributeError, TypeError, KeyError, ValueError) as error:
+        raise Refused(f"the plan does not say what was asked for: {error}",
+                      hint=command("raid persist", plan.disk.path)) from error  # fmt: skip
+    return plan, goal
+
+
+def _show(plan: "Plan", type_next: str, *, to_stderr: bool) -> None:
+    from aligntool.cli.arrays import show_array_plan
+
+    stream = sys.stderr if to_stderr else sys.stdout
+    show_array_plan(plan, stream, type_next=type_next)
+    if not plan.steps:
+        print("Nothing is to be done.", file=stream)
+
+
+# `aligntool raid`: how an array would be made of these drives, and what those that run are worth.
 
 raid_app = typer.Typer(
     name="raid",
@@ -41,8 +374,8 @@ def plan_command(
 
     Exit code: 0 there is a plan; 3 refused, with every reason.
     """
+    from aligntool.change import to_json, with_wanted
     from aligntool.cli.arrays import show_array_plan
-    from aligntool.plan import to_json, with_wanted
 
     plan = find_array_plan(drives, goal)
     text = with_wanted(to_json(plan), tuple(drives), goal)
@@ -59,7 +392,7 @@ def carried_out(name: str, words: "Sequence[str]", kept: str | None) -> str:
     """What is to be typed to carry out a plan that was only shown: `apply` where it is kept in a file, else the
     command `name` with the `words` that asked for the plan.
     """
-    from aligntool.audit.words import shell_word
+    from aligntool.audit.wording import shell_word
 
     if kept is not None:
         return f"sudo aligntool apply {shell_word(kept)}"
@@ -68,10 +401,8 @@ def carried_out(name: str, words: "Sequence[str]", kept: str | None) -> str:
 
 def find_array_plan(drives: list[str], goal: "RaidGoal") -> "Plan":
     """Look at the drives and think. Raises Refused with every reason."""
-    from aligntool.cli.beforehand import refuse_beforehand
-    from aligntool.cli.raid_members import look_at_members, sampled_members
-    from aligntool.raid import plan_raid
-    from aligntool.raid.planning import steps_of_goal
+    from aligntool.cli.arrays import look_at_members, refuse_beforehand, sampled_members
+    from aligntool.raid.planning import plan_raid, steps_of_goal
 
     members, numbers, report, known = look_at_members(drives)
     goal = replace(goal, partitions=numbers)
@@ -104,12 +435,64 @@ def show_command(
     Exit code: 0 shown; 3 there is no such array.
     """
 
-    from aligntool.cli.raid_members import look_at_arrays
+    from aligntool.cli.arrays import look_at_arrays
+    from aligntool.render.arrays import array_lines, arrays_json
     from aligntool.render.lines import show
-    from aligntool.render.raid import array_lines, arrays_json
 
     views = look_at_arrays([resolved(name) if sysroot is None else name for name in arrays or ()], sysroot)
     if json_:
         sys.stdout.write(arrays_json(views))
     else:
         show(array_lines(views, width=terminal_width()), sys.stdout, color=colored())
+
+
+# `aligntool raid create`: an array made of drives, with everything that makes it come back after a reboot.
+
+
+@ends_stream
+@takes_goal
+def create_command(
+    drives: list[str],
+    goal: "RaidGoal",
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan and stop, as `raid plan`.")
+    ] = False,
+    yes: YesOption = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Return when the first resynchronisation is done.")
+    ] = False,
+    json_: EventsOption = False,
+) -> None:
+    """Make an array: partitions, array, file system, mount, and what makes it come back after a reboot.
+
+    The plan is shown first, and you are asked.
+
+    Example: sudo aligntool raid create --level 1 /dev/nvme0n1 /dev/nvme1n1
+
+    Exit code: 0 done, 3 refused and nothing written, 4 stopped part-way with the record kept.
+    """
+    from aligntool.change import to_json
+    from aligntool.cli.arrays import (
+        carry_out_array,
+        show_array_plan,
+        tell_array,
+        tell_resync,
+        wait_for_resync,
+    )
+    from aligntool.cli.options import confirm
+
+    plan = find_array_plan(drives, goal)
+    if dry_run and json_:
+        sys.stdout.write(to_json(plan) + "\n")
+        return
+    show_array_plan(plan, sys.stderr if json_ else sys.stdout)
+    if dry_run:
+        return
+    confirm(plan, yes)
+    carry_out_array(plan, lambda: find_array_plan(drives, goal), json_=json_)
+    if wait:
+        wait_for_resync(plan.disk.path)
+    tell_array(plan, json_=json_)
+    if not (wait or json_):
+        tell_resync(plan.disk.path)

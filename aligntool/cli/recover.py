@@ -1,21 +1,105 @@
-"""`aligntool status`, `resume`, `rollback`: a disk in flight, from the disk; an unfinished array by its record."""
+"""`aligntool apply`, `status`, `resume` and `rollback`."""
 
 import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from aligntool.cli.options import colored, terminal_width
-from aligntool.cli.realign import EventsOption, RateOption, YesOption
-from aligntool.cli.stream_end import ends_stream
-from aligntool.errors import Refused
+from aligntool.cli.partitions import EventsOption, RateOption, YesOption
+from aligntool.cli.run_change import ends_stream, write_nothing_to_do
+from aligntool.errors import Objection, Refused, refuse
+from aligntool.inventory import Partition, Role
 from aligntool.units import KIB
 
 if TYPE_CHECKING:
-    from aligntool.apply.arrays.record import Record
-    from aligntool.apply.recovery import Status
-    from aligntool.plan import Plan
+    from aligntool.change import Plan
+    from aligntool.device import Device
+    from aligntool.formats.reader import TableReading
+    from aligntool.raid.record import Record
+    from aligntool.realign.move import Status
+    from aligntool.realign.standing import Laid
+
+
+# `aligntool apply`: a plan that was kept, if it is still true.
+
+
+@ends_stream
+def apply(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="As `aligntool plan ... -o FILE` wrote it.")],
+    *,
+    yes: YesOption = False,
+    rate: RateOption = None,
+    json_: EventsOption = False,
+) -> None:
+    """Apply a plan that was kept in a file. Refused when the disk or what lies on it is no longer what was planned for.
+
+    Example: sudo aligntool apply plan.json
+
+    Exit code: 0 done, 3 refused and nothing written, 4 stopped part-way with the journal left.
+    """
+    from pathlib import Path
+
+    from aligntool.cli.options import confirm, read_plan_text
+    from aligntool.cli.partitions import carry_out_layout
+    from aligntool.cli.plan import show_plan
+    from aligntool.cli.run_change import carry_out, still_true
+
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "this is no text"
+        raise Refused(f"{file}: {why}", hint="aligntool audit") from error
+    purpose = _purpose(text)
+    if purpose == "raid":
+        _apply_array(text, yes=yes, json_=json_)
+        return
+    if purpose == "persist":
+        from aligntool.cli.raid import apply_persist
+
+        apply_persist(text, yes=yes, json_=json_)
+        return
+    plan, asked = read_plan_text(text)
+    layout = plan.purpose == "layout"
+    if not layout:
+        still_true(plan, asked)
+    show_plan(plan, sys.stderr if json_ else sys.stdout)
+    if not plan.steps:
+        return write_nothing_to_do(plan) if json_ else None
+    confirm(plan, yes)
+    if layout:
+        carry_out_layout(plan, json_=json_)
+    else:
+        carry_out(plan, asked, json_=json_, rate=rate)
+
+
+def _purpose(text: str) -> str:
+    from aligntool.change import from_json
+
+    return from_json(text).purpose
+
+
+def _apply_array(text: str, *, yes: bool, json_: bool) -> None:
+    """Thought out again from what was asked for, with the same UUIDs: the same steps, or refused."""
+    from aligntool.change import from_json, wanted_of
+    from aligntool.cli.arrays import carry_out_array, refuse_changed, show_array_plan, tell_array
+    from aligntool.cli.options import confirm
+    from aligntool.cli.raid import find_array_plan
+
+    plan = from_json(text)
+    drives, goal = wanted_of(text)
+    refuse_changed(plan, find_array_plan(list(drives), goal))
+    show_array_plan(plan, sys.stderr if json_ else sys.stdout)
+    confirm(plan, yes)
+    carry_out_array(plan, lambda: find_array_plan(list(drives), goal), json_=json_)
+    tell_array(plan, json_=json_)
+
+
+# `aligntool status`, `resume`, `rollback`: a disk in flight, from the disk; an unfinished array by its
+# record.
 
 _LEAST = 64 * KIB  # bytes; the tables alone take more than half of it
 
@@ -54,9 +138,9 @@ def status(
 
     Example: sudo aligntool status /dev/sda
     """
-    from aligntool.cli.recover_arrays import tell_array_status
+    from aligntool.cli.arrays import tell_array_status
     from aligntool.render.lines import show
-    from aligntool.render.status import status_json, status_lines
+    from aligntool.render.progress import status_json, status_lines
 
     record = _record(disk, journal)
     if disk is None or record is not None:
@@ -113,8 +197,8 @@ def _record(target: str | None, journal: str | None) -> "Record | None":
     """A journal that is named belongs to a move. Without root the records cannot be read, and a disk may be asked for
     all the same.
     """
-    from aligntool.cli.recover_arrays import record_of
-    from aligntool.probe.targets import refuse_ambiguous
+    from aligntool.cli.arrays import record_of
+    from aligntool.linux.targets import refuse_ambiguous
 
     if target is not None:
         refuse_ambiguous(target)
@@ -140,12 +224,10 @@ class Recovery:
 
 
 def _recover(disk: str | None, journal: str | None, asked: Recovery) -> None:
-    from aligntool.apply import mover
-    from aligntool.cli.asked import Asked
-    from aligntool.cli.follow import follow
-    from aligntool.cli.moving import hurrying, tell_result, ways_on, workshop
-    from aligntool.cli.recover_arrays import recover_array
-    from aligntool.cli.restoring import confirm_restoring, refuse_another
+    from aligntool.cli.arrays import recover_array
+    from aligntool.cli.options import Asked
+    from aligntool.cli.run_change import follow, hurrying, tell_result, ways_on, workshop
+    from aligntool.realign import move
 
     record = _record(disk, journal)
     if disk is None or record is not None:
@@ -158,7 +240,7 @@ def _recover(disk: str | None, journal: str | None, asked: Recovery) -> None:
     with workshop(plan, disk, journal_file=journal, rate=asked.rate) as shop:
         if shown is not None:
             refuse_another(shop.device, plan, shown)
-        act = mover.rollback if asked.back else mover.resume
+        act = move.rollback if asked.back else move.resume
         events = act(shop, restore_table=restore)
         hint = ways_on(disk, journal)
         behind = follow(plan, events, json_=asked.json, hint=hint, on_stop=hurrying(shop), in_flight=True)
@@ -174,13 +256,12 @@ def _standing(disk: str, journal: str | None, *, any_table: bool = False) -> "St
     from contextlib import nullcontext
     from pathlib import Path
 
-    from aligntool.apply.hold import refuse_partition
-    from aligntool.apply.look_only import look_only
-    from aligntool.apply.recovery import status as find_status
-    from aligntool.audit.words import shell_word
-    from aligntool.cli.asked import command, naming
-    from aligntool.probe.images import refuse_containers
-    from aligntool.probe.targets import refuse_silent
+    from aligntool.audit.wording import shell_word
+    from aligntool.cli.options import command, naming
+    from aligntool.linux.block import look_only
+    from aligntool.linux.hold import refuse_partition
+    from aligntool.linux.targets import refuse_containers, refuse_silent
+    from aligntool.realign.move import journal_status as find_status
 
     for path in (disk, journal) if journal else (disk,):
         refuse_silent(path)
@@ -198,10 +279,10 @@ def _standing(disk: str, journal: str | None, *, any_table: bool = False) -> "St
 
 
 def _in_flight(found: "Status", disk: str) -> "Plan":
-    from aligntool.cli.asked import command
+    from aligntool.cli.options import command
 
     if found.state != "in-flight" or found.plan is None:
-        from aligntool.cli.tune_clear import clear_hint_of
+        from aligntool.cli.tune import clear_hint_of
 
         hint = clear_hint_of(disk) or command("audit", disk)
         raise Refused(f"{disk}: {found.sentences[0]}", hint=hint)
@@ -209,9 +290,79 @@ def _in_flight(found: "Status", disk: str) -> "Plan":
 
 
 def _next(found: "Status", disk: str, journal: str | None) -> tuple[str, ...]:
-    from aligntool.cli.moving import ways_on
+    from aligntool.cli.run_change import ways_on
 
     if found.state != "in-flight":
         return ()
     ways = ways_on(disk, journal).split("\n")
     return tuple(f"{way} --restore-table" for way in ways) if found.restore_table else tuple(ways)
+
+
+# `--restore-table`: the table of a disk in flight put back after another program changed it.
+#
+# In: a disk in flight, whose journal knows its table. Out: both tables on the screen, and a yes, or a
+# refusal. Alone because the entries that go may be of partitions that were made in the meantime.
+
+
+def confirm_restoring(disk: str, journal_file: str | None, plan: "Plan", *, yes: bool) -> "TableReading":
+    """Show the table found and the one to be written, and ask. Return the one that was shown as found.
+
+    Raises Refused, also where a partition that was added lies where the move reads or writes.
+    """
+    from aligntool.cli.options import confirm_disk, identity
+    from aligntool.linux.block import look_only
+    from aligntool.realign.move import find_journal
+    from aligntool.realign.standing import overlay
+    from aligntool.render.lines import show
+    from aligntool.render.progress import table_lines
+
+    with look_only(disk) as device, look_only(journal_file) if journal_file else nullcontext() as file:
+        journal = find_journal(device, file, any_table=True)
+        if journal is None:
+            raise Refused(f"{disk}: nothing is in flight on this disk")
+        found = read_found(device, plan)
+        written = _read(overlay(device, journal), plan)
+    show(table_lines("the partition table found", found.partitions), sys.stderr, color=colored())
+    show(table_lines("the partition table to be written", written.partitions), sys.stderr, color=colored())
+    refuse(_objections(disk, plan, found.partitions, written.partitions))
+    confirm_disk(disk, *identity(plan), yes)
+    return found
+
+
+def read_found(device: "Device", plan: "Plan") -> "TableReading":
+    from aligntool.realign.standing import Laid
+
+    return _read(Laid(device, ()), plan)
+
+
+def refuse_another(device: "Device", plan: "Plan", shown: "TableReading") -> None:
+    """Raises Refused when the table is not the one that was shown."""
+    if read_found(device, plan) != shown:
+        raise Refused("the partition table was changed again since it was shown", hint="type the same again")
+
+
+def _read(reader: "Laid", plan: "Plan") -> "TableReading":
+    from aligntool.formats.tables import read_table
+
+    return read_table(reader, sector_size=plan.disk.sector_size)
+
+
+def _objections(
+    disk: str, plan: "Plan", found: Sequence[Partition], written: Sequence[Partition]
+) -> list[Objection]:
+    """Of each partition that the table to be written lacks and that lies where the move still reads or writes."""
+    from aligntool.audit.wording import shell_word
+    from aligntool.realign.standing import places_in_use
+
+    known = {part.extent for part in written}
+    known |= {place for place in places_in_use(plan, with_journal=False)}
+    return [
+        (
+            f"partition {part.number}, bytes {part.extent.start} to {part.extent.end - 1}, is not in the journal's"
+            " table and lies where the move reads or writes: it would be overwritten",
+            f"if nothing in it is needed: sfdisk --delete {shell_word(disk)} {part.number}; then the same again",
+        )
+        for part in found
+        if part.role is not Role.EXTENDED and part.extent not in known
+        and any(part.extent.overlaps(place) for place in places_in_use(plan))
+    ]  # fmt: skip

@@ -1,7 +1,8 @@
-"""`aligntool trace LOG`: a log of commands, and what it says of the load."""
+"""`aligntool trace`, `trace record` and `estimate boot`."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,11 +10,122 @@ import typer
 from typer.core import TyperGroup
 
 from aligntool.cli.options import colored, grid, size, terminal_width, whole
-from aligntool.errors import Refused
+from aligntool.errors import ExitCode, Refused
 
 if TYPE_CHECKING:
-    from aligntool.audit import Judged
-    from aligntool.trace import Boundary
+    from pathlib import Path
+
+    from aligntool.audit.report import Judged
+    from aligntool.measure.record_trace import Recorded, Traceable
+    from aligntool.measure.trace import Boundary, Pattern
+    from aligntool.render.trace import Counted, Rated
+
+
+# `aligntool estimate boot`: what the storage's part of a boot takes, from the rates of a drive.
+
+estimate_app = typer.Typer(
+    name="estimate",
+    help="Reckon what is to be expected of a drive.  Example: aligntool estimate boot --rate-a 30,90",
+    no_args_is_help=True,
+)
+
+
+@estimate_app.command("boot")
+def boot(
+    results: Annotated[
+        list[str] | None, typer.Argument(metavar="RESULT...", help="One or two results of aligntool bench.")
+    ] = None,
+    *,
+    rate_a: Annotated[
+        str | None, typer.Option("--rate-a", metavar="MB/s[,MB/s]",
+                                 help="Random 4 KiB rate of a drive at queue depth 1, in MB/s: reads, writes.")
+    ] = None,
+    rate_b: Annotated[
+        str | None, typer.Option("--rate-b", metavar="MB/s[,MB/s]", help="Of another drive, to compare.")
+    ] = None,
+    log: Annotated[
+        str | None, typer.Option("--trace", metavar="LOG", help="Count the commands of this log, not the article's.")
+    ] = None,
+    reads: Annotated[
+        int | None, typer.Option("--reads", parser=whole(0), metavar="N", help="So many reads.")
+    ] = None,
+    writes: Annotated[
+        int | None, typer.Option("--writes", parser=whole(0), metavar="N", help="So many writes.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="As JSON; times in seconds.")] = False,
+) -> None:  # fmt: skip
+    """Estimate how long a drive is busy with the commands of a boot, and how far two drives are apart.
+
+    Example: aligntool estimate boot --rate-a 0.6,1.2 --rate-b 60,150
+    """
+    drives = [_measured(file) for file in results or ()]
+    drives += [_rated(text) for text in (rate_a, rate_b) if text is not None]
+    if not 1 <= len(drives) <= 2:
+        raise typer.BadParameter(
+            "name one drive or two: by --rate-a and --rate-b, or by results of aligntool bench"
+        )
+    counted = _counted(log, reads, writes)
+    if json_:
+        from aligntool.render.trace import boot_json
+
+        sys.stdout.write(boot_json(drives, counted))
+        return
+    from aligntool.render.lines import show
+    from aligntool.render.trace import boot_lines
+
+    show(boot_lines(drives, counted, width=terminal_width()), sys.stdout, color=colored())
+
+
+def _rated(text: str) -> "Rated":
+    """Or a usage error."""
+    from aligntool.measure.trace import parse_drive
+    from aligntool.render.trace import Rated
+
+    try:
+        return Rated(parse_drive(text))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _measured(file: str) -> "Rated":
+    """Raises Refused for a result without the figures that a boot is made of."""
+    from aligntool.measure.compare import boot_doubts, boot_drive
+    from aligntool.measure.targets import read_result
+    from aligntool.render.trace import Rated
+
+    hint = "aligntool bench FOLDER --profile boot -o boot.json"
+    result = read_result(file)
+    if result.settings.passes:
+        raise Refused(
+            f"{file} has passes over the same data, and a boot does not read the same twice", hint=hint
+        )
+    drive = boot_drive(result)
+    if drive is None:
+        raise Refused(f"{file} has no RND4K Q1T1 of reads and writes", hint=hint)
+    return Rated(drive, tuple(boot_doubts(result)))
+
+
+def _counted(log: str | None, reads: int | None, writes: int | None) -> "Counted":
+    """What is given, else what the log has, else the article's."""
+    from aligntool.measure.trace import ARTICLE, BootCounts, Kind, read_pattern
+    from aligntool.render.trace import Counted, Source
+
+    counts, source = ARTICLE, Source.ARTICLE
+    if log is not None:
+        from aligntool.measure.logs import open_log
+
+        with open_log(log) as opened:
+            pattern = read_pattern(opened.events)
+        counts, source = BootCounts(pattern.count(Kind.READ), pattern.count(Kind.WRITE)), Source.TRACE
+    return Counted(
+        BootCounts(counts.reads if reads is None else reads, counts.writes if writes is None else writes),
+        source if reads is None else Source.GIVEN,
+        source if writes is None else Source.GIVEN,
+        log or "",
+    )
+
+
+# `aligntool trace LOG`: a log of commands, and what it says of the load.
 
 
 class LogOrCommand(TyperGroup):
@@ -78,8 +190,8 @@ def trace(
 
     Example: aligntool trace read boot.blkparse --grid 4KiB
     """
-    from aligntool.probe.logs import LogFormat, open_log
-    from aligntool.trace import read_pattern
+    from aligntool.measure.logs import LogFormat, open_log
+    from aligntool.measure.trace import read_pattern
 
     boundaries = boundaries_of(grid_, phase_, disk, partition)
     form = None if format_ is TraceFormat.AUTO else LogFormat(format_.value)
@@ -100,7 +212,7 @@ def boundaries_of(
     grid_: int | None, phase_: int | None, disk: str | None, partition: int | None
 ) -> "Sequence[Boundary]":
     """Given, audited, or none. A partition's start is taken off, so that the grid counts as the log does."""
-    from aligntool.trace import Boundary
+    from aligntool.measure.trace import Boundary
 
     if grid_ is not None and disk is not None:
         raise typer.BadParameter("--grid and --disk contradict each other")
@@ -112,7 +224,7 @@ def boundaries_of(
         return (Boundary("given", grid_, (phase_ or 0) % grid_),)
     if disk is None:
         return ()
-    from aligntool.audit import Severity
+    from aligntool.audit.report import Severity
 
     judged = _judged(disk)
     start = _start(judged, partition)
@@ -124,9 +236,10 @@ def boundaries_of(
 
 
 def _judged(disk: str) -> "Judged":
-    from aligntool.audit import Wishes, audit
+    from aligntool.audit.judge import audit
+    from aligntool.audit.report import Wishes
     from aligntool.cli.audit import known_of
-    from aligntool.probe.look import look
+    from aligntool.linux.look import look
 
     inventory = look((disk,))
     return audit(inventory, known_of(inventory), Wishes()).judged[0]
@@ -142,3 +255,127 @@ def _start(judged: "Judged", number: int | None) -> int:
             f"{judged.disk.name} has no partition {number}", hint="aligntool audit shows those it has"
         )
     return found.extent.start
+
+
+# `aligntool trace record DISK -- CMD`: what a disk is asked while a command runs.
+
+
+def record_command(
+    disk: Annotated[str, typer.Argument(metavar="DISK", help="A disk or partition; all that it is asked is recorded.")],
+    cmd: Annotated[
+        list[str], typer.Argument(metavar="CMD...", help="What is run meanwhile, with its own words; after --.")
+    ],
+    *,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the log, as text of blkparse.")
+    ] = None,
+    grid_: Annotated[
+        int | None, typer.Option("--grid", parser=grid, metavar="SIZE",
+                                 help="Hold requests against boundaries of this size; else against the audit's.")
+    ] = None,
+    phase_: Annotated[
+        int | None, typer.Option("--phase", parser=phase, metavar="N",
+                                 help="How many bytes past zero the boundaries of --grid begin.")
+    ] = None,
+    json_: Annotated[
+        bool, typer.Option("--json", help="As JSON; CMD's standard output then goes to standard error.")
+    ] = False,
+) -> None:  # fmt: skip
+    """Run a command, record with blktrace what the disk is asked meanwhile, and tell what `trace LOG` tells of it.
+
+    Example: sudo aligntool trace record /dev/sda -o build.txt -- make -j4
+
+    Exit code: that of CMD (128 + N when signal N ended it), once it ran; 3 refused, before it did; 130 interrupted.
+    """
+    import shutil
+
+    from aligntool.measure.record_trace import find_traceable
+
+    if not cmd or shutil.which(cmd[0]) is None:
+        raise Refused(f"{cmd[0] if cmd else 'nothing'}: there is no such command; nothing was recorded")
+    found = find_traceable(disk)
+    boundaries = _boundaries(found, grid_, phase_)
+    with _log(found, output) as folder:
+        recorded = _recorded(found, cmd, folder, json_=json_)
+        _tell(found, recorded, boundaries, json_=json_)
+    _say(f"{cmd[0]} ended with {recorded.code} after {recorded.seconds:.1f} s")
+    raise typer.Exit(ExitCode.INTERRUPTED if recorded.interrupted else recorded.code)
+
+
+def _boundaries(found: "Traceable", grid_: int | None, phase_: int | None) -> "Sequence[Boundary]":
+    """Read before it is recorded. A disk that cannot be audited is no reason not to trace it."""
+    if grid_ is not None or phase_ is not None:
+        return boundaries_of(grid_, phase_, None, None)
+    try:
+        return boundaries_of(None, None, found.path, None)
+    except Refused as refusal:
+        _say(f"without boundaries: {refusal}")
+        return ()
+
+
+@contextmanager
+def _log(found: "Traceable", output: str | None) -> "Iterator[Path]":
+    """A folder for it; it is said when it lies on the disk that is traced, and kept at the end when it shall be."""
+    from aligntool.cli.measuring import ended_by_signals
+    from aligntool.measure.record_trace import keep_log, lies_on, log_folder, refuse_name
+
+    refuse_name(output)
+    with ended_by_signals(), log_folder(output) as folder:
+        if lies_on(str(folder), found):
+            where = "-o FILE on another disk" if output else "-o FILE, or TMPDIR, on another disk"
+            _say(f"the log is written to the disk that is traced, and is in the trace itself; better {where}")
+        try:
+            yield folder
+        finally:
+            keep_log(folder, output)
+
+
+def _recorded(found: "Traceable", cmd: list[str], folder: "Path", *, json_: bool) -> "Recorded":
+    from aligntool.measure.record_trace import record
+
+    sys.stdout.flush()
+    recorded = record(found.path, found.debugfs, cmd, folder, output=sys.stderr.fileno() if json_ else None)
+    if recorded.complaint:
+        _say(f"blktrace: {recorded.complaint}")
+    if recorded.dropped:
+        _say(
+            f"{recorded.dropped:,} events were lost: blktrace could not write as fast; the counts are too low"
+        )
+    return recorded
+
+
+def _tell(found: "Traceable", recorded: "Recorded", boundaries: "Sequence[Boundary]", *, json_: bool) -> None:
+    from aligntool.measure.logs import LogFormat
+    from aligntool.render.lines import show
+    from aligntool.render.trace import trace_json, trace_lines
+
+    pattern = _pattern(str(recorded.text), boundaries)
+    if json_:
+        sys.stdout.write(trace_json(pattern, LogFormat.BLKPARSE))
+    elif pattern.commands:
+        show(
+            trace_lines(pattern, found.path, "recorded", width=terminal_width()), sys.stdout, color=colored()
+        )
+    else:
+        print(
+            f"{found.path} was asked nothing: what was read came from the cache, what was written is not out yet"
+        )
+    sys.stdout.flush()
+
+
+def _pattern(text: str, boundaries: "Sequence[Boundary]") -> "Pattern":
+    """An empty one where nothing was asked. Raises Refused."""
+    from aligntool.measure.logs import LogFormat, open_log
+    from aligntool.measure.trace import Moment, NoCommands, Pattern, read_pattern
+
+    try:
+        with open_log(text, LogFormat.BLKPARSE) as opened:
+            return read_pattern(opened.events, boundaries)
+    except NoCommands:
+        return Pattern(Moment.ISSUED, 0, (), None)
+
+
+def _say(words: str) -> None:
+    from aligntool.render.lines import harmless
+
+    print(f"aligntool: {harmless(words)}", file=sys.stderr, flush=True)

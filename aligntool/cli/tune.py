@@ -1,4 +1,4 @@
-"""`aligntool raid tune`: which chunk is the fastest on these drives, measured while they are still empty."""
+"""`aligntool raid tune`."""
 
 import os
 import sys
@@ -11,16 +11,19 @@ import typer
 from aligntool.cli.measuring import bench_progress, ended_by_signals
 from aligntool.cli.options import colored, seconds, size, terminal_width, whole
 from aligntool.cli.plan import keep
-from aligntool.cli.raid_goal import level_word
+from aligntool.cli.raid import level_word
 from aligntool.errors import Refused, Stopped, refuse_folder_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from aligntool.audit import Judged
-    from aligntool.plan import RaidGoal
-    from aligntool.raid.tuning import Choice, Tuning
-    from aligntool.raid.tuning_sweep import Sweep
+    from aligntool.audit.report import Judged
+    from aligntool.change import RaidGoal
+    from aligntool.measure.chunks import Sweep
+    from aligntool.raid.measured import Choice, Tuning
+
+
+# `aligntool raid tune`: which chunk is the fastest on these drives, measured while they are still empty.
 
 Asked = tuple[tuple[int, ...], int, float, int | None]
 """Chunks, repeats, seconds of a load, bytes of the span."""
@@ -98,8 +101,6 @@ def tune_command(
     measured is kept.
     """
     if clear:
-        from aligntool.cli.tune_clear import clear_members
-
         clear_members(drives, yes=yes)
         return
     if level is None:
@@ -125,8 +126,8 @@ def tune_command(
 def _goal(level: str, workload: str, layout: str | None, bitmap: str | None, page: int | None) -> "RaidGoal":
     import uuid
 
-    from aligntool.plan import RaidGoal
-    from aligntool.raid.tuning_marks import TEST_UUID
+    from aligntool.change import RaidGoal
+    from aligntool.raid.measured import TEST_UUID
 
     word = uuid.uuid4().hex
     goal = RaidGoal(level, workload=workload, layout=layout, bitmap=bitmap)
@@ -137,8 +138,8 @@ def _goal(level: str, workload: str, layout: str | None, bitmap: str | None, pag
 
 def _find_sweep(drives: list[str], goal: "RaidGoal", asked: Asked) -> "Sweep":
     """Look at the drives and think. Raises Refused with every reason."""
-    from aligntool.cli.raid_members import look_at_members, sampled_members
-    from aligntool.raid.tuning_sweep import plan_sweep
+    from aligntool.cli.arrays import look_at_members, sampled_members
+    from aligntool.measure.chunks import plan_sweep
 
     chunks, repeats, runtime, span = asked
     members, numbers, _, _ = look_at_members(drives)
@@ -150,8 +151,8 @@ def _find_sweep(drives: list[str], goal: "RaidGoal", asked: Asked) -> "Sweep":
 
 def _refuse_leftovers(drives: list[str], members: "Sequence[Judged]") -> None:
     """A sweep that the power ended leaves test arrays behind; they are told from others, and offered to be cleared."""
-    from aligntool.audit.words import shell_word
-    from aligntool.raid.tuning_marks import has_test_array
+    from aligntool.audit.wording import shell_word
+    from aligntool.raid.measured import has_test_array
 
     found = [judged.disk.name for judged in members if has_test_array(judged.disk)]
     if found:
@@ -163,8 +164,8 @@ def _refuse_leftovers(drives: list[str], members: "Sequence[Judged]") -> None:
 
 
 def _show_sweep(sweep: "Sweep") -> None:
+    from aligntool.render.arrays import sweep_lines
     from aligntool.render.lines import show
-    from aligntool.render.tuning import sweep_lines
 
     show(sweep_lines(sweep, width=terminal_width()), sys.stdout, color=colored())
     sys.stdout.flush()
@@ -187,7 +188,7 @@ def _refuse_output(output: str | None) -> None:
 def _confirm(sweep: "Sweep", yes: bool) -> None:
     from pathlib import PurePath
 
-    from aligntool.cli.confirm import confirm_disk
+    from aligntool.cli.options import confirm_disk
 
     names = " ".join(PurePath(device).name for device in sweep.members)
     confirm_disk(", ".join(sweep.members), names, "the members' names", yes)
@@ -195,8 +196,8 @@ def _confirm(sweep: "Sweep", yes: bool) -> None:
 
 def _run(sweep: "Sweep", goal: "RaidGoal", output: str, look_again: "Callable[[], None]") -> None:
     """Measures, keeps, tells; also what there is when it ends early. Raises Stopped then."""
-    from aligntool.apply.tuning import Measuring
-    from aligntool.cli.follow import pipes_may_break
+    from aligntool.cli.run_change import pipes_may_break
+    from aligntool.measure.chunks import Measuring
 
     measuring = Measuring(sweep)
     said, hint = [], ""
@@ -250,10 +251,9 @@ def keep_and_tell(
     """Kept before it is shown, because whoever reads may be gone. `said`: what went wrong until then; with what went
     wrong here and where the result is, or nothing where all went well.
     """
-    from aligntool.raid.tuning import choose
-    from aligntool.raid.tuning_file import tuning_text
+    from aligntool.raid.measured import choose, tuning_text
+    from aligntool.render.arrays import tuning_lines
     from aligntool.render.lines import show
-    from aligntool.render.tuning import tuning_lines
 
     choice = choose(tuning.samples, sweep.recommended)
     text = tuning_text(tuning, _verdict(choice, sweep.recommended))
@@ -276,8 +276,8 @@ def keep_and_tell(
 
 
 def _tell_next(sweep: "Sweep", goal: "RaidGoal", output: str) -> None:
+    from aligntool.render.arrays import plan_command
     from aligntool.render.lines import Style, show
-    from aligntool.render.tuning import plan_command
 
     command = plan_command(sweep, goal, output)
     lines = [
@@ -298,3 +298,55 @@ def _verdict(choice: "Choice", recommended: int) -> dict[str, object]:
             str(chunk): [each.middle, each.least, each.most] for chunk, each in choice.against.items()
         },
     }
+
+
+# `aligntool raid tune --clear`: test arrays that a sweep left behind, because the power went or it was
+# killed.
+#
+# In: members. Out: the same without a test array. Alone because it looks at superblocks only, and touches
+# those of test arrays only.
+
+
+def clear_members(drives: list[str], *, yes: bool) -> None:
+    """Raises Refused where a member holds anything else, or nothing; Stopped where something is left."""
+    from pathlib import Path, PurePath
+
+    from aligntool.audit.wording import shell_word
+    from aligntool.cli.arrays import look_at_members
+    from aligntool.cli.options import confirm_disk
+    from aligntool.errors import Refused
+    from aligntool.measure.chunks import examine, is_test, locked, take_away
+
+    members, _, _, _ = look_at_members(drives)
+    devices = [str(Path(name if "/" in name else f"/dev/{name}").resolve()) for name in drives]
+    found = {device: examine(device) for device in devices}
+    strange = [device for device, values in found.items() if values and not is_test(values)]
+    if strange:
+        raise Refused(f"{', '.join(strange)}: an array that is no test array; nothing was written")
+    ours = [device for device in devices if found[device]]
+    if not ours:
+        raise Refused(f"no test array lies on {', '.join(devices)}; nothing was written")
+    names = " ".join(PurePath(device).name for device in ours)
+    confirm_disk(", ".join(ours), names, "the members' names", yes)
+    with locked([judged.disk.path for judged in members]):
+        take_away(ours)
+    wiped = " ".join(f"--wipe {shell_word(device)}" for device in ours)
+    sys.stdout.write(
+        f"Taken away: the test arrays on {', '.join(ours)}.\n"
+        f"What their loads wrote is still there: aligntool raid create takes these members with {wiped}; blkdiscard "
+        "--zeroout DEV empties one for another sweep.\n"
+    )
+
+
+def clear_hint_of(disk: str) -> str:
+    """What takes a test array away that a sweep left on this disk; "": there is none, or it cannot be looked at."""
+    from aligntool.audit.wording import shell_word
+    from aligntool.errors import Refused
+    from aligntool.linux.look import look
+    from aligntool.raid.measured import has_test_array
+
+    try:
+        found = look((disk,)).disks
+    except Refused:
+        return ""
+    return f"sudo aligntool raid tune --clear {shell_word(disk)}" if any(map(has_test_array, found)) else ""

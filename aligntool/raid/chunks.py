@@ -1,18 +1,274 @@
-"""Which chunk, and why.
+"""Choose chunk and level: rules, evidence, bandwidth ceilings."""
 
-In: the level, the number of members, the workload, and what the members' flash works in. Out: a chunk with its reason,
-the rules that it keeps or breaks, and how strong the evidence for each is. Alone because it is the one number that
-people argue about; docs/raid.md tells where each comes from. Sizes in bytes.
-"""
-
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from aligntool.audit import Grid, GridKind
-from aligntool.inventory import Source
-from aligntool.raid.levels import Level
-from aligntool.units import KIB, MIB, format_size, is_power_of_two
+from aligntool.audit.report import Grid, GridKind
+from aligntool.inventory import Disk, KnownGeometry, LinkHop, Source, Uplink
+from aligntool.units import KIB, MIB, format_rate, format_size, is_power_of_two
+
+# What distinguishes the levels: how many drives they need, what they keep twice, how much of it holds data.
+#
+# In: the word of a level, a layout and a number of members. Out: numbers. Alone because it is a table; md(4)
+# is its source.
+
+WORKLOADS = ("general", "boot", "database", "sequential", "lsm", "vm")
+PARITY_LAYOUTS = ("left-symmetric", "left-asymmetric", "right-symmetric", "right-asymmetric")
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    word: str  # as mdadm and the kernel write it
+    title: str
+    least_members: int
+    parity: int = 0  # members' worth of every stripe that holds no data
+    striped: bool = True  # there is a chunk
+    redundant: bool = True  # a member may fail
+
+
+LEVELS = {
+    level.word: level
+    for level in (
+        Level("raid0", "RAID0", 2, redundant=False),
+        Level("raid1", "RAID1", 2, striped=False),
+        Level("raid10", "RAID10", 2),
+        Level("raid5", "RAID5", 3, parity=1),
+        Level("raid6", "RAID6", 4, parity=2),
+    )
+}
+
+
+def level_of(word: str) -> Level:
+    """Of an array that runs, whoever made it: also one that is never planned. RAID4 has its parity on one member."""
+    raid4 = Level("raid4", "RAID4", 3, parity=1)
+    other = Level(word, word, 1, striped=False, redundant=False)
+    return LEVELS.get(word) or (raid4 if word == "raid4" else other)
+
+
+def layouts_of(level: Level, members: int) -> tuple[str, ...]:
+    """What `--layout` may be, the recommended one first; () where there is no choice. RAID10: n near, f far, o
+    offset."""
+    if level.parity:
+        return PARITY_LAYOUTS
+    if level.word == "raid10":
+        copies = range(2, max(members, 2) + 1)
+        return tuple(f"{kind}{number}" for number in copies for kind in "nfo")
+    return ()
+
+
+def copies_of(level: Level, members: int, layout: str) -> int:
+    """How often every byte is kept, parity aside."""
+    if level.word == "raid1":
+        return members
+    return int(layout[1:]) if level.word == "raid10" and layout[1:].isdigit() else 1
+
+
+def data_members(level: Level, members: int, layout: str) -> int:
+    """How many members' worth of a full stripe hold data, at least 1.
+
+    RAID10 whose copies do not divide its members counts all of them, as the kernel's io_opt does
+    (raid10_set_queue_limits), and so does RAID10 in the far and offset layouts, whose copies are none of the near
+    ones that it divides by (raid10.c, setup_geo).
+    """
+    if level.word == "raid1":
+        return 1
+    copies = copies_of(level, members, layout)
+    if layout.startswith(("f", "o")) or members % copies:
+        copies = 1
+    return max((members - level.parity) // copies, 1)
+
+
+def capacity(level: Level, members: int, layout: str, each: int) -> int:
+    """Bytes of the array whose members give `each` bytes."""
+    return (members - level.parity) * each // copies_of(level, members, layout)
+
+
+# What the way to the drives and the drives themselves let through: the bandwidth that no array on them can
+# exceed.
+#
+# In: disks with their paths, the uplinks that several of them share, and the drives' own rates where they are
+# known. Out: bytes per second for reading and writing, and who binds. Alone because it needs no goal: an
+# array that exists has a ceiling as well.
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The narrowest place on the way to one drive, or the drive itself."""
+
+    disk: str
+    bandwidth: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class DriveRate:
+    """What one drive does alone with large requests in order, bytes per second; None: not known."""
+
+    read: int | None
+    write: int | None
+    by: str  # "measured here", "known: Intel SSD 750"
+
+
+Rates = Mapping[str, DriveRate]
+"""By the disk's name."""
+
+_NO_RATES: Rates = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """Bytes per second. None: neither a link on the way nor the drive's own rate is known."""
+
+    read: int | None
+    write: int | None
+    binds: str  # what has to get faster for the array to read faster
+    unknown: tuple[str, ...] = ()  # drives whose path is not known
+    alone: int | None = None  # one sequential reader, where that is less than `read`
+    binds_write: str = ""  # what has to get faster for the array to write faster
+    rates: bool = False  # drives' own rates were looked at
+
+
+def known_rates(known: Mapping[str, Sequence[KnownGeometry]]) -> dict[str, DriveRate]:
+    """What the drive database says; the first row that says something counts."""
+    found = {}
+    for name, rows in known.items():
+        row = next((row for row in rows if row.read_rate or row.write_rate), None)
+        if row is not None:
+            found[name] = DriveRate(row.read_rate, row.write_rate, f"{row.source}: {row.row}")
+    return found
+
+
+def ceiling(
+    disks: Sequence[Disk], uplinks: Sequence[Uplink], level: Level, layout: str, rates: Rates = _NO_RATES
+) -> Ceiling:
+    """Of an array of these drives. A member counts as often as it is named."""
+    links = {disk.name: lane for disk in disks if (lane := narrowest(disk))}
+    shared = [uplink for uplink in uplinks if uplink.bandwidth and _count(uplink, disks)]
+    reading = _with_drives(links, disks, {name: (one.read, one.by) for name, one in rates.items()})
+    writing = _with_drives(links, disks, {name: (one.write, one.by) for name, one in rates.items()})
+    unknown = tuple(disk.name for disk in disks if disk.name not in links)
+    told = bool(rates)
+    read_each, binds = _slowest(reading, shared, disks)
+    write_each, binds_write = _slowest(writing, shared, disks)
+    if level.word == "raid1":
+        # Mirrors read independently: each as fast as its own way lets it. All of them are written.
+        seen = all(disk.name in reading for disk in disks)
+        read = _together(reading, shared, disks) if seen else None
+        alone = max((lane.bandwidth for lane in reading.values()), default=None)
+        return Ceiling(read, write_each, binds, unknown, alone, binds_write, told)
+    count = len(disks)
+    whole = None if read_each is None else count * read_each
+    data = (
+        None if write_each is None else (count - level.parity) * write_each // copies_of(level, count, layout)
+    )
+    return Ceiling(whole, data, binds, unknown, None, binds_write, told)
+
+
+def _with_drives(
+    links: Mapping[str, Lane], disks: Sequence[Disk], rates: Mapping[str, tuple[int | None, str]]
+) -> dict[str, Lane]:
+    """Each drive's narrowest place, where the drive itself may be that."""
+    found = dict(links)
+    for disk in disks:
+        own, by = rates.get(disk.name, (None, ""))
+        if own and (disk.name not in found or own < found[disk.name].bandwidth):
+            found[disk.name] = Lane(disk.name, own, f"{disk.name} itself ({rate(own)}, {by})")
+    return found
+
+
+def _slowest(
+    lanes: Mapping[str, Lane], shared: Sequence[Uplink], disks: Sequence[Disk]
+) -> tuple[int | None, str]:
+    """A stripe loads all members alike, so the slowest share binds all of them."""
+    limits = [(lane.bandwidth, lane.what) for lane in lanes.values()]
+    limits += [(_share(uplink, disks), _uplink_words(uplink, disks)) for uplink in shared]
+    return min(limits) if limits else (None, "")
+
+
+def narrowest(disk: Disk) -> Lane | None:
+    """Of several paths the widest counts; what it shares with other drives is not looked at here."""
+    ways = [way for path in disk.links if (way := _narrowest_hop(disk, path))]
+    return max(ways, key=lambda lane: lane.bandwidth, default=None)
+
+
+def _narrowest_hop(disk: Disk, path: Sequence[LinkHop]) -> Lane | None:
+    found = [(hop.bandwidth, hop_words(disk, hop)) for hop in path if hop.bandwidth]
+    found += [
+        (hop.hidden_bandwidth, f"{hop.hidden_uplink or 'a hidden link'} above {disk.name}")
+        for hop in path
+        if hop.hidden_bandwidth
+    ]
+    if not found:
+        return None
+    bandwidth, what = min(found, key=lambda each: each[0] or 0)
+    return Lane(disk.name, bandwidth or 0, what)
+
+
+def hop_words(disk: Disk, hop: LinkHop) -> str:
+    """ "the link of nvme0n1 at 0000:01:00.0, 8 GT/s x2"."""
+    speed = f", {hop.speed_gts:g} GT/s x{hop.width}" if hop.speed_gts and hop.width else ""
+    return f"the link of {disk.name} at {hop.address}{speed}"
+
+
+def _count(uplink: Uplink, disks: Sequence[Disk]) -> int:
+    return sum(disk.name in uplink.members for disk in disks)
+
+
+def _share(uplink: Uplink, disks: Sequence[Disk]) -> int:
+    """Stripes load all members alike, so each gets the same part of what they share."""
+    return (uplink.bandwidth or 0) // _count(uplink, disks)
+
+
+def _uplink_words(uplink: Uplink, disks: Sequence[Disk]) -> str:
+    below = ", ".join(disk.name for disk in disks if disk.name in uplink.members)
+    return f"{uplink.name} ({rate(uplink.bandwidth or 0)}, {uplink.source}), shared by {below}"
+
+
+def _together(lanes: Mapping[str, Lane], shared: Sequence[Uplink], disks: Sequence[Disk]) -> int:
+    """All of them at once, each group under one uplink no faster than it. Nested uplinks: the narrowest one first."""
+    left = {disk.name: lanes[disk.name].bandwidth for disk in disks if disk.name in lanes}
+    for uplink in sorted(shared, key=lambda each: len(each.members)):
+        below = [name for name in left if name in uplink.members]
+        total = sum(left[name] for name in below)
+        if total > (uplink.bandwidth or 0):
+            for name in below:
+                left[name] = left[name] * (uplink.bandwidth or 0) // total
+    return sum(left.values())
+
+
+def ceiling_words(found: Ceiling) -> tuple[str, ...]:
+    """Sentences, for a plan's notes and for whoever shows an array."""
+    if found.read is None and found.write is None:
+        return ("no bandwidth ceiling is known: no link of these drives can be seen",)
+    read = rate(found.read) if found.read is not None else "not known"
+    write = rate(found.write) if found.write is not None else "not known"
+    who = "the links and the drives carry" if found.rates else "the links carry"
+    if found.binds_write in ("", found.binds):
+        said = [f"{who} at most {read} reading and {write} writing; {found.binds} binds"]
+    else:
+        said = [
+            f"{who} at most {read} reading ({found.binds} binds) and {write} writing ({found.binds_write} binds)"
+        ]
+    if found.alone:
+        said.append(
+            f"one sequential reader of a RAID1 gets one drive, at most {rate(found.alone)}; several get more"
+        )
+    if found.unknown:
+        said.append(f"the links of {', '.join(found.unknown)} are not known, so the ceiling may be lower")
+    return tuple(said)
+
+
+def rate(bandwidth: int) -> str:
+    """As drives and links are sold, in powers of ten: 3.94 GB/s."""
+    return format_rate(bandwidth)
+
+
+# Which chunk, and why.
+#
+# In: the level, the number of members, the workload, and what the members' flash works in. Out: a chunk with
+# its reason, the rules that it keeps or breaks, and how strong the evidence for each is. Alone because it is
+# the one number that people argue about; docs/raid.md tells where each comes from. Sizes in bytes.
 
 LEAST = 16 * KIB
 FULL_STRIPE = MIB  # RAID5_MAX_REQ_STRIPES: 256 pages of 4 KiB in one request, drivers/md/raid5.c

@@ -1,20 +1,315 @@
-"""A measurement of chunks, brought into the plan of an array.
+"""Measured chunks: shapes, statistics, the kept file, whether it applies to an array."""
 
-In: the goal with what `raid tune` wrote, the array as far as it is decided, the chunk without a measurement. Out: the
-chunk with it, the figures in words, what each drive does alone; or why the measurement is not about this array. Alone
-because a plan without a measurement does not need to know that there are any.
-"""
-
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
+from math import exp, log, log2
+from statistics import fmean, median
 
+from aligntool.change import RaidGoal
+from aligntool.documents import Table, as_object, read_table
+from aligntool.errors import Refused
 from aligntool.inventory import Disk
-from aligntool.plan import RaidGoal
-from aligntool.raid.ceilings import DriveRate, Rates
-from aligntool.raid.chunks import ChunkAdvice, Evidence, Stripes, judge_chunk
-from aligntool.raid.tuning import Choice, Tuning, Verdict, choose
-from aligntool.raid.tuning_file import identity_of, parse_tuning, why_not_here
-from aligntool.units import format_size
+from aligntool.raid.chunks import (
+    HALF_MIB,
+    LARGEST,
+    LEVELS,
+    WORKLOADS,
+    ChunkAdvice,
+    DriveRate,
+    Evidence,
+    Rates,
+    Stripes,
+    judge_chunk,
+    least_chunk,
+    recommend_chunk,
+)
+from aligntool.units import GIB, KIB, MIB, align_down, format_size
+
+# A sweep over chunks -> which one is worth taking, or that there is no difference.
+#
+# In: the figures of every cell, and the chunk that aligntool would take without them. Out: a choice, with how
+# far apart the chunks are and whether that is more than noise. Alone because it is a pure function, tried on
+# made figures whose answer is known.
+#
+# A cell's score is the geometric mean of the rates of its loads, so every load counts alike, whatever its
+# unit. Two chunks are apart when the ranges of their scores over all rounds do not overlap and their medians
+# differ by 3 % at least. Of n rounds without any true difference the ranges lie apart in 2 of C(2n, n) cases:
+# 10 % with three rounds, 0.8 % with five.
+
+FEWEST = 3  # rounds from which on two ranges can say something
+WORTH = 1.03  # a smaller difference is no reason to leave the recommendation
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One load on one array. Bytes per second."""
+
+    round: int
+    chunk: int
+    shape: str
+    read: int
+    write: int
+    cpu: float = 0.0  # per cent of one core, of each thread of fio
+
+    @property
+    def rate(self) -> int:
+        return self.read + self.write
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A drive, by what does not change with its name."""
+
+    name: str
+    model: str | None
+    serial: str | None
+    wwn: str | None
+    size: int | None
+    firmware: str | None = None
+    read: int | None = None  # what it did alone, bytes per second
+    write: int | None = None
+
+    @property
+    def key(self) -> tuple[str | None, ...]:
+        return (self.wwn,) if self.wwn else (self.model, self.serial)
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What a sweep measured, and of what."""
+
+    level: str
+    layout: str
+    workload: str
+    database_page: int
+    bitmap: str
+    members: tuple[Identity, ...]
+    span: int  # bytes of the array that the loads stayed in
+    runtime_s: float
+    complete: bool
+    conditions: tuple[tuple[str, str], ...]  # "kernel", "fio", "aligntool" ...
+    samples: tuple[Sample, ...]
+
+
+class Verdict(StrEnum):
+    KEPT = "kept"  # nothing was clearly faster than the recommended chunk
+    CHANGED = "changed"
+    UNKNOWN = "unknown"  # too few whole rounds
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """Score against another chunk's score, round by round."""
+
+    middle: float
+    least: float
+    most: float
+
+    def __str__(self) -> str:
+        return f"{self.middle:.2f} ({self.least:.2f}–{self.most:.2f})"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """`chunk` None: nothing can be said."""
+
+    verdict: Verdict
+    chunk: int | None
+    reason: str
+    rounds: int
+    against: Mapping[int, Ratio]  # each chunk's score against the recommended one's
+    apart: frozenset[int]  # those of them that differ from it by more than noise
+
+
+def choose(samples: Sequence[Sample], recommended: int) -> Choice:
+    """The recommended chunk, unless another one is clearly faster."""
+    scores = scores_of(samples)
+    rounds = len(next(iter(scores.values()), ()))
+    if recommended not in scores or rounds < FEWEST:
+        counted = "1 whole round is" if rounds == 1 else f"{rounds} whole rounds are"
+        why = f"{counted} too few to tell a difference from noise; {FEWEST} are the least"
+        if rounds >= FEWEST:
+            why = f"{format_size(recommended)}, which aligntool would take, was not among the chunks measured"
+        return Choice(Verdict.UNKNOWN, None, why, rounds, {}, frozenset())
+    against = {chunk: ratio_of(scores[chunk], scores[recommended]) for chunk in sorted(scores)}
+    apart = frozenset(
+        chunk for chunk in scores
+        if is_apart(scores[chunk], scores[recommended]) or is_apart(scores[recommended], scores[chunk])
+    )  # fmt: skip
+    best = max(scores, key=lambda chunk: median(scores[chunk]))
+    alike = [chunk for chunk in scores if not is_apart(scores[best], scores[chunk])]
+    if recommended in alike:
+        reason = _kept(recommended, against, apart, rounds)
+        return Choice(Verdict.KEPT, recommended, reason, rounds, against, apart)
+    # Of those that nobody can tell from the best, the one that departs least from the recommendation.
+    chunk = min(alike, key=lambda each: (abs(log2(each / recommended)), -median(scores[each])))
+    reason = (
+        f"{format_size(chunk)} did {against[chunk]} times the work of {format_size(recommended)}, which aligntool "
+        f"would take otherwise, in {rounds} rounds"
+    )
+    return Choice(Verdict.CHANGED, chunk, reason, rounds, against, apart)
+
+
+def _kept(recommended: int, against: Mapping[int, Ratio], apart: frozenset[int], rounds: int) -> str:
+    slower = [chunk for chunk in sorted(apart) if against[chunk].middle < 1]
+    if not apart:
+        return f"no chunk differed from {format_size(recommended)} by more than the noise of {rounds} rounds"
+    told = ", ".join(f"{format_size(chunk)} {against[chunk]}" for chunk in slower)
+    return (
+        f"none was clearly faster than {format_size(recommended)} in {rounds} rounds, and slower were: {told}"
+    )
+
+
+def scores_of(samples: Sequence[Sample]) -> dict[int, tuple[float, ...]]:
+    """Of each chunk the score of every round in which all chunks did all loads; geometric means of bytes per second."""
+    chunks = sorted({sample.chunk for sample in samples})
+    shapes = {sample.shape for sample in samples}
+    cells: dict[tuple[int, int], dict[str, int]] = {}
+    for sample in samples:
+        if sample.rate > 0:
+            cells.setdefault((sample.round, sample.chunk), {})[sample.shape] = sample.rate
+    whole = [
+        number
+        for number in sorted({sample.round for sample in samples})
+        if all(cells.get((number, chunk), {}).keys() == shapes for chunk in chunks)
+    ]
+    return {
+        chunk: tuple(geometric_mean(cells[number, chunk].values()) for number in whole) for chunk in chunks
+    }
+
+
+def geometric_mean(rates: Iterable[float]) -> float:
+    return exp(fmean(log(rate) for rate in rates))
+
+
+def ratio_of(scores: Sequence[float], others: Sequence[float]) -> Ratio:
+    ratios = [one / other for one, other in zip(scores, others, strict=True)]
+    return Ratio(median(ratios), min(ratios), max(ratios))
+
+
+def is_apart(faster: Sequence[float], slower: Sequence[float]) -> bool:
+    """Clearly faster: more than noise, and worth it."""
+    if min(len(faster), len(slower)) < FEWEST:
+        return False
+    return min(faster) > max(slower) and median(faster) >= WORTH * median(slower)
+
+
+# What a sweep measured, as a file, and whether it is about this array.
+#
+# In: a Tuning, or the text of a file that anybody may have written. Out: text; a Tuning, or Refused with one
+# sentence; why a measurement does not count here. Alone because a figure that was measured on other drives,
+# for another level or another workload, is no evidence.
+#
+# The file is JSON, described in docs/raid.md, "The result file".
+
+SCHEMA = "aligntool.raid-tune"
+VERSION = 1
+LONGEST = 4 << 20  # bytes of a file
+
+
+def tuning_text(tuning: Tuning, verdict: Mapping[str, object] | None = None) -> str:
+    """`verdict` is for readers of the file; aligntool itself judges the samples anew."""
+    body = as_object(tuning) | {"conditions": dict(tuning.conditions)}
+    return json.dumps({"schema": SCHEMA, "version": VERSION, **body, "verdict": verdict}, indent=1) + "\n"
+
+
+def parse_tuning(text: str) -> Tuning:
+    """Raises Refused, naming what is wrong."""
+    try:
+        top = read_table(text)
+        if top.word("schema") != SCHEMA:
+            raise ValueError("it is no result of raid tune")
+        if top.whole("version") != VERSION:
+            raise ValueError(f"it has version {top.whole('version')}, and this aligntool reads {VERSION}")
+        return _tuning(top)
+    except ValueError as error:
+        raise Refused(f"the measurement cannot be used: {error}", hint="aligntool raid tune -h") from None
+
+
+def _tuning(top: Table) -> Tuning:
+    tuning = Tuning(
+        level=top.choice("level", tuple(LEVELS)),
+        layout=top.word("layout"),
+        workload=top.choice("workload", WORKLOADS),
+        database_page=top.whole("database_page"),
+        bitmap=top.word("bitmap"),
+        members=tuple(_identity(each) for each in top.rows("members")),
+        span=top.whole("span"),
+        runtime_s=top.number("runtime_s"),
+        complete=top.flag("complete"),
+        conditions=tuple((name, str(said)) for name, said in top.table("conditions").values.items()),
+        samples=tuple(_sample(each) for each in top.rows("samples")),
+    )
+    if len({(sample.round, sample.chunk, sample.shape) for sample in tuning.samples}) != len(tuning.samples):
+        raise ValueError("a load is told twice for one array of one round")
+    return tuning
+
+
+def _identity(row: Table) -> Identity:
+    return Identity(
+        name=row.word("name"),
+        model=row.maybe_word("model"),
+        serial=row.maybe_word("serial"),
+        wwn=row.maybe_word("wwn"),
+        size=row.maybe_whole("size"),
+        firmware=row.maybe_word("firmware"),
+        read=row.maybe_whole("read"),
+        write=row.maybe_whole("write"),
+    )
+
+
+def _sample(row: Table) -> Sample:
+    chunk = row.whole("chunk")
+    if not chunk:
+        raise ValueError("a chunk of no bytes")
+    return Sample(
+        round=row.whole("round"),
+        chunk=chunk,
+        shape=row.word("shape"),
+        read=row.whole("read"),
+        write=row.whole("write"),
+        cpu=row.number("cpu"),
+    )
+
+
+def why_not_here(
+    tuning: Tuning, disks: Sequence[Disk], goal: RaidGoal, layout: str, bitmap: str
+) -> tuple[str, ...]:
+    """Every reason why it is not about this array; (): it is."""
+    asked = (
+        ("level", LEVELS[tuning.level].title, LEVELS[goal.level].title),
+        ("layout", tuning.layout or "none", layout or "none"),
+        ("workload", tuning.workload, goal.workload),
+        ("bitmap", tuning.bitmap, bitmap),
+    )
+    reasons = [f"its {what} was {then}, and here it is {now}" for what, then, now in asked if then != now]
+    if tuning.workload == "database" and tuning.database_page != goal.database_page:
+        reasons.append(
+            f"its database pages had {tuning.database_page} bytes, and here they have {goal.database_page}"
+        )
+    then = {member.key: member.name for member in tuning.members}
+    now = {identity_of(disk).key: disk.name for disk in disks}
+    strange = [name for key, name in now.items() if key not in then or not any(key)]
+    gone = [name for key, name in then.items() if key not in now]
+    if strange:
+        reasons.append(f"{', '.join(strange)} took no part in it")
+    if gone:
+        reasons.append(f"{', '.join(gone)}, as it was called there, is not here")
+    return tuple(reasons)
+
+
+def identity_of(disk: Disk) -> Identity:
+    return Identity(disk.name, disk.model, disk.serial, disk.wwn, disk.size, disk.firmware)
+
+
+# A measurement of chunks, brought into the plan of an array.
+#
+# In: the goal with what `raid tune` wrote, the array as far as it is decided, the chunk without a
+# measurement. Out: the chunk with it, the figures in words, what each drive does alone; or why the
+# measurement is not about this array. Alone because a plan without a measurement does not need to know that
+# there are any.
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +375,113 @@ def _rates(tuning: Tuning, disks: Sequence[Disk]) -> dict[str, DriveRate]:
         if member is not None and (member.read or member.write):
             found[disk.name] = DriveRate(member.read, member.write, "measured here")
     return found
+
+
+# How a test array of a sweep is known again: by md's name and UUID both.
+#
+# In: a disk as it was looked at. Out: whether a sweep left a test array on it. Alone because everybody who
+# refuses a member should know one, and nobody else's array may ever be taken for one.
+
+TEST_NAME = "aligntool-tune"
+TEST_UUID = "616c6967:6e74756e"  # "aligntun": the first half of every test array's UUID
+
+
+def has_test_array(disk: Disk) -> bool:
+    """A sweep left a test array on it, or on a partition of it; by md's name and UUID both."""
+    layers = [*disk.content, *(layer for part in disk.partitions for layer in part.content)]
+    return any(
+        layer.kind == "linux_raid_member"
+        and (layer.label or "").rpartition(":")[2] == TEST_NAME
+        and (layer.uuid or "").replace("-", "").startswith(TEST_UUID.replace(":", ""))
+        for layer in layers
+    )
+
+
+# What a sweep over chunks measures: the loads of each workload, the chunks that are tried, and in which
+# order.
+#
+# In: a workload, what a chunk has to fit, what was asked for. Out: loads, chunks, cells. Alone because what
+# is concluded is only as good as what is compared; docs/raid.md, "Measuring the chunk", argues for each
+# choice.
+
+DEFAULT_CHUNK = HALF_MIB  # mdadm's own (mdadm.h, DEFAULT_CHUNK)
+SPAN_OF_MEMBER = 4 * GIB  # of each member, unless the user says otherwise
+_STRIPED = (64 * KIB, 128 * KIB, 256 * KIB, HALF_MIB, MIB)
+_PARITY = (32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB, HALF_MIB)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One load. `pattern` is fio's word for its option rw; `sync_every`: fsync after so many writes, 0 for never."""
+
+    pattern: str
+    block: int  # bytes
+    depth: int
+    threads: int = 1
+    read_share: int = 100  # per cent, of a mixed pattern only
+    sync_every: int = 0
+
+    @property
+    def name(self) -> str:
+        """ "randrw 16KiB QD16, 70 % reads"."""
+        words = f"{self.pattern} {format_size(self.block)} QD{self.depth}"
+        words += f" x{self.threads}" if self.threads > 1 else ""
+        words += f", {self.read_share} % reads" if self.pattern == "randrw" else ""
+        return words + (", synced" if self.sync_every else "")
+
+
+def shapes_of(workload: str, database_page: int) -> tuple[Shape, ...]:
+    """The loads that stand for a workload; all of them count alike."""
+    page = database_page
+    loads = {
+        "general": (
+            Shape("read", MIB, 8),
+            Shape("write", MIB, 8),
+            Shape("randrw", 16 * KIB, 16, read_share=70),
+        ),
+        "boot": (Shape("randread", 4 * KIB, 1), Shape("randwrite", 4 * KIB, 1)),
+        "database": (
+            Shape("randrw", page, 16, read_share=70),
+            Shape("randwrite", page, 1, threads=4, sync_every=1),
+        ),
+        "sequential": (Shape("read", MIB, 8), Shape("write", MIB, 8), Shape("read", MIB, 1)),
+        "lsm": (Shape("write", MIB, 4), Shape("read", MIB, 4), Shape("randread", 16 * KIB, 32)),
+        "vm": (
+            Shape("randrw", 4 * KIB, 32, read_share=70),
+            Shape("randrw", 64 * KIB, 8, read_share=70),
+        ),
+    }
+    return loads[workload]
+
+
+def drive_shapes() -> tuple[Shape, ...]:
+    """What each drive is asked to do alone, for the ceiling: large requests in order, written before they are read."""
+    return Shape("write", MIB, 8), Shape("read", MIB, 8)
+
+
+def sweep_chunks(stripes: Stripes, asked: Sequence[int] = ()) -> tuple[int, ...]:
+    """Those to try, ascending: what was asked for, else a usual range; always what aligntool recommends, and, unless
+    something was asked for, mdadm's own.
+
+    Nothing below the members' page or unit is tried by itself: it would wear the drives to show what is known.
+    """
+    usual = _PARITY if stripes.level.parity else _STRIPED
+    floor = least_chunk(stripes)
+    wanted = set(asked) or {size for size in (*usual, DEFAULT_CHUNK) if size >= floor}
+    recommended = recommend_chunk(stripes).size
+    return tuple(sorted(wanted | ({recommended} if recommended else set())))
+
+
+def sweep_order(chunks: Sequence[int], repeats: int) -> tuple[tuple[int, int], ...]:
+    """Cells (round, chunk): A B C, C B A, A B C ... so that what drifts, drifts over all of them alike."""
+    return tuple(
+        (number, chunk)
+        for number in range(repeats)
+        for chunk in (chunks if number % 2 == 0 else chunks[::-1])
+    )
+
+
+def span_of(size: int, data: int, asked: int | None) -> int:
+    """Bytes of the array that the loads stay in: what was asked for, else 4 GiB of each data member, and never more
+    than there are. A multiple of the largest chunk."""
+    return align_down(min(asked or SPAN_OF_MEMBER * data, size), LARGEST)

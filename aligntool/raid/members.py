@@ -1,16 +1,87 @@
-"""The drives that an array is to be made of, and what is said of each before anything is made.
-
-In: judged disks, and which partition of each is meant. Out: sentences: what each one is, and where they differ. Alone
-because nothing here forbids anything; what does is in `refusals`.
-"""
+"""Choose members: drives or partitions, their data offset, wear, what is erased."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from aligntool.audit import Grid, Judged, Severity
-from aligntool.inventory import Disk, DiskKind, KnownGeometry, LinkHop, Partition, Uplink
-from aligntool.raid.wear import health_words, wear_of
-from aligntool.units import format_about, format_size
+from aligntool.audit.report import Grid, Judged, Severity
+from aligntool.change import RaidGoal
+from aligntool.formats.part_types import ROLES
+from aligntool.inventory import Disk, DiskKind, Health, KnownGeometry, LinkHop, Partition, TableLabel, Uplink
+from aligntool.raid.chunks import Level
+from aligntool.steps import DataArea, MakeArray, NewEntry, RunCommand, Step, wiped_ends
+from aligntool.units import KIB, MIB, Extent, align_down, align_up, format_about, format_size
+
+# How worn and how warm the members are, in words, and where that is a reason to think twice.
+#
+# In: what each drive says of its health. Out: sentences. Alone because a drive that says nothing of it is
+# judged all the same, by everything else; that it said nothing is told.
+
+NEARLY_WORN = 80  # per cent of the rated endurance
+UNEVEN = 20  # per cent between the least and the most worn
+
+
+_ASKED = (
+    DiskKind.ATA,
+    DiskKind.SCSI,
+    DiskKind.NVME,
+    DiskKind.USB,
+)  # what else there is has no health of its own
+
+
+def unasked(disks: Sequence[Disk]) -> Iterator[str]:
+    """Drives of which nobody knows whether they fail, in a sentence."""
+    names = [disk.name for disk in disks if disk.kind in _ASKED and disk.health is None and not disk.failing]
+    if names:
+        yield (
+            f"health not looked at: {', '.join(names)}; nobody asked whether they fail. As root, and with smartctl "
+            "(smartmontools), it is asked"
+        )
+
+
+def health_words(health: Health) -> str:
+    """ "3 % of its rated endurance used, 100 % of its spare blocks left (warns below 10 %), 41 °C"."""
+    said = []
+    if health.used_percent is not None:
+        said.append(f"{health.used_percent} % of its rated endurance used")
+    if health.spare_percent is not None:
+        warns = "" if health.spare_threshold is None else f" (warns below {health.spare_threshold} %)"
+        said.append(f"{health.spare_percent} % of its spare blocks left{warns}")
+    if health.media_errors is not None:
+        said.append(f"{health.media_errors} media errors" if health.media_errors else "no media errors")
+    if health.temperature_c is not None:
+        said.append(f"{health.temperature_c} °C")
+    if health.too_hot:
+        said.append("TOO HOT by its own threshold")
+    return ", ".join(said)
+
+
+def wear_of(members: Mapping[str, Health | None]) -> Iterator[str]:
+    """What needs the user, a sentence each."""
+    known = {name: health for name, health in members.items() if health}
+    worn = {name: used for name, health in known.items() if (used := health.used_percent) is not None}
+    old = [f"{name} {used} %" for name, used in worn.items() if used >= NEARLY_WORN]
+    if old:
+        yield (
+            f"little is left of the rated endurance: {', '.join(old)} used; members that wear alike end together, "
+            "and then redundancy does not help"
+        )
+    if worn and max(worn.values()) - min(worn.values()) >= UNEVEN:
+        told = ", ".join(f"{name} {used} %" for name, used in worn.items())
+        yield f"the members are unevenly worn: {told}; the most worn one will be the first to be replaced"
+    for name, health in known.items():
+        if health.media_errors:
+            yield (
+                f"{name} could not give back what was written to it {health.media_errors} times (media errors): "
+                "replace it before an array depends on it"
+            )
+        if health.too_hot:
+            yield f"{name} is too hot by its own threshold, and slows down to cool: give it air first"
+
+
+# The drives that an array is to be made of, and what is said of each before anything is made.
+#
+# In: judged disks, and which partition of each is meant. Out: sentences: what each one is, and where they
+# differ. Alone because nothing here forbids anything; what does is in `refusals`.
 
 Known = Mapping[str, Sequence[KnownGeometry]]
 """What the drive database says of each disk, by the disk's name."""
@@ -188,3 +259,203 @@ def _numa(drives: Sequence[Disk]) -> Iterator[str]:
 
 def is_flash(disk: Disk) -> bool:
     return disk.kind is DiskKind.NVME or disk.rotational is False
+
+
+# Where the members lie, and where the array's data begin in each.
+#
+# In: the members and the goal. Out: an extent for each member, the entries of new tables, and one data offset
+# that puts the data of every member on its grids. Alone because it is arithmetic, and because mdadm's default
+# offset is the mistake this program exists to find: from a partition at 1 MiB it begins at 130 MiB, which is
+# no multiple of 4 MiB.
+
+GRAIN = MIB
+DATA_GRAIN = 4 * MIB
+SPARE_ROOM = 100 * MIB
+HEADROOM = 128 * MIB  # mdadm leaves as much for later reshaping, and less on small members (super1.c)
+METADATA = MIB  # superblock, bad block log and bitmap take less
+GPT_ENTRIES = 16 * KIB  # UEFI 5.3.1
+TRIES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """One member: where it lies on its drive, what it is called, and the table that is made for it."""
+
+    member: Member
+    device: str
+    extent: Extent
+    entries: tuple[NewEntry, ...] = ()
+
+
+def own_length(placed: Placed) -> int:
+    """Of the drive, or of the partition that is taken: the member may use less."""
+    part = placed.member.partition
+    return part.extent.length if part else placed.member.disk.size or 0
+
+
+def spare_room(goal: RaidGoal, level: Level) -> int:
+    """A replacement may be a little smaller; an array without redundancy has none."""
+    if goal.spare_room is not None:
+        return goal.spare_room
+    return SPARE_ROOM if level.redundant else 0
+
+
+def place_members(members: Sequence[Member], goal: RaidGoal, level: Level) -> tuple[Placed, ...]:
+    """As long as the smallest allows, all alike. A length below 0 is possible: the caller refuses it."""
+    taken = goal.whole_drives or any(member.partition for member in members)
+    found = [_taken(member, goal, level) if taken else _new(member, goal, level) for member in members]
+    length = min(placed.extent.length for placed in found)
+    if goal.member_size is not None:
+        length = min(length, goal.member_size)
+    if level.redundant or not taken:  # a RAID0 takes all of what is there: md has no size for its members
+        length = align_down(length, GRAIN)
+    return tuple(_cut(placed, length, new=not taken) for placed in found)
+
+
+def _cut(placed: Placed, length: int, *, new: bool) -> Placed:
+    """A partition that is taken keeps its own length; the array uses no more than the smallest of it."""
+    extent = Extent(placed.extent.start, length)
+    entries = tuple(
+        NewEntry(entry.number, extent, entry.type_code, entry.name)
+        if entry.extent == placed.extent
+        else entry
+        for entry in placed.entries
+    )
+    return Placed(placed.member, placed.device, extent, entries if new else ())
+
+
+def _taken(member: Member, goal: RaidGoal, level: Level) -> Placed:
+    part = member.partition
+    extent = part.extent if part else Extent(0, member.disk.size or 0)
+    device = f"/dev/{part.node}" if part and part.node else member.disk.path
+    if part and not part.node:
+        device = partition_node(member.disk.path, part.number)
+    room = 0 if part else spare_room(goal, level)
+    return Placed(member, device, Extent(extent.start, extent.length - room))
+
+
+def _new(member: Member, goal: RaidGoal, level: Level) -> Placed:
+    """A GPT with, if asked for, an EFI system partition, and the member."""
+    disk = member.disk
+    sector = disk.limits.logical_block_size or disk.sector_size
+    end = (
+        align_down(disk.size or 0, sector) - sector - align_up(GPT_ENTRIES, sector) - spare_room(goal, level)
+    )
+    entries: list[NewEntry] = []
+    start = first_on_grids(member.grids, MIB)
+    if goal.esp_size:
+        esp = Extent(start, align_up(goal.esp_size, GRAIN))
+        entries.append(NewEntry(1, esp, ROLES["esp"].gpt, "EFI"))
+        start = first_on_grids(member.grids, esp.end)
+    extent = Extent(start, end - start)
+    number = len(entries) + 1
+    entries.append(NewEntry(number, extent, ROLES["linux-raid"].gpt, goal.name))
+    return Placed(member, partition_node(disk.path, number), extent, tuple(entries))
+
+
+def first_on_grids(grids: Sequence[Grid], least: int) -> int:
+    """The first MiB, shifted as the first grid is, that lies on all the grids; where none soon does, the first MiB."""
+    phase = grids[0].phase if grids else 0
+    first = align_up(least, GRAIN, phase)
+    return next((at for at in range(first, first + TRIES * GRAIN, GRAIN) if _on(grids, at)), first)
+
+
+def _on(grids: Sequence[Grid], offset: int) -> bool:
+    return all(grid.off_by(offset) == 0 for grid in grids)
+
+
+@dataclass(frozen=True, slots=True)
+class DataOffset:
+    """`size` bytes from the start of each member; 0: the data begin with the member. `off`: members off their grids."""
+
+    size: int
+    grain: int  # of the data's start on the drives, counted from where the drives' sectors begin; 0: none for all
+    off: tuple[str, ...] = ()
+
+
+def data_offset(placed: Sequence[Placed], goal: RaidGoal) -> DataOffset:
+    """The least that leaves mdadm's headroom and puts the data of every member on 4 MiB, else on their grids."""
+    if goal.metadata == "1.0":
+        return DataOffset(0, 0, _off(placed, 0))
+    least = align_up(headroom(min(each.extent.length for each in placed)) + METADATA, MIB)
+    tries = range(least, least + TRIES * MIB, MIB)
+    for grain in (DATA_GRAIN, GRAIN, 0):
+        for size in tries:
+            if not _off(placed, size) and all(_on_grain(each, size, grain) for each in placed):
+                return DataOffset(size, grain)
+    return DataOffset(least, 0, _off(placed, least))
+
+
+def headroom(length: int) -> int:
+    """As mdadm reckons it: 128 MiB, halved until it is at most a 1024th of the member."""
+    room = HEADROOM
+    while room * 1024 > length and room > MIB:
+        room //= 2
+    return room
+
+
+def _off(placed: Sequence[Placed], size: int) -> tuple[str, ...]:
+    return tuple(each.device for each in placed if not _on(each.member.grids, each.extent.start + size))
+
+
+def _on_grain(each: Placed, size: int, grain: int) -> bool:
+    phase = each.member.grids[0].phase if each.member.grids else 0
+    return not grain or (each.extent.start + size - phase) % grain == 0
+
+
+# A partition that is taken as a member gets the type of one.
+#
+# In: the members as they are placed. Out: steps. Alone because it is all that is changed in a table that
+# stays: with the type of a swap space, of /home or of an EFI system partition, systemd-gpt-auto-generator(8),
+# installers and firmware take a member for that.
+
+
+def type_steps(placed: Sequence[Placed]) -> Iterator[RunCommand]:
+    """Behind the array: before that a member is only what the plan says while its table is the one it was.
+
+    The kernel keeps no types, so it is not told (sfdisk(8), --no-tell-kernel): that would fail while others of the
+    drive's partitions are in use.
+    """
+    for each in placed:
+        part, path, wanted = each.member.partition, each.member.disk.path, _raid_type(each.member)
+        if part is not None and wanted and part.type_code.removeprefix("0x").upper() != wanted.upper():
+            yield RunCommand(
+                f"give {each.device} the type of a member",
+                ("sfdisk", "--no-tell-kernel", "--part-type", path, str(part.number), wanted),
+            )
+
+
+def _raid_type(member: Member) -> str:
+    """As sfdisk takes it: a GUID, or a byte without 0x; "": tables of that kind have no such type."""
+    role, table = ROLES["linux-raid"], member.disk.table
+    if table is None or table.label not in (TableLabel.GPT, TableLabel.DOS):
+        return ""
+    return role.gpt if table.label is TableLabel.GPT else (role.mbr or "").removeprefix("0x")
+
+
+# Which bytes of a drive are zeroed when what is on it is given up for an array.
+#
+# In: a drive, what becomes of it, and where the array's data will lie on it. Out: runs of bytes. Alone
+# because the plan shows them and applying zeroes them: both ask here.
+
+
+def data_area(steps: Sequence[Step]) -> DataArea:
+    """Return where the array that these steps make has its data on each member."""
+    return next((step.data for step in steps if isinstance(step, MakeArray)), DataArea())
+
+
+def zeroed(
+    disk: Disk, entries: Sequence[NewEntry], taken: Extent | None, area: DataArea
+) -> tuple[Extent, ...]:
+    """Bytes of the drive: a MiB at both ends of it, of each partition that it has or gets, and of the array's data.
+
+    `entries`: of the new table, the member last. `taken`: the partition that is taken as it is; nothing beside it is
+    zeroed then. Sorted, and no two of them overlap.
+    """
+    sector_size = disk.limits.logical_block_size or disk.sector_size
+    if taken is not None:
+        return wiped_ends((taken, area.of(taken)), taken, sector_size)
+    whole = Extent(0, disk.size or 0)
+    member = entries[-1].extent if entries else whole
+    parts = [part.extent for part in disk.partitions] + [entry.extent for entry in entries]
+    return wiped_ends((whole, *parts, area.of(member)), whole, sector_size)

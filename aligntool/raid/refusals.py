@@ -1,21 +1,128 @@
-"""Why an array is not planned: because of its members.
+"""Every reason why an array cannot be made as asked."""
 
-In: the members, and the goal. Out: reasons, each with the next thing to type; all of them at once. Alone because this
-is what stands between a slip of the keyboard and somebody's data.
-"""
-
+import re
 from collections.abc import Iterator, Sequence
 
-from aligntool.audit.words import end_of_use, layer_name, next_command, shell_word
-from aligntool.errors import Objection
-from aligntool.inventory import DiskKind, Layer, LbaFormat, Partition, Role
-from aligntool.plan import RaidGoal
-from aligntool.plan.subject import held_by
-from aligntool.raid.goal_refusals import about_goal
-from aligntool.raid.levels import LEVELS, copies_of, layouts_of
-from aligntool.raid.members import Member
-from aligntool.raid.tuning_marks import has_test_array
-from aligntool.units import format_about
+from aligntool.audit.array_boot import running_nodes, short_name
+from aligntool.audit.wording import end_of_use, layer_name, next_command, shell_word
+from aligntool.change import RaidGoal
+from aligntool.errors import Objection, Refused
+from aligntool.inventory import Disk, DiskKind, Layer, LbaFormat, Partition, Role
+from aligntool.raid.boot import SYSTEMS
+from aligntool.raid.chunks import LEVELS, WORKLOADS, copies_of, layouts_of
+from aligntool.raid.commands import BLOCK, Shape, Stripe
+from aligntool.raid.measured import has_test_array
+from aligntool.raid.members import Member, Placed, own_length
+from aligntool.steps import held_by
+from aligntool.units import GIB, KIB, MIB, format_about, format_size, is_power_of_two
+
+# Why an array is not planned: because of what is wanted, whatever the members are.
+#
+# In: the goal, and how many members there are to be. Out: reasons, each with the next thing to type. Alone
+# because it is what md, mdadm and fstab themselves would refuse, and no drive has to be looked at for it.
+
+FILE_SYSTEMS = ("xfs", "ext4", "btrfs", "swap", "none")
+METADATA = ("1.2", "1.0")
+BITMAPS = ("internal", "none")
+MEMBERS = ("new-partitions", "partitions", "whole-drives")
+PAGE = 4 * KIB  # the kernel's: a chunk is a multiple of it (md.c, raid5.c setup_conf)
+LONGEST_NAME = 27  # "any:" before it makes 31; before a longer one mdadm leaves it out (super1.c)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def about_goal(goal: RaidGoal, members: int) -> Iterator[Objection]:
+    words: tuple[tuple[str, str | None, tuple[str, ...], str], ...] = (
+        ("level", goal.level, tuple(LEVELS), "--level"),
+        ("workload", goal.workload, WORKLOADS, "--workload"),
+        ("file system", goal.filesystem, FILE_SYSTEMS, "--fs"),
+        ("metadata version", goal.metadata, METADATA, ""),
+        ("bitmap", goal.bitmap, BITMAPS, ""),
+        ("kind of member", goal.members, MEMBERS, ""),
+    )
+    for what, word, allowed, option in words:
+        if word is not None and word not in allowed:
+            yield f"{word!r} is no {what} of an array here", f"{option or what}: {', '.join(allowed)}"
+    if not _NAME.fullmatch(goal.name) or len(goal.name) > LONGEST_NAME:
+        yield (
+            f"{goal.name!r} is no name for an array: letters, digits, '.', '_' and '-', at most {LONGEST_NAME}",
+            "--name data",
+        )
+    if goal.mount_at and not re.fullmatch(r"/[^\s\\#]*", goal.mount_at):
+        yield f"{goal.mount_at!r} is no place to mount at that fstab could hold", f"--mount /srv/{goal.name}"
+    if goal.system not in SYSTEMS:
+        yield f"{goal.system!r} is no system whose files are known", f"--system: {', '.join(SYSTEMS)}"
+    if level := LEVELS.get(goal.level):
+        allowed = layouts_of(level, members)
+        if goal.layout is not None and goal.layout not in allowed:
+            yield (
+                f"{level.title} of {members} has no layout {goal.layout!r}",
+                f"layouts: {', '.join(allowed) or 'none'}",
+            )
+        if goal.bitmap == "internal" and not level.redundant:
+            yield f"{level.title} has nothing to resynchronise, so it has no bitmap", ""
+        yield from _about_chunk(goal)
+
+
+def _about_chunk(goal: RaidGoal) -> Iterator[Objection]:
+    """What md itself refuses: raid0.c create_strip_zones, raid5.c setup_conf, raid10.c setup_geo, mdadm Create.c."""
+    level, chunk = LEVELS[goal.level], goal.chunk
+    if chunk is None:
+        return
+    if not level.striped:
+        yield f"{level.title} has no chunk: every member holds everything", "leave --chunk out"
+    elif chunk <= 0 or chunk % PAGE:
+        yield (
+            f"a chunk of {format_size(chunk)} is no multiple of the kernel's pages of {format_size(PAGE)}",
+            "--chunk 64KiB",
+        )
+    elif level.word != "raid0" and not is_power_of_two(chunk):
+        yield (
+            f"a chunk of {format_size(chunk)} is no power of two, which {level.title} asks for",
+            "--chunk 64KiB",
+        )
+
+
+# Which array is meant by a name: the kernel's, a node below /dev, or the one that mdadm gave it.
+#
+# In: the arrays that run, and what was typed. Out: one of them. Alone because two arrays may have one name,
+# and whatever takes a name must refuse that alike.
+
+
+def find_array(disks: Sequence[Disk], name: str, *, command: str) -> Disk:
+    """The array that runs as "md127", "/dev/md127", "/dev/md/data", or has the name "data" or "host:data" in its
+    superblock or below /dev/md (mdadm(8), "DEVICE NAMES"). The kernel's own names come first: no two share them.
+
+    `command`: what the answer is to be typed behind. Raises Refused for a name of none, or of several.
+    """
+    arrays = [disk for disk in disks if disk.array]
+    node = [disk for disk in arrays if name == disk.name or name in running_nodes(disk)]
+    found = node or [disk for disk in arrays if name and name in _given_names(disk)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        paths = ", ".join(disk.path for disk in found)
+        raise Refused(f"{name}: several md arrays have that name: {paths}", hint=_typed(found, command))
+    raise Refused(
+        f"{name}: no md array of that name runs here", hint=_typed(arrays, command) or "aligntool audit"
+    )
+
+
+def _typed(arrays: Sequence[Disk], command: str) -> str:
+    return "\n".join(f"{command} {shell_word(disk.name)}" for disk in arrays)
+
+
+def _given_names(disk: Disk) -> frozenset[str]:
+    facts = disk.array
+    if facts is None:
+        return frozenset()
+    links = (link.removeprefix("md/") for link in facts.links)
+    return frozenset({*links, facts.name or "", short_name(disk)} - {""})
+
+
+# Why an array is not planned: because of its members.
+#
+# In: the members, and the goal. Out: reasons, each with the next thing to type; all of them at once. Alone
+# because this is what stands between a slip of the keyboard and somebody's data.
 
 
 def unfit(members: Sequence[Member], goal: RaidGoal, *, count: int) -> Iterator[Objection]:
@@ -283,3 +390,82 @@ def _partition(part: Partition) -> str:
 def _content(layers: Sequence[Layer], hint: str | None) -> tuple[str, ...]:
     found = tuple(f'{layer_name(each)} "{each.label}"' if each.label else layer_name(each) for each in layers)
     return found or ((hint,) if hint else ())
+
+
+# Why mdadm or mkfs would stop at an array, or make another one than was planned, once it is decided.
+#
+# In: the goal, the members as they are placed, the array's shape, its stripe. Out: reasons, each with the
+# next thing to type. Alone because these need the sizes that were decided, and because both programs say so
+# only after the tables are written.
+
+# xfs_mkfs.c, validate_supported: 300 MiB and a log of 64 MiB. With a stripe there are eight allocation groups or more,
+# and the log has to lie in one of them; mkfs.xfs 6.1 makes a striped file system from 513 MiB on.
+XFS_LEAST = 300 * MIB
+XFS_LEAST_STRIPED = 513 * MIB
+# Stripe units for its allocation groups; with fewer mkfs.xfs fails where a unit is 64 MiB or more.
+XFS_UNITS = 16
+XFS_WIDTH = 2 * GIB  # xfs_validate_stripe_geometry: less than that, in bytes
+BTRFS_LEAST = 109 * MIB  # mkfs.btrfs, for one device: 114294784
+EXT4_STRIDE = 0xFFFF  # s_raid_stride has 16 bits, and mke2fs cuts what is more
+
+
+def unmakeable(goal: RaidGoal, placed: Sequence[Placed], shape: Shape, stripe: Stripe) -> Iterator[Objection]:
+    yield from _about_lengths(goal, placed, shape)
+    if goal.metadata == "1.0" and shape.level.word != "raid1":
+        yield (
+            f"metadata 1.0 lets a member be read alone, and those of a {shape.level.title} cannot be",
+            "--metadata 1.2",
+        )
+    yield from _about_filesystem(goal, shape, stripe)
+
+
+def _about_lengths(goal: RaidGoal, placed: Sequence[Placed], shape: Shape) -> Iterator[Objection]:
+    """Of a RAID0 md takes whole members: there is no --size, and what is longer becomes a zone of fewer members
+    (raid0.c, create_strip_zones)."""
+    if any(each.entries for each in placed):
+        return
+    if goal.spare_room:
+        what = "whole drives of a RAID0 are" if goal.whole_drives else "partitions that are there are"
+        if not (goal.whole_drives and shape.level.redundant):
+            yield f"no room can be left free: {what} used as they are", "leave --spare-room out"
+    if shape.level.redundant or not shape.chunk:
+        return
+    if goal.member_size is not None:
+        yield "a RAID0 has no size for its members: they are used as they are", "leave member_size out"
+    lengths = {each.member.name: own_length(each) for each in placed}
+    used = {name: (length - shape.offset) // shape.chunk for name, length in lengths.items()}
+    if len(set(used.values())) > 1:
+        told = ", ".join(f"{name} {format_about(length)}" for name, length in lengths.items())
+        yield (
+            f"the members of a RAID0 are used whole, and these differ in length ({told}): beyond the shortest fewer "
+            "drives would share the work",
+            "name partitions of one length, or drives without --whole-drives: these get such partitions",
+        )
+
+
+def _about_filesystem(goal: RaidGoal, shape: Shape, stripe: Stripe) -> Iterator[Objection]:
+    least = _least_size(goal, stripe)
+    if shape.size < least:
+        yield (
+            f"{goal.filesystem} needs {format_size(least)} here, and the array has {format_about(shape.size)}",
+            "take larger members, or --fs ext4",
+        )
+    if goal.filesystem == "xfs" and (stripe.chunk or 0) * stripe.data >= XFS_WIDTH:
+        yield (
+            f"a stripe of {stripe.data} times {format_size(stripe.chunk or 0)} is too wide for xfs, whose widest is "
+            f"below {format_size(XFS_WIDTH)}",
+            "--chunk 512KiB",
+        )
+    if goal.filesystem == "ext4" and (stripe.chunk or 0) // (goal.block_size or BLOCK) > EXT4_STRIDE:
+        yield (
+            f"a chunk of {format_size(stripe.chunk or 0)} is too large for the stride of ext4",
+            "--chunk 512KiB",
+        )
+
+
+def _least_size(goal: RaidGoal, stripe: Stripe) -> int:
+    if goal.filesystem == "btrfs":
+        return BTRFS_LEAST
+    if goal.filesystem != "xfs":
+        return 0
+    return max(XFS_LEAST_STRIPED, XFS_UNITS * stripe.chunk) if stripe.chunk else XFS_LEAST

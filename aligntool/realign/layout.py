@@ -1,24 +1,250 @@
-"""A disk without a table, and what is wanted of it -> the plan of a new table.
+"""Plan and write a new partition layout."""
 
-In: a judged disk and a LayoutGoal. Out: a Plan with the one step MakeTable, or Refused with all reasons at once. Alone
-because nothing moves here: where a realign has to find room, a layout has only to be careful with what it places.
-"""
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+from uuid import UUID
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import NoReturn
+from aligntool.audit.report import Grid, GridKind, Judged, Severity
+from aligntool.audit.wording import asked_by
+from aligntool.change import Event, LayoutGoal, PartWish, Place, Plan, Said, StepBegun, StepDone
+from aligntool.device import Device
+from aligntool.errors import Refused, Stopped, refuse
+from aligntool.formats.part_types import ROLES
+from aligntool.inventory import Disk, Role
+from aligntool.linux.hold import hold_disk
+from aligntool.realign.placing import Lattice, needed, on_grain
+from aligntool.realign.refusals import TABLE_NAMES, holdings, refuse_impossible, refuse_unfit
+from aligntool.steps import MakeMember, MakeTable, NewEntry, Subject, is_same_disk, subject, wiped_ends
+from aligntool.units import KIB, MIB, Extent, align_down, align_up, format_about, format_size, off_by
 
-from aligntool.audit import Judged
-from aligntool.errors import Refused, refuse
-from aligntool.inventory import Disk
-from aligntool.plan import LayoutGoal, MakeTable, NewEntry, PartWish, Place, Plan, Subject
-from aligntool.plan.wiping import wiped_ends
-from aligntool.realign.lattice import Lattice
-from aligntool.realign.layout_grid import layout_lattice
-from aligntool.realign.layout_refusals import TABLE_NAMES, holdings, refuse_impossible
-from aligntool.realign.subject import subject
-from aligntool.recipe.roles import ROLES
-from aligntool.units import KIB, MIB, Extent, align_down, align_up, format_about, format_size
+if TYPE_CHECKING:
+    import parted
+
+
+# Types, names and the active mark, put into a table that libparted has just written.
+#
+# In: a Device with the new table, and its entries. Out: the same table with the type of each entry. Alone
+# because libparted before 3.6 can set neither a type GUID nor a type byte (docs/decisions/0009-types-after-
+# libparted.md), and because this is all that aligntool writes of a new table itself.
+
+# UEFI specification 5.3.2, table "GPT Header"; bytes from the header's start.
+_SIGNATURE = b"EFI PART"
+_HEADER_SIZE_AT = 12
+_HEADER_CRC_AT = 16
+_ALTERNATE_LBA_AT = 32
+_ENTRIES_LBA_AT = 72
+_COUNT_AT = 80  # number of entries, then bytes in each
+_ENTRIES_CRC_AT = 88
+# 5.3.3, "GPT Partition Entry".
+_NAME_AT = 56
+_NAME_LENGTH = 72
+
+_MBR_ENTRIES_AT = 446
+_MBR_ENTRY = 16
+_MBR_TYPE_AT = 4
+_ACTIVE = 0x80
+
+
+def set_types(device: Device, step: MakeTable | MakeMember) -> None:
+    """Flushed when it returns. Raises OSError; Stopped when what libparted wrote is not there."""
+    if step.label == "gpt":
+        primary = device.sector_size
+        (alternate,) = struct.unpack_from("<Q", _header(device, primary), _ALTERNATE_LBA_AT)
+        for at in (alternate * device.sector_size, primary):  # one copy is good at every moment
+            _set_in_gpt(device, at, step.entries)
+    else:
+        _set_in_mbr(device, step.entries)
+
+
+def _set_in_gpt(device: Device, header_at: int, entries: Sequence[NewEntry]) -> None:
+    header = _header(device, header_at)
+    (first_lba,) = struct.unpack_from("<Q", header, _ENTRIES_LBA_AT)
+    count, each = struct.unpack_from("<II", header, _COUNT_AT)
+    at = first_lba * device.sector_size
+    table = bytearray(device.read(at, align_up(count * each, device.sector_size)))
+    for entry in entries:
+        start = (entry.number - 1) * each
+        table[start : start + 16] = UUID(entry.type_code).bytes_le
+        name = entry.name.encode("utf-16-le").ljust(_NAME_LENGTH, b"\0")
+        table[start + _NAME_AT : start + _NAME_AT + _NAME_LENGTH] = name
+    struct.pack_into("<I", header, _ENTRIES_CRC_AT, zlib.crc32(table[: count * each]))
+    (size,) = struct.unpack_from("<I", header, _HEADER_SIZE_AT)
+    struct.pack_into("<I", header, _HEADER_CRC_AT, 0)
+    struct.pack_into("<I", header, _HEADER_CRC_AT, zlib.crc32(header[:size]))
+    device.write(at, bytes(table))
+    device.write(header_at, bytes(header))
+    device.flush()
+
+
+def _header(device: Device, at: int) -> bytearray:
+    header = bytearray(device.read(at, device.sector_size))
+    if not header.startswith(_SIGNATURE):
+        raise Stopped(
+            f"byte {at} should hold the new GPT's header, and does not", hint="aligntool audit DISK"
+        )
+    return header
+
+
+def _set_in_mbr(device: Device, entries: Sequence[NewEntry]) -> None:
+    sector = bytearray(device.read(0, device.sector_size))
+    for entry in entries:
+        start = _MBR_ENTRIES_AT + (entry.number - 1) * _MBR_ENTRY
+        sector[start] = _ACTIVE if entry.active else 0
+        sector[start + _MBR_TYPE_AT] = int(entry.type_code, 16)
+    device.write(0, bytes(sector))
+    device.flush()
+
+
+# Partition tables, written by libparted into image files.
+#
+# Extents in bytes come in, a table counted in sectors goes out; with `probe/tables` this is the only place
+# that knows sectors. Real disks are not written here: what their tables need (journal, order of writes) is
+# not what an image needs.
+
+SECTOR = 512
+HEADS = 255
+SECTORS_PER_TRACK = 63
+TRACK = SECTORS_PER_TRACK * SECTOR
+CYLINDER = HEADS * TRACK
+
+_DISK_ID_AT = 440
+_ENTRIES_AT = 446
+_SIGNATURE_AT = 510
+
+
+@dataclass(frozen=True, slots=True)
+class MbrEntry:
+    extent: Extent
+    role: Role
+    libparted_type: str | None  # its file system name, which decides the type byte; None for the container
+    active: bool = False
+
+
+def write_cylinder_mbr(image: Path, entries: Sequence[MbrEntry], *, disk_id: int) -> None:
+    """A table as in the days of CHS: 255 heads, 63 sectors a track, each EBR a track before its partition.
+
+    libparted gives an image file a geometry of 4 heads and 32 sectors, and would put the EBRs 32 sectors before their
+    partitions. It believes the CHS values of a table that is there already, so a first entry is written for it to read.
+    """
+    import parted
+
+    _write_seed(image, entries[0])
+    device = parted.getDevice(os.fspath(image))
+    try:
+        disk = parted.newDisk(device)
+        disk.deleteAllPartitions()
+        for entry in entries:
+            _add(parted, disk, entry)
+        disk.commitToDevice()
+    finally:
+        # libparted would answer for the next file of this path with the length of this one.
+        device.removeFromCache()
+    # libparted draws a random disk signature whenever it installs its boot code; and from 3.6 on it makes every
+    # container one for LBA (0x0f), where the partitioners of the day wrote 0x05.
+    with image.open("r+b") as file:
+        file.seek(_DISK_ID_AT)
+        file.write(struct.pack("<I", disk_id))
+        for index, entry in enumerate(it for it in entries if it.role is not Role.LOGICAL):
+            if entry.role is Role.EXTENDED:
+                file.seek(_ENTRIES_AT + index * 16 + 4)
+                file.write(b"\x05")
+
+
+def _add(parted: Any, disk: Any, entry: MbrEntry) -> None:
+    geometry = parted.Geometry(
+        disk.device, start=entry.extent.start // SECTOR, length=entry.extent.length // SECTOR
+    )
+    kinds = {
+        Role.PRIMARY: parted.PARTITION_NORMAL,
+        Role.EXTENDED: parted.PARTITION_EXTENDED,
+        Role.LOGICAL: parted.PARTITION_LOGICAL,
+    }
+    content = parted.FileSystem(entry.libparted_type, geometry) if entry.libparted_type else None
+    partition = parted.Partition(disk, kinds[entry.role], geometry=geometry, fs=content)
+    disk.addPartition(partition, parted.Constraint(exactGeom=geometry))
+    if entry.active:
+        partition.setFlag(parted.PARTITION_BOOT)
+
+
+def _write_seed(image: Path, entry: MbrEntry) -> None:
+    start, length = entry.extent.start // SECTOR, entry.extent.length // SECTOR
+    raw = struct.pack(
+        "<B3sB3sII", 0x80, _chs(start), 0x07, _chs(start + length - 1), start, length
+    )  # the type byte is a placeholder; libparted sets the real one
+    with image.open("r+b") as file:
+        file.seek(_ENTRIES_AT)
+        file.write(raw)
+        file.seek(_SIGNATURE_AT)
+        file.write(b"\x55\xaa")
+
+
+def _chs(lba: int) -> bytes:
+    """Head, sector with the cylinder's top two bits, cylinder; the last cylinder that fits stands for all beyond it."""
+    cylinder, rest = divmod(lba, HEADS * SECTORS_PER_TRACK)
+    if cylinder > 1023:
+        return bytes((HEADS - 1, 0xFF, 0xFF))
+    head, sector = divmod(rest, SECTORS_PER_TRACK)
+    return bytes((head, sector + 1 | cylinder >> 8 << 6, cylinder & 0xFF))
+
+
+# The lattice for the starts of a new layout: what must be, and of what would be nice as much as costs little.
+#
+# In: what was judged to matter on a disk, and the grain. Out: a Lattice, and sentences about what was taken
+# and what was not. Alone because a realign asks another question: it must not move data for what is only
+# nice, whereas on an empty disk an erase block or a stripe costs nothing but a gap.
+
+# What is only nice may leave no gap longer than this, and all gaps together take no more than this part of the disk.
+_LONGEST_GAP = 64 * MIB
+_SHARE_OF_DISK = 64
+
+
+def layout_lattice(
+    grids: Sequence[Grid], grain: int, *, sector_size: int, disk_size: int, count: int
+) -> tuple[Lattice, tuple[str, ...]]:
+    """`grain` and `disk_size` in bytes; `count`: the partitions, each of which may leave a gap before it."""
+    errors = [grid for grid in grids if grid.severity is Severity.ERROR]
+    warnings = [grid for grid in grids if grid.severity is Severity.WARNING]
+    notes: list[str] = []
+    need = needed([*errors, *warnings], sector_size)
+    if need is None:
+        need = needed(errors, sector_size) or Lattice(sector_size)
+        named = ", ".join(_named(grid) for grid in warnings)
+        notes.append(f"no start can lie on the physical sectors and on {named} at once; the sectors count")
+    found = on_grain(need, grain)
+    notes += [f"starts lie on {_named(grid)} as well" for grid in (*errors, *warnings) if grain % grid.size]
+    for grid in grids:
+        if grid.severity is not Severity.INFO or grid.kind is GridKind.GRAIN:
+            continue
+        both = on_grain(found, grid.size)
+        gap = both.size - found.size
+        cheap = both.size <= _LONGEST_GAP and gap * count * _SHARE_OF_DISK <= disk_size
+        if off_by(found.phase, grid.size, grid.phase):
+            notes.append(f"no start can lie on the physical sectors and on {_named(grid)} at once")
+        elif gap and cheap:
+            notes.append(f"starts lie on {_named(grid)} as well")
+            found = both
+        elif gap:
+            notes.append(
+                f"{_named(grid)} would leave gaps of up to {format_size(both.size)}, and is left aside"
+            )
+    return found, tuple(notes)
+
+
+def _named(grid: Grid) -> str:
+    return f"{format_size(grid.size)} ({asked_by(grid)})"
+
+
+# A disk without a table, and what is wanted of it -> the plan of a new table.
+#
+# In: a judged disk and a LayoutGoal. Out: a Plan with the one step MakeTable, or Refused with all reasons at
+# once. Alone because nothing moves here: where a realign has to find room, a layout has only to be careful
+# with what it places.
 
 # The room that GRUB's manual recommends to leave before the first partition (BIOS installation).
 LEAST_START = MIB
@@ -177,3 +403,111 @@ def _exactly(size: int) -> str:
 
 def _counted(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+# A new partition table, made for real: on a block device, or in an image file without root.
+#
+# In: the plan of a layout, and the disk as it is now. Out: the table, and events. Alone because it is the one
+# thing that aligntool does to a disk without a journal: there is nothing on the disk that a journal could
+# bring back.
+
+_AGAIN = "aligntool layout DISK --wipe"
+
+
+def make_layout(plan: Plan, disk: Disk) -> Iterator[Event]:
+    """Make the table, flushed to the medium. `disk`: looked at just now, not when the plan was made.
+
+    Raises Refused before the first write, when the disk is not the plan's any more or is in use; Stopped after it.
+    """
+    step = plan.steps[0] if len(plan.steps) == 1 else None
+    if not isinstance(step, MakeTable):
+        raise Refused("this is no plan of a new layout", hint="aligntool plan layout DISK -o plan.json")
+    if not is_same_disk(plan.disk, layout_subject(disk)):
+        raise Refused(f"{disk.path} is not the disk that this plan was made for, or its table has changed since",
+                      hint="make the plan anew: aligntool plan layout DISK")  # fmt: skip
+    refuse_unfit(disk, wipe=step.wipe)
+    if plan.attention != layout_attention(disk, wipe=step.wipe):
+        raise Refused(f"other things lie on {disk.path} than when this plan was made",
+                      hint="make the plan anew: aligntool plan layout DISK")  # fmt: skip
+    with (
+        hold_disk(disk.path, image_sector_size=plan.disk.sector_size, why="a new partition table") as held,
+        new_table(disk.path, step, plan.disk.sector_size) as table,
+    ):
+        _refuse_other_sectors(held.device, plan, disk.path)
+        held.kernel.forget(held.kernel.numbers())
+        yield StepBegun(0)
+        failures: tuple[type[Exception], ...] = (OSError, *libparted_errors())
+        try:
+            if step.wipe:
+                zero(held.device, wiped_ranges(disk, step))
+            table.commitToDevice()
+            set_types(held.device, step)
+            held.kernel.show([(entry.number, entry.extent) for entry in step.entries])
+        except failures as error:
+            raise Stopped(f"{disk.path}: {error}; its new table may be unfinished", hint=_AGAIN) from error
+        yield StepDone(0)
+    yield from (Said(note) for note in held.notes)
+
+
+def _refuse_other_sectors(device: Device, plan: Plan, path: str) -> None:
+    if device.sector_size != plan.disk.sector_size:
+        raise Refused(f"{path} has sectors of {device.sector_size} bytes, the plan's disk {plan.disk.sector_size}",
+                      hint="make the plan anew: aligntool plan layout DISK")  # fmt: skip
+
+
+def zero(device: Device, ranges: tuple[Extent, ...]) -> None:
+    """Flushed range by range, so that a backup at the end outlives what it is the backup of. Raises OSError."""
+    zeroes = bytes(MIB)
+    for extent in ranges:
+        end = min(extent.end, device.size)
+        for at in range(extent.start, end, MIB):
+            device.write(at, zeroes[: end - at])
+        device.flush()
+
+
+@contextmanager
+def new_table(path: str, step: MakeTable | MakeMember, sector_size: int) -> "Iterator[parted.Disk]":
+    """libparted picks identifiers, checks that nothing overlaps, and will write both copies of a GPT. Writes nothing.
+
+    Raises Refused when libparted does not want such a table.
+    """
+    import parted
+
+    device = None
+    try:
+        with _told_of_sectors(sector_size):
+            device = parted.getDevice(path)
+        table = parted.freshDisk(device, "msdos" if step.label == "dos" else "gpt")
+        for entry in step.entries:
+            start, length = entry.extent.start // sector_size, entry.extent.length // sector_size
+            geometry = parted.Geometry(device, start=start, length=length)
+            partition = parted.Partition(table, parted.PARTITION_NORMAL, geometry=geometry)
+            table.addPartition(partition, parted.Constraint(exactGeom=geometry))
+        yield table
+    except libparted_errors() as error:
+        raise Refused(f"{path}: libparted: {error}") from error
+    finally:
+        # libparted would answer for the next file of this path with the length of this one.
+        if device is not None:
+            device.removeFromCache()
+
+
+@contextmanager
+def _told_of_sectors(sector_size: int) -> Iterator[None]:
+    """libparted takes the sectors of an image file from its environment (libparted/arch/linux.c, init_file)."""
+    before = os.environ.get("PARTED_SECTOR_SIZE")
+    os.environ["PARTED_SECTOR_SIZE"] = str(sector_size)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PARTED_SECTOR_SIZE"]
+        else:
+            os.environ["PARTED_SECTOR_SIZE"] = before
+
+
+def libparted_errors() -> tuple[type[Exception], ...]:
+    """What libparted raises: they have no class above them all."""
+    import _ped
+
+    return tuple(each for name, each in vars(_ped).items() if name.endswith("Exception"))

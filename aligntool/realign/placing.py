@@ -1,21 +1,363 @@
-"""The cheapest places: an exact search over who moves and how finely, from left to right.
+"""Places for partitions: grids of a disk, free runs, holds, boot loaders at fixed places."""
 
-In: a row of things and the room they have. Out: where each partition goes, or nothing. Alone because it is the only
-search here, and it knows nothing of disks.
-
-Cheapest means: fewest bytes to copy, then fewest partitions moved, then the coarsest grain. The order on the disk
-stays. From left to right a state is what was paid so far and where the last thing ends; of two states the one that
-paid more and ends later is dropped. For long rows only a few states are kept, the one that ends first always among
-them: so a way is found whenever there is one, if perhaps not the cheapest.
-"""
-
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
+from functools import reduce
+from math import gcd, lcm
 
-from aligntool.realign.lattice import Lattice
-from aligntool.realign.row import Thing
-from aligntool.units import MIB, Extent
+from aligntool.audit.report import Grid, Severity
+from aligntool.formats.signatures import SIGNATURES, XFS_LOG_SEARCHED, ZFS_LABEL
+from aligntool.inventory import BootCode, Disk, Layer, Partition, Role
+from aligntool.steps import Held
+from aligntool.units import KIB, MIB, Extent, align_down, align_up, off_by
+
+# Disks that count on where their partitions lie: boot media, boards whose boot ROM reads fixed places,
+# disklabels.
+#
+# In: a disk. Out: sentences that say why it, or one of its partitions, is not moved. Alone because it is a
+# list of facts about other people's boot programs, each with its source; docs/boot-layouts.md has the whole
+# table.
+
+BOOT_LOADERS = 16 * MIB  # Rockchip's U-Boot, the largest known, ends there
+_SECTOR_0 = frozenset({"GRUB", "GRUB Legacy", "LILO", "Ventoy"})  # no boot ROM's
+_VTOYEFI = 32 * MIB  # VENTOY_PART_SIZE
+_ISO = "iso9660"
+_DISKLABEL = "may hold a BSD disklabel, whose entries count from the start of the disk"
+_OWN_LABEL = {
+    "0xa5": _DISKLABEL,  # FreeBSD, and NetBSD before 1.3.3
+    "0xa6": _DISKLABEL,  # OpenBSD
+    "0xa9": _DISKLABEL,  # NetBSD
+    "0x63": "may hold slices of UnixWare, which count from the start of the disk",
+    "516E7CB4-6ECF-11D6-8FF8-00022D09712B": _DISKLABEL,  # FreeBSD's container, gpart(8)
+    "824CC7A0-36A8-11E3-890A-952519AD3F61": _DISKLABEL,  # OpenBSD
+}
+_BEHIND_A_LABEL = frozenset({"ufs", "zfs_member"})  # these leave the sectors of a label free
+
+
+def boot_rom_code(disk: Disk) -> tuple[BootCode, ...]:
+    """Return what a boot ROM finds by its place; the boot programs of a PC's sector 0 are not among it."""
+    found = disk.table.boot_code if disk.table else ()
+    return tuple(code for code in found if code.kind not in _SECTOR_0 and not code.encrypts)
+
+
+def whole_layout(disk: Disk) -> Iterator[str]:
+    """Yield why no partition of the disk can be moved."""
+    if _is_ventoy(disk):
+        yield f"{disk.name} is a Ventoy medium: its second partition must directly follow the first"
+    if any(layer.kind == _ISO for layer in disk.content):
+        yield (
+            f"{disk.name} holds an ISO 9660 image from its first byte (isohybrid): its partitions are places in the"
+            " image, and what no partition covers may be a part of it"
+        )
+
+
+def bound_to_its_place(disk: Disk, part: Partition) -> Iterator[str]:
+    """Yield why this partition cannot be moved, or moved by changing nothing but its entry."""
+    why = _OWN_LABEL.get(part.type_code) or _OWN_LABEL.get(part.type_code.upper())
+    if why and part.role is not Role.NESTED and {layer.kind for layer in part.content} <= _BEHIND_A_LABEL:
+        yield f"partition {part.number} {why}"
+    for code in disk.table.boot_code if disk.table else ():
+        if code.encrypts and not part.content:
+            yield (
+                f"partition {part.number} may be encrypted by {code.kind}, which counts in sectors from the start of"
+                " the disk"
+            )
+    for code in boot_rom_code(disk):
+        begins_there = part.extent.start <= code.at < part.extent.end
+        if begins_there or (part.extent.start < BOOT_LOADERS and not part.content):
+            yield (
+                f"partition {part.number} may hold a boot program that is read from fixed sectors: {code.kind} at byte"
+                f" {code.at}"
+            )
+            return
+
+
+def _is_ventoy(disk: Disk) -> bool:
+    """By the marks that Ventoy itself asks for at boot: the label, or its code in sector 0 and the place and length of
+    the second partition (grub-core/ventoy/ventoy_cmd.c, ventoy_check_official_device).
+    """
+    if any(layer.label == "VTOYEFI" for part in disk.partitions for layer in part.content):
+        return True
+    parts = {part.number: part.extent for part in disk.partitions}
+    marked = disk.table is not None and any(code.kind == "Ventoy" for code in disk.table.boot_code)
+    return marked and {1, 2} <= set(parts) and parts[2].start == parts[1].end and parts[2].length == _VTOYEFI
+
+
+# What of a partition the journal keeps while the rest is copied: everything by which blkid would know it.
+#
+# In: a partition's layers and its length. Out: ranges. Alone because it is a table of facts: how much is
+# held.
+#
+# Where blkid looks is in `plan.signatures`. Heads and tails are held generously, 128 KiB at either end, and
+# of the rest the sectors in which a signature could lie.
+
+UNKNOWN = "unknown"
+_END = 128 * KIB
+_UNKNOWN_HEAD = MIB // 2
+_IN_LONG_RANGES = frozenset({"zfs_member", "xfs_external_log"})
+
+
+def kind_of(partition: Partition) -> str:
+    """blkid's word for what lies there; "unknown" when nothing was recognised."""
+    return partition.content[0].kind if partition.content else UNKNOWN
+
+
+def hold(
+    partition: Partition,
+    length: int,
+    sector_size: int,
+    more: Iterable[Extent] = (),
+    *,
+    spots_only: bool = False,
+) -> Held:
+    """`length`: bytes of the partition when it moves. `more`: what is held as well.
+    `spots_only`: the sectors in which a signature could lie, and no more, for a small journal.
+
+    The ranges are whole sectors of the table, in order and apart. What lies on the boundary of a short partition is
+    clipped; a partition shorter than head and tail is held whole.
+    """
+    kinds = set(_kinds(partition.content))
+    spots = (
+        Extent(at, signature.width)
+        for signature in SIGNATURES
+        if signature.kind not in _IN_LONG_RANGES
+        for at in signature.places(length)
+    )
+    ends = () if spots_only and not kinds & _IN_LONG_RANGES else _ends(kinds, length)
+    ranges = (*ends, *spots, *more)
+    return Held(_merged(ranges, length, sector_size))
+
+
+def _kinds(layers: Iterable[Layer]) -> Iterator[str]:
+    """With what lies inside, which is seen once the outer is gone."""
+    for layer in layers:
+        yield layer.kind
+        yield from _kinds(layer.inner)
+
+
+def _ends(kinds: set[str], length: int) -> Iterator[Extent]:
+    head, tail = _END if kinds else _UNKNOWN_HEAD, _END
+    if "xfs_external_log" in kinds:
+        head = XFS_LOG_SEARCHED
+    if "zfs_member" in kinds:
+        head, tail = 2 * ZFS_LABEL, 3 * ZFS_LABEL
+    yield Extent(0, head)
+    yield Extent(max(0, length - tail), tail)
+
+
+def _merged(ranges: Iterable[Extent], length: int, sector_size: int) -> tuple[Extent, ...]:
+    merged: list[Extent] = []
+    for one in sorted(ranges):
+        start = align_down(max(0, one.start), sector_size)
+        end = min(align_up(one.end, sector_size), length)
+        if start >= end:
+            continue
+        if merged and start <= merged[-1].end:
+            start = merged[-1].start
+            end = max(end, merged[-1].end)
+            merged.pop()
+        merged.append(Extent(start, end - start))
+    return tuple(merged)
+
+
+# Where a partition may begin: the points that are on every grid that counts.
+#
+# In: the grids that an audit has settled for a disk, and the grain that is wished for. Out: lattices, the
+# best first. Alone because it is arithmetic that knows neither partitions nor free space.
+
+
+@dataclass(frozen=True, slots=True)
+class Lattice:
+    """The multiples of `size` bytes, shifted up by `phase` bytes."""
+
+    size: int
+    phase: int = 0
+
+    def has(self, offset: int) -> bool:
+        return off_by(offset, self.size, self.phase) == 0
+
+    def up(self, offset: int) -> int:
+        """The first point at or after `offset`."""
+        return align_up(offset, self.size, self.phase)
+
+    def down(self, offset: int) -> int:
+        """The last point at or before `offset`; may be negative."""
+        return align_down(offset, self.size, self.phase)
+
+
+def needed(grids: Iterable[Grid], sector_size: int) -> Lattice | None:
+    """The points that are on every grid off which a start is an error or a warning; None when there are none.
+
+    Grids of several sizes and phases meet where the Chinese remainder theorem says. The phase is the kernel's
+    alignment_offset: with 3584, sector 63 of 512 bytes is right and sector 2048 is not.
+    """
+    asked = (Lattice(grid.size, grid.phase) for grid in grids if grid.severity is not Severity.INFO)
+    start: Lattice | None = Lattice(sector_size)
+    return reduce(_meeting, asked, start)
+
+
+def _meeting(one: Lattice | None, other: Lattice) -> Lattice | None:
+    if one is None:
+        return None
+    shared = gcd(one.size, other.size)
+    apart = other.phase - one.phase
+    if apart % shared:
+        return None
+    steps = apart // shared * pow(one.size // shared, -1, other.size // shared) if other.size > shared else 0
+    size = lcm(one.size, other.size)
+    return Lattice(size, (one.phase + steps % (other.size // shared) * one.size) % size)
+
+
+def on_grain(need: Lattice, grain: int) -> Lattice:
+    """The points that are on `need` and as far past a multiple of `grain` as the grid itself is past 0.
+
+    So with a phase of 3584 a grain of 1MiB means 1MiB + 3584.
+    """
+    return Lattice(lcm(need.size, grain), need.phase)
+
+
+def choices(need: Lattice, grain: int, *, only_grain: bool) -> tuple[Lattice, ...]:
+    """`grain` first, then halves of it down to what the grids need. `only_grain`: nothing else is an answer."""
+    found = [on_grain(need, grain)]
+    while not only_grain and grain % 2 == 0 and found[-1].size > need.size:
+        grain //= 2
+        finer = on_grain(need, grain)
+        if finer.size < found[-1].size:
+            found.append(finer)
+    return tuple(found)
+
+
+# In which order to copy: no target may cover a source that has not been copied yet.
+#
+# In: old and new extents. Out: partition numbers. Alone because the safety of the whole move hangs on it.
+
+
+def copy_order(moves: Mapping[int, tuple[Extent, Extent]]) -> tuple[int, ...] | None:
+    """`moves`: number -> (old, new). None when they want each other's places, which no order can serve.
+
+    Where the order on the disk stays the same there always is one: who moves right into a neighbour's old place waits
+    for a neighbour that moves right as well, and the last of them goes into free space; leftwards alike.
+    """
+    waiting = dict(sorted(moves.items()))
+    order: list[int] = []
+    while waiting:
+        free = next((number for number in waiting if not _blocked(number, waiting)), None)
+        if free is None:
+            return None
+        order.append(free)
+        del waiting[free]
+    return tuple(order)
+
+
+def _blocked(number: int, waiting: Mapping[int, tuple[Extent, Extent]]) -> bool:
+    target = waiting[number][1]
+    return any(other != number and target.overlaps(source) for other, (source, _) in waiting.items())
+
+
+# A disk as a row of things from left to right, some of which may move.
+#
+# In: a disk and what was decided about its partitions. Out: things with what they may do. Alone because a
+# chain of EBRs makes the row of an MBR longer than its partitions, and the search for places need not know
+# that.
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """A partition, an EBR, or the end of a container; sizes in bytes."""
+
+    extent: Extent
+    number: int | None = None  # None: no partition that could move
+    lattices: tuple[Lattice, ...] = ()  # where it may go, best first; none: it stays
+    may_stay: bool = True
+    cost: int = 0  # bytes to copy when it moves
+    lead: int = 0  # bytes that must be free before it, for its EBR
+    gives_way: bool = False  # a container's end: pushed to the right by what is inside
+
+
+@dataclass(frozen=True, slots=True)
+class Movable:
+    """What was decided about the partitions, by number."""
+
+    must: Mapping[int, tuple[Lattice, ...]]  # these move
+    may: Mapping[int, tuple[Lattice, ...]]  # these may, to make room
+    cost: Mapping[int, int]  # bytes to copy
+    lengths: Mapping[int, int]  # of those that are shrunk
+
+
+def row_of(disk: Disk, movable: Movable, *, roomy: bool = False) -> tuple[Thing, ...]:
+    """Everything that takes space on the disk, in the order of the disk. `roomy`: EBRs keep their distance.
+
+    A container that none of whose logical partitions must move is one thing that stays. Else its first sector, the
+    first EBR, stays and its end may grow.
+    """
+    things: list[Thing] = []
+    for part in disk.partitions:
+        match part.role:
+            case Role.NESTED | Role.MAP:
+                continue
+            case Role.EXTENDED:
+                inside = logicals_of(disk, part)
+                if any(one.number in movable.must for one in inside):
+                    things += _opened(disk, part, movable, roomy=roomy)
+                else:
+                    things.append(Thing(part.extent))
+            case Role.LOGICAL:
+                if not any(one.extent.contains(part.extent) for one in containers(disk)):
+                    things.append(Thing(part.extent))
+            case Role.PRIMARY:
+                things.append(_thing(part, movable))
+    return tuple(sorted(things, key=lambda thing: (thing.extent.start, thing.extent.end)))
+
+
+def containers(disk: Disk) -> tuple[Partition, ...]:
+    return tuple(part for part in disk.partitions if part.role is Role.EXTENDED)
+
+
+def logicals_of(disk: Disk, container: Partition) -> tuple[Partition, ...]:
+    """In the order of the chain of EBRs, which is the order of their numbers."""
+    return tuple(
+        part
+        for part in disk.partitions
+        if part.role is Role.LOGICAL and container.extent.contains(part.extent)
+    )
+
+
+def lead_of(part: Partition, sector_size: int) -> int:
+    """Bytes from a logical partition's EBR to the partition; a sector where the EBR is not known."""
+    return max(part.extent.start - part.record_at, sector_size) if part.record_at is not None else sector_size
+
+
+def _opened(disk: Disk, container: Partition, movable: Movable, *, roomy: bool) -> list[Thing]:
+    sector = disk.sector_size
+    chain = logicals_of(disk, container)
+    first, *others = (_thing(part, movable) for part in chain)
+    leads = [lead_of(part, sector) if roomy else sector for part in chain[1:]]
+    return [
+        Thing(Extent(container.extent.start, sector)),
+        first,
+        *(replace(thing, lead=lead) for thing, lead in zip(others, leads, strict=True)),
+        Thing(Extent(container.extent.end, 0), gives_way=True),
+    ]
+
+
+def _thing(part: Partition, movable: Movable) -> Thing:
+    number = part.number
+    extent = Extent(part.extent.start, movable.lengths.get(number, part.extent.length))
+    must = movable.must.get(number)
+    lattices = must if must is not None else movable.may.get(number, ())
+    return Thing(extent, number, lattices, must is None, movable.cost.get(number, extent.length))
+
+
+# The cheapest places: an exact search over who moves and how finely, from left to right.
+#
+# In: a row of things and the room they have. Out: where each partition goes, or nothing. Alone because it is
+# the only search here, and it knows nothing of disks.
+#
+# Cheapest means: fewest bytes to copy, then fewest partitions moved, then the coarsest grain. The order on
+# the disk stays. From left to right a state is what was paid so far and where the last thing ends; of two
+# states the one that paid more and ends later is dropped. For long rows only a few states are kept, the one
+# that ends first always among them: so a way is found whenever there is one, if perhaps not the cheapest.
 
 EXACT_UP_TO = 16  # things; all states are kept
 _STATES_OF_LONG_ROWS = 6

@@ -1,25 +1,226 @@
-"""Inventory + goal -> Plan: the one function that decides what becomes of a disk.
+"""Plan a realign: which partitions, where to, which steps; which findings it repairs."""
 
-In: a judged disk, the goal, how much of each partition is used. Out: a plan, or a refusal with every reason at once.
-Alone because it is the table of contents of this folder: look who moves, ask what stands against it, find places,
-write the steps down.
-"""
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
 
-from collections.abc import Collection, Mapping
-
-from aligntool.audit import Answer, Judged
-from aligntool.audit.words import next_command, next_look
+from aligntool.audit.report import Answer, Judged, Report
+from aligntool.audit.wording import layer_name, next_command, next_look, next_realign
+from aligntool.change import Estimate, Place, Plan, RealignGoal, Used
 from aligntool.errors import Refused
-from aligntool.inventory import Disk, Inventory, Partition
-from aligntool.plan import Plan, RealignGoal, Used
-from aligntool.realign.layout_refusals import holdings
-from aligntool.realign.reasons import Reason, disk_reasons, partition_reasons
-from aligntool.realign.row import Movable
-from aligntool.realign.search import Found, boot_floor, search
-from aligntool.realign.shrinking import Shrunk, room_by_shrinking, what_would_help
-from aligntool.realign.wanted import Wanted, wanted
-from aligntool.realign.writing import write_plan
-from aligntool.units import MIB, format_about, format_size
+from aligntool.inventory import Disk, DiskKind, Inventory, Partition, Role
+from aligntool.realign.placing import Movable, containers, first_place, hold, kind_of, logicals_of, row_of
+from aligntool.realign.refusals import Reason, disk_reasons, holdings, partition_reasons
+from aligntool.realign.search import SHORT, Found, Patching, boot_floor, needed_for, patching, room_of, search
+from aligntool.realign.wanted import (
+    SHRINKABLE,
+    Shrunk,
+    Wanted,
+    attention_to,
+    attention_to_shrunk,
+    notes_on,
+    room_by_shrinking,
+    wanted,
+    what_would_help,
+)
+from aligntool.steps import (
+    CheckContent,
+    CloseJournal,
+    CopyContent,
+    EntryChange,
+    Held,
+    HoldContent,
+    JournalPlace,
+    Lanes,
+    ParkEntries,
+    ReleaseContent,
+    RewriteTable,
+    ShrinkContent,
+    Step,
+    WriteJournal,
+    subject,
+)
+from aligntool.units import GIB, MIB, Extent, align_down, format_about, format_size
+
+# What was decided, written down as a plan.
+#
+# In: places, the journal's place, what is shrunk. Out: a Plan. Alone because everything is decided when it
+# begins: here are only the order of the steps and the words.
+
+CHECKED = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "ntfs", "vfat", "exfat", "f2fs"})
+"""What has a checker that writes nothing."""
+
+_PAGE = 4096
+_LONGEST_WINDOW = 8 * MIB
+_LONGEST_STAGED = 16 * MIB
+_BATCH = 16 * MIB  # two of them are in memory at once, and all of it must stay below 100 MB
+# Bytes a second that reading, writing and reading back together may take; a drive of ten years ago does more.
+_ROTATIONAL, _FLASH = 60 * 10**6, 300 * 10**6
+
+
+def write_plan(
+    disk: Disk,
+    goal: RealignGoal,
+    wish: Wanted,
+    found: Found | None,
+    used: Mapping[int, Used],
+    shrunk: Mapping[int, Shrunk],
+) -> Plan:
+    """`found` None: nothing has to move."""
+    changes = _changes(disk, found)
+    after = {change.number: change.after for change in changes}
+    moving = frozenset(found.order if found else ())
+    patched = {
+        part.number: _patching(disk, part, changes, shrunk)
+        for part in disk.partitions
+        if part.number in moving
+    }
+    steps = _steps(disk, found, shrunk, changes, patched) if found and found.journal else ()
+    return Plan(
+        purpose="realign",
+        disk=subject(disk),
+        goal=_goal_words(goal),
+        places=tuple(_place(part, wish, after.get(part.number, part.extent)) for part in disk.partitions),
+        steps=tuple(steps),
+        attention=(*attention_to(disk, moving, patched), *attention_to_shrunk(shrunk)),
+        notes=(*wish.notes, *notes_on(disk, goal, wish, found, shrunk, patched)),
+        estimate=_estimate(disk, moving, used) if moving else Estimate(0, 0),
+    )
+
+
+def _changes(disk: Disk, found: Found | None) -> tuple[EntryChange, ...]:
+    """Everything that the table has to say differently afterwards; with one logical partition, its whole chain."""
+    if found is None:
+        return ()
+    chained = {change.number for change in found.chain}
+    others = tuple(
+        EntryChange(part.number, part.extent, found.after[part.number], part.record_at, part.record_at)
+        for part in disk.partitions
+        if part.number not in chained and found.after[part.number] != part.extent
+    )
+    return tuple(sorted((*others, *found.chain), key=lambda change: change.number))
+
+
+def _patching(
+    disk: Disk, part: Partition, changes: Sequence[EntryChange], shrunk: Mapping[int, Shrunk]
+) -> Patching:
+    """ntfsresize puts the copy of the boot sector into the last sector of the length that it is told."""
+    if part.number in shrunk:
+        last = shrunk[part.number].length - disk.sector_size
+        content = tuple(replace(layer, backup_boot=layer.backup_boot and last) for layer in part.content)
+        part = replace(part, content=content)
+    change = next(change for change in changes if change.number == part.number)
+    return patching(part, change.after, change.record_after, disk.sector_size)
+
+
+def _steps(
+    disk: Disk,
+    found: Found,
+    shrunk: Mapping[int, Shrunk],
+    changes: tuple[EntryChange, ...],
+    patched: Mapping[int, Patching],
+) -> Iterator[Step]:
+    """As the design has it: check, shrink, journal, park, hold, copy, release, commit, close."""
+    parts = {part.number: part for part in disk.partitions}
+    journal = found.journal
+    if journal is None or disk.table is None:
+        return
+    touched = sorted({*found.order, *shrunk})
+    moves = {number: (found.before[number], found.after[number]) for number in found.order}
+    helds = {number: _held(disk, parts[number], found, patched[number]) for number in moves}
+    for number in touched:
+        if kind_of(parts[number]) in CHECKED:
+            yield CheckContent(number, parts[number].extent, kind_of(parts[number]))
+    for number, one in sorted(shrunk.items()):
+        yield ShrinkContent(number, parts[number].extent, one.kind, one.length)
+    yield WriteJournal(journal)
+    if moves:
+        yield ParkEntries(tuple(touched), _parked(disk, touched))
+    for number in sorted(moves):
+        yield HoldContent(number, moves[number][0], helds[number])
+    for number in found.order:
+        source, target = moves[number]
+        lanes = lanes_for(abs(target.start - source.start), journal, disk.sector_size)
+        yield CopyContent(number, kind_of(parts[number]), source, target, helds[number], lanes)
+    for number in sorted(moves):
+        kind, target = kind_of(parts[number]), moves[number][1]
+        yield ReleaseContent(number, kind, target, helds[number], patched[number].patches)
+    yield RewriteTable(disk.table.label.value, changes)
+    yield CloseJournal(journal)
+
+
+def _held(disk: Disk, part: Partition, found: Found, patched: Patching) -> Held:
+    more = (needed_for(patch) for patch in patched.patches)
+    length = found.before[part.number].length
+    return hold(part, length, disk.sector_size, more, spots_only=found.spots_only)
+
+
+def _parked(disk: Disk, touched: Collection[int]) -> tuple[int, ...]:
+    """Those that move, and those that are shrunk: others may come to lie where they end now, so nobody may let them
+    grow meanwhile. Logical partitions are parked by their container.
+    """
+    parked = set(touched)
+    for container in containers(disk):
+        inside = {part.number for part in logicals_of(disk, container)}
+        if inside & parked:
+            parked = (parked - inside) | {container.number}
+    return tuple(sorted(parked))
+
+
+def lanes_for(distance: int, journal: JournalPlace, sector_size: int) -> Lanes:
+    """A window is never longer than the distance; over short distances everything goes through the stash."""
+    stash = journal.stash.length
+    if distance < SHORT:
+        return Lanes(min(stash, _LONGEST_STAGED), _BATCH, GIB, stash, staged=True)
+    window = min(distance, _LONGEST_WINDOW)
+    return Lanes(align_down(window, _PAGE if window >= _PAGE else sector_size), _BATCH, GIB, stash)
+
+
+def _place(part: Partition, wish: Wanted, after: Extent) -> Place:
+    why = wish.must.get(part.number) or wish.stays.get(part.number, "")
+    if part.number in wish.may and after.start != part.extent.start:
+        why = "on the grid; makes room"
+    if part.number not in wish.must and after.start == part.extent.start and after != part.extent:
+        why = f"{why}; its end moves" if why else "its end moves"
+    return Place(part.number, part.extent, after, _what(part), why)
+
+
+def _what(part: Partition) -> str:
+    """What a user would call it: kind and label, else the type."""
+    if part.content:
+        layer = part.content[0]
+        return f'{layer_name(layer)} "{layer.label}"' if layer.label else layer_name(layer)
+    if part.role is Role.EXTENDED:
+        return "extended"
+    return part.type_name or part.type_code or "unknown"
+
+
+def _goal_words(goal: RealignGoal) -> str:
+    who = "every start"
+    if goal.partitions:
+        who = "partition " + ", ".join(str(number) for number in goal.partitions)
+    least = f", none before {format_size(goal.least_start)}" if goal.least_start else ""
+    return f"{who} on {format_size(goal.grain)}{least}"
+
+
+def _estimate(disk: Disk, moving: frozenset[int], used: Mapping[int, Used]) -> Estimate:
+    uses = tuple(
+        used.get(part.number, Used(part.number, part.extent.length, "everything: nobody asked what is used"))
+        for part in disk.partitions
+        if part.number in moving
+    )
+    total = sum(one.bytes for one in uses)
+    if disk.kind is DiskKind.IMAGE:
+        return Estimate(total, None, uses)
+    rate = _FLASH if disk.rotational is False else _ROTATIONAL
+    return Estimate(total, -(-total // rate), uses)
+
+
+# Inventory + goal -> Plan: the one function that decides what becomes of a disk.
+#
+# In: a judged disk, the goal, how much of each partition is used. Out: a plan, or a refusal with every reason
+# at once. Alone because it is the table of contents of this folder: look who moves, ask what stands against
+# it, find places, write the steps down.
 
 
 def plan_realign(
@@ -136,3 +337,146 @@ def _refusal(disk: Disk, reasons: list[Reason], standing: Mapping[int, tuple[Rea
     else:
         hint = (passing or reasons)[0].hint if reasons else ""
     return Refused("\n".join(lines), hint=hint)
+
+
+# Whether a misaligned partition can be mended, for the audit to tell.
+#
+# In: a judged disk. Out: an answer for each partition that is off its grid. Alone because it must be cheap:
+# an audit of thousands of disks asks it of each, and of tables with thousands of partitions.
+
+IN_PLACE, WITH_SHRINK, NOT = "in-place", "with-shrink", "not"
+"""What `Mend.answer` can be."""
+
+_SEARCHED_UP_TO = 32  # partitions; of more, each is asked only whether there is room beside it
+_GOAL = RealignGoal()
+
+
+class _Room(Enum):
+    NONE = "nowhere to go"
+    NO_JOURNAL = "a place, but no journal"
+    ENOUGH = "a place and a journal"
+
+
+@dataclass(frozen=True, slots=True)
+class Mend:
+    partition: int
+    answer: str
+    why: str  # one sentence
+    next: str  # the command to type
+
+
+def mends(judged: Judged) -> tuple[Mend, ...]:
+    """One answer for each partition that is off the grid, where that matters; empty on a disk that is in order."""
+    off = [
+        verdict.partition
+        for verdict in judged.verdicts
+        if verdict.answer is Answer.OFF and verdict.matters and verdict.partition is not None
+    ]
+    if not off:
+        return ()
+    wish = wanted(judged, _GOAL)
+    disk_wide = (*wish.reasons, *disk_reasons(judged, None))
+    room = _rooms(judged, wish)
+    against = partition_reasons(judged.disk, parts_of(judged.disk, frozenset(off)))
+    return tuple(
+        _mend(judged.disk, number, room.get(number, _Room.NONE), (*disk_wide, *against[number]))
+        for number in off
+    )
+
+
+def point_to_answers(report: Report, mends: Mapping[str, Sequence[Mend]]) -> Report:
+    """The same report; where a finding says to plan a move, it says what the answer says to type.
+
+    That is what has to be settled first, the option without which the plan is refused, or where to read why it is.
+    """
+    answers: dict[tuple[str | None, int | None, str], str] = {
+        (judged.disk.name, mend.partition, next_realign(judged.disk)): mend.next
+        for judged in report.judged
+        for mend in mends.get(judged.disk.name, ())
+        if mend.next
+    }
+    findings = (
+        replace(one, next=answers.get((one.disk, one.partition, one.next), one.next))
+        for one in report.findings
+    )
+    return replace(report, findings=tuple(findings))
+
+
+def on_captured_machine(
+    report: Report, mends: Mapping[str, Sequence[Mend]]
+) -> tuple[Report, dict[str, tuple[Mend, ...]]]:
+    """The same for a captured machine: every command that would act on a disk of this one is marked as one to be typed
+    there.
+    """
+    findings = (replace(one, next=_there(one.next)) for one in report.findings)
+    moved = {
+        name: tuple(replace(mend, next=_there(mend.next)) for mend in found) for name, found in mends.items()
+    }
+    return replace(report, findings=tuple(findings)), moved
+
+
+def _there(command: str) -> str:
+    if not command or command.startswith(("aligntool explain ", "aligntool drives ")):
+        return command
+    return f"on the captured machine: {command}"
+
+
+def _mend(disk: Disk, number: int, room: _Room, reasons: tuple[Reason, ...]) -> Mend:
+    lasting = next((reason for reason in reasons if reason.lasting), None)
+    if lasting is not None:
+        return Mend(number, NOT, lasting.text, lasting.hint)
+    passing = next(iter(reasons), None)
+    first = f", once this is settled: {passing.text}" if passing else ""
+    if room is _Room.NO_JOURNAL:
+        why = f"there is room beside it, but none on this disk for a journal{first}"
+        return Mend(number, IN_PLACE, why, next_command(disk, "plan realign", "--journal FILE"))
+    if room is _Room.ENOUGH:
+        command = passing.hint if passing else next_realign(disk)
+        return Mend(number, IN_PLACE, f"there is room to get onto the grid{first}", command)
+    shorter = [one.number for one in disk.partitions if kind_of(one) in SHRINKABLE]
+    if shorter:
+        numbers = " or ".join(str(number) for number in shorter[-2:])
+        why = (
+            f"there is not enough room; shrinking the file system on partition {numbers} may make some{first}"
+        )
+        return Mend(number, WITH_SHRINK, why, next_command(disk, "plan realign", "--shrink"))
+    why = "there is not enough room, and no file system here that can be shrunk"
+    return Mend(number, NOT, why, next_look(disk))
+
+
+def _rooms(judged: Judged, wish: Wanted) -> dict[int, _Room]:
+    """All of them at once where that is possible, else each for itself; who is not in it has no room."""
+    disk = judged.disk
+    if not wish.lattices or disk.size is None:
+        return {}
+    if len(disk.partitions) > _SEARCHED_UP_TO:
+        return dict.fromkeys(_beside(disk, wish), _Room.ENOUGH)
+    together = _search(judged, wish)
+    if together is not _Room.NONE:
+        return dict.fromkeys(wish.must, together)
+    return {
+        number: _search(judged, wanted(judged, RealignGoal(partitions=(number,)))) for number in wish.must
+    }
+
+
+def _search(judged: Judged, wish: Wanted) -> _Room:
+    found = search(judged.disk, movable(judged.disk, wish, {}, {}), _GOAL, finer=True)
+    if found is None:
+        return _Room.NONE
+    return _Room.ENOUGH if found.journal else _Room.NO_JOURNAL
+
+
+def _beside(disk: Disk, wish: Wanted) -> frozenset[int]:
+    """Those with enough free space at their left or right, everybody else staying."""
+    row = row_of(disk, movable(disk, wish, {}, {}))
+    room = room_of(disk, _GOAL)
+    found = set()
+    end = room.extent.start
+    for index, thing in enumerate(row):
+        free_to = row[index + 1].extent.start if index + 1 < len(row) else room.extent.end
+        if thing.number is not None and thing.number in wish.must:
+            start = first_place(thing, wish.lattices[-1], end, room)
+            if start + thing.extent.length <= free_to:
+                found.add(thing.number)
+        end = max(end, thing.extent.end)
+    return frozenset(found)

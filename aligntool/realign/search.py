@@ -1,22 +1,305 @@
-"""From wishes to places: the row is searched, and if need be a partition jumps over its neighbours.
-
-In: a disk, who must and who may move. Out: places, in an order that can be copied, with a journal beside them. Alone
-because it is where room for the partitions and room for the journal are weighed against each other.
-"""
+"""Search places for all partitions of a disk, its journal, and the patches to file systems."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from aligntool.inventory import Disk, Role, TableLabel
-from aligntool.plan import EntryChange, JournalPlace, RealignGoal
-from aligntool.realign.boot_media import BOOT_LOADERS, boot_rom_code
-from aligntool.realign.chain import chain_changes
-from aligntool.realign.holds import hold
-from aligntool.realign.journals import Needs, free_runs, holds_all, in_file, lay, least
-from aligntool.realign.order import copy_order
-from aligntool.realign.placing import Choice, Lean, Room, choose, place
-from aligntool.realign.row import Movable, Thing, row_of
-from aligntool.units import KIB, MIB, Extent
+from aligntool.change import RealignGoal
+from aligntool.inventory import Disk, Layer, Partition, Role, TableLabel
+from aligntool.realign.placing import (
+    BOOT_LOADERS,
+    Choice,
+    Lean,
+    Movable,
+    Room,
+    Thing,
+    boot_rom_code,
+    choose,
+    containers,
+    copy_order,
+    hold,
+    lead_of,
+    logicals_of,
+    place,
+    row_of,
+)
+from aligntool.steps import EntryChange, JournalPlace, Patch
+from aligntool.units import KIB, MIB, Extent, align_down, align_up
+
+# Where the EBRs of logical partitions lie after a move, and how far their container reaches then.
+#
+# In: a container, its logical partitions, their new places. Out: entries before and after. Alone because an
+# EBR is a table that lies between the partitions, and moving a partition moves it too.
+#
+# The first EBR is the container's first sector. The others need one sector or more before their partition and
+# outside of every other one (parse_extended() in the kernel's block/partitions/msdos.c reads them wherever
+# they are; fdisk and Windows expect them in front of their partition).
+
+_USUAL_LEAD = 2048  # sectors between an EBR and its partition, where there is room: what fdisk makes
+
+
+def chain_changes(disk: Disk, places: Mapping[int, Extent]) -> tuple[EntryChange, ...]:
+    """Of every container in which a logical partition moves: all its logicals, and itself when it grows."""
+    changes: list[EntryChange] = []
+    for container in containers(disk):
+        chain = logicals_of(disk, container)
+        if all(places.get(part.number, part.extent).start == part.extent.start for part in chain):
+            continue
+        end = max(places[part.number].end for part in chain)
+        grown = Extent(container.extent.start, max(container.extent.end, end) - container.extent.start)
+        if grown != container.extent:
+            changes.append(EntryChange(container.number, container.extent, grown))
+        records = _records(container, chain, places, disk.sector_size)
+        for part in chain:
+            before, after = part.record_at, records[part.number]
+            changes.append(EntryChange(part.number, part.extent, places[part.number], before, after))
+    return tuple(changes)
+
+
+def irregular(container: Partition, chain: Sequence[Partition]) -> str:
+    """Why this chain cannot be laid out anew; empty when it can."""
+    for part in chain:
+        if part.record_at is None:
+            return f"where the EBR of partition {part.number} lies is not known"
+        if not container.extent.start <= part.record_at < part.extent.start:
+            return f"the EBR of partition {part.number}, at byte {part.record_at}, does not lie before it"
+    if chain and min(chain, key=lambda part: part.extent.start) is not chain[0]:
+        return (
+            f"partition {chain[0].number} is the first in the chain of EBRs of partition {container.number}"
+            " but not the first on the disk"
+        )
+    return ""
+
+
+def _records(
+    container: Partition, chain: Sequence[Partition], places: Mapping[int, Extent], sector: int
+) -> dict[int, int]:
+    """The distance between EBR and partition is kept where it fits, else it is as large as fits, up to the usual."""
+    first, *others = sorted(chain, key=lambda part: places[part.number].start)
+    records = {first.number: container.extent.start}
+    end = places[first.number].end
+    for part in others:
+        start = places[part.number].start
+        kept, gap = lead_of(part, sector), start - end
+        lead = kept if kept <= gap else min(_USUAL_LEAD * sector, gap)
+        records[part.number] = start - lead
+        end = places[part.number].end
+    return records
+
+
+# Where the journal lies, and how it is divided.
+#
+# In: the extents that must not be touched, and what the journal has to hold. Out: a place, or how much is
+# missing. Alone because its safety is an argument of its own: it lies where nothing lies before, during or
+# after the move.
+
+STEP = 64 * KIB  # a journal starts on a multiple of it, so that it can be found by looking there
+SHORT = 64 * KIB  # a move over less goes through the stash as a whole
+_LEAST_COPY = 64 * KIB  # the least that a resume looks for
+_LIKED_COPY = 4 * MIB
+_HEADER = 64 * KIB  # positions, records, checksums
+_PLAN = 8 * KIB  # of the plan's text for each partition, about
+_ROOM_LIKED, _ROOM_TIGHT = 256 * KIB, 64 * KIB  # for the runs of used blocks
+# Where there is little room, as measured: a head and two records; text and runs of a partition, compressed; entries.
+_SMALL_HEADER, _SMALL_PLAN, _SMALL_TABLE = 12 * KIB, 4 * KIB, 4 * KIB
+_COMPRESSES = 4  # what superblocks and empty sectors do at least; the mover refuses first where they do not
+_LEAST_STASH = 64 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a journal has to hold; bytes."""
+
+    held: int  # of all partitions that move
+    table: int  # of the sectors of the table, in one of its states
+    partitions: int
+    distances: tuple[int, ...]
+    spots: int = 0  # of `held`, the sectors that a signature can lie in; 0: all of it
+
+    @property
+    def shortest(self) -> int:
+        return min(self.distances)
+
+
+def sizes(needs: Needs) -> tuple[tuple[int, int], ...]:
+    """Return (bytes of a copy, bytes of the stash), the most liked first.
+
+    With a small stash a move is cut into fewer lanes or smaller windows, and flushes more often; a small copy holds the
+    sectors of signatures only, and the runs of used blocks with the gaps between them filled. Both are as safe.
+    """
+    content = _content(needs)
+    liked = max(_LIKED_COPY, _power_of_two(content + _ROOM_LIKED))
+    roomy, tight = _power_of_two(content + _ROOM_LIKED), _power_of_two(content + _ROOM_TIGHT)
+    short = needs.shortest < SHORT
+    stashes = [32 * MIB if short else 40 * MIB, *(size * MIB for size in (24, 16, 8, 4, 2, 1))]
+    least = MIB if short else min(MIB, align_up(max(needs.distances), STEP))
+    good = [stash for stash in stashes if stash >= least]
+    small = [MIB // 2, 256 * KIB, 128 * KIB, _LEAST_STASH]
+    spots = needs.spots or needs.held
+    lean = [
+        _power_of_two(_SMALL_HEADER + held + _SMALL_TABLE + needs.partitions * _SMALL_PLAN)
+        for held in (spots, spots // _COMPRESSES)
+    ]
+    found = [(copy, stash) for stash in good for copy in (liked, roomy)]
+    found += [(tight, stash) for stash in (*good, *small)]
+    found += [(copy, stash) for copy in lean if copy < tight for stash in (*good, *small)]
+    return tuple(dict.fromkeys(found))
+
+
+def holds_all(place: JournalPlace, needs: Needs) -> bool:
+    """Return whether a copy has room for all that is held, or for the sectors of signatures only."""
+    return place.copy_length >= _content(needs)
+
+
+def _content(needs: Needs) -> int:
+    return _HEADER + needs.held + 3 * needs.table + needs.partitions * _PLAN
+
+
+def free_runs(taken: Iterable[Extent], room: Extent) -> Iterator[Extent]:
+    """What is free of all of `taken` inside `room`, cut to multiples of 64 KiB at its start; from left to right."""
+    at = room.start
+    for one in (*sorted(taken), Extent(room.end, 0)):
+        start = align_up(at, STEP)
+        end = min(one.start, room.end)
+        if end > start:
+            yield Extent(start, end - start)
+        at = max(at, one.end)
+
+
+def lay(runs: Iterable[Extent], needs: Needs) -> JournalPlace | None:
+    """In the last run that has room for everything liked, else in the largest; None when it is too small too."""
+    wanted = sizes(needs)
+    free = sorted(runs)
+    liked = next((run for run in reversed(free) if run.length >= _total(wanted[0])), None)
+    run = liked or max(free, key=lambda one: (one.length, one.start), default=Extent(0, 0))
+    fitting = next((pair for pair in wanted if _total(pair) <= run.length), None)
+    if fitting is None:
+        return None
+    start = align_down(run.end - _total(fitting), STEP)
+    return _divided(max(start, run.start), fitting)
+
+
+def in_file(path: str, needs: Needs) -> JournalPlace:
+    """The same from the first byte of a file, with all that is liked."""
+    place = _divided(0, sizes(needs)[0])
+    return JournalPlace(place.extent, place.copy_length, place.stash, path)
+
+
+def least(needs: Needs) -> int:
+    """Bytes of the smallest journal that would do."""
+    return min(_total(pair) for pair in sizes(needs))
+
+
+def _divided(start: int, pair: tuple[int, int]) -> JournalPlace:
+    copy, stash = pair
+    return JournalPlace(Extent(start, _total(pair)), copy, Extent(2 * copy, stash))
+
+
+def _total(pair: tuple[int, int]) -> int:
+    return 2 * pair[0] + pair[1]
+
+
+def _power_of_two(size: int) -> int:
+    return max(_LEAST_COPY, 1 << (size - 1).bit_length())
+
+
+# Fields in boot sectors that say where their partition begins, and what they will have to say.
+#
+# In: a partition before and after. Out: patches, and sentences where a field is left alone. Alone because it
+# is a table of byte positions.
+#
+# NTFS and FAT: "hidden sectors", 4 bytes at 0x1C, in the boot sector and in its copy (FAT: fatgen103; NTFS:
+# ntfs3/ntfs.h, struct NTFS_BOOT). exFAT: "PartitionOffset", 8 bytes at 0x40, in both boot regions, each of
+# which ends with a sector of checksums (exFAT specification 3.1 and 3.4). Linux reads none of them; boot code
+# of DOS and Windows does.
+
+_HIDDEN = 0x1C
+_EXFAT_OFFSET = 0x40
+_CHECKSUM = 11  # the sector of checksums in an exFAT boot region
+_REGION = 12  # sectors of one region
+_NAMES = {"ntfs": "NTFS hidden sectors", "vfat": "FAT hidden sectors"}
+_LARGEST = {"ntfs": 0xFFFFFFFF, "vfat": 0xFFFFFFFF, "exfat": 0xFFFFFFFFFFFFFFFF}
+
+
+@dataclass(frozen=True, slots=True)
+class Patching:
+    patches: tuple[Patch, ...] = ()
+    attention: str = ""
+    note: str = ""
+
+
+def patching(partition: Partition, after: Extent, record_after: int | None, sector_size: int) -> Patching:
+    """`record_after`: the byte of a logical partition's EBR when all is done."""
+    layer = next((one for one in partition.content if one.kind in _LARGEST), None)
+    if layer is None or layer.hidden_sectors is None:
+        return Patching()
+    said, number = layer.hidden_sectors, partition.number
+    if said == 0:
+        return Patching(
+            note=f"partition {number}: its boot sector names no start of the partition; that stays so"
+        )
+    new = _new_value(partition, said, after, record_after, sector_size)
+    if new is None:
+        return Patching(
+            attention=f"partition {number}: its boot sector says that {said} sectors lie before it, which is not where"
+            " it starts; that field is left as it is, and a DOS or Windows that boots from it may not like it"
+        )
+    note = ""
+    if new > _LARGEST[layer.kind]:
+        new = 0
+        note = f"partition {number}: its new start does not fit into the boot sector's field, which becomes 0"
+    return Patching(_patches(layer, said, new) if new != said else (), note=note)
+
+
+def needed_for(patch: Patch) -> Extent:
+    """Return what of the partition must be held to make this patch: of a checksum everything that it is made from."""
+    if patch.before is None:
+        return Extent(patch.at - _CHECKSUM * patch.length, (_CHECKSUM + 1) * patch.length)
+    return Extent(patch.at, patch.length)
+
+
+def _new_value(
+    partition: Partition, said: int, after: Extent, record_after: int | None, sector_size: int
+) -> int | None:
+    if said == partition.extent.start // sector_size:
+        return after.start // sector_size
+    if partition.role is not Role.LOGICAL or partition.record_at is None or record_after is None:
+        return None
+    # DOS and Windows count a logical partition's from its EBR.
+    if said != (partition.extent.start - partition.record_at) // sector_size:
+        return None
+    return (after.start - record_after) // sector_size
+
+
+def _patches(layer: Layer, before: int, after: int) -> tuple[Patch, ...]:
+    if layer.kind == "exfat":
+        return _exfat(layer, before, after)
+    boots = (0,) if layer.backup_boot is None else (0, layer.backup_boot)
+    name = _NAMES[layer.kind]
+    return tuple(
+        Patch(name if boot == 0 else f"{name} (copy)", boot + _HIDDEN, 4, before, after) for boot in boots
+    )
+
+
+def _exfat(layer: Layer, before: int, after: int) -> tuple[Patch, ...]:
+    """The copy's place tells the size of the volume's sectors; without it no checksum could be placed."""
+    if not layer.backup_boot:
+        return ()
+    sector = layer.backup_boot // _REGION
+    return tuple(
+        patch
+        for region, copy in ((0, ""), (layer.backup_boot, " (copy)"))
+        for patch in (
+            Patch(f"exFAT partition offset{copy}", region + _EXFAT_OFFSET, 8, before, after),
+            Patch(f"exFAT boot checksum{copy}", region + _CHECKSUM * sector, sector),
+        )
+    )
+
+
+# From wishes to places: the row is searched, and if need be a partition jumps over its neighbours.
+#
+# In: a disk, who must and who may move. Out: places, in an order that can be copied, with a journal beside
+# them. Alone because it is where room for the partitions and room for the journal are weighed against each
+# other.
 
 _GPT_ENTRIES = 16 * KIB  # 128 entries of 128 bytes, UEFI 5.3.1
 

@@ -1,1 +1,1 @@
-"""Values -> text, JSON, Prometheus: the only folder that chooses how anything looks."""
+"""Values -> text, JSON, HTML, SVG, Prometheus."""

@@ -1,24 +1,27 @@
-"""An audit as JSON: versioned, described by audit.schema.json, every size an integer of bytes.
-
-Written disk by disk, one line each, so that a fleet of a thousand disks never stands in memory twice. Strings
-from disks are ASCII-escaped, and bytes that were no UTF-8 become U+FFFD, so that any JSON reader takes the
-document.
-"""
+"""A Report as JSON and as Prometheus metrics."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from enum import Enum
 from fractions import Fraction
 
 from aligntool import __version__
-from aligntool.audit import Answer, Check, Finding, Grid, Judged, Report, Severity, Verdict, unjudged
-from aligntool.audit.cost import Cost
+from aligntool.audit.drives import unjudged
+from aligntool.audit.report import Answer, Check, Cost, Finding, Grid, Judged, Report, Severity, Verdict
+from aligntool.documents import wire_names
 from aligntool.inventory import Layer, Partition
-from aligntool.realign import Mend
-from aligntool.render.mending import Mends
-from aligntool.strict_json import wire_names
+from aligntool.realign.planning import Mend
+from aligntool.render.audit import Mends
+from aligntool.render.lines import harmless
 from aligntool.units import Extent
+
+# An audit as JSON: versioned, described by audit.schema.json, every size an integer of bytes.
+#
+# Written disk by disk, one line each, so that a fleet of a thousand disks never stands in memory twice.
+# Strings from disks are ASCII-escaped, and bytes that were no UTF-8 become U+FFFD, so that any JSON reader
+# takes the document.
 
 SCHEMA = "aligntool.audit"
 VERSION = 1
@@ -172,3 +175,59 @@ def _value(value: object) -> Value:
 
 def _text(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+# An audit as metrics for node_exporter's textfile collector.
+#
+# Format: the Prometheus text exposition format 0.0.4. Labels come from disks and are made harmless and
+# escaped.
+
+_VALUES = {Answer.ON: 1, Answer.OFF: 0, Answer.UNKNOWN: -1}
+
+METRICS = {
+    "aligntool_info": "Version of aligntool that made this file.",
+    "aligntool_partition_aligned": "1 on the grid, 0 off the grid, -1 unknown.",
+    "aligntool_partition_start_bytes": "Where the partition starts on its disk.",
+    "aligntool_partition_off_bytes": "Bytes past the last boundary of the grid that matters most.",
+    "aligntool_findings": "Findings by disk, code and severity.",
+}
+
+
+def audit_prometheus(report: Report) -> Iterator[str]:
+    yield from _head("aligntool_info")
+    yield f'aligntool_info{{version="{__version__}"}} 1\n'
+    rows = [(verdict, _labels(disk=verdict.disk, partition=str(verdict.partition or "")))
+            for judged in report.judged for verdict in judged.verdicts if verdict.matters]  # fmt: skip
+    yield from _head("aligntool_partition_aligned")
+    for verdict, labels in rows:
+        yield f"aligntool_partition_aligned{labels} {_VALUES[verdict.answer]}\n"
+    yield from _head("aligntool_partition_start_bytes")
+    for verdict, labels in rows:
+        yield f"aligntool_partition_start_bytes{labels} {verdict.start}\n"
+    yield from _head("aligntool_partition_off_bytes")
+    for verdict, labels in rows:
+        failed = [check for check in verdict.checks if not check.on]
+        worst = min(failed, key=lambda check: check.grid.severity.rank, default=None)
+        past = worst.off_by if worst and verdict.answer is Answer.OFF else 0
+        yield f"aligntool_partition_off_bytes{labels} {past}\n"
+    yield from _findings(report)
+
+
+def _findings(report: Report) -> Iterator[str]:
+    yield from _head("aligntool_findings")
+    counts = Counter((finding.disk or "", finding.code, finding.severity) for finding in report.findings)
+    for (disk, code, severity), count in counts.items():
+        yield f"aligntool_findings{_labels(disk=disk, code=code.value, severity=severity.value)} {count}\n"
+
+
+def _head(name: str) -> Iterator[str]:
+    yield f"# HELP {name} {METRICS[name]}\n# TYPE {name} gauge\n"
+
+
+def _labels(**labels: str) -> str:
+    pairs = ",".join(f'{name}="{_escape(value)}"' for name, value in labels.items())
+    return f"{{{pairs}}}"
+
+
+def _escape(value: str) -> str:
+    return harmless(value).replace("\\", "\\\\").replace('"', '\\"')

@@ -1,25 +1,140 @@
-"""How far a move is: a bar on a terminal, a line now and then elsewhere, JSON for programs.
+"""Progress, events, status and results of a change, as text and JSON lines."""
 
-In: events. Out: text on a stream. Alone because it is the only thing that is redrawn. No clock is read here; whoever
-has one hands it in, so that rate and time left can be tested.
-"""
-
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TextIO
+from typing import Protocol, TextIO
 
-from aligntool.plan import Event, Plan, Progress, Said, StepBegun, StepDone
-from aligntool.render.bar import words_bar
-from aligntool.render.events import begin_json, event_json
-from aligntool.render.lines import harmless
-from aligntool.render.plan import time_words
-from aligntool.render.steps import step_title
-from aligntool.units import format_about
+from aligntool.audit.report import Judged
+from aligntool.change import Event, Plan, Progress, Said, StepBegun, StepDone, digest, step_name
+from aligntool.inventory import Partition
+from aligntool.render.audit import verdict_words
+from aligntool.render.disk_map import words_bar
+from aligntool.render.json import Value, dumps
+from aligntool.render.lines import Line, Style, harmless, plain, wrapped
+from aligntool.render.plan import partition_of, sector_words, size_words, step_title, time_words
+from aligntool.units import format_about, format_size
+
+# How far a benchmark is: a bar on a terminal, a line for each run elsewhere.
+#
+# In: what is being done, its share, seconds left. Out: text on a stream. Alone because it is redrawn while
+# fio runs.
+
+Tell = Callable[[str, float, float | None], None]
+
+
+@contextmanager
+def bench_lines(stream: TextIO) -> Iterator[Tell]:
+    """A line whenever another run begins."""
+    said = ""
+
+    def tell(text: str, share: float, left_s: float | None) -> None:
+        nonlocal said
+        if text != said:
+            said = text
+            stream.write(f"  {harmless(_words(text, left_s))}\n")
+            stream.flush()
+
+    yield tell
+
+
+@contextmanager
+def bench_bar(stream: TextIO, *, still: bool = False) -> Iterator[Tell]:
+    """`still`: no thread redraws it; it changes only when it is told something."""
+    with words_bar(stream, transient=True, still=still) as bar:
+        task = bar.add_task("", total=1.0, words="")
+
+        def tell(text: str, share: float, left_s: float | None) -> None:
+            bar.update(task, completed=share, words=harmless(_words(text, left_s)), refresh=still)
+
+        yield tell
+
+
+def _words(text: str, left_s: float | None) -> str:
+    return text if left_s is None or round(left_s) < 1 else f"{text}, {time_words(round(left_s))} left"
+
+
+# What acting says, as JSON lines for programs: docs/json.md, "Events".
+#
+# In: events and the plan that they belong to. Out: one JSON object a line. Alone because programs depend on
+# every word.
+
+SCHEMA = "aligntool.events"
+VERSION = 1
+
+
+def begin_json(plan: Plan) -> str:
+    """The first line: which plan, how many steps."""
+    estimate = plan.estimate
+    return _line(
+        {
+            "event": "plan",
+            "schema": SCHEMA,
+            "version": VERSION,
+            "digest": digest(plan),
+            "disk": plan.disk.path,
+            "steps": len(plan.steps),
+            "bytes_to_copy": estimate.bytes_to_copy if estimate else None,
+        }
+    )
+
+
+def event_json(plan: Plan, event: Event) -> str:
+    match event:
+        case StepBegun():
+            return _line({"event": "step-begun", **_step(plan, event.index)})
+        case Progress():
+            return _line(
+                {"event": "progress", **_step(plan, event.index), "done": event.done, "total": event.total}
+            )
+        case StepDone():
+            return _line({"event": "step-done", **_step(plan, event.index)})
+        case Said():
+            return _line({"event": "said", "text": event.text})
+
+
+def end_json(*, state: str, changed: bool, sentences: tuple[str, ...], hint: str) -> str:
+    """Return the last line: "new", "old", "refused" or "interrupted", whether anything was written, and what to type
+    next. It is the only line where a command refuses before it has a plan, so it names its schema, too.
+    """
+    return _line(
+        {
+            "event": "end",
+            "schema": SCHEMA,
+            "version": VERSION,
+            "state": state,
+            "changed": changed,
+            "sentences": list(sentences),
+            "next": hint,
+        }
+    )
+
+
+def _step(plan: Plan, index: int) -> Mapping[str, Value]:
+    """A step by its number, kind and partition; a mover that undoes steps counts them all the same."""
+    if not 0 <= index < len(plan.steps):
+        return {"index": index, "step": None, "partition": None, "title": ""}
+    step = plan.steps[index]
+    return {
+        "index": index,
+        "step": step_name(step),
+        "partition": partition_of(step),
+        "title": step_title(step),
+    }
+
+
+def _line(value: Value) -> str:
+    return dumps(value) + "\n"
+
+
+# How far a move is: a bar on a terminal, a line now and then elsewhere, JSON for programs.
+#
+# In: events. Out: text on a stream. Alone because it is the only thing that is redrawn. No clock is read
+# here; whoever has one hands it in, so that rate and time left can be tested.
 
 Clock = Callable[[], float]
 """Seconds since some moment."""
 
-Tell = Callable[[Event], None]
+OnEvent = Callable[[Event], None]
 
 LINES_OF_PROGRESS = 20
 """So many lines, evenly spread over the bytes, where nothing can be redrawn."""
@@ -48,7 +163,7 @@ class Pace:
 
 
 @contextmanager
-def progress_json(plan: Plan, stream: TextIO) -> Iterator[Tell]:
+def progress_json(plan: Plan, stream: TextIO) -> Iterator[OnEvent]:
     stream.write(begin_json(plan))
     stream.flush()
 
@@ -60,7 +175,7 @@ def progress_json(plan: Plan, stream: TextIO) -> Iterator[Tell]:
 
 
 @contextmanager
-def progress_lines(plan: Plan, stream: TextIO, clock: Clock) -> Iterator[Tell]:
+def progress_lines(plan: Plan, stream: TextIO, clock: Clock) -> Iterator[OnEvent]:
     """A line for each step, and one whenever a twentieth of the bytes is done."""
     pace = Pace(clock)
     told = 0
@@ -86,7 +201,7 @@ def progress_lines(plan: Plan, stream: TextIO, clock: Clock) -> Iterator[Tell]:
 
 
 @contextmanager
-def progress_bar(plan: Plan, stream: TextIO, clock: Clock) -> Iterator[Tell]:
+def progress_bar(plan: Plan, stream: TextIO, clock: Clock) -> Iterator[OnEvent]:
     """One bar for all bytes of the plan; the steps and sentences scroll by above it."""
     from rich.text import Text
 
@@ -112,3 +227,223 @@ def _step_words(plan: Plan, index: int) -> str:
     """ "3/9 park partitions 1, 2 ..."."""
     title = step_title(plan.steps[index]) if 0 <= index < len(plan.steps) else "step"
     return harmless(f"{index + 1}/{len(plan.steps)} {title}")
+
+
+# A partition table in a few lines, where one is about to be written over another.
+#
+# In: partitions. Out: lines. Alone because nothing else shows a table by itself.
+
+
+def table_lines(title: str, partitions: Sequence[Partition]) -> Iterator[Line]:
+    yield ((f"{title}:", Style.TITLE),)
+    if not partitions:
+        yield plain("  no partitions")
+    for part in partitions:
+        what = part.name or part.type_name or part.type_code
+        yield plain(f"  {part.number}: bytes {part.extent.start} to {part.extent.end - 1}, {what}")
+
+
+# What became of a plan: the partitions that moved, as the disk shows them now.
+#
+# In: the plan, and the disk judged anew. Out: a line for each. Alone because it is the answer to "did it
+# work?", and is taken from the disk and not from the plan.
+
+
+def result_lines(plan: Plan, judged: Judged) -> Iterator[Line]:
+    parts = {partition.number: partition for partition in judged.disk.partitions}
+    verdicts = judged.by_partition()
+    for place in plan.places:
+        if place.before == place.after:
+            continue
+        part = parts.get(place.number)
+        if part is None:
+            yield ((f"partition {place.number} is not in the table", Style.BAD),)
+            continue
+        start, sector_size = part.extent.start, judged.disk.sector_size
+        words = (
+            f"partition {place.number}: sector {sector_words(start, sector_size)} ({format_size(start)}), "
+        )
+        yield ((words, Style.PLAIN), *verdict_words(verdicts.get(place.number)))
+
+
+# How far a resynchronisation is: a bar on a terminal, a line now and then elsewhere.
+#
+# In: bytes done, bytes in all, bytes per second, as the kernel says them. Out: text on a stream. Alone
+# because the kernel itself knows the rate here, unlike of a move.
+
+TellResync = Callable[[int | None, int | None, int | None], None]
+
+LINES = 10
+"""So many lines over the whole, where nothing can be redrawn."""
+
+
+def resync_words(done: int | None, total: int | None, rate: int | None) -> str:
+    """ "12.3 %, 48.1MiB/s, 8s left"; what the kernel does not say is left out."""
+    if done is None or not total:
+        return "waiting for its turn"
+    words = f"{100 * done / total:.1f} %"
+    if rate:
+        words += f", {format_about(rate)}/s, {time_words(max(total - done, 0) // rate)} left"
+    return words
+
+
+@contextmanager
+def resync_lines(stream: TextIO) -> Iterator[TellResync]:
+    """A line whenever a tenth is done."""
+    told = -1
+
+    def tell(done: int | None, total: int | None, rate: int | None) -> None:
+        nonlocal told
+        part = (done or 0) * LINES // (total or 1)
+        if part != told:
+            told = part
+            stream.write(f"resynchronising: {resync_words(done, total, rate)}\n")
+            stream.flush()
+
+    yield tell
+
+
+@contextmanager
+def resync_bar(stream: TextIO) -> Iterator[TellResync]:
+    """Redrawn in place."""
+    with words_bar(stream, title="resynchronising") as bar:
+        task = bar.add_task("", total=None, words="")
+
+        def tell(done: int | None, total: int | None, rate: int | None) -> None:
+            bar.update(task, completed=done or 0, total=total, words=resync_words(done, total, rate))
+
+        yield tell
+
+
+# Where a disk stands, in words: untouched, in flight, done; and how far an array came that is unfinished.
+#
+# In: what the mover's journal or an array's record says. Out: lines, or JSON. Alone because it is what
+# somebody reads after the power came back.
+
+
+class Standing(Protocol):
+    """What apply.recovery.status gives; said again here because telling does not know acting."""
+
+    @property
+    def state(self) -> str:
+        """ "old" or "in-flight"."""
+        ...
+
+    @property
+    def sentences(self) -> tuple[str, ...]: ...
+
+    @property
+    def plan(self) -> Plan | None: ...
+
+    @property
+    def step(self) -> int:
+        """Of the plan: this one is next."""
+        ...
+
+    @property
+    def done(self) -> int:
+        """Bytes at their new place."""
+        ...
+
+    @property
+    def total(self) -> int: ...
+
+    @property
+    def forward(self) -> bool:
+        """False: it was being taken back."""
+        ...
+
+
+_STATES = {
+    "old": ("nothing is in flight", Style.GOOD),
+    "in-flight": ("in flight: do not mount, repair or partition this disk", Style.BAD),
+}
+
+
+def status_lines(
+    disk: str, standing: Standing, *, width: int, type_next: tuple[str, ...] = ()
+) -> Iterator[Line]:
+    """`type_next`: the commands that make sense now."""
+    words, style = _STATES.get(standing.state, (standing.state, Style.DOUBT))
+    yield ((f"{disk}: ", Style.TITLE), (words, style))
+    plan = standing.plan
+    if standing.state == "in-flight" and plan is not None:
+        yield plain(f"  goal: {plan.goal}")
+        if 0 <= standing.step < len(plan.steps):
+            title = step_title(plan.steps[standing.step])
+            way = "next" if standing.forward else "being taken back, at"
+            yield plain(f"  {way}: step {standing.step + 1} of {len(plan.steps)}, {title}")
+        yield plain(f"  at their new place: {size_words(standing.done)} of {size_words(standing.total)}")
+    for sentence in standing.sentences if plan is not None else ():
+        for line in wrapped(f"  - {sentence}", width, "    "):
+            yield plain(line)
+    for command in type_next:
+        yield (("  → ", Style.DIM), (command, Style.TYPE))
+
+
+def status_json(disk: str, standing: Standing, *, type_next: tuple[str, ...] = ()) -> str:
+    plan = standing.plan
+    step = plan.steps[standing.step] if plan and 0 <= standing.step < len(plan.steps) else None
+    document: Value = {
+        "schema": "aligntool.status",
+        "version": 1,
+        "disk": disk,
+        "state": standing.state,
+        "goal": plan.goal if plan else None,
+        "direction": ("forward" if standing.forward else "back") if plan else None,
+        "step": step_name(step) if step else None,
+        "partition": partition_of(step) if step else None,
+        "index": standing.step if step else None,
+        "done": standing.done if plan else None,
+        "total": standing.total if plan else None,
+        "sentences": list(standing.sentences),
+        "next": list(type_next),
+    }
+    return dumps(document) + "\n"
+
+
+def array_status_lines(
+    plan: Plan,
+    position: int,
+    *,
+    forward: bool,
+    sentences: Sequence[str],
+    type_next: Sequence[str],
+    width: int,
+) -> Iterator[Line]:
+    """Of an unfinished array. `position`: the step that is next, or is being undone."""
+    yield ((f"{plan.disk.path}: ", Style.TITLE), ("unfinished", Style.BAD))
+    yield plain(f"  goal: {plan.goal}")
+    if 0 <= position < len(plan.steps):
+        way = "next" if forward else "being taken back, at"
+        title = step_title(plan.steps[position])
+        for line in wrapped(f"  {way}: step {position + 1} of {len(plan.steps)}, {title}", width, "    "):
+            yield plain(line)
+    for sentence in sentences:
+        for line in wrapped(f"  - {sentence}", width, "    "):
+            yield plain(line)
+    for command in type_next:
+        yield (("  → ", Style.DIM), (command, Style.TYPE))
+
+
+def array_status_json(
+    plan: Plan | None, position: int, *, forward: bool, sentences: Sequence[str], type_next: Sequence[str]
+) -> str:
+    """The same document as of a disk. None: no array is unfinished."""
+    step = plan.steps[position] if plan and 0 <= position < len(plan.steps) else None
+    document: Value = {
+        "schema": "aligntool.status",
+        "version": 1,
+        "disk": plan.disk.path if plan else None,
+        "state": "unfinished" if plan else "old",
+        "goal": plan.goal if plan else None,
+        "direction": ("forward" if forward else "back") if plan else None,
+        "step": step_name(step) if step else None,
+        "partition": None,
+        "index": position if step else None,
+        "done": None,
+        "total": None,
+        "sentences": list(sentences),
+        "next": list(type_next),
+    }
+    return dumps(document) + "\n"

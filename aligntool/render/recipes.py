@@ -1,16 +1,242 @@
-"""Recipes for people, and as JSON.
-
-In: recipes. Out: lines, or one document. Alone because it is neither a plan nor the drive database.
-"""
+"""Recipes, the drive database, explanations and the queue-depth picture as text."""
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from aligntool.plan import LayoutGoal, PartWish, RaidGoal, RealignGoal
-from aligntool.recipe import BenchGoal, Recipe
+from aligntool.audit.explanations import EXPLANATIONS
+from aligntool.audit.report import Code
+from aligntool.change import LayoutGoal, PartWish, RaidGoal, RealignGoal
+from aligntool.documents import as_object
+from aligntool.inventory import KnownGeometry
+from aligntool.recipes.goals import BenchGoal, Recipe
 from aligntool.render.lines import EMPTY, Line, Style, plain, wrapped
-from aligntool.strict_json import as_object
-from aligntool.units import format_size
+from aligntool.units import format_size, significant
+
+# Rows of the drive database for people.
+
+_SIZES = (
+    ("physical sector", "physical_block_size"),
+    ("NAND page", "page_size"),
+    ("indirection unit", "indirection_unit"),
+    ("erase block or allocation unit", "erase_block"),
+)
+
+
+def row_lines(rows: Sequence[KnownGeometry]) -> Iterator[Line]:
+    """Every row in a line: its name and what it knows."""
+    for row in rows:
+        facts = [f"{name} {format_size(value)}" for name, field in _SIZES if (value := getattr(row, field))]
+        yield ((row.row, Style.TITLE), (f"  {', '.join(facts) or row.note or ''}", Style.PLAIN))
+
+
+def drive_lines(rows: Sequence[KnownGeometry], *, width: int) -> Iterator[Line]:
+    for row in rows:
+        yield ((row.row, Style.TITLE), (f"  {row.source}, confidence {row.confidence}", Style.NOTE))
+        for name, field in _SIZES:
+            value: int | None = getattr(row, field)
+            if value:
+                yield plain(f"  {name}: {format_size(value)}")
+        if row.dram is not None:
+            yield plain(f"  DRAM: {'yes' if row.dram else 'no'}")
+        yield from _rates(row)
+        if row.hmb:
+            yield plain("  works from a host memory buffer (HMB)")
+        for limit in row.distrust:
+            yield plain(f"  its {limit} is no grid")
+        if row.hybrid:
+            yield plain("  hybrid: a rotating drive with a flash cache")
+        if row.note:
+            for line in wrapped(f"  note: {row.note}", width, "    "):
+                yield plain(line)
+        for line in wrapped(f"  source: {row.citation}", width, "    "):
+            yield ((line, Style.DIM),)
+        yield EMPTY
+
+
+def _rates(row: KnownGeometry) -> Iterator[Line]:
+    for does, rate in (("reads", row.read_rate), ("writes", row.write_rate)):
+        if rate:
+            yield plain(f"  {does} in order at most {significant(rate / 10**6)} MB/s, says its data sheet")
+
+
+# Why latency hides behind concurrency: the same drive with one command in flight and with four.
+#
+# In: nothing; the figures are those of the text. Out: the words of `aligntool explain queue-depth`, and the
+# timeline that the terminal and the picture both draw. Alone because it explains a load, and no finding.
+#
+# Little's law is the arithmetic: commands in flight = rate x time of a command (J. D. C. Little, 1961). The
+# point that a boot runs at QD1 and gains nothing from a deep queue is that of the article of 2022 on storage
+# for an operating system.
+
+LATENCY_US = 100  # of one command on the drive that is drawn
+BUSY_US = 25  # of these, what the drive's own way takes, which commands cannot share
+COMMANDS = 4
+
+TOPIC = "queue-depth"
+TITLE = "One command in flight, or four: why a fast drive can feel slow"
+
+PARAGRAPHS = (
+    "A program that needs the answer of one read before it can send the next keeps one command in flight: queue depth "
+    "1, QD1. The drive then waits for the program, and the program for the drive, and nothing but the time of a "
+    "single command counts.",
+    "With four commands in flight, QD4, each of them takes as long as before, and mostly a little longer. But they "
+    "wait at the same time: four flash chips are read at once, and only the short part that they share, the "
+    "controller and the link, comes one after the other. The latency is still there; it hides behind the other "
+    "commands.",
+    "So commands a second = commands in flight / time of a command, until something is full: the chips, the link, or "
+    "a core of the processor. Here 1 / 100 µs = 10,000 a second at QD1, and towards 4 / 100 µs = 40,000 at QD4.",
+    "Starting a system and opening programs is QD1: each read says what to read next. The article of 2022 counted "
+    "40,553 reads in one boot, of which 6 were sequential. There a drive is worth its QD1 rate, whatever its data "
+    "sheet says at QD32.",
+)
+NEXT = ("aligntool estimate boot --rate-a 40 --rate-b 60", "aligntool trace LOG")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One command: when it was sent, when the drive's own way was taken for it, when it was answered, in µs."""
+
+    row: int
+    sent: int
+    answered: int
+
+
+def runs(depth: int, count: int) -> tuple[Run, ...]:
+    """`count` commands with `depth` in flight. A command spends its last BUSY_US on the way that all share, one after
+    the other."""
+    free_at = [0] * depth
+    way_free = 0
+    made = []
+    for index in range(count):
+        row = index % depth
+        sent = free_at[row]
+        begins = max(sent + LATENCY_US - BUSY_US, way_free)
+        way_free = begins + BUSY_US
+        free_at[row] = way_free
+        made.append(Run(row, sent, way_free))
+    return tuple(made)
+
+
+def explain_topic(*, width: int) -> Iterator[Line]:
+    """The page of `aligntool explain queue-depth`."""
+    yield ((TITLE, Style.TITLE),)
+    yield EMPTY
+    yield from timeline_lines(width=width)
+    for paragraph in PARAGRAPHS:
+        yield EMPTY
+        for text in wrapped("  " + paragraph, width, "  "):
+            yield plain(text)
+    yield EMPTY
+    for command in NEXT:
+        yield (("  → ", Style.DIM), (command, Style.TYPE))
+
+
+def timeline_lines(*, width: int) -> Iterator[Line]:
+    """Eight commands each way, on the same scale."""
+    cells = max(min(width - 14, 64), 32)
+    span = 8 * LATENCY_US
+    for depth in (1, COMMANDS):
+        done = runs(depth, 8)
+        end = max(run.answered for run in done)
+        for row in range(depth):
+            head = f"  QD{depth}" if row == 0 else ""
+            yield ((f"{head:<8}", Style.TITLE), (_bar(done, row, cells, span), Style.NOTE))
+        told = f"8 reads in {end} µs: {8 * 1_000_000 // end:,} a second"
+        yield ((" " * 8 + told, Style.GOOD if depth > 1 else Style.PLAIN),)
+        yield EMPTY
+    yield ((" " * 8 + f"[-waits for flash-#-shared way-]; one read alone takes {LATENCY_US} µs", Style.DIM),)
+
+
+def _bar(done: tuple[Run, ...], row: int, cells: int, span: int) -> str:
+    text = [" "] * cells
+    for run in done:
+        if run.row != row:
+            continue
+        first, last = run.sent * cells // span, max(run.answered * cells // span - 1, 0)
+        busy = (run.answered - BUSY_US) * cells // span
+        for cell in range(first, last + 1):
+            text[cell] = "#" if cell >= busy else "-"
+        text[first], text[last] = "[", "]"
+    return "".join(text).rstrip()
+
+
+# One finding code in words, for `aligntool explain` and for docs/findings.md.
+
+_QUESTIONS = (
+    ("What it means", "means"),
+    ("How it is judged", "judged"),
+    ("What it costs", "costs"),
+    ("What to do", "do"),
+)
+
+_CHAPTERS = {
+    "1": "Where a partition starts",
+    "2": "What a device says of itself",
+    "3": "Partition tables",
+    "4": "The layers above a partition",
+    "5": "Drives and links",
+    "6": "Arrays, and whether they come back",
+    "9": "What could not be seen",
+}
+
+
+def explain_lines(code: Code, *, width: int) -> Iterator[Line]:
+    explanation = EXPLANATIONS[code]
+    yield (
+        (code.value, Style.TITLE),
+        (f"  {explanation.title}  ", Style.TITLE),
+        (explanation.severity, Style.NOTE),
+    )
+    for question, name in _QUESTIONS:
+        yield EMPTY
+        yield ((question, Style.TITLE),)
+        for line in wrapped("  " + getattr(explanation, name), width, "  "):
+            yield plain(line)
+
+
+def list_lines(*, width: int) -> Iterator[Line]:
+    """Every code in a line, and what else is explained."""
+    for code in Code:
+        explanation = EXPLANATIONS[code]
+        yield (
+            (code.value, Style.TITLE),
+            (f"  {explanation.severity:<8}", Style.NOTE),
+            (explanation.title, Style.PLAIN),
+        )
+    yield ((TOPIC, Style.TITLE), (f"  {TITLE}", Style.PLAIN))
+
+
+def findings_markdown() -> str:
+    """docs/findings.md, whole."""
+    parts = [_INTRODUCTION]
+    chapter = ""
+    for code in Code:
+        if code.value[2] != chapter:
+            chapter = code.value[2]
+            parts.append(f"## {_CHAPTERS[chapter]}\n")
+        explanation = EXPLANATIONS[code]
+        parts.append(f"### {code.value}: {explanation.title}\n\nSeverity: {explanation.severity}.\n")
+        parts += [f"**{question}.** {getattr(explanation, name)}\n" for question, name in _QUESTIONS]
+    return "\n".join(parts)
+
+
+_INTRODUCTION = """# Findings
+
+Every rule of the audit has one code, which never changes its meaning.
+`aligntool explain CODE` shows the same text as this page; `aligntool explain` lists all codes.
+
+*Error*: off the physical grid, or data are in danger.
+*Warning*: off a page, unit, allocation unit or chunk, or a table that wants attention.
+*Info*: worth knowing, nothing to be done in a hurry.
+
+This page is made from the program: `aligntool explain --markdown > docs/findings.md`.
+"""
+
+
+# Recipes for people, and as JSON.
+#
+# In: recipes. Out: lines, or one document. Alone because it is neither a plan nor the drive database.
 
 _COMMANDS = {
     "realign": "aligntool realign DISK",

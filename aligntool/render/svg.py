@@ -1,15 +1,20 @@
-"""SVG as values: elements, and the picture that they make, written by an XML writer and never by hand.
+"""SVG charts: bars, curves, queues."""
 
-In: shapes and words in pixels, or in percent of the width. Out: SVG for a page or for a file of its own. Alone because
-words in a picture come from disks: here is the one door at which they are made harmless and escaped.
-"""
-
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import pairwise
 from xml.etree import ElementTree
 
 from aligntool.render.lines import cell_width, harmless
+from aligntool.render.recipes import BUSY_US, COMMANDS, LATENCY_US, TOPIC, Run, runs
+
+# SVG as values: elements, and the picture that they make, written by an XML writer and never by hand.
+#
+# In: shapes and words in pixels, or in percent of the width. Out: SVG for a page or for a file of its own.
+# Alone because words in a picture come from disks: here is the one door at which they are made harmless and
+# escaped.
 
 NAMESPACE = "http://www.w3.org/2000/svg"
 LONGEST_WORDS = 120  # characters of one text in a picture
@@ -166,3 +171,426 @@ def _written(named: Sequence[tuple[str, Number | str]]) -> tuple[tuple[str, str]
 
 def _number(number: Number) -> str:
     return f"{number:.2f}".rstrip("0").rstrip(".") if isinstance(number, float) else str(number)
+
+
+# What charts are drawn from: plain values, already in the unit and the words in which they are to be read.
+#
+# In: nothing. Out: charts, and each as a table for whoever cannot see it. Alone because whatever measures
+# something makes these, and whatever draws needs nothing else.
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """`value` and the range around it, in the chart's unit; `text` and `range_text`: the same as they are read."""
+
+    label: str
+    value: float
+    text: str
+    low: float | None = None
+    high: float | None = None
+    kind: str = "plain"  # "good", "bad", "doubt": how it is drawn; `note` must say the same in words
+    note: str = ""
+    range_text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BarChart:
+    name: str
+    title: str
+    unit: str
+    bars: tuple[Bar, ...]
+    note: str = ""
+    tabled: bool = False  # its figures stand in a table of the result already
+
+
+@dataclass(frozen=True, slots=True)
+class RatioChart:
+    """log10 of the second over the first: 0 is equal, -1 ten times slower. A bar's `value`, `low` and `high` are
+    those logarithms."""
+
+    name: str
+    title: str
+    first: str
+    second: str
+    bars: tuple[Bar, ...]
+    tabled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """`x` in the chart's unit, and as it is read; the value with its range."""
+
+    x: float
+    x_text: str
+    value: float
+    text: str
+    low: float | None = None
+    high: float | None = None
+    range_text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    label: str
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place on the x axis that means something: the knee of a sweep."""
+
+    x: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CurveChart:
+    name: str
+    title: str
+    x_title: str
+    y_title: str
+    series: tuple[Series, ...]
+    doubling: bool = True  # each step on the x axis doubles
+    mark: Mark | None = None
+    note: str = ""
+    tabled: bool = False
+
+
+Chart = BarChart | RatioChart | CurveChart
+Rows = tuple[tuple[str, ...], ...]
+
+
+def table_of(chart: Chart) -> Rows:
+    """The chart as rows of words, the heads first."""
+    match chart:
+        case BarChart():
+            return _bar_rows(chart.unit, chart.bars)
+        case RatioChart():
+            return _bar_rows(f"log10 of {chart.second} / {chart.first}", chart.bars)
+        case CurveChart():
+            return tuple(_curve_rows(chart))
+
+
+def _bar_rows(unit: str, bars: tuple[Bar, ...]) -> Rows:
+    """Columns in which nothing stands are left out."""
+    rows = [("", unit, "range", "note"), *((bar.label, bar.text, bar.range_text, bar.note) for bar in bars)]
+    used = [at for at in range(4) if at < 2 or any(row[at] for row in rows[1:])]
+    return tuple(tuple(row[at] for at in used) for row in rows)
+
+
+def _curve_rows(chart: CurveChart) -> Iterator[tuple[str, ...]]:
+    yield (chart.x_title, *(f"{one.label}, {chart.y_title}" for one in chart.series))
+    texts = {point.x: point.x_text for one in chart.series for point in one.points}
+    known = [{point.x: point.text + _aside(point.range_text) for point in one.points} for one in chart.series]
+    for x in sorted(texts):
+        yield (texts[x], *(one.get(x, "–") for one in known))
+
+
+def alternative_of(chart: Chart) -> str:
+    """A chart in a sentence or two; the table has the rest."""
+    match chart:
+        case BarChart() | RatioChart():
+            said = "; ".join(f"{bar.label}: {bar.text}{_aside(bar.note)}" for bar in chart.bars[:20])
+            return said + ("; …" if len(chart.bars) > 20 else "")
+        case CurveChart():
+            said = "; ".join(_curve_words(one) for one in chart.series if one.points)
+            return f"{chart.y_title} over {chart.x_title}. {said}" + (
+                f". {chart.mark.text}" if chart.mark else ""
+            )
+
+
+def _aside(note: str) -> str:
+    return f" ({note})" if note else ""
+
+
+def _curve_words(series: Series) -> str:
+    first, last = series.points[0], series.points[-1]
+    return f"{series.label}: {first.text} at {first.x_text} to {last.text} at {last.x_text}"
+
+
+# Bars with their words above them, so that they are read on a phone: plain ones, and logarithms of ratios.
+#
+# In: a chart's values. Out: a picture. Alone because both lay their rows out alike, and only where zero
+# stands differs.
+
+WIDTH = 420
+LEFT, RIGHT = 2, 418
+ROW = 42
+LARGEST_RATIO = 4.0  # ten thousand times; what is beyond is drawn at the edge, and its words say the number
+
+
+def bar_picture(chart: BarChart) -> Picture:
+    """From zero to the right, with the range as a whisker."""
+    most = max([*(bar.value for bar in chart.bars), *(bar.high or 0 for bar in chart.bars)], default=0) or 1
+    scale = (RIGHT - LEFT) / most
+    elements: list[Element] = []
+    for index, bar in enumerate(chart.bars):
+        top = index * ROW
+        elements += _row_words(bar, top)
+        elements.append(box(LEFT, top + 20, max(bar.value, 0) * scale, 14, bar.kind))
+        elements += _whisker(bar, top + 27, LEFT, scale)
+    bottom = len(chart.bars) * ROW
+    elements.append(line(LEFT, 18, LEFT, bottom, "axis"))
+    elements.append(words(LEFT, bottom + 14, fitting(chart.unit, RIGHT - LEFT, 11.5), "small dim"))
+    return Picture(chart.name, chart.title, alternative_of(chart), WIDTH, bottom + 20, tuple(elements))
+
+
+def ratio_picture(chart: RatioChart) -> Picture:
+    """Zero, where both are equal, in the middle; slower to the left, faster to the right."""
+    values = [abs(end) for bar in chart.bars for end in (bar.value, bar.low, bar.high) if end is not None]
+    most = min(max([*values, 0.5]), LARGEST_RATIO)
+    middle, scale = (LEFT + RIGHT) / 2, (RIGHT - LEFT) / 2 / (most * 1.05)
+    bottom = len(chart.bars) * ROW
+    elements = list(_grid(most, middle, scale, bottom))
+    for index, bar in enumerate(chart.bars):
+        top = index * ROW
+        elements += _row_words(bar, top)
+        shown = min(max(bar.value, -most), most)
+        left = middle + min(shown, 0) * scale
+        elements.append(box(left, top + 20, max(abs(shown) * scale, 1), 14, bar.kind))
+        elements += _whisker(bar, top + 27, middle, scale, most)
+    elements.append(words(LEFT, bottom + 30, "← slower", "small dim"))
+    elements.append(words(RIGHT, bottom + 30, "faster →", "small dim end"))
+    for index, text in enumerate((f"{chart.second} over", chart.first)):
+        text = fitting(text, RIGHT - LEFT - 130, 11.5)
+        elements.append(words(middle, bottom + 30 + 15 * index, text, "small dim", anchor="middle"))
+    return Picture(chart.name, chart.title, alternative_of(chart), WIDTH, bottom + 52, tuple(elements))
+
+
+def _row_words(bar: Bar, top: int) -> Iterator[Element]:
+    said = f"{bar.text} · {bar.note}" if bar.note else bar.text
+    said = fitting(said, (RIGHT - LEFT) * 0.7, 13)
+    room = RIGHT - LEFT - words_width(said, 13) - 10
+    yield words(LEFT, top + 14, fitting(bar.label, room, 13), "strong")
+    yield words(RIGHT, top + 14, said, "end")
+
+
+def _whisker(bar: Bar, y: int, zero: float, scale: float, most: float = math.inf) -> Iterator[Element]:
+    if bar.low is None or bar.high is None or bar.high <= bar.low:
+        return
+    low, high = (zero + min(max(end, -most), most) * scale for end in (bar.low, bar.high))
+    yield line(low, y, high, y, "whisker")
+    for end in (low, high):
+        yield line(end, y - 4, end, y + 4, "whisker")
+
+
+def _grid(most: float, middle: float, scale: float, bottom: int) -> Iterator[Element]:
+    step = 1 if most >= 1 else 0.25 if most >= 0.5 else 0.1
+    count = int(most / step + 1e-9)
+    for index in range(-count, count + 1):
+        x = middle + index * step * scale
+        for top in range(18, bottom, ROW):
+            yield line(x, top, x, top + 18, "faint" if index else "axis")
+        if count <= 4 or index % 2 == 0:
+            yield words(
+                x,
+                bottom + 12,
+                f"{index * step:+g}".replace("-", "−") if index else "0",
+                "small dim",
+                anchor="middle",
+            )
+
+
+# Curves over a sweep: sizes, spans, threads; each with its range, its own dash and its own shape of point.
+#
+# In: a chart's values. Out: a picture. Alone because only here two axes have to be laid out.
+
+CURVES_LEFT, CURVES_RIGHT, TOP, BOTTOM = 58, 408, 42, 242
+LETTERS = "abcd"
+MOST_SERIES = len(LETTERS)
+LEAST_STEP = 44  # pixels between two words under the x axis
+
+
+def curve_picture(chart: CurveChart) -> Picture:
+    """Of more than four series the first four are drawn; the table has all of them."""
+    series = [one for one in chart.series if one.points][:MOST_SERIES]
+    points = [point for one in series for point in one.points]
+    places = _places(points, doubling=chart.doubling)
+    most, steps = _round_up(max((max(point.value, point.high or 0) for point in points), default=1))
+    elements = [words(2, 14, fitting(chart.y_title, WIDTH, 11.5), "small dim")]
+    elements += [*_rows(most, steps), *_columns(points, places)]
+    elements.append(words(CURVES_RIGHT, BOTTOM + 32, fitting(chart.x_title, WIDTH, 11.5), "small dim end"))
+    if chart.mark is not None and places:
+        elements += _mark(_place(chart.mark.x, places), chart.mark.text)
+    for letter, one in zip(LETTERS, series, strict=False):
+        elements += _curve(one, letter, places, most)
+    legend = list(_legend(series))
+    elements += legend
+    height = BOTTOM + 44 + 20 * len(legend)
+    return Picture(chart.name, chart.title, alternative_of(chart), WIDTH, height, tuple(elements))
+
+
+def _places(points: Sequence[Point], *, doubling: bool) -> dict[float, float]:
+    """x in the chart's unit -> pixels."""
+    xs = sorted({point.x for point in points})
+    if not xs:
+        return {}
+    made = [math.log2(x) if doubling and xs[0] > 0 else x for x in xs]
+    low, high = made[0], made[-1]
+    if low == high:
+        return {xs[0]: (CURVES_LEFT + CURVES_RIGHT) / 2}
+    inner = CURVES_RIGHT - CURVES_LEFT - 20
+    return {
+        x: CURVES_LEFT + 10 + (value - low) / (high - low) * inner for x, value in zip(xs, made, strict=True)
+    }
+
+
+def _place(x: float, places: dict[float, float]) -> float:
+    """Of an x that may lie between two points."""
+    xs = sorted(places)
+    for low, high in pairwise(xs):
+        if low <= x <= high:
+            return places[low] + (x - low) / (high - low) * (places[high] - places[low])
+    return places[xs[0]] if x < xs[0] else places[xs[-1]]
+
+
+ROUND = ((1, 4), (2, 4), (2.5, 5), (4, 4), (5, 5), (8, 4), (10, 5))
+"""Ends of an axis, and the number of steps in which it is easily read."""
+
+
+def _round_up(most: float) -> tuple[float, int]:
+    """The next of those, times a power of ten."""
+    if most <= 0:
+        return 1, 4
+    power = 10.0 ** math.floor(math.log10(most))
+    return next(((end * power, steps) for end, steps in ROUND if end * power >= most * 0.9999), (most, 4))
+
+
+def _height(value: float, most: float) -> float:
+    return BOTTOM - max(value, 0) / most * (BOTTOM - TOP)
+
+
+def _rows(most: float, steps: int) -> Iterator[Element]:
+    for step in range(steps + 1):
+        value = most * step / steps
+        y = _height(value, most)
+        yield line(CURVES_LEFT, y, CURVES_RIGHT, y, "faint" if step else "axis")
+        yield words(CURVES_LEFT - 6, y + 4, axis_words(value), "small dim end")
+
+
+def axis_words(value: float) -> str:
+    """12500 -> 12.5k: short enough for an axis."""
+    for factor, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= factor:
+            return f"{value / factor:.3g}{letter}"
+    return f"{value:.3g}"
+
+
+def _columns(points: Sequence[Point], places: dict[float, float]) -> Iterator[Element]:
+    texts = {point.x: point.x_text for point in points}
+    last = -math.inf
+    for x in sorted(texts):
+        at = places[x]
+        yield line(at, BOTTOM, at, BOTTOM + 4, "axis")
+        if at - last >= max(LEAST_STEP, words_width(texts[x], 11.5)):
+            yield words(at, BOTTOM + 17, fitting(texts[x], 80, 11.5), "small dim", anchor="middle")
+            last = at
+
+
+def _mark(at: float, text: str) -> Iterator[Element]:
+    """A line up and down, with its words on the side where there is room."""
+    yield line(at, TOP, at, BOTTOM, "knee")
+    left = at < (CURVES_LEFT + CURVES_RIGHT) / 2
+    room = CURVES_RIGHT - at - 8 if left else at - CURVES_LEFT - 8
+    place = (at + 5, "small strong") if left else (at - 5, "small strong end")
+    yield words(place[0], TOP - 5, fitting(text, room, 12.5), place[1])
+
+
+def _curve(series: Series, letter: str, places: dict[float, float], most: float) -> Iterator[Element]:
+    style = f"series-{letter}"
+    points = sorted(series.points, key=lambda point: point.x)
+    if len(points) > 1:
+        yield path([(places[point.x], _height(point.value, most)) for point in points], f"{style} curve")
+    for point in points:
+        x, y = places[point.x], _height(point.value, most)
+        if point.low is not None and point.high is not None and point.high > point.low:
+            low, high = _height(point.low, most), _height(point.high, most)
+            yield line(x, low, x, high, f"{style} range")
+            for end in (low, high):
+                yield line(x - 4, end, x + 4, end, f"{style} range")
+        yield _point(x, y, letter)
+
+
+def _point(x: float, y: float, letter: str) -> Element:
+    style = f"series-{letter} point"
+    shapes: dict[str, list[tuple[float, float]]] = {
+        "a": [(-4, 0), (0, -4), (4, 0), (0, 4)],
+        "b": [(-3.5, -3.5), (3.5, -3.5), (3.5, 3.5), (-3.5, 3.5)],
+        "c": [(0, -4.5), (4.5, 4), (-4.5, 4)],
+        "d": [(0, 4.5), (4.5, -4), (-4.5, -4)],
+    }
+    return path([(x + dx, y + dy) for dx, dy in shapes[letter]], style, closed=True)
+
+
+def _legend(series: Sequence[Series]) -> Iterator[Element]:
+    for index, (letter, one) in enumerate(zip(LETTERS, series, strict=False)):
+        y = BOTTOM + 52 + 20 * index
+        yield group(
+            (
+                path([(CURVES_LEFT, y), (CURVES_LEFT + 34, y)], f"series-{letter} curve"),
+                _point(CURVES_LEFT + 17, y, letter),
+                words(CURVES_LEFT + 42, y + 4, fitting(one.label, CURVES_RIGHT - CURVES_LEFT - 42, 13)),
+            )
+        )
+
+
+# QD1 against QD4 as a picture.
+#
+# In: the timeline of `queue_depth`. Out: a picture. Alone because what happens is thought out there, once for
+# both.
+
+QUEUE_LEFT, QUEUE_RIGHT = 2, 418
+READS = 8
+SPAN = READS * LATENCY_US
+LANE = 20
+
+
+def queue_picture() -> Picture:
+    """Eight reads, one after the other and four at a time, on one scale of time."""
+    one, four = runs(1, READS), runs(COMMANDS, READS)
+    ends = [max(run.answered for run in each) for each in (one, four)]
+    elements = (
+        *_block("QD1: each read waits for the one before it", one, 0),
+        *_block("QD4: four reads wait at the same time", four, 66),
+        *_axis(66 + 22 + COMMANDS * LANE + 34),
+        *_key(66 + 22 + COMMANDS * LANE + 66),
+    )
+    said = (
+        f"Eight reads of {LATENCY_US} µs each. One at a time they take {ends[0]} µs; with four in flight they overlap "
+        f"and take {ends[1]} µs, though no single read is faster: only the last {BUSY_US} µs of each, on the way that "
+        "all share, come one after the other."
+    )
+    return Picture(TOPIC, "Queue depth 1 against queue depth 4", said, WIDTH, 250, elements)
+
+
+def _block(title: str, done: tuple[Run, ...], top: int) -> Iterator[Element]:
+    end = max(run.answered for run in done)
+    rows = max(run.row for run in done) + 1
+    yield words(QUEUE_LEFT, top + 13, title, "strong")
+    for number, run in enumerate(done, 1):
+        y = top + 20 + run.row * LANE
+        waiting = run.answered - BUSY_US
+        yield box(_x(run.sent), y, _x(waiting) - _x(run.sent), LANE - 5, "plain")
+        yield box(_x(waiting), y, _x(run.answered) - _x(waiting), LANE - 5, "doubt")
+        yield words(_x(run.sent) + 4, y + 12, str(number), "small")
+    told = f"{READS} reads in {end} µs: {READS * 1_000_000 // end:,} a second"
+    yield words(QUEUE_RIGHT, top + 20 + rows * LANE + 12, told, "end")
+
+
+def _axis(y: int) -> Iterator[Element]:
+    yield line(QUEUE_LEFT, y, QUEUE_RIGHT, y, "axis")
+    for at in range(0, SPAN + 1, 2 * LATENCY_US):
+        anchor = "start" if at == 0 else "end" if at == SPAN else "middle"
+        yield line(_x(at), y, _x(at), y + 4, "axis")
+        yield words(_x(at), y + 16, f"{at} µs" if at else "0", "small dim", anchor=anchor)
+
+
+def _key(y: int) -> Iterator[Element]:
+    yield box(QUEUE_LEFT, y, 14, 12, "plain")
+    yield words(QUEUE_LEFT + 20, y + 11, "waits for its flash", "small")
+    yield box(QUEUE_LEFT + 170, y, 14, 12, "doubt")
+    yield words(QUEUE_LEFT + 190, y + 11, "on the way that all share", "small")
+
+
+def _x(at_us: int) -> float:
+    return QUEUE_LEFT + at_us * (QUEUE_RIGHT - QUEUE_LEFT) / SPAN

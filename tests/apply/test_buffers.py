@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.buffers import Buffers, same, starts_on
+from aligntool.linux.block import Buffers, same, starts_on
 from aligntool.units import KIB, MIB
 from tests.apply.test_disk_device import opened
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.demo import PROGRAMS, make_demo_image
-from aligntool.apply.demo_disk import DEFAULT_SIZE, DemoDisk, DemoPartition, demo_disk
+from aligntool.demo_disk import DEFAULT_SIZE, PROGRAMS, DemoDisk, DemoPartition, demo_disk, make_demo_image
 from aligntool.errors import Refused
 from aligntool.units import GIB, MIB, Extent
 from tests.conftest import find_tool, run
@@ -275,7 +274,7 @@ def test_missing_programs_are_all_named_with_their_debian_packages(
 def _make_in_subprocess(image: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     code = (
         "import sys\n"
-        "from aligntool.apply.demo import make_demo_image\n"
+        "from aligntool.demo_disk import make_demo_image\n"
         "from aligntool.errors import Refused\n"
         "try: make_demo_image(sys.argv[1])\n"
         "except Refused as error: print(f'Refused: {error}')\n"

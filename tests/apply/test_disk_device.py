@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.disk_device import DiskDevice
+from aligntool.linux.block import DiskDevice
 from aligntool.units import KIB, MIB
 from tests.conftest import run
 
@@ -310,7 +310,7 @@ def test_an_error_of_the_caller_waits_for_the_jobs_that_run(sparse: Make) -> Non
 def test_the_kernel_sees_whole_direct_requests(sparse: Make, tmp_path: Path) -> None:
     image, log = sparse(4 * MIB), tmp_path / "log"
     program = (
-        "import os; from aligntool.apply.disk_device import DiskDevice\n"
+        "import os; from aligntool.linux.block import DiskDevice\n"
         f"fd = os.open({str(image)!r}, os.O_RDWR)\n"
         "with DiskDevice(fd) as d:\n"
         "    if d.direct_grid is None: raise SystemExit(9)\n"

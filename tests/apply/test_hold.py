@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.hold import hold_disk
 from aligntool.errors import Refused
+from aligntool.linux.hold import hold_disk
 from aligntool.units import MIB
 from tests.conftest import find_tool, run
 

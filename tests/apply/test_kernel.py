@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.kernel import KernelView, forget_partitions, shown_container, tell_partitions
 from aligntool.errors import Refused
+from aligntool.linux.kernel import KernelView, forget_partitions, shown_container, tell_partitions
 from aligntool.units import MIB, Extent
 from tests.conftest import run
 

@@ -9,16 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.device import Job, Jobs
-from aligntool.apply.layout import make_layout
-from aligntool.apply.layout_types import set_types
-from aligntool.audit import Judged, audit
+from aligntool.audit.judge import audit
+from aligntool.audit.report import Judged
+from aligntool.change import Event, LayoutGoal, PartWish, Plan, StepBegun, StepDone
+from aligntool.device import Job, Jobs
 from aligntool.errors import Refused, Stopped
+from aligntool.formats.part_types import ROLES
 from aligntool.inventory import Disk
-from aligntool.plan import Event, LayoutGoal, MakeTable, PartWish, Plan, StepBegun, StepDone
-from aligntool.probe.look import Given, look
-from aligntool.realign.layout import plan_layout
-from aligntool.recipe.roles import ROLES
+from aligntool.linux.drives import Given
+from aligntool.linux.look import look
+from aligntool.realign.layout import make_layout, plan_layout, set_types
+from aligntool.steps import MakeTable
 from aligntool.units import MIB
 from tests.conftest import run
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.device import Device
-from aligntool.apply.disk_device import DiskDevice
-from aligntool.apply.rate import Limited
+from aligntool.device import Device
+from aligntool.linux.block import DiskDevice, Limited
 from aligntool.units import KIB, MIB
 
 

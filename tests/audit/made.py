@@ -5,7 +5,8 @@ made_disk("63+40 ext4; 2048+200; 5e 300+100")     starts and lengths in sectors 
 
 from dataclasses import replace
 
-from aligntool.audit import Report, Wishes, audit
+from aligntool.audit.judge import audit
+from aligntool.audit.report import Report, Wishes
 from aligntool.inventory import (
     Disk,
     DiskKind,

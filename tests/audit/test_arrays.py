@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.audit import Finding, Report, audit
 from aligntool.audit.explanations import EXPLANATIONS
+from aligntool.audit.judge import audit
+from aligntool.audit.report import Finding, Report
 from aligntool.inventory import (
     Disk,
     DiskKind,

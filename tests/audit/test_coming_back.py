@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.audit import Finding, audit
-from aligntool.inventory import Inventory, MdadmConf, System
-from aligntool.probe.config_files import parse_crypttab
-from aligntool.raid.arrays import arrays_of
-from aligntool.raid.naming import find_array
+from aligntool.audit.judge import audit
+from aligntool.audit.report import Finding
+from aligntool.formats.config_files import parse_crypttab
+from aligntool.inventory import Inventory
+from aligntool.raid.refusals import find_array
+from aligntool.raid.views import arrays_of
+from aligntool.system import MdadmConf, System
 from aligntool.units import GIB
 from tests.audit.made import made_disk
 from tests.audit.made_arrays import FS, OTHER, RIGHT, UUID, fstab, image, lines, machine, system, told

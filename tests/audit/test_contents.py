@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.audit import Report, audit
-from aligntool.probe.look import look
+from aligntool.audit.judge import audit
+from aligntool.audit.report import Report
+from aligntool.linux.look import look
 from aligntool.units import MIB
 from tests.conftest import run
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.audit.cost import (
+from aligntool.audit.report import (
     misaligned_write_rate,
     predict,
     read_modify_write,

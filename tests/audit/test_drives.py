@@ -5,8 +5,8 @@ from itertools import product
 
 import pytest
 
-from aligntool.audit import Severity
 from aligntool.audit.drives import drive_findings, map_size, mapped_by
+from aligntool.audit.report import Severity
 from aligntool.inventory import (
     Adapter,
     Disk,
@@ -20,7 +20,7 @@ from aligntool.inventory import (
     Unseen,
     Uplink,
 )
-from aligntool.probe.conditions import drive_state
+from aligntool.measure.targets import drive_state
 from aligntool.units import GIB, KIB, MIB
 from tests.audit.made import codes, judge, made_disk
 
@@ -58,7 +58,7 @@ def test_behind_the_chipset_is_noted() -> None:
 
 
 def test_two_drives_on_dmi_3_are_warned_of_and_one_is_not() -> None:
-    from aligntool.audit import audit
+    from aligntool.audit.judge import audit
 
     path = (hop(Port.ENDPOINT, 4, 4), hop(Port.CHIPSET_ROOT, 4, 4))
     disks = (drive(links=(path,)), drive("nvme1n1", links=(path,)))
@@ -70,7 +70,7 @@ def test_two_drives_on_dmi_3_are_warned_of_and_one_is_not() -> None:
 
 
 def test_hidden_drives_and_vmd_are_named() -> None:
-    from aligntool.audit import audit
+    from aligntool.audit.judge import audit
 
     adapters = (
         Adapter("0000:00:17.0", "RAID bus controller", remapped_nvme=2),

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.audit import Answer, Severity, audit
-from aligntool.probe.look import Given, look
+from aligntool.audit.judge import audit
+from aligntool.audit.report import Answer, Severity
+from aligntool.linux.drives import Given
+from aligntool.linux.look import look
 from aligntool.units import KIB, MIB
 from tests.conftest import run
 

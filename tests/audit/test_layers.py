@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.audit import Report, Severity
+from aligntool.audit.report import Report, Severity
 from aligntool.inventory import ArrayFacts, DiskKind, KnownGeometry, Layer, Segment, Source
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.audit.made import codes, judge, made_disk, with_content

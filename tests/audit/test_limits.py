@@ -1,10 +1,10 @@
-"""Sizes that devices report: which are believed (cases from bug reports, see the sources in audit/limits.py)."""
+"""Sizes that devices report: which are believed (cases from bug reports, see the sources in audit/grids.py)."""
 
 from dataclasses import replace
 
 import pytest
 
-from aligntool.audit.limits import Grade, grade_optimal_io, minimum_io_doubt
+from aligntool.audit.grids import Grade, grade_optimal_io, minimum_io_doubt
 from aligntool.inventory import DiskKind, KnownGeometry, Source
 from aligntool.units import KIB, MIB, TIB
 from tests.audit.made import codes, judge, made_disk

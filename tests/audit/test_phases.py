@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.audit import Answer, Severity
+from aligntool.audit.report import Answer, Severity
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, Layer
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.audit.made import codes, judge, made_disk, with_content

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.audit import Answer, GridKind, Severity, Wishes
+from aligntool.audit.report import Answer, GridKind, Severity, Wishes
 from aligntool.inventory import DiskKind, KnownGeometry, Partition, Role, Source, TableLabel
 from aligntool.units import GIB, KIB, MIB, TIB, Extent
 from tests.audit.made import codes, judge, made_disk

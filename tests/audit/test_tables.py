@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.audit import Answer, Severity
+from aligntool.audit.report import Answer, Severity
 from aligntool.inventory import (
     Disk,
     DiskKind,

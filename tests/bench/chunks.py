@@ -18,10 +18,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from aligntool.raid.levels import LEVELS, WORKLOADS  # noqa: E402
-from aligntool.raid.tuning import Tuning, choose  # noqa: E402
-from aligntool.raid.tuning_file import parse_tuning  # noqa: E402
-from aligntool.raid.tuning_shapes import DEFAULT_CHUNK, shapes_of  # noqa: E402
+from aligntool.raid.chunks import LEVELS, WORKLOADS  # noqa: E402
+from aligntool.raid.measured import (  # noqa: E402  # noqa: E402
+    DEFAULT_CHUNK,
+    Tuning,
+    choose,
+    parse_tuning,
+    shapes_of,
+)
 from aligntool.units import KIB, MIB, format_size  # noqa: E402
 from tests.bench.page import put  # noqa: E402
 

@@ -7,14 +7,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from aligntool.apply.tuning import Measuring
-from aligntool.cli.raid_members import look_at_members
-from aligntool.plan import RaidGoal
-from aligntool.raid.levels import WORKLOADS
-from aligntool.raid.tuning_file import tuning_text
-from aligntool.raid.tuning_marks import TEST_UUID
-from aligntool.raid.tuning_shapes import DEFAULT_CHUNK, shapes_of
-from aligntool.raid.tuning_sweep import Sweep, plan_sweep
+from aligntool.change import RaidGoal
+from aligntool.cli.arrays import look_at_members
+from aligntool.measure.chunks import Measuring, Sweep, plan_sweep
+from aligntool.raid.chunks import WORKLOADS
+from aligntool.raid.measured import DEFAULT_CHUNK, TEST_UUID, shapes_of, tuning_text
 
 DEVICES = [f"/dev/nvme{number}n1" for number in range(4)]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.disk_device import DiskDevice
+from aligntool.linux.block import DiskDevice
 from aligntool.units import MIB
 from tests.bench.once import Run
 from tests.bench.run import Pair

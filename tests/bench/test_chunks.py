@@ -2,11 +2,10 @@
 
 import pytest
 
-from aligntool.raid.levels import WORKLOADS
-from aligntool.raid.tuning import Sample, Tuning, choose
-from aligntool.raid.tuning_shapes import shapes_of
+from aligntool.raid.chunks import WORKLOADS
+from aligntool.raid.measured import Sample, Tuning, choose, shapes_of
+from aligntool.render.arrays import tuning_lines
 from aligntool.render.lines import text_of
-from aligntool.render.tuning import tuning_lines
 from aligntool.units import KIB
 from tests.bench.chunks import rows
 

@@ -11,15 +11,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from aligntool.apply.device import Device, Job, Jobs
-from aligntool.apply.hold import hold_disk
-from aligntool.apply.mover import Workshop, realign
-from aligntool.cli.asked import Asked
-from aligntool.cli.moving import still_true
-from aligntool.cli.plan import show_plan
-from aligntool.cli.planning import find_plan, look_at
-from aligntool.plan import CheckContent
-from aligntool.probe.checks import check_content
+from aligntool.cli.options import Asked
+from aligntool.cli.plan import find_plan, look_at, show_plan
+from aligntool.cli.run_change import still_true
+from aligntool.device import Device, Job, Jobs
+from aligntool.linux.content import check_content
+from aligntool.linux.hold import hold_disk
+from aligntool.realign.move import Workshop, realign
+from aligntool.steps import CheckContent
 
 SHORTEST = 1 << 16  # shorter writes are table, journal and markers, not the content
 

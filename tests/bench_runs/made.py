@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from aligntool.bench.conditions import Conditions, DriveState
-from aligntool.bench.results import Result, Sample, Series, Settings
-from aligntool.recipe import BenchTest
+from aligntool.measure.conditions import Conditions, DriveState
+from aligntool.measure.results import Result, Sample, Series, Settings
+from aligntool.recipes.goals import BenchTest
 from aligntool.units import KIB, MIB
 
 

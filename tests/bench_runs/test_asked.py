@@ -6,15 +6,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from aligntool.bench.conditions import Conditions, DriveState
-from aligntool.bench.schedule import Wish
-from aligntool.cli import app
-from aligntool.plan import Progress
-from aligntool.probe.bench_targets import find_target
+from aligntool.change import Progress
+from aligntool.cli.app import app
+from aligntool.measure.conditions import Conditions, DriveState
+from aligntool.measure.schedule import Wish
+from aligntool.measure.targets import find_target
 from aligntool.render.bench import plan_words
-from aligntool.render.bench_progress import bench_lines
 from aligntool.render.lines import text_of
-from aligntool.render.progress import Pace
+from aligntool.render.progress import Pace, bench_lines
 from aligntool.units import MIB
 from tests.bench_runs.test_profiles import plan_of
 

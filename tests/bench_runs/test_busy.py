@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.bench_run import run_bench
-from aligntool.apply.busy import Look, busy_cores
-from aligntool.bench.conditions import Conditions
-from aligntool.bench.results import Result, Series
-from aligntool.bench.schedule import Target, TargetKind, Wish, plan_bench
-from aligntool.recipe import BenchGoal, BenchTest
+from aligntool.measure.conditions import Conditions
+from aligntool.measure.results import Result, Series
+from aligntool.measure.run import Look, busy_cores, run_bench
+from aligntool.measure.schedule import Target, TargetKind, Wish, plan_bench
+from aligntool.recipes.goals import BenchGoal, BenchTest
 from aligntool.units import KIB, MIB
 from tests.inference.right_or_unknown import Answer, right_or_unknown
 

@@ -7,7 +7,7 @@ from statistics import mean, stdev
 
 import pytest
 
-from aligntool.bench.chance import beyond, chance_of_loss, chance_of_two, holm
+from aligntool.measure.statistics import beyond, chance_of_loss, chance_of_two, holm
 
 
 @pytest.mark.parametrize(

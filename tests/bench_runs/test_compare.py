@@ -7,15 +7,15 @@ from functools import cache
 
 import pytest
 
-from aligntool.bench.chance import PROMISED
-from aligntool.bench.compare import Ratio, Verdict, compare, compare_all, unmatched
-from aligntool.bench.results import Result
-from aligntool.recipe import BenchGoal, recipe
-from aligntool.render.bench_compare import bar, compare_json, compare_lines, picture
+from aligntool.measure.compare import Ratio, Verdict, compare, compare_all, unmatched
+from aligntool.measure.results import Result
+from aligntool.measure.statistics import PROMISED
+from aligntool.recipes.goals import BenchGoal, recipe
+from aligntool.render.bench import bar, compare_json, compare_lines, picture
 from aligntool.render.lines import text_of
-from aligntool.render.report.measured import Measured
+from aligntool.render.report.disks import Measured
 from aligntool.render.report.results import measured_of
-from aligntool.render.svg_charts import Bar, RatioChart
+from aligntool.render.svg import Bar, RatioChart
 from tests.bench_runs.made import result, series
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from aligntool.bench.compare import Verdict, compare, differences, doubts
-from aligntool.bench.conditions import Conditions
-from aligntool.bench.results import Result
-from aligntool.render.bench_compare import compare_json, compare_lines
+from aligntool.measure.compare import Verdict, compare, differences, doubts
+from aligntool.measure.conditions import Conditions
+from aligntool.measure.results import Result
+from aligntool.render.bench import compare_json, compare_lines
 from aligntool.render.lines import text_of
 from aligntool.render.report.results import measured_of
 from tests.bench_runs.made import result, series

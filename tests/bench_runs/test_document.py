@@ -9,9 +9,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from aligntool.bench.document import LARGEST, from_json, to_json
 from aligntool.errors import Refused
-from aligntool.probe.bench_history import history_folder, list_results, read_result
+from aligntool.measure.results import LARGEST, from_json, to_json
+from aligntool.measure.targets import history_folder, list_results, read_result
 from tests.bench_runs.made import result, series
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "bench.schema.json").read_text())

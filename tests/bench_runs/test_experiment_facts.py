@@ -10,15 +10,13 @@ from typing import Any
 import jsonschema
 import pytest
 
-from aligntool.apply.sweep import run_sweep
-from aligntool.bench.alignment import Rate
-from aligntool.bench.conditions import Conditions
-from aligntool.bench.experiments import Setting, Spans, Starts, piece_words
-from aligntool.bench.jobs import Job, Pattern
-from aligntool.bench.span import Knee
-from aligntool.bench.starts import MOST_RUNS, Load, places_of, refuse_too_many
 from aligntool.errors import Refused
-from aligntool.render.report.experiments import experiment_shown
+from aligntool.measure.alignment import MOST_RUNS, Knee, Load, Rate, places_of, refuse_too_many
+from aligntool.measure.conditions import Conditions
+from aligntool.measure.fio import Job, Pattern
+from aligntool.measure.run import run_sweep
+from aligntool.measure.sweeps import Setting, Spans, Starts, piece_words
+from aligntool.render.report.results import experiment_shown
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.bench_runs.test_runs import bench, environment, interrupted
 from tests.conftest import run

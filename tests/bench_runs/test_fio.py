@@ -12,11 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.fio import run_job
-from aligntool.bench import Job, Measured, Pattern, fio_words
-from aligntool.bench.jobs import fill_job, is_plain
-from aligntool.bench.measured import read_fio
 from aligntool.errors import Refused, Stopped
+from aligntool.measure.fio import Job, Measured, Pattern, fill_job, fio_words, is_plain, read_fio, run_job
 from aligntool.units import KIB, MIB
 from tests.conftest import run
 
@@ -129,8 +126,8 @@ def test_a_job_that_reads_lets_fio_write_nothing(sparse: Callable[..., Path]) ->
 
 INTERRUPTED = """
 import sys
-from aligntool.apply.fio import FioInterrupted, run_job
-from aligntool.bench import Job, Pattern
+from aligntool.measure.fio import FioInterrupted, run_job
+from aligntool.measure.fio import Job, Pattern
 def tell(share):
     if share > 0:
         print("running", flush=True)
@@ -187,10 +184,10 @@ def _has_read(process: str) -> int:
 def test_without_fio_the_package_is_named(sparse: Callable[..., Path]) -> None:
     """In a process of its own, whose PATH and whose usual folders have no fio."""
     code = (
-        "import aligntool.apply.programs as programs, sys\n"
+        "import aligntool.linux.process as programs, sys\n"
         "from aligntool.errors import Refused\n"
-        "from aligntool.bench import Job, Pattern\n"
-        "from aligntool.apply.fio import run_job\n"
+        "from aligntool.measure.fio import Job, Pattern\n"
+        "from aligntool.measure.fio import run_job\n"
         "try:\n"
         "    run_job(Job(name='one', path=sys.argv[1], pattern=Pattern.READ, block=512, span=512))\n"
         "except Refused as error:\n"

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.bench.jobs import fio_words
-from aligntool.bench.schedule import (
+from aligntool.errors import Refused
+from aligntool.measure.fio import fio_words
+from aligntool.measure.schedule import (
     SPAN_OF_PASSES,
     BenchPlan,
     Target,
@@ -20,8 +21,7 @@ from aligntool.bench.schedule import (
     rounds_of,
     warm_up,
 )
-from aligntool.errors import Refused
-from aligntool.recipe import BenchGoal, BenchTest, load_recipes, parse_recipe, recipe
+from aligntool.recipes.goals import BenchGoal, BenchTest, load_recipes, parse_recipe, recipe
 from aligntool.units import GIB, KIB, MIB
 from tests.conftest import run
 

@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.bench.conditions import DriveState
-from aligntool.bench.queueing import Gain, depth_gains, depths_between
-from aligntool.bench.results import Series
-from aligntool.bench.schedule import Target, TargetKind, Wish, plan_bench
-from aligntool.recipe import BenchGoal, BenchTest
+from aligntool.measure.conditions import DriveState
+from aligntool.measure.results import Series
+from aligntool.measure.schedule import Target, TargetKind, Wish, plan_bench
+from aligntool.measure.statistics import Gain, depth_gains, depths_between
+from aligntool.recipes.goals import BenchGoal, BenchTest
 from aligntool.units import KIB
 from tests.bench_runs.made import result, series
 from tests.bench_runs.test_profiles import goal_of, plan_of

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.bench.refusals import refuse_destruction
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, IoLimits, Layer, Partition, Role, Table, TableLabel
+from aligntool.measure.schedule import refuse_destruction
 from aligntool.units import GIB, MIB, Extent
 
 EMPTY = Disk("sdx", "/dev/sdx", DiskKind.ATA, GIB, IoLimits(), table_read=True, content_read=True)

@@ -7,13 +7,10 @@ from statistics import linear_regression
 
 import pytest
 
-from aligntool.bench.compare import Verdict, compare, doubts
-from aligntool.bench.conditions import Conditions, DriveState, room_words, warnings_of
-from aligntool.bench.document import from_json, to_json
-from aligntool.bench.meaning import boot_drive, meaning
-from aligntool.bench.queueing import depth_gains
-from aligntool.bench.results import Result, as_ssd_score
-from aligntool.bench.steady import steadiness
+from aligntool.measure.compare import Verdict, boot_drive, compare, doubts, meaning
+from aligntool.measure.conditions import Conditions, DriveState, room_words, warnings_of
+from aligntool.measure.results import Result, as_ssd_score, from_json, steadiness, to_json
+from aligntool.measure.statistics import depth_gains
 from aligntool.render.bench import result_lines
 from aligntool.render.lines import text_of
 from aligntool.units import GIB, KIB, MIB

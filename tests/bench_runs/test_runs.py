@@ -15,8 +15,8 @@ from statistics import median
 import jsonschema
 import pytest
 
-from aligntool.bench.document import to_json
-from aligntool.probe.holes import hole_share
+from aligntool.linux.content import hole_share
+from aligntool.measure.results import to_json
 from aligntool.units import MIB, mb_s
 from tests.bench_runs.made import result, series
 from tests.conftest import run

@@ -5,17 +5,15 @@ from itertools import product
 
 import pytest
 
-from aligntool.bench.alignment import Rate
-from aligntool.bench.compare import compare
-from aligntool.bench.conditions import Conditions, DriveState
-from aligntool.bench.experiments import Spans, Starts
-from aligntool.bench.jobs import Pattern
-from aligntool.bench.results import Brief, Kept, Result, Sample, Series
-from aligntool.bench.starts import Load, places_of
-from aligntool.recipe import BenchTest
-from aligntool.render.bench import figure_lines, plan_words, result_lines
-from aligntool.render.bench_compare import list_lines, picture
-from aligntool.render.bench_experiments import alignment_lines, span_lines
+from aligntool.measure.alignment import Load, Rate, places_of
+from aligntool.measure.compare import compare
+from aligntool.measure.conditions import Conditions, DriveState
+from aligntool.measure.fio import Pattern
+from aligntool.measure.results import Brief, Kept, Result, Sample, Series
+from aligntool.measure.sweeps import Spans, Starts
+from aligntool.recipes.goals import BenchTest
+from aligntool.render.bench import figure_lines, list_lines, picture, plan_words, result_lines
+from aligntool.render.experiments import alignment_lines, span_lines
 from aligntool.render.lines import text_of
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.bench_runs.made import result
@@ -73,7 +71,7 @@ def test_the_picture_of_two_results_fits_the_terminal(width: int) -> None:
 
 
 def test_the_curve_of_a_span_fits_the_terminal() -> None:
-    from aligntool.bench.span import Knee
+    from aligntool.measure.alignment import Knee
 
     curve = {MIB << at: [1234567.0] * 5 for at in range(8)}
     cpu = {span: [99.0] * 5 for span in curve}

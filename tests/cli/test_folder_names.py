@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from aligntool.cli import app
+from aligntool.cli.app import app
 from aligntool.units import MIB
 
 ENDS = ("new/", "new//", "new/.", "new/sub/", "new/file")
@@ -46,10 +46,9 @@ def test_a_missing_folder_is_a_refusal(
 def test_an_archive_and_a_file_of_a_plan_are_not_named_like_folders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from aligntool.apply.archive import write_snapshot
-    from aligntool.apply.page_file import write_pages
     from aligntool.cli.plan import keep
     from aligntool.errors import Refused
+    from aligntool.linux.files import write_pages, write_snapshot
 
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Refused):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.plan import from_json
+from aligntool.change import from_json
 from aligntool.units import GIB, MIB
 from tests.conftest import run
 from tests.run_aligntool import run_aligntool

@@ -8,9 +8,9 @@ import pytest
 
 from aligntool.cli.options import partition_numbers, seconds, whole
 from aligntool.errors import Refused
-from aligntool.probe.logs import blkparse, columns, iolog
-from aligntool.recipe import parse_recipe
-from aligntool.trace import parse_drive, read_pattern
+from aligntool.measure import logs
+from aligntool.measure.trace import parse_drive, read_pattern
+from aligntool.recipes.goals import parse_recipe
 from aligntool.units import parse_size
 from tests.run_aligntool import run_aligntool
 
@@ -58,7 +58,7 @@ def test_an_option_takes_no_number_in_another_writing(words: tuple[str, ...], wo
         pytest.skip("blanks around the commas of a list are harmless")
     from typer.testing import CliRunner
 
-    from aligntool.cli import app
+    from aligntool.cli.app import app
 
     done = CliRunner().invoke(app, [*words, word])
     assert done.exit_code == 2, done.output
@@ -77,7 +77,7 @@ def test_no_option_of_any_command_takes_a_number_in_another_writing() -> None:
     import typer
     from typer.main import get_command
 
-    from aligntool.cli import app
+    from aligntool.cli.app import app
 
     taken, plain = [], 0
     for name, option in _options(get_command(app)):
@@ -128,11 +128,11 @@ def test_a_csv_has_no_number_in_another_writing(word: bytes, place: int) -> None
     row[place] = word
     line = b",".join((row[0], b"R", row[1], row[2]))
     with pytest.raises(Refused, match="line 2 "):
-        read_pattern(columns.csv_events([CSV, line]))
+        read_pattern(logs.csv_events([CSV, line]))
 
 
 def test_a_csv_may_have_times_as_other_programs_print_small_ones() -> None:
-    assert read_pattern(columns.csv_events([CSV, b"1.5e-05,R,8,8", b"2,W,16,8"])).commands == 2
+    assert read_pattern(logs.csv_events([CSV, b"1.5e-05,R,8,8", b"2,W,16,8"])).commands == 2
 
 
 @pytest.mark.parametrize("word", [word for word in NUMBERS if word.strip() == word and word])
@@ -141,7 +141,7 @@ def test_text_of_blkparse_has_no_number_in_another_writing(word: bytes, place: i
     numbers = [b"8", b"8"]
     numbers[place] = word
     with pytest.raises(Refused, match="line 1 "):
-        read_pattern(blkparse.blkparse_events([EVENT % tuple(numbers)]))
+        read_pattern(logs.blkparse_events([EVENT % tuple(numbers)]))
 
 
 @pytest.mark.parametrize("word", [word for word in NUMBERS if word.strip() == word and word])
@@ -151,7 +151,7 @@ def test_an_iolog_has_no_number_in_another_writing(word: bytes, place: int) -> N
     numbers[place] = word
     line = b"%s /dev/sda read %s %s" % tuple(numbers)
     with pytest.raises(Refused, match="line 2 "):
-        read_pattern(iolog.iolog_events([IOLOG, line]))
+        read_pattern(logs.iolog_events([IOLOG, line]))
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "9" * 400, "1e999"])

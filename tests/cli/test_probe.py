@@ -11,10 +11,9 @@ from random import Random
 
 import pytest
 
-from aligntool.apply.probing import opened_disk
-from aligntool.apply.timing import time_rounds
-from aligntool.bench.inference_design import Kind, design, regions
 from aligntool.errors import Refused
+from aligntool.measure.timing import opened_disk, time_rounds
+from aligntool.measure.unit_design import Kind, design, regions
 from aligntool.units import KIB, MIB, Extent
 from tests.run_aligntool import program, run_aligntool
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from aligntool.cli import app
+from aligntool.cli.app import app
 
 COMMANDS = {
     "audit": [],

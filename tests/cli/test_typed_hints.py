@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 
-from aligntool.cli import app
+from aligntool.cli.app import app
 from tests.conftest import run
 from tests.probe.trees import MadeDisk, MadePartition, make_tree
 from tests.run_aligntool import run_aligntool

@@ -13,13 +13,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from aligntool.audit import Known, Wishes, audit
+from aligntool.audit.judge import Known, audit
+from aligntool.audit.report import Wishes
 from aligntool.inventory import Inventory, KnownGeometry, Source
-from aligntool.render.json import audit_json
+from aligntool.render.audit import audit_lines
+from aligntool.render.disk_map import map_lines
+from aligntool.render.json import audit_json, audit_prometheus
 from aligntool.render.lines import text_of
-from aligntool.render.map import map_lines
-from aligntool.render.prometheus import audit_prometheus
-from aligntool.render.table import audit_lines
 from aligntool.units import KIB, MIB, Extent
 
 MOST_PARTITIONS = 8192  # as many as fit into the MiB of GPT entries that is read

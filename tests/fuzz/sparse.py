@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from aligntool.probe.reader import LONGEST_READ
+from aligntool.formats.reader import LONGEST_READ
 from aligntool.units import Extent
 
 _HEAD = struct.Struct("<BQQ")  # choices, size of the disk, start of the container

@@ -13,17 +13,24 @@ from functools import cache
 from pathlib import Path
 
 from aligntool.errors import Refused
+from aligntool.formats import lvm
+from aligntool.formats.identify import (
+    combine,
+    decode_controller,
+    decode_hmb,
+    decode_identify,
+    decode_names,
+    decode_namespace,
+    identify_in_vpd,
+)
+from aligntool.formats.layers import MOST_READ, read_contents, read_layers
+from aligntool.formats.reader import LONGEST_READ
+from aligntool.formats.tables import read_table
 from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits, Layer, Partition, Table, TableLabel
-from aligntool.probe.ata import decode_identify, decode_names, identify_in_vpd
-from aligntool.probe.contents import MOST_READ, read_contents
-from aligntool.probe.identity import vpd_serial
-from aligntool.probe.layers import lvm_text, read_layers
-from aligntool.probe.look import look
-from aligntool.probe.nvme import combine, decode_controller, decode_hmb, decode_namespace
-from aligntool.probe.reader import LONGEST_READ
-from aligntool.probe.tables import read_table
-from aligntool.probe.udev import Record, parse_dump, parse_record
-from aligntool.recipe import DriveDatabase, load_drives
+from aligntool.linux.drives import vpd_serial
+from aligntool.linux.look import look
+from aligntool.linux.sysfs import Record, parse_dump, parse_record
+from aligntool.recipes.drives import DriveDatabase, load_drives
 from aligntool.units import MIB, Extent
 from tests.fuzz import machine, made_seeds, tool_seeds
 from tests.fuzz.mutation import Mutator
@@ -176,13 +183,13 @@ def _tell_record(data: bytes, record: Record) -> None:
 
 
 def run_lvm_text(data: bytes) -> str:
-    section = lvm_text.parse(data.decode("utf-8", "replace"))
+    section = lvm.parse(data.decode("utf-8", "replace"))
     return _outline(section, 0)
 
 
 def _outline(section: object, depth: int) -> str:
     """Also the check that it ends: the parser promises no deeper nesting than its own bound."""
-    if depth > lvm_text.DEEPEST + 1:
+    if depth > lvm.DEEPEST + 1:
         raise Broken(f"sections nested {depth} deep")
     if isinstance(section, dict):
         return "{" + "".join(_outline(value, depth + 1) for value in list(section.values())[:6]) + "}"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.probe.layers import read_layers
-from aligntool.probe.reader import BytesReader
-from aligntool.probe.tables import read_table
+from aligntool.formats.layers import read_layers
+from aligntool.formats.reader import BytesReader
+from aligntool.formats.tables import read_table
 from aligntool.units import MIB, Extent
 from tests.fuzz import made_seeds, run
 from tests.fuzz.campaign import Failure, Record, fuzz_blindly, try_input

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused
+from aligntool.formats.layers import read_contents, read_layers
 from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits, Layer
-from aligntool.probe.contents import read_contents
-from aligntool.probe.layers import read_layers
-from aligntool.probe.look import look
-from aligntool.probe.sysroot import open_sysroot
+from aligntool.linux.look import look
+from aligntool.linux.targets import open_sysroot
 from aligntool.render.lines import fit, wrapped
 from aligntool.units import GIB, MIB
 from tests.fuzz import worst_cases

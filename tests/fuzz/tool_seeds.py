@@ -8,9 +8,9 @@ import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from aligntool.probe.contents import read_contents
-from aligntool.probe.file_reader import FileReader
-from aligntool.probe.reader import Reader
+from aligntool.formats.layers import read_contents
+from aligntool.formats.reader import Reader
+from aligntool.linux.devices import FileReader
 from aligntool.units import MIB
 from tests.conftest import find_tool, run
 from tests.fuzz.sparse import SparseDisk, of_pieces

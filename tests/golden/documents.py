@@ -9,29 +9,34 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from aligntool.apply.arrays.record import Record, save
-from aligntool.bench import document as bench_document
-from aligntool.bench.alignment import Rate
-from aligntool.bench.conditions import Conditions, DriveState
-from aligntool.bench.experiments import Setting, Spans, Starts
-from aligntool.bench.inference import Boundary, Evidence, Inference, Looked, Penalty
-from aligntool.bench.inference_design import Kind
-from aligntool.bench.inference_file import Probed, ProbeResult, document
-from aligntool.bench.jobs import Pattern
-from aligntool.bench.span import Knee
-from aligntool.bench.starts import Load
-from aligntool.bench.starts import Place as At
-from aligntool.cli.asked import Asked, plan_text
-from aligntool.cli.persist import persist_text
-from aligntool.plan import LayoutGoal, PartWish, Plan, RaidGoal, RealignGoal, to_json, with_wanted
-from aligntool.raid.arrays import ArrayView, MemberView
-from aligntool.raid.ceilings import Ceiling
-from aligntool.raid.persisting import PersistGoal
-from aligntool.raid.tuning import Identity, Sample, Tuning
-from aligntool.raid.tuning_file import tuning_text
-from aligntool.recipe import BenchGoal, BenchTest, Recipe
-from aligntool.render.bench_experiments import alignment_json, span_json
-from aligntool.render.raid import arrays_json
+from aligntool.change import LayoutGoal, PartWish, Plan, RaidGoal, RealignGoal, to_json, with_wanted
+from aligntool.cli.options import Asked, plan_text
+from aligntool.cli.raid import persist_text
+from aligntool.measure import results
+from aligntool.measure.alignment import Knee, Load, Rate
+from aligntool.measure.alignment import Place as At
+from aligntool.measure.conditions import Conditions, DriveState
+from aligntool.measure.fio import Pattern
+from aligntool.measure.sweeps import Setting, Spans, Starts
+from aligntool.measure.unit import (
+    Boundary,
+    Evidence,
+    Inference,
+    Looked,
+    Penalty,
+    Probed,
+    ProbeResult,
+    document,
+)
+from aligntool.measure.unit_design import Kind
+from aligntool.raid.chunks import Ceiling
+from aligntool.raid.measured import Identity, Sample, Tuning, tuning_text
+from aligntool.raid.persist import PersistGoal
+from aligntool.raid.record import Record, save
+from aligntool.raid.views import ArrayView, MemberView
+from aligntool.recipes.goals import BenchGoal, BenchTest, Recipe
+from aligntool.render.arrays import arrays_json
+from aligntool.render.experiments import alignment_json, span_json
 from aligntool.render.recipes import recipes_json
 from aligntool.units import KIB, MIB, Extent
 from tests.bench_runs.made import result, series
@@ -121,7 +126,7 @@ RECIPES = (
 )  # fmt: skip
 
 RESULTS: dict[str, Callable[[], str]] = {
-    "bench": lambda: bench_document.to_json(BENCH),
+    "bench": lambda: results.to_json(BENCH),
     "bench-alignment": lambda: alignment_json(STARTS, STARTS.rows),
     "bench-span": lambda: span_json(SPANS, None),
     "probe": lambda: json.dumps(document(PROBED, "0.1"), indent=1) + "\n",

@@ -16,20 +16,18 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from aligntool.apply.mover import Workshop, realign, rollback
-from aligntool.plan import (
+from aligntool.change import Event, Place, Plan
+from aligntool.realign.move import Workshop, realign, rollback
+from aligntool.steps import (
     CloseJournal,
     CopyContent,
     EntryChange,
-    Event,
     Held,
     HoldContent,
     JournalPlace,
     Lanes,
     ParkEntries,
     Patch,
-    Place,
-    Plan,
     ReleaseContent,
     RewriteTable,
     Step,

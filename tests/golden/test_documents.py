@@ -9,17 +9,18 @@ from typing import get_args
 import jsonschema
 import pytest
 
-from aligntool.apply.arrays.record import read_record
-from aligntool.bench import document as bench_document
-from aligntool.bench.experiments import Spans, Starts, experiment_from_json
-from aligntool.bench.inference_file import read_measured
-from aligntool.cli.asked import read_plan_text
-from aligntool.cli.persist import read_persist_text
-from aligntool.plan import STEPS, Step, StepBegun, from_json, wanted_of
-from aligntool.raid.tuning_file import parse_tuning
-from aligntool.render.bench_experiments import alignment_json, span_json
-from aligntool.render.events import event_json
-from aligntool.strict_json import WIRE, as_object, by_field, wire_names
+from aligntool.change import STEPS, StepBegun, from_json, wanted_of
+from aligntool.cli.options import read_plan_text
+from aligntool.cli.raid import read_persist_text
+from aligntool.documents import WIRE, as_object, by_field, wire_names
+from aligntool.measure import results
+from aligntool.measure.sweeps import Spans, Starts, experiment_from_json
+from aligntool.measure.unit import read_measured
+from aligntool.raid.measured import parse_tuning
+from aligntool.raid.record import read_record
+from aligntool.render.experiments import alignment_json, span_json
+from aligntool.render.progress import event_json
+from aligntool.steps import Step
 from tests.golden import documents
 from tests.golden.documents import (
     ASKED,
@@ -91,7 +92,7 @@ def test_a_result_is_written_the_same(name: str) -> None:
 
 
 def test_results_are_read() -> None:
-    assert bench_document.from_json(kept("bench"), "") == BENCH
+    assert results.from_json(kept("bench"), "") == BENCH
     assert parse_tuning(kept("raid-tune")) == TUNING
     starts, spans = (experiment_from_json(kept(name), "") for name in ("bench-alignment", "bench-span"))
     assert isinstance(starts, Starts) and isinstance(spans, Spans)

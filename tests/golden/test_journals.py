@@ -8,14 +8,11 @@ from functools import cache
 
 import pytest
 
-from aligntool.apply.journal import Journal
-from aligntool.apply.journal_body import pack
-from aligntool.apply.journal_pieces import copy_lengths, read_pieces
-from aligntool.apply.journal_sectors import BODY_AT, Position, Record
-from aligntool.apply.mover import Workshop, resume, rollback
-from aligntool.apply.recovery import find_journal
 from aligntool.errors import Stopped
-from aligntool.plan import WriteJournal
+from aligntool.realign.journal import Journal, pack
+from aligntool.realign.journal_format import BODY_AT, Position, Record, copy_lengths, read_pieces
+from aligntool.realign.move import Workshop, find_journal, resume, rollback
+from aligntool.steps import WriteJournal
 from tests.golden import make
 from tests.golden.journals import (
     CASES,

@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from aligntool.bench.inference_design import Kind, Pair, Round, Sample
+from aligntool.measure.unit_design import Kind, Pair, Round, Sample
 from aligntool.units import GIB, KIB, MIB, Extent
 
 

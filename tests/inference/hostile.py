@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
-from aligntool.bench.inference_design import Kind, Pair, Round, Sample
+from aligntool.measure.unit_design import Kind, Pair, Round, Sample
 from aligntool.units import GIB, KIB, Extent
 
 

@@ -18,8 +18,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
-from aligntool.bench.inference import RESAMPLES, Inference, infer
-from aligntool.bench.inference_design import ROUNDS, Kind, Round, Sample, design, regions
+from aligntool.measure.unit import RESAMPLES, Inference, infer
+from aligntool.measure.unit_design import ROUNDS, Kind, Round, Sample, design, regions
 from aligntool.units import Extent
 from tests.inference import blind, held_out, hostile
 from tests.inference.drives import Drive, population

@@ -7,24 +7,29 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.sweep import run_sweep
-from aligntool.audit.cost import predict
-from aligntool.bench.alignment import (
+from aligntool.audit.report import predict
+from aligntool.errors import Refused
+from aligntool.measure.alignment import (
+    OLD_START,
+    Load,
+    Place,
     Rate,
     Row,
     Word,
+    loads_of,
     matters_for,
     overall,
+    places_of,
     predicted,
+    runs_of,
     said_of_all,
     verdicts,
 )
-from aligntool.bench.chance import PROMISED
-from aligntool.bench.conditions import Conditions
-from aligntool.bench.experiments import Starts
-from aligntool.bench.jobs import Pattern
-from aligntool.bench.starts import OLD_START, Load, Place, loads_of, places_of, runs_of
-from aligntool.errors import Refused
+from aligntool.measure.conditions import Conditions
+from aligntool.measure.fio import Pattern
+from aligntool.measure.run import run_sweep
+from aligntool.measure.statistics import PROMISED
+from aligntool.measure.sweeps import Starts
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.inference.slow_drives import device_over, needs_nbdkit, slow_drive
 from tests.thorough import when_thorough

@@ -6,8 +6,8 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from aligntool.bench.inference import CONFIDENT, MOST_CONFIDENT, infer
-from aligntool.bench.inference_design import Kind, Sample, design, regions
+from aligntool.measure.unit import CONFIDENT, MOST_CONFIDENT, infer
+from aligntool.measure.unit_design import Kind, Sample, design, regions
 from aligntool.units import GIB, KIB, Extent
 from tests.inference import blind
 from tests.inference.held_out import (

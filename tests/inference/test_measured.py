@@ -10,15 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.audit import GridKind, Severity, Wishes
-from aligntool.audit.wishes import MeasuredDisk, MeasuredUnit
-from aligntool.bench.inference import infer
-from aligntool.bench.inference_design import Kind, design, regions
-from aligntool.bench.inference_file import Probed, ProbeResult, document, read_measured
-from aligntool.cli.measured import measured_on
+from aligntool.audit.report import GridKind, MeasuredDisk, MeasuredUnit, Severity, Wishes
+from aligntool.cli.audit import measured_on
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, Gap, Inventory, Source, Unseen
-from aligntool.render.probe import probe_lines
+from aligntool.measure.unit import Probed, ProbeResult, document, infer, read_measured
+from aligntool.measure.unit_design import Kind, design, regions
+from aligntool.render.experiments import probe_lines
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.audit.made import codes, judge, made_disk
 from tests.inference.drives import Drive

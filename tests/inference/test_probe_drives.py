@@ -194,7 +194,7 @@ def test_a_result_is_never_written_over_another_file(tmp_path: Path) -> None:
 
 @pytest.mark.needs_tools("filefrag")
 def test_where_a_file_lies_is_what_filefrag_says(tmp_path: Path) -> None:
-    from aligntool.apply.extents import file_extents
+    from aligntool.linux.users import file_extents
 
     _skip_where_nobody_knows_where_a_file_lies(tmp_path)
     path = tmp_path / "file"

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.bench.inference import CONFIDENT, infer
-from aligntool.bench.inference_design import ROUNDS, Dice, Kind, Pair, design, levels, regions
+from aligntool.measure.unit import CONFIDENT, infer
+from aligntool.measure.unit_design import ROUNDS, Dice, Kind, Pair, design, levels, regions
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.inference.drives import LOUD, QUIET, USUAL, Drive, population
 from tests.inference.study import Outcome, judge, probe_simulated

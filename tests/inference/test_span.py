@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from aligntool.bench.conditions import Conditions, DriveState
-from aligntool.bench.experiments import Setting, Spans
-from aligntool.bench.span import (
+from aligntool.measure.alignment import (
     Knee,
     between,
     find_knee,
@@ -18,7 +16,9 @@ from aligntool.bench.span import (
     reach,
     spans_of,
 )
-from aligntool.render.bench_experiments import span_json, span_lines
+from aligntool.measure.conditions import Conditions, DriveState
+from aligntool.measure.sweeps import Setting, Spans
+from aligntool.render.experiments import span_json, span_lines
 from aligntool.render.lines import Style, text_of
 from aligntool.units import GIB, KIB, MIB
 

@@ -14,14 +14,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aligntool.apply.arrays.holding import hold_members
-from aligntool.apply.arrays.record import one_at_a_time
-from aligntool.apply.arrays.walk import begin, go_forward
-from aligntool.cli import main as aligntool
+from aligntool.change import StepDone, from_json
+from aligntool.cli.app import main as aligntool
 from aligntool.cli.arrays import this_site
-from aligntool.plan import StepDone, from_json
+from aligntool.raid.make import begin, go_forward
+from aligntool.raid.record import one_at_a_time
+from aligntool.raid.steps_drives import hold_members
 
-LOADED = ("aligntool.audit", "aligntool.probe.look", "aligntool.recipe", "aligntool.raid", "aligntool.render")
+LOADED = (
+    "aligntool.audit.judge",
+    "aligntool.linux.look",
+    "aligntool.recipes.goals",
+    "aligntool.raid.planning",
+    "aligntool.render.arrays",
+)
 OUT = Path("/lab")
 DRIVES = ("/dev/nvme0n1", "/dev/nvme1n1", "/dev/nvme2n1")
 MIB = 1 << 20

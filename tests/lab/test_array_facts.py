@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from aligntool.audit import Report, audit
+from aligntool.audit.judge import audit
+from aligntool.audit.report import Report
 from aligntool.inventory import ArrayFacts, Disk
-from aligntool.probe.look import look
+from aligntool.linux.look import look
 from aligntool.units import KIB, MIB
 from tests.lab.conftest import Lab
 from tests.lab.drives import Nvme

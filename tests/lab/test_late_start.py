@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.raid.late_start import SCRIPT
+from aligntool.raid.boot import LATE_START_SCRIPT
 from aligntool.units import MIB
 from tests.lab.conftest import Lab
 from tests.lab.drives import Nvme
@@ -57,7 +57,7 @@ mkdir -p /etc/mdadm/mdadm.conf.d
 echo HOMEHOST any > /etc/mdadm/mdadm.conf
 {MAKE}
 cat > /lab/late.sh << 'END'
-{SCRIPT}END
+{LATE_START_SCRIPT}END
 /bin/sh /lab/late.sh > /lab/said 2>&1
 echo $? > /lab/code
 {SAY}

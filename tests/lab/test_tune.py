@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.raid.tuning_file import parse_tuning
+from aligntool.raid.measured import parse_tuning
 from tests.lab.conftest import Lab
 from tests.lab.drives import MIB, Nvme
 from tests.lab.kernel import ROOT
@@ -127,7 +127,7 @@ def test_the_plan_takes_the_drives_own_rates_from_the_result_and_says_why_there_
 
 def test_health_is_what_nvme_cli_says(said: Path) -> None:
     """nvme-cli tells the temperature in kelvin."""
-    from aligntool.probe.health import health_of
+    from aligntool.linux.commands import health_of
 
     log = json.loads(read(said, "smart-log.json"))
     found = health_of(read(said, "smartctl.json"))

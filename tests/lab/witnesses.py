@@ -14,11 +14,17 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from aligntool.cli import main as aligntool
+from aligntool.cli.app import main as aligntool
 from tests.lab.odd_disks import GEOMETRIES, LINKS, NVME, PLANS, TABLES, Geometry, Link
 
 # What the command line loads when it is needed, and every fork would load for itself.
-LOADED = ("aligntool.audit", "aligntool.probe.look", "aligntool.recipe", "aligntool.raid", "aligntool.render")
+LOADED = (
+    "aligntool.audit.judge",
+    "aligntool.linux.look",
+    "aligntool.recipes.goals",
+    "aligntool.raid.planning",
+    "aligntool.render.arrays",
+)
 OUT = Path("/lab")
 SCSI_DEBUG = Path("/sys/bus/pseudo/drivers/scsi_debug")
 SPEED_CODES = {2.5: 1, 5: 2, 8: 3, 16: 4}  # PCI Express Base Specification, Link Capabilities Register

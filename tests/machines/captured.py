@@ -3,10 +3,11 @@
 from functools import cache
 from pathlib import Path
 
-from aligntool.audit import Answer, Judged, Report, audit
+from aligntool.audit.judge import audit
+from aligntool.audit.report import Answer, Judged, Report
 from aligntool.inventory import Disk
-from aligntool.probe.look import look
-from aligntool.recipe import load_drives
+from aligntool.linux.look import look
+from aligntool.recipes.drives import load_drives
 
 HERE = Path(__file__).parent
 

@@ -5,7 +5,7 @@ README.md tells how they were captured. The machines with NVMe drives and with a
 
 import pytest
 
-from aligntool.audit import Answer, GridKind
+from aligntool.audit.report import Answer, GridKind
 from aligntool.inventory import DiskKind
 from tests.machines.captured import HERE, answers, disk, judged, names, report
 

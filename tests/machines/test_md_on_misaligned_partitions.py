@@ -2,7 +2,7 @@
 
 import pytest
 
-from aligntool.audit import Answer
+from aligntool.audit.report import Answer
 from aligntool.inventory import DiskKind
 from aligntool.units import KIB
 from tests.machines.captured import answers, codes, disk, judged, report

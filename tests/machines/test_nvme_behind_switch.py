@@ -2,7 +2,7 @@
 
 import pytest
 
-from aligntool.audit import Answer
+from aligntool.audit.report import Answer
 from aligntool.inventory import NvmeFacts, Port
 from tests.machines.captured import answers, disk, judged, names, report
 

@@ -8,7 +8,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from aligntool.plan import (
+from aligntool.change import Place, Plan
+from aligntool.steps import (
     CloseJournal,
     CopyContent,
     EntryChange,
@@ -18,8 +19,6 @@ from aligntool.plan import (
     Lanes,
     ParkEntries,
     Patch,
-    Place,
-    Plan,
     ReleaseContent,
     RewriteTable,
     Step,

@@ -12,26 +12,25 @@ from functools import cache, cached_property
 from itertools import combinations
 from pathlib import Path
 
-from aligntool.apply.mover import Workshop, realign, rollback
+from aligntool.change import Place, Plan
+from aligntool.formats.layers import read_layers
+from aligntool.formats.reader import BytesReader
 from aligntool.inventory import Partition
-from aligntool.plan import (
+from aligntool.realign.move import Workshop, realign, rollback
+from aligntool.realign.placing import hold
+from aligntool.realign.planning import lanes_for
+from aligntool.steps import (
     CloseJournal,
     CopyContent,
     EntryChange,
     HoldContent,
     JournalPlace,
     ParkEntries,
-    Place,
-    Plan,
     ReleaseContent,
     RewriteTable,
     Subject,
     WriteJournal,
 )
-from aligntool.probe.layers import read_layers
-from aligntool.probe.reader import BytesReader
-from aligntool.realign.holds import hold
-from aligntool.realign.writing import lanes_for
 from aligntool.units import MIB, Extent, align_up
 from tests.conftest import run
 from tests.moving.simulated import SECTOR, SimulatedDisk

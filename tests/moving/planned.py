@@ -11,20 +11,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from aligntool.cli.asked import Asked
-from aligntool.cli.planning import look_at
+from aligntool.change import Plan, RealignGoal, Used
+from aligntool.cli.options import Asked
+from aligntool.cli.plan import look_at
 from aligntool.errors import Refused
-from aligntool.plan import (
-    CloseJournal,
-    HoldContent,
-    JournalPlace,
-    Plan,
-    RealignGoal,
-    ReleaseContent,
-    Used,
-    WriteJournal,
-)
-from aligntool.realign import plan_realign
+from aligntool.realign.planning import plan_realign
+from aligntool.steps import CloseJournal, HoldContent, JournalPlace, ReleaseContent, WriteJournal
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.fuzz import made_layers

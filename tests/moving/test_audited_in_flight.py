@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply import recovery
-from aligntool.audit import Code, Severity, audit
-from aligntool.probe.look import look
+from aligntool.audit.judge import audit
+from aligntool.audit.report import Code, Severity
+from aligntool.linux.look import look
+from aligntool.realign import move
 from tests.conftest import run
 from tests.moving.conftest import MakeDisk
 from tests.moving.crowded import make_crowd
@@ -105,7 +106,7 @@ def test_at_every_cut_the_audit_reports_what_is_parked_and_judges_nothing_of_it(
         image.write_bytes(platter)
         report = audit(look([str(image)]), {})
         findings = [one for one in report.findings if one.code is Code.IN_FLIGHT]
-        state = recovery.status(SimulatedDisk(platter), None).state
+        state = move.journal_status(SimulatedDisk(platter), None).state
         parked = {number for number, seen in entries(platter).items() if seen.parked}
         assert bool(findings) >= bool(parked), f"cut {number}"
         if state == "in-flight" and not findings:  # one copy is torn, the other shows no parked entry

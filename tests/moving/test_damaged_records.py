@@ -9,11 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from aligntool.apply.journal_sectors import read_record
-from aligntool.apply.mover import Workshop, resume, rollback, status
-from aligntool.apply.recovery import find_journal
 from aligntool.errors import Refused, Stopped
-from aligntool.plan import WriteJournal
+from aligntool.realign.journal_format import read_record
+from aligntool.realign.move import Workshop, find_journal, resume, rollback, status
+from aligntool.steps import WriteJournal
 from tests.moving.crowded import Crowd, make_crowd
 from tests.moving.simulated import SimulatedDisk, crashes
 from tests.moving.test_simulated_cuts import NoKernel, act, check_end, check_table, final, is_new

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.hold import hold_disk
-from aligntool.apply.shrink_loop import partition_loop
 from aligntool.errors import Refused
-from aligntool.probe.loops import read_only_loop
-from aligntool.probe.programs import ask
+from aligntool.linux.hold import hold_disk
+from aligntool.linux.loops import partition_loop, read_only_loop
+from aligntool.linux.process import ask
 from aligntool.units import MIB, Extent
 from tests.conftest import find_tool, run
 from tests.moving.conftest import MakeDisk

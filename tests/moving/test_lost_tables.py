@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.mover import Workshop, resume, rollback, status
-from aligntool.apply.recovery import find_journal
+from aligntool.change import StepBegun
 from aligntool.errors import Refused, Stopped
-from aligntool.plan import CloseJournal, CopyContent, HoldContent, StepBegun
+from aligntool.realign.move import Workshop, find_journal, resume, rollback, status
+from aligntool.steps import CloseJournal, CopyContent, HoldContent
 from aligntool.units import MIB
 from tests.conftest import run
 from tests.moving.crowded import Crowd, make_crowd
@@ -234,7 +234,7 @@ def _moves_logicals(crowd: Crowd) -> bool:
 def _closing(crowd: Crowd) -> bytes:
     disk = SimulatedDisk(crowd.platter)
     index = next(index for index, step in enumerate(crowd.plan.steps) if isinstance(step, CloseJournal))
-    from aligntool.apply.mover import realign
+    from aligntool.realign.move import realign
 
     for event in realign(crowd.plan, Workshop(disk, NoKernel()), crowd.runs):
         if event == StepBegun(index):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.mover import Workshop, realign, resume, rollback, status
 from aligntool.errors import Refused
-from aligntool.plan import HoldContent
+from aligntool.realign.move import Workshop, realign, resume, rollback, status
+from aligntool.steps import HoldContent
 from aligntool.units import MIB
 from tests.moving.crowded import Crowd, make_crowd
 from tests.moving.simulated import SimulatedDisk, crashes

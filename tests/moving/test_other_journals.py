@@ -5,17 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.apply.mover import Workshop, realign, resume, rollback
+from aligntool.change import StepBegun, StepDone
 from aligntool.errors import Refused
-from aligntool.plan import (
+from aligntool.realign.move import Workshop, realign, resume, rollback
+from aligntool.steps import (
     CloseJournal,
     CopyContent,
     HoldContent,
     JournalPlace,
     ParkEntries,
     ReleaseContent,
-    StepBegun,
-    StepDone,
     WriteJournal,
 )
 from aligntool.units import Extent

@@ -9,10 +9,9 @@ from itertools import count
 
 import pytest
 
-from aligntool.apply.mover import Workshop, realign, resume, rollback
-from aligntool.apply.recovery import find_journal
 from aligntool.errors import Refused, Stopped
-from aligntool.plan import CopyContent, EntryChange, HoldContent, RewriteTable, WriteJournal
+from aligntool.realign.move import Workshop, find_journal, realign, resume, rollback
+from aligntool.steps import CopyContent, EntryChange, HoldContent, RewriteTable, WriteJournal
 from aligntool.units import KIB, MIB, Extent
 from tests.moving.entries import entries
 from tests.moving.planned import Planned, make_planned

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from aligntool.apply.held import marker
-from aligntool.apply.mover import Workshop, realign, resume, rollback, status
-from aligntool.apply.recovery import find_journal
-from aligntool.plan import CopyContent, HoldContent, ParkEntries, ReleaseContent, RewriteTable, StepBegun
+from aligntool.change import StepBegun
+from aligntool.realign.held import marker
+from aligntool.realign.move import Workshop, find_journal, realign, resume, rollback, status
+from aligntool.steps import CopyContent, HoldContent, ParkEntries, ReleaseContent, RewriteTable
 from aligntool.units import MIB, Extent
 from tests.moving.crowded import JOURNAL, Crowd, make_crowd
 from tests.moving.observed import (

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.disk_device import DiskDevice
-from aligntool.apply.shrink import refuse_unable
-from aligntool.apply.shrink_loop import partition_loop
 from aligntool.errors import Refused
-from aligntool.plan import ShrinkContent
+from aligntool.linux.block import DiskDevice
+from aligntool.linux.loops import partition_loop
+from aligntool.realign.shrink import refuse_unable
+from aligntool.steps import ShrinkContent
 from aligntool.units import MIB, Extent
 from tests.conftest import find_tool, run
 from tests.moving.conftest import MakeDisk

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from aligntool.apply.copier import Places, copy_batches
-from aligntool.apply.journal_sectors import Position
-from aligntool.plan import Lanes
-from aligntool.plan.lanes import Schedule
+from aligntool.realign.journal_format import Position
+from aligntool.realign.schedule import Schedule
+from aligntool.realign.steps import Places, copy_batches
+from aligntool.steps import Lanes
 from aligntool.units import Extent
 from tests.moving.simulated import SECTOR, PowerCut, SimulatedDisk
 

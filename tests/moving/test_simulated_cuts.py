@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.mover import Workshop, realign, resume, rollback
-from aligntool.apply.recovery import find_journal
 from aligntool.errors import Stopped
+from aligntool.realign.move import Workshop, find_journal, realign, resume, rollback
 from aligntool.units import Extent
 from tests.moving.crowded import PATCH_AT, Crowd, Part, make_crowd
 from tests.moving.entries import Seen, entries

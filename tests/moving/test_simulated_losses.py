@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from aligntool.apply.mover import Workshop, realign
 from aligntool.errors import Refused, Stopped
+from aligntool.realign.move import Workshop, realign
 from tests.moving.crowded import Crowd, make_crowd
 from tests.moving.simulated import SimulatedDisk
 from tests.moving.test_simulated_cuts import (

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.apply.mover import Workshop, realign, resume, rollback, status
+from aligntool.change import KernelBehind
 from aligntool.errors import Refused, Stopped
-from aligntool.plan import CloseJournal, JournalPlace, KernelBehind, WriteJournal
+from aligntool.realign.move import Workshop, realign, resume, rollback, status
+from aligntool.steps import CloseJournal, JournalPlace, WriteJournal
 from aligntool.units import Extent
 from tests.moving.crowded import JOURNAL, Crowd, make_crowd
 from tests.moving.simulated import SECTOR, PowerCut, SimulatedDisk

@@ -4,19 +4,9 @@ import json
 
 import pytest
 
+from aligntool.change import Place, Plan, from_json, to_json
 from aligntool.errors import Refused
-from aligntool.plan import (
-    CloseJournal,
-    CopyContent,
-    Held,
-    JournalPlace,
-    Lanes,
-    Place,
-    Plan,
-    Subject,
-    from_json,
-    to_json,
-)
+from aligntool.steps import CloseJournal, CopyContent, Held, JournalPlace, Lanes, Subject
 from aligntool.units import MIB, Extent
 
 HELD = Held((Extent(0, 131072),))

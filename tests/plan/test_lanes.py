@@ -5,8 +5,8 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aligntool.plan import Lanes
-from aligntool.plan.lanes import Batch, Schedule
+from aligntool.realign.schedule import Batch, Schedule
+from aligntool.steps import Lanes
 from aligntool.units import Extent
 from tests.thorough import examples
 

@@ -9,16 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from aligntool.formats.layers import read_contents
+from aligntool.formats.reader import BytesReader
 from aligntool.inventory import DiskKind, Fault, Inventory, Role, TableLabel, Unseen
-from aligntool.probe import access
-from aligntool.probe.contents import read_contents
-from aligntool.probe.devices import find_block
-from aligntool.probe.look import look
-from aligntool.probe.merge import bring_together
-from aligntool.probe.partitions import KernelPartition
-from aligntool.probe.reader import BytesReader
-from aligntool.probe.tree import Tree
-from aligntool.probe.udev import Record
+from aligntool.linux import devices
+from aligntool.linux.devices import find_block
+from aligntool.linux.look import look
+from aligntool.linux.partitions import KernelPartition, bring_together
+from aligntool.linux.sysfs import Record, Tree
 from aligntool.units import GIB, MIB, Extent
 from tests.conftest import run
 from tests.probe.trees import MadeDisk, MadePartition, make_tree
@@ -26,7 +24,7 @@ from tests.thorough import examples
 
 
 def why(path: Path) -> str:
-    opened = access.open_to_read(str(path))
+    opened = devices.open_to_read(str(path))
     assert isinstance(opened, Unseen)
     return opened.why
 
@@ -45,13 +43,13 @@ def test_a_descriptor_is_read_only_and_not_inherited(tmp_path: Path) -> None:
     import fcntl
 
     (tmp_path / "disk").write_bytes(b"x")
-    opened = access.open_to_read(str(tmp_path / "disk"))
+    opened = devices.open_to_read(str(tmp_path / "disk"))
     assert isinstance(opened, int)
     try:
         assert fcntl.fcntl(opened, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
         assert not os.get_inheritable(opened)
-        assert not access.spun_down(opened, DiskKind.ATA, rotational=True)  # it does not answer: not asleep
-        access.forget_cached(opened)
+        assert not devices.spun_down(opened, DiskKind.ATA, rotational=True)  # it does not answer: not asleep
+        devices.forget_cached(opened)
     finally:
         os.close(opened)
 
@@ -73,7 +71,7 @@ class TestSleepers:
     ) -> None:
         tree, _ = self.block(tmp_path, power__runtime_status=status)
         block = find_block(tree, "sda")
-        assert block is not None and access.suspended(tree, block) is asleep
+        assert block is not None and devices.suspended(tree, block) is asleep
 
     @pytest.mark.parametrize("name", ["mmcblk0", "sda"])
     def test_flash_that_the_kernel_suspends_whenever_it_is_idle_is_read(
@@ -86,7 +84,7 @@ class TestSleepers:
         assert (
             block is not None and Tree(str(root)).text(f"{block.device}/power/runtime_status") == "suspended"
         )
-        assert not access.suspended(Tree(str(root)), block)
+        assert not devices.suspended(Tree(str(root)), block)
 
     @pytest.mark.parametrize(("state", "stuck"), [("offline", True), ("blocked", True), ("running", False)])
     def test_a_disk_that_the_kernel_gave_up_is_not_opened(
@@ -94,14 +92,14 @@ class TestSleepers:
     ) -> None:
         tree, _ = self.block(tmp_path, state=state)
         block = find_block(tree, "sda")
-        assert block is not None and (access.blocked(tree, block) is not None) is stuck
+        assert block is not None and (devices.blocked(tree, block) is not None) is stuck
 
     def test_a_suspended_mapping_would_let_a_reader_wait_for_ever(self, tmp_path: Path) -> None:
         disk = MadeDisk("dm-0", GIB, attributes={"dm/suspended": "1", "dm/name": "x"})
         tree = Tree(str(make_tree(tmp_path, [disk])))
         block = find_block(tree, "dm-0")
         assert block is not None
-        unseen = access.blocked(tree, block)
+        unseen = devices.blocked(tree, block)
         assert unseen is not None and "suspended" in unseen.why
 
 

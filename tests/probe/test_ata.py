@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aligntool.formats.identify import decode_identify, decode_names, identify_in_vpd
 from aligntool.inventory import DiskKind
-from aligntool.probe.ata import decode_identify, decode_names, identify_in_vpd
-from aligntool.probe.ata_commands import power_of_sense
-from aligntool.probe.look import look
+from aligntool.linux.commands import power_of_sense
+from aligntool.linux.look import look
 from aligntool.units import GIB
 from tests.conftest import run
 from tests.probe.trees import MadeDisk, make_tree

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aligntool.inventory import Disk, DiskKind, IoLimits
-from aligntool.probe.look import look
+from aligntool.linux.look import look
 from aligntool.units import GIB, parse_size
 from tests.conftest import run
 from tests.probe.trees import MadeDisk, make_tree

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.probe.checks import CheckResult, check_content
+from aligntool.linux.content import CheckResult, check_content
 from aligntool.units import MIB, Extent
 from tests.conftest import run
 

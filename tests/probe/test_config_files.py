@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.probe.config_files import (
+from aligntool.formats.config_files import (
     array_uuid,
     is_about_arrays,
     merge_confs,

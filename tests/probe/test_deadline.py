@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.cli.beforehand import refuse_beforehand
+from aligntool.cli.arrays import refuse_beforehand
 from aligntool.errors import Refused
 from aligntool.inventory import Gap
-from aligntool.probe.deadline import Pulse, answer_of, answers_of
-from aligntool.probe.look import look
-from aligntool.probe.programs import NOT_RUN, ask
+from aligntool.linux.deadline import Pulse, answer_of, answers_of
+from aligntool.linux.look import look
+from aligntool.linux.process import NOT_RUN, ask
 from aligntool.units import MIB
 from tests.apply.arrays.made import member_step, site_in
 from tests.conftest import run

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from aligntool.inventory import Disk, DiskKind
-from aligntool.probe.devices import find_block, list_blocks
-from aligntool.probe.look import look
-from aligntool.probe.tree import Tree
+from aligntool.linux.devices import find_block, list_blocks
+from aligntool.linux.look import look
+from aligntool.linux.sysfs import Tree
 from aligntool.units import GIB, MIB
 from tests.probe.trees import MadeDisk, MadePartition, make_tree
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from aligntool.probe.distribution import DRACUT, FAMILIES, UPDATE_INITRAMFS, family_of, with_dracut
-from aligntool.raid import SYSTEMS
+from aligntool.linux.system import DRACUT, FAMILIES, UPDATE_INITRAMFS, family_of, with_dracut
+from aligntool.raid.boot import SYSTEMS
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.audit import audit
+from aligntool.audit.judge import audit
 from aligntool.inventory import Source
-from aligntool.probe.look import look
+from aligntool.linux.look import look
 
 BUS = "sys/devices/pci0000:00/0000:00:02.0/0000:02:00.0/host0"
 B1 = bytes((0, 0xB1, 0, 60))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aligntool.inventory import Disk, DiskKind, Health, IoLimits
-from aligntool.probe.health import asked_health, failing_of, health_of, of_health_log, read_failing
+from aligntool.linux.commands import asked_health, failing_of, health_of, of_health_log, read_failing
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.inventory import Initramfs
-from aligntool.probe import initramfs
-from aligntool.probe.initramfs import read_initramfs
+from aligntool.linux import system
+from aligntool.linux.system import read_initramfs
+from aligntool.system import Initramfs
 from tests.conftest import run
 from tests.probe.initramfs_images import LINE, UUID, by_cpio, by_dracut, by_mkinitramfs
 
@@ -122,5 +122,5 @@ def test_an_image_that_holds_more_than_any_machine_has_is_left(tmp_path: Path) -
             b"070701" + b"0" * 48 + b"FFFFFFF0" + b"0" * 32 + b"00000004" + b"0" * 8 + b"bin\0" + bytes(2)
         )
         file.truncate(5 << 30)
-    assert image.stat().st_size > initramfs.MOST_BYTES
+    assert image.stat().st_size > system.MOST_BYTES
     assert "more than an initramfs could" in inside(image).unseen

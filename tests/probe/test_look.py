@@ -13,11 +13,11 @@ import pytest
 
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits, Role, TableLabel
-from aligntool.probe.devices import list_blocks
-from aligntool.probe.disks import Looker
-from aligntool.probe.look import Given, look
-from aligntool.probe.pcie import find_adapters
-from aligntool.probe.tree import Tree
+from aligntool.linux.devices import list_blocks
+from aligntool.linux.drives import Given
+from aligntool.linux.look import Looker, look
+from aligntool.linux.pcie import find_adapters
+from aligntool.linux.sysfs import Tree
 from aligntool.units import GIB, MIB, TIB, Extent
 from tests.conftest import run
 from tests.probe.trees import MadeDisk, MadePartition, make_tree
@@ -331,7 +331,7 @@ def test_nothing_is_opened_for_writing_and_no_ioctl_changes_anything(
     device = loop(image)
     run("partx", "-a", device)
     log = tmp_path / "strace.log"
-    program = f"from aligntool.probe.look import look; look([]); look([{str(device)!r}, {str(image)!r}])"
+    program = f"from aligntool.linux.look import look; look([]); look([{str(device)!r}, {str(image)!r}])"
     try:
         run(
             "strace",

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from aligntool.inventory import ArrayFacts
-from aligntool.probe.look import look
-from aligntool.probe.md import layout_word
+from aligntool.linux.drives import layout_word
+from aligntool.linux.look import look
 from aligntool.units import GIB, KIB, MIB
 from tests.machines.captured import disk
 from tests.probe.trees import MadeDisk, MadePartition, make_tree

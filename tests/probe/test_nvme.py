@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aligntool.formats.identify import combine, decode_controller, decode_hmb, decode_namespace
 from aligntool.inventory import Unseen
-from aligntool.probe.look import look
-from aligntool.probe.nvme import combine, decode_controller, decode_hmb, decode_namespace
+from aligntool.linux.look import look
 from aligntool.units import GIB, KIB, MIB
 from tests.conftest import run
 from tests.probe.trees import MadeDisk, make_tree
@@ -186,8 +186,7 @@ def test_a_captured_tree_without_the_pages_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.needs_tools("cc")
 def test_the_ioctl_s_structure_is_as_long_as_the_kernel_s(tmp_path: Path) -> None:
-    from aligntool.probe.ata_commands import SG_IO
-    from aligntool.probe.nvme_commands import NVME_IOCTL_ADMIN_CMD, NVME_IOCTL_ID
+    from aligntool.linux.commands import NVME_IOCTL_ADMIN_CMD, NVME_IOCTL_ID, SG_IO
 
     (tmp_path / "a.c").write_text(
         "#include <stdio.h>\n#include <sys/ioctl.h>\n#include <scsi/sg.h>\n#include <linux/nvme_ioctl.h>\n"

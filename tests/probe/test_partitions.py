@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aligntool.inventory import Disk, Partition, Role, TableLabel
-from aligntool.probe.look import look
-from aligntool.probe.merge import merge
-from aligntool.probe.partitions import KernelPartition
-from aligntool.probe.udev import NOTHING
+from aligntool.linux.look import look
+from aligntool.linux.partitions import KernelPartition, merge
+from aligntool.linux.sysfs import NOTHING
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.probe.trees import MadeDisk, MadePartition, make_tree
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.probe.samples import EDGE, PLACE, SPREAD, sample
+from aligntool.linux.content import EDGE, PLACE, SPREAD, sample
 from aligntool.units import GIB, MIB, Extent
 
 Sparse = Callable[..., Path]

@@ -12,15 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.archive import write_snapshot
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, Inventory
-from aligntool.probe.look import look
-from aligntool.probe.masks import mask_file
-from aligntool.probe.placeholders import Masks
-from aligntool.probe.recorder import Entry
-from aligntool.probe.snapshot import collect
-from aligntool.probe.tree import Tree
+from aligntool.linux.files import write_snapshot
+from aligntool.linux.look import look
+from aligntool.linux.masks import Masks, mask_file
+from aligntool.linux.snapshot import Entry, collect
+from aligntool.linux.sysfs import Tree
 from aligntool.units import GIB, MIB
 from tests.conftest import run
 from tests.probe.test_ata import identify, vpd_page
@@ -299,7 +297,7 @@ class TestHostileArchives:
             look([], sysroot=str(path))
 
     def test_many_small_files_are_a_bomb_too(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        from aligntool.probe import unpack
+        from aligntool.linux import unpack
 
         monkeypatch.setattr(unpack, "MOST_BYTES", 100_000)
         members = [member(f"sys/block/{number}", content=bytes(1000)) for number in range(100)]

@@ -4,14 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.archive import write_snapshot
-from aligntool.audit import audit
-from aligntool.inventory import Inventory, System
-from aligntool.probe.distribution import find_distribution
-from aligntool.probe.look import look
-from aligntool.probe.snapshot import collect
-from aligntool.probe.tree import Tree
-from aligntool.raid.late_start import TIMER_TEXT
+from aligntool.audit.judge import audit
+from aligntool.inventory import Inventory
+from aligntool.linux.files import write_snapshot
+from aligntool.linux.look import look
+from aligntool.linux.snapshot import collect
+from aligntool.linux.sysfs import Tree
+from aligntool.linux.system import find_distribution
+from aligntool.raid.boot import TIMER_TEXT
+from aligntool.system import System
 from aligntool.units import GIB, MIB
 from tests.audit.made_arrays import told
 from tests.conftest import run

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aligntool.errors import Refused
-from aligntool.probe.tree import Tree, as_number, captured_tree
+from aligntool.linux.sysfs import Tree, as_number, captured_tree
 from tests.thorough import examples
 
 

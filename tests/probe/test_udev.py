@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.probe.mounts import SWAP, read_mounts
-from aligntool.probe.tree import Tree
-from aligntool.probe.udev import open_database, parse_dump, parse_record, unescape
+from aligntool.linux.sysfs import (
+    SWAP,
+    Tree,
+    open_database,
+    parse_dump,
+    parse_record,
+    read_mounts,
+    unescape_udev,
+)
 from tests.conftest import find_tool, run
 
 RECORD = b"""S:disk/by-id/ata-WDC_WD20EARS_1
@@ -55,12 +61,12 @@ def test_what_lsblk_sysroot_reads_is_read_alike() -> None:
     ],
 )
 def test_escapes(escaped: str, plain: str) -> None:
-    assert unescape(escaped) == plain
+    assert unescape_udev(escaped) == plain
 
 
 @given(st.text(alphabet="\\x20fé", max_size=20))
 def test_any_text_can_be_unescaped(text: str) -> None:
-    unescape(text).encode()
+    unescape_udev(text).encode()
 
 
 @given(st.binary(max_size=200))
@@ -108,7 +114,7 @@ def test_this_machine_s_mounts_are_those_findmnt_shows() -> None:
     rows = [line.split(None, 1) for line in run("findmnt", "-rno", "MAJ:MIN,TARGET").splitlines()]
     mounts = read_mounts(Tree(""))
     for number, target in rows:
-        assert unescape(target) in mounts.of(number)
+        assert unescape_udev(target) in mounts.of(number)
 
 
 @pytest.mark.needs_tools("systemd-escape")
@@ -122,4 +128,4 @@ def test_a_tool_that_escapes_is_undone() -> None:
         check=True,
     ).stdout.strip()
     assert escaped != text
-    assert unescape(escaped) == text
+    assert unescape_udev(escaped) == text

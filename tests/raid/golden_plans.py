@@ -3,11 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
+from aligntool.change import Plan, RaidGoal
 from aligntool.inventory import Disk, Source, Uplink
-from aligntool.plan import Plan, RaidGoal
-from aligntool.recipe import Recipe, load_recipes
+from aligntool.recipes.goals import Recipe, load_recipes
+from aligntool.render.arrays import raid_plan_lines
 from aligntool.render.lines import text_of
-from aligntool.render.raid import raid_plan_lines
 from tests.raid.made import ARRAY_UUID, FS_UUID, drive, drives, linked, planned
 
 GOLDEN = Path(__file__).parent / "golden"

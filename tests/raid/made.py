@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
-from aligntool.audit import Judged, audit
+from aligntool.audit.judge import audit
+from aligntool.audit.report import Judged
+from aligntool.change import Plan, RaidGoal
 from aligntool.inventory import Disk, DiskKind, Health, Inventory, KnownGeometry, Layer, LinkHop, Port, Uplink
-from aligntool.plan import Plan, RaidGoal
-from aligntool.raid import plan_raid
+from aligntool.raid.planning import plan_raid
 from aligntool.units import Extent
 from tests.audit.made import made_disk
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.raid.systems import SYSTEMS
+from aligntool.raid.boot import SYSTEMS
 from tests.conftest import find_tool, run
 
 pytestmark = pytest.mark.needs_tools("cpio")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.probe.distribution import find_distribution
-from aligntool.raid.systems import SYSTEMS
+from aligntool.linux.system import find_distribution
+from aligntool.raid.boot import SYSTEMS
 from tests.conftest import find_tool, run
 from tests.run_aligntool import run_aligntool
 

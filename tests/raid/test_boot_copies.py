@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from aligntool.raid.boot_partitions import SCRIPT
+from aligntool.raid.boot import SCRIPT
 from aligntool.units import MIB
 from tests.conftest import run
 from tests.moving.attached import mounted

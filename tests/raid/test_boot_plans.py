@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.arrays.commands import rebuilds
-from aligntool.apply.arrays.editing import edit_file, find_trace, restore_file
-from aligntool.plan import EditFile, FileStep, MakeFileSystem, Plan, RunCommand, WriteFile, to_json
+from aligntool.change import Plan, to_json
+from aligntool.raid.steps_system import edit_file, find_file_trace, rebuilds, restore_file
+from aligntool.steps import EditFile, FileStep, MakeFileSystem, RunCommand, WriteFile
 from aligntool.units import MIB
 from tests.apply.arrays.made import site_in
 from tests.raid.made import drives, goal, planned
@@ -62,11 +62,11 @@ def texts(root: Path) -> dict[str, str]:
 def test_of_a_later_array_only_the_list_is_another(root: Path, tmp_path: Path) -> None:
     site = site_in(tmp_path)
     for step in edits(system_plan()):
-        list(edit_file(step, site, find_trace(step, site)))
+        list(edit_file(step, site, find_file_trace(step, site)))
     was = texts(root)
     later = system_plan(filesystem_uuid="aaaaaaaa-0000-4000-8000-000000000000")
     for step in edits(later):
-        list(edit_file(step, site, find_trace(step, site)))
+        list(edit_file(step, site, find_file_trace(step, site)))
     assert {name for name, text in texts(root).items() if was.get(name) != text} == {
         "etc/default/esp-copies", "etc/default/esp-copies.before-aligntool",
     }  # fmt: skip
@@ -78,7 +78,7 @@ def test_what_was_written_is_gone_when_it_is_taken_back(root: Path, tmp_path: Pa
     steps = edits(system_plan())
     traces = []
     for step in steps:
-        traces.append(find_trace(step, site))
+        traces.append(find_file_trace(step, site))
         list(edit_file(step, site, traces[-1]))
     assert len(texts(root)) == len(steps) == 7
     for step, trace in zip(reversed(steps), reversed(traces), strict=True):

@@ -4,10 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.audit import Grid, GridKind, Severity
+from aligntool.audit.report import Grid, GridKind, Severity
 from aligntool.inventory import Source
-from aligntool.raid.chunks import Evidence, Stripes, judge_chunk, recommend_chunk
-from aligntool.raid.levels import LEVELS, WORKLOADS, data_members
+from aligntool.raid.chunks import (
+    LEVELS,
+    WORKLOADS,
+    Evidence,
+    Stripes,
+    data_members,
+    judge_chunk,
+    recommend_chunk,
+)
 from aligntool.units import KIB, MIB, is_power_of_two
 
 

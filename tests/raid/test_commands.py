@@ -8,8 +8,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from aligntool.change import RaidGoal, to_json, wanted_of, with_wanted
 from aligntool.cli.raid import carried_out
-from aligntool.plan import RaidGoal, to_json, wanted_of, with_wanted
 from aligntool.units import GIB, MIB
 from tests.conftest import run
 from tests.raid.golden_plans import RECIPES, golden_plan

@@ -2,8 +2,9 @@
 
 import pytest
 
+from aligntool.change import Plan, RaidGoal
 from aligntool.errors import Refused
-from aligntool.plan import MakeArray, Plan, RaidGoal
+from aligntool.steps import MakeArray
 from aligntool.units import GIB
 from tests.raid.made import drives, goal, planned
 

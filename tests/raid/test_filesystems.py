@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.plan import MakeArray, MakeFileSystem, Plan, RaidGoal
-from aligntool.recipe import load_recipes
+from aligntool.change import Plan, RaidGoal
+from aligntool.recipes.goals import load_recipes
+from aligntool.steps import MakeArray, MakeFileSystem
 from aligntool.units import GIB, KIB, MIB
 from tests.conftest import find_tool, run
 from tests.raid.made import FS_UUID, drives, goal, planned

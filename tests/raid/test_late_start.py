@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.plan import Plan, RunCommand, WriteFile
+from aligntool.change import Plan
+from aligntool.steps import RunCommand, WriteFile
 from tests.conftest import run
 from tests.raid.made import drives, goal, planned
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.raid.systems import SYSTEMS
+from aligntool.raid.boot import SYSTEMS
 from tests.probe.initramfs_images import LINE, UUID, by_cpio
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("unshare", "mount", "cpio", "gzip")]

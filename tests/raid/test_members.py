@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from aligntool.change import Plan
 from aligntool.inventory import Disk, Health, NvmeFacts, Source, Uplink
-from aligntool.plan import Plan
 from aligntool.units import MIB
 from tests.raid.made import drives, goal, linked, planned
 

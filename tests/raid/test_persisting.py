@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.arrays.editing import edited
-from aligntool.audit import audit
+from aligntool.audit.judge import audit
+from aligntool.change import Plan, from_json, to_json
 from aligntool.errors import Refused
-from aligntool.inventory import Disk, Initramfs, Inventory, Layer, MdadmConf, Partition, System
-from aligntool.plan import EditFile, Plan, RunCommand, WriteFile, from_json, to_json
-from aligntool.probe.config_files import parse_crypttab, parse_fstab, parse_mdadm_conf
-from aligntool.raid import plan_raid
-from aligntool.raid.persisting import PersistGoal, plan_persist
+from aligntool.formats.config_files import parse_crypttab, parse_fstab, parse_mdadm_conf
+from aligntool.inventory import Disk, Inventory, Layer, Partition
+from aligntool.raid.persist import PersistGoal, plan_persist
+from aligntool.raid.planning import plan_raid
+from aligntool.raid.steps_system import edited
+from aligntool.steps import EditFile, RunCommand, WriteFile
+from aligntool.system import Initramfs, MdadmConf, System
 from aligntool.units import GIB, MIB, Extent
 from tests.audit.made_arrays import FS, OTHER, RIGHT, UUID, fstab, image, lines, machine, system, told
 from tests.conftest import run

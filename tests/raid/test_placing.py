@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aligntool.audit import Severity
+from aligntool.audit.report import Severity
+from aligntool.change import Plan, from_json, to_json
 from aligntool.inventory import KnownGeometry, Source
-from aligntool.plan import MakeArray, MakeMember, Plan, from_json, to_json
+from aligntool.steps import MakeArray, MakeMember
 from aligntool.units import GIB, KIB, MIB
 from tests.conftest import run
 from tests.raid.made import drive, drives, goal, judged, planned

@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.audit import audit
-from aligntool.inventory import ArrayFacts, Disk, DiskKind, Inventory, Layer, Partition, System
-from aligntool.plan import EditFile, MakeArray, MakeFileSystem, MakeMember, Plan, WriteFile
-from aligntool.probe.config_files import parse_fstab, parse_mdadm_conf
-from aligntool.raid.persisting import PersistGoal, plan_persist
-from aligntool.recipe import Recipe
+from aligntool.audit.judge import audit
+from aligntool.change import Plan
+from aligntool.formats.config_files import parse_fstab, parse_mdadm_conf
+from aligntool.inventory import ArrayFacts, Disk, DiskKind, Inventory, Layer, Partition
+from aligntool.raid.persist import PersistGoal, plan_persist
+from aligntool.recipes.goals import Recipe
+from aligntool.steps import EditFile, MakeArray, MakeFileSystem, MakeMember, WriteFile
+from aligntool.system import System
 from aligntool.units import KIB, MIB, Extent
 from tests.audit.made import made_disk
 from tests.audit.made_arrays import image

@@ -5,20 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.inventory import Adapter, Disk, Inventory, KnownGeometry, LbaFormat, NvmeFacts, Source, System
-from aligntool.plan import (
-    EditFile,
-    MakeArray,
-    MakeFileSystem,
-    Plan,
-    RaidGoal,
-    RunCommand,
-    WriteFile,
-    from_json,
-    to_json,
-)
-from aligntool.raid import SYSTEMS, plan_raid
-from aligntool.recipe import Recipe
+from aligntool.change import Plan, RaidGoal, from_json, to_json
+from aligntool.inventory import Adapter, Disk, Inventory, KnownGeometry, LbaFormat, NvmeFacts, Source
+from aligntool.raid.boot import SYSTEMS
+from aligntool.raid.planning import plan_raid
+from aligntool.recipes.goals import Recipe
+from aligntool.steps import EditFile, MakeArray, MakeFileSystem, RunCommand, WriteFile
+from aligntool.system import System
 from aligntool.units import GIB, KIB, MIB
 from tests.raid.golden_plans import DISKS, GOLDEN, RECIPES, RENEW, golden_file, golden_plan, golden_text
 from tests.raid.made import ARRAY_UUID, FS_UUID, drive, drives, goal, judged, linked, planned

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.change import RaidGoal
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits
-from aligntool.plan import RaidGoal
-from aligntool.raid import plan_raid
+from aligntool.raid.planning import plan_raid
 from aligntool.units import GIB, KIB, MIB
 from tests.machines.captured import judged as captured
 from tests.machines.captured import report

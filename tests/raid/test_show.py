@@ -5,14 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.audit import Report, Severity, audit
-from aligntool.cli.persist import find_persist_plan
+from aligntool.audit.judge import audit
+from aligntool.audit.report import Report, Severity
+from aligntool.cli.raid import find_persist_plan
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, Inventory, KnownGeometry, NvmeFacts, Source, Uplink
-from aligntool.raid.arrays import ArrayView, arrays_of
-from aligntool.raid.persisting import PersistGoal
+from aligntool.raid.persist import PersistGoal
+from aligntool.raid.views import ArrayView, arrays_of
+from aligntool.render.arrays import array_lines, arrays_json
 from aligntool.render.lines import text_of
-from aligntool.render.raid import array_lines, arrays_json
 from aligntool.units import KIB, MIB
 from tests.audit.made_arrays import OTHER, array, drive, image, lines, machine, system
 from tests.machines.captured import HERE, report

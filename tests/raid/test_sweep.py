@@ -10,17 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.tuning import Measuring, job_of
-from aligntool.bench import fio_words
-from aligntool.cli.raid_members import look_at_members
+from aligntool.change import RaidGoal
+from aligntool.cli.arrays import look_at_members
 from aligntool.errors import Refused, Stopped
 from aligntool.inventory import Layer
-from aligntool.plan import MakeArray, RaidGoal
-from aligntool.raid.levels import WORKLOADS
-from aligntool.raid.tuning_marks import TEST_UUID, has_test_array
-from aligntool.raid.tuning_shapes import Shape, shapes_of
-from aligntool.raid.tuning_sweep import Sweep, plan_sweep
-from aligntool.render.tuning import plan_command
+from aligntool.measure.chunks import Measuring, Sweep, job_of, plan_sweep
+from aligntool.measure.fio import fio_words
+from aligntool.raid.chunks import WORKLOADS
+from aligntool.raid.measured import TEST_UUID, Shape, has_test_array, shapes_of
+from aligntool.render.arrays import plan_command
+from aligntool.steps import MakeArray
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.conftest import run
 from tests.probe.layers.test_md import SIZE, member, superblock_1

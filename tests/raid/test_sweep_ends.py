@@ -15,14 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.tuning import Measuring
-from aligntool.apply.tuning_array import undisturbed
-from aligntool.cli.raid_members import look_at_members
-from aligntool.cli.streams import Output
+from aligntool.cli.arrays import look_at_members
+from aligntool.cli.options import Output
 from aligntool.cli.tune import keep_and_tell
 from aligntool.errors import Refused, Stopped
-from aligntool.raid.tuning_file import parse_tuning
-from aligntool.raid.tuning_sweep import Sweep, plan_sweep
+from aligntool.measure.chunks import Measuring, Sweep, plan_sweep, undisturbed
+from aligntool.raid.measured import parse_tuning
 from aligntool.units import GIB, KIB, MIB
 from tests.conftest import find_tool, run
 from tests.raid.made import drives, goal, judged

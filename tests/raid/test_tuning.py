@@ -8,13 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aligntool.change import Plan, RaidGoal
 from aligntool.errors import Refused
-from aligntool.plan import Plan, RaidGoal
-from aligntool.raid.chunks import Stripes, recommend_chunk
-from aligntool.raid.levels import LEVELS, WORKLOADS
-from aligntool.raid.tuning import Identity, Sample, Tuning, Verdict, choose, scores_of
-from aligntool.raid.tuning_file import identity_of, parse_tuning, tuning_text
-from aligntool.raid.tuning_shapes import shapes_of, span_of, sweep_chunks, sweep_order
+from aligntool.raid.chunks import LEVELS, WORKLOADS, Stripes, recommend_chunk
+from aligntool.raid.measured import (
+    Identity,
+    Sample,
+    Tuning,
+    Verdict,
+    choose,
+    identity_of,
+    parse_tuning,
+    scores_of,
+    shapes_of,
+    span_of,
+    sweep_chunks,
+    sweep_order,
+    tuning_text,
+)
 from aligntool.units import GIB, KIB, MIB
 from tests.raid.made import drives, goal, linked, planned
 from tests.raid.test_chunks import grid

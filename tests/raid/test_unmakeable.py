@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.change import Plan, RaidGoal
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, IoLimits, LbaFormat, NvmeFacts, Unseen
-from aligntool.plan import MakeArray, MakeFileSystem, Plan, RaidGoal, RunCommand
-from aligntool.raid.persisting import PersistGoal, plan_persist
+from aligntool.raid.persist import PersistGoal, plan_persist
+from aligntool.steps import MakeArray, MakeFileSystem, RunCommand
 from aligntool.units import GIB, KIB, MIB
 from tests.audit.made_arrays import fstab, machine, system
 from tests.conftest import find_tool, run

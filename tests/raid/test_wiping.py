@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.plan import MakeMember, Plan, from_json, to_json
-from aligntool.plan.wiping import wiped_ends
+from aligntool.change import Plan, from_json, to_json
+from aligntool.render.arrays import raid_plan_lines
 from aligntool.render.lines import text_of
-from aligntool.render.raid import raid_plan_lines
+from aligntool.steps import MakeMember, wiped_ends
 from aligntool.units import GIB, MIB, Extent
 from tests.conftest import run
 from tests.raid.made import drive, goal, planned

@@ -6,10 +6,10 @@ logical partition, or as many as there are.
 
 from dataclasses import replace
 
-from aligntool.audit import Judged
+from aligntool.audit.report import Judged
+from aligntool.change import Plan, RealignGoal, Used
 from aligntool.inventory import Disk, DiskKind, Partition, Role, TableLabel
-from aligntool.plan import Plan, RealignGoal, Used
-from aligntool.realign import plan_realign
+from aligntool.realign.planning import plan_realign
 from aligntool.units import MIB, Extent
 from tests.audit.made import judge, made_disk
 

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from aligntool.change import Plan
 from aligntool.inventory import Disk, Layer, Partition, Role, TableLabel
-from aligntool.plan import Patch, Plan, ReleaseContent
-from aligntool.realign.holds import hold
-from aligntool.realign.patches import needed_for, patching
+from aligntool.realign.placing import hold
+from aligntool.realign.search import needed_for, patching
+from aligntool.steps import Patch, ReleaseContent
 from aligntool.units import MIB, Extent
 from tests.realign.made_moves import movable_disk, plan_for
 

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.audit import Judged, audit
+from aligntool.audit.judge import audit
+from aligntool.audit.report import Judged
+from aligntool.change import Plan, RealignGoal
 from aligntool.errors import Refused
-from aligntool.plan import CopyContent, Plan, RealignGoal, WriteJournal
-from aligntool.probe.limits import Given
-from aligntool.probe.look import look
-from aligntool.realign import mends, plan_realign
+from aligntool.linux.drives import Given
+from aligntool.linux.look import look
+from aligntool.realign.planning import mends, plan_realign
+from aligntool.steps import CopyContent, WriteJournal
 from aligntool.units import KIB, MIB
 from tests.conftest import run
 from tests.probe.tables.images import mbr

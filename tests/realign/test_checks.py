@@ -1,8 +1,8 @@
 """A plan promises a check where there is a checker, and nowhere else."""
 
-from aligntool.plan import CheckContent
-from aligntool.probe.checks import CHECKERS, EXT
-from aligntool.realign.writing import CHECKED
+from aligntool.linux.content import CHECKERS, EXT
+from aligntool.realign.planning import CHECKED
+from aligntool.steps import CheckContent
 from aligntool.units import MIB
 from tests.realign.made_moves import movable_disk, plan_for
 

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.held import marker
-from aligntool.apply.veil import View, signs_of
 from aligntool.inventory import Layer, Partition
-from aligntool.probe.look import look
-from aligntool.realign.holds import hold
+from aligntool.linux.look import look
+from aligntool.realign.held import View, marker, signs_of
+from aligntool.realign.placing import hold
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.moving.containers import CONTAINERS

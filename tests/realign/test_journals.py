@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from aligntool.change import Plan, RealignGoal
 from aligntool.errors import Refused
 from aligntool.inventory import TableLabel
-from aligntool.plan import JournalPlace, Plan, RealignGoal, RewriteTable, WriteJournal
-from aligntool.realign.journals import Needs, free_runs, holds_all, lay, least
+from aligntool.realign.search import Needs, free_runs, holds_all, lay, least
+from aligntool.steps import JournalPlace, RewriteTable, WriteJournal
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.realign.made_moves import movable_disk, plan_for
 

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.audit import Grid, GridKind, Severity
+from aligntool.audit.report import Grid, GridKind, Severity
 from aligntool.inventory import Source
-from aligntool.realign.lattice import Lattice, choices, needed
+from aligntool.realign.placing import Lattice, choices, needed
 from aligntool.units import KIB, MIB
 
 SIZES = st.sampled_from([512, 1024, 1536, 4096, 12288, 16384, 65536])

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.audit import Judged
+from aligntool.audit.report import Judged
+from aligntool.change import LayoutGoal, PartWish, Plan, from_json, to_json
 from aligntool.errors import Refused
+from aligntool.formats.part_types import ROLES
 from aligntool.inventory import Disk, DiskKind, KnownGeometry, Layer, Source
-from aligntool.plan import LayoutGoal, MakeTable, PartWish, Plan, from_json, to_json
 from aligntool.realign.layout import plan_layout, wiped_ranges
-from aligntool.recipe.roles import ROLES
+from aligntool.steps import MakeTable
 from aligntool.units import GIB, KIB, MIB, TIB, Extent
 from tests.audit.made import judge, made_disk
 from tests.conftest import run

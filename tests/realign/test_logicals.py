@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.change import Plan, RealignGoal
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, Role, TableLabel
-from aligntool.plan import CopyContent, EntryChange, ParkEntries, Plan, RealignGoal, RewriteTable
-from aligntool.realign import plan_realign
+from aligntool.realign.planning import plan_realign
+from aligntool.steps import CopyContent, EntryChange, ParkEntries, RewriteTable
 from aligntool.units import Extent
 from tests.conftest import run
 from tests.realign.made_moves import judged, movable_disk, plan_for, starts

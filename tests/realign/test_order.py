@@ -2,7 +2,7 @@
 
 import pytest
 
-from aligntool.realign.order import copy_order
+from aligntool.realign.placing import copy_order
 from aligntool.units import Extent
 
 

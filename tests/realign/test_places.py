@@ -4,19 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.audit import Wishes
+from aligntool.audit.report import Wishes
+from aligntool.change import RealignGoal, Used
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, TableLabel
-from aligntool.plan import (
-    CopyContent,
-    RealignGoal,
-    ReleaseContent,
-    RewriteTable,
-    ShrinkContent,
-    Used,
-    WriteJournal,
-)
-from aligntool.realign import mends, plan_realign
+from aligntool.realign.planning import mends, plan_realign
+from aligntool.steps import CopyContent, ReleaseContent, RewriteTable, ShrinkContent, WriteJournal
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.audit.made import judge
 from tests.realign.made_moves import judged, movable_disk, plan_for, starts

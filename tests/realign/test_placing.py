@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.realign.lattice import Lattice
-from aligntool.realign.placing import Lean, Room, choose, place
-from aligntool.realign.row import Thing
+from aligntool.realign.placing import Lattice, Lean, Room, Thing, choose, place
 from aligntool.units import Extent
 
 LATTICES = (Lattice(16), Lattice(8))

@@ -7,22 +7,12 @@ from itertools import pairwise
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aligntool.audit import Answer, Severity
+from aligntool.audit.report import Answer, Severity
+from aligntool.change import Plan, RealignGoal, Used, from_json, to_json
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, Role, TableLabel
-from aligntool.plan import (
-    CopyContent,
-    EntryChange,
-    JournalPlace,
-    Plan,
-    RealignGoal,
-    RewriteTable,
-    Used,
-    WriteJournal,
-    from_json,
-    to_json,
-)
-from aligntool.realign import mends, plan_realign
+from aligntool.realign.planning import mends, plan_realign
+from aligntool.steps import CopyContent, EntryChange, JournalPlace, RewriteTable, WriteJournal
 from aligntool.units import MIB, Extent
 from tests.realign.made_moves import judged, movable_disk
 from tests.thorough import examples

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.audit import audit
+from aligntool.audit.judge import audit
+from aligntool.change import RealignGoal
 from aligntool.errors import Refused
 from aligntool.inventory import (
     Disk,
@@ -19,8 +20,7 @@ from aligntool.inventory import (
     TableFault,
     TableLabel,
 )
-from aligntool.plan import RealignGoal
-from aligntool.realign import mends, plan_realign
+from aligntool.realign.planning import mends, plan_realign
 from aligntool.units import MIB, Extent
 from tests.realign.made_moves import judged, movable_disk, plan_for
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from aligntool.change import from_json, to_json
 from aligntool.inventory import TableLabel
-from aligntool.plan import from_json, to_json
-from aligntool.realign import mends
+from aligntool.realign.planning import mends
 from tests.realign.made_moves import judged, movable_disk, plan_for, starts
 
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from aligntool.inventory import Disk, Role, Table, TableLabel
-from aligntool.realign import subject
-from aligntool.realign.subject import is_same_disk
+from aligntool.steps import is_same_disk, subject
 from aligntool.units import Extent
 from tests.realign.made_moves import movable_disk
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aligntool.recipe import DriveDatabase, load_drives
+from aligntool.recipes.drives import DriveDatabase, load_drives
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,12 @@ In: the packaged recipes. Out: the plans of tests/recipe/golden/. Alone because 
 from dataclasses import replace
 from pathlib import Path
 
-from aligntool.audit import Judged, Wishes
+from aligntool.audit.report import Judged, Wishes
+from aligntool.change import LayoutGoal, Plan, RaidGoal, RealignGoal, Used, to_json
 from aligntool.inventory import Disk, DiskKind, TableLabel
-from aligntool.plan import LayoutGoal, Plan, RaidGoal, RealignGoal, Used, to_json
-from aligntool.realign import plan_realign
 from aligntool.realign.layout import plan_layout
-from aligntool.recipe import BenchGoal, Recipe, load_recipes
+from aligntool.realign.planning import plan_realign
+from aligntool.recipes.goals import BenchGoal, Recipe, load_recipes
 from aligntool.units import GIB, MIB
 from tests.audit.made import judge, made_disk
 from tests.realign.made_moves import movable_disk

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused
-from aligntool.probe.pcie.names import PLACES
-from aligntool.recipe import Side, load_chipsets, parse_chipsets
+from aligntool.linux.pcie import PLACES
+from aligntool.recipes.drives import Side, load_chipsets, parse_chipsets
 
 
 def _side_by_name(name: str) -> Side | None:

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.change import LayoutGoal, PartWish, RealignGoal, to_json
 from aligntool.errors import Refused
-from aligntool.plan import LayoutGoal, MakeTable, PartWish, RealignGoal, to_json
-from aligntool.recipe import Recipe, load_recipes, parse_part, parse_recipe, recipe
-from aligntool.recipe.roles import ROLES
+from aligntool.formats.part_types import ROLES
+from aligntool.recipes.goals import Recipe, load_recipes, parse_part, parse_recipe, recipe
+from aligntool.steps import MakeTable
 from aligntool.units import GIB, MIB
 from tests.recipe.golden_plans import DISKS, GOLDEN, RECIPES, RENEW, goal_of, golden_file, golden_plan, key
 

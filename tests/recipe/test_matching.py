@@ -3,7 +3,7 @@
 import pytest
 
 from aligntool.inventory import Disk, DiskKind, Source
-from aligntool.recipe import DriveDatabase
+from aligntool.recipes.drives import DriveDatabase
 from aligntool.units import KIB, MIB, TIB
 from tests.recipe.disks import disk, of_class, of_model
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from aligntool.inventory import DiskKind, Source
-from aligntool.recipe import DriveDatabase, DriveRow, load_chipsets, load_drives, load_recipes, menu
-from aligntool.recipe.models import parse_pattern
+from aligntool.recipes.drives import DriveDatabase, DriveRow, load_chipsets, load_drives
+from aligntool.recipes.goals import load_recipes, menu
+from aligntool.recipes.schema import parse_pattern
 from tests.recipe.disks import disk, of_model
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -101,7 +102,7 @@ def test_the_check_for_rows_that_overlap_finds_an_overlap() -> None:
 def test_the_menu_in_the_repository_is_current() -> None:
     written = (RECIPES / "README.md").read_text()
     current = menu(load_recipes(), load_drives(), load_chipsets())
-    assert written == current, "run: python -m aligntool.recipe > recipes/README.md"
+    assert written == current, "run: python -m aligntool.recipes > recipes/README.md"
 
 
 def test_a_thousand_models_are_each_matched_by_their_own_name(database: DriveDatabase) -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from aligntool.errors import Refused
 from aligntool.inventory import DiskKind
-from aligntool.recipe import DriveDatabase, load_drives, parse_drives
-from aligntool.recipe.models import normal, parse_pattern
+from aligntool.recipes.drives import DriveDatabase, load_drives, parse_drives
+from aligntool.recipes.schema import normal, parse_pattern
 from tests.recipe.disks import disk, of_model
 
 ROW = """

@@ -1,13 +1,13 @@
 """Plans made by hand, with every kind of step in them."""
 
-from aligntool.plan import (
+from aligntool.change import Estimate, Place, Plan, Used
+from aligntool.steps import (
     CheckContent,
     CloseJournal,
     CopyContent,
     DataArea,
     EditFile,
     EntryChange,
-    Estimate,
     Held,
     HoldContent,
     JournalPlace,
@@ -19,14 +19,11 @@ from aligntool.plan import (
     NewEntry,
     ParkEntries,
     Patch,
-    Place,
-    Plan,
     ReleaseContent,
     RewriteTable,
     RunCommand,
     ShrinkContent,
     Subject,
-    Used,
     WriteFile,
     WriteJournal,
 )

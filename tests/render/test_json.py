@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aligntool.audit import Report
+from aligntool.audit.report import Report
 from aligntool.inventory import (
     ArrayFacts,
     AtaFacts,

@@ -7,14 +7,13 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from aligntool.audit import Report
+from aligntool.audit.report import Report
+from aligntool.change import RealignGoal
 from aligntool.errors import Refused
-from aligntool.plan import RealignGoal
-from aligntool.realign import Mend, mends, plan_realign, point_to_answers
+from aligntool.realign.planning import Mend, mends, plan_realign, point_to_answers
+from aligntool.render.audit import MOST_ANSWERS, audit_lines, mend_lines
 from aligntool.render.json import audit_json
 from aligntool.render.lines import cell_width, text_of
-from aligntool.render.mending import MOST_ANSWERS, mend_lines
-from aligntool.render.table import audit_lines
 from tests.audit.made import judge, made_disk
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "audit.schema.json").read_text())

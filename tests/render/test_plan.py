@@ -11,14 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aligntool.plan import STEPS, Place, Plan, Progress, Said, StepBegun, StepDone, digest, to_json
-from aligntool.render.events import begin_json, end_json, event_json
+from aligntool.change import STEPS, Place, Plan, Progress, Said, StepBegun, StepDone, digest, to_json
+from aligntool.render.disk_map import plan_map_lines
 from aligntool.render.lines import cell_width, text_of
-from aligntool.render.plan import plan_lines, time_words
-from aligntool.render.plan_map import plan_map_lines
-from aligntool.render.progress import Pace, progress_bar, progress_json, progress_lines
-from aligntool.render.status import status_json, status_lines
-from aligntool.render.steps import distance_words, sector_words
+from aligntool.render.plan import distance_words, plan_lines, sector_words, time_words
+from aligntool.render.progress import (
+    Pace,
+    begin_json,
+    end_json,
+    event_json,
+    progress_bar,
+    progress_json,
+    progress_lines,
+    status_json,
+    status_lines,
+)
 from aligntool.units import MIB, Extent
 from tests.render.made_plans import ARRAY, JOURNAL, LAYOUT, NEW, OLD, PLAN, SIZE
 from tests.thorough import examples

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aligntool.audit import Answer, Report
+from aligntool.audit.report import Answer, Report
 from aligntool.inventory import DiskKind, TableLabel
+from aligntool.render.audit import audit_lines
+from aligntool.render.disk_map import map_lines
+from aligntool.render.json import METRICS, audit_prometheus
 from aligntool.render.lines import cell_width, fit, harmless, show, text_of, wants_color, wrapped
-from aligntool.render.map import map_lines
-from aligntool.render.prometheus import METRICS, audit_prometheus
-from aligntool.render.table import audit_lines
 from tests.audit.made import judge, made_disk
 from tests.thorough import examples
 

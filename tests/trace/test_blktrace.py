@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused
-from aligntool.probe.logs import LogFormat, open_log
-from aligntool.trace import Kind, Moment, Pattern, read_pattern
+from aligntool.measure.logs import LogFormat, open_log
+from aligntool.measure.trace import Kind, Moment, Pattern, read_pattern
 from tests.cli.old_disks import ROOT
 from tests.conftest import run
 from tests.trace.made_blktrace import COMPLETE, FLUSH, ISSUE, QUEUE, READ, Record, drawn_records, write_trace

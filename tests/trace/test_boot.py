@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from aligntool.trace import ARTICLE, BootCounts, Drive, gap_s, parse_drive
+from aligntool.measure.trace import ARTICLE, BootCounts, Drive, gap_s, parse_drive
 
 
 @pytest.mark.parametrize(("rate", "micro"), [(100, 40), (300, 13)])

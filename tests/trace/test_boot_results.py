@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.bench.document import to_json
+from aligntool.measure.results import to_json
 from tests.bench_runs.made import result, series
 from tests.run_aligntool import run_aligntool
 

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aligntool.errors import Refused
-from aligntool.probe.logs import blkparse, columns, iolog, open_log
-from aligntool.trace import read_pattern
+from aligntool.measure import logs
+from aligntool.measure.logs import open_log
+from aligntool.measure.trace import read_pattern
 from tests.run_aligntool import program, run_aligntool
 
 HEADER = b"time_s,op,lba,sectors\n"
@@ -72,12 +73,12 @@ def test_the_error_is_a_line_and_a_hint_and_nothing_else(name: str, tmp_path: Pa
 @given(st.binary(max_size=300), st.sampled_from((b"", HEADER, EVENT, IOLOG)))
 def test_no_bytes_make_a_reader_do_anything_but_read_or_refuse(content: bytes, beginning: bytes) -> None:
     lines = (beginning + content).split(b"\n")
-    for read in (blkparse.blkparse_events, columns.csv_events, iolog.iolog_events):
+    for read in (logs.blkparse_events, logs.csv_events, logs.iolog_events):
         with suppress(Refused):
             read_pattern(read(lines))
 
 
-WORDS = "import resource, sys; from aligntool.cli import app; app(sys.argv[1:], standalone_mode=False); "
+WORDS = "import resource, sys; from aligntool.cli.app import app; app(sys.argv[1:], standalone_mode=False); "
 PEAK = "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
 
 

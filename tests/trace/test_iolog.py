@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused
-from aligntool.probe.logs import LogFormat, open_log
-from aligntool.trace import Boundary, Kind, Pattern, read_pattern
+from aligntool.measure.logs import LogFormat, open_log
+from aligntool.measure.trace import Boundary, Kind, Pattern, read_pattern
 from tests.conftest import run
 
 MIB = 1 << 20

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.probe.logs import open_log
-from aligntool.trace import PERCENTILES, Kind, Latency, Moment, read_pattern
+from aligntool.measure.logs import open_log
+from aligntool.measure.trace import PERCENTILES, Kind, Latency, Moment, read_pattern
 from tests.conftest import run
 from tests.run_aligntool import run_aligntool
 from tests.trace.made_blktrace import (

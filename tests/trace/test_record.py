@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused
-from aligntool.probe.tracing import Traceable, find_traceable, lies_on
+from aligntool.measure.record_trace import Traceable, find_traceable, lies_on
 from aligntool.units import MIB
 from tests.cli.old_disks import ROOT
 from tests.conftest import run

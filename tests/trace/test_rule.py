@@ -4,9 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.audit.cost import units_touched
+from aligntool.audit.report import units_touched
 from aligntool.errors import Refused
-from aligntool.trace import MOST_SOURCES, UNTIMED, Boundary, Event, Kind, Moment, Pattern, read_pattern
+from aligntool.measure.trace import (
+    MOST_SOURCES,
+    UNTIMED,
+    Boundary,
+    Event,
+    Kind,
+    Moment,
+    Pattern,
+    read_pattern,
+)
 
 KINDS = {"R": Kind.READ, "W": Kind.WRITE, "D": Kind.DISCARD, "F": Kind.FLUSH}
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.audit import Answer, Report, audit
-from aligntool.probe.look import look
+from aligntool.audit.judge import audit
+from aligntool.audit.report import Answer, Report
+from aligntool.linux.look import look
 from tests.probe.trees import MadeDisk, MadePartition, make_tree
 
 SIZE = 500 << 30

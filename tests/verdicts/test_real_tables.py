@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.audit import Answer, Code, Report, Severity, Verdict, audit
+from aligntool.audit.judge import audit
+from aligntool.audit.report import Answer, Code, Report, Severity, Verdict
+from aligntool.formats.layers import read_contents
 from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits
-from aligntool.probe.contents import read_contents
-from aligntool.probe.file_reader import FileReader
-from aligntool.probe.look import look
-from aligntool.probe.merge import bring_together
-from aligntool.probe.partitions import KernelPartition
-from aligntool.probe.udev import NOTHING
+from aligntool.linux.devices import FileReader
+from aligntool.linux.look import look
+from aligntool.linux.partitions import KernelPartition, bring_together
+from aligntool.linux.sysfs import NOTHING
 from aligntool.units import Extent
 from tests.conftest import run
 from tests.probe.tables.images import mbr, patch

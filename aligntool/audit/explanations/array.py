@@ -1,7 +1,7 @@
 """Explanations of md arrays, and of what makes them come back (AT6xx)."""
 
-from aligntool.audit.codes import Code
 from aligntool.audit.explanations.explanation import Explanation
+from aligntool.audit.report import Code
 
 ARRAY = {
     Code.ARRAY_DEGRADED: Explanation(

@@ -1,7 +1,7 @@
 """Explanations of what a device says of itself (AT2xx)."""
 
-from aligntool.audit.codes import Code
 from aligntool.audit.explanations.explanation import Explanation
+from aligntool.audit.report import Code
 
 DEVICE = {
     Code.STACK_CONFLICT: Explanation(

@@ -1,7 +1,7 @@
 """Explanations of drives and links, and what was not seen (AT5xx, AT9xx)."""
 
-from aligntool.audit.codes import Code
 from aligntool.audit.explanations.explanation import Explanation
+from aligntool.audit.report import Code
 
 DRIVE = {
     Code.LINK_DEGRADED: Explanation(

@@ -1,7 +1,7 @@
 """Explanations of the layers above a partition (AT4xx)."""
 
-from aligntool.audit.codes import Code
 from aligntool.audit.explanations.explanation import Explanation
+from aligntool.audit.report import Code
 
 LAYER = {
     Code.LAYER_OFF_PHYSICAL: Explanation(

@@ -1,7 +1,7 @@
 """Explanations of where a partition starts (AT1xx)."""
 
-from aligntool.audit.codes import Code
 from aligntool.audit.explanations.explanation import Explanation
+from aligntool.audit.report import Code
 
 START = {
     Code.OFF_PHYSICAL: Explanation(

@@ -1,7 +1,7 @@
 """Explanations of partition tables (AT3xx)."""
 
-from aligntool.audit.codes import Code
 from aligntool.audit.explanations.explanation import Explanation
+from aligntool.audit.report import Code
 
 TABLE = {
     Code.GPT_PRIMARY_DAMAGED: Explanation(

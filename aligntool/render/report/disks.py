@@ -1,22 +1,495 @@
-"""A disk as the page shows it: facts, map, table, starts.
+"""Disks, findings, topology and measurements as the HTML report shows them."""
 
-In: a judged disk and whether it can be mended. Out: words and pictures for the template. Alone because a page has room
-that a terminal has not, and pictures with an alternative in words.
-"""
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-from aligntool.audit import Judged, Report, Verdict
-from aligntool.realign import Mend
-from aligntool.render.facts import facts_of
+from aligntool.audit.explanations import EXPLANATIONS
+from aligntool.audit.report import (
+    Answer,
+    Code,
+    Cost,
+    Finding,
+    Judged,
+    MeasuredDisk,
+    Report,
+    Severity,
+    Verdict,
+)
+from aligntool.inventory import Disk, LinkHop, Port, Uplink, most_of, runs_below
+from aligntool.raid.chunks import Rates, hop_words, narrowest, rate
+from aligntool.raid.views import ArrayView
+from aligntool.realign.planning import Mend
+from aligntool.render.audit import (
+    Mends,
+    alike_of,
+    facts_of,
+    geometry_words,
+    mend_lines,
+    names_of,
+    row_of,
+    table_words,
+    verdict_words,
+)
+from aligntool.render.disk_map import check_drawn
+from aligntool.render.disk_pictures import disk_picture, start_picture
 from aligntool.render.lines import harmless
-from aligntool.render.mending import Mends, mend_lines
-from aligntool.render.report.content import disk_names, facts_line, start_pictures
-from aligntool.render.svg import Picture
-from aligntool.render.svg_map import disk_picture
-from aligntool.render.table import geometry_words, names_of, row_of, verdict_words
-from aligntool.units import format_about
+from aligntool.render.svg import (
+    Bar,
+    BarChart,
+    Chart,
+    CurveChart,
+    Picture,
+    RatioChart,
+    Rows,
+    bar_picture,
+    curve_picture,
+    queue_picture,
+    ratio_picture,
+)
+from aligntool.units import format_about, format_size
+
+# Benchmarks as a page shows them: charts, sentences, conditions.
+#
+# In: plain values. Out: the same, by name. Alone because whoever reads results of benchmarks fills these, and
+# the page knows no other.
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What random writes of `request` bytes keep of their rate `residue` bytes past a boundary of `unit` bytes, as it
+    was measured on `target`, which is on `disk`; None: an older file, which does not say."""
+
+    unit: int
+    request: int
+    residue: int
+    disk: MeasuredDisk | None
+    target: str
+    text: str
+
+    def is_about(self, finding: Finding, disk: Disk) -> bool:
+        """Whether it was measured on that disk, by what the disk calls itself, and from a start that is off as far."""
+        cost = finding.cost
+        if cost is None or finding.start is None or self.disk is None or not self.disk.is_of(disk):
+            return False
+        lies = (cost.unit, cost.request, finding.start % self.unit)
+        return lies == (self.unit, self.request, self.residue)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One result. `notes`: what has to be said with it. `conditions`: a word and what is to be said under it.
+    `about`: who was measured and how, a line each, for a picture of its own.
+    `figures`: all of them as a table, the heads first; a row of one cell is the head of those below it. A chart whose
+    figures are there needs no table of its own.
+    """
+
+    title: str
+    summary: str
+    charts: tuple[Chart, ...] = ()
+    figures: Rows = ()
+    notes: tuple[str, ...] = ()
+    conditions: tuple[tuple[str, str], ...] = ()
+    losses: tuple[Loss, ...] = ()
+    about: tuple[str, ...] = ()
+
+
+def when_words(when: str) -> str:
+    """ "2026-11-21T23:45:52Z" -> "2026-11-21 23:45 UTC"; what is no such time stays as it is."""
+    found = re.fullmatch(r"([0-9-]{10})T([0-9]{2}:[0-9]{2}):[0-9]{2}Z", when)
+    return f"{found[1]} {found[2]} UTC" if found else when
+
+
+# Findings as the page shows them: one article a code, with the explanation that `aligntool explain` gives.
+#
+# In: a report. Out: words for the template, and what to type next. Alone because a page folds the explanation
+# away, where a terminal points to another command.
+
+MOST_OF_A_KIND = 40
+MOST_COMMANDS = 5  # for one code
+MOST_NEXT = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`seen`: the sentence, and what is said under it. `costs`: a word and the prediction for it."""
+
+    code: str
+    severity: str
+    title: str
+    seen: tuple[tuple[str, tuple[str, ...]], ...]
+    more: int
+    costs: tuple[tuple[str, str], ...]
+    measured: tuple[str, ...]  # beside them
+    commands: tuple[str, ...]
+    explained: tuple[tuple[str, str], ...]
+
+
+def groups_of(report: Report, losses: Sequence[Loss] = ()) -> tuple[Group, ...]:
+    """Worst first, each code once a severity. `losses`: what was measured of the boundaries in question."""
+    found: dict[tuple[Severity, Code], list[Finding]] = {}
+    for finding in report.findings:
+        found.setdefault((finding.severity, finding.code), []).append(finding)
+    alone = report.judged[0].disk.name if len(report.judged) == 1 else None
+    disks = {judged.disk.name: judged.disk for judged in report.judged}
+    return tuple(
+        _group(findings, alone, tuple(dict.fromkeys(_measured(findings, disks, losses))))
+        for findings in found.values()
+    )
+
+
+def _group(findings: list[Finding], alone: str | None, measured: tuple[str, ...]) -> Group:
+    code, explanation = findings[0].code, EXPLANATIONS[findings[0].code]
+    alike = alike_of(findings, alone=alone)
+    cost = next((finding.cost for finding in findings if finding.cost), None)
+    return Group(
+        code=code.value,
+        severity=findings[0].severity.value,
+        title=explanation.title,
+        seen=tuple((summary, tuple(_under(finding))) for finding, summary in alike[:MOST_OF_A_KIND]),
+        more=max(len(alike) - MOST_OF_A_KIND, 0),
+        costs=cost_rows(cost) if cost else (),
+        measured=measured,
+        commands=tuple(dict.fromkeys(finding.next for finding in findings if _is_told(finding)))[
+            :MOST_COMMANDS
+        ],
+        explained=(
+            ("What it means", explanation.means),
+            ("How it is judged", explanation.judged),
+            ("What it costs", explanation.costs),
+            ("What to do", explanation.do),
+        ),
+    )
+
+
+def _measured(
+    findings: Sequence[Finding], disks: Mapping[str, Disk], losses: Sequence[Loss]
+) -> Iterator[str]:
+    """Beside what is predicted for a disk what was measured on it, and on no other."""
+    for finding in findings:
+        disk = disks.get(finding.disk or "")
+        which = "" if finding.partition is None else f" partition {finding.partition}"
+        for loss in losses:
+            if disk is not None and loss.is_about(finding, disk):
+                yield f"{disk.name}{which}: {loss.text}, on {loss.target}"
+
+
+def _is_told(finding: Finding) -> bool:
+    """The page explains every code itself."""
+    return bool(finding.next) and not finding.next.startswith("aligntool explain ")
+
+
+def _under(finding: Finding) -> Iterator[str]:
+    if finding.cause:
+        yield f"Cause: {finding.cause}"
+    yield from finding.evidence
+
+
+def cost_rows(cost: Cost) -> tuple[tuple[str, str], ...]:
+    """The prediction, row by row."""
+    request = format_size(cost.request)
+    share = cost.straddle_probability
+    rows = [
+        (f"{request} requests that straddle", f"{float(share):.0%}"),
+        ("write rate left", f"{cost.write_rate} of the aligned rate"),
+        (
+            "a straddling write",
+            f"reads {format_size(cost.straddling_read)}, writes {format_size(cost.straddling_written)}",
+        ),
+        ("a straddling read", f"takes {format_size(cost.extra_read)} more"),
+    ]
+    if cost.write_amplification > 1:
+        rows.append(("write amplification, even aligned", f"{float(cost.write_amplification):g}"))
+    return tuple(rows)
+
+
+def commands_of(report: Report, mends: Mends) -> tuple[tuple[str, str], ...]:
+    """What to type next, and why; what the worst findings ask for comes first."""
+    why: dict[str, list[str]] = {}
+    for finding in report.findings:
+        if _is_told(finding):
+            codes = why.setdefault(finding.next, [])
+            if finding.code.value not in codes:
+                codes.append(finding.code.value)
+    made = {command: f"for {', '.join(codes)}" for command, codes in why.items()}
+    for answers in mends.values():
+        for mend in answers:
+            if mend.next and mend.answer == "with-shrink":
+                made.setdefault(mend.next, "a shrink makes room")
+    return tuple(made.items())[:MOST_NEXT]
+
+
+# Where drives hang: the links from the processor down to each drive as a tree, and which of them binds an
+# array.
+#
+# In: an audit's report and the arrays. Out: branches, and a chart of an array's links. Alone because sysfs
+# tells each drive's way by itself, and only together they are a tree.
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A link or a drive. `binds`: the arrays whose ceiling it sets. `slower`: what it could do, where it does less."""
+
+    name: str
+    what: str
+    speed: str = ""
+    binds: tuple[str, ...] = ()
+    slower: str = ""
+    drive: bool = False
+    below: tuple["Branch", ...] = ()
+
+
+@dataclass
+class _Node:
+    hop: LinkHop | None
+    hidden: str = ""
+    disks: list[Disk] = field(default_factory=list)
+    below: dict[str, "_Node"] = field(default_factory=dict)
+
+
+def tree_of(report: Report, arrays: Sequence[ArrayView]) -> tuple[Branch, ...]:
+    """From the processor down. Empty where no drive's way is known."""
+    root = _Node(None)
+    for judged in report.judged:
+        for way in judged.disk.links:
+            _grow(root, judged.disk, way)
+    return tuple(_branch(node, report, arrays) for node in root.below.values())
+
+
+def _grow(root: _Node, disk: Disk, way: Sequence[LinkHop]) -> None:
+    """Ways are told from the drive up; the tree goes down. A link that sysfs does not show is a branch too."""
+    node = root
+    for hop in reversed(way):
+        if hop.hidden_uplink:
+            node = node.below.setdefault(f"hidden {hop.hidden_uplink}", _Node(hop, hop.hidden_uplink))
+        node = node.below.setdefault(hop.address, _Node(hop))
+    if disk not in node.disks:
+        node.disks.append(disk)
+
+
+def _branch(node: _Node, report: Report, arrays: Sequence[ArrayView], above: LinkHop | None = None) -> Branch:
+    below = tuple(_branch(each, report, arrays, node.hop) for each in node.below.values())
+    drives = tuple(
+        Branch(disk.name, disk.model or disk.kind.value, binds=_held_back(disk.name, arrays), drive=True)
+        for disk in node.disks
+    )
+    if node.hop is None:
+        return Branch("", "", below=below)
+    if node.hidden:
+        speed = rate(node.hop.hidden_bandwidth) if node.hop.hidden_bandwidth else ""
+        binding = _binding(node, arrays, report)
+        return Branch(
+            node.hidden, "to the processor; the system does not show it", speed, binding, below=below
+        )
+    what = f"{node.hop.port}" + (f", {node.hop.name}" if node.hop.name else "")
+    return Branch(
+        node.hop.address,
+        what,
+        _speed(node.hop),
+        _binding(node, arrays, report),
+        _slower(node.hop, above),
+        False,
+        (*drives, *below),
+    )
+
+
+def _speed(hop: LinkHop) -> str:
+    lanes = f"{hop.speed_gts:g} GT/s x{hop.width}" if hop.speed_gts and hop.width else ""
+    return ", ".join(word for word in (lanes, rate(hop.bandwidth) if hop.bandwidth else "") if word)
+
+
+def _slower(hop: LinkHop, above: LinkHop | None) -> str:
+    """A drive whose link runs below what both its ends can do, by the audit's rule (AT501)."""
+    if hop.port is not Port.ENDPOINT:
+        return ""
+    most = most_of(hop, above if above is not None and above.port is not Port.VMD else None)
+    if not most.both_ends or not runs_below(hop, most):
+        return ""
+    return f"{most.speed_gts:g} GT/s x{most.width}" + (f", {rate(most.bandwidth)}" if most.bandwidth else "")
+
+
+def _binding(node: _Node, arrays: Sequence[ArrayView], report: Report) -> tuple[str, ...]:
+    disks = _disks_below(node)
+    names: set[str] = set()
+    if node.hop is not None and node.hidden:
+        names = {f"{node.hidden} above {disk.name}" for disk in disks}
+    elif node.hop is not None:
+        names = {hop_words(disk, node.hop) for disk in disks}
+    uplink = next((each for each in report.inventory.uplinks if _is(each, node)), None)
+    return tuple(
+        array.name for array in arrays if names & binding_of(array) or (uplink and _binds(uplink, array))
+    )
+
+
+def binding_of(array: ArrayView) -> frozenset[str]:
+    """What has to get faster for it to read or to write faster."""
+    return frozenset({array.ceiling.binds, array.ceiling.binds_write}) - {""}
+
+
+def _binds(uplink: Uplink, array: ArrayView) -> bool:
+    return any(what.startswith(f"{uplink.name} (") for what in binding_of(array))
+
+
+def _is(uplink: Uplink, node: _Node) -> bool:
+    return node.hop is not None and uplink.name == (node.hidden or node.hop.address)
+
+
+def _disks_below(node: _Node) -> list[Disk]:
+    return node.disks + [disk for each in node.below.values() for disk in _disks_below(each)]
+
+
+def _held_back(drive: str, arrays: Sequence[ArrayView]) -> tuple[str, ...]:
+    """Arrays whose ceiling the drive itself sets, by its own rate."""
+    return tuple(array.name for array in arrays if _binds_itself(drive, array))
+
+
+def _binds_itself(drive: str, array: ArrayView) -> bool:
+    return any(what.startswith(f"{drive} itself (") for what in binding_of(array))
+
+
+def ceiling_chart(array: ArrayView, report: Report, number: int, rates: Rates) -> BarChart | None:
+    """What the ways of an array's members and the drives themselves carry, and its ceiling. None: nothing is known."""
+    found = array.ceiling
+    if found.read is None and found.write is None:
+        return None
+    bars = [
+        Bar(f"{array.name}, {way}", most / 1e9, rate(most), kind="good", note="the array's ceiling")
+        for way, most in (("reading", found.read), ("writing", found.write))
+        if most is not None
+    ]
+    bars += [*_shared_bars(array, report), *_link_bars(array, report), *_drive_bars(array, rates)]
+    title = f"What the links and the drives of {array.name} carry"
+    drives = [member.drive for member in array.members if member.drive in rates]
+    note = "; ".join(f"{drive} itself: {rates[drive].by}" for drive in drives if drive)
+    return BarChart(f"links-{number}", title, "GB/s (10^9 bytes a second)", tuple(bars), note)
+
+
+def _shared_bars(array: ArrayView, report: Report) -> Iterator[Bar]:
+    for uplink in report.inventory.uplinks:
+        below = [member for member in array.members if member.drive in uplink.members]
+        if uplink.bandwidth and below:
+            note = f"shared by {len(below)}"
+            yield _carries(uplink.name, uplink.bandwidth, note, binds=_binds(uplink, array))
+
+
+def _link_bars(array: ArrayView, report: Report) -> Iterator[Bar]:
+    drives = {judged.disk.name: judged.disk for judged in report.judged}
+    for member in array.members:
+        disk = drives.get(member.drive or "")
+        if lane := narrowest(disk) if disk else None:
+            yield _carries(member.name, lane.bandwidth, "its own link", binds=lane.what in binding_of(array))
+
+
+def _drive_bars(array: ArrayView, rates: Rates) -> Iterator[Bar]:
+    """What each drive does alone, where it is known."""
+    for member in array.members:
+        known = rates.get(member.drive or "")
+        if known is None or member.drive is None:
+            continue
+        for way, own, binding in (
+            ("reading", known.read, array.ceiling.binds),
+            ("writing", known.write, array.ceiling.binds_write or array.ceiling.binds),
+        ):
+            if own:
+                binds = binding.startswith(f"{member.drive} itself (")
+                yield _carries(f"{member.drive} itself, {way}", own, "", binds=binds)
+
+
+def _carries(label: str, bandwidth: int, note: str, *, binds: bool) -> Bar:
+    note = ", ".join(word for word in ("binds" if binds else "", note) if word)
+    return Bar(label, bandwidth / 1e9, rate(bandwidth), kind="bad" if binds else "plain", note=note)
+
+
+# What a report is made of, and the names of its pictures.
+#
+# In: the answers of those who think. Out: one value for the page, and the pictures, which `--chart` takes by
+# the same names. Alone because the page and a single picture must come from the same places.
+
+MOST_STARTS = 2
+"""So many starts of a disk are drawn; the table has all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """`made`: when, as it is to be read. `measured`: benchmarks as charts and words. `rates`: what drives do alone,
+    where it is known.
+    """
+
+    report: Report
+    arrays: tuple[ArrayView, ...] = ()
+    mends: Mends = field(default_factory=dict)
+    measured: tuple[Measured, ...] = ()
+    made: str = ""
+    rates: Rates = field(default_factory=dict)
+
+
+def chart_picture(chart: Chart, about: tuple[str, ...] = ()) -> Picture:
+    """`about`: what a picture of its own says below its title."""
+    return replace(_drawn(chart), about=about)
+
+
+def _drawn(chart: Chart) -> Picture:
+    match chart:
+        case BarChart():
+            return bar_picture(chart)
+        case RatioChart():
+            return ratio_picture(chart)
+        case CurveChart():
+            return curve_picture(chart)
+
+
+def pictures_of(content: Content) -> Iterator[Picture]:
+    """All of them, in the order of the page."""
+    names = disk_names(content.report)
+    for judged in content.report.judged:
+        if picture := disk_picture(judged, f"map-{names[judged.disk.name]}"):
+            yield replace(picture, about=(facts_line(judged.disk), geometry_words(judged)))
+        for picture in start_pictures(judged, names[judged.disk.name]):
+            yield replace(picture, about=(facts_line(judged.disk), picture.alternative))
+    for number, array in enumerate(content.arrays, 1):
+        if chart := ceiling_chart(array, content.report, number, content.rates):
+            members = ", ".join(member.name for member in array.members)
+            yield chart_picture(chart, (f"{array.name}, {array.level} of {members}", chart.note))
+    for measured in content.measured:
+        yield from (chart_picture(chart, measured.about) for chart in measured.charts)
+    yield queue_picture()
+
+
+def disk_names(report: Report) -> dict[str, str]:
+    """A disk's name as a part of a picture's: letters, digits and hyphens, and no two alike."""
+    made: dict[str, str] = {}
+    for number, judged in enumerate(report.judged, 1):
+        word = re.sub(r"[^a-z0-9]+", "-", judged.disk.name.rsplit("/", 1)[-1].lower()[:40]).strip("-")
+        made[judged.disk.name] = word if word and word not in made.values() else f"{word or 'disk'}-{number}"
+    return made
+
+
+def facts_line(disk: Disk) -> str:
+    """ "Samsung SSD 980 · 1TB · nvme · GPT"."""
+    words = [word for word in (disk.vendor, disk.model) if word]
+    if disk.vendor and disk.model and disk.model.startswith(disk.vendor):
+        words = [disk.model]
+    size = "size unknown" if disk.size is None else format_about(disk.size)
+    return " · ".join(word for word in (" ".join(words), size, disk.kind.value, table_words(disk)) if word)
+
+
+def start_pictures(judged: Judged, name: str) -> Iterator[Picture]:
+    """Of the first partitions that are off."""
+    for verdict in _off(judged)[:MOST_STARTS]:
+        number = "whole" if verdict.partition is None else verdict.partition
+        check = check_drawn(verdict)
+        if check is not None:
+            yield start_picture(judged, verdict, check, f"start-{name}-{number}")
+
+
+def _off(judged: Judged) -> list[Verdict]:
+    return [verdict for verdict in judged.verdicts if verdict.answer is Answer.OFF and verdict.matters]
+
+
+# A disk as the page shows it: facts, map, table, starts.
+#
+# In: a judged disk and whether it can be mended. Out: words and pictures for the template. Alone because a
+# page has room that a terminal has not, and pictures with an alternative in words.
 
 MOST_DISKS = 64
 """So many disks are shown in full; the rest are counted."""

@@ -1,29 +1,72 @@
-"""Content -> the page.
-
-In: what was found. Out: HTML with its style sheets inside and nothing outside. Alone because here is the one door to
-the template: whatever goes through is made harmless first and escaped by the template, so that no name on a disk is
-ever markup; and the page forbids itself scripts and the network, should that fail.
-"""
+"""The HTML report put together."""
 
 from base64 import b64encode
+from collections.abc import Iterator
 from hashlib import sha256
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from aligntool import __version__
-from aligntool.audit import Answer, Severity, unjudged
-from aligntool.raid import ceiling_words
-from aligntool.raid.ceilings import rate
+from aligntool.audit.drives import unjudged
+from aligntool.audit.report import Answer, Severity
+from aligntool.measure.conditions import Conditions
+from aligntool.raid.chunks import ceiling_words, rate
 from aligntool.render.lines import harmless
-from aligntool.render.report.content import Content, chart_picture
-from aligntool.render.report.disks import disk_views
-from aligntool.render.report.findings import commands_of, groups_of
-from aligntool.render.report.topology import ceiling_chart, tree_of
-from aligntool.render.svg import Picture, style_sheet, svg_text
-from aligntool.render.svg_charts import Chart, table_of
-from aligntool.render.svg_queue import queue_picture
+from aligntool.render.report.disks import (
+    Content,
+    ceiling_chart,
+    chart_picture,
+    commands_of,
+    disk_views,
+    groups_of,
+    tree_of,
+)
+from aligntool.render.svg import Chart, Picture, queue_picture, style_sheet, svg_text, table_of
 from aligntool.units import format_about, format_size
+
+# Under which conditions something was measured, as words for the page.
+#
+# In: what was kept with the figures. Out: a word and what is to be said under it. Alone because results and
+# experiments keep the same.
+
+
+def condition_rows(seen: Conditions) -> Iterator[tuple[str, str]]:
+    """What is not known is left out."""
+    for drive in seen.drives:
+        facts = [
+            drive.model, f"firmware {drive.firmware}" if drive.firmware else "", drive.array_level,
+            f"link {drive.link}" if drive.link else "",
+            f"scheduler {drive.scheduler}" if drive.scheduler else "",
+            f"queue depth {drive.queue_depth}" if drive.queue_depth else "",
+            _degrees(drive.temperature_c, drive.temperature_after_c),
+        ]  # fmt: skip
+        yield drive.name, ", ".join(fact for fact in facts if fact) or "nothing known"
+    yield from ((word, text) for word, text in _machine(seen) if text)
+
+
+def _machine(seen: Conditions) -> Iterator[tuple[str, str]]:
+    yield "kernel", seen.kernel
+    yield "processor", f"{seen.processor or ''} {f'({seen.cores} cores)' if seen.cores else ''}".strip()
+    yield "governor", seen.governor or ""
+    room = f", {format_about(seen.free)} free" if seen.free is not None else ""
+    yield "file system", f"{seen.filesystem}{room}" if seen.filesystem else ""
+    if seen.kernel:  # of an older file nothing is known
+        yield "caches", "dropped" if seen.caches_dropped else "not dropped"
+    yield "fio", seen.fio
+
+
+def _degrees(before: float | None, after: float | None) -> str:
+    if before is None:
+        return ""
+    return f"{before:g} °C" if after is None else f"{before:g} → {after:g} °C"
+
+
+# Content -> the page.
+#
+# In: what was found. Out: HTML with its style sheets inside and nothing outside. Alone because here is the
+# one door to the template: whatever goes through is made harmless first and escaped by the template, so that
+# no name on a disk is ever markup; and the page forbids itself scripts and the network, should that fail.
 
 LONGEST = 1200
 """Characters of one text on the page; a name on a disk may be longer than a book."""

@@ -4,24 +4,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from aligntool.apply.arrays.holding import HeldMembers
-from aligntool.apply.arrays.members import make_member, wait_for_members
-from aligntool.apply.arrays.site import Site
-from aligntool.apply.kernel import forget_partitions
+from aligntool.change import Plan
 from aligntool.cli.arrays import this_site
-from aligntool.plan import (
+from aligntool.formats.part_types import ROLES
+from aligntool.linux.kernel import forget_partitions
+from aligntool.raid.record import Site
+from aligntool.raid.steps_drives import HeldMembers, make_member, wait_for_members
+from aligntool.steps import (
     DataArea,
     EditFile,
     MakeFileSystem,
     MakeMember,
     NewEntry,
-    Plan,
     RunCommand,
     Step,
     Subject,
+    held_by,
+    subject,
 )
-from aligntool.plan.subject import held_by, subject
-from aligntool.recipe.roles import ROLES
 from aligntool.units import MIB, Extent
 
 ANYWHERE = DataArea()

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.arrays.commands import find_trace, run_command, undo_command
 from aligntool.errors import Stopped
 from aligntool.inventory import Disk
-from aligntool.plan import RunCommand
-from aligntool.raid.members import Member
-from aligntool.raid.part_types import type_steps
-from aligntool.raid.placing import Placed
+from aligntool.raid.members import Member, Placed, type_steps
+from aligntool.raid.steps_system import find_command_trace, run_command, undo_command
+from aligntool.steps import RunCommand
 from aligntool.units import MIB, Extent
 from tests.apply.arrays.made import FS_UUID, site_in
 from tests.conftest import run
@@ -54,7 +52,7 @@ def test_a_partition_that_is_taken_gets_the_type_of_a_member_and_its_own_back(
         before = run("sfdisk", "--dump", disk)
         looked = site_in(tmp_path).look_at(str(disk))
         (step,) = steps(looked)
-        trace = find_trace(step)
+        trace = find_command_trace(step)
         list(run_command(step))
         assert types(disk) == [will, other]
         assert steps(site_in(tmp_path).look_at(str(disk))) == ()
@@ -83,7 +81,7 @@ def test_a_type_that_somebody_else_gave_stays(
         stdin=f"label: gpt\nstart=2048, size=40960, type={HOME}\n",
     )
     (step,) = steps(site_in(tmp_path).look_at(str(disk)))
-    trace = find_trace(step)
+    trace = find_command_trace(step)
     list(run_command(step))
     run("sfdisk", "-q", "--no-tell-kernel", "--part-type", disk, "1", SWAP)
     assert list(undo_command(step, trace)) == [] and types(disk) == [SWAP]

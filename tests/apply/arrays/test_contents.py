@@ -5,13 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.arrays.contents import make_file_system
-from aligntool.apply.arrays.record import Record
-from aligntool.apply.arrays.site import Site
-from aligntool.apply.arrays.untouched import refuse_foreign, refuse_used, was_never_mounted
-from aligntool.apply.arrays.walk import go_back
 from aligntool.errors import Refused, Stopped
-from aligntool.plan import DataArea, MakeArray, MakeFileSystem
+from aligntool.raid.make import go_back
+from aligntool.raid.record import Record, Site
+from aligntool.raid.steps_md import make_file_system, refuse_foreign, refuse_used, was_never_mounted
+from aligntool.steps import DataArea, MakeArray, MakeFileSystem
 from aligntool.units import MIB
 from tests.apply.arrays.made import FS_UUID, file_system_step, plan_of, site_in
 from tests.conftest import run

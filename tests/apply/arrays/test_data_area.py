@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.arrays.data_area import old_signatures
-from aligntool.apply.arrays.preflight import refuse_impossible
 from aligntool.errors import Refused
-from aligntool.plan import DataArea, MakeArray, MakeMember, Step
-from aligntool.plan.subject import held_by
-from aligntool.raid.wiping import data_area
+from aligntool.raid.make import refuse_impossible
+from aligntool.raid.members import data_area
+from aligntool.raid.steps_drives import old_signatures
+from aligntool.steps import DataArea, MakeArray, MakeMember, Step, held_by
 from aligntool.units import KIB, MIB, Extent
 from tests.apply.arrays.made import made_member, member_step, plan_of, site_in
 from tests.conftest import run

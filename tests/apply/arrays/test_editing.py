@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.arrays.editing import (
+from aligntool.change import Said
+from aligntool.errors import Refused
+from aligntool.raid.steps_system import (
     backup_of,
     edit_file,
     edited,
-    find_trace,
+    find_file_trace,
     refuse_unwritable,
     restore_file,
 )
-from aligntool.errors import Refused
-from aligntool.plan import EditFile, FileStep, Said, WriteFile
+from aligntool.steps import EditFile, FileStep, WriteFile
 from tests.apply.arrays.made import FS_UUID, LINE, fstab_step, site_in
 from tests.conftest import run
 
@@ -28,7 +29,7 @@ def fstab(tmp_path: Path) -> Path:
 
 def edit(folder: Path, step: FileStep) -> list[str]:
     site = site_in(folder)
-    return [said.text for said in edit_file(step, site, find_trace(step, site))]
+    return [said.text for said in edit_file(step, site, find_file_trace(step, site))]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +110,7 @@ def test_every_run_keeps_what_the_file_was_before_it(tmp_path: Path, fstab: Path
 def test_a_step_that_is_cut_short_and_done_again_keeps_one_copy(tmp_path: Path, fstab: Path) -> None:
     fstab.write_text("first\n")
     site = site_in(tmp_path)
-    trace = find_trace(fstab_step(), site)
+    trace = find_file_trace(fstab_step(), site)
     backup = backup_of(fstab_step(), site, trace)
     assert backup is not None
     backup.write_text("first\n")  # cut here
@@ -124,7 +125,7 @@ def test_what_is_taken_back_takes_its_own_copy_along_and_no_other(tmp_path: Path
     fstab.write_text("first\n")
     edit(tmp_path, fstab_step())
     site = site_in(tmp_path)
-    trace = find_trace(OTHER, site)
+    trace = find_file_trace(OTHER, site)
     list(edit_file(OTHER, site, trace))
     list(restore_file(OTHER, site, trace))
     assert names_beside(fstab) == ["fstab", "fstab.before-aligntool"]
@@ -144,10 +145,10 @@ def test_a_file_of_our_own_is_written_whole_and_put_back_whole(
     file, site = fstab.with_name("own.timer"), site_in(tmp_path)
     if before is not None:
         file.write_text(before)
-    trace = find_trace(UNIT, site)
+    trace = find_file_trace(UNIT, site)
     list(edit_file(UNIT, site, trace))
     assert file.read_text() == "[Unit]\n\n[Timer]\nOnActiveSec=30\n"
-    assert find_trace(UNIT, site) == {}
+    assert find_file_trace(UNIT, site) == {}
     copy = file.with_name("own.timer.before-aligntool")
     assert (copy.read_text() if copy.exists() else None) == before
     list(restore_file(UNIT, site, trace))
@@ -157,7 +158,7 @@ def test_a_file_of_our_own_is_written_whole_and_put_back_whole(
 def put_back(folder: Path, change: str | None) -> tuple[bytes | None, list[Said]]:
     """Edit, let somebody else change the file, put it back."""
     site, step = site_in(folder), fstab_step()
-    trace = find_trace(step, site)
+    trace = find_file_trace(step, site)
     list(edit_file(step, site, trace))
     file = folder / "root/etc/fstab"
     if change is not None:
@@ -218,7 +219,7 @@ def test_a_file_that_is_a_mount_point_is_told_before_anything_is_written(tmp_pat
 def test_a_unit_is_left_out_where_there_is_no_systemd(tmp_path: Path) -> None:
     site = site_in(tmp_path)
     step = EditFile("/etc/systemd/system/x.timer", ("[Timer]",), "[Timer]", "x")
-    assert find_trace(step, site) == {} and list(refuse_unwritable(step, site)) == []
+    assert find_file_trace(step, site) == {} and list(refuse_unwritable(step, site)) == []
     (said,) = edit(tmp_path, step)
     assert said == f"/etc/systemd/system is not there, so no systemd would read {step.path}"
     assert not site.path("/etc/systemd").exists()

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.arrays.geometry import unlike
-from aligntool.plan import MakeArray
+from aligntool.raid.steps_md import unlike
+from aligntool.steps import MakeArray
 from aligntool.units import MIB
 from tests.raid.made import drives, goal, planned
 

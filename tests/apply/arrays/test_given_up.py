@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.change import from_json
 from aligntool.errors import Stopped
-from aligntool.plan import MakeMember, from_json
+from aligntool.steps import MakeMember
 from aligntool.units import GIB, MIB, Extent
 from tests.apply.arrays.made import made_member, member_step, site_in
 from tests.conftest import run

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.arrays.holding import hold_members
 from aligntool.errors import Refused
-from aligntool.plan import MakeMember
+from aligntool.raid.steps_drives import hold_members
+from aligntool.steps import MakeMember
 from aligntool.units import GIB, MIB
 from tests.apply.arrays.made import made_member, member_step, site_in
 from tests.apply.test_hold import another_program

@@ -8,13 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.arrays.data_area import old_signatures
-from aligntool.apply.arrays.holding import HeldMembers
-from aligntool.apply.arrays.members import make_member, remove_member, stop_unless_standing
-from aligntool.apply.arrays.site import Site
-from aligntool.apply.kernel import forget_partitions
 from aligntool.errors import Refused, Stopped
-from aligntool.plan import DataArea, MakeMember
+from aligntool.linux.kernel import forget_partitions
+from aligntool.raid.record import Site
+from aligntool.raid.steps_drives import (
+    HeldMembers,
+    make_member,
+    old_signatures,
+    remove_member,
+    stop_unless_standing,
+)
+from aligntool.steps import DataArea, MakeMember
 from aligntool.units import MIB
 from tests.apply.arrays.made import made_member, member_step, site_in
 from tests.conftest import run

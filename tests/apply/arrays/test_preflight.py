@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.arrays.hooks import about_hooks
-from aligntool.apply.arrays.preflight import reasons_beforehand, refuse_impossible
+from aligntool.change import Plan
 from aligntool.errors import Refused
-from aligntool.plan import EditFile, Plan, RunCommand, Step
+from aligntool.raid.make import reasons_beforehand, refuse_impossible
+from aligntool.raid.steps_system import about_hooks
+from aligntool.steps import EditFile, RunCommand, Step
 from aligntool.units import MIB
 from tests.apply.arrays.made import LINE, fstab_step, member_step, plan_of, site_in
 from tests.conftest import run

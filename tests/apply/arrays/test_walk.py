@@ -13,13 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.arrays.record import Record, find_records, one_at_a_time, save
-from aligntool.apply.arrays.site import Site
-from aligntool.apply.arrays.walk import begin, go_back, go_forward
-from aligntool.apply.arrays.whereabouts import plan_here
-from aligntool.apply.kernel import forget_partitions
+from aligntool.change import Plan, StepDone
 from aligntool.errors import Refused, Stopped
-from aligntool.plan import Plan, RunCommand, StepDone
+from aligntool.linux.kernel import forget_partitions
+from aligntool.raid.make import begin, go_back, go_forward, plan_here
+from aligntool.raid.record import Record, Site, find_records, one_at_a_time, save
+from aligntool.steps import RunCommand
 from aligntool.units import MIB
 from tests.apply.arrays.made import (
     FS_UUID,

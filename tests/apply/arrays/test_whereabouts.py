@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.apply.arrays.whereabouts import plan_here
+from aligntool.change import Plan
 from aligntool.errors import Refused
 from aligntool.inventory import Disk
-from aligntool.plan import MakeArray, MakeFileSystem, MakeMember, Plan, RunCommand
+from aligntool.raid.make import plan_here
+from aligntool.steps import MakeArray, MakeFileSystem, MakeMember, RunCommand
 from tests.raid.made import drive, goal, planned
 
 DRIVES = (drive(0), drive(1))

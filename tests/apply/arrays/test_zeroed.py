@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.cli.raid_members import look_at_members, sampled_members
-from aligntool.plan import MakeMember, Plan
-from aligntool.raid import plan_raid
-from aligntool.raid.wiping import data_area
+from aligntool.change import Plan
+from aligntool.cli.arrays import look_at_members, sampled_members
+from aligntool.raid.members import data_area
+from aligntool.raid.planning import plan_raid
+from aligntool.steps import MakeMember
 from aligntool.units import MIB, Extent
 from tests.apply.arrays.made import made_member, site_in
 from tests.conftest import run

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aligntool.apply.device import Job, Jobs, Writing
-from aligntool.apply.partition_tables import TableImages, table_images
-from aligntool.plan import EntryChange, ParkEntries, RewriteTable
-from aligntool.probe.reader import BytesReader
-from aligntool.probe.tables import read_table
+from aligntool.device import Job, Jobs, Writing
+from aligntool.formats.reader import BytesReader
+from aligntool.formats.tables import read_table
+from aligntool.realign.mbr_images import TableImages
+from aligntool.realign.table import table_images
+from aligntool.steps import EntryChange, ParkEntries, RewriteTable
 from aligntool.units import MIB, Extent
 from tests.conftest import run
 

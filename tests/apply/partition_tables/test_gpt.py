@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.partition_tables import TableState, find_parked, table_state
-from aligntool.apply.partition_tables.parked import GPT_TYPE, ParkedMark
 from aligntool.errors import Refused
+from aligntool.formats.parked import GPT_TYPE, ParkedMark, find_parked
+from aligntool.realign.mbr_images import TableState, table_state
 from aligntool.units import MIB, Extent
 from tests.apply.partition_tables.disks import (
     JOURNAL_AT,

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.apply.partition_tables import TableState, find_parked, table_state
-from aligntool.apply.partition_tables.chs import USUAL, moved_address
-from aligntool.apply.partition_tables.parked import ParkedMark
 from aligntool.errors import Refused
-from aligntool.plan import EntryChange
+from aligntool.formats.mbr import USUAL, moved_address
+from aligntool.formats.parked import ParkedMark, find_parked
+from aligntool.realign.mbr_images import TableState, table_state
+from aligntool.steps import EntryChange
 from aligntool.units import MIB, Extent
 from tests.apply.partition_tables.disks import (
     JOURNAL_AT,

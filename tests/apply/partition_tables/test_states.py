@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aligntool.apply.partition_tables import TableImages, TableState, find_parked, table_state, way_to
 from aligntool.errors import Stopped
-from aligntool.plan import EntryChange
+from aligntool.formats.parked import find_parked
+from aligntool.realign.mbr_images import TableImages, TableState, table_state, way_to
+from aligntool.steps import EntryChange
 from aligntool.units import MIB, Extent
 from tests.apply.partition_tables.disks import JOURNAL_AT, MemoryDevice, images_for
 from tests.probe.tables.gpt_images import entry, gpt_disk

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.formats.layers import read_layers
 from aligntool.inventory import Layer
-from aligntool.probe.file_reader import FileReader
-from aligntool.probe.layers import read_layers
+from aligntool.linux.devices import FileReader
 from aligntool.units import MIB, Extent
 from tests.conftest import run
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.probe.layers import read_layers
-from aligntool.probe.reader import BytesReader
+from aligntool.formats.layers import read_layers
+from aligntool.formats.reader import BytesReader
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.probe.layers.placed import blkid, bytes_of, layers_of, place

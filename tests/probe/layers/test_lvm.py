@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.formats import lvm
 from aligntool.inventory import Layer
-from aligntool.probe.layers import lvm_text
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import find_tool, run
 from tests.probe.layers.placed import agree, blkid, bytes_of, layers_of
@@ -223,15 +223,15 @@ def test_a_metadata_checksum_that_fails_is_told(made: Made) -> None:
 
 
 def test_the_text_parser_gives_up_quietly() -> None:
-    assert lvm_text.parse('a = 1 b = [1, "x\\"y", -2.5] c { d = 4 } e = @') == {
+    assert lvm.parse('a = 1 b = [1, "x\\"y", -2.5] c { d = 4 } e = @') == {
         "a": 1,
         "b": [1, 'x"y', -2.5],
         "c": {"d": 4},
     }
-    depth, section = 0, lvm_text.parse("a {" * 100_000)
+    depth, section = 0, lvm.parse("a {" * 100_000)
     while (inner := section.get("a")) is not None:
         assert isinstance(inner, dict)
         depth, section = depth + 1, inner
-    assert depth == lvm_text.DEEPEST
-    assert lvm_text.parse("}") == {}
-    assert lvm_text.parse("a = " + "9" * 5000) == {}
+    assert depth == lvm.DEEPEST
+    assert lvm.parse("}") == {}
+    assert lvm.parse("a = " + "9" * 5000) == {}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.probe.tree import Tree
+from aligntool.linux.sysfs import Tree
 from tests.probe.pcie.machines import Attributes, Machine
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 
 from aligntool.inventory import Disk, DiskKind, IoLimits, LinkHop, Port
-from aligntool.probe.pcie import Topology
-from aligntool.probe.tree import Tree
+from aligntool.linux.pcie import Topology
+from aligntool.linux.sysfs import Tree
 
 PCI = "/sys/devices/pci0000:00"
 BRIDGE, NVME, AHCI, RAID, SAS = "0x060400", "0x010802", "0x010601", "0x010400", "0x010700"

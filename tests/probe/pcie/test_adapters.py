@@ -3,7 +3,7 @@
 import pytest
 
 from aligntool.inventory import Port
-from aligntool.probe.pcie import find_adapters, find_uplinks, read_links
+from aligntool.linux.pcie import find_adapters, find_uplinks, read_links
 from tests.probe.pcie.machines import (
     AHCI,
     BRIDGE,

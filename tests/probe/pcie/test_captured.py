@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from aligntool.inventory import Port
-from aligntool.probe.pcie import find_adapters, find_uplinks, read_links
-from aligntool.probe.tree import Tree
+from aligntool.linux.pcie import find_adapters, find_uplinks, read_links
+from aligntool.linux.sysfs import Tree
 from tests.probe.pcie.machines import disk, ports
 
 

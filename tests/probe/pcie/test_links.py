@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aligntool.inventory import Port
-from aligntool.probe.pcie import read_links
-from aligntool.probe.tree import Tree
-from aligntool.recipe import lane_bandwidth
+from aligntool.linux.pcie import read_links
+from aligntool.linux.sysfs import Tree
+from aligntool.recipes.drives import lane_bandwidth
 from tests.probe.pcie.machines import AHCI, BRIDGE, GEN1, GEN2, GEN3, NVME, PCI, SAMSUNG, Machine, link, ports
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.inventory import Port
-from aligntool.probe.pcie import PciNames, Topology
+from aligntool.linux.pcie import PciNames, Topology
 from tests.probe.pcie.machines import BRIDGE, PCI, Machine, link, switch_with_four_drives
 
 PCI_IDS = """\

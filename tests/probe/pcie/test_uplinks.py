@@ -3,7 +3,7 @@
 import pytest
 
 from aligntool.inventory import Port, Source
-from aligntool.probe.pcie import Topology, find_uplinks, read_links
+from aligntool.linux.pcie import Topology, find_uplinks, read_links
 from tests.probe.pcie.machines import (
     BRIDGE,
     GEN2,

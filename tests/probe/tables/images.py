@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from aligntool.formats.reader import BytesReader, Reader, TableReading
+from aligntool.formats.tables import read_table
 from aligntool.inventory import Fault, Table
-from aligntool.probe.file_reader import FileReader
-from aligntool.probe.reader import BytesReader, Reader
-from aligntool.probe.tables import TableReading, read_table
+from aligntool.linux.devices import FileReader
 from tests.conftest import find_tool, run
 
 MIB = 1024 * 1024

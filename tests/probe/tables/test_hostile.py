@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aligntool.probe.reader import BytesReader
-from aligntool.probe.tables import TableReading, read_table
+from aligntool.formats.reader import BytesReader, TableReading
+from aligntool.formats.tables import read_table
 from tests.conftest import SHARED
 from tests.probe.tables.gpt_images import entry, gpt_disk, header
 from tests.probe.tables.images import MIB, CountingReader, FailingReader, disk, mbr

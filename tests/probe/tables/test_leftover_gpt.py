@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.audit import audit
-from aligntool.probe.look import look
+from aligntool.audit.judge import audit
+from aligntool.linux.look import look
 from tests.conftest import run
 from tests.probe.layers.test_md import SIZE, superblock_1
 

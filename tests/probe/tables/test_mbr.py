@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.formats.reader import BytesReader
+from aligntool.formats.tables import read_table
 from aligntool.inventory import Fault, Role, TableLabel
-from aligntool.probe.reader import BytesReader
-from aligntool.probe.tables import read_table
 from aligntool.units import Extent
 from tests.conftest import run
 from tests.probe.tables.images import (

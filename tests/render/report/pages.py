@@ -3,22 +3,13 @@
 from dataclasses import replace
 from functools import cache
 
-from aligntool.audit import audit
+from aligntool.audit.judge import audit
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, Inventory, IoLimits, Layer, Source, Uplink
-from aligntool.raid.arrays import arrays_of
-from aligntool.realign import mends
-from aligntool.render.report import Content, page_html
-from aligntool.render.report.measured import Measured
-from aligntool.render.svg_charts import (
-    Bar,
-    BarChart,
-    Chart,
-    CurveChart,
-    Mark,
-    Point,
-    RatioChart,
-    Series,
-)
+from aligntool.raid.views import arrays_of
+from aligntool.realign.planning import mends
+from aligntool.render.report.disks import Content, Measured
+from aligntool.render.report.page import page_html
+from aligntool.render.svg import Bar, BarChart, Chart, CurveChart, Mark, Point, RatioChart, Series
 from aligntool.units import KIB, MIB, Extent
 from tests.machines.captured import report
 from tests.raid.made import SIZE, drive, linked

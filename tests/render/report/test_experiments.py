@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.bench.alignment import Row
-from aligntool.bench.experiments import Spans, Starts, experiment_from_json
 from aligntool.errors import Refused
-from aligntool.render.bench_experiments import alignment_lines, span_lines
+from aligntool.measure.alignment import Row
+from aligntool.measure.sweeps import Spans, Starts, experiment_from_json
+from aligntool.render.experiments import alignment_lines, span_lines
 from aligntool.render.lines import text_of
-from aligntool.render.report import page_html
-from aligntool.render.report.experiments import experiment_shown
-from aligntool.render.report.measured import Measured
-from aligntool.render.svg_charts import BarChart, CurveChart, table_of
+from aligntool.render.report.disks import Measured
+from aligntool.render.report.page import page_html
+from aligntool.render.report.results import experiment_shown
+from aligntool.render.svg import BarChart, CurveChart, table_of
 from aligntool.units import GIB
 from tests.render.report.pages import HOSTILE, array_machine, content_of
 from tests.render.report.test_page import parsed, words_of

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aligntool.audit import audit
-from aligntool.raid.arrays import arrays_of
-from aligntool.raid.ceilings import known_rates
-from aligntool.recipe import load_drives
+from aligntool.audit.judge import audit
+from aligntool.raid.chunks import known_rates
+from aligntool.raid.views import arrays_of
+from aligntool.recipes.drives import load_drives
 from aligntool.render.lines import harmless
-from aligntool.render.report import Content, page_html
-from aligntool.render.report.topology import ceiling_chart
+from aligntool.render.report.disks import Content, ceiling_chart
+from aligntool.render.report.page import page_html
 from tests.machines.captured import report
 from tests.render.report.pages import HOSTILE, array_machine, array_page, captured_page, named_page
 

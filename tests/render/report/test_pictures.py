@@ -12,19 +12,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.apply.page_file import png_of
-from aligntool.audit import audit
-from aligntool.bench.conditions import DriveState
-from aligntool.probe.look import look
+from aligntool.audit.judge import audit
+from aligntool.linux.files import png_of
+from aligntool.linux.look import look
+from aligntool.measure.conditions import DriveState
+from aligntool.render.disk_pictures import LEAST_SHARE, disk_picture, shares
 from aligntool.render.lines import harmless, text_of
-from aligntool.render.queue_depth import BUSY_US, LATENCY_US, explain_topic, runs
-from aligntool.render.report import pictures_of
-from aligntool.render.report.content import chart_picture
+from aligntool.render.recipes import BUSY_US, LATENCY_US, explain_topic, runs
+from aligntool.render.report.disks import chart_picture, pictures_of
 from aligntool.render.report.results import measured_of
-from aligntool.render.svg import MOST_LINES, Picture, folded, svg_text, words_width
-from aligntool.render.svg_charts import Bar, BarChart, CurveChart, RatioChart, table_of
-from aligntool.render.svg_map import LEAST_SHARE, disk_picture, shares
-from aligntool.render.svg_queue import queue_picture
+from aligntool.render.svg import (
+    MOST_LINES,
+    Bar,
+    BarChart,
+    CurveChart,
+    Picture,
+    RatioChart,
+    folded,
+    queue_picture,
+    svg_text,
+    table_of,
+    words_width,
+)
 from tests.bench_runs.made import result, series
 from tests.conftest import run
 from tests.render.report.pages import HOSTILE, array_machine, charts, content_of, named_machine

@@ -9,11 +9,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from aligntool.bench.conditions import DriveState
-from aligntool.bench.results import Result
-from aligntool.render.report import page_html
+from aligntool.measure.conditions import DriveState
+from aligntool.measure.results import Result
+from aligntool.render.report.page import page_html
 from aligntool.render.report.results import measured_of
-from aligntool.render.svg_charts import BarChart, Chart, CurveChart, RatioChart, table_of
+from aligntool.render.svg import BarChart, Chart, CurveChart, RatioChart, table_of
 from aligntool.units import KIB, MIB, mb_s
 from tests.bench_runs.made import result, series
 from tests.render.report.pages import HOSTILE, array_machine, content_of

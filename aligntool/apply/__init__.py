@@ -1,1 +1,0 @@
-"""Plan -> THE MACHINE: the only folder that writes one."""

@@ -1,0 +1,162 @@
+"""Judge an inventory: every disk, partition and layer, into one Report."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from aligntool.audit.array_boot import incomplete_findings, numbered_findings, system_findings
+from aligntool.audit.arrays import array_findings, members_of, whole_member_findings, with_members
+from aligntool.audit.drives import (
+    device_findings,
+    drive_findings,
+    gap_of,
+    lacks_verdict,
+    machine_findings,
+    with_doubt,
+)
+from aligntool.audit.grids import Sized, grids_of, physical_sector, shifted_arrays
+from aligntool.audit.layers import layer_findings
+from aligntool.audit.report import (
+    Answer,
+    Finding,
+    Grid,
+    Judged,
+    Report,
+    Verdict,
+    Wishes,
+)
+from aligntool.audit.starts import (
+    end_finding,
+    hybrid_image,
+    judge_start,
+    other_sectors,
+    start_findings,
+    untold,
+    unwritten,
+)
+from aligntool.audit.tables import array_above, gpt_is_lost, table_findings
+from aligntool.formats.parked import parked_numbers
+from aligntool.inventory import Disk, Inventory, KnownGeometry, Partition, Role, TableLabel
+
+Known = Mapping[str, Sequence[KnownGeometry]]
+"""What the drive database says of each disk, by the disk's name."""
+
+MOST_FINDINGS_A_PARTITION_TABLE = 2000
+PARKED = "parked by a move in flight"
+LOST = "both copies of the GPT are damaged, and Linux reads none of its entries"
+
+
+def audit(inventory: Inventory, known: Known, wishes: Wishes | None = None) -> Report:
+    """Judge every disk. `known` comes from the drive database; disks it does not name are judged without."""
+    wishes = wishes or Wishes()
+    inventory = with_members(inventory)
+    sectors = _settle_sectors(inventory, known)
+    shifts = shifted_arrays(inventory, sectors)
+    by_name = {disk.name: disk for disk in inventory.disks}
+    judged: list[Judged] = []
+    findings: list[Finding] = []
+    for disk in inventory.disks:
+        rows = known.get(disk.name, ())
+        grids = grids_of(disk, rows, wishes, sectors, shifts)
+        above = array_above(disk, by_name)
+        one = Judged(disk, grids, tuple(with_doubt(disk, _verdicts(disk, grids, above))))
+        judged.append(one)
+        findings += _findings(one, rows, above)
+    findings += machine_findings(inventory)
+    findings += _arrays(inventory, tuple(judged))
+    # Stable: within a severity, in the order of the disks.
+    findings.sort(key=lambda finding: finding.severity.rank)
+    return Report(inventory, tuple(judged), tuple(findings))
+
+
+def _arrays(inventory: Inventory, judged: tuple[Judged, ...]) -> Iterator[Finding]:
+    """Of the arrays that run, of drives that are members as a whole, and of the system's files."""
+    members = members_of(judged)
+    safely = inventory.system.discards_on_parity if inventory.system else None
+    for one in judged:
+        yield from array_findings(one.disk, members, safely=safely)
+        yield from whole_member_findings(one.disk)
+    yield from system_findings(inventory)
+    yield from numbered_findings(inventory)
+    yield from incomplete_findings(inventory)
+
+
+def _settle_sectors(inventory: Inventory, known: Known) -> dict[str, Sized]:
+    """The physical sector of every disk, members before what is stacked on them; a loop of slaves is cut."""
+    by_name = {disk.name: disk for disk in inventory.disks}
+    by_partition = {part.node: disk.name for disk in inventory.disks for part in disk.partitions if part.node}
+    settled: dict[str, Sized] = {}
+
+    def settle(disk: Disk, above: frozenset[str]) -> Sized:
+        if disk.name not in settled:
+            names = (by_partition.get(slave, slave) for slave in disk.slaves)
+            members = [
+                by_name[name] for name in names if name in by_name and name not in above and name != disk.name
+            ]
+            below = [settle(member, above | {disk.name}) for member in members]
+            settled[disk.name] = physical_sector(disk, known.get(disk.name, ()), below)
+        return settled[disk.name]
+
+    for disk in inventory.disks:
+        settle(disk, frozenset())
+    return settled
+
+
+def _verdicts(disk: Disk, grids: Sequence[Grid], above: str) -> Iterator[Verdict]:
+    """`above`: why the table is not the disk's own (see `array_above`); empty when it is."""
+    image, parked, lost = hybrid_image(disk), parked_numbers(disk), _is_listed_only(disk, above)
+    for partition in disk.partitions:
+        if partition.role is Role.EXTENDED:
+            continue
+        if partition.number in parked:
+            yield Verdict(disk.name, partition.number, partition.extent.start, Answer.UNKNOWN, (), why=PARKED)
+            continue
+        if lost:
+            yield Verdict(disk.name, partition.number, partition.extent.start, Answer.UNKNOWN, (), why=LOST)
+            continue
+        excuse, doubt = unwritten(partition, image), untold(partition) or other_sectors(disk)
+        verdict = judge_start(
+            disk, partition.number, partition.extent.start, grids, excuse=excuse, doubt=doubt
+        )
+        yield _set_aside(verdict, above) if above else verdict
+    if gap := lacks_verdict(disk):
+        checks = judge_start(disk, None, 0, grids).checks
+        yield Verdict(disk.name, None, 0, Answer.UNKNOWN, checks, why=f"{gap.what}: {gap.why}")
+    elif not disk.partitions and (disk.content or disk.mounted_at or disk.content_hint):
+        yield judge_start(disk, None, 0, grids)
+
+
+def _is_listed_only(disk: Disk, above: str) -> bool:
+    """Return whether the partitions are what could still be read of a GPT that Linux does not read."""
+    return not above and disk.table is not None and disk.table.label is TableLabel.GPT and gpt_is_lost(disk)
+
+
+def _set_aside(verdict: Verdict, why: str) -> Verdict:
+    return Verdict(
+        verdict.disk, verdict.partition, verdict.start, Answer.UNKNOWN, verdict.checks, matters=False, why=why
+    )
+
+
+def _is_member_itself(disk: Disk) -> bool:
+    """A member of an array without a partition: its own data are judged like those of a member partition."""
+    return not disk.partitions and any(layer.kind == "linux_raid_member" for layer in disk.content)
+
+
+def _findings(judged: Judged, rows: Sequence[KnownGeometry], above: str) -> Iterator[Finding]:
+    disk, grids = judged.disk, judged.grids
+    sector_size = disk.sector_size
+    yield from table_findings(disk, above)
+    parked = parked_numbers(disk)
+    parts: dict[int | None, Partition] = {partition.number: partition for partition in disk.partitions}
+    if not above or _is_member_itself(disk):
+        told = gap_of(disk)  # one finding of its own, not one for each partition
+        for verdict in judged.verdicts[:MOST_FINDINGS_A_PARTITION_TABLE]:
+            if verdict.partition in parked or verdict.why == LOST:
+                continue  # AT317 and AT319 are about all of them
+            if told and verdict.answer is Answer.UNKNOWN:
+                continue
+            partition = parts.get(verdict.partition)
+            yield from start_findings(disk, partition, verdict, sector_size)
+            if partition and verdict.matters and (end := end_finding(disk, partition, grids[0], sector_size)):
+                yield end
+        yield from layer_findings(judged, sector_size)
+    yield from device_findings(disk, grids, rows)
+    yield from drive_findings(disk, rows)

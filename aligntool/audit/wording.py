@@ -1,0 +1,99 @@
+"""How findings name things, so that every sentence names them alike."""
+
+from aligntool.audit.report import Grid
+from aligntool.formats.parked import seems_in_flight
+from aligntool.inventory import Disk, DiskKind, Layer, Partition, Source, TableLabel
+from aligntool.units import format_size
+
+
+def where(disk: Disk, partition: Partition | None) -> str:
+    """ "partition 2 of sda", or the disk's own name when it is used whole."""
+    return f"{disk.name}" if partition is None else f"partition {partition.number} of {disk.name}"
+
+
+def spot(offset: int, sector_size: int) -> str:
+    """An offset in bytes and in the user's sectors: "sector 63 (32256B)"."""
+    if offset % sector_size:
+        return f"byte {offset}"
+    return f"sector {offset // sector_size} ({format_size(offset)})"
+
+
+def asked_by(grid: Grid) -> str:
+    """Which boundary, and who asks for it: "NAND page, known: Samsung SSD 830". A guess is told in one word."""
+    return f"{grid.kind}, {grid.source}" + ("" if grid.source is Source.ASSUMED else f": {grid.by}")
+
+
+def layer_name(layer: Layer) -> str:
+    """What people call it: "md 1.2", "LUKS2", "LVM2 PV", "FAT32"."""
+    match layer.kind:
+        case "linux_raid_member":
+            return f"md {layer.version or ''}".strip()
+        case "crypto_LUKS":
+            return (
+                layer.version
+                if layer.version and layer.version.startswith("LUKS")
+                else f"LUKS{layer.version or ''}"
+            )
+        case "LVM2_member":
+            return "LVM2 PV"
+        case "vfat":
+            return layer.version or "FAT"
+        case _:
+            return layer.kind
+
+
+def shell_word(text: str) -> str:
+    """A path as it can be typed back into a shell. Control characters are shown, not passed on."""
+    if text and all(char.isalnum() or char in "/._-+:,@%" for char in text):
+        return text
+    if all(char.isprintable() for char in text):
+        return "'" + text.replace("'", "'\\''") + "'"
+    escaped = "".join(char if char.isprintable() and char not in "'\\" else _octal(char) for char in text)
+    return f"$'{escaped}'"
+
+
+def _octal(char: str) -> str:
+    return "".join(f"\\{byte:03o}" for byte in char.encode("utf-8", "surrogateescape"))
+
+
+def next_look(disk: Disk) -> str:
+    """The command that shows a disk's boundaries as a picture."""
+    return as_root(disk, f"aligntool audit --map {shell_word(disk.path)}")
+
+
+def next_realign(disk: Disk) -> str:
+    """The command that plans how a disk's partitions are moved; a look, where no partition can be, and the end of the
+    move, where one is in flight.
+    """
+    if seems_in_flight(disk):
+        return next_resume(disk)
+    if disk.table is None or disk.table.label not in _MOVABLE:
+        return next_look(disk)
+    return next_command(disk, "plan realign")
+
+
+def next_resume(disk: Disk) -> str:
+    """Return the command that ends the move in flight on this disk."""
+    flight = disk.table.in_flight if disk.table else None
+    elsewhere = flight is not None and flight.journal_at is None
+    return next_command(disk, "resume", *(("--journal FILE",) if elsewhere else ()))
+
+
+def next_command(disk: Disk, name: str, *words: str) -> str:
+    """A command of aligntool on this disk, as it is typed: `sudo aligntool plan realign /dev/sda --shrink`."""
+    return as_root(disk, " ".join((f"aligntool {name} {shell_word(disk.path)}", *words)))
+
+
+def as_root(disk: Disk, words: str) -> str:
+    """A command as it is typed: devices need root, image files do not."""
+    return words if disk.kind is DiskKind.IMAGE else f"sudo {words}"
+
+
+_MOVABLE = (TableLabel.GPT, TableLabel.DOS)
+
+
+def end_of_use(name: str, place: str) -> str:
+    """What ends the use of a device that is mounted there; for the system's own disk, where to find another one."""
+    if place == "/":
+        return "lsblk -d lists the other drives"
+    return f"sudo swapoff /dev/{name}" if place == "[SWAP]" else f"sudo umount {shell_word(place)}"

@@ -1,0 +1,327 @@
+"""Goals, plans, events, and plans as JSON: the contract between planning, acting and rendering."""
+
+import hashlib
+import json
+import types
+from dataclasses import dataclass, is_dataclass
+from shlex import quote
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from aligntool.documents import as_object, wire_names
+from aligntool.errors import Refused
+from aligntool.steps import (
+    CheckContent,
+    CloseJournal,
+    CopyContent,
+    EditFile,
+    HoldContent,
+    MakeArray,
+    MakeFileSystem,
+    MakeMember,
+    MakeTable,
+    ParkEntries,
+    ReleaseContent,
+    RewriteTable,
+    RunCommand,
+    ShrinkContent,
+    Step,
+    Subject,
+    WriteFile,
+    WriteJournal,
+)
+from aligntool.units import KIB, MIB, Extent
+
+# What acting says while it acts. Here, so that telling need not know acting.
+
+
+@dataclass(frozen=True, slots=True)
+class StepBegun:
+    index: int  # of the plan's steps
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """`done` of `total` bytes of the whole plan are copied, flushed, verified and recorded."""
+
+    index: int
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepDone:
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A sentence for the user."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class KernelBehind(Said):
+    """Everything is done; the running kernel still shows the partitions as they were, or not at all."""
+
+
+Event = StepBegun | Progress | StepDone | Said
+
+
+# What the user wants, before anybody has thought about how.
+
+
+@dataclass(frozen=True, slots=True)
+class RealignGoal:
+    """Every start on the disk's grids, and on `grain` where there is room."""
+
+    partitions: tuple[int, ...] = ()  # none: every partition that is off the grid
+    grain: int = MIB
+    grain_given: bool = False  # the user (or a recipe) insists: a coarser or finer one is no answer
+    shrink: bool = False  # file systems may be shrunk to make room
+    journal_file: str | None = None
+    least_start: int = 0  # no partition may begin before this byte; SD cards: 4 MiB
+
+
+@dataclass(frozen=True, slots=True)
+class PartWish:
+    """One partition of a new layout."""
+
+    size: int | None  # bytes; None: the rest
+    role: str  # "esp", "linux", "swap", "linux-raid", "lvm", "home", "bios-boot", ...
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutGoal:
+    """A new table for an empty disk."""
+
+    parts: tuple[PartWish, ...]
+    label: str = "gpt"
+    grain: int = MIB
+    spare_end: int = 0  # bytes left free at the end
+    wipe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RaidGoal:
+    """An array of drives that are empty. None: what aligntool recommends. Sizes in bytes.
+
+    The UUIDs are a part of the goal, so that the lines that name them are known before anything is made, and one goal
+    makes one plan.
+    """
+
+    level: str  # "raid0", "raid1", "raid10", "raid5", "raid6"
+    name: str = "data"
+    workload: str = "general"
+    database_page: int = 16 * KIB  # for the workload "database"
+    chunk: int | None = None
+    layout: str | None = None  # RAID10: "n2", "f2" ...; RAID5 and RAID6: "left-symmetric" ...
+    bitmap: str | None = None  # "internal" or "none"
+    metadata: str = "1.2"
+    filesystem: str = "xfs"  # "ext4", "btrfs", "swap", "none"
+    block_size: int | None = None  # of the file system
+    inode_size: int | None = None
+    log_size: int | None = None  # XFS
+    mount_at: str | None = None  # None: /srv/NAME; "": nowhere
+    mount_options: tuple[str, ...] | None = None
+    members: str = (
+        "new-partitions"  # a table is made on each drive; "whole-drives": none; "partitions": those named
+    )
+    member_size: int | None = None  # of each member partition; None: all there is
+    spare_room: int | None = None  # left free at the end of each drive, for a smaller replacement
+    esp_size: int = 0  # an EFI system partition of this size on every drive; 0: none
+    partitions: tuple[
+        int | None, ...
+    ] = ()  # for each drive, the partition that is the member; None or (): the drive
+    wipe: tuple[str, ...] = ()  # names of the drives and partitions whose content may be lost
+    measured: str = ""  # the text of a result of `raid tune`; it counts where it is about this array
+    system: str = "debian"  # whose files and commands make the array permanent
+    array_uuid: str = "00000000:00000000:00000000:00000000"
+    filesystem_uuid: str = "00000000-0000-0000-0000-000000000000"
+
+    @property
+    def whole_drives(self) -> bool:
+        return self.members == "whole-drives"
+
+    @property
+    def place(self) -> str:
+        """Where it is mounted; "": nowhere."""
+        if self.filesystem in ("swap", "none"):
+            return ""
+        return f"/srv/{self.name}" if self.mount_at is None else self.mount_at
+
+
+# A plan and what it is about: the disk, its partitions before and after, what it will cost.
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One partition before and after; equal when it stays, `before` None when it is new."""
+
+    number: int
+    before: Extent | None
+    after: Extent
+    what: str  # "ext4 \"root\"", "EFI System"
+    why: str = ""  # why it stays or moves: "on the grid", "off 4KiB by 3584B"
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """How much of a partition a move has to copy, and who says so."""
+
+    partition: int
+    bytes: int
+    by: str  # "partclone.ext4", "everything: no map for crypto_LUKS"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What it will cost, as far as one can say beforehand. Not a part of what the plan promises."""
+
+    bytes_to_copy: int
+    seconds: int | None
+    used: tuple[Used, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    purpose: str  # "realign", "layout", "raid", "persist"
+    disk: Subject  # of an array: the array to be; its members are in the steps
+    goal: str  # in words: "every start on 1MiB"
+    places: tuple[Place, ...]
+    steps: tuple[Step, ...]
+    attention: tuple[str, ...] = ()  # what needs the user afterwards, a sentence each
+    notes: tuple[str, ...] = ()  # what was decided and why, a sentence each
+    estimate: Estimate | None = None
+
+    @property
+    def writes(self) -> bool:
+        return any(step.writes for step in self.steps)
+
+
+# A plan as a JSON document, and back. Protected by a digest, so that an edited plan is not applied by
+# accident.
+#
+# The names in it are frozen, in plans, journals and records alike: docs/json.md, "Frozen names".
+
+SCHEMA = "aligntool.plan"
+VERSION = 1
+_NO_PLAN = "aligntool audit"  # which names every disk, and what to type
+
+STEPS: dict[str, type[Any]] = {
+    "CheckContent": CheckContent,
+    "ShrinkContent": ShrinkContent,
+    "WriteJournal": WriteJournal,
+    "ParkEntries": ParkEntries,
+    "HoldContent": HoldContent,
+    "CopyContent": CopyContent,
+    "ReleaseContent": ReleaseContent,
+    "RewriteTable": RewriteTable,
+    "CloseJournal": CloseJournal,
+    "MakeTable": MakeTable,
+    "MakeMember": MakeMember,
+    "MakeArray": MakeArray,
+    "MakeFileSystem": MakeFileSystem,
+    "EditFile": EditFile,
+    "WriteFile": WriteFile,
+    "RunCommand": RunCommand,
+}
+"""Every step by its name in documents. The classes may be renamed, the names may not."""
+
+_TAGS = {kind: {"step": name} for name, kind in STEPS.items()}
+
+
+def to_json(plan: Plan) -> str:
+    return json.dumps(
+        {"schema": SCHEMA, "version": VERSION, "digest": digest(plan), "plan": as_object(plan, _TAGS)},
+        indent=2,
+    )
+
+
+def from_json(text: str) -> Plan:
+    """Raises Refused when it is no plan, one of another version, or one that was changed since it was made."""
+    try:
+        document = json.loads(text)
+        if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+            raise Refused("this is no plan of aligntool", hint=_NO_PLAN)
+        if document.get("version") != VERSION:
+            version = document.get("version")
+            raise Refused(f"this plan has format {version}; this aligntool reads format {VERSION}",
+                          hint=_NO_PLAN)  # fmt: skip
+        plan: Plan = _in(Plan, document["plan"])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise Refused(f"the plan cannot be read: {error}", hint=_NO_PLAN) from error
+    if digest(plan) != document.get("digest"):
+        raise Refused("the plan was changed since it was made: its digest does not fit",
+                      hint=_anew(plan))  # fmt: skip
+    return plan
+
+
+def _anew(plan: Plan) -> str:
+    """What makes a plan of this disk again, where its name is enough for that."""
+    words = {"realign": "plan realign", "persist": "raid persist"}.get(plan.purpose)
+    if words is None:
+        return _NO_PLAN
+    return f"{'sudo ' if plan.disk.path.startswith('/dev/') else ''}aligntool {words} {quote(plan.disk.path)}"
+
+
+def with_wanted(text: str, drives: tuple[str, ...], goal: RaidGoal) -> str:
+    """The plan of an array with what was asked for in it, from which applying thinks it out again."""
+    return json.dumps(
+        json.loads(text) | {"wanted": {"drives": list(drives), "goal": as_object(goal)}}, indent=2
+    )
+
+
+def wanted_of(text: str) -> tuple[tuple[str, ...], RaidGoal]:
+    """The drives and the goal of an array's plan. Raises Refused where it does not say them."""
+    try:
+        wanted = json.loads(text)["wanted"]
+        if set(wanted) != {"drives", "goal"}:
+            raise ValueError(f"{sorted(wanted)} are not drives and goal")
+        return tuple(_in(str, one) for one in _list(wanted["drives"])), _in(RaidGoal, wanted["goal"])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise Refused(f"the plan does not say what array was asked for: {error}",
+                      hint="lsblk") from error  # fmt: skip
+
+
+def digest(plan: Plan) -> str:
+    """The name under which a journal and a reviewer remember the plan; SHA-256 of its canonical JSON."""
+    return hashlib.sha256(json.dumps(as_object(plan, _TAGS), sort_keys=True).encode()).hexdigest()
+
+
+def step_name(step: Step) -> str:
+    """Return the name of a step in documents."""
+    return _TAGS[type(step)]["step"]
+
+
+def _in(kind: Any, value: Any) -> Any:
+    """`value` as a `kind`; raises TypeError, ValueError or KeyError where it is none."""
+    if kind is Step:
+        return _in(STEPS[value["step"]], {name: one for name, one in value.items() if name != "step"})
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        return (
+            None
+            if value is None
+            else _in(next(one for one in get_args(kind) if one is not type(None)), value)
+        )
+    if origin is tuple:
+        return tuple(_in(get_args(kind)[0], one) for one in _list(value))
+    if isinstance(kind, type) and is_dataclass(kind):
+        hints = get_type_hints(kind)
+        names = wire_names(kind)
+        if set(value) != set(names):
+            raise ValueError(
+                f"{kind.__name__} has fields {sorted(set(value) ^ set(names))} too many or too few"
+            )
+        return kind(**{name: _in(hints[name], value[wire]) for wire, name in names.items()})
+    if type(value) is not kind:
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r} is no list")
+    return value

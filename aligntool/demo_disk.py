@@ -1,0 +1,315 @@
+"""Make the disk image of `aligntool demo`: an MBR disk with its first partition at sector 63."""
+
+import hashlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from aligntool.errors import Refused
+from aligntool.inventory import Role
+from aligntool.linux.process import find_program
+from aligntool.realign.layout import (
+    CYLINDER,
+    HEADS,
+    SECTOR,
+    SECTORS_PER_TRACK,
+    TRACK,
+    MbrEntry,
+    write_cylinder_mbr,
+)
+from aligntool.units import GIB, KIB, MIB, Extent, format_size
+
+# What is on the demo disk: a family computer of 2005, Windows beside Linux, as frozen values.
+#
+# A size comes in, the partitions and files go out; pure, so that whoever audits the image can compare with
+# what was meant.
+
+DEFAULT_SIZE = 1 * GIB
+SMALLEST = 512 * MIB
+DISK_ID = 0x2005C0DE
+
+
+@dataclass(frozen=True, slots=True)
+class DemoFile:
+    path: str  # from the root of its file system
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DemoPartition:
+    number: int
+    extent: Extent
+    role: Role
+    type_code: str
+    active: bool = False
+    kind: str | None = None  # blkid's TYPE
+    label: str | None = None
+    uuid: str | None = None  # as blkid prints it
+    files: tuple[DemoFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DemoDisk:
+    size: int
+    disk_id: str
+    partitions: tuple[DemoPartition, ...]
+
+
+def demo_disk(*, size: int = DEFAULT_SIZE) -> DemoDisk:
+    """Windows first, Linux after it, two logicals, all of it on cylinder boundaries.
+
+    At the default size three of the four begin off a 4 KiB grid, and the swap space begins on it by luck, as one
+    partition in eight did. A cylinder before the logicals and a few at the end are free, so that all can be moved.
+    """
+    if size < SMALLEST:
+        raise Refused(
+            f"a demo disk of {format_size(size)} is too small; the smallest is {format_size(SMALLEST)}"
+        )
+    cylinders = size // CYLINDER
+    windows_end, linux_end, extended, data_end, end = (
+        cylinders * share // 130 for share in (50, 89, 90, 113, 122)
+    )
+    return DemoDisk(
+        size=size,
+        disk_id=f"0x{DISK_ID:08x}",
+        partitions=(
+            _windows(Extent(TRACK, windows_end * CYLINDER - TRACK)),
+            _linux(_cylinders(windows_end, linux_end)),
+            DemoPartition(3, _cylinders(extended, end), Role.EXTENDED, "0x05"),
+            _data(_after_track(_cylinders(extended, data_end))),
+            _swap(_after_track(_cylinders(data_end, end))),
+        ),
+    )
+
+
+def _cylinders(first: int, end: int) -> Extent:
+    return Extent(first * CYLINDER, (end - first) * CYLINDER)
+
+
+def _after_track(extent: Extent) -> Extent:
+    """A logical partition leaves the first track of its cylinders to its EBR."""
+    return Extent(extent.start + TRACK, extent.length - TRACK)
+
+
+def _windows(extent: Extent) -> DemoPartition:
+    boot_ini = (
+        "[boot loader]\r\ntimeout=30\r\ndefault=multi(0)disk(0)rdisk(0)partition(1)\\WINDOWS\r\n"
+        '[operating systems]\r\nmulti(0)disk(0)rdisk(0)partition(1)\\WINDOWS="Windows XP" /fastdetect\r\n'
+    )
+    files = (
+        DemoFile("boot.ini", boot_ini.encode()),
+        DemoFile(
+            "letter.txt", b"Dear Anna,\r\nthe new computer has forty gigabytes. We will never fill it.\r\n"
+        ),
+        DemoFile("holiday.jpg", _photograph("holiday.jpg", 2 * MIB + 345)),
+    )
+    return DemoPartition(
+        1, extent, Role.PRIMARY, "0x07", True, "ntfs", "Windows XP", "2005C0DE57494E58", files
+    )
+
+
+def _linux(extent: Extent) -> DemoPartition:
+    fstab = "/dev/hda2 / ext3 defaults,errors=remount-ro 0 1\n/dev/hda6 none swap sw 0 0\n"
+    menu = "title Debian GNU/Linux\nroot (hd0,1)\nkernel /boot/vmlinuz root=/dev/hda2 ro\n"
+    files = (
+        DemoFile("etc/fstab", fstab.encode()),
+        DemoFile("boot/grub/menu.lst", menu.encode()),
+        DemoFile("home/anna/thesis.tex", b"\\documentclass{article}\n" * 40),
+        DemoFile("home/anna/garden.jpg", _photograph("garden.jpg", 3 * MIB + 17)),
+    )
+    uuid = "20050701-0002-4002-8002-000000000002"
+    return DemoPartition(2, extent, Role.PRIMARY, "0x83", False, "ext3", "linux", uuid, files)
+
+
+def _data(extent: Extent) -> DemoPartition:
+    files = (
+        DemoFile("README.TXT", b"Shared between Windows and Linux.\r\n"),
+        DemoFile("MUSIC/SONG.OGG", _photograph("song.ogg", 1 * MIB + 99)),
+    )
+    return DemoPartition(5, extent, Role.LOGICAL, "0x0b", False, "vfat", "DATA", "2005-0701", files)
+
+
+def _swap(extent: Extent) -> DemoPartition:
+    uuid = "20050701-0006-4006-8006-000000000006"
+    return DemoPartition(6, extent, Role.LOGICAL, "0x82", False, "swap", "swap", uuid)
+
+
+def _photograph(name: str, length: int) -> bytes:
+    """Bytes as incompressible as a photograph's, the same ones every time."""
+    return hashlib.shake_128(name.encode()).digest(length)
+
+
+# A disk of 2005 as an image file, for people who want to see aligntool work before they trust it with a disk.
+#
+# A path comes in; a sparse image with a partition table from the days of cylinders, real file systems and
+# files in them goes out. No root, no loop device, no mount: every file system is made in a file of its own
+# and copied into its place.
+
+# Who needs what: program, and the Debian package that brings it.
+PROGRAMS = {
+    "mkntfs": "ntfs-3g",
+    "ntfscp": "ntfs-3g",
+    "ntfslabel": "ntfs-3g",
+    "mke2fs": "e2fsprogs",
+    "mkfs.fat": "dosfstools",
+    "mcopy": "mtools",
+    "mkswap": "util-linux",
+}
+
+_CLOCK = 1120212000  # 2005-07-01, for the programs that can be told what time it is
+# The boot sector's "hidden sectors": how far a volume lies behind its table. For the first primary that is the MBR
+# and for a logical its own EBR, so here it is a track for both.
+_HIDDEN_SECTORS = str(SECTORS_PER_TRACK)
+_COPIED_AT_ONCE = 256 * KIB
+_ZEROES = bytes(_COPIED_AT_ONCE)
+
+
+def make_demo_image(path: str | os.PathLike[str], *, size: int = DEFAULT_SIZE) -> DemoDisk:
+    """Write the demo disk into a new file, or refuse and leave nothing behind.
+
+    A file that is there already is never replaced.
+    """
+    disk = demo_disk(size=size)
+    _refuse_without_programs()
+    image = Path(path)
+    try:
+        with image.open("xb") as file:
+            file.truncate(size)
+    except FileExistsError:
+        raise Refused(f"{image} exists already; nothing was written", hint=f"rm {image}") from None
+    except OSError as error:
+        raise Refused(f"{image} cannot be made: {error.strerror}") from error
+    try:
+        _fill(image, disk)
+    except OSError as error:
+        image.unlink()
+        raise Refused(f"{image} cannot be written: {error.strerror}") from error
+    except BaseException:
+        image.unlink()
+        raise
+    return disk
+
+
+def _refuse_without_programs() -> None:
+    missing = [name for name in PROGRAMS if not find_program(name)]
+    if not missing:
+        return
+    packages = sorted({PROGRAMS[name] for name in missing})
+    named = ", ".join(f"{name} (Debian package {PROGRAMS[name]})" for name in missing)
+    raise Refused(
+        f"the demo disk needs programs that are not installed: {named}; nothing was written",
+        hint=f"apt-get install {' '.join(packages)}",
+    )
+
+
+def _fill(image: Path, disk: DemoDisk) -> None:
+    libparted_types = {"ntfs": "ntfs", "ext3": "ext3", "vfat": "fat32", "swap": "linux-swap(v1)", None: None}
+    entries = [MbrEntry(it.extent, it.role, libparted_types[it.kind], it.active) for it in disk.partitions]
+    write_cylinder_mbr(image, entries, disk_id=DISK_ID)
+    makers: dict[str, Callable[[DemoPartition, Path, Path], None]] = {
+        "ntfs": _make_ntfs,
+        "ext3": _make_ext3,
+        "vfat": _make_fat32,
+        "swap": _make_swap,
+    }
+    with tempfile.TemporaryDirectory(prefix="aligntool-demo-", dir=image.absolute().parent) as name:
+        for partition in disk.partitions:
+            if partition.kind is None:
+                continue
+            folder = Path(name) / str(partition.number)
+            volume = Path(name) / f"{partition.number}.img"
+            _lay_out(folder, partition.files)
+            with volume.open("xb") as file:
+                volume.chmod(0o600)
+                file.truncate(partition.extent.length)
+            makers[partition.kind](partition, volume, folder)
+            _copy_into(image, partition.extent, volume)
+
+
+def _lay_out(folder: Path, files: tuple[DemoFile, ...]) -> None:
+    folder.mkdir()
+    for file in files:
+        path = folder / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(file.content)
+    for path in (*folder.rglob("*"), folder):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+        os.utime(path, (_CLOCK, _CLOCK))
+
+
+def _make_ntfs(partition: DemoPartition, volume: Path, folder: Path) -> None:
+    geometry = ("-p", _HIDDEN_SECTORS, "-H", str(HEADS), "-S", str(SECTORS_PER_TRACK))
+    label = partition.label or ""
+    _run("mkntfs", "-q", "-Q", "-F", "-s", str(SECTOR), "-c", "4096", *geometry, "-L", label, str(volume))
+    _run("ntfslabel", f"--new-serial={partition.uuid}", str(volume))
+    for file in partition.files:
+        _run("ntfscp", "-q", str(volume), str(folder / file.path), file.path)
+
+
+def _make_ext3(partition: DemoPartition, volume: Path, folder: Path) -> None:
+    named = ("-L", partition.label or "", "-U", partition.uuid or "")
+    owner = f"root_owner=0:0,hash_seed={partition.uuid}"
+    _run(
+        "mke2fs", "-q", "-F", "-t", "ext3", "-b", "4096", *named, "-E", owner, "-d", str(folder), str(volume)
+    )
+
+
+def _make_fat32(partition: DemoPartition, volume: Path, folder: Path) -> None:
+    # A FAT32 of fewer than 65,525 clusters would be taken for a FAT16 (Microsoft's FAT specification, 3.5).
+    sectors = partition.extent.length // SECTOR
+    cluster = next((each for each in (8, 4, 2) if sectors // each > 70_000), 1)
+    geometry = ("-g", f"{HEADS}/{SECTORS_PER_TRACK}", "-h", _HIDDEN_SECTORS)
+    named = ("-n", partition.label or "", "-i", (partition.uuid or "").replace("-", ""))
+    _run("mkfs.fat", "-F", "32", "-s", str(cluster), *geometry, *named, str(volume))
+    _run("mcopy", "-s", "-m", "-i", str(volume), *(str(path) for path in sorted(folder.iterdir())), "::")
+
+
+def _make_swap(partition: DemoPartition, volume: Path, _folder: Path) -> None:
+    _run("mkswap", "-L", partition.label or "", "-U", partition.uuid or "", str(volume))
+
+
+def _copy_into(image: Path, extent: Extent, volume: Path) -> None:
+    """Only what is not zero, so that the image stays sparse."""
+    with image.open("r+b", buffering=0) as target, volume.open("rb", buffering=0) as source:
+        for start, end in _runs_of_data(source.fileno(), extent.length):
+            for at in range(start, end, _COPIED_AT_ONCE):
+                piece = os.pread(source.fileno(), min(_COPIED_AT_ONCE, end - at), at)
+                if piece != _ZEROES[: len(piece)]:
+                    _write_all(target.fileno(), piece, extent.start + at)
+
+
+def _write_all(descriptor: int, piece: bytes, at: int) -> None:
+    while piece:
+        written = os.pwrite(descriptor, piece, at)
+        piece, at = piece[written:], at + written
+
+
+def _runs_of_data(descriptor: int, length: int) -> Iterator[tuple[int, int]]:
+    end = 0
+    while end < length:
+        try:
+            start = os.lseek(descriptor, end, os.SEEK_DATA)
+        except OSError:  # ENXIO: nothing but a hole up to the end
+            return
+        end = os.lseek(descriptor, start, os.SEEK_HOLE)
+        yield start, end
+
+
+def _run(name: str, *arguments: str) -> None:
+    clock = {"SOURCE_DATE_EPOCH": str(_CLOCK), "E2FSPROGS_FAKE_TIME": str(_CLOCK), "MTOOLS_SKIP_CHECK": "1"}
+    done = subprocess.run(
+        [find_program(name) or name, *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        env=os.environ | clock | {"LC_ALL": "C", "TZ": "UTC"},
+    )
+    if done.returncode:
+        raise Refused(
+            f"{name} could not make its part of the demo disk: {done.stderr.strip() or done.stdout.strip()}"
+        )

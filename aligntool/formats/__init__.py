@@ -1,0 +1,1 @@
+"""Bytes <-> values: partition tables, file systems, RAID superblocks, identify data, config files. Pure."""

@@ -1,0 +1,457 @@
+"""ext2/3/4, XFS, btrfs, F2FS and swap: superblocks to layers."""
+
+import hashlib
+
+from aligntool.formats.area import (
+    Area,
+    be16,
+    be32,
+    be64,
+    checksum_problem,
+    crc32_seeded,
+    crc32c,
+    crc32c_inverted,
+    le16,
+    le32,
+    le64,
+    text_at,
+    uuid_at,
+    xxh64,
+)
+from aligntool.inventory import Layer
+from aligntool.units import KIB, Extent, is_power_of_two
+
+# btrfs: the first superblock, at 64 KiB.
+#
+# In: the area of one of its devices. Out: its layer. Chunks are placed by trees that nobody needs for
+# alignment: they are multiples of 64 KiB from the device's start, and inside them btrfs works in its sector
+# size. Layout: linux/include/uapi/linux/btrfs_tree.h, struct btrfs_super_block.
+
+AT = 64 * KIB
+SIZE = 4 * KIB
+MAGIC = b"_BHRfS_M"
+
+
+def read_btrfs(area: Area) -> Layer | None:
+    superblock = area.read(AT, SIZE)
+    if len(superblock) < SIZE or superblock[64:72] != MAGIC:
+        return None
+    sector = le32(superblock, 144)
+    if not is_power_of_two(sector) or not 512 <= sector <= 64 * KIB:
+        return None
+    claims = le64(superblock, 209)  # this device's share (dev_item.total_bytes), not the sum over all devices
+    return Layer(
+        kind="btrfs",
+        extent=Extent(area.start, claims),
+        label=text_at(superblock, 299, 256),
+        uuid=uuid_at(superblock, 32),
+        data_start=area.start,
+        data_unit=sector,
+        claims_size=claims,
+        problems=_btrfs_problems(superblock),
+        unclean="needs its log tree replayed (log root set)" if le64(superblock, 96) else None,
+    )
+
+
+def _btrfs_problems(superblock: bytes) -> tuple[str, ...]:
+    covered, stored = superblock[32:], superblock[:32]
+    of = "the btrfs superblock"
+    match le16(superblock, 196):
+        case 0:  # BTRFS_CSUM_TYPE_CRC32, then _XXHASH, _SHA256, _BLAKE2
+            return checksum_problem(of, le32(stored, 0), crc32c_inverted(covered))
+        case 1:
+            return checksum_problem(of, le64(stored, 0), xxh64(covered))
+        case 2:
+            return checksum_problem(of, stored.hex(), hashlib.sha256(covered).hexdigest())
+        case 3:
+            return checksum_problem(of, stored.hex(), hashlib.blake2b(covered, digest_size=32).hexdigest())
+        case unknown:
+            return (f"the btrfs superblock's checksum type {unknown} is not known",)
+
+
+# ext2, ext3, ext4 and their external journal.
+#
+# In: the area of a partition. Out: its layer, with the kind told from the feature flags as blkid does it
+# (there is no field that names it). Layout: linux/fs/ext4/ext4.h, struct ext4_super_block; the superblock
+# lies at byte 1024.
+
+EXT_AT = 1024
+EXT_SUPERBLOCK = 1024
+LARGEST_LOG_BLOCK = 6  # 64 KiB
+
+COMPAT_HAS_JOURNAL = 0x4
+INCOMPAT_FILETYPE, INCOMPAT_RECOVER, INCOMPAT_JOURNAL_DEV, INCOMPAT_META_BG = 0x2, 0x4, 0x8, 0x10
+INCOMPAT_64BIT, INCOMPAT_MMP = 0x80, 0x100
+RO_COMPAT_EXT3 = 0x7  # sparse_super, large_file, btree_dir: all that ext2 and ext3 may have
+RO_COMPAT_METADATA_CSUM = 0x400
+RO_COMPAT_ORPHAN_PRESENT = 0x10000
+MMP_MAGIC, MMP_SIZE = 0x004D4D50, 128
+STATE_VALID, STATE_ERROR = 0x1, 0x2
+FLAGS_TEST_FILESYS = 0x4
+
+
+def read_ext(area: Area) -> Layer | None:
+    superblock = area.read(EXT_AT, EXT_SUPERBLOCK)
+    if len(superblock) < EXT_SUPERBLOCK or le16(superblock, 0x38) != 0xEF53:
+        return None
+    log_block = le32(superblock, 0x18)
+    if log_block > LARGEST_LOG_BLOCK or le32(superblock, 0x4C) > 1 or not le32(superblock, 0x20):
+        return None  # a two-byte magic alone proves little
+    block = 1024 << log_block
+    claims = _blocks(superblock) * block
+    if not claims:
+        return None
+    kind = _kind(superblock)
+    striped = kind != "jbd"
+    return Layer(
+        kind=kind,
+        extent=Extent(area.start, claims),
+        version=f"{le32(superblock, 0x4C)}.{le16(superblock, 0x3E)}",
+        label=text_at(superblock, 0x78, 16),
+        uuid=uuid_at(superblock, 0x68),
+        data_start=area.start,
+        data_unit=block,
+        claims_size=claims,
+        stripe_unit=le16(superblock, 0x164) * block if striped else None,
+        stripe_width=le32(superblock, 0x170) * block if striped else None,
+        problems=_ext_problems(superblock),
+        unclean=_guarded(area, superblock, block) or _ext_unclean(superblock) if striped else None,
+    )
+
+
+def _blocks(superblock: bytes) -> int:
+    high = le32(superblock, 0x150) if le32(superblock, 0x60) & INCOMPAT_64BIT else 0
+    return high << 32 | le32(superblock, 4)
+
+
+def _kind(superblock: bytes) -> str:
+    has_journal = le32(superblock, 0x5C) & COMPAT_HAS_JOURNAL
+    incompat, ro_compat = le32(superblock, 0x60), le32(superblock, 0x64)
+    if incompat & INCOMPAT_JOURNAL_DEV:
+        return "jbd"
+    if le32(superblock, 0x160) & FLAGS_TEST_FILESYS:
+        return "ext4dev"
+    known = INCOMPAT_FILETYPE | INCOMPAT_META_BG | (INCOMPAT_RECOVER if has_journal else 0)
+    if incompat & ~known or ro_compat & ~RO_COMPAT_EXT3:
+        return "ext4"
+    return "ext3" if has_journal else "ext2"
+
+
+def _guarded(area: Area, superblock: bytes, block: int) -> str | None:
+    """Multiple mount protection: whether another machine has it mounted, or may have.
+
+    linux/fs/ext4/mmp.c; include/linux/ext4.h, struct mmp_struct.
+    """
+    if not le32(superblock, 0x60) & INCOMPAT_MMP:
+        return None
+    found = area.read(le64(superblock, 0x168) * block, MMP_SIZE)
+    if len(found) < MMP_SIZE or le32(found, 0) != MMP_MAGIC:
+        return "its block against mounting on two machines is damaged (MMP)"
+    node = text_at(found, 16, 64) or "a machine without a name"
+    match le32(found, 4):
+        case 0xFF4D4D50:  # EXT4_MMP_SEQ_CLEAN
+            return "it may be shared with another machine, which would look for it at its old place (MMP)"
+        case 0xE24D4D50:  # EXT4_MMP_SEQ_FSCK
+            return f"it is being checked by {node}, or was when that check stopped (MMP)"
+    return f"it is mounted on {node}, or was when that machine stopped (MMP); unmount it there first"
+
+
+def _ext_unclean(superblock: bytes) -> str | None:
+    state = le16(superblock, 0x3A)
+    if le32(superblock, 0x60) & INCOMPAT_RECOVER:
+        return "needs its journal replayed (recovery flag set)"
+    if state & STATE_ERROR:
+        return "has errors that the kernel saw (error flag set)"
+    if not state & STATE_VALID:
+        return "was not unmounted cleanly (valid flag clear)"
+    if le32(superblock, 0xE8) or le32(superblock, 0x64) & RO_COMPAT_ORPHAN_PRESENT:
+        return "has deleted files that are not released yet (orphan list)"
+    return None
+
+
+def _ext_problems(superblock: bytes) -> tuple[str, ...]:
+    if not le32(superblock, 0x64) & RO_COMPAT_METADATA_CSUM:
+        return ()
+    return checksum_problem("the ext4 superblock", le32(superblock, 0x3FC), crc32c(superblock[:0x3FC]))
+
+
+# f2fs: the first of two superblocks, at byte 1024.
+#
+# In: the area of a partition. Out: its layer. Layout: linux/include/linux/f2fs_fs.h, struct f2fs_super_block.
+
+F2FS_MAGIC = 0xF2F52010
+COPIES = (1024, 4096 + 1024)
+CP_UMOUNT_FLAG, CP_ERROR_FLAG = 0x1, 0x8
+
+
+def read_f2fs(area: Area) -> Layer | None:
+    for at in COPIES:
+        superblock = area.read(at, 4096 - 1024)
+        if (
+            len(superblock) == 4096 - 1024
+            and le32(superblock, 0) == F2FS_MAGIC
+            and 9 <= le32(superblock, 16) <= 16
+        ):
+            return _f2fs_layer(area, superblock, at)
+    return None
+
+
+def _f2fs_layer(area: Area, superblock: bytes, at: int) -> Layer:
+    block = 1 << le32(superblock, 16)
+    several_devices = superblock[0x899:0x89A] not in (
+        b"",
+        b"\0",
+    )  # devs[0].path: the count is over all of them
+    claims = None if several_devices else le64(superblock, 0x24) * block
+    lost = ("the first f2fs superblock is missing, the second is in its place",) if at != COPIES[0] else ()
+    return Layer(
+        kind="f2fs",
+        extent=Extent(area.start, claims or area.size),
+        version=f"{le16(superblock, 4)}.{le16(superblock, 6)}",
+        label=text_at(superblock, 0x7C, 1024, "utf-16-le"),
+        uuid=uuid_at(superblock, 0x6C),
+        data_start=area.start + le32(superblock, 0x5C) * block,
+        data_unit=block,
+        claims_size=claims,
+        problems=(*lost, *_checksum(superblock)),
+        unclean=_f2fs_unclean(area, superblock, block),
+    )
+
+
+def _f2fs_unclean(area: Area, superblock: bytes, block: int) -> str | None:
+    """By the newer of two checkpoints: each a pack of blocks that begins and ends with the same one."""
+    first, per_segment = le32(superblock, 0x4C), 1 << min(le32(superblock, 0x14), 16)
+    newest = -1
+    flags = CP_UMOUNT_FLAG
+    for number in (first, first + per_segment):
+        head = area.read(number * block, block)
+        end = number + le32(head, 136) - 1
+        version = le64(head, 0)
+        if len(head) == block and le64(area.read(end * block, 8), 0) == version and version > newest:
+            newest, flags = version, le32(head, 132)
+    if flags & CP_ERROR_FLAG:
+        return "has errors that the kernel saw (checkpoint error flag)"
+    return None if flags & CP_UMOUNT_FLAG else "was not unmounted cleanly (checkpoint without unmount flag)"
+
+
+def _checksum(superblock: bytes) -> tuple[str, ...]:
+    at = le32(superblock, 0x20)
+    if not at:
+        return ()  # made before mkfs.f2fs 1.13, which began to write one
+    if at % 4 or at + 4 > len(superblock):
+        return (f"the f2fs superblock wants its checksum at byte {at}, which is outside of it",)
+    return checksum_problem(
+        "the f2fs superblock", le32(superblock, at), crc32_seeded(superblock[:at], F2FS_MAGIC)
+    )
+
+
+# Swap space, and the image of a suspended system in it.
+#
+# In: the area of a partition. Out: its layer. The signature ends the first page, and the page size is the
+# machine's that made it, so it stands at one of five places. Layout: linux/include/linux/swap.h, union
+# swap_header.
+
+PAGES = (4 * KIB, 8 * KIB, 16 * KIB, 32 * KIB, 64 * KIB)
+SMALLEST = 40 * KIB
+HEADER_AT = 1024
+TUX_ON_ICE = b"\xed\xc3\x02\xe9\x98\x56\xe5\x0c"
+SUSPENDED = (b"S1SUSPEND", b"S2SUSPEND", b"ULSUSPEND", b"LINHIB0001")
+
+
+def read_swap(area: Area) -> Layer | None:
+    if area.size < SMALLEST:
+        return None
+    if area.head[: len(TUX_ON_ICE)] == TUX_ON_ICE:
+        return _swap_layer(
+            area, "swsuspend", "tuxonice", _page_with(area, (b"SWAPSPACE2", b"SWAP-SPACE")) or PAGES[0]
+        )
+    for page in PAGES:
+        mark = area.head[page - 10 : page]
+        if mark == b"SWAPSPACE2":
+            return _swap_layer(area, "swap", "1", page) if _last_page(area.head) else None
+        if mark == b"SWAP-SPACE":
+            return Layer(
+                kind="swap", extent=area.extent, version="0", data_start=area.start + page, data_unit=page
+            )
+        for suspended in SUSPENDED:
+            if mark.startswith(suspended):
+                return _swap_layer(area, "swsuspend", suspended.decode().lower(), page)
+    return None
+
+
+def _page_with(area: Area, marks: tuple[bytes, ...]) -> int | None:
+    return next((page for page in PAGES if area.head[page - 10 : page] in marks), None)
+
+
+def _swap_layer(area: Area, kind: str, version: str, page: int) -> Layer:
+    header = area.head[HEADER_AT : HEADER_AT + 512]
+    last_page = _last_page(area.head)
+    claims = (last_page + 1) * page if last_page else None
+    named = not any(header[172:180])  # blkid's check for rubbish: two words of the padding
+    return Layer(
+        kind=kind,
+        extent=Extent(area.start, claims or area.size),
+        version=version,
+        label=text_at(header, 28, 16) if named else None,
+        uuid=uuid_at(header, 12) if named else None,
+        data_start=area.start + page,
+        data_unit=page,
+        claims_size=claims,
+        unclean=f"holds a hibernated system ({version.upper()})" if kind == "swsuspend" else None,
+    )
+
+
+def _last_page(head: bytes) -> int:
+    """0 when the header is not one of version 1, in either byte order."""
+    number = {1: le32, 1 << 24: be32}.get(le32(head, HEADER_AT))
+    return number(head, HEADER_AT + 4) if number else 0
+
+
+# Whether the log of an XFS was closed by an unmount.
+#
+# In: the area of the file system and its superblock. Out: a sentence when the log must be replayed first.
+# Alone because nothing but the log itself says it: every 512-byte block of it carries the number of the round
+# in which it was written, the head is where that number changes, and before the head of a clean log stands
+# one record with one operation, the unmount. Layout: linux/fs/xfs/libxfs/xfs_log_format.h; the search:
+# xlog_find_head() and xlog_check_unmount_rec() in linux/fs/xfs/xfs_log_recover.c.
+
+BLOCK = 512  # the log counts in these whatever the sector size
+XFS_LOG_MAGIC = b"\xfe\xed\xba\xbe"
+CYCLE_DATA = 32 * KIB  # the data whose cycle numbers one block of a header holds
+MOST_HEADERS = 8  # for the largest record, 256 KiB
+LOOK_BACK = 256 * KIB // BLOCK + MOST_HEADERS  # blocks of the largest record with its headers
+UNMOUNT = 0x20  # XLOG_UNMOUNT_TRANS, in oh_flags of an operation
+
+NOT_CLOSED = "needs its log replayed (the last record is no unmount)"
+NO_RECORD = "needs its log replayed (no record where it ends)"
+
+
+def read_log(area: Area, superblock: bytes) -> str | None:
+    """None: it was unmounted, or the log is elsewhere, cut off or was never written, and nobody can tell."""
+    block = be32(superblock, 4)
+    start = _byte(superblock, be64(superblock, 48), block)
+    count = be32(superblock, 96) * block // BLOCK
+    if not start or count <= LOOK_BACK:
+        return None
+    first, last = _cycle(area, start), _cycle(area, start + (count - 1) * BLOCK)
+    if not first:
+        return None
+    head = 0 if first == last else _head(area, start, count, first)
+    before = _before(area, start, count, head)
+    at = before.rfind(XFS_LOG_MAGIC)
+    while at > 0 and at % BLOCK:  # the magic in the middle of a block is data
+        at = before.rfind(XFS_LOG_MAGIC, 0, at)
+    if at < 0 or at % BLOCK:
+        return NO_RECORD
+    return None if _is_unmount(before[at:]) else NOT_CLOSED
+
+
+def _byte(superblock: bytes, number: int, block: int) -> int:
+    """A block number has the allocation group in its upper bits; 0 for an external log."""
+    shift = superblock[124]
+    return ((number >> shift) * be32(superblock, 84) + (number & (1 << shift) - 1)) * block
+
+
+def _cycle(area: Area, at: int) -> int:
+    """The round in which a block was written; a record's header has it behind the magic."""
+    data = area.read(at, 8)
+    return be32(data, 4 if data[:4] == XFS_LOG_MAGIC else 0)
+
+
+def _head(area: Area, start: int, count: int, first: int) -> int:
+    """The first block that the round of the first block has not reached."""
+    low, high = 0, count - 1
+    while low + 1 < high:
+        middle = (low + high) // 2
+        if _cycle(area, start + middle * BLOCK) == first:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _before(area: Area, start: int, count: int, head: int) -> bytes:
+    """The blocks before the head, across the end of the log where it begins anew."""
+    here = min(head, LOOK_BACK)
+    wrapped = LOOK_BACK - here
+    data = area.read(start + (head - here) * BLOCK, here * BLOCK)
+    return area.read(start + (count - wrapped) * BLOCK, wrapped * BLOCK) + data if wrapped else data
+
+
+def _is_unmount(record: bytes) -> bool:
+    """Whether this is one record up to the end of `record`, and that of an unmount."""
+    version, length, operations, size = (be32(record, at) for at in (8, 12, 40, 320))
+    headers = -(-size // CYCLE_DATA) if version & 2 and size > CYCLE_DATA else 1
+    whole = headers * BLOCK + -(-length // BLOCK) * BLOCK == len(record)
+    operation = record[headers * BLOCK : headers * BLOCK + 12]
+    return whole and operations == 1 and len(operation) == 12 and bool(operation[9] & UNMOUNT)
+
+
+# XFS, and the log device of one that keeps its log elsewhere.
+#
+# In: the area of a partition. Out: its layer. Everything is big endian but the checksum. Layout:
+# linux/fs/xfs/libxfs/ xfs_format.h, struct xfs_dsb; xfs_log_format.h, struct xlog_rec_header.
+
+XFS_MAGIC = b"XFSB"
+SMALLEST_SECTOR = 512  # the superblock has one, which a cut-off image may not have whole
+LOG_MAGIC = b"\xfe\xed\xba\xbe"
+LOG_FORMATS = (1, 2, 3)  # XLOG_FMT_LINUX_LE, _LINUX_BE, _IRIX_BE
+
+
+def read_xfs(area: Area) -> Layer | None:
+    superblock = area.head[: 32 * 1024]
+    if superblock[:4] != XFS_MAGIC or len(superblock) < SMALLEST_SECTOR or not _is_plausible(superblock):
+        return None
+    block = be32(superblock, 4)
+    claims = be64(superblock, 8) * block
+    return Layer(
+        kind="xfs",
+        extent=Extent(area.start, claims),
+        label=text_at(superblock, 108, 12),
+        uuid=uuid_at(superblock, 32),
+        data_start=area.start,
+        data_unit=block,
+        claims_size=claims,
+        stripe_unit=be32(superblock, 184) * block,
+        stripe_width=be32(superblock, 188) * block,
+        problems=_xfs_problems(superblock),
+        unclean=read_log(area, superblock),
+    )
+
+
+def _is_plausible(superblock: bytes) -> bool:
+    """The sizes against their own logarithms, and the groups against the blocks, as mount and blkid want them."""
+    block, sector, inode = be32(superblock, 4), be16(superblock, 102), be16(superblock, 104)
+    block_log, sector_log, inode_log = superblock[120], superblock[121], superblock[122]
+    blocks, group, groups = be64(superblock, 8), be32(superblock, 84), be32(superblock, 88)
+    return (
+        9 <= block_log <= 16
+        and block == 1 << block_log
+        and 9 <= sector_log <= 15
+        and sector == 1 << sector_log
+        and 8 <= inode_log <= 11
+        and inode == 1 << inode_log
+        and groups > 0
+        and (groups - 1) * group < blocks <= groups * group
+    )
+
+
+def _xfs_problems(superblock: bytes) -> tuple[str, ...]:
+    if be16(superblock, 100) & 0xF != 5:
+        return ()
+    sector = superblock[: be16(superblock, 102)]
+    blanked = sector[:224] + bytes(4) + sector[228:]
+    return checksum_problem("the XFS superblock", le32(sector, 224), crc32c_inverted(blanked))
+
+
+def read_xfs_log(area: Area) -> Layer | None:
+    """An external log has no superblock: the first record header stands at a sector of its first KiBs."""
+    if area.head[:4] == XFS_MAGIC:
+        return None  # those are the records of its own log
+    for at in range(0, min(len(area.head), 64 * 1024), 512):
+        if area.head[at : at + 4] != LOG_MAGIC:
+            continue
+        version, length = be32(area.head, at + 8), be32(area.head, at + 12)
+        if version in (1, 2) and 0 < length < 1 << 31 and be32(area.head, at + 300) in LOG_FORMATS:
+            return Layer(kind="xfs_external_log", extent=area.extent)
+    return None

@@ -1,0 +1,166 @@
+"""LUKS1 and LUKS2: where the encrypted payload starts and in which sectors it is encrypted.
+
+In: the area of a LUKS device. Out: its layer. What is inside is encrypted, so there is no inner layer. Formats:
+LUKS1 on-disk format 1.2.3, LUKS2 on-disk format 1.1 (cryptsetup's docs folder). A header that lies on another
+device (detached) leaves nothing here to recognise.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+from aligntool.formats.area import Area, be16, be32, be64, checksum_problem, text_at
+from aligntool.inventory import Layer
+from aligntool.units import KIB, Extent
+
+MAGIC = b"LUKS\xba\xbe"
+MAGIC_SECOND = b"SKUL\xba\xbe"
+SECTOR = 512  # LUKS1 counts its payload offset in these
+HEADER_SIZES = tuple(16 * KIB << power for power in range(9))  # specification 3.1: 16 KiB to 4 MiB
+CHECKSUM_AT, CHECKSUM_SIZE = 448, 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    content: bytes
+    problems: tuple[str, ...]
+
+    @property
+    def sequence(self) -> int:
+        return be64(self.content, 16)
+
+
+def read_luks(area: Area) -> Layer | None:
+    if area.head[:6] != MAGIC:
+        return None
+    version = be16(area.head, 6)
+    if version == 1:
+        return _read_1(area)
+    if version == 2 and be64(area.head, 256) == 0:
+        return _read_2(area)
+    return None
+
+
+def read_luks_second(area: Area) -> Layer | None:
+    """The second LUKS2 header alone, when something was written over the first: `cryptsetup repair` can bring it back.
+
+    mkfs and mkswap wipe both headers, so what is left shows that something else wrote over the first.
+    """
+    for at in HEADER_SIZES[:3]:
+        if area.head[at : at + 6] == MAGIC_SECOND and be64(area.head, at + 256) == at:
+            lost = f"the first LUKS2 header is gone; the second, {at} bytes further, is left"
+            second = _read_header(area, at)
+            return _layer_2(area, second, (lost,)) if second else None
+    return None
+
+
+def _read_1(area: Area) -> Layer:
+    payload = be32(area.head, 104) * SECTOR
+    return Layer(
+        kind="crypto_LUKS",
+        extent=area.extent,
+        version="LUKS1",
+        uuid=text_at(area.head, 168, 40),
+        data_start=area.start + payload
+        if payload
+        else None,  # 0: a detached header, the payload is elsewhere
+        data_unit=SECTOR,
+        problems=_payload_problem(area, payload),
+    )
+
+
+def _read_2(area: Area) -> Layer | None:
+    first = _read_header(area, 0)
+    if first is None:
+        return None
+    second = _read_header(area, be64(first.content, 8))
+    if second is None:
+        lost = "the second LUKS2 header is missing or unreadable"
+        return _layer_2(area, first, (*first.problems, lost))
+    newest = max((first, second), key=lambda header: (not header.problems, header.sequence))
+    if (
+        first.problems and not second.problems
+    ):  # the volume is whole: `cryptsetup repair` writes the first header anew
+        lost = f"the first LUKS2 header is damaged, the second is whole: {'; '.join(first.problems)}"
+        return _layer_2(area, second, (lost,))
+    problems = first.problems + tuple(f"{problem} (second copy)" for problem in second.problems)
+    if not problems and first.sequence != second.sequence:
+        problems = (
+            f"the two LUKS2 headers differ: update {first.sequence} and update {second.sequence}; the newer one counts",
+        )
+    return _layer_2(area, newest, problems)
+
+
+def _read_header(area: Area, at: int) -> _Header | None:
+    """One of the two copies, with its JSON area; None when there is none."""
+    start = area.read(at, 4096)
+    size = be64(start, 8)
+    if start[:6] not in (MAGIC, MAGIC_SECOND) or be16(start, 6) != 2 or size not in HEADER_SIZES:
+        return None
+    content = area.read(at, size)
+    if len(content) < size:
+        return _Header(content, (f"the LUKS2 header has {size} bytes, {len(content)} of them are here",))
+    algorithm = text_at(content, 72, 32)
+    if algorithm not in ("sha1", "sha256", "sha384", "sha512"):
+        return _Header(content, (f"the LUKS2 header's checksum algorithm {algorithm} is not known",))
+    blanked = content[:CHECKSUM_AT] + bytes(CHECKSUM_SIZE) + content[CHECKSUM_AT + CHECKSUM_SIZE :]
+    computed = hashlib.new(algorithm, blanked, usedforsecurity=False).digest()
+    stored = content[CHECKSUM_AT : CHECKSUM_AT + len(computed)]
+    return _Header(content, checksum_problem("the LUKS2 header", stored.hex()[:16], computed.hex()[:16]))
+
+
+def _layer_2(area: Area, header: _Header, problems: tuple[str, ...]) -> Layer:
+    segments = _segments(header.content)
+    offset, length, sector = min(segments, default=(None, None, None))
+    if offset is None:
+        problems = (*problems, "the LUKS2 header names no encrypted segment")
+    else:
+        problems = (*problems, *_payload_problem(area, offset))
+    claims = offset + length if offset is not None and length is not None and length > 0 else None
+    return Layer(
+        kind="crypto_LUKS",
+        extent=Extent(area.start, claims or area.size),
+        version="LUKS2",
+        label=text_at(header.content, 24, 48),
+        uuid=text_at(header.content, 168, 40),
+        data_start=None if offset is None else area.start + offset,
+        data_unit=sector,
+        claims_size=claims,
+        problems=problems,
+    )
+
+
+def _segments(content: bytes) -> list[tuple[int, int, int]]:
+    """(offset, length, sector size) of every usable segment; length 0: up to the end of the device.
+
+    While a device is being re-encrypted there are several; the first byte of data is the lowest offset.
+    """
+    try:
+        tree = json.loads(content[4096:].split(b"\0", 1)[0])
+    except (ValueError, RecursionError):
+        return []
+    segments = tree.get("segments") if isinstance(tree, dict) else None
+    if not isinstance(segments, dict):
+        return []
+    usable = []
+    for segment in segments.values():
+        if not isinstance(segment, dict):
+            continue
+        offset, length = _decimal(segment.get("offset")), _decimal(segment.get("size"))
+        sector = segment.get("sector_size", SECTOR)
+        if offset is not None and isinstance(sector, int) and sector in (512, 1024, 2048, 4096):
+            usable.append((offset, length or 0, sector))
+    return usable
+
+
+def _decimal(word: object) -> int | None:
+    """LUKS2 writes 64-bit numbers as JSON strings (specification 3.1.1)."""
+    if isinstance(word, str) and len(word) <= 20 and word.isascii() and word.isdigit():
+        return int(word)
+    return None
+
+
+def _payload_problem(area: Area, payload: int) -> tuple[str, ...]:
+    if payload < area.size:
+        return ()
+    return (f"the encrypted data should start {payload} bytes in, its container has {area.size} bytes",)

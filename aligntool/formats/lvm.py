@@ -1,0 +1,356 @@
+"""LVM: labels, metadata, physical extents."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from aligntool.formats.area import Area, checksum_problem, crc32_seeded, le32, le64
+from aligntool.formats.reader import MappedReader
+from aligntool.inventory import Layer, Segment
+from aligntool.units import MIB, Extent
+
+# LVM's text format: sections in braces, values after equal signs, lists in brackets.
+#
+# In: the text of a volume group as it lies on a physical volume. Out: dictionaries of numbers, texts, lists
+# and sections. It is alone because it knows the grammar and nothing of what the words mean. It never fails on
+# bad text: what was understood before the first mistake is returned. Grammar: lvm2 libdm/libdm-config.c.
+
+DEEPEST = 8  # volume group, logical volumes, volume, segment: real metadata has four levels
+MOST_TOKENS = 200_000
+
+Value = int | float | str
+Section = dict[str, "Value | list[Value] | Section"]
+
+_TOKEN = re.compile(
+    r'\s+|#[^\n]*|(?P<text>"(?:[^"\\]|\\.)*")|(?P<number>[+-]?\d+(?:\.\d+)?(?![\w.-]))|(?P<word>[\w.+/-]+)|(?P<mark>[{}\[\]=,])',
+    re.DOTALL | re.ASCII,
+)
+_LONGEST_NUMBER = 20
+
+
+class _Unreadable(ValueError):
+    """The text is not in the format from here on."""
+
+
+def parse(text: str) -> Section:
+    root: Section = {}
+    open_sections = [root]
+    tokens = _tokens(text)
+    try:
+        for kind, name in tokens:
+            if name == "}" and kind == "mark":
+                open_sections.pop()
+                if not open_sections:
+                    break
+                continue
+            if kind not in ("word", "number", "text"):
+                raise _Unreadable(name)
+            _read_entry(name, tokens, open_sections)
+    except _Unreadable:
+        pass
+    return root
+
+
+def _read_entry(name: str, tokens: Iterator[tuple[str, str]], open_sections: list[Section]) -> None:
+    """`name {` opens a section, `name = value` stores a value."""
+    kind, word = next(tokens, ("", ""))
+    if kind != "mark" or word not in "{=" or len(open_sections) > DEEPEST:
+        raise _Unreadable(name)
+    if word == "{":
+        section: Section = {}
+        open_sections[-1][name] = section
+        open_sections.append(section)
+    else:
+        open_sections[-1][name] = _read_value(tokens)
+
+
+def _read_value(tokens: Iterator[tuple[str, str]]) -> "Value | list[Value]":
+    kind, word = next(tokens, ("", ""))
+    if kind != "mark":
+        return _value(kind, word)
+    if word != "[":
+        raise _Unreadable(word)
+    items: list[Value] = []
+    for kind, word in tokens:
+        if kind == "mark" and word == "]":
+            return items
+        if kind != "mark":
+            items.append(_value(kind, word))
+        elif word != ",":
+            break
+    raise _Unreadable(word)
+
+
+def _value(kind: str, word: str) -> Value:
+    if kind == "text":
+        return re.sub(r"\\(.)", r"\1", word[1:-1], flags=re.DOTALL)
+    if kind == "number" and len(word) <= _LONGEST_NUMBER:
+        return float(word) if "." in word else int(word)
+    raise _Unreadable(word)
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    at = 0
+    for _ in range(MOST_TOKENS):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            break
+        at = match.end()
+        if match.lastgroup:
+            yield match.lastgroup, match.group()
+    if at < len(text):
+        raise _Unreadable(text[at : at + 20])
+
+
+# LVM2 physical volumes.
+#
+# In: the area of a physical volume. Out: its layer, with a segment for every run of a logical volume that
+# lies on it, and with the layers found inside those logical volumes whose beginning is here. Formats: lvm2
+# lib/format_text/layout.h (label, physical volume header, metadata area) and the text metadata itself.
+
+SECTOR = 512  # LVM counts in these whatever the disk's sectors are
+SEED = 0xF597A6CF  # INITIAL_CRC
+LABEL, LABEL_TYPE = b"LABELONE", b"LVM2 001"
+AREA_MAGIC = b" LVM2 x[5A%r0N*>"
+AREA_HEADER = 512
+IGNORED = 1  # a raw location's flag: this metadata area is not in use
+LONGEST_TEXT = MIB
+MOST_AREAS = 8
+MOST_VOLUMES_READ = 24  # are looked into; the segments of all are listed
+MOST_PIECES = 1024  # of a volume that is looked into: each read walks over them
+LONGEST_NAME = 127  # NAME_LEN of lvm2; the names are said again with every segment
+GROUPS_OF_UUID = (6, 4, 4, 4, 4, 4, 6)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A volume group as this physical volume sees it. Sizes in bytes, places relative to the area."""
+
+    name: str
+    extent_size: int
+    pe_start: int
+    pe_count: int
+    own_name: str  # what the metadata calls this physical volume, "pv0"
+    volumes: dict[str, Section]
+
+
+def read_lvm(area: Area) -> Layer | None:
+    at = next((at for at in range(0, 4 * SECTOR, SECTOR) if _is_label(area.head[at : at + SECTOR], at)), None)
+    if at is None:
+        return None
+    label = area.head[at : at + SECTOR]
+    header = label[le32(label, 20) :]
+    raw_uuid = header[:32].decode("ascii", "replace")
+    data_areas, metadata_areas = _areas(header)
+    problems = list(checksum_problem("the LVM label", le32(label, 16), crc32_seeded(label[20:], SEED)))
+    text = _newest_text(area, metadata_areas, problems)
+    group = _read_group(text, _dashed(raw_uuid)) if text else None
+    data_start = data_areas[0][0] if data_areas else None
+    layer = Layer(
+        kind="LVM2_member",
+        extent=Extent(area.start, le64(header, 32) or area.size),
+        version=LABEL_TYPE.decode(),
+        uuid=_dashed(raw_uuid),
+        data_start=None if data_start is None else area.start + data_start,
+        claims_size=le64(header, 32) or None,
+        problems=tuple(problems),
+    )
+    return _with_group(area, layer, group) if group else layer
+
+
+def _is_label(sector: bytes, at: int) -> bool:
+    return sector[:8] == LABEL and sector[24:32] == LABEL_TYPE and le64(sector, 8) * SECTOR == at
+
+
+def _dashed(raw: str) -> str:
+    words, at = [], 0
+    for length in GROUPS_OF_UUID:
+        words.append(raw[at : at + length])
+        at += length
+    return "-".join(words)
+
+
+def _areas(header: bytes) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """(offset, size) of the data areas and of the metadata areas: two lists, each ended by a zero entry."""
+    lists: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
+    at = 40
+    for areas in lists:
+        for _ in range(MOST_AREAS):
+            offset, size = le64(header, at), le64(header, at + 8)
+            at += 16
+            if not offset:
+                break
+            areas.append((offset, size))
+    return lists
+
+
+def _newest_text(area: Area, places: list[tuple[int, int]], problems: list[str]) -> str | None:
+    """The group's text from the first metadata area with a sound one: after a commit all of them hold the same."""
+    for offset, size in places:
+        header = area.read(offset, AREA_HEADER)
+        if header[4:20] != AREA_MAGIC or le64(header, 24) != offset or size <= AREA_HEADER:
+            problems.append(f"the LVM metadata area at byte {offset} has no header")
+            continue
+        problems += checksum_problem("an LVM metadata area", le32(header, 0), crc32_seeded(header[4:], SEED))
+        at, length, checksum, flags = le64(header, 40), le64(header, 48), le32(header, 56), le32(header, 60)
+        if not at or flags & IGNORED:
+            continue
+        if length > LONGEST_TEXT or not AREA_HEADER <= at < size:
+            problems.append(
+                f"the LVM metadata at byte {at} of its area would be {length} bytes long: not read"
+            )
+            continue
+        content = area.read(offset + at, min(length, size - at))
+        content += area.read(
+            offset + AREA_HEADER, length - len(content)
+        )  # the area is a ring behind its header
+        wrong = checksum_problem("the LVM metadata", checksum, crc32_seeded(content, SEED))
+        problems += wrong
+        if not wrong:
+            return content.rstrip(b"\0").decode("utf-8", "replace")
+    return None
+
+
+def _read_group(text: str, uuid: str) -> _Group | None:
+    for name, section in parse(text).items():
+        if not isinstance(section, dict) or len(name) > LONGEST_NAME:
+            continue
+        extent_size = _number(section, "extent_size") * SECTOR
+        for own_name, volume in _sections(section, "physical_volumes"):
+            if volume.get("id") == uuid and extent_size:
+                volumes = {
+                    lv: inside
+                    for lv, inside in _sections(section, "logical_volumes")
+                    if len(lv) <= LONGEST_NAME
+                }
+                start, count = _number(volume, "pe_start") * SECTOR, _number(volume, "pe_count")
+                return _Group(name, extent_size, start, count, own_name, volumes)
+    return None
+
+
+def _with_group(area: Area, layer: Layer, group: _Group) -> Layer:
+    segments = tuple(segment for name in group.volumes for segment in _segments(area, group, name))
+    problems = layer.problems
+    data_start = area.start + group.pe_start
+    if layer.data_start is not None and layer.data_start > data_start:
+        problems += (
+            f"the label puts the first data at byte {layer.data_start}, the metadata of {group.name} at {data_start}",
+        )
+    end = group.pe_start + group.pe_count * group.extent_size
+    if end > area.size:
+        problems += (f"{group.name} has extents up to byte {end} of this volume, which has {area.size}",)
+    return replace(
+        layer,
+        data_start=data_start,
+        data_unit=group.extent_size,
+        segments=segments,
+        inner=tuple(_inner(area, group, segments)),
+        problems=problems,
+    )
+
+
+def _segments(area: Area, group: _Group, volume: str) -> Iterator[Segment]:
+    """Where the volume's extents lie on this physical volume.
+
+    RAID, mirror, thin and cache volumes are made of sub-volumes that are listed as well, so only two kinds of segment
+    name a physical volume: stripes, and the two halves of a running pvmove.
+    """
+    for segment in _numbered_segments(group.volumes[volume]):
+        count = _number(segment, "extent_count")
+        stripes = _places(segment.get("stripes"))
+        mirrors = _places(segment.get("mirrors"))
+        width = len(stripes)
+        for name, first in stripes or mirrors:
+            if name != group.own_name or not count:
+                continue
+            length = (count // width if width else count) * group.extent_size
+            yield Segment(
+                volume=f"{group.name}/{volume}",
+                volume_offset=_number(segment, "start_extent") * group.extent_size,
+                extent=Extent(area.start + group.pe_start + first * group.extent_size, length),
+                stripe_size=_number(segment, "stripe_size") * SECTOR if width > 1 else None,
+            )
+
+
+def _inner(area: Area, group: _Group, segments: tuple[Segment, ...]) -> Iterator[Layer]:
+    """What lies in the volumes that begin here in one piece after the other, and in the first image of a mirror."""
+    runs: dict[str, list[tuple[int, int, int]]] = {}
+    for segment in segments:
+        if segment.stripe_size is None:
+            run = (segment.volume_offset, segment.extent.start, segment.extent.length)
+            runs.setdefault(segment.volume, []).append(run)
+    readable = [name for name, volume in group.volumes.items() if _shows_content(name, volume)]
+    for name in readable[:MOST_VOLUMES_READ]:
+        pieces = sorted(runs.get(f"{group.name}/{name}", []))
+        if pieces and pieces[0][0] == 0 and _can_hold_layers(area, pieces):
+            extents = sum(
+                _number(segment, "extent_count") for segment in _numbered_segments(group.volumes[name])
+            )
+            size = extents * group.extent_size
+            reader = MappedReader(area.reader, tuple(pieces), size)
+            for layer in area.inside(reader, Extent(0, size)):
+                yield _on_disk(layer, pieces)
+
+
+def _shows_content(name: str, volume: Section) -> bool:
+    status = volume.get("status")
+    visible = isinstance(status, list) and "VISIBLE" in status
+    return visible or name.endswith(("_rimage_0", "_mimage_0"))
+
+
+def _can_hold_layers(area: Area, pieces: list[tuple[int, int, int]]) -> bool:
+    """Not a volume in thousands of pieces, nor one that holds the label of the very volume it is on, and so itself."""
+    label = Extent(area.start, 4 * SECTOR)
+    return len(pieces) <= MOST_PIECES and not any(
+        label.overlaps(Extent(start, length)) for _, start, length in pieces
+    )
+
+
+def _on_disk(layer: Layer, runs: list[tuple[int, int, int]]) -> Layer:
+    """The same layer, its places counted on the disk instead of in the volume. `runs` are in the volume's order."""
+
+    def place(offset: int) -> int | None:
+        at = bisect_right(runs, offset, key=lambda run: run[0]) - 1
+        return runs[at][1] + offset - runs[at][0] if at >= 0 and offset < runs[at][0] + runs[at][2] else None
+
+    start = place(layer.extent.start)
+    return replace(
+        layer,
+        extent=layer.extent if start is None else layer.extent.moved_to(start),
+        data_start=None if layer.data_start is None else place(layer.data_start),
+        segments=tuple(
+            replace(segment, extent=segment.extent.moved_to(moved))
+            for segment in layer.segments
+            if (moved := place(segment.extent.start)) is not None
+        ),
+        inner=tuple(_on_disk(inner, runs) for inner in layer.inner),
+    )
+
+
+def _sections(section: Section, name: str) -> Iterator[tuple[str, Section]]:
+    inside = section.get(name)
+    if isinstance(inside, dict):
+        yield from ((key, value) for key, value in inside.items() if isinstance(value, dict))
+
+
+def _numbered_segments(volume: Section) -> Iterator[Section]:
+    return (value for key, value in volume.items() if key.startswith("segment") and isinstance(value, dict))
+
+
+def _number(section: Section, name: str) -> int:
+    """0 where there is none; nothing that LVM counts is negative or beyond 64 bits."""
+    value = section.get(name)
+    return value if isinstance(value, int) and 0 <= value < 1 << 64 else 0
+
+
+def _places(value: object) -> list[tuple[str, int]]:
+    """`stripes = ["pv0", 0, "pv1", 0]`"""
+    if not isinstance(value, list):
+        return []
+    pairs = zip(value[::2], value[1::2], strict=False)
+    return [
+        (name, first)
+        for name, first in pairs
+        if isinstance(name, str) and isinstance(first, int) and first >= 0
+    ]

@@ -1,0 +1,416 @@
+"""MBR and EBR: entries, CHS addresses, chains of logical partitions, the protective MBR."""
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+
+from aligntool.formats.part_types import EXTENDED_TYPES, GPT_PROTECTIVE, mbr_type_name
+from aligntool.formats.reader import Reader, peek, unreadable
+from aligntool.inventory import Fault, Partition, Role, TableFault
+from aligntool.units import Extent
+
+# CHS addresses of MBR entries that move: cylinder, head and sector, which some boot code still reads.
+#
+# In: the old address and the old and new LBA. Out: the new address in the manner of the old one. Alone
+# because nobody needs it but old systems, and all the guessing about their geometry belongs in one place.
+
+_CYLINDERS = 1024  # what ten bits count
+_MAXED = b"\xfe\xff\xff"  # 1023/254/63: "beyond what CHS reaches" in every tool of today
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    heads: int
+    sectors: int  # of a track
+
+    def reaches(self, lba: int) -> bool:
+        return lba < _CYLINDERS * self.heads * self.sectors
+
+    def address(self, lba: int) -> bytes:
+        """Head; sector, counted from 1, with the top two bits of the cylinder; cylinder."""
+        cylinder, rest = divmod(lba, self.heads * self.sectors)
+        head, sector = divmod(rest, self.sectors)
+        return bytes((head, sector + 1 | cylinder >> 8 << 6, cylinder & 0xFF))
+
+
+USUAL = Geometry(255, 63)
+
+
+def geometry_of(addresses: Sequence[tuple[bytes, int]]) -> Geometry:
+    """The one that fits all `addresses` (CHS, LBA) that say something; the usual one where several do, or none."""
+    telling = [(chs, lba) for chs, lba in addresses if _says_something(chs)]
+    others = (Geometry(heads, sectors) for heads, sectors in product(range(256, 0, -1), range(63, 0, -1)))
+    for geometry in (USUAL, *others):
+        if all(geometry.reaches(lba) and geometry.address(lba) == chs for chs, lba in telling):
+            return geometry
+    return USUAL
+
+
+def moved_address(chs: bytes, old_lba: int, new_lba: int, geometry: Geometry) -> bytes:
+    """An address that never said anything, though it could have, goes on saying nothing."""
+    if old_lba == new_lba or (not _says_something(chs) and geometry.reaches(old_lba)):
+        return chs
+    if geometry.reaches(new_lba):
+        return geometry.address(new_lba)
+    return _MAXED if geometry.reaches(old_lba) else chs
+
+
+def _says_something(chs: bytes) -> bool:
+    """There is no sector 0, and the last cylinder stands for all beyond it."""
+    sector, cylinder = chs[1] & 0x3F, chs[2] | (chs[1] & 0xC0) << 2
+    return sector != 0 and cylinder < _CYLINDERS - 1
+
+
+# The four entries of an MBR or an EBR, taken out of their sector, moved and put back.
+#
+# In: a sector. Out: its entries as they stand, in sectors; a sector with other entries. Alone because the
+# MBR, the EBRs and the search for parked entries all need it. Layout: UEFI specification 2.10, tables 5-1 and
+# 5-2.
+
+SIZE = 16
+EXTENDED_KINDS = frozenset({0x05, 0x0F, 0x85})  # DOS, Windows with LBA, Linux
+
+_FIRST_AT = 446
+_SIGNATURE_AT = 510
+_SIGNATURE = b"\x55\xaa"
+_LAYOUT = struct.Struct("<B3sB3sII")
+
+
+@dataclass(frozen=True, slots=True)
+class MbrEntry:
+    status: int
+    chs_start: bytes
+    kind: int
+    chs_end: bytes
+    start: int  # sectors, counted from 0, the EBR or the container
+    sectors: int
+
+    @property
+    def is_extended(self) -> bool:
+        return self.kind in EXTENDED_KINDS
+
+    def pack(self) -> bytes:
+        return _LAYOUT.pack(self.status, self.chs_start, self.kind, self.chs_end, self.start, self.sectors)
+
+
+NO_ENTRY = MbrEntry(0, bytes(3), 0, bytes(3), 0, 0)
+
+
+def entries_of(sector: bytes) -> tuple[MbrEntry, ...] | None:
+    """All four; None where the sector does not end in 55 AA."""
+    if sector[_SIGNATURE_AT : _SIGNATURE_AT + 2] != _SIGNATURE:
+        return None
+    return tuple(MbrEntry(*_LAYOUT.unpack_from(sector, _FIRST_AT + SIZE * index)) for index in range(4))
+
+
+def with_entries(sector: bytes, changed: Mapping[int, MbrEntry]) -> bytes:
+    """The same sector with these entries, counted from 0. Everything else in it is kept."""
+    made = bytearray(sector)
+    for index, entry in changed.items():
+        at = _FIRST_AT + SIZE * index
+        made[at : at + SIZE] = entry.pack()
+    return bytes(made)
+
+
+def moved_entry(
+    entry: MbrEntry, old: Extent, new: Extent, *, counted_from: int = 0, sector_size: int, geometry: Geometry
+) -> MbrEntry:
+    """The entry for `new` in place of `old`; `counted_from` is the byte that its start counts from.
+
+    What has not moved stays as it is, even where other tools would write it differently.
+    """
+    start = (new.start - counted_from) // sector_size
+    if old == new:
+        return replace(entry, start=start)
+
+    def chs(address: bytes, before: int, after: int) -> bytes:
+        return moved_address(address, before // sector_size, after // sector_size, geometry)
+
+    return replace(
+        entry,
+        chs_start=chs(entry.chs_start, old.start, new.start),
+        chs_end=chs(entry.chs_end, old.end - 1, new.end - 1),
+        start=start,
+        sectors=new.length // sector_size,
+    )
+
+
+# One sector with an MBR's four entries, whichever it is: the MBR, an EBR of the chain, a Minix partition's
+# own.
+#
+# Comes in: 512 bytes. Goes out: entries in sectors, as they stand. Alone because the MBR, the EBRs, the
+# nested tables and the GPT's protective MBR all read it. Layout: UEFI specification, section 5.2.1.
+
+_FIRST_ENTRY = 0x1BE
+_AIX = b"\xc9\xc2\xd4\xc1"  # "IBMA" in EBCDIC: an AIX disk, whose 55 AA means nothing (kernel msdos.c)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    slot: int  # 1 to 4
+    boot: int
+    code: int
+    start: int  # sectors
+    sectors: int
+    addresses: bytes = b""  # both CHS addresses, first and last: six bytes
+
+    @property
+    def is_extended(self) -> bool:
+        return self.code in EXTENDED_TYPES
+
+    @property
+    def end(self) -> int:
+        return self.start + self.sectors
+
+
+@dataclass(frozen=True, slots=True)
+class MbrSector:
+    entries: tuple[Entry, ...]  # always four
+    disk_signature: int
+    aix: bool
+
+    @property
+    def used(self) -> tuple[Entry, ...]:
+        """What Linux counts: a size is enough, a type is not asked for (hybrid ISO images have type 0)."""
+        return tuple(entry for entry in self.entries if entry.sectors)
+
+    @property
+    def protective(self) -> Entry | None:
+        """The 0xEE entry; of several, the one at sector 1, for the kernel asks for no more than one of that kind."""
+        guards = [entry for entry in self.entries if entry.code == GPT_PROTECTIVE]
+        return next((entry for entry in guards if entry.start == 1), guards[0] if guards else None)
+
+    @property
+    def boot_flags_plausible(self) -> bool:
+        """The kernel's and blkid's first test that these are entries and not the text of a boot sector."""
+        return all(entry.boot in (0, 0x80) for entry in self.entries)
+
+
+def parse_sector(sector: bytes | None) -> MbrSector | None:
+    """None where 55 AA is not at the end of the 512 bytes."""
+    if sector is None or len(sector) < 512 or sector[510:512] != b"\x55\xaa":
+        return None
+    entries = []
+    for slot in range(1, 5):
+        at = _FIRST_ENTRY + 16 * (slot - 1)
+        boot, first, code, last, start, sectors = struct.unpack_from("<B3sB3sII", sector, at)
+        entries.append(Entry(slot, boot, code, start, sectors, first + last))
+    signature = int.from_bytes(sector[440:444], "little")
+    return MbrSector(tuple(entries), signature, sector.startswith(_AIX))
+
+
+# The chain of EBRs in an extended partition.
+#
+# Comes in: the extended partition's entry. Goes out: logical partitions, numbered in the order of the chain
+# as Linux does, and what is wrong with the chain. Alone because it is the one table that is a linked list,
+# and a hostile one can turn in a circle.
+#
+# The rules are those of parse_extended() in the kernel's block/partitions/msdos.c: a data entry counts from
+# its own EBR, a link counts from the start of the extended partition, all four entries are looked at, and
+# links that lead outside the extended partition are followed.
+
+LAST_NUMBER = 255  # DISK_MAX_PARTS of the kernel is 256, and number 0 is the disk
+_MOST_EMPTY_LINKS = 100  # the kernel follows no more EBRs in a row without a partition
+
+
+@dataclass(slots=True)
+class Chains:
+    """What was gathered over all extended partitions of the disk."""
+
+    next_number: int = 5
+    logicals: list[Partition] = field(default_factory=list)
+    faults: list[TableFault] = field(default_factory=list)
+    places: dict[int, int] = field(
+        default_factory=dict
+    )  # sector of each EBR seen -> slot of its extended partition
+
+    @property
+    def full(self) -> bool:
+        return self.next_number > LAST_NUMBER
+
+
+def follow_chain(
+    reader: Reader, extended: Entry, *, sector_size: int, disk_signature: int, chains: Chains
+) -> None:
+    """Add the logical partitions of `extended` to `chains`. Ends: no EBR is read twice, empty ones are counted."""
+    here, here_sectors, empty = extended.start, extended.sectors, 0
+    while not chains.full:
+        table = _read_ebr(reader, here, sector_size, extended, chains)
+        if table is None:
+            return
+        before = chains.next_number
+        _add_logicals(table, extended, here, here_sectors, sector_size, disk_signature, chains)
+        empty = 0 if chains.next_number > before else empty + 1
+        link = next((entry for entry in table.used if entry.is_extended), None)
+        if link is None:
+            return
+        if empty > _MOST_EMPTY_LINKS:
+            break
+        here, here_sectors = extended.start + link.start, link.sectors
+        if not extended.start <= here < extended.end:
+            detail = f"an EBR of partition {extended.slot} points to sector {here}, outside that partition"
+            chains.faults.append(TableFault(Fault.EBR_BROKEN, detail, here * sector_size, (extended.slot,)))
+    detail = (
+        f"the chain of EBRs in partition {extended.slot} goes on after partition {chains.next_number - 1}; Linux "
+        f"stops after number {LAST_NUMBER} or {_MOST_EMPTY_LINKS} empty EBRs, and so does aligntool"
+    )
+    chains.faults.append(TableFault(Fault.IMPLAUSIBLE_COUNT, detail, here * sector_size, (extended.slot,)))
+
+
+def _read_ebr(
+    reader: Reader, here: int, sector_size: int, extended: Entry, chains: Chains
+) -> MbrSector | None:
+    at = here * sector_size
+    if here == 0 or here in chains.places:
+        what = "the MBR itself" if here == 0 else f"the EBR at sector {here} a second time"
+        detail = f"the chain of EBRs in partition {extended.slot} leads to {what}: it turns in a circle"
+        chains.faults.append(TableFault(Fault.EBR_LOOP, detail, at, (extended.slot,)))
+        return None
+    chains.places[here] = extended.slot
+    raw = peek(reader, at, 512)
+    if raw is None:
+        chains.faults.append(unreadable(f"the EBR of partition {extended.slot}", at))
+        return None
+    table = parse_sector(raw)
+    if table is None:
+        why = "lies beyond the end of the disk" if len(raw) < 512 else "lacks the signature 55 AA"
+        detail = (
+            f"the EBR at sector {here}, in partition {extended.slot}, {why}; the logical partitions end here"
+        )
+        chains.faults.append(TableFault(Fault.EBR_BROKEN, detail, at, (extended.slot,)))
+    return table
+
+
+def _add_logicals(
+    table: MbrSector,
+    extended: Entry,
+    here: int,
+    here_sectors: int,
+    sector_size: int,
+    disk_signature: int,
+    chains: Chains,
+) -> None:
+    first = table.entries[0]
+    if first.code and not first.sectors:
+        detail = f"the EBR at sector {here} names a partition of type 0x{first.code:02x} without sectors"
+        chains.faults.append(TableFault(Fault.BAD_ENTRY, detail, here * sector_size, (extended.slot,)))
+    for entry in table.used:
+        if entry.is_extended or chains.full or _is_garbage(entry, extended, here, here_sectors):
+            continue
+        extent = Extent((here + entry.start) * sector_size, entry.sectors * sector_size)
+        partition = replace(
+            dos_partition(entry, chains.next_number, Role.LOGICAL, extent, disk_signature),
+            record_at=here * sector_size,
+        )
+        chains.next_number += 1
+        chains.logicals.append(partition)
+        if not extended.start <= here + entry.start or here + entry.end > extended.end:
+            detail = (
+                f"logical partition {partition.number} is at sectors {here + entry.start} to {here + entry.end - 1}, "
+                f"but extended partition {extended.slot} at {extended.start} to {extended.end - 1}"
+            )
+            numbers = (extended.slot, partition.number)
+            chains.faults.append(TableFault(Fault.LOGICAL_OUTSIDE_EXTENDED, detail, extent.start, numbers))
+
+
+def _is_garbage(entry: Entry, extended: Entry, here: int, here_sectors: int) -> bool:
+    """The kernel believes the third and fourth entry of an EBR only where they fit (OS/2 used them)."""
+    if entry.slot <= 2:
+        return False
+    return entry.end > here_sectors or here + entry.start < extended.start or here + entry.end > extended.end
+
+
+def dos_partition(entry: Entry, number: int, role: Role, extent: Extent, disk_signature: int) -> Partition:
+    return Partition(
+        number=number,
+        extent=extent,
+        role=role,
+        type_code=f"0x{entry.code:02x}",
+        type_name=mbr_type_name(entry.code),
+        uuid=f"{disk_signature:08x}-{number:02x}",  # as the kernel and blkid make the PARTUUID of an MBR partition
+        flags=("boot",) if entry.boot & 0x80 else (),
+    )
+
+
+# Sector 0 of a GPT disk: the protective or hybrid MBR.
+#
+# Comes in: sector 0 beside the GPT that was read. Goes out: faults. Alone because tools disagree most here:
+# the kernel and libfdisk take a GPT only behind a 0xEE entry, the kernel wants it at sector 1, and a few
+# sizes of it are right.
+
+_MOST = 0xFFFFFFFF
+
+
+def hybrid_entries(table: MbrSector | None) -> tuple[Entry, ...]:
+    """Entries beside the 0xEE one: what firmware and systems that know no GPT will see."""
+    if table is None or table.protective is None:
+        return ()
+    return tuple(entry for entry in table.entries if entry.code not in (0, GPT_PROTECTIVE))
+
+
+def protective_faults(
+    table: MbrSector | None, partitions: list[Partition], *, sector_size: int, disk_size: int
+) -> list[TableFault]:
+    guard = table.protective if table else None
+    if table is None or guard is None:
+        return [_missing(table)]
+    others = hybrid_entries(table)
+    if others:
+        return [_hybrid(others, partitions, sector_size), *_start_fault(guard)]
+    return [*_start_fault(guard), *_size_fault(guard, disk_size // sector_size)]
+
+
+def _missing(table: MbrSector | None) -> TableFault:
+    what = "has no 0xEE entry" if table else "is missing"
+    detail = (
+        f"the protective MBR {what}: Linux ignores this GPT unless it is started with `gpt`, and fdisk and parted "
+        "refuse it; other systems may take the disk for an empty one"
+    )
+    return TableFault(Fault.PROTECTIVE_MBR, detail, 0)
+
+
+def _start_fault(guard: Entry) -> list[TableFault]:
+    if guard.start == 1:
+        return []
+    detail = (
+        f"the 0xEE entry of the protective MBR starts at sector {guard.start}, not 1: Linux ignores this GPT"
+    )
+    return [TableFault(Fault.PROTECTIVE_MBR, detail, _entry_at(guard))]
+
+
+def _size_fault(guard: Entry, disk_sectors: int) -> list[TableFault]:
+    """UEFI wants the disk's size less one, or 0xFFFFFFFF where that does not fit; many tools always write the latter,
+    and the kernel also takes the size cut to 32 bits (is_pmbr_valid)."""
+    if guard.sectors in (_MOST, min(disk_sectors - 1, _MOST), (disk_sectors - 1) & _MOST):
+        return []
+    covers = "less than the disk" if guard.sectors < disk_sectors - 1 else "more than the disk"
+    detail = (
+        f"the protective MBR covers {guard.sectors} sectors, {covers}, which has {disk_sectors - 1} after the first: "
+        "the disk was grown, shrunk or copied from one of another size"
+    )
+    return [TableFault(Fault.PROTECTIVE_MBR, detail, _entry_at(guard))]
+
+
+def _hybrid(others: tuple[Entry, ...], partitions: list[Partition], sector_size: int) -> TableFault:
+    """Which entries there are, and whether each is the same place as a GPT partition, as it should be."""
+    mirrors = {partition.extent: partition.number for partition in partitions}
+    told, numbers = [], []
+    for entry in others:
+        number = mirrors.get(Extent(entry.start * sector_size, entry.sectors * sector_size))
+        if number is None:
+            told.append(
+                f"entry {entry.slot} (0x{entry.code:02x}, sectors {entry.start} to {entry.end - 1}) is no GPT partition"
+            )
+        else:
+            told.append(f"entry {entry.slot} (0x{entry.code:02x}) is GPT partition {number}")
+            numbers.append(number)
+    detail = (
+        f"hybrid MBR: {'; '.join(told)}. Linux uses the GPT, others may use these entries, and most tools update only "
+        "one of the two"
+    )
+    return TableFault(Fault.HYBRID_MBR, detail, _entry_at(others[0]), tuple(numbers))
+
+
+def _entry_at(entry: Entry) -> int:
+    return 0x1BE + 16 * (entry.slot - 1)

@@ -1,0 +1,331 @@
+"""md superblocks (0.90 and 1.x) and firmware RAID metadata."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from aligntool.formats.area import (
+    Area,
+    be32,
+    checksum_problem,
+    crc32_seeded,
+    folded_sum,
+    le16,
+    le32,
+    le64,
+    text_at,
+    uuid_at,
+)
+from aligntool.inventory import Layer
+from aligntool.units import KIB, MIB, Extent
+
+# Members of RAID sets that a firmware or a controller's BIOS made.
+#
+# In: the area of a whole disk (a few formats also on partitions). Out: its layer. All of them keep their
+# metadata at the disk's end and let the data begin at its first sector, so the partition table in sector 0
+# belongs to the RAID volume. Layouts: mdadm super-intel.c and super-ddf.c, the others in libblkid.
+
+SECTOR = 512
+SMALLEST = 64 * KIB
+
+INTEL = b"Intel Raid ISM Cfg Sig. "
+INTEL_LEVELS = {0: "raid0", 1: "raid1", 5: "raid5"}
+INTEL_DISKS_AT, INTEL_DISK = 216, 48
+INTEL_MAP_AT, INTEL_MAP = 112, 17  # in struct imsm_dev; as much of struct imsm_map as is read
+MOST_DISKS = 32
+LONGEST_INTEL = 32 * KIB
+
+DDF_MAGIC = 0xDE11DE11
+DDF_ANCHORS = (1, 257)  # sectors before the end
+
+
+@dataclass(frozen=True, slots=True)
+class _Signature:
+    kind: str
+    magic: bytes
+    sectors_before_end: int
+    offset: int = 0
+    version_at: int | None = None
+    version_size: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Volume:
+    start: int  # bytes from the disk's start
+    level: str | None
+    chunk: int | None
+    members: int
+
+
+HIGHPOINT_AT = 9 * SECTOR + 32
+HIGHPOINT = (b"\xf0\x16\x78\x5a", b"\xfd\x16\x78\x5a")
+SILICON_MAGIC = 0x2F000000
+
+SIGNATURES = (
+    _Signature("lsi_mega_raid_member", b"$XIDE$", 1),
+    _Signature("nvidia_raid_member", b"NVIDIA  \x1e\0\0\0", 2, version_at=16, version_size=2),
+    _Signature("promise_fasttrack_raid_member", b"Promise Technology, Inc.", 63),
+    _Signature("promise_fasttrack_raid_member", b"Promise Technology, Inc.", 255),
+    _Signature("promise_fasttrack_raid_member", b"Promise Technology, Inc.", 256),
+    _Signature("promise_fasttrack_raid_member", b"Promise Technology, Inc.", 16),
+    _Signature("hpt45x_raid_member", b"\xf3\x16\x78\x5a", 11),
+    _Signature("hpt45x_raid_member", b"\xfd\x16\x78\x5a", 11),
+    _Signature("adaptec_raid_member", b"DPTM", 1, offset=256, version_at=63),
+)
+
+
+def read_ddf(area: Area) -> Layer | None:
+    """SNIA Common RAID Disk Data Format: also on a partition."""
+    for sectors in DDF_ANCHORS:
+        anchor = area.read((area.size // SECTOR - sectors) * SECTOR, SECTOR)
+        if len(anchor) == SECTOR and be32(anchor, 0) == DDF_MAGIC:
+            blanked = anchor[:4] + b"\xff" * 4 + anchor[8:]
+            return _member(
+                area,
+                "ddf_raid_member",
+                version=text_at(anchor, 32, 8, "ascii"),
+                uuid=text_at(anchor, 8, 24),
+                problems=checksum_problem("the DDF anchor", be32(anchor, 4), crc32_seeded(blanked, 0)),
+            )
+    return None
+
+
+def read_intel(area: Area) -> Layer | None:
+    """Intel Matrix Storage: the anchor in the last sector but one, the rest of a longer block right before it."""
+    if not area.is_whole or area.size < SMALLEST:
+        return None
+    sector = area.sector_size
+    anchor_at = (area.size // sector - 2) * sector
+    anchor = area.read(anchor_at, sector)
+    if anchor[:24] != INTEL:
+        return None
+    length = le32(anchor, 36)
+    if not INTEL_DISKS_AT <= length <= LONGEST_INTEL:
+        return _member(area, "isw_raid_member", version=text_at(anchor, 24, 6, "ascii"))
+    more = -(-length // sector) - 1
+    block = (anchor + area.read(anchor_at - more * sector, more * sector))[:length]
+    words = sum(le32(block, at) for at in range(0, length & ~3, 4)) - le32(block, 32)
+    volume = _intel_volume(block)
+    return _member(
+        area,
+        "isw_raid_member",
+        version=text_at(anchor, 24, 6, "ascii"),
+        volume=volume,
+        problems=checksum_problem("the Intel RAID block", le32(block, 32), words & 0xFFFFFFFF),
+    )
+
+
+def _intel_volume(block: bytes) -> _Volume | None:
+    """The first volume of the set; disks with a second one are rare."""
+    disks, volumes = (block[56], block[57]) if len(block) > 57 else (0, 0)
+    at = INTEL_DISKS_AT + disks * INTEL_DISK + INTEL_MAP_AT
+    if not 0 < disks <= MOST_DISKS or not volumes or at + INTEL_MAP > len(block):
+        return None
+    level, members = INTEL_LEVELS.get(block[at + 15]), block[at + 16]
+    if level == "raid1" and members > 2:
+        level = "raid10"  # there is no other sign for it
+    chunk = le16(block, at + 12) * SECTOR if level != "raid1" else None
+    return _Volume(le32(block, at) * SECTOR, level, chunk or None, members)
+
+
+def read_other_firmware(area: Area) -> Layer | None:
+    if not area.is_whole or area.size < SMALLEST:
+        return None
+    for signature in SIGNATURES:
+        sector = area.read((area.size // SECTOR - signature.sectors_before_end) * SECTOR, SECTOR)
+        if sector[signature.offset : signature.offset + len(signature.magic)] == signature.magic:
+            return _member(area, signature.kind, version=_version(sector, signature))
+    if area.head[HIGHPOINT_AT : HIGHPOINT_AT + 4] in HIGHPOINT:
+        return _member(area, "hpt37x_raid_member")
+    return _read_summed(area)
+
+
+def _version(sector: bytes, signature: _Signature) -> str | None:
+    if signature.version_at is None:
+        return None
+    raw = sector[signature.version_at : signature.version_at + signature.version_size]
+    return str(int.from_bytes(raw, "little"))
+
+
+def _read_summed(area: Area) -> Layer | None:
+    """VIA, Silicon Image, JMicron: marks too weak to be believed without their sums, in the last sector."""
+    last = area.read((area.size // SECTOR - 1) * SECTOR, SECTOR)
+    if len(last) < SECTOR:
+        return None
+    if last[:2] == b"\x55\xaa" and last[2] <= 2 and sum(last[:50]) & 0xFF == last[50]:
+        return _member(area, "via_raid_member", version=str(last[2]))
+    words = [le16(last, at) for at in range(0, 318, 2)]
+    if le32(last, 0x60) == SILICON_MAGIC and (sum(words) + le16(last, 318)) & 0xFFFF == 0:
+        return _member(area, "silicon_medley_raid_member", version=f"{le16(last, 0x10A)}.{le16(last, 0x108)}")
+    if last[:2] == b"JM" and sum(words[:64]) & 0xFFFF in (0, 1) and last[0x30] <= 5:
+        return _member(area, "jmicron_raid_member", version=f"{last[3]}.{last[2]}")
+    return None
+
+
+def _member(
+    area: Area,
+    kind: str,
+    *,
+    version: str | None = None,
+    uuid: str | None = None,
+    volume: _Volume | None = None,
+    problems: tuple[str, ...] = (),
+) -> Layer:
+    return Layer(
+        kind=kind,
+        extent=Extent(area.start, area.size),
+        version=version,
+        uuid=uuid,
+        data_start=area.start + (volume.start if volume else 0),
+        raid_level=volume.level if volume else None,
+        raid_chunk=volume.chunk if volume else None,
+        raid_members=volume.members if volume else None,
+        problems=problems,
+    )
+
+
+# Linux software RAID members: superblocks of version 0.90, 1.0, 1.1 and 1.2.
+#
+# In: the area of one member. Out: one layer for each version that lies there. The mirror's content is read
+# through the member, because one half of a mirror is all of it. Layout: linux/include/uapi/linux/raid/md_p.h.
+
+MAGIC = 0xA92B4EFC
+RESERVED = 64 * KIB  # version 0.90 keeps the last aligned 64 KiB for itself
+SUPERBLOCK_0 = 4096
+SUPERBLOCK_1 = 256
+LARGEST_CHUNK = 16 * MIB  # that is believed
+MOST_DEVICES = (4096 - SUPERBLOCK_1) // 2  # the kernel keeps a version-1 superblock in one page
+
+_LEVELS = {
+    0: "raid0",
+    1: "raid1",
+    4: "raid4",
+    5: "raid5",
+    6: "raid6",
+    10: "raid10",
+    0xFFFFFFFF: "linear",
+    0xFFFFFFFC: "multipath",
+    0xFFFFFFFB: "faulty",
+}
+_CHUNKED = ("raid0", "raid4", "raid5", "raid6", "raid10", "linear")
+_WHOLE_ON_ONE_MEMBER = ("raid1", "multipath")
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    version: str
+    level: int
+    members: int
+    chunk: int
+    uuid: str | None
+    data: Extent  # relative to the area; length 0: the superblock does not say
+    label: str | None = None
+    problems: tuple[str, ...] = ()
+
+
+def read_0_90(area: Area) -> Layer | None:
+    """At the last multiple of 64 KiB that leaves 64 KiB, in the byte order of the machine that made it."""
+    at = (area.size & ~(RESERVED - 1)) - RESERVED
+    if at < 0:
+        return None
+    superblock = area.read(at, SUPERBLOCK_0)
+    if len(superblock) < SUPERBLOCK_0:
+        return None
+    order: Literal["little", "big"] = "little" if le32(superblock, 0) == MAGIC else "big"
+    number = le32 if order == "little" else be32
+    if number(superblock, 0) != MAGIC or number(superblock, 4) != 0:
+        return None
+    size = number(superblock, 4 * 8) * KIB
+    if size > at or _belongs_to_a_partition(area, at, size, number(superblock, 4 * 65)):
+        return None
+    words = (5, 13, 14, 15) if number(superblock, 8) >= 90 else (5,)
+    uuid = b"".join(number(superblock, 4 * word).to_bytes(4, "big") for word in words).ljust(16, b"\0")
+    blanked = superblock[: 4 * 38] + bytes(4) + superblock[4 * 39 :]
+    member = _Member(
+        version=".".join(str(number(superblock, 4 * word)) for word in (1, 2, 3)),
+        level=number(superblock, 4 * 7),
+        members=number(superblock, 4 * 10),
+        chunk=number(superblock, 4 * 65),
+        uuid=uuid_at(uuid, 0),
+        data=Extent(0, size),
+        problems=checksum_problem(
+            "the md superblock", number(superblock, 4 * 38), folded_sum(blanked, order)
+        ),
+    )
+    return _layer(area, member)
+
+
+def _belongs_to_a_partition(area: Area, at: int, size: int, chunk: int) -> bool:
+    """The superblock of a member at the end of the disk's last partition lies where the whole disk's own would lie.
+
+    A member that is the whole disk uses all of it up to the superblock, less a part of a chunk. A disk that has a table
+    and a superblock that speaks of clearly less is a disk with a member partition.
+    """
+    return area.ends_with_a_partition and at - size > max(min(chunk, LARGEST_CHUNK), RESERVED)
+
+
+def read_1_0(area: Area) -> Layer | None:
+    return _read_1(area, (area.size & ~4095) - 8192, "1.0")
+
+
+def read_1_1(area: Area) -> Layer | None:
+    return _read_1(area, 0, "1.1")
+
+
+def read_1_2(area: Area) -> Layer | None:
+    return _read_1(area, 4096, "1.2")
+
+
+def _read_1(area: Area, at: int, version: str) -> Layer | None:
+    superblock = area.read(at, 4096)
+    if len(superblock) < SUPERBLOCK_1 or le32(superblock, 0) != MAGIC or le32(superblock, 4) != 1:
+        return None
+    if le64(superblock, 144) * SECTOR != at:
+        return None  # written for another device: the disk around this partition, or one inside this disk
+    member = _Member(
+        version=version,
+        level=le32(superblock, 72),
+        members=le32(superblock, 92),
+        chunk=le32(superblock, 88) * SECTOR,
+        uuid=uuid_at(superblock, 16),
+        data=Extent(le64(superblock, 128) * SECTOR, le64(superblock, 136) * SECTOR),
+        label=text_at(superblock, 32, 32),
+        problems=_checksum_1(superblock),
+    )
+    return _layer(area, member)
+
+
+def _checksum_1(superblock: bytes) -> tuple[str, ...]:
+    devices = le32(superblock, 220)
+    if devices > MOST_DEVICES or SUPERBLOCK_1 + 2 * devices > len(superblock):
+        return (f"the md superblock speaks of {devices} devices, at most {MOST_DEVICES} fit",)
+    summed = superblock[:216] + bytes(4) + superblock[220 : SUPERBLOCK_1 + 2 * devices]
+    return checksum_problem("the md superblock", le32(superblock, 216), folded_sum(summed))
+
+
+def _layer(area: Area, member: _Member) -> Layer:
+    level = _LEVELS.get(member.level, f"level {member.level}")
+    claims = member.data.end if member.data.length else None
+    inner: tuple[Layer, ...] = ()
+    if level in _WHOLE_ON_ONE_MEMBER or (member.members == 1 and level in ("raid0", "linear")):
+        length = member.data.length or area.size - member.data.start
+        if length > 0 and member.data.start + length <= area.size:
+            inner = area.inside(area.reader, Extent(area.start + member.data.start, length))
+    return Layer(
+        kind="linux_raid_member",
+        extent=Extent(area.start, claims or area.size),
+        version=member.version,
+        label=member.label,
+        uuid=member.uuid,
+        data_start=area.start + member.data.start,
+        data_unit=None,
+        claims_size=claims,
+        raid_level=level,
+        raid_chunk=member.chunk if level in _CHUNKED and member.chunk else None,
+        raid_members=member.members,
+        inner=inner,
+        problems=member.problems,
+    )
+
+
+READERS: tuple[Callable[[Area], Layer | None], ...] = (read_0_90, read_1_0, read_1_1, read_1_2)

@@ -1,0 +1,577 @@
+"""ZFS, bcache, UFS, ISO 9660, APFS and HFS+, disk image headers: superblocks to layers."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from aligntool.formats.area import (
+    Area,
+    be16,
+    be32,
+    be64,
+    checksum_problem,
+    crc32c,
+    crc64,
+    fletcher64,
+    le16,
+    le32,
+    le64,
+    text_at,
+    uuid_at,
+)
+from aligntool.inventory import Layer
+from aligntool.units import KIB, MIB, Extent, is_power_of_two
+
+# Apple's file systems: HFS, HFS+ (also wrapped in HFS) and APFS.
+#
+# In: the area of a partition. Out: its layer. Sources: Apple Technical Note TN1150 (HFS Plus), Inside
+# Macintosh: Files (HFS), Apple File System Reference (APFS).
+
+HEADER_AT = 1024
+SECTOR = 512
+FORKS = 8
+CATALOG_EXTENTS = 272 + 16  # of the volume header: catalog fork, behind its sizes
+NAMESPACE = bytes.fromhex("b3e20f39f29211d697a400306543ecac")  # Apple's, for version-3 identifiers of volumes
+
+
+def read_hfs(area: Area) -> Layer | None:
+    header = area.read(HEADER_AT, 512)
+    if header[:2] in (b"H+", b"HX"):
+        return _read_plus(area, 0, header)
+    if header[:2] != b"BD" or len(header) < SECTOR:
+        return None
+    block, first = be32(header, 20), be16(header, 28) * SECTOR
+    if not block or block % SECTOR:
+        return None
+    if header[124:126] in (b"H+", b"HX"):
+        offset = first + be16(header, 126) * block
+        return _read_plus(area, offset, area.read(offset + HEADER_AT, 512))
+    blocks = be16(header, 18)
+    claims = first + blocks * block + 2 * SECTOR  # the copy of the header and a spare sector end the volume
+    return Layer(
+        kind="hfs",
+        extent=Extent(area.start, claims),
+        label=text_at(header, 37, min(header[36], 27), "mac_roman"),
+        uuid=_volume_uuid(header[116:124]),
+        data_start=area.start + first,
+        data_unit=block,
+        claims_size=claims,
+    )
+
+
+def _read_plus(area: Area, offset: int, header: bytes) -> Layer | None:
+    block, blocks = be32(header, 40), be32(header, 44)
+    if header[:2] not in (b"H+", b"HX") or block < SECTOR or not is_power_of_two(block):
+        return None
+    claims = blocks * block
+    return Layer(
+        kind="hfsplus",
+        extent=Extent(area.start + offset, claims),
+        label=_plus_label(area, offset, header, block),
+        uuid=_volume_uuid(header[104:112]),
+        data_start=area.start + offset,
+        data_unit=block,
+        claims_size=claims,
+    )
+
+
+def _volume_uuid(finder_id: bytes) -> str | None:
+    if len(finder_id) < 8 or not any(finder_id):
+        return None
+    digest = bytearray(hashlib.md5(NAMESPACE + finder_id, usedforsecurity=False).digest())
+    digest[6] = 0x30 | digest[6] & 0x0F
+    digest[8] = 0x80 | digest[8] & 0x3F
+    return uuid_at(bytes(digest), 0)
+
+
+def _plus_label(area: Area, offset: int, header: bytes, block: int) -> str | None:
+    """The volume's name is the key of the catalog tree's first leaf record."""
+    extents = [
+        (be32(header, CATALOG_EXTENTS + 8 * index), be32(header, CATALOG_EXTENTS + 8 * index + 4))
+        for index in range(FORKS)
+    ]
+    tree = area.read(offset + extents[0][0] * block, 512)
+    node, leaf_head = be16(tree, 14 + 18), be32(tree, 14 + 10)
+    if node < SECTOR or not leaf_head:
+        return None
+    wanted = leaf_head * node // block
+    for first, count in extents:
+        if wanted < count:
+            place = offset + (first + wanted) * block + leaf_head * node % block
+            leaf = area.read(place, min(node, 4 * KIB))
+            is_root_folder = be32(leaf, 14 + 2) == 1
+            return (
+                text_at(leaf, 14 + 8, min(be16(leaf, 14 + 6), 255) * 2, "utf-16-be")
+                if is_root_folder
+                else None
+            )
+        wanted -= count
+    return None
+
+
+def read_apfs(area: Area) -> Layer | None:
+    superblock = area.head[:4096]
+    if superblock[32:36] != b"NXSB" or le16(superblock, 24) != 1 or len(superblock) < 4096:
+        return None
+    block = le32(superblock, 36)
+    if not is_power_of_two(block) or not 4 * KIB <= block <= 64 * KIB:
+        return None
+    claims = le64(superblock, 40) * block
+    whole = area.read(0, block)
+    return Layer(
+        kind="apfs",
+        extent=Extent(area.start, claims),
+        uuid=uuid_at(superblock, 72),
+        data_start=area.start,
+        data_unit=block,
+        claims_size=claims,
+        problems=checksum_problem("the APFS superblock", le64(whole, 0), fletcher64(whole[8:])),
+    )
+
+
+# bcache (backing and caching devices) and bcachefs: cousins with one superblock place and two magics.
+#
+# In: the area of a partition. Out: its layer; through a backing device its content is read as well (a write-
+# back cache may hold newer blocks of it). Layout: linux/include/uapi/linux/bcache.h (kernel 5.x),
+# linux/fs/bcachefs/sb-members_format.h.
+
+AT = 4096
+BCACHE_SECTOR = 512  # both count in these
+BCACHE_MAGIC = bytes.fromhex("c68573f64e1a45ca8265f57f48ba6d81")
+BCACHEFS_MAGIC = bytes.fromhex("c68573f666ce90a9d96a60cf803df7ef")
+BACKING = (1, 4, 6)  # versions: backing device, with data offset, with features
+DEFAULT_DATA_OFFSET = 16  # sectors: BDEV_DATA_START_DEFAULT, for the version without the field
+MOST_KEYS = 256
+FIELDS_AT = 752
+MEMBERS_V1, MEMBERS_V2 = 1, 11
+
+
+def read_bcache(area: Area) -> Layer | None:
+    superblock = area.read(AT, 4096)
+    if superblock[24:40] != BCACHE_MAGIC or le64(superblock, 8) * BCACHE_SECTOR != AT:
+        return None
+    version = le64(superblock, 16)
+    block, bucket = le16(superblock, 192) * BCACHE_SECTOR, le16(superblock, 194) * BCACHE_SECTOR
+    inner: tuple[Layer, ...] = ()
+    if version in BACKING:
+        offset = (DEFAULT_DATA_OFFSET if version == 1 else le64(superblock, 184)) * BCACHE_SECTOR
+        claims = None
+        if 0 < offset < area.size:
+            inner = area.inside(area.reader, Extent(area.start + offset, area.size - offset))
+    else:
+        offset = le16(superblock, 204) * bucket
+        claims = le64(superblock, 184) * bucket or None
+    return Layer(
+        kind="bcache",
+        extent=Extent(area.start, claims or area.size),
+        version=str(version),
+        label=text_at(superblock, 72, 32),
+        uuid=uuid_at(superblock, 40),
+        data_start=area.start + offset,
+        data_unit=block or None,
+        claims_size=claims,
+        inner=inner,
+        problems=_checksum(superblock),
+    )
+
+
+def _checksum(superblock: bytes) -> tuple[str, ...]:
+    keys = le16(superblock, 206)
+    if keys > MOST_KEYS:
+        return (f"the bcache superblock speaks of {keys} journal buckets, at most {MOST_KEYS} fit",)
+    return checksum_problem(
+        "the bcache superblock", le64(superblock, 0), crc64(superblock[8 : 208 + 8 * keys])
+    )
+
+
+def read_bcachefs(area: Area) -> Layer | None:
+    superblock = area.read(AT, 4096)
+    magic, is_bcache = superblock[24:40], le64(superblock, 8) * BCACHE_SECTOR == AT
+    if (
+        magic not in (BCACHEFS_MAGIC, BCACHE_MAGIC)
+        or is_bcache
+        or le64(superblock, 104) * BCACHE_SECTOR != AT
+    ):
+        return None  # before 2022 bcachefs used its parent's magic
+    superblock = area.read(AT, min(FIELDS_AT + 8 * le32(superblock, 124), 64 * 1024))
+    version = le16(superblock, 16)
+    member = _own_member(superblock)
+    bucket = le16(member, 26) * BCACHE_SECTOR
+    claims = le64(member, 16) * bucket or None
+    return Layer(
+        kind="bcachefs",
+        extent=Extent(area.start, claims or area.size),
+        version=f"{version >> 10}.{version & 0x3FF}",
+        label=text_at(superblock, 72, 32),
+        uuid=uuid_at(superblock, 56),
+        data_start=area.start + le16(member, 24) * bucket if bucket else None,
+        data_unit=le16(superblock, 120) * BCACHE_SECTOR or None,
+        claims_size=claims,
+    )
+
+
+def _own_member(superblock: bytes) -> bytes:
+    """What the member list says of this device; empty when there is no list that fits."""
+    index, at = superblock[122] if len(superblock) > 122 else 0, FIELDS_AT
+    while at + 8 <= len(superblock):
+        length, field = 8 * le32(superblock, at), le32(superblock, at + 4)
+        if length < 8 or at + length > len(superblock):
+            break
+        if field in (MEMBERS_V1, MEMBERS_V2):
+            size, first = (56, 8) if field == MEMBERS_V1 else (le16(superblock, at + 8), 16)
+            begin = at + first + index * size
+            if size >= 28 and begin + size <= at + length:
+                return superblock[begin : begin + size]
+        at += length
+    return b""
+
+
+# Read-only file systems that are made once and copied: squashfs, EROFS and cramfs.
+#
+# In: the area of a partition. Out: its layer. squashfs and cramfs pack their data byte after byte, so they
+# have no unit to align. Layouts: linux/fs/squashfs/squashfs_fs.h, linux/fs/erofs/erofs_fs.h,
+# linux/include/uapi/linux/cramfs_fs.h.
+
+EROFS_AT = 1024
+EROFS_MAGIC = 0xE0F5E1E2
+CRAMFS_MAGIC = 0x28CD3D45
+
+
+def read_squashfs(area: Area) -> Layer | None:
+    superblock = area.head[:96]
+    magic = superblock[:4]
+    if magic not in (b"hsqs", b"sqsh"):
+        return None
+    number = le16 if magic == b"hsqs" else be16
+    major, minor = number(superblock, 28), number(superblock, 30)
+    claims = le64(superblock, 40) if major == 4 and magic == b"hsqs" else None
+    return Layer(
+        kind="squashfs" if major >= 4 else "squashfs3",
+        extent=Extent(area.start, claims or area.size),
+        version=f"{major}.{minor}",
+        data_start=area.start,
+        claims_size=claims,
+    )
+
+
+def read_erofs(area: Area) -> Layer | None:
+    superblock = area.read(EROFS_AT, 128)
+    block_bits = superblock[12] if len(superblock) == 128 else 0
+    if le32(superblock, 0) != EROFS_MAGIC or not 9 <= block_bits <= 16:
+        return None
+    block = 1 << block_bits
+    claims = le32(superblock, 36) * block
+    return Layer(
+        kind="erofs",
+        extent=Extent(area.start, claims),
+        label=text_at(superblock, 64, 16),
+        uuid=uuid_at(superblock, 48),
+        data_start=area.start,
+        data_unit=block,
+        claims_size=claims,
+        problems=_erofs_checksum(area, superblock, block),
+    )
+
+
+def _erofs_checksum(area: Area, superblock: bytes, block: int) -> tuple[str, ...]:
+    if not le32(superblock, 8) & 1 or block <= EROFS_AT:
+        return ()
+    covered = area.read(EROFS_AT, block - EROFS_AT)
+    blanked = covered[:4] + bytes(4) + covered[8:]
+    return checksum_problem("the EROFS superblock", le32(superblock, 4), crc32c(blanked))
+
+
+def read_cramfs(area: Area) -> Layer | None:
+    superblock = area.head[:64]
+    number = {CRAMFS_MAGIC: le32, 0x453DCD28: be32}.get(le32(superblock, 0))
+    if number is None or superblock[16:32] != b"Compressed ROMFS":
+        return None
+    second = number(superblock, 8) & 1
+    claims = number(superblock, 4) if second else None
+    return Layer(
+        kind="cramfs",
+        extent=Extent(area.start, claims or area.size),
+        version="2" if second else "1",
+        label=text_at(superblock, 48, 16),
+        data_start=area.start,
+        claims_size=claims,
+    )
+
+
+# Optical discs: ISO 9660 with its Joliet names, and UDF.
+#
+# In: the area of a disc image or of a stick that one was copied to. Out: its layer. Source: ECMA-119,
+# sections 8.4 (primary volume descriptor) and 8.5 (supplementary).
+
+ISO9660_AT = 32 * KIB
+ISO9660_SECTOR = 2 * KIB
+MOST_DESCRIPTORS = 16
+PRIMARY, SUPPLEMENTARY, END = 1, 2, 255
+UDF, UDF_STEPS = (b"NSR02", b"NSR03"), (2 * KIB, 4 * KIB)
+JOLIET = (b"%/@", b"%/C", b"%/E")
+DATES = (830, 813)  # of the last change, of making
+
+
+def read_iso9660(area: Area) -> Layer | None:
+    primary, joliet = _descriptors(area)
+    if primary is None:
+        return None
+    block = le16(primary, 128)
+    if not block or block % 512:
+        return None
+    claims = le32(primary, 80) * block
+    return Layer(
+        kind="iso9660",
+        extent=Extent(area.start, claims),
+        version="Joliet Extension" if joliet else None,
+        label=_label(primary, joliet),
+        uuid=next((uuid for at in DATES if (uuid := _date(primary[at : at + 17]))), None),
+        data_start=area.start,
+        data_unit=block,
+        claims_size=claims,
+    )
+
+
+def read_udf(area: Area) -> Layer | None:
+    """Only recognised: its sizes stand in descriptors that would have to be searched for. ECMA-167, 2/8 and 3/9.1."""
+    for step in UDF_STEPS:
+        for at in range(ISO9660_AT + step, ISO9660_AT + MOST_DESCRIPTORS * ISO9660_SECTOR, step):
+            if area.read(at + 1, 5) in UDF:
+                return Layer(kind="udf", extent=area.extent)
+    return None
+
+
+def _descriptors(area: Area) -> tuple[bytes | None, bytes | None]:
+    primary = joliet = None
+    for index in range(MOST_DESCRIPTORS):
+        descriptor = area.read(ISO9660_AT + index * ISO9660_SECTOR, ISO9660_SECTOR)
+        if descriptor[1:6] != b"CD001" or descriptor[0] == END:
+            break
+        if descriptor[0] == PRIMARY and primary is None:
+            primary = descriptor
+        elif descriptor[0] == SUPPLEMENTARY and descriptor[88:91] in JOLIET and joliet is None:
+            joliet = descriptor
+    return primary, joliet
+
+
+def _label(primary: bytes, joliet: bytes | None) -> str | None:
+    """Joliet has 16 characters of any alphabet, the primary descriptor 32 of ASCII: blkid puts the two together where
+    the short one begins the long one, and so do we.
+    """
+    plain = text_at(primary, 40, 32, "ascii") or ""
+    if joliet is None:
+        return plain or None
+    wide = joliet[40:72].decode("utf-16-be", "replace").ljust(16)[:16]
+    long = primary[40:72].decode("ascii", "replace")
+    same = all(
+        ours == "_" or ours.upper() == theirs.upper() for ours, theirs in zip(long, wide, strict=False)
+    )
+    return (wide + long[16:] if same else wide).replace("\0", " ").strip() or None
+
+
+def _date(raw: bytes) -> str | None:
+    digits = raw[:16].decode("ascii", "replace")
+    if len(digits) < 16 or not digits.isdigit() or (digits == "0" * 16 and raw[16:] == b"\0"):
+        return None
+    return "-".join((digits[:4], *(digits[at : at + 2] for at in range(4, 16, 2))))
+
+
+# The rarer kinds that are recognised and named, and no more: a magic at a place, a label and an identifier at
+# others.
+#
+# In: the area of a partition. Out: its layer, without geometry: whoever audits can then say what lies here
+# instead of taking it for empty space. It is alone because it is a table and grows by lines. Places: the
+# libblkid prober of each kind.
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    kind: str
+    at: int  # of the magic; negative: from the container's end
+    magic: bytes
+    label: tuple[int, int] | None = None  # place and length
+    uuid: int | None = None
+    version: str | None = None
+
+
+OWNERS = (
+    Mark("drbd", -4096 + 60, b"\x83\x74\x02\x6b", version="v08"),
+    Mark("drbd", -4096 + 60, b"\x83\x74\x02\x6c", version="v08"),
+    Mark("drbd", -4096 + 60, b"\x83\x74\x02\x6d", version="v09"),
+    Mark("DM_snapshot_cow", 0, b"SnAp"),
+    Mark("DM_verity_hash", 0, b"verity\0\0", uuid=16, version="1"),
+    Mark("DM_integrity", 0, b"integrt\0"),
+    Mark("VMFS_volume_member", MIB, b"\x0d\xd0\x01\xc0"),
+    Mark("stratis", 512 + 4, b"!Stra0tis\x86\xff\x02^\x41rh"),
+    Mark("ubi", 0, b"UBI#"),
+)
+
+OTHERS = (
+    Mark("ceph_bluestore", 0, b"bluestore block device"),
+    Mark("vdo", 0, b"dmvdo001", uuid=40),
+    Mark(
+        "reiserfs",
+        64 * KIB + 0x34,
+        b"ReIsEr2Fs",
+        label=(64 * KIB + 100, 16),
+        uuid=64 * KIB + 84,
+        version="3.6",
+    ),
+    Mark(
+        "reiserfs",
+        64 * KIB + 0x34,
+        b"ReIsEr3Fs",
+        label=(64 * KIB + 100, 16),
+        uuid=64 * KIB + 84,
+        version="JR",
+    ),
+    Mark("reiserfs", 64 * KIB + 0x34, b"ReIsErFs", version="3.5"),
+    Mark("reiserfs", 8 * KIB + 0x34, b"ReIsErFs", version="3.5"),
+    Mark("reiser4", 64 * KIB, b"ReIsEr4", label=(64 * KIB + 36, 16), uuid=64 * KIB + 20, version="4"),
+    Mark("jfs", 32 * KIB, b"JFS1", label=(32 * KIB + 152, 16), uuid=32 * KIB + 136),
+    Mark("gfs2", 64 * KIB, b"\x01\x16\x19\x70\0\0\0\x01"),
+    *(
+        Mark("ocfs2", at * KIB, b"OCFSV2", label=(at * KIB + 272, 64), uuid=at * KIB + 336)
+        for at in (1, 2, 4, 8)
+    ),
+    Mark("romfs", 0, b"-rom1fs-", label=(16, 16)),
+    Mark("zonefs", 0, b"SFOZ"),
+    Mark("oracleasm", 32, b"ORCLDISK", label=(40, 24)),
+    Mark("VMFS", 2 * MIB, b"\x5e\xf1\xab\x2f", label=(2 * MIB + 29, 128)),
+    Mark("nilfs2", KIB + 6, b"\x34\x34", label=(KIB + 168, 80), uuid=KIB + 152, version="2"),
+)
+
+
+def read_owner(area: Area) -> Layer | None:
+    return next((layer for mark in OWNERS if (layer := _read(area, mark))), None)
+
+
+def read_other(area: Area) -> Layer | None:
+    return next((layer for mark in OTHERS if (layer := _read(area, mark))), None)
+
+
+def _read(area: Area, mark: Mark) -> Layer | None:
+    if mark.at < 0 and area.ends_with_a_partition:
+        return None
+    at = mark.at if mark.at >= 0 else area.size + mark.at
+    if area.read(at, len(mark.magic)) != mark.magic:
+        return None
+    return Layer(
+        kind=mark.kind,
+        extent=area.extent,
+        version=mark.version,
+        label=text_at(area.read(*mark.label), 0, mark.label[1]) if mark.label else None,
+        uuid=uuid_at(area.read(mark.uuid, 16), 0) if mark.uuid is not None else None,
+    )
+
+
+# UFS1 and UFS2, the file systems of the BSDs and of Solaris.
+#
+# In: the area of a partition or slice. Out: its layer. The superblock may lie at four places in either byte
+# order. Layout: FreeBSD sys/ufs/ffs/fs.h, struct fs.
+
+PLACES = (0, 8 * KIB, 64 * KIB, 256 * KIB)
+MAGIC_AT = 1372
+UFS2 = 0x19540119
+MAGICS = (UFS2, 0x00011954, 0x00195612, 0x00095014, 0x00612195, 0x05231994)
+
+
+def read_ufs(area: Area) -> Layer | None:
+    for at in PLACES:
+        superblock = area.read(at, MAGIC_AT + 4)
+        for number, wide in ((le32, le64), (be32, be64)):
+            magic = number(superblock, MAGIC_AT)
+            fragment = number(superblock, 52)
+            if magic not in MAGICS or not is_power_of_two(fragment) or not 512 <= fragment <= 64 * KIB:
+                continue
+            fragments = wide(superblock, 1080) if magic == UFS2 else number(superblock, 36)
+            claims = fragments * fragment
+            identity = number(superblock, 144), number(superblock, 148)
+            return Layer(
+                kind="ufs",
+                extent=Extent(area.start, claims or area.size),
+                version="2" if magic == UFS2 else "1",
+                label=text_at(superblock, 680, 32) if magic == UFS2 else None,
+                uuid="{:08x}{:08x}".format(*identity) if any(identity) else None,
+                data_start=area.start,
+                data_unit=fragment,
+                claims_size=claims or None,
+            )
+    return None
+
+
+# A member of a ZFS pool.
+#
+# In: the area of a vdev. Out: its layer. Four copies of the label, two at each end; pool name, identifiers
+# and ashift stand in an XDR name-value list in each. Source: ZFS on-disk specification, chapter 1; openzfs
+# module/nvpair/nvpair.c.
+
+LABEL = 256 * KIB
+PAIRS_AT = 16 * KIB
+PAIRS_READ = 48 * KIB  # of up to 112 KiB; real lists take a few
+RING_AT, RING = 128 * KIB, 128 * KIB
+SMALLEST = 64 * MIB
+DATA_AT = 4 * MIB  # two labels and the boot block lie before it
+UBERBLOCK = 0x00BAB10C
+WANTED_UBERBLOCKS = 4  # as blkid: one alone may be left over
+UINT64, STRING, LIST = 8, 9, 19
+MOST_PAIRS = 512
+
+
+def read_zfs(area: Area) -> Layer | None:
+    if area.size < SMALLEST:
+        return None
+    last = area.size // LABEL * LABEL - 2 * LABEL
+    for label in (0,) if area.ends_with_a_partition else (0, last):
+        facts = dict(_pairs(area.read(label + PAIRS_AT, PAIRS_READ)))
+        if isinstance(facts.get("pool_guid"), int) or isinstance(facts.get("guid"), int):
+            return _layer(area, facts)
+    if _uberblocks(area.read(RING_AT, RING)) >= WANTED_UBERBLOCKS:
+        return _layer(area, {})
+    return None
+
+
+def _layer(area: Area, facts: dict[str, int | str]) -> Layer:
+    name, ashift, guid, version = (facts.get(key) for key in ("name", "ashift", "pool_guid", "version"))
+    return Layer(
+        kind="zfs_member",
+        extent=area.extent,
+        version=str(version) if isinstance(version, int) else None,
+        label=name if isinstance(name, str) else None,
+        uuid=str(guid) if isinstance(guid, int) else None,
+        data_start=area.start + DATA_AT,
+        data_unit=1 << ashift if isinstance(ashift, int) and 9 <= ashift <= 24 else None,
+    )
+
+
+def _pairs(packed: bytes) -> Iterator[tuple[str, int | str]]:
+    """Numbers and texts of the label, those of the vdev tree among them where they are not in the list above."""
+    if packed[:1] != b"\x01" or packed[1:2] not in (b"\0", b"\x01"):
+        return  # 1: XDR, the only encoding on disk
+    at, inside, seen = 12, 0, set()
+    for _ in range(MOST_PAIRS):
+        size, name_length = be32(packed, at), be32(packed, at + 8)
+        if not size:
+            if not inside:
+                return
+            inside, at = inside - 1, at + 8
+            continue
+        value = at + 12 + (name_length + 3 & ~3)
+        if value + 8 > min(at + size, len(packed)):
+            return
+        name, kind = packed[at + 12 : at + 12 + name_length].decode("ascii", "replace"), be32(packed, value)
+        if kind == LIST:
+            inside, at = inside + 1, value + 16
+            continue
+        if (not inside or name == "ashift") and name not in seen:
+            seen.add(name)
+            if kind == UINT64:
+                yield name, be64(packed, value + 8)
+            elif kind == STRING:
+                yield name, text_at(packed, value + 12, min(be32(packed, value + 8), 256)) or ""
+        at += size
+
+
+def _uberblocks(ring: bytes) -> int:
+    marks = (UBERBLOCK.to_bytes(8, "little"), UBERBLOCK.to_bytes(8, "big"))
+    return sum(ring[at : at + 8] in marks for at in range(0, len(ring), KIB))

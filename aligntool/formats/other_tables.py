@@ -1,0 +1,507 @@
+"""MBR disks, nested tables and Apple partition maps: tables that are read from more than one sector."""
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from aligntool.formats import unix_tables
+from aligntool.formats.mbr import Chains, Entry, MbrSector, dos_partition, follow_chain, parse_sector
+from aligntool.formats.parked import parked_in_mbr
+from aligntool.formats.part_types import GPT_PROTECTIVE, LDM, mbr_type_name
+from aligntool.formats.reader import (
+    Reader,
+    TableReading,
+    beyond_end,
+    overlaps,
+    peek,
+    text_field,
+    thin_out,
+    unreadable,
+)
+from aligntool.inventory import Fault, Partition, Role, Table, TableCopy, TableFault, TableLabel
+from aligntool.units import Extent
+
+# The Apple partition map (blkid's "mac").
+#
+# Comes in: a reader. Goes out: the map's entries. It counts in the block size that its driver descriptor in
+# block 0 names (512, on discs 2048), whatever the disk's sector is. Alone because of that block size. Layout:
+# Inside Macintosh: Devices, chapter 3; numbering as the kernel's block/partitions/mac.c: by place in the map.
+
+_MOST_ENTRIES = 255  # DISK_MAX_PARTS of the kernel
+_BLOCK_SIZES = (512, 1024, 2048, 4096)
+_ENTRY = 136  # bytes of an entry that are read
+_BOOTABLE = 0x8
+_OF_THE_MAP = (
+    "apple_partition_map",
+    "apple_free",
+    "apple_void",
+    "apple_extra",
+    "apple_patches",
+    "apple_fwdriver",
+)
+_TYPE_NAMES = {
+    "Apple_partition_map": "Apple partition map",
+    "Apple_Free": "Free space",
+    "Apple_HFS": "Apple HFS/HFS+",
+    "Apple_HFSX": "Apple HFSX",
+    "Apple_UFS": "Apple UFS",
+    "Apple_UNIX_SVR2": "Unix or Linux file system",
+    "Apple_Bootstrap": "New World boot",
+    "Apple_Boot": "Apple boot",
+    "Apple_RAID": "Apple RAID",
+    "Apple_CoreStorage": "Apple Core Storage",
+    "Apple_APFS": "Apple APFS",
+}
+
+
+def read_apm(reader: Reader, sector: bytes) -> TableReading | None:
+    """None without a driver descriptor ("ER") and a first map entry ("PM")."""
+    if len(sector) < 512 or not sector.startswith(b"ER"):
+        return None
+    named = int.from_bytes(sector[2:4], "big")
+    for block in dict.fromkeys((named, 512)):  # discs for old Macs name 2048 and keep the map in 512
+        if block in _BLOCK_SIZES and (peek(reader, block, 2) or b"") == b"PM":
+            return _read_map(reader, block)
+    return None
+
+
+def _read_map(reader: Reader, block: int) -> TableReading:
+    first = peek(reader, block, _ENTRY) or b""
+    count = int.from_bytes(first[4:8], "big")
+    partitions: list[Partition] = []
+    faults: list[TableFault] = []
+    if count > _MOST_ENTRIES:
+        detail = f"the Apple partition map claims {count} entries; {_MOST_ENTRIES} are read"
+        faults.append(TableFault(Fault.IMPLAUSIBLE_COUNT, detail, block))
+    for number in range(1, min(count, _MOST_ENTRIES) + 1):
+        entry = peek(reader, number * block, _ENTRY)
+        if entry is None:
+            faults.append(unreadable(f"entry {number} of the Apple partition map", number * block))
+            break
+        if len(entry) < _ENTRY or not entry.startswith(b"PM"):
+            detail = (
+                f"the Apple partition map should have {count} entries, but breaks off before entry {number}"
+            )
+            faults.append(TableFault(Fault.BAD_ENTRY, detail, number * block))
+            break
+        if any(entry[12:16]):  # an entry without blocks is a place kept free
+            partitions.append(_apm_partition(entry, number, block))
+    faults += beyond_end(partitions, reader.size)
+    faults += overlaps(item for item in partitions if not _is_map(item))
+    return TableReading(Table(TableLabel.APM, block, faults=thin_out(faults)), tuple(partitions))
+
+
+def _apm_partition(entry: bytes, number: int, block: int) -> Partition:
+    start, blocks = struct.unpack_from(">II", entry, 8)
+    kind = text_field(entry[48:80])
+    status = struct.unpack_from(">I", entry, 88)[0]
+    of_the_map = kind.casefold() in _OF_THE_MAP or kind.casefold().startswith("apple_driver")
+    return Partition(
+        number=number,
+        extent=Extent(start * block, blocks * block),
+        role=Role.MAP if of_the_map else Role.PRIMARY,
+        type_code=kind,
+        type_name=_TYPE_NAMES.get(kind, ""),
+        name=text_field(entry[16:48]) or None,
+        flags=("boot",) if status & _BOOTABLE and not of_the_map else (),
+    )
+
+
+def _is_map(partition: Partition) -> bool:
+    return partition.role is Role.MAP
+
+
+# Is this the start of a file system, and not of a partitioned disk?
+#
+# Comes in: sector 0, or a place on the disk. Goes out: the name of what was recognised, or None. No verdict
+# on the file system itself: that is the content probe's. Alone because the rule "a boot sector is not a
+# partition table" is one decision, taken here: FAT, NTFS, exFAT and BitLocker boot sectors carry 55 AA at the
+# same place as an MBR, and their messages for people lie where an MBR has its entries (util-linux issue
+# 4103).
+
+_OEM_NAMES = {
+    b"NTFS    ": "ntfs",
+    b"EXFAT   ": "exfat",
+    b"-FVE-FS-": "BitLocker",
+    b"ReFS\0\0\0\0": "ReFS",
+    b"HPFS": "hpfs",
+}
+_SECTOR_SIZES = (512, 1024, 2048, 4096)
+# (offset, magic, name): what can stand at the start of a partition or of a disk without partitions
+_MAGICS = (
+    (0, b"XFSB", "xfs"),
+    (0, b"LUKS\xba\xbe", "crypto_LUKS"),
+    (0x200, b"LABELONE", "LVM2_member"),
+    (0, b"LABELONE", "LVM2_member"),
+    (0x400, b"LABELONE", "LVM2_member"),
+    (0x600, b"LABELONE", "LVM2_member"),
+    (0x438, b"\x53\xef", "ext"),
+    (0x400, b"\x10\x20\xf5\xf2", "f2fs"),
+    (0x400, b"H+\0\x04", "hfsplus"),
+    (0x400, b"HX\0\x05", "hfsplus"),
+    (0x400, b"BD", "hfs"),
+    (0x20, b"NXSB", "apfs"),
+    (0, b"\xfc\x4e\x2b\xa9", "linux_raid_member"),
+    (0x1000, b"\xfc\x4e\x2b\xa9", "linux_raid_member"),
+    (0x1018, bytes.fromhex("c68573f64e1a45ca8265f57f48ba6d81"), "bcache"),
+    (0xFF6, b"SWAPSPACE2", "swap"),
+    (0xFF6, b"SWAP-SPACE", "swap"),
+    (0x8001, b"CD001", "iso9660"),
+    (0x10040, b"_BHRfS_M", "btrfs"),
+)
+_NEAR = 0x1100  # one read for all the magics below this offset
+
+
+def boot_sector(sector: bytes) -> str | None:
+    """The file system whose boot sector this is."""
+    if len(sector) < 512:
+        return None
+    for name, kind in _OEM_NAMES.items():
+        if sector.startswith(name, 3):
+            return kind
+    for magic, kind in ((b"XFSB", "xfs"), (b"LUKS\xba\xbe", "crypto_LUKS")):
+        if sector.startswith(magic):
+            return kind
+    return "vfat" if _is_fat(sector) else None
+
+
+def _is_fat(sector: bytes) -> bool:
+    """A BIOS parameter block whose numbers can be one (Microsoft's FAT specification, section 3.1).
+
+    An MBR of GRUB keeps room for such a block but leaves it zero, so the numbers tell the two apart.
+    """
+    size, per_cluster, reserved, fats, _, total16, media = struct.unpack_from("<HBHBHHB", sector, 11)
+    return (
+        size in _SECTOR_SIZES
+        and per_cluster > 0
+        and per_cluster & (per_cluster - 1) == 0
+        and reserved > 0
+        and 0 < fats <= 4
+        and (media == 0xF0 or media >= 0xF8)
+        and (total16 > 0 or int.from_bytes(sector[32:36], "little") > 0 or sector.startswith(b"FAT32", 82))
+    )
+
+
+def starts_at(reader: Reader, offset: int) -> str | None:
+    """What is recognised at `offset`: a file system, a RAID or LVM member, swap, LUKS. At most three short reads."""
+    near = peek(reader, offset, _NEAR) or b""
+    kind = boot_sector(near[:512])
+    if kind:
+        return kind
+    for at, magic, name in _MAGICS:
+        found = near[at : at + len(magic)] if at < _NEAR else peek(reader, offset + at, len(magic))
+        if found == magic:
+            return name
+    return None
+
+
+# Tables inside an MBR partition: BSD disklabels, Solaris and UnixWare slices, Minix subpartitions.
+#
+# Comes in: the MBR's entries. Goes out: nested partitions, numbered on after the logical ones, in the order
+# and with the rules of the second pass of msdos_partition() in the kernel (block/partitions/msdos.c). All
+# four count in 512 bytes, also on a disk with other sectors. Alone because each is a small format of its own.
+
+_SECTOR = 512
+_FREEBSD, _OPENBSD, _NETBSD, _MINIX = 0xA5, 0xA6, 0xA9, 0x81
+_VTOC_SANE = 0x600DDEEE
+_UNIXWARE = 0xCA5E600D
+_WHOLE_DISK = 5  # Solaris tag V_BACKUP, UnixWare's whole-disk tag
+_VTOC_TAGS = {1: "boot", 2: "root", 3: "swap", 4: "usr", 5: "whole disk", 6: "stand", 7: "var", 8: "home"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    extent: Extent
+    type_code: str
+    type_name: str
+    role: Role = Role.NESTED
+
+
+def add_nested(reader: Reader, table: MbrSector, *, sector_size: int, chains: Chains) -> list[Partition]:
+    """The nested partitions of all primary partitions; numbers go on from `chains`, faults go into it."""
+    found: list[Partition] = []
+    for entry in table.used:
+        read = _READERS.get(entry.code)
+        if read is None:
+            continue
+        parent = Extent(entry.start * sector_size, entry.sectors * sector_size)
+        for piece in read(reader, parent, entry.code):
+            if piece.extent == parent or not piece.extent.length:
+                continue  # the parent once more
+            if not parent.contains(piece.extent):
+                chains.faults.extend(_outside(piece, entry.slot, entry.code))
+            elif not chains.full:
+                found.append(_nested_partition(piece, chains.next_number))
+                chains.next_number += 1
+    return found
+
+
+def _outside(piece: _Piece, slot: int, code: int) -> list[TableFault]:
+    """NetBSD and OpenBSD labels describe the whole disk on purpose; elsewhere such a slice is a mistake."""
+    if code in (_OPENBSD, _NETBSD):
+        return []
+    detail = (
+        f"a nested entry of partition {slot} is at bytes {piece.extent.start} to {piece.extent.end - 1}, outside that "
+        "partition; Linux leaves it out"
+    )
+    return [TableFault(Fault.BAD_ENTRY, detail, piece.extent.start, (slot,))]
+
+
+def _nested_partition(piece: _Piece, number: int) -> Partition:
+    return Partition(number, piece.extent, piece.role, piece.type_code, piece.type_name)
+
+
+def _run(start: int, sectors: int, base: int = 0) -> Extent:
+    return Extent(base + start * _SECTOR, sectors * _SECTOR)
+
+
+def _bsd(reader: Reader, parent: Extent, code: int) -> Iterator[_Piece]:
+    slices = unix_tables.read_slices(reader, parent.start + _SECTOR)
+    if slices is None:
+        return
+    # FreeBSD counts from the partition where its c, the whole partition, starts at 0; all else counts from the disk.
+    relative = code == _FREEBSD and len(slices) > 2 and slices[2].start == 0
+    for entry in slices:
+        if entry.kind:
+            extent = _run(entry.start, entry.sectors, parent.start if relative else 0)
+            yield _Piece(extent, str(entry.kind), unix_tables.type_name(entry.kind))
+
+
+def _solaris(reader: Reader, parent: Extent, code: int) -> Iterator[_Piece]:
+    """0x82 is Linux swap as well: only the sanity word makes it Solaris."""
+    raw = peek(reader, parent.start + _SECTOR, _SECTOR) or b""
+    if len(raw) < _SECTOR or struct.unpack_from("<II", raw, 12) != (_VTOC_SANE, 1):
+        return
+    count = 16 if struct.unpack_from("<H", raw, 30)[0] > 8 else 8
+    for index in range(count):
+        tag, _, start, sectors = struct.unpack_from("<HHII", raw, 72 + index * 12)
+        yield _vtoc_piece(tag, _run(start, sectors, parent.start))
+
+
+def _unixware(reader: Reader, parent: Extent, code: int) -> Iterator[_Piece]:
+    raw = peek(reader, parent.start + 29 * _SECTOR, _SECTOR) or b""
+    if len(raw) < _SECTOR or struct.unpack_from("<I", raw, 4)[0] != _UNIXWARE:
+        return
+    if struct.unpack_from("<I", raw, 156)[0] != _VTOC_SANE:
+        return
+    for index in range(1, 16):
+        tag, _, start, sectors = struct.unpack_from("<HHII", raw, 216 + index * 12)
+        if tag:
+            yield _vtoc_piece(tag, _run(start, sectors))
+
+
+def _vtoc_piece(tag: int, extent: Extent) -> _Piece:
+    role = Role.MAP if tag == _WHOLE_DISK else Role.NESTED
+    return _Piece(extent, f"0x{tag:02x}", _VTOC_TAGS.get(tag, ""), role)
+
+
+def _minix(reader: Reader, parent: Extent, code: int) -> Iterator[_Piece]:
+    table = parse_sector(peek(reader, parent.start, _SECTOR))
+    if table is None or table.entries[0].code != _MINIX:
+        return
+    for entry in table.entries:
+        if entry.code == _MINIX:
+            yield _Piece(_run(entry.start, entry.sectors), f"0x{_MINIX:02x}", mbr_type_name(_MINIX))
+
+
+_READERS: dict[int, Callable[[Reader, Extent, int], Iterator[_Piece]]] = {
+    _FREEBSD: _bsd,
+    _OPENBSD: _bsd,
+    _NETBSD: _bsd,
+    _MINIX: _minix,
+    0x63: _unixware,
+    0x82: _solaris,
+    0xBF: _solaris,
+}
+
+
+# The MBR (libfdisk's and blkid's "dos" label): is it one, in which sectors does it count, and what does it
+# list.
+#
+# Comes in: a reader and its sector 0. Goes out: the table with its faults and all partitions: primary,
+# extended, logical, nested. Alone because the MBR has no checksum: everything here is about when to believe
+# it. Where tools differ, Linux (block/partitions/msdos.c) is followed: its partitions are the ones that a
+# user has.
+
+_ADDRESSABLE = 2**32  # sectors that an entry's 32-bit start can name
+_LINUX_TYPES = frozenset({0x05, 0x0F, 0x82, 0x83, 0x85, 0x8E, 0xFD})
+
+
+def is_partition_table(reader: Reader, sector: bytes, table: MbrSector) -> bool:
+    """Whether the 55 AA of sector 0 ends an MBR, and not the boot sector of a file system on the whole disk.
+
+    The kernel and blkid ask for boot flags of 0 or 0x80. A boot sector whose bytes pass that by chance is believed only
+    when its entries could be a table; one without entries says nothing, so what follows on the disk decides.
+    """
+    if not table.boot_flags_plausible or (table.aix and not _linux_on_aix(table)):
+        return False
+    if boot_sector(sector) is not None:
+        return _entries_make_sense(table, reader.size)
+    return bool(table.used) or starts_at(reader, 0) is None
+
+
+def _linux_on_aix(table: MbrSector) -> bool:
+    return any(entry.code in _LINUX_TYPES for entry in table.entries)
+
+
+def _entries_make_sense(table: MbrSector, disk_size: int) -> bool:
+    """A USB stick can have a FAT boot sector and a real table in the same sector 0; text makes no such table."""
+    end = 1
+    for entry in sorted(table.used, key=lambda entry: entry.start):
+        if not entry.code or entry.start < end or entry.end * 512 > disk_size:
+            return False
+        end = entry.end
+    return bool(table.used)
+
+
+def read_mbr(
+    reader: Reader,
+    table: MbrSector,
+    *,
+    sector_size: int | None,
+    more_faults: tuple[TableFault, ...] = (),
+    copies: tuple[TableCopy, ...] = (),
+) -> TableReading:
+    """`more_faults` and `copies`: what the search for a GPT on the same disk has found."""
+    counted_in, faults = _sector_size(reader, table, sector_size)
+    assumed = sector_size is None and counted_in == 512 and _may_count_in_4096(reader, table)
+    faults += more_faults
+    chains = Chains()
+    primaries = [_primary(entry, table.disk_signature, counted_in) for entry in table.used]
+    for entry in table.used:
+        if entry.is_extended:
+            follow_chain(
+                reader, entry, sector_size=counted_in, disk_signature=table.disk_signature, chains=chains
+            )
+    nested = add_nested(reader, table, sector_size=counted_in, chains=chains)
+    partitions = (*primaries, *chains.logicals, *nested)
+    faults += _entry_faults(reader, table)
+    faults += chains.faults
+    faults += _place_faults(reader, table, primaries, chains, counted_in)
+    end = min(_ADDRESSABLE * counted_in, reader.size)
+    return TableReading(
+        Table(
+            TableLabel.DOS,
+            counted_in,
+            disk_id=f"0x{table.disk_signature:08x}",
+            usable=Extent(counted_in, max(0, end - counted_in)),
+            copies=copies,
+            faults=thin_out(faults),
+            in_flight=parked_in_mbr(table, reader.size),
+            sector_size_assumed=assumed,
+        ),
+        partitions,
+    )
+
+
+def _primary(entry: Entry, disk_signature: int, sector_size: int) -> Partition:
+    role = Role.EXTENDED if entry.is_extended else Role.PRIMARY
+    extent = Extent(entry.start * sector_size, entry.sectors * sector_size)
+    return dos_partition(entry, entry.slot, role, extent, disk_signature)
+
+
+def _sector_size(reader: Reader, table: MbrSector, reported: int | None) -> tuple[int, list[TableFault]]:
+    """An MBR does not say which sectors it counts in. What is reported holds unless the disk itself objects.
+
+    It objects when partitions would lie beyond its end that fit in the other size, or when nothing known starts where
+    the reported size puts them and something does where the other size would.
+    """
+    own = reported or 512
+    other = 4096 if own == 512 else 512
+    if not table.used or not _fits(reader, table, other):
+        return own, []
+    if _fits(reader, table, own) and (
+        _starts_something(reader, table, own) or not _starts_something(reader, table, other)
+    ):
+        return own, []
+    if reported is None:
+        return other, []
+    detail = (
+        f"this partition table was written for sectors of {other} bytes, but the disk has sectors of {own}: Linux "
+        "finds its partitions in the wrong places"
+    )
+    return other, [TableFault(Fault.OTHER_SECTOR_SIZE, detail, 0, tuple(entry.slot for entry in table.used))]
+
+
+def _may_count_in_4096(reader: Reader, table: MbrSector) -> bool:
+    """Return whether nothing shows that the entries count in sectors of 512 bytes: what lies at their starts, their
+    ends, or a start that tools choose for such sectors (63, or a whole number of MiB).
+    """
+    if not table.used or not _fits(reader, table, 4096) or _starts_something(reader, table, 512):
+        return False
+    return not any(entry.start == 63 or (entry.start and entry.start % 2048 == 0) for entry in table.used)
+
+
+def _fits(reader: Reader, table: MbrSector, sector_size: int) -> bool:
+    return all(entry.end * sector_size <= reader.size for entry in table.used)
+
+
+def _starts_something(reader: Reader, table: MbrSector, sector_size: int) -> bool:
+    for entry in table.used:
+        at = entry.start * sector_size
+        if entry.is_extended:
+            if (peek(reader, at + 510, 2) or b"") == b"\x55\xaa":
+                return True
+        elif entry.start and starts_at(reader, at) is not None:
+            return True
+    return False
+
+
+def _entry_faults(reader: Reader, table: MbrSector) -> list[TableFault]:
+    faults = []
+    for entry in table.entries:
+        at = 0x1BE + 16 * (entry.slot - 1)
+        if entry.code and not entry.sectors:
+            detail = (
+                f"entry {entry.slot} has type 0x{entry.code:02x} ({mbr_type_name(entry.code)}) but no sectors"
+            )
+            faults.append(TableFault(Fault.BAD_ENTRY, detail, at, (entry.slot,)))
+        elif entry.sectors and not entry.start and not _is_hybrid_iso(reader, table):
+            detail = f"partition {entry.slot} starts at sector 0: it covers the partition table itself"
+            faults.append(TableFault(Fault.BAD_ENTRY, detail, at, (entry.slot,)))
+    dynamic = tuple(entry.slot for entry in table.used if entry.code == LDM)
+    if dynamic:
+        detail = "this is a Windows dynamic disk: the real volumes are in the LDM database at its end, not in the MBR"
+        faults.append(TableFault(Fault.DYNAMIC_DISK, detail, 0, dynamic))
+    return faults
+
+
+def _is_hybrid_iso(reader: Reader, table: MbrSector) -> bool:
+    """isohybrid and xorriso make an entry, often of type 0, that covers the image from sector 0 on."""
+    whole = [entry for entry in table.used if not entry.start]
+    return any(not entry.code for entry in whole) or (bool(whole) and peek(reader, 0x8001, 5) == b"CD001")
+
+
+def _overlap_faults(reader: Reader, table: MbrSector, partitions: list[Partition]) -> list[TableFault]:
+    faults = overlaps(partitions)
+    if not faults or not _is_hybrid_iso(reader, table):
+        return faults
+    whole = {entry.slot for entry in table.used if not entry.start}
+    why = "; hybrid ISO images have it so on purpose, the first covering the whole image"
+    return [
+        replace(fault, detail=fault.detail + why) if whole.intersection(fault.partitions) else fault
+        for fault in faults
+    ]
+
+
+def _place_faults(
+    reader: Reader, table: MbrSector, primaries: list[Partition], chains: Chains, sector_size: int
+) -> list[TableFault]:
+    """Overlaps, ends beyond the disk, EBRs in the way. A 0xEE entry guards a place and holds none."""
+    guard = f"0x{GPT_PROTECTIVE:02x}"
+    primaries = [item for item in primaries if item.type_code != guard]
+    holding = [item for item in primaries if item.role is Role.PRIMARY] + chains.logicals
+    containers = {item.number for item in primaries if item.role is Role.EXTENDED}
+    faults = _overlap_faults(reader, table, holding)
+    faults += [fault for fault in overlaps(primaries) if containers.intersection(fault.partitions)]
+    faults += beyond_end([*primaries, *chains.logicals], reader.size)
+    for sector, slot in chains.places.items():
+        at = sector * sector_size
+        for item in holding:
+            if item.extent.start <= at < item.extent.end:
+                detail = (
+                    f"the EBR at byte {at}, of extended partition {slot}, lies inside partition {item.number}: writing "
+                    "there destroys the table"
+                )
+                faults.append(TableFault(Fault.EBR_INSIDE_PARTITION, detail, at, (item.number,)))
+    return faults

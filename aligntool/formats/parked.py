@@ -1,0 +1,269 @@
+"""The entries by which a table marks a move in flight: types, names, journal address."""
+
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from aligntool.device import Device
+from aligntool.formats.gpt import Copy, GptCopy, read_bytes, read_copy, read_entries
+from aligntool.formats.mbr import MbrEntry, MbrSector, entries_of
+from aligntool.inventory import Disk, InFlight, Partition
+from aligntool.units import align_down
+
+# Parked entries: the partition types and fields that mark a move in flight.
+#
+# Here because `apply` writes them, `probe` reads them, and both must agree: docs/crash-safety.md, "In
+# flight".
+
+PARKED_GPT = UUID("49d6adeb-b2c3-4691-8fa8-bfbac209865b")  # drawn for this purpose; nobody else has it
+PARKED_MBR = 0x7F  # "reserved for local or experimental use": the type byte no system claims
+
+MBR_UNIT = 512  # whatever the disk's sectors are
+MBR_ELSEWHERE = (1 << 48) - 1
+_JOURNAL_GRID = 64 * 1024  # where journals begin: 0x7F with another address is somebody else's partition
+_NAME = re.compile("aligntool resume @([0-9]+)")
+_TYPES = (str(PARKED_GPT).upper(), f"0x{PARKED_MBR:02x}")
+
+
+def journal_in_name(name: str) -> int | None:
+    """Return the journal's byte that the name of a parked GPT entry states, or None: elsewhere, or a changed name."""
+    found = _NAME.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def journal_in_addresses(addresses: bytes, disk_size: int) -> InFlight | None:
+    """Return what the six bytes of CHS in an MBR entry of type 0x7F state, or None where another program wrote it."""
+    address = int.from_bytes(addresses, "little")
+    if address == MBR_ELSEWHERE:
+        return InFlight((), None)
+    at = address * MBR_UNIT
+    return InFlight((), at) if at and at % _JOURNAL_GRID == 0 and at < disk_size else None
+
+
+def parked_by_type(partitions: Sequence[Partition]) -> InFlight | None:
+    """Return what the types alone state, where nothing else of the table could be read."""
+    parked = [part for part in partitions if part.type_code in _TYPES]
+    if not parked:
+        return None
+    places = (journal_in_name(part.name or "") for part in parked)
+    return InFlight(
+        tuple(part.number for part in parked), next((at for at in places if at is not None), None)
+    )
+
+
+def parked_numbers(disk: Disk) -> frozenset[int]:
+    """Return the numbers of the partitions that a move in flight has parked."""
+    return frozenset(disk.table.in_flight.partitions if disk.table and disk.table.in_flight else ())
+
+
+def seems_in_flight(disk: Disk) -> bool:
+    """Return whether the table marks a move in flight; `aligntool status` also looks for the journal."""
+    return disk.table is not None and disk.table.in_flight is not None
+
+
+# Parked entries: how an entry says "in flight, and here is the journal", and how that is found again.
+#
+# In: an entry and where the journal lies; or a Device nobody knows. Out: the parked entry; the mark that was
+# found. Alone because writing and reading the mark must agree, on any machine and in any later version.
+#
+# In a GPT: the type GUID below; as unique GUID the journal's id with the entry's number XORed in; a name that
+# people can read; the attributes with those bits added that keep firmware and Windows away. In an MBR: type
+# 0x7F, which nothing mounts, and in place of the two CHS addresses the journal's byte divided by 512, 48 bits
+# little-endian; all ones when the journal is elsewhere. Start and length stay, so that nobody takes the place
+# for free.
+
+GPT_TYPE, MBR_TYPE = PARKED_GPT, PARKED_MBR
+
+_SECTOR_SIZES = (512, 4096)
+_ATTRIBUTES_AT = 48
+_NAME_AT = 56
+_NAME_LENGTH = 72  # 36 UTF-16 units
+# UEFI specification 2.10, table 5-8, bit 1: not for firmware. Microsoft data partitions, bit 62: hidden, 63: no letter.
+_LEAVE_ALONE = 1 << 1 | 1 << 62 | 1 << 63
+_RAW = 64 * 1024  # bytes at either end of a disk that have the usual arrays of entries
+_NAME_ELSEWHERE = "aligntool resume --journal FILE"
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedMark:
+    """What a parked entry says."""
+
+    journal_at: int | None  # byte of the disk; None: elsewhere, or a name that somebody has changed
+    journal_id: bytes | None  # 16 bytes; None: an MBR has no room for it
+    sound: bool = True  # the checksum over the entries is right, where there is one
+    only_backup: bool = False  # a valid primary GPT has no parked entry: not in flight, or not any more
+
+
+def find_parked(device: Device) -> ParkedMark | None:
+    """The mark of a move that has begun, whatever sectors the table counts in. None: no table says so.
+
+    What is torn is looked at last. Raises OSError where the device cannot be read, nothing for what is there.
+    """
+    mark = _in_mbr(device)
+    return mark or next((found for size in _SECTOR_SIZES if (found := _in_gpt(device, size))), None)
+
+
+def places_in_torn_entries(device: Device) -> Iterator[int | None]:
+    """Yield where parked GPT entries state that the journal is, whatever became of the headers before them.
+
+    None: in a file elsewhere.
+    """
+    length = min(_RAW, align_down(device.size, max(_SECTOR_SIZES)))
+    for start in (0, align_down(device.size - length, max(_SECTOR_SIZES))):
+        raw = _or_nothing(device, start, min(length + max(_SECTOR_SIZES), device.size - start))
+        at = raw.find(GPT_TYPE.bytes_le)
+        while at >= 0:
+            name = raw[at + _NAME_AT : at + _NAME_AT + _NAME_LENGTH].decode("utf-16-le", "replace")
+            name = name.rstrip("\0")
+            place = journal_in_name(name)
+            if place is not None or name == _NAME_ELSEWHERE:
+                yield place
+            at = raw.find(GPT_TYPE.bytes_le, at + 1)
+
+
+def _or_nothing(device: Device, at: int, length: int) -> bytes:
+    try:
+        return bytes(device.read(at, length))
+    except OSError:
+        return b""
+
+
+def parked_gpt_entry(entry: bytes, number: int, journal_at: int | None, journal_id: bytes) -> bytes:
+    name = _NAME_ELSEWHERE if journal_at is None else f"aligntool resume @{journal_at}"
+    parked = bytearray(entry)
+    parked[:16] = GPT_TYPE.bytes_le
+    parked[16:32] = _with_number(journal_id, number)
+    (attributes,) = struct.unpack_from("<Q", entry, _ATTRIBUTES_AT)
+    struct.pack_into("<Q", parked, _ATTRIBUTES_AT, attributes | _LEAVE_ALONE)
+    parked[_NAME_AT : _NAME_AT + _NAME_LENGTH] = name.encode("utf-16-le").ljust(_NAME_LENGTH, b"\0")
+    return bytes(parked)
+
+
+def parked_mbr_entry(entry: MbrEntry, journal_at: int | None) -> MbrEntry:
+    address = MBR_ELSEWHERE if journal_at is None else journal_at // MBR_UNIT
+    told = address.to_bytes(6, "little")
+    return replace(entry, status=0, kind=MBR_TYPE, chs_start=told[:3], chs_end=told[3:])
+
+
+def _with_number(journal_id: bytes, number: int) -> bytes:
+    """Its own inverse."""
+    return (int.from_bytes(journal_id, "little") ^ number).to_bytes(16, "little")
+
+
+def _in_mbr(device: Device) -> ParkedMark | None:
+    entries = entries_of(read_bytes(device, 0, MBR_UNIT) or b"") or ()
+    for entry in entries:
+        if entry.kind != MBR_TYPE or entry.status or not entry.sectors:
+            continue
+        parked = journal_in_addresses(entry.chs_start + entry.chs_end, device.size)
+        if parked is not None:
+            return ParkedMark(parked.journal_at, None)
+    return None
+
+
+def _in_gpt(device: Device, sector_size: int) -> ParkedMark | None:
+    primary = read_copy(device, 1, sector_size)
+    ends = {device.size // sector_size - 1: None}
+    if primary is not None:
+        ends[primary.other_lba] = None
+    backups = [read_copy(device, lba, sector_size) for lba in ends if lba > 1]
+    copies = [copy for copy in (primary, *backups) if copy is not None]
+    for copy in sorted(copies, key=lambda copy: not copy.sound):
+        mark = _mark_of(copy)
+        if mark is not None:
+            only_backup = primary is not None and primary.sound and copy is not primary
+            return replace(mark, sound=copy.sound, only_backup=only_backup)
+    return None
+
+
+def _mark_of(copy: GptCopy) -> ParkedMark | None:
+    for number, entry in copy.numbered():
+        if entry[:16] == GPT_TYPE.bytes_le:
+            name = entry[_NAME_AT : _NAME_AT + _NAME_LENGTH].decode("utf-16-le", "replace").rstrip("\0")
+            return ParkedMark(journal_in_name(name), _with_number(entry[16:32], number))
+    return None
+
+
+# Where the entries of a disk's tables begin, and whether a table is whole; for whoever looks for a lost
+# journal.
+#
+# In: a Device nobody knows. Out: bytes where a partition may begin. Alone because it believes everything and
+# proves nothing: the marker at that place has to.
+
+_FIRST_LBA_AT = 32
+
+
+def entry_starts(device: Device) -> Iterator[int]:
+    """Of primary partitions in the MBR and of every GPT entry in either copy. Raises OSError."""
+    sector = device.sector_size
+    for entry in entries_of(bytes(device.read(0, sector))) or ():
+        if entry.sectors:
+            yield entry.start * sector
+    for copy in copies_of(device):
+        for _, raw in copy.numbered():
+            (first,) = struct.unpack_from("<Q", raw, _FIRST_LBA_AT)
+            yield first * copy.sector_size
+
+
+def is_sound(device: Device) -> bool:
+    """Whether nothing of the table is damaged: an MBR that is one, and both copies of a GPT where it announces one.
+
+    An entry of the type of parked ones may be one that was torn where it says where the journal is.
+    """
+    entries = entries_of(bytes(device.read(0, device.sector_size)))
+    if entries is None or any(entry.kind == MBR_TYPE and entry.sectors for entry in entries):
+        return False
+    if all(entry.kind != 0xEE for entry in entries):
+        return True
+    copies = copies_of(device)
+    return len(copies) == 2 and all(copy.sound for copy in copies)
+
+
+def copies_of(device: Device) -> list[GptCopy]:
+    """Return the copies of a GPT whose header is whole.
+
+    For sectors of the size that has most of them: an image does not state its own.
+    """
+    found: list[GptCopy] = []
+    for sector in dict.fromkeys((device.sector_size, *_SECTOR_SIZES)):
+        primary = read_copy(device, 1, sector)
+        backup = read_copy(device, primary.other_lba if primary else device.size // sector - 1, sector)
+        copies = [copy for copy in (primary, backup) if copy is not None]
+        if len(copies) > len(found):
+            found = copies
+    return found
+
+
+# What the entries of a table state about a move in flight.
+
+
+def parked_in_mbr(table: MbrSector, disk_size: int) -> InFlight | None:
+    """Return the parked entries of an MBR; type 0x7F without the mover's fields is another program's partition."""
+    marks = {
+        entry.slot: mark
+        for entry in table.used
+        if entry.code == PARKED_MBR
+        and not entry.boot
+        and (mark := journal_in_addresses(entry.addresses, disk_size)) is not None
+    }
+    return replace(next(iter(marks.values())), partitions=tuple(marks)) if marks else None
+
+
+def parked_in_gpt(believed: Copy, other: Copy) -> InFlight | None:
+    """Return the parked entries of the copy that is believed, else those of the other copy.
+
+    The mover writes the backup copy first: a cut between the two leaves parked entries in the backup copy alone.
+    """
+    return next((found for copy in _same_disk(believed, other) if (found := _parked(copy))), None)
+
+
+def _parked(copy: Copy) -> InFlight | None:
+    return parked_by_type(read_entries(copy)[0])
+
+
+def _same_disk(believed: Copy, other: Copy) -> Sequence[Copy]:
+    if believed.header is None or other.header is None or believed.header.disk_guid != other.header.disk_guid:
+        return (believed,)
+    return believed, other

@@ -1,0 +1,382 @@
+"""Read the partition table of a disk: which kind, which copy of a GPT to believe, what is damaged."""
+
+import uuid
+from dataclasses import dataclass, replace
+
+from aligntool.formats.gpt import (
+    SIGNATURE,
+    Copy,
+    Header,
+    entry_faults,
+    header_crc_is_good,
+    judge_copy,
+    read_entries,
+)
+from aligntool.formats.mbr import MbrSector, hybrid_entries, parse_sector, protective_faults
+from aligntool.formats.other_tables import boot_sector, is_partition_table, read_apm, read_mbr, starts_at
+from aligntool.formats.parked import parked_in_gpt
+from aligntool.formats.reader import Reader, TableReading, peek, thin_out, unreadable
+from aligntool.formats.unix_tables import read_atari, read_bsd, read_dasd, read_sgi, read_sun
+from aligntool.inventory import Fault, Table, TableCopy, TableCopyState, TableFault, TableLabel
+from aligntool.units import Extent
+
+# The GPT: which sector size it was written for, which of its copies to believe, what the two disagree about.
+#
+# Comes in: a reader and its sector 0. Goes out: the table with both copies' state, or None where there is no
+# GPT worth the name. Alone because this is where the decisions are taken; reading a copy, its entries and the
+# protective MBR have their own modules. The rules are those of find_valid_gpt() in the kernel's
+# block/partitions/efi.c, except that a damaged primary copy does not make the partitions vanish here.
+
+_SECTOR_SIZES = (512, 4096, 2048, 1024)
+_UNREPORTED_ORDER = (4096, 512, 2048, 1024)
+
+
+@dataclass(frozen=True, slots=True)
+class GptPair:
+    """What was found of a GPT, good or not."""
+
+    primary: Copy
+    backup: Copy
+    protective_end: int | None  # the last sector that the 0xEE entry covers
+
+    @property
+    def believed(self) -> Copy | None:
+        """The primary when it is good, else the backup when it is; else what is left of either, if it looks sane."""
+        pair = (self.primary, self.backup)
+        good = next((copy for copy in pair if copy.is_good), None)
+        return good or next((copy for copy in pair if _looks_sane(copy)), None)
+
+    @classmethod
+    def of_nothing(cls, reader: Reader, sector_size: int) -> "GptPair":
+        """For a disk whose MBR announces a GPT of which nothing is left."""
+        last = max(2, reader.size // sector_size - 1)
+        return cls(
+            judge_copy(reader, "primary", 1, sector_size),
+            judge_copy(reader, "backup", last, sector_size),
+            None,
+        )
+
+    @property
+    def has_header(self) -> bool:
+        return self.primary.header_crc_good or self.backup.header_crc_good
+
+
+def find_gpt(reader: Reader, table: MbrSector | None, sector_size: int | None) -> GptPair | None:
+    """Both copies, for the sector size that the table itself shows; None when no header's signature is anywhere."""
+    size = _written_for(reader, sector_size)
+    if size is None:
+        return None
+    guard = table.protective if table else None
+    end = guard.end - 1 if guard and 1 < guard.end <= 0xFFFFFFFF else None
+    primary = judge_copy(reader, "primary", 1, size)
+    return GptPair(primary, _find_backup(reader, primary, end), end)
+
+
+def _written_for(reader: Reader, reported: int | None) -> int | None:
+    """Where a header is, its sector size is. The reported size comes first; a right checksum beats a mere signature,
+    the start of the disk beats its end."""
+    order = tuple(dict.fromkeys((reported, *_SECTOR_SIZES))) if reported else _UNREPORTED_ORDER
+    sizes = [size for size in order if size]
+    start = peek(reader, 0, 2 * max(sizes)) or b""
+    sectors = [(size, start[size : 2 * size]) for size in sizes]
+    ends = [(size, peek(reader, (reader.size // size - 1) * size, size) or b"") for size in sizes]
+    if reported and any(header_crc_is_good(sector) for size, sector in (*sectors, *ends) if size == reported):
+        return reported
+    for size, sector in (*sectors, *ends):
+        if header_crc_is_good(sector):
+            return size
+    return next((size for size, sector in (*sectors, *ends) if sector.startswith(SIGNATURE)), None)
+
+
+def _find_backup(reader: Reader, primary: Copy, protective_end: int | None) -> Copy:
+    """Where the primary says, and in the last sector; after a copy to a larger disk, where the 0xEE entry ends."""
+    size = primary.sector_size
+    last = reader.size // size - 1
+    named = primary.header.other_lba if primary.header else None
+    places = [named, last] if primary.header_crc_good else [last, named, protective_end]
+    on_disk = [lba for lba in dict.fromkeys(places) if lba is not None and 1 < lba <= last]
+    copies = [judge_copy(reader, "backup", lba, size) for lba in on_disk]
+    mine = [copy for copy in copies if _same_disk(primary, copy)]
+    found = next((copy for copy in mine if copy.is_good), None)
+    found = found or next((copy for copy in mine if copy.header), None)
+    return found or next(iter(copies), None) or judge_copy(reader, "backup", max(last, 2), size)
+
+
+def _same_disk(primary: Copy, backup: Copy) -> bool:
+    """A good primary is not mended by an older table's leftover: that one is in the last sector, with another GUID."""
+    if not primary.header_crc_good or primary.header is None or backup.header is None:
+        return True
+    return backup.header.disk_guid == primary.header.disk_guid or backup.lba == primary.header.other_lba
+
+
+def _looks_sane(copy: Copy) -> bool:
+    """Checksums wrong, but entries that could be partitions: at least one, and none that ends before it starts."""
+    partitions, faults = read_entries(copy)
+    return bool(partitions) and not faults and copy.header is not None
+
+
+def read_gpt(
+    reader: Reader, pair: GptPair, table: MbrSector | None, sector_size: int | None
+) -> TableReading | None:
+    """None when neither copy can be believed."""
+    copy = pair.believed
+    if copy is None or copy.header is None:
+        return None
+    other = pair.backup if copy is pair.primary else pair.primary
+    partitions, faults = read_entries(copy)
+    faults = [
+        *_sector_size_fault(copy, sector_size),
+        *copy_faults(pair, reader.size // copy.sector_size - 1),
+        *protective_faults(table, partitions, sector_size=copy.sector_size, disk_size=reader.size),
+        *faults,
+        *entry_faults(copy, other, partitions, reader.size),
+    ]
+    return TableReading(
+        Table(
+            TableLabel.GPT,
+            copy.sector_size,
+            disk_id=str(uuid.UUID(bytes_le=copy.header.disk_guid)),
+            hybrid=bool(hybrid_entries(table)),
+            usable=_usable(copy.header, copy.sector_size),
+            copies=(pair.primary.told(), pair.backup.told()),
+            faults=thin_out(faults),
+            in_flight=parked_in_gpt(copy, other),
+        ),
+        tuple(partitions),
+    )
+
+
+def _usable(header: Header, sector_size: int) -> Extent | None:
+    if header.last_usable < header.first_usable:
+        return None
+    count = header.last_usable - header.first_usable + 1
+    return Extent(header.first_usable * sector_size, count * sector_size)
+
+
+def _sector_size_fault(copy: Copy, reported: int | None) -> list[TableFault]:
+    if reported is None or reported == copy.sector_size:
+        return []
+    detail = (
+        f"this GPT was written for sectors of {copy.sector_size} bytes, but the disk has sectors of {reported}: Linux "
+        "does not see its partitions here"
+    )
+    return [TableFault(Fault.OTHER_SECTOR_SIZE, detail, copy.at)]
+
+
+def copy_faults(pair: GptPair, last_lba: int) -> list[TableFault]:
+    """What is wrong with the two copies, each and together."""
+    primary, backup, faults = pair.primary, pair.backup, []
+    if not primary.is_good:
+        then = "; Linux then reads none of its partitions" + (
+            " unless it is started with `gpt`" if backup.is_good else ""
+        )
+        detail = f"the primary GPT header at sector {primary.lba} {primary.why}{then}"
+        faults.append(TableFault(Fault.GPT_PRIMARY_DAMAGED, detail, primary.at))
+    if not backup.is_good:
+        detail = f"the backup GPT header at sector {backup.lba} {backup.why}"
+        faults.append(TableFault(Fault.GPT_BACKUP_DAMAGED, detail, backup.at))
+    faults += _misplaced(primary, backup, last_lba)
+    if primary.is_good and backup.is_good and primary.header and backup.header:
+        faults += _differences(primary, backup, primary.header, backup.header)
+    return faults
+
+
+def _misplaced(primary: Copy, backup: Copy, last_lba: int) -> list[TableFault]:
+    named = primary.header.other_lba if primary.header and primary.header_crc_good else backup.lba
+    if named == last_lba and (backup.lba == last_lba or not backup.header):
+        return []
+    if named > last_lba:
+        why = "beyond the end of the disk, which has shrunk or was copied from a larger one"
+    elif named == last_lba:
+        why = f"in the last sector, but it was found at sector {backup.lba}"
+    elif backup.lba == last_lba and backup.header:
+        why = f"short of the last sector {last_lba}, where it was found all the same"
+    else:
+        why = (
+            f"not in the last sector {last_lba}: the disk has grown or was copied from a smaller one, and the "
+            f"{(last_lba - named) * primary.sector_size} bytes after it cannot be used"
+        )
+    detail = f"the backup GPT should be at sector {named}, {why}"
+    return [TableFault(Fault.GPT_BACKUP_MISPLACED, detail, named * primary.sector_size)]
+
+
+def _differences(primary: Copy, backup: Copy, one: Header, two: Header) -> list[TableFault]:
+    """What compare_gpts() of the kernel warns of."""
+    wrong = []
+    if two.other_lba != primary.lba:
+        wrong.append(f"the backup names sector {two.other_lba} as the other copy, not {primary.lba}")
+    for what in ("first_usable", "last_usable", "entry_count", "entry_size"):
+        if getattr(one, what) != getattr(two, what):
+            told = what.replace("_", " ")
+            wrong.append(
+                f"{told} is {getattr(one, what)} in the primary and {getattr(two, what)} in the backup"
+            )
+    if one.disk_guid != two.disk_guid:
+        wrong.append("the disk GUIDs differ")
+    if primary.entries != backup.entries:
+        wrong.append("the entries differ")
+    if not wrong:
+        return []
+    detail = f"both copies of the GPT are valid, and they disagree: {'; '.join(wrong)}. The primary is used"
+    numbers = tuple(_differing_numbers(primary, backup))
+    return [TableFault(Fault.GPT_COPIES_DIFFER, detail, backup.at, numbers)]
+
+
+def _differing_numbers(primary: Copy, backup: Copy) -> list[int]:
+    if (
+        primary.header is None
+        or backup.header is None
+        or primary.header.entry_size != backup.header.entry_size
+    ):
+        return []
+    step = primary.header.entry_size
+    longest = max(len(primary.entries), len(backup.entries))
+    pairs = (
+        (at, primary.entries[at : at + step], backup.entries[at : at + step])
+        for at in range(0, longest, step)
+    )
+    return [at // step + 1 for at, one, two in pairs if one != two and (any(one) or any(two))]
+
+
+# A GPT that was left behind: under another table, or at the ends of a drive that became a member of an array.
+#
+# Comes in: what was found of a GPT on a disk whose MBR is an ordinary one. Goes out: the fault that says so.
+# Alone because the finding is about two tables, and neither of their parsers knows the other.
+
+
+def leftover_gpt(gpt: GptPair | None) -> tuple[TableFault, ...]:
+    """Only a header whose checksum is right counts: less than that no tool would take for a GPT either."""
+    if gpt is None or not gpt.has_header:
+        return ()
+    copy = gpt.primary if gpt.primary.header_crc_good else gpt.backup
+    detail = (
+        f"a GPT ({copy.name} copy at byte {copy.at}) is on this disk too, but the MBR has no 0xEE entry: Linux uses "
+        "the MBR, other systems may use the GPT"
+    )
+    return (TableFault(Fault.PROTECTIVE_MBR, detail, copy.at),)
+
+
+def gpt_headers(reader: Reader, sector_size: int) -> tuple[TableCopy, ...]:
+    """The headers, in the second sector and in the last, that name themselves as being there and whose checksum is
+    right: whatever looks for a GPT takes the disk for one that has it (UEFI 5.3.2), entries or not.
+    """
+    last = reader.size // sector_size - 1
+    if last < 2:
+        return ()
+    copies = [judge_copy(reader, "primary", 1, sector_size), judge_copy(reader, "backup", last, sector_size)]
+    told = [copy.told() for copy in copies if copy.header_crc_good]
+    return tuple(copy for copy in told if copy.state in (TableCopyState.GOOD, TableCopyState.ENTRIES_CRC_BAD))
+
+
+# Partition tables: the bytes of a disk in, its table and partitions out.
+#
+# One of the two places in aligntool where sectors exist; what leaves here is in bytes. The rest of the
+# package knows `read_table` and `TableReading` only. Alone because many formats claim the same sector 0, and
+# the order in which they are believed has to stand in one place. It is the kernel's order
+# (block/partitions/core.c), with two additions: labels with a checksum go first, and a GPT is looked for even
+# where Linux would not.
+
+_NOTHING = TableReading(None, ())
+
+
+def read_table(reader: Reader, *, sector_size: int | None) -> TableReading:
+    """The partition table of a disk. `sector_size` None: nobody reports it, so the table itself tells.
+
+    Never raises for what is on the disk, nor where the medium cannot be read: that becomes a fault.
+    """
+    sector = peek(reader, 0, 512)
+    if sector is None:
+        return _without_sector_0(reader, sector_size)
+    checked = read_sgi(reader, sector) or read_sun(reader, sector)
+    if checked:
+        return checked
+    table = parse_sector(sector)
+    gpt = find_gpt(reader, table, sector_size)
+    announced = (
+        _behind_protective(reader, sector, table, gpt, sector_size) if table and table.protective else None
+    )
+    if announced:
+        return announced
+    if table and table.used and is_partition_table(reader, sector, table):
+        return read_mbr(reader, table, sector_size=sector_size, more_faults=leftover_gpt(gpt))
+    found = _unprotected(reader, sector, gpt, table, sector_size) or read_apm(reader, sector)
+    if found:
+        return found
+    if table and is_partition_table(reader, sector, table):
+        return read_mbr(reader, table, sector_size=sector_size, more_faults=leftover_gpt(gpt))
+    return (
+        read_bsd(reader)
+        or read_dasd(reader, sector_size)
+        or _atari(reader, sector, sector_size)
+        or _backup_alone(reader, sector, gpt, table, sector_size)
+        or _NOTHING
+    )
+
+
+def _behind_protective(
+    reader: Reader, sector: bytes, table: MbrSector, gpt: GptPair | None, sector_size: int | None
+) -> TableReading | None:
+    """0xEE in the MBR: a GPT, or the ruins of one. Linux reads no MBR with 0xEE, so its entries are only shown."""
+    reading = read_gpt(reader, gpt, table, sector_size) if gpt else None
+    if reading or not is_partition_table(reader, sector, table):
+        return reading
+    lost = gpt or GptPair.of_nothing(reader, sector_size or 512)
+    return read_mbr(
+        reader,
+        table,
+        sector_size=lost.primary.sector_size,
+        more_faults=tuple(copy_faults(lost, reader.size // lost.primary.sector_size - 1)),
+        copies=(lost.primary.told(), lost.backup.told()),
+    )
+
+
+def _unprotected(
+    reader: Reader, sector: bytes, gpt: GptPair | None, table: MbrSector | None, sector_size: int | None
+) -> TableReading | None:
+    """A GPT without 0xEE in front. It is shown when its primary copy is whole and no file system took sector 0 over."""
+    if gpt is None or not gpt.primary.header_crc_good or boot_sector(sector):
+        return None
+    return read_gpt(reader, gpt, table, sector_size)
+
+
+def _backup_alone(
+    reader: Reader, sector: bytes, gpt: GptPair | None, table: MbrSector | None, sector_size: int | None
+) -> TableReading | None:
+    """Return what a whole backup copy lists on a disk that begins with nothing known: its start was overwritten.
+
+    Where something else begins, the backup copy is what an older table left behind; see also `is_backup_alone`.
+    """
+    if gpt is None or not gpt.backup.is_good or boot_sector(sector) or starts_at(reader, 0):
+        return None
+    return read_gpt(reader, gpt, table, sector_size)
+
+
+def is_backup_alone(table: Table) -> bool:
+    """Return whether nothing but the backup copy of a GPT shows that there is a table.
+
+    The caller, who can read the superblocks of the whole disk, decides whether the disk is used without a table.
+    """
+    faults = {fault.fault for fault in table.faults}
+    return (
+        bool(table.copies)
+        and table.copies[0].state is TableCopyState.MISSING
+        and Fault.PROTECTIVE_MBR in faults
+        and Fault.UNREADABLE not in faults
+    )
+
+
+def _atari(reader: Reader, sector: bytes, sector_size: int | None) -> TableReading | None:
+    """Without a magic of its own it is looked for last, and not where something else is known to start."""
+    if sector_size not in (None, 512) or starts_at(reader, 0):
+        return None
+    return read_atari(reader, sector)
+
+
+def _without_sector_0(reader: Reader, sector_size: int | None) -> TableReading:
+    fault = unreadable("the disk's first sector", 0)
+    gpt = find_gpt(reader, None, sector_size)
+    reading = read_gpt(reader, gpt, None, sector_size) if gpt else None
+    if reading and reading.table:
+        table = replace(reading.table, faults=(fault, *reading.table.faults))
+        return TableReading(table, reading.partitions)
+    return TableReading(Table(TableLabel.UNKNOWN, sector_size or 512, faults=(fault,)), ())

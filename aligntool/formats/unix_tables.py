@@ -1,0 +1,454 @@
+"""BSD disklabels, Sun, SGI, DASD and Atari tables."""
+
+import struct
+from dataclasses import dataclass
+from itertools import pairwise
+
+from aligntool.formats.reader import (
+    Reader,
+    TableReading,
+    beyond_end,
+    overlaps,
+    peek,
+    text_field,
+    thin_out,
+    unreadable,
+)
+from aligntool.inventory import Fault, Partition, Role, Table, TableFault, TableLabel
+from aligntool.units import Extent
+
+# The Atari root sector: AHDI with its chain of extended (XGM) partitions, and the ICD variant.
+#
+# Comes in: sector 0. Goes out: partitions, numbered as the kernel's block/partitions/atari.c does. Alone
+# because the format has no magic: it is believed only where sizes, identifiers and the bad-sector list all
+# agree, as in libblkid, and after every other label was tried. It is defined for 512-byte sectors only.
+
+_SECTOR = 512
+_PRIMARY_AT, _ICD_AT, _SIZE_AT, _BAD_LIST_AT = 0x1C6, 0x156, 0x1C2, 0x1F6
+_MOST_LINKS = 100
+_EXTENDED = "XGM"
+_COMMON = frozenset({"GEM", "BGM", "LNX", "SWP", "RAW"})
+_LARGEST = 2**31 - 1  # sectors; libblkid takes nothing larger for an Atari disk
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    flag: int
+    kind: str
+    start: int
+    sectors: int
+
+    @property
+    def active(self) -> bool:
+        return bool(self.flag & 1)
+
+    def fits(self, sectors: int) -> bool:
+        return self.start > 0 and self.sectors > 0 and self.start + self.sectors <= sectors
+
+
+def read_atari(reader: Reader, sector: bytes) -> TableReading | None:
+    sectors = int.from_bytes(sector[_SIZE_AT : _SIZE_AT + 4], "big")
+    if len(sector) < _SECTOR or not 2 <= sectors <= min(reader.size // _SECTOR, _LARGEST):
+        return None
+    bad_start, bad_count = struct.unpack_from(">II", sector, _BAD_LIST_AT)
+    if (bad_start or bad_count) and not _Entry(1, "", bad_start, bad_count).fits(sectors):
+        return None
+    entries = _entries(sector, _PRIMARY_AT, 4)
+    active = [entry for entry in entries if entry.active]
+    if not active or not all(_is_name(entry.kind) and entry.fits(sectors) for entry in active):
+        return None
+    return _read_atari(reader, sector, entries)
+
+
+def _entries(sector: bytes, at: int, count: int) -> list[_Entry]:
+    found = []
+    for index in range(count):
+        flag, kind, start, sectors = struct.unpack_from(">B3sII", sector, at + index * 12)
+        found.append(_Entry(flag, kind.decode("latin-1"), start, sectors))
+    return found
+
+
+def _is_name(kind: str) -> bool:
+    return kind.isascii() and kind.isalnum()
+
+
+def _read_atari(reader: Reader, sector: bytes, entries: list[_Entry]) -> TableReading:
+    partitions: list[Partition] = []
+    faults: list[TableFault] = []
+    number, extended = 1, False
+    for entry in entries:
+        if entry.active and entry.kind == _EXTENDED:
+            extended = True
+            number = _follow(reader, entry, number, partitions, faults)
+        elif entry.active:
+            _add(partitions, entry, entry.start, number, Role.PRIMARY)
+        number += 1
+    icd = _entries(sector, _ICD_AT, 8)
+    if not extended and icd[0].kind in _COMMON:
+        for entry in icd:
+            if entry.active and entry.kind in _COMMON:
+                _add(partitions, entry, entry.start, number, Role.PRIMARY)
+            number += 1
+    faults += beyond_end(partitions, reader.size)
+    faults += overlaps(partitions)
+    return TableReading(Table(TableLabel.ATARI, _SECTOR, faults=thin_out(faults)), tuple(partitions))
+
+
+def _follow(
+    reader: Reader, extended: _Entry, number: int, partitions: list[Partition], faults: list[TableFault]
+) -> int:
+    """The chain of one XGM partition; returns the last number it used, or the one it did not."""
+    here, seen = extended.start, {0}
+    while len(seen) <= _MOST_LINKS:
+        at = here * _SECTOR
+        if here in seen:
+            detail = f"the chain of XGM sectors comes back to sector {here}: it turns in a circle"
+            faults.append(TableFault(Fault.EBR_LOOP, detail, at))
+            return number
+        seen.add(here)
+        raw = peek(reader, at, _SECTOR)
+        if raw is None:
+            faults.append(unreadable("an XGM sector", at))
+            return number
+        pair = _data_and_link(raw)
+        if pair is None:
+            detail = f"the XGM sector {here} holds no partition"
+            faults.append(TableFault(Fault.EBR_BROKEN, detail, at))
+            return number
+        data, link = pair
+        _add(partitions, data, here + data.start, number, Role.LOGICAL)
+        if not (link.active and link.kind == _EXTENDED):
+            return number
+        here, number = extended.start + link.start, number + 1
+    detail = f"the chain of XGM sectors goes on after {_MOST_LINKS} of them"
+    faults.append(TableFault(Fault.IMPLAUSIBLE_COUNT, detail, here * _SECTOR))
+    return number
+
+
+def _data_and_link(raw: bytes) -> tuple[_Entry, _Entry] | None:
+    """The first active entry is the partition, the one behind it the link to the next (libblkid's reading)."""
+    if len(raw) < _SECTOR:
+        return None
+    entries = _entries(raw, _PRIMARY_AT, 4)
+    for data, link in pairwise(entries):
+        if data.active:
+            return None if data.kind == _EXTENDED else (data, link)
+    return None
+
+
+def _add(partitions: list[Partition], entry: _Entry, start: int, number: int, role: Role) -> None:
+    if not entry.sectors:
+        return
+    extent = Extent(start * _SECTOR, entry.sectors * _SECTOR)
+    flags = ("boot",) if entry.flag & 0x80 else ()
+    partitions.append(Partition(number, extent, role, type_code=entry.kind, flags=flags))
+
+
+# BSD disklabels: on a whole disk, and inside an MBR partition of FreeBSD, OpenBSD or NetBSD.
+#
+# Comes in: the place to look. Goes out: the label's entries. Layout: FreeBSD's sys/disk/bsd.h (struct
+# disklabel); the places: one sector in (PC), 64 or 128 bytes in (Alpha, SPARC). Alone because two tables need
+# it: a label of its own, and the second pass over an MBR.
+
+SECTOR = 512  # a BSD label counts in 512 bytes whatever the disk's sector is (kernel msdos.c, libfdisk bsd.c)
+_MAGIC = 0x82564557
+_MOST = 16
+_HEADER = 148  # bytes before the first entry
+_PLACES = (512, 64, 128)
+_TYPES = {
+    0: "unused",
+    1: "swap",
+    7: "4.2BSD",
+    8: "MS-DOS or ext2",
+    9: "4.4BSD log-structured",
+    10: "unknown",
+    11: "HPFS",
+    12: "ISO 9660",
+    13: "boot",
+    15: "HFS",
+    16: "AdvFS",
+    17: "ext2",
+    18: "NTFS",
+    19: "RAIDframe",
+    20: "concatenated disk",
+    27: "ZFS",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    index: int  # 0 is "a"
+    start: int  # sectors as the label says
+    sectors: int
+    kind: int
+
+    @property
+    def letter(self) -> str:
+        return chr(ord("a") + self.index)
+
+
+def read_slices(reader: Reader, at: int) -> tuple[Slice, ...] | None:
+    """The entries of the label at byte `at`, empty ones too; None when both magic numbers of a label are not there."""
+    raw = peek(reader, at, _HEADER + _MOST * 16)
+    if raw is None or len(raw) < _HEADER:
+        return None
+    count = struct.unpack_from("<H", raw, 138)[0]
+    if struct.unpack_from("<I", raw, 0)[0] != _MAGIC or struct.unpack_from("<I", raw, 132)[0] != _MAGIC:
+        return None
+    entries = raw[_HEADER : _HEADER + min(count, _MOST) * 16]
+    found = []
+    for index in range(len(entries) // 16):
+        sectors, start, _, kind = struct.unpack_from("<IIIB", entries, index * 16)
+        found.append(Slice(index, start, sectors, kind))
+    return tuple(found)
+
+
+def type_name(kind: int) -> str:
+    return _TYPES.get(kind, "")
+
+
+def read_bsd(reader: Reader) -> TableReading | None:
+    """A label on the disk itself. Numbers are the letters', as fdisk counts them: a is 1."""
+    for at in _PLACES:
+        slices = read_slices(reader, at)
+        if slices is not None:
+            partitions = tuple(_partition(entry) for entry in slices if entry.sectors)
+            faults = beyond_end(partitions, reader.size)
+            faults += overlaps(item for item in partitions if item.role is Role.PRIMARY)
+            return TableReading(Table(TableLabel.BSD, SECTOR, faults=thin_out(faults)), partitions)
+    return None
+
+
+def _partition(entry: Slice) -> Partition:
+    return Partition(
+        number=entry.index + 1,
+        extent=Extent(entry.start * SECTOR, entry.sectors * SECTOR),
+        role=Role.PRIMARY if entry.kind else Role.MAP,  # unused with a size: c, the whole disk
+        type_code=str(entry.kind),
+        type_name=type_name(entry.kind),
+    )
+
+
+# Volume labels of IBM DASD: CDL (VOL1 with a VTOC), LDL (LNX1) and CMS (CMS1).
+#
+# Comes in: a reader. Goes out: the volume's partitions. The label is in block 2 of an ECKD disk and in block
+# 1 of an FBA one; blocks have 512 to 4096 bytes; text is EBCDIC. Alone because its geometry (cylinders,
+# heads, blocks a track) exists nowhere else. Layout: the kernel's arch/s390/include/uapi/asm/vtoc.h; rules:
+# its block/partitions/ibm.c.
+#
+# The kernel asks the device for its geometry; here it is taken from the VTOC itself: the format-4 label,
+# which is always the first record of the second track, tells how many blocks a track has by where it lies,
+# and names the heads.
+
+_BLOCK_SIZES = (4096, 2048, 1024, 512)
+_MOST_BLOCKS_A_TRACK = 64  # a 3390 has 49 of 512 bytes
+_MOST_LABELS = 32  # VTOC records looked at; Linux volumes have at most three partitions
+_FORMAT_4 = b"\x04" * 44 + b"\xf4"
+_PARTITION_FORMATS = (0xF1, 0xF8)
+_OTHER_FORMATS = (0xF4, 0xF5, 0xF7, 0xF9)
+_LARGE_LDL = 0xF2  # ldl_version from which the label names the formatted size
+
+
+def read_dasd(reader: Reader, sector_size: int | None) -> TableReading | None:
+    sizes = dict.fromkeys((sector_size, *_BLOCK_SIZES)) if sector_size in _BLOCK_SIZES else _BLOCK_SIZES
+    for number in (2, 1):  # ECKD first, then FBA
+        for block in sizes:
+            if block is None:
+                continue
+            label = peek(reader, number * block, 84 + 8) or b""
+            kind = _words(label[:4])
+            if len(label) == 92 and kind in ("VOL1", "LNX1", "CMS1"):
+                return _read_dasd(reader, label, kind, number, block)
+    return None
+
+
+def _words(raw: bytes) -> str:
+    return raw.decode("cp037", "replace").rstrip()
+
+
+def _read_dasd(reader: Reader, label: bytes, kind: str, number: int, block: int) -> TableReading:
+    if kind == "VOL1":
+        serial = _words(label[8:14])
+        partitions, faults = _cdl(reader, block)
+    else:
+        serial = _words(label[4:10])
+        partitions, faults = (_ldl if kind == "LNX1" else _cms)(reader, label, number, block), []
+    faults += beyond_end(partitions, reader.size)
+    faults += overlaps(partitions)
+    table = Table(TableLabel.DASD, block, disk_id=serial or None, faults=thin_out(faults))
+    return TableReading(table, tuple(partitions))
+
+
+def _ldl(reader: Reader, label: bytes, number: int, block: int) -> list[Partition]:
+    """One partition from the block after the label on; no table says so, the format does."""
+    blocks = reader.size // block
+    if label[79] >= _LARGE_LDL:
+        blocks = int.from_bytes(label[80:88], "big")
+    return _single((number + 1) * block, blocks * block)
+
+
+def _cms(reader: Reader, label: bytes, number: int, block: int) -> list[Partition]:
+    """CMS names its own block size and, on a reserved minidisk, where the data starts."""
+    size, count, offset = (struct.unpack_from(">I", label, at)[0] for at in (12, 28, 52))
+    if size not in _BLOCK_SIZES:
+        return []
+    if offset:
+        return _single(offset * size, (count - 1) * size)
+    return _single((number + 1) * block, count * size)
+
+
+def _single(start: int, end: int) -> list[Partition]:
+    return [Partition(1, Extent(start, end - start))] if end > start else []
+
+
+def _cdl(reader: Reader, block: int) -> tuple[list[Partition], list[TableFault]]:
+    for track in range(3, _MOST_BLOCKS_A_TRACK):
+        record = peek(reader, track * block, 140) or b""
+        if record.startswith(_FORMAT_4) and len(record) == 140:
+            heads = struct.unpack_from(">H", record, 64)[0]
+            return _vtoc(reader, block, track, heads)
+    detail = "this is a DASD volume (CDL), but its VTOC was not found, so its partitions cannot be told"
+    return [], [TableFault(Fault.BAD_ENTRY, detail, 2 * block)]
+
+
+def _vtoc(reader: Reader, block: int, track: int, heads: int) -> tuple[list[Partition], list[TableFault]]:
+    partitions: list[Partition] = []
+    faults: list[TableFault] = []
+    for index in range(track + 1, track + 1 + _MOST_LABELS):
+        record = peek(reader, index * block, 140) or b""
+        if len(record) < 140 or record[44] not in (*_PARTITION_FORMATS, *_OTHER_FORMATS):
+            break
+        if record[44] in _OTHER_FORMATS:
+            continue
+        number = len(partitions) + len(faults) + 1
+        start, last = (_track(record[at : at + 4], heads) for at in (107, 111))
+        if last < start:
+            detail = f"partition {number} starts on track {start} and ends before that, on track {last}"
+            faults.append(TableFault(Fault.BAD_ENTRY, detail, index * block, (number,)))
+            continue
+        extent = Extent(start * track * block, (last - start + 1) * track * block)
+        name, _, kind = _words(record[:44]).rpartition(".")
+        partitions.append(Partition(number, extent, type_code=kind, name=name or None))
+    return partitions, faults
+
+
+def _track(cchh: bytes, heads: int) -> int:
+    """Cylinder and head to track; the upper 12 bits of the head number are the cylinder's upper bits."""
+    cylinder, head = int.from_bytes(cchh[:2], "big"), int.from_bytes(cchh[2:], "big")
+    return ((head & 0xFFF0) << 12 | cylinder) * heads + (head & 0x000F)
+
+
+# The Sun and SGI disk labels: one sector, checksummed, big-endian.
+#
+# Comes in: sector 0. Goes out: the label's slices, numbered by their slot. Both count in 512 bytes and keep a
+# slice that stands for the whole disk. Alone because they are alike, and like nothing else. Layouts: the
+# kernel's block/partitions/sun.c and sgi.c, util-linux's pt-sun.h and pt-sgi.h.
+
+_SUN_MAGIC, _SUN_VTOC_SANE, _SUN_WHOLE_DISK = 0xDABE, 0x600DDEEE, 5
+_SGI_MAGIC, _SGI_VOLUME_HEADER, _SGI_WHOLE_DISK = 0x0BE5A941, 0, 6
+_SUN_TYPES = {
+    0: "Unassigned",
+    1: "Boot",
+    2: "SunOS root",
+    3: "SunOS swap",
+    4: "SunOS usr",
+    5: "Whole disk",
+    6: "SunOS stand",
+    7: "SunOS var",
+    8: "SunOS home",
+    9: "SunOS alternate sectors",
+    10: "SunOS cachefs",
+    11: "SunOS reserved",
+    0x82: "Linux swap",
+    0x83: "Linux",
+    0x8E: "Linux LVM",
+    0xFD: "Linux RAID autodetect",
+}
+_SGI_TYPES = {
+    0: "SGI volume header",
+    1: "SGI track replacements",
+    2: "SGI sector replacements",
+    3: "SGI swap",
+    4: "SGI BSD",
+    5: "SGI System V",
+    6: "SGI volume",
+    7: "SGI EFS",
+    8: "SGI logical volume",
+    9: "SGI raw logical volume",
+    10: "SGI XFS",
+    11: "SGI XFS log",
+    12: "SGI XLV",
+    13: "SGI XVM",
+    0x82: "Linux swap",
+    0x83: "Linux",
+    0x8E: "Linux LVM",
+    0xFD: "Linux RAID autodetect",
+}
+
+
+def read_sun(reader: Reader, sector: bytes) -> TableReading | None:
+    if len(sector) < _SECTOR or int.from_bytes(sector[508:510], "big") != _SUN_MAGIC:
+        return None
+    checksum = 0
+    for word in struct.unpack(">256H", sector[:_SECTOR]):
+        checksum ^= word
+    if checksum:
+        return None
+    heads, sectors_per_track = struct.unpack_from(">HH", sector, 436)
+    version, slots = struct.unpack_from(">I8xH", sector, 128)
+    sanity = struct.unpack_from(">I", sector, 188)[0]
+    has_vtoc = sanity == _SUN_VTOC_SANE and version == 1 and slots <= 8
+    # Old Linux labels left the whole VTOC zero and still kept types in it: the kernel's own exception.
+    has_types = has_vtoc or not (sanity or version or slots)
+    partitions = []
+    for slot in range(slots if has_vtoc else 8):
+        cylinder, sectors = struct.unpack_from(">II", sector, 444 + slot * 8)
+        kind, flags = struct.unpack_from(">HH", sector, 142 + slot * 4) if has_types else (0, 0)
+        if sectors:
+            start = cylinder * heads * sectors_per_track
+            partitions.append(_sun_partition(slot + 1, start, sectors, kind, flags))
+    return _reading(reader, TableLabel.SUN, partitions)
+
+
+def _sun_partition(number: int, start: int, sectors: int, kind: int, flags: int) -> Partition:
+    return Partition(
+        number=number,
+        extent=Extent(start * _SECTOR, sectors * _SECTOR),
+        role=Role.MAP if kind == _SUN_WHOLE_DISK else Role.PRIMARY,
+        type_code=f"0x{kind:02x}",
+        type_name=_SUN_TYPES.get(kind, ""),
+        flags=(("unmountable",) if flags & 0x01 else ()) + (("read-only",) if flags & 0x10 else ()),
+    )
+
+
+def read_sgi(reader: Reader, sector: bytes) -> TableReading | None:
+    if len(sector) < _SECTOR or int.from_bytes(sector[:4], "big") != _SGI_MAGIC:
+        return None
+    if sum(struct.unpack(">128I", sector[:_SECTOR])) & 0xFFFFFFFF:
+        return None
+    root, swap = struct.unpack_from(">HH", sector, 4)
+    boot_file = text_field(sector[8:24])
+    partitions = []
+    for slot in range(16):
+        sectors, start, kind = struct.unpack_from(">III", sector, 312 + slot * 12)
+        if sectors:
+            flags = (("boot",) if slot == root and boot_file else ()) + (("swap",) if slot == swap else ())
+            partitions.append(_sgi_partition(slot + 1, start, sectors, kind, flags))
+    return _reading(reader, TableLabel.SGI, partitions)
+
+
+def _sgi_partition(number: int, start: int, sectors: int, kind: int, flags: tuple[str, ...]) -> Partition:
+    return Partition(
+        number=number,
+        extent=Extent(start * _SECTOR, sectors * _SECTOR),
+        role=Role.MAP if kind in (_SGI_VOLUME_HEADER, _SGI_WHOLE_DISK) else Role.PRIMARY,
+        type_code=f"0x{kind:02x}",
+        type_name=_SGI_TYPES.get(kind, ""),
+        flags=flags,
+    )
+
+
+def _reading(reader: Reader, label: TableLabel, partitions: list[Partition]) -> TableReading:
+    faults = beyond_end(partitions, reader.size)
+    faults += overlaps(item for item in partitions if item.role is Role.PRIMARY)
+    return TableReading(Table(label, _SECTOR, faults=thin_out(faults)), tuple(partitions))

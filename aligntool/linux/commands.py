@@ -1,0 +1,385 @@
+"""NVMe and ATA commands by ioctl: Identify, IDENTIFY DEVICE, health, power state."""
+
+import ctypes
+import fcntl
+import json
+import mmap
+import os
+from dataclasses import replace
+
+from aligntool.inventory import Disk, DiskKind, Health
+from aligntool.linux.process import ask
+
+# Asking an ATA drive: IDENTIFY DEVICE and CHECK POWER MODE, through SG_IO.
+#
+# In: an open descriptor of the disk. Out: the IDENTIFY data; whether it sleeps. Alone because this is where a
+# command goes to a drive: these two neither change anything nor wake it, and only root may send them.
+
+SG_IO = 0x2285
+PATIENCE_MS = 5000
+
+_FROM_DEVICE, _NO_DATA = -3, -1  # SG_DXFER_FROM_DEV, SG_DXFER_NONE
+_PASS_THROUGH_16 = 0x85  # SAT-3, 12.2.2
+_PIO_IN, _NON_DATA = 4 << 1, 3 << 1
+_IDENTIFY_DEVICE, _CHECK_POWER_MODE = 0xEC, 0xE5
+_STANDBY = 0x00  # CHECK POWER MODE's count: PM2, standby; FFh active, 80h idle
+_ATA_INFORMATION = b"\x00\x1d"  # additional sense: ATA PASS THROUGH INFORMATION AVAILABLE
+_ATA_RETURN = 0x09  # descriptor type of the registers that come back in the sense data
+
+
+class _Request(ctypes.Structure):
+    """struct sg_io_hdr, include/scsi/sg.h"""
+
+    _fields_ = (
+        ("interface_id", ctypes.c_int),
+        ("direction", ctypes.c_int),
+        ("command_length", ctypes.c_ubyte),
+        ("sense_room", ctypes.c_ubyte),
+        ("iovec_count", ctypes.c_ushort),
+        ("data_length", ctypes.c_uint),
+        ("data", ctypes.c_void_p),
+        ("command", ctypes.c_void_p),
+        ("sense", ctypes.c_void_p),
+        ("timeout_ms", ctypes.c_uint),
+        ("flags", ctypes.c_uint),
+        ("pack_id", ctypes.c_int),
+        ("user", ctypes.c_void_p),
+        ("status", ctypes.c_ubyte),
+        ("masked_status", ctypes.c_ubyte),
+        ("message_status", ctypes.c_ubyte),
+        ("sense_length", ctypes.c_ubyte),
+        ("host_status", ctypes.c_ushort),
+        ("driver_status", ctypes.c_ushort),
+        ("residual", ctypes.c_int),
+        ("duration", ctypes.c_uint),
+        ("info", ctypes.c_uint),
+    )
+
+
+def identify_device(descriptor: int) -> bytes | None:
+    # T_DIR from the device, BYT_BLOK and T_LENGTH: one block, counted in the count field
+    answer = _send(descriptor, _pass_through(_PIO_IN, 0x0E, 1, _IDENTIFY_DEVICE), 512)
+    return answer[0] if answer else None
+
+
+def is_standby(descriptor: int) -> bool | None:
+    """None when the drive did not say."""
+    answer = _send(descriptor, _pass_through(_NON_DATA, 0x20, 0, _CHECK_POWER_MODE), 0)  # CK_COND
+    return power_of_sense(answer[1]) if answer else None
+
+
+def power_of_sense(sense: bytes) -> bool | None:
+    """The count register: in an ATA Status Return descriptor (SAT-3, 12.2.7), or in fixed sense data.
+
+    Older Linux put the registers into other bytes of the latter; a status of zero there means that these are not they.
+    """
+    form = sense[0] & 0x7F if len(sense) >= 14 else 0
+    if form in (0x72, 0x73) and len(sense) >= 22 and sense[8] == _ATA_RETURN:
+        return sense[13] == _STANDBY
+    if form == 0x70 and sense[12:14] == _ATA_INFORMATION and sense[4]:
+        return sense[6] == _STANDBY
+    return None
+
+
+def _pass_through(protocol: int, flags: int, count: int, command: int) -> bytes:
+    return bytes([_PASS_THROUGH_16, protocol, flags, 0, 0, 0, count, 0, 0, 0, 0, 0, 0, 0, command, 0])
+
+
+def _send(descriptor: int, words: bytes, length: int) -> tuple[bytes, bytes] | None:
+    """(data, sense), or None where the kernel, the host or the drive refused."""
+    command = ctypes.create_string_buffer(words, len(words))
+    sense = ctypes.create_string_buffer(64)
+    data = ctypes.create_string_buffer(max(length, 1))
+    request = _Request(
+        interface_id=ord("S"),
+        direction=_FROM_DEVICE if length else _NO_DATA,
+        command_length=len(words),
+        sense_room=len(sense),
+        data_length=length,
+        data=ctypes.addressof(data) if length else None,
+        command=ctypes.addressof(command),
+        sense=ctypes.addressof(sense),
+        timeout_ms=PATIENCE_MS,
+    )
+    try:
+        fcntl.ioctl(descriptor, SG_IO, request, True)
+    except OSError:
+        return None
+    if request.host_status or (length and request.status):
+        return None
+    return data.raw[:length], sense.raw[: request.sense_length]
+
+
+# Asking an NVMe drive: Identify, Get Features and Get Log Page through the kernel's admin ioctl.
+#
+# In: an open descriptor of a namespace. Out: raw pages, decoded elsewhere. Alone because this is where a
+# command goes to a drive; only these four go, and none of them changes anything.
+
+NVME_IOCTL_ID = 0x4E40  # _IO('N', 0x40): answers with the namespace's number
+NVME_IOCTL_ADMIN_CMD = (
+    0xC0484E41  # _IOWR('N', 0x41, struct nvme_passthru_cmd), include/uapi/linux/nvme_ioctl.h
+)
+PAGE = 4096
+
+HEALTH_LENGTH = 512
+
+_GET_LOG, _GET_FEATURES, _IDENTIFY = 0x02, 0x0A, 0x06
+_CNS_NAMESPACE, _CNS_CONTROLLER = 0x00, 0x01
+_FEATURE_HMB = 0x0D
+_LOG_HEALTH, _WHOLE_DRIVE = 0x02, 0xFFFFFFFF
+
+
+class _Command(ctypes.Structure):
+    """struct nvme_passthru_cmd"""
+
+    _fields_ = (
+        ("opcode", ctypes.c_uint8),
+        ("flags", ctypes.c_uint8),
+        ("reserved", ctypes.c_uint16),
+        ("nsid", ctypes.c_uint32),
+        ("cdw2", ctypes.c_uint32),
+        ("cdw3", ctypes.c_uint32),
+        ("metadata", ctypes.c_uint64),
+        ("address", ctypes.c_uint64),
+        ("metadata_length", ctypes.c_uint32),
+        ("data_length", ctypes.c_uint32),
+        ("cdw10", ctypes.c_uint32),
+        ("cdw11", ctypes.c_uint32),
+        ("cdw12", ctypes.c_uint32),
+        ("cdw13", ctypes.c_uint32),
+        ("cdw14", ctypes.c_uint32),
+        ("cdw15", ctypes.c_uint32),
+        ("timeout_ms", ctypes.c_uint32),
+        ("result", ctypes.c_uint32),
+    )
+
+
+def identify_controller(descriptor: int) -> bytes | None:
+    answer = _ask(descriptor, _IDENTIFY, 0, _CNS_CONTROLLER)
+    return answer[1] if answer else None
+
+
+def identify_namespace(descriptor: int, nsid: int | None) -> bytes | None:
+    """Allowed to anybody who could open the node (Linux 6.2, nvme_cmd_allowed); to root before that."""
+    if nsid is None:
+        nsid = namespace_number(descriptor)
+    if nsid is None:
+        return None
+    answer = _ask(descriptor, _IDENTIFY, nsid, _CNS_NAMESPACE)
+    return answer[1] if answer else None
+
+
+def get_host_memory_buffer(descriptor: int) -> tuple[int, bytes] | None:
+    """(dword 0, attributes). None: only root may ask, or the drive does not know the feature."""
+    return _ask(descriptor, _GET_FEATURES, 0, _FEATURE_HMB)
+
+
+def health_log(descriptor: int) -> bytes | None:
+    """SMART / Health Information, 512 bytes, of the drive as a whole; only root may ask."""
+    dwords = HEALTH_LENGTH // 4 - 1  # NUMDL, 0's based
+    answer = _ask(descriptor, _GET_LOG, _WHOLE_DRIVE, dwords << 16 | _LOG_HEALTH, HEALTH_LENGTH)
+    return answer[1] if answer else None
+
+
+def namespace_number(descriptor: int) -> int | None:
+    try:
+        number = fcntl.ioctl(descriptor, NVME_IOCTL_ID)
+    except OSError:
+        return None
+    return number if number > 0 else None
+
+
+def _ask(descriptor: int, opcode: int, nsid: int, cdw10: int, length: int = PAGE) -> tuple[int, bytes] | None:
+    """The buffer is a page of its own: the drive writes into it by DMA."""
+    with mmap.mmap(-1, PAGE) as page:
+        window = ctypes.c_char.from_buffer(page)
+        command = _Command(
+            opcode=opcode,
+            nsid=nsid,
+            address=ctypes.addressof(window),
+            data_length=length,
+            cdw10=cdw10,
+            timeout_ms=PATIENCE_MS,
+        )
+        try:
+            status = fcntl.ioctl(descriptor, NVME_IOCTL_ADMIN_CMD, command, True)
+        except OSError:
+            return None
+        finally:
+            del window  # else the page cannot be unmapped
+        return (
+            (command.result, page[:length]) if status == 0 else None
+        )  # a positive status is the drive's refusal
+
+
+# Whether a drive says that it fails, how worn it is, and how warm.
+#
+# In: a disk. Out: a sentence, or nothing; a Health. Alone because it is asked only before a plan: reading and
+# writing much of a drive that is about to die is what kills it, and an audit reads next to nothing. smartctl
+# knows the commands of each kind of drive and bridge; without it only an NVMe drive can be asked, and without
+# root nobody knows.
+
+PATIENCE_S = 10.0
+PHYSICAL = (DiskKind.ATA, DiskKind.SCSI, DiskKind.NVME, DiskKind.USB)
+# ATA attributes whose raw value is a count of sectors that could not be read.
+UNREADABLE = {197: "sectors wait to be reallocated", 198: "sectors cannot be corrected"}
+COUNT_MASK = 0xFFFFFFFF  # some drives keep something else in the upper two bytes of the raw value
+# Critical Warning, NVMe base specification, SMART / Health Information. Bit 1 is the temperature, which passes.
+CRITICAL = {
+    0x01: "its spare blocks run out",
+    0x04: "its reliability is degraded",
+    0x08: "it has become read-only",
+    0x10: "its volatile memory backup has failed",
+    0x20: "its persistent memory region has become read-only",
+}
+TOO_HOT = 0x02
+ZERO_CELSIUS = 273  # K, as nvme-cli and smartctl reckon
+# smartctl's names (drivedb.h) of attributes whose normalised value falls from 100 to 0 over the rated endurance.
+# A name counts, not a number: makers use one number for different things.
+LIFE_LEFT = (
+    "Media_Wearout_Indicator", "Percent_Lifetime_Remain", "Wear_Leveling_Count", "SSD_Life_Left",
+    "Remaining_Lifetime_Perc",
+)  # fmt: skip
+ENDURANCE_PAGE, ENDURANCE_OFFSET = (
+    7,
+    8,
+)  # device statistics, Percentage Used Endurance Indicator (ACS-3, A.11.5)
+
+
+def asked_health(disk: Disk) -> Disk:
+    """The disk with what it says of its end and its health; as it was where it cannot be asked. At most ten seconds."""
+    if disk.kind not in PHYSICAL or os.geteuid() != 0:
+        return disk
+    report = ask("smartctl", "-j", "-H", "-A", "-l", "ssd", disk.path, limit_s=PATIENCE_S).output
+    failing, health = failing_of(report), health_of(report)
+    if failing is None and health is None:
+        failing, health = _nvme_itself(disk)
+    return replace(disk, failing=failing, health=health)
+
+
+def read_failing(disk: Disk) -> str | None:
+    """What the drive says of its own end; None: nothing, or it cannot be asked. Takes at most ten seconds."""
+    if disk.kind not in PHYSICAL or os.geteuid() != 0:
+        return None
+    report = ask("smartctl", "-j", "-H", "-A", disk.path, limit_s=PATIENCE_S).output
+    if health_of(report) is None and failing_of(report) is None:
+        return _nvme_itself(disk)[0]
+    return failing_of(report)
+
+
+def _nvme_itself(disk: Disk) -> tuple[str | None, Health | None]:
+    """What smartctl would have asked, where it is not installed or knows no answer."""
+    if disk.kind is not DiskKind.NVME:
+        return None, None
+    try:
+        descriptor = os.open(disk.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None, None
+    try:
+        log = health_log(descriptor)
+    finally:
+        os.close(descriptor)
+    return of_health_log(log) if log else (None, None)
+
+
+def of_health_log(log: bytes) -> tuple[str | None, Health]:
+    """What says that it fails, and the health, from 512 bytes of log 02h: NVMe base specification 2.0, figure 207."""
+    warning, kelvin = log[0], int.from_bytes(log[1:3], "little")
+    said = [what for bit, what in CRITICAL.items() if warning & bit]
+    health = Health(
+        used_percent=log[5],
+        spare_percent=log[3],
+        spare_threshold=log[4],
+        media_errors=int.from_bytes(log[160:176], "little"),
+        temperature_c=kelvin - ZERO_CELSIUS if kelvin else None,
+        too_hot=bool(warning & TOO_HOT),
+        passed=not said,
+    )
+    return "; ".join(said) or None, health
+
+
+def failing_of(report: str) -> str | None:
+    """The same from the JSON that smartctl (7.0 or newer) printed; None when it is none."""
+    try:
+        document: object = json.loads(report)
+    except (ValueError, RecursionError):
+        return None
+    said = []
+    if _at(document, "smart_status", "passed") is False:
+        said.append("the drive expects to fail (SMART status)")
+    table = _at(document, "ata_smart_attributes", "table")
+    for attribute in table if isinstance(table, list) else []:
+        said += _unreadable(attribute)
+    warning = _at(document, "nvme_smart_health_information_log", "critical_warning")
+    if isinstance(warning, int):
+        said += [what for bit, what in CRITICAL.items() if warning & bit]
+    return "; ".join(said) or None
+
+
+def health_of(report: str) -> Health | None:
+    """Verdict, wear, spare blocks, errors and temperature from the same JSON; None when it tells none of them."""
+    try:
+        document: object = json.loads(report)
+    except (ValueError, RecursionError):
+        return None
+    log = _at(document, "nvme_smart_health_information_log")
+    used = _first(
+        _count(log, "percentage_used"), _count(document, "endurance_used", "current_percent"),
+        _used_by_statistics(document), _used_by_attribute(document),
+    )  # fmt: skip
+    warning = _count(log, "critical_warning") or 0
+    passed = _at(document, "smart_status", "passed")
+    found = Health(
+        used_percent=used,
+        spare_percent=_count(log, "available_spare"),
+        spare_threshold=_count(log, "available_spare_threshold"),
+        media_errors=_count(log, "media_errors"),
+        temperature_c=_count(document, "temperature", "current"),
+        too_hot=bool(warning & TOO_HOT),
+        passed=passed if isinstance(passed, bool) else None,
+    )
+    return None if found == Health() else found
+
+
+def _used_by_statistics(document: object) -> int | None:
+    pages = _at(document, "ata_device_statistics", "pages")
+    for page in pages if isinstance(pages, list) else []:
+        rows = _at(page, "table") if _at(page, "number") == ENDURANCE_PAGE else None
+        for row in rows if isinstance(rows, list) else []:
+            if _at(row, "offset") == ENDURANCE_OFFSET and _at(row, "flags", "valid") is True:
+                return _count(row, "value")
+    return None
+
+
+def _used_by_attribute(document: object) -> int | None:
+    """Of a model that smartctl knows, or the names are guesses."""
+    table = _at(document, "ata_smart_attributes", "table")
+    if _at(document, "in_smartctl_database") is not True or not isinstance(table, list):
+        return None
+    left = [_count(row, "value") for row in table if _at(row, "name") in LIFE_LEFT]
+    return next((100 - value for value in left if value is not None and value <= 100), None)
+
+
+def _first(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _count(value: object, *names: str) -> int | None:
+    found = _at(value, *names)
+    whole = isinstance(found, int) and not isinstance(found, bool) and found >= 0
+    return found if whole and isinstance(found, int) else None
+
+
+def _unreadable(attribute: object) -> list[str]:
+    number, count = _at(attribute, "id"), _at(attribute, "raw", "value")
+    if not isinstance(number, int) or not isinstance(count, int):
+        return []
+    count &= COUNT_MASK
+    return [f"{count} {UNREADABLE[number]} (attribute {number})"] if count and number in UNREADABLE else []
+
+
+def _at(value: object, *names: str) -> object:
+    """What stands in nested JSON objects under these names; None where one is missing."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value

@@ -1,0 +1,414 @@
+"""Enumerate block devices: kinds, stacking, how each may be opened, files as readers."""
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from aligntool.formats.layers import WHAT
+from aligntool.formats.reader import clip
+from aligntool.inventory import DiskKind, Gap, Unseen
+from aligntool.linux.sysfs import Record, Tree
+
+# Which block devices there are.
+#
+# In: a `Tree`. Out: `Block`s, whole devices only, those that hold or could hold partitions. Alone because
+# every captured tree keeps them in another place and because the kernel has many block devices that are no
+# disks.
+
+MOST_FOLDERS = 200_000  # when a captured tree has to be searched
+DEEPEST = 16
+
+# Optical drives, floppies, compressed memory, raw flash; the paths of an NVMe multipath device; eMMC's boot areas.
+_NO_DISK = re.compile(
+    r"(?:sr|scd|fd|zram|mtdblock|ubiblock)\d.*|nvme\d+c\d+n\d+|mmcblk\d+(?:boot\d|rpmb|gp\d).*"
+)
+_VIRTUAL = re.compile(
+    r"(?:loop|md|dm-|nbd|rbd|ram|drbd|bcache|ublkb|zd|nullb)\d*.*"
+)  # of size 0 while not in use
+_NAMESPACE = re.compile(r"nvme\d+n\d+")
+_NUMBERS = re.compile(r"\d+")
+_STACKED = re.compile(r"(?:md|dm-|bcache)\d*.*")
+_IN_MEMORY = re.compile(r"(?:loop|nbd|rbd|ram|zd|nullb|ublkb)\d*.*")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A whole block device in sysfs."""
+
+    sysname: str  # "sda", "cciss!c0d0"
+    path: str  # with no symbolic link in it
+
+    @property
+    def name(self) -> str:
+        """The kernel's name as /dev has it: sysfs cannot hold a slash and writes "!"."""
+        return self.sysname.replace("!", "/")
+
+    @property
+    def device(self) -> str:
+        """The device that this block device belongs to: a SCSI device, an NVMe controller or subsystem, a card."""
+        above = self.path.removesuffix(f"/block/{self.sysname}")
+        if not self.path.startswith("/sys/devices/"):
+            return f"{self.path}/device"
+        return above if above != self.path else self.path.rpartition("/")[0]
+
+
+def list_blocks(tree: Tree) -> list[Block]:
+    """Every disk worth a look, physical ones first, in the order a person counts them."""
+    found = {block.path: block for block in _all_blocks(tree)}
+    return sorted((block for block in found.values() if is_disk(tree, block)), key=_order)
+
+
+def list_names(tree: Tree) -> list[Block]:
+    """Every block device in that order, no attribute of any read: for when reading one did not return."""
+    return sorted(_listed_in(tree, "/sys/block"), key=_order)
+
+
+def find_block(tree: Tree, name: str) -> Block | None:
+    """The disk of that kernel name, or the disk that the partition of that name is on."""
+    sysname = name.replace("/", "!")
+    if sysname in ("", ".", ".."):
+        return None
+    for place in (f"/sys/class/block/{sysname}", f"/sys/block/{sysname}"):
+        real = tree.real(place)
+        if real is not None:
+            return _whole(tree, real)
+    if tree.live:
+        return None  # what /sys/class/block does not have, this kernel does not have
+    for block in _all_blocks(tree):
+        if block.sysname == sysname or tree.is_directory(f"{block.path}/{sysname}/holders"):
+            return block
+        if sysname.startswith(block.sysname) and tree.exists(f"{block.path}/{sysname}/start"):
+            return block
+    return None
+
+
+def block_of_number(tree: Tree, number: str) -> Block | None:
+    real = tree.real(f"/sys/dev/block/{number}")
+    return None if real is None else _whole(tree, real)
+
+
+def _whole(tree: Tree, path: str) -> Block:
+    if tree.exists(f"{path}/partition"):
+        path = path.rpartition("/")[0]
+    return Block(path.rpartition("/")[2], path)
+
+
+def _all_blocks(tree: Tree) -> list[Block]:
+    if tree.live:
+        found = [Block(path.rpartition("/")[2], path) for path in _ask_udev()]
+        if found:
+            return found
+    for folder in ("/sys/block", "/sys/class/block", "/sys/dev/block"):
+        found = list(_listed_in(tree, folder))
+        if found:
+            return found
+    return list(_search(tree))
+
+
+def _ask_udev() -> list[str]:
+    """Nothing where libudev is missing; sysfs itself is then asked."""
+    try:
+        import pyudev
+
+        devices = pyudev.Context().list_devices(subsystem="block", DEVTYPE="disk")
+        return [str(device.sys_path) for device in devices]
+    except (ImportError, OSError, ValueError):
+        return []
+
+
+def _listed_in(tree: Tree, folder: str) -> Iterator[Block]:
+    for name in tree.names(folder):
+        path = tree.real(f"{folder}/{name}")
+        if path is None:
+            continue
+        if folder == "/sys/block" or not tree.exists(f"{path}/partition"):
+            yield Block(path.rpartition("/")[2], path)
+
+
+def _search(tree: Tree) -> Iterator[Block]:
+    """A capture of the devices alone, as libnvme's: anything below a folder "block", and NVMe namespaces."""
+    todo, seen = [("/sys/devices", 0)], 0
+    while todo:
+        folder, depth = todo.pop()
+        seen += 1
+        if seen > MOST_FOLDERS:
+            return
+        for name in tree.names(folder):
+            path = f"{folder}/{name}"
+            is_block = folder.endswith("/block") or _NAMESPACE.fullmatch(name) is not None
+            if is_block and tree.exists(f"{path}/size") and tree.link(path) is None:
+                yield Block(name, path)
+            elif depth < DEEPEST and "." not in name[:1] and tree.link(path) is None:
+                todo.append((path, depth + 1))
+
+
+def is_disk(tree: Tree, block: Block) -> bool:
+    """Return whether it is a disk in use; one whose size cannot be read is."""
+    if _NO_DISK.fullmatch(block.sysname) or tree.text(f"{block.path}/hidden") == "1":
+        return False
+    if _VIRTUAL.fullmatch(block.sysname) and tree.number(f"{block.path}/size") == 0:
+        return False
+    return not block.sysname.startswith("ram") or _in_use(tree, block)
+
+
+def _in_use(tree: Tree, block: Block) -> bool:
+    """The kernel makes sixteen RAM disks at once and mostly nobody uses one."""
+    if tree.names(f"{block.path}/holders"):
+        return True
+    return any(name.startswith(block.sysname) for name in tree.names(block.path))
+
+
+def _order(block: Block) -> tuple[int, str, int, str]:
+    name = block.sysname
+    rank = 1 if _STACKED.fullmatch(name) else 2 if _IN_MEMORY.fullmatch(name) else 0
+    padded = _NUMBERS.sub(lambda number: number.group().zfill(6), name)
+    letters = _NUMBERS.split(name, maxsplit=1)[0]
+    return rank, letters[:2], len(letters), padded  # sdz comes before sdaa
+
+
+# Opening a disk to read it, or saying why that was not done.
+#
+# In: a path. Out: an open descriptor, or an `Unseen`. Alone because of what must never happen here: nothing
+# is opened for writing, a sleeping drive is not woken, and one drive that cannot be opened spoils nothing for
+# the others.
+
+READ_ONLY = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+
+_REASONS = {
+    errno.ENOMEDIUM: "there is no medium in the drive",
+    errno.EBUSY: "it is in exclusive use",
+    errno.ENOENT: "its node in /dev is missing",
+    errno.ENXIO: "the device is gone",
+    errno.ENODEV: "the device is gone",
+}
+
+
+def open_to_read(path: str) -> int | Unseen:
+    try:
+        return os.open(path, READ_ONLY)
+    except OSError as error:
+        return _not_opened(path, error)
+
+
+def _not_opened(path: str, error: OSError) -> Unseen:
+    if error.errno in (errno.EACCES, errno.EPERM) and os.geteuid() != 0:
+        return Unseen(WHAT, f"needs root to open {path}", f"sudo aligntool audit {path}", Gap.DISK)
+    reason = _REASONS.get(error.errno or 0, error.strerror or "it cannot be opened")
+    gap = Gap.EMPTY if error.errno == errno.ENOMEDIUM else Gap.DISK
+    return Unseen(WHAT, f"{path}: {reason}", gap=gap)
+
+
+def suspended(tree: Tree, block: Block) -> bool:
+    """The kernel has put the device to sleep, and opening its node would start a motor (sd_open resumes it).
+
+    Flash wakes in milliseconds and without a sound: an SD card is suspended three seconds after its last request
+    (drivers/mmc/core/block.c), so that an idle one would never be looked at.
+    """
+    if tree.text(f"{block.path}/queue/rotational") == "0":
+        return False
+    return tree.text(f"{block.device}/power/runtime_status") == "suspended"
+
+
+def blocked(tree: Tree, block: Block) -> Unseen | None:
+    """A read of such a device would wait until somebody resumes it, which may be never."""
+    if tree.text(f"{block.path}/dm/suspended") == "1":
+        return Unseen(WHAT, "the mapping is suspended", f"sudo dmsetup resume /dev/{block.name}", Gap.DISK)
+    if tree.text(f"{block.device}/state") in ("offline", "blocked", "transport-offline", "quiesce"):
+        return Unseen(WHAT, f"the kernel has taken {block.name} offline", gap=Gap.DISK)
+    return None
+
+
+def spun_down(descriptor: int, kind: DiskKind, rotational: bool | None) -> bool:
+    """The drive has gone to standby by itself; the next read would spin it up."""
+    if kind is not DiskKind.ATA or rotational is False:
+        return False
+    from aligntool.linux.commands import is_standby
+
+    return is_standby(descriptor) is True
+
+
+def left_asleep() -> Unseen:
+    return Unseen(WHAT, "the drive is asleep and was left so", "sudo aligntool audit --wake", Gap.DISK)
+
+
+def forget_cached(descriptor: int) -> None:
+    """A disk and its partitions have page caches of their own, so what was written through /dev/sda1 need not be in
+    that of /dev/sda yet when an earlier look left it there. Clean pages only are dropped, and only of the whole disk.
+    """
+    try:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    except OSError:
+        return
+
+
+# A `Reader` of an open file or block device.
+
+
+@dataclass(frozen=True, slots=True)
+class FileReader:
+    """An open file or block device. `descriptor` must have been opened read-only; its owner closes it."""
+
+    descriptor: int
+    size: int
+
+    def read(self, offset: int, length: int) -> bytes:
+        wanted = clip(offset, length, self.size)
+        pieces = []
+        while wanted > 0:
+            piece = os.pread(self.descriptor, wanted, offset)
+            if not piece:
+                break
+            pieces.append(piece)
+            offset += len(piece)
+            wanted -= len(piece)
+        return b"".join(pieces)
+
+
+# What class of device a disk is.
+#
+# In: a `Tree`, a `Block` and its udev record. Out: a DiskKind. Alone because the kernel does not say it in
+# one place: it follows from the name, from what the device hangs on, and from the driver of its host.
+
+# By kernel name (Documentation/admin-guide/devices.txt); sd and mmcblk need a closer look.
+_NAMES = {
+    "nvme": DiskKind.NVME,
+    "vd": DiskKind.VIRTIO,
+    "xvd": DiskKind.VIRTIO,
+    "loop": DiskKind.LOOP,
+    "md": DiskKind.MD,
+    "md_d": DiskKind.MD,
+    "dm-": DiskKind.DM,
+    "bcache": DiskKind.BCACHE,
+    "dasd": DiskKind.DASD,
+    "nbd": DiskKind.NETWORK,
+    "rbd": DiskKind.NETWORK,
+    "drbd": DiskKind.NETWORK,
+    "ram": DiskKind.MEMORY,
+    "pmem": DiskKind.MEMORY,
+    "nullb": DiskKind.MEMORY,
+    "hd": DiskKind.ATA,
+}
+_SCSI = ("sd", "sata", "sas")  # the latter two on Synology's kernels: sata1, with partitions sata1p1
+_LETTERED = re.compile(r"(xvd|vd|sd|hd|dasd)[a-z]+")  # disks counted in letters
+_NUMBERED = re.compile(r"([a-z_-]+?)\d.*")
+_HOST = re.compile(r"(.*/host\d+)(?:/|$)")
+_USB = re.compile(r".*/usb\d+/.*")
+_HOST_DRIVERS = {  # scsi_host's proc_name, as each driver's scsi_host_template spells it
+    "ufshcd": DiskKind.UFS,
+    "usb-storage": DiskKind.USB,
+    "uas": DiskKind.USB,
+    "storvsc_host": DiskKind.VIRTIO,
+    "vmw_pvscsi": DiskKind.VIRTIO,
+    "virtio_scsi": DiskKind.VIRTIO,
+    "xen-scsifront": DiskKind.VIRTIO,
+}
+
+
+def find_kind(tree: Tree, block: Block, record: Record) -> DiskKind:
+    name = block.sysname
+    lettered = _LETTERED.fullmatch(name)
+    numbered = _NUMBERED.fullmatch(name)
+    stem = lettered.group(1) if lettered else numbered.group(1) if numbered else name
+    if stem in _SCSI:
+        return _scsi_kind(tree, block, record)
+    if stem == "mmcblk":
+        return DiskKind.SD if (tree.text(f"{block.device}/type") or "").startswith("SD") else DiskKind.EMMC
+    return _NAMES.get(stem, DiskKind.OTHER)
+
+
+def _scsi_kind(tree: Tree, block: Block, record: Record) -> DiskKind:
+    path = block.path
+    if _USB.fullmatch(path):
+        return DiskKind.USB
+    vendor = tree.text(f"{block.device}/vendor") or ""
+    if vendor == "ATA":
+        return DiskKind.ATA
+    if "/virtio" in path or vendor.startswith(("VMware", "Msft")):
+        return DiskKind.VIRTIO
+    if "ufshc" in path:
+        return DiskKind.UFS
+    host = _HOST.match(path)
+    if host is not None:
+        place = host.group(1)
+        driver = tree.text(f"{place}/scsi_host/{place.rpartition('/')[2]}/proc_name")
+        kind = _HOST_DRIVERS.get((driver or "").lower().replace(" ", "_"))
+        if kind is not None:
+            return kind
+    return {"ata": DiskKind.ATA, "usb": DiskKind.USB}.get(record.get("ID_BUS") or "", DiskKind.SCSI)
+
+
+# What a device stands on and what stands on it: device-mapper, loop files.
+#
+# In: a `Tree` and the path of a block device. Out: kernel names, a mapping in words. Alone because each
+# stacking driver keeps a folder of its own beside the common slaves/ and holders/.
+
+MOST_BELOW = 4096  # devices below one; a captured tree may lead in circles
+_PARTITION = re.compile(r"part(\d+)-.*")  # as kpartx and multipath-tools name the mappings of partitions
+
+
+def names_below(tree: Tree, path: str) -> tuple[str, ...]:
+    return _devices(tree, f"{path}/slaves")
+
+
+def names_at_the_bottom(tree: Tree, path: str) -> tuple[str, ...]:
+    """What a device ends on, however much lies between: drives, of a partition its drive; a file for a loop device."""
+    found: set[str] = set()
+    seen: set[str] = set()
+    todo = [path]
+    while todo and len(seen) < MOST_BELOW:
+        here = todo.pop()
+        if here in seen:
+            continue
+        seen.add(here)
+        backing = (tree.text(f"{here}/loop/backing_file") or "").removesuffix(" (deleted)")
+        names = [backing.removeprefix("/dev/")] if backing.startswith("/dev/") else names_below(tree, here)
+        if not names:
+            found.add(f"file {backing}" if backing else here.rpartition("/")[2].replace("!", "/"))
+        for name in names:
+            block = find_block(tree, name)
+            todo += [block.path] if block else []
+            found |= set() if block else {name}
+    return tuple(sorted(found))
+
+
+def names_above(tree: Tree, path: str) -> tuple[str, ...]:
+    return _devices(tree, f"{path}/holders")
+
+
+def _devices(tree: Tree, folder: str) -> tuple[str, ...]:
+    return tuple(name.replace("!", "/") for name in tree.names(folder))
+
+
+def read_mapping(tree: Tree, path: str) -> str | None:
+    """A device-mapper device in words: who made it is told by how its UUID begins (lvm2, lib/misc/lvm-string.c)."""
+    name, uuid = tree.text(f"{path}/dm/name"), tree.text(f"{path}/dm/uuid") or ""
+    if not name:
+        return None
+    owner, _, rest = uuid.partition("-")
+    partition = _PARTITION.fullmatch(uuid)
+    match owner:
+        case "LVM":
+            return f"lvm {volume_name(name)}"
+        case "CRYPT":
+            return f"crypt {rest.partition('-')[0]} {name}"
+        case "mpath":
+            return f"multipath {name}"
+        case "DMRAID":
+            return f"raid {name}"
+    return f"partition {partition.group(1)} {name}" if partition else f"dm {name}"
+
+
+def volume_name(name: str) -> str:
+    """ "vg--one-lv" is the volume lv of the group vg-one: LVM doubles the hyphens of names."""
+    parts = name.replace("--", "\0").split("-")
+    return "/".join(part.replace("\0", "-") for part in parts[:2]) + "".join(
+        f" ({part})" for part in parts[2:]
+    )
+
+
+def backing_file(tree: Tree, path: str) -> str | None:
+    """The file behind a loop device, as the kernel tells it: cut to a page, "(deleted)" appended."""
+    name = tree.text(f"{path}/loop/backing_file")
+    return f"file {name}" if name else None

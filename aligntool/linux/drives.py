@@ -1,0 +1,285 @@
+"""Read what the kernel reports of a drive: I/O limits, identity, md attributes, SCSI transport."""
+
+import re
+from dataclasses import dataclass, replace
+
+from aligntool.formats.config_files import array_uuid
+from aligntool.inventory import ArrayFacts, DiskKind, IoLimits
+from aligntool.linux.devices import Block, names_below
+from aligntool.linux.sysfs import NOTHING, Record, Tree
+
+# Evidence that a SCSI disk is one drive, and not a LUN that a RAID controller, an array or a hypervisor
+# makes.
+
+_SAS = re.compile(r"/end_device-[^/]+/target[^/]+/")  # scsi_transport_sas.c: below a phy or an expander
+_HOST = re.compile(r"(.*/host\d+)/(target\d+:\d+:\d+)/")
+_B1_LENGTH = 6
+
+
+def read_drive_port(tree: Tree, block: Block, kind: DiskKind) -> str | None:
+    """Return which bus addresses the drive itself; None where nothing shows that there is one drive.
+
+    RAID controllers put what they make below their host at once, without an end device of the SAS transport
+    (megaraid_sas, hpsa, smartpqi, aacraid, arcmsr, 3w-*), and so do FC, iSCSI and hypervisors.
+    """
+    if kind is DiskKind.ATA:
+        return "ata"
+    if kind is not DiskKind.SCSI:
+        return None
+    if _SAS.search(f"{block.path}/"):
+        return "sas"
+    place = _HOST.match(f"{block.path}/")
+    if place and tree.exists(f"{place[1]}/{place[2]}/spi_transport"):  # scsi_transport_spi.c
+        return "spi"
+    return None
+
+
+def read_rotation(tree: Tree, block: Block, record: Record) -> int | None:
+    """Return the revolutions per minute that the drive reports, 0 where it reports none; None: not readable here.
+
+    Block Device Characteristics VPD page (SBC-4, 6.6.2), bytes 4 and 5: 0 not reported, 1 not rotating.
+    """
+    page = tree.content(f"{block.device}/vpd_pgb1", 4096)
+    if page is not None and len(page) >= _B1_LENGTH and page[1] == 0xB1:
+        rate = int.from_bytes(page[4:6], "big")
+        return rate if 0x0401 <= rate <= 0xFFFE else 0
+    return record.number("ID_ATA_ROTATION_RATE_RPM")
+
+
+# What a disk calls itself: model, vendor, serial, firmware, world-wide name.
+#
+# In: sysfs attributes and the udev record. Out: strings as the device gave them, stripped. Alone because each
+# bus keeps them under other names, and because SCSI cuts an ATA drive's model to sixteen characters.
+
+_SCSI = frozenset((DiskKind.ATA, DiskKind.SCSI, DiskKind.USB, DiskKind.UFS))
+_SERIALS = (
+    "SCSI_IDENT_SERIAL",
+    "ID_SCSI_SERIAL",
+    "ID_SERIAL_SHORT",
+    "ID_SERIAL",
+)  # the order lsblk takes them in
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    model: str | None = None
+    vendor: str | None = None
+    serial: str | None = None
+    firmware: str | None = None
+    wwn: str | None = None
+
+
+def read_identity(tree: Tree, block: Block, kind: DiskKind, record: Record) -> Identity:
+    if kind is DiskKind.NVME:
+        return _nvme(tree, block)
+    if kind in _SCSI or (kind is DiskKind.VIRTIO and block.sysname.startswith("sd")):
+        return _scsi(tree, block, record)
+    if kind in (DiskKind.SD, DiskKind.EMMC):
+        return _card(tree, block)
+    serial = tree.text(f"{block.path}/serial") if kind is DiskKind.VIRTIO else None
+    return Identity(record.decoded("ID_MODEL_ENC"), None, serial or _serial(record), None, _wwn(record))
+
+
+def _nvme(tree: Tree, block: Block) -> Identity:
+    """The controller has them, and so has the subsystem above a multipath device."""
+    above = block.device
+    return Identity(
+        model=tree.text(f"{above}/model") or None,
+        serial=tree.text(f"{above}/serial") or None,
+        firmware=tree.text(f"{above}/firmware_rev") or None,
+        wwn=tree.text(f"{block.path}/wwid") or None,
+    )
+
+
+def _scsi(tree: Tree, block: Block, record: Record) -> Identity:
+    device = block.device
+    return Identity(
+        model=_longer(tree.text(f"{device}/model"), record),
+        vendor=tree.text(f"{device}/vendor") or None,
+        serial=_serial(record) or vpd_serial(tree.content(f"{device}/vpd_pg80", 4096)),
+        firmware=record.get("ID_REVISION") or tree.text(f"{device}/rev") or None,
+        wwn=_wwn(record) or _naa(tree.text(f"{device}/wwid")),
+    )
+
+
+def _longer(short: str | None, record: Record) -> str | None:
+    """udev asks an ATA drive itself (ata_id), and so has the whole model where SCSI shows sixteen characters."""
+    whole = record.decoded("ID_MODEL_ENC") or (record.get("ID_MODEL") or "").replace("_", " ").strip() or None
+    if whole and (record.get("ID_BUS") == "ata" or not short or whole.startswith(short)):
+        return whole
+    return short or None
+
+
+def _card(tree: Tree, block: Block) -> Identity:
+    device = block.device
+    return Identity(
+        model=tree.text(f"{device}/name") or None,
+        vendor=tree.text(f"{device}/manfid") or None,
+        serial=tree.text(f"{device}/serial") or None,
+        firmware=tree.text(f"{device}/fwrev") or None,
+        wwn=tree.text(f"{device}/cid") or None,
+    )
+
+
+def _serial(record: Record) -> str | None:
+    return next((value for key in _SERIALS if (value := record.get(key))), None)
+
+
+def _wwn(record: Record) -> str | None:
+    return record.get("ID_WWN_WITH_EXTENSION") or record.get("ID_WWN")
+
+
+def _naa(wwid: str | None) -> str | None:
+    """ "naa.5000c500a1b2c3d4" is what udev calls 0x5000c500a1b2c3d4; a "t10." name is model and serial again."""
+    if wwid is None or not wwid.startswith("naa."):
+        return None
+    return f"0x{wwid.removeprefix('naa.')}"
+
+
+def vpd_serial(page: bytes | None) -> str | None:
+    """Unit Serial Number (SPC-4, 7.8.18): the length at byte 2, ASCII from byte 4."""
+    if page is None or len(page) < 4 or page[1] != 0x80:
+        return None
+    text = page[4 : 4 + int.from_bytes(page[2:4], "big")].decode("ascii", "replace")
+    return text.strip(" \0\t\n") or None
+
+
+# The grid that the kernel reports of a disk, and what the user puts in its place.
+#
+# In: the attributes of queue/ and of the disk. Out: IoLimits in bytes. Alone because these few numbers decide
+# every verdict: nothing is corrected here, a bogus value is kept and judged elsewhere.
+
+SYSFS_SECTOR = 512  # sysfs counts start, size and chunk_sectors in these, whatever the disk's own sectors are
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the user says of the disk on the command line, in bytes."""
+
+    sector_size: int | None = None
+    physical_sector_size: int | None = None
+
+
+def read_limits(tree: Tree, path: str) -> IoLimits:
+    queue = f"{path}/queue"
+    number = tree.number
+    logical = number(f"{queue}/logical_block_size")
+    if logical is None:
+        logical = number(f"{queue}/hw_sector_size")  # its name before Linux 2.6.31, kept ever since
+    return IoLimits(
+        logical_block_size=logical,
+        physical_block_size=number(f"{queue}/physical_block_size"),
+        minimum_io_size=number(f"{queue}/minimum_io_size"),
+        optimal_io_size=number(f"{queue}/optimal_io_size"),
+        alignment_offset=number(f"{path}/alignment_offset"),
+        discard_granularity=number(f"{queue}/discard_granularity"),
+        discard_alignment=number(f"{path}/discard_alignment"),
+        chunk_size=_limit_times(number(f"{queue}/chunk_sectors"), SYSFS_SECTOR),
+        max_transfer=_limit_times(number(f"{queue}/max_hw_sectors_kb"), 1024),
+        discard_max=number(f"{queue}/discard_max_bytes"),
+    )
+
+
+def override(limits: IoLimits, given: Given) -> tuple[IoLimits, tuple[str, ...]]:
+    """The limits with the user's word in them, and the names of the fields that this set."""
+    names = []
+    if given.sector_size is not None:
+        limits = replace(limits, logical_block_size=given.sector_size)
+        names.append("logical_block_size")
+    if given.physical_sector_size is not None:
+        limits = replace(limits, physical_block_size=given.physical_sector_size)
+        names.append("physical_block_size")
+    return limits, tuple(names)
+
+
+def _limit_times(number: int | None, factor: int) -> int | None:
+    return None if number is None else number * factor
+
+
+# A running md array: what the kernel says of it in sysfs, and udev of its name.
+#
+# In: a `Tree`, the array's folder in sysfs, its udev record. Out: ArrayFacts in bytes. Alone because md
+# counts in KiB, in 512-byte sectors and in bytes, one attribute so and the next otherwise
+# (Documentation/admin-guide/md.rst), and packs the layout of a RAID10 into one number.
+
+KIB = 1024
+OFFSET = 1 << 16  # in the layout of a RAID10: the far copies lie one chunk further (raid10.c, setup_geo)
+PARITY_LAYOUTS = ("left-asymmetric", "right-asymmetric", "left-symmetric", "right-symmetric")  # raid5.h
+
+
+def read_array(tree: Tree, path: str, record: Record = NOTHING) -> ArrayFacts | None:
+    """An inactive array has no level, and is None."""
+    md = f"{path}/md"
+    level = tree.text(f"{md}/level")
+    if not level:
+        return None
+    chunk = tree.number(f"{md}/chunk_size")
+    members = names_below(tree, path)
+    done, total = _progress(tree.text(f"{md}/sync_completed"))
+    return ArrayFacts(
+        level=level,
+        chunk=chunk or None,  # 0: this level has no chunks
+        members=members,
+        member_data_offsets=tuple(_data_offsets(tree, md, members)),
+        metadata=tree.text(f"{md}/metadata_version") or None,
+        degraded=tree.number(f"{md}/degraded"),
+        layout=layout_word(level, tree.number(f"{md}/layout")),
+        devices=tree.number(f"{md}/raid_disks"),
+        each=_md_times(tree.number(f"{md}/component_size"), KIB),
+        uuid=array_uuid(record.get("MD_UUID") or tree.text(f"{md}/uuid")),
+        name=record.get("MD_NAME"),
+        links=tuple(link for link in record.links if link.startswith("md/")),
+        state=tree.text(f"{md}/array_state") or None,
+        sync_action=tree.text(f"{md}/sync_action") or None,
+        sync_done=done,
+        sync_total=total,
+        sync_rate=_md_times(tree.number(f"{md}/sync_speed"), KIB),
+        policy=tree.text(f"{md}/consistency_policy") or None,
+        bitmap=_bitmap(tree, md),
+        bitmap_chunk=tree.number(f"{md}/bitmap/chunksize"),
+        stripe_cache=tree.number(f"{md}/stripe_cache_size"),
+        worker_threads=tree.number(f"{md}/group_thread_cnt"),
+    )
+
+
+def layout_word(level: str, number: int | None) -> str | None:
+    """As mdadm(8) writes it: "n2", "f2", "o2", "left-symmetric". None: this level has none, or none that is known."""
+    if number is None or number < 0:
+        return None
+    if level == "raid10":
+        near, far = number & 0xFF, number >> 8 & 0xFF
+        if far <= 1:
+            return f"n{near}"
+        return f"o{far}" if number & OFFSET else f"f{far}"
+    if level in ("raid4", "raid5", "raid6") and number < len(PARITY_LAYOUTS):
+        return PARITY_LAYOUTS[number]
+    return None
+
+
+def _bitmap(tree: Tree, md: str) -> str | None:
+    """The attribute says "none", "file", or where it lies from the superblock: "+8"."""
+    place = tree.text(f"{md}/bitmap/location")
+    if not place:
+        return None
+    return place if place == "none" else "external" if place == "file" else "internal"
+
+
+def _progress(text: str | None) -> tuple[int | None, int | None]:
+    """ "1234 / 5678" in sectors of each member; "none" and "delayed" where nothing runs."""
+    words = (text or "").split()
+    if len(words) != 3 or not (words[0].isdecimal() and words[2].isdecimal()):
+        return None, None
+    return int(words[0][:20]) * SYSFS_SECTOR, int(words[2][:20]) * SYSFS_SECTOR
+
+
+def _data_offsets(tree: Tree, md: str, members: tuple[str, ...]) -> list[tuple[str, int]]:
+    found = []
+    for member in members:
+        offset = tree.number(f"{md}/dev-{member.replace('/', '!')}/offset")
+        if offset is not None and offset >= 0:
+            found.append((member, offset * SYSFS_SECTOR))
+    return found
+
+
+def _md_times(number: int | None, factor: int) -> int | None:
+    return None if number is None or number < 0 else number * factor

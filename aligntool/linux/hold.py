@@ -1,0 +1,267 @@
+"""Lock a disk against other programs and keep the machine awake while it is changed."""
+
+import errno
+import fcntl
+import os
+import select
+import stat
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from aligntool.audit.wording import shell_word
+from aligntool.errors import Refused, refuse
+from aligntool.linux.block import DiskDevice
+from aligntool.linux.kernel import KernelView
+from aligntool.linux.users import kernel_name, lasting_occupants, locks_on, nodes_of, sysfs_folder
+
+# The machine stays awake while a disk is being changed, and says so when it may not.
+#
+# In: the reason. Out: sentences for the user. Alone because it is courtesy, not safety: a move survives a
+# power cut, so nothing here is ever an error.
+
+_ANSWER_S = 5.0
+_POWER = Path("/sys/class/power_supply")
+
+
+@contextmanager
+def awake(why: str, *, program: str = "systemd-inhibit") -> Iterator[str]:
+    """Sleep and shutdown are inhibited inside. Yields a sentence when they are not, else an empty one.
+
+    The child lives as long as its standard input: it goes when this program goes, however that is. It is in a session
+    of its own, so that a Ctrl-C on the terminal does not reach it and no password is asked for there.
+    """
+    try:
+        child = subprocess.Popen(
+            [
+                program,
+                "--what=sleep:shutdown:idle",
+                "--mode=block",
+                "--who=aligntool",
+                f"--why={why}",
+                "sh",
+                "-c",
+                "echo; exec cat",
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            start_new_session=True,
+        )
+    except OSError:
+        yield f"sleep and shutdown are not inhibited: {program} is not there"
+        return
+    try:
+        held = _echoes(child)
+        yield (
+            ""
+            if held
+            else f"sleep and shutdown are not inhibited: {program} was refused or found nobody to ask"
+        )
+    finally:
+        _end(child)
+
+
+def battery_note(power: Path = _POWER) -> str:
+    """A sentence when a battery of the machine is discharging and no mains are there, else an empty one.
+
+    Documentation/ABI/testing/sysfs-class-power. Batteries of mice and pens have the scope "Device".
+    """
+    supplies = [folder for folder in sorted(power.glob("*")) if _text(folder / "scope") != "Device"]
+    mains = any(_text(one / "type") != "Battery" and _text(one / "online") == "1" for one in supplies)
+    empties = any(
+        _text(one / "type") == "Battery" and _text(one / "status") == "Discharging" for one in supplies
+    )
+    return "the machine runs on its battery; plug it in" if empties and not mains else ""
+
+
+def _echoes(child: "subprocess.Popen[bytes]") -> bool:
+    """The shell runs only once the inhibition holds, and then it speaks. Nothing is written to a child that may be
+    gone: a broken pipe would end this program.
+    """
+    if child.stdout is None:
+        return False
+    ready, _, _ = select.select([child.stdout], [], [], _ANSWER_S)
+    return bool(ready) and os.read(child.stdout.fileno(), 1) == b"\n"
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            pipe.close()
+    try:
+        child.wait(_ANSWER_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return ""
+
+
+# A disk taken for oneself before anything is written to it, and given back afterwards.
+#
+# In: the path of a whole disk or of an image file. Out: its Device and its KernelView, or a Refused that
+# names who has it. Alone because what must be true before the first write is opened, locked or refused here,
+# and nowhere else.
+
+_PATIENCE_S = 2.0  # udev and blkid hold the lock for a moment after every change
+_PAUSE_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Good inside `hold_disk` only."""
+
+    device: DiskDevice
+    kernel: KernelView
+    is_block: bool
+    notes: tuple[str, ...]  # what the user should know, a sentence each
+
+
+@contextmanager
+def hold_disk(
+    path: str, *, image_sector_size: int = 512, why: str = "changing partitions"
+) -> Iterator[Holding]:
+    """Opened exclusively (O_EXCL: no mount, swap, array or mapping, and none may come), locked as udev expects
+    (systemd, "Locking Block Device Access"); for a device, sleep and shutdown are inhibited.
+
+    `image_sector_size` counts for an image file only. Raises Refused, with every reason that can be seen at once.
+    """
+    with ExitStack() as stack:
+        descriptor = _open(path)
+        stack.callback(os.close, descriptor)
+        is_block = stat.S_ISBLK(os.fstat(descriptor).st_mode)
+        _lock(descriptor, path)
+        device = stack.enter_context(DiskDevice(descriptor, image_sector_size=image_sector_size))
+        notes = (stack.enter_context(awake(f"{why}: {path}")), battery_note()) if is_block else ()
+        yield Holding(device, KernelView(descriptor), is_block, tuple(note for note in notes if note))
+
+
+@contextmanager
+def hold_partition(path: str) -> Iterator[DiskDevice]:
+    """A partition in the same way, while others use its neighbours. Its disk as a whole is locked, because that is the
+    lock that udev honours before it looks at a partition, but it is not opened exclusively.
+
+    Raises Refused, with every reason that can be seen at once.
+    """
+    with ExitStack() as stack:
+        descriptor = _open(path, whole=False)
+        stack.callback(os.close, descriptor)
+        _lock(descriptor, path)
+        names = nodes_of(os.fstat(descriptor)).values()
+        refuse((one.what, one.end) for name in names for one in locks_on(f"/dev/{name}"))
+        stack.enter_context(_disk_locked(descriptor))
+        yield stack.enter_context(DiskDevice(descriptor))
+
+
+@contextmanager
+def _disk_locked(partition: int) -> Iterator[None]:
+    """Opened for reading only: udev reads the table of a whole disk anew when a writer closes it."""
+    folder = sysfs_folder(os.fstat(partition).st_rdev)
+    if not (folder / "partition").exists():  # a mapping, whose own lock is all there is
+        yield
+        return
+    disk = f"/dev/{kernel_name(folder.parent)}"
+    try:
+        descriptor = os.open(disk, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError as error:
+        raise _not_opened(disk, error) from error
+    try:
+        _flock(descriptor, disk)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _open(path: str, *, whole: bool = True) -> int:
+    """The path is looked at again once it is open: another device may have got its name meanwhile."""
+    try:
+        before = os.stat(path)  # noqa: PTH116 - the same call as the fstat below
+        _refuse_unfit(path, before, whole=whole)
+        _refuse_occupied(path, before)
+        exclusive = os.O_EXCL if stat.S_ISBLK(before.st_mode) else 0
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY | exclusive)
+    except OSError as error:
+        raise _not_opened(path, error) from error
+    if not os.path.samestat(before, os.fstat(descriptor)):
+        os.close(descriptor)
+        raise Refused(f"{path} became another device while it was opened", hint="try again")
+    return descriptor
+
+
+def _refuse_unfit(path: str, status: os.stat_result, *, whole: bool) -> None:
+    if stat.S_ISREG(status.st_mode):
+        return
+    if not stat.S_ISBLK(status.st_mode):
+        raise Refused(f"{path} is neither a block device nor an image file", hint="lsblk -d")
+    if whole:
+        refuse_partition(path, status)
+    elif not any((sysfs_folder(status.st_rdev) / name).exists() for name in ("partition", "dm")):
+        # Partitions of a multipath map are mappings of their own.
+        raise Refused(f"{path} is no partition", hint="lsblk")
+    if (sysfs_folder(status.st_rdev) / "ro").read_text().strip() == "1":
+        raise Refused(f"{path} is read-only", hint=f"sudo blockdev --setrw {shell_word(path)}")
+
+
+def refuse_partition(path: str, status: os.stat_result) -> None:
+    """Raises Refused for a part of a disk, which says nothing of the disk."""
+    folder = sysfs_folder(status.st_rdev) if stat.S_ISBLK(status.st_mode) else None
+    if folder is not None and (folder / "partition").exists():
+        disk = f"/dev/{kernel_name(folder.parent)}"
+        number = (folder / "partition").read_text().strip()
+        raise Refused(f"{path} is partition {number} of {disk}; a whole disk is needed", hint=f"give {disk}")
+
+
+def _refuse_occupied(path: str, status: os.stat_result) -> None:
+    found = lasting_occupants(status)
+    if found:
+        reasons = "; ".join(one.what for one in found)
+        raise Refused(f"{path} is in use: {reasons}", hint=" && ".join(one.end for one in found))
+
+
+def _not_opened(path: str, error: OSError) -> Refused:
+    word = shell_word(path)
+    match error.errno:
+        case errno.EBUSY:
+            return Refused(
+                f"{path} is in use by a program that has it for itself", hint=f"sudo fuser -v {word}"
+            )
+        case errno.EACCES | errno.EPERM if path.startswith("/dev/"):
+            return Refused(f"{path} may not be written by this user", hint="type the same after sudo")
+        case errno.EACCES:
+            return Refused(f"{path} may not be written by this user", hint=f"chmod u+w {word}")
+        case errno.EPERM:
+            return Refused(f"{path} may not be written by anybody", hint=f"sudo chattr -i {word}")
+    return Refused(f"{path} cannot be opened to write: {error.strerror}", hint=f"ls -l {word}")
+
+
+def _lock(descriptor: int, path: str) -> None:
+    """flock, kept; and a look whether anybody has a POSIX lock on it, as QEMU has on the disks of its machines."""
+    _flock(descriptor, path, and_posix=True)
+
+
+def _flock(descriptor: int, path: str, *, and_posix: bool = False) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if and_posix:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.lockf(descriptor, fcntl.LOCK_UN)
+            return
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise Refused(f"{path} cannot be locked: {error.strerror}") from error
+            if time.monotonic() > deadline:
+                hint = f"sudo fuser -v {shell_word(path)}"
+                raise Refused(f"{path} is locked by another program", hint=hint) from error
+        time.sleep(_PAUSE_S)

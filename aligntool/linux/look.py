@@ -1,0 +1,584 @@
+"""Look at a machine, a captured tree or images: targets in, Inventory out."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from typing import TypeVar
+
+from aligntool.errors import Refused, objection_of, refuse
+from aligntool.formats.identify import (
+    PAGE,
+    AtaNames,
+    combine,
+    decode_controller,
+    decode_hmb,
+    decode_identify,
+    decode_names,
+    decode_namespace,
+    identify_in_vpd,
+    read_allocation_unit,
+)
+from aligntool.formats.layers import NOT_READ, WHAT, Contents, read_contents
+from aligntool.formats.reader import BeatingReader
+from aligntool.inventory import AtaFacts, Disk, DiskKind, Gap, Inventory, IoLimits, LinkHop, NvmeFacts, Unseen
+from aligntool.linux import devices
+from aligntool.linux.deadline import SILENCE_S, SILENT, Pulse, answer_of, answers_of
+from aligntool.linux.devices import (
+    Block,
+    FileReader,
+    backing_file,
+    find_kind,
+    is_disk,
+    list_blocks,
+    list_names,
+    names_above,
+    names_at_the_bottom,
+    names_below,
+    read_mapping,
+)
+from aligntool.linux.drives import (
+    SYSFS_SECTOR,
+    Given,
+    Identity,
+    override,
+    read_array,
+    read_drive_port,
+    read_identity,
+    read_limits,
+    read_rotation,
+)
+from aligntool.linux.partitions import (
+    KernelPartition,
+    Surroundings,
+    bring_together,
+    read_kernel_partitions,
+    read_mapped_partitions,
+    unreadable_partitions,
+)
+from aligntool.linux.pcie import Topology
+from aligntool.linux.sysfs import Record, Tree, open_database, read_mounts
+from aligntool.linux.targets import find_target, open_sysroot, read_image
+from aligntool.system import System
+
+# NvmeFacts and AtaFacts of one disk, from wherever they can be had.
+#
+# In: sysfs, captured pages, and the open disk if there is one. Out: facts, and the names that ATA gives in
+# full. Alone because it decides whom to ask: a file that the kernel keeps goes before a command to the drive.
+
+CAPTURED_IDENTIFY = "/aligntool/identify"  # where a snapshot keeps the pages: NAME.ctrl, NAME.ns, NAME.hmb
+
+
+def nvme_controllers(tree: Tree, block: Block) -> tuple[str, ...]:
+    """Paths of the controllers that lead to a namespace: its own, or those of the subsystem of a multipath device."""
+    above = block.device
+    if not above.rpartition("/")[2].startswith("nvme-subsys"):
+        return (above,)
+    paths = [tree.real(f"{block.path}/multipath/{name}") for name in tree.names(f"{block.path}/multipath")]
+    found = [path.rpartition("/")[0] for path in paths if path]
+    if (
+        not found
+    ):  # before Linux 6.15 sysfs does not say which of the subsystem's controllers have the namespace
+        names = [name for name in tree.names(above) if name[4:].isdigit() and name.startswith("nvme")]
+        found = [real for name in names if (real := tree.real(f"{above}/{name}"))]
+    return tuple(dict.fromkeys(found))
+
+
+def read_nvme(
+    tree: Tree, block: Block, controllers: tuple[str, ...], descriptor: int | None
+) -> tuple[NvmeFacts, bool]:
+    """The facts, and whether Identify itself was read."""
+    pages = _captured(tree, block) if descriptor is None else _asked(tree, block, descriptor)
+    controller, namespace = decode_controller(pages[0] or b""), decode_namespace(pages[1] or b"")
+    granted = decode_hmb(*pages[2]) if pages[2] is not None else None
+    if granted is None and controller is not None and controller.hmb_preferred == 0:
+        granted = 0  # a drive that wants none gets none
+    enabled = tree.text(f"{controllers[0]}/hmb") if controllers else None
+    facts = replace(
+        combine(controller, namespace, hmb_granted=granted),
+        hmb_enabled=None if enabled not in ("0", "1") else enabled == "1",
+        multipath=block.device.rpartition("/")[2].startswith("nvme-subsys"),
+        controllers=tuple(path.rpartition("/")[2] for path in controllers),
+    )
+    return facts, namespace is not None
+
+
+Pages = tuple[bytes | None, bytes | None, tuple[int, bytes] | None]
+
+
+def _asked(tree: Tree, block: Block, descriptor: int) -> Pages:
+    from aligntool.linux.commands import get_host_memory_buffer, identify_controller, identify_namespace
+
+    controller = identify_controller(descriptor)
+    namespace = identify_namespace(descriptor, tree.number(f"{block.path}/nsid"))
+    decoded = decode_controller(controller or b"")
+    wants = decoded is not None and decoded.hmb_preferred > 0
+    return controller, namespace, get_host_memory_buffer(descriptor) if wants else None
+
+
+def _captured(tree: Tree, block: Block) -> Pages:
+    if tree.live:
+        return None, None, None
+    place = f"{CAPTURED_IDENTIFY}/{block.sysname}"
+    hmb = tree.content(f"{place}.hmb", 4 + PAGE)
+    return (
+        tree.content(f"{place}.ctrl", PAGE),
+        tree.content(f"{place}.ns", PAGE),
+        (int.from_bytes(hmb[:4], "little"), hmb[4:]) if hmb and len(hmb) >= 4 else None,
+    )
+
+
+def read_ata(
+    tree: Tree, block: Block, kind: DiskKind, descriptor: int | None
+) -> tuple[AtaFacts, AtaNames] | None:
+    """VPD page 89h is what the kernel read at boot: no command, no root, in captured trees too. Else SG_IO."""
+    data = identify_in_vpd(tree.content(f"{block.device}/vpd_pg89", 4096))
+    if data is None and descriptor is not None and kind is DiskKind.ATA:
+        from aligntool.linux.commands import identify_device
+
+        data = identify_device(descriptor)
+    facts = decode_identify(data) if data is not None else None
+    return (facts, decode_names(data)) if facts is not None and data is not None else None
+
+
+# One disk, from everything that can be seen of it.
+#
+# In: a `Block` and what surrounds it. Out: a Disk. Alone because this is where sysfs, udev, the table on the
+# disk and the drive's own word are put together; each of them is read elsewhere.
+
+CAPTURED = Unseen(WHAT, "a captured tree holds no sectors of the disk")
+NO_IDENTIFY = Unseen("NVMe Identify", "the captured tree does not hold it")
+_CARDS = (DiskKind.SD, DiskKind.EMMC)
+_ON_THE_BUS = (DiskKind.NVME, DiskKind.ATA, DiskKind.SCSI, DiskKind.VIRTIO, DiskKind.USB, DiskKind.OTHER)
+
+
+@dataclass(frozen=True, slots=True)
+class Looker:
+    around: Surroundings
+    topology: Topology
+    given: Given
+    wake: bool  # disks that are asleep, too
+    _numa: dict[str, int | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, tree: Tree, given: Given, *, wake: bool) -> "Looker":
+        """Reads what is the same for every disk."""
+        around = Surroundings(tree, open_database(tree), read_mounts(tree))
+        return cls(around, Topology(tree), given, wake)
+
+    def look_at(self, block: Block, pulse: Pulse = SILENT, closed: Unseen | None = None) -> Disk:
+        """The disk from sysfs, udev and, opened, from itself. `closed`: why it is not to be opened."""
+        number = self.around.tree.text(f"{block.path}/dev")
+        record = self.around.udev.record(number, block.sysname)
+        kind = find_kind(self.around.tree, block, record)
+        limits, limits_given = override(read_limits(self.around.tree, block.path), self.given)
+        kernel = read_kernel_partitions(self.around, block)
+        if kind is DiskKind.DM:
+            kernel = kernel or read_mapped_partitions(self.around, block)
+        if not self.around.tree.live:
+            seen, descriptor = replace(NOT_READ, unseen=(CAPTURED,)), None
+            disk = self._described(block, kind, record, limits, descriptor)
+        elif closed is not None:
+            seen, disk = (
+                replace(NOT_READ, unseen=(closed,)),
+                self._described(block, kind, record, limits, None),
+            )
+        else:
+            disk, seen = self._opened(block, kind, record, limits, pulse, partitioned=bool(kernel))
+        node = f"/dev/{block.name}"
+        return replace(
+            _with_contents(disk, seen, kernel, record),
+            limits_given=limits_given,
+            mounted_at=self.around.mounts.of(number, node, *_aliases(disk, record)),
+            unseen=(*seen.unseen, *disk.unseen, *self._unknown(block, disk, kernel)),
+        )
+
+    def _unknown(self, block: Block, disk: Disk, kernel: Sequence[KernelPartition]) -> Iterator[Unseen]:
+        """What sysfs always has, and this one does not: a capture with holes, or a device that is going away."""
+        if disk.size is None:
+            yield Unseen("size", f"{block.path}/size cannot be read", gap=Gap.DISK)
+        missing = unreadable_partitions(self.around.tree, block, kernel)
+        if missing:
+            why = f"start or size of {', '.join(missing)} cannot be read"
+            yield Unseen("partitions", why, gap=Gap.DISK)
+
+    def _opened(
+        self,
+        block: Block,
+        kind: DiskKind,
+        record: Record,
+        limits: IoLimits,
+        pulse: Pulse,
+        *,
+        partitioned: bool,
+    ) -> tuple[Disk, Contents]:
+        opened = self._open(block, pulse)
+        if isinstance(opened, Unseen):
+            return self._described(block, kind, record, limits, None), replace(NOT_READ, unseen=(opened,))
+        try:
+            disk = self._described(block, kind, record, limits, opened)
+            if devices.spun_down(opened, kind, disk.rotational):
+                if not self.wake:
+                    return disk, replace(NOT_READ, unseen=(devices.left_asleep(),))
+                pulse.ask_for_patience()
+            if partitioned:
+                devices.forget_cached(opened)
+            size = os.lseek(opened, 0, os.SEEK_END)
+            reader = BeatingReader(FileReader(opened, size), pulse.beat)
+            seen = read_contents(reader, sector_size=limits.logical_block_size)
+            return disk, seen
+        except OSError as error:
+            return disk, replace(
+                NOT_READ, unseen=(Unseen(WHAT, f"cannot be read: {error.strerror}", gap=Gap.DISK),)
+            )
+        finally:
+            os.close(opened)
+
+    def _open(self, block: Block, pulse: Pulse) -> int | Unseen:
+        tree = self.around.tree
+        if tree.number(f"{block.path}/size") == 0:
+            why = f"{block.name} is empty: no medium in it, or nothing attached"
+            return Unseen(WHAT, why, gap=Gap.EMPTY)
+        stuck = devices.blocked(tree, block)
+        if stuck is not None:
+            return stuck
+        if devices.suspended(tree, block):
+            if not self.wake:
+                return devices.left_asleep()
+            pulse.ask_for_patience()
+        return devices.open_to_read(f"/dev/{block.name}")
+
+    def _described(
+        self, block: Block, kind: DiskKind, record: Record, limits: IoLimits, descriptor: int | None
+    ) -> Disk:
+        """Everything but what lies on the disk."""
+        tree, path = self.around.tree, block.path
+        identity = read_identity(tree, block, kind, record)
+        size = tree.number(f"{path}/size")
+        disk = Disk(
+            name=block.name,
+            path=f"/dev/{block.name}",
+            kind=kind,
+            size=None if size is None or size < 0 else size * SYSFS_SECTOR,
+            limits=limits,
+            model=identity.model,
+            vendor=identity.vendor,
+            serial=identity.serial,
+            firmware=identity.firmware,
+            wwn=identity.wwn,
+            rotational=_flag(tree.text(f"{path}/queue/rotational")),
+            removable=tree.text(f"{path}/removable") == "1",
+            read_only=tree.text(f"{path}/ro") == "1",
+            numa_node=self._numa_node(block.device),
+            slaves=names_below(tree, path),
+            stands_on=names_at_the_bottom(tree, path),
+            zoned=tree.text(f"{path}/queue/zoned"),
+            holders=names_above(tree, path),
+        )
+        if kind is DiskKind.NVME:
+            return self._as_nvme(disk, block, descriptor)
+        if kind in _CARDS:
+            return replace(
+                disk,
+                erase_size=tree.number(f"{block.device}/erase_size"),
+                preferred_erase_size=tree.number(f"{block.device}/preferred_erase_size"),
+                allocation_unit=read_allocation_unit(tree.text(f"{block.device}/ssr")),
+                links=self._links((block.device,)),
+            )
+        if kind in _ON_THE_BUS:
+            return self._as_drive(disk, block, record, identity, descriptor)
+        return self._as_stacked(disk, block, record)
+
+    def _as_nvme(self, disk: Disk, block: Block, descriptor: int | None) -> Disk:
+        tree = self.around.tree
+        controllers = nvme_controllers(tree, block)
+        facts, identified = read_nvme(tree, block, controllers, descriptor)
+        depth = tree.number(f"{controllers[0]}/sqsize") if controllers else None
+        unseen = () if identified else (_not_identified(disk.path, live=tree.live),)
+        return replace(
+            disk,
+            nvme=facts,
+            queue_depth=None if depth is None else depth + 1,  # SQSIZE counts from zero
+            numa_node=disk.numa_node
+            if disk.numa_node is not None or not controllers
+            else self._numa_node(controllers[0]),
+            links=self._links(controllers),
+            unseen=unseen,
+        )
+
+    def _as_drive(
+        self, disk: Disk, block: Block, record: Record, identity: Identity, descriptor: int | None
+    ) -> Disk:
+        tree = self.around.tree
+        told = read_ata(tree, block, disk.kind, descriptor)
+        model, serial, firmware = identity.model, identity.serial, identity.firmware
+        if told is not None and disk.kind is DiskKind.ATA:
+            names = told[1]
+            if names.model and (not model or names.model.startswith(model)):
+                model = names.model
+            serial, firmware = serial or names.serial, names.firmware or firmware
+        return replace(
+            disk,
+            model=model,
+            serial=serial,
+            firmware=firmware,
+            queue_depth=tree.number(f"{block.device}/queue_depth"),
+            ata=told[0] if told is not None else None,
+            drive_port=read_drive_port(tree, block, disk.kind),
+            rotation_rpm=read_rotation(tree, block, record),
+            links=self._links((block.device,)),
+        )
+
+    def _as_stacked(self, disk: Disk, block: Block, record: Record) -> Disk:
+        tree, path = self.around.tree, block.path
+        match disk.kind:
+            case DiskKind.MD:
+                return replace(disk, array=read_array(tree, path, record))
+            case DiskKind.DM:
+                return replace(disk, mapping=read_mapping(tree, path))
+            case DiskKind.LOOP:
+                return replace(disk, mapping=backing_file(tree, path))
+        return disk
+
+    def _links(self, devices: Sequence[str]) -> tuple[tuple[LinkHop, ...], ...]:
+        return tuple(links for device in devices if (links := self.topology.links(device)))
+
+    def _numa_node(self, path: str) -> int | None:
+        """Of the device or the nearest one above it that has one; -1: the firmware does not say."""
+        if path in self._numa:
+            return self._numa[path]
+        above = path.rpartition("/")[0]
+        if above in ("", "/sys", "/sys/devices", "/sys/devices/virtual"):
+            return None
+        node = self.around.tree.number(f"{path}/numa_node")
+        if node is None:
+            node = self._numa_node(above)
+        self._numa[path] = node if node is None or node >= 0 else None
+        return self._numa[path]
+
+
+def _with_contents(disk: Disk, seen: Contents, kernel: Sequence[KernelPartition], record: Record) -> Disk:
+    table, partitions = bring_together(seen, kernel, record, disk.limits.logical_block_size)
+    return replace(
+        disk,
+        table=table,
+        table_read=seen.table_read,
+        partitions=partitions,
+        kernel_partitions=()
+        if disk.kind is DiskKind.DM  # the kernel has none there: what is known of them is the table itself
+        else tuple((part.number, part.extent) for part in kernel),
+        content=seen.content,
+        content_read=seen.content_read,
+        content_hint=record.get("ID_FS_TYPE"),
+        gpt_headers=seen.gpt_headers,
+    )
+
+
+def _aliases(disk: Disk, record: Record) -> tuple[str, ...]:
+    """Other nodes under which a stacked device is mounted: /dev/mapper/NAME, /dev/md/NAME."""
+    if disk.kind not in (DiskKind.DM, DiskKind.MD):
+        return ()
+    name = record.get("DM_NAME")
+    links = tuple(f"/dev/{link}" for link in record.links if link.startswith(("mapper/", "md/")))
+    return (f"/dev/mapper/{name}", *links) if name else links
+
+
+def _not_identified(path: str, *, live: bool) -> Unseen:
+    if not live:
+        return NO_IDENTIFY
+    if os.geteuid() != 0:
+        return Unseen("NVMe Identify", f"needs root to open {path}", f"sudo aligntool audit {path}")
+    return Unseen("NVMe Identify", f"{path} did not answer")
+
+
+def _flag(text: str | None) -> bool | None:
+    return None if text not in ("0", "1") else text == "1"
+
+
+# Looking: the machine, or the disks and images that the user names, become an Inventory.
+#
+# This only decides what is looked at, in which order, and what becomes of a target that cannot be; the
+# looking itself is done elsewhere, on this machine in a child process with a deadline (probe.deadline).
+
+T = TypeVar("T")
+Job = Callable[[Pulse], T]
+
+_NOTHING_GIVEN = Given()
+_NOT_NEEDED = Unseen(WHAT, "not needed here")
+_FILES_S = 60.0  # for mdadm.conf, fstab and every initramfs, which are unpacked
+
+
+def look(
+    targets: Sequence[str],
+    *,
+    sysroot: str | None = None,
+    given: Given = _NOTHING_GIVEN,
+    wake: bool = False,
+    files: bool = True,
+    arrays: bool = False,
+    silence_s: float = SILENCE_S,
+    keep_going: bool = False, known: bool = True,
+) -> Inventory:  # fmt: skip
+    """Every disk of the machine, or the targets. `sysroot`: a captured tree is looked at instead, and nothing else.
+    `files`: where there is an array, also those of the system that make it come back, which takes seconds.
+    `arrays`: every array that runs as well, named or not; of disks that are neither named nor below an array, where
+    none is named, only what sysfs has: they are not opened.
+    `silence_s`: how long a disk may take for an answer. `known`: refuse a file in which nothing is recognised.
+
+    Raises Refused when none of the targets can be looked at, or when one gives no answer; with `keep_going` they are
+    named in the inventory's `unseen`.
+    """
+    with open_sysroot(sysroot) as tree:
+        looking = _Looking(tree, given, wake or bool(targets), silence_s, known)
+        if not targets:
+            return _inventory(looking, looking.all_disks(arrays=arrays), files=files)
+        found = looking.named(targets)
+        disks = [one for one in found if isinstance(one, Disk)]
+        refused = [(name, one) for name, one in zip(targets, found, strict=True) if isinstance(one, Refused)]
+        if not keep_going:
+            if not disks:
+                refuse(objection_of(refusal) for _, refusal in refused)
+            late = [(disk, one) for disk in disks for one in disk.unseen if one.gap is Gap.NO_ANSWER]
+            refuse((f"{disk.path} {one.why}", one.hint) for disk, one in late)
+        unique = {disk.path: disk for disk in disks}
+        for disk in looking.arrays() if arrays else ():
+            unique.setdefault(disk.path, disk)
+        images = tuple(disk for disk in unique.values() if disk.kind is DiskKind.IMAGE)
+        blocks = [disk for disk in unique.values() if disk.kind is not DiskKind.IMAGE]
+        seen = _inventory(looking, blocks, files=files) if blocks else Inventory(())
+        unseen = tuple(Unseen(name, str(refusal), refusal.hint, Gap.DISK) for name, refusal in refused)
+        return replace(seen, disks=(*seen.disks, *images), unseen=unseen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Looking:
+    """`wake`: disks that are asleep, too; those that the user named are, because a name is a wish."""
+
+    tree: Tree
+    given: Given
+    wake: bool
+    silence_s: float
+    known: bool
+
+    def all_disks(self, *, arrays: bool) -> list[Disk]:
+        """A device whose attributes cannot even be listed in time does not keep the others from being looked at."""
+        blocks = self._in_time(lambda _: list_blocks(self.tree)) or list_names(self.tree)
+        if not arrays:
+            return self._look_at(blocks)
+        needed = self._in_time(lambda _: _arrays_and_below(self.tree, blocks)) or frozenset()
+        opened = self._look_at([block for block in blocks if block.name in needed])
+        return opened + self._look_at([block for block in blocks if block.name not in needed], _NOT_NEEDED)
+
+    def arrays(self) -> list[Disk]:
+        """Those that run, as sysfs and udev know them."""
+        blocks = self._in_time(lambda _: [one for one in list_blocks(self.tree) if _is_array(self.tree, one)])
+        return self._look_at(blocks or [], _NOT_NEEDED)
+
+    def system(self, disks: Sequence[Disk]) -> tuple[System | None, tuple[Unseen, ...]]:
+        """Only where there is an array: images are unpacked for it."""
+        from aligntool.linux.system import FOLDER
+
+        if not any(disk.array for disk in disks) and not self.tree.names(FOLDER):
+            return None, ()
+        from aligntool.linux.system import read_system
+
+        seen = self._in_time(lambda _: read_system(self.tree), _FILES_S)
+        why = f"did not answer within {_FILES_S:g} s"
+        return seen, () if seen else (
+            Unseen("mdadm.conf, fstab and initramfs", why, "sudo dmesg", Gap.NO_ANSWER),
+        )
+
+    def named(self, targets: Sequence[str]) -> list[Disk | Refused]:
+        """Each target, or why it cannot be looked at. Every one is tried: all reasons are reported at once."""
+        looker = self._looker()
+        jobs = [partial(self._target, target, looker) for target in targets]
+        found = self._all_in_time(jobs)
+        late = [index for index, one in enumerate(found) if one is None]
+        again = self._all_in_time(
+            [partial(self._target, targets[index], looker, closed=self._no_answer()) for index in late]
+        )
+        for index, one in zip(late, again, strict=True):
+            found[index] = one or Refused(f"{targets[index]} {self._no_answer().why}")
+        return [one for one in found if one is not None]
+
+    def _target(
+        self, target: str, looker: "Callable[[], Looker]", pulse: Pulse, *, closed: Unseen | None = None
+    ) -> Disk | Refused:
+        try:
+            block = find_target(self.tree, target)
+            if block is None:
+                return (
+                    read_image(target, self.given, pulse, known=self.known)
+                    if closed is None
+                    else Refused(f"{target} {closed.why}")
+                )
+            disk = looker().look_at(block, pulse, closed)
+        except Refused as refusal:
+            return refusal
+        missing = tuple(replace(one, gap=Gap.DISK) if one.gap is Gap.EMPTY else one for one in disk.unseen)
+        return replace(disk, unseen=missing)
+
+    def _look_at(self, blocks: Sequence[Block], closed: Unseen | None = None) -> list[Disk]:
+        """Each disk; one that gives no answer is described from sysfs alone, and by its name where that hangs, too."""
+        looker = self._looker()
+        found = self._all_in_time([partial(self._disk, block, looker, closed=closed) for block in blocks])
+        late = [index for index, one in enumerate(found) if one is None]
+        jobs = [partial(self._disk, blocks[index], looker, closed=self._no_answer()) for index in late]
+        for index, one in zip(late, self._all_in_time(jobs), strict=True):
+            found[index] = one or [self._bare(blocks[index])]
+        return [disk for one in found for disk in one or ()]
+
+    def _disk(
+        self, block: Block, looker: "Callable[[], Looker]", pulse: Pulse, *, closed: Unseen | None
+    ) -> list[Disk]:
+        return [looker().look_at(block, pulse, closed)] if is_disk(self.tree, block) else []
+
+    def _looker(self) -> "Callable[[], Looker]":
+        """Once for all disks, by the process that needs it. What all of them need is imported here: no child has to."""
+
+        if self.tree.live:
+            import aligntool.formats.layers  # noqa: F401
+
+        def make() -> Looker:
+            return Looker.of(self.tree, self.given, wake=self.wake)
+
+        return cache(make)
+
+    def _no_answer(self) -> Unseen:
+        why = f"did not answer within {self.silence_s:g} s"
+        return Unseen(WHAT, why, "sudo dmesg", Gap.NO_ANSWER)
+
+    def _bare(self, block: Block) -> Disk:
+        path = f"/dev/{block.name}"
+        return Disk(block.name, path, DiskKind.OTHER, None, IoLimits(), unseen=(self._no_answer(),))
+
+    def _in_time(self, job: Job[T], silence_s: float | None = None) -> T | None:
+        """A captured tree is files, and read in this process."""
+        return answer_of(job, silence_s or self.silence_s) if self.tree.live else job(SILENT)
+
+    def _all_in_time(self, jobs: Sequence[Job[T]]) -> list[T | None]:
+        if not self.tree.live:
+            return [job(SILENT) for job in jobs]
+        answers = dict(answers_of(jobs, self.silence_s))
+        return [answers[index] for index in range(len(jobs))]
+
+
+def _is_array(tree: Tree, block: Block) -> bool:
+    return tree.exists(f"{block.path}/md")
+
+
+def _arrays_and_below(tree: Tree, blocks: Sequence[Block]) -> frozenset[str]:
+    """The kernel's names of arrays that run and of the disks that they stand on."""
+    running = [block for block in blocks if _is_array(tree, block)]
+    below = {name for block in running for name in names_at_the_bottom(tree, block.path)}
+    return frozenset(below | {block.name for block in running})
+
+
+def _inventory(looking: _Looking, found: Sequence[Disk], *, files: bool) -> Inventory:
+    from aligntool.linux.partitions import without_mapped_partitions
+    from aligntool.linux.pcie import find_adapters, find_uplinks
+
+    disks = without_mapped_partitions(found)
+    system, unseen = looking.system(disks) if files else (None, ())
+    adapters, captured = find_adapters(looking.tree), not looking.tree.live
+    return Inventory(disks, find_uplinks(disks), adapters, unseen, system, captured)

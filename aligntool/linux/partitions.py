@@ -1,0 +1,363 @@
+"""Read the partitions of a disk: from the kernel, from the table, and both merged."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from aligntool.formats.layers import Contents
+from aligntool.formats.parked import parked_by_type
+from aligntool.formats.part_types import gpt_type_name, mbr_type_name
+from aligntool.inventory import Disk, DiskKind, Fault, Partition, Role, Table, TableLabel
+from aligntool.linux.devices import Block, names_above
+from aligntool.linux.drives import SYSFS_SECTOR
+from aligntool.linux.sysfs import Mounts, Record, Tree, UdevDatabase, as_number
+from aligntool.units import Extent
+
+# The partitions that the kernel has, and what udev knows of them.
+#
+# In: the folder of a disk in sysfs. Out: `KernelPartition`s; and, where nobody could read the table itself,
+# the table and partitions as far as the kernel and udev tell. Alone because sysfs counts in 512-byte units
+# whatever the disk's sectors, and never says what type a partition has.
+
+EXTENDED_TYPES = frozenset(("0x5", "0xf", "0x85"))
+MOST_PRIMARIES = 4
+NO_CONTAINERS: Mapping[int, Extent] = MappingProxyType({})
+_DOS_BOOT = 0x80
+_GPT_FLAGS = {0: "required", 1: "no-block-io", 2: "legacy-boot"}  # as probe.tables names them
+
+
+@dataclass(frozen=True, slots=True)
+class KernelPartition:
+    number: int
+    extent: Extent
+    node: str
+    alignment_offset: int | None
+    discard_alignment: int | None
+    holders: tuple[str, ...]
+    mounted_at: tuple[str, ...]
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is the same for every disk of one look, read once."""
+
+    tree: Tree
+    udev: UdevDatabase
+    mounts: Mounts
+
+
+def read_kernel_partitions(around: Surroundings, block: Block) -> tuple[KernelPartition, ...]:
+    """Ordered by number, each number once. What has no start and size there is no partition."""
+    found: dict[int, KernelPartition] = {}
+    for name in around.tree.names(block.path):
+        if name.startswith(block.sysname):
+            partition = _read_sysfs(around, f"{block.path}/{name}", name, block.sysname)
+            if partition is not None:
+                found.setdefault(partition.number, partition)
+    return tuple(found[number] for number in sorted(found))
+
+
+def unreadable_partitions(tree: Tree, block: Block, known: Sequence[KernelPartition]) -> list[str]:
+    """Return the names of partitions that sysfs shows without a start or a size; the disk's own, where it shows nothing
+    at all of the disk, not even an attribute.
+    """
+    names = tree.names(block.path)
+    seen = {part.node.replace("/", "!") for part in known}
+    missing = [
+        name for name in names
+        if name not in seen and name.startswith(block.sysname) and _partition_number(name, block.sysname) is not None
+        and tree.is_directory(f"{block.path}/{name}")
+    ]  # fmt: skip
+    return missing if names else [block.name]
+
+
+def _partition_number(name: str, disk: str) -> int | None:
+    """As block/genhd.c makes the name."""
+    digits = name.removeprefix(disk).removeprefix("p")
+    number = as_number(digits)
+    return number if number is not None and number >= 0 and digits == str(number) else None
+
+
+def _read_sysfs(around: Surroundings, path: str, name: str, disk: str) -> KernelPartition | None:
+    tree = around.tree
+    start, size = tree.number(f"{path}/start"), tree.number(f"{path}/size")
+    number = _partition_number(name, disk)
+    if start is None or size is None or number is None or min(start, size) < 0:
+        return None
+    device, node = tree.text(f"{path}/dev"), name.replace("!", "/")
+    return KernelPartition(
+        number=number,
+        extent=Extent(start * SYSFS_SECTOR, size * SYSFS_SECTOR),
+        node=node,
+        alignment_offset=_signed(tree.number(f"{path}/alignment_offset")),
+        discard_alignment=tree.number(f"{path}/discard_alignment"),
+        holders=names_above(tree, path),
+        mounted_at=around.mounts.of(device, f"/dev/{node}"),
+        record=around.udev.record(device, name),
+    )
+
+
+def _signed(offset: int | None) -> int | None:
+    """−1 on a partition of an array whose members contradict each other; the kernel prints it as 4294967295 there
+    (block/partitions/core.c, part_alignment_offset_show; genhd.c prints −1 for the array itself).
+    """
+    return offset - (1 << 32) if offset is not None and offset >= 1 << 31 else offset
+
+
+def told_table(
+    record: Record, partitions: Sequence[KernelPartition], sector_size: int | None
+) -> Table | None:
+    """The table as udev names it; UNKNOWN where only the kernel's partitions show that there is one."""
+    scheme = record.get("ID_PART_TABLE_TYPE") or _scheme(partitions)
+    if scheme is None and not partitions:
+        return None
+    if scheme in ("gpt", "dos") or scheme is None:
+        label = TableLabel(scheme or "unknown")
+    else:
+        label = next((known for known in TableLabel if known.value == scheme), TableLabel.UNKNOWN)
+    identity = record.get("ID_PART_TABLE_UUID")
+    if identity is not None and label is TableLabel.DOS:
+        identity = f"0x{identity.removeprefix('0x').rjust(8, '0')}"
+    return Table(label, sector_size or SYSFS_SECTOR, disk_id=identity)
+
+
+def _scheme(partitions: Sequence[KernelPartition]) -> str | None:
+    return next((told for part in partitions if (told := part.record.get("ID_PART_ENTRY_SCHEME"))), None)
+
+
+def told_partitions(
+    table: Table | None, partitions: Sequence[KernelPartition], sector_size: int | None
+) -> tuple[Partition, ...]:
+    """For a disk whose own table could not be read."""
+    label = table.label if table is not None else TableLabel.UNKNOWN
+    containers = _containers(label, partitions, sector_size or SYSFS_SECTOR)
+    return tuple(told_partition(label, part, containers) for part in partitions)
+
+
+def told_partition(
+    label: TableLabel, part: KernelPartition, containers: Mapping[int, Extent] = NO_CONTAINERS
+) -> Partition:
+    code = part.record.get("ID_PART_ENTRY_TYPE") or ""
+    role, extent = Role.PRIMARY, part.extent
+    if part.number in containers:
+        role, extent = Role.EXTENDED, containers[part.number]
+    elif part.number > MOST_PRIMARIES and (label is TableLabel.DOS or containers):
+        role = Role.LOGICAL
+    type_code, type_name = _type(label, code)
+    return with_kernel(
+        Partition(
+            number=part.number,
+            extent=extent,
+            role=role,
+            type_code=type_code,
+            type_name=type_name,
+            name=part.record.decoded("ID_PART_ENTRY_NAME"),
+            uuid=part.record.get("ID_PART_ENTRY_UUID"),
+            flags=_flags(label, part.record.get("ID_PART_ENTRY_FLAGS")),
+        ),
+        part,
+    )
+
+
+def with_kernel(partition: Partition, part: KernelPartition) -> Partition:
+    """The partition with what the kernel, udev and the mounts add to it."""
+    return replace(
+        partition,
+        node=part.node,
+        content_hint=part.record.get("ID_FS_TYPE"),
+        mounted_at=part.mounted_at,
+        holders=part.holders,
+        kernel_alignment_offset=part.alignment_offset,
+        kernel_discard_alignment=part.discard_alignment,
+    )
+
+
+def _containers(
+    label: TableLabel, partitions: Sequence[KernelPartition], sector_size: int
+) -> dict[int, Extent]:
+    """Extended partitions, by number, as long as what they hold.
+
+    The kernel shows two sectors of them, so that LILO finds room and nobody makes a file system there
+    (block/partitions/msdos.c). Without udev that stump in front of logical partitions gives them away.
+    """
+    if label not in (TableLabel.DOS, TableLabel.UNKNOWN):
+        return {}
+    logicals = [part for part in partitions if part.number > MOST_PRIMARIES]
+    found = {}
+    for part in partitions:
+        if part.number > MOST_PRIMARIES:
+            continue
+        code = part.record.get("ID_PART_ENTRY_TYPE")
+        stump = part.extent.length <= max(2 * SYSFS_SECTOR, sector_size) and code is None
+        inside = [other.extent.end for other in logicals if other.extent.start > part.extent.start]
+        if code in EXTENDED_TYPES or (stump and inside):
+            told = (part.record.number("ID_PART_ENTRY_SIZE") or 0) * SYSFS_SECTOR
+            end = max(part.extent.end, part.extent.start + told, *inside, 0)
+            found[part.number] = Extent(part.extent.start, end - part.extent.start)
+    return found
+
+
+def _type(label: TableLabel, code: str) -> tuple[str, str]:
+    if label is TableLabel.GPT:
+        return code.upper(), gpt_type_name(code.upper())
+    if label is TableLabel.DOS and code.startswith("0x"):
+        number = _hex(code)
+        return (f"0x{number:02x}", mbr_type_name(number)) if number is not None else (code, "")
+    return code, ""
+
+
+def _flags(label: TableLabel, text: str | None) -> tuple[str, ...]:
+    """blkid prints the GPT attributes, or an MBR entry's first byte, as one hexadecimal number."""
+    bits = _hex(text or "") or 0
+    if label is TableLabel.DOS:
+        return ("boot",) if bits & _DOS_BOOT else ()
+    if label is not TableLabel.GPT:
+        return ()
+    return tuple(_GPT_FLAGS.get(bit, f"guid:{bit}") for bit in range(64) if bits >> bit & 1)
+
+
+def _hex(text: str) -> int | None:
+    digits = text.removeprefix("0x")
+    if not 0 < len(digits) <= 16 or digits.strip("0123456789abcdefABCDEF"):
+        return None
+    return int(digits, 16)
+
+
+# The partitions of a multipath map: device-mapper devices of their own, which kpartx makes.
+#
+# In: the map in sysfs. Out: `KernelPartition`s. Alone because such a partition has no `start` in sysfs: udev
+# wrote down where the table says that it begins (ID_PART_ENTRY_OFFSET, multipath-tools' kpartx.rules and
+# blkid).
+
+_UUID = re.compile(r"part(\d{1,4})-.+", re.ASCII)
+
+
+def read_mapped_partitions(around: Surroundings, block: Block) -> tuple[KernelPartition, ...]:
+    """Ordered by number, each number once."""
+    found: dict[int, KernelPartition] = {}
+    for name in around.tree.names(f"{block.path}/holders"):
+        partition = _read_mapped(around, name)
+        if partition is not None:
+            found.setdefault(partition.number, partition)
+    return tuple(found[number] for number in sorted(found))
+
+
+def _read_mapped(around: Surroundings, name: str) -> KernelPartition | None:
+    tree = around.tree
+    path = tree.real(f"/sys/class/block/{name}") or tree.real(f"/sys/block/{name}") or ""
+    mapping = _UUID.fullmatch(tree.text(f"{path}/dm/uuid") or "")
+    size, device = tree.number(f"{path}/size"), tree.text(f"{path}/dev")
+    record = around.udev.record(device, name)
+    start = record.number("ID_PART_ENTRY_OFFSET")
+    if mapping is None or start is None or size is None or size < 0:
+        return None
+    shift = tree.number(f"{path}/alignment_offset")
+    return KernelPartition(
+        number=int(mapping.group(1)),
+        extent=Extent(start * SYSFS_SECTOR, size * SYSFS_SECTOR),
+        node=name,
+        alignment_offset=shift if shift is not None and shift >= 0 else None,
+        discard_alignment=None,
+        holders=names_above(tree, path),
+        mounted_at=around.mounts.of(device, f"/dev/{name}", f"/dev/mapper/{record.get('DM_NAME')}"),
+        record=record,
+    )
+
+
+def without_mapped_partitions(disks: Sequence[Disk]) -> tuple[Disk, ...]:
+    """The disks, and of the mappings only those that are not told as partitions of another."""
+    told = {part.node for disk in disks if disk.kind is DiskKind.DM for part in disk.partitions}
+    return tuple(
+        disk for disk in disks
+        if disk.kind is not DiskKind.DM or disk.name not in told or disk.partitions
+    )  # fmt: skip
+
+
+# The table on the disk and the partitions of the kernel, brought together.
+#
+# In: partitions as the table has them and as the kernel has them. Out: one list. Alone because the two can
+# differ: a table changed and not read again, slices that one side knows, an extended partition of which the
+# kernel shows a stump.
+
+Either = Partition | KernelPartition
+
+
+def bring_together(
+    seen: Contents, kernel: Sequence[KernelPartition], record: Record, sector_size: int | None
+) -> tuple[Table | None, tuple[Partition, ...]]:
+    """The table and the partitions of a disk. Where the medium gives an I/O error in place of a table, the kernel and
+    udev still know what they read when the sector was good.
+    """
+    if not seen.table_read:
+        return _reported(told_table(record, kernel, sector_size), kernel, sector_size)
+    if _are_volumes(seen, kernel):
+        return seen.table, told_partitions(None, kernel, sector_size)
+    if seen.table is None or seen.table.label is not TableLabel.UNKNOWN or seen.partitions:
+        label = seen.table.label if seen.table else TableLabel.UNKNOWN
+        return seen.table, merge(label, seen.partitions, kernel)
+    told = told_table(record, kernel, sector_size) or seen.table
+    return _reported(replace(told, faults=seen.table.faults), kernel, sector_size)
+
+
+def _reported(
+    table: Table | None, kernel: Sequence[KernelPartition], sector_size: int | None
+) -> tuple[Table | None, tuple[Partition, ...]]:
+    """Return the kernel's partitions, and the table with what their types state of a move in flight."""
+    partitions = told_partitions(table, kernel, sector_size)
+    return table and replace(table, in_flight=parked_by_type(partitions)), partitions
+
+
+def _are_volumes(seen: Contents, kernel: Sequence[KernelPartition]) -> bool:
+    """Of a Windows dynamic disk with an MBR the kernel shows the volumes in its database (block/partitions/ldm.c); the
+    table only keeps others away from them.
+    """
+    if not kernel or seen.table is None or seen.table.label is not TableLabel.DOS:
+        return False
+    if all(fault.fault is not Fault.DYNAMIC_DISK for fault in seen.table.faults):
+        return False
+    return {part.extent for part in kernel} != {part.extent for part in seen.partitions}
+
+
+def merge(
+    label: TableLabel, partitions: Sequence[Partition], kernel: Sequence[KernelPartition]
+) -> tuple[Partition, ...]:
+    """Each of the kernel's partitions goes to the table's entry of its number and start, else to the one of its place,
+    else to the one of its number. What the table does not have comes last.
+    """
+    left = {part.node: part for part in kernel}
+    chosen: dict[int, KernelPartition] = {}
+    for key in (_entry, _place, _node_number):
+        waiting = {key(part): part for part in left.values()}
+        for index, partition in enumerate(partitions):
+            if index not in chosen and (found := waiting.pop(key(partition), None)):
+                chosen[index] = left.pop(found.node)
+    merged = [
+        with_kernel(partition, chosen[index]) if index in chosen else partition
+        for index, partition in enumerate(partitions)
+    ]
+    numbers = {partition.number for partition in partitions}
+    merged += [_only_kernel(label, partitions, part) for part in left.values() if part.number not in numbers]
+    return tuple(merged)
+
+
+def _entry(one: Either) -> tuple[int, int]:
+    return one.number, one.extent.start
+
+
+def _place(one: Either) -> tuple[int, int]:
+    return one.extent.start, one.extent.length
+
+
+def _node_number(one: Either) -> tuple[int, int]:
+    return one.number, 0
+
+
+def _only_kernel(label: TableLabel, partitions: Sequence[Partition], part: KernelPartition) -> Partition:
+    told = told_partition(label, part)
+    inside = any(
+        other.role is not Role.EXTENDED and other.extent != part.extent and other.extent.contains(part.extent)
+        for other in partitions
+    )
+    return replace(told, role=Role.NESTED if inside else Role.PRIMARY)

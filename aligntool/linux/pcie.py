@@ -1,0 +1,366 @@
+"""Read PCIe links, adapters and uplinks from sysfs, and names from DMI."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from aligntool.inventory import Adapter, Disk, LinkHop, Port, Source, Uplink
+from aligntool.linux.sysfs import Tree
+from aligntool.recipes.drives import ChipsetTable, PortFamily, Side, lane_bandwidth, load_chipsets
+
+# Names of PCI devices, from the pci.ids file of the machine that runs aligntool.
+#
+# In: a vendor and a device number as sysfs has them, four hexadecimal digits each. Out: the device's name, or
+# None. Alone because the file is long (1.3 MB, 35,000 names) and a machine needs a handful of them: it is
+# read once, when the first name is wanted, and searched as bytes; no dictionary of it is ever built.
+#
+# Format: https://pci-ids.ucw.cz/ ("vendor name", then "<tab>device name", then "<tab><tab>subvendor subdevice
+# name").
+
+PLACES = (
+    "/usr/share/misc/pci.ids",
+    "/usr/share/hwdata/pci.ids",
+)  # Debian and Arch; Fedora, openSUSE and Arch
+LONGEST_FILE = 16 * 1024 * 1024
+
+_NEXT_VENDOR = re.compile(
+    rb"\n[0-9a-fA-FC]{1,4} "
+)  # a vendor, or the list of classes ("C 00  ...") at the end
+
+
+@dataclass(frozen=True, slots=True)
+class PciNames:
+    """`places` are tried in turn. What was read and found is kept for the next question."""
+
+    places: tuple[str, ...] = PLACES
+    _content: list[bytes] = field(default_factory=list, repr=False, compare=False)
+    _found: dict[tuple[str, str], str | None] = field(default_factory=dict, repr=False, compare=False)
+
+    def device(self, vendor: str, device: str) -> str | None:
+        known = (vendor, device)
+        if known not in self._found:
+            self._found[known] = _search(self._file(), vendor.encode(), device.encode())
+        return self._found[known]
+
+    def _file(self) -> bytes:
+        if not self._content:
+            self._content.append(next(filter(None, map(_read, self.places)), b""))
+        return self._content[0]
+
+
+def _read(place: str) -> bytes:
+    try:
+        descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        with os.fdopen(descriptor, "rb") as file:
+            return b"\n" + file.read(LONGEST_FILE)
+    except OSError:
+        return b""
+
+
+def _search(content: bytes, vendor: bytes, device: bytes) -> str | None:
+    start = content.find(b"\n" + vendor + b"  ")
+    if start < 0:
+        return None
+    following = _NEXT_VENDOR.search(content, start + 1)
+    end = following.start() if following else len(content)
+    line = content.find(b"\n\t" + device + b"  ", start, end)
+    if line < 0:
+        return None
+    name_at = line + len(b"\n\t") + len(device) + len(b"  ")
+    line_end = content.find(b"\n", name_at)
+    name = content[name_at : line_end if line_end >= 0 else len(content)]
+    return name.decode("utf-8", "replace").strip() or None
+
+
+# Controllers that change what can be seen of the drives behind them.
+#
+# In: a `Tree`. Out: Adapters: AHCI controllers under which firmware RAID hides NVMe drives, and VMD
+# controllers, which put theirs into PCI domains of their own. Both exist on root buses only, so nothing
+# deeper is looked at.
+
+_DEVICES = "/sys/devices"
+_AHCI = "0x0106"  # PCI class: mass storage, SATA
+_RAID = "0x0104"  # mass storage, RAID: VMD, and AHCI in RAID mode
+_INTEL = "0x8086"
+_MOST_REMAPPED = 3  # drivers/ata/ahci.h, AHCI_MAX_REMAP
+
+
+def find_adapters(tree: Tree, names: PciNames | None = None) -> tuple[Adapter, ...]:
+    names = names or PciNames()
+    found = (_adapter(tree, path, names) for path in _on_root_buses(tree))
+    return tuple(adapter for adapter in found if adapter is not None)
+
+
+def _on_root_buses(tree: Tree) -> Iterator[str]:
+    for bus in tree.names(_DEVICES):
+        if not bus.startswith("pci"):
+            continue
+        domain_and_bus = bus.removeprefix("pci")
+        for address in tree.names(f"{_DEVICES}/{bus}"):
+            if address.startswith(f"{domain_and_bus}:"):
+                yield f"{_DEVICES}/{bus}/{address}"
+
+
+def _adapter(tree: Tree, path: str, names: PciNames) -> Adapter | None:
+    kind = tree.text(f"{path}/class") or ""
+    if not kind.startswith((_AHCI, _RAID)):
+        return None
+    vendor, device = tree.text(f"{path}/vendor") or "", tree.text(f"{path}/device") or ""
+    remapped = tree.number(f"{path}/remapped_nvme") or 0  # drivers/ata/ahci.c, remapped_nvme_show
+    vmd = kind.startswith(_RAID) and vendor == _INTEL and _is_vmd(tree, path, device)
+    if not (vmd or 0 < remapped <= _MOST_REMAPPED):
+        return None
+    name = names.device(vendor.removeprefix("0x"), device.removeprefix("0x"))
+    return Adapter(path.rpartition("/")[2], name, 0 if vmd else remapped, vmd)
+
+
+def _is_vmd(tree: Tree, path: str, device: str) -> bool:
+    """By its driver, by the domain that it has made, or by its number when no driver is bound (so no drive shows)."""
+    driver = tree.link(f"{path}/driver") or ""
+    if driver.rpartition("/")[2] == "vmd":
+        return True
+    if any(name.startswith("pci1") and ":" in name for name in tree.names(path)):
+        return True
+    return f"8086:{device.removeprefix('0x')}" in load_chipsets().vmd
+
+
+# The way from a drive up to the root of its PCIe tree, hop by hop.
+#
+# In: a `Tree` and the real path of a device, "/sys/devices/pci0000:00/0000:00:1c.0/0000:02:00.0/nvme/nvme0".
+# Out: one LinkHop per PCI address on that path, the drive (or the controller that the drive hangs on) first,
+# the root last.
+#
+# What sysfs cannot say is added from `recipes/chipsets.toml` and pci.ids: whether a root port belongs to the
+# processor or to the chipset, and what link lies between those two.
+
+_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_HOST_BRIDGE = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
+_NUMBER = re.compile(r"0x[0-9a-f]{1,8}")
+_SPEEDS = {
+    "2.5": 2.5,
+    "5": 5.0,
+    "8": 8.0,
+    "16": 16.0,
+    "32": 32.0,
+    "64": 64.0,
+}  # drivers/pci/probe.c, pci_speed_string
+_WIDTHS = frozenset(
+    (1, 2, 4, 8, 12, 16, 32)
+)  # PCI Express base specification, Link Capabilities, Maximum Link Width
+_LPC = "1f.0"  # where every Intel chipset since ICH0 has its LPC or eSPI bridge, whose number tells the model
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Reads paths and remembers the hops that they share: a thousand drives on one adapter read it once."""
+
+    tree: Tree
+    names: PciNames = field(default_factory=PciNames)
+    _hops: dict[str, LinkHop] = field(default_factory=dict, repr=False, compare=False)
+    _table: list[ChipsetTable] = field(default_factory=list, repr=False, compare=False)
+
+    def links(self, sysfs_device: str) -> tuple[LinkHop, ...]:
+        """Nothing for a device that does not hang on PCI."""
+        places = _places(sysfs_device)
+        hops = [self._hop(place, place is places[-1]) for place in places]
+        hops = [
+            replace(hop, port=Port.SWITCH) if _is_switch(hops, place) else hop
+            for place, hop in enumerate(hops)
+        ]
+        return tuple(reversed(hops))
+
+    def _hop(self, place: "_Place", last: bool) -> LinkHop:
+        key = f"{place.path}{'!' if last else ''}"
+        if key not in self._hops:
+            self._hops[key] = self._read(place, last)
+        return self._hops[key]
+
+    def _read(self, place: "_Place", last: bool) -> LinkHop:
+        path = place.path
+        vendor, device = self._id(path, "vendor"), self._id(path, "device")
+        name = self.names.device(vendor, device) if vendor and device else None
+        pci_id = f"{vendor}:{device}" if vendor and device else None
+        family = self._family(pci_id, name) if place.on_root_bus else None
+        speed = _speed(self.tree.text(f"{path}/current_link_speed"))
+        width = _width(self.tree.number(f"{path}/current_link_width"))
+        most_speed = _speed(self.tree.text(f"{path}/max_link_speed"))
+        most_width = _width(self.tree.number(f"{path}/max_link_width"))
+        hidden = self._hidden(place, family)
+        return LinkHop(
+            address=place.address,
+            port=_port(place, last, family),
+            name=name,
+            speed_gts=speed,
+            width=width,
+            max_speed_gts=most_speed,
+            max_width=most_width,
+            bandwidth=_bandwidth(speed, width),
+            max_bandwidth=_bandwidth(most_speed, most_width),
+            pci_id=pci_id,
+            hidden_uplink=hidden.uplink or "chipset link" if hidden else None,
+            hidden_bandwidth=hidden.bandwidth if hidden else None,
+        )
+
+    def _id(self, path: str, attribute: str) -> str | None:
+        text = self.tree.text(f"{path}/{attribute}")
+        return f"{int(text, 16):04x}" if text is not None and _NUMBER.fullmatch(text) else None
+
+    def _chipsets(self) -> ChipsetTable:
+        if not self._table:
+            self._table.append(load_chipsets())
+        return self._table[0]
+
+    def _family(self, pci_id: str | None, name: str | None) -> PortFamily | None:
+        return None if pci_id is None else self._chipsets().family(pci_id, name)
+
+    def _hidden(self, place: "_Place", family: PortFamily | None) -> PortFamily | None:
+        """The link between the processor and the chipset that this hop is a part of."""
+        if family is None or family.side is not Side.CHIPSET:
+            return None
+        bridge = f"{place.outermost_bus}/{place.outermost_bus.rpartition('/pci')[2]}:{_LPC}"
+        model = self._id(bridge, "device")
+        return self._chipsets().narrowed(family, f"8086:{model}") if model else family
+
+
+def read_links(tree: Tree, sysfs_device: str) -> tuple[LinkHop, ...]:
+    """One LinkHop per PCI address on the path, the drive first, the root last. For many drives use one `Topology`."""
+    return Topology(tree).links(sysfs_device)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """One PCI address on a path in sysfs."""
+
+    address: str
+    path: str
+    outermost_bus: str  # "/sys/devices/pci0000:00"
+    on_root_bus: bool  # nothing of PCI above it but a host bridge
+    makes_domain: bool  # below it another host bridge begins: it is a VMD controller
+
+
+def _places(sysfs_device: str) -> list[_Place]:
+    """From the root to the drive."""
+    words = sysfs_device.split("/")
+    places: list[_Place] = []
+    outermost, fresh = "", False
+    for index, word in enumerate(words):
+        path = "/".join(words[: index + 1])
+        if _HOST_BRIDGE.fullmatch(word):
+            outermost = outermost or path
+            fresh = True
+            if places:
+                places[-1] = replace(places[-1], makes_domain=True)
+        elif outermost and _ADDRESS.fullmatch(word):
+            places.append(_Place(word, path, outermost, fresh, False))
+            fresh = False
+    return places
+
+
+def _port(place: _Place, last: bool, family: PortFamily | None) -> Port:
+    if place.makes_domain:
+        return Port.VMD
+    if last:
+        return Port.ENDPOINT
+    if not place.on_root_bus:
+        return Port.BRIDGE  # a switch or a plain bridge: `_is_switch` looks at what lies below it
+    if family is None:
+        return Port.ROOT
+    return Port.CHIPSET_ROOT if family.side is Side.CHIPSET else Port.CPU_ROOT
+
+
+def _is_switch(hops: list[LinkHop], index: int) -> bool:
+    """Both it and what lies below it have PCIe links; below a bridge to conventional PCI there is none."""
+    here = hops[index]
+    return here.port is Port.BRIDGE and _has_link(here) and _has_link(hops[index + 1])
+
+
+def _has_link(hop: LinkHop) -> bool:
+    return hop.max_speed_gts is not None or hop.speed_gts is not None
+
+
+def _speed(text: str | None) -> float | None:
+    """ "8.0 GT/s PCIe", on kernels before 5.9 "8 GT/s"; "Unknown", "Unknown speed"."""
+    words = text.split(" ", 1) if text else [""]
+    return _SPEEDS.get(words[0].removesuffix(".0"))
+
+
+def _width(lanes: int | None) -> int | None:
+    """0 when the link is down, 255 (PCIE_LNK_WIDTH_UNKNOWN) when nobody knows."""
+    return lanes if lanes in _WIDTHS else None
+
+
+def _bandwidth(speed_gts: float | None, width: int | None) -> int | None:
+    if speed_gts is None or width is None:
+        return None
+    return lane_bandwidth(speed_gts, width)
+
+
+# The links that several drives share.
+#
+# In: disks whose `links` were read. Out: Uplinks: those that sysfs shows (a switch's upstream port, the link
+# of a controller with several drives on it) and the one that it hides, between the chipset and the processor.
+
+
+@dataclass(slots=True)
+class _Shared:
+    hop: LinkHop
+    members: dict[str, None] = field(default_factory=dict)  # in order, each once
+
+
+def find_uplinks(disks: Iterable[Disk]) -> tuple[Uplink, ...]:
+    """A link is told when two drives share it; the chipset's also for one, since all other I/O shares it."""
+    visible: dict[str, _Shared] = {}
+    hidden: dict[tuple[str, str], _Shared] = {}
+    for disk in disks:
+        for path in disk.links:
+            for hop in _link_ends(path):
+                visible.setdefault(hop.address, _Shared(hop)).members[disk.name] = None
+            for hop in path:
+                if hop.hidden_uplink is not None:
+                    bus = path[-1].address.rpartition(":")[0]
+                    hidden.setdefault((bus, hop.hidden_uplink), _Shared(hop)).members[disk.name] = None
+    chipsets = load_chipsets() if any(each.hop.port is Port.SWITCH for each in visible.values()) else None
+    return (*_visible(visible, chipsets), *_hidden(hidden))
+
+
+def _link_ends(path: tuple[LinkHop, ...]) -> Iterator[LinkHop]:
+    """The lower end of each link of the path, so that no link counts twice.
+
+    Counted from the root port, the ports of switches alternate: upstream (the lower end of a link), downstream (its
+    upper end), upstream ... What lies between the two ports of one switch is no link.
+    """
+    below_root = 0
+    for hop in reversed(path):
+        if hop.port in (Port.SWITCH, Port.BRIDGE):
+            below_root += 1
+            if below_root % 2 == 0:
+                continue
+        elif hop.port is not Port.ENDPOINT:
+            below_root = 0
+            continue
+        if hop.bandwidth is not None or hop.max_bandwidth is not None:
+            yield hop
+
+
+def _visible(shared: dict[str, _Shared], chipsets: ChipsetTable | None) -> Iterator[Uplink]:
+    for address in sorted(shared):
+        hop, members = shared[address].hop, tuple(shared[address].members)
+        if len(members) < 2 and not (chipsets and hop.port is Port.SWITCH and _is_chipset(hop, chipsets)):
+            continue
+        yield Uplink(address, hop.bandwidth, Source.REPORTED, members)
+
+
+def _is_chipset(hop: LinkHop, chipsets: ChipsetTable) -> bool:
+    """AMD's chipsets are switches: their uplink is plain to see."""
+    family = chipsets.family(hop.pci_id, hop.name) if hop.pci_id else None
+    return family is not None and family.side is Side.CHIPSET
+
+
+def _hidden(shared: dict[tuple[str, str], _Shared]) -> Iterator[Uplink]:
+    for bus, name in sorted(shared):
+        each = shared[bus, name]
+        yield Uplink(name, each.hop.hidden_bandwidth, Source.KNOWN, tuple(each.members))

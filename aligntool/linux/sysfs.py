@@ -1,0 +1,417 @@
+"""Read sysfs, the udev database and mount tables of a running machine or a captured tree."""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from string import whitespace
+
+from aligntool.errors import Refused
+
+# The kernel's files: /sys, /proc and /run/udev of this machine, or of another one captured in a folder.
+#
+# In: absolute paths as they are on the machine itself. Out: text, numbers, names; None or nothing where there
+# is no such thing. Alone because a captured tree is hostile: its symbolic links may lead out of it, its files
+# may be pipes, devices or endless, and nobody who asks for an attribute should have to think of that.
+
+# A thousand disks are a hundred thousand attributes: strings and system calls here, no path objects.
+# ruff: noqa: PTH208, PTH110, PTH112, PTH115
+
+
+LONGEST_TEXT = 4096  # a sysfs attribute fills one page at most (Documentation/filesystems/sysfs.rst)
+LONGEST_CONTENT = 4 * 1024 * 1024  # mountinfo of a machine with thousands of mounts
+DEEPEST = 100  # folders in folders; the longest path of a real sysfs has about forty
+MOST_LINKS = 40  # as many as the kernel follows (MAXSYMLINKS)
+
+_LIVE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_CAPTURED = _LIVE | os.O_NOFOLLOW
+_LONGEST_PATH = 1024  # deeper ones are resolved in a loop, not by recursion
+_DOTS = ("", ".", "..")
+_PADDING = (
+    f"{whitespace}\0"  # tar believes st_size, which is a page, and fills what it could not read with NULs
+)
+_SYSFS = ("block", "class/block", "dev/block", "class/nvme", "devices")  # any of these makes a folder a /sys
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """`root` is "" for the live machine, else the folder that stands for its "/"."""
+
+    root: str
+    _resolved: dict[str, str | None] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def live(self) -> bool:
+        return not self.root
+
+    def text(self, path: str) -> str | None:
+        """The stripped content of a short file."""
+        descriptor = self._open(path)
+        if descriptor is None:
+            return None
+        try:
+            return stripped(os.read(descriptor, LONGEST_TEXT))
+        except OSError:  # attributes of a device that is going away, or that this driver does not answer
+            return None
+        finally:
+            os.close(descriptor)
+
+    def number(self, path: str) -> int | None:
+        return as_number(self.text(path))
+
+    def content(self, path: str, limit: int = LONGEST_CONTENT) -> bytes | None:
+        """The bytes of a file that may be long or binary, up to `limit`."""
+        descriptor = self._open(path)
+        if descriptor is None:
+            return None
+        pieces, wanted = [], limit
+        try:
+            while wanted > 0 and (piece := os.read(descriptor, min(wanted, 65536))):
+                pieces.append(piece)
+                wanted -= len(piece)
+                if len(piece) < 65536 and not self.live:  # only /proc gives less than it has
+                    break
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
+        return b"".join(pieces)
+
+    def open(self, path: str) -> int | None:
+        """A descriptor to read a regular file by, which the caller closes; None: there is none, or not allowed."""
+        descriptor = self._open(path)
+        if descriptor is not None and not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            return None
+        return descriptor
+
+    def names(self, path: str) -> list[str]:
+        place = path if self.live else self._host(path, stat.S_IFDIR)
+        try:
+            return sorted(os.listdir(place)) if place is not None else []
+        except OSError:
+            return []
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path) if self.live else self._lookup(path) is not None
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path) if self.live else self._host(path, stat.S_IFDIR) is not None
+
+    def link(self, path: str) -> str | None:
+        """Where a symbolic link says it leads, unresolved: its last word names a driver, a subsystem."""
+        folder, _, name = path.rpartition("/")
+        above = folder if self.live else self._lookup(folder)
+        try:
+            return None if above is None or name in _DOTS else os.readlink(f"{self.root}{above}/{name}")
+        except OSError:
+            return None
+
+    def real(self, path: str) -> str | None:
+        """The path without symbolic links, as the machine would resolve it; None when nothing is there."""
+        if not self.live:
+            return self._lookup(path)
+        return os.path.realpath(path) if os.path.exists(path) else None
+
+    def _open(self, path: str) -> int | None:
+        try:
+            if self.live:
+                return os.open(path, _LIVE)
+            place = self._host(path)
+            return None if place is None else os.open(place, _CAPTURED)
+        except (OSError, ValueError):
+            return None
+
+    def _host(self, path: str, kind: int = stat.S_IFREG) -> str | None:
+        """Where something of the captured machine lies on this one, with no symbolic link left in its path.
+
+        None when it is not of that kind: opening a pipe or a device node that lies in a captured tree could do
+        something.
+        """
+        folder, _, name = path.rpartition("/")
+        above = self._resolved.get(folder, "") or self._lookup(folder)
+        if above is None or name in _DOTS:
+            return None
+        place = f"{self.root}{above}/{name}"
+        try:
+            found = stat.S_IFMT(os.lstat(place).st_mode)
+            if found == stat.S_IFLNK:
+                inside = self._lookup(path)
+                if inside is None:
+                    return None
+                place = self.root + inside
+                found = stat.S_IFMT(os.lstat(place).st_mode)
+        except (OSError, ValueError):
+            return None
+        return place if found == kind else None
+
+    def _lookup(self, path: str) -> str | None:
+        """Resolve as if the root were the machine's "/": ".." stops there, absolute links start there."""
+        known = self._resolved
+        if path in known:
+            return known[path]
+        folder, _, name = path.rpartition("/")
+        if name in _DOTS or len(path) > _LONGEST_PATH:
+            found = self._walk("", path)
+        else:  # siblings share the work of their folder
+            above = self._lookup(folder) if folder else ""
+            found = None if above is None else self._walk(above, name)
+        known[path] = found
+        if found is not None:
+            known[found] = found
+        return found
+
+    def _walk(self, here: str, path: str) -> str | None:
+        todo, links = path.split("/")[::-1], 0
+        while todo:
+            word = todo.pop()
+            if word in ("", "."):
+                continue
+            if word == "..":
+                here = here.rpartition("/")[0]
+                continue
+            target = _link_target(f"{self.root}{here}/{word}")
+            if target is None:
+                return None
+            if target == "":
+                here = f"{here}/{word}"
+                if (
+                    here.count("/") > DEEPEST
+                ):  # every folder above is asked for something, and each is looked up
+                    return None
+                continue
+            links += 1
+            if links > MOST_LINKS:
+                return None
+            here = "" if target.startswith("/") else here
+            todo.extend(target.split("/")[::-1])
+        return here
+
+
+def _link_target(place: str) -> str | None:
+    """Where a symbolic link leads; "" when it is no link; None when nothing is there."""
+    try:
+        return os.readlink(place) if stat.S_ISLNK(os.lstat(place).st_mode) else ""
+    except (OSError, ValueError):
+        return None
+
+
+def stripped(content: bytes) -> str:
+    """Return the text of an attribute without the white space and the padding around it."""
+    return content.decode("utf-8", "replace").strip(_PADDING)
+
+
+def as_number(text: str | None) -> int | None:
+    """A decimal number as the kernel prints it; None for anything else, however long."""
+    if text is None or not 0 < len(text) <= 20:
+        return None
+    digits = text[1:] if text[0] == "-" else text
+    return int(text) if digits.isascii() and digits.isdigit() else None
+
+
+def captured_tree(folder: str) -> Tree:
+    """The tree in a folder that the user names; forgives the folder above it and the `sys` inside it.
+
+    Raises Refused when there is no sysfs.
+    """
+    place = Path(folder).absolute()
+    if place.name == "..":
+        place = place.resolve()
+    if not place.is_dir():
+        raise Refused(f"{folder} is not a folder", hint="give the folder that holds the captured sys/")
+    if _has_sysfs(f"{place}/sys"):
+        return _tree_at(place)
+    if place.name == "sys" and _has_sysfs(str(place)):
+        return _tree_at(place.parent)
+    try:
+        inside = [below for below in sorted(place.iterdir()) if _has_sysfs(f"{below}/sys")]
+    except OSError as error:
+        raise Refused(f"{folder} cannot be read: {error.strerror}") from error
+    if len(inside) == 1:
+        return _tree_at(inside[0])
+    if inside:
+        names = ", ".join(below.name for below in inside[:8])
+        raise Refused(f"{folder} holds several captured machines: {names}", hint=f"--sysroot {inside[0]}")
+    hint = "capture a machine with: aligntool snapshot -o FILE.tar.xz"
+    raise Refused(f"{folder} holds no captured sys/ folder", hint=hint)
+
+
+def _tree_at(place: Path) -> Tree:
+    return Tree(str(place) if str(place) != "/" else "/.")  # "" would be the live machine
+
+
+def _has_sysfs(place: str) -> bool:
+    return any(os.path.isdir(f"{place}/{name}") for name in _SYSFS)
+
+
+# Where devices are mounted or swapped to.
+#
+# In: a `Tree`. Out: mount points by device number and by node. Alone because /proc/self/mountinfo escapes its
+# words (a space is \040) and because file systems of several devices show a number there that no device has.
+
+SWAP = "[SWAP]"  # as lsblk writes it
+
+
+@dataclass(frozen=True, slots=True)
+class Mounts:
+    by_number: Mapping[str, tuple[str, ...]]
+    by_node: Mapping[str, tuple[str, ...]]  # "/dev/sda1": btrfs, ZFS and overlay have anonymous numbers
+
+    def of(self, number: str | None, *nodes: str) -> tuple[str, ...]:
+        found = list(self.by_number.get(number or "", ()))
+        for node in nodes:
+            found += self.by_node.get(node, ())
+        return tuple(dict.fromkeys(found))
+
+
+def read_mounts(tree: Tree) -> Mounts:
+    by_number: dict[str, list[str]] = {}
+    by_node: dict[str, list[str]] = {}
+    for number, node, place in _mounted(tree.content("/proc/self/mountinfo") or b""):
+        by_number.setdefault(number, []).append(place)
+        if node.startswith("/dev/"):
+            by_node.setdefault(node, []).append(place)
+    for node in _swapped(tree.content("/proc/swaps") or b""):
+        by_node.setdefault(node, []).append(SWAP)
+    return Mounts(_frozen(by_number), _frozen(by_node))
+
+
+def _frozen(found: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
+    return {key: tuple(dict.fromkeys(places)) for key, places in found.items()}
+
+
+def _mounted(content: bytes) -> Iterator[tuple[str, str, str]]:
+    """(device number, source, mount point) of each line; proc_pid_mountinfo(5)."""
+    for line in content.split(b"\n"):
+        before, found, after = line.partition(b" - ")
+        words, rest = before.split(b" "), after.split(b" ")
+        if found and len(words) >= 5 and len(rest) >= 2:
+            yield words[2].decode("ascii", "replace"), unescape(rest[1]), unescape(words[4])
+
+
+def _swapped(content: bytes) -> Iterator[str]:
+    for line in content.split(b"\n")[1:]:
+        words = line.split()
+        if len(words) >= 2 and words[0].startswith(b"/dev/"):
+            yield unescape(words[0])
+
+
+def unescape(word: bytes) -> str:
+    r"""Octal escapes of the kernel: \040, \011, \012, \134, \043 (fs/proc_namespace.c, mangle)."""
+    if b"\\" not in word:
+        return word.decode("utf-8", "replace")
+    raw, at = bytearray(), 0
+    while at < len(word):
+        digits = word[at + 1 : at + 4]
+        if word[at : at + 1] == b"\\" and len(digits) == 3 and not digits.strip(b"01234567"):
+            raw.append(int(digits, 8) & 0xFF)
+            at += 4
+        else:
+            raw.append(word[at])
+            at += 1
+    return raw.decode("utf-8", "replace")
+
+
+# The udev database: what its rules and blkid found out about a device, kept for everybody to read.
+#
+# In: a `Tree` and a device number. Out: properties, decoded. Alone because two forms of it exist in captured
+# trees (/run/udev/data as the daemon keeps it, /dev/NAME as util-linux's `mk-input.sh` captures it for `lsblk
+# --sysroot`) and because udev escapes strings in its own way.
+
+LONGEST_RECORD = 256 * 1024  # thousands of links; the daemon itself keeps them in one small file
+_HEX = frozenset("0123456789abcdefABCDEF")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What udev knows of one device."""
+
+    properties: Mapping[str, str]
+    links: tuple[str, ...] = ()  # below /dev: "disk/by-id/wwn-0x5000..."
+
+    def get(self, key: str) -> str | None:
+        return self.properties.get(key) or None
+
+    def decoded(self, key: str) -> str | None:
+        """A property whose name ends in _ENC, or which blkid encodes the same way (ID_PART_ENTRY_NAME)."""
+        value = self.properties.get(key)
+        return None if value is None else unescape_udev(value).strip() or None
+
+    def number(self, key: str) -> int | None:
+        value = self.properties.get(key, "")
+        return int(value) if 0 < len(value) <= 20 and value.isascii() and value.isdigit() else None
+
+
+NOTHING = Record({})
+
+
+@dataclass(frozen=True, slots=True)
+class UdevDatabase:
+    tree: Tree
+    has_records: bool  # /run/udev/data is there
+    has_files: bool  # captured for `lsblk --sysroot`
+
+    def record(self, number: str | None, name: str) -> Record:
+        """By device number ("8:1"), else by kernel name."""
+        if self.has_records and number:
+            content = self.tree.content(f"/run/udev/data/b{number}", LONGEST_RECORD)
+            if content is not None:
+                return parse_record(content)
+        if self.has_files:
+            content = self.tree.content(f"/dev/{name}", LONGEST_RECORD)
+            if content is not None:
+                return parse_dump(content)
+        return NOTHING
+
+
+def open_database(tree: Tree) -> UdevDatabase:
+    """Looks once whether there is a database at all: most captured trees have none.
+
+    The files in /dev of a live machine are devices, and nothing here opens one.
+    """
+    return UdevDatabase(
+        tree,
+        has_records=tree.is_directory("/run/udev/data"),
+        has_files=not tree.live and tree.is_directory("/dev"),
+    )
+
+
+def parse_record(content: bytes) -> Record:
+    """Lines "E:KEY=value" and "S:link" (systemd, src/libsystemd/sd-device/device-private.c)."""
+    properties: dict[str, str] = {}
+    links = []
+    for line in content.decode("utf-8", "replace").split("\n"):
+        if line.startswith("E:"):
+            key, found, value = line[2:].partition("=")
+            if found:
+                properties[key] = value
+        elif line.startswith("S:"):
+            links.append(line[2:])
+    return Record(properties, tuple(links))
+
+
+def parse_dump(content: bytes) -> Record:
+    """Lines "KEY=value", as `udevadm info --query=property` prints them; links stand in DEVLINKS."""
+    properties: dict[str, str] = {}
+    for line in content.decode("utf-8", "replace").split("\n"):
+        key, found, value = line.partition("=")
+        if found:
+            properties[key] = value
+    links = properties.get("DEVLINKS", "").split()
+    return Record(properties, tuple(link.removeprefix("/dev/") for link in links))
+
+
+def unescape_udev(text: str) -> str:
+    r"""Turn udev's "\x20" back into bytes, and the bytes into text; anything that is not such an escape stays."""
+    if "\\x" not in text:
+        return text
+    raw, at = bytearray(), 0
+    while at < len(text):
+        if text.startswith("\\x", at) and len(text) >= at + 4 and _HEX.issuperset(text[at + 2 : at + 4]):
+            raw.append(int(text[at + 2 : at + 4], 16))
+            at += 4
+        else:
+            raw += text[at].encode("utf-8", "replace")
+            at += 1
+    return raw.decode("utf-8", "replace")

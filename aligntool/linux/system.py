@@ -1,0 +1,442 @@
+"""Read the system's files that start arrays: mdadm.conf, fstab, crypttab, each initramfs."""
+
+import json
+import os
+import re
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from aligntool.formats.config_files import (
+    array_uuid,
+    is_about_arrays,
+    merge_confs,
+    parse_crypttab,
+    parse_fstab,
+    parse_mdadm_conf,
+)
+from aligntool.linux.process import find_program
+from aligntool.linux.sysfs import Tree
+from aligntool.system import LATE_START_ENABLED, Initramfs, MdadmConf, System
+
+# Which family of distributions runs here: whose files and commands make an array permanent.
+#
+# In: os-release(5), and of Debian's family which program makes its initramfs. Out: a word. Alone because it
+# is about the system, and everything else in `probe` is about disks.
+
+FILES = ("/etc/os-release", "/usr/lib/os-release")
+FAMILIES = {
+    "debian": ("debian", "ubuntu"),
+    "fedora": ("fedora", "rhel", "centos"),
+    "opensuse": ("opensuse", "suse", "sles"),
+    "arch": ("arch", "archlinux"),
+}
+UPDATE_INITRAMFS = "/usr/sbin/update-initramfs"
+DRACUT = "/usr/bin/dracut"
+LONGEST_SCRIPT = 1 << 20
+
+
+def find_distribution() -> str | None:
+    """Of this machine; None: of none that is known."""
+    for file in FILES:
+        try:
+            family = family_of(Path(file).read_text(encoding="utf-8", errors="replace"))
+        except OSError:
+            continue
+        return with_dracut(family, _content)
+    return None
+
+
+def with_dracut(family: str | None, content: Callable[[str, int], bytes | None]) -> str | None:
+    """Debian's packages dracut and initramfs-tools exclude each other. What is called update-initramfs then is missing,
+    or a script that does not call mkinitramfs, as the one of initramfs-tools does.
+
+    `content` reads a file up to a length; None: it is not there.
+    """
+    if family != "debian" or content(DRACUT, 1) is None:
+        return family
+    script = content(UPDATE_INITRAMFS, LONGEST_SCRIPT)
+    return family if script is not None and b"mkinitramfs" in script else "debian-dracut"
+
+
+def _content(path: str, most: int) -> bytes | None:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(most)
+    except OSError:
+        return None
+
+
+def family_of(text: str) -> str | None:
+    """By ID, else by ID_LIKE, which names the nearest relative first."""
+    fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    words = f"{fields.get('ID', '')} {fields.get('ID_LIKE', '')}".replace('"', " ").replace("'", " ").split()
+    for word in words:
+        for family, ids in FAMILIES.items():
+            if word.lower() in ids or word.lower().startswith(f"{family}-"):
+                return family
+    return None
+
+
+# What an initramfs holds of arrays: mdadm, its mdadm.conf, the arrays that dracut was told of.
+#
+# In: an image, as a file descriptor. Out: an Initramfs; where it cannot be read, why. Alone because
+# lsinitramfs names files and prints none, unmkinitramfs writes the whole tree to disk, and lsinitrd and
+# lsinitcpio each know their own kind: here any image is read once, as it streams out of its own decompressor,
+# and nothing is written (docs/decisions/0016). Format: the kernel's Documentation/driver-api/early-
+# userspace/buffer-format.rst.
+
+HEADER, TRAILER = 110, "TRAILER!!!"
+NEWC = (b"070701", b"070702")
+LONGEST_NAME = 4096
+LONGEST_KEPT = 256 * 1024  # of a text file that is kept
+MOST_BYTES = 1 << 30  # unpacked; none that boots is larger
+PATIENCE_S = 120.0
+PIECE = 1 << 20
+_CONFS = ("etc/mdadm.conf", "etc/mdadm/mdadm.conf")
+_PACKED = (
+    (b"\x1f\x8b", "gzip"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"\xfd7zXZ", "xz"),
+    (b"BZh", "bzip2"),
+    (b"\x02\x21\x4c\x18", "lz4"),
+    (b"\x04\x22\x4d\x18", "lz4"),
+    (b"\x89LZO", "lzop"),
+    (b"\x5d\x00\x00", "xz"),
+)
+_MAKERS = (
+    ("usr/lib/dracut/", "dracut"),
+    ("lib/dracut/", "dracut"),
+    ("conf/initramfs.conf", "initramfs-tools"),
+    ("init_functions", "mkinitcpio"),
+)
+
+
+class NotReadable(Exception):
+    """Why; a sentence without a subject."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was found so far."""
+
+    maker: str = ""
+    mdadm: bool = False
+    confs: dict[str, str] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    squashed: bool = False
+
+    @property
+    def enough(self) -> bool:
+        """dracut's may name arrays after their mdadm.conf, and is read to its end."""
+        return self.maker in ("initramfs-tools", "mkinitcpio") and self.mdadm and bool(self.confs)
+
+
+def read_initramfs(descriptor: int, path: str) -> Initramfs:
+    """Reads from the start on; the descriptor stays open."""
+    seen = _Seen()
+    try:
+        _read(descriptor, seen)
+    except NotReadable as reason:
+        return Initramfs(path, unseen=str(reason))
+    except OSError as error:
+        return Initramfs(path, unseen=f"cannot be read: {error.strerror}")
+    if seen.squashed and not seen.confs:
+        return Initramfs(path, unseen="its files lie in a squashfs image inside")
+    if not seen.maker and not seen.mdadm and not seen.confs:
+        return Initramfs(path, unseen="nobody knows which program made it")
+    confs = [parse_mdadm_conf(text, name) for name, text in sorted(seen.confs.items())]
+    return Initramfs(path, seen.maker, seen.mdadm, merge_confs(confs) if confs else None, tuple(seen.asked))
+
+
+def _read(descriptor: int, seen: _Seen) -> None:
+    """Archives that are not packed, one after the other (microcode, modules), then one that is."""
+    with os.fdopen(os.dup(descriptor), "rb", buffering=PIECE) as file:
+        file.seek(0)
+        _Archive(file, seen).read()
+        if seen.enough:
+            return
+        rest = file.tell()
+        head = file.read(8)
+    if head[:2] == b"MZ":
+        raise NotReadable("it is a unified kernel image")
+    if not head.strip(b"\0"):
+        return
+    program = next((name for magic, name in _PACKED if head.startswith(magic)), None)
+    if program is None:
+        raise NotReadable("it is packed in an unknown way")
+    _unpacked(descriptor, rest, program, seen)
+
+
+def _unpacked(descriptor: int, rest: int, name: str, seen: _Seen) -> None:
+    program = find_program(name)
+    if program is None:
+        raise NotReadable(f"it is packed by {name}, which is not installed")
+    os.lseek(descriptor, rest, os.SEEK_SET)
+    with subprocess.Popen(
+        (program, "-dc"), stdin=descriptor, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as child:
+        timer = threading.Timer(PATIENCE_S, child.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            if child.stdout is not None:
+                archive = _Archive(child.stdout, seen)
+                archive.read()
+                if not archive.members:
+                    raise NotReadable("what is packed in it is no cpio archive")
+        finally:
+            timer.cancel()
+            child.kill()
+
+
+class _Archive:
+    """Members of newc archives, as long as there are any."""
+
+    def __init__(self, file: IO[bytes], seen: _Seen) -> None:
+        self.file = file
+        self.seen = seen
+        self.members = 0
+        self.left = MOST_BYTES
+
+    def read(self) -> None:
+        while not self.seen.enough:
+            head = self._padding()
+            if head[:6] not in NEWC:
+                self._back(head)
+                return
+            head += self._take(HEADER - len(head))
+            if not self._member(head):
+                raise NotReadable("it ends in the middle of a file")
+
+    def _padding(self) -> bytes:
+        """The first bytes that are not the zeros between two archives."""
+        while True:
+            head = self._take(4)
+            if not head or head.strip(b"\0"):
+                return head + self._take(4)
+
+    def _member(self, head: bytes) -> bool:
+        self.members += 1
+        try:
+            size, length = int(head[54:62], 16), int(head[94:102], 16)
+        except ValueError:
+            raise NotReadable("one of its headers is damaged") from None
+        if length > LONGEST_NAME:
+            raise NotReadable("one of its headers is damaged")
+        name = self._take(_padded(HEADER + length) - HEADER)[:length].rstrip(b"\0")
+        path = name.decode("utf-8", "replace").removeprefix("./").lstrip("/")
+        kept = self._take(min(size, LONGEST_KEPT)) if _is_kept(path) else b""
+        skipped = self._skip(_padded(size) - len(kept))
+        _note(self.seen, path, kept)
+        return skipped
+
+    def _take(self, count: int) -> bytes:
+        self.left -= count
+        if self.left < 0:
+            raise NotReadable("it holds more than an initramfs could")
+        return self.file.read(count)
+
+    def _skip(self, count: int) -> bool:
+        while count > 0:
+            piece = self._take(min(count, PIECE))
+            if not piece:
+                return False
+            count -= len(piece)
+        return True
+
+    def _back(self, head: bytes) -> None:
+        """Only a file can; of a pipe nobody reads on."""
+        if head and self.file.seekable():
+            self.file.seek(-len(head), os.SEEK_CUR)
+
+
+def _padded(count: int) -> int:
+    return (count + 3) & ~3
+
+
+def _is_kept(path: str) -> bool:
+    return path in _CONFS or _in_folder(
+        path, ("etc/mdadm.conf.d/", "etc/mdadm/mdadm.conf.d/", "etc/cmdline.d/")
+    )
+
+
+def _in_folder(path: str, folders: tuple[str, ...]) -> bool:
+    return path.startswith(folders) and path.endswith(".conf")
+
+
+def _note(seen: _Seen, path: str, content: bytes) -> None:
+    seen.maker = seen.maker or next((maker for start, maker in _MAKERS if path.startswith(start)), "")
+    seen.mdadm = seen.mdadm or path in ("sbin/mdadm", "usr/sbin/mdadm", "usr/bin/mdadm", "bin/mdadm")
+    seen.squashed = seen.squashed or path.startswith("squash-root.img")
+    if not _is_kept(path) or not content:
+        return
+    text = content.decode("utf-8", "replace")
+    if path.startswith("etc/cmdline.d/"):
+        seen.asked += _asked(text)
+    else:
+        seen.confs[path] = text
+
+
+def _asked(text: str) -> Iterator[str]:
+    """rd.md.uuid=... of dracut.cmdline(7)."""
+    for word in text.split():
+        if word.startswith("rd.md.uuid=") and (uuid := array_uuid(word.partition("=")[2])):
+            yield uuid
+
+
+# Arrays whose making was begun and has not ended.
+#
+# In: a `Tree`. Out: a sentence each. Alone because the record of it is `apply`'s own, and whoever only looks
+# need not understand more of it than that it is there.
+
+FOLDER = "/var/lib/aligntool/arrays"
+LONGEST = 16 << 20
+MOST = 64
+
+
+def read_unfinished(tree: Tree) -> tuple[str, ...]:
+    """By the records in aligntool's folder, which root alone may read; one that is damaged is told all the same."""
+    names = [name for name in tree.names(FOLDER) if name.endswith(".json")]
+    return tuple(
+        _sentence(f"{FOLDER}/{name}", tree.content(f"{FOLDER}/{name}", LONGEST)) for name in names[:MOST]
+    )
+
+
+def _sentence(file: str, content: bytes | None) -> str:
+    try:
+        document = json.loads(content or b"")
+        plan, position = document["plan"]["plan"], document["position"]
+        name, steps, purpose = plan["disk"]["path"], len(plan["steps"]), plan["purpose"]
+        way = "" if document["forward"] else ", and is being taken back"
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return f"{file}: the record of something that was begun cannot be read"
+    what = "making" if purpose == "raid" else "mending"
+    return f"{name}: its {what} was begun and has not ended, step {position + 1} of {steps}{way} ({file})"
+
+
+# The files of the system that make arrays come back, or keep them from it.
+#
+# In: a `Tree`. Out: a System; None where the tree holds no files of a system. Alone because everything else
+# in `probe` is about disks, and because what is read here is only of interest where there is an array.
+
+CAPTURED = "/aligntool/initramfs"  # where a snapshot keeps what was seen inside the images
+MDADM_CONFS = (
+    "/etc/mdadm/mdadm.conf",
+    "/etc/mdadm.conf",
+)  # Debian's mdadm reads the first that is there, others the last
+MDADM_FOLDERS = ("/etc/mdadm/mdadm.conf.d", "/etc/mdadm.conf.d")
+SAFELY = "/sys/module/raid456/parameters/devices_handle_discard_safely"
+MOST_IMAGES, MOST_FILES = 16, 64
+LONGEST_FILE = 1 << 20
+_IMAGE = re.compile(r"initrd(\.img)?-.+|initramfs-.+\.img|initrd|initramfs")
+_NOT_BOOTED = re.compile(r".*(kdump|rescue).*|.*[.-](bak|old|orig|dpkg-\w+|new|tmp)")
+_MACHINE = re.compile(r"[0-9a-f]{32}|Default")  # a folder of the Boot Loader Specification
+
+
+def read_system(tree: Tree) -> System | None:
+    """Takes seconds where there are images to unpack. Images that only root may read are told as unseen."""
+    release = next((text for file in FILES if (text := _text(tree, file))), None)
+    fstab = _text(tree, "/etc/fstab")
+    if release is None and fstab is None:
+        return None
+    family = with_dracut(family_of(release or ""), tree.content)
+    words = (tree.text("/proc/cmdline") or "").split()
+    return System(
+        family=family,
+        hostname=_known(tree.text("/proc/sys/kernel/hostname")),
+        mdadm=_mdadm(tree, family),
+        fstab=parse_fstab(fstab or ""),
+        crypttab=parse_crypttab(_text(tree, "/etc/crypttab") or ""),
+        initramfs=tuple(read_images(tree)),
+        command_line=tuple(word for word in words if is_about_arrays(word)),
+        unfinished=read_unfinished(tree),
+        discards_on_parity={"Y": True, "N": False}.get(tree.text(SAFELY) or ""),
+        late_start=tree.content(LATE_START_ENABLED) is not None,
+    )
+
+
+def _known(hostname: str | None) -> str | None:
+    """The kernel's own is "(none)" until somebody gives it one."""
+    return None if hostname in (None, "", "(none)") else hostname
+
+
+def _mdadm(tree: Tree, family: str | None) -> MdadmConf:
+    """Of the two places the first that is there, and every file of the folders: mdadm.conf(5), FILES."""
+    mains = MDADM_CONFS if (family or "").startswith("debian") else MDADM_CONFS[::-1]
+    files = [file for file in mains if tree.exists(file)][:1]
+    for folder in MDADM_FOLDERS:
+        files += [f"{folder}/{name}" for name in tree.names(folder)[:MOST_FILES] if name.endswith(".conf")]
+    found = [(file, _text(tree, file)) for file in files]
+    return merge_confs([parse_mdadm_conf(text, file) for file, text in found if text is not None])
+
+
+def _text(tree: Tree, path: str) -> str | None:
+    content = tree.content(path, LONGEST_FILE)
+    return None if content is None else content.decode("utf-8", "replace")
+
+
+def read_images(tree: Tree) -> Iterator[Initramfs]:
+    """Those that a boot loader would find, and of a snapshot what was seen when it was made."""
+    if not tree.live and tree.is_directory(CAPTURED):
+        for name in tree.names(CAPTURED)[:MOST_IMAGES]:
+            if (text := _text(tree, f"{CAPTURED}/{name}")) is not None:
+                yield told_image(text)
+        return
+    for path in list(_image_paths(tree))[:MOST_IMAGES]:
+        yield _image(tree, path)
+
+
+def _image_paths(tree: Tree) -> Iterator[str]:
+    """/boot, and what the Boot Loader Specification adds: /boot/ID/VERSION/initrd. Links lead to others of these."""
+    for folder in ("/boot", "/efi", "/boot/efi"):
+        below = [f"{folder}/{name}" for name in tree.names(folder) if _MACHINE.fullmatch(name)]
+        places = [folder, *(f"{machine}/{name}" for machine in below for name in tree.names(machine))]
+        for place in places:
+            for name in tree.names(place)[:MOST_FILES]:
+                path = f"{place}/{name}"
+                if _IMAGE.fullmatch(name) and not _NOT_BOOTED.fullmatch(name) and tree.link(path) is None:
+                    yield path
+
+
+def _image(tree: Tree, path: str) -> Initramfs:
+    descriptor = tree.open(path)
+    if descriptor is None:
+        why = "needs root" if tree.live and os.geteuid() != 0 else "cannot be opened"
+        return Initramfs(path, unseen=why)
+    try:
+        return read_initramfs(descriptor, path)
+    finally:
+        os.close(descriptor)
+
+
+def image_text(image: Initramfs) -> str:
+    """As a snapshot keeps it: facts, and the ARRAY lines of the mdadm.conf inside."""
+    lines = [f"path={image.path}", f"maker={image.maker}", f"mdadm={'yes' if image.has_mdadm else 'no'}"]
+    lines += [f"asked={uuid}" for uuid in image.arrays_asked]
+    lines += [f"unseen={image.unseen}"] if image.unseen else []
+    if image.conf is not None:
+        lines += ["conf:", *(line.text for line in image.conf.arrays)]
+    return "\n".join(lines) + "\n"
+
+
+def told_image(text: str) -> Initramfs:
+    head, inside, conf = text.partition("conf:\n")
+    fields: dict[str, str] = {}
+    asked = []
+    for line in head.splitlines():
+        key, _, value = line.partition("=")
+        fields[key] = value
+        if key == "asked" and (uuid := array_uuid(value)):
+            asked.append(uuid)
+    return Initramfs(
+        path=fields.get("path", ""),
+        maker=fields.get("maker", ""),
+        has_mdadm=fields.get("mdadm") == "yes",
+        conf=parse_mdadm_conf(conf, "mdadm.conf") if inside else None,
+        arrays_asked=tuple(asked),
+        unseen=fields.get("unseen", ""),
+    )

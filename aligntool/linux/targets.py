@@ -1,0 +1,268 @@
+"""Resolve what a user types as TARGET: a disk, a partition, an image, a captured tree."""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from aligntool.audit.wording import shell_word
+from aligntool.errors import Refused
+from aligntool.formats.layers import Contents, read_contents
+from aligntool.formats.reader import BeatingReader, Reader
+from aligntool.inventory import Disk, DiskKind, IoLimits
+from aligntool.linux.deadline import SILENCE_S, SILENT, Pulse, answer_of
+from aligntool.linux.devices import READ_ONLY, Block, FileReader, block_of_number, find_block, list_blocks
+from aligntool.linux.drives import Given, override
+from aligntool.linux.sysfs import Tree, captured_tree
+
+# A file that a user names: a disk image, or a reason why it is none.
+#
+# In: a path. Out: a Disk of kind IMAGE. Alone because a file reports nothing: its limits are empty but for
+# what the user gives, and because containers and compressed images look like files of bytes and are none.
+
+_NBD = "sudo modprobe nbd && sudo qemu-nbd -r -c /dev/nbd0 {path} && sudo aligntool audit /dev/nbd0"
+_EWF = "sudo ewfmount {path} /mnt && sudo aligntool audit /mnt/ewf1"
+_UNPACK = "{tool} -dc {path} > disk.img && aligntool audit disk.img"
+
+# (offset, magic, what it is, how to get at the disk inside)
+_CONTAINERS = (
+    (0, b"QFI\xfb", "a QEMU copy-on-write image (qcow2)", _NBD),
+    (0, b"KDMV", "a VMware disk (vmdk)", _NBD),
+    (0, b"# Disk DescriptorFile", "the descriptor of a VMware disk (vmdk)", _NBD),
+    (0x40, b"\x7f\x10\xda\xbe", "a VirtualBox disk (vdi)", _NBD),
+    (0, b"vhdxfile", "a Hyper-V disk (vhdx)", _NBD),
+    (0, b"conectix", "a dynamic Virtual PC disk (vhd)", _NBD),
+    (0, b"QED\0", "a QEMU enhanced disk (qed)", _NBD),
+    (0, b"WithoutFreeSpace", "a Parallels disk", _NBD),
+    (0, b"\xfd7zXZ\0", "compressed with xz", _UNPACK.replace("{tool}", "xz")),
+    (0, b"\x1f\x8b", "compressed with gzip", _UNPACK.replace("{tool}", "gzip")),
+    (0, b"\x28\xb5\x2f\xfd", "compressed with zstd", _UNPACK.replace("{tool}", "zstd")),
+    (0, b"BZh", "compressed with bzip2", _UNPACK.replace("{tool}", "bzip2")),
+    (0, b"\x04\x22\x4d\x18", "compressed with lz4", _UNPACK.replace("{tool}", "lz4")),
+    (0, b"PK\x03\x04", "a zip archive", "unzip {path}"),
+    (0, b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "7z x {path}"),
+    (0, b"\x3a\xff\x26\xed", "an Android sparse image", "simg2img {path} disk.img && aligntool audit disk.img"),
+    (0, b"EVF\x09\x0d\x0a\xff\x00", "an EnCase image (E01)", _EWF),
+    (0, b"partclone-image", "a partclone image", "partclone.restore -s {path} -O disk.img"),
+)  # fmt: skip
+_HEAD = 512
+_SECTOR = 512
+_BLANK = 1024 * 1024  # a new partition begins behind it, and a backup GPT lies in the last so many bytes
+
+
+def read_image(path: str, given: Given, pulse: Pulse = SILENT, *, known: bool = True) -> Disk:
+    """Raises Refused for a file that is not a disk image, or that cannot be read. `known`: also for one in which
+    nothing is recognised.
+    """
+    descriptor = _open(path)
+    try:
+        size = os.lseek(descriptor, 0, os.SEEK_END)
+        reader = BeatingReader(FileReader(descriptor, size), pulse.beat)
+        refuse_containers(path, reader)
+        limits, limits_given = override(IoLimits(), given)
+        seen = read_contents(reader, sector_size=given.sector_size)
+        if known:
+            _refuse_other_files(path, reader, seen)
+    except OSError as error:
+        raise Refused(f"{path} cannot be read: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+    return Disk(
+        name=path,
+        path=path,
+        kind=DiskKind.IMAGE,
+        size=size,
+        limits=limits,
+        limits_given=limits_given,
+        read_only=not os.access(path, os.W_OK),
+        table=seen.table,
+        table_read=seen.table_read,
+        partitions=seen.partitions,
+        content=seen.content,
+        gpt_headers=seen.gpt_headers,
+        content_read=seen.content_read,
+        unseen=seen.unseen,
+    )
+
+
+def _open(path: str) -> int:
+    try:
+        descriptor = os.open(path, READ_ONLY)
+    except OSError as error:
+        raise Refused(f"{path} cannot be opened: {error.strerror}", hint=_hint(path, error)) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # another file has taken its place meanwhile
+        os.close(descriptor)
+        raise Refused(f"{path} is no longer a regular file")
+    return descriptor
+
+
+def _hint(path: str, error: OSError) -> str:
+    denied = isinstance(error, PermissionError) and os.geteuid()
+    return f"sudo aligntool audit {shell_word(path)}" if denied else ""
+
+
+def _refuse_other_files(path: str, reader: Reader, seen: Contents) -> None:
+    """Raise Refused for a file in which nothing can be judged. What is a disk is recognised, or blank where a table and
+    a file system begin: zeros, or ones as flash is after an erase.
+    """
+    if (
+        not seen.table_read
+        or seen.table
+        or seen.partitions
+        or seen.content
+        or seen.gpt_headers
+        or seen.unseen
+    ):
+        return
+    if reader.size % _SECTOR:
+        raise Refused(f"{path} is not a disk image: {reader.size} bytes are not whole sectors of {_SECTOR}")
+    ends = reader.read(0, _BLANK), reader.read(max(reader.size - _BLANK, 0), _BLANK)
+    if any(end.strip(b"\0") and end.strip(b"\xff") for end in ends):
+        raise Refused(
+            f"{path} cannot be judged: there is neither a partition table nor a known file system in it, and it is not"
+            " blank", hint=f"file {shell_word(path)}",
+        )  # fmt: skip
+
+
+def refuse_containers(path: str, reader: Reader) -> None:
+    """Raise Refused for a file that holds a disk in another form: its bytes are not those of the disk."""
+    if reader.size == 0:
+        raise Refused(f"{path} is empty", hint="give a disk image or a block device")
+    head = reader.read(0, _HEAD)
+    for offset, magic, what, hint in _CONTAINERS:
+        if head.startswith(magic, offset):
+            raise Refused(
+                f"{path} is {what}, not the bytes of a disk", hint=hint.format(path=shell_word(path))
+            )
+
+
+# Where to look: this machine, a folder with another one's files, or the archive that `aligntool snapshot`
+# wrote.
+#
+# In: what the user gave as --sysroot. Out: a `Tree`, for as long as it is needed. Alone because an unpacked
+# archive has to go away again.
+
+
+@contextmanager
+def open_sysroot(sysroot: str | None) -> Iterator[Tree]:
+    """Raises Refused when there is nothing to look at."""
+    if sysroot is None:
+        yield Tree("")
+    elif not Path(sysroot).is_file():
+        yield captured_tree(sysroot)
+    else:
+        from tempfile import TemporaryDirectory
+
+        from aligntool.linux.unpack import unpack
+
+        with TemporaryDirectory(prefix="aligntool-") as folder:
+            unpack(sysroot, folder)
+            yield captured_tree(folder)
+
+
+# What a word names that a user types where TARGET stands: a disk, or a file.
+
+
+def find_target(tree: Tree, target: str) -> Block | None:
+    """Return the disk; None where the target is an image file. Raises Refused for anything else, and for a word that
+    may mean either.
+    """
+    if "\0" in target or not target:
+        raise Refused(f"{target!r} is not a name of a disk or file")
+    if not tree.live:
+        return _captured(tree, target)
+    if "/" not in target:
+        refuse_ambiguous(target)
+        block = find_block(tree, target)
+        if block is not None:
+            return block
+    return _on_this_machine(tree, target)
+
+
+def refuse_ambiguous(target: str, *, folders: bool = False) -> None:
+    """Raise Refused for a word without a slash that is a file here and a disk of this machine. `folders`: a folder may
+    be meant as well.
+    """
+    if "/" in target or "\0" in target or target in ("", ".", "..") or not os.path.lexists(target):
+        return
+    here, node = Path(target), Path("/dev", target)
+    if not Path("/sys/class/block", target).exists() or (here.is_dir() and not folders):
+        return
+    if here.exists() and node.exists() and here.samefile(node):
+        return
+    word = shell_word(target)
+    what = "folder" if here.is_dir() else "file"
+    raise Refused(
+        f"{target} is a {what} here, and {node} is a disk: it is not clear which of them is meant",
+        hint=f"./{word} names the {what}, {node} the disk",
+    )
+
+
+def refuse_silent(path: str, silence_s: float = SILENCE_S) -> None:
+    """Raise Refused for a disk or file that gives no answer: this process would never come back from opening it.
+    Nothing else is opened: opening a character device may do something.
+    """
+
+    def read(_: Pulse) -> bool:
+        with suppress(OSError, ValueError):
+            mode = os.stat(path).st_mode  # noqa: PTH116
+            if not (stat.S_ISREG(mode) or stat.S_ISBLK(mode)):
+                return True
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+            os.pread(descriptor, 4096, 0)
+        return True  # whatever it answered
+
+    if answer_of(read, silence_s) is None:
+        raise Refused(f"{path} did not answer within {silence_s:g} s", hint="sudo dmesg")
+
+
+def _on_this_machine(tree: Tree, target: str) -> Block | None:
+    try:
+        status = os.stat(target)  # noqa: PTH116  (one call, not three)
+    except OSError as error:
+        hint = "aligntool audit, without a target, lists the disks of this machine"
+        raise Refused(f"{target}: {error.strerror}", hint=hint) from error
+    mode = status.st_mode
+    if stat.S_ISREG(mode):
+        return None
+    if stat.S_ISBLK(mode):
+        block = block_of_number(tree, f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}")
+        if block is None:
+            raise Refused(f"{target} is a node for a block device that this kernel does not have")
+        return block
+    if stat.S_ISDIR(mode):
+        hint = (
+            f"aligntool audit --sysroot {shell_word(target)}" if Path(target, "sys").is_dir() else "lsblk -d"
+        )
+        raise Refused(f"{target} is a folder", hint=hint)
+    what = "a character device" if stat.S_ISCHR(mode) else "neither a block device nor a regular file"
+    raise Refused(f"{target} is {what}", hint=_sibling(target))
+
+
+def _sibling(target: str) -> str:
+    """People type the NVMe controller and mean its namespace."""
+    name = target.rpartition("/")[2]
+    is_controller = name.startswith("nvme") and name[4:].isdigit()
+    return f"sudo aligntool audit {shell_word(target)}n1" if is_controller else "lsblk -d"
+
+
+def _captured(tree: Tree, target: str) -> Block:
+    name = target.removeprefix("/dev/")
+    block = find_block(tree, name) or next(_by_link(tree, name), None)
+    if block is None:
+        known = ", ".join(block.name for block in list_blocks(tree)[:12])
+        raise Refused(f"{target} is not in the captured tree", hint=f"it has: {known}" if known else "")
+    return block
+
+
+def _by_link(tree: Tree, link: str) -> Iterator[Block]:
+    """/dev/disk/by-id/... as udev made them on the captured machine."""
+    from aligntool.linux.sysfs import open_database
+
+    database = open_database(tree)
+    for block in list_blocks(tree):
+        parts = [f"{block.path}/{name}" for name in tree.names(block.path) if name.startswith(block.sysname)]
+        for path in (block.path, *parts):
+            if link in database.record(tree.text(f"{path}/dev"), path.rpartition("/")[2]).links:
+                yield block

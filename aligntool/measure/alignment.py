@@ -1,0 +1,582 @@
+"""Plan the alignment and span experiments and draw their verdicts."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from math import gcd, lcm, log
+from statistics import median
+
+from aligntool.audit.report import units_touched
+from aligntool.errors import Refused
+from aligntool.measure.conditions import Conditions, bottom_of, crowded_words
+from aligntool.measure.fio import NEAR_A_CORE, Job, Pattern
+from aligntool.measure.statistics import LEAST_RUNS, PROMISED, chance_of_loss, chance_of_two, holm
+from aligntool.measure.unit import CONFIDENT
+from aligntool.measure.unit_design import Dice
+from aligntool.units import KIB, MIB, Extent, align_up, format_about, format_size
+
+# How far a drive's mapping table reaches: random reads over spans that double, and the knee where they get
+# slower.
+#
+# In: the size there is, rates of runs. Out: spans, jobs, a knee with its confidence. Alone because a curve
+# that looks bent need not have a knee, and "none" must be an answer.
+
+BLOCK = 4 * KIB
+DEPTH = 32
+SMALLEST = 64 * MIB
+FALLEN = 0.9  # of the rate over the spans before: a table that is at hand for 9 requests in 10 costs as much
+FEWEST_BEFORE = 2  # spans that agree with each other, or there is nothing to fall from
+STEP = 0.7  # of the rate over the spans before: a fall by a third, as noise may show it
+STEADY = 0.2  # of their median, by which those spans may differ
+ENOUGH = 5 / 4  # times the largest span: of a drive that has no more, all was looked at
+RESAMPLES = 200
+MAPPED = 1024  # bytes of the drive for each byte of its map: 4 bytes for each 4 KiB
+_FLAT = "no knee"
+
+Curve = Mapping[int, Sequence[float]]
+"""Span in bytes -> requests a second, of each repeat."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knee:
+    """`below` is the largest span at the full rate, `above` the next one, which is slower. None: there is no knee, or
+    it cannot be told, and `why` says which.
+    """
+
+    below: int | None
+    above: int | None
+    share: float  # of the full rate, at the span above
+    confidence: float
+    why: str
+
+    @property
+    def found(self) -> bool:
+        return self.below is not None
+
+    @property
+    def flat(self) -> bool:
+        """As fast over every span that was measured."""
+        return not self.found and self.why.startswith(_FLAT)
+
+    @property
+    def sure(self) -> bool:
+        """As sure as a probe must be of a unit."""
+        return self.confidence >= CONFIDENT
+
+    @property
+    def words(self) -> str:
+        """What is less sure is "perhaps" so."""
+        if self.below is not None and self.above is not None:
+            place = f"knee between {format_about(self.below)} and {format_about(self.above)}"
+            return place if self.sure else f"perhaps a {place}"
+        return f"perhaps {self.why}" if self.flat and not self.sure else self.why
+
+
+def spans_of(size: int, smallest: int = SMALLEST) -> tuple[int, ...]:
+    """Doubling from `smallest` on, and the whole at the end."""
+    spans = []
+    span = smallest
+    while span < size:
+        spans.append(span)
+        span *= 2
+    whole = size // BLOCK * BLOCK
+    if not spans or whole > spans[-1] * ENOUGH:
+        spans.append(whole)
+    return tuple(spans)
+
+
+def between(knee: Knee) -> int | None:
+    """The span in the middle of the knee, to be measured as well; None: there is nothing to be told apart."""
+    if knee.below is None or knee.above is None or knee.above < knee.below * 3 // 2:
+        return None
+    return (knee.below + knee.above) // 2 // BLOCK * BLOCK
+
+
+def jobs_of(
+    spans: Sequence[int], path: str, start: int, *, write: bool, runtime_s: float, repeat: int
+) -> Iterator[tuple[int, Job]]:
+    """One repeat, from the byte `start` of the path on. Every second one goes from the largest span to the smallest, so
+    that heat hits neither end alone.
+    """
+    pattern = Pattern.RANDOM_WRITE if write else Pattern.RANDOM_READ
+    for span in spans if repeat % 2 == 0 else reversed(spans):
+        yield (
+            span,
+            Job(
+                name="span", path=path, pattern=pattern, block=BLOCK, span=span, offset=start, depth=DEPTH,
+                runtime_s=runtime_s, ramp_s=runtime_s / 4,
+            ),
+        )  # fmt: skip
+
+
+def knee_of(curve: Curve, cpu: Curve, seen: Conditions, dice: Dice) -> Knee:
+    """What may be said of a measurement; `cpu` as of `bound_spans`."""
+    knee = not_by_the_processor(find_knee(curve, dice), cpu)
+    return not_by_the_arm(knee_beside_others(knee, seen), seen)
+
+
+def find_knee(curve: Curve, dice: Dice, *, resamples: int = RESAMPLES) -> Knee:
+    """The confidence is the share of resampled curves (bootstrap over the repeats) with the same answer.
+
+    Where noise leaves that in doubt, a fall by a third or more at one place, from spans that agree with each other, is
+    a knee too: no noise that leaves those within STEADY of each other makes it.
+    """
+    knee = _find_fall(curve, dice, resamples)
+    if knee.sure or min((len(rates) for rates in curve.values()), default=0) < LEAST_RUNS:
+        return knee
+    return _find_step(curve, dice, resamples) or knee
+
+
+def _find_fall(curve: Curve, dice: Dice, resamples: int) -> Knee:
+    knee = _knee({span: median(rates) for span, rates in curve.items() if rates})
+    if min((len(rates) for rates in curve.values()), default=0) < LEAST_RUNS:
+        return Knee(None, None, 1.0, 0.0, f"can't tell: fewer than {LEAST_RUNS} repeats of every span")
+    if _overlapping(curve, knee):
+        return Knee(None, None, knee.share, 0.0, "can't tell: the repeats before and after the knee overlap")
+    same = 0
+    for _ in range(resamples):
+        again = _knee({span: median(dice.choices(rates, k=len(rates))) for span, rates in curve.items()})
+        same += (again.below, again.above, again.why) == (knee.below, knee.above, knee.why)
+    return Knee(knee.below, knee.above, knee.share, same / resamples, knee.why)
+
+
+def _find_step(curve: Curve, dice: Dice, resamples: int) -> Knee | None:
+    """Return the knee at the place that splits the curve best into two levels; None: that is no step."""
+    spans = sorted(curve)
+    medians = [median(curve[span]) for span in spans]
+    place = _best_split(medians)
+    full, least = median(medians[:place] or [0.0]), medians[:place]
+    if place < FEWEST_BEFORE or median(medians[place:]) > STEP * full:
+        return None
+    if min(least) < (1 - STEADY) * full or max(least) > (1 + STEADY) * full:
+        return None
+    if max(medians[place:]) > (1 - STEADY) * full:
+        return None
+    before = [rate for span in spans[:place] for rate in curve[span]]
+    after = [rate for span in spans[place:] for rate in curve[span]]
+    chance = chance_of_two(before, after) * (len(spans) - 1)  # any of the places could have been the best one
+    same = sum(
+        _best_split([median(dice.choices(curve[span], k=len(curve[span]))) for span in spans]) == place
+        for _ in range(resamples)
+    )
+    share, sure = medians[place] / full, max(0.0, min(same / resamples, 1 - chance))
+    return Knee(spans[place - 1], spans[place], share, sure, "")
+
+
+def _best_split(rates: Sequence[float]) -> int:
+    """Return how many of the first values are one level, so that the logarithms differ least from two levels (least
+    squares).
+    """
+    logs = [log(max(rate, 1e-9)) for rate in rates]
+    errors = [(_error(logs[:place]) + _error(logs[place:]), place) for place in range(1, len(logs))]
+    return min(errors, default=(0.0, 0))[1]
+
+
+def _error(values: Sequence[float]) -> float:
+    middle = sum(values) / len(values)
+    return sum((value - middle) ** 2 for value in values)
+
+
+def bound_spans(cpu: Curve) -> tuple[int, ...]:
+    """Spans over which fio's thread had no time left; `cpu`: percent of a core, of each repeat."""
+    return tuple(span for span, shares in sorted(cpu.items()) if shares and median(shares) >= NEAR_A_CORE)
+
+
+def not_by_the_processor(knee: Knee, cpu: Curve) -> Knee:
+    """As fast over every span is what a processor shows, too."""
+    if not knee.flat or not bound_spans(cpu):
+        return knee
+    return replace(
+        knee, confidence=0.0, why="can't tell: CPU-bound, the drive may be faster over small spans"
+    )
+
+
+def knee_beside_others(knee: Knee, seen: Conditions) -> Knee:
+    """As fast over every span is what a machine shows, too, whose cores other programs wait for."""
+    crowded = crowded_words(seen)
+    return replace(knee, confidence=0.0, why=f"can't tell: {crowded}") if knee.flat and crowded else knee
+
+
+def not_by_the_arm(knee: Knee, seen: Conditions) -> Knee:
+    """The arm of a rotating disk goes further over a larger span, and takes longer for it."""
+    turning = [drive.name for drive in bottom_of(seen.drives) if drive.rotational]
+    if not knee.found or not turning:
+        return knee
+    why = f"can't tell: the kernel calls {turning[0]} a rotating disk, and those are slower over larger spans anyway"
+    return Knee(None, None, knee.share, 0.0, why)
+
+
+def _knee(rates: Mapping[int, float]) -> Knee:
+    spans = sorted(rates)
+    full: list[float] = []
+    for place, span in enumerate(spans):
+        if full and rates[span] < FALLEN * median(full):
+            share = rates[span] / median(full)
+            if len(full) < FEWEST_BEFORE:
+                return Knee(
+                    None, None, share, 0.0, "can't tell: the smallest spans have no steady rate to fall from"
+                )
+            back = [each for each in spans[place:] if rates[each] >= FALLEN * median(full)]
+            if back:
+                return Knee(None, None, share, 0.0, "can't tell: it gets slower and faster again")
+            return Knee(spans[place - 1], span, share, 0.0, "")
+        full.append(rates[span])
+    if spans and min(full) * FALLEN > 0 and max(full) * FALLEN > min(full):
+        return Knee(None, None, 1.0, 0.0, "can't tell: the rates differ, and fall nowhere")
+    return Knee(None, None, 1.0, 0.0, f"{_FLAT} up to {format_about(spans[-1] if spans else 0)}")
+
+
+def _overlapping(curve: Curve, knee: Knee) -> bool:
+    if knee.below is None or knee.above is None:
+        return False
+    return max(curve[knee.above]) >= min(curve[knee.below])
+
+
+def reach(host_memory: int) -> int:
+    """Bytes of the drive that a buffer of so many bytes can hold the map of."""
+    return host_memory * MAPPED
+
+
+# From where on the disk the same load is run, so that starts can be put beside each other.
+#
+# In: the unit, the room there is. Out: places, loads, jobs, or Refused. Alone because what is run is decided
+# before anything is measured.
+
+OLD_START = 63 * KIB // 2  # sector 63 of 512 bytes, where partitions began once
+RESIDUES = 8  # of a unit are tried at most
+RANDOM_BLOCK = 4 * KIB
+SEQUENTIAL_BLOCK = 128 * KIB
+_OLD_TITLE = "as sector 63"
+_CONTROL = MIB  # after the aligned start: as well aligned, so that what differs there is noise
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A start to measure from; bytes of the disk."""
+
+    title: str
+    start: int
+    residue: int  # past the last boundary of the unit
+    control: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    pattern: Pattern
+    block: int  # bytes
+    depth: int
+
+    @property
+    def title(self) -> str:
+        kind = "sequential" if self.pattern.sequential else "random"
+        verb = "write" if self.pattern.writes else "read"
+        return f"{kind} {verb}, {format_size(self.block)} QD{self.depth}"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    load: Load
+    place: Place
+    job: Job
+
+
+def loads_of(*, writes: bool, depth: int) -> tuple[Load, ...]:
+    patterns = (Pattern.RANDOM_READ, Pattern.RANDOM_WRITE, Pattern.READ, Pattern.WRITE)
+    return tuple(
+        Load(pattern, SEQUENTIAL_BLOCK if pattern.sequential else RANDOM_BLOCK, depth)
+        for pattern in patterns
+        if writes or not pattern.writes
+    )
+
+
+MOST_RUNS = 10_000
+"""That a result holds: at a second each they take hours."""
+
+
+def refuse_too_small(size: int, unit: int, sector: int, only: int | None) -> None:
+    """So many bytes, wherever on the disk they will lie: said before a file is filled in vain. Raises Refused."""
+    places_of(Extent(lcm(MIB, unit), size), unit, sector, only)
+
+
+def places_of(
+    room: Extent, unit: int, sector: int, only: int | None = None, *, every: bool = False
+) -> tuple[Place, ...]:
+    """The aligned start, one that is as good, sector 63, and the residues of the unit. Raises Refused.
+
+    `room`: bytes of the disk. Sector 63 does not exist where sectors are larger than 512 bytes. `only`: this start of a
+    disk in place of sector 63 and the residues. `every`: the residues of all sectors, not of each eighth of the unit.
+    """
+    base = align_up(max(room.start, 1), lcm(MIB, unit))
+    control = base + align_up(_CONTROL, unit)
+    places = [Place("aligned, as 2048", base, 0), Place("as well aligned", control, 0, control=True)]
+    places += (
+        _misaligned(base, unit, sector, every=every)
+        if only is None
+        else [_one_start(only, base, unit, sector)]
+    )
+    if len(places) == 2:
+        raise Refused(
+            f"every start is on the boundary of a unit of {format_size(unit)}, for sectors have {format_size(sector)}",
+            hint=f"--unit {format_size(4 * max(unit, sector))} for a larger one",
+        )
+    last = max(place.start for place in places)
+    if last + 16 * SEQUENTIAL_BLOCK > room.end:
+        raise Refused(
+            f"{format_size(room.length)} are too little to start at several places",
+            hint=f"something larger, or --size {format_size(_enough(base, last, unit))} for a folder",
+        )
+    return tuple(places)
+
+
+def _enough(base: int, last: int, unit: int) -> int:
+    """For these starts, wherever the first byte lies."""
+    needed = last - base + lcm(MIB, unit) + 16 * SEQUENTIAL_BLOCK
+    return max(256 * MIB, align_up(needed, MIB))
+
+
+def _misaligned(base: int, unit: int, sector: int, *, every: bool) -> Iterator[Place]:
+    old = OLD_START % unit if OLD_START % sector == 0 else 0
+    if old:
+        yield Place(_OLD_TITLE, base + OLD_START, old)
+    step = sector if every else max(sector, unit // RESIDUES)
+    for residue in range(step, unit, step):
+        if residue != old:
+            yield Place(f"{format_size(residue)} past", base + residue, residue)
+
+
+def _one_start(start: int, base: int, unit: int, sector: int) -> Place:
+    if start % sector:
+        raise Refused(f"no partition can start at {format_size(start)}: sectors have {format_size(sector)}")
+    if start % unit == 0:
+        raise Refused(
+            f"{format_size(start)} is on the boundary of a unit of {format_size(unit)}, as the aligned start is",
+            hint="--start 32256 is sector 63; without --start all of them are tried",
+        )
+    title = _OLD_TITLE if start == OLD_START else f"at {format_size(start)}"
+    return Place(title, base + (start if start < MIB else start % unit), start % unit)
+
+
+def refuse_too_many(runs: int) -> None:
+    """Raises Refused."""
+    if runs > MOST_RUNS:
+        raise Refused(
+            f"that is {runs} runs, and a result holds at most {MOST_RUNS}",
+            hint="fewer --repeats, or without --every, which tries each eighth of the unit",
+        )
+
+
+def runs_of(
+    places: Sequence[Place],
+    loads: Sequence[Load],
+    room: Extent,
+    path: str,
+    shift: int,
+    runtime_s: float,
+    repeat: int,
+) -> Iterator[Run]:
+    """One repeat: every load from every start. The starts take turns, and each repeat begins with another one.
+
+    `shift`: the byte of the disk where the file or device at `path` begins.
+    """
+    length = room.end - max(place.start for place in places)
+    for load in loads:
+        turn = repeat % len(places)
+        for place in (*places[turn:], *places[:turn]):
+            yield Run(
+                load, place,
+                Job(
+                    name="alignment", path=path, pattern=load.pattern, block=load.block,
+                    span=length // load.block * load.block, offset=place.start - shift, depth=load.depth,
+                    runtime_s=runtime_s,
+                ),
+            )  # fmt: skip
+
+
+# What a start off the boundary costs: the same load from several starts, predicted and measured.
+#
+# In: the unit, rates of runs. Out: rows, verdicts. Alone because what is predicted (A request touches so many
+# units more) and what is measured must be held against each other by one rule.
+
+MATTERS = 0.95  # of the aligned rate: what keeps more loses nothing worth a move
+
+
+class Word(StrEnum):
+    """The verdicts."""
+
+    MATTERS = "matters here"
+    DOES_NOT = "does not matter here"
+    NOT_FOR_READS = "does not matter for reads; writes were not measured"  # of all rows together only
+    CANNOT_TELL = "can't tell"
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """One run: requests a second, and percent of a core that fio's thread used; None: an older file does not say."""
+
+    load: Load
+    place: Place
+    repeat: int
+    iops: float
+    cpu: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One load from one start, beside the aligned one. Ratios are of pairs of runs of the same repeat."""
+
+    load: Load
+    place: Place
+    predicted: float  # of the aligned rate
+    ratio: float  # median
+    low: float
+    high: float
+    noise: tuple[float, float]  # the same of a start that is as well aligned
+    word: Word
+    why: str
+    cpu: float | None = None  # percent of a core, the median of the runs
+    aligned_cpu: float | None = None
+
+    @property
+    def cpu_bound(self) -> bool:
+        """A thread that has no time left cannot ask the drive for more, from whatever start."""
+        return max(self.cpu or 0, self.aligned_cpu or 0) >= NEAR_A_CORE
+
+
+def predicted(load: Load, residue: int, unit: int) -> float:
+    """The share of the aligned rate that is left when a request's cost is the units that it touches.
+
+    For random writes of r bytes this is the article's 1/(1 + p), p the share of requests that straddle: with r = 4 KiB
+    1/2 for a unit of 4 KiB, 4/5 for 16 KiB, 8/9 for 32 KiB.
+    """
+    return _touched(load.block, 0, unit) / _touched(load.block, residue, unit)
+
+
+def _touched(block: int, residue: int, unit: int) -> float:
+    """On average over all requests that follow each other."""
+    period = unit // gcd(block, unit)
+    return sum(units_touched(block, unit, residue + index * block) for index in range(period)) / period
+
+
+def verdicts(rates: Sequence[Rate], unit: int) -> tuple[Row, ...]:
+    """One row for each load and start that is not the aligned one."""
+    rows: list[tuple[Row, list[float]]] = []
+    for load in dict.fromkeys(rate.load for rate in rates):
+        of_load = [rate for rate in rates if rate.load == load]
+        places = list(dict.fromkeys(sorted((rate.place for rate in of_load), key=lambda place: place.start)))
+        aligned = next((place for place in places if not place.residue and not place.control), None)
+        control = next((place for place in places if place.control), None)
+        if aligned is None or control is None:
+            continue
+        noise = _ratios(of_load, control, aligned)
+        found = {place: _ratios(of_load, place, aligned) for place in places if place.residue}
+        rows += [(_row(load, place, unit, ratios, noise), ratios) for place, ratios in found.items()]
+    return tuple(_with_cpu(row, rates) for row in _without_chance(rows))
+
+
+def rows_beside_others(rows: Sequence[Row], seen: Conditions) -> tuple[Row, ...]:
+    """As fast from every start is what a machine shows, too, whose cores other programs wait for."""
+    crowded = crowded_words(seen)
+    return tuple(
+        replace(row, word=Word.CANNOT_TELL, why=crowded) if crowded and row.word is Word.DOES_NOT else row
+        for row in rows
+    )
+
+
+def _with_cpu(row: Row, rates: Sequence[Rate]) -> Row:
+    """Two rates of one processor are alike, and say nothing of the drive."""
+    of_load = [rate for rate in rates if rate.load == row.load and rate.cpu is not None]
+    here = [rate.cpu or 0 for rate in of_load if rate.place == row.place]
+    aligned = [rate.cpu or 0 for rate in of_load if not rate.place.residue and not rate.place.control]
+    row = replace(row, cpu=median(here) if here else None, aligned_cpu=median(aligned) if aligned else None)
+    if row.word is not Word.DOES_NOT or not row.cpu_bound:
+        return row
+    return replace(row, word=Word.CANNOT_TELL, why="CPU-bound: the drive may be faster, and may then differ")
+
+
+def _without_chance(rows: Sequence[tuple[Row, Sequence[float]]]) -> tuple[Row, ...]:
+    """Of 36 rows one may lose in every repeat by chance: what matters must be no chance among so many (a one-sided
+    t-test of the logarithms, Holm's correction), and what loses from one start must lose from those further off.
+    """
+    measured = [ratios for _, ratios in rows if len(ratios) >= LEAST_RUNS]
+    chances = iter(holm([chance_of_loss(ratios) for ratios in measured]))
+    told = []
+    for row, ratios in rows:
+        chance = next(chances) if len(ratios) >= LEAST_RUNS else 1.0
+        if row.word is Word.MATTERS and chance > PROMISED:
+            why = f"slower in every repeat, but among {len(measured)} rows that is chance in {chance:.0%} of cases"
+            row = replace(row, word=Word.CANNOT_TELL, why=why)
+        elif row.word is Word.MATTERS and (other := _contradiction(row, [each for each, _ in rows])):
+            why = (
+                f"the start {other.place.title} is off every boundary that this one is off, and loses nothing"
+            )
+            row = replace(row, word=Word.CANNOT_TELL, why=why)
+        told.append(row)
+    return tuple(told)
+
+
+def _contradiction(row: Row, rows: Sequence[Row]) -> Row | None:
+    """A start off some power of two is off the larger ones, too: 6 KiB is off whatever 4 KiB is off."""
+    step = row.place.residue & -row.place.residue
+    return next(
+        (
+            each
+            for each in rows
+            if each.load == row.load
+            and each.place.residue & -each.place.residue <= step
+            and each.ratio >= MATTERS
+        ),
+        None,
+    )
+
+
+def _ratios(rates: Sequence[Rate], place: Place, aligned: Place) -> list[float]:
+    """Of each repeat that has both."""
+    by_repeat = {rate.repeat: rate.iops for rate in rates if rate.place == aligned}
+    return sorted(
+        rate.iops / by_repeat[rate.repeat]
+        for rate in rates
+        if rate.place == place and by_repeat.get(rate.repeat, 0) > 0
+    )
+
+
+def _row(load: Load, place: Place, unit: int, ratios: Sequence[float], noise: Sequence[float]) -> Row:
+    expected = predicted(load, place.residue, unit)
+    if min(len(ratios), len(noise)) < LEAST_RUNS:
+        nothing = (0.0, 0.0)
+        why = f"fewer than {LEAST_RUNS} repeats"
+        return Row(load, place, expected, 0.0, 0.0, 0.0, nothing, Word.CANNOT_TELL, why)
+    word, why = _word(ratios, noise)
+    return Row(load, place, expected, median(ratios), ratios[0], ratios[-1], (noise[0], noise[-1]), word, why)
+
+
+def _word(ratios: Sequence[float], noise: Sequence[float]) -> tuple[Word, str]:
+    """Every repeat must say the same, and the loss be larger than the repeats, and than two aligned starts, differ."""
+    lost = 1 - median(ratios)
+    scatter = max(noise[-1] - noise[0], ratios[-1] - ratios[0])
+    if ratios[-1] < min(MATTERS, noise[0]) and lost > scatter:
+        return Word.MATTERS, f"every repeat is slower, by {lost:.0%}, than two aligned starts differ"
+    if noise[0] < MATTERS or noise[-1] > 1 / MATTERS:
+        return Word.CANNOT_TELL, f"two aligned starts differ as well, {noise[0]:.2f} to {noise[-1]:.2f}"
+    if ratios[0] > MATTERS:
+        return Word.DOES_NOT, f"every repeat keeps more than {MATTERS:.0%} of the aligned rate"
+    return Word.CANNOT_TELL, "the repeats do not agree; more of them, or longer ones, might"
+
+
+def overall(rows: Sequence[Row]) -> Word:
+    """What a user wants to know first: whether any load loses from any start."""
+    words = {row.word for row in rows}
+    if Word.MATTERS in words:
+        return Word.MATTERS
+    if words != {Word.DOES_NOT}:
+        return Word.CANNOT_TELL
+    return Word.DOES_NOT if any(row.load.pattern.writes for row in rows) else Word.NOT_FOR_READS
+
+
+def matters_for(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Titles of the loads that lose from a start."""
+    return tuple(dict.fromkeys(row.load.title for row in rows if row.word is Word.MATTERS))
+
+
+def said_of_all(rows: Sequence[Row]) -> str:
+    """The verdict over all rows with the loads that it matters for."""
+    return ": ".join(word for word in (overall(rows).value, "; ".join(matters_for(rows))) if word)

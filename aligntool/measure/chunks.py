@@ -1,0 +1,555 @@
+"""Build test arrays of several chunks, measure them, remove them."""
+
+import errno
+import fcntl
+import os
+import signal
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from aligntool import __version__
+from aligntool.audit.report import Judged
+from aligntool.audit.wording import shell_word
+from aligntool.change import RaidGoal
+from aligntool.errors import Objection, Refused, Stopped
+from aligntool.linux.hold import awake
+from aligntool.linux.kernel import settle
+from aligntool.linux.process import Ended, export_values, run_program
+from aligntool.linux.users import sysfs_folder
+from aligntool.measure.fio import Job, Measured, Pattern, fill_job, run_job
+from aligntool.raid.chunks import LEVELS, copies_of
+from aligntool.raid.commands import create_command, make_array
+from aligntool.raid.measured import (
+    TEST_NAME,
+    TEST_UUID,
+    Identity,
+    Sample,
+    Shape,
+    Tuning,
+    drive_shapes,
+    identity_of,
+    shapes_of,
+    span_of,
+    sweep_chunks,
+    sweep_order,
+)
+from aligntool.raid.members import METADATA
+from aligntool.raid.planning import Decided, decide_raid
+from aligntool.steps import MakeArray, Subject, subject
+from aligntool.units import KIB, MIB, Extent, align_up, format_size
+
+# A test array: made, found, taken away again, and told from every other array.
+#
+# In: what the sweep says. Out: a device that is the array and nothing else. Alone because here superblocks
+# are zeroed: only those whose name and UUID are a test array's.
+
+_PATIENCE_S = 20.0
+_PAUSE_S = 0.2
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """What takes a test array away is not interrupted; a Ctrl-C meanwhile counts afterwards.
+
+    By handlers: a mask is a thread's own, and the kernel would hand the signal to the thread that draws the bar.
+    """
+    came: list[int] = []
+    before = {}
+    try:
+        for one in _STOPPING:
+            before[one] = signal.signal(one, lambda number, frame: came.append(number))
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+        if came:
+            signal.raise_signal(came[0])
+
+
+@contextmanager
+def locked(disks: Sequence[str]) -> Iterator[None]:
+    """udev keeps away from a whole disk that is locked (systemd, "Locking Block Device Access"). Otherwise it would see
+    the superblocks of an array that has just been stopped, and start it again. Raises Refused.
+    """
+    with ExitStack() as stack:
+        for path in dict.fromkeys(disks):
+            try:
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                stack.callback(os.close, descriptor)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise Refused(
+                    f"{path} cannot be locked: {error.strerror}", hint=f"sudo fuser -v {path}"
+                ) from error
+        yield
+
+
+@contextmanager
+def alone(members: Sequence[str]) -> Iterator[None]:
+    """Nobody else mounts them or makes anything of them meanwhile (open(2), O_EXCL on a block device): a load that is
+    made on a member itself would not mind. Raises Refused where somebody has one.
+    """
+    with ExitStack() as stack:
+        for device in members:
+            try:
+                descriptor = os.open(device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC | os.O_NOCTTY)
+                stack.callback(os.close, descriptor)
+            except OSError as error:
+                why = "is in use" if error.errno == errno.EBUSY else f"cannot be opened: {error.strerror}"
+                raise Refused(
+                    f"{device} {why}; nothing was written", hint=f"sudo fuser -v {device}"
+                ) from error
+        yield
+
+
+def make_tuning_array(step: MakeArray) -> str:
+    """The node of the array that now runs; only an array of the step's UUID is ever returned. Raises Stopped."""
+    said = run_program(*step.command)
+    if said.code:
+        raise Stopped(f"mdadm made no array: {said.last_words}", hint="")
+    settle()
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        found = [node for node, values in running_arrays() if values.get("MD_UUID") == step.uuid]
+        if len(found) == 1 and _is_block(found[0]):
+            return found[0]
+        if time.monotonic() > deadline:
+            raise Stopped(
+                f"mdadm made {step.device}, and no array of UUID {step.uuid} runs",
+                hint=clear_hint(step.members),
+            )
+        time.sleep(_PAUSE_S)
+
+
+def running_arrays() -> Iterator[tuple[str, dict[str, str]]]:
+    """Every array that the kernel has, also one that is not started, with what mdadm says of it."""
+    for folder in sorted(Path("/sys/block").glob("md*/md")):
+        node = f"/dev/{folder.parent.name}"
+        if _is_block(node):
+            yield node, export_values(run_program("mdadm", "--detail", "--export", node).output)
+
+
+def is_test(values: dict[str, str]) -> bool:
+    """By name and UUID both, as `mdadm --examine --export` and `--detail --export` tell them."""
+    name = values.get("MD_NAME", "").rpartition(":")[2]
+    return name == TEST_NAME and values.get("MD_UUID", "").startswith(TEST_UUID)
+
+
+def examine(device: str) -> dict[str, str]:
+    """What md's superblock on it says; empty: there is none."""
+    return export_values(run_program("mdadm", "--examine", "--export", device).output)
+
+
+def take_away(members: Sequence[str]) -> None:
+    """No test array runs on these members, and none of them has a test array's superblock. Others are left alone.
+
+    Raises Stopped with what is left.
+    """
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        left = _once(members)
+        if not left:
+            return
+        if time.monotonic() > deadline:
+            raise Stopped(f"a test array is still there: {'; '.join(left)}", hint=clear_hint(members))
+        time.sleep(_PAUSE_S)
+
+
+def _once(members: Sequence[str]) -> list[str]:
+    left = [f"{node}: {said.last_words}" for node, said in _stopped(members) if said.code]
+    for device in members:
+        if not is_test(examine(device)):
+            continue
+        said = run_program("mdadm", "--zero-superblock", device)
+        if said.code or is_test(examine(device)):
+            left.append(f"{device}: {said.last_words}")
+    return left
+
+
+def _stopped(members: Sequence[str]) -> Iterator[tuple[str, Ended]]:
+    """Test arrays that stand on one of the members."""
+    holders = {holder for device in members for holder in _holders(device)}
+    for node, values in running_arrays():
+        if Path(node).name in holders and is_test(values):
+            yield node, run_program("mdadm", "--stop", node)
+
+
+def _holders(device: str) -> list[str]:
+    """None of a member that is gone: an array is found by those that are there."""
+    try:
+        folder = sysfs_folder(Path(device).stat().st_rdev) / "holders"
+        return [path.name for path in folder.glob("*")]
+    except OSError:
+        return []
+
+
+def _is_block(path: str) -> bool:
+    try:
+        return stat.S_ISBLK(Path(path).stat().st_mode)
+    except OSError:
+        return False
+
+
+def clear_hint(members: Sequence[str]) -> str:
+    return f"sudo aligntool raid tune --clear {' '.join(members)}"
+
+
+# A sweep over chunks, thought out: which test arrays are made of which members, and what is asked of each.
+#
+# In: judged members and a goal. Out: a Sweep, in which every command is a value, or Refused with every
+# reason. Alone because what a sweep writes must be shown before it is done, as with every other plan.
+#
+# The members are taken as they are, whole drives or partitions, without a table: the data begin at the same
+# bytes of the drive as they would in an array that is made to stay, and only md's superblock has to be taken
+# away again.
+
+FILL_RATE = 500 * MIB  # bytes a second of each member, for the estimate of the time only
+MAKING_S = 4.0  # an array made, found and taken away again
+LONGEST_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Sizes in bytes, times in seconds."""
+
+    level: str
+    layout: str
+    bitmap: str
+    workload: str
+    database_page: int
+    recommended: int
+    chunks: tuple[int, ...]
+    order: tuple[tuple[int, int], ...]  # (round, chunk)
+    arrays: Mapping[int, MakeArray]  # by chunk
+    shapes: tuple[Shape, ...]
+    alone: tuple[Shape, ...]  # what each drive is asked to do by itself
+    members: tuple[str, ...]  # device nodes
+    disks: tuple[Subject, ...]
+    identities: tuple[Identity, ...]
+    data_offset: int
+    span: int  # of the array
+    each_span: int  # of a member
+    written: tuple[Extent, ...]  # of every member, from its own start
+    runtime_s: float
+
+    @property
+    def uuid(self) -> str:
+        return self.arrays[self.recommended].uuid
+
+    @property
+    def seconds(self) -> float:
+        """About how long it takes."""
+        fill = self.each_span / FILL_RATE
+        loads = len(self.order) * (len(self.shapes) * self.ramped_s + fill + MAKING_S)
+        return loads + len(self.members) * (len(self.alone) * self.ramped_s + fill)
+
+    @property
+    def ramp_s(self) -> float:
+        """Run before each load and not counted."""
+        return min(1.0, self.runtime_s / 5)
+
+    @property
+    def ramped_s(self) -> float:
+        return self.runtime_s + self.ramp_s
+
+
+def plan_sweep(
+    members: Sequence[Judged],
+    goal: RaidGoal,
+    *,
+    chunks: Sequence[int] = (),
+    repeats: int,
+    runtime_s: float,
+    span: int | None = None,
+) -> Sweep:
+    """`goal`: level, workload, layout, bitmap, and which partitions; everything else of it is not asked. Raises Refused
+    with every reason.
+    """
+    if not LEVELS[goal.level].striped:
+        raise Refused(f"{LEVELS[goal.level].title} has no chunk, so there is none to choose")
+    if repeats < 1 or not 0 < runtime_s <= LONGEST_S:
+        raise Refused("at least one round, and loads of at most an hour", hint="--repeats 5 --runtime 5")
+    wanted = _wanted(goal)
+    decided = _decided(members, wanted)
+    recommended = decided.advice.size or 0
+    tried = sweep_chunks(decided.stripes, chunks)
+    # The largest chunk first: what refuses an array of one chunk refuses the sweep.
+    made = {chunk: _decided(members, replace(wanted, chunk=chunk)) for chunk in reversed(tried)}
+    shape = decided.shape
+    room = span_of(min(each.shape.size for each in made.values()), decided.stripe.data, span)
+    if room < MIB:
+        raise Refused(
+            "the members are too small to measure anything on", hint="--span 64MiB, or larger drives"
+        )
+    each_span = align_up(room // decided.stripe.data, MIB)
+    return Sweep(
+        level=goal.level, layout=shape.layout, bitmap=shape.bitmap, workload=goal.workload,
+        database_page=goal.database_page, recommended=recommended, chunks=tried, order=sweep_order(tried, repeats),
+        arrays={chunk: _array(made[chunk]) for chunk in tried}, shapes=shapes_of(goal.workload, goal.database_page),
+        alone=drive_shapes(), members=tuple(each.device for each in decided.placed),
+        disks=tuple(subject(each.member.disk) for each in decided.placed),
+        identities=tuple(identity_of(each.member.disk) for each in decided.placed),
+        data_offset=shape.offset, span=room, each_span=min(each_span, shape.each),
+        written=_written(decided, min(each_span + max(tried), shape.each)), runtime_s=runtime_s,
+    )  # fmt: skip
+
+
+def _wanted(goal: RaidGoal) -> RaidGoal:
+    taken = "partitions" if any(goal.partitions) else "whole-drives"
+    return replace(
+        goal, name=TEST_NAME, filesystem="none", mount_at="", members=taken, metadata="1.2", wipe=(), chunk=None,
+        measured="", esp_size=0, member_size=None,
+    )  # fmt: skip
+
+
+def _decided(members: Sequence[Judged], goal: RaidGoal) -> Decided:
+    """A sweep wipes nothing, so what refuses it is not answered by --wipe."""
+    try:
+        return decide_raid(members, goal)
+    except Refused as error:
+        hints = [line for line in error.hint.split("\n") if line and not line.startswith("--wipe")]
+        if " is not empty" in str(error):
+            hints.append(
+                "only empty drives, or empty partitions, are measured: wipefs DEV shows what is recognised there"
+            )
+        raise Refused(str(error), hint="\n".join(hints)) from None
+
+
+def _array(decided: Decided) -> MakeArray:
+    """Assumed clean: the parity that a resynchronisation would write is written to nothing that anybody reads, and
+    while one runs every write to RAID5 and RAID6 is a reconstruction (raid5.c, handle_stripe_dirtying), which is not
+    what the array does for the rest of its life.
+    """
+    devices = tuple(each.device for each in decided.placed)
+    command = create_command(decided.goal, decided.shape, decided.placed)
+    if decided.shape.level.redundant:
+        at = len(command) - len(devices)
+        command = (*command[:at], "--assume-clean", *command[at:])
+    return make_array(decided.goal, decided.shape, devices, command)
+
+
+def _written(decided: Decided, length: int) -> tuple[Extent, ...]:
+    """Where the loads write on a member. The far layout keeps its second copies in other parts of it (md(4))."""
+    shape, count = decided.shape, len(decided.placed)
+    if not shape.layout.startswith("f"):
+        return (Extent(shape.offset, length),)
+    copies = copies_of(shape.level, count, shape.layout)
+    stride = shape.each // copies
+    return tuple(Extent(shape.offset + stride * number, min(length, stride)) for number in range(copies))
+
+
+def sweep_words(sweep: Sweep) -> str:
+    """ "the chunks 64KiB, 128KiB, 512KiB; 5 rounds"."""
+    rounds = len(sweep.order) // len(sweep.chunks)
+    counted = "1 round" if rounds == 1 else f"{rounds} rounds"
+    chunks = ", ".join(map(format_size, sweep.chunks))
+    return f"{'the chunk' if len(sweep.chunks) == 1 else 'the chunks'} {chunks}; {counted}"
+
+
+# Running a sweep: every test array made, filled, measured, and taken away again.
+#
+# In: a Sweep. Out: figures, one after the other; the members as empty as they were, however it ends. Alone
+# because it is where a sweep writes.
+
+_LOOKS = 64
+_LOOK = 4 * KIB
+_INTERRUPTED: Objection = ("interrupted", "")
+Tell = Callable[[str, float, float | None], None]
+"""Told what is being done, the share that is behind it, and the seconds that are left."""
+
+
+class Measuring:
+    """A sweep while it runs, and what it found so far."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self._sweep = sweep
+        self._samples: list[Sample] = []
+        self._read: dict[str, int] = {}  # what each member did alone, bytes per second
+        self._written: dict[str, int] = {}
+        self._fio = ""
+        self.wrote = False  # the members are given up
+        self._done = 0
+        self._loads = len(sweep.members) * len(sweep.alone) + len(sweep.order) * len(sweep.shapes)
+        self._began = time.monotonic()
+
+    def run(self, tell: Tell, look_again: Callable[[], None]) -> None:
+        """To its end. Ended early, by Ctrl-C or an error, it cleans up first. `look_again` is called once nobody else
+        can take the members any more; it raises Refused where they are not as they were.
+
+        Raises Refused or KeyboardInterrupt before the first write, Stopped after it.
+        """
+        sweep = self._sweep
+        disks = [disk.path for disk in sweep.disks]
+        with awake("measuring chunks of an array"), locked(disks), ExitStack() as held:
+            held.enter_context(alone(sweep.members))
+            look_again()
+            for device in sweep.members:
+                if values := examine(device):
+                    raise Refused(
+                        f"{device} has become a member of the array {values.get('MD_UUID', 'of another')}"
+                    )
+            self._began = time.monotonic()
+            self.wrote = True
+            with _given_back(sweep):
+                with held:  # mdadm and blkdiscard want the members for themselves
+                    self._measure_members(tell)
+                self._measure_arrays(tell)
+
+    @property
+    def complete(self) -> bool:
+        """Every load of every round was measured."""
+        return self._done == self._loads
+
+    def tuning(self, *, complete: bool) -> Tuning:
+        """What was measured, as it is kept."""
+        sweep = self._sweep
+        members = tuple(
+            replace(identity, read=self._read.get(device), write=self._written.get(device))
+            for identity, device in zip(sweep.identities, sweep.members, strict=True)
+        )
+        conditions = (("aligntool", __version__), ("kernel", os.uname().release), ("fio", self._fio))
+        return Tuning(
+            sweep.level, sweep.layout, sweep.workload, sweep.database_page, sweep.bitmap, members, sweep.span,
+            sweep.runtime_s, complete, conditions, tuple(self._samples),
+        )  # fmt: skip
+
+    def _measure_members(self, tell: Tell) -> None:
+        """Once over each first: a drive answers reads of what was never written without looking."""
+        sweep = self._sweep
+        for device in sweep.members:
+            self._say(tell, f"{device} alone: filled")
+            run_job(fill_job(device, sweep.each_span, offset=sweep.data_offset))
+            for shape in sweep.alone:
+                self._say(tell, f"{device} alone: {shape.name}")
+                job = replace(job_of(shape, device, sweep.each_span, sweep), offset=sweep.data_offset)
+                found = run_job(job)
+                (self._written if job.writes else self._read)[device] = _rate(found, write=job.writes)
+                self._fio = found.fio_version
+                self._done += 1
+
+    def _measure_arrays(self, tell: Tell) -> None:
+        sweep = self._sweep
+        for number, chunk in sweep.order:
+            words = f"round {number + 1}, chunk {format_size(chunk)}"
+            self._say(tell, f"{words}: made and filled")
+            array = make_tuning_array(sweep.arrays[chunk])
+            run_job(fill_job(array, sweep.span))
+            for shape in sweep.shapes:
+                self._say(tell, f"{words}: {shape.name}")
+                found = run_job(job_of(shape, array, sweep.span, sweep))
+                read, write = _rate(found, write=False), _rate(found, write=True)
+                self._samples.append(Sample(number, chunk, shape.name, read, write, found.thread_cpu))
+                self._done += 1
+            with undisturbed():
+                take_away(sweep.members)
+
+    def _say(self, tell: Tell, words: str) -> None:
+        sweep = self._sweep
+        passed = time.monotonic() - self._began
+        left = passed / self._done * (self._loads - self._done) if self._done else sweep.seconds
+        tell(words, self._done / self._loads, left)
+
+
+def job_of(shape: Shape, device: str, span: int, sweep: Sweep) -> Job:
+    """A load as fio is to make it on this device, over `span` bytes from its start."""
+    return Job(
+        name="aligntool-tune", path=device, pattern=Pattern(shape.pattern), block=shape.block, span=span,
+        depth=shape.depth, threads=shape.threads, runtime_s=sweep.runtime_s, ramp_s=sweep.ramp_s,
+        read_share=shape.read_share, sync_every=shape.sync_every,
+    )  # fmt: skip
+
+
+def _rate(found: Measured, *, write: bool) -> int:
+    side = found.side(write=write)
+    return side.bytes_per_s if side else 0
+
+
+@contextmanager
+def _given_back(sweep: Sweep) -> Iterator[None]:
+    """However it ends, no test array is left and every member is emptied that can be. Raises Stopped with what ended it
+    early, and with what is left to do.
+    """
+    found: list[Objection] = []
+    try:
+        yield
+    except KeyboardInterrupt:
+        found.append(_INTERRUPTED)
+    except (Refused, Stopped, OSError) as error:
+        found.append(_reason(error))
+    finally:
+        done = False
+        while not done:
+            try:
+                with undisturbed():
+                    found += _tried(partial(take_away, sweep.members))
+                    for device in sweep.members:
+                        found += _tried(partial(_empty, device, sweep))
+                    done = True
+            except KeyboardInterrupt:  # once more, while or just before it was cleaned up
+                found.append(_INTERRUPTED)
+    if found:
+        hints = dict.fromkeys(line for _, hint in found for line in hint.split("\n") if line)
+        raise Stopped("; ".join(dict.fromkeys(why for why, _ in found)), hint="\n".join(hints))
+
+
+def _tried(undo: Callable[[], None]) -> list[Objection]:
+    """What fails here is told, and keeps nothing else from being undone."""
+    try:
+        undo()
+    except (Refused, Stopped, OSError) as error:
+        return [_reason(error)]
+    return []
+
+
+def _reason(error: Refused | Stopped | OSError) -> Objection:
+    if isinstance(error, OSError):
+        return (f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)), ""
+    return str(error), error.hint
+
+
+def _empty(device: str, sweep: Sweep) -> None:
+    """The drive may forget what was written to it, so that it is as empty as it was. What it does not forget by a
+    discard is zeroed, and so is the room of the metadata: a bitmap stays when a superblock goes. Raises Stopped.
+    """
+    said = [_zero_out(device, Extent(0, METADATA))]
+    said += [_zero_out(device, extent) for extent in sweep.written if not _forgets(device, extent)]
+    failed = next((each for each in said if each.code), None)
+    if failed:
+        name = shell_word(device)
+        raise Stopped(
+            f"{device} is not empty again ({failed.last_words}), and may hold a test array",
+            hint=f"sudo aligntool raid tune --clear {name}\nsudo blkdiscard --zeroout {name}",
+        )
+
+
+def _forgets(device: str, extent: Extent) -> bool:
+    place = ("--offset", str(extent.start), "--length", str(extent.length))
+    return not run_program("blkdiscard", *place, device).code and _is_blank(device, extent)
+
+
+def _zero_out(device: str, extent: Extent) -> Ended:
+    return run_program(
+        "blkdiscard", "--zeroout", "--offset", str(extent.start), "--length", str(extent.length), device
+    )
+
+
+def _is_blank(device: str, extent: Extent) -> bool:
+    """By a few looks, past the page cache of whoever looked before. What cannot be read is not."""
+    try:
+        descriptor = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        os.posix_fadvise(descriptor, extent.start, extent.length, os.POSIX_FADV_DONTNEED)
+        steps = range(extent.start, extent.end - _LOOK + 1, max(extent.length // _LOOKS, _LOOK))
+        return not any(any(os.pread(descriptor, _LOOK, at)) for at in steps)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)

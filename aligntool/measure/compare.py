@@ -1,0 +1,440 @@
+"""Compare results of benchmarks, and what may be concluded from one."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from math import log10
+from statistics import median
+
+from aligntool.measure.conditions import Conditions, DriveState, warnings_of
+from aligntool.measure.results import MOST_EXCURSION, WINDOW, Result, Series, Spread, as_ssd_score, steadiness
+from aligntool.measure.statistics import LEAST_RUNS, PROMISED, about_depth, chance_of_two, holm
+from aligntool.measure.trace import ARTICLE, Drive
+from aligntool.recipes.goals import BenchTest
+from aligntool.units import KIB, format_about, significant
+
+# Two results side by side, as an article of 2017 draws them: log10 of the ratio, 0 for equal, -1 for ten
+# times slower.
+#
+# In: results. Out: a ratio for each test that both have, and whether it is more than noise; what spoils
+# either side, and what was not the same. Alone because what counts as noise is a rule, and the pictures and
+# tables that show it must all follow the same one.
+
+
+class Verdict(StrEnum):
+    FASTER = "faster"
+    SLOWER = "slower"
+    NOISE = "within the noise"
+    SINGLE = "too few runs to tell"
+    UNSTEADY = "not steady"
+    CPU = "held back by the processor"
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """One test of two results, in bytes a second."""
+
+    test: BenchTest
+    before: Spread
+    after: Spread
+    verdict: Verdict
+    chance: float | None
+    """That one drive differs so much from itself in any of the lines; None: nobody knows how far its runs lie apart."""
+
+    @property
+    def log_ratio(self) -> float:
+        return log10(self.after.median / self.before.median)
+
+    @property
+    def times(self) -> float:
+        return self.after.median / self.before.median
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What was not the same while the two were measured."""
+
+    what: str
+    before: str
+    after: str
+
+    @property
+    def words(self) -> str:
+        return f"{self.what}: {self.before} and {self.after}"
+
+
+def compare(before: Result, after: Result) -> tuple[Ratio, ...]:
+    """One beside another, where no more are looked at together."""
+    return compare_all([(before, after)])[0]
+
+
+def compare_all(pairs: Sequence[tuple[Result, Result]]) -> tuple[tuple[Ratio, ...], ...]:
+    """For each pair the tests that both have, in the order of the first. Those without a figure are left out.
+
+    "faster" and "slower" need ranges that do not overlap, and a difference that is no chance among so many lines of all
+    pairs (Welch's t-test of the logarithms, Holm's correction): where a drive is put beside itself, at most five of 100
+    calls have a false line, be it of one test or of forty, of two results or of ten.
+    """
+    lines = [list(_lines(before, after)) for before, after in pairs]
+    every = [line for of_pair in lines for line in of_pair]
+    chances = iter(holm([chance_of_two(one.rates, other.rates) for one, other, enough in every if enough]))
+    return tuple(
+        tuple(_ratio(one, other, next(chances) if enough else None) for one, other, enough in of_pair)
+        for of_pair in lines
+    )
+
+
+def _lines(before: Result, after: Result) -> Iterator[tuple[Series, Series, bool]]:
+    """Both sides of a test, and whether their runs tell how far they lie apart."""
+    others = {each.test: each for each in after.series}
+    repeats = not (before.settings.passes or after.settings.passes)
+    for one in before.series:
+        other = others.get(one.test)
+        if other is None or one.rate.median <= 0 or other.rate.median <= 0:
+            continue
+        enough = min(one.rate.count, other.rate.count) >= LEAST_RUNS
+        yield one, other, repeats and enough and not _unsteady(one, other)
+
+
+def _unsteady(one: Series, other: Series) -> bool:
+    """A drive that was to come to rest, and is on its way there still, has no rate yet."""
+    return one.steady is False or other.steady is False
+
+
+def _ratio(one: Series, other: Series, chance: float | None) -> Ratio:
+    return Ratio(one.test, one.rate, other.rate, _verdict(one, other, chance), chance)
+
+
+def _verdict(one: Series, other: Series, chance: float | None) -> Verdict:
+    a, b = one.rate, other.rate
+    if chance is None:
+        return Verdict.UNSTEADY if _unsteady(one, other) else Verdict.SINGLE
+    if chance > PROMISED or (a.low <= b.high and b.low <= a.high):
+        return Verdict.CPU if one.cpu_bound or other.cpu_bound else Verdict.NOISE
+    slower = other if b.median < a.median else one
+    if slower.cpu_bound:  # nobody knows what it could have done
+        return Verdict.CPU
+    return Verdict.SLOWER if slower is other else Verdict.FASTER
+
+
+def unmatched(results: Sequence[Result]) -> tuple[str, ...]:
+    """Titles of tests that not all of them have, and settings in which they differ: a sentence each."""
+    said = []
+    first = results[0]
+    for other in results[1:]:
+        titles = {each.test.title for each in first.series} ^ {each.test.title for each in other.series}
+        if titles:
+            said.append(f"only one of them has: {', '.join(sorted(titles))}")
+        for what, a, b in (
+            ("size", first.settings.span, other.settings.span),
+            ("seconds of a run", first.settings.runtime_s, other.settings.runtime_s),
+            ("direct I/O", first.settings.direct, other.settings.direct),
+            ("kind of target", first.kind, other.kind),
+            ("preparation", first.settings.prepare, other.settings.prepare),
+        ):
+            if a != b:
+                said.append(f"they differ in their {what}: {a} and {b}")
+        if first.settings.passes or other.settings.passes:
+            said.append(
+                "passes over the same data are no repeats: the first of each stands here, and nobody knows its noise"
+            )
+    return tuple(dict.fromkeys(said))
+
+
+def doubts(result: Result) -> tuple[str, ...]:
+    """Why not to trust one side, a sentence each."""
+    said = [] if result.complete else ["not complete: it was interrupted, or fio failed"]
+    moving = [each.test.title for each in result.series if each.steady is False]
+    if moving:
+        said.append(f"it was to be measured until it is steady, and is not: {', '.join(moving)}")
+    beside = [each.test.title for each in result.series if each.busy_machine]
+    if beside:
+        said.append(f"busy machine: other programs kept all cores busy during {', '.join(beside)}")
+    return (*said, *warnings_of(result.conditions, direct=result.settings.direct))
+
+
+def differences(before: Result, after: Result) -> tuple[Difference, ...]:
+    """Of the machine and of the drives, in the order in which they lie below each other. What neither says is none."""
+    a, b = before.conditions, after.conditions
+    found = [*_of_machines(a, b), *_of_drives(a.drives, b.drives)]
+    return tuple(each for each in found if each.before != each.after)
+
+
+def _of_machines(a: Conditions, b: Conditions) -> Iterator[Difference]:
+    for what, one, other in (
+        ("kernel", a.kernel, b.kernel),
+        ("fio", a.fio, b.fio),
+        ("processor", a.processor, b.processor),
+        ("cores", a.cores, b.cores),
+        ("governor", a.governor, b.governor),
+        ("file system", a.filesystem, b.filesystem),
+        ("mount options", a.mount_options, b.mount_options),
+    ):
+        yield Difference(what, str(one or "not known"), str(other or "not known"))
+    if a.kernel and b.kernel:
+        yield Difference("caches", _dropped(a), _dropped(b))
+
+
+def _dropped(seen: Conditions) -> str:
+    return "dropped" if seen.caches_dropped else "not dropped"
+
+
+def _of_drives(a: Sequence[DriveState], b: Sequence[DriveState]) -> Iterator[Difference]:
+    """What a drive brings along differs from model to model; what is not known of one side is no difference."""
+    if a and b:
+        yield Difference("number of drives", str(len(a)), str(len(b)))
+    for one, other in zip(a, b, strict=False):
+        name = one.name if one.name == other.name else f"{one.name} and {other.name}"
+        facts: list[tuple[str, str | int | None, str | int | None]] = [
+            ("link", one.link, other.link),
+            ("scheduler", one.scheduler, other.scheduler),
+            ("write cache", one.write_cache, other.write_cache),
+            ("queue depth", one.queue_depth, other.queue_depth),
+        ]
+        if one.model == other.model:
+            facts.append(("firmware", one.firmware, other.firmware))
+        for what, before, after in facts:
+            if before is not None and after is not None:
+                yield Difference(f"{what} of {name}", str(before), str(after))
+
+
+# What the figures say of the drive: the processor in the way, a cache, noise.
+#
+# In: a result. Out: sentences. Alone because figures are read by people who want to know what follows from
+# them, and what does not.
+
+CACHE = 2.0  # times the first passes, from which on the later ones are said to show a cache
+LEAST_PASSES = 2  # after the first
+FLAT = 1.25  # times the first pass, up to which the later ones are called as fast
+NOISY = 0.25
+JUST_WRITTEN = "a file that was just written is in a cache that keeps writes from the first pass on"
+
+
+def meaning(result: Result) -> Iterator[str]:
+    """Sentences, the most important first."""
+    yield from _about_processor(result)
+    yield from _about_noise(result)
+    yield from about_depth(result)
+    yield from _about_passes(result)
+    yield from _about_steadiness(result)
+    yield from _about_score(result)
+    yield from _about_boot(result)
+    yield from _about_threads(result)
+
+
+def boot_drive(result: Result) -> Drive | None:
+    """Its QD1 4 KiB rates, by which a drive for a system is rated (E1). None: they were not measured, or in passes over
+    the same data, which a boot does not read twice.
+    """
+    if result.settings.passes:
+        return None
+    rates = [
+        Fraction(round(side.rate.median), 10**6) for side in _boot_sides(result) if side.rate.median >= 1
+    ]
+    return Drive(*rates) if len(rates) == 2 else None
+
+
+def boot_doubts(result: Result) -> Iterator[str]:
+    """Why not to trust what is reckoned from `boot_drive`, a sentence each."""
+    if not result.complete:
+        yield "not complete: it was interrupted, or fio failed"
+    bound = [side.test.title for side in _boot_sides(result) if side.cpu_bound]
+    if bound:
+        yield f"CPU-bound: {', '.join(bound)}: the drive may be faster than that"
+    beside = [side.test.title for side in _boot_sides(result) if side.busy_machine]
+    if beside:
+        yield f"busy machine: {', '.join(beside)}: the drive may be faster than that"
+    moving = [side.test.title for side in _boot_sides(result) if side.steady is False]
+    if moving:
+        yield f"NOT steady: {', '.join(moving)}"
+    yield from warnings_of(result.conditions, direct=result.settings.direct)
+
+
+def _boot_sides(result: Result) -> list[Series]:
+    """Reads first."""
+    sides = (
+        result.find(random=True, block=4 * KIB, depth=1, threads=1, write=write) for write in (False, True)
+    )
+    return [side for side in sides if side]
+
+
+def _about_processor(result: Result) -> Iterator[str]:
+    bound = [each.test.title for each in result.series if each.thread_full]
+    if bound:
+        yield (
+            f"CPU-bound: {', '.join(bound)}. A thread had no time left, so the drive may be faster than that; take "
+            "more threads"
+        )
+    full = [each.test.title for each in result.series if each.cpu_bound and not each.thread_full]
+    if full:
+        yield (
+            f"CPU-bound: {', '.join(full)}. All {result.conditions.cores} cores were busy, so the drive may be faster "
+            "than that"
+        )
+    beside = [each.test.title for each in result.series if each.busy_machine]
+    if beside:
+        yield (
+            f"busy machine: {', '.join(beside)}. All {result.conditions.cores} cores were busy, most of it with other "
+            "programs or the kernel's own threads, so the drive may be faster than that; measure again when it is idle"
+        )
+
+
+def _about_noise(result: Result) -> Iterator[str]:
+    if result.settings.passes or result.settings.until_steady:
+        return
+    noisy = [each.test.title for each in result.series if each.rate.share > NOISY and each.rate.count > 1]
+    if noisy:
+        yield (
+            f"the runs lie more than {NOISY:.0%} apart: {', '.join(noisy)}. Something else was going on, or a cache "
+            "filled up"
+        )
+
+
+def _about_passes(result: Result) -> Iterator[str]:
+    """C4: a cache that keeps what was read makes the later passes faster; writes stay as they are."""
+    if not result.settings.passes:
+        return
+    yield "the figures of each test are those of its first pass"
+    for each in result.series:
+        rates = [sample.bytes_per_s for sample in each.samples]
+        over = {count: rate for count in sorted(result.settings.passes) if (rate := each.of_passes(count))}
+        if len(rates) < 2 or not rates[0] or not over:
+            continue
+        times = [rate / rates[0] for rate in rates[1:]]
+        found = cache_of(times)
+        verdict = _cached(result, write=each.test.write) if found is Cache.SHOWS else found.value
+        verdict += f", but {JUST_WRITTEN}" if found is Cache.NONE and result.kind == "folder" else ""
+        figures = ", ".join(
+            f"{significant(rate / 1e6)} MB/s over {_passes(count)}" for count, rate in over.items()
+        )
+        yield (
+            f"{each.test.title}: {figures}, those after the first {median(times):.1f} times as fast "
+            f"({min(times):.1f} to {max(times):.1f}): {verdict}"
+        )
+
+
+class Cache(StrEnum):
+    SHOWS = "a cache"
+    NONE = "no cache shows"
+    FEW = f"can't tell whether there is a cache: fewer than {LEAST_PASSES} passes after the first"
+    UNKNOWN = "can't tell whether there is a cache: some passes are much slower than others"
+    SOME = "can't tell whether there is a cache: the later passes are somewhat faster"
+
+
+def cache_of(times: Sequence[float]) -> Cache:
+    """Return what passes over the same data show; `times`: the rates of all but the first pass, over that of the first.
+
+    A cache keeps all that it has read, so every later pass is CACHE times as fast; without one, none is. One pass that
+    something else slowed down, or one that was fast by chance, is no evidence of either.
+    """
+    if len(times) < LEAST_PASSES:
+        return Cache.FEW
+    if min(times) >= CACHE:
+        return Cache.SHOWS
+    if max(times) >= CACHE or min(times) <= 1 / FLAT:
+        return Cache.UNKNOWN
+    return Cache.NONE if median(times) < FLAT else Cache.SOME
+
+
+def _cached(result: Result, *, write: bool) -> str:
+    if not write:
+        return "a cache keeps what was read"
+    fresh = result.settings.prepare == "none"
+    return "a cache takes the writes" + (", or what was never written is slower to write" if fresh else "")
+
+
+def _passes(count: int) -> str:
+    return "one pass" if count == 1 else f"{count} passes"
+
+
+def _about_steadiness(result: Result) -> Iterator[str]:
+    if not result.settings.until_steady:
+        return
+    yield f"the figures of each test are those of its last {WINDOW} rounds"
+    if result.kind == "folder":
+        yield steady_file(result.settings.span)
+    for each in result.series:
+        found = steadiness([sample.iops for sample in each.samples])
+        if found is None:
+            yield f"{each.test.title}: fewer than {WINDOW} rounds, so nobody knows whether it is steady"
+            continue
+        state = "steady" if found.steady else "NOT steady"
+        yield (
+            f"{each.test.title}: {state} after {found.rounds} rounds: of the last {WINDOW} the average is "
+            f"{found.average:,.0f} IOPS, they differ by {found.excursion:.1%} (at most {MOST_EXCURSION:.0%}), "
+            f"the trend is {found.slope:.1%} (at most 10%)"
+        )
+
+
+def steady_file(span: int) -> str:
+    """`span`: bytes of the file. A drive has the rest of its room to work with."""
+    return f"measured on a file of {format_about(span)}, which says nothing of the whole drive"
+
+
+def _about_score(result: Result) -> Iterator[str]:
+    """Not of passes: AS SSD knows none."""
+    if result.settings.score != "as-ssd" or result.settings.passes:
+        return
+    score = as_ssd_score(result.series)
+    if score:
+        yield f"AS SSD's score: {score.read:.0f} read, {score.write:.0f} write, {score.total:.0f} in all"
+    times = access_times(result)
+    if times:
+        yield f"AS SSD's access time: {', '.join(f'{ms:.3f} ms {side}' for side, ms in times)}"
+
+
+def access_times(result: Result) -> list[tuple[str, float]]:
+    """What AS SSD calls so, in milliseconds: the median latency of one 4 KiB request at a time."""
+    found = []
+    for write in (False, True):
+        each = result.find(random=True, block=4 * KIB, depth=1, threads=1, write=write)
+        micro = each.middle("p50_us") if each else None
+        if micro is not None:
+            found.append(("write" if write else "read", micro / 1000))
+    return found
+
+
+def _about_boot(result: Result) -> Iterator[str]:
+    drive = boot_drive(result)
+    if drive:
+        yield (
+            f"for a system: {significant(float(drive.read))} MB/s read and {significant(float(drive.write))} MB/s "
+            "write one at a time; "
+            f"the commands of a boot take it {float(drive.boot_s(ARTICLE)):.1f} s (aligntool estimate boot)"
+        )
+        return
+    read = result.find(random=True, block=4 * KIB, depth=1, threads=1, write=False)
+    if read and not result.settings.passes:
+        yield (
+            f"for a system: {significant(read.rate.median / 1e6)} MB/s read one at a time, which is what a boot waits "
+            "for; writes were not measured"
+        )
+
+
+def _about_threads(result: Result) -> Iterator[str]:
+    """From where on another thread gains nothing. One pass of each has no noise to hold a gain against."""
+    if result.settings.passes:
+        return
+    groups: dict[tuple[bool, int, int, bool], list[Series]] = {}
+    for each in result.series:
+        test = each.test
+        groups.setdefault((test.random, test.block, test.depth, test.write), []).append(each)
+    for group in groups.values():
+        if len(group) < 3:
+            continue
+        best = max(group, key=lambda each: each.iops.median)
+        enough = min(
+            (each for each in group if each.iops.high >= best.iops.low), key=lambda each: each.test.threads
+        )
+        last = max(each.test.threads for each in group)
+        threads = "thread" if enough.test.threads == 1 else "threads"
+        if enough.test.threads == last:
+            rest = f"more than {last} threads were not tried"
+        elif min(each.iops.count for each in group) < LEAST_RUNS:
+            rest = (
+                f"can't tell from how many threads on the rest is noise: fewer than {LEAST_RUNS} runs of each"
+            )
+        else:
+            rest = f"from {enough.test.threads} {threads} on the rest is within the noise"
+        yield f"{best.test.title} has the most IOPS, {best.iops.median:,.0f}; {rest}"

@@ -1,0 +1,457 @@
+"""Run fio: jobs to a file of options, its JSON to figures."""
+
+import json
+import math
+import os
+import re
+import select
+import signal
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+
+from aligntool.errors import Refused, Stopped
+from aligntool.linux.process import find_program
+from aligntool.units import format_size
+
+# One load on a drive as fio is to make it.
+#
+# In: what is to be read or written, how large, how deep, how long. Out: the words of fio's command line.
+# Alone because every measurement here is made of such jobs, and because the same words are what a user types
+# to repeat one.
+
+ENGINE = "libaio"
+PERCENTILES = "50:99:99.9"
+FILL_BLOCK = 1 << 20
+_PLAIN = re.compile(r"/[A-Za-z0-9/._+@%=,-]+")
+
+
+class Pattern(StrEnum):
+    """fio's own words for its option rw."""
+
+    READ = "read"
+    WRITE = "write"
+    RANDOM_READ = "randread"
+    RANDOM_WRITE = "randwrite"
+    RANDOM_MIXED = "randrw"
+
+    @property
+    def writes(self) -> bool:
+        return self not in (Pattern.READ, Pattern.RANDOM_READ)
+
+    @property
+    def sequential(self) -> bool:
+        return self in (Pattern.READ, Pattern.WRITE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One run of fio. Sizes and offsets are bytes; every request begins at `offset` plus a multiple of `block`."""
+
+    name: str
+    path: str  # a file that is there already, or a block device
+    pattern: Pattern
+    block: int  # bytes of a request
+    span: int  # bytes from `offset` on that the requests stay in
+    offset: int = 0
+    depth: int = 1  # requests in flight, of each thread
+    threads: int = 1
+    runtime_s: float | None = 5.0  # None: once over the span, however long that takes
+    ramp_s: float = 0.0  # run before, and not counted
+    read_share: int = 100  # percent of reads; of a mixed pattern only
+    sync_every: int = 0  # fsync after so many writes of a thread; 0: never
+    direct: bool = True  # past the page cache
+    loops: int = 1  # so many times over the span; only where runtime_s is None
+    engine: str = ENGINE
+    seed: int | None = None  # one seed makes one order of random requests; None: another one each time
+
+    @property
+    def writes(self) -> bool:
+        return self.pattern.writes
+
+
+def fill_job(path: str, span: int, *, offset: int = 0, direct: bool = True, loops: int = 1) -> Job:
+    """Writes the span full of random data, from its start to its end."""
+    return Job(
+        name="fill", path=path, pattern=Pattern.WRITE, block=min(FILL_BLOCK, span), span=span, offset=offset,
+        depth=8, runtime_s=None, direct=direct, loops=loops,
+    )  # fmt: skip
+
+
+def fio_words(job: Job) -> tuple[str, ...]:
+    """The options for fio, without the program and without where its output goes. Raises Refused for a path that fio
+    would read as another one.
+
+    The file must be there (`allow_file_create=0`): fio makes missing folders as well, and a slip of the keyboard would
+    fill the wrong file system. A job that reads says `--readonly`, and fio then refuses every write (fio(1)).
+    """
+    words = [
+        f"--name={job.name}",
+        f"--filename={job.path}",
+        "--allow_file_create=0",
+        "--thread=1",
+        f"--ioengine={job.engine}",
+        f"--direct={int(job.direct)}",
+        f"--rw={job.pattern.value}",
+        f"--bs={job.block}",
+        f"--iodepth={job.depth}",
+        f"--numjobs={job.threads}",
+        *_area_words(job),
+        *_time_words(job),
+        *(("--randrepeat=0",) if job.seed is None else ("--randrepeat=1", f"--randseed={job.seed}")),
+        "--group_reporting=1",
+        f"--percentile_list={PERCENTILES}",
+    ]
+    if job.pattern is Pattern.RANDOM_MIXED:
+        words.append(f"--rwmixread={job.read_share}")
+    words += [f"--fsync={job.sync_every}"] if job.sync_every else []
+    words += ["--end_fsync=1"] if job.writes else ["--readonly"]
+    if job.writes and job.runtime_s is None:
+        words.append("--refill_buffers=1")  # elsewhere the buffers are random once, and scrambled each time
+    return tuple(words)
+
+
+def _area_words(job: Job) -> list[str]:
+    """Threads that go on one after the other get a part of the span each: on the same one, a cache would answer all but
+    the first (as happens to tools that leave this out).
+    """
+    if job.threads == 1 or not job.pattern.sequential:
+        return [f"--offset={job.offset}", f"--size={job.span}"]
+    each = job.span // job.threads // job.block * job.block
+    if each < job.block:
+        raise Refused(
+            f"{job.span} bytes are too few for {job.threads} threads with requests of {job.block} bytes",
+            hint="--size with a larger one",
+        )
+    return [f"--offset={job.offset}", f"--size={each}", f"--offset_increment={each}"]
+
+
+def _time_words(job: Job) -> list[str]:
+    if job.runtime_s is None:
+        return [f"--loops={job.loops}"] if job.loops > 1 else []
+    words = ["--time_based=1", f"--runtime={_milliseconds(job.runtime_s)}"]
+    return [*words, f"--ramp_time={_milliseconds(job.ramp_s)}"] if job.ramp_s else words
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{round(seconds * 1000)}ms"
+
+
+def is_plain(path: str) -> bool:
+    """fio splits names at colons, and takes what follows # or ; as a comment, even on its command line."""
+    return _PLAIN.fullmatch(path) is not None
+
+
+# What fio said of one run, as values.
+#
+# In: the text of `fio --output-format=json`. Out: a Measured, or a ValueError that says what is wrong with
+# the text. Alone because fio's words and units (nanoseconds, percent of a thread's time) end here.
+
+NEAR_A_CORE = 95.0
+"""Percent of one core from which on a thread is said to have been held back by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The reads of a run, or its writes. Latencies are of completion (fio's clat), in microseconds."""
+
+    bytes_per_s: int  # fio's bw_bytes
+    iops: float
+    moved: int  # bytes
+    requests: int
+    runtime_s: float
+    mean_us: float
+    p50_us: float | None = None
+    p99_us: float | None = None
+    p999_us: float | None = None
+
+    @property
+    def mb_s(self) -> float:
+        """10^6 bytes a second, as benchmarks print it."""
+        return self.bytes_per_s / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One run of one job."""
+
+    name: str
+    read: Side | None
+    write: Side | None
+    user_cpu: float  # percent of one core that each thread used on average
+    system_cpu: float
+    threads: int
+    error: int  # errno; 0: none
+    fio_version: str
+    options: tuple[tuple[str, str], ...] = ()  # fio's "job options"
+    interrupted: bool = False  # ended before its time
+
+    @property
+    def thread_cpu(self) -> float:
+        """Percent of one core, user and system, of each thread on average."""
+        return self.user_cpu + self.system_cpu
+
+    @property
+    def cores(self) -> float:
+        """Cores that all threads together kept busy."""
+        return self.thread_cpu * self.threads / 100
+
+    @property
+    def cpu_bound(self) -> bool:
+        """A thread that has no time left cannot ask the drive for more: the figure is then the processor's."""
+        return self.thread_cpu >= NEAR_A_CORE
+
+    def side(self, *, write: bool) -> Side | None:
+        return self.write if write else self.read
+
+
+def read_fio(text: str, *, interrupted: bool = False) -> Measured:
+    """The first job of the document, which with group_reporting is all of them. Raises ValueError."""
+    start = 0 if text.startswith("{") else text.find("\n{")
+    if start < 0:
+        raise ValueError("fio gave no figures")
+    try:
+        document = json.loads(text[start:])
+    except ValueError as error:
+        raise ValueError(f"what fio gave is no JSON: {error}") from None
+    except RecursionError:
+        raise ValueError("what fio gave is no JSON of fio") from None
+    jobs = _mapping(document).get("jobs")
+    if not isinstance(jobs, list) or not jobs:
+        raise ValueError("fio gave figures of no job")
+    job = _mapping(jobs[0])
+    options = {
+        **_mapping(_mapping(document).get("global options", {})),
+        **_mapping(job.get("job options", {})),
+    }
+    return Measured(
+        name=str(job.get("jobname", "")),
+        read=_side(_mapping(job.get("read", {}))),
+        write=_side(_mapping(job.get("write", {}))),
+        user_cpu=_number(job, "usr_cpu"),
+        system_cpu=_number(job, "sys_cpu"),
+        threads=_threads(options.get("numjobs", "1")),
+        error=int(_number(job, "error")),
+        fio_version=str(_mapping(document).get("fio version", "")),
+        options=tuple((str(name), str(value)) for name, value in sorted(options.items())),
+        interrupted=interrupted,
+    )
+
+
+def _side(side: Mapping[str, object]) -> Side | None:
+    """None: nothing of this kind was done."""
+    if not _number(side, "total_ios") or not _number(side, "io_bytes"):
+        return None
+    latency = _mapping(side.get("clat_ns", {}))
+    percentiles = _mapping(latency.get("percentile", {}))
+    return Side(
+        bytes_per_s=int(_number(side, "bw_bytes")),
+        iops=_number(side, "iops"),
+        moved=int(_number(side, "io_bytes")),
+        requests=int(_number(side, "total_ios")),
+        runtime_s=_number(side, "runtime") / 1e3,
+        mean_us=_number(latency, "mean") / 1e3,
+        p50_us=_microseconds(percentiles, "50.000000"),
+        p99_us=_microseconds(percentiles, "99.000000"),
+        p999_us=_microseconds(percentiles, "99.900000"),
+    )
+
+
+def _microseconds(percentiles: Mapping[str, object], name: str) -> float | None:
+    return _number(percentiles, name) / 1e3 if name in percentiles else None
+
+
+def _threads(text: object) -> int:
+    return int(text) if isinstance(text, str) and text.isdecimal() and text.isascii() and len(text) < 6 else 1
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    if not isinstance(value, dict):
+        raise ValueError("what fio gave has another shape than its JSON has")
+    return value
+
+
+def _number(values: Mapping[str, object], name: str) -> float:
+    value = values.get(name, 0)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        raise ValueError(f"fio gave {value!r} for {name}")
+    return value
+
+
+# Running fio: one job, from its start to its figures.
+#
+# In: a Job. Out: a Measured; how far it is, meanwhile. Alone because a run can fail, hang or be interrupted,
+# and whoever measures must get the same answer for each: the figures, or one sentence. It stands in `apply`
+# because most jobs write.
+
+Tell = Callable[[float], None]
+"""Told the share that is done, from 0 to 1, a few times a second."""
+
+INSTALL = "apt-get install fio   (dnf, zypper and pacman call it fio as well)"
+_TICK_S = 0.2
+_PATIENCE_S = 10.0  # to write down its figures, once it was told to end
+_PERCENT = re.compile(rb"\[(\d{1,3}\.\d)%\]")
+
+
+class FioInterrupted(KeyboardInterrupt):
+    """Ctrl-C while fio ran. fio has ended; `measured` is what it had until then, None if that is nothing."""
+
+    def __init__(self, measured: Measured | None) -> None:
+        super().__init__()
+        self.measured = measured
+
+
+def run_job(job: Job, *, tell: Tell | None = None, keep: Callable[[str], None] | None = None) -> Measured:
+    """Runs fio to its end. `keep` gets its own JSON.
+
+    Raises Refused where nothing was written (fio is missing, or the job reads), Stopped where a job that writes failed,
+    FioInterrupted after Ctrl-C.
+    """
+    program = find_program("fio")
+    if program is None:
+        raise Refused("fio makes the load, and it is not installed", hint=INSTALL)
+    _refuse_unfit(job)
+    text, said, code, interrupted = _run(program, job, tell or _nobody)
+    if keep is not None:
+        keep(text)
+    try:
+        measured = read_fio(text, interrupted=interrupted)
+    except ValueError as error:
+        if interrupted:
+            raise FioInterrupted(None) from None
+        raise _failed(job, said or text, str(error)) from error
+    if interrupted:
+        raise FioInterrupted(measured if measured.read or measured.write else None)
+    if measured.error or code or not (measured.read or measured.write):
+        raise _failed(job, said or text, f"it ended with {code}, and did nothing")
+    return measured
+
+
+def _refuse_unfit(job: Job) -> None:
+    """A file that is shorter than what it shall work on is deleted by fio and made anew (filesetup.c, extend_file): it
+    must never come to that.
+    """
+    try:
+        with open(job.path, "rb") as file:  # noqa: PTH123 - the user's own spelling
+            mode = os.fstat(file.fileno()).st_mode
+            size = file.seek(0, os.SEEK_END) if stat.S_ISREG(mode) or stat.S_ISBLK(mode) else None
+    except OSError as error:
+        hint = "type the same after sudo" if isinstance(error, PermissionError) else ""
+        raise Refused(f"{job.path} cannot be opened: {error.strerror}", hint=hint) from error
+    if size is None:
+        raise Refused(f"{job.path} is neither a file nor a block device")
+    if job.offset < 0 or job.span < job.block or job.offset + job.span > size:
+        raise Refused(
+            f"{job.path} has {format_size(size)}, and {format_size(job.span)} from {format_size(job.offset)} on "
+            f"with requests of {format_size(job.block)} are asked for"
+        )
+
+
+def _run(program: str, job: Job, tell: Tell) -> tuple[str, str, int, bool]:
+    """What fio wrote, what it complained of, its exit code, and whether it was interrupted."""
+    with tempfile.TemporaryDirectory(prefix="aligntool-fio-") as folder, tempfile.TemporaryFile() as errors:
+        output = Path(folder, "fio.json")
+        words: tuple[str, ...] = (program, "--output-format=json", f"--output={output}", "--eta=always")
+        words += fio_words(_with_plain_path(job, folder))
+        interrupted = False
+        with _started(words, errors.fileno()) as child:
+            try:
+                _follow(child, job, tell)
+            except KeyboardInterrupt:
+                interrupted = True
+                _end(child)
+        errors.seek(0)
+        said = errors.read().decode("utf-8", "replace")
+        text = output.read_text("utf-8", "replace") if output.exists() else ""
+        return text, said, child.returncode, interrupted
+
+
+def _with_plain_path(job: Job, folder: str) -> Job:
+    """A name that fio would misread gets another one, which leads to it."""
+    path = os.path.abspath(job.path)  # noqa: PTH100 - what a link leads to stays the user's word
+    if is_plain(path):
+        return replace(job, path=path)
+    link = Path(folder, "target")
+    link.symlink_to(path)
+    return replace(job, path=str(link))
+
+
+@contextmanager
+def _started(words: tuple[str, ...], errors: int) -> "Iterator[subprocess.Popen[bytes]]":
+    """In a session of its own, so that Ctrl-C reaches aligntool alone, which then tells fio; never left behind: when
+    aligntool itself is killed, nobody reads the line of its progress any more, and SIGPIPE ends it within a second.
+    """
+    try:
+        child = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
+            env=os.environ | {"LC_ALL": "C"}, start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        raise Refused(f"fio cannot be started: {error.strerror}", hint=INSTALL) from error
+    with child:
+        try:
+            yield child
+        finally:
+            if child.poll() is None:
+                child.kill()
+
+
+def _follow(child: "subprocess.Popen[bytes]", job: Job, tell: Tell) -> None:
+    """Until it has ended. Of a timed job the clock says how far it is, of others fio's own line."""
+    began, latest = time.monotonic(), 0.0
+    whole_s = None if job.runtime_s is None else job.runtime_s + job.ramp_s
+    stdout = child.stdout.fileno() if child.stdout else -1
+    tail = b""
+    while True:
+        if select.select([stdout], [], [], _TICK_S)[0]:
+            piece = os.read(stdout, 1 << 16)
+            if not piece:
+                break
+            tail = (tail + piece)[-512:]
+        if whole_s is not None:
+            latest = (time.monotonic() - began) / whole_s if whole_s else 1.0
+        elif found := _PERCENT.findall(tail):
+            latest = float(found[-1]) / 100
+        tell(min(latest, 1.0))
+    child.wait()
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    """SIGINT makes fio end its jobs and write down their figures (fio(1)); a second Ctrl-C does not wait for that."""
+    try:
+        child.send_signal(signal.SIGINT)
+        child.communicate(timeout=_PATIENCE_S)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        child.kill()
+
+
+def _failed(job: Job, said: str, otherwise: str) -> Refused | Stopped:
+    words = f"fio failed at {job.name} on {job.path}: {_sentence(said) or otherwise}"
+    hint = _hint(said)
+    return Stopped(words, hint=hint) if job.writes else Refused(words, hint=hint)
+
+
+def _sentence(said: str) -> str:
+    """The line that says why, as fio writes it: "fio: io_u error on file x: No space left on device: write ..."."""
+    lines = [line.strip().removeprefix("fio: ") for line in said.split("\n{")[0].splitlines() if line.strip()]
+    lines = [line for line in lines if line[0] != "{" and not line.startswith(("terminating on", "Jobs:"))]
+    telling = [line for line in lines if "rror" in line or "not " in line or "No " in line]
+    return (telling or lines or [""])[0]
+
+
+def _hint(said: str) -> str:
+    if "not loadable" in said:
+        return "this fio came without its engine libaio: dnf install fio-engine-libaio"
+    if "Permission denied" in said:
+        return "type the same after sudo"
+    return ""
+
+
+def _nobody(share: float) -> None:
+    """Nobody wants to know how far it is."""

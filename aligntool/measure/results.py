@@ -1,0 +1,478 @@
+"""Results of benchmarks as values and JSON."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from statistics import median
+from typing import TypeVar
+
+from aligntool.documents import MOST, WIRE, Table, as_object, read_table
+from aligntool.errors import Refused
+from aligntool.measure.conditions import Conditions, DriveState
+from aligntool.measure.fio import NEAR_A_CORE, Measured
+from aligntool.recipes.goals import BenchTest
+
+# Whether an SSD has come to rest: SNIA's test for steady state.
+#
+# In: a figure for each round, in their order. Out: steady or not, and by how much. Alone because it is a
+# published rule and is tried on made rounds.
+
+WINDOW = 5
+MOST_EXCURSION = 0.20
+MOST_SLOPE = 0.10
+
+
+@dataclass(frozen=True, slots=True)
+class Steadiness:
+    """Of the last WINDOW rounds; shares of their average."""
+
+    steady: bool
+    rounds: int  # that there were in all
+    average: float
+    excursion: float  # highest less lowest
+    slope: float  # rise of the fitted line from the first round of the window to the last, without its sign
+
+
+def steadiness(values: Sequence[float]) -> Steadiness | None:
+    """SNIA Solid State Storage Performance Test Specification 2.0.2: within a window of five rounds the values differ
+    by at most 20 % of their average, and the line that fits them best (least squares) by at most 10 %.
+
+    None: there are fewer rounds than the window has.
+    """
+    if len(values) < WINDOW:
+        return None
+    window = values[-WINDOW:]
+    average = sum(window) / WINDOW
+    if average <= 0:
+        return Steadiness(False, len(values), average, 0.0, 0.0)
+    middle = (WINDOW - 1) / 2
+    rise = sum((at - middle) * value for at, value in enumerate(window))
+    slope = abs(rise / sum((at - middle) ** 2 for at in range(WINDOW)) * (WINDOW - 1)) / average
+    excursion = (max(window) - min(window)) / average
+    return Steadiness(
+        excursion <= MOST_EXCURSION and slope <= MOST_SLOPE, len(values), average, excursion, slope
+    )
+
+
+# Figures of a benchmark: runs, gathered by test, and what they amount to.
+#
+# In: what fio measured, run by run. Out: medians with their range, ratios, scores. Alone because every
+# printed figure is made here, from values that are kept, so that a result that is read back says the same.
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One run of one test. Latencies are of completion, in microseconds; `cpu` is percent of a core, of each thread."""
+
+    number: int  # which repeat, round or pass, from 1 on
+    bytes_per_s: int
+    iops: float
+    moved: int  # bytes
+    runtime_s: float
+    mean_us: float
+    cpu: float
+    p50_us: float | None = None
+    p99_us: float | None = None
+    p999_us: float | None = None
+    busy_cores: float | None = None  # of the whole machine meanwhile: the kernel's threads (md's) count here
+
+
+def sample_of(
+    measured: Measured, number: int, *, write: bool, busy_cores: float | None = None
+) -> Sample | None:
+    """None: fio did nothing of this kind."""
+    side = measured.side(write=write)
+    if side is None:
+        return None
+    return Sample(
+        number, side.bytes_per_s, side.iops, side.moved, side.runtime_s, side.mean_us, measured.thread_cpu,
+        side.p50_us, side.p99_us, side.p999_us, busy_cores,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The median of several runs, and how far they lie apart."""
+
+    median: float
+    low: float
+    high: float
+    count: int
+
+    @property
+    def share(self) -> float:
+        """Of the median, by which the runs differ."""
+        return (self.high - self.low) / self.median if self.median else 0.0
+
+
+NEAR_ALL = 0.95
+"""Of the machine's cores, from which on it is said to have no time left."""
+
+
+OWN_SHARE = 0.5
+"""Of the busy cores, from which on this load is what filled the machine."""
+
+
+class Course(StrEnum):
+    """What the runs of a test are to each other."""
+
+    REPEATS = "repeats"
+    PASSES = "passes"  # over the same data: of all but the first a cache may have answered
+    ROUNDS = "rounds"  # until it is steady: the last WINDOW are what it came to
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """All runs of one test, in their order. A Result sets `machine_cores`, that there are, so that a full machine is
+    known as one, and `course`. Figures are those of the runs that are `counted`.
+    """
+
+    test: BenchTest
+    samples: tuple[Sample, ...]
+    machine_cores: int | None = field(default=None, compare=False)
+    course: Course = field(default=Course.REPEATS, compare=False)
+
+    @property
+    def counted(self) -> tuple[Sample, ...]:
+        """All repeats; the first of passes; the last WINDOW rounds, of which SNIA has a steady drive's figures."""
+        match self.course:
+            case Course.PASSES:
+                return self.samples[:1]
+            case Course.ROUNDS:
+                return self.samples[-WINDOW:]
+        return self.samples
+
+    @property
+    def steady(self) -> bool | None:
+        """None: these are no rounds until it is. Fewer than WINDOW are not steady."""
+        if self.course is not Course.ROUNDS:
+            return None
+        found = steadiness([sample.iops for sample in self.samples])
+        return found is not None and found.steady
+
+    @property
+    def rates(self) -> tuple[int, ...]:
+        """Bytes a second, of each run that counts."""
+        return tuple(sample.bytes_per_s for sample in self.counted)
+
+    @property
+    def rate(self) -> Spread:
+        """Bytes a second."""
+        return self._spread(lambda sample: sample.bytes_per_s)
+
+    @property
+    def iops(self) -> Spread:
+        return self._spread(lambda sample: sample.iops)
+
+    @property
+    def cpu(self) -> float:
+        """Percent of a core, of each thread."""
+        return median(sample.cpu for sample in self.counted)
+
+    @property
+    def cores(self) -> float:
+        """That all threads together kept busy."""
+        return self.cpu * self.test.threads / 100
+
+    @property
+    def thread_full(self) -> bool:
+        """A thread that has no time left cannot ask the drive for more."""
+        return self.cpu >= NEAR_A_CORE
+
+    @property
+    def machine_full(self) -> bool:
+        """Several threads share what cores there are, and none of them need be full when all cores are."""
+        cores, busy = self.machine_cores or 0, self.middle("busy_cores") or 0
+        return cores > 0 and busy >= cores * NEAR_ALL
+
+    @property
+    def cpu_bound(self) -> bool:
+        """The figure is then the processor's as much as the drive's: a thread was full, or the threads together took
+        most of what a full machine did.
+        """
+        return self.thread_full or (
+            self.machine_full and self.cores >= OWN_SHARE * (self.middle("busy_cores") or 0)
+        )
+
+    @property
+    def busy_machine(self) -> bool:
+        """Whether all cores were busy, and most of that with something else than this load."""
+        return self.machine_full and not self.cpu_bound
+
+    @property
+    def held_back(self) -> str:
+        """Return in two words what else than the drive the figure shows; "": nothing."""
+        return "CPU-bound" if self.cpu_bound else "busy machine" if self.busy_machine else ""
+
+    def middle(self, name: str) -> float | None:
+        """The median over the runs of "p50_us", "p99_us", "p999_us", "mean_us" or "busy_cores"."""
+        found = [value for sample in self.counted if (value := getattr(sample, name)) is not None]
+        return median(found) if found else None
+
+    def of_passes(self, count: int) -> float | None:
+        """Bytes a second over the first so many passes together; None: there were fewer."""
+        passes = self.samples[:count]
+        spent = sum(sample.runtime_s for sample in passes)
+        return sum(sample.moved for sample in passes) / spent if len(passes) == count and spent else None
+
+    def _spread(self, key: Callable[[Sample], float]) -> Spread:
+        values = [key(sample) for sample in self.counted]
+        return Spread(median(values), min(values), max(values), len(values))
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How it was measured. Sizes in bytes."""
+
+    profile: str
+    span: int
+    runtime_s: float
+    repeats: int
+    direct: bool  # past the page cache
+    engine: str
+    prepare: str  # "none", "file" (written full once), "twice"
+    passes: tuple[int, ...] = ()  # instead of repeats: so many times over the same data
+    until_steady: bool = False
+    score: str | None = None
+
+    @property
+    def course(self) -> Course:
+        """`passes` come before `until_steady`."""
+        return Course.PASSES if self.passes else Course.ROUNDS if self.until_steady else Course.REPEATS
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    when: str  # ISO 8601, UTC
+    aligntool: str
+    target: str  # as the user named it
+    kind: str  # "folder", "file", "device"
+    settings: Settings
+    conditions: Conditions
+    series: tuple[Series, ...]
+    skipped: tuple[str, ...] = ()  # tests that were left out, and why
+    complete: bool = True  # False: interrupted, or fio failed
+
+    def __post_init__(self) -> None:
+        cores, course = self.conditions.cores, self.settings.course
+        series = tuple(replace(each, machine_cores=cores, course=course) for each in self.series)
+        object.__setattr__(self, "series", series)  # frozen: nobody has it yet
+
+    def find(self, *, random: bool, block: int, depth: int, threads: int, write: bool) -> Series | None:
+        wanted = BenchTest(random, block, depth, threads, write)
+        return next((each for each in self.series if each.test == wanted), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """What a list says of an experiment."""
+
+    when: str
+    name: str  # "alignment", "span"
+    target: str
+    said: str
+    drive: str = ""
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A file of the history."""
+
+    file: str
+    result: Result | None  # None: it is none
+    complaint: str = ""
+    experiment: Brief | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    read: float
+    write: float
+    total: float
+
+
+def as_ssd_score(series: Sequence[Series]) -> Score | None:
+    """AS SSD's, of rates in MB/s. Weights: Tom's Hardware, "Three PCI Express-Based SSDs" (2011), and ssd-tester.com,
+    which agree. None where one of the six figures is missing.
+
+    >>> # read = seq x 0.1 + 4K + 4K-64; write alike; total = seq w x 0.15 + seq r x 0.1 + 4K r x 2 + ...
+    """
+    rates = {_as_ssd_key(each.test): each.rate.median / 1e6 for each in series}
+    if set(rates) != {f"{which} {side}" for which in ("seq", "4k", "64") for side in ("r", "w")}:
+        return None
+    return Score(
+        read=rates["seq r"] * 0.1 + rates["4k r"] + rates["64 r"],
+        write=rates["seq w"] * 0.1 + rates["4k w"] + rates["64 w"],
+        total=rates["seq w"] * 0.15 + rates["seq r"] * 0.1 + rates["4k r"] * 2 + rates["4k w"]
+        + rates["64 w"] + rates["64 r"] * 1.5,
+    )  # fmt: skip
+
+
+def _as_ssd_key(test: BenchTest) -> str:
+    which = ("64" if test.threads == 64 else "4k") if test.random else "seq"
+    return f"{which} {'w' if test.write else 'r'}"
+
+
+# A result as a file, and back.
+#
+# In: a Result, or the text of a file that anybody may have written. Out: text, or a Result, or Refused. Alone
+# because the format is a contract (docs/bench.schema.json), and because nothing of a stranger's file goes on
+# unchecked.
+
+SCHEMA = "aligntool.bench"
+VERSION = 1
+EXPERIMENTS = ("aligntool.bench.alignment", "aligntool.bench.span")
+"""Results of another shape: `bench.experiments` reads them."""
+LARGEST = 32 << 20  # bytes of a file; a long sweep has some hundred KiB
+
+_Kind = TypeVar("_Kind")
+
+
+def to_json(result: Result) -> str:
+    """Sizes are bytes, rates bytes a second, latencies microseconds."""
+    document = {"schema": SCHEMA, "version": VERSION, **as_object(result)}
+    document["series"] = [
+        {
+            "title": each.test.title,
+            **as_object(each.test),
+            "samples": [as_object(sample) for sample in each.samples],
+        }
+        for each in result.series
+    ]
+    return json.dumps(_plain(document), indent=1, allow_nan=False) + "\n"
+
+
+def _plain(value: object) -> object:
+    """Bytes of a path that were no UTF-8 become U+FFFD, so that any JSON reader takes the document."""
+    match value:
+        case str():
+            return (
+                value
+                if value.isascii()
+                else value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+            )
+        case dict():
+            return {key: _plain(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case _:
+            return value
+
+
+def from_json(text: str, name: str) -> Result:
+    """`name`: how complaints name the file. Raises Refused."""
+    try:
+        document = read_table(text)
+        schema = document.word("schema")
+        if schema in EXPERIMENTS:
+            raise Refused(
+                f"{name} is a result of bench {schema.rpartition('.')[2]}, and has no tests to put side by side",
+                hint="aligntool bench show FILE shows it",
+            )
+        if schema != SCHEMA:
+            raise ValueError("it is no result of aligntool bench")
+        if document.values.get("version") != VERSION:
+            raise ValueError(
+                f"it has version {document.values.get('version')!r}, and this aligntool reads {VERSION}"
+            )
+        return _result(document)
+    except (ValueError, OverflowError) as error:
+        raise Refused(f"{name} is no result: {error}", hint="aligntool bench list") from error
+
+
+def _result(document: Table) -> Result:
+    settings = document.table("settings")
+    series = tuple(_series(row) for row in document.rows("series"))
+    if len({each.test for each in series}) != len(series):
+        raise ValueError("it has one test twice")
+    return Result(
+        when=document.word("when"),
+        aligntool=document.word("aligntool"),
+        target=document.word("target"),
+        kind=document.word("kind"),
+        settings=_settings(settings),
+        conditions=conditions_of(document.table("conditions")),
+        series=series,
+        skipped=document.words("skipped"),
+        complete=document.flag("complete"),
+    )
+
+
+def _settings(table: Table) -> Settings:
+    passes = table.values.get("passes", [])
+    listed = passes if isinstance(passes, list) else [None]
+    counts = tuple(each for each in listed if isinstance(each, int) and 0 < each <= MOST)
+    if len(counts) != len(listed):
+        raise ValueError("passes of settings are no counts")
+    return Settings(
+        profile=table.word("profile"),
+        span=table.whole("span"),
+        runtime_s=table.number("runtime_s"),
+        repeats=table.whole("repeats"),
+        direct=table.flag("direct"),
+        engine=table.word("engine"),
+        prepare=table.word("prepare"),
+        passes=counts,
+        until_steady=table.flag("until_steady"),
+        score=None if table.values.get("score") is None else table.word("score"),
+    )
+
+
+def _series(row: Table) -> Series:
+    test = BenchTest(
+        row.flag("random"), row.whole("block"), row.whole("depth"), row.whole("threads"), row.flag("write")
+    )
+    if not (test.block and test.depth and test.threads):
+        raise ValueError(f"{row.where} has a test of nothing")
+    samples = tuple(_sample(each) for each in row.rows("samples"))
+    if not samples:
+        raise ValueError(f"{row.where} has no samples")
+    return Series(test, samples)
+
+
+def _sample(row: Table) -> Sample:
+    others = {
+        key: None if row.values.get(key) is None else row.number(key)
+        for key in ("p50_us", "p99_us", "p999_us", "busy_cores")
+    }
+    return Sample(
+        number=row.whole("number"),
+        bytes_per_s=row.whole("bytes_per_s"),
+        iops=row.number("iops"),
+        moved=row.whole("moved"),
+        runtime_s=row.number("runtime_s"),
+        mean_us=row.number("mean_us"),
+        cpu=row.number("cpu"),
+        **others,
+    )
+
+
+def conditions_of(table: Table) -> Conditions:
+    """What is only told and never reckoned with may be any text or number; what is of another kind is dropped."""
+    drives = tuple(_noun(DriveState, row, DriveState(row.word("name"))) for row in table.rows("drives"))
+    found = _noun(Conditions, table, Conditions())
+    return replace(found, drives=drives)
+
+
+def _noun(kind: type[_Kind], table: Table, usual: _Kind) -> _Kind:
+    values = {}
+    for each in fields(usual):  # type: ignore[arg-type] # both kinds are dataclasses
+        if each.name != "drives":
+            wire, value = each.metadata.get(WIRE, each.name), getattr(usual, each.name)
+            found = table.scalar(wire) if wire in table.values else value
+            values[each.name] = found if _fits(found, str(each.type)) else value
+    return kind(**values)
+
+
+def _fits(value: object, said: str) -> bool:
+    """Whether a value is what the field's annotation says."""
+    words = said.replace("<class '", "").replace("'>", "").split(" | ")
+    if value is None:
+        return "None" in words
+    if isinstance(value, bool):
+        return "bool" in words
+    if isinstance(value, int):
+        return "int" in words or "float" in words
+    return type(value).__name__ in words

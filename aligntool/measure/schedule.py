@@ -1,0 +1,297 @@
+"""Plan a benchmark from its profile: jobs, rounds, time, refusals."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from aligntool.audit.wording import end_of_use, layer_name, shell_word, where
+from aligntool.errors import Objection, Refused, refuse
+from aligntool.inventory import Disk, Layer, Partition, Role
+from aligntool.measure.fio import ENGINE, Job, Pattern, fill_job
+from aligntool.measure.results import Course, Settings
+from aligntool.measure.statistics import LEAST_RUNS, depths_between
+from aligntool.recipes.goals import BenchGoal, BenchTest
+from aligntool.units import MIB, align_down, format_about, format_size
+
+# Why a device is not written all over.
+#
+# In: the disk as it was seen, and which partition of it is meant. Out: Refused with every reason at once, or
+# nothing. Alone because this is what stands between a benchmark and somebody's data.
+
+
+def refuse_destruction(disk: Disk, partition: Partition | None) -> None:
+    """Of a whole disk, whatever is in any of its partitions counts as well. Raises Refused."""
+    refuse([*_about_disk(disk), *_about_use(disk, partition), *_about_content(disk, partition)])
+
+
+def _about_disk(disk: Disk) -> Iterator[Objection]:
+    if disk.read_only:
+        yield f"{disk.name} is read-only", ""
+    if disk.failing:
+        yield f"{disk.name} says that it fails: {disk.failing}", f"smartctl -a {shell_word(disk.path)}"
+
+
+def _about_use(disk: Disk, partition: Partition | None) -> Iterator[Objection]:
+    used = [(where(disk, None), disk.name, disk.mounted_at, disk.holders)]
+    parts = disk.partitions if partition is None else (partition,)
+    used += [(where(disk, part), part.node or disk.name, part.mounted_at, part.holders) for part in parts]
+    for name, node, places, holders in used:
+        for place in places:
+            yield f"{name} is mounted at {place}", end_of_use(node.removeprefix("/dev/"), place)
+        if partition is None or name != disk.name:
+            yield from ((f"{name} is a part of {holder}, which is running", "") for holder in holders)
+
+
+def _about_content(disk: Disk, partition: Partition | None) -> Iterator[Objection]:
+    look = f"sudo aligntool audit {shell_word(disk.path)}"
+    if partition is not None:
+        if partition.role in (Role.EXTENDED, Role.MAP, Role.NESTED):
+            yield f"{where(disk, partition)} is no partition of its own but {partition.role.value}", ""
+        if not partition.content_read:
+            yield f"nobody could look whether {where(disk, partition)} is empty", look
+        yield from _held(where(disk, partition), partition.content, partition.content_hint)
+        return
+    if not disk.table_read or not disk.content_read:
+        yield f"nobody could look whether {disk.name} is empty", look
+    for part in disk.partitions:
+        yield (
+            f"{disk.name} is not empty: partition {part.number}, {format_about(part.extent.length)}",
+            "a benchmark never erases; name an empty disk, or a folder on this one",
+        )
+    if disk.table and not disk.partitions:
+        yield f"{disk.name} has a partition table ({disk.table.label})", ""
+    yield from _held(disk.name, disk.content, disk.content_hint)
+
+
+def _held(name: str, layers: tuple[Layer, ...], hint: str | None) -> Iterator[Objection]:
+    found = [f'{layer_name(each)} "{each.label}"' if each.label else layer_name(each) for each in layers]
+    for what in found or ([hint] if hint else []):
+        yield (
+            f"{name} is not empty: {what}",
+            "a benchmark never erases; name something empty, or a folder on it",
+        )
+
+
+# Which runs of fio a benchmark is made of, and in which order.
+#
+# In: a profile, a target, what the user typed beside it. Out: a BenchPlan, or Refused. Alone because what is
+# run is decided before anything is, and can be shown.
+
+SPAN_OF_PASSES = 64 * MIB  # of each test; a hard disk reads that at random in two minutes
+WARM_UP_SPAN = MIB  # beyond what is measured
+WARM_UP_S = 1.0
+OVERHEAD_S = 0.8  # of one run: fio's start, its end, the pause
+_TURNING = (0.008, 150e6)  # seconds of an access, bytes a second: half a turn and half the way of the arm
+_FLASH = (0.0001, 400e6)  # a SATA SSD
+_OVERLAP = 8  # requests that a drive works on at once
+SEED = 20170101
+_PATTERNS = {
+    (False, False): Pattern.READ,
+    (False, True): Pattern.WRITE,
+    (True, False): Pattern.RANDOM_READ,
+    (True, True): Pattern.RANDOM_WRITE,
+}
+
+
+class TargetKind(StrEnum):
+    FOLDER = "folder"  # a file is made in it, and removed again
+    FILE = "file"  # one that is there
+    DEVICE = "device"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the user named, as it was found. Sizes in bytes."""
+
+    named: str
+    kind: TargetKind
+    path: str  # of the file or device; of a file that is to be made, its folder
+    size: int | None = None  # of the file or device
+    free: int | None = None  # of the file system
+    logical_block: int = 512  # of which requests past the page cache must be a multiple
+    direct: bool = True  # direct I/O is possible
+    name: str | None = None  # of the file to be made; None: aligntool finds one
+    place: str = ""  # what was named, as an absolute path: what a result keeps
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What was typed beside the profile. None: as the profile has it."""
+
+    size: int | None = None
+    runtime_s: float | None = None
+    repeats: int | None = None
+    passes: tuple[int, ...] = ()
+    destructive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BenchPlan:
+    target: Target
+    tests: tuple[BenchTest, ...]
+    skipped: tuple[str, ...]
+    settings: Settings
+    fills: int  # how often everything is written over before
+    added: tuple[BenchTest, ...] = ()  # that the profile lacks, and the verdict on command queueing needs
+
+    @property
+    def measured(self) -> tuple[BenchTest, ...]:
+        return self.tests + self.added
+
+    @property
+    def makes_file(self) -> bool:
+        return self.target.kind is TargetKind.FOLDER
+
+    @property
+    def writes(self) -> bool:
+        return self.fills > 0 or any(test.write for test in self.tests)
+
+    @property
+    def room(self) -> int:
+        """Bytes of the file or device that are worked on. Of passes each test has a stretch of its own, which no other
+        one has brought into a cache, and beyond all of them lies what wakes the drive.
+        """
+        span = self.settings.span
+        return len(self.tests) * span + WARM_UP_SPAN if self.settings.passes else span
+
+    @property
+    def rounds(self) -> int:
+        return max(self.settings.passes, default=self.settings.repeats)
+
+    def seconds(self, *, rotational: bool) -> float:
+        """Return how long the runs take: timed ones at most, passes at the rates of a usual drive of the kind."""
+        if not self.settings.passes:
+            return self.rounds * len(self.measured) * (self.settings.runtime_s + OVERHEAD_S)
+        return sum(
+            WARM_UP_S + self.rounds * (OVERHEAD_S + _pass_s(test, self.settings.span, rotational=rotational))
+            for test in self.tests
+        )
+
+
+def _pass_s(test: BenchTest, span: int, *, rotational: bool) -> float:
+    """Of once over the span. A request takes what moving to it takes, and its bytes their share of the rate."""
+    access_s, rate = _TURNING if rotational else _FLASH
+    moved_s = span / rate
+    overlapped = 1 if rotational else min(test.depth * test.threads, _OVERLAP)
+    return moved_s + (span // test.block * access_s / overlapped if test.random or test.block < MIB else 0.0)
+
+
+def plan_bench(profile: str, goal: BenchGoal, target: Target, wish: Wish) -> BenchPlan:
+    """Raises Refused when no test is left, or when there is no room for the requests."""
+    may_write = target.kind is TargetKind.FOLDER or wish.destructive
+    span = _span(goal, target, wish)
+    tests, skipped = _fitting(goal.tests, target, span, may_write=may_write)
+    if not tests:
+        raise Refused(
+            f"no test of {profile} can be run on {target.named}:\n" + "\n".join(skipped),
+            hint="name a folder: a file is made in it and removed again"
+            if target.kind is not TargetKind.FOLDER
+            else "a larger --size",
+        )
+    fills = (
+        0 if not may_write else 2 if goal.prepare == "twice" else int(target.kind is not TargetKind.DEVICE)
+    )
+    if goal.prepare == "twice" and not may_write:
+        skipped = (*skipped, "overwriting everything twice before: nothing may be written here")
+    settings = Settings(
+        profile=profile,
+        span=span,
+        runtime_s=goal.runtime_s if wish.runtime_s is None else wish.runtime_s,
+        repeats=wish.repeats or goal.repeats,
+        direct=target.direct,
+        engine=ENGINE,
+        prepare={0: "none", 1: "file", 2: "twice"}[fills],
+        passes=wish.passes,
+        until_steady=goal.until_steady and not wish.passes,
+        score=goal.score,
+    )
+    judged = settings.direct and settings.course is Course.REPEATS and settings.repeats >= LEAST_RUNS
+    added = depths_between(tests) if judged and not settings.score else ()
+    return BenchPlan(target, tests, skipped, settings, fills, added)
+
+
+def _span(goal: BenchGoal, target: Target, wish: Wish) -> int:
+    """A drive that is to come to rest is written all over: less would leave it free room to work with."""
+    usual = SPAN_OF_PASSES if wish.passes else goal.size
+    if target.kind is TargetKind.FOLDER:
+        span = wish.size or usual
+        return align_down(span, max(target.logical_block, 4096)) or span
+    size = target.size or 0
+    if wish.passes:
+        tests = sum(wish.destructive or not test.write for test in goal.tests)
+        size = max(size - WARM_UP_SPAN, 0) // max(tests, 1)
+    if wish.size is not None and wish.size > size:
+        raise Refused(_too_small(target, wish, size))
+    whole = goal.prepare == "twice" and wish.destructive and not wish.passes
+    span = wish.size or (size if whole else min(usual, size))
+    return align_down(span, max(target.logical_block, 4096)) or align_down(span, target.logical_block)
+
+
+def _too_small(target: Target, wish: Wish, size: int) -> str:
+    """`size`: what there is, of passes for each test."""
+    has = f"{target.named} has {format_size(target.size or 0)}"
+    each = f", {format_about(size)} for each test" if wish.passes else ""
+    return f"{has}{each}, and --size says {format_size(wish.size or 0)}"
+
+
+def _fitting(
+    tests: Sequence[BenchTest], target: Target, span: int, *, may_write: bool
+) -> tuple[tuple[BenchTest, ...], tuple[str, ...]]:
+    kept, skipped = [], []
+    for test in tests:
+        if test.write and not may_write:
+            skipped.append(f"{test.title}: {target.named} is only read{_way_out(target)}")
+        elif target.direct and test.block % target.logical_block:
+            block = format_size(target.logical_block)
+            skipped.append(f"{test.title}: the device takes multiples of its logical blocks of {block} only")
+        elif test.block * (1 if test.random else test.threads) > span:
+            skipped.append(f"{test.title}: its requests do not fit into {format_size(span)}")
+        else:
+            kept.append(test)
+    return tuple(kept), tuple(skipped)
+
+
+def _way_out(target: Target) -> str:
+    return ", as it was not given up with --destructive" if target.kind is TargetKind.DEVICE else ""
+
+
+def rounds_of(plan: BenchPlan) -> Iterator[tuple[int, tuple[BenchTest, ...]]]:
+    """Each round has every test once, every other one backwards: a drive that warms up or fills its cache then does so
+    at the expense of all tests alike. Passes stay together, so that nothing else comes between them.
+    """
+    if plan.settings.passes:
+        for test in plan.tests:
+            yield from ((number, (test,)) for number in range(1, plan.rounds + 1))
+        return
+    for number in range(1, plan.rounds + 1):
+        yield number, plan.measured if number % 2 else plan.measured[::-1]
+
+
+def job_of(plan: BenchPlan, test: BenchTest, path: str) -> Job:
+    """A pass goes once over the stretch of its test, in the same order as the passes before it."""
+    passes = bool(plan.settings.passes)
+    return Job(
+        name=test.title.replace(" ", "-"),
+        path=path,
+        pattern=_PATTERNS[(test.random, test.write)],
+        block=test.block,
+        span=align_down(plan.settings.span, test.block),
+        offset=plan.tests.index(test) * plan.settings.span if passes else 0,
+        depth=test.depth,
+        threads=test.threads,
+        runtime_s=None if passes else plan.settings.runtime_s,
+        direct=plan.settings.direct,
+        seed=SEED if passes else None,
+    )
+
+
+def warm_up(plan: BenchPlan, path: str) -> Job:
+    """Before the first pass of a test: a drive that wakes up then is no slower than its cache."""
+    return Job(
+        name="warm-up", path=path, pattern=Pattern.RANDOM_READ, block=max(4096, plan.target.logical_block),
+        span=WARM_UP_SPAN, offset=plan.room - WARM_UP_SPAN, runtime_s=WARM_UP_S, direct=plan.settings.direct,
+    )  # fmt: skip
+
+
+def filling(plan: BenchPlan, path: str) -> Job:
+    return fill_job(path, plan.room, direct=plan.settings.direct, loops=max(plan.fills, 1))

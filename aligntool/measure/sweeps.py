@@ -1,0 +1,246 @@
+"""Results of the alignment and span experiments as values and JSON."""
+
+from dataclasses import dataclass, field
+from math import gcd
+
+from aligntool.documents import Table, read_table
+from aligntool.errors import Refused
+from aligntool.inventory import NvmeFacts
+from aligntool.measure.alignment import (
+    ENOUGH,
+    Knee,
+    Load,
+    Place,
+    Rate,
+    Row,
+    rows_beside_others,
+    said_of_all,
+    verdicts,
+)
+from aligntool.measure.conditions import Conditions, warnings_of
+from aligntool.measure.fio import Pattern
+from aligntool.measure.results import EXPERIMENTS, conditions_of
+from aligntool.measure.unit import Probed
+from aligntool.units import format_about, format_size
+
+VERSION = 1
+_LONGEST_PERIOD = 1 << 16  # requests until they lie on the unit as the first one did
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How it was measured. Sizes in bytes."""
+
+    kind: str  # "folder", "file", "device"
+    size: int  # of the file or device
+    piece: int  # of it that lies on the disk in one piece, and was worked on
+    runtime_s: float  # of each run
+    repeats: int  # that were asked for
+    direct: bool  # past the page cache
+    engine: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """What is kept of both."""
+
+    conditions: Conditions = field(default_factory=Conditions)
+    setting: Setting | None = None  # None: an older file does not say
+    disk: Probed | None = None  # the one that it was measured on
+    complete: bool = True  # False: interrupted, or fio failed
+
+    @property
+    def drive(self) -> str:
+        """As a list names it; "": not known."""
+        models = (each.model or each.name for each in self.conditions.drives)
+        return next(models, (self.disk.model or self.disk.name) if self.disk else "")
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why not to trust it, a sentence each."""
+        direct = self.setting.direct if self.setting else True
+        return (*piece_words(self.setting), *warnings_of(self.conditions, direct=direct))
+
+
+def piece_words(setting: Setting | None) -> tuple[str, ...]:
+    """Starts and spans have no meaning across a gap: only the longest piece of a file is worked on."""
+    if setting is None or setting.piece >= setting.size:
+        return ()
+    piece, size = format_about(setting.piece), format_about(setting.size)
+    return (f"{piece} of {size} lie in one piece on the disk, and only those are worked on",)
+
+
+@dataclass(frozen=True, slots=True)
+class Starts(Experiment):
+    """Of `bench alignment`. `unit` in bytes."""
+
+    when: str  # ISO 8601, UTC; "": an older file, which does not say
+    target: str
+    unit: int
+    unit_by: str
+    rates: tuple[Rate, ...]
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        return rows_beside_others(verdicts(self.rates, self.unit), self.conditions)
+
+    @property
+    def summary(self) -> str:
+        rows = self.rows
+        said = said_of_all(rows) if rows else "nothing was measured"
+        return f"alignment {said}, unit of {format_size(self.unit)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Spans(Experiment):
+    """Of `bench span`. Spans in bytes, rates in requests a second."""
+
+    when: str
+    target: str
+    write: bool
+    knee: Knee
+    curve: dict[int, list[float]]
+    nvme: NvmeFacts | None  # what is known of its Host Memory Buffer
+    cpu: dict[int, list[float]] = field(default_factory=dict)  # percent of a core, of each repeat
+
+    @property
+    def spanned(self) -> int:
+        """The largest span, in bytes; 0: nothing was measured."""
+        return max(self.curve, default=0)
+
+    @property
+    def drive_size(self) -> int | None:
+        """Bytes of the largest drive below the target, whose map is one for all of it; None: not known."""
+        sizes = [drive.size for drive in self.conditions.drives]
+        sizes += [self.disk.size] if self.disk else []
+        return max((size for size in sizes if size), default=None)
+
+    @property
+    def whole(self) -> bool | None:
+        """Whether the spans reach to the end of the drive; None: nobody knows where that is."""
+        return None if self.drive_size is None else self.drive_size <= self.spanned * ENOUGH
+
+    @property
+    def summary(self) -> str:
+        """No knee over a part of a drive says nothing of the rest."""
+        of = f" of {format_about(self.drive_size)}" if self.drive_size and not self.whole else ""
+        return f"{self.knee.words}{of}" if self.knee.flat else self.knee.words
+
+    @property
+    def beyond(self) -> str:
+        """What was not looked at, and what to type for it; "": a knee was found, or there is no more."""
+        if not self.knee.flat or self.drive_size is None or self.whole:
+            return ""
+        return (
+            f"the drive has {format_about(self.drive_size)}: {_way_on(self.setting, self.spanned)} for more"
+        )
+
+
+def _way_on(setting: Setting | None, spanned: int) -> str:
+    if setting is None:
+        return "--size or --to"
+    if setting.piece > spanned * ENOUGH:
+        return "--to"
+    return {"folder": "--size", "device": "name the whole drive"}.get(setting.kind, "name the drive")
+
+
+def experiment_from_json(text: str, name: str) -> Starts | Spans | None:
+    """`name`: how complaints name the file. Raises Refused for an experiment that cannot be read."""
+    try:
+        document = read_table(text)
+        schema, version = document.values.get("schema"), document.values.get("version")
+        if schema not in EXPERIMENTS:
+            return None
+        if version != VERSION:
+            raise ValueError(f"it has version {version!r:.40}, and this aligntool reads {VERSION}")
+        return _starts(document) if schema == EXPERIMENTS[0] else _spans(document)
+    except (ValueError, OverflowError) as error:
+        raise Refused(f"{name} is no result: {error}", hint="aligntool bench list") from error
+
+
+def _starts(document: Table) -> Starts:
+    unit = document.whole("unit")
+    if not unit or unit % 512:
+        raise ValueError("its unit is no multiple of 512 bytes")
+    rates = tuple(_rate(row) for row in document.rows("rates"))
+    if any(unit // gcd(rate.load.block, unit) > _LONGEST_PERIOD for rate in rates):
+        raise ValueError("its unit and its requests fit each other nowhere")
+    return Starts(
+        _when(document), document.word("target"), unit, document.word("unit_by"), rates,
+        conditions=_conditions(document), setting=_setting(document), disk=_disk(document),
+        complete=_complete(document),
+    )  # fmt: skip
+
+
+def _rate(row: Table) -> Rate:
+    load, place = row.table("load"), row.table("place")
+    block = load.whole("block")
+    if not block:
+        raise ValueError(f"{load.where} has requests of nothing")
+    return Rate(
+        Load(Pattern(load.word("pattern")), block, load.whole("depth")),
+        Place(place.word("title"), place.whole("start"), place.whole("residue"), place.flag("control")),
+        row.whole("repeat"),
+        row.number("iops"),
+        None if row.values.get("cpu") is None else row.number("cpu"),
+    )
+
+
+def _spans(document: Table) -> Spans:
+    rows = document.rows("curve")
+    return Spans(
+        _when(document), document.word("target"), document.flag("write"), _knee(document.table("knee")),
+        {row.whole("span"): row.numbers("iops") for row in rows}, _memory(document),
+        {row.whole("span"): row.numbers("cpu") for row in rows if "cpu" in row.values},
+        conditions=_conditions(document), setting=_setting(document), disk=_disk(document),
+        complete=_complete(document),
+    )  # fmt: skip
+
+
+def _conditions(document: Table) -> Conditions:
+    """An older file has none."""
+    return conditions_of(document.table("conditions")) if "conditions" in document.values else Conditions()
+
+
+def _setting(document: Table) -> Setting | None:
+    if document.values.get("settings") is None:
+        return None
+    table = document.table("settings")
+    return Setting(
+        table.word("kind"), table.whole("size"), table.whole("piece"), table.number("runtime_s"),
+        table.whole("repeats"), table.flag("direct"), table.word("engine"),
+    )  # fmt: skip
+
+
+def _disk(document: Table) -> Probed | None:
+    if document.values.get("disk") is None:
+        return None
+    table = document.table("disk")
+    others = {
+        key: None if table.values.get(key) is None else table.word(key)
+        for key in ("model", "serial", "wwn", "firmware")
+    }
+    return Probed(table.word("name"), table.word("path"), table.whole("size"), **others)
+
+
+def _complete(document: Table) -> bool:
+    return document.flag("complete") if "complete" in document.values else True
+
+
+def _knee(table: Table) -> Knee:
+    below, above = (None if table.values.get(key) is None else table.whole(key) for key in ("below", "above"))
+    return Knee(below, above, table.number("share"), table.number("confidence"), table.word("why"))
+
+
+def _memory(document: Table) -> NvmeFacts | None:
+    if document.values.get("host_memory_buffer") is None:
+        return None
+    table = document.table("host_memory_buffer")
+    preferred, granted = (
+        None if table.values.get(key) is None else table.whole(key) for key in ("preferred", "granted")
+    )
+    return NvmeFacts(hmb_preferred=preferred, hmb_granted=granted)
+
+
+def _when(document: Table) -> str:
+    return document.word("when") if "when" in document.values else ""

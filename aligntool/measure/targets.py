@@ -1,0 +1,441 @@
+"""What a benchmark runs on: folder, file or device, with the conditions there."""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shlex import quote
+
+from aligntool.errors import Refused
+from aligntool.inventory import Disk, most_of, port_above, runs_below
+from aligntool.linux.content import hole_share
+from aligntool.linux.sysfs import unescape
+from aligntool.linux.targets import refuse_ambiguous, refuse_silent
+from aligntool.measure.conditions import MEMORY, Conditions, DriveState
+from aligntool.measure.results import LARGEST, Brief, Kept, Result, from_json
+from aligntool.measure.schedule import Target, TargetKind
+from aligntool.measure.sweeps import Spans, Starts, experiment_from_json
+
+# Results of benchmarks that were kept: reading one, and listing all.
+#
+# In: files, which anybody may have written. Out: Results, and a complaint for each file that is none. Alone
+# because a history outlives the version of aligntool that wrote it.
+
+
+def history_folder(environment: Mapping[str, str], *, root: bool) -> Path:
+    """$XDG_STATE_HOME, else /var/lib for root and ~/.local/state for others (XDG Base Directory Specification)."""
+    state = environment.get("XDG_STATE_HOME", "")
+    if state.startswith("/"):
+        return Path(state, "aligntool", "bench")
+    if root:
+        return Path("/var/lib/aligntool/bench")
+    return Path(environment.get("HOME") or "/", ".local", "state", "aligntool", "bench")
+
+
+def read_result(file: str) -> Result:
+    """Raises Refused."""
+    return from_json(read_text(file), file)
+
+
+def read_text(file: str) -> str:
+    """Of a file that may be a result. Raises Refused."""
+    try:
+        with open(file, "rb") as opened:  # noqa: PTH123 - the user's own spelling
+            content = opened.read(LARGEST + 1)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise Refused(f"{file}: {why}", hint="aligntool bench list") from error
+    if len(content) > LARGEST:
+        raise Refused(f"{file} is too large for a result of aligntool bench", hint="aligntool bench list")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Refused(f"{file} is no text", hint="aligntool bench list") from None
+
+
+def read_experiment(file: str) -> Starts | Spans | None:
+    """None: it is none. Raises Refused."""
+    return experiment_from_json(read_text(file), file)
+
+
+def _kept(file: str) -> Kept:
+    text = read_text(file)
+    found = experiment_from_json(text, file)
+    if found is None:
+        return Kept(file, from_json(text, file))
+    name = "alignment" if isinstance(found, Starts) else "span"
+    return Kept(
+        file,
+        None,
+        experiment=Brief(found.when, name, found.target, found.summary, found.drive, found.complete),
+    )
+
+
+def list_results(folder: Path) -> list[Kept]:
+    """Oldest first. An empty list: there is no history."""
+    try:
+        names = sorted(each.name for each in folder.iterdir() if each.name.endswith(".json"))
+    except OSError:
+        return []
+    found = []
+    for name in names:
+        file = str(folder / name)
+        try:
+            found.append(_kept(file))
+        except Refused as refusal:
+            found.append(Kept(file, None, str(refusal)))
+    return found
+
+
+# What a benchmark is to work on: a folder, a file, a device; and the file system that it lies on.
+#
+# In: what the user typed. Out: a Target, its mount, or Refused. Alone because a slip here decides between a
+# file of our own and somebody's data.
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A line of proc_pid_mountinfo(5)."""
+
+    place: str
+    kind: str
+    source: str
+    options: str  # of the mount and of the file system
+    number: str  # "8:1"; of btrfs and its like one that no device has
+
+
+def find_target(named: str) -> Target:
+    """Raises Refused."""
+    found = _find(named)
+    place = f"{found.path}/{found.name}" if found.name else found.path
+    return replace(found, place=os.path.abspath(place))  # noqa: PTH100 - links stay as they were named
+
+
+def _find(named: str) -> Target:
+    if not named or "\0" in named:
+        raise Refused(f"{named!r} is no name of a folder, file or device")
+    refuse_ambiguous(named, folders=True)
+    path = named if "/" in named or os.path.lexists(named) else _device_path(named)
+    refuse_silent(path)
+    try:
+        mode = Path(path).stat().st_mode
+    except FileNotFoundError:
+        if named.rpartition("/")[2] in ("", ".", ".."):
+            raise Refused(
+                f"{named}: folder not found; nothing was written", hint=f"mkdir {quote(named)}"
+            ) from None
+        if "/" not in named:  # a slip of the keyboard is no wish for a file
+            hint = (
+                f"a folder or device; ./{named} makes a file here; bench list, show and compare are commands"
+            )
+            raise Refused(f"{named} is not there", hint=hint) from None
+        return _new_file(named, path)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise Refused(f"{named}: {why}") from error
+    if stat.S_ISDIR(mode):
+        return _in_folder(named, path, None)
+    if stat.S_ISBLK(mode):
+        return _device(named, path)
+    if stat.S_ISREG(mode):
+        return _file(named, path)
+    raise Refused(f"{named} is neither a folder nor a file nor a block device", hint="lsblk")
+
+
+def _device_path(name: str) -> str:
+    """ "sda" is meant as /dev/sda where there is no such file here, and such a device."""
+    path = f"/dev/{name}"
+    try:
+        return path if stat.S_ISBLK(Path(path).stat().st_mode) else name
+    except OSError:
+        return name
+
+
+def _new_file(named: str, path: str) -> Target:
+    folder = Path(path).parent
+    if path.startswith("/dev/") and mount_of("/dev") == mount_of(str(folder) if folder.is_dir() else "/dev"):
+        raise Refused(f"{named} is not there", hint="lsblk")
+    if not folder.is_dir():
+        raise Refused(f"{named} is not there, and neither is its folder", hint=f"ls -ld {folder}")
+    return _in_folder(named, str(folder), Path(path).name)
+
+
+def _in_folder(named: str, folder: str, name: str | None) -> Target:
+    mount = mount_of(folder)
+    if mount and mount.kind in MEMORY:
+        raise Refused(
+            f"{named} is in memory ({mount.kind}): that is no drive",
+            hint="name a folder on the drive, such as /home",
+        )
+    room = os.statvfs(folder)
+    if room.f_flag & os.ST_RDONLY:
+        raise Refused(f"{named} is on a file system that is mounted read-only", hint="name another folder")
+    return Target(
+        named, TargetKind.FOLDER, folder, free=room.f_bavail * room.f_frsize, name=name,
+        logical_block=_logical_block(Path(folder).stat().st_dev), direct=_folder_is_direct(folder),
+    )  # fmt: skip
+
+
+def _folder_is_direct(folder: str) -> bool:
+    """Whether a file there can be opened past the page cache. The file has no name and is gone with the descriptor."""
+    try:
+        descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        return error.errno != errno.EINVAL  # others (no O_TMPFILE, no right) say nothing of it
+    os.close(descriptor)
+    return True
+
+
+def _file(named: str, path: str) -> Target:
+    status = Path(path).stat()
+    if not status.st_size:
+        raise Refused(f"{named} is empty: there is nothing in it to read", hint="name its folder")
+    mount = mount_of(path)
+    if mount and mount.kind in MEMORY:
+        raise Refused(
+            f"{named} is in memory ({mount.kind}): that is no drive", hint="name a file on the drive"
+        )
+    return Target(
+        named, TargetKind.FILE, path, size=status.st_size, logical_block=_logical_block(status.st_dev),
+        direct=_opens_directly(named, path),
+    )  # fmt: skip
+
+
+def _device(named: str, path: str) -> Target:
+    direct = _opens_directly(named, path)
+    with open(path, "rb", buffering=0) as device:  # noqa: PTH123 - seek tells a block device's size
+        size = device.seek(0, os.SEEK_END)
+    if not size:
+        raise Refused(f"{named} has no size: it holds no medium", hint="lsblk")
+    block = _logical_block(Path(path).stat().st_rdev)
+    return Target(named, TargetKind.DEVICE, path, size=size, logical_block=block, direct=direct)
+
+
+def _opens_directly(named: str, path: str) -> bool:
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY))
+    except OSError as error:
+        hint = "type the same after sudo" if isinstance(error, PermissionError) else ""
+        raise Refused(f"{named} cannot be opened: {error.strerror}", hint=hint) from error
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+def _logical_block(number: int) -> int:
+    """Of the device with that number; of a number that no device has (btrfs, overlay), what suits every disk."""
+    folder = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}").resolve()
+    for place in (folder, folder.parent):  # a partition has its queue one folder up
+        try:
+            return int((place / "queue/logical_block_size").read_text())
+        except (OSError, ValueError):
+            continue
+    return 4096
+
+
+def mount_of(path: str) -> Mount | None:
+    """The mount that a path lies on: the last one with the longest mount point above it."""
+    real, best = os.path.realpath(path), None
+    try:
+        lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        before, found, after = line.partition(b" - ")
+        words, rest = before.split(b" "), after.split(b" ")
+        if not found or len(words) < 6 or len(rest) < 3:
+            continue
+        place = unescape(words[4])
+        above = place == "/" or real == place or real.startswith(place + "/")
+        if above and (best is None or len(place) >= len(best.place)):
+            options = f"{words[5].decode('utf-8', 'replace')},{rest[2].decode('utf-8', 'replace')}"
+            best = Mount(
+                place,
+                rest[0].decode("utf-8", "replace"),
+                unescape(rest[1]),
+                options,
+                words[2].decode("ascii", "replace"),
+            )
+    return best
+
+
+# What is so while it is measured: drives, their links and temperatures, the file system, the machine.
+#
+# In: a Target. Out: Conditions. Alone because most of it is in no inventory: it changes from one minute to
+# the next.
+
+_SYS_BLOCK = Path("/sys/class/block")
+_MOST_DRIVES = 64
+
+
+def look_at_conditions(target: Target, span: int) -> Conditions:
+    """Before the first run, which is over so many bytes from the start. What cannot be seen is None."""
+    mount = mount_of(target.path) if target.kind is not TargetKind.DEVICE else None
+    return Conditions(
+        kernel=os.uname().release,
+        processor=_processor(),
+        cores=os.cpu_count(),
+        governor=_governor(),
+        load=round(os.getloadavg()[0], 2),
+        on_battery=_on_battery(),
+        filesystem=mount.kind if mount else None,
+        mount_options=mount.options if mount else None,
+        room=_room(target),
+        free=target.free,
+        hole_share=hole_share(target.path, span) if target.kind is TargetKind.FILE else None,
+        drives=tuple(drive_state(disk) for disk in disks_below(target, mount)),
+    )
+
+
+def warmed(before: Conditions) -> Conditions:
+    """The same with the temperatures of now as those of after."""
+    drives = tuple(replace(drive, temperature_after_c=_temperature(drive.name)) for drive in before.drives)
+    return replace(before, drives=drives)
+
+
+def disks_below(target: Target, mount: Mount | None) -> tuple[Disk, ...]:
+    """The disk that the target is on, then the members of an array or a volume, down to drives."""
+    first = _block_name(target, mount)
+    if first is None:
+        return ()
+    from aligntool.linux.look import look
+
+    found: dict[str, Disk] = {}
+    names = [first]
+    while names and len(found) < _MOST_DRIVES:
+        try:
+            inventory = look((f"/dev/{names.pop(0)}",))
+        except Refused:
+            continue
+        for disk in inventory.disks:
+            if disk.name not in found:
+                found[disk.name] = disk
+                names += disk.slaves
+    return tuple(found.values())
+
+
+def _block_name(target: Target, mount: Mount | None) -> str | None:
+    """The kernel's name of the block device: of the mount's source, else of the number that the file has."""
+    for path in (target.path, mount.source if mount else ""):
+        with suppress(OSError, ValueError):
+            number = Path(path).stat().st_rdev
+            if number and Path(path).is_block_device():
+                return _name_of(number)
+    if target.kind is TargetKind.DEVICE:
+        return None
+    with suppress(OSError):
+        return _name_of(Path(target.path).stat().st_dev)
+    return None
+
+
+def _name_of(number: int) -> str | None:
+    folder = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
+    return folder.resolve().name.replace("!", "/") if folder.exists() else None
+
+
+def drive_state(disk: Disk) -> DriveState:
+    path = next((path for path in disk.links if path), ())
+    hop = path[0] if path else None
+    link = f"{hop.speed_gts:g} GT/s x{hop.width}" if hop and hop.speed_gts and hop.width else None
+    most = most_of(hop, port_above(path)) if hop else None
+    slowed = bool(hop and most and most.both_ends and runs_below(hop, most))
+    array = disk.array
+    return DriveState(
+        name=disk.name,
+        model=disk.model,
+        firmware=disk.firmware,
+        size=disk.size,
+        kind=disk.kind.value,
+        rotational=disk.rotational,
+        link=link,
+        link_slowed=slowed,
+        scheduler=_scheduler(disk.name),
+        queue_depth=_queue_depth(disk),
+        write_cache=_text(_folder(disk.name) / "queue/write_cache"),
+        array_level=array.level if array else None,
+        array_action=_text(_folder(disk.name) / "md/sync_action"),
+        array_degraded=bool(array and array.degraded),
+        temperature_c=_temperature(disk.name),
+    )
+
+
+def _folder(name: str) -> Path:
+    return _SYS_BLOCK / name.replace("/", "!")
+
+
+def _queue_depth(disk: Disk) -> int | None:
+    """What the device offers (C3): NCQ's depth of ATA, else what the block layer gives it."""
+    if disk.queue_depth is not None:
+        return disk.queue_depth
+    word = _text(_folder(disk.name) / "queue/nr_requests")
+    return int(word) if word and word.isdecimal() and disk.kind.value == "nvme" else None
+
+
+def _scheduler(name: str) -> str | None:
+    """ "[none] mq-deadline": the one in brackets is in use."""
+    words = (_text(_folder(name) / "queue/scheduler") or "").split()
+    chosen = next((word.strip("[]") for word in words if word.startswith("[")), None)
+    return chosen or (words[0] if len(words) == 1 else None)
+
+
+def _temperature(name: str) -> float | None:
+    """hwmon of the NVMe driver, or of drivetemp for ATA, in thousandths (Documentation/hwmon/sysfs-interface)."""
+    for file in _sensors(_folder(name)):
+        word = _text(file)
+        if word and word.lstrip("-").isdecimal():
+            return int(word) / 1000
+    return None
+
+
+def _sensors(folder: Path) -> Iterator[Path]:
+    for below in (
+        "device/hwmon*/temp1_input",
+        "device/hwmon/hwmon*/temp1_input",
+        "device/device/hwmon/hwmon*/temp1_input",
+    ):
+        with suppress(OSError):
+            yield from sorted(folder.glob(below))
+
+
+def _governor() -> str | None:
+    """One word where all cores have the same."""
+    files = sorted(Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor"))
+    words = dict.fromkeys(word for file in files if (word := _text(file)))
+    return ", ".join(words) or None
+
+
+def _processor() -> str | None:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+            name, found, value = line.partition(":")
+            if found and name.strip() in ("model name", "Model", "cpu model"):
+                return value.strip() or None
+    return None
+
+
+def _on_battery() -> bool:
+    """A battery of the machine is discharging (Documentation/ABI/testing/sysfs-class-power)."""
+    supplies = sorted(Path("/sys/class/power_supply").glob("*"))
+    own = [each for each in supplies if _text(each / "scope") != "Device"]
+    return any(_text(each / "type") == "Battery" and _text(each / "status") == "Discharging" for each in own)
+
+
+def _room(target: Target) -> int | None:
+    if target.kind is TargetKind.DEVICE:
+        return None
+    with suppress(OSError):
+        found = os.statvfs(target.path)
+        return found.f_blocks * found.f_frsize
+    return None
+
+
+def _text(file: Path) -> str | None:
+    try:
+        return file.read_text(errors="replace").strip() or None
+    except OSError:
+        return None

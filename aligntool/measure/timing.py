@@ -1,0 +1,356 @@
+"""Time pairs of requests on an open device or a file."""
+
+import errno
+import gc
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+
+from aligntool.audit.wording import shell_word
+from aligntool.errors import Refused, Stopped
+from aligntool.linux.block import Buffers
+from aligntool.linux.users import Run, file_extents
+from aligntool.measure.unit_design import Kind, Pair, Round, Sample
+from aligntool.units import MIB, Extent, align_up, format_size
+
+# Requests sent one at a time, each timed.
+#
+# In: rounds of pairs, and where they go. Out: samples, and why it ended. Alone because the clock stands here:
+# between reading it twice there is one system call and nothing else. It stands in `apply` because some of the
+# requests write.
+
+_WARM_UP_S = 0.5
+_POOL = 4 * MIB  # of random bytes, from which writes are taken
+Tell = Callable[[float], None]
+"""Told the share that is done, from 0 to 1, before each round."""
+_Taken = tuple[Sample, ...] | None
+"""Of a round; None: the time was over before it was whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An open file or device. `place` turns a byte of the disk into one of the file; None: they are the same."""
+
+    path: str
+    reading: int  # descriptor, O_DIRECT
+    writing: int | None = None  # O_DIRECT and O_DSYNC; None: nothing may be written
+    place: Callable[[int], int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    samples: tuple[Sample, ...]
+    rounds: int  # that are whole
+    read: int  # bytes
+    written: int
+    zeros: float  # share of the reads that had nothing but zeros
+    elapsed_s: float
+    interrupted: bool = False  # Ctrl-C
+
+
+def open_target(path: str, *, write: bool) -> int:
+    """Past the page cache. Writes return when they are durable. Raises Refused."""
+    flags = (os.O_WRONLY | os.O_DSYNC) if write else os.O_RDONLY
+    try:
+        return os.open(path, flags | os.O_DIRECT | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise Refused(
+                f"{path} cannot be read past the page cache, so its times would be the memory's",
+                hint="name a disk, or a folder on a file system with direct I/O",
+            ) from error
+        hint = "type the same after sudo" if error.errno in (errno.EACCES, errno.EPERM) else ""
+        raise Refused(f"{path} cannot be opened: {error.strerror}", hint=hint) from error
+
+
+def smallest_request(descriptor: int, at: int, least: int) -> int:
+    """The smallest unit of direct I/O from `least` on, by trying. Raises Refused."""
+    size = least
+    while size <= 65536:
+        try:
+            if os.preadv(descriptor, [Buffers().lend(size)], at + size) == size:
+                return size
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise Refused(f"it cannot be read at byte {at + size}: {error.strerror}") from error
+        size *= 2
+    raise Refused("it takes no direct I/O of up to 64 KiB")
+
+
+def time_rounds(
+    rounds: Iterable[Round], target: Target, *, limit_s: float, most_bytes: int, tell: Tell | None = None
+) -> Timed:
+    """Whole rounds only, until they end, the time is over or as many bytes were read and written as may be: neither
+    limit is passed. Ctrl-C ends it as well, with the rounds that are whole.
+
+    Raises Refused where not even one round is within the limits, and for a read that fails; Stopped where something was
+    written on a disk by then.
+    """
+    run = _Run(target)
+    samples: list[Sample] = []
+    done = 0
+    began = time.perf_counter()
+    interrupted = False
+    with _undisturbed():
+        try:
+            for one in rounds:
+                if not done:
+                    run.warm_up(one, most_bytes - _bytes_of(one))
+                    began = time.perf_counter()
+                elapsed = time.perf_counter() - began
+                moved = run.read + run.written
+                if done and (elapsed * (done + 1) / done > limit_s or moved + _bytes_of(one) > most_bytes):
+                    break
+                if tell is not None:
+                    tell(min(max(elapsed / limit_s, moved / most_bytes), 1.0) if done else 0.0)
+                taken = run.round(one, began + limit_s)
+                if taken is None and not done:
+                    raise run.too_slow(one, limit_s)
+                if taken is None:
+                    break
+                samples += taken
+                done += 1
+        except KeyboardInterrupt:
+            interrupted = True
+    elapsed = time.perf_counter() - began
+    zeros = run.zeros / run.reads if run.reads else 0.0
+    return Timed(tuple(samples), done, run.read, run.written, zeros, elapsed, interrupted)
+
+
+def _bytes_of(one: Round) -> int:
+    """That it reads and writes."""
+    return sum(pair.dear.length + pair.cheap.length for pair in one)
+
+
+class _Run:
+    """Buffers, and counts of what was done."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.read = self.written = self.reads = self.zeros = self.pairs = 0
+        self._buffers = Buffers()
+        self._lent: dict[int, memoryview] = {}
+        self._pool: memoryview | None = None
+
+    def warm_up(self, one: Round, spare: int) -> None:
+        """Wakes the drive and the processor; none of its times count. `spare`: bytes that the round leaves for it.
+        Raises Refused where it leaves less than none.
+        """
+        if spare < 0:
+            needed = align_up(_bytes_of(one), MIB)
+            raise Refused(
+                f"one round of requests reads and writes {format_size(needed)}, and that is more than may be",
+                hint=f"--most {format_size(needed)}, or a smaller --largest",
+            )
+        until = time.perf_counter() + _WARM_UP_S
+        for pair in one:
+            if time.perf_counter() > until or self.read + pair.cheap.length > spare:
+                return
+            self._read(pair.cheap)
+
+    def round(self, one: Round, until: float) -> _Taken:
+        """`until`: by the clock of perf_counter."""
+        samples = []
+        self.pairs = 0
+        for pair in one:
+            if time.perf_counter() > until:
+                return None
+            samples.append(self.pair(pair))
+            self.pairs += 1
+        return tuple(samples)
+
+    def too_slow(self, one: Round, limit_s: float) -> Refused | Stopped:
+        """What to say of a first round of which only a part was done in time."""
+        needed = ceil(1.2 * limit_s * len(one) / max(self.pairs, 1))
+        return self._ended(
+            f"{limit_s:g} s are over, and of the first round only {self.pairs} of {len(one)} pairs of requests are "
+            "done; of a part of a round nothing can be told",
+            hint=f"--limit {needed}, or a smaller --largest",
+        )
+
+    def pair(self, pair: Pair) -> Sample:
+        send = self._read if pair.kind is Kind.READ else self._write
+        if pair.dear_first:
+            dear = send(pair.dear)
+            cheap = send(pair.cheap)
+        else:
+            cheap = send(pair.cheap)
+            dear = send(pair.dear)
+        return Sample(pair.kind, pair.level, pair.quarter, dear, cheap)
+
+    def _read(self, extent: Extent) -> float:
+        """µs."""
+        buffer = self._lent.get(extent.length)
+        if buffer is None:
+            buffer = self._lent[extent.length] = self._buffers.lend(extent.length)
+        at = extent.start if self.target.place is None else self.target.place(extent.start)
+        try:
+            before = time.perf_counter_ns()
+            got = os.preadv(self.target.reading, [buffer], at)
+            elapsed = time.perf_counter_ns() - before
+        except OSError as error:
+            raise self._failed("read", extent, error.strerror) from error
+        if got != extent.length:
+            raise self._failed("read", extent, "it ends before")
+        self.read += extent.length
+        self.reads += 1
+        self.zeros += not any(buffer[:: max(extent.length // 16, 1)]) and not any(buffer)
+        return elapsed / 1000
+
+    def _write(self, extent: Extent) -> float:
+        """µs, until it is durable."""
+        if self.target.writing is None:
+            raise Refused(f"{self.target.path} was not given up to be written on")
+        if self._pool is None:
+            self._pool = self._buffers.lend(_POOL)
+            self._pool[:] = os.urandom(_POOL)
+        begin = self.written % (_POOL - extent.length) // 4096 * 4096
+        at = extent.start if self.target.place is None else self.target.place(extent.start)
+        data = self._pool[begin : begin + extent.length]
+        try:
+            before = time.perf_counter_ns()
+            got = os.pwritev(self.target.writing, [data], at)
+            elapsed = time.perf_counter_ns() - before
+        except OSError as error:
+            raise self._failed("written", extent, error.strerror) from error
+        if got != extent.length:
+            raise self._failed("written", extent, "only a part was taken")
+        self.written += extent.length
+        return elapsed / 1000
+
+    def _failed(self, what: str, extent: Extent, why: str | None) -> Refused | Stopped:
+        return self._ended(f"{self.target.path} cannot be {what} at byte {extent.start}: {why}")
+
+    def _ended(self, words: str, hint: str = "") -> Refused | Stopped:
+        """What was written in a file of our own is gone with it."""
+        written = self.written and self.target.place is None
+        return Stopped(words, hint=hint) if written else Refused(words, hint=hint)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """One processor, awake (with root: /dev/cpu_dma_latency, Documentation/power/pm_qos_interface.rst), and no garbage
+    collection of Python's. All of it is as before when the block ends.
+    """
+    with ExitStack() as stack:
+        before = os.sched_getaffinity(0)
+        with suppress(OSError):
+            os.sched_setaffinity(0, {min(before)})
+            stack.callback(os.sched_setaffinity, 0, before)
+        with suppress(OSError):
+            latency = os.open("/dev/cpu_dma_latency", os.O_WRONLY | os.O_CLOEXEC)
+            stack.callback(os.close, latency)
+            os.write(latency, bytes(4))
+        if gc.isenabled():
+            gc.disable()
+            stack.callback(gc.enable)
+        yield
+
+
+# What a probe works on: a disk that is read, a disk that was given up, or a file made for it and removed
+# again.
+#
+# In: a path. Out: a Target to time requests on, and where on the disk its bytes lie. Alone because it is all
+# that a probe writes, apart from the timed writes themselves.
+
+_PIECE = 4 * MIB
+_LOOKS = 8  # into each window
+_LOOK = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    target: Target
+    disk: str  # kernel name of the disk that the file lies on
+    extents: tuple[Extent, ...]  # of the disk
+
+
+@contextmanager
+def opened_disk(path: str, *, write: bool) -> Iterator[Target]:
+    """Whoever writes holds the disk already (`apply.hold`). Raises Refused."""
+    with ExitStack() as stack:
+        reading = open_target(path, write=False)
+        stack.callback(os.close, reading)
+        writing = None
+        if write:
+            writing = open_target(path, write=True)
+            stack.callback(os.close, writing)
+        yield Target(path, reading, writing)
+
+
+@contextmanager
+def made_file(folder: str, size: int, tell: Tell) -> Iterator[Made]:
+    """Full of random bytes, because flash that was never written is not read; gone when the block ends.
+
+    Raises Refused for too little room, and where nobody knows what bytes of a disk a file has.
+    """
+    room = os.statvfs(folder)
+    if room.f_bavail * room.f_frsize < size + size // 8:
+        raise Refused(
+            f"{folder} has no room for a file of {format_size(size)}",
+            hint=f"--size {format_size(max(size // 4, MIB))}",
+        )
+    with ExitStack() as stack:
+        try:
+            descriptor, path = tempfile.mkstemp(prefix=".aligntool-probe-", dir=folder)
+        except OSError as error:
+            hint = f"ls -ld {shell_word(folder)}"
+            raise Refused(f"no file can be made in {folder}: {error.strerror}", hint=hint) from error
+        stack.callback(Path(path).unlink, missing_ok=True)
+        stack.callback(os.close, descriptor)
+        _fill(descriptor, path, min(_LOOK, size), tell)
+        file_extents(descriptor, path)  # refused now rather than when it is full
+        _fill(descriptor, path, size, tell)
+        placed = file_extents(descriptor, path)
+        target = stack.enter_context(opened_disk(path, write=True))
+        place = _placing(placed.runs)
+        yield Made(
+            Target(path, target.reading, target.writing, place),
+            placed.disk,
+            tuple(run.disk for run in placed.runs),
+        )
+
+
+def _fill(descriptor: int, path: str, size: int, tell: Tell) -> None:
+    done = 0
+    try:
+        while done < size:
+            tell(done / size)
+            done += os.pwrite(descriptor, os.urandom(min(_PIECE, size - done)), done)
+        os.fsync(descriptor)
+    except OSError as error:
+        raise Refused(f"{path} cannot be filled: {error.strerror}") from error
+
+
+def _placing(runs: Sequence[Run]) -> Callable[[int], int]:
+    def place(at: int) -> int:
+        for run in runs:
+            if run.disk.start <= at < run.disk.end:
+                return run.file_start + at - run.disk.start
+        raise Refused(f"byte {at} of the disk is not in the file")
+
+    return place
+
+
+def written_shares(target: Target, windows: Sequence[Extent], sector: int) -> tuple[float, ...]:
+    """Of each window, the share of a few looks that found anything but zeros: where a drive has data to read."""
+    length = max(_LOOK, sector)
+    buffer = Buffers().lend(length)
+    return tuple(_share(target, window, buffer) for window in windows)
+
+
+def _share(target: Target, window: Extent, buffer: memoryview) -> float:
+    step = window.length // _LOOKS // len(buffer) * len(buffer)
+    found = 0
+    for index in range(_LOOKS):
+        try:
+            os.preadv(target.reading, [buffer], window.start + index * step)
+        except OSError:
+            return 0.0  # a place that cannot be read is none to measure at
+        found += any(buffer)
+    return found / _LOOKS

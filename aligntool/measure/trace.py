@@ -1,0 +1,434 @@
+"""Count a trace: patterns, sizes, latency, the estimate of a boot."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, StrEnum
+from fractions import Fraction
+
+from aligntool.errors import Refused
+
+# How long the commands of a boot take on a drive, and how far two drives are apart.
+#
+# In: the rates of a drive with one 4 KiB command in flight (QD1), and how many commands a boot sends. Out:
+# seconds. Alone because it is a model with a source: the article of 2022 on storage for an operating system,
+# which counted the commands of one boot and reckons each at 4 KiB / QD1 rate.
+
+REQUEST = 4096  # bytes of a command whose rate is asked for
+MEGABYTE = 10**6  # of MB/s, as benchmarks print it
+
+
+@dataclass(frozen=True, slots=True)
+class BootCounts:
+    """Commands of a boot."""
+
+    reads: int
+    writes: int
+
+
+ARTICLE = BootCounts(reads=40_553, writes=4_938)
+"""Of these 6 and 2 are sequential."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drive:
+    """A drive by its QD1 4 KiB rates, in MB/s (10^6 bytes a second); both greater than 0."""
+
+    read: Fraction
+    write: Fraction
+
+    @property
+    def read_s(self) -> Fraction:
+        """Seconds for a read: 100 MB/s → 40.96 µs."""
+        return Fraction(REQUEST) / (self.read * MEGABYTE)
+
+    @property
+    def write_s(self) -> Fraction:
+        return Fraction(REQUEST) / (self.write * MEGABYTE)
+
+    def boot_s(self, counts: BootCounts) -> Fraction:
+        """Seconds that the drive is busy with the commands of a boot, one after the other."""
+        return self.read_s * counts.reads + self.write_s * counts.writes
+
+
+def gap_s(slow: Drive, fast: Drive, counts: BootCounts) -> Fraction:
+    """Δread x reads + Δwrite x writes, in seconds; negative where the second drive is the slower one."""
+    return (slow.read_s - fast.read_s) * counts.reads + (slow.write_s - fast.write_s) * counts.writes
+
+
+def parse_drive(text: str) -> Drive:
+    """Reads "41.5,120": MB/s of reads and of writes; of one number alone: both.
+
+    Raises ValueError with a sentence for the user.
+    """
+    rates = [_rate(word) for word in text.split(",")]
+    if len(rates) > 2 or None in rates:
+        raise ValueError(f"{text!r} is no rate; write MB/s of reads, or of reads and writes, like 41.5,120")
+    first, last = rates[0], rates[-1]
+    return Drive(first or Fraction(0), last or Fraction(0))
+
+
+def _rate(word: str) -> Fraction | None:
+    number = word.strip()
+    if len(number) > 20 or not number.replace(".", "", 1).isdecimal() or not number.isascii():
+        return None
+    rate = Fraction(number if number[0] != "." else f"0{number}")
+    return rate if rate > 0 else None
+
+
+# The words in which a log of commands is told, whatever its format.
+#
+# In: nothing. Out: kinds, moments and the shape of an event. Alone because the readers of logs and the tally
+# must mean the same by them.
+
+
+class Kind(StrEnum):
+    """What a command does. Only the first three have a range of addresses."""
+
+    READ = "read"
+    WRITE = "write"
+    DISCARD = "discard"
+    FLUSH = "flush"
+    OTHER = "other"
+
+
+WITH_RANGE = (Kind.READ, Kind.WRITE, Kind.DISCARD)
+
+
+class Moment(Enum):
+    """What happened to a command. Logs that tell only one moment tell ISSUED."""
+
+    QUEUED = "queued"  # handed to the kernel's block layer; requests may still be merged or split
+    ISSUED = "issued"  # sent to the drive
+    REQUEUED = "requeued"  # the driver could not take it; it will be issued again
+    COMPLETED = "completed"
+
+
+Event = tuple[Moment, Kind, bytes, int, int, int]
+"""Moment, kind, source (a device number or file name), start and length in bytes, and the time in nanoseconds, UNTIMED
+where the log has none. A plain tuple, because there are millions of them. The length is 0 where the kind has no range.
+"""
+UNTIMED = -1
+
+
+# How long commands took, as btt counts it: from their issue to the drive (D2C), and from their queueing
+# (Q2C), until their completion; in memory that does not grow with the log.
+
+MOST_KEPT = 65_536  # commands whose end is awaited
+PERCENTILES = (50.0, 90.0, 99.0, 99.9)
+_PARTS = 7  # bits: 128 buckets for each power of two, so that a percentile is at most 0.8 % too large
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Times in nanoseconds. `percentiles` in the order of PERCENTILES, rounded up to the bucket's end."""
+
+    since: Moment  # QUEUED: Q2C; ISSUED: D2C
+    kind: Kind
+    count: int
+    mean: float
+    least: int
+    most: int
+    percentiles: tuple[int, ...]
+
+
+class _Times:
+    """Of one kind, since one moment."""
+
+    __slots__ = ("buckets", "count", "least", "most", "total")
+
+    def __init__(self) -> None:
+        self.count = self.total = self.most = 0
+        self.least = 1 << 63
+        self.buckets: dict[int, int] = {}
+
+    def add(self, time: int) -> None:
+        self.count += 1
+        self.total += time
+        if time < self.least:
+            self.least = time
+        if time > self.most:
+            self.most = time
+        shift = max(time.bit_length() - _PARTS - 1, 0)
+        end = (time >> shift) + 1 << shift
+        self.buckets[end] = self.buckets.get(end, 0) + 1
+
+    def percentile(self, percent: float) -> int:
+        """Return a time that so many percent did not exceed (nearest rank)."""
+        wanted, seen = percent / 100 * self.count, 0
+        for end in sorted(self.buckets):
+            seen += self.buckets[end]
+            if seen >= wanted:
+                return min(end - 1, self.most)
+        return self.most
+
+
+class Latencies:
+    """Follows the events of a log; `all()` is what they amount to."""
+
+    def __init__(self) -> None:
+        self._issued: dict[tuple[bytes, int], int] = {}
+        self._queued: dict[tuple[bytes, int], tuple[int, int]] = {}  # time and length
+        self._times: dict[tuple[Moment, Kind], _Times] = {}
+
+    def follow(self, event: Event) -> None:
+        moment, kind, source, start, length, time = event
+        if not length or time == UNTIMED:
+            return
+        if moment is Moment.COMPLETED:
+            self._complete(kind, source, start, length, time)
+        elif moment is Moment.QUEUED:
+            if len(self._queued) == MOST_KEPT:
+                self._queued.clear()
+            self._queued[source, start] = time, length
+        elif (
+            moment is Moment.ISSUED
+        ):  # after a requeue once more: the time at the drive counts from the last one
+            if len(self._issued) == MOST_KEPT:
+                self._issued.clear()
+            self._issued[source, start] = time
+
+    def _complete(self, kind: Kind, source: bytes, start: int, length: int, time: int) -> None:
+        since = self._issued.pop((source, start), None)
+        if since is not None:
+            self._add(Moment.ISSUED, kind, time - since)
+        end = start + length
+        while start < end:  # a request has one or more merged into it, or is a part of a larger one
+            found = self._queued.pop((source, start), None)
+            if found is None:
+                return
+            queued, own = found
+            if start + own > end:  # split: it ends with its last part
+                self._queued[source, end] = queued, start + own - end
+                return
+            self._add(Moment.QUEUED, kind, time - queued)
+            start += own
+
+    def _add(self, since: Moment, kind: Kind, time: int) -> None:
+        if time >= 0:  # the clocks of two processors may disagree
+            self._times.setdefault((since, kind), _Times()).add(time)
+
+    def all(self) -> tuple[Latency, ...]:
+        return tuple(
+            Latency(
+                since, kind, times.count, times.total / times.count, times.least, times.most,
+                tuple(times.percentile(percent) for percent in PERCENTILES),
+            )
+            for since in (Moment.ISSUED, Moment.QUEUED)
+            for kind in WITH_RANGE
+            if (times := self._times.get((since, kind)))
+        )  # fmt: skip
+
+
+# The access pattern that a log shows, as frozen values.
+#
+# In: counts. Out: rows, histograms, crossings, and the arithmetic on them. Alone so that `render` and `cli`
+# need not know how it was counted. Sizes in bytes.
+
+Buckets = tuple[int, ...]
+"""Number n counts what is over 2**(n-1) and at most 2**n; number 0 counts what is 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """A grid that requests are held against: the multiples of `size` shifted up by `phase`, in bytes of the log."""
+
+    name: str
+    size: int
+    phase: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """Commands of one kind against one boundary."""
+
+    boundary: Boundary
+    off: int  # start off the grid
+    straddling: int  # of those: touch a unit more than their size needs
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The commands of one kind. Of flushes and others, which have no range, only the count is not 0."""
+
+    kind: Kind
+    count: int
+    bytes: int
+    sequential: int
+    random: int
+    sizes: Buckets
+    crossings: tuple[Crossing, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """`depths`: commands by how many were in flight on their device when they were sent, themselves counted; None: the
+    log does not say when commands ended.
+    """
+
+    moment: Moment  # at which commands were counted
+    sources: int  # devices or files
+    rows: tuple[Row, ...]  # kinds that occur
+    depths: Buckets | None
+    latencies: tuple[Latency, ...] = ()  # of kinds that were seen to complete
+
+    def count(self, kind: Kind) -> int:
+        return next((row.count for row in self.rows if row.kind is kind), 0)
+
+    @property
+    def commands(self) -> int:
+        return sum(row.count for row in self.rows)
+
+
+def bucket(number: int) -> int:
+    """The bucket of a number from 1 on: 1 → 0, 2 → 1, 3 and 4 → 2, 4096 → 12, 4097 → 13."""
+    return (number - 1).bit_length()
+
+
+def bucket_range(index: int) -> tuple[int, int]:
+    """The first and the last number of a bucket."""
+    return (1 << index - 1) + 1 if index else 1, 1 << index
+
+
+# Counting events, one after the other, in memory that does not grow with the log.
+#
+# In: events in the order of the log. Out: a Pattern. Alone because it is the only thing here that changes
+# while it works, and because ten million events go through it: what looks plain is quick.
+#
+# The rule of sequential is that of the article: a command is sequential when it is of the same kind as the
+# one before it and its range goes on where that one ended, upwards. Anything between them, a flush too, ends
+# the run. "The one before" is the one on the same device or file: two drives have two heads.
+
+MOST_SOURCES = 10_000
+MOST_IN_FLIGHT = 65_536  # the longest queue of NVMe; more than that was lost, not in flight
+
+
+class NoCommands(Refused):
+    """A log in which nothing was asked."""
+
+
+def read_pattern(events: Iterable[Event], boundaries: Sequence[Boundary] = ()) -> Pattern:
+    """Counts commands when they are sent to the drive; in a log that never says so (of an md or dm device), when they
+    are queued. Raises NoCommands, and Refused for a log of more than MOST_SOURCES devices or files.
+    """
+    tally, counted, latencies = _Tally(boundaries), Moment.QUEUED, Latencies()
+    for event in events:
+        latencies.follow(event)
+        moment, kind, source, start, length, _ = event
+        if moment is counted:
+            tally.add(kind, source, start, length)
+        elif moment is Moment.COMPLETED:
+            tally.complete(source, start)
+        elif moment is Moment.REQUEUED:
+            tally.requeue(source, start)
+        elif moment is Moment.ISSUED:
+            tally, counted = _Tally(boundaries), Moment.ISSUED
+            tally.add(kind, source, start, length)
+    pattern = replace(tally.pattern(counted), latencies=latencies.all())
+    if not pattern.commands:
+        raise NoCommands("the log has no command in it", hint="docs/trace.md tells how to record one")
+    return pattern
+
+
+class _Counts:
+    """Of one kind."""
+
+    __slots__ = ("bytes", "count", "off", "sequential", "sizes", "straddling")
+
+    def __init__(self, boundaries: int) -> None:
+        self.count = self.bytes = self.sequential = 0
+        self.sizes = [0] * 65
+        self.off = [0] * boundaries
+        self.straddling = [0] * boundaries
+
+
+class _Tally:
+    def __init__(self, boundaries: Sequence[Boundary]) -> None:
+        self._boundaries = tuple(boundaries)
+        self._grids = tuple((at, one.size, one.phase) for at, one in enumerate(boundaries))
+        self._counts = {kind: _Counts(len(self._boundaries)) for kind in Kind}
+        self._goes_on: dict[bytes, tuple[Kind, int]] = {}  # by source: what would be sequential
+        self._in_flight: set[tuple[bytes, int]] = set()
+        self._again: set[tuple[bytes, int]] = set()  # requeued, not yet issued again
+        self._depth: dict[bytes, int] = {}
+        self._depths = [0] * 65
+        self._completions = False
+
+    def add(self, kind: Kind, source: bytes, start: int, length: int) -> None:
+        command = (source, start)
+        if length and self._launch(command):
+            return
+        counts = self._counts[kind]
+        counts.count += 1
+        if self._goes_on.get(source) == (kind, start) and length:
+            counts.sequential += 1
+        elif source not in self._goes_on and len(self._goes_on) == MOST_SOURCES:
+            raise Refused(f"the log has commands to more than {MOST_SOURCES} devices or files")
+        self._goes_on[source] = (kind, start + length)
+        if not length:
+            return
+        counts.bytes += length
+        counts.sizes[bucket(length)] += 1
+        for at, size, phase in self._grids:
+            past = (start - phase) % size
+            if past:
+                counts.off[at] += 1
+                # Units touched from here, against units that so many bytes need.
+                if (past + length - 1) // size > (length - 1) // size:
+                    counts.straddling[at] += 1
+
+    def _launch(self, command: tuple[bytes, int]) -> bool:
+        """Takes note that it is in flight; whether that is not the first time."""
+        again = command in self._again
+        self._again.discard(command)
+        source = command[0]
+        depth = self._depth.get(source, 0)
+        if command not in self._in_flight:
+            if len(self._in_flight) == MOST_IN_FLIGHT:
+                self._in_flight.clear()
+                self._depth.clear()
+                depth = 0
+            self._in_flight.add(command)
+            depth += 1
+            self._depth[source] = depth
+        if not again:
+            self._depths[bucket(depth)] += 1
+        return again
+
+    def complete(self, source: bytes, start: int) -> None:
+        self._completions = True
+        self._land((source, start))
+
+    def requeue(self, source: bytes, start: int) -> None:
+        command = (source, start)
+        if command in self._in_flight:
+            self._land(command)
+            if len(self._again) < MOST_IN_FLIGHT:
+                self._again.add(command)
+
+    def _land(self, command: tuple[bytes, int]) -> None:
+        if command in self._in_flight:
+            self._in_flight.remove(command)
+            self._depth[command[0]] -= 1
+
+    def pattern(self, moment: Moment) -> Pattern:
+        rows = tuple(self._row(kind) for kind in Kind if self._counts[kind].count)
+        depths = _trimmed(self._depths) if self._completions else None
+        return Pattern(moment, len(self._goes_on), rows, depths)
+
+    def _row(self, kind: Kind) -> Row:
+        counts = self._counts[kind]
+        random = counts.count - counts.sequential if kind in WITH_RANGE else 0
+        crossings = tuple(
+            Crossing(boundary, counts.off[at], counts.straddling[at])
+            for at, boundary in enumerate(self._boundaries)
+        )
+        return Row(
+            kind, counts.count, counts.bytes, counts.sequential, random, _trimmed(counts.sizes),
+            crossings if kind in WITH_RANGE else (),
+        )  # fmt: skip
+
+
+def _trimmed(counts: Sequence[int]) -> Buckets:
+    """Without the empty buckets at the end."""
+    last = max((index for index, count in enumerate(counts) if count), default=-1)
+    return tuple(counts[: last + 1])

@@ -1,0 +1,536 @@
+"""Apply a plan of an array: preflight, the walk over its steps, finding drives after a reboot."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import assert_never
+
+from aligntool.audit.wording import shell_word
+from aligntool.change import Event, Plan, Said, StepBegun, StepDone
+from aligntool.errors import Objection, Refused, Stopped, refuse
+from aligntool.inventory import Disk
+from aligntool.linux.kernel import partition_problem
+from aligntool.linux.process import find_program, run_program
+from aligntool.raid import steps_drives, steps_md, steps_system
+from aligntool.raid.boot import LIST_FILE
+from aligntool.raid.members import data_area, partition_node
+from aligntool.raid.persist import FSTAB, other_place
+from aligntool.raid.record import Record, Site, forget, record_file, save
+from aligntool.raid.steps_drives import HeldMembers, hold_members, is_made, is_same_drive, old_signatures
+from aligntool.raid.steps_md import refuse_foreign, refuse_used, stop_earlier
+from aligntool.raid.steps_system import (
+    about_hooks,
+    build_images_back,
+    carry_back,
+    find_file,
+    is_kept,
+    kept_words,
+    missing_programs,
+    refuse_taken_place,
+    refuse_unwritable,
+)
+from aligntool.steps import (
+    ArrayStep,
+    EditFile,
+    FileStep,
+    MakeArray,
+    MakeFileSystem,
+    MakeMember,
+    RunCommand,
+    Step,
+    Subject,
+    WriteFile,
+)
+
+# Everything that can be known to stand in the way, before the first write.
+#
+# In: a plan and a site. Out: nothing, or Refused with all reasons at once. Alone because a reason that is
+# found after the first write is a half-made array, and one that is found before is a line of text.
+
+_MODULE = {"raid5": "raid456", "raid6": "raid456"}
+
+
+def refuse_impossible(plan: Plan, site: Site) -> None:
+    """Raises Refused with every reason there is. Writes nothing, but may load the kernel's module for the level."""
+    if os.geteuid() != 0:
+        raise Refused("arrays are made by root only", hint="type the same after sudo")
+    refuse([*_about_kernel(plan.steps), *reasons_beforehand(plan.steps, site)])
+
+
+def reasons_beforehand(steps: Sequence[Step], site: Site) -> list[Objection]:
+    """All that can be asked by looking, so also of a plan that is only to be shown, and of what is known of one that
+    there cannot be. Root only: others may not look.
+    """
+    reasons = [*_about_programs(steps), *_about_device(steps), *_about_paths(steps, site)]
+    reasons += [*_about_files(steps, site), *about_hooks(steps, site)]
+    if find_program("blkid"):
+        reasons += _about_members(steps)
+    for step in steps if find_program("mountpoint") else ():
+        if isinstance(step, RunCommand):
+            reasons += ((why, _elsewhere(step.command[1], site)) for why in refuse_taken_place(step))
+    return reasons
+
+
+def _about_programs(steps: Sequence[Step]) -> Iterator[Objection]:
+    commands = [step.command for step in steps if isinstance(step, MakeArray | MakeFileSystem | RunCommand)]
+    if any(isinstance(step, MakeArray) for step in steps):
+        commands += [("mdadm",), ("blkid",), ("wipefs",), ("mountpoint",)]
+    for program, package in missing_programs(commands):
+        yield f"{program} is not installed", f"install the package {package}"
+
+
+def _about_device(steps: Sequence[Step]) -> Iterator[Objection]:
+    for step in steps:
+        if isinstance(step, MakeArray) and Path(step.device).exists():
+            yield f"an array of the name {step.device} runs already", "--name another"
+
+
+def _about_kernel(steps: Sequence[Step]) -> Iterator[Objection]:
+    """/proc/mdstat lists the levels that the kernel can do; one that it has as a module is loaded."""
+    for step in steps:
+        if isinstance(step, MakeArray):
+            word = step.level
+            if f"[{word}]" not in _mdstat() and find_program("modprobe"):
+                run_program("modprobe", "-q", "--", _MODULE.get(word, word))
+            if f"[{word}]" not in _mdstat():
+                yield f"this kernel has no md, or not {word}", f"modprobe {_MODULE.get(word, word)}; uname -r"
+
+
+def _mdstat() -> str:
+    try:
+        return Path("/proc/mdstat").read_text()
+    except OSError:
+        return ""
+
+
+def _about_members(steps: Sequence[Step]) -> Iterator[Objection]:
+    """What no table shows and blkid would find the moment a partition is there."""
+    for step in steps:
+        if isinstance(step, MakeMember) and not step.wipe:
+            yield from old_signatures(step, data_area(steps))
+
+
+def _about_paths(steps: Sequence[Step], site: Site) -> Iterator[Objection]:
+    """A drive that is in use by another name: the kernel knows of two drives, and guards each for itself."""
+    members = [step for step in steps if isinstance(step, MakeMember)]
+    for other in site.look_around() if members else ():
+        places = [*other.mounted_at, *(place for part in other.partitions for place in part.mounted_at)]
+        above = [*other.holders, *(holder for part in other.partitions for holder in part.holders)]
+        for step in members:
+            if other.path != step.disk.path and (places or above) and _is_same(other, step.disk):
+                used = f"mounted at {places[0]}" if places else f"a part of {above[0]}"
+                yield (
+                    f"{step.disk.path} and {other.path} are one drive by two names, and it is {used}",
+                    f"lsblk -o NAME,WWN,SERIAL,MOUNTPOINTS {step.disk.path} {other.path}",
+                )
+
+
+def _is_same(disk: Disk, was: Subject) -> bool:
+    """By WWN; where one has none, by model, serial number and size."""
+    if disk.wwn and was.wwn:
+        return disk.wwn == was.wwn
+    same = (disk.model, disk.serial, disk.size) == (was.model, was.serial, was.size)
+    return bool(disk.serial) and same
+
+
+def _about_files(steps: Sequence[Step], site: Site) -> Iterator[Objection]:
+    for step in steps:
+        if isinstance(step, EditFile | WriteFile):
+            yield from ((why, "") for why in refuse_unwritable(step, site))
+        if isinstance(step, EditFile):
+            yield from _about_names(step, site)
+            drives = [each.disk.path for each in steps if isinstance(each, MakeMember)]
+            yield from _about_copies(step, drives, site)
+
+
+def _about_copies(step: EditFile, drives: Sequence[str], site: Site) -> Iterator[Objection]:
+    """EFI system partitions of another array that are kept alike: its line would go, and they would drift apart."""
+    if step.path != LIST_FILE:
+        return
+    try:
+        text = find_file(site, step.path).read_text(errors="surrogateescape")
+    except (OSError, Refused):
+        return
+    for uuid in re.findall(r"[0-9A-F]{4}-[0-9A-F]{4}", " ".join(re.findall(r"(?m)^ESP_COPIES=(.*)", text))):
+        device = os.path.realpath(site.path(f"/dev/disk/by-uuid/{uuid}"))
+        if os.path.lexists(device) and not any(device.startswith(drive) for drive in drives):
+            yield (
+                f"{step.path} keeps {device}, an EFI system partition of another array, like its others, and would "
+                "not any more",
+                "make this array from a live system, so that each has a list of its own",
+            )
+            return
+
+
+def _about_names(step: EditFile, site: Site) -> Iterator[Objection]:
+    """Another array of that name in mdadm.conf, another file system at that place in fstab."""
+    try:
+        text = find_file(site, step.path).read_text(errors="surrogateescape")
+    except (OSError, Refused):
+        return
+    lines = [line for line in text.splitlines() if not re.match(r"\s*(#|$)", line)]
+    others = [line.split() for line in lines if step.instead_of not in line]  # that one is replaced
+    for ours in (line.split() for line in step.lines):
+        for other in others:
+            taken = len(ours) > 1 and len(other) > 1
+            if taken and other[0] == ours[0] == "ARRAY" and other[1] == ours[1]:
+                yield (
+                    f"{step.path} gives the name {ours[1]} to another array: {' '.join(other)}",
+                    "--name another",
+                )
+            elif taken and step.path == FSTAB and other[1].rstrip("/") == ours[1] != "/":
+                yield f"{step.path} mounts {other[0]} at {ours[1]} already", _elsewhere(ours[1], site)
+
+
+def _elsewhere(place: str, site: Site) -> str:
+    """A place that is not there yet, and that fstab does not name."""
+    try:
+        lines = find_file(site, FSTAB).read_text(errors="surrogateescape").splitlines()
+    except (OSError, Refused):
+        lines = []
+    named = {word for line in lines for word in line.split()[1:2]}
+    free = other_place(place, lambda each: each in named or os.path.lexists(each))
+    return f"--mount {shell_word(free)}"
+
+
+# An array's plan, acted out: made, gone on with, taken back.
+#
+# In: a record, with its plan in the names that the drives have now. Out: events, and an array that runs, or
+# none. Alone because the order of record and step is the promise: what a step found is durable before it
+# begins, that it is done is durable before the next one begins, and every step may be done again from its
+# beginning.
+#
+# Every `yield` is a place where the work may stop: whoever stops listening has only cut the power.
+
+
+def begin(plan: Plan, site: Site) -> Record:
+    """The record of a plan that is about to be carried out, durable. Raises Refused: no drive was written to."""
+    for step in plan.steps:
+        _array_step(step)
+    record = Record(record_file(site.state, plan), plan)
+    if record.file.exists():
+        raise Refused(f"{record.file} is there already", hint="aligntool status")
+    try:
+        save(record)
+    except OSError as error:
+        raise Refused(f"{record.file} cannot be written: {error.strerror}") from error
+    return record
+
+
+def go_forward(record: Record, plan: Plan, site: Site, held: HeldMembers | None = None) -> Iterator[Event]:
+    """From where the record stands to the end. `plan`: the record's, with the names that the drives have now.
+
+    `held`: the members, as whoever looked at them last still holds them; None: they are held here. They are given back
+    once all of them are made. Raises Stopped, or Refused where a drive or file may not be had; the record is kept.
+    """
+    yield from _awakened(record, plan)
+    if held is not None:
+        yield from _walk_forward(record, plan, site, held)
+        return
+    left = plan.steps[max(record.position, 0) :]
+    yield from stop_earlier(plan.steps, left)
+    with hold_members(left) as held:
+        yield from _walk_forward(record, plan, site, held)
+
+
+def _walk_forward(record: Record, plan: Plan, site: Site, held: HeldMembers) -> Iterator[Event]:
+    first_run = not (record.traces or record.begun or record.position)
+    for index in range(max(record.position, 0), len(plan.steps)):
+        step = _array_step(plan.steps[index])
+        if not isinstance(step, MakeMember) and held.release():
+            steps_drives.wait_for_members(plan.steps)
+        again = index in record.traces
+        if not again:  # of a step that was begun it was found before it wrote anything
+            record = record.noting(index, _trace(step, site, record))
+        record = replace(record, position=index, begun=True, forward=True)
+        _save(record)
+        yield StepBegun(index)
+        if isinstance(step, MakeMember):
+            yield from steps_drives.make_member(step, site, held, again=again, area=data_area(plan.steps))
+        else:
+            yield from _do(step, plan, site, record.trace(index), again=again, first_run=first_run)
+        record = replace(record, position=index + 1, begun=False)
+        _save(record)
+        yield StepDone(index)
+    yield from kept_words(record, site)
+    _forget(record)
+
+
+def go_back(record: Record, plan: Plan, site: Site) -> Iterator[Event]:
+    """Undo every step that was begun, the last one first. The record names a step until it is undone.
+
+    Raises Refused and Stopped like `go_forward`.
+    """
+    first = record.position if record.begun else record.position - 1
+    refuse_filled(plan)
+    yield from _awakened_to_be_undone(replace(record, position=first), plan)
+    refuse_taken(plan, first)
+    yield from _given_back(plan, first)
+    for index in range(min(first, len(plan.steps) - 1), -1, -1):
+        step = _array_step(plan.steps[index])
+        record = replace(record, position=index, begun=True, forward=False)
+        _save(record)
+        yield StepBegun(index)
+        yield from _undo(step, index, plan, site, record)
+        record = replace(record, position=index - 1)  # which was begun, or there would be nothing after it
+        _save(record)
+        yield StepDone(index)
+    yield from build_images_back(plan, record)
+    _forget(record)
+
+
+def refuse_filled(plan: Plan) -> None:
+    """Raises Refused where somebody uses what would be taken away."""
+    for step in plan.steps:
+        if isinstance(step, RunCommand) and step.command[0] == "mount" and len(step.command) == 2:
+            place = step.command[1]
+            found = steps_system.files_below(place) if steps_system.is_mounted(place) else []
+            if found:
+                raise Refused(
+                    f"files lie on the new array at {place}: {', '.join(found)}; they would be lost",
+                    hint="aligntool resume keeps the array; to take it back all the same, move the files away first",
+                )
+
+
+def refuse_taken(plan: Plan, last: int) -> None:
+    """Raises Refused where somebody put something on what the steps up to `last` made."""
+    made = [_where_it_runs(step, plan) for step in plan.steps if isinstance(step, MakeFileSystem)]
+    for step in plan.steps[: last + 1]:
+        if isinstance(step, MakeFileSystem):
+            refuse_used(_where_it_runs(step, plan))
+        elif isinstance(step, MakeArray) and (name := steps_md.find_running(step)):
+            refuse_foreign(f"/dev/{name}", [each for each in made if each.device == f"/dev/{name}"])
+
+
+def _given_back(plan: Plan, last: int) -> Iterator[Said]:
+    """What no step up to `last` mounted, and a start of the machine did, because its line was in fstab already."""
+    uuids = [step.uuid for step in plan.steps if isinstance(step, MakeFileSystem)]
+    for step in plan.steps[last + 1 :]:
+        if isinstance(step, RunCommand) and steps_system.started_by_itself(step, uuids):
+            yield from steps_system.undo_command(step, {})
+
+
+def _where_it_runs(step: MakeFileSystem, plan: Plan) -> MakeFileSystem:
+    """After a reboot the array may run under another name, and is not started anew to be taken back."""
+    for each in plan.steps:
+        if isinstance(each, MakeArray) and each.device == step.device:
+            name = steps_md.find_running(each)
+            return replace(step, device=f"/dev/{name}") if name else step
+    return step
+
+
+def _trace(step: ArrayStep, site: Site, record: Record) -> Mapping[str, str]:
+    match step:
+        case EditFile() | WriteFile():
+            return steps_system.find_file_trace(step, site, keeps=not is_kept(step, record))
+        case RunCommand():
+            return steps_system.find_command_trace(step)
+        case MakeMember() | MakeArray() | MakeFileSystem():  # what a member held is in the plan
+            return {}
+        case _:
+            assert_never(step)
+
+
+def _do(
+    step: MakeArray | MakeFileSystem | FileStep | RunCommand,
+    plan: Plan,
+    site: Site,
+    trace: Mapping[str, str],
+    *,
+    again: bool,
+    first_run: bool,
+) -> Iterator[Said]:
+    match step:
+        case MakeArray():
+            blank = not steps_md.has_superblocks(step)
+            for each in plan.steps:
+                if isinstance(each, MakeMember):
+                    steps_drives.stop_unless_standing(each, site, data_area(plan.steps), blank=blank)
+            yield from steps_md.make_array(step, plan.disk.size)
+        case MakeFileSystem():
+            _stop_unless_ours(step, plan)
+            yield from steps_md.make_file_system(step, site, new=first_run)
+        case EditFile() | WriteFile():
+            yield from steps_system.edit_file(step, site, trace)
+        case RunCommand():
+            if again and step.expects:
+                yield from _rebuilt(plan.steps.index(step), plan)
+            yield from steps_system.run_command(step)
+        case _:
+            assert_never(step)
+
+
+def _rebuilt(index: int, plan: Plan) -> Iterator[Said]:
+    """A look that did not find what it should finds no more until what it looks at is built anew: the user may have
+    mended what it is built of.
+    """
+    for step in reversed(plan.steps[:index]):
+        if isinstance(step, RunCommand) and steps_system.rebuilds(step):
+            yield Said(f"{step.purpose}: {' '.join(step.command)}")
+            yield from steps_system.run_command(step)
+            return
+
+
+def _stop_unless_ours(step: MakeFileSystem, plan: Plan) -> None:
+    """The device is what an earlier step made: the array of the plan's UUID, or a partition where it was planned.
+
+    Raises Stopped.
+    """
+    for each in plan.steps:
+        match each:
+            case MakeArray() if each.device == step.device:
+                return steps_md.stop_unless_made(each)
+            case MakeMember():
+                for entry in each.entries:
+                    if step.device == partition_node(each.disk.path, entry.number):
+                        if why := partition_problem(each.disk.path, step.device, entry.extent):
+                            raise Stopped(f"{step.device}: {why}")
+                        return None
+    raise Stopped(f"no step of the plan makes {step.device}")
+
+
+def _undo(step: ArrayStep, index: int, plan: Plan, site: Site, record: Record) -> Iterator[Said]:
+    match step:
+        case MakeMember():
+            blank = not any(isinstance(plan.steps[at], MakeFileSystem) for at in record.traces)
+            yield from steps_drives.remove_member(step, site, data_area(plan.steps), blank=blank)
+        case MakeArray():
+            steps_md.take_apart(step)
+            yield Said(f"{step.device} is stopped, and its superblocks are gone")
+        case MakeFileSystem():
+            yield from steps_md.remove_file_system(_where_it_runs(step, plan))
+        case EditFile() | WriteFile():
+            yield from steps_system.restore_file(step, site, record.trace(index))
+            yield from carry_back(index, plan, record)
+        case RunCommand():
+            yield from steps_system.undo_command(step, record.trace(index))
+        case _:
+            assert_never(step)
+
+
+def _awakened(record: Record, plan: Plan) -> Iterator[Said]:
+    """Steps that are still to come need the array that was made; after a reboot it may run under another name."""
+    made = next((at for at, step in enumerate(plan.steps) if isinstance(step, MakeArray)), None)
+    if made is None or record.position <= made:
+        return
+    step = plan.steps[made]
+    if isinstance(step, MakeArray):
+        named = any(isinstance(each, MakeFileSystem) for each in plan.steps[record.position :])
+        yield from steps_md.start_array(step, named=named)
+
+
+def _awakened_to_be_undone(record: Record, plan: Plan) -> Iterator[Said]:
+    """A file system that is to be wiped is reached through its array. An array that cannot be started may hold files.
+
+    Raises Refused.
+    """
+    try:
+        yield from _awakened(record, plan)
+    except Stopped as error:
+        made = next((step for step in plan.steps if isinstance(step, MakeArray)), None)
+        begun = [plan.steps[index] for index in record.traces]
+        if (
+            made
+            and steps_md.has_superblocks(made)
+            and any(isinstance(step, MakeFileSystem) for step in begun)
+        ):
+            clear = f"mdadm --zero-superblock {' '.join(made.members)}"
+            raise Refused(
+                f"the array cannot be started, so nobody can tell whether files lie on it: {error}",
+                hint=f"when nothing of it is needed: {clear}, then the same again",
+            ) from error
+        yield Said(f"the array cannot be started, and is taken apart as it is: {error}")
+
+
+def _array_step(step: Step) -> ArrayStep:
+    if isinstance(step, MakeMember | MakeArray | MakeFileSystem | EditFile | WriteFile | RunCommand):
+        return step
+    raise Refused(f"{type(step).__name__} is no step of an array", hint="aligntool raid plan")
+
+
+def _save(record: Record) -> None:
+    try:
+        save(record)
+    except OSError as error:
+        raise Stopped(f"{record.file} cannot be written: {error.strerror}") from error
+
+
+def _forget(record: Record) -> None:
+    try:
+        forget(record)
+    except OSError as error:
+        raise Stopped(f"all is done, but {record.file} cannot be removed: {error.strerror}") from error
+
+
+# Where the drives of a plan are now: kernel names change from boot to boot.
+#
+# In: a plan, and the disks of the machine. Out: the same plan with the names that its drives have now. Alone
+# because a resume that believed old names would write to whatever drive got them.
+
+_NUMBERS = range(1, 129)
+
+
+def plan_here(plan: Plan, disks: Sequence[Disk]) -> Plan:
+    """Raises Refused, naming every drive that is missing or cannot be told from another."""
+    steps = [step for step in plan.steps if isinstance(step, MakeMember)]
+    names: dict[str, str] = {}
+    reasons = []
+    for step in steps:
+        found = _drive(step, disks)
+        if len(found) == 1:
+            names |= _renamed(step.disk.path, found[0].path)
+        else:
+            reasons.append(_sentence(step, found))
+    if len(set(names.values())) < len(names):
+        reasons.append("two drives of the plan are the same drive now")
+    if reasons:
+        raise Refused(
+            "\n".join(reasons), hint="attach every drive of the array; lsblk -o NAME,MODEL,SERIAL,SIZE"
+        )
+    return replace(plan, steps=tuple(_step_here(step, names) for step in plan.steps))
+
+
+def _drive(step: MakeMember, disks: Sequence[Disk]) -> list[Disk]:
+    """By serial number or WWN; a drive that has neither by its table once it was made, else by its name."""
+    alike = [disk for disk in disks if is_same_drive(disk, step)]
+    if step.disk.serial or step.disk.wwn:
+        return alike
+    made = [disk for disk in alike if step.entries and is_made(disk, step)]
+    named = [disk for disk in alike if disk.path == step.disk.path]
+    return named if not made or (named and named[0] in made) else made
+
+
+def _sentence(step: MakeMember, found: Sequence[Disk]) -> str:
+    words = [step.disk.model or "a drive", f"serial {step.disk.serial}" if step.disk.serial else ""]
+    drive = f"{', '.join(word for word in words if word)}, which was {step.disk.path}"
+    if found:
+        return f"{drive}, cannot be told from others: {', '.join(disk.path for disk in found)}"
+    return f"{drive}, is not there"
+
+
+def _renamed(before: str, now: str) -> dict[str, str]:
+    parts = {partition_node(before, number): partition_node(now, number) for number in _NUMBERS}
+    return {before: now, **parts}
+
+
+def _step_here(step: Step, names: Mapping[str, str]) -> Step:
+    """Only whole words are replaced, and all at once, so that two drives may have swapped their names."""
+    match step:
+        case MakeMember():
+            disk = replace(step.disk, path=names[step.disk.path])
+            return replace(step, disk=disk, device=names.get(step.device, step.device))
+        case MakeArray():
+            members = tuple(names.get(each, each) for each in step.members)
+            return replace(step, members=members, command=_words_here(step.command, names))
+        case MakeFileSystem():
+            device = names.get(step.device, step.device)
+            return replace(step, device=device, command=_words_here(step.command, names))
+        case RunCommand():
+            return replace(step, command=_words_here(step.command, names))
+    return step
+
+
+def _words_here(words: Sequence[str], names: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(names.get(word, word) for word in words)

@@ -1,0 +1,201 @@
+"""The record of an array in the making: which step is done, what was there before."""
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from aligntool.change import Plan, digest, from_json, to_json
+from aligntool.errors import Refused
+from aligntool.inventory import Disk, Sampled
+from aligntool.linux.files import replace_file, sync_folder
+from aligntool.steps import MakeArray
+from aligntool.units import Extent
+
+# The record of an array that is being made: its plan, how far it came, and what it takes to undo each step.
+#
+# In: a folder, /var/lib/aligntool unless a test says otherwise. Out: records, read strictly and written
+# durably. Alone because it is all that a resume knows: what it says must be on the disk before the step that
+# it is about begins.
+#
+# Each record is a JSON file `arrays/UUID.json`, written anew beside the old one and put in its place by a
+# rename. Where that folder forgets (a live system), the user is told, and nothing is lost but the way back.
+
+STATE = Path("/var/lib/aligntool")
+SCHEMA = "aligntool.record"
+VERSION = 1
+LARGEST = 16 << 20  # bytes; of an honest record a few files of the system are most
+
+Trace = Mapping[str, str]
+"""What a step found before it began, for whoever takes it back: docs/crash-safety.md, "Arrays"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """`position`: the step that is next, or in the middle of which the work stopped where it has `begun`."""
+
+    file: Path
+    plan: Plan
+    position: int = 0
+    begun: bool = False
+    forward: bool = True  # False: it is being taken back
+    traces: Mapping[int, Trace] = field(default_factory=dict)
+
+    def trace(self, index: int) -> Trace:
+        return self.traces.get(index, {})
+
+    def noting(self, index: int, trace: Trace) -> "Record":
+        """The same, with more known of one step."""
+        return replace(self, traces={**self.traces, index: {**self.trace(index), **trace}})
+
+
+def record_file(state: Path, plan: Plan) -> Path:
+    """Named by the array's UUID, which no two plans share; without an array by the plan's digest."""
+    uuid = next((step.uuid for step in plan.steps if isinstance(step, MakeArray)), digest(plan)[:32])
+    return state / "arrays" / f"{uuid.replace(':', '')}.json"
+
+
+def save(record: Record) -> None:
+    """Durable when it returns. Raises OSError."""
+    body = _body(record)
+    text = json.dumps({**body, "checksum": _checksum(body)}, indent=1) + "\n"
+    replace_file(record.file, text.encode(), mode=0o600)
+
+
+def forget(record: Record) -> None:
+    """The work is done, or taken back: nothing is unfinished any more. Raises OSError."""
+    record.file.unlink(missing_ok=True)
+    sync_folder(record.file.parent)
+
+
+def find_records(state: Path = STATE) -> tuple[Record, ...]:
+    """All of them. Raises Refused for one that cannot be read, naming it."""
+    try:
+        files = sorted((state / "arrays").glob("*.json"))
+    except OSError as error:
+        raise Refused(f"{state}: {error.strerror}") from error
+    return tuple(read_record(file) for file in files)
+
+
+def read_record(file: Path) -> Record:
+    """Raises Refused: not readable, torn, changed, or of another version."""
+    try:
+        if file.stat().st_size > LARGEST:
+            raise ValueError("it is far too large")
+        document = _dict(json.loads(file.read_text(encoding="utf-8")))
+        if document.get("schema") != SCHEMA:
+            raise ValueError("it is no record of aligntool")
+        if document.get("version") != VERSION:
+            raise ValueError(
+                f"it has format {document.get('version')}; this aligntool reads format {VERSION}"
+            )
+        said = document.pop("checksum", None)
+        if said != _checksum(document):
+            raise ValueError("it is damaged, or was changed by hand: its checksum does not fit")
+        return _read(file, document)
+    except PermissionError as error:
+        raise Refused(f"{file}: {error.strerror}", hint="type the same after sudo") from error
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, Refused) as error:
+        what = error.strerror if isinstance(error, OSError) else str(error)
+        raise Refused(
+            f"{file}: the record of an unfinished array cannot be read: {what}",
+            hint=f"mdadm --examine tells what its drives hold; when nothing is needed of them: rm {file}",
+        ) from error
+
+
+def _body(record: Record) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "plan": json.loads(to_json(record.plan)),
+        "position": record.position,
+        "begun": record.begun,
+        "forward": record.forward,
+        "traces": {str(index): dict(trace) for index, trace in sorted(record.traces.items())},
+    }
+
+
+def _read(file: Path, document: dict[str, object]) -> Record:
+    names = {"schema", "version", "plan", "position", "begun", "forward", "traces"}
+    if set(document) != names:
+        raise ValueError(f"fields {sorted(set(document) ^ names)} too many or too few")
+    plan = from_json(json.dumps(document["plan"]))
+    position, begun, forward = document["position"], document["begun"], document["forward"]
+    if type(position) is not int or not -1 <= position <= len(plan.steps):
+        raise ValueError(f"it stands at step {position!r}, which the plan does not have")
+    if type(begun) is not bool or type(forward) is not bool:
+        raise TypeError("what should be true or false is neither")
+    traces = {int(index): _words(trace) for index, trace in _dict(document["traces"]).items()}
+    if any(not 0 <= index < len(plan.steps) for index in traces):
+        raise ValueError("it knows of steps that the plan does not have")
+    return Record(file, plan, position, begun, forward, traces)
+
+
+def _dict(value: object) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise TypeError("what should be an object is none")
+    return value
+
+
+def _words(value: object) -> dict[str, str]:
+    words = _dict(value)
+    if any(not isinstance(word, str) for word in words.values()):
+        raise TypeError("what should be text is none")
+    return {key: str(word) for key, word in words.items()}
+
+
+def _checksum(body: Mapping[str, object]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+@contextmanager
+def one_at_a_time(state: Path = STATE) -> Iterator[None]:
+    """Nobody else makes or undoes an array meanwhile. The folder is made where it is missing. Raises Refused."""
+    try:
+        (state / "arrays").mkdir(mode=0o700, parents=True, exist_ok=True)
+        sync_folder(state)
+        sync_folder(state.parent)
+        descriptor = os.open(state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        root = isinstance(error, PermissionError)
+        raise Refused(
+            f"{state}: {error.strerror}", hint="type the same after sudo" if root else ""
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise Refused("another aligntool is making an array", hint="aligntool status") from None
+    finally:
+        os.close(descriptor)
+
+
+# Where an array is made: whose files, which folder for the record, and who looks at drives.
+#
+# In: nothing. Out: a value that every step gets. Alone because acting may not import looking, so whoever
+# starts the walk hands in how to look; and because tests make arrays in a made-up tree.
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """`look_at` takes the path of a whole disk and looks at it now; raises Refused where that cannot be done.
+
+    `look_around` looks at every disk of the machine. `problem_of` asks the checker of a file system (device, its size
+    in bytes, kind): a sentence where it is not whole, None where it is, or where nobody can tell. `sample` reads a few
+    places of a run of a disk's bytes.
+    """
+
+    look_at: Callable[[str], Disk]
+    look_around: Callable[[], tuple[Disk, ...]]
+    problem_of: Callable[[str, int, str], str | None]
+    sample: Callable[[str, Extent], Sampled]
+    root: Path = Path("/")
+    state: Path = STATE
+
+    def path(self, name: str) -> Path:
+        """Of a file of the system, below the root."""
+        return self.root / name.lstrip("/")

@@ -1,0 +1,417 @@
+"""Steps on members: lock, erase signatures, partition."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+
+from aligntool.audit.wording import shell_word
+from aligntool.change import Said
+from aligntool.device import Device
+from aligntool.errors import Objection, Refused, Stopped, objection_of, refuse
+from aligntool.inventory import Disk, TableCopyState, TableLabel
+from aligntool.linux.block import DiskDevice
+from aligntool.linux.hold import Holding, hold_disk, hold_partition
+from aligntool.linux.kernel import partition_problem, settle, wait_for_partition
+from aligntool.linux.process import run_program
+from aligntool.raid.members import partition_node, zeroed
+from aligntool.raid.record import Site
+from aligntool.realign.layout import libparted_errors, new_table, set_types, zero
+from aligntool.steps import DataArea, MakeMember, NewEntry, Step, held_by, is_same_disk, subject
+from aligntool.units import Extent
+
+# Whether anything came onto a member since its plan was made.
+#
+# In: a MakeMember step that gives nothing up, and how to read a few places of its drive. Out: a sentence, or
+# nothing. Alone because an array may be gone on with months later: what was blank then may hold what nobody
+# recognises now, and that is found by its bytes only.
+
+
+def stop_unless_blank(
+    step: MakeMember, site: Site, taken: Extent | None, area: DataArea, *, begun: bool
+) -> None:
+    """As `came_onto`. Raises Stopped."""
+    if why := came_onto(step, site, taken, area, begun=begun):
+        raise Stopped(
+            f"{why}; it is not overwritten",
+            hint="sudo aligntool rollback leaves that alone",
+        )
+
+
+def came_onto(step: MakeMember, site: Site, taken: Extent | None, area: DataArea, *, begun: bool) -> str:
+    """A sentence; "" where it is blank, and where it was to be overwritten.
+
+    `taken`: the partition or drive that is taken as it is, in bytes of the disk. `begun`: the table may be there, and
+    superblocks and bitmaps of the array in front of its data; md itself writes nothing into an array of blank members.
+    """
+    if step.wipe:
+        return ""
+    whole = step.entries[-1].extent if step.entries and begun else taken
+    if whole is None:
+        return ""
+    found = site.sample(step.disk.path, area.of(whole) if begun else whole)
+    if found.unreadable:
+        return f"{step.device} cannot be read at {found.unreadable} of {found.places} places"
+    if found.written:
+        where = f"at {found.written} of {found.places} places"
+        return f"{step.device} holds what was not there when the plan was made, {where}"
+    return ""
+
+
+def whole_of(disk: Disk, step: MakeMember, number: int | None) -> Extent | None:
+    """What the step takes, in bytes of the disk; `number`: of the partition. None: nobody knows how large it is."""
+    if number is not None:
+        return next((part.extent for part in disk.partitions if part.number == number), None)
+    return Extent(0, disk.size) if disk.size else None
+
+
+# What old content there would show through a new array, where its data will lie on its members.
+#
+# In: a member's step. Out: sentences. Alone because the moment an array runs udev looks into it: an old
+# volume group or array that begins where its data begin is started, and has the array in use before a file
+# system is made on it.
+
+
+def old_signatures(step: MakeMember, area: DataArea) -> Iterator[Objection]:
+    """What blkid finds, though no table shows it, where new partitions would be and where the array's data would: a
+    lost partition, an old member, what an earlier array held.
+    """
+    for entry in step.entries:
+        yield from _shown(step.disk.path, entry.extent, "where the new partition begins")
+    if not area.offset:
+        return
+    if step.entries:
+        yield from _shown(
+            step.disk.path, area.of(step.entries[-1].extent), "where the array's data would begin"
+        )
+    else:
+        yield from _shown(
+            step.device, Extent(area.offset, area.length or 0), "where the array's data would begin"
+        )
+
+
+def _shown(device: str, place: Extent, where: str) -> Iterator[Objection]:
+    """`place` without a length: to the end of the device."""
+    length = ("-S", str(place.length)) if place.length else ()
+    said = run_program(
+        "blkid", "-p", "-O", str(place.start), *length, "-o", "value", "-s", "TYPE", "-s", "PTTYPE", device
+    )
+    if said.code == 0 and said.output.strip():
+        why = f"{device} holds {said.output.split()[0]} at byte {place.start}, {where}"
+        yield why, f"sudo blkid -p -O {place.start} {shell_word(device)}"
+    elif said.code not in (0, 2):
+        yield f"{device}: blkid cannot tell what lies at byte {place.start}: {said.last_words}", ""
+
+
+# The members of an array to be, all at once taken for oneself from the last look at them until their tables
+# stand.
+#
+# udev looks at a drive when a writer closes it, and adds what it finds there to arrays and volume groups. So
+# no member may be given back while any of them still holds what the plan gives up: of an earlier array that
+# is half erased, the other half would be assembled and be in use.
+
+_WHY = "a member of an array"
+
+
+class HeldMembers:
+    """What is held, by path. What is not held yet is held for as long as it is used."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._disks: dict[str, Holding] = {}
+        self._partitions: dict[str, DiskDevice] = {}
+
+    def hold(self, step: MakeMember) -> None:
+        """A whole drive as `hold_disk` does; of a drive whose partition is taken, that partition. Raises Refused."""
+        path = step.disk.path
+        if step.entries or step.device == path:
+            self._disks[path] = self._stack.enter_context(hold_disk(path, why=_WHY))
+        else:
+            self._partitions[step.device] = self._stack.enter_context(hold_partition(step.device))
+
+    @contextmanager
+    def disk(self, path: str) -> Iterator[Holding]:
+        if path in self._disks:
+            yield self._disks[path]
+        else:
+            with hold_disk(path, why=_WHY) as held:
+                yield held
+
+    @contextmanager
+    def partition(self, path: str) -> Iterator[DiskDevice]:
+        if path in self._partitions:
+            yield self._partitions[path]
+        else:
+            with hold_partition(path) as device:
+                yield device
+
+    def release(self) -> bool:
+        """Give all of them back; return whether anything was held."""
+        held = bool(self._disks or self._partitions)
+        self._disks.clear()
+        self._partitions.clear()
+        self._stack.close()
+        return held
+
+
+@contextmanager
+def hold_members(steps: Sequence[Step]) -> Iterator[HeldMembers]:
+    """Raises Refused with the reasons of all members."""
+    refused: list[Refused] = []
+    members = HeldMembers()
+    try:
+        for step in steps:
+            try:
+                if isinstance(step, MakeMember):
+                    members.hold(step)
+            except Refused as refusal:
+                refused.append(refusal)
+        refuse(objection_of(refusal) for refusal in refused)
+        yield members
+    finally:
+        members.release()
+
+
+# A drive made ready to be a member, and given back.
+#
+# In: a MakeMember step, and how to look at its drive. Out: its table and no old signatures; or, taken back,
+# no table. Alone because this is where an array overwrites what was on a drive: nothing is written to a drive
+# that is not the one of the plan, by identity and by everything that is recognised on it, looked at while
+# nobody else can have it.
+
+_ANYWHERE = DataArea()
+
+
+def make_member(
+    step: MakeMember, site: Site, members: HeldMembers, *, again: bool, area: DataArea = _ANYWHERE
+) -> Iterator[Said]:
+    """`again`: the step was begun before, so the drive may be anywhere between before and after.
+
+    `area`: where the array's data will lie on the member; with `wipe` both its ends are cleared, too, so that nothing
+    old shows through the new array. Raises Refused where the drive cannot be held, Stopped else. Whether the new
+    partitions are there is for `wait_for_members`, once udev may look.
+    """
+    disk = site.look_at(step.disk.path)
+    if step.entries and is_made(disk, step) and not _is_to_be_wiped(disk, step, area, again=again):
+        yield Said(f"{disk.path} has its table already")
+        if any(_problem(disk, entry) for entry in step.entries):
+            with members.disk(disk.path) as held:
+                held.kernel.show([(entry.number, entry.extent) for entry in step.entries])
+    elif step.entries:
+        with members.disk(disk.path) as held:
+            disk = site.look_at(step.disk.path)
+            _stop_unless_planned(disk, step, again=again)
+            stop_unless_blank(step, site, whole_of(disk, step, None), area, begun=again)
+            _make_table(held, disk, step, area)
+    else:
+        _stop_unless_planned(disk, step, again=again)
+        stop_unless_blank(step, site, whole_of(disk, step, part_number(disk, step)), area, begun=again)
+        if step.wipe:
+            _wipe_taken(disk, step, site, members, again=again, area=area)
+
+
+def _is_to_be_wiped(disk: Disk, step: MakeMember, area: DataArea, *, again: bool) -> bool:
+    """The old table may be just like the new one, with all that it held."""
+    return step.wipe and (not again or bool(held_by(disk)) or any(old_signatures(step, area)))
+
+
+def wait_for_members(steps: Sequence[Step]) -> None:
+    """Return once udev is done with all members and each new partition is there. Raises Stopped."""
+    settle()
+    for step in steps:
+        if isinstance(step, MakeMember):
+            for entry in step.entries:
+                node = partition_node(step.disk.path, entry.number)
+                wait_for_partition(step.disk.path, node, entry.extent)
+
+
+def stop_unless_standing(step: MakeMember, site: Site, area: DataArea, *, blank: bool) -> None:
+    """Before anything is made on a member: it is still where the plan has it; `blank`: and nothing was written there.
+    Raises Stopped.
+    """
+    disk = site.look_at(step.disk.path)
+    problems = [why for entry in step.entries if (why := _problem(disk, entry))]
+    same = is_same_drive(disk, step)
+    if same and not step.entries:
+        same = is_same_disk(subject(disk), step.disk) or _is_blanked(disk, step)
+    if problems or not same:
+        raise Stopped(
+            f"{step.device} is not as it was made: {'; '.join(problems) or 'its drive has changed'}"
+        )
+    if blank:
+        number = None if step.entries else part_number(disk, step)
+        stop_unless_blank(step, site, whole_of(disk, step, number), area, begun=True)
+
+
+def _problem(disk: Disk, entry: NewEntry) -> str:
+    return partition_problem(disk.path, partition_node(disk.path, entry.number), entry.extent)
+
+
+def is_made(disk: Disk, step: MakeMember) -> bool:
+    """The table that was planned is on the drive, with every entry as planned, in both copies."""
+    if not is_same_drive(disk, step) or disk.table is None or disk.table.label is not TableLabel.GPT:
+        return False
+    found = [(part.number, part.extent, part.type_code, part.name or "") for part in disk.partitions]
+    wanted = [(each.number, each.extent, each.type_code, each.name) for each in step.entries]
+    return (
+        found == wanted
+        and not disk.table.faults
+        and all(copy.state is TableCopyState.GOOD for copy in disk.table.copies)
+    )
+
+
+def is_same_drive(disk: Disk, step: MakeMember) -> bool:
+    """By what does not change when its table does: model, serial number, WWN, size."""
+    was = step.disk
+    return (disk.model, disk.serial, disk.wwn, disk.size) == (was.model, was.serial, was.wwn, was.size)
+
+
+def _stop_unless_planned(disk: Disk, step: MakeMember, *, again: bool) -> None:
+    """Raises Stopped: another drive, another table, something recognised on it that the plan does not have."""
+    if not is_same_drive(disk, step):
+        raise Stopped(
+            f"{disk.path} is another drive than the plan's: model, serial number, WWN or size differ"
+        )
+    if not (disk.table_read and disk.content_read):
+        raise Stopped(f"nobody could look whether {disk.path} is as it was when the plan was made")
+    given_up = (
+        step.old_arrays if again else ()
+    )  # without its table a drive shows its last partition's as its own
+    number = None if step.entries else part_number(disk, step)
+    came = set(held_by(disk, number, given_up=given_up)) - set(step.holds)
+    if came:
+        raise Stopped(
+            f"{disk.path} holds what was not there when the plan was made: {', '.join(sorted(came))}"
+        )
+    if is_same_disk(subject(disk), replace(step.disk, path=disk.path)) or (again and _is_between(disk, step)):
+        return
+    raise Stopped(f"{disk.path} has another partition table than when the plan was made")
+
+
+def _is_between(disk: Disk, step: MakeMember) -> bool:
+    """What a cut may leave of this very step: no table, half of the old one, half of the new one."""
+    old = step.wipe and subject(disk).table_digest == step.disk.table_digest
+    return old or _is_ours(disk, step) or _is_blanked(disk, step)
+
+
+def _is_blanked(disk: Disk, step: MakeMember) -> bool:
+    """A whole drive that is taken as it is, and had a table that was given up."""
+    return step.wipe and step.device == step.disk.path and not step.entries and disk.table is None
+
+
+def _is_ours(disk: Disk, step: MakeMember) -> bool:
+    """No partition but those of the step, whatever their types: libparted writes the table, and types come after."""
+    wanted = {each.extent for each in step.entries}
+    if not wanted or not disk.partitions:
+        return bool(wanted)
+    if disk.table and disk.table.label is TableLabel.DOS:  # a protective MBR whose GPT did not get there
+        return [part.type_code.lower() for part in disk.partitions] == ["0xee"]
+    return all(part.extent in wanted for part in disk.partitions)
+
+
+def _make_table(held: Holding, disk: Disk, step: MakeMember, area: DataArea) -> None:
+    sector_size = held.device.sector_size
+    failures: tuple[type[Exception], ...] = (OSError, *libparted_errors())
+    held.kernel.forget(held.kernel.numbers())
+    with new_table(disk.path, step, sector_size) as table:
+        try:
+            if step.wipe:
+                zero(held.device, zeroed(disk, step.entries, None, area))
+            _stop_where_something_shows(step, area)
+            table.commitToDevice()
+            set_types(held.device, step)
+            held.kernel.show([(entry.number, entry.extent) for entry in step.entries])
+        except failures as error:
+            raise Stopped(f"{disk.path}: {error}; its new table may be unfinished") from error
+
+
+def _stop_where_something_shows(step: MakeMember, area: DataArea) -> None:
+    """The kernel and udev look at a partition the moment it is there, and would start an old array in it."""
+    for why, _ in old_signatures(step, area):
+        raise Stopped(f"{why}; nothing was written over it")
+
+
+def _wipe_taken(
+    disk: Disk, step: MakeMember, site: Site, members: HeldMembers, *, again: bool, area: DataArea
+) -> None:
+    """A partition or a whole drive that is taken as it is: its own two ends and those of the array's data, and nothing
+    beside it.
+    """
+    number = part_number(disk, step)
+    if number is None:
+        with members.disk(disk.path) as held:
+            disk = site.look_at(step.disk.path)
+            _stop_unless_planned(disk, step, again=again)
+            held.kernel.forget(held.kernel.numbers())
+            zero(held.device, zeroed(disk, (), None, area))
+        return
+    extent = next(part.extent for part in disk.partitions if part.number == number)
+    if why := partition_problem(disk.path, step.device, extent):
+        raise Stopped(f"{step.device}: {why}")
+    with members.partition(step.device) as device:
+        disk = site.look_at(step.disk.path)
+        _stop_unless_planned(disk, step, again=again)
+        try:
+            own = zeroed(disk, (), extent, area)
+            zero(device, tuple(Extent(each.start - extent.start, each.length) for each in own))
+        except OSError as error:
+            raise Stopped(f"{step.device}: {error.strerror}; its old content may be half wiped") from error
+
+
+def part_number(disk: Disk, step: MakeMember) -> int | None:
+    """Of the partition that is taken; None: the drive itself is."""
+    for part in disk.partitions:
+        if step.device in (f"/dev/{part.node}", partition_node(disk.path, part.number)):
+            return part.number
+    if step.device != disk.path:
+        raise Stopped(f"{disk.path} has no partition {step.device}")
+    return None
+
+
+def remove_member(
+    step: MakeMember, site: Site, area: DataArea = _ANYWHERE, *, blank: bool = False
+) -> Iterator[Said]:
+    """The table that was made goes away again. Without entries there is nothing to remove. `blank`: nothing of the
+    plan was written into the member yet, so what lies there is somebody else's.
+
+    Raises Refused where somebody uses the drive, Stopped when writing fails.
+    """
+    lost = ", which --wipe gave up, does not come back" if step.wipe else ""
+    if lost:
+        yield Said(f"what lay on {step.device}{lost}")
+    if not step.entries:
+        return
+    disk = site.look_at(step.disk.path)
+    if not is_same_drive(disk, step):
+        raise Refused(f"{disk.path} is another drive than the plan's", hint="attach the drive of the plan")
+    if not (disk.table_read and disk.content_read and all(part.content_read for part in disk.partitions)):
+        raise Refused(
+            f"nobody could look what lies on {disk.path}, so its table stays",
+            hint=f"sudo aligntool audit {shell_word(disk.path)}",
+        )
+    if not _is_ours(disk, step) or held_by(disk):
+        found = ", ".join(held_by(disk)) or "another table"
+        yield Said(f"{disk.path} is left as it is: it holds {found}, which is not of this array")
+        return
+    if blank and (why := came_onto(step, site, None, area, begun=True)):
+        yield Said(f"{disk.path} is left as it is: {why}")
+        return
+    with HeldMembers().disk(disk.path) as held:
+        if disk.table is None and not _ends_with_gpt(held.device):
+            yield Said(f"{disk.path} has no table; there is nothing to take back")
+            return
+        held.kernel.forget(held.kernel.numbers())
+        _zero_table(held.device, disk, step, area)
+    settle()
+
+
+def _ends_with_gpt(device: Device) -> bool:
+    """The backup's header, which nobody believes without a primary or a protective MBR."""
+    last = device.size - device.sector_size
+    return bytes(device.read(last, device.sector_size)).startswith(b"EFI PART")
+
+
+def _zero_table(device: Device, disk: Disk, step: MakeMember, area: DataArea) -> None:
+    try:
+        zero(device, zeroed(disk, step.entries, None, area))
+    except OSError as error:
+        raise Stopped(f"{disk.path}: {error.strerror}; its table may be half removed") from error

@@ -1,0 +1,436 @@
+"""Steps on the array: create, assemble, compare, file systems, earlier arrays."""
+
+import os
+import struct
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from aligntool.audit.wording import shell_word
+from aligntool.change import Said
+from aligntool.errors import Refused, Stopped
+from aligntool.linux.kernel import kernel_folder, settle
+from aligntool.linux.process import export_values, run_or_stop, run_program
+from aligntool.raid.record import Site
+from aligntool.raid.steps_system import files_below
+from aligntool.steps import MakeArray, MakeFileSystem, MakeMember, Step
+from aligntool.units import KIB, format_size
+
+# What md made of a command, against what the plan said.
+#
+# In: a MakeArray step, the size that was planned, the array's folder in sysfs. Out: what differs, a phrase
+# each. Alone because mdadm and the kernel round, and take whole members where they are told of no size: what
+# runs is then not what was shown, though every member is there.
+
+SECTOR = 512
+ROUNDING = 64 * KIB  # of a member without a chunk
+
+
+def unlike(step: MakeArray, folder: Path, size: int | None = None) -> Iterator[str]:
+    """`folder`: /sys/block/md127. `size`: of the array, bytes; None: it is not looked at.
+
+    Documentation/admin-guide/md.rst: chunk_size is in bytes, offset in sectors, and so is the size of a block device.
+    What sysfs does not show differs in nothing.
+    """
+    chunk = step.chunk
+    found = _number(folder / "md" / "chunk_size")
+    if chunk is not None and found is not None and found != chunk:
+        yield f"its chunk is {format_size(found)} and not {format_size(chunk)}"
+    offset = step.data.offset
+    for file in sorted((folder / "md").glob("dev-*/offset")):
+        found = _number(file)
+        if offset and found is not None and found * SECTOR != offset:
+            name = file.parent.name.removeprefix("dev-")
+            yield f"its data begin {format_size(found * SECTOR)} into {name} and not {format_size(offset)}"
+    found = _number(folder / "size")
+    if size is not None and found is not None:
+        slack = max(chunk or 0, ROUNDING) * len(step.members)
+        if abs(found * SECTOR - size) > slack:
+            yield f"it has {format_size(found * SECTOR)} and not {format_size(size)}"
+
+
+def _number(file: Path) -> int | None:
+    try:
+        text = file.read_text().split()
+    except OSError:
+        return None
+    return int(text[0]) if text and text[0].isdigit() else None
+
+
+# Whether anybody used what was made: a file system, or an array, of a work that stopped on the way.
+#
+# In: a device, and what the plan would have on it. Out: a yes that rests on bytes, or Refused. Alone because
+# a record tells how far aligntool came and nothing of what the user did since: what he may have written is
+# never made again or wiped.
+
+_XFS_IN_PROGRESS = 126  # struct xfs_dsb: 1 until mkfs.xfs has written all else, and not mounted meanwhile
+_EXT_SUPER = KIB
+# struct ext4_super_block, from its start: s_mtime, s_mnt_count, s_last_mounted.
+_EXT_TIME, _EXT_COUNT, _EXT_PLACE = 0x2C, 0x34, 0x88
+_EXT_MAGIC = 0xEF53
+_FILE_SYSTEMS = ("xfs", "ext4", "btrfs", "vfat")  # those that hold files: swap does not
+_NOT_THERE, _TWO_THINGS = 2, 8  # blkid(8), EXIT STATUS
+
+
+def is_there(step: MakeFileSystem) -> bool:
+    """The file system of the plan, as blkid sees it on the device itself, without its cache."""
+    said = run_program("blkid", "-p", "-o", "export", step.device)
+    found = export_values(said.output)
+    return (found.get("TYPE"), found.get("UUID", "").lower()) == (step.kind, step.uuid.lower())
+
+
+def shown_on(device: str) -> str:
+    """What blkid recognises, a partition table too; "": nothing. Raises Stopped where it cannot tell."""
+    said = run_program("blkid", "-p", "-o", "value", "-s", "TYPE", "-s", "PTTYPE", device)
+    if said.code == _TWO_THINGS:
+        return "more than one thing"
+    if said.code not in (0, _NOT_THERE):
+        raise Stopped(f"blkid cannot tell what {device} holds: {said.last_words or said.code}")
+    return " ".join(said.output.split())
+
+
+def was_never_mounted(device: str, kind: str) -> bool:
+    """Only where the superblock itself proves it: False also stands for "nobody can tell". Raises OSError."""
+    with open(device, "rb", buffering=0) as file:  # noqa: PTH123 - a device
+        head = os.pread(file.fileno(), 4 * KIB, 0)
+    if kind == "xfs":
+        return head.startswith(b"XFSB") and head[_XFS_IN_PROGRESS] == 1
+    if kind == "ext4":
+        block = head[_EXT_SUPER:]
+        (mounted,) = struct.unpack_from("<I", block, _EXT_TIME)
+        count, _, magic = struct.unpack_from("<HHH", block, _EXT_COUNT)
+        return magic == _EXT_MAGIC and not (mounted or count or block[_EXT_PLACE])
+    return False
+
+
+def refuse_foreign(device: str, planned: Sequence[MakeFileSystem]) -> None:
+    """Raises Refused where the array holds something else than the plan's file system. One that does not run has nobody
+    on it.
+    """
+    if kernel_folder(device) is None or any(is_there(step) for step in planned):
+        return
+    try:
+        shown = shown_on(device)
+    except Stopped as error:
+        raise Refused(str(error)) from error
+    if shown:
+        raise Refused(
+            f"{device} holds {shown}, which aligntool did not make; it would be lost",
+            hint=f"sudo blkid -p {shell_word(device)}",
+        )
+
+
+def refuse_used(step: MakeFileSystem) -> None:
+    """Raises Refused where files lie on the file system that would be wiped, or nobody can tell."""
+    if step.kind not in _FILE_SYSTEMS or kernel_folder(step.device) is None or not is_there(step):
+        return
+    if was_never_mounted(step.device, step.kind):
+        return
+    with _places(step) as places:
+        found = sorted({name for place in places for name in files_below(place)})[:5]
+    if found:
+        raise Refused(
+            f"files lie on {step.device}: {', '.join(found)}; they would be lost",
+            hint="aligntool resume keeps the array; to take it back all the same, move the files away first",
+        )
+
+
+@contextmanager
+def _places(step: MakeFileSystem) -> Iterator[list[str]]:
+    """Where it is mounted; else one place, read-only: its log is replayed, so that nothing written is missing."""
+    there = run_program("findmnt", "-n", "-r", "-o", "TARGET", "--source", step.device).output.split()
+    if there:
+        yield there
+        return
+    with tempfile.TemporaryDirectory(prefix="aligntool-look-") as name:
+        said = run_program("mount", "-t", step.kind, "-o", "ro,nosuid,nodev,noexec", step.device, name)
+        if said.code:
+            raise Refused(
+                f"nobody can tell whether files lie on {step.device}: {said.last_words}",
+                hint=f"sudo blkid -p {shell_word(step.device)}",
+            )
+        try:
+            yield [name]
+        finally:
+            run_program("umount", name)
+
+
+# md arrays: found by their UUID, made, started again after a reboot, and taken apart.
+#
+# In: a MakeArray step. Out: an array that runs, or none. Alone because only here superblocks of members are
+# read and zeroed, and only those that carry the UUID of the plan ever are: whatever else is found there stops
+# the work.
+
+_RUNS = ("active", "active-idle", "clean", "readonly", "read-auto", "write-pending")
+"""md/array_state of an array that can be used: Documentation/admin-guide/md.rst."""
+
+
+def make_array(step: MakeArray, size: int) -> Iterator[Said]:
+    """Only while nothing was made on the array yet: what is half there is taken apart and made again.
+
+    `size`: of the array, in bytes. Raises Stopped.
+    """
+    settle()
+    running = find_running(step)
+    if running is not None and _is_whole(running, step.members):
+        yield Said(f"{step.device} runs already")
+    else:
+        if running is not None and (shown := shown_on(f"/dev/{running}")):
+            raise Stopped(
+                f"/dev/{running} runs without all its members and holds {shown}; it is not made again"
+            )
+        take_apart(step)
+        _stop_where_something_lies(step.members)
+        run_or_stop(*step.command)
+        settle()
+    stop_unless_made(step, size)
+
+
+def start_array(step: MakeArray, *, named: bool) -> Iterator[Said]:
+    """An array that was made runs, also after a reboot; where it is to be `named`, under its own name, not as md127.
+
+    Raises Stopped.
+    """
+    settle()
+    running = find_running(step)
+    if running is not None and (not named or _leads_to(step.device, running)):
+        return
+    if running is not None or arrays_above(step.members):
+        for name in sorted(arrays_above(step.members)):
+            _stop_if_ours(name, step)
+    run_or_stop("mdadm", "--assemble", step.device, f"--uuid={step.uuid}", *step.members)
+    settle()
+    yield Said(f"{step.device} was started again")
+    stop_unless_made(step)
+
+
+def take_apart(step: MakeArray) -> None:
+    """No array of that UUID runs, and no member carries it. Raises Stopped where a member belongs to another array."""
+    _stop_foreign(step)
+    for name in sorted(arrays_above(step.members)):
+        _stop_if_ours(name, step)
+    for member in step.members:
+        if superblock_uuid(member) == step.uuid:
+            run_or_stop("mdadm", "--zero-superblock", member)
+    settle()
+
+
+def find_running(step: MakeArray) -> str | None:
+    """The kernel's name of the array that runs on the step's members and carries its UUID; "md127"."""
+    for name in sorted(arrays_above(step.members)):
+        state = attribute(name, "array_state")
+        if state in _RUNS and all(superblock_uuid(f"/dev/{each}") == step.uuid for each in slaves(name)):
+            return name
+    return None
+
+
+def arrays_above(members: Sequence[str]) -> set[str]:
+    """md devices that stand on any of these, whether they run or not. A drive's partitions count as the drive."""
+    found: set[str] = set()
+    for member in members:
+        folder = kernel_folder(member)
+        if folder is not None:
+            found |= {each.name for each in (folder / "holders").glob("md*")}
+    return found
+
+
+def has_superblocks(step: MakeArray) -> bool:
+    """Some member still belongs to the array of the plan."""
+    return any(superblock_uuid(member) == step.uuid for member in step.members)
+
+
+def superblock_uuid(device: str) -> str:
+    """As mdadm writes it; "": the device carries no superblock of md."""
+    said = run_program("mdadm", "--examine", "--export", device)
+    return export_values(said.output).get("MD_UUID", "")
+
+
+def _is_whole(name: str, members: Sequence[str]) -> bool:
+    return slaves(name) == _names(members) and attribute(name, "degraded") in ("", "0")
+
+
+def _leads_to(device: str, name: str) -> bool:
+    folder = kernel_folder(device)
+    return folder is not None and folder.name == name
+
+
+def stop_unless_made(step: MakeArray, size: int | None = None) -> None:
+    """The array runs with all its members, its name leads to it, and it is what was planned. Raises Stopped."""
+    name = find_running(step)
+    if name is None or slaves(name) != _names(step.members):
+        raise Stopped(f"{step.device} does not run with all its members: mdadm --detail {step.device}")
+    if not _leads_to(step.device, name):
+        raise Stopped(f"the array runs as /dev/{name}, and {step.device} does not lead there")
+    if wrong := tuple(unlike(step, Path("/sys/block", name), size)):
+        raise Stopped(f"{step.device} is not what was planned: {'; '.join(wrong)}")
+
+
+def _stop_foreign(step: MakeArray) -> None:
+    """A member of another array is never touched, and neither is an array that stands on anything else."""
+    for member in step.members:
+        uuid = superblock_uuid(member)
+        if uuid not in ("", step.uuid):
+            raise Stopped(f"{member} carries the superblock of another array, UUID {uuid}")
+    for name in arrays_above(step.members):
+        if not slaves(name) <= _names(step.members):
+            raise Stopped(f"/dev/{name} stands on other drives as well: {', '.join(sorted(slaves(name)))}")
+
+
+def _stop_if_ours(name: str, step: MakeArray) -> None:
+    uuids = {superblock_uuid(f"/dev/{each}") for each in slaves(name)}
+    if uuids != {step.uuid}:
+        raise Stopped(f"/dev/{name} is another array, and stands on members of this one")
+    run_or_stop("mdadm", "--stop", f"/dev/{name}")
+
+
+def _stop_where_something_lies(members: Sequence[str]) -> None:
+    """`mdadm --create --run` asks nobody about what it overwrites."""
+    for member in members:
+        folder = kernel_folder(member)
+        if folder is None:
+            raise Stopped(f"{member} is no block device")
+        said = run_program("blkid", "-p", "-o", "value", "-s", "TYPE", "-s", "PTTYPE", member)
+        if said.code not in (0, 2):  # blkid(8): 2 is nothing; 8 is more than one thing
+            raise Stopped(f"blkid cannot tell what {member} holds: {said.last_words or said.code}")
+        if said.output.strip():
+            raise Stopped(
+                f"{member} holds {', '.join(said.output.split())}; it is not made a member over that"
+            )
+
+
+def _names(devices: Sequence[str]) -> set[str]:
+    return {folder.name for each in devices if (folder := kernel_folder(each)) is not None}
+
+
+def slaves(name: str) -> set[str]:
+    """Return the kernel's names of the members that an array stands on."""
+    return {each.name for each in Path("/sys/block", name, "slaves").glob("*")}
+
+
+def attribute(name: str, word: str) -> str:
+    """Return what the kernel says in a file of the array's folder md; "" where there is none."""
+    try:
+        return Path("/sys/block", name, "md", word).read_text().strip()
+    except OSError:
+        return ""
+
+
+# A file system made where the plan wants one, or found there already.
+#
+# In: a MakeFileSystem step. Out: a file system of that kind and UUID. Alone because making one destroys what
+# was there: it is done only on a device that nobody uses, and, once the work had stopped, only where nobody
+# can have used it since.
+
+
+def make_file_system(step: MakeFileSystem, site: Site, *, new: bool) -> Iterator[Said]:
+    """`new`: the device was made by this very run, so that whatever shows on it is left over from before.
+
+    Raises Stopped: the device is not there or in use, holds what somebody may need, or the program failed.
+    """
+    settle()
+    if kernel_folder(step.device) is None:
+        raise Stopped(f"{step.device} is no block device")
+    size = _exclusively(step.device)
+    if is_there(step):
+        problem = site.problem_of(step.device, size, step.kind)
+        if problem is None:
+            yield Said(f"{step.device} has its {step.kind} already")
+            return
+        _stop_if_used(step, problem)
+        yield Said(f"made again: {problem}")
+    elif not new and (shown := shown_on(step.device)):
+        raise Stopped(
+            f"{step.device} holds {shown}, which was not there when the work stopped, or is left over from before; "
+            f"nothing was written over it: sudo blkid -p {step.device}"
+        )
+    run_or_stop(*step.command)
+    _flush(step.device)
+    settle()
+    if not is_there(step):
+        raise Stopped(f"{step.device} does not hold {step.kind} {step.uuid} after {step.command[0]}")
+
+
+def _stop_if_used(step: MakeFileSystem, problem: str) -> None:
+    """A file system that was finished and is not whole may have been mounted, and hold files."""
+    if not was_never_mounted(step.device, step.kind):
+        raise Stopped(
+            f"{problem}; it may have been used since, so it is not made again: repair {step.device} with its own tool"
+        )
+
+
+def remove_file_system(step: MakeFileSystem) -> Iterator[Said]:
+    """Nothing recognises it any more; only if it is the one of the plan. Raises Stopped where it is in use."""
+    if kernel_folder(step.device) is None or not is_there(step):
+        return
+    _exclusively(step.device)
+    run_or_stop("wipefs", "--all", "--quiet", step.device)
+    settle()
+    yield Said(f"the {step.kind} on {step.device} is gone")
+
+
+def _exclusively(device: str) -> int:
+    """Its size in bytes. Raises Stopped where it is mounted, or anything stands on it."""
+    try:
+        descriptor = os.open(device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC)
+    except OSError as error:
+        raise Stopped(f"{device} is in use or cannot be opened: {error.strerror}") from error
+    try:
+        return os.lseek(descriptor, 0, os.SEEK_END)
+    finally:
+        os.close(descriptor)
+
+
+def _flush(device: str) -> None:
+    descriptor = os.open(device, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# What is left of earlier arrays on members that a plan wipes, when the work goes on after a power cut.
+#
+# A member that was not erased yet brings its old array up at the next start, without the members that were.
+# Such a rest is stopped. An array of which nothing is missing is not: it may have been used since.
+
+
+def stop_earlier(steps: Sequence[Step], left: Sequence[Step]) -> Iterator[Said]:
+    """Stop every incomplete array that stands on nothing but what `steps` wipe, and of which every superblock is one
+    that they give up. `left`: the steps that are not done yet.
+
+    Raises Refused where such an array is in use.
+    """
+    wiped = [step for step in left if isinstance(step, MakeMember) and step.wipe]
+    if not wiped:
+        return
+    settle()
+    uuids = {uuid for step in steps if isinstance(step, MakeMember) for uuid in step.old_arrays}
+    things = {name for step in wiped for name in _things(step)}
+    for name in sorted(arrays_above([f"/dev/{each}" for each in things])):
+        found = {superblock_uuid(f"/dev/{each}") for each in slaves(name)}
+        if slaves(name) <= things and len(found) == 1 and found <= uuids and _is_incomplete(name):
+            said = run_program("mdadm", "--stop", f"/dev/{name}")
+            if said.code:
+                raise Refused(
+                    f"/dev/{name} is what is left of an earlier array, and cannot be stopped: {said.last_words}",
+                    hint=f"lsblk /dev/{name}; then sudo mdadm --stop /dev/{name}",
+                )
+            yield Said(f"/dev/{name}, what is left of the earlier array {found.pop()}, is stopped")
+    settle()
+
+
+def _things(step: MakeMember) -> Iterator[str]:
+    """The kernel's names of all that the step wipes: a partition that is taken, else the drive and its partitions."""
+    folder = kernel_folder(step.device)
+    if step.entries or step.device == step.disk.path:
+        folder = kernel_folder(step.disk.path)
+    if folder is not None:
+        yield folder.name
+        yield from (part.parent.name for part in folder.glob("*/partition"))
+
+
+def _is_incomplete(name: str) -> bool:
+    """By the kernel: it does not run, or it runs without a member."""
+    lacks_members = attribute(name, "degraded") not in ("", "0")
+    return lacks_members or attribute(name, "array_state") in ("inactive", "clear")

@@ -1,0 +1,386 @@
+"""The journal on disk or in a file: its two copies, records, body."""
+
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import stat
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from aligntool.change import Plan, from_json, to_json
+from aligntool.device import Device, Sectors, Writing
+from aligntool.errors import Refused, refuse_folder_name
+from aligntool.linux.block import DiskDevice
+from aligntool.linux.files import forgetful_kind
+from aligntool.realign.journal_format import (
+    BODY_AT,
+    COPIES,
+    RECORD_SLOTS,
+    SLOT,
+    Head,
+    Piece,
+    Position,
+    Record,
+    copy_lengths,
+    padded,
+    read_or_nothing,
+    read_pieces,
+    read_record,
+)
+from aligntool.realign.mbr_images import TableImages
+from aligntool.steps import JournalPlace
+from aligntool.units import Extent, format_about
+
+# What a journal remembers, as bytes and back.
+#
+# In: the plan, the runs that are copied, the table in its three states, everything held. Out: one compressed
+# block. Alone because it is a format, and formats are tested on their own.
+
+_LENGTH = struct.Struct("<Q")
+_RUN = struct.Struct("<QQ")
+LONGEST = 1 << 30  # bytes unpacked; a damaged length must not fill memory
+
+_KEYS = frozenset({"plan", "images", "runs", "held"})
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """By the partition's number: `runs`, counted from its start, and `held`, as found at the old place."""
+
+    plan: Plan
+    images: TableImages
+    runs: Mapping[int, tuple[Extent, ...]]
+    held: Mapping[int, tuple[bytes, ...]]
+
+
+def pack(contents: Contents) -> bytes:
+    blobs: list[bytes] = []
+    index = {
+        "plan": to_json(contents.plan),
+        "images": {
+            "before": _lay_images(contents.images.before, blobs),
+            "parked": _lay_images(contents.images.parked, blobs),
+            "after": _lay_images(contents.images.after, blobs),
+        },
+        "runs": [[number, _lay(_runs_as_bytes(runs), blobs)] for number, runs in contents.runs.items()],
+        "held": [[number, [_lay(part, blobs) for part in parts]] for number, parts in contents.held.items()],
+    }
+    text = json.dumps(index).encode()
+    return zlib.compress(b"".join((_LENGTH.pack(len(text)), text, *blobs)), 1)
+
+
+def unpack(body: bytes) -> Contents:
+    """The inverse. `body` was checked against its digest before. Raises Refused for one of another version."""
+    raw = zlib.decompressobj().decompress(body, LONGEST)
+    length = _LENGTH.unpack(raw[: _LENGTH.size])[0]
+    index = json.loads(raw[_LENGTH.size : _LENGTH.size + length])
+    blobs = _Blobs(raw, _LENGTH.size + length)
+    if set(index) != _KEYS:
+        raise Refused("the journal was written by another version of aligntool")
+    images = TableImages(*(_images(index["images"][name], blobs) for name in ("before", "parked", "after")))
+    runs = {number: _runs_of(blobs.take(size)) for number, size in index["runs"]}
+    held = {number: tuple(blobs.take(size) for size in sizes) for number, sizes in index["held"]}
+    return Contents(from_json(index["plan"]), images, runs, held)
+
+
+class _Blobs:
+    """Read in the order in which they were laid down."""
+
+    def __init__(self, raw: bytes, at: int) -> None:
+        self._raw = raw
+        self._at = at
+
+    def take(self, length: int) -> bytes:
+        found = self._raw[self._at : self._at + length]
+        self._at += length
+        return found
+
+
+def _lay(blob: bytes, blobs: list[bytes]) -> int:
+    blobs.append(blob)
+    return len(blob)
+
+
+def _lay_images(writing: Writing, blobs: list[bytes]) -> list[list[list[int]]]:
+    return [[[sectors.at, _lay(sectors.data, blobs)] for sectors in group] for group in writing]
+
+
+def _images(groups: Sequence[Sequence[tuple[int, int]]], blobs: _Blobs) -> Writing:
+    return tuple(tuple(Sectors(at, blobs.take(length)) for at, length in group) for group in groups)
+
+
+def _runs_as_bytes(runs: Sequence[Extent]) -> bytes:
+    return b"".join(_RUN.pack(run.start, run.length) for run in runs)
+
+
+def _runs_of(raw: bytes) -> tuple[Extent, ...]:
+    def each() -> Iterator[Extent]:
+        for start, length in _RUN.iter_unpack(raw):
+            yield Extent(start, length)
+
+    return tuple(each())
+
+
+# The journal: everything that a resume or a rollback needs, on the disk that is being changed.
+#
+# In: a Device and a place on it. Out: what was written there before the first byte moved, and how far the
+# work has come. Alone because it is the one thing that must be readable after any cut.
+#
+# Two copies, each a head, two slots for records, and a body; the stash of the mover lies behind them. A
+# record goes into the slot that does not hold the newest one, first of one copy, then, after a flush, of the
+# other: a cut damages one copy of it and no more. A slot that is damaged in both copies was therefore not
+# damaged by a cut, and what it held may be the newest record: docs/crash-safety.md, "The journal".
+
+GRID = 1 << 16  # journals begin on it
+
+
+class Journal:
+    """Raises OSError where the medium does; every method that returns has made durable what it wrote."""
+
+    def __init__(self, device: Device, at: int, head: Head, contents: Contents, newest: Record) -> None:
+        self._device = device
+        self._at = at
+        self._head = head
+        self.contents = contents
+        self._newest = newest
+        self.damage: tuple[str, ...] = ()
+        self.lost_slots: tuple[int, ...] = ()  # bytes in the first copy: damaged in both
+        self._damaged: tuple[Piece, ...] = ()
+
+    @property
+    def id(self) -> bytes:
+        return self._head.id
+
+    @property
+    def at(self) -> int:
+        return self._at
+
+    @property
+    def position(self) -> Position:
+        """Of the newest record that is readable."""
+        return self._newest.position
+
+    @classmethod
+    def create(
+        cls, device: Device, place: JournalPlace, contents: Contents, id_: bytes, first: Position
+    ) -> "Journal":
+        """Write both copies and read them back. Every slot holds a record before there is a head.
+
+        Raises Refused when the body does not fit, and when what is read back is not what was written: nothing else
+        has been touched then.
+        """
+        body = pack(contents)
+        if BODY_AT + len(body) > place.copy_length:
+            short = BODY_AT + len(body) - place.copy_length
+            raise Refused(f"the journal needs {BODY_AT + len(body)} bytes and its place has {place.copy_length}:"
+                          f" {short} bytes short",
+                          hint="aligntool plan realign --journal FILE, on another disk")  # fmt: skip
+        at = place.extent.start
+        for offset in (
+            0,
+            *copy_lengths(place.extent.length),
+        ):  # no head, old or new, over half a body, nor one
+            device.write(at + offset, bytes(SLOT))  # that `open` could take for the second copy's
+        device.flush()
+        heads = [
+            Head(copy, id_, place.copy_length, len(body), hashlib.sha256(body).digest()) for copy in COPIES
+        ]
+        records = [Record(number, first) for number in range(RECORD_SLOTS)]
+        journal = cls(device, at, heads[0], contents, records[-1])
+        for copy in COPIES:
+            device.write(journal._place(copy) + BODY_AT, padded(body))
+            for record in records:
+                device.write(journal._place(copy, record.slot), record.sealed(id_))
+        device.flush()
+        for head in heads:
+            device.write(journal._place(head.copy), head.sealed())
+        device.flush()
+        if not journal._reads_back(body, records):
+            raise Refused(
+                "what was written to the journal is not what is read back from it: this disk is failing"
+            )
+        return journal
+
+    @classmethod
+    def open(cls, device: Device, at: int) -> "Journal":
+        """Return the newest state that is left of both copies.
+
+        Where `lost_slots` is not empty there may have been a newer one, and nobody may go on from this one.
+
+        Raises Refused when there is no journal at `at`, or when it is damaged so that a piece of it is nowhere.
+        """
+        pieces = read_pieces(device, at)
+        journal = cls(device, at, pieces.head, unpack(pieces.body), Record(0, Position(0)))
+        journal.damage, journal._damaged = pieces.sentences, pieces.damaged
+        slots = {slot: journal._records(slot) for slot in range(1, 1 + RECORD_SLOTS)}
+        journal.lost_slots = tuple(
+            at + slot * SLOT for slot, found in slots.items() if found == [None] * len(COPIES)
+        )
+        journal._damaged += tuple(journal._lost_records(slots))
+        records = [record for found in slots.values() for record in found if record is not None]
+        journal._newest = max(records, key=lambda record: record.number, default=journal._newest)
+        return journal
+
+    def record(self, position: Position) -> None:
+        """Durable in both copies when this returns; never between two flushes in more than one of them.
+
+        One copy is enough, so a bad sector in the other one does not keep a disk in flight.
+        """
+        record = Record(self._newest.number + 1, position)
+        self._write_to_either(record.slot, record.sealed(self.id))
+        self._newest = record
+
+    def restore(self) -> None:
+        """Put back what one copy has lost, and the newest record into both: a cut may have left it in one.
+
+        As far as the medium takes it, except for the newest record.
+        """
+        for piece in self._damaged:
+            with suppress(OSError):
+                self._write_differing(piece)
+        self.record(self.position)
+
+    def close(self) -> None:
+        """Wipe the heads: nothing is in flight any more.
+
+        The records stay. A head that cannot be wiped then still says that the work was complete.
+        """
+        self._write_to_either(0, bytes(SLOT))
+
+    def _write_differing(self, piece: Piece) -> None:
+        """Of what is still good of a piece no sector is written: the other copy may have lost that one."""
+        size = self._device.sector_size
+        for at in range(0, len(piece.content), size):
+            content = piece.content[at : at + size]
+            if read_or_nothing(self._device, piece.at + at, size) != content:
+                self._device.write(piece.at + at, content)
+        self._device.flush()
+
+    def _write_to_either(self, slot: int, raw: bytes) -> None:
+        """To both copies, each flushed. Raises OSError when neither takes it."""
+        failed = []
+        for copy in COPIES:
+            try:
+                self._device.write(self._place(copy, slot), raw)
+            except OSError as error:
+                failed.append(error)
+                continue
+            self._device.flush()
+        if len(failed) == len(COPIES):
+            raise failed[0]
+
+    def _place(self, copy: int, slot: int = 0) -> int:
+        return self._at + copy * self._head.copy_length + slot * SLOT
+
+    def _records(self, slot: int) -> list[Record | None]:
+        return [read_record(self._device, self._place(copy, slot), self.id) for copy in COPIES]
+
+    def _lost_records(self, slots: Mapping[int, list[Record | None]]) -> Iterator[Piece]:
+        """Yield each record that one copy has lost, as the other one has it."""
+        for slot, found in slots.items():
+            for copy in COPIES:
+                other = found[1 - copy]
+                if found[copy] is None and other is not None:
+                    yield Piece("record", self._place(copy), self._place(copy, slot), other.sealed(self.id))
+
+    def _reads_back(self, body: bytes, records: list[Record]) -> bool:
+        try:
+            pieces = read_pieces(self._device, self._at)
+        except Refused:
+            return False
+        whole = pieces.head == self._head and pieces.body == body and not pieces.damaged
+        return whole and all(self._records(record.slot) == [record] * len(COPIES) for record in records)
+
+
+def new_id() -> bytes:
+    return secrets.token_bytes(16)
+
+
+# A journal in a file, for a disk that has no free space for one.
+#
+# In: a path that the user chose. Out: a Device over that file. Alone because a journal must outlive what it
+# protects: it may not lie in memory. On the disk that is being changed it cannot lie, for nothing of a held
+# disk is mounted.
+
+
+@contextmanager
+def open_journal(file: str, *, length: int | None = None) -> Iterator[DiskDevice]:
+    """The file as a Device. `length`: make it anew, of so many bytes; otherwise it must be there.
+
+    A file that was made here goes again when nothing of it is needed: the work came to its end, or was refused before
+    anything was written. Raises Refused.
+    """
+    refuse_folder_name(file)
+    path = Path(file)
+    if length is None:
+        descriptor = _open(path, os.O_RDWR)
+    else:
+        _refuse_place(path)
+        descriptor = _make(path, length)
+    needed = True
+    try:
+        _lock(descriptor, file)
+        with DiskDevice(descriptor) as device:
+            yield device
+        needed = False
+    except (Refused, KeyboardInterrupt):
+        needed = False
+        raise
+    finally:
+        os.close(descriptor)
+        if length is not None and not needed:
+            path.unlink()
+
+
+def _lock(descriptor: int, file: str) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise Refused(f"{file} is in use by another aligntool") from None
+
+
+def _open(path: Path, flags: int) -> int:
+    try:
+        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise Refused(f"{path} is there already", hint=f"another name for --journal, or rm {path}") from None
+    except OSError as error:
+        raise Refused(f"{path}: {error.strerror}", hint="--journal FILE names the journal's file") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Refused(f"{path} is no regular file")
+    return descriptor
+
+
+def _make(path: Path, length: int) -> int:
+    """Its blocks are there before the first write, and so is its name in the folder."""
+    descriptor = _open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+    try:
+        os.posix_fallocate(descriptor, 0, length)
+        os.fsync(descriptor)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        os.close(descriptor)
+        path.unlink()
+        raise Refused(
+            f"{path}: a journal of {format_about(length)} cannot be made: {error.strerror}"
+        ) from error
+    return descriptor
+
+
+def _refuse_place(path: Path) -> None:
+    folder = path.absolute().parent
+    kind = forgetful_kind(folder)
+    if kind:
+        raise Refused(f"{folder} is a {kind}: a power cut would take the journal with it",
+                      hint="--journal FILE, on a disk that stays")  # fmt: skip

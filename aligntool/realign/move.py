@@ -1,0 +1,483 @@
+"""Move, resume, roll back: the journal found, judged and walked."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from aligntool.change import Event, Plan, Said, StepBegun, StepDone
+from aligntool.device import Device
+from aligntool.errors import Refused, Stopped
+from aligntool.formats.parked import ParkedMark, entry_starts, find_parked, is_sound, places_in_torn_entries
+from aligntool.realign.held import marker, read_held
+from aligntool.realign.journal import GRID, Contents, Journal, new_id, pack
+from aligntool.realign.journal_format import BODY_AT, SLOT, Head, LostPiece, Position, is_head, read_head
+from aligntool.realign.mbr_images import TableState, is_readable, table_state
+from aligntool.realign.standing import (
+    MARKER,
+    Standing,
+    has_markers,
+    index_of,
+    is_complete,
+    peek,
+    place_of,
+    standing,
+)
+from aligntool.realign.steps import Kernel, Walk, patched, progress
+from aligntool.realign.table import is_ours, leftovers, protective, table_images, write_table
+from aligntool.steps import CopyContent, HoldContent, ParkEntries, ReleaseContent, RewriteTable, WriteJournal
+from aligntool.units import GIB, KIB, Extent, align_down
+
+# Where a disk stands, from the disk alone.
+#
+# In: a disk, and the journal's file where it lies elsewhere. Out: the journal, or that there is none; and the
+# state in words. Alone because whoever comes to a half-moved disk, on another machine, knows nothing but its
+# name.
+#
+# A journal is found through a parked entry, else through a marker at the start of an entry, else by its magic
+# in the last 256 MiB; when a copy of the table is damaged, in the last and first 16 GiB.
+
+SEARCHED = 16 * GIB
+NEAR_THE_END = GIB // 4  # where journals usually lie; looked through whenever nothing else tells of one
+CHANGED_TABLE = "another program changed the partition table since the move began, or removed it"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """`state`: "old" (nothing is in flight) or "in-flight"; the rest is of the plan that is in flight."""
+
+    state: str
+    sentences: tuple[str, ...]
+    plan: Plan | None = None
+    step: int = 0  # index of the one that is next
+    done: int = 0  # bytes at their new place
+    total: int = 0
+    forward: bool = True  # False: it was being taken back
+    restore_table: bool = False  # another program changed the table
+
+
+def find_journal(device: Device, file: Device | None, *, any_table: bool = False) -> Journal | None:
+    """None: nothing is in flight. `file`: the journal that the user names.
+
+    `any_table`: look for it as if there were no table, and take it whatever the table is.
+
+    Raises Refused when something is in flight and the journal cannot be had.
+    """
+    mark = find_parked(device)
+    id_ = None if mark is None else mark.journal_id
+    if file is not None:
+        return _intact(_checked(Journal.open(file, 0), device, id_, in_file=True))
+    refusal: Refused | None = None
+    if mark is not None:
+        try:
+            journal = _of_mark(device, mark)
+        except Refused as error:
+            refusal = error  # what the entry says may be torn: the journal may be found all the same
+        else:
+            return _intact(journal)
+    sound = is_sound(device)
+    found = _search_for(device, mark, sound=sound, any_table=any_table)
+    if isinstance(found, Journal):
+        return _intact(found)
+    refusal = refusal or found
+    if refusal is None and not sound and None in places_in_torn_entries(device):
+        refusal = _elsewhere()
+    if refusal is not None and not (mark and mark.only_backup):
+        raise refusal
+    return None
+
+
+def _search_for(
+    device: Device, mark: ParkedMark | None, *, sound: bool, any_table: bool
+) -> Journal | LostPiece | None:
+    """Return the journal to which no entry leads, or that one is there of which a piece is lost.
+
+    One whose markers are on the disk goes before all others. Raises Refused where several may be meant.
+    """
+    lost = None
+    perhaps: dict[int, Journal] = {}
+    for at, is_marked in _candidates(device, sound=sound and not any_table):
+        try:
+            journal = Journal.open(device, at)
+            _checked(journal, device, mark.journal_id if mark and mark.sound else None)
+        except LostPiece as error:
+            lost = lost or (None if sound else error)
+            continue
+        except Refused:
+            continue
+        if _counts(device, journal, sound=sound, is_marked=is_marked, any_table=any_table):
+            if is_marked or has_markers(device, journal):
+                return journal
+            perhaps[journal.at] = journal
+    return lost or (_only(list(perhaps.values())) if perhaps else None)
+
+
+def _only(journals: list[Journal]) -> Journal:
+    """Return the one of a move that was begun; of one that was not nothing is left but a journal that nobody closed.
+
+    Raises Refused where there are several.
+    """
+    begun = [one for one in journals if one.lost_slots or _is_begun(one)]
+    if len(begun or journals) > 1:
+        places = " and ".join(str(one.at) for one in begun or journals)
+        raise Refused(f"there are journals at bytes {places}, and nothing shows which of them is that of this disk",
+                      hint="keep the disk as it is, and copy it with ddrescue")  # fmt: skip
+    return (begun or journals)[0]
+
+
+def _is_begun(journal: Journal) -> bool:
+    return journal.position.step > index_of(journal.contents.plan, ParkEntries)
+
+
+def _counts(device: Device, journal: Journal, *, sound: bool, is_marked: bool, any_table: bool) -> bool:
+    """Return whether this journal, to which no entry led, is that of a move in flight."""
+    images = journal.contents.images
+    state = table_state(device, images)
+    if state is not TableState.OTHER or is_ours(device, images):
+        whole = sound and state in (TableState.BEFORE, TableState.AFTER)
+        return (
+            is_marked or not whole
+        )  # else one that could not be wiped, beside a table that is as it should be
+    return (
+        (any_table and _is_begun(journal))
+        or is_marked
+        or not is_readable(device)
+        or has_markers(device, journal)
+    )
+
+
+def _intact(journal: Journal) -> Journal:
+    """Return it. Raises Refused where its newest record may be lost: to go on from an older one would do a step again
+    whose source is overwritten.
+    """
+    if journal.lost_slots:
+        places = " and ".join(f"at byte {at}" for at in journal.lost_slots)
+        raise Refused(
+            f"the journal at byte {journal.at} is damaged: the record {places} cannot be read in either of its two"
+            " copies, and it may be the newest, the one that tells how far the move came; nothing is done from an"
+            " older one",
+            hint="keep the disk as it is, and copy it with ddrescue: a sector that is read at last is enough",
+        )
+    return journal
+
+
+def _of_mark(device: Device, mark: ParkedMark) -> Journal:
+    if mark.journal_at is None:
+        raise _elsewhere()
+    if mark.journal_at % GRID or mark.journal_at >= device.size:
+        raise Refused(f"an entry names a journal at byte {mark.journal_at}, where none can be")
+    return _checked(Journal.open(device, mark.journal_at), device, mark.journal_id)
+
+
+def _elsewhere() -> Refused:
+    return Refused(
+        "partitions of this disk are in flight, and their journal is in a file on another disk",
+        hint="aligntool resume DISK --journal FILE",
+    )
+
+
+def journal_status(device: Device, file: Device | None, *, any_table: bool = False) -> Status:
+    """Raises Refused like `find_journal`."""
+    journal = find_journal(device, file, any_table=any_table)
+    if journal is None:
+        return Status("old", ("nothing is in flight on this disk", *_unsearched(device)))
+    position, plan = journal.position, journal.contents.plan
+    stands = standing(device, journal)
+    if stands is Standing.LEFT:
+        return Status("old", ("the move is complete, and the partition table was changed since",))
+    done, total = progress(journal)
+    sentences = (_status_sentence(stands, forward=position.forward), *_on_table(stands), *journal.damage)
+    restore = stands is Standing.CHANGED
+    return Status("in-flight", sentences, plan, position.step, done, total, position.forward, restore)
+
+
+def _status_sentence(stands: Standing, *, forward: bool) -> str:
+    match stands:
+        case Standing.NOT_BEGUN:
+            return "a move was prepared and not begun: every partition is where it was, and whole"
+        case Standing.COMPLETE:
+            return "every partition is at its new place, and whole; what is left is to close the journal"
+    if forward:
+        return "partitions of this disk are being moved; the work stopped on the way"
+    return "a move of partitions was being taken back; the work stopped on the way"
+
+
+def _on_table(stands: Standing) -> tuple[str, ...]:
+    match stands:
+        case Standing.UNREADABLE:
+            return ("the partition table cannot be read; it will be written anew from the journal",)
+        case Standing.CHANGED:
+            return (CHANGED_TABLE,)
+    return ()
+
+
+def _checked(journal: Journal, device: Device, id_: bytes | None, *, in_file: bool = False) -> Journal:
+    """A larger disk will do: everything is at the same bytes of a copy (dd) on one. So will a disk that lacks what
+    the old one had behind its last whole sector, which no Device shows.
+    """
+    subject, place = journal.contents.plan.disk, place_of(journal.contents.plan)
+    if (place.extent.start, place.file is not None) != (journal.at, in_file):
+        raise Refused(
+            "this journal was written at another place: it is a copy, or that of a disk image inside this disk",
+            hint="give the disk whose partitions are in flight",
+        )
+    if device.size < align_down(subject.size, subject.sector_size):
+        raise Refused(f"this journal belongs to a disk of {subject.size} bytes; this one has {device.size}",
+                      hint="give the disk whose partitions are in flight")  # fmt: skip
+    if device.sector_size > subject.sector_size:
+        raise Refused(
+            f"the move was begun with sectors of {subject.sector_size} bytes; here the disk has {device.sector_size}",
+            hint="attach the disk as it was attached then: some USB adapters change its sectors",
+        )
+    if id_ != journal.id if id_ is not None else _is_marked_by_another(device, journal):
+        raise Refused(
+            "this journal belongs to another move", hint="give the journal that was named when the move began"
+        )
+    return journal
+
+
+def _is_marked_by_another(device: Device, journal: Journal) -> bool:
+    """Whether another move has marked what this one takes for whole, or for marked by itself.
+
+    An MBR has no room for a journal's id, and the file of a move that never began may lie beside that of the one in
+    flight.
+    """
+    contents, size = journal.contents, device.sector_size
+    if journal.position.step > index_of(contents.plan, CopyContent):
+        return False
+    for step in contents.plan.steps:
+        if isinstance(step, HoldContent):
+            was = contents.held[step.partition][0]
+            found = peek(device, step.source.start, len(was))
+            for at in range(0, len(found), size):
+                marker = MARKER.match(found, at, at + size)
+                if (
+                    marker
+                    and marker[1] != journal.id.hex().encode()
+                    and found[at : at + size] != was[at : at + size]
+                ):
+                    return True
+    return False
+
+
+def _unsearched(device: Device) -> tuple[str, ...]:
+    """A sentence where there may be a journal that was not looked for."""
+    if device.size <= 2 * SEARCHED or is_readable(device):
+        return ()
+    return (
+        f"no partition table is readable, and no journal is in the first and last {SEARCHED // GIB} GiB;"
+        " what lies between was not searched",
+    )
+
+
+def _candidates(device: Device, *, sound: bool) -> Iterator[tuple[int, bool]]:
+    """Where a journal may be, and whether a marker says so."""
+    if not sound:
+        places = places_in_torn_entries(device)
+        yield from ((at, False) for at in places if at is not None and at % GRID == 0)
+    for start in entry_starts(device):
+        if start + 4096 <= device.size:
+            found = MARKER.match(peek(device, start, 4096))
+            if found and found[2]:
+                yield int(found[2]), True
+    yield from ((at, False) for at in _search(device, NEAR_THE_END if sound else SEARCHED))
+
+
+def _second_head(device: Device, at: int) -> Head | None:
+    """Return the head of a second copy; the one of the first may be damaged."""
+    with suppress(Refused):
+        return read_head(device, at, 1)
+    return None
+
+
+def _search(device: Device, length: int) -> Iterator[int]:
+    last = align_down(device.size - GRID, GRID)
+    backwards = range(last, max(last - length, 0), -GRID)
+    forwards = range(0, max(min(length, last - length), 0) if length == SEARCHED else 0, GRID)
+    for places in (backwards, forwards):
+        for at in places:
+            if is_head(peek(device, at, SLOT)):
+                second = _second_head(device, at)
+                yield at if second is None else at - second.copy_length
+
+
+# A plan to move partitions, acted out: first run, resume and rollback are one walk along the plan's steps.
+#
+# In: a plan, a disk, the runs in use. Out: events, and a disk in its new state. Alone because the order of
+# what is written is the promise: docs/crash-safety.md says why a cut between any two writes loses nothing.
+#
+# Every `yield` is a place where the work may stop: whoever stops listening has only cut the power.
+
+_GAPS = (0, *(64 * KIB << step for step in range(0, 40, 4)))  # between used blocks
+RESUME = "aligntool resume DISK; or aligntool rollback DISK, which takes everything back"
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """What the mover works on. `journal`: the file on another disk, where it does not lie on this one."""
+
+    device: Device
+    kernel: Kernel
+    journal: Device | None = None
+
+    @property
+    def journal_on(self) -> Device:
+        return self.journal or self.device
+
+
+def realign(plan: Plan, workshop: Workshop, runs: Mapping[int, tuple[Extent, ...]]) -> Iterator[Event]:
+    """Do the plan's steps from WriteJournal on; those before it are the caller's.
+
+    `runs`: what each partition uses, counted from its start; the planner's CopyContent steps say for which partitions
+    they are needed. Raises Refused while nothing of the partitions was touched, Stopped after that.
+    """
+    place = place_of(plan)
+    id_ = new_id()
+    at = None if place.file else place.extent.start
+    index = index_of(plan, WriteJournal)
+    try:
+        contents = _contents(plan, workshop, runs, at, id_)
+        yield StepBegun(index)
+        first = Position(index_of(plan, ParkEntries))
+        journal = Journal.create(workshop.journal_on, place, contents, id_, first)
+    except OSError as error:
+        raise Refused(f"{_move_sentence(error)}; no partition was touched") from error
+    yield StepDone(index)
+    yield from _acting(_walk(workshop, journal).forward())
+
+
+def resume(workshop: Workshop, *, restore_table: bool = False) -> Iterator[Event]:
+    """Go on from where the journal says, whoever began and wherever it stopped.
+
+    `restore_table`: write the journal's table over one that another program changed.
+
+    Raises Refused when nothing is in flight, or the journal cannot be had.
+    """
+    yield from _acting(_resumed(workshop, back=False, restore_table=restore_table))
+
+
+def rollback(workshop: Workshop, *, restore_table: bool = False) -> Iterator[Event]:
+    """Take back whatever was done. Raises Refused when nothing is in flight, and Stopped when the move is complete: it
+    is put in order then, and its journal is closed.
+    """
+    yield from _acting(_resumed(workshop, back=True, restore_table=restore_table))
+
+
+def status(workshop: Workshop) -> Status:
+    """Raises Refused when something is in flight and its journal cannot be had."""
+    return journal_status(workshop.device, workshop.journal)
+
+
+def _resumed(workshop: Workshop, *, back: bool, restore_table: bool) -> Iterator[Event]:
+    device = workshop.device
+    journal = find_journal(device, workshop.journal, any_table=restore_table)
+    if journal is None:
+        raise Refused(
+            "nothing is in flight on this disk", hint="aligntool audit DISK shows where things stand"
+        )
+    walk, images, stands = _walk(workshop, journal), journal.contents.images, standing(device, journal)
+    if stands is Standing.CHANGED and not restore_table:
+        raise Refused(f"{CHANGED_TABLE}; nothing was written", hint=_restoring(back=back))
+    for damage in journal.damage:
+        yield Said(damage)
+    complete = is_complete(journal) or stands in (Standing.COMPLETE, Standing.LEFT)
+    match stands:
+        case Standing.NOT_BEGUN:
+            write_table(device, images, TableState.BEFORE)
+            walk.close()
+            yield Said("nothing was in flight: every partition is where it was, and whole")
+            return
+        case Standing.COMPLETE:
+            write_table(device, images, TableState.AFTER, first=() if is_complete(journal) else None)
+        case Standing.UNREADABLE | Standing.CHANGED:
+            yield Said("the partition table is written anew from the journal")
+            journal.restore()
+            others = leftovers if stands is Standing.CHANGED else protective
+            goal = TableState.AFTER if complete else TableState.PARKED
+            write_table(device, images, goal, first=others(device, images))
+        case Standing.IN_FLIGHT:
+            journal.restore()
+            if journal.position.step > index_of(journal.contents.plan, ParkEntries):
+                write_table(device, images, TableState.PARKED)
+    if complete and (back or stands is Standing.LEFT):
+        walk.close()
+        raise Stopped("the move is complete, and there is nothing to take back; what was left of it is closed" if back
+                      else "the move is complete, and the partition table was changed since; it stays as it is",
+                      hint="aligntool plan realign DISK shows where things stand")  # fmt: skip
+    yield from walk.back() if back else walk.forward()
+
+
+def _restoring(*, back: bool) -> str:
+    return (
+        f"aligntool {'rollback' if back else 'resume'} DISK --restore-table, which shows both tables and asks"
+    )
+
+
+def _walk(workshop: Workshop, journal: Journal) -> Walk:
+    contents = journal.contents
+    place = place_of(contents.plan)
+    sign = marker(contents.plan.disk.sector_size, None if place.file else place.extent.start, journal.id)
+    return Walk(workshop.device, workshop.journal_on, workshop.kernel, journal, place, sign)
+
+
+def _contents(
+    plan: Plan, workshop: Workshop, runs: Mapping[int, tuple[Extent, ...]], at: int | None, id_: bytes
+) -> Contents:
+    """Everything the journal has to remember, checked as far as it can be before the first write."""
+    device = workshop.device
+    park = next(step for step in plan.steps if isinstance(step, ParkEntries))
+    rewrite = next(step for step in plan.steps if isinstance(step, RewriteTable))
+    images = table_images(device, park, rewrite, journal_at=at, journal_id=id_)
+    if table_state(device, images) is not TableState.BEFORE:
+        raise Refused(
+            "the partition table is not as it was when the plan was made", hint="make the plan anew"
+        )
+    held = {step.partition: read_held(device, step.source.start, step.held)
+            for step in plan.steps if isinstance(step, HoldContent)}  # fmt: skip
+    for step in plan.steps:
+        if isinstance(step, ReleaseContent):
+            patched(step.held, held[step.partition], step.patches)
+    copies = [step for step in plan.steps if isinstance(step, CopyContent)]
+    for gap in _GAPS:
+        wanted = {step.partition: _without_held(_joined(runs[step.partition], gap), step) for step in copies}
+        contents = Contents(plan, images, wanted, held)
+        if BODY_AT + len(pack(contents)) <= place_of(plan).copy_length:
+            break
+    return contents
+
+
+def _joined(runs: tuple[Extent, ...], gap: int) -> tuple[Extent, ...]:
+    """Return the runs with every gap between them filled that is no longer: more to copy, and less to remember."""
+    joined: list[Extent] = []
+    for run in sorted(runs) if gap else runs:
+        if gap and joined and run.start - joined[-1].end <= gap:
+            start = joined.pop().start
+            run = Extent(start, run.end - start)
+        joined.append(run)
+    return tuple(joined)
+
+
+def _without_held(runs: tuple[Extent, ...], step: CopyContent) -> tuple[Extent, ...]:
+    """The runs, less what the journal carries to the new place anyway."""
+    left = []
+    for run in runs:
+        start = run.start
+        for held in sorted(step.held.ranges):
+            if held.start < run.end and held.end > start:
+                if held.start > start:
+                    left.append(Extent(start, held.start - start))
+                start = held.end
+        if start < run.end:
+            left.append(Extent(start, min(run.end, step.source.length) - start))
+    return tuple(left)
+
+
+def _acting(events: Iterator[Event]) -> Iterator[Event]:
+    """An error of the medium is told as a stop, with the way on."""
+    try:
+        yield from events
+    except OSError as error:
+        raise Stopped(f"{_move_sentence(error)}; the journal is kept", hint=RESUME) from error
+
+
+def _move_sentence(error: OSError) -> str:
+    return f"{error.filename or 'the disk'}: {error.strerror or error}"

@@ -1,0 +1,220 @@
+"""Making a file system shorter with its own tool, before anything moves.
+
+In: a disk or image, and a ShrinkContent step. Out: a shorter file system in a partition of the same length. Alone
+because it is the one write here that another program does: whoever wrote that file system's tool knows best, and a
+power cut while it runs is that tool's to survive. resize2fs and ntfsresize do not promise to; btrfs does.
+
+A tool goes on to its end when aligntool is killed, and the loop device and the mount end with it.
+"""
+
+import os
+import shlex
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from aligntool.audit.wording import shell_word
+from aligntool.errors import Refused, Stopped
+from aligntool.linux.loops import PartitionLoop, partition_loop
+from aligntool.linux.process import find_program
+from aligntool.steps import ShrinkContent
+from aligntool.units import KIB, format_size
+
+_EXT = ("ext2", "ext3", "ext4")
+_MENDED = {"e2fsck": 1}  # e2fsck(8): errors were corrected
+_MORE_ROOM = "delete files on it, and plan anew"
+_SAID = 500  # characters of a tool's last words
+
+Words = tuple[str, ...]
+
+
+def shrink_words(kind: str, device: str, folder: str, length: int) -> tuple[Words, ...]:
+    """The command lines: those that find out whether it can be done, then those that do it."""
+    return (*_looking(kind, device, length), *_doing(kind, device, folder, length))
+
+
+def _looking(kind: str, device: str, length: int) -> tuple[Words, ...]:
+    """They write nothing. Of a btrfs only the superblock is looked at."""
+    match kind:
+        case "ext2" | "ext3" | "ext4":
+            return (("resize2fs", "-P", device),)
+        case "ntfs":
+            return (("ntfsresize", "--no-action", "-ff", "--size", str(length), device),)
+        case "btrfs":
+            return ()
+        case "xfs":
+            raise Refused("xfs cannot be shrunk: xfs_growfs(8) makes it longer only")
+        case _:
+            raise Refused(f"{kind} cannot be shrunk")
+
+
+def _doing(kind: str, device: str, folder: str, length: int) -> tuple[Words, ...]:
+    """resize2fs(8) wants a check first; -p mends only what is safe, and the plan found it clean. ntfsresize(8): -ff
+    asks no questions, and Windows checks the volume at its next start. btrfs is shrunk while it is mounted, where
+    nobody else sees it: the lines after `unshare` are that shell's.
+    """
+    match kind:
+        case "ntfs":
+            return (("ntfsresize", "-ff", "--size", str(length), device),)
+        case "btrfs":
+            mount = ("mount", "-t", "btrfs", device, folder)
+            resize = ("btrfs", "filesystem", "resize", str(length), folder)
+            return ("unshare", "--mount", "sh", "-e"), mount, resize, ("umount", folder)
+        case _:
+            return ("e2fsck", "-f", "-p", device), ("resize2fs", device, f"{length // KIB}K")
+
+
+def refuse_unable(path: str, step: ShrinkContent) -> None:
+    """Raises Refused where it cannot be done: no root, no program, or the file system's own tool says no.
+
+    Nothing is written. An image file takes root as well: resize2fs finds a file system inside a file and then cuts
+    the whole file to its length.
+    """
+    if os.geteuid() != 0:
+        raise Refused(
+            f"partition {step.partition} can be shrunk by root only", hint="type the same after sudo"
+        )
+    programs = {words[0] for words in shrink_words(step.kind, "", "", step.length)}
+    missing = sorted(program for program in programs if find_program(program) is None)
+    if missing:
+        names = ", ".join(missing)
+        raise Refused(f"not installed: {names}", hint=f"install the packages that have {names}")
+    with partition_loop(path, step.extent) as loop:
+        for words in _looking(step.kind, loop.device, step.length):
+            code, said = _run(loop, words)
+            if code:
+                raise Refused(f"partition {step.partition}: {_failed(words[0], code, said)}", hint=_MORE_ROOM)
+            if step.kind in _EXT:
+                _refuse_too_short(step, loop.device, said)
+        if step.kind == "btrfs":
+            _refuse_several_devices(step, loop.device)
+
+
+def shrink_content(path: str, step: ShrinkContent) -> None:
+    """The file system of the step gets `step.length` bytes or a little less, and that is durable.
+
+    Raises Refused while nothing was written, and Stopped when the tool failed, or nobody knows what it wrote.
+    """
+    with partition_loop(path, step.extent) as loop, _mount_point() as folder:
+        doing = _doing(step.kind, loop.device, folder, step.length)
+        if doing[0][0] == "unshare":
+            script = "".join(
+                f"{shlex.join((find_program(words[0]) or words[0], *words[1:]))}\n" for words in doing[1:]
+            )
+            _do_apart(path, step, loop, doing[0], script)
+        else:
+            for words in doing:
+                _do(path, step, loop, words)
+
+
+def _do_apart(path: str, step: ShrinkContent, loop: PartitionLoop, words: Words, script: str) -> None:
+    """In a chroot whose root is no mount point unshare(1) refuses before it runs anything, unless it leaves the mounts
+    as they are; the mount is seen outside then, for as long as it is there.
+    """
+    code, said = _run(loop, ("unshare", "--mount", "true"))
+    if code and "propagation" in said:
+        words = ("unshare", "--mount", "--propagation", "unchanged", *words[2:])
+    _do(path, step, loop, words, script)
+
+
+def _do(path: str, step: ShrinkContent, loop: PartitionLoop, words: Words, script: str = "") -> None:
+    code, said = _run(loop, words, script)
+    if code not in (0, _MENDED.get(words[0], 0)):
+        what = "btrfs" if script else words[0]
+        raise Stopped(
+            f"partition {step.partition}: {_failed(what, code, said)}; no partition was moved; {_promise(step.kind)}",
+            hint=_mend(path, step),
+        )
+
+
+def _run(loop: PartitionLoop, words: Words, script: str = "") -> tuple[int, str]:
+    """The exit code, and what it said.
+
+    It writes into a file: into a pipe that nobody reads any more it could not, and would be ended by that in the
+    middle of its work. In a session of its own, so that nothing that is sent to aligntool's terminal ends it. It keeps
+    the loop device as long as it runs, also without aligntool.
+    """
+    with tempfile.TemporaryFile() as output:
+        done = subprocess.run(
+            (find_program(words[0]) or words[0], *words[1:]),
+            input=script.encode(),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            check=False,
+            start_new_session=True,
+            pass_fds=(loop.descriptor,),
+            env=os.environ | {"LC_ALL": "C"},
+        )
+        output.seek(0)
+        return done.returncode, output.read().decode("utf-8", "replace")
+
+
+def _failed(program: str, code: int, said: str) -> str:
+    if code < 0:
+        return f"{program} was ended by {signal.Signals(-code).name}"
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return f"{program} failed: {' / '.join(lines)[-_SAID:]}"
+
+
+def _promise(kind: str) -> str:
+    """What the tool's makers say of a resize that ended in the middle."""
+    match kind:
+        case "btrfs":
+            return "the btrfs is whole: it never writes over what counts"
+        case "ntfs":
+            return "if ntfsresize ended in the middle, only chkdsk can tell what is left"
+        case _:
+            return "if resize2fs ended in the middle, e2fsck mends what can be mended"
+
+
+def _mend(path: str, step: ShrinkContent) -> str:
+    """What to type before the same can be tried again."""
+    root = "sudo " if path.startswith("/dev/") else ""
+    match step.kind:
+        case "btrfs":
+            return f"sudo aligntool plan realign {shell_word(path)} --shrink"
+        case "ntfs":
+            return "start Windows and type there: chkdsk /f; then plan anew"
+        case _:
+            return f"{root}e2fsck -f {shell_word(f'{path}?offset={step.extent.start}')}; then plan anew"
+
+
+def _refuse_too_short(step: ShrinkContent, device: str, said: str) -> None:
+    """resize2fs -P: "Estimated minimum size of the filesystem: N", in its blocks. It refuses less (resize/main.c)."""
+    blocks = int(said.split()[-1])
+    with Path(device).open("rb") as file:
+        file.seek(1024 + 24)  # s_log_block_size: linux/fs/ext4/ext4.h
+        least = blocks * (KIB << int.from_bytes(file.read(4), "little"))
+    if step.length < least:
+        raise Refused(
+            f"partition {step.partition}: its {step.kind} needs {format_size(least)} at least, says resize2fs;"
+            f" {format_size(step.length)} would be left",
+            hint=_MORE_ROOM,
+        )
+
+
+def _refuse_several_devices(step: ShrinkContent, device: str) -> None:
+    """`btrfs filesystem resize` means the device with id 1. uapi/linux/btrfs_tree.h, struct btrfs_super_block."""
+    with Path(device).open("rb") as file:
+        file.seek(64 * KIB)
+        superblock = file.read(4 * KIB)
+    devices, number = (int.from_bytes(superblock[at : at + 8], "little") for at in (0x88, 0xC9))
+    if (devices, number) != (1, 1):
+        raise Refused(
+            f"partition {step.partition} is device {number} of a btrfs of {devices}: which one would be shrunk is not"
+            " for aligntool to say",
+            hint=f"mount it and type: btrfs filesystem resize {number}:{step.length} FOLDER",
+        )
+
+
+@contextmanager
+def _mount_point() -> Iterator[str]:
+    """An empty folder. It is removed only when it is empty: nothing of what is mounted there is ever deleted."""
+    folder = tempfile.mkdtemp(prefix="aligntool-")
+    try:
+        yield folder
+    finally:
+        Path(folder).rmdir()

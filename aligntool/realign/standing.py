@@ -1,0 +1,176 @@
+"""How a disk's table stands to its journal, and the table that a restore writes."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from aligntool.change import Plan
+from aligntool.device import Device, Sectors
+from aligntool.realign.journal import Journal
+from aligntool.realign.mbr_images import TableImages, TableState, is_readable, table_state
+from aligntool.realign.table import all_sectors, is_ours, is_shown, leftovers
+from aligntool.steps import (
+    CopyContent,
+    HoldContent,
+    JournalPlace,
+    ParkEntries,
+    ReleaseContent,
+    RewriteTable,
+    Step,
+    WriteJournal,
+)
+from aligntool.units import Extent, align_down, align_up
+
+# How a disk's table stands to the journal of a move, which decides what may be written.
+#
+# In: a Device and its journal. Out: one of a few answers. Alone because `status`, `resume` and `rollback`
+# must give the same one, and because a table that nobody can read must not be taken for one that was changed
+# on purpose.
+
+MARKER = re.compile(
+    rb"aligntool: .*\njournal ([0-9a-f]{32}) (?:at byte ([0-9]+)|in a file elsewhere)\n", re.DOTALL
+)
+_MOST_FLIPPED = 16  # bytes of a sector that may differ: it is damaged, and still that sector
+
+
+class Standing(Enum):
+    NOT_BEGUN = auto()  # every partition is at its old place, and whole
+    IN_FLIGHT = auto()
+    COMPLETE = auto()  # every partition is at its new place, and whole
+    LEFT = auto()  # as COMPLETE, and the table was changed since: the user went on working
+    UNREADABLE = (
+        auto()
+    )  # in flight or complete; there is no table, and the disk is still as the journal knows it
+    CHANGED = auto()  # in flight, and there is another table, or none and nothing that the journal knows
+
+
+def standing(device: Device, journal: Journal) -> Standing:
+    """Return how the table stands to the journal. Raises OSError."""
+    plan, images, step = journal.contents.plan, journal.contents.images, journal.position.step
+    table = table_state(device, images)
+    complete = is_complete(journal)
+    shown = is_shown(device, images)
+    if shown and (table is not TableState.OTHER or is_ours(device, images)):
+        if table is TableState.BEFORE and step <= index_of(plan, ParkEntries):
+            return Standing.NOT_BEGUN
+        if table is TableState.OTHER and complete and is_readable(device):
+            return Standing.LEFT  # the MBR is as it was left, the chain of EBRs is not
+        if complete or (table is TableState.AFTER and step >= index_of(plan, RewriteTable)):
+            return Standing.COMPLETE
+        return Standing.IN_FLIGHT
+    if shown is False or (shown and is_readable(device)):
+        return Standing.LEFT if complete else Standing.CHANGED
+    return Standing.UNREADABLE if _is_known(device, journal) else Standing.CHANGED
+
+
+def is_complete(journal: Journal) -> bool:
+    """Return whether the new table was durable once, and not taken back since."""
+    return journal.position.step > index_of(journal.contents.plan, RewriteTable)
+
+
+def place_of(plan: Plan) -> JournalPlace:
+    """Return where the plan puts its journal."""
+    return next(step.journal for step in plan.steps if isinstance(step, WriteJournal))
+
+
+def has_markers(device: Device, journal: Journal) -> bool:
+    """Return whether a marker of this very move stands where its plan puts one."""
+    for step in journal.contents.plan.steps:
+        if isinstance(step, HoldContent | ReleaseContent):
+            start = (step.source if isinstance(step, HoldContent) else step.target).start
+            for extent in step.held.ranges:
+                found = peek(device, start + extent.start, extent.length)
+                for at in range(0, len(found), device.sector_size):
+                    marker = MARKER.match(found, at, at + device.sector_size)
+                    if marker and marker[1] == journal.id.hex().encode():
+                        return True
+    return False
+
+
+def index_of(plan: Plan, kind: type[Step]) -> int:
+    """Of the plan's first step of this kind."""
+    return next(index for index, step in enumerate(plan.steps) if isinstance(step, kind))
+
+
+def peek(device: Device, at: int, length: int) -> bytes:
+    """Return what is there, nothing where it cannot be read."""
+    try:
+        return bytes(device.read(at, length))
+    except OSError:
+        return b""
+
+
+def _is_known(device: Device, journal: Journal) -> bool:
+    """Return whether something shows that the disk is still the one in flight: a sector of a table, or a marker."""
+    sectors = _sectors_of(journal.contents.images, device.sector_size)
+    return any(_is_nearly(device, one) for one in sectors) or has_markers(device, journal)
+
+
+def _sectors_of(images: TableImages, size: int) -> Iterator[Sectors]:
+    for writing in (images.parked, images.before, images.after):
+        for sectors in all_sectors(writing):
+            for at in range(0, len(sectors.data), size):
+                data = sectors.data[at : at + size]
+                if any(data):
+                    yield Sectors(sectors.at + at, data)
+
+
+def _is_nearly(device: Device, sector: Sectors) -> bool:
+    found = peek(device, sector.at, len(sector.data))
+    differing = sum(one != other for one, other in zip(found, sector.data, strict=False))
+    return len(found) == len(sector.data) and any(found) and differing <= _MOST_FLIPPED
+
+
+# What a journal's table would look like on a disk whose table another program changed.
+#
+# In: a Device and its journal. Out: a reader that shows the disk with that table; the places that the move
+# still needs. Alone because both are looked at before anything is written.
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """A disk to read, with other sectors in their places."""
+
+    device: Device
+    sectors: Sequence[Sectors]
+
+    @property
+    def size(self) -> int:
+        return self.device.size
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Fewer bytes at the end of the disk. Raises OSError."""
+        end = min(offset + length, self.size)
+        if offset < 0 or end <= offset:
+            return b""
+        first, last = align_down(offset, self.device.sector_size), align_up(end, self.device.sector_size)
+        made = bytearray(self.device.read(first, last - first))
+        for one in self.sectors:
+            start, until = max(first, one.at), min(last, one.at + len(one.data))
+            if start < until:
+                made[start - first : until - first] = one.data[start - one.at : until - one.at]
+        return bytes(made[offset - first : end - first])
+
+
+def overlay(device: Device, journal: Journal) -> Laid:
+    """Return the disk as it would be read with the journal's table of the state that it is in."""
+    images = journal.contents.images
+    writing = images.of(TableState.AFTER if is_complete(journal) else TableState.PARKED)
+    return Laid(device, (*all_sectors(leftovers(device, images)), *all_sectors(writing)))
+
+
+def places_in_use(plan: Plan, *, with_journal: bool = True) -> tuple[Extent, ...]:
+    """Return the old and new places of all that moves, and the journal's where it is on this disk."""
+    places: list[Extent] = []
+    for step in plan.steps:
+        match step:
+            case HoldContent():
+                places.append(step.source)
+            case ReleaseContent():
+                places.append(step.target)
+            case CopyContent():
+                places += (step.source, step.target)
+            case WriteJournal() if with_journal and not step.journal.file:
+                places.append(step.journal.extent)
+    return tuple(dict.fromkeys(places))

@@ -1,0 +1,457 @@
+"""Apply the steps of a move: copies, boot fields, the walk in both directions."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import Protocol, assert_never
+
+from aligntool.change import Event, KernelBehind, Plan, Progress, StepBegun, StepDone
+from aligntool.device import Device, Jobs
+from aligntool.errors import Refused, Stopped
+from aligntool.linux.block import same
+from aligntool.realign.held import View, check_untouched, clear_free, mark, release, take_away
+from aligntool.realign.journal import Journal
+from aligntool.realign.journal_format import Position
+from aligntool.realign.mbr_images import TableState
+from aligntool.realign.schedule import Batch, Schedule
+from aligntool.realign.standing import index_of
+from aligntool.realign.table import write_table
+from aligntool.steps import (
+    CheckContent,
+    CloseJournal,
+    CopyContent,
+    EditFile,
+    Held,
+    HoldContent,
+    JournalPlace,
+    MakeArray,
+    MakeFileSystem,
+    MakeMember,
+    MakeTable,
+    ParkEntries,
+    Patch,
+    ReleaseContent,
+    RewriteTable,
+    RunCommand,
+    ShrinkContent,
+    Step,
+    WriteFile,
+    WriteJournal,
+)
+from aligntool.units import MIB, Extent
+
+# Fields of boot sectors that say where the partition begins, changed in memory.
+#
+# In: what is held of a partition, and patches. Out: the same bytes, patched. Alone because it is pure
+# arithmetic on bytes and because a wrong one makes a system that does not boot.
+
+# exFAT, 3.1 and 3.4: sectors 0 to 10 are summed, but for VolumeFlags and PercentInUse, which change in use; sector 11
+# holds nothing but the sum, repeated.
+_SUMMED_SECTORS = 11
+_NOT_SUMMED = (106, 107, 112)
+
+
+def patched(held: Held, found: Sequence[bytes], patches: Sequence[Patch]) -> tuple[bytes, ...]:
+    """`found`: the bytes of each of `held.ranges`. Patches are done in their order, so checksums come last.
+
+    Raises Refused when a field has neither its value before nor after, or lies outside what is held.
+    """
+    parts = [bytearray(part) for part in found]
+    for patch in patches:
+        part, at = _find(held, parts, patch)
+        if patch.before is None or patch.after is None:
+            _sum(held, parts, patch)
+            continue
+        value = int.from_bytes(part[at : at + patch.length], "little")
+        if value not in (patch.before, patch.after):
+            raise Refused(f"{patch.what} at byte {patch.at} of the partition is {value}, not {patch.before}:"
+                          " it changed since the plan was made", hint="make the plan anew")  # fmt: skip
+        part[at : at + patch.length] = patch.after.to_bytes(patch.length, "little")
+    return tuple(bytes(part) for part in parts)
+
+
+def _sum(held: Held, parts: Sequence[bytearray], patch: Patch) -> None:
+    """`patch.at` is the sector of the checksum, `patch.length` a sector of the volume."""
+    sector = patch.length
+    region = Extent(patch.at - _SUMMED_SECTORS * sector, (_SUMMED_SECTORS + 1) * sector)
+    part, at = _find_extent(held, parts, region, patch.what)
+    total = 0
+    for offset in range(_SUMMED_SECTORS * sector):
+        if offset not in _NOT_SUMMED:
+            total = ((total >> 1) | (total << 31)) + part[at + offset] & 0xFFFFFFFF
+    end = at + region.length
+    part[end - sector : end] = total.to_bytes(4, "little") * (sector // 4)
+
+
+def _find(held: Held, parts: Sequence[bytearray], patch: Patch) -> tuple[bytearray, int]:
+    return _find_extent(held, parts, Extent(patch.at, patch.length), patch.what)
+
+
+def _find_extent(held: Held, parts: Sequence[bytearray], wanted: Extent, what: str) -> tuple[bytearray, int]:
+    for extent, part in zip(held.ranges, parts, strict=True):
+        if extent.contains(wanted):
+            return part, wanted.start - extent.start
+    raise Refused(f"{what} at byte {wanted.start} of the partition lies outside what the journal holds")
+
+
+# Batches: copied, flushed, read back, recorded.
+#
+# In: batches of copies and where their places are. Out: the same bytes at the other place, durable and
+# compared with what was read. Alone because it is where nearly all time is spent.
+
+PIECE = MIB  # bytes of one request: long enough for any disk, short enough to have several under way
+
+
+Work = tuple[Position, Batch]
+"""A batch, and what the journal says when it has arrived."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    length: int
+    from_: Device
+    source: int  # absolute, on its device
+    to: Device
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What the offsets of a batch are counted from."""
+
+    disk: Device
+    old: int  # byte of the partition's old start
+    new: int
+    stash_on: Device
+    stash: int
+
+    def pieces(self, batch: Batch, *, back: bool) -> Iterator[Piece]:
+        for copy in batch:
+            from_, source = self._end(copy.source, self.old, stash=copy.from_stash)
+            to, target = self._end(copy.target, self.new, stash=copy.to_stash)
+            if back:
+                from_, source, to, target = to, target, from_, source
+            for at in range(0, copy.length, PIECE):
+                yield Piece(min(PIECE, copy.length - at), from_, source + at, to, target + at)
+
+    def _end(self, offset: int, start: int, *, stash: bool) -> tuple[Device, int]:
+        return (self.stash_on, self.stash + offset) if stash else (self.disk, start + offset)
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """A batch under way. `read` is filled and emptied piece by piece."""
+
+    after: Position
+    batch: Batch
+    pieces: tuple[Piece, ...]
+    read: list[bytes | memoryview]
+
+    def reading(self) -> Jobs:
+        return (partial(self._read, index) for index in range(len(self.pieces)))
+
+    def writing(self) -> Jobs:
+        return (partial(self._write, index) for index in range(len(self.pieces)))
+
+    def comparing(self) -> Jobs:
+        return (partial(self._compare, index) for index in range(len(self.pieces)))
+
+    def flush(self) -> None:
+        for device in {id(piece.to): piece.to for piece in self.pieces}.values():
+            device.flush()
+
+    def _read(self, index: int) -> None:
+        piece = self.pieces[index]
+        self.read[index] = piece.from_.read(piece.source, piece.length)
+
+    def _write(self, index: int) -> None:
+        piece = self.pieces[index]
+        piece.to.write(piece.target, self.read[index])
+
+    def _compare(self, index: int) -> None:
+        piece = self.pieces[index]
+        if not same(piece.to.read(piece.target, piece.length), self.read[index]):
+            raise Stopped(
+                f"{piece.length} bytes written at byte {piece.target} read back as something else",
+                hint="the disk is failing; aligntool rollback DISK takes the move back",
+            )
+        self.read[index] = b""  # its memory is free for the next batch
+
+
+def copy_batches(
+    places: Places, work: Iterable[Work], record: Callable[[Position], None], *, back: bool = False
+) -> Iterator[Batch]:
+    """Yields each batch when it is at the other place: durable, verified and recorded.
+
+    While one batch is flushed, read back and recorded, the next one is read already, so that the disk does not wait for
+    us: it was idle for a fifth of the time. That is safe. No batch writes what a later one reads, except into the stash
+    (`plan.lanes`), and what goes there has been written when the reading begins. Nothing of a batch is written before
+    the record of the one before it is durable.
+
+    A batch of which both places are holes of a sparse image is at the other place already. It is recorded together with
+    the one before it, because it must be before anything is written over its source.
+
+    The memory needed is that of two batches. Raises OSError where the medium does, Stopped when a target reads back as
+    something else.
+    """
+    disk = places.disk
+    loads = (_load(places, after, batch, back=back) for after, batch in work)
+    load, there = _next(loads)
+    if there:
+        record(there[-1].after)
+        yield from (it.batch for it in there)
+    if load:
+        disk.together(load.reading())
+    while load:
+        disk.together(load.writing())
+        following, there = _next(loads)
+        after = there[-1].after if there else load.after
+        disk.together(following.reading() if following else (), partial(_finish, disk, load, record, after))
+        yield load.batch
+        yield from (it.batch for it in there)
+        load = following
+
+
+def _load(places: Places, after: Position, batch: Batch, *, back: bool) -> _Load:
+    pieces = tuple(piece for piece in places.pieces(batch, back=back) if not _is_there(piece))
+    return _Load(after, batch, pieces, [b""] * len(pieces))
+
+
+def _is_there(piece: Piece) -> bool:
+    return piece.from_.is_hole(piece.source, piece.length) and piece.to.is_hole(piece.target, piece.length)
+
+
+def _next(loads: Iterator[_Load]) -> tuple[_Load | None, list[_Load]]:
+    """The next one with something to write, and those before it that have nothing."""
+    there: list[_Load] = []
+    for load in loads:
+        if load.pieces:
+            return load, there
+        there.append(load)
+    return None, there
+
+
+def _finish(disk: Device, load: _Load, record: Callable[[Position], None], after: Position) -> None:
+    load.flush()
+    disk.together(load.comparing())
+    record(after)
+
+
+def bytes_arriving(batch: Batch) -> int:
+    """Bytes that reach their new place: what is only put by does not count."""
+    return sum(copy.length for copy in batch if not copy.to_stash)
+
+
+# The walk along a plan's steps, forwards and backwards, each step recorded in the journal.
+#
+# In: the journal, with everything it remembers. Out: events. Alone because here the rules of the record stand
+# together:
+#
+# - forwards, a step is done from the position that names it, and the next position is recorded when it is
+# durable; - backwards, the position that names a step is recorded before the step is undone, so that whoever
+# turns round does it again from the beginning; only copies are exact, because a batch that is half undone
+# still stands at its new place.
+
+
+class Kernel(Protocol):
+    """The running kernel's own list of partitions; nothing for an image file."""
+
+    def forget(self, numbers: tuple[int, ...]) -> None: ...
+
+    def tell(self, partitions: tuple[tuple[int, Extent], ...]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    device: Device
+    journal_on: Device
+    kernel: Kernel
+    journal: Journal
+    place: JournalPlace
+    sign: bytes  # the marker
+
+    @property
+    def plan(self) -> Plan:
+        return self.journal.contents.plan
+
+    def forward(self) -> Iterator[Event]:
+        """From the journal's position to the end."""
+        position = self.journal.position
+        self.kernel.forget(self._moving())
+        for index in range(position.step, len(self.plan.steps)):
+            yield StepBegun(index)
+            first = position.batch if index == position.step else 0
+            yield from self._do(index, self.plan.steps[index], first)
+            yield StepDone(index)
+
+    def back(self) -> Iterator[Event]:
+        """From the journal's position to the beginning."""
+        position = self.journal.position
+        self.kernel.forget(self._moving())
+        for index in range(position.step, index_of(self.plan, ParkEntries) - 1, -1):
+            yield StepBegun(index)
+            step = self.plan.steps[index]
+            if isinstance(step, CopyContent):
+                done = position.batch if index == position.step else None
+                yield from self._uncopy(index, step, done)
+            else:
+                self.journal.record(Position(index, 0, forward=False))
+                self._undo(step)
+            yield StepDone(index)
+        self.close()
+        yield from self._tell_kernel(before=True)
+
+    def close(self) -> None:
+        self.journal.close()
+
+    def _do(self, index: int, step: Step, first_batch: int) -> Iterator[Event]:
+        contents = self.journal.contents
+        match step:
+            case ParkEntries():
+                write_table(self.device, contents.images, TableState.PARKED)
+            case HoldContent():
+                if self.journal.position.forward:  # what was being put back may be half there
+                    found = contents.held[step.partition]
+                    check_untouched(self.device, step.source.start, step.held, found, self.sign)
+                self._clear_target(step)
+                mark(self.device, step.source.start, *self._at_source(step))
+            case CopyContent():
+                yield from self._copy(index, step, first_batch)
+            case ReleaseContent():
+                release(self.device, step.target.start, *self._at_target(step))
+            case RewriteTable():
+                write_table(self.device, contents.images, TableState.AFTER)
+            case CloseJournal():
+                self.close()
+                yield from self._tell_kernel(before=False)
+                return
+            case CheckContent() | ShrinkContent() | WriteJournal() | MakeTable():
+                raise ValueError(f"{type(step).__name__} does not come after the journal")
+            case MakeMember() | MakeArray() | MakeFileSystem() | EditFile() | WriteFile() | RunCommand():
+                raise ValueError(
+                    f"{type(step).__name__} belongs to an array, which needs no journal of a move"
+                )
+            case _:
+                assert_never(step)
+        self.journal.record(Position(index + 1))
+
+    def _undo(self, step: Step) -> None:
+        contents = self.journal.contents
+        match step:
+            case ParkEntries():
+                write_table(self.device, contents.images, TableState.BEFORE)
+            case HoldContent():
+                release(self.device, step.source.start, *self._at_source(step))
+            case ReleaseContent():
+                take_away(self.device, step.target.start, *self._at_target(step))
+            case RewriteTable():
+                write_table(self.device, contents.images, TableState.PARKED)
+            case CloseJournal():
+                pass
+            case CheckContent() | ShrinkContent() | WriteJournal() | MakeTable() | CopyContent():
+                raise ValueError(f"{type(step).__name__} is not undone here")
+            case MakeMember() | MakeArray() | MakeFileSystem() | EditFile() | WriteFile() | RunCommand():
+                raise ValueError(
+                    f"{type(step).__name__} belongs to an array, which needs no journal of a move"
+                )
+            case _:
+                assert_never(step)
+
+    def _copy(self, index: int, step: CopyContent, first: int) -> Iterator[Event]:
+        done, total = progress(self.journal)
+        batches = islice(self._schedule(step).batches(), first, None)
+        work = ((Position(index, number), batch) for number, batch in enumerate(batches, first + 1))
+        for batch in copy_batches(self._places(step), work, self.journal.record):
+            done += bytes_arriving(batch)
+            yield Progress(index, done, total)
+
+    def _uncopy(self, index: int, step: CopyContent, done: int | None) -> Iterator[Event]:
+        """`done` batches of it were done; None: all."""
+        schedule = self._schedule(step)
+        if done is None:
+            done = sum(1 for _ in schedule.batches())
+        left, total = 0, progress(self.journal)[1]
+        work = ((Position(index, number, forward=False), batch) for number, batch in schedule.backwards(done))
+        for batch in copy_batches(self._places(step), work, self.journal.record, back=True):
+            left += bytes_arriving(batch)
+            yield Progress(index, left, total)
+
+    def _schedule(self, step: CopyContent) -> Schedule:
+        return schedule_of(self.journal, step)
+
+    def _places(self, step: CopyContent) -> Places:
+        stash = self.place.extent.start + self.place.stash.start
+        return Places(self.device, step.source.start, step.target.start, self.journal_on, stash)
+
+    def _at_source(self, step: HoldContent) -> tuple[View, View]:
+        """What is held, as it is seen from the old place and from the new one."""
+        view = View(step.held, self.journal.contents.held[step.partition], step.source.length, self.sign)
+        return view, replace(view, base=self._ends(step.partition)[1].start - step.source.start)
+
+    def _at_target(self, step: ReleaseContent) -> tuple[View, View]:
+        content = patched(step.held, self.journal.contents.held[step.partition], step.patches)
+        view = View(step.held, content, step.target.length, self.sign)
+        return view, replace(view, base=self._ends(step.partition)[0].start - step.target.start)
+
+    def _clear_target(self, step: HoldContent) -> None:
+        """Where the new place is free: what lies in the way there belongs to somebody, and goes when that goes."""
+        images = self.journal.contents.images
+        occupied = [place.before for place in self.plan.places if place.before]
+        occupied += [
+            Extent(sectors.at, len(sectors.data))
+            for writing in (images.before, images.parked, images.after)
+            for group in writing
+            for sectors in group
+        ]
+        if self.place.file is None:
+            occupied.append(self.place.extent)
+        clear_free(self.device, self._ends(step.partition)[1].start, self._at_source(step)[0], occupied)
+
+    def _ends(self, partition: int) -> tuple[Extent, Extent]:
+        return next(
+            (step.source, step.target)
+            for step in self.plan.steps
+            if isinstance(step, CopyContent) and step.partition == partition
+        )
+
+    def _moving(self) -> tuple[int, ...]:
+        return next(step.partitions for step in self.plan.steps if isinstance(step, ParkEntries))
+
+    def _tell_kernel(self, *, before: bool) -> Iterator[Event]:
+        """The disk is done and its journal closed; a kernel that does not take it over is no reason to stop."""
+        try:
+            self.kernel.tell(self._entries(before=before))
+        except OSError as error:
+            yield KernelBehind(
+                f"the disk is done; only the running kernel does not show its partitions yet: {error.strerror}"
+            )
+
+    def _entries(self, *, before: bool) -> tuple[tuple[int, Extent], ...]:
+        """Of partitions that moved. A container is left out: the kernel shows its first sectors, which stay."""
+        moving = self._moving()
+        rewrite = next(step for step in self.plan.steps if isinstance(step, RewriteTable))
+        return tuple(
+            (change.number, change.before if before else change.after)
+            for change in rewrite.changes
+            if change.number in moving
+        )
+
+
+def schedule_of(journal: Journal, step: CopyContent) -> Schedule:
+    return Schedule(journal.contents.runs[step.partition], step.target.start - step.source.start, step.lanes)
+
+
+def progress(journal: Journal) -> tuple[int, int]:
+    """Bytes at their new place, and bytes in all."""
+    done = total = 0
+    for index, step in enumerate(journal.contents.plan.steps):
+        if not isinstance(step, CopyContent):
+            continue
+        schedule = schedule_of(journal, step)
+        total += schedule.total
+        if index < journal.position.step:
+            done += schedule.total
+        elif index == journal.position.step:
+            done += sum(map(bytes_arriving, islice(schedule.batches(), journal.position.batch)))
+    return done, total

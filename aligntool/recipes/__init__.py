@@ -1,0 +1,1 @@
+"""The drive database, goals and profiles, read from the recipes folder."""

@@ -1,0 +1,424 @@
+"""Known drives and chipsets: rows of recipes/drives to geometry."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from aligntool.inventory import Disk, DiskKind, IoLimits, KnownGeometry, Source
+from aligntool.recipes.schema import (
+    Entry,
+    Pattern,
+    normal,
+    parse_pattern,
+    read_recipe,
+    read_recipes,
+    read_tables,
+    spellings,
+)
+from aligntool.units import PIB, is_power_of_two
+
+# Which PCI devices belong to a processor and which to a chipset, and what link lies between the two.
+#
+# In: `recipes/chipsets.toml`. Out: a ChipsetTable that answers by PCI number. Alone because sysfs hides that
+# link: a chipset's root ports stand on bus 0 beside the processor's, and no device between them says "DMI".
+
+# Lanes carry GT/s x 10^9 bits: 8b/10b encoding up to 5 GT/s, 128b/130b up to 32 GT/s (PCI Express base specification;
+# include/linux PCIE_SPEED2MBS_ENC in drivers/pci/pci.h counts 64 GT/s, which works in FLITs, as 1/1).
+_ENCODING = {2.5: (8, 10), 5.0: (8, 10), 8.0: (128, 130), 16.0: (128, 130), 32.0: (128, 130), 64.0: (1, 1)}
+
+_RANGE = re.compile(r"([0-9a-f]{4})(?:-([0-9a-f]{4}))?")
+_PCI_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{4}")
+_FAMILY_KEYS = ("name", "side", "vendor", "devices", "uplink", "speed", "lanes", "source")
+_MODEL_KEYS = ("name", "family", "bridges", "uplink", "speed", "lanes", "source")
+
+# For devices that are younger than the table: what pci.ids calls them. The first that fits is taken.
+_BY_NAME = (
+    (
+        "cpu",
+        re.compile(r"Core Processor|Xeon|Thunderbolt|Atom|Celeron|Pentium|Processor.*Root Port|GPP Bridge"),
+    ),
+    ("chipset", re.compile(r"\bPCH\b|Chipset|chipset|\bICH\d|Point(-[A-Z]+)? PCI Express Root Port")),
+)
+
+
+class Side(StrEnum):
+    CPU = "cpu"
+    CHIPSET = "chipset"
+
+
+@dataclass(frozen=True, slots=True)
+class PortFamily:
+    name: str
+    side: Side
+    uplink: str | None = None  # "DMI 3.0 x4"
+    bandwidth: int | None = None  # of the uplink, bytes a second in one direction
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    vendor: str
+    first: int
+    last: int
+    family: PortFamily
+
+
+@dataclass(frozen=True, slots=True)
+class ChipsetTable:
+    ranges: tuple[_Range, ...]
+    models: tuple[
+        tuple[str, str, PortFamily], ...
+    ]  # (LPC bridge's PCI number, family name, what is different)
+    vmd: frozenset[str]  # PCI numbers of VMD controllers
+
+    def family(self, pci_id: str, name: str | None) -> PortFamily | None:
+        """By number where the table has it, else by what pci.ids calls it; None when nobody knows."""
+        vendor, _, device = pci_id.partition(":")
+        number = int(device, 16)
+        for each in self.ranges:
+            if each.vendor == vendor and each.first <= number <= each.last:
+                return each.family
+        for side, pattern in _BY_NAME:
+            if name is not None and pattern.search(name):
+                return PortFamily(name, Side(side), source="pci.ids")
+        return None
+
+    def narrowed(self, family: PortFamily, bridge: str) -> PortFamily:
+        """The same with the uplink of the very model, which its LPC bridge tells: small models have fewer lanes."""
+        return next(
+            (model for pci_id, name, model in self.models if (pci_id, name) == (bridge, family.name)), family
+        )
+
+
+def lane_bandwidth(speed_gts: float, lanes: int) -> int:
+    """Bytes a second in one direction, after encoding and before packet overhead."""
+    payload, line = _ENCODING[speed_gts]
+    return int(speed_gts * 1_000_000_000) * lanes * payload // (line * 8)
+
+
+def load_chipsets() -> ChipsetTable:
+    """Raises Refused when the packaged table is missing or wrong."""
+    return parse_chipsets(*read_recipe("chipsets.toml"))
+
+
+def parse_chipsets(file: str, content: str) -> ChipsetTable:
+    document = read_tables(file, content, kinds=("family", "model"), keys=("vmd", "vmd_source"))
+    vmd = document.top.texts("vmd")
+    if vmd:
+        document.top.required("vmd_source")
+    families = [(entry, _family(entry)) for entry in document.tables["family"]]
+    by_name = {family.name: family for _, family in families}
+    return ChipsetTable(
+        ranges=tuple(each for entry, family in families for each in _ranges(entry, family)),
+        models=tuple(each for entry in document.tables["model"] for each in _models(entry, by_name)),
+        vmd=frozenset(_checked(document.top, pci_id) for pci_id in vmd),
+    )
+
+
+def _family(entry: Entry) -> PortFamily:
+    entry.allow(*_FAMILY_KEYS)
+    entry.required("side")
+    side = Side(entry.choice("side", tuple(Side)) or Side.CPU)
+    if side is Side.CPU and entry.text("uplink"):
+        raise entry.refusal("only a chipset has an uplink")
+    return PortFamily(
+        entry.required("name"), side, entry.text("uplink"), _uplink(entry), entry.required("source")
+    )
+
+
+def _ranges(entry: Entry, family: PortFamily) -> list[_Range]:
+    vendor = entry.required("vendor")
+    listed = entry.texts("devices")
+    if not listed:
+        raise entry.refusal("devices is missing")
+    ranges = []
+    for text in listed:
+        match = _RANGE.fullmatch(text)
+        if match is None:
+            raise entry.refusal(
+                f"devices: {text!r} is no number of four hexadecimal digits, nor two with a dash"
+            )
+        first, last = int(match[1], 16), int(match[2] or match[1], 16)
+        ranges.append(_Range(vendor, first, last, family))
+    return ranges
+
+
+def _models(entry: Entry, families: dict[str, PortFamily]) -> list[tuple[str, str, PortFamily]]:
+    entry.allow(*_MODEL_KEYS)
+    name = entry.choice("family", tuple(families)) or entry.required("family")
+    model = replace(
+        families[name],
+        uplink=entry.required("uplink"),
+        bandwidth=_uplink(entry),
+        source=entry.required("source"),
+    )
+    return [(_checked(entry, bridge), name, model) for bridge in entry.texts("bridges")]
+
+
+def _uplink(entry: Entry) -> int | None:
+    speed, lanes = entry.number("speed"), entry.number("lanes")
+    if speed is None and lanes is None:
+        return None
+    if speed not in _ENCODING or not isinstance(lanes, int):
+        raise entry.refusal(
+            "speed (GT/s) and lanes go together", hint=f"speeds: {', '.join(map(str, _ENCODING))}"
+        )
+    return lane_bandwidth(speed, lanes)
+
+
+def _checked(entry: Entry, pci_id: str) -> str:
+    if not _PCI_ID.fullmatch(pci_id):
+        raise entry.refusal(f"{pci_id!r} is no PCI number", hint='like "8086:7a84"')
+    return pci_id
+
+
+# One row of the drive database, and reading it from TOML.
+#
+# In: the text of one file. Out: its rows, checked: a key that the schema (docs/recipes.md) does not have is
+# refused.
+
+CONFIDENCE = ("high", "medium", "low")
+_SIZES = ("physical_sector", "page", "indirection_unit", "erase_block")
+_FACTS = (*_SIZES, "dram", "hybrid", "distrust", "note", "source", "confidence")
+_RATES = ("read_mb_s", "write_mb_s")
+MB = 1_000_000  # as data sheets count
+_SCOPE = ("name", "match", "bus", "capacity_min", "capacity_max")
+_DRIVE_KEYS = (*_SCOPE, "firmware", "examples", "year", *_RATES, *_FACTS)
+_CLASS_KEYS = (*_SCOPE, "rotational", *_FACTS)
+_LIMITS = tuple(IoLimits.__dataclass_fields__)
+
+
+@dataclass(frozen=True, slots=True)
+class DriveRow:
+    file: str
+    name: str
+    geometry: KnownGeometry
+    match: tuple[str, ...]  # as written; empty for a class that is told by kind, rotation and size alone
+    patterns: tuple[Pattern, ...]
+    makers: tuple[str, ...] = ()  # names that may stand before the model
+    firmware: tuple[str, ...] = ()
+    firmware_patterns: tuple[Pattern, ...] = ()
+    buses: tuple[DiskKind, ...] = ()
+    rotational: bool | None = None
+    capacity_min: int | None = None
+    capacity_max: int | None = None
+    year: int | None = None
+    examples: tuple[str, ...] = ()  # models as they were seen
+
+    def fits_model(self, model: str) -> bool:
+        """`model` is spelled as `normal` does."""
+        return self.fits_any(spellings(model, self.makers, cut=False))
+
+    def fits_any(self, texts: tuple[str, ...]) -> bool:
+        return any(pattern.fits(text) for pattern in self.patterns for text in texts)
+
+    def fits_firmware(self, firmware: str) -> bool:
+        """A row for no special firmware fits all."""
+        return not self.firmware or any(each.fits(normal(firmware)) for each in self.firmware_patterns)
+
+
+def read_rows(file: str, content: str) -> tuple[tuple[DriveRow, ...], tuple[DriveRow, ...]]:
+    """The rows of models (`[[drive]]`) and the defaults of classes (`[[class]]`). Raises Refused."""
+    document = read_tables(file, content, kinds=("drive", "class"), keys=("makers",))
+    makers = document.top.texts("makers")
+    drives = tuple(_drive(entry, makers) for entry in document.tables["drive"])
+    return drives, tuple(_class(entry) for entry in document.tables["class"])
+
+
+def _drive(entry: Entry, makers: tuple[str, ...]) -> DriveRow:
+    entry.allow(*_DRIVE_KEYS)
+    match = entry.texts("match")
+    examples = entry.texts("examples")
+    if not match:
+        raise entry.refusal("match is missing")
+    if not examples:
+        raise entry.refusal("examples is missing", hint="a model name as a drive printed it")
+    year = entry.number("year")
+    return DriveRow(
+        file=entry.file,
+        name=entry.required("name"),
+        geometry=_geometry(entry, Source.KNOWN, entry.required("name")),
+        match=match,
+        patterns=_patterns(entry, "match"),
+        makers=tuple(map(normal, makers)),
+        firmware=entry.texts("firmware"),
+        firmware_patterns=_patterns(entry, "firmware"),
+        buses=_buses(entry),
+        capacity_min=entry.size("capacity_min"),
+        capacity_max=entry.size("capacity_max"),
+        year=None if year is None else int(year),
+        examples=examples,
+    )
+
+
+def _class(entry: Entry) -> DriveRow:
+    entry.allow(*_CLASS_KEYS)
+    match = entry.texts("match")
+    return DriveRow(
+        file=entry.file,
+        name=entry.required("name"),
+        geometry=_geometry(entry, Source.ASSUMED, f"class: {entry.required('name')}"),
+        match=match,
+        patterns=_patterns(entry, "match"),
+        buses=_buses(entry),
+        rotational=entry.flag("rotational"),
+        capacity_min=entry.size("capacity_min"),
+        capacity_max=entry.size("capacity_max"),
+    )
+
+
+def _geometry(entry: Entry, source: Source, row: str) -> KnownGeometry:
+    sizes = {key: entry.size(key) for key in _SIZES}
+    for key, size in sizes.items():
+        if size is not None and not 512 <= size <= PIB:
+            raise entry.refusal(f"{key} must be at least 512B")
+        if size is not None and key != "erase_block" and not is_power_of_two(size):
+            raise entry.refusal(f"{key} must be a power of two")
+    dram, hmb = _memory(entry)
+    entry.required("confidence")
+    return KnownGeometry(
+        source=source,
+        row=row,
+        citation=entry.required("source"),
+        confidence=entry.choice("confidence", CONFIDENCE) or CONFIDENCE[-1],
+        physical_block_size=sizes["physical_sector"],
+        page_size=sizes["page"],
+        indirection_unit=sizes["indirection_unit"],
+        erase_block=sizes["erase_block"],
+        dram=dram,
+        hybrid=entry.flag("hybrid"),
+        note=entry.text("note"),
+        hmb=hmb,
+        distrust=_distrust(entry),
+        read_rate=_rate(entry, "read_mb_s"),
+        write_rate=_rate(entry, "write_mb_s"),
+    )
+
+
+def _rate(entry: Entry, key: str) -> int | None:
+    """ "read_mb_s = 2200" as bytes per second."""
+    value = entry.number(key)
+    if value is not None and not 1 <= value <= 1_000_000:
+        raise entry.refusal(f"{key} must be a number of MB/s (10^6 bytes per second), not {value!r}")
+    return None if value is None else int(value * MB)
+
+
+def _memory(entry: Entry) -> tuple[bool | None, bool | None]:
+    """`dram` is true, false, or "hmb": none of its own, it borrows the host's."""
+    value = entry.values.get("dram")
+    if value == "hmb":
+        return False, True
+    if value is not None and not isinstance(value, bool):
+        raise entry.refusal(f'dram must be true, false or "hmb", not {value!r}')
+    return value, None
+
+
+def _distrust(entry: Entry) -> tuple[str, ...]:
+    for each in entry.texts("distrust"):
+        if each not in _LIMITS:
+            raise entry.refusal(f"distrust: {each!r} is no queue limit", hint=f"limits: {', '.join(_LIMITS)}")
+    return entry.texts("distrust")
+
+
+def _buses(entry: Entry) -> tuple[DiskKind, ...]:
+    kinds = tuple(DiskKind)
+    for each in entry.texts("bus"):
+        if each not in kinds:
+            raise entry.refusal(f"bus: {each!r} is no kind of disk", hint=f"kinds: {', '.join(kinds)}")
+    return tuple(map(DiskKind, entry.texts("bus")))
+
+
+def _patterns(entry: Entry, key: str) -> tuple[Pattern, ...]:
+    patterns = []
+    for text in entry.texts(key):
+        try:
+            patterns.append(parse_pattern(text))
+        except ValueError as error:
+            raise entry.refusal(f"{key}: {text!r} is no pattern: {error}") from error
+    return tuple(patterns)
+
+
+# The drive database: what is known of a model that the drive itself does not report, or reports wrongly.
+#
+# In: the TOML files of `recipes/drives` (schema: docs/recipes.md). Out: KnownGeometry values for a disk, the
+# most special first: rows of the model and its firmware, rows of the model, then the one default of its
+# class.
+
+# Their models come through a SCSI INQUIRY.
+_INQUIRY_KINDS = frozenset((DiskKind.ATA, DiskKind.SCSI, DiskKind.USB))
+
+
+@dataclass(frozen=True, slots=True)
+class DriveDatabase:
+    rows: tuple[DriveRow, ...]  # of models
+    classes: tuple[DriveRow, ...]  # the defaults; the first that fits is taken
+    _by_model: dict[tuple[str, bool], tuple[DriveRow, ...]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    def known(self, disk: Disk) -> tuple[KnownGeometry, ...]:
+        model = normal(disk.model or "")
+        rows = [row for row in self._of_model(model, disk.kind in _INQUIRY_KINDS) if _fits(row, disk)]
+        rows.sort(key=lambda row: not row.firmware)  # stable: the files' order within
+        default = next((row for row in self.classes if _in_class(row, disk, model)), None)
+        return tuple(row.geometry for row in (*rows, *((default,) if default else ())))
+
+    def search(self, model: str, *, firmware: str | None = None) -> tuple[KnownGeometry, ...]:
+        """Rows for a model as a user types it; when none fits, those with that text in their name or pattern."""
+        text = normal(model)
+        rows = self._of_model(text, True)
+        if not rows and text:
+            rows = tuple(
+                row for row in self.rows if text in normal(row.name) or text in normal(" ".join(row.match))
+            )
+        wanted = [row for row in rows if firmware is None or row.fits_firmware(firmware)]
+        return tuple(row.geometry for row in sorted(wanted, key=lambda row: not row.firmware))
+
+    def _of_model(self, model: str, through_inquiry: bool) -> tuple[DriveRow, ...]:
+        key = (model, through_inquiry)
+        if key not in self._by_model:
+            makers = {row.makers for row in self.rows}  # one set a file
+            texts = {names: spellings(model, names, cut=through_inquiry) for names in makers}
+            self._by_model[key] = tuple(row for row in self.rows if row.fits_any(texts[row.makers]))
+        return self._by_model[key]
+
+
+def load_drives() -> DriveDatabase:
+    """The packaged database. Raises Refused naming file, row and key when it is not as docs/recipes.md says."""
+    return parse_drives(read_recipes("drives"))
+
+
+def parse_drives(texts: Iterable[tuple[str, str]]) -> DriveDatabase:
+    """`texts` are (file name, content)."""
+    rows: list[DriveRow] = []
+    classes: list[DriveRow] = []
+    for file, content in texts:
+        of_models, of_classes = read_rows(file, content)
+        rows.extend(of_models)
+        classes.extend(of_classes)
+    return DriveDatabase(tuple(rows), tuple(classes))
+
+
+def _fits(row: DriveRow, disk: Disk) -> bool:
+    if row.buses and disk.kind not in row.buses:
+        return False
+    if not row.fits_firmware(disk.firmware or ""):
+        return False
+    return _fits_size(row, disk.size)
+
+
+def _fits_size(row: DriveRow, size: int | None) -> bool:
+    if row.capacity_min is None and row.capacity_max is None:
+        return True
+    if size is None or size < (row.capacity_min or 0):
+        return False
+    return row.capacity_max is None or size <= row.capacity_max
+
+
+def _in_class(row: DriveRow, disk: Disk, model: str) -> bool:
+    if row.match and not row.fits_model(model):
+        return False
+    if row.rotational is not None and disk.rotational is not row.rotational:
+        return False
+    return (not row.buses or disk.kind in row.buses) and _fits_size(row, disk.size)

@@ -1,0 +1,425 @@
+"""Recipes of arrays and profiles of benchmarks to goals; the menu in recipes/README.md."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, product
+
+from aligntool.change import LayoutGoal, PartWish, RaidGoal, RealignGoal
+from aligntool.errors import Refused
+from aligntool.formats.part_types import ROLES, role_list
+from aligntool.inventory import KnownGeometry
+from aligntool.recipes.drives import (
+    ChipsetTable,
+    DriveDatabase,
+    DriveRow,
+)
+from aligntool.recipes.schema import Document, Entry, read_recipes, read_tables
+from aligntool.units import GIB, MIB, format_size, is_power_of_two, parse_size
+
+# Recipes for benchmarks: which loads, how large, how often, without a drive in them.
+#
+# In: the top table and the [[test]] tables of a file whose kind is "bench". Out: a BenchGoal. Alone because a
+# profile is what makes two results comparable: whoever changes one must find all of it in one place.
+
+ACCESS = ("sequential", "random")
+DO = ("read", "write")
+PREPARE = ("none", "twice")
+SCORES = ("as-ssd",)
+BENCH_KEYS = ("size", "runtime", "repeats", "prepare", "until_steady", "score")
+_TEST_KEYS = ("access", "block", "depth", "threads", "do")
+LEAST_BLOCK, MOST_BLOCK = 512, 64 * MIB
+MOST_DEPTH, MOST_THREADS, MOST_TESTS = 1024, 256, 200
+
+
+@dataclass(frozen=True, slots=True)
+class BenchTest:
+    """One load. Its name is CrystalDiskMark's: SEQ1M Q8T1, RND4K Q1T1."""
+
+    random: bool
+    block: int  # bytes of a request
+    depth: int  # requests in flight, of each thread
+    threads: int
+    write: bool
+
+    @property
+    def name(self) -> str:
+        size = format_size(self.block).removesuffix("iB").removesuffix("B")
+        return f"{'RND' if self.random else 'SEQ'}{size} Q{self.depth}T{self.threads}"
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} {'write' if self.write else 'read'}"
+
+
+@dataclass(frozen=True, slots=True)
+class BenchGoal:
+    tests: tuple[BenchTest, ...]
+    size: int = GIB  # bytes that the requests are spread over
+    runtime_s: float = 5.0  # of each run
+    repeats: int = 5
+    prepare: str = (
+        "none"  # "twice": everything is overwritten twice first, as SNIA's test specification has it
+    )
+    until_steady: bool = False  # rounds until the figures are steady, instead of a fixed number
+    score: str | None = None
+
+    @property
+    def writes(self) -> bool:
+        return any(test.write for test in self.tests) or self.prepare != "none"
+
+
+def bench_goal(top: Entry, rows: Sequence[Entry]) -> BenchGoal:
+    """Raises Refused for what is no profile."""
+    tests = tuple(dict.fromkeys(test for row in rows for test in _tests(row)))
+    if not tests:
+        raise top.refusal("a benchmark needs tests", hint='[[test]]\naccess = "random"\nblock = "4KiB"')
+    if len(tests) > MOST_TESTS:
+        raise top.refusal(f"these are {len(tests)} tests, and {MOST_TESTS} are the most")
+    usual = BenchGoal(tests)
+    size = top.size("size") or usual.size
+    if size < max(test.block * test.threads for test in tests):
+        raise top.refusal("size is smaller than the requests of one of the tests")
+    runtime = top.number("runtime")
+    if runtime is not None and not 0.1 <= runtime <= 86400:
+        raise top.refusal("runtime is in seconds, from 0.1 to 86400")
+    return BenchGoal(
+        tests=tests,
+        size=size,
+        runtime_s=usual.runtime_s if runtime is None else float(runtime),
+        repeats=_count(top, "repeats", 1000) or usual.repeats,
+        prepare=top.choice("prepare", PREPARE) or usual.prepare,
+        until_steady=top.flag("until_steady") or False,
+        score=top.choice("score", SCORES),
+    )
+
+
+def _tests(row: Entry) -> Iterator[BenchTest]:
+    """A list in a row stands for a test with each of its values."""
+    row.allow(*_TEST_KEYS)
+    row.required("access")
+    random = row.choice("access", ACCESS) == "random"
+    kinds = row.texts("do") or DO
+    for kind in kinds:
+        if kind not in DO:
+            raise row.refusal(f"do cannot be {kind!r}", hint='do = ["read", "write"]')
+    for block, threads, depth in product(_blocks(row), _counts(row, "threads"), _counts(row, "depth")):
+        yield from (BenchTest(random, block, depth, threads, kind == "write") for kind in kinds)
+
+
+def _blocks(row: Entry) -> Iterator[int]:
+    words = row.texts("block")
+    if not words:
+        raise row.refusal("block is missing", hint='block = "4KiB"')
+    for word in words:
+        try:
+            size = parse_size(word)
+        except ValueError as error:
+            raise row.refusal(f"block: {error}") from error
+        if not LEAST_BLOCK <= size <= MOST_BLOCK or size % LEAST_BLOCK:
+            raise row.refusal(f"block must be a multiple of 512B up to {format_size(MOST_BLOCK)}")
+        yield size
+
+
+def _counts(row: Entry, key: str) -> list[int]:
+    value = row.values.get(key, 1)
+    most = MOST_DEPTH if key == "depth" else MOST_THREADS
+    listed = value if isinstance(value, list) else [value]
+    for each in listed:
+        if isinstance(each, bool) or not isinstance(each, int) or not 1 <= each <= most:
+            raise row.refusal(f"{key} must be a number from 1 to {most}, or a list of them, not {value!r}")
+    if not listed:
+        raise row.refusal(f"{key} is an empty list")
+    return listed
+
+
+def _count(top: Entry, key: str, most: int) -> int | None:
+    value = top.number(key)
+    if value is not None and (value != int(value) or not 1 <= value <= most):
+        raise top.refusal(f"{key} must be a whole number from 1 to {most}")
+    return None if value is None else int(value)
+
+
+# Recipes for arrays: level, chunk, file system and the rest, without a drive in them.
+#
+# In: the top table of a file whose kind is "raid". Out: a RaidGoal. Alone because an array has more to say
+# than a layout; what a level and its members allow is judged where the plan is made.
+
+LEVELS = ("raid0", "raid1", "raid10", "raid5", "raid6")
+WORKLOADS = ("general", "boot", "database", "sequential", "lsm", "vm")
+FILE_SYSTEMS = ("xfs", "ext4", "btrfs", "swap", "none")
+NOWHERE = "none"
+MEMBERS = ("new-partitions", "partitions", "whole-drives")
+_SIZES = (
+    "chunk", "database_page", "block_size", "inode_size", "log_size", "member_size", "spare_room", "esp_size",
+)  # fmt: skip
+_WORDS = (
+    "level",
+    "name",
+    "workload",
+    "layout",
+    "bitmap",
+    "metadata",
+    "filesystem",
+    "mount_at",
+    "mount_options",
+    "members",
+)
+RAID_KEYS = (*_WORDS, *_SIZES)
+
+
+def raid_goal(top: Entry) -> RaidGoal:
+    """Raises Refused for a value that is no size or none of the words."""
+    top.required("level")
+    usual = RaidGoal(level=top.choice("level", LEVELS) or "")
+    sizes = {key: top.size(key) for key in _SIZES}
+    options = top.texts("mount_options")
+    return RaidGoal(
+        level=usual.level,
+        name=top.text("name") or usual.name,
+        workload=top.choice("workload", WORKLOADS) or usual.workload,
+        database_page=sizes["database_page"] or usual.database_page,
+        chunk=sizes["chunk"],
+        layout=top.text("layout"),
+        bitmap=top.choice("bitmap", ("internal", "none")),
+        metadata=top.choice("metadata", ("1.2", "1.0")) or usual.metadata,
+        filesystem=top.choice("filesystem", FILE_SYSTEMS) or usual.filesystem,
+        block_size=sizes["block_size"],
+        inode_size=sizes["inode_size"],
+        log_size=sizes["log_size"],
+        mount_at="" if top.text("mount_at") == NOWHERE else top.text("mount_at"),
+        mount_options=options or None,
+        members=top.choice("members", MEMBERS) or usual.members,
+        member_size=sizes["member_size"],
+        spare_room=sizes["spare_room"],
+        esp_size=sizes["esp_size"] or 0,
+    )
+
+
+# Recipes that are goals: how starts lie, what a new table holds, how an array is made, what a benchmark runs.
+#
+# In: the TOML files under `recipes/realign`, `layouts`, `raid` and `bench`, or one of the user's. Out: a
+# Recipe with its goal. A file that is not understood to the last key is refused. A recipe names no device
+# (docs/decisions/0003).
+
+FOLDERS = ("realign", "layouts", "raid", "bench")
+FORMAT = 1
+LABELS = ("gpt", "dos")
+REST = "rest"
+_ALWAYS = ("format", "kind", "summary", "note", "source")
+_KEYS = {
+    "realign": (*_ALWAYS, "grain", "least_start"),
+    "layout": (*_ALWAYS, "grain", "label", "spare_end"),
+    "raid": (*_ALWAYS, *RAID_KEYS),
+    "bench": (*_ALWAYS, *BENCH_KEYS),
+}
+_PART_KEYS = ("size", "role", "name")
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    name: str  # the file's, without .toml
+    file: str
+    summary: str
+    note: str | None  # what a user should know before taking it
+    source: str  # where its numbers come from
+    goal: RealignGoal | LayoutGoal | RaidGoal | BenchGoal
+
+    @property
+    def kind(self) -> str:
+        match self.goal:
+            case RealignGoal():
+                return "realign"
+            case LayoutGoal():
+                return "layout"
+            case RaidGoal():
+                return "raid"
+            case BenchGoal():
+                return "bench"
+
+
+def load_recipes() -> tuple[Recipe, ...]:
+    """All that come with aligntool, kind by kind, and by name. Raises Refused."""
+    return tuple(parse_recipe(*file) for folder in FOLDERS for file in read_recipes(folder))
+
+
+def recipe(name: str, kind: str | None = None) -> Recipe:
+    """The recipe of that name, of that kind ("realign", "layout", "raid" or "bench"). Raises Refused.
+
+    A realign and a layout may have one name, as sd-card has; without `kind` it is the one to realign.
+    """
+    named = [each for each in load_recipes() if each.name == name]
+    for each in named:
+        if kind in (None, each.kind):
+            return each
+    if named:
+        raise Refused(f"the recipe {name} is for a {named[0].kind}", hint=f"aligntool recipes show {name}")
+    known = dict.fromkeys(each.name for each in load_recipes() if kind in (None, each.kind))
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, n=1, cutoff=0.6)
+    hint = f"aligntool recipes show {near[0]}" if near else "aligntool recipes list"
+    raise Refused(f"there is no recipe {name!r}", hint=hint)
+
+
+def parse_recipe(file: str, content: str) -> Recipe:
+    """`file` is how it is named in complaints, and names the recipe. Raises Refused."""
+    keys = tuple(dict.fromkeys(key for keys in _KEYS.values() for key in keys))
+    document = read_tables(file, content, kinds=("part", "test"), keys=keys)
+    top, parts = document.top, document.tables["part"]
+    if top.values.get("format") != FORMAT:
+        raise top.refusal(
+            f"format is {top.values.get('format')!r}", hint=f"this aligntool reads format = {FORMAT}"
+        )
+    kind = top.choice("kind", tuple(_KEYS)) or top.required("kind")
+    top.allow(*_KEYS[kind])
+    if kind != "layout" and parts:
+        named = {"realign": "to realign", "raid": "for an array"}.get(kind, "for a benchmark")
+        raise top.refusal(f"a recipe {named} has no [[part]]", hint='kind = "layout"')
+    if kind != "bench" and document.tables["test"]:
+        raise top.refusal("only a recipe for a benchmark has a [[test]]", hint='kind = "bench"')
+    return Recipe(
+        name=file.rpartition("/")[2].removesuffix(".toml"),
+        file=file,
+        summary=top.required("summary"),
+        note=top.text("note"),
+        source=top.required("source"),
+        goal=_goal(kind, top, document),
+    )
+
+
+def _goal(kind: str, top: Entry, document: Document) -> RealignGoal | LayoutGoal | RaidGoal | BenchGoal:
+    if kind == "raid":
+        return raid_goal(top)
+    if kind == "bench":
+        return bench_goal(top, document.tables["test"])
+    return _realign_goal(top) if kind == "realign" else _layout_goal(top, document.tables["part"])
+
+
+def parse_part(text: str) -> PartWish:
+    """ "512MiB:esp", "rest:linux" or "64GiB:linux:root" as a wish: size, role, name. Raises ValueError."""
+    from aligntool.units import parse_size
+
+    size, _, rest = text.partition(":")
+    role, _, name = rest.partition(":")
+    if role not in ROLES:
+        raise ValueError(f"{text!r}: write SIZE:ROLE, such as 512MiB:esp or rest:linux; {role_list()}")
+    length = None if size == REST else parse_size(size)
+    if length is not None and length <= 0:
+        raise ValueError(f"{text!r}: a partition needs a size")
+    return PartWish(length, role, name)
+
+
+def _realign_goal(top: Entry) -> RealignGoal:
+    grain = _grain(top)
+    least = top.size("least_start") or 0
+    if least % (grain or MIB):
+        raise top.refusal("least_start must be a multiple of the grain")
+    return RealignGoal(grain=grain or MIB, grain_given=grain is not None, least_start=least)
+
+
+def _layout_goal(top: Entry, parts: tuple[Entry, ...]) -> LayoutGoal:
+    if not parts:
+        raise top.refusal("a layout needs partitions", hint='[[part]]\nsize = "rest"\nrole = "linux"')
+    wishes = tuple(_part(entry) for entry in parts)
+    if sum(wish.size is None for wish in wishes) > 1:
+        raise top.refusal("only one partition can take the rest")
+    return LayoutGoal(
+        parts=wishes,
+        label=top.choice("label", LABELS) or LABELS[0],
+        grain=_grain(top) or MIB,
+        spare_end=top.size("spare_end") or 0,
+    )
+
+
+def _part(entry: Entry) -> PartWish:
+    entry.allow(*_PART_KEYS)
+    size = None if entry.required("size") == REST else entry.size("size")
+    if size == 0:
+        raise entry.refusal("a partition needs a size")
+    entry.required("role")
+    role = entry.choice("role", tuple(ROLES))
+    return PartWish(size, role or "", entry.text("name") or "")
+
+
+def _grain(top: Entry) -> int | None:
+    grain = top.size("grain")
+    if grain is not None and not (grain >= 4096 and is_power_of_two(grain)):
+        raise top.refusal("grain must be a power of two from 4KiB on", hint='grain = "1MiB"')
+    return grain
+
+
+# The list of what is in `recipes/`, as recipes/README.md shows it.
+#
+# In: the packaged goals, database and table. Out: Markdown. A test keeps the file in the repository equal to
+# it.
+
+_HEAD = """\
+# Recipes
+
+Data that is a part of aligntool, one file a subject, in TOML.
+What the keys mean and how to add a row: [docs/recipes.md](../docs/recipes.md).
+
+This list is made from the files: `python -m aligntool.recipes > recipes/README.md`.
+A test fails when it is not current.
+"""
+_TITLES = {"realign": "Realign", "layouts": "Layouts", "raid": "Arrays", "bench": "Benchmarks"}
+COMMANDS = {
+    "realign": "aligntool realign DISK",
+    "layouts": "aligntool layout DISK",
+    "raid": "aligntool raid plan DEV...",
+    "bench": "aligntool bench TARGET",
+}
+OPTIONS = {"bench": "--profile"}
+
+
+def menu(recipes: Sequence[Recipe], drives: DriveDatabase, chipsets: ChipsetTable) -> str:
+    parts = [_HEAD]
+    for folder in FOLDERS:
+        option = OPTIONS.get(folder, "--recipe")
+        parts.append(f"## {_TITLES[folder]}: `{COMMANDS[folder]} {option} NAME`\n")
+        parts.append("| recipe | for |\n|---|---|")
+        parts.extend(_recipe_line(each) for each in recipes if f"/{folder}/" in each.file)
+        parts.append("")
+    parts.append("## Drives\n")
+    for file, rows in groupby((*drives.rows, *drives.classes), key=lambda row: row.file):
+        short = file.removeprefix("recipes/")
+        parts.append(f"### [{short}]({short})\n")
+        parts.append("| drive | known | confidence |\n|---|---|---|")
+        parts.extend(_line(row) for row in rows)
+        parts.append("")
+    families = {each.family.name: each.family for each in chipsets.ranges}
+    parts.append("## [chipsets.toml](chipsets.toml)\n")
+    parts.append("| PCI devices of | side | link to the processor |\n|---|---|---|")
+    parts.extend(f"| {each.name} | {each.side} | {each.uplink or '–'} |" for each in families.values())
+    return "\n".join(parts) + "\n"
+
+
+def _recipe_line(recipe: Recipe) -> str:
+    short = recipe.file.removeprefix("recipes/")
+    return f"| [{recipe.name}]({short}) | {_cell(recipe.summary)} |"
+
+
+def _line(row: DriveRow) -> str:
+    name = f"{row.name}, firmware {', '.join(row.firmware)}" if row.firmware else row.name
+    return f"| {_cell(name)} | {_cell(summary(row.geometry))} | {row.geometry.confidence} |"
+
+
+def summary(known: KnownGeometry) -> str:
+    """The facts of a row in a few words."""
+    sizes = (
+        ("physical sector", known.physical_block_size),
+        ("page", known.page_size),
+        ("indirection unit", known.indirection_unit),
+        ("erase block", known.erase_block),
+    )
+    words = [f"{name} {format_size(size)}" for name, size in sizes if size is not None]
+    if known.dram is not None:
+        words.append("DRAM" if known.dram else "no DRAM, HMB" if known.hmb else "no DRAM")
+    if known.hybrid:
+        words.append("hybrid")
+    words.extend(f"{limit} misleads" for limit in known.distrust)
+    return ", ".join(words) or known.note or ""
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

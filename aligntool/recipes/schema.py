@@ -1,0 +1,257 @@
+"""Read and check the TOML files of recipes/."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aligntool.documents import LARGEST
+from aligntool.errors import Refused
+from aligntool.units import parse_size
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+
+# Finding the packaged `recipes/` folder, and reading the files in it.
+#
+# In a wheel it lies inside the package, in a checkout (or an editable install of one) beside it.
+
+PACKAGE = "aligntool"
+
+
+def read_recipes(folder: str) -> tuple[tuple[str, str], ...]:
+    """(name, content) of the TOML files of `recipes/FOLDER`, in the order of their names.
+
+    Raises Refused when this installation has no recipes.
+    """
+    for place in _places(folder):
+        if place.is_dir():
+            found = {file.name: file for file in place.iterdir() if file.name.endswith(".toml")}
+            return tuple(
+                (f"recipes/{folder}/{name}", found[name].read_text("utf-8")) for name in sorted(found)
+            )
+    raise Refused(
+        f"this installation of aligntool lacks its recipes/{folder} folder", hint="install aligntool again"
+    )
+
+
+def read_recipe(name: str) -> tuple[str, str]:
+    """(name, content) of one file of `recipes/`."""
+    for place in _places(name):
+        if place.is_file():
+            return f"recipes/{name}", place.read_text("utf-8")
+    raise Refused(f"this installation of aligntool lacks recipes/{name}", hint="install aligntool again")
+
+
+def _places(name: str) -> "tuple[Traversable, ...]":
+    from importlib.resources import files  # slow to import, and an audit of an image file needs none of it
+
+    package = files(PACKAGE)
+    return package / "recipes" / name, package / ".." / "recipes" / name
+
+
+# Matching a drive's model name against the patterns of the database.
+#
+# In: patterns ("WD??EARS*"), the makers' names that may stand before them, and a model as some layer of the
+# system prints it. Out: whether they fit. Alone because one drive has many spellings:
+#
+# - the kernel prints "WDC WD20EARS-00MVWB0", udev "WDC_WD20EARS-00MVWB0", a USB bridge or a seller
+# "WD20EARS"; - SCSI INQUIRY has room for 16 characters, and libata answers through it: sysfs says "WDC
+# WD20EARS-00M"; - trailing and doubled blanks come and go.
+#
+# No regular expressions: compiling a hundred of them takes longer than an audit.
+
+INQUIRY_LENGTH = 16  # SPC-4, standard INQUIRY data, PRODUCT IDENTIFICATION, padded with blanks
+
+
+def normal(model: str) -> str:
+    """One spelling for all: lower case, blanks for underscores, none doubled, no "ATA " of libata's."""
+    return " ".join(model.replace("_", " ").casefold().split()).removeprefix("ata ")
+
+
+def spellings(model: str, makers: tuple[str, ...], *, cut: bool) -> tuple[str, ...]:
+    """The model, and what is left of it when it begins with a maker's name.
+
+    `cut`: it came through an INQUIRY, where the blank that "Samsung SSD 840 EVO" is cut at was stripped.
+    """
+    bare = tuple(model.removeprefix(maker).lstrip() for maker in makers if model.startswith(f"{maker} "))
+    if cut and len(model) == INQUIRY_LENGTH - 1:
+        return model, *bare, f"{model} ", *(f"{text} " for text in bare)
+    return model, *bare
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A glob: `*` any text, `?` one character, `[ab0-9]` one of these, `[!ab]` none of these, all else itself."""
+
+    tokens: tuple[str, ...]
+    start: str  # what every text that fits begins with
+
+    def fits(self, text: str) -> bool:
+        return text.startswith(self.start) and _fits(self.tokens, text)
+
+
+def parse_pattern(text: str) -> Pattern:
+    """Raises ValueError when a bracket is left open or empty."""
+    tokens: list[str] = []
+    rest = normal(text)
+    while rest:
+        length = 1
+        if rest[0] == "[":
+            length = rest.find("]", 3 if rest.startswith("[!") else 2) + 1
+            if length < 3:
+                raise ValueError("a bracket is not closed")
+        tokens.append(_spelled_out(rest[:length]))
+        rest = rest[length:]
+    wild = next((place for place, token in enumerate(tokens) if token in "*?" or len(token) > 1), len(tokens))
+    return Pattern(tuple(tokens), "".join(tokens[:wild]))
+
+
+def _spelled_out(token: str) -> str:
+    """ "[0-9]" as "[0123456789]"."""
+    inside, place = token[1:-1], 0
+    characters: list[str] = []
+    while place < len(inside):
+        if inside[place + 1 : place + 2] == "-" and place + 2 < len(inside):
+            characters.extend(map(chr, range(ord(inside[place]), min(ord(inside[place + 2]), 0x7F) + 1)))
+            place += 3
+        else:
+            characters.append(inside[place])
+            place += 1
+    return f"[{''.join(characters)}]" if len(token) > 1 else token
+
+
+def _fits(tokens: tuple[str, ...], text: str) -> bool:
+    """Goes back to the last star only, so it takes len(tokens) x len(text) steps at most."""
+    token, place, star, retry = 0, 0, -1, 0
+    while place < len(text):
+        if token < len(tokens) and tokens[token] == "*":
+            star, retry = token, place
+            token += 1
+        elif token < len(tokens) and _is_one_of(text[place], tokens[token]):
+            token, place = token + 1, place + 1
+        elif star >= 0:
+            retry += 1
+            token, place = star + 1, retry
+        else:
+            return False
+    return all(left == "*" for left in tokens[token:])
+
+
+def _is_one_of(character: str, token: str) -> bool:
+    if len(token) == 1:
+        return token in ("?", character)
+    if token.startswith("[!"):
+        return character not in token[2:-1]
+    return character in token[1:-1]
+
+
+# Strict reading of TOML tables: a key or a value that is not understood is refused, never skipped.
+#
+# In: the text of a file. Out: checked values, or Refused naming file, row and key, the nearest valid key as
+# the hint. Alone because every recipe is read by it; it knows no recipe.
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One table of a file and how to name it in a complaint."""
+
+    file: str
+    name: str  # 'drive "WD Caviar Green"', 'class 3'
+    values: Mapping[str, Any]
+
+    def allow(self, *keys: str) -> None:
+        for key in self.values:
+            if key not in keys:
+                raise self.refusal(f"unknown key {key!r}", hint=nearest(key, keys))
+
+    def text(self, key: str) -> str | None:
+        value = self.values.get(key)
+        if value is not None and not (isinstance(value, str) and value.strip()):
+            raise self.refusal(f"{key} must be a text, not {value!r}")
+        return value
+
+    def required(self, key: str) -> str:
+        value = self.text(key)
+        if value is None:
+            raise self.refusal(f"{key} is missing")
+        return value
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A text, or a list of them."""
+        value = self.values.get(key, [])
+        listed = [value] if isinstance(value, str) else value
+        if not isinstance(listed, list) or not all(isinstance(each, str) and each.strip() for each in listed):
+            raise self.refusal(f"{key} must be a text or a list of texts, not {value!r}")
+        return tuple(listed)
+
+    def choice(self, key: str, allowed: Iterable[str]) -> str | None:
+        value = self.text(key)
+        if value is not None and value not in allowed:
+            raise self.refusal(f"{key} cannot be {value!r}", hint=nearest(value, tuple(allowed)))
+        return value
+
+    def size(self, key: str) -> int | None:
+        """ "4KiB" as bytes."""
+        value = self.text(key)
+        if value is None:
+            return None
+        try:
+            return parse_size(value)
+        except ValueError as error:
+            raise self.refusal(f"{key}: {error}") from error
+
+    def flag(self, key: str) -> bool | None:
+        value = self.values.get(key)
+        if value is not None and not isinstance(value, bool):
+            raise self.refusal(f"{key} must be true or false, not {value!r}")
+        return value
+
+    def number(self, key: str) -> float | None:
+        value = self.values.get(key)
+        wrong = isinstance(value, bool) or not isinstance(value, int | float)
+        if value is not None and (wrong or not -LARGEST <= value <= LARGEST):  # TOML has nan and inf
+            raise self.refusal(f"{key} must be a number, not {value!r}")
+        return value
+
+    def refusal(self, what: str, *, hint: str = "") -> Refused:
+        return Refused(f"{self.file}, {self.name}: {what}", hint=hint)
+
+
+def read_tables(file: str, content: str, *, kinds: tuple[str, ...], keys: tuple[str, ...] = ()) -> "Document":
+    """A file that holds lists of tables (`[[drive]]`) of the given kinds, and the given keys at its top."""
+    import tomllib
+
+    try:
+        parsed = tomllib.loads(content)
+    except tomllib.TOMLDecodeError as error:
+        raise Refused(f"{file} is no valid TOML: {error}") from error
+    top = Entry(file, "at its top", {key: value for key, value in parsed.items() if key not in kinds})
+    for key in top.values:
+        if key not in keys:
+            raise top.refusal(f"unknown key {key!r}", hint=nearest(key, (*keys, *kinds)))
+    tables = {kind: _entries(file, kind, parsed.get(kind, [])) for kind in kinds}
+    return Document(top, tables)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    top: Entry
+    tables: Mapping[str, tuple[Entry, ...]]
+
+
+def _entries(file: str, kind: str, rows: object) -> tuple[Entry, ...]:
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise Refused(f"{file}: {kind} must be a list of tables", hint=f"[[{kind}]]")
+    return tuple(
+        Entry(file, f'{kind} "{row["name"]}"' if isinstance(row.get("name"), str) else f"{kind} {place}", row)
+        for place, row in enumerate(rows, start=1)
+    )
+
+
+def nearest(word: str, known: tuple[str, ...]) -> str:
+    """A hint: the known word that was probably meant, or all of them."""
+    import difflib
+
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(sorted(known))}"

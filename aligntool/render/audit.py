@@ -1,0 +1,518 @@
+"""A Report as text: verdict table, facts, findings, what can be repaired."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+
+from aligntool.audit.explanations import EXPLANATIONS
+from aligntool.audit.report import (
+    Answer,
+    Code,
+    Cost,
+    Finding,
+    Grid,
+    GridKind,
+    Judged,
+    Report,
+    Severity,
+    Verdict,
+)
+from aligntool.inventory import (
+    AtaFacts,
+    Disk,
+    DiskKind,
+    Inventory,
+    Layer,
+    LinkHop,
+    NvmeFacts,
+    Partition,
+    Role,
+    Source,
+    TableLabel,
+)
+from aligntool.realign.planning import Mend
+from aligntool.render.lines import EMPTY, Line, Style, cell_width, fit, harmless, plain, wrapped
+from aligntool.units import format_about, format_size
+
+# What a drive says of itself, for `-v`: firmware, queues, NVMe formats and buffers, links up to the
+# processor.
+
+Facts = Iterator[tuple[str, str]]
+"""A word and what is to be said under it."""
+
+
+def fact_lines(disk: Disk, *, width: int) -> Iterator[Line]:
+    for word, text in facts_of(disk):
+        for line in wrapped(f"  {word}: {text}", width, "    "):
+            yield ((line, Style.DIM),)
+
+
+def uplink_lines(inventory: Inventory, *, width: int) -> Iterator[Line]:
+    """Links that several drives share, after the disks."""
+    for uplink in inventory.uplinks:
+        rate = f"{format_about(uplink.bandwidth)}/s" if uplink.bandwidth else "bandwidth unknown"
+        text = f"{uplink.name}: {rate} ({uplink.source}) in each direction, shared by {', '.join(uplink.members)}"
+        for line in wrapped(text, width, "    "):
+            yield ((line, Style.DIM),)
+
+
+def facts_of(disk: Disk) -> Facts:
+    """What the drive says of itself, and its ways up to the processor."""
+    yield from _drive(disk)
+    if disk.nvme:
+        yield from _nvme(disk.nvme)
+    if disk.ata:
+        yield from _ata(disk.ata)
+    for path in disk.links:
+        yield "path", " ← ".join(_hop(hop) for hop in path)
+
+
+def _drive(disk: Disk) -> Facts:
+    limits = disk.limits
+    said = [
+        ("firmware", disk.firmware),
+        ("logical sector", _size(limits.logical_block_size)),
+        ("rotating", None if disk.rotational is None else "yes" if disk.rotational else "no"),
+        ("queue depth", disk.queue_depth),
+        ("NUMA node", disk.numa_node),
+        ("optimal I/O", _size(limits.optimal_io_size)),
+        ("discard granularity", _size(limits.discard_granularity)),
+        ("discard alignment", _size(limits.discard_alignment)),
+        ("I/O boundary", _size(limits.chunk_size)),
+        ("erase size", _size(disk.erase_size)),
+    ]
+    words = [f"{name} {value}" for name, value in said if value is not None]
+    if words:
+        yield "drive", ", ".join(words)
+
+
+def _nvme(nvme: NvmeFacts) -> Facts:
+    if nvme.formats:
+        yield (
+            "LBA formats",
+            ", ".join(
+                f"{form.index}: {form.data_size}{f'+{form.metadata_size}' if form.metadata_size else ''} bytes,"
+                f" performance {form.relative_performance}{' (in use)' if form.index == nvme.format_in_use else ''}"
+                for form in nvme.formats
+            ),
+        )
+    sizes = [
+        ("write granularity NPWG", nvme.preferred_write_granularity),
+        ("write alignment NPWA", nvme.preferred_write_alignment),
+        ("deallocate granularity NPDG", nvme.preferred_deallocate_granularity),
+        ("optimal write NOWS", nvme.optimal_write_size),
+        ("I/O boundary NOIOB", nvme.optimal_io_boundary),
+        ("atomic write", nvme.atomic_write_unit),
+        ("atomic at power loss", nvme.atomic_write_unit_power_fail),
+        ("largest transfer MDTS", nvme.max_transfer),
+    ]
+    words = [f"{name} {format_size(value)}" for name, value in sizes if value]
+    if words:
+        yield "NVMe", ", ".join(words)
+    if nvme.multipath:
+        yield "multipath", f"controllers {', '.join(nvme.controllers)}"
+    if nvme.hmb_preferred:
+        yield "host memory buffer", _buffer(nvme)
+
+
+def _buffer(nvme: NvmeFacts) -> str:
+    granted = "not known without root" if nvme.hmb_granted is None else format_about(nvme.hmb_granted)
+    if nvme.hmb_granted is None and nvme.hmb_enabled is not None:
+        granted = "some (on)" if nvme.hmb_enabled else "nothing (off)"
+    controller = nvme.controllers[0] if nvme.controllers else "nvmeN"
+    return (
+        f"preferred {format_about(nvme.hmb_preferred or 0)}, minimum {format_about(nvme.hmb_minimum or 0)},"
+        f" granted {granted}; set it with nvme.max_host_mem_size_mb= on the kernel command line,"
+        f" switch it with /sys/class/nvme/{controller}/hmb"
+    )
+
+
+def _ata(ata: AtaFacts) -> Facts:
+    said = [
+        ("physical sector", _size(ata.physical_sector_size)),
+        ("offset", _size(ata.alignment_offset)),
+        ("rotation", f"{ata.rotation_rpm} rpm" if (ata.rotation_rpm or 0) > 1 else None),
+        ("queue depth", ata.queue_depth),
+        ("hybrid", "yes" if ata.hybrid else None),
+    ]
+    words = [f"{name} {value}" for name, value in said if value is not None]
+    if words:
+        yield "ATA IDENTIFY", ", ".join(words)
+
+
+def _hop(hop: LinkHop) -> str:
+    speed = f" {hop.speed_gts:g} GT/s x{hop.width}" if hop.speed_gts and hop.width else ""
+    most = f" of {hop.max_speed_gts:g} GT/s x{hop.max_width}" if hop.max_speed_gts and hop.max_width else ""
+    hidden = f" ← {hop.hidden_uplink} to the processor" if hop.hidden_uplink else ""
+    return f"{hop.address} {hop.port}{speed}{most}{hidden}"
+
+
+def _size(size: int | None) -> str | None:
+    return format_size(size) if size else None
+
+
+# Findings for people: grouped by code, worst first, each with its cause, its cost and the next thing to type.
+
+MOST_OF_A_KIND = 12
+"""So many findings of one code are written out; the rest are counted, and --json has them all."""
+
+_STYLES = {Severity.ERROR: Style.BAD, Severity.WARNING: Style.DOUBT, Severity.INFO: Style.NOTE}
+_MARKS = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.INFO: "·"}
+
+
+def finding_lines(report: Report, *, width: int, verbose: bool, quiet: bool) -> Iterator[Line]:
+    groups: dict[tuple[Severity, Code], list[Finding]] = {}
+    for finding in report.findings:
+        groups.setdefault((finding.severity, finding.code), []).append(finding)
+    alone = report.judged[0].disk.name if len(report.judged) == 1 else None
+    notes = [key for key in groups if key[0] is Severity.INFO]
+    for key, findings in groups.items():
+        if verbose or key[0] is not Severity.INFO or (key[1] is Code.NOT_SEEN and not quiet):
+            yield from _group(findings, width=width, verbose=verbose, quiet=quiet, alone=alone)
+    hidden = [key for key in notes if key[1] is not Code.NOT_SEEN]
+    if hidden and not verbose and not quiet:
+        count = sum(len(groups[key]) for key in hidden)
+        codes = ", ".join(sorted({key[1].value for key in hidden}))
+        yield ((f"{count} {'note' if count == 1 else 'notes'} ({codes}); -v shows them", Style.DIM),)
+        yield EMPTY
+
+
+def _group(
+    findings: Sequence[Finding], *, width: int, verbose: bool, quiet: bool, alone: str | None
+) -> Iterator[Line]:
+    """Findings of one code and severity. `alone`: the only disk there is, which need not be named again."""
+    severity, code = findings[0].severity, findings[0].code
+    if quiet:
+        for finding in findings:
+            yield ((f"{severity.value}: {finding.summary} [{code}]", Style.PLAIN),)
+        return
+    title = EXPLANATIONS[code].title
+    style = _STYLES[severity]
+    yield ((f"{_MARKS[severity]} {code} {severity.value}", style), (f"  {title}", Style.TITLE))
+    alike = alike_of(findings, alone=alone)
+    most = len(alike) if verbose else MOST_OF_A_KIND
+    for finding, summary in alike[:most]:
+        yield from _one(finding, summary, width=width)
+    if len(alike) > most:
+        yield ((f"    … and {len(alike) - most} more of this kind; --json lists every one", Style.DIM),)
+    cost = next((finding.cost for finding in findings if finding.cost), None)
+    if cost:
+        yield from _labelled("cost", cost_words(cost), width=width)
+    steps = list(dict.fromkeys(finding.next for finding in findings if finding.next))
+    for step in steps[:3]:
+        yield (("    → ", Style.DIM), (step, Style.TYPE))
+    yield EMPTY
+
+
+def alike_of(findings: Sequence[Finding], *, alone: str | None) -> list[tuple[Finding, str]]:
+    """What is said of several disks in the same words is said once, of all of them; an only disk is not named."""
+    groups: dict[tuple[str, tuple[str, ...], str | None], list[Finding]] = {}
+    for finding in findings:
+        words = finding.summary.removeprefix(f"{finding.disk}: ")
+        if finding.disk and finding.disk == alone:
+            words = words.replace(f" of {alone}", "", 1)
+        groups.setdefault((words, finding.evidence, finding.cause), []).append(finding)
+    said = []
+    for (words, _, _), group in groups.items():
+        names = ", ".join(finding.disk or "" for finding in group[:MOST_OF_A_KIND])
+        names += f" and {len(group) - MOST_OF_A_KIND} more" if len(group) > MOST_OF_A_KIND else ""
+        said.append(
+            (group[0], f"{names}: {words}" if len(group) > 1 and names else _one_name(group[0], words, alone))
+        )
+    return said
+
+
+def _one_name(finding: Finding, words: str, alone: str | None) -> str:
+    return words if finding.disk == alone else finding.summary
+
+
+def _one(finding: Finding, summary: str, *, width: int) -> Iterator[Line]:
+    for line in wrapped(f"  - {summary}", width, "    "):
+        yield plain(line)
+    if finding.cause:
+        yield from _labelled("cause", finding.cause, width=width)
+    for evidence in finding.evidence:
+        yield from _labelled("and", evidence, width=width)
+
+
+def _labelled(label: str, text: str, *, width: int) -> Iterator[Line]:
+    for line in wrapped(f"    {label}: {text}", width, "      "):
+        yield ((line, Style.DIM),)
+
+
+def cost_words(cost: Cost) -> str:
+    """The prediction in a sentence. It is a model's, and says so."""
+    request, rate = format_size(cost.request), _fraction(cost.write_rate)
+    words = [
+        f"predicted for {request} requests: {rate} of the aligned write rate",
+        f"a straddling write reads {format_size(cost.straddling_read)}"
+        f" and writes {format_size(cost.straddling_written)}",
+        f"a straddling read takes {format_size(cost.extra_read)} more",
+    ]
+    if cost.write_amplification > 1:
+        words.append(f"write amplification {float(cost.write_amplification):g} even when aligned")
+    return "; ".join(words)
+
+
+def _fraction(number: Fraction) -> str:
+    return f"{number.numerator}/{number.denominator}" if number.denominator > 1 else str(number.numerator)
+
+
+# Whether misaligned partitions can be mended, under the table of an audit.
+#
+# In: the answers of the planner. Out: lines. Alone because partitions with the same answer are told in one
+# breath.
+
+Mends = Mapping[str, Sequence[Mend]]
+"""The answers, by the disk's name."""
+
+MOST_ANSWERS = 12
+"""So many different answers are written out for a disk; --json has them all."""
+
+_WORDS = {
+    "in-place": ("can be mended in place", Style.GOOD),
+    "with-shrink": ("can be mended only with a shrink", Style.DOUBT),
+    "not": ("cannot be mended", Style.BAD),
+}
+
+
+def mend_lines(mends: Sequence[Mend], *, width: int) -> Iterator[Line]:
+    """One answer a line, with why; and what to type, once for those who share it."""
+    groups: dict[tuple[str, str, str], list[int]] = {}
+    for mend in mends:
+        groups.setdefault((mend.answer, mend.why, mend.next), []).append(mend.partition)
+    for (answer, why, command), numbers in list(groups.items())[:MOST_ANSWERS]:
+        words, style = _WORDS[answer]
+        who = f"partition {numbers[0]}" if len(numbers) == 1 else f"partitions {_listed(numbers)}"
+        for line in wrapped(f"  {who} {words}: {why}", width, "    "):
+            yield ((line, style),)
+        if answer != "in-place":  # the finding has that command already
+            yield (("    → ", Style.DIM), (command, Style.TYPE))
+    if len(groups) > MOST_ANSWERS:
+        yield ((f"  … and {len(groups) - MOST_ANSWERS} more answers; --json lists every one", Style.DIM),)
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    shown = ", ".join(str(number) for number in numbers[:MOST_ANSWERS])
+    return shown if len(numbers) <= MOST_ANSWERS else f"{shown} and {len(numbers) - MOST_ANSWERS} more"
+
+
+# An audit as a table that a person reads in ten seconds: disks, their partitions, what is wrong, what to
+# type.
+
+FEW_DISKS = 24
+"""Up to so many disks, each gets its table; beyond, only those that are not simply fine."""
+
+_NO_MENDS: Mends = {}
+
+_ANSWERS = {Answer.ON: Style.GOOD, Answer.OFF: Style.BAD, Answer.UNKNOWN: Style.DOUBT}
+
+
+def audit_lines(
+    report: Report, *, width: int, verbose: bool, quiet: bool, mends: Mends = _NO_MENDS
+) -> Iterator[Line]:
+    """`mends`: whether what is off can be mended, by the disk's name."""
+    if quiet:
+        yield from finding_lines(report, width=width, verbose=False, quiet=True)
+        return
+    shown, fine = _split(report, verbose=verbose)
+    for judged in shown:
+        yield from disk_lines(judged, width=width)
+        yield from mend_lines(mends.get(judged.disk.name, ()), width=width)
+        if verbose:
+            yield from fact_lines(judged.disk, width=width)
+        yield EMPTY
+    if fine:
+        yield (
+            (f"{len(fine)} more disks with every partition on the grid", Style.GOOD),
+            ("; -v shows them", Style.DIM),
+        )
+        yield EMPTY
+    if verbose and report.inventory.uplinks:
+        yield from uplink_lines(report.inventory, width=width)
+        yield EMPTY
+    if not report.judged:
+        yield plain("No disks found.")
+    yield from finding_lines(report, width=width, verbose=verbose, quiet=False)
+    yield summary_line(report)
+
+
+def _split(report: Report, *, verbose: bool) -> tuple[Sequence[Judged], Sequence[Judged]]:
+    """Disks to show and disks to count."""
+    if verbose or len(report.judged) <= FEW_DISKS:
+        return report.judged, ()
+    troubled = {finding.disk for finding in report.findings if finding.severity is not Severity.INFO}
+    shown = [judged for judged in report.judged if judged.disk.name in troubled]
+    return shown, [judged for judged in report.judged if judged.disk.name not in troubled]
+
+
+def disk_lines(judged: Judged, *, width: int) -> Iterator[Line]:
+    disk = judged.disk
+    yield from _title(disk, width)
+    for text in wrapped(f"  {geometry_words(judged)}", width, "    "):
+        yield ((text, Style.DIM),)
+    verdicts = judged.by_partition()
+    rows = [row_of(disk, partition, verdicts.get(partition.number)) for partition in disk.partitions]
+    if not rows and (whole := verdicts.get(None)):
+        rows = [("–", "", "0", "0B", _about(disk.size), _contents(disk.content, disk.content_hint), whole)]
+    if rows:
+        yield from _rows(rows, width=width)
+        yield from _name_lines(disk, width)
+    elif disk.table_read or disk.table:
+        yield (("  no partitions", Style.DIM),)
+
+
+def _title(disk: Disk, width: int) -> Iterator[Line]:
+    words = [word for word in (disk.vendor, disk.model) if word]
+    if disk.vendor and disk.model and disk.model.startswith(disk.vendor):
+        words = [disk.model]
+    facts = [" ".join(words), _about(disk.size), disk.kind.value, disk.mapping or "", table_words(disk)]
+    rest = " · ".join(fact for fact in facts if fact)
+    lines = list(wrapped(f"{disk.name}  {rest}", width, "    "))
+    first = lines[0].removeprefix(harmless(disk.name))
+    if first == lines[0]:  # the name itself was wrapped
+        yield ((lines[0], Style.TITLE),)
+    else:
+        yield ((disk.name, Style.TITLE), (first, Style.PLAIN))
+    yield from (plain(line) for line in lines[1:])
+
+
+def table_words(disk: Disk) -> str:
+    """ "gpt table, 512-byte sectors"."""
+    if disk.table is None:
+        return "no partition table" if disk.table_read and not disk.content else ""
+    if disk.table.label is TableLabel.UNKNOWN:
+        return "partitions as the kernel has them"
+    hybrid = "hybrid " if disk.table.hybrid else ""
+    return f"{hybrid}{disk.table.label} table, {disk.table.sector_size}-byte sectors"
+
+
+def geometry_words(judged: Judged) -> str:
+    """The grids that count, each with where it comes from."""
+    words = [_grid_words(grid) for grid in judged.grids if grid.kind is not GridKind.GRAIN]
+    disk = judged.disk
+    if disk.queue_depth:
+        words.append(f"queue depth {disk.queue_depth}")
+    if disk.links and disk.links[0] and disk.links[0][0].speed_gts and disk.kind is DiskKind.NVME:
+        hop = disk.links[0][0]
+        words.append(f"PCIe {hop.speed_gts:g} GT/s x{hop.width}")
+    return " · ".join(words)
+
+
+def _grid_words(grid: Grid) -> str:
+    shift = f"+{format_size(grid.phase)}" if grid.phase else ""
+    return f"{grid.kind} {format_size(grid.size)}{shift} ({grid.source})"
+
+
+def names_of(partition: Partition) -> str:
+    """The name in the table and the label in the file system, each where there is one: `"root", label "rootfs"`."""
+    labels = (f'label "{layer.label}"' for layer in partition.content if layer.label)
+    return ", ".join([*([f'"{partition.name}"'] if partition.name else []), *labels])
+
+
+def _name_lines(disk: Disk, width: int) -> Iterator[Line]:
+    whole = ", ".join(f'label "{layer.label}"' for layer in disk.content if layer.label)
+    words = [f"{part.number} {names}" for part in disk.partitions if (names := names_of(part))]
+    words = [whole] if whole and not disk.partitions else words
+    for text in wrapped(f"  names: {' · '.join(words)}", width, "    ") if words else ():
+        yield ((text, Style.DIM),)
+
+
+Row = tuple[str, str, str, str, str, str, Verdict | None]
+
+
+def row_of(disk: Disk, partition: Partition, verdict: Verdict | None) -> Row:
+    """Number, node, start in sectors and in bytes, size, content, verdict."""
+    sector_size = disk.sector_size
+    start = partition.extent.start
+    sector = str(start // sector_size) if start % sector_size == 0 else "–"
+    content = (
+        "extended"
+        if partition.role is Role.EXTENDED
+        else _contents(partition.content, partition.content_hint)
+    )
+    return (
+        str(partition.number), partition.node or "", sector, format_size(start), format_about(partition.extent.length),
+        content or partition.type_name, verdict,
+    )  # fmt: skip
+
+
+def _contents(layers: Sequence[Layer], hint: str | None) -> str:
+    """The stack in a word: "md 1.2 › crypto_LUKS", or what the udev database says."""
+    if not layers:
+        return hint or ""
+    names, layer = [], layers[0]
+    while True:
+        names.append(
+            layer.version if layer.kind == "vfat" and layer.version else _SHORT.get(layer.kind, layer.kind)
+        )
+        if not layer.inner or len(names) == 4:
+            return " › ".join(names)
+        layer = layer.inner[0]
+
+
+_SHORT = {"linux_raid_member": "md", "crypto_LUKS": "LUKS", "LVM2_member": "LVM", "zfs_member": "ZFS"}
+_HEADS = ("#", "node", "sector", "start", "size", "content")
+
+
+def _rows(rows: Sequence[Row], *, width: int) -> Iterator[Line]:
+    """Columns as wide as what is in them; the content gives way on a narrow terminal."""
+    has_nodes = any(row[1] for row in rows)
+    texts = [tuple(harmless(str(cell)) for cell in row[:6]) for row in rows]
+    widths = [max(cell_width(cell) for cell in column) for column in zip(_HEADS, *texts, strict=True)]
+    if not has_nodes:
+        widths[1] = 0
+    room = width - sum(widths[:5]) - 2 * sum(1 for size in widths[:5] if size) - 2 - 24
+    widths[5] = max(min(widths[5], room), 8)
+    yield ((_cells(_HEADS, widths) + "  verdict", Style.DIM),)
+    for text, row in zip(texts, rows, strict=True):
+        yield ((_cells(text, widths) + "  ", Style.PLAIN), *verdict_words(row[6]))
+
+
+def _cells(cells: Sequence[str], widths: Sequence[int]) -> str:
+    right = (True, False, True, True, True, False)
+    shown = [
+        fit(cell, size, right=align) for cell, size, align in zip(cells, widths, right, strict=True) if size
+    ]  # fmt: skip
+    return "  " + "  ".join(shown)
+
+
+def verdict_words(verdict: Verdict | None) -> Line:
+    if verdict is None:
+        return (("–", Style.DIM),)
+    if not verdict.matters and verdict.answer is not Answer.ON:
+        return (("not judged" if verdict.answer is Answer.UNKNOWN else "does not matter", Style.DIM),)
+    style = _ANSWERS[verdict.answer]
+    if verdict.answer is not Answer.OFF:
+        return ((verdict.answer.value, style),)
+    failed = [check for check in verdict.checks if not check.on]
+    worst = min(failed, key=lambda check: check.grid.severity.rank)
+    style = style if worst.grid.severity is Severity.ERROR else Style.DOUBT
+    return ((f"off {_short_grid(worst.grid)} by {format_size(worst.off_by)}", style),)
+
+
+def _short_grid(grid: Grid) -> str:
+    mark = "?" if grid.source is Source.ASSUMED else ""
+    return f"{format_size(grid.size)}{mark}"
+
+
+def _about(size: int | None) -> str:
+    return "size unknown" if size is None else format_about(size)
+
+
+def summary_line(report: Report) -> Line:
+    disks = len(report.judged)
+    counts = {answer: report.count_answers(answer) for answer in Answer}
+    errors, warnings = report.count(Severity.ERROR), report.count(Severity.WARNING)
+    return (
+        (f"{_plural(disks, 'disk')}: ", Style.TITLE),
+        (f"{counts[Answer.ON]} on the grid", Style.GOOD if counts[Answer.ON] else Style.DIM),
+        (", ", Style.PLAIN),
+        (f"{counts[Answer.OFF]} off", Style.BAD if counts[Answer.OFF] else Style.DIM),
+        (", ", Style.PLAIN),
+        (f"{counts[Answer.UNKNOWN]} unknown", Style.DOUBT if counts[Answer.UNKNOWN] else Style.DIM),
+        (f" · {_plural(errors, 'error')}, {_plural(warnings, 'warning')}", Style.PLAIN),
+    )
+
+
+def _plural(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

@@ -1,0 +1,280 @@
+"""Maps of a disk as text: partitions, gaps, moves."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, TextIO
+
+from aligntool.audit.report import Answer, Check, Grid, GridKind, Judged, Report, Verdict
+from aligntool.change import Place, Plan
+from aligntool.inventory import Partition
+from aligntool.render.lines import EMPTY, Line, Piece, Style, cell_width, harmless, plain, wrapped
+from aligntool.steps import JournalPlace, WriteJournal
+from aligntool.units import Extent, format_about, format_size
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+
+# A bar with words behind it, redrawn in place on a terminal.
+#
+# In: a stream. Out: rich's progress, to which a task is added. Alone because a move, a resynchronisation and
+# a benchmark draw the same bar and differ only in what they say.
+
+
+def words_bar(stream: TextIO, *, title: str = "", transient: bool = False, still: bool = False) -> "Progress":
+    """Its tasks have a field `words`, which is taken literally. `transient`: nothing of it stays when it ends.
+    `still`: it is redrawn when a task says so, and not by a thread.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = [BarColumn(bar_width=None), TextColumn("{task.fields[words]}", markup=False)]
+    return Progress(
+        *([TextColumn(title)] if title else []), *columns,
+        console=Console(file=stream, highlight=False), expand=True, transient=transient,
+        auto_refresh=not still,
+    )  # fmt: skip
+
+
+# Blocks over sectors: the picture of the 2010 article, drawn for the user's own partitions.
+#
+# Each boundary in question gets a ruler of the grid that it is off (or would be judged by), and below it the
+# blocks of the file system as they really lie.
+
+CELLS_A_UNIT = 16
+MOST_UNITS = 4
+USUAL_BLOCK = 4096
+
+
+def map_lines(report: Report, *, width: int) -> Iterator[Line]:
+    for judged in report.judged:
+        partitions = {partition.number: partition for partition in reversed(judged.disk.partitions)}
+        for verdict in judged.verdicts:
+            partition = None if verdict.partition is None else partitions.get(verdict.partition)
+            yield from _boundary(judged, verdict, partition, width)
+
+
+def boundary_lines(judged: Judged, verdict: Verdict, *, width: int) -> Iterator[Line]:
+    """The picture of one start. Where nothing is off, the physical sectors are drawn."""
+    partition = next((part for part in judged.disk.partitions if part.number == verdict.partition), None)
+    yield from _boundary(judged, verdict, partition, width)
+
+
+def _boundary(judged: Judged, verdict: Verdict, partition: Partition | None, width: int) -> Iterator[Line]:
+    check = check_drawn(verdict)
+    name = judged.disk.name if partition is None else f"partition {partition.number} of {judged.disk.name}"
+    sector_size = judged.disk.sector_size
+    sector = f"sector {verdict.start // sector_size}, " if verdict.start % sector_size == 0 else ""
+    title = f" starts at {sector}byte {verdict.start}: {judgement(verdict, check)}"
+    room = max(width - cell_width(harmless(name)), MOST_UNITS)
+    first, *rest = wrapped(title.strip(), room - 1, "")
+    yield ((name, Style.TITLE), (f" {first}", Style.PLAIN))
+    for line in wrapped(" ".join(rest), width - 4, "") if rest else ():
+        yield plain(f"    {line}")
+    if check is not None:
+        yield from _drawing(check, verdict.start, block_of(partition), width)
+    yield EMPTY
+
+
+def check_drawn(verdict: Verdict) -> Check | None:
+    """Return the boundary to draw: the worst that the start is off, else the first; None where none was checked."""
+    failed = [check for check in verdict.checks if not check.on]
+    if failed and verdict.answer is not Answer.ON:
+        return min(failed, key=lambda check: check.grid.severity.rank)
+    return verdict.checks[0] if verdict.checks else None
+
+
+def judgement(verdict: Verdict, check: Check | None) -> str:
+    """How a start lies to that boundary, in words."""
+    if verdict.answer is Answer.UNKNOWN or check is None:
+        return f"unknown, {verdict.why}"
+    if check.on:
+        return f"on a boundary of {_name(check.grid)}"
+    return f"{format_size(check.off_by)} past a boundary of {_name(check.grid)}"
+
+
+def _name(grid: Grid) -> str:
+    return f"{format_size(grid.size)} ({grid.kind}, {grid.source})"
+
+
+def block_of(partition: Partition | None) -> int:
+    """The file system's block, where one was recognised; the usual 4 KiB otherwise."""
+    if partition and partition.content:
+        unit = partition.content[0].data_unit or 0
+        if 512 <= unit <= 64 * 1024:
+            return unit
+    return USUAL_BLOCK
+
+
+def _drawing(check: Check, start: int, block: int, width: int) -> Iterator[Line]:
+    grid = check.grid
+    head = 24
+    units = max(min((width - head - 2) // CELLS_A_UNIT, MOST_UNITS), 2)
+    cells = units * CELLS_A_UNIT
+    first = start - check.off_by
+    request = block if block * CELLS_A_UNIT >= grid.size else grid.size
+    label = f"{grid.kind if grid.kind is not GridKind.PHYSICAL else 'sectors'} {format_size(grid.size)}"
+    what = f"blocks {format_size(block)}" if request == block else f"requests {format_size(request)}"
+    yield ((" " * head + _numbers(first, grid.size, units), Style.DIM),)
+    yield ((f"  {label:<{head - 2}}", Style.PLAIN), (_ruler(units), Style.NOTE))
+    begin = check.off_by * CELLS_A_UNIT // grid.size
+    if check.off_by and begin == 0:
+        begin = 1  # less than a cell off is still drawn as off
+    bar = _blocks(begin, cells, request * CELLS_A_UNIT / grid.size)
+    yield ((f"  {what:<{head - 2}}", Style.PLAIN), (bar, Style.GOOD if check.on else Style.BAD))
+    if not check.on:
+        crossed = crossings(check, request)
+        here = "^ starts here; "
+        if head + begin + len(here) + len(crossed) <= width:
+            yield ((" " * (head + begin) + here, Style.DIM), (crossed, Style.BAD))
+            return
+        yield ((" " * (head + begin) + "^", Style.DIM),)
+        for line in wrapped(f"    starts here; {crossed}", width, "    "):
+            yield ((line, Style.BAD),)
+
+
+def crossings(check: Check, request: int) -> str:
+    """How many of these requests, laid end to end, lie across a boundary: exact, over one period."""
+    size = check.grid.size
+    if request >= size:
+        return f"every {format_size(request)} request touches one unit more"
+    period = size // request if size % request == 0 else size
+    across = sum(
+        1 for index in range(min(period, 4096)) if _straddles(check.off_by + index * request, request, size)
+    )
+    if not across:
+        return "no block straddles, but larger requests do"
+    return f"{across} of {min(period, 4096)} blocks straddle a boundary"
+
+
+def _straddles(begin: int, length: int, size: int) -> bool:
+    return begin // size != (begin + length - 1) // size
+
+
+def _numbers(first: int, size: int, units: int) -> str:
+    return "".join(f"{first + index * size:<{CELLS_A_UNIT}}" for index in range(units)).rstrip()
+
+
+def _ruler(units: int) -> str:
+    return ("|" + "-" * (CELLS_A_UNIT - 1)) * units + "|"
+
+
+def _blocks(begin: int, cells: int, length: float) -> str:
+    """Blocks from `begin` on, each `length` cells long, cut at the right edge."""
+    row = [" "] * (cells + 1)
+    for cell in range(begin, cells + 1):
+        row[cell] = "="
+    index = 0
+    while (edge := begin + round(index * length)) <= cells:
+        row[edge] = "["
+        index += 1
+    return "".join(row)
+
+
+# The disk before and after, as two bars over one scale.
+#
+# In: a plan. Out: lines. Alone because drawing to scale is a subject of its own: both bars share their
+# columns, so that a byte stands in the same column in both, and the smallest part and the smallest gap keep a
+# cell that can be seen.
+
+HEAD = 10
+LEAST_OF_A_PART = 3
+"""Columns for "[1]"."""
+
+Bar = tuple[tuple[Extent, str, Style], ...]
+"""What is drawn, in its order: later parts cover earlier ones."""
+
+
+def plan_map_lines(plan: Plan, *, width: int) -> Iterator[Line]:
+    """Nothing where there are more parts than a line has columns for."""
+    bars = {"before": _bar(plan, after=False), "after": _bar(plan, after=True)}
+    if bars["before"] == bars["after"]:
+        del bars["after"]
+    parts = [extent for bar in bars.values() for extent, _, _ in bar]
+    columns = _columns(parts, plan.disk.size, width - HEAD - 2)
+    if not columns:
+        return
+    end = format_about(plan.disk.size)
+    yield ((" " * HEAD + "0" + end.rjust(columns[plan.disk.size] - 1), Style.DIM),)
+    for name, bar in bars.items():
+        yield ((f"  {name:<{HEAD - 2}}", Style.PLAIN), *_drawn(bar, columns, plan.disk.size))
+
+
+def journal_of(plan: Plan) -> JournalPlace | None:
+    return next((step.journal for step in plan.steps if isinstance(step, WriteJournal)), None)
+
+
+def _bar(plan: Plan, *, after: bool) -> Bar:
+    """Containers before what lies in them."""
+    drawn = []
+    journal = journal_of(plan)
+    if journal and not journal.file and after is _is_free_later(plan, journal.extent):
+        drawn.append((journal.extent, "J", Style.NOTE))
+    for place in plan.places:
+        extent = place.after if after else place.before
+        if extent is not None and extent.length > 0 and extent.start < plan.disk.size:
+            drawn.append((extent, str(place.number), _style(place, after=after)))
+    return tuple(sorted(drawn, key=lambda part: (-part[0].length, part[0].start)))
+
+
+def _is_free_later(plan: Plan, journal: Extent) -> bool:
+    """A journal may lie where a file system is shrunk first; then it does not belong into the first bar."""
+    return any(place.before is not None and place.before.overlaps(journal) for place in _parts(plan))
+
+
+def _parts(plan: Plan) -> Sequence[Place]:
+    """Partitions without those that only contain others."""
+    return [
+        place
+        for place in plan.places
+        if not any(other is not place and place.after.contains(other.after) for other in plan.places)
+    ]
+
+
+def _style(place: Place, *, after: bool) -> Style:
+    if place.before is None or place.before == place.after:
+        return Style.PLAIN
+    return Style.GOOD if after else Style.BAD
+
+
+def _columns(parts: Sequence[Extent], size: int, room: int) -> Mapping[int, int]:
+    """The column of every byte at which a part begins or ends; empty when there is no room for them all."""
+    edges = sorted({0, size, *(edge for part in parts for edge in (part.start, part.end) if edge < size)})
+    stretches = list(pairwise(edges))
+    least = [_least(Extent(start, end - start), parts) for start, end in stretches]
+    spare = room - sum(least)
+    if spare < 0:
+        least = [1] * len(stretches)
+        spare = room - len(stretches)
+    if spare < 0 or not size:
+        return {}
+    columns, so_far = {0: 0}, 0
+    for (_, end), cells in zip(stretches, least, strict=True):
+        so_far += cells
+        columns[end] = so_far + spare * end // size
+    return columns
+
+
+def _least(stretch: Extent, parts: Sequence[Extent]) -> int:
+    """A stretch that is a whole part, or all that a part has to itself, has room for its number."""
+    return LEAST_OF_A_PART if any(part == stretch for part in parts) else 1
+
+
+def _drawn(bar: Bar, columns: Mapping[int, int], size: int) -> Iterator[Piece]:
+    cells: list[tuple[str, Style]] = [("·", Style.DIM)] * columns[size]
+    for extent, name, style in bar:
+        first, end = columns[extent.start], columns[min(extent.end, size)]
+        for index, char in enumerate(_part(name, end - first), first):
+            cells[index] = (char, style)
+    begun = 0
+    for index in range(1, len(cells) + 1):
+        if index == len(cells) or cells[index][1] is not cells[begun][1]:
+            yield "".join(char for char, _ in cells[begun:index]), cells[begun][1]
+            begun = index
+
+
+def _part(name: str, width: int) -> str:
+    """ "[1=====]", as much of it as there is room for."""
+    if width < len(name) + 2:
+        return name[-width:].rjust(width, "|")
+    return f"[{name}{'=' * (width - len(name) - 2)}]"

@@ -1,0 +1,340 @@
+"""Alignment and span experiments and probes as text."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+
+from aligntool import __version__
+from aligntool.documents import as_object
+from aligntool.inventory import Disk, NvmeFacts
+from aligntool.measure.alignment import Knee, Row, Word, bound_spans, matters_for, overall, reach, said_of_all
+from aligntool.measure.fio import NEAR_A_CORE
+from aligntool.measure.sweeps import Setting, Spans, Starts
+from aligntool.measure.unit import Boundary, Looked, ProbeResult
+from aligntool.measure.unit_design import Kind
+from aligntool.render.bench import machine_lines, warning_lines
+from aligntool.render.lines import EMPTY, Line, Piece, Style, fit, plain, stacked, wrapped
+from aligntool.units import format_about, format_size, significant
+
+# What the experiments of `aligntool bench` found: starts, spans; as text and as JSON.
+#
+# In: rates, rows, a knee. Out: lines, or JSON. Alone because here a verdict stands first, and the figures
+# behind it.
+
+_STYLES = {
+    Word.MATTERS: Style.BAD, Word.DOES_NOT: Style.GOOD, Word.NOT_FOR_READS: Style.GOOD, Word.CANNOT_TELL: Style.DOUBT,
+}  # fmt: skip
+_BAR_WIDTH = 30
+_BESIDE_BAR = 65  # columns of a span, its rates, the CPU and a note
+
+
+def alignment_lines(found: Starts, rows: Sequence[Row], *, width: int) -> Iterator[Line]:
+    yield from _head_lines(found, f"  unit of {format_size(found.unit)} ({found.unit_by})", width)
+    if not rows:
+        yield plain("nothing was measured")
+        return
+    for place, line in enumerate(wrapped(f"alignment {said_of_all(rows)}", width, "  ")):
+        before, _, rest = line.partition(" ") if place == 0 else ("", "", line)
+        yield ((f"{before} " if before else "", Style.PLAIN), (rest, _STYLES[overall(rows)]))
+    for load in dict.fromkeys(row.load for row in rows):
+        of_load = [row for row in rows if row.load == load]
+        aligned = [rate.iops for rate in found.rates if rate.load == load and not rate.place.residue]
+        noise = of_load[0].noise
+        yield EMPTY
+        beside = (
+            f"  aligned {median(aligned):,.0f} IOPS{_cpu_words(of_load[0].aligned_cpu)}; "
+            f"two aligned starts: {_range(*noise)}"
+        )
+        title = ((load.title, Style.TITLE), (beside, Style.DIM), _bound(of_load[0].aligned_cpu))
+        yield from stacked(title, width)
+        said = ""
+        for row in of_load:
+            yield _start(row)
+            if row.word is not Word.DOES_NOT and row.why != said:
+                said = row.why
+                yield from (((line, Style.DIM),) for line in wrapped(f"      {row.why}", width, "      "))
+    yield EMPTY
+    for line in wrapped(
+        "Shares of the aligned rate: predicted, then measured (median, smallest to largest). The prediction counts the "
+        "units that a request touches, and no cache. CPU is of one core.", width, ""
+    ):  # fmt: skip
+        yield ((line, Style.DIM),)
+    yield from warning_lines(found.warnings, width)
+
+
+def _head_lines(found: Starts | Spans, what: str, width: int) -> Iterator[Line]:
+    yield from stacked((
+        (found.target, Style.TITLE),
+        (what + (f", {found.when}" if found.when else ""), Style.PLAIN),
+        ("" if found.complete else "  (not complete)", Style.DOUBT),
+    ), width)  # fmt: skip
+    yield from machine_lines(found.conditions, width=width)
+    if found.setting is not None:
+        yield ((f"  {setting_words(found.setting)}", Style.DIM),)
+
+
+def setting_words(setting: Setting) -> str:
+    """How it was measured, in one line."""
+    return (
+        f"{format_about(setting.size)}, {setting.repeats} repeats of {setting.runtime_s:g} s, "
+        f"{'direct I/O' if setting.direct else 'BUFFERED'}, engine {setting.engine}"
+    )
+
+
+def _start(row: Row) -> Line:
+    measured = f"{row.ratio:.2f} ({_range(row.low, row.high)})" if row.high else "–"
+    return (
+        (f"  {fit(row.place.title, 12)}  ", Style.PLAIN),
+        (f"{row.predicted:.2f}  {fit(measured, 18)}  {_cpu_cell(row.cpu)}  ", Style.PLAIN),
+        (row.word.value, _STYLES[row.word]),
+        _bound(row.cpu),
+    )
+
+
+def _cpu_words(cpu: float | None) -> str:
+    return "" if cpu is None else f", CPU {cpu:.0f}%"
+
+
+def _cpu_cell(cpu: float | None) -> str:
+    return fit("" if cpu is None else f"CPU {cpu:.0f}%", 8)
+
+
+def _bound(cpu: float | None) -> Piece:
+    """By the rule of `aligntool bench`."""
+    return (" CPU-bound", Style.DOUBT) if (cpu or 0) >= NEAR_A_CORE else ("", Style.PLAIN)
+
+
+def _range(low: float, high: float) -> str:
+    """Of shares; too few repeats give none."""
+    return f"{low:.2f}–{high:.2f}" if high else "not measured"
+
+
+def alignment_json(found: Starts, rows: Sequence[Row]) -> str:
+    """Sizes in bytes, rates in requests a second, CPU in percent of a core, ratios as shares of the aligned rate."""
+    document = {
+        "schema": "aligntool.bench.alignment",
+        "version": 1,
+        "aligntool": __version__,
+        "when": found.when,
+        "target": found.target,
+        "unit": found.unit,
+        "unit_by": found.unit_by,
+        "verdict": overall(rows).value if rows else None,
+        "matters_for": matters_for(rows),
+        "rows": [as_object(row) | {"cpu_bound": row.cpu_bound} for row in rows],
+        "rates": [as_object(rate) for rate in found.rates],
+        **_common(found),
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def _common(found: Starts | Spans) -> dict[str, object]:
+    """What documents of both have. `disk` is the identity that `aligntool probe` keeps of one."""
+    return {
+        "complete": found.complete,
+        "settings": as_object(found.setting) if found.setting else None,
+        "disk": as_object(found.disk) if found.disk else None,
+        "conditions": as_object(found.conditions),
+        "warnings": list(found.warnings),
+    }
+
+
+def span_lines(found: Spans, *, width: int) -> Iterator[Line]:
+    yield from _head_lines(found, f"  random {'write' if found.write else 'read'}, 4KiB QD32", width)
+    yield _knee_line(found)
+    if found.beyond:
+        yield ((f"  {found.beyond}", Style.DOUBT),)
+    yield from (plain(line) for text in _host_memory(found.nvme) for line in wrapped(text, width, "  "))
+    yield EMPTY
+    yield from _curve_lines(found, width)
+    yield from warning_lines(found.warnings, width)
+
+
+def _knee_line(found: Spans) -> Line:
+    """Good is only what holds for the whole drive."""
+    knee = found.knee
+    style = Style.DOUBT
+    if knee.sure and (knee.found or knee.flat):
+        style = Style.GOOD if knee.flat and found.whole else Style.NOTE
+    said = knee_facts(knee)
+    return ((knee.words, style), (f"  {said}" if said else "", Style.PLAIN))
+
+
+def knee_facts(knee: Knee) -> str:
+    """What stands beside the words; "": it cannot be told."""
+    sure = f"confidence {knee.confidence:.0%}"
+    if knee.found:
+        return f"there {knee.share:.0%} of the rate before; {sure}"
+    return sure if knee.flat else ""
+
+
+def _curve_lines(found: Spans, width: int) -> Iterator[Line]:
+    cells = min(max(width - _BESIDE_BAR, 4), _BAR_WIDTH)
+    highest = max((median(rates) for rates in found.curve.values()), default=0.0)
+    for span, rates in sorted(found.curve.items()):
+        centre = median(rates)
+        cpu = median(found.cpu[span]) if found.cpu.get(span) else None
+        bar = "█" * (round(cells * centre / highest) if highest else 0)
+        span_word = fit(format_about(span), 9, right=True)
+        rate_words = fit(f"{centre:,.0f} IOPS ({min(rates):,.0f}–{max(rates):,.0f})", 30)
+        yield ((f"  {span_word}  {rate_words}  {_cpu_cell(cpu)}  {bar}", Style.PLAIN), _bound(cpu))
+
+
+def _host_memory(nvme: NvmeFacts | None) -> Iterator[str]:
+    """Host Memory Buffer, beside the knee that it moves."""
+    if nvme is None:
+        return
+    if not nvme.hmb_preferred:
+        yield (
+            "it asks for no Host Memory Buffer" if nvme.hmb_preferred == 0 else "Host Memory Buffer: not read"
+        )
+        return
+    asked = f"Host Memory Buffer: it asks for {format_about(nvme.hmb_preferred)}"
+    if nvme.hmb_granted is None:
+        yield f"{asked}; what it got is not known (needs root)"
+    elif not nvme.hmb_granted:
+        yield f"{asked}, and got none"
+    else:
+        got = nvme.hmb_granted
+        yield f"{asked} and got {format_about(got)}, the map of about {format_about(reach(got))}"
+
+
+def span_json(found: Spans, disk: Disk | None) -> str:
+    """Spans in bytes, rates in requests a second, CPU in percent of a core."""
+    nvme, bound = disk.nvme if disk else None, bound_spans(found.cpu)
+    memory: Mapping[str, object] | None = None
+    if nvme is not None:
+        memory = {
+            "preferred": nvme.hmb_preferred,
+            "minimum": nvme.hmb_minimum,
+            "granted": nvme.hmb_granted,
+            "enabled": nvme.hmb_enabled,
+        }
+    document = {
+        "schema": "aligntool.bench.span",
+        "version": 1,
+        "aligntool": __version__,
+        "when": found.when,
+        "target": found.target,
+        "model": disk.model if disk else None,
+        "write": found.write,
+        "knee": as_object(found.knee) | {"sure": found.knee.sure},
+        "spanned": found.spanned,
+        "drive_size": found.drive_size,
+        "host_memory_buffer": memory,
+        "curve": [
+            {"span": span, "iops": rates, "cpu": found.cpu.get(span, []), "cpu_bound": span in bound}
+            for span, rates in sorted(found.curve.items())
+        ],
+        **_common(found),
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+# What a probe found: the unit, what shows it, and what was done to find it; or why it is unknown.
+#
+# In: a ProbeResult. Out: lines. Alone because a size without its doubts would be believed.
+
+_PROBE_BAR_WIDTH = 24
+_MANY_ZEROS = 0.5
+_WORDS = {
+    Kind.READ: "reading across it",
+    Kind.WRITE: "writing across it",
+    Kind.PART: "writing half of it, not the whole",
+}
+_TITLES = {
+    Kind.READ: "Reads across a boundary, against reads beside it",
+    Kind.WRITE: "Writes across a boundary, against writes beside it",
+    Kind.PART: "Writes of half a size, against writes of the whole",
+    Kind.SHIFT: "Writes of a whole size shifted by half, against those in place",
+}
+
+
+def probe_lines(result: ProbeResult, *, width: int, verbose: bool) -> Iterator[Line]:
+    disk = result.disk
+    named = "  ".join(word for word in (disk.model, disk.serial) if word)
+    yield ((disk.path, Style.TITLE), (f"  {named}" if named else "", Style.PLAIN))
+    yield EMPTY
+    yield from _answer(result, width)
+    if verbose or not result.inference.boundaries:
+        for looked in result.inference.looked:
+            yield EMPTY
+            yield from _curve(looked)
+    yield EMPTY
+    for line in wrapped(_done(result), width, "  "):
+        yield ((line, Style.DIM),)
+
+
+def _answer(result: ProbeResult, width: int) -> Iterator[Line]:
+    inference = result.inference
+    if not inference.boundaries:
+        yield (("unknown", Style.DOUBT), (": no unit shows itself beyond doubt", Style.PLAIN))
+        for why in (*inference.why_unknown, *_zeros(result)):
+            yield from map(plain, wrapped(f"  {why}", width, "    "))
+        return
+    first, *more = inference.boundaries
+    yield (
+        (f"works in units of {format_size(first.size)}", Style.GOOD),
+        (f"  measured, confidence {first.confidence:.0%}", Style.PLAIN),
+    )
+    yield from _evidence(first)
+    for boundary in more:
+        yield ((f"and a larger boundary every {format_size(boundary.size)}", Style.NOTE),
+               (f"  confidence {boundary.confidence:.0%}", Style.PLAIN))  # fmt: skip
+        yield from _evidence(boundary)
+    for boundary in inference.doubtful:
+        yield ((f"perhaps {format_size(boundary.size)}", Style.DOUBT),
+               (f"  confidence {boundary.confidence:.0%} only", Style.PLAIN))  # fmt: skip
+    for why in _zeros(result):
+        yield from map(plain, wrapped(f"  {why}", width, "    "))
+
+
+def _evidence(boundary: Boundary) -> Iterator[Line]:
+    for one in boundary.evidence:
+        low, high = one.interval_us
+        yield plain(
+            f"  {_WORDS[one.kind]}: {significant(one.penalty_us)} µs longer "
+            f"(95 %: {significant(low)}–{significant(high)}), {one.share:.0%} of a request"
+        )
+
+
+def _zeros(result: ProbeResult) -> Iterator[str]:
+    if result.zeros >= _MANY_ZEROS:
+        yield (
+            f"{result.zeros:.0%} of what was read is zeros: a drive answers those without looking at its flash "
+            "if they were never written or were trimmed"
+        )
+
+
+def _curve(looked: Looked) -> Iterator[Line]:
+    """The penalty of each size; a bar for what is more than its own uncertainty."""
+    yield (
+        (_TITLES[looked.kind], Style.TITLE),
+        (f"  {significant(looked.request_us, 4)} µs without a penalty", Style.DIM),
+    )
+    highest = max((one.median_us for one in looked.penalties), default=0.0)
+    for one in looked.penalties:
+        share = one.median_us / highest if highest > 0 else 0.0
+        bar = "█" * max(round(_PROBE_BAR_WIDTH * share), 0)
+        size = fit(format_size(one.level), 8, right=True)
+        yield plain(f"  {size}  {one.median_us:+9.2f} ± {significant(one.error_us, 2)} µs  {bar}")
+
+
+def _done(result: ProbeResult) -> str:
+    pairs = sum(looked.samples for looked in result.inference.looked)
+    where = f"in {result.file}, removed again" if result.file else "on the disk itself"
+    wrote = f"wrote {format_about(result.written)} {where}" if result.written else "wrote nothing"
+    cut = ", interrupted" if result.interrupted else ""
+    return (
+        f"{pairs:,} pairs in {result.rounds} rounds, {result.elapsed_s:.1f} s{cut}; sectors of {result.sector} bytes; "
+        f"read {format_about(result.read)}, {wrote}; seed {result.seed}"
+    )
+
+
+def probe_json(result: ProbeResult) -> str:
+    import json
+
+    from aligntool import __version__
+    from aligntool.measure.unit import document
+
+    return json.dumps(document(result, __version__), indent=1) + "\n"

@@ -1,0 +1,447 @@
+"""The steps of a plan: frozen values that say what is changed, and hold no file and no function."""
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from aligntool.inventory import Disk, Layer
+from aligntool.units import MIB, Extent, align_down, align_up
+
+# The disk that a plan is about, by identity.
+#
+# In: a disk. Out: who it is, a digest of its table, and what lies on it. Alone because applying asks the same
+# of the disk that it finds, and must come to the same answer.
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The disk that a plan was thought out for, by identity; `path` is only how the user called it."""
+
+    path: str
+    size: int
+    sector_size: int  # bytes in the sectors of its table
+    label: str | None  # "gpt", "dos"; None: no table
+    disk_id: str | None  # disk GUID or MBR signature
+    model: str | None
+    serial: str | None
+    wwn: str | None
+    table_digest: str  # of every entry as it was read
+
+
+def subject(disk: Disk) -> Subject:
+    return Subject(
+        path=disk.path,
+        size=disk.size or 0,
+        sector_size=disk.sector_size,
+        label=disk.table.label.value if disk.table else None,
+        disk_id=disk.table.disk_id if disk.table else None,
+        model=disk.model,
+        serial=disk.serial,
+        wwn=disk.wwn,
+        table_digest=_digest(disk),
+    )
+
+
+def is_same_disk(one: Subject, other: Subject) -> bool:
+    """By all that is known of it but its path: kernel names change from boot to boot."""
+    return replace(one, path="") == replace(other, path="")
+
+
+def held_by(disk: Disk, number: int | None = None, *, given_up: Collection[str] = ()) -> tuple[str, ...]:
+    """Everything that is recognised on a partition, or on a disk and all its partitions, a line each: kind, UUID,
+    label, byte. A table's digest says nothing of it. What lies inside of something else is among it, because it shows
+    once the other's signature is erased. `given_up`: UUIDs of md arrays that are left out.
+    """
+    layers = [each for each in _layers(disk, number) if _array_uuid(each) not in given_up]
+    return tuple(
+        sorted(
+            f"{each.kind} {each.uuid or '-'} {each.label or '-'} at {each.extent.start}" for each in layers
+        )
+    )
+
+
+def superblocks_on(disk: Disk, number: int | None = None) -> tuple[str, ...]:
+    """Return the UUIDs of the md arrays of which a superblock lies on a partition, or on a disk and all its partitions,
+    as mdadm writes them.
+    """
+    found = (_array_uuid(layer) for layer in _layers(disk, number))
+    return tuple(dict.fromkeys(each for each in found if each))
+
+
+def _array_uuid(layer: Layer) -> str:
+    """ "": it is no superblock of md."""
+    digits = (layer.uuid or "").replace("-", "").replace(":", "").lower()
+    if layer.kind != "linux_raid_member" or len(digits) != 32:
+        return ""
+    return ":".join(digits[at : at + 8] for at in range(0, 32, 8))
+
+
+def _layers(disk: Disk, number: int | None) -> Iterator[Layer]:
+    for part in disk.partitions:
+        if number in (None, part.number):
+            yield from _with_inner(part.content)
+    if number is None:
+        yield from _with_inner(disk.content)
+
+
+def _with_inner(layers: Sequence[Layer]) -> Iterator[Layer]:
+    for layer in layers:
+        yield layer
+        yield from _with_inner(layer.inner)
+
+
+def _digest(disk: Disk) -> str:
+    """SHA-256, in hexadecimal, of everything that the table says: two tables have one digest only if they are alike."""
+    said = [
+        disk.table.label.value if disk.table else None,
+        disk.table.disk_id if disk.table else None,
+        disk.sector_size,
+        [
+            [
+                part.number,
+                part.extent.start,
+                part.extent.length,
+                part.role.value,
+                part.type_code,
+                part.uuid,
+                part.name,
+                list(part.flags),
+                part.record_at,
+            ]
+            for part in sorted(disk.partitions, key=lambda part: (part.number, part.extent))
+        ],
+    ]
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+
+
+# Where signatures of what lay on a drive before may be: at either end of what is on it, and of what will be.
+#
+# In: extents. Out: the runs of bytes that are zeroed. Alone because a plan shows them and applying zeroes
+# them, of new tables and of the members of arrays alike.
+
+HEAD = 5 * MIB
+TAIL = 2 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class DataArea:
+    """Where on each member an array's data will lie: `offset` bytes from its start, `length` long; None: to its end."""
+
+    offset: int = 0
+    length: int | None = None
+
+    def of(self, member: Extent) -> Extent:
+        room = max(member.length - self.offset, 0)
+        return Extent(member.start + self.offset, room if self.length is None else min(self.length, room))
+
+
+def wiped_ends(things: Iterable[Extent], within: Extent, sector_size: int) -> tuple[Extent, ...]:
+    """Whole sectors, none outside `within`, sorted, and no two of them overlap. All in bytes, `sector_size` as well.
+
+    As far as libblkid looks from either end: LUKS2 has its second header 4 MiB in at most, bcachefs and VMFS theirs
+    2 MiB in, Promise's RAID its superblock 3087 sectors of 512 bytes before the end (luks.c, bcache.c, vmfs.c,
+    promise_raid.c). ZFS has 512 KiB at either end, md 0.90 up to 128 KiB from the end, LDM the last MiB.
+    """
+    ends = []
+    for thing in things:
+        start, end = max(thing.start, within.start), min(thing.end, within.end)
+        ends += [(start, min(start + HEAD, end)), (max(end - TAIL, start), end)]
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted(each for each in ends if each[0] < each[1]):
+        start = max(align_down(first, sector_size), within.start)
+        end = min(align_up(last, sector_size), within.end)
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return tuple(Extent(start, end - start) for start, end in merged)
+
+
+# The steps that a plan is made of: a small closed set of frozen values.
+#
+# Each step is idempotent and states the world before and after it: already after means done, neither means
+# stop. Every size and offset is bytes. Offsets are counted from the start of the disk, unless a field says
+# that they are counted from the start of the partition or of the journal.
+
+
+@dataclass(frozen=True, slots=True)
+class JournalPlace:
+    """Where the journal lies, and how it is divided: copy, other copy, stash.
+
+    `extent` is counted from the start of the disk, or of `file` where the journal lies elsewhere. `stash` is counted
+    from the start of `extent`.
+    """
+
+    extent: Extent
+    copy_length: int  # of each of the two copies; a power of two
+    stash: Extent
+    file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What is taken off the disk and kept in the journal while the partition is in flight.
+
+    `ranges` cover everything that blkid would recognise, counted from the start of the partition.
+    """
+
+    ranges: tuple[Extent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """How a copy is cut: docs/crash-safety.md, "Lanes"."""
+
+    window: int  # the longest run that one lane moves at once; never longer than the distance
+    batch: int  # bytes between two flushes, if there are enough lanes
+    group: int  # bytes whose lanes run together
+    stash: int  # bytes of stash that may be used
+    staged: bool = False  # the distance is so short that everything goes through the stash
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A field in a boot sector that says where the partition begins.
+
+    `at` is counted from the start of the partition. `before` and `after` are the field's values; a checksum over
+    patched sectors has neither, because it is computed from what is found there.
+    """
+
+    what: str  # "NTFS hidden sectors", "exFAT boot checksum"
+    at: int
+    length: int
+    before: int | None = None
+    after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EntryChange:
+    """One entry of a partition table, before and after. `record` is the byte of a logical partition's EBR."""
+
+    number: int
+    before: Extent
+    after: Extent
+    record_before: int | None = None
+    record_after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewEntry:
+    """An entry of a new table."""
+
+    number: int
+    extent: Extent
+    type_code: str  # "0x83" for MBR, an upper-case GUID for GPT
+    name: str = ""
+    active: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CheckContent:
+    """Ask the file system's own checker, which writes nothing, whether it is whole."""
+
+    writes: ClassVar[bool] = False
+    partition: int
+    extent: Extent
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShrinkContent:
+    """Make a file system shorter with its own tool, before anything moves."""
+
+    writes: ClassVar[bool] = True
+    partition: int
+    extent: Extent
+    kind: str
+    length: int  # bytes that it may have afterwards
+
+
+@dataclass(frozen=True, slots=True)
+class WriteJournal:
+    """The plan, the map of used blocks, the table and everything held, twice, before anything else is written."""
+
+    writes: ClassVar[bool] = True
+    journal: JournalPlace
+
+
+@dataclass(frozen=True, slots=True)
+class ParkEntries:
+    """Give the entries a type that nothing mounts. From here on the disk is in flight.
+
+    Logical partitions are parked by their container: the whole chain is out of sight.
+    """
+
+    writes: ClassVar[bool] = True
+    partitions: tuple[int, ...]  # those that move or were shrunk
+    parked: tuple[int, ...]  # the entries that change: the same, or the container in place of its logicals
+
+
+@dataclass(frozen=True, slots=True)
+class HoldContent:
+    """Put markers over what the journal holds, at the old place."""
+
+    writes: ClassVar[bool] = True
+    partition: int
+    source: Extent
+    held: Held
+
+
+@dataclass(frozen=True, slots=True)
+class CopyContent:
+    """Copy what lies between the held ranges, in batches, each flushed, read back and recorded."""
+
+    writes: ClassVar[bool] = True
+    partition: int
+    kind: str
+    source: Extent
+    target: Extent
+    held: Held
+    lanes: Lanes
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseContent:
+    """Put what the journal holds, patched, at the new place."""
+
+    writes: ClassVar[bool] = True
+    partition: int
+    kind: str
+    target: Extent
+    held: Held
+    patches: tuple[Patch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteTable:
+    """Point the entries at the new place: the moment the move becomes true."""
+
+    writes: ClassVar[bool] = True
+    label: str  # "gpt" or "dos"
+    changes: tuple[EntryChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CloseJournal:
+    """Wipe the journal's head: nothing is in flight any more."""
+
+    writes: ClassVar[bool] = True
+    journal: JournalPlace
+
+
+@dataclass(frozen=True, slots=True)
+class MakeTable:
+    """A new partition table for a disk without one (or, asked for, over what is there)."""
+
+    writes: ClassVar[bool] = True
+    label: str
+    entries: tuple[NewEntry, ...]
+    wipe: bool = False  # signatures that lie on the disk are wiped first
+
+
+@dataclass(frozen=True, slots=True)
+class MakeMember:
+    """Get one drive ready to be a member of an array: a new table on it, or nothing where it is taken as it is.
+
+    Without `entries` the drive keeps its table, or gets none; `device` is then the partition or the whole drive.
+    """
+
+    writes: ClassVar[bool] = True
+    disk: Subject
+    device: str  # what the array is made of: "/dev/nvme0n1p1"
+    label: str  # of the new table; "": none is made
+    entries: tuple[NewEntry, ...] = ()
+    wipe: bool = False  # signatures that lie on what is taken are wiped first
+    holds: tuple[str, ...] = ()  # what `wipe` gives up: each thing by kind, UUID, label and byte
+    zeroed: tuple[Extent, ...] = ()  # what `wipe` zeroes first
+    old_arrays: tuple[str, ...] = ()  # UUIDs of the md superblocks that `wipe` gives up, as mdadm writes them
+
+
+@dataclass(frozen=True, slots=True)
+class MakeArray:
+    """Make an array of members that are ready. Done when an array of that UUID runs."""
+
+    writes: ClassVar[bool] = True
+    device: str  # "/dev/md/data"
+    uuid: str  # as mdadm writes it, four words of eight digits
+    members: tuple[str, ...]
+    command: tuple[str, ...]
+    level: str  # "raid1"
+    chunk: int | None  # None: it has none
+    data: DataArea
+
+
+@dataclass(frozen=True, slots=True)
+class MakeFileSystem:
+    """Make a file system. Done when one of that kind and UUID is there."""
+
+    writes: ClassVar[bool] = True
+    device: str
+    kind: str
+    uuid: str
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EditFile:
+    """Put lines into a text file of the system. Done when they are in it.
+
+    A line of the file that has `instead_of` in it is replaced by them, else they are added at the end. What the file
+    was before is kept beside it under `backup`, with a number behind where there is one of an earlier run.
+    """
+
+    writes: ClassVar[bool] = True
+    path: str
+    lines: tuple[str, ...]
+    instead_of: str
+    backup: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFile:
+    """Write a file that is aligntool's own, such as a unit or a script. Done when these lines are all that is in it.
+
+    A file of that name with other text is replaced as a whole; what it was is kept as of an `EditFile`.
+    """
+
+    writes: ClassVar[bool] = True
+    path: str
+    lines: tuple[str, ...]
+    backup: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunCommand:
+    """Run a program of the system that may be run again at any time. Done when it was run."""
+
+    writes: ClassVar[bool] = True
+    purpose: str
+    command: tuple[str, ...]
+    expects: str = ""  # what it must print; "": nothing is asked of it but to succeed
+
+
+Step = (
+    CheckContent
+    | ShrinkContent
+    | WriteJournal
+    | ParkEntries
+    | HoldContent
+    | CopyContent
+    | ReleaseContent
+    | RewriteTable
+    | CloseJournal
+    | MakeTable
+    | MakeMember
+    | MakeArray
+    | MakeFileSystem
+    | EditFile
+    | WriteFile
+    | RunCommand
+)
+
+FileStep = EditFile | WriteFile
+
+ArrayStep = MakeMember | MakeArray | MakeFileSystem | FileStep | RunCommand
+"""The steps of which an array is made; none of them is ever in a journal."""
