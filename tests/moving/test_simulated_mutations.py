@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.moving.mutations import MUTATIONS, Mutation
+from tests.thorough import when_thorough
 
 pytestmark = pytest.mark.needs_tools("sfdisk")
 
@@ -53,7 +54,17 @@ def copy_to(folder: Path) -> None:
         shutil.copy(ROOT / "tests" / "moving" / name, folder / "tests" / "moving" / name)
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name.replace(" ", "-"))
+@pytest.mark.parametrize(
+    "mutation",
+    [
+        pytest.param(
+            mutation,
+            id=mutation.name.replace(" ", "-"),
+            marks=() if number % 3 == 0 else when_thorough("runs the cuts for ten seconds"),
+        )
+        for number, mutation in enumerate(MUTATIONS)
+    ],
+)
 def test_the_cuts_catch_it(mutation: Mutation, tmp_path: Path) -> None:
     copy_to(tmp_path)
     source = tmp_path / mutation.file
