@@ -80,9 +80,10 @@ def explain(
 
     Example: aligntool explain AT101
     """
+    from aligntool.audit.explanations import findings_markdown
     from aligntool.audit.report import Code
     from aligntool.render.lines import show
-    from aligntool.render.recipes import TOPIC, explain_lines, explain_topic, findings_markdown, list_lines
+    from aligntool.render.recipes import TOPIC, explain_lines, explain_topic, list_lines
 
     if markdown:
         sys.stdout.write(findings_markdown())

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from aligntool.audit.explanations import EXPLANATIONS
+from aligntool.audit.explanations import explanation
 from aligntool.audit.report import (
     Answer,
     Code,
@@ -185,7 +185,7 @@ def _group(
         for finding in findings:
             yield ((f"{severity.value}: {finding.summary} [{code}]", Style.PLAIN),)
         return
-    title = EXPLANATIONS[code].title
+    title = explanation(code).title
     style = _STYLES[severity]
     yield ((f"{_MARKS[severity]} {code} {severity.value}", style), (f"  {title}", Style.TITLE))
     alike = alike_of(findings, alone=alone)

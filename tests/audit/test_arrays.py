@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.audit.explanations import EXPLANATIONS
+from aligntool.audit.explanations import explanation
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Finding, Report
 from aligntool.inventory import (
@@ -218,5 +218,5 @@ def test_nobody_is_sent_to_take_members_out_of_an_array_that_keeps_nothing_twice
     (finding,) = [one for one in report(Inventory((disk,))).findings if one.code.value == "AT608"]
     assert any("copy its data away" in line for line in finding.evidence) == stays
     assert finding.next == ("aligntool explain AT608" if stays else "sudo wipefs --no-act /dev/nvme0n1")
-    remedy = EXPLANATIONS[finding.code].do
+    remedy = explanation(finding.code).answers[-1]
     assert -1 < remedy.index("RAID0 and linear: copy the data away") < remedy.index("--fail")

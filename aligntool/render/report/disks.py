@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from aligntool.audit.explanations import EXPLANATIONS
+from aligntool.audit.explanations import QUESTIONS, explanation
 from aligntool.audit.report import (
     Answer,
     Code,
@@ -139,13 +139,14 @@ def groups_of(report: Report, losses: Sequence[Loss] = ()) -> tuple[Group, ...]:
 
 
 def _group(findings: list[Finding], alone: str | None, measured: tuple[str, ...]) -> Group:
-    code, explanation = findings[0].code, EXPLANATIONS[findings[0].code]
+    code = findings[0].code
+    text = explanation(code)
     alike = alike_of(findings, alone=alone)
     cost = next((finding.cost for finding in findings if finding.cost), None)
     return Group(
         code=code.value,
         severity=findings[0].severity.value,
-        title=explanation.title,
+        title=text.title,
         seen=tuple((summary, tuple(_under(finding))) for finding, summary in alike[:MOST_OF_A_KIND]),
         more=max(len(alike) - MOST_OF_A_KIND, 0),
         costs=cost_rows(cost) if cost else (),
@@ -153,12 +154,7 @@ def _group(findings: list[Finding], alone: str | None, measured: tuple[str, ...]
         commands=tuple(dict.fromkeys(finding.next for finding in findings if _is_told(finding)))[
             :MOST_COMMANDS
         ],
-        explained=(
-            ("What it means", explanation.means),
-            ("How it is judged", explanation.judged),
-            ("What it costs", explanation.costs),
-            ("What to do", explanation.do),
-        ),
+        explained=tuple(zip(QUESTIONS, text.answers, strict=True)),
     )
 
 
