@@ -257,7 +257,7 @@ def test_starting_the_command_line_loads_nothing_heavy() -> None:
     # What typer itself brings along is typer's to answer for.
     assert not heavy - bare
     assert not {"rich", "pyudev", "parted", "_ped", "jsonschema"} & loaded
-    assert not {"aligntool.linux.look", "aligntool.realign.move"} & loaded
+    assert not {"aligntool.change", "aligntool.steps", "aligntool.inventory", "aligntool.linux.look"} & loaded
 
 
 def _python(*arguments: str) -> str:
@@ -334,3 +334,16 @@ def test_every_string_that_stands_alone_documents_something() -> None:
         if (lines := list(_orphaned_strings(ast.parse(path.read_text()))))
     }
     assert not found
+
+
+def test_the_command_line_imports_at_the_top_only() -> None:
+    """Commands load late as whole modules, by the table in cli/app.py."""
+    inner = [
+        f"{_name(path)}:{node.lineno}"
+        for path in (PACKAGE / "cli").glob("*.py")
+        for function in ast.walk(_tree(path))
+        if isinstance(function, ast.FunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    assert not inner

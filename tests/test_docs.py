@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 from aligntool.audit.explanations import QUESTIONS, explanations, findings_markdown
 from aligntool.audit.report import Code
-from aligntool.cli.app import app
+from aligntool.cli.app import COMMANDS as TABLE
 from aligntool.errors import ExitCode
 from aligntool.render.json import METRICS
+from tests.commands import whole_program
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -27,7 +27,7 @@ def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
             yield from _commands(command, f"{before}{name} ")
 
 
-COMMANDS = dict(_commands(typer.main.get_command(app)))
+COMMANDS = dict(_commands(whole_program()))
 
 
 def section(page: str, title: str) -> str:
@@ -68,6 +68,14 @@ def test_every_command_has_a_help_text_with_an_example_and_every_option_one(name
     assert f"Example: aligntool {name}" in command.help or f"Example: sudo aligntool {name}" in command.help
     for parameter in command.params:
         assert parameter.help, f"{parameter.name} of {name} has no help"
+
+
+def test_the_help_of_a_group_is_the_first_line_of_each_command() -> None:
+    """The command table has the line for a list that loads no command."""
+    loaded = {name: command.help for name, command in COMMANDS.items() if not hasattr(command, "commands")}
+    assert {name: text.split("\n")[0] for name, text in loaded.items()} == {
+        name: row[2] for name, row in TABLE.items()
+    }
 
 
 def test_every_finding_code_has_an_explanation_and_every_explanation_a_code() -> None:

@@ -1,32 +1,146 @@
-"""The command table and `main`: every way to end becomes the exit code that docs/cli.md documents."""
+"""The command table and `main`: every way to end becomes the exit code that docs/cli.md documents.
+
+A command's module is imported when the command runs or its help is shown, and not before.
+"""
 
 import signal
 import sys
+import traceback
+from importlib import import_module
 from typing import Annotated
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from aligntool import __version__
-from aligntool.cli.audit import audit, drives, explain
-from aligntool.cli.bench import bench_app, bench_run, compare_command, list_results_command, show_command
-from aligntool.cli.demo import demo
-from aligntool.cli.options import prepare_streams
-from aligntool.cli.partitions import layout_command, plan_layout_command, realign
-from aligntool.cli.plan import plan_app
-from aligntool.cli.probe import probe
-from aligntool.cli.raid import create_command, persist_command, raid_app
-from aligntool.cli.recover import apply, resume, rollback, status
-from aligntool.cli.report import recipes_app, report, snapshot
-from aligntool.cli.sweeps import bench_alignment, bench_span
-from aligntool.cli.trace import estimate_app, record_command, trace_app
-from aligntool.cli.tune import tune_command
+from aligntool.cli.streams import prepare_streams
 from aligntool.errors import ExitCode, Refused, Stopped
+from aligntool.render.lines import harmless
+
+# What is typed: module in aligntool.cli, function, first line of its docstring.
+COMMANDS = {
+    "audit": ("audit", "audit", "Judge every partition: on the grid, off the grid, or unknown."),
+    "explain": ("explain", "explain", "Explain a finding: what it means, what it costs, and what to do."),
+    "drives": ("explain", "drives", "Show what is known of a drive, with the source of every fact."),
+    "realign": ("partitions", "realign", "Move partitions onto the boundary."),
+    "layout": ("partitions", "layout_command", "Give an empty disk a new partition table, every start on its grids."),
+    "apply": ("recover", "apply", "Apply a plan that was kept in a file."),
+    "status": ("recover", "status", "Show how far an interrupted move or array came, and what to type."),
+    "resume": ("recover", "resume", "Finish an interrupted move or array."),
+    "rollback": ("recover", "rollback", "Undo an interrupted move or array."),
+    "probe": ("probe", "probe", "Find the unit in which a drive works internally, by timing requests."),
+    "report": ("report", "report", "Write one HTML page of disks, findings, arrays and benchmarks."),
+    "snapshot": ("snapshot", "snapshot", "Capture what an audit reads of this machine."),
+    "demo": ("demo", "demo", "Make a misaligned disk image, audit it, realign it, audit it again."),
+    "plan realign": ("plan", "plan_realign_command", "Plan how partitions get onto the boundary, and show every step."),
+    "plan layout": ("partitions", "plan_layout_command", "Plan a new partition table for an empty disk, and show it."),
+    "raid plan": ("raid", "plan_command", "Plan an array, and show how it would be made."),
+    "raid show": ("raid", "show_command", "Show arrays: members, links, state, and where the data lie."),
+    "raid create": ("raid", "create_command", "Make an array, with everything that makes it start at every boot."),
+    "raid persist": ("raid", "persist_command", "Make an array that is there start at every boot."),
+    "raid tune": ("tune", "tune_command", "Measure which chunk is the fastest on empty drives."),
+    "bench run": ("bench", "bench_run", "Measure a drive with fio, and show medians with their range."),
+    "bench list": ("bench", "list_results_command", "List the results that were kept, oldest first."),
+    "bench show": ("bench", "show_command", "Show a result that was kept."),
+    "bench compare": ("bench", "compare_command", "Compare results: log10 of the ratios, drawn."),
+    "bench alignment": ("sweeps", "bench_alignment", "Measure whether the start of a partition matters on this drive."),
+    "bench span": ("sweeps", "bench_span", "Measure how far the cached mapping table of a drive reaches."),
+    "trace read": ("trace", "trace", "Analyse a log of commands to a drive."),
+    "trace record": ("trace", "record_command", "Run a command, and analyse what the disk does meanwhile."),
+    "estimate boot": ("trace", "boot", "Estimate how long a drive is busy with the commands of a boot."),
+    "recipes list": ("explain", "list_recipes", "List the recipes, and the command that takes each."),
+    "recipes show": ("explain", "show_recipe", "Show the goal of a recipe, and the sources of its numbers."),
+    "recipes check": ("explain", "check_recipe", "Check a recipe of your own, and show it."),
+}  # fmt: skip
+
+# Groups: help text, and the command that is meant where the first word is none of the group.
+GROUPS = {
+    "plan": (
+        "Show what would be done to a disk, to the byte; nothing is written.\n\n"
+        "Example: aligntool plan realign disk.img",
+        None,
+    ),
+    "raid": (
+        "Plan, make and show arrays that lie on the boundaries of their drives.\n\n"
+        "Example: sudo aligntool raid create --level 1 /dev/nvme0n1 /dev/nvme1n1",
+        None,
+    ),
+    "bench": (
+        "Measure drives with fio; `bench TARGET` is `bench run TARGET`.\n\n"
+        "Example: aligntool bench /srv --profile crystaldiskmark",
+        "run",
+    ),
+    "trace": (
+        "Analyse commands to a drive; `trace LOG` is `trace read LOG`.\n\n"
+        "Example: aligntool trace boot.blkparse --grid 4KiB",
+        "read",
+    ),
+    "estimate": (
+        "Estimate from measured rates.\n\nExample: aligntool estimate boot --rate-a 30,90",
+        None,
+    ),
+    "recipes": (
+        "List, show and check goals for usual cases.\n\nExample: aligntool recipes list",
+        None,
+    ),
+}
+
+
+class LateCommand(TyperCommand):
+    """A command by its name and short help; all else is loaded when it is needed."""
+
+    def __init__(self, name: str, module: str, function: str, short: str) -> None:
+        super().__init__(name, help=short)
+        self._module, self._function = module, function
+
+    def load(self) -> TyperCommand:
+        """Return the command with its options."""
+        function = getattr(import_module(f"aligntool.cli.{self._module}"), self._function)
+        alone = typer.Typer(add_completion=False)
+        alone.command(self.name)(function)
+        return typer.main.get_command(alone)  # type: ignore[return-value] # a single command is no group
+
+    def make_context(  # type: ignore[override] # click's Context, which some versions of typer bring along
+        self, info_name: str | None, args: list[str], parent: typer.Context | None = None, **extra: object
+    ) -> typer.Context:
+        return self.load().make_context(info_name, args, parent, **extra)  # type: ignore[return-value]
+
+
+def _late_commands(before: str) -> dict[str, LateCommand]:
+    """Return the commands of the table that are typed as `before` and one more word."""
+    found = {name.removeprefix(before): row for name, row in COMMANDS.items() if name.startswith(before)}
+    return {word: LateCommand(word, *row) for word, row in found.items() if " " not in word}
+
+
+class Group(TyperGroup):
+    """The commands below a word. With a default, `bench /srv` is `bench run /srv`."""
+
+    def __init__(self, name: str, text: str, default: str | None) -> None:
+        super().__init__(name=name, help=text, no_args_is_help=True)
+        self.commands.update(_late_commands(f"{name} "))
+        self._default = default
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override] # click's Context
+        if self._default and args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
+            args = [self._default, *args]
+        return super().parse_args(ctx, args)
+
+
+class Program(TyperGroup):
+    """All commands and groups."""
+
+    def __init__(self, **given: object) -> None:
+        super().__init__(**given)  # type: ignore[arg-type] # typer's own arguments
+        self.commands.update(_late_commands(""))
+        self.commands.update({name: Group(name, *row) for name, row in GROUPS.items()})
+
 
 app = typer.Typer(
     name="aligntool",
+    cls=Program,
     help="Audit disks for misaligned partitions, and move them onto the boundary without losing what is on them; "
-    "make arrays that lie on it and come back; measure what a drive is good for.",
-    epilog="Example: sudo aligntool audit        Without root it tells what can be seen without.",
+    "make arrays that lie on it and start at every boot; measure what a drive is good for.",
+    epilog="Example: sudo aligntool audit        Without root, the audit has what can be read without root.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -48,38 +162,6 @@ def _options(
     """Options before the command."""
 
 
-app.command()(audit)
-app.command()(explain)
-app.command()(drives)
-plan_app.command("layout")(plan_layout_command)
-app.add_typer(plan_app)
-app.command()(realign)
-app.command("layout")(layout_command)
-app.command()(apply)
-app.command()(status)
-app.command()(resume)
-app.command()(rollback)
-raid_app.command("create")(create_command)
-raid_app.command("persist")(persist_command)
-raid_app.command("tune")(tune_command)
-app.add_typer(raid_app)
-app.command()(probe)
-bench_app.command("run")(bench_run)
-bench_app.command("list")(list_results_command)
-bench_app.command("show")(show_command)
-bench_app.command("compare")(compare_command)
-bench_app.command("alignment")(bench_alignment)
-bench_app.command("span")(bench_span)
-app.add_typer(bench_app)
-trace_app.command("record")(record_command)
-app.add_typer(trace_app)
-app.add_typer(estimate_app)
-app.add_typer(recipes_app)
-app.command()(report)
-app.command()(snapshot)
-app.command()(demo)
-
-
 def main() -> None:
     """Run, and let every way to end become the exit code that docs/cli.md documents."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader that goes (head, less) ends us as it ends cat
@@ -90,28 +172,24 @@ def main() -> None:
         finally:
             sys.stdout.flush()  # here a full disk still has a name; at exit it would be a trace
     except (Refused, Stopped) as error:
-        _say(str(error), error.hint)
+        _print_error(str(error), error.hint)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)
     except Exception:
-        _bug()
+        _print_bug()
         sys.exit(ExitCode.BUG)
 
 
-def _say(reason: str, hint: str) -> None:
-    """One clear error on stderr; names in it may come from a disk or a stranger's path."""
-    from aligntool.render.lines import harmless
-
+def _print_error(reason: str, hint: str) -> None:
+    """Print one clear error on stderr; names in it may come from a disk or from a path of someone else."""
     for line in reason.split("\n"):
         print(f"aligntool: {harmless(line)}", file=sys.stderr)
     for line in hint.split("\n") if hint else ():
         print(f"  → {harmless(line)}", file=sys.stderr)
 
 
-def _bug() -> None:
-    import traceback
-
+def _print_bug() -> None:
     traceback.print_exc()
     print("aligntool: this is a bug in aligntool. Please report it with the lines above.", file=sys.stderr)
     print("  → aligntool snapshot -o snapshot.tar.xz   captures this machine for the report", file=sys.stderr)

@@ -5,26 +5,43 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TextIO
 
 from aligntool.audit.arrays import sync_words
-from aligntool.change import Plan
+from aligntool.audit.judge import audit
+from aligntool.audit.report import Judged, Report
+from aligntool.audit.wording import shell_word
+from aligntool.change import Plan, RaidGoal
+from aligntool.cli.audit import known_of
 from aligntool.cli.options import colored, command, terminal_width
-from aligntool.cli.run_change import follow, pipes_may_break
+from aligntool.cli.plan import refuse_in_flight
+from aligntool.cli.run_change import follow, pipes_may_break, write_end
 from aligntool.errors import Refused, Stopped, objection_of, refuse
+from aligntool.inventory import ArrayFacts, Disk
+from aligntool.linux.commands import asked_health
+from aligntool.linux.content import check_content, sample
+from aligntool.linux.drives import read_array
+from aligntool.linux.files import forgetful_kind
+from aligntool.linux.look import look
+from aligntool.linux.sysfs import Tree
+from aligntool.linux.system import find_distribution
+from aligntool.linux.users import in_use
+from aligntool.raid.chunks import known_rates
+from aligntool.raid.make import begin, go_back, go_forward, plan_here, reasons_beforehand, refuse_impossible
+from aligntool.raid.members import Known
+from aligntool.raid.planning import data_begins
+from aligntool.raid.record import Record, Site, find_records, forget, one_at_a_time, read_record
+from aligntool.raid.steps_drives import hold_members
+from aligntool.raid.views import ArrayView, arrays_of
+from aligntool.realign.planning import on_captured_machine
+from aligntool.render.arrays import array_lines, raid_plan_lines
+from aligntool.render.lines import EMPTY, plain, show, text_of, wants_color
+from aligntool.render.plan import attention_lines
+from aligntool.render.progress import array_status_json, array_status_lines, resync_bar, resync_lines
 from aligntool.steps import EditFile, MakeArray, MakeMember, RunCommand, Step, WriteFile
-
-if TYPE_CHECKING:
-    from typing import TextIO
-
-    from aligntool.audit.report import Judged, Report
-    from aligntool.change import RaidGoal
-    from aligntool.inventory import ArrayFacts, Disk
-    from aligntool.raid.members import Known
-    from aligntool.raid.record import Record, Site
-    from aligntool.raid.views import ArrayView
-
+from aligntool.units import Extent
 
 # Making an array of a plan, going on with one, taking one back: what the commands have in common.
 #
@@ -34,18 +51,12 @@ if TYPE_CHECKING:
 _ANEW = "aligntool raid create shows how it would be made now"
 
 
-def this_site() -> "Site":
+def this_site() -> Site:
     """This machine, as the walk sees it."""
-    from aligntool.linux.content import sample
-    from aligntool.raid.record import Site
-
     return Site(_look_at, _look_around, _problem_of, sample)
 
 
-def show_array_plan(plan: Plan, stream: "TextIO", *, type_next: str = "") -> None:
-    from aligntool.render.arrays import raid_plan_lines
-    from aligntool.render.lines import show
-
+def show_array_plan(plan: Plan, stream: TextIO, *, type_next: str = "") -> None:
     lines = raid_plan_lines(plan, width=terminal_width(), type_next=type_next)
     show(lines, stream, color=colored() and stream is sys.stdout)
     stream.flush()
@@ -56,10 +67,6 @@ def carry_out_array(plan: Plan, think_again: Callable[[], Plan], *, json_: bool)
 
     Raises Refused while nothing is written, and Stopped afterwards; then the record is kept.
     """
-    from aligntool.raid.make import begin, go_forward, refuse_impossible
-    from aligntool.raid.record import forget, one_at_a_time
-    from aligntool.raid.steps_drives import hold_members
-
     site = this_site()
     with pipes_may_break(), one_at_a_time(site.state):
         _refuse_unfinished(plan, site)
@@ -75,11 +82,8 @@ def carry_out_array(plan: Plan, think_again: Callable[[], Plan], *, json_: bool)
                 raise
 
 
-def go_on(record: "Record", *, back: bool, json_: bool) -> None:
+def go_on(record: Record, *, back: bool, json_: bool) -> None:
     """Finish an array that is unfinished, or take it back. Raises Refused and Stopped."""
-    from aligntool.raid.make import go_back, go_forward, plan_here
-    from aligntool.raid.record import one_at_a_time, read_record
-
     site = this_site()
     with pipes_may_break(), one_at_a_time(site.state):
         record = read_record(record.file)  # as it is now that nobody else changes it
@@ -99,11 +103,6 @@ def ways_on(plan: Plan) -> str:
 
 def tell_array(plan: Plan, *, json_: bool) -> None:
     """The array, looked at and judged anew. Raises Stopped where it cannot be."""
-    from aligntool.cli.run_change import write_end
-    from aligntool.render.arrays import array_lines
-    from aligntool.render.lines import EMPTY, show, text_of
-    from aligntool.render.plan import attention_lines
-
     made = next((step for step in plan.steps if isinstance(step, MakeArray)), None)
     lines = []
     if made is not None:
@@ -122,8 +121,6 @@ def tell_array(plan: Plan, *, json_: bool) -> None:
 
 
 def _kernel_name(made: MakeArray) -> str:
-    from pathlib import Path
-
     return Path(made.device).resolve().name
 
 
@@ -146,10 +143,8 @@ def refuse_changed(plan: Plan, now: Plan) -> None:
         )
 
 
-def _given_up(record: "Record") -> str:
+def _given_up(record: Record) -> str:
     """What ends an array with a drive that never comes back."""
-    from aligntool.audit.wording import shell_word
-
     made = next((step.device for step in record.plan.steps if isinstance(step, MakeArray)), None)
     stop = f"sudo mdadm --stop {made}; " if made else ""
     return (
@@ -162,10 +157,8 @@ def _told(holds: tuple[str, ...]) -> str:
     return ", ".join(holds) or "nothing"
 
 
-def _refuse_unfinished(plan: Plan, site: "Site") -> None:
+def _refuse_unfinished(plan: Plan, site: Site) -> None:
     """Raises Refused where another array stopped on the way with any of these drives, or under this name."""
-    from aligntool.raid.record import find_records
-
     drives = {_drive_key(step) for step in plan.steps if isinstance(step, MakeMember)}
     for record in find_records(site.state):
         others = {_drive_key(step) for step in record.plan.steps if isinstance(step, MakeMember)}
@@ -181,9 +174,7 @@ def _drive_key(step: MakeMember) -> tuple[str | None, ...]:
     return (disk.model, disk.serial, disk.wwn) if disk.serial or disk.wwn else (disk.path,)
 
 
-def _tell_where_the_record_is(site: "Site") -> None:
-    from aligntool.linux.files import forgetful_kind
-
+def _tell_where_the_record_is(site: Site) -> None:
     kind = forgetful_kind(site.state)
     if kind:
         print(
@@ -193,9 +184,7 @@ def _tell_where_the_record_is(site: "Site") -> None:
         )
 
 
-def _look_at(path: str) -> "Disk":
-    from aligntool.linux.look import look
-
+def _look_at(path: str) -> Disk:
     inventory = look((path,), files=False)
     disk = next((disk for disk in inventory.disks if disk.path == path), None)
     if disk is None:
@@ -203,16 +192,11 @@ def _look_at(path: str) -> "Disk":
     return disk
 
 
-def _look_around() -> "tuple[Disk, ...]":
-    from aligntool.linux.look import look
-
+def _look_around() -> tuple[Disk, ...]:
     return look((), wake=True, files=False).disks
 
 
 def _problem_of(device: str, size: int, kind: str) -> str | None:
-    from aligntool.linux.content import check_content
-    from aligntool.units import Extent
-
     return check_content(device, Extent(0, size), kind).problem
 
 
@@ -231,10 +215,6 @@ def refuse_beforehand(steps: Sequence[Step], system: str, others: Refused | None
     Files and commands of another `system` than this one are not looked for: such a plan is for another machine. Who is
     not root may not look.
     """
-    from aligntool.linux.look import look
-    from aligntool.linux.system import find_distribution
-    from aligntool.raid.make import reasons_beforehand
-
     if os.geteuid() != 0:
         return
     if system != find_distribution():
@@ -253,11 +233,8 @@ def refuse_beforehand(steps: Sequence[Step], system: str, others: Refused | None
 
 def look_at_members(
     drives: list[str],
-) -> "tuple[list[Judged], tuple[int | None, ...], Report, Known]":
+) -> tuple[list[Judged], tuple[int | None, ...], Report, Known]:
     """Each drive with its health; the partition of it that was named, None for the drive itself. Raises Refused."""
-    from aligntool.cli.plan import refuse_in_flight
-    from aligntool.linux.commands import asked_health
-
     report, known = _look(drives, arrays=True)
     named = [_find(report, target) for target in drives]
     for judged, _ in named:
@@ -271,9 +248,7 @@ def look_at_members(
     return members, tuple(number for _, number in named), report, known
 
 
-def _taken(disk: "Disk", number: int | None) -> tuple[tuple[str, str], ...]:
-    from aligntool.linux.users import in_use
-
+def _taken(disk: Disk, number: int | None) -> tuple[tuple[str, str], ...]:
     node = next((part.node for part in disk.partitions if part.number == number and part.node), disk.name)
     try:
         return tuple((one.what, one.end) for one in in_use(f"/dev/{node}"))
@@ -281,14 +256,8 @@ def _taken(disk: "Disk", number: int | None) -> tuple[tuple[str, str], ...]:
         return ()
 
 
-def sampled_members(members: "Sequence[Judged]", goal: "RaidGoal") -> "list[Judged]":
+def sampled_members(members: Sequence[Judged], goal: RaidGoal) -> list[Judged]:
     """The same, each with what a few places of it hold: what nobody recognises must be given up by name, too."""
-    from itertools import zip_longest
-
-    from aligntool.linux.content import sample
-    from aligntool.raid.planning import data_begins
-    from aligntool.units import Extent
-
     begins = data_begins(members, goal)
     found = []
     for judged, number, at in zip_longest(members, goal.partitions, begins):
@@ -301,24 +270,16 @@ def sampled_members(members: "Sequence[Judged]", goal: "RaidGoal") -> "list[Judg
     return found
 
 
-def look_at_arrays(names: "Sequence[str]", sysroot: str | None = None) -> "tuple[ArrayView, ...]":
+def look_at_arrays(names: Sequence[str], sysroot: str | None = None) -> tuple[ArrayView, ...]:
     """The arrays of the machine, or of a captured one, by the kernel's names; all where none is named. Every disk is
     looked at: an array's members are among them. Raises Refused for a name that is no array.
     """
-    from aligntool.raid.chunks import known_rates
-    from aligntool.raid.views import arrays_of
-
     report, known = _look([], sysroot, arrays=True)
     return arrays_of(report, names, known_rates(known), known)
 
 
-def _look(targets: list[str], sysroot: str | None = None, *, arrays: bool = False) -> "tuple[Report, Known]":
+def _look(targets: list[str], sysroot: str | None = None, *, arrays: bool = False) -> tuple[Report, Known]:
     """`arrays`: those that run as well. Raises Refused, also where one of several targets could not be looked at."""
-    from aligntool.audit.judge import audit
-    from aligntool.cli.audit import known_of
-    from aligntool.linux.look import look
-    from aligntool.realign.planning import on_captured_machine
-
     inventory = look(targets, sysroot=sysroot, arrays=arrays)
     if targets:
         refuse((each.why, each.hint) for each in inventory.unseen)
@@ -327,10 +288,8 @@ def _look(targets: list[str], sysroot: str | None = None, *, arrays: bool = Fals
     return on_captured_machine(report, {})[0] if inventory.captured else report, known
 
 
-def _find(report: "Report", target: str) -> "tuple[Judged, int | None]":
+def _find(report: Report, target: str) -> tuple[Judged, int | None]:
     """The disk that was meant, and the partition of it; None: the disk itself. Links are followed."""
-    from pathlib import Path
-
     path = Path(target) if "/" in target else Path("/dev", target)
     names = {target, str(path), str(path.resolve())}
     for judged in report.judged:
@@ -350,13 +309,11 @@ def _find(report: "Report", target: str) -> "tuple[Judged, int | None]":
 # two stopped.
 
 
-def record_of(target: str | None) -> "Record | None":
+def record_of(target: str | None) -> Record | None:
     """The unfinished array that a device, a name or a UUID belongs to; without a target, the only one there is.
 
     Raises Refused where several could be meant, or a record cannot be read.
     """
-    from aligntool.raid.record import find_records
-
     records = find_records()
     if target is not None:
         return next((record for record in records if _is_meant(record.plan, target)), None)
@@ -370,8 +327,6 @@ def record_of(target: str | None) -> "Record | None":
 
 def _is_meant(plan: Plan, target: str) -> bool:
     """By the names of the plan; a drive of it also by what it is now."""
-    from pathlib import Path
-
     array = plan.disk
     if target in (array.path, Path(array.path).name, array.disk_id):
         return True
@@ -384,8 +339,6 @@ def _is_meant(plan: Plan, target: str) -> bool:
 
 
 def _drives_now(plan: Plan, steps: list[MakeMember]) -> set[str]:
-    from aligntool.raid.make import plan_here
-
     try:
         plan = plan_here(plan, this_site().look_around())
     except Refused:  # a drive is missing: the names of the plan are all there is
@@ -394,11 +347,8 @@ def _drives_now(plan: Plan, steps: list[MakeMember]) -> set[str]:
     return {name for step in now for name in (step.disk.path, step.device)}
 
 
-def tell_array_status(record: "Record | None", *, json_: bool) -> None:
+def tell_array_status(record: Record | None, *, json_: bool) -> None:
     """How far it came, and what to type. None: nothing is unfinished."""
-    from aligntool.render.lines import plain, show
-    from aligntool.render.progress import array_status_json, array_status_lines
-
     if record is None:
         if json_:
             sys.stdout.write(array_status_json(None, 0, forward=True, sentences=(), type_next=()))
@@ -425,10 +375,8 @@ def tell_array_status(record: "Record | None", *, json_: bool) -> None:
     show(lines, sys.stdout, color=colored())
 
 
-def recover_array(record: "Record | None", *, json_: bool, back: bool) -> None:
+def recover_array(record: Record | None, *, json_: bool, back: bool) -> None:
     """Raises Refused where nothing is unfinished, Stopped where it stops again."""
-    from aligntool.cli.run_change import write_end
-
     if record is None:
         raise Refused(
             "no array is unfinished here",
@@ -443,12 +391,11 @@ def recover_array(record: "Record | None", *, json_: bool, back: bool) -> None:
         print(f"{record.plan.disk.path} is taken back", file=sys.stderr)
 
 
-def _ways_on(record: "Record") -> tuple[str, ...]:
-
+def _ways_on(record: Record) -> tuple[str, ...]:
     return tuple(ways_on(record.plan).split("\n"))
 
 
-def _sentences(record: "Record") -> list[str]:
+def _sentences(record: Record) -> list[str]:
     made = "it is not finished: do not put anything on it yet"
     files = [step.path for step in record.plan.steps if isinstance(step, EditFile | WriteFile)]
     found = [made if record.forward else "it was being taken back"]
@@ -480,9 +427,6 @@ def tell_resync(device: str) -> None:
 
 def wait_for_resync(device: str) -> None:
     """Returns when nothing runs any more. Ctrl-C ends the waiting, and not the resynchronisation."""
-    from aligntool.render.lines import wants_color
-    from aligntool.render.progress import resync_bar, resync_lines
-
     teller = resync_bar if wants_color(sys.stderr, dict(os.environ)) else resync_lines
     try:
         with teller(sys.stderr) as tell:
@@ -493,12 +437,9 @@ def wait_for_resync(device: str) -> None:
         print("aligntool: not waited for any longer; it goes on in the background", file=sys.stderr)
 
 
-def _runs(facts: "ArrayFacts") -> bool:
+def _runs(facts: ArrayFacts) -> bool:
     return facts.sync_action in ("resync", "recover", "reshape")
 
 
-def _facts(device: str) -> "ArrayFacts | None":
-    from aligntool.linux.drives import read_array
-    from aligntool.linux.sysfs import Tree
-
+def _facts(device: str) -> ArrayFacts | None:
     return read_array(Tree(""), f"/sys/block/{Path(device).resolve().name}")

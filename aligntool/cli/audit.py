@@ -4,10 +4,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from aligntool.audit.drives import unjudged
+from aligntool.audit.judge import Known
+from aligntool.audit.judge import audit as judge
+from aligntool.audit.report import MeasuredDisk, Report, Severity, Wishes
+from aligntool.audit.wording import shell_word
 from aligntool.cli.options import (
     MeasuredOption,
     PageOption,
@@ -18,94 +23,23 @@ from aligntool.cli.options import (
     WakeOption,
     WishedGrainOption,
     colored,
+    command,
     terminal_width,
 )
 from aligntool.errors import ExitCode, Refused, refuse
+from aligntool.formats.parked import seems_in_flight
+from aligntool.inventory import Gap, Inventory, Unseen
 from aligntool.linux.deadline import SILENCE_S
-
-if TYPE_CHECKING:
-    from aligntool.audit.judge import Known
-    from aligntool.audit.report import MeasuredDisk, Report
-    from aligntool.inventory import Inventory, Unseen
-    from aligntool.realign.planning import Mend
-    from aligntool.render.lines import Line
-
-
-# `aligntool drives`: what the drive database knows of a model.
-
-
-def drives(
-    model: Annotated[
-        str | None,
-        typer.Argument(metavar="MODEL", help="As the kernel or the label prints it; none: list every row."),
-    ] = None,
-    *,
-    firmware: Annotated[
-        str | None, typer.Option("--firmware", help="Firmware revision, where it decides.")
-    ] = None,
-) -> None:
-    """Show what is known of a drive, with the source of every fact.
-
-    Example: aligntool drives WD20EARS
-    """
-    from aligntool.recipes.drives import load_drives
-    from aligntool.render.lines import show
-    from aligntool.render.recipes import drive_lines, row_lines
-
-    database = load_drives()
-    if model is None:
-        show(row_lines([row.geometry for row in database.rows]), sys.stdout, color=colored())
-        return
-    found = database.search(model, firmware=firmware)
-    if not found:
-        raise Refused(f"the drive database has no row for {model!r}", hint="aligntool drives lists every row")
-    show(drive_lines(found, width=terminal_width()), sys.stdout, color=colored())
-
-
-# `aligntool explain`: what a finding code means, and what stands behind some of the figures.
-
-
-def explain(
-    code: Annotated[
-        str | None, typer.Argument(metavar="CODE", help="Such as AT101, or queue-depth; none: list them all.")
-    ] = None,
-    *,
-    markdown: Annotated[
-        bool, typer.Option("--markdown", hidden=True, help="The page docs/findings.md.")
-    ] = False,
-) -> None:
-    """Tell what a finding means, how it is judged, what it costs, and what to do.
-
-    queue-depth draws why latency hides behind concurrency.
-
-    Example: aligntool explain AT101
-    """
-    from aligntool.audit.explanations import findings_markdown
-    from aligntool.audit.report import Code
-    from aligntool.render.lines import show
-    from aligntool.render.recipes import TOPIC, explain_lines, explain_topic, list_lines
-
-    if markdown:
-        sys.stdout.write(findings_markdown())
-        return
-    width = terminal_width()
-    if code is None:
-        show(list_lines(width=width), sys.stdout, color=colored())
-        return
-    if code.lower() == TOPIC:
-        show(explain_topic(width=width), sys.stdout, color=colored())
-        return
-    known = {one.value: one for one in Code}
-    if code.upper() not in known:
-        from difflib import get_close_matches
-
-        near = get_close_matches(code.upper(), known, n=1, cutoff=0.7)
-        raise Refused(
-            f"there is no finding {code!r}",
-            hint=f"aligntool explain {near[0]}" if near else "aligntool explain lists them",
-        )
-    show(explain_lines(known[code.upper()], width=width), sys.stdout, color=colored())
-
+from aligntool.linux.drives import Given
+from aligntool.linux.look import look
+from aligntool.measure.unit import read_measured
+from aligntool.realign.planning import Mend, mends, on_captured_machine, point_to_answers
+from aligntool.recipes.drives import load_drives
+from aligntool.render.audit import audit_lines
+from aligntool.render.disk_map import map_lines
+from aligntool.render.json import audit_json, audit_prometheus
+from aligntool.render.lines import Line, harmless, show
+from aligntool.units import MIB
 
 # What was measured before, for an audit.
 #
@@ -115,14 +49,10 @@ def explain(
 _LONGEST = 1 << 20
 
 
-def measured_on(files: Sequence[str], inventory: "Inventory") -> "tuple[MeasuredDisk, ...]":
+def measured_on(files: Sequence[str], inventory: Inventory) -> tuple[MeasuredDisk, ...]:
     """Raises Refused for a file that cannot be read, is no result of a probe, or is of none of these disks, where all
     of them could be looked at.
     """
-    from aligntool.audit.wording import shell_word
-    from aligntool.cli.options import command
-    from aligntool.measure.unit import read_measured
-
     again = ""
     for disk in inventory.disks[:1]:
         again = command("probe", disk.path, "-o", shell_word(f"{PurePath(disk.path).name}-measured.json"))
@@ -139,10 +69,8 @@ def measured_on(files: Sequence[str], inventory: "Inventory") -> "tuple[Measured
     return tuple(found)
 
 
-def _missing(inventory: "Inventory") -> bool:
+def _missing(inventory: Inventory) -> bool:
     """Whether a target could not be judged: nothing tells which disk that is."""
-    from aligntool.inventory import Gap
-
     return any(one.gap in (Gap.DISK, Gap.NO_ANSWER) for one in inventory.unseen)
 
 
@@ -196,18 +124,14 @@ def audit(
     measured: MeasuredOption = None,
     grain: WishedGrainOption = None,
 ) -> None:  # fmt: skip
-    """Judge every partition: on the grid, off the grid, or unknown; and say by how much, why, and what it costs.
+    """Judge every partition: on the grid, off the grid, or unknown.
+
+    It reports by how much, why, and what it costs.
 
     Example: sudo aligntool audit --map /dev/sda
 
     Exit code: 0 nothing at or above --fail-on, 1 findings, 3 a target could not be judged, or a disk gave no answer.
     """
-    from aligntool.audit.judge import audit as judge
-    from aligntool.audit.report import Wishes
-    from aligntool.linux.drives import Given
-    from aligntool.linux.look import look
-    from aligntool.units import MIB
-
     given = Given(sector_size=sector_size, physical_sector_size=physical_sector_size)
     inventory = look(
         tuple(targets or ()), sysroot=sysroot, given=given, wake=wake, silence_s=timeout, keep_going=True
@@ -221,48 +145,33 @@ def audit(
     raise typer.Exit(_exit_code(report, fail_on, named=bool(targets)))
 
 
-def known_of(inventory: "Inventory") -> "Known":
+def known_of(inventory: Inventory) -> Known:
     """What the drive database says of each disk."""
-    from aligntool.recipes.drives import load_drives
-
     database = load_drives()
     return {disk.name: database.known(disk) for disk in inventory.disks}
 
 
-def _tell(report: "Report", form: Format, *, map_: bool, quiet: bool, verbose: bool) -> None:
+def _tell(report: Report, form: Format, *, map_: bool, quiet: bool, verbose: bool) -> None:
     match form:
         case Format.JSON:
-            from aligntool.render.json import audit_json
-
             sys.stdout.writelines(audit_json(*with_mends(report)))
         case Format.PROMETHEUS:
-            from aligntool.render.json import audit_prometheus
-
             sys.stdout.writelines(audit_prometheus(report))
         case Format.TEXT:
-            from aligntool.render.lines import show
-
             show(_lines(report, map_=map_, quiet=quiet, verbose=verbose), sys.stdout, color=colored())
     sys.stdout.flush()
 
 
-def _lines(report: "Report", *, map_: bool, quiet: bool, verbose: bool) -> Iterator["Line"]:
-    from aligntool.render.audit import audit_lines
-
+def _lines(report: Report, *, map_: bool, quiet: bool, verbose: bool) -> Iterator[Line]:
     width = terminal_width()
     report, mends = with_mends(report)
     if map_:
-        from aligntool.render.disk_map import map_lines
-
         yield from map_lines(report, width=width)
     yield from audit_lines(report, width=width, verbose=verbose, quiet=quiet, mends=mends)
 
 
-def with_mends(report: "Report") -> "tuple[Report, dict[str, tuple[Mend, ...]]]":
+def with_mends(report: Report) -> tuple[Report, dict[str, tuple[Mend, ...]]]:
     """The report, and what can be mended, by the disk's name. On a disk in flight nothing can be before its end."""
-    from aligntool.formats.parked import seems_in_flight
-    from aligntool.realign.planning import mends, on_captured_machine, point_to_answers
-
     found = {
         judged.disk.name: () if seems_in_flight(judged.disk) else mends(judged) for judged in report.judged
     }
@@ -270,14 +179,10 @@ def with_mends(report: "Report") -> "tuple[Report, dict[str, tuple[Mend, ...]]]"
     return on_captured_machine(report, found) if report.inventory.captured else (report, found)
 
 
-def _exit_code(report: "Report", fail_on: FailOn | None, *, named: bool) -> ExitCode:
+def _exit_code(report: Report, fail_on: FailOn | None, *, named: bool) -> ExitCode:
     """What was not judged weighs more than any finding. Of disks that were not named, one that gave no answer counts;
     one that could not be opened does where --fail-on shows that somebody relies on the exit code.
     """
-    from aligntool.audit.drives import unjudged
-    from aligntool.audit.report import Severity
-    from aligntool.inventory import Gap
-
     missing = unjudged(report)
     if named:
         _name_unseen(missing)
@@ -299,9 +204,7 @@ def _exit_code(report: "Report", fail_on: FailOn | None, *, named: bool) -> Exit
     )
 
 
-def _name_unseen(missing: "Sequence[Unseen]") -> None:
-    from aligntool.render.lines import harmless
-
+def _name_unseen(missing: Sequence[Unseen]) -> None:
     for unseen in missing:
         hint = f"  → {harmless(unseen.hint)}" if unseen.hint else ""
         print(f"aligntool: {harmless(unseen.what)}: {harmless(unseen.why)}{hint}", file=sys.stderr)

@@ -4,51 +4,56 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
+from aligntool import __version__
 from aligntool.cli.measuring import (
     bench_progress,
     ended_by_signals,
     fio_keeper,
     keep_among_results,
+    refuse_data,
     refuse_to_overwrite,
 )
-from aligntool.cli.options import colored, seconds, size, terminal_width, whole
+from aligntool.cli.options import colored, confirm_disk, confirm_long, seconds, size, terminal_width, whole
 from aligntool.errors import ExitCode, Refused
-
-if TYPE_CHECKING:
-    from aligntool.measure.conditions import Conditions
-    from aligntool.measure.results import Result
-    from aligntool.measure.run import Ran
-    from aligntool.measure.schedule import BenchPlan
-    from aligntool.recipes.goals import BenchGoal
-
+from aligntool.measure.conditions import Conditions, room_words
+from aligntool.measure.results import Result, to_json
+from aligntool.measure.run import Ran, held_device, keep_result, made_file, run_bench
+from aligntool.measure.schedule import BenchPlan, TargetKind, Wish, plan_bench
+from aligntool.measure.sweeps import Spans, Starts
+from aligntool.measure.targets import (
+    find_target,
+    history_folder,
+    list_results,
+    look_at_conditions,
+    read_experiment,
+    read_result,
+    warmed,
+)
+from aligntool.recipes.goals import BenchGoal, parse_recipe, recipe
+from aligntool.render.bench import (
+    command_lines,
+    compare_json,
+    compare_lines,
+    list_json,
+    list_lines,
+    plan_words,
+    result_lines,
+)
+from aligntool.render.experiments import alignment_lines, span_lines
+from aligntool.render.lines import show
+from aligntool.render.plan import time_words
 
 # `aligntool bench`: the words that follow it.
 #
 # In: the subcommands. Out: one group. Alone because `aligntool bench TARGET` and `aligntool bench list` are
 # typed alike: what is no subcommand is a target, and belongs to `bench run`.
-
-
-class TargetOrCommand(TyperGroup):
-    """`bench /srv` is `bench run /srv`."""
-
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override] # click's Context
-        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
-            args = ["run", *args]
-        return super().parse_args(ctx, args)
-
-
-bench_app = typer.Typer(
-    name="bench",
-    cls=TargetOrCommand,
-    help="Measure what a drive is good for, with fio; `bench TARGET` is `bench run TARGET`.\n\n"
-    "Example: aligntool bench /srv --profile crystaldiskmark",
-    no_args_is_help=True,
-)
 
 
 # `aligntool bench list`, `show` and `compare`: results that were kept.
@@ -63,10 +68,6 @@ def list_results_command(
 
     Example: aligntool bench list
     """
-    from aligntool.measure.targets import history_folder, list_results
-    from aligntool.render.bench import list_json, list_lines
-    from aligntool.render.lines import show
-
     kept = list_results(history_folder(dict(os.environ), root=os.geteuid() == 0))
     if json_:
         sys.stdout.write(list_json(kept))
@@ -83,12 +84,6 @@ def show_command(
 
     Example: aligntool bench show result.json
     """
-    from aligntool.measure.sweeps import Spans, Starts
-    from aligntool.measure.targets import read_experiment, read_result
-    from aligntool.render.bench import result_lines
-    from aligntool.render.experiments import alignment_lines, span_lines
-    from aligntool.render.lines import show
-
     width = terminal_width()
     match read_experiment(file):
         case Starts() as found:
@@ -105,14 +100,12 @@ def compare_command(
     *,
     json_: Annotated[bool, typer.Option("--json", help="The ratios as JSON.")] = False,
 ) -> None:  # fmt: skip
-    """Put results side by side: log10 of the ratios, drawn; what is within the noise is called that.
+    """Compare results: log10 of the ratios, drawn.
+
+    Differences within the noise are marked.
 
     Example: aligntool bench compare old-drive.json new-drive.json
     """
-    from aligntool.measure.targets import read_result
-    from aligntool.render.bench import compare_json, compare_lines
-    from aligntool.render.lines import show
-
     if len(files) < 2:
         raise typer.BadParameter("name two results or more")
     results = [read_result(file) for file in files]
@@ -175,17 +168,14 @@ def bench_run(
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="The result as JSON.")] = False,
 ) -> None:  # fmt: skip
-    """Measure a drive with fio: medians with their range, latency, and the processor's part beside every figure.
+    """Measure a drive with fio, and show medians with their range.
+
+    Latency and processor time stand beside every figure.
 
     Example: aligntool bench run /srv --profile crystaldiskmark
 
     Exit code: 0 measured; 3 refused; 4 fio failed, or it was interrupted, after something was written; 130 before.
     """
-    from aligntool.measure.schedule import Wish, plan_bench
-    from aligntool.measure.targets import find_target, look_at_conditions
-    from aligntool.render.bench import command_lines, plan_words
-    from aligntool.render.lines import show
-
     refuse_to_overwrite(output)
     if passes_ is not None and (repeats is not None or runtime is not None):
         other = "--repeats" if repeats is not None else "--runtime"
@@ -213,11 +203,8 @@ def bench_run(
         raise typer.Exit(ExitCode.STOPPED if plan.writes and not plan.makes_file else ExitCode.INTERRUPTED)
 
 
-def _confirm(plan: "BenchPlan", seen: "Conditions", disk: str | None, *, counted: bool, yes: bool) -> None:
+def _confirm(plan: BenchPlan, seen: Conditions, disk: str | None, *, counted: bool, yes: bool) -> None:
     """Ask about what is overwritten, and about counts of the user's own that take long. Raises Refused."""
-    from aligntool.cli.options import confirm_disk, confirm_long
-    from aligntool.render.plan import time_words
-
     taken_s = plan.seconds(rotational=any(drive.rotational for drive in seen.drives))
     if counted and taken_s > (_LONG_PASSES_S if plan.settings.passes else _LONG_S):
         confirm_long(time_words(round(taken_s)), yes)
@@ -225,12 +212,8 @@ def _confirm(plan: "BenchPlan", seen: "Conditions", disk: str | None, *, counted
         confirm_disk(plan.target.path, disk, "its name", yes)
 
 
-def _profile(name: str) -> "tuple[str, BenchGoal]":
+def _profile(name: str) -> tuple[str, BenchGoal]:
     """Raises Refused."""
-    from pathlib import Path
-
-    from aligntool.recipes.goals import BenchGoal, parse_recipe, recipe
-
     if "/" in name or name.endswith(".toml"):
         try:
             found = parse_recipe(name, Path(name).read_text(encoding="utf-8"))
@@ -244,12 +227,8 @@ def _profile(name: str) -> "tuple[str, BenchGoal]":
     return found.name, found.goal
 
 
-def _refuse(plan: "BenchPlan", *, destructive: bool) -> str:
+def _refuse(plan: BenchPlan, *, destructive: bool) -> str:
     """Raises Refused where there is no room, or somebody's data. The name of the device that is given up."""
-    from aligntool.cli.measuring import refuse_data
-    from aligntool.measure.conditions import room_words
-    from aligntool.measure.schedule import TargetKind
-
     target = plan.target
     if target.kind is TargetKind.FOLDER and target.free is not None:
         words = room_words(plan.room, target.free)
@@ -265,15 +244,7 @@ def _refuse(plan: "BenchPlan", *, destructive: bool) -> str:
     return refuse_data(target)
 
 
-def _measured(plan: "BenchPlan", seen: "Conditions", fio_output: str | None) -> "tuple[Result, Ran]":
-    from dataclasses import replace
-    from datetime import UTC, datetime
-
-    from aligntool import __version__
-    from aligntool.measure.results import Result
-    from aligntool.measure.run import run_bench
-    from aligntool.measure.targets import warmed
-
+def _measured(plan: BenchPlan, seen: Conditions, fio_output: str | None) -> tuple[Result, Ran]:
     began = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     with ended_by_signals(), _place(plan) as path, bench_progress() as tell:
         ran = run_bench(
@@ -295,11 +266,8 @@ def _measured(plan: "BenchPlan", seen: "Conditions", fio_output: str | None) -> 
 
 
 @contextmanager
-def _place(plan: "BenchPlan") -> Iterator[str]:
+def _place(plan: BenchPlan) -> Iterator[str]:
     """A file that is made and removed; a device that is held; or just what is only read."""
-    from aligntool.cli.measuring import refuse_data
-    from aligntool.measure.run import held_device, made_file
-
     target = plan.target
     if plan.makes_file:
         with made_file(target.path, plan.room, name=target.name) as path:
@@ -312,22 +280,15 @@ def _place(plan: "BenchPlan") -> Iterator[str]:
         yield target.path
 
 
-def _keep(result: "Result", output: str | None) -> None:
+def _keep(result: Result, output: str | None) -> None:
     """In the history, and in the file that was asked for. A history that cannot be written is said, and no error."""
-    from aligntool.measure.results import to_json
-    from aligntool.measure.run import keep_result
-
     text = to_json(result)
     keep_among_results(result.when, result.settings.profile, text)
     if output is not None:
         keep_result(output, text)
 
 
-def _tell(result: "Result", *, json_: bool) -> None:
-    from aligntool.measure.results import to_json
-    from aligntool.render.bench import result_lines
-    from aligntool.render.lines import show
-
+def _tell(result: Result, *, json_: bool) -> None:
     if json_:
         sys.stdout.write(to_json(result))
     else:

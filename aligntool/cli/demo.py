@@ -1,18 +1,25 @@
 """`aligntool demo`: the main job on a disk image of its own, without root."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+import tempfile
+from collections.abc import Iterator
+from typing import Annotated
 
 import typer
 
-from aligntool.cli.options import colored, terminal_width
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from aligntool.audit.report import Report
-    from aligntool.change import Plan
-    from aligntool.render.lines import Line
+from aligntool.audit.judge import audit
+from aligntool.audit.report import Answer, Report, Wishes
+from aligntool.change import Plan
+from aligntool.cli.options import Asked, colored, command, terminal_width
+from aligntool.cli.plan import find_plan
+from aligntool.cli.run_change import carry_out
+from aligntool.demo_disk import make_demo_image
+from aligntool.linux.look import look
+from aligntool.realign.planning import mends
+from aligntool.render.audit import audit_lines
+from aligntool.render.disk_map import boundary_lines
+from aligntool.render.lines import Line, save_svg, show
+from aligntool.render.plan import plan_lines
 
 PICTURE_WIDTH = 100
 
@@ -28,16 +35,14 @@ def demo(
         typer.Option("--picture", metavar="FILE", hidden=True, help="Save the audit as an SVG picture."),
     ] = None,
 ) -> None:
-    """Make a disk image as a PC of 2005 had it, with files on it; audit it, realign it, and audit it again.
+    """Make a misaligned disk image, audit it, realign it, audit it again.
+
+    The image is of a PC of 2005, with files on it.
 
     An image that is kept is audited and left misaligned, to play with.
 
     Example: aligntool demo old-disk.img
     """
-    import tempfile
-
-    from aligntool.cli.options import command
-
     if image is not None:
         _audit_old_disk(image, picture)
         _plan(image)
@@ -52,10 +57,6 @@ def demo(
 
 
 def _audit_old_disk(image: str, picture: str | None) -> None:
-    from aligntool.cli.options import command
-    from aligntool.demo_disk import make_demo_image
-    from aligntool.render.lines import save_svg, show
-
     _say(f"Making {image}: an MBR disk as Windows XP and a Linux of 2005 partitioned it ...")
     make_demo_image(image)
     report = _report(image)
@@ -65,13 +66,8 @@ def _audit_old_disk(image: str, picture: str | None) -> None:
         save_svg(_lines(report, PICTURE_WIDTH), picture, title="aligntool audit --map", width=PICTURE_WIDTH)
 
 
-def _plan(image: str) -> "Plan":
+def _plan(image: str) -> Plan:
     """Without the steps, which fill three screens."""
-    from aligntool.cli.options import Asked, command
-    from aligntool.cli.plan import find_plan
-    from aligntool.render.lines import show
-    from aligntool.render.plan import plan_lines
-
     _typed(command("plan realign", image))
     plan = find_plan(image, Asked()).plan
     show(plan_lines(plan, width=terminal_width(), brief=True), sys.stdout, color=colored())
@@ -79,12 +75,7 @@ def _plan(image: str) -> "Plan":
     return plan
 
 
-def _realign(plan: "Plan", image: str) -> None:
-    from aligntool.cli.options import Asked, command
-    from aligntool.cli.run_change import carry_out
-    from aligntool.render.audit import audit_lines
-    from aligntool.render.lines import show
-
+def _realign(plan: Plan, image: str) -> None:
     _typed(command("realign", image, "--yes"))
     carry_out(plan, Asked(), json_=False, rate=None)
     _typed(command("audit", image))
@@ -93,11 +84,7 @@ def _realign(plan: "Plan", image: str) -> None:
     show(lines, sys.stdout, color=colored())
 
 
-def _report(image: str) -> "Report":
-    from aligntool.audit.judge import audit
-    from aligntool.audit.report import Wishes
-    from aligntool.linux.look import look
-
+def _report(image: str) -> Report:
     return audit(look((image,)), {}, Wishes())
 
 
@@ -111,13 +98,8 @@ def _say(words: str) -> None:
     print(words, file=sys.stderr, flush=True)
 
 
-def _lines(report: "Report", width: int) -> "Iterator[Line]":
+def _lines(report: Report, width: int) -> Iterator[Line]:
     """The table, and the picture of the first partition that is off."""
-    from aligntool.audit.report import Answer
-    from aligntool.realign.planning import mends
-    from aligntool.render.audit import audit_lines
-    from aligntool.render.disk_map import boundary_lines
-
     found = {judged.disk.name: mends(judged) for judged in report.judged}
     yield from audit_lines(report, width=width, verbose=False, quiet=False, mends=found)
     yield ()

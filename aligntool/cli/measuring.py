@@ -4,26 +4,31 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from pathlib import PurePath
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+from types import FrameType
 
+from aligntool.audit.wording import shell_word
 from aligntool.cli.options import command, confirm_disk
+from aligntool.cli.plan import refuse_in_flight
+from aligntool.cli.run_change import pipes_may_break
 from aligntool.errors import Refused
 from aligntool.inventory import Disk
+from aligntool.linux.look import look
+from aligntool.linux.users import disk_of, file_extents
+from aligntool.measure.conditions import Conditions, room_words, warnings_of
+from aligntool.measure.fio import ENGINE, fill_job, run_job
+from aligntool.measure.run import SweepProgress, held_device, keep_in_history, keep_result, made_file
+from aligntool.measure.schedule import Target, TargetKind, refuse_destruction
+from aligntool.measure.sweeps import Setting, piece_words
+from aligntool.measure.targets import history_folder, look_at_conditions, warmed
+from aligntool.measure.unit import Probed
+from aligntool.render.lines import harmless, wants_color
+from aligntool.render.progress import bench_bar, bench_lines
 from aligntool.units import Extent
-
-if TYPE_CHECKING:
-    from types import FrameType
-
-    from aligntool.measure.conditions import Conditions
-    from aligntool.measure.run import SweepProgress
-    from aligntool.measure.schedule import Target
-    from aligntool.measure.sweeps import Setting
-    from aligntool.measure.unit import Probed
-
 
 # What an experiment of `aligntool bench` works on: a file that is made, or something that is there.
 #
@@ -41,16 +46,14 @@ class Working:
     room: Extent
     shift: int
     writes: bool
-    seen: "Conditions"  # before the first run
+    seen: Conditions  # before the first run
 
 
 @contextmanager
 def working_on(
-    target: "Target", size: int, tell: "SweepProgress", *, destructive: bool, yes: bool
+    target: Target, size: int, tell: SweepProgress, *, destructive: bool, yes: bool
 ) -> Iterator[Working]:
     """A folder gets a file of `size`, full of random data. Raises Refused."""
-    from aligntool.measure.schedule import TargetKind
-
     if not target.direct:
         raise Refused(
             f"{target.named} cannot be had past the page cache, so its rates would be the memory's",
@@ -74,34 +77,22 @@ def working_on(
                 yield working
 
 
-def _look_at_conditions(target: "Target", size: int) -> "Conditions":
+def _look_at_conditions(target: Target, size: int) -> Conditions:
     """What is already known to spoil it is said."""
-    from aligntool.measure.conditions import warnings_of
-    from aligntool.measure.targets import look_at_conditions
-    from aligntool.render.lines import harmless
-
     seen = look_at_conditions(target, target.size or size)
     for sentence in warnings_of(seen, direct=target.direct):
         print(f"warning: {harmless(sentence)}", file=sys.stderr)
     return seen
 
 
-def conditions_after(working: Working, fio_version: str) -> "Conditions":
+def conditions_after(working: Working, fio_version: str) -> Conditions:
     """For the result: how warm it got, and by which fio."""
-    from dataclasses import replace
-
-    from aligntool.measure.targets import warmed
-
     return replace(warmed(working.seen), fio=fio_version)
 
 
 @contextmanager
-def _file_in(target: "Target", size: int, tell: "SweepProgress", seen: "Conditions") -> Iterator[Working]:
+def _file_in(target: Target, size: int, tell: SweepProgress, seen: Conditions) -> Iterator[Working]:
     """The longest piece of the file that lies on the disk in one run is worked on."""
-    from aligntool.linux.users import file_extents
-    from aligntool.measure.conditions import room_words
-    from aligntool.measure.run import made_file
-
     words = room_words(size, target.free) if target.free is not None else ""
     if words:
         raise Refused(f"there is too little room in {target.path}: {words}", hint="--size with less")
@@ -116,11 +107,7 @@ def _file_in(target: "Target", size: int, tell: "SweepProgress", seen: "Conditio
         yield working
 
 
-def _fill(path: str, size: int, tell: "SweepProgress") -> None:
-    import time
-
-    from aligntool.measure.fio import fill_job, run_job
-
+def _fill(path: str, size: int, tell: SweepProgress) -> None:
     began = time.monotonic()
 
     def told(share: float) -> None:
@@ -130,34 +117,25 @@ def _fill(path: str, size: int, tell: "SweepProgress") -> None:
     run_job(fill_job(path, size), tell=told)
 
 
-def setting_of(target: "Target", working: Working, runtime_s: float, repeats: int) -> "Setting":
-    from aligntool.measure.fio import ENGINE
-    from aligntool.measure.sweeps import Setting
-
+def setting_of(target: Target, working: Working, runtime_s: float, repeats: int) -> Setting:
     kind, piece = target.kind.value, working.room.length
     return Setting(kind, working.size, piece, runtime_s, repeats, target.direct, ENGINE)
 
 
 def _say_piece(working: Working) -> None:
-    from aligntool.measure.sweeps import Setting, piece_words
-
     setting = Setting("folder", working.size, working.room.length, 0, 0, True, "")
     for sentence in piece_words(setting):
         print(f"warning: {sentence}", file=sys.stderr)
 
 
 @contextmanager
-def _device(target: "Target", seen: "Conditions", *, destructive: bool, yes: bool) -> Iterator[Working]:
-    from aligntool.linux.users import disk_of
-    from aligntool.measure.run import held_device
-
+def _device(target: Target, seen: Conditions, *, destructive: bool, yes: bool) -> Iterator[Working]:
     name, start = disk_of(os.stat(target.path).st_rdev)  # noqa: PTH116 - its number is wanted
     size = target.size or 0
     working = Working(target.path, name, size, Extent(start, size), start, destructive, seen)
     if not destructive:
         yield working
         return
-    from aligntool.cli.options import confirm_disk
 
     confirm_disk(target.path, refuse_data(target), "its name", yes)
     with held_device(target.path):
@@ -165,14 +143,8 @@ def _device(target: "Target", seen: "Conditions", *, destructive: bool, yes: boo
         yield working
 
 
-def refuse_data(target: "Target") -> str:
+def refuse_data(target: Target) -> str:
     """The name of the device, which holds nothing. Raises Refused."""
-    from pathlib import Path
-
-    from aligntool.cli.plan import refuse_in_flight
-    from aligntool.linux.look import look
-    from aligntool.measure.schedule import refuse_destruction
-
     disk = look((target.path,)).disks[0]
     refuse_in_flight(disk.path)
     name = Path(target.path).resolve().name
@@ -186,19 +158,16 @@ def refuse_data(target: "Target") -> str:
     return name
 
 
-def look_at_disk(name: str) -> "Disk | None":
+def look_at_disk(name: str) -> Disk | None:
     """For what is told beside the figures; None: nobody could look, which spoils nothing."""
-    from aligntool.linux.look import look
-
     try:
         return look((name,), known=False).disks[0]
     except Refused:
         return None
 
 
-def identity_of(disk: "Disk | None") -> "Probed | None":
+def identity_of(disk: Disk | None) -> Probed | None:
     """For a reader who asks whether it is the same disk."""
-
     return identity(disk) if disk else None
 
 
@@ -212,8 +181,6 @@ def refuse_unless_empty(disk: Disk) -> None:
     """As for a benchmark. Raises Refused for a disk with a table, a file system or a signature, that fails, is in use,
     or could not be looked at.
     """
-    from aligntool.measure.schedule import refuse_destruction
-
     try:
         refuse_destruction(disk, None)
     except Refused as refusal:
@@ -236,8 +203,6 @@ def confirm_given_up(disk: Disk, yes: bool) -> None:
 
 def refuse_to_overwrite(output: str | None) -> None:
     """Also where it could not be kept at all: said before anything is measured. Raises Refused."""
-    from aligntool.audit.wording import shell_word
-
     if output is None:
         return
     folder = os.path.dirname(output) or "."  # noqa: PTH120 - the user's own spelling
@@ -255,11 +220,8 @@ def refuse_to_overwrite(output: str | None) -> None:
 
 def bench_progress(
     *, still: bool = False
-) -> "AbstractContextManager[Callable[[str, float, float | None], None]]":
+) -> AbstractContextManager[Callable[[str, float, float | None], None]]:
     """`still`: redrawn only when it is told something."""
-    from aligntool.render.lines import wants_color
-    from aligntool.render.progress import bench_bar, bench_lines
-
     on_terminal = wants_color(sys.stderr, dict(os.environ))
     return bench_bar(sys.stderr, still=still) if on_terminal else bench_lines(sys.stderr)
 
@@ -269,9 +231,8 @@ def ended_by_signals() -> Iterator[None]:
     """A closed terminal and `kill` end it as Ctrl-C does: fio with it, and the file goes. It goes, too, where nobody
     reads any more what is told.
     """
-    from aligntool.cli.run_change import pipes_may_break
 
-    def stop(number: int, frame: "FrameType | None") -> None:
+    def stop(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
     before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGHUP)}
@@ -290,9 +251,6 @@ def fio_keeper(folder: str | None) -> Callable[[str, int, str], None]:
     """fio's own words, run by run. Raises Refused when the folder cannot be made."""
     if folder is None:
         return lambda title, number, text: None
-    from pathlib import Path
-
-    from aligntool.measure.run import keep_result
 
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -308,9 +266,6 @@ def fio_keeper(folder: str | None) -> Callable[[str, int, str], None]:
 
 def keep_among_results(when: str, name: str, text: str) -> None:
     """In the history. One that cannot be written is said, and no error."""
-    from aligntool.measure.run import keep_in_history
-    from aligntool.measure.targets import history_folder
-
     folder = history_folder(dict(os.environ), root=os.geteuid() == 0)
     try:
         print(f"kept in {keep_in_history(folder, when, name, text)}", file=sys.stderr)
@@ -318,11 +273,7 @@ def keep_among_results(when: str, name: str, text: str) -> None:
         print(f"not kept in the history: {refusal}", file=sys.stderr)
 
 
-def identity(disk: "Disk") -> "Probed":
-    from pathlib import Path
-
-    from aligntool.measure.unit import Probed
-
+def identity(disk: Disk) -> Probed:
     return Probed(
         name=Path(disk.path).name, path=str(Path(disk.path).absolute()), size=disk.size or 0, model=disk.model,
         serial=disk.serial, wwn=disk.wwn, firmware=disk.firmware,

@@ -1,9 +1,9 @@
 """Options that several commands share, confirmation, the standard streams."""
 
-import io
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,9 +13,11 @@ from typing import Annotated
 
 import typer
 
+from aligntool.audit.wording import shell_word
 from aligntool.change import Plan, RealignGoal, from_json, to_json
 from aligntool.documents import as_object, by_field
 from aligntool.errors import Refused, Stopped
+from aligntool.render.lines import harmless, wants_color
 from aligntool.steps import EditFile, MakeMember, WriteFile
 from aligntool.units import is_power_of_two, parse_size
 
@@ -38,8 +40,6 @@ class Asked:
 
 def command(name: str, disk: str, *words: str) -> str:
     """A command of aligntool on this disk, as it is typed; devices need root, image files do not."""
-    from aligntool.audit.wording import shell_word
-
     root = "sudo " if disk.startswith("/dev/") else ""
     return " ".join((f"{root}aligntool {name} {shell_word(disk)}", *words))
 
@@ -47,8 +47,6 @@ def command(name: str, disk: str, *words: str) -> str:
 @contextmanager
 def naming(disk: str) -> Iterator[None]:
     """Who works on a disk's bytes does not know what it is called: hints that say DISK get its name here."""
-    from aligntool.audit.wording import shell_word
-
     try:
         yield
     except (Refused, Stopped) as error:
@@ -99,8 +97,6 @@ def confirm(plan: Plan, yes: bool) -> None:
 
 def confirm_disk(path: str, word: str, what: str, yes: bool) -> None:
     """The same for a disk that is written to without a plan. Raises Refused."""
-    from aligntool.render.lines import harmless
-
     if yes:
         return
     word = harmless(word)
@@ -226,14 +222,10 @@ def place(text: str) -> str:
 
 def terminal_width() -> int:
     """Columns of the terminal; 80 in a pipe, unless COLUMNS says otherwise."""
-    import shutil
-
     return max(shutil.get_terminal_size((80, 24)).columns, 40)
 
 
 def colored() -> bool:
-    from aligntool.render.lines import wants_color
-
     return wants_color(sys.stdout, dict(os.environ))
 
 
@@ -291,42 +283,3 @@ MeasuredOption = Annotated[
     typer.Option("--measured", metavar="FILE", rich_help_panel=_GEOMETRY,
                  help="Hold the disk against what `aligntool probe -o FILE` measured on it."),
 ]  # fmt: skip
-
-
-# Standard output that says what is wrong with it.
-#
-# In: the streams that Python made. Out: the same, but that a full disk or a closed output becomes a refusal
-# with a name. Alone because it is the only place where writing an answer can fail.
-
-
-class Output(io.TextIOWrapper):
-    """What cannot be written is thrown away once that has been said, or Python would try it again at exit."""
-
-    def write(self, text: str) -> int:
-        try:
-            return super().write(text)
-        except OSError as error:
-            raise self._stuck(error) from error
-
-    def flush(self) -> None:
-        try:
-            super().flush()
-        except OSError as error:
-            raise self._stuck(error) from error
-
-    def _stuck(self, error: OSError) -> Refused:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
-        return Refused(f"standard output cannot be written: {error.strerror}")
-
-
-def prepare_streams() -> None:
-    """Both can be closed (`>&-`), and then Python has None in their place."""
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123
-    elif isinstance(sys.stderr, io.TextIOWrapper):
-        sys.stderr.reconfigure(errors="backslashreplace")
-    if sys.stdout is None:
-        raise Refused("standard output is closed")
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        coding, by_line = sys.stdout.encoding, sys.stdout.line_buffering
-        sys.stdout = Output(sys.stdout.detach(), coding, "backslashreplace", line_buffering=by_line)

@@ -1,11 +1,25 @@
 """`aligntool realign`, `layout` and `plan layout`."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from typing import Annotated
 
 import typer
 
-from aligntool.cli.options import PageOption, PhysicalOption, SectorOption, grid, partition_numbers, size
+from aligntool.audit.wording import shell_word
+from aligntool.change import LayoutGoal, PartWish, Plan, RealignGoal, to_json
+from aligntool.cli.options import (
+    Asked,
+    PageOption,
+    PhysicalOption,
+    SectorOption,
+    command,
+    confirm,
+    grid,
+    naming,
+    partition_numbers,
+    size,
+)
 from aligntool.cli.plan import (
     DiskArgument,
     GrainOption,
@@ -15,18 +29,19 @@ from aligntool.cli.plan import (
     ShrinkOption,
     apply_command,
     asked_for,
+    find_plan,
     keep,
+    look_at,
+    refuse_in_flight,
+    refuse_part,
     show_plan,
     tell_plan,
 )
-from aligntool.cli.run_change import ends_stream, write_end, write_nothing_to_do
+from aligntool.cli.run_change import carry_out, ends_stream, follow, write_end, write_nothing_to_do
 from aligntool.errors import Refused, Stopped
+from aligntool.realign.layout import make_layout, plan_layout
+from aligntool.recipes.goals import parse_part, recipe
 from aligntool.units import format_size
-
-if TYPE_CHECKING:
-    from aligntool.change import LayoutGoal, PartWish, Plan
-    from aligntool.cli.options import Asked
-
 
 # `aligntool realign`: plan, shown, confirmed, applied.
 
@@ -57,7 +72,9 @@ def realign(
     physical_sector_size: PhysicalOption = None,
     page_size: PageOption = None,
 ) -> None:  # fmt: skip
-    """Move partitions onto the boundary. The plan is shown first, and you are asked once.
+    """Move partitions onto the boundary.
+
+    The plan is shown first, and you are asked once.
 
     It may be interrupted at any moment, by Ctrl-C or by the power: `aligntool resume` goes on, `aligntool rollback`
     takes it back.
@@ -66,10 +83,6 @@ def realign(
 
     Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped part-way with the journal left.
     """
-    from aligntool.cli.options import confirm
-    from aligntool.cli.plan import find_plan
-    from aligntool.cli.run_change import carry_out
-
     asked = asked_for(
         partitions=partition_numbers(partitions), grain=grain, recipe=recipe, shrink=shrink, journal=journal,
         sector_size=sector_size, physical_sector_size=physical_sector_size, page_size=page_size,
@@ -87,9 +100,7 @@ def realign(
 # `aligntool layout` and `aligntool plan layout`: a new partition table for an empty disk.
 
 
-def _part(text: str) -> "PartWish":
-    from aligntool.recipes.goals import parse_part
-
+def _part(text: str) -> PartWish:
     try:
         return parse_part(text)
     except ValueError as error:
@@ -134,17 +145,12 @@ def plan_layout_command(
     physical_sector_size: PhysicalOption = None,
     page_size: PageOption = None,
 ) -> None:  # fmt: skip
-    """Think out a new partition table for an empty disk, every start on its grids, and show it.
+    """Plan a new partition table for an empty disk, and show it.
 
     Example: sudo aligntool plan layout /dev/sdb --part 512MiB:esp --part rest:linux
 
     Exit code: 0 there is a plan; 3 refused, with every reason.
     """
-    from aligntool.change import to_json
-    from aligntool.cli.options import command
-    from aligntool.cli.plan import look_at, refuse_in_flight, refuse_part
-    from aligntool.realign.layout import plan_layout
-
     goal, given = _asked(
         parts=parts, label=label, recipe=recipe, grain=grain, spare_end=spare_end, wipe=wipe,
         sector_size=sector_size, physical_sector_size=physical_sector_size, page_size=page_size,
@@ -179,17 +185,14 @@ def layout_command(
     physical_sector_size: PhysicalOption = None,
     page_size: PageOption = None,
 ) -> None:  # fmt: skip
-    """Give an empty disk a new partition table, every start on its grids. The plan is shown first, and you are asked.
+    """Give an empty disk a new partition table, every start on its grids.
+
+    The plan is shown first, and you are asked.
 
     Example: sudo aligntool layout /dev/sdb --recipe desktop-uefi
 
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the table was finished.
     """
-    from aligntool.change import to_json
-    from aligntool.cli.options import confirm
-    from aligntool.cli.plan import look_at, refuse_in_flight, refuse_part
-    from aligntool.realign.layout import plan_layout
-
     goal, given = _asked(
         parts=parts, label=label, recipe=recipe, grain=grain, spare_end=spare_end, wipe=wipe,
         sector_size=sector_size, physical_sector_size=physical_sector_size, page_size=page_size,
@@ -208,13 +211,8 @@ def layout_command(
     carry_out_layout(plan, json_=json_)
 
 
-def carry_out_layout(plan: "Plan", *, json_: bool) -> None:
+def carry_out_layout(plan: Plan, *, json_: bool) -> None:
     """Look once more, make the table, look again. Raises Refused before the first write and Stopped after it."""
-    from aligntool.cli.options import Asked, command, naming
-    from aligntool.cli.plan import look_at
-    from aligntool.cli.run_change import follow
-    from aligntool.realign.layout import make_layout
-
     path, given = plan.disk.path, Asked(sector_size=plan.disk.sector_size)
     again = command("layout", path, "--wipe")
     with naming(path):
@@ -239,17 +237,11 @@ def _asked(
     sector_size: int | None,
     physical_sector_size: int | None,
     page_size: int | None,
-) -> tuple["LayoutGoal", "Asked"]:
+) -> tuple[LayoutGoal, Asked]:
     """The goal, and what the geometry is said to be. What is typed beside a recipe comes before the recipe's own.
 
     Raises Refused.
     """
-    from dataclasses import replace
-
-    from aligntool.audit.wording import shell_word
-    from aligntool.change import RealignGoal
-    from aligntool.cli.options import Asked
-
     goal = _goal(tuple(_part(text) for text in parts or ()), recipe)
     goal = replace(goal, label=label or goal.label, grain=grain or goal.grain, wipe=wipe,
                    spare_end=goal.spare_end if spare_end is None else spare_end)  # fmt: skip
@@ -269,10 +261,7 @@ def _asked(
     return goal, Asked(wishes, sector_size, physical_sector_size, page_size, tuple(typed))
 
 
-def _goal(parts: tuple["PartWish", ...], name: str | None) -> "LayoutGoal":
-    from aligntool.change import LayoutGoal
-    from aligntool.recipes.goals import recipe
-
+def _goal(parts: tuple[PartWish, ...], name: str | None) -> LayoutGoal:
     if name is None:
         return LayoutGoal(parts)
     goal = recipe(name, "layout").goal

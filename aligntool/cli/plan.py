@@ -5,11 +5,15 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, TextIO
 
 import typer
 
-from aligntool.change import Plan, Used
+from aligntool.audit.judge import audit
+from aligntool.audit.report import Judged, Wishes
+from aligntool.audit.wording import shell_word
+from aligntool.change import Plan, RealignGoal, Used
+from aligntool.cli.audit import known_of
 from aligntool.cli.options import (
     Asked,
     PageOption,
@@ -19,30 +23,30 @@ from aligntool.cli.options import (
     command,
     grid,
     partition_numbers,
+    plan_text,
     terminal_width,
 )
 from aligntool.errors import Refused, refuse_folder_name
+from aligntool.formats.parked import find_parked
+from aligntool.inventory import Disk, Inventory, Layer
+from aligntool.linux.block import look_only
+from aligntool.linux.commands import read_failing
+from aligntool.linux.content import CHECKERS, E2FSCK, EXT
+from aligntool.linux.drives import Given
+from aligntool.linux.look import look
+from aligntool.linux.usage import UsedMap, read_used
+from aligntool.linux.users import lasting_occupants, loops_over, occupants
+from aligntool.realign.planning import plan_realign
+from aligntool.realign.shrink import shrink_words
+from aligntool.realign.wanted import shrinkable
+from aligntool.recipes.goals import recipe
+from aligntool.render.lines import show
+from aligntool.render.plan import plan_lines
 from aligntool.steps import CheckContent, CopyContent, ShrinkContent
-from aligntool.units import format_size
-
-if TYPE_CHECKING:
-    from typing import TextIO
-
-    from aligntool.audit.report import Judged
-    from aligntool.change import RealignGoal
-    from aligntool.inventory import Disk, Inventory, Layer
-    from aligntool.linux.usage import UsedMap
-    from aligntool.units import Extent
-
+from aligntool.units import Extent, format_size
 
 # `aligntool plan`: what would be done, as text, as JSON, as a file to be applied later.
 
-plan_app = typer.Typer(
-    name="plan",
-    help="Show what would be done to a disk, to the byte, and write nothing to it.\n\n"
-    "Example: aligntool plan realign disk.img",
-    no_args_is_help=True,
-)
 
 DiskArgument = Annotated[str, typer.Argument(metavar="DISK", help="A whole disk, or a disk image file.")]
 PartitionsOption = Annotated[
@@ -70,7 +74,6 @@ JournalOption = Annotated[
 ]
 
 
-@plan_app.command("realign")
 def plan_realign_command(
     disk: DiskArgument,
     *,
@@ -87,14 +90,14 @@ def plan_realign_command(
     physical_sector_size: PhysicalOption = None,
     page_size: PageOption = None,
 ) -> None:  # fmt: skip
-    """Think out how partitions get onto the boundary, and show it: before and after, every byte range, every step.
+    """Plan how partitions get onto the boundary, and show every step.
+
+    It shows before and after, and every byte range.
 
     Example: sudo aligntool plan realign /dev/sda -o plan.json
 
     Exit code: 0 there is a plan, or nothing to do; 3 refused, with every reason.
     """
-    from aligntool.cli.options import plan_text
-
     asked = asked_for(
         partitions=partition_numbers(partitions), grain=grain, recipe=recipe, shrink=shrink, journal=journal,
         sector_size=sector_size, physical_sector_size=physical_sector_size, page_size=page_size,
@@ -115,14 +118,8 @@ def asked_for(
     sector_size: int | None,
     physical_sector_size: int | None,
     page_size: int | None,
-) -> "Asked":
+) -> Asked:
     """The options as one value. What is typed beside a recipe comes before the recipe's own. Raises Refused."""
-    from dataclasses import replace
-
-    from aligntool.audit.wording import shell_word
-    from aligntool.change import RealignGoal
-    from aligntool.cli.options import Asked
-
     goal = RealignGoal() if recipe is None else _recipe_goal(recipe)
     if grain is not None:
         goal = replace(goal, grain=grain, grain_given=True)
@@ -142,10 +139,7 @@ def asked_for(
     return Asked(goal, sector_size, physical_sector_size, page_size, tuple(typed))
 
 
-def _recipe_goal(name: str) -> "RealignGoal":
-    from aligntool.change import RealignGoal
-    from aligntool.recipes.goals import recipe
-
+def _recipe_goal(name: str) -> RealignGoal:
     goal = recipe(name, "realign").goal
     if not isinstance(goal, RealignGoal):
         raise Refused(f"the recipe {name} is none for a realign", hint="aligntool recipes list")
@@ -154,15 +148,11 @@ def _recipe_goal(name: str) -> "RealignGoal":
 
 def _absolute(path: str | None) -> str | None:
     """A plan may be applied from another folder."""
-    from pathlib import Path
-
     return None if path is None else str(Path(path).absolute())
 
 
-def tell_plan(plan: "Plan", asked: "Asked", disk: str, *, json_: bool, kept: str | None = None) -> None:
+def tell_plan(plan: Plan, asked: Asked, disk: str, *, json_: bool, kept: str | None = None) -> None:
     """On standard output: the document, or text with the command that applies it."""
-    from aligntool.cli.options import command, plan_text
-
     if json_:
         sys.stdout.write(plan_text(plan, asked))
         return
@@ -170,18 +160,13 @@ def tell_plan(plan: "Plan", asked: "Asked", disk: str, *, json_: bool, kept: str
     show_plan(plan, sys.stdout, type_next=next_)
 
 
-def apply_command(file: str, plan: "Plan") -> str:
+def apply_command(file: str, plan: Plan) -> str:
     """What applies a plan that was kept; it is the disk, and not the file, that may need root."""
-    from aligntool.audit.wording import shell_word
-
     root = "sudo " if plan.disk.path.startswith("/dev/") else ""
     return f"{root}aligntool apply {shell_word(file)}"
 
 
-def show_plan(plan: "Plan", stream: "TextIO", *, type_next: str = "") -> None:
-    from aligntool.render.lines import show
-    from aligntool.render.plan import plan_lines
-
+def show_plan(plan: Plan, stream: TextIO, *, type_next: str = "") -> None:
     commands = commands_of(plan)
     lines = plan_lines(plan, width=terminal_width(), commands=commands, type_next=type_next)
     show(lines, stream, color=colored() and stream is sys.stdout)
@@ -190,10 +175,6 @@ def show_plan(plan: "Plan", stream: "TextIO", *, type_next: str = "") -> None:
 
 def keep(path: str, text: str) -> None:
     """A file of the user's choosing; never over another one. Raises Refused."""
-    from pathlib import Path
-
-    from aligntool.audit.wording import shell_word
-
     refuse_folder_name(path)
     try:
         with Path(path).open("x") as file:
@@ -217,25 +198,19 @@ class Found:
     """A plan, and what it was made from."""
 
     plan: Plan
-    judged: "Judged"
-    maps: Mapping[int, "UsedMap"]  # of the partitions that move
+    judged: Judged
+    maps: Mapping[int, UsedMap]  # of the partitions that move
 
     @property
-    def runs(self) -> dict[int, tuple["Extent", ...]]:
+    def runs(self) -> dict[int, tuple[Extent, ...]]:
         """The used bytes of each partition that moves, counted from its start."""
         return {number: used.runs for number, used in self.maps.items()}
 
 
-def look_at(target: str, asked: Asked, then: str = "plan realign") -> tuple["Judged", "Inventory"]:
+def look_at(target: str, asked: Asked, then: str = "plan realign") -> tuple[Judged, Inventory]:
     """The one disk, judged. Raises Refused where it cannot be looked at. `then`: the command for a disk that has to be
     attached first.
     """
-    from aligntool.audit.judge import audit
-    from aligntool.audit.report import Wishes
-    from aligntool.cli.audit import known_of
-    from aligntool.linux.drives import Given
-    from aligntool.linux.look import look
-
     given = Given(sector_size=asked.sector_size, physical_sector_size=asked.physical_sector_size)
     try:
         inventory = look((target,), given=given)
@@ -252,8 +227,6 @@ def look_at(target: str, asked: Asked, then: str = "plan realign") -> tuple["Jud
 
 def find_plan(target: str, asked: Asked) -> Found:
     """How the disk gets onto its grids. Raises Refused with every reason."""
-    from aligntool.linux.commands import read_failing
-
     judged, _ = look_at(target, asked)
     if _waited(judged.disk.path):
         judged, _ = look_at(target, asked)
@@ -268,7 +241,7 @@ def find_plan(target: str, asked: Asked) -> Found:
         raise _or_attached(judged.disk.path, error) from None
 
 
-def refuse_part(target: str, disk: "Disk", rule: str, option: str = "") -> None:
+def refuse_part(target: str, disk: Disk, rule: str, option: str = "") -> None:
     """Looking at a partition is looking at its disk; writing to all of it would be another thing. Raises Refused.
 
     `option`: what takes the number of a partition beside its disk.
@@ -286,8 +259,6 @@ def _waited(path: str) -> bool:
     """Return whether a program was waited for that an aligntool which was killed had started: resize2fs goes on to its
     end, and what it writes is not to be planned with. Raises Refused where it takes long.
     """
-    from aligntool.linux.users import lasting_occupants, loops_over
-
     status = Path(path).stat()
     if not any(one.passing for one in loops_over(status)):
         return False
@@ -300,8 +271,6 @@ def _waited(path: str) -> bool:
 
 def _or_attached(path: str, error: Refused) -> Refused:
     """An image that a loop device shows may be mounted there; then it must not be checked or mended as a file."""
-    from aligntool.linux.users import occupants
-
     status = Path(path).stat()
     found = occupants(status) if stat.S_ISREG(status.st_mode) else ()
     if not found:
@@ -312,9 +281,6 @@ def _or_attached(path: str, error: Refused) -> Refused:
 
 def refuse_in_flight(path: str) -> None:
     """What lies on such a disk must not be thought about as if it were whole, or empty. Raises Refused."""
-    from aligntool.formats.parked import find_parked
-    from aligntool.linux.block import look_only
-
     try:
         with look_only(path) as device:
             parked = find_parked(device)
@@ -324,12 +290,10 @@ def refuse_in_flight(path: str) -> None:
         raise Refused(f"{path}: partitions of this disk are in flight", hint=command("status", path))
 
 
-def plan_for(judged: "Judged", asked: Asked) -> Found:
+def plan_for(judged: Judged, asked: Asked) -> Found:
     """Maps are read of those partitions only that move, because one of a large file system takes its time; a map may
     show another way to be cheaper, so this goes on until every partition that moves has one.
     """
-    from aligntool.realign.planning import plan_realign
-
     maps = _maps_to_shrink(judged.disk) if asked.goal.shrink else {}
     while True:
         used = {number: Used(number, found.bytes, found.by) for number, found in maps.items()}
@@ -342,21 +306,17 @@ def plan_for(judged: "Judged", asked: Asked) -> Found:
             maps[step.partition] = read_map(judged.disk, step.partition, step.source)
 
 
-def _maps_to_shrink(disk: "Disk") -> dict[int, "UsedMap"]:
+def _maps_to_shrink(disk: Disk) -> dict[int, UsedMap]:
     """How far a file system can be shrunk depends on what is used of it."""
-    from aligntool.realign.wanted import shrinkable
-
     return {part.number: read_map(disk, part.number, part.extent) for part in shrinkable(disk)}
 
 
-def read_map(disk: "Disk", number: int, extent: "Extent") -> "UsedMap":
+def read_map(disk: Disk, number: int, extent: Extent) -> UsedMap:
     """The used bytes of the partition of that number, which lies there; everything, where nobody can tell."""
-    from aligntool.linux.usage import read_used
-
     return read_used(disk.path, extent, layer_of(disk, number), sector_size=disk.sector_size)
 
 
-def layer_of(disk: "Disk", number: int) -> "Layer | None":
+def layer_of(disk: Disk, number: int) -> Layer | None:
     """What lies on a partition; None where nothing was recognised, or more than one thing."""
     content = next((part.content for part in disk.partitions if part.number == number), ())
     return content[0] if len(content) == 1 else None
@@ -364,10 +324,6 @@ def layer_of(disk: "Disk", number: int) -> "Layer | None":
 
 def commands_of(plan: Plan) -> dict[int, tuple[str, ...]]:
     """The command lines that applying it runs, by the index of the step. DEVICE is a loop device over the partition."""
-    from aligntool.audit.wording import shell_word
-    from aligntool.linux.content import CHECKERS, E2FSCK, EXT
-    from aligntool.realign.shrink import shrink_words
-
     lines: dict[int, tuple[str, ...]] = {}
     path = shell_word(plan.disk.path)
     for index, step in enumerate(plan.steps):

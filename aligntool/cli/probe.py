@@ -3,20 +3,54 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from random import Random
+from time import monotonic
+from typing import Annotated
 
 import typer
 
-from aligntool.cli.measuring import bench_progress, ended_by_signals, identity, refuse_to_overwrite
-from aligntool.cli.options import colored, sector, size, terminal_width, whole
+from aligntool.audit.wording import shell_word
+from aligntool.cli.measuring import (
+    bench_progress,
+    confirm_given_up,
+    ended_by_signals,
+    identity,
+    refuse_to_overwrite,
+    refuse_unless_empty,
+)
+from aligntool.cli.options import colored, command, sector, size, terminal_width, whole
+from aligntool.cli.plan import keep
 from aligntool.errors import ExitCode, Refused
+from aligntool.inventory import Disk
+from aligntool.linux.drives import Given
+from aligntool.linux.hold import hold_disk
+from aligntool.linux.look import look
+from aligntool.measure.timing import (
+    Target,
+    Timed,
+    made_file,
+    opened_disk,
+    smallest_request,
+    time_rounds,
+    written_shares,
+)
+from aligntool.measure.unit import ProbeResult, infer
+from aligntool.measure.unit_design import (
+    LEAST_LEVELS,
+    Kind,
+    Regions,
+    Round,
+    design,
+    fullest,
+    levels,
+    regions_among,
+    windows,
+)
+from aligntool.render.experiments import probe_json, probe_lines
+from aligntool.render.lines import show
+from aligntool.render.plan import time_words
 from aligntool.units import GIB, MIB, format_size
-
-if TYPE_CHECKING:
-    from aligntool.inventory import Disk
-    from aligntool.measure.timing import Target, Timed
-    from aligntool.measure.unit import ProbeResult
-    from aligntool.measure.unit_design import Kind, Regions, Round
 
 
 def probe(
@@ -57,7 +91,9 @@ def probe(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the penalty of every size.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="As JSON; sizes are bytes, times µs.")] = False,
 ) -> None:  # fmt: skip
-    """Find the unit in which a drive really works, by timing reads, and writes where it may; or say that it is unknown.
+    """Find the unit in which a drive works internally, by timing requests.
+
+    A unit that cannot be found is reported as unknown.
 
     Data are only read. Writes go into a file that is made in a folder and removed again, or to an empty disk with
     --destructive.
@@ -66,8 +102,6 @@ def probe(
 
     Exit code: 0 measured, also when the unit is unknown; 3 refused.
     """
-    from pathlib import Path
-
     refuse_to_overwrite(output)
     asked = _Asked(limit, most or GIB, largest or 8 * MIB, sector_size, seed)
     if Path(target).is_dir():
@@ -85,8 +119,6 @@ class _Asked:
     """What both ways need of the options."""
 
     def __init__(self, limit_s: int, most: int, largest: int, sector_size: int | None, seed: int) -> None:
-        from random import Random
-
         self.limit_s, self.most, self.largest, self.sector_size, self.seed = (
             limit_s,
             most,
@@ -97,10 +129,7 @@ class _Asked:
         self.dice = Random(seed)  # the same seed, the same experiment
 
 
-def _on_disk(path: str, asked: _Asked, *, destructive: bool, yes: bool) -> "ProbeResult":
-    from aligntool.measure.timing import opened_disk, smallest_request, written_shares
-    from aligntool.measure.unit_design import Kind, fullest, windows
-
+def _on_disk(path: str, asked: _Asked, *, destructive: bool, yes: bool) -> ProbeResult:
     disk = _look(path, asked.sector_size)
     with _held(disk, destructive=destructive, yes=yes), opened_disk(disk.path, write=destructive) as target:
         least = asked.sector_size or disk.limits.logical_block_size or 512
@@ -111,10 +140,7 @@ def _on_disk(path: str, asked: _Asked, *, destructive: bool, yes: bool) -> "Prob
         return _run(disk, target, fullest(places, shares), smallest, kinds, asked, None)
 
 
-def _in_folder(folder: str, file_size: int, asked: _Asked) -> "ProbeResult":
-    from aligntool.measure.timing import made_file, smallest_request
-    from aligntool.measure.unit_design import Kind, regions_among
-
+def _in_folder(folder: str, file_size: int, asked: _Asked) -> ProbeResult:
     with ended_by_signals(), _progress("filling") as tell, made_file(folder, file_size, tell) as made:
         disk = _look(made.disk, asked.sector_size)
         least = asked.sector_size or disk.limits.logical_block_size or 512
@@ -123,10 +149,7 @@ def _in_folder(folder: str, file_size: int, asked: _Asked) -> "ProbeResult":
         return _run(disk, made.target, parts, smallest, tuple(Kind), asked, made.target.path)
 
 
-def _look(path: str, sector_size: int | None) -> "Disk":
-    from aligntool.linux.drives import Given
-    from aligntool.linux.look import look
-
+def _look(path: str, sector_size: int | None) -> Disk:
     disk = look((path,), given=Given(sector_size=sector_size), known=False).disks[0]
     if not disk.size:
         raise Refused(f"{disk.name}: size unknown")
@@ -134,13 +157,11 @@ def _look(path: str, sector_size: int | None) -> "Disk":
 
 
 @contextmanager
-def _held(disk: "Disk", *, destructive: bool, yes: bool) -> Iterator[None]:
+def _held(disk: Disk, *, destructive: bool, yes: bool) -> Iterator[None]:
     """Nothing is asked of who only reads."""
     if not destructive:
         yield
         return
-    from aligntool.cli.measuring import confirm_given_up, refuse_unless_empty
-    from aligntool.linux.hold import hold_disk
 
     refuse_unless_empty(disk)
     print(
@@ -154,17 +175,14 @@ def _held(disk: "Disk", *, destructive: bool, yes: bool) -> Iterator[None]:
 
 
 def _run(
-    disk: "Disk",
-    target: "Target",
-    parts: "Regions",
+    disk: Disk,
+    target: Target,
+    parts: Regions,
     smallest: int,
-    kinds: "tuple[Kind, ...]",
+    kinds: tuple[Kind, ...],
     asked: _Asked,
     file: str | None,
-) -> "ProbeResult":
-    from aligntool.measure.unit import ProbeResult, infer
-    from aligntool.measure.unit_design import LEAST_LEVELS, design, levels
-
+) -> ProbeResult:
     if len(levels(smallest, parts, asked.largest)) < LEAST_LEVELS:
         raise Refused(
             f"there is too little room to look for a unit: two regions of {format_size(parts[1].length)}",
@@ -182,21 +200,16 @@ def _run(
     )  # fmt: skip
 
 
-def _timed(rounds: "Iterable[Round]", target: "Target", asked: _Asked) -> "Timed":
-    from aligntool.measure.timing import time_rounds
-    from aligntool.render.plan import time_words
-
+def _timed(rounds: Iterable[Round], target: Target, asked: _Asked) -> Timed:
     with _progress(f"timing for at most {time_words(asked.limit_s)}") as tell:
         return time_rounds(rounds, target, limit_s=asked.limit_s, most_bytes=asked.most, tell=tell)
 
 
 @contextmanager
-def _progress(what: str) -> "Iterator[Callable[[float], None]]":
+def _progress(what: str) -> Iterator[Callable[[float], None]]:
     """The bar of a benchmark. It is redrawn only when told to, between two rounds: a thread that redraws would be
     timed, too.
     """
-    from time import monotonic
-
     began = monotonic()
     with bench_progress(still=True) as tell:
 
@@ -207,25 +220,17 @@ def _progress(what: str) -> "Iterator[Callable[[float], None]]":
         yield say
 
 
-def _tell(result: "ProbeResult", output: str | None, *, verbose: bool, json_: bool) -> None:
-    from aligntool.render.experiments import probe_json, probe_lines
-
+def _tell(result: ProbeResult, output: str | None, *, verbose: bool, json_: bool) -> None:
     if json_:
         sys.stdout.write(probe_json(result))
     else:
-        from aligntool.render.lines import show
-
         show(probe_lines(result, width=terminal_width(), verbose=verbose), sys.stdout, color=colored())
     if output is None:
         return
-    from aligntool.cli.plan import keep
 
     sys.stdout.flush()
     keep(output, probe_json(result))
     if result.inference.boundaries:
-        from aligntool.audit.wording import shell_word
-        from aligntool.cli.options import command
-
         print(
             f"aligntool: {command('audit', result.disk.path, '--measured', shell_word(output))}",
             file=sys.stderr,

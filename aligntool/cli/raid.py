@@ -3,24 +3,44 @@
 import inspect
 import json
 import sys
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from aligntool.cli.options import colored, place, size, terminal_width
+from aligntool.audit.wording import shell_word
+from aligntool.change import Plan, RaidGoal, from_json, to_json, with_wanted
+from aligntool.cli.arrays import (
+    carry_out_array,
+    look_at_arrays,
+    look_at_members,
+    refuse_beforehand,
+    refuse_changed,
+    sampled_members,
+    show_array_plan,
+    tell_array,
+    tell_resync,
+    wait_for_resync,
+)
+from aligntool.cli.options import colored, command, confirm, place, size, terminal_width
 from aligntool.cli.partitions import EventsOption, YesOption
 from aligntool.cli.plan import keep
 from aligntool.cli.run_change import ends_stream, write_nothing_to_do
+from aligntool.documents import as_object, by_field
 from aligntool.errors import Refused, Stopped
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from aligntool.change import Plan, RaidGoal
-    from aligntool.raid.persist import PersistGoal
-
+from aligntool.linux.look import look
+from aligntool.linux.system import find_distribution
+from aligntool.raid.boot import SYSTEMS
+from aligntool.raid.measured import LONGEST, parse_tuning
+from aligntool.raid.persist import PersistGoal, plan_persist
+from aligntool.raid.planning import plan_raid, steps_of_goal
+from aligntool.raid.refusals import find_array
+from aligntool.recipes.goals import recipe
+from aligntool.render.arrays import array_lines, arrays_json
+from aligntool.render.lines import show
 
 # What is wanted of an array, as it is typed: one set of options for `raid plan` and `raid create`.
 #
@@ -122,7 +142,7 @@ def goal_as_typed(
             help="debian, debian-dracut, fedora, opensuse or arch; this machine's unless said.",
         ),
     ] = None,
-) -> "RaidGoal":
+) -> RaidGoal:
     """The goal, with new UUIDs. What is typed beside a recipe comes before the recipe's own. Raises Refused."""
     goal = _goal(level, recipe)
     if page and (workload or goal.workload) != "database":
@@ -162,13 +182,8 @@ def takes_goal(command: Callable[..., None]) -> Callable[..., None]:
     return typed
 
 
-def _goal(level: str | None, name: str | None) -> "RaidGoal":
+def _goal(level: str | None, name: str | None) -> RaidGoal:
     """From a recipe, or all recommended; with new UUIDs."""
-    import uuid
-
-    from aligntool.change import RaidGoal
-    from aligntool.recipes.goals import recipe
-
     goal = recipe(name, "raid").goal if name else RaidGoal(level or "")
     if not isinstance(goal, RaidGoal) or not (level or name):
         raise Refused("which RAID is it to be?", hint="--level 1, or --recipe NAME: aligntool recipes list")
@@ -181,8 +196,6 @@ def _goal(level: str | None, name: str | None) -> "RaidGoal":
 
 def _measurement(name: str) -> str:
     """The text of a result of `raid tune`. Raises Refused where it is none."""
-    from aligntool.raid.measured import LONGEST, parse_tuning
-
     try:
         with open(name, "rb") as file:  # noqa: PTH123 - the user's own spelling
             text = file.read(LONGEST + 1).decode("utf-8", "replace")
@@ -196,16 +209,11 @@ def _measurement(name: str) -> str:
 
 def resolved(name: str) -> str:
     """Where a link such as /dev/disk/by-id/... leads; a kernel name as it is."""
-    from pathlib import Path
-
     return str(Path(name).resolve()) if "/" in name else name
 
 
 def _this_system() -> str:
     """Raises Refused where no family is known: the wrong files and commands would make no array come back."""
-    from aligntool.linux.system import find_distribution
-    from aligntool.raid.boot import SYSTEMS
-
     found = find_distribution()
     if found is None:
         raise Refused("this system's family is not known", hint=f"--system: {', '.join(SYSTEMS)}")
@@ -242,7 +250,9 @@ def persist_command(
         typer.Option("--sysroot", metavar="DIR", help="Show the plan for a captured machine and stop."),
     ] = None,
 ) -> None:  # fmt: skip
-    """Make an array that is there come back: its line in mdadm.conf, every initramfs, fstab and crypttab by UUID.
+    """Make an array that is there start at every boot.
+
+    It writes its line in mdadm.conf, every initramfs, fstab and crypttab by UUID.
 
     Nothing is written to the array, which may be mounted. The plan is shown first, and you are asked.
 
@@ -250,8 +260,6 @@ def persist_command(
 
     Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped part-way with the record kept.
     """
-    from aligntool.raid.persist import PersistGoal
-
     goal = PersistGoal(system, mount)
     plan = find_persist_plan(array, goal, sysroot)
     if output is not None:
@@ -269,23 +277,16 @@ def persist_command(
         write_nothing_to_do(plan)
 
 
-def find_persist_plan(array: str, goal: "PersistGoal", sysroot: str | None = None) -> "Plan":
+def find_persist_plan(array: str, goal: PersistGoal, sysroot: str | None = None) -> Plan:
     """Look at the array and at the files of the system, and think. Raises Refused with every reason."""
-    from aligntool.linux.look import look
-    from aligntool.raid.persist import plan_persist
-    from aligntool.raid.refusals import find_array
-
     inventory = look((), sysroot=sysroot)
     named = resolved(array) if sysroot is None else array
     disk = find_array(inventory.disks, named, command="sudo aligntool raid persist")
     return plan_persist(disk, inventory, goal)
 
 
-def carry_out_persist(plan: "Plan", goal: "PersistGoal", *, yes: bool, json_: bool) -> None:
+def carry_out_persist(plan: Plan, goal: PersistGoal, *, yes: bool, json_: bool) -> None:
     """Ask, do it, and look whether nothing is left to do. Raises Refused, and Stopped once something is written."""
-    from aligntool.cli.arrays import carry_out_array, tell_array
-    from aligntool.cli.options import confirm
-
     confirm(plan, yes)
     carry_out_array(plan, lambda: find_persist_plan(plan.disk.path, goal), json_=json_)
     left = find_persist_plan(plan.disk.path, goal)
@@ -300,8 +301,6 @@ def carry_out_persist(plan: "Plan", goal: "PersistGoal", *, yes: bool, json_: bo
 
 def apply_persist(text: str, *, yes: bool, json_: bool) -> None:
     """A plan that was kept, thought out again from the same wishes. Raises Refused where it is another one now."""
-    from aligntool.cli.arrays import refuse_changed
-
     plan, goal = read_persist_text(text)
     refuse_changed(plan, find_persist_plan(plan.disk.path, goal))
     _show(plan, "", to_stderr=json_)
@@ -311,21 +310,13 @@ def apply_persist(text: str, *, yes: bool, json_: bool) -> None:
         write_nothing_to_do(plan)
 
 
-def persist_text(plan: "Plan", goal: "PersistGoal") -> str:
+def persist_text(plan: Plan, goal: PersistGoal) -> str:
     """Return the plan's document with what was asked for in it."""
-    from aligntool.change import to_json
-    from aligntool.documents import as_object
-
     return json.dumps(json.loads(to_json(plan)) | {"persist": as_object(goal)}, indent=2) + "\n"
 
 
-def read_persist_text(text: str) -> tuple["Plan", "PersistGoal"]:
+def read_persist_text(text: str) -> tuple[Plan, PersistGoal]:
     """Return the plan and what was asked for. Raises Refused."""
-    from aligntool.change import from_json
-    from aligntool.cli.options import command
-    from aligntool.documents import by_field
-    from aligntool.raid.persist import PersistGoal
-
     plan = from_json(text)
     try:
         wishes = json.loads(text)["persist"]
@@ -338,9 +329,7 @@ def read_persist_text(text: str) -> tuple["Plan", "PersistGoal"]:
     return plan, goal
 
 
-def _show(plan: "Plan", type_next: str, *, to_stderr: bool) -> None:
-    from aligntool.cli.arrays import show_array_plan
-
+def _show(plan: Plan, type_next: str, *, to_stderr: bool) -> None:
     stream = sys.stderr if to_stderr else sys.stdout
     show_array_plan(plan, stream, type_next=type_next)
     if not plan.steps:
@@ -349,34 +338,25 @@ def _show(plan: "Plan", type_next: str, *, to_stderr: bool) -> None:
 
 # `aligntool raid`: how an array would be made of these drives, and what those that run are worth.
 
-raid_app = typer.Typer(
-    name="raid",
-    help="Arrays: think one out on the boundaries of its drives, make it so that it comes back, show them.\n\n"
-    "Example: sudo aligntool raid create --level 1 /dev/nvme0n1 /dev/nvme1n1",
-    no_args_is_help=True,
-)
 
-
-@raid_app.command("plan")
 @takes_goal
 def plan_command(
     drives: list[str],
-    goal: "RaidGoal",
+    goal: RaidGoal,
     *,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the plan in a file.")
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="The plan as JSON.")] = False,
 ) -> None:
-    """Think out an array: partitions, data offset, chunk, file system, and what makes it come back after a reboot.
+    """Plan an array, and show how it would be made.
+
+    The plan has partitions, data offset, chunk, file system, and what makes it start at every boot.
 
     Example: sudo aligntool raid plan --recipe nvme-raid0-scratch /dev/nvme0n1 /dev/nvme1n1
 
     Exit code: 0 there is a plan; 3 refused, with every reason.
     """
-    from aligntool.change import to_json, with_wanted
-    from aligntool.cli.arrays import show_array_plan
-
     plan = find_array_plan(drives, goal)
     text = with_wanted(to_json(plan), tuple(drives), goal)
     if output is not None:
@@ -388,22 +368,17 @@ def plan_command(
         show_array_plan(plan, sys.stdout, type_next=next_)
 
 
-def carried_out(name: str, words: "Sequence[str]", kept: str | None) -> str:
+def carried_out(name: str, words: Sequence[str], kept: str | None) -> str:
     """What is to be typed to carry out a plan that was only shown: `apply` where it is kept in a file, else the
     command `name` with the `words` that asked for the plan.
     """
-    from aligntool.audit.wording import shell_word
-
     if kept is not None:
         return f"sudo aligntool apply {shell_word(kept)}"
     return " ".join((f"sudo aligntool {name}", *(shell_word(word) for word in words if word != "--dry-run")))
 
 
-def find_array_plan(drives: list[str], goal: "RaidGoal") -> "Plan":
+def find_array_plan(drives: list[str], goal: RaidGoal) -> Plan:
     """Look at the drives and think. Raises Refused with every reason."""
-    from aligntool.cli.arrays import look_at_members, refuse_beforehand, sampled_members
-    from aligntool.raid.planning import plan_raid, steps_of_goal
-
     members, numbers, report, known = look_at_members(drives)
     goal = replace(goal, partitions=numbers)
     try:
@@ -415,7 +390,6 @@ def find_array_plan(drives: list[str], goal: "RaidGoal") -> "Plan":
     return plan
 
 
-@raid_app.command("show")
 def show_command(
     arrays: Annotated[
         list[str] | None,
@@ -428,17 +402,14 @@ def show_command(
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="The arrays as JSON.")] = False,
 ) -> None:
-    """Show arrays: members, links and what they let through, state, and where the data lie up to the top of the stack.
+    """Show arrays: members, links, state, and where the data lie.
+
+    It shows the bandwidth of the links, and the data up to the top of the stack.
 
     Example: aligntool raid show
 
     Exit code: 0 shown; 3 there is no such array.
     """
-
-    from aligntool.cli.arrays import look_at_arrays
-    from aligntool.render.arrays import array_lines, arrays_json
-    from aligntool.render.lines import show
-
     views = look_at_arrays([resolved(name) if sysroot is None else name for name in arrays or ()], sysroot)
     if json_:
         sys.stdout.write(arrays_json(views))
@@ -453,7 +424,7 @@ def show_command(
 @takes_goal
 def create_command(
     drives: list[str],
-    goal: "RaidGoal",
+    goal: RaidGoal,
     *,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the plan and stop, as `raid plan`.")
@@ -464,7 +435,7 @@ def create_command(
     ] = False,
     json_: EventsOption = False,
 ) -> None:
-    """Make an array: partitions, array, file system, mount, and what makes it come back after a reboot.
+    """Make an array, with everything that makes it start at every boot.
 
     The plan is shown first, and you are asked.
 
@@ -472,16 +443,6 @@ def create_command(
 
     Exit code: 0 done, 3 refused and nothing written, 4 stopped part-way with the record kept.
     """
-    from aligntool.change import to_json
-    from aligntool.cli.arrays import (
-        carry_out_array,
-        show_array_plan,
-        tell_array,
-        tell_resync,
-        wait_for_resync,
-    )
-    from aligntool.cli.options import confirm
-
     plan = find_array_plan(drives, goal)
     if dry_run and json_:
         sys.stdout.write(to_json(plan) + "\n")

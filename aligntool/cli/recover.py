@@ -4,25 +4,64 @@ import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from aligntool.cli.options import colored, terminal_width
-from aligntool.cli.partitions import EventsOption, RateOption, YesOption
-from aligntool.cli.run_change import ends_stream, write_nothing_to_do
+from aligntool.audit.wording import shell_word
+from aligntool.change import Plan, from_json, wanted_of
+from aligntool.cli.arrays import (
+    carry_out_array,
+    record_of,
+    recover_array,
+    refuse_changed,
+    show_array_plan,
+    tell_array,
+    tell_array_status,
+)
+from aligntool.cli.options import (
+    Asked,
+    colored,
+    command,
+    confirm,
+    confirm_disk,
+    identity,
+    naming,
+    read_plan_text,
+    terminal_width,
+)
+from aligntool.cli.partitions import EventsOption, RateOption, YesOption, carry_out_layout
+from aligntool.cli.plan import show_plan
+from aligntool.cli.raid import apply_persist, find_array_plan
+from aligntool.cli.run_change import (
+    carry_out,
+    ends_stream,
+    follow,
+    hurrying,
+    still_true,
+    tell_result,
+    ways_on,
+    workshop,
+    write_nothing_to_do,
+)
+from aligntool.cli.tune import clear_hint_of
+from aligntool.device import Device
 from aligntool.errors import Objection, Refused, refuse
+from aligntool.formats.reader import TableReading
+from aligntool.formats.tables import read_table
 from aligntool.inventory import Partition, Role
+from aligntool.linux.block import look_only
+from aligntool.linux.hold import refuse_partition
+from aligntool.linux.targets import refuse_ambiguous, refuse_containers, refuse_silent
+from aligntool.raid.record import Record
+from aligntool.realign import move
+from aligntool.realign.move import Status, find_journal
+from aligntool.realign.move import journal_status as find_status
+from aligntool.realign.standing import Laid, overlay, places_in_use
+from aligntool.render.lines import harmless, show
+from aligntool.render.progress import status_json, status_lines, table_lines
 from aligntool.units import KIB
-
-if TYPE_CHECKING:
-    from aligntool.change import Plan
-    from aligntool.device import Device
-    from aligntool.formats.reader import TableReading
-    from aligntool.raid.record import Record
-    from aligntool.realign.move import Status
-    from aligntool.realign.standing import Laid
-
 
 # `aligntool apply`: a plan that was kept, if it is still true.
 
@@ -35,19 +74,14 @@ def apply(
     rate: RateOption = None,
     json_: EventsOption = False,
 ) -> None:
-    """Apply a plan that was kept in a file. Refused when the disk or what lies on it is no longer what was planned for.
+    """Apply a plan that was kept in a file.
+
+    It is refused when the disk, or what lies on it, is no longer as it was planned for.
 
     Example: sudo aligntool apply plan.json
 
     Exit code: 0 done, 3 refused and nothing written, 4 stopped part-way with the journal left.
     """
-    from pathlib import Path
-
-    from aligntool.cli.options import confirm, read_plan_text
-    from aligntool.cli.partitions import carry_out_layout
-    from aligntool.cli.plan import show_plan
-    from aligntool.cli.run_change import carry_out, still_true
-
     try:
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -58,8 +92,6 @@ def apply(
         _apply_array(text, yes=yes, json_=json_)
         return
     if purpose == "persist":
-        from aligntool.cli.raid import apply_persist
-
         apply_persist(text, yes=yes, json_=json_)
         return
     plan, asked = read_plan_text(text)
@@ -77,18 +109,11 @@ def apply(
 
 
 def _purpose(text: str) -> str:
-    from aligntool.change import from_json
-
     return from_json(text).purpose
 
 
 def _apply_array(text: str, *, yes: bool, json_: bool) -> None:
     """Thought out again from what was asked for, with the same UUIDs: the same steps, or refused."""
-    from aligntool.change import from_json, wanted_of
-    from aligntool.cli.arrays import carry_out_array, refuse_changed, show_array_plan, tell_array
-    from aligntool.cli.options import confirm
-    from aligntool.cli.raid import find_array_plan
-
     plan = from_json(text)
     drives, goal = wanted_of(text)
     refuse_changed(plan, find_array_plan(list(drives), goal))
@@ -132,16 +157,12 @@ def status(
     journal: JournalFileOption = None,
     json_: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """Tell whether a move is in flight on a disk or an array unfinished, how far it came, and what to type.
+    """Show how far an interrupted move or array came, and what to type.
 
     Writes nothing.
 
     Example: sudo aligntool status /dev/sda
     """
-    from aligntool.cli.arrays import tell_array_status
-    from aligntool.render.lines import show
-    from aligntool.render.progress import status_json, status_lines
-
     record = _record(disk, journal)
     if disk is None or record is not None:
         tell_array_status(record, json_=json_)
@@ -164,7 +185,9 @@ def resume(
     rate: RateOption = None,
     json_: EventsOption = False,
 ) -> None:
-    """Finish what was interrupted: a move, from the disk alone, on any machine; an array, on this one.
+    """Finish an interrupted move or array.
+
+    A move is finished from the disk alone, on any machine; an array on the machine where it was begun.
 
     Example: sudo aligntool resume /dev/sda
 
@@ -183,7 +206,9 @@ def rollback(
     rate: RateOption = None,
     json_: EventsOption = False,
 ) -> None:
-    """Take back what was interrupted: every partition to where it was; of an array everything that was made.
+    """Undo an interrupted move or array.
+
+    Every partition goes back to where it was; of an array, everything that was made is removed.
 
     Example: sudo aligntool rollback /dev/sda
 
@@ -193,13 +218,10 @@ def rollback(
     _recover(disk, journal, Recovery(back=True, restore_table=restore_table, yes=yes, json=json_, rate=rate))
 
 
-def _record(target: str | None, journal: str | None) -> "Record | None":
+def _record(target: str | None, journal: str | None) -> Record | None:
     """A journal that is named belongs to a move. Without root the records cannot be read, and a disk may be asked for
     all the same.
     """
-    from aligntool.cli.arrays import record_of
-    from aligntool.linux.targets import refuse_ambiguous
-
     if target is not None:
         refuse_ambiguous(target)
     if journal is not None:
@@ -224,11 +246,6 @@ class Recovery:
 
 
 def _recover(disk: str | None, journal: str | None, asked: Recovery) -> None:
-    from aligntool.cli.arrays import recover_array
-    from aligntool.cli.options import Asked
-    from aligntool.cli.run_change import follow, hurrying, tell_result, ways_on, workshop
-    from aligntool.realign import move
-
     record = _record(disk, journal)
     if disk is None or record is not None:
         recover_array(record, json_=asked.json, back=asked.back)
@@ -246,23 +263,11 @@ def _recover(disk: str | None, journal: str | None, asked: Recovery) -> None:
         behind = follow(plan, events, json_=asked.json, hint=hint, on_stop=hurrying(shop), in_flight=True)
     tell_result(plan, disk, Asked(), json_=asked.json, back=asked.back, kernel_behind=behind)
     if journal:
-        from aligntool.render.lines import harmless
-
         print(f"{harmless(journal)} is not needed any more", file=sys.stderr)
 
 
-def _standing(disk: str, journal: str | None, *, any_table: bool = False) -> "Status":
+def _standing(disk: str, journal: str | None, *, any_table: bool = False) -> Status:
     """Without holding it: whoever has the disk may be asked about it. Raises Refused."""
-    from contextlib import nullcontext
-    from pathlib import Path
-
-    from aligntool.audit.wording import shell_word
-    from aligntool.cli.options import command, naming
-    from aligntool.linux.block import look_only
-    from aligntool.linux.hold import refuse_partition
-    from aligntool.linux.targets import refuse_containers, refuse_silent
-    from aligntool.realign.move import journal_status as find_status
-
     for path in (disk, journal) if journal else (disk,):
         refuse_silent(path)
     with naming(disk), look_only(disk) as device, look_only(journal) if journal else nullcontext() as file:
@@ -278,20 +283,14 @@ def _standing(disk: str, journal: str | None, *, any_table: bool = False) -> "St
             raise Refused(f"{disk} cannot be read: {error.strerror}", hint=command("audit", disk)) from error
 
 
-def _in_flight(found: "Status", disk: str) -> "Plan":
-    from aligntool.cli.options import command
-
+def _in_flight(found: Status, disk: str) -> Plan:
     if found.state != "in-flight" or found.plan is None:
-        from aligntool.cli.tune import clear_hint_of
-
         hint = clear_hint_of(disk) or command("audit", disk)
         raise Refused(f"{disk}: {found.sentences[0]}", hint=hint)
     return found.plan
 
 
-def _next(found: "Status", disk: str, journal: str | None) -> tuple[str, ...]:
-    from aligntool.cli.run_change import ways_on
-
+def _next(found: Status, disk: str, journal: str | None) -> tuple[str, ...]:
     if found.state != "in-flight":
         return ()
     ways = ways_on(disk, journal).split("\n")
@@ -304,18 +303,11 @@ def _next(found: "Status", disk: str, journal: str | None) -> tuple[str, ...]:
 # refusal. Alone because the entries that go may be of partitions that were made in the meantime.
 
 
-def confirm_restoring(disk: str, journal_file: str | None, plan: "Plan", *, yes: bool) -> "TableReading":
+def confirm_restoring(disk: str, journal_file: str | None, plan: Plan, *, yes: bool) -> TableReading:
     """Show the table found and the one to be written, and ask. Return the one that was shown as found.
 
     Raises Refused, also where a partition that was added lies where the move reads or writes.
     """
-    from aligntool.cli.options import confirm_disk, identity
-    from aligntool.linux.block import look_only
-    from aligntool.realign.move import find_journal
-    from aligntool.realign.standing import overlay
-    from aligntool.render.lines import show
-    from aligntool.render.progress import table_lines
-
     with look_only(disk) as device, look_only(journal_file) if journal_file else nullcontext() as file:
         journal = find_journal(device, file, any_table=True)
         if journal is None:
@@ -329,31 +321,24 @@ def confirm_restoring(disk: str, journal_file: str | None, plan: "Plan", *, yes:
     return found
 
 
-def read_found(device: "Device", plan: "Plan") -> "TableReading":
-    from aligntool.realign.standing import Laid
-
+def read_found(device: Device, plan: Plan) -> TableReading:
     return _read(Laid(device, ()), plan)
 
 
-def refuse_another(device: "Device", plan: "Plan", shown: "TableReading") -> None:
+def refuse_another(device: Device, plan: Plan, shown: TableReading) -> None:
     """Raises Refused when the table is not the one that was shown."""
     if read_found(device, plan) != shown:
         raise Refused("the partition table was changed again since it was shown", hint="type the same again")
 
 
-def _read(reader: "Laid", plan: "Plan") -> "TableReading":
-    from aligntool.formats.tables import read_table
-
+def _read(reader: Laid, plan: Plan) -> TableReading:
     return read_table(reader, sector_size=plan.disk.sector_size)
 
 
 def _objections(
-    disk: str, plan: "Plan", found: Sequence[Partition], written: Sequence[Partition]
+    disk: str, plan: Plan, found: Sequence[Partition], written: Sequence[Partition]
 ) -> list[Objection]:
     """Of each partition that the table to be written lacks and that lies where the move still reads or writes."""
-    from aligntool.audit.wording import shell_word
-    from aligntool.realign.standing import places_in_use
-
     known = {part.extent for part in written}
     known |= {place for place in places_in_use(plan, with_journal=False)}
     return [

@@ -1,10 +1,16 @@
 """`aligntool report`, `recipes` and `snapshot`."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import Annotated
 
 import typer
 
+from aligntool.audit.drives import unjudged
+from aligntool.audit.judge import audit
+from aligntool.audit.report import Wishes
+from aligntool.cli.audit import known_of, with_mends
 from aligntool.cli.options import (
     PageOption,
     PhysicalOption,
@@ -13,98 +19,25 @@ from aligntool.cli.options import (
     TimeoutOption,
     WakeOption,
     WishedGrainOption,
-    colored,
-    terminal_width,
 )
 from aligntool.errors import Refused, refuse
+from aligntool.inventory import Inventory
 from aligntool.linux.deadline import SILENCE_S
-
-if TYPE_CHECKING:
-    from aligntool.audit.report import Wishes
-    from aligntool.inventory import Inventory
-    from aligntool.recipes.goals import Recipe
-    from aligntool.render.report.disks import Content, Measured
-    from aligntool.render.svg import Picture
-
-
-# `aligntool recipes`: the goals that come with aligntool, and a check for one's own.
-
-recipes_app = typer.Typer(
-    name="recipes",
-    help="Goals for usual cases, as data: list them, show one, check one of your own.\n\n"
-    "Example: aligntool recipes list",
-    no_args_is_help=True,
-)
-
-
-@recipes_app.command("list")
-def list_recipes(
-    *, json_: Annotated[bool, typer.Option("--json", help="The recipes as JSON.")] = False
-) -> None:
-    """List the recipes, and the command that takes each.
-
-    Example: aligntool recipes list
-    """
-    from aligntool.recipes.goals import load_recipes
-    from aligntool.render.lines import show
-    from aligntool.render.recipes import recipe_rows, recipes_json
-
-    found = load_recipes()
-    if json_:
-        sys.stdout.write(recipes_json(found))
-    else:
-        show(recipe_rows(found, width=terminal_width()), sys.stdout, color=colored())
-
-
-@recipes_app.command("show")
-def show_recipe(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="As `aligntool recipes list` names it.")],
-    *,
-    json_: Annotated[bool, typer.Option("--json", help="The recipe as JSON.")] = False,
-) -> None:
-    """Show what a recipe wants, why, and where its numbers come from.
-
-    Example: aligntool recipes show desktop-uefi
-    """
-    from aligntool.recipes.goals import load_recipes, recipe
-
-    found = tuple(each for each in load_recipes() if each.name == name) or (recipe(name),)
-    _tell(found, json_=json_)
-
-
-@recipes_app.command("check")
-def check_recipe(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A recipe of your own, in TOML.")],
-    *,
-    json_: Annotated[bool, typer.Option("--json", help="The recipe as JSON.")] = False,
-) -> None:
-    """Check a recipe of your own: every key and value must be understood. Then it is shown.
-
-    Example: aligntool recipes check my-layout.toml
-
-    Exit code: 0 it is good, 3 it is not.
-    """
-    from pathlib import Path
-
-    from aligntool.recipes.goals import parse_recipe
-
-    try:
-        text = Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "this is no text"
-        raise Refused(f"{file}: {why}", hint="aligntool recipes list") from error
-    _tell((parse_recipe(file, text),), json_=json_)
-
-
-def _tell(found: "tuple[Recipe, ...]", *, json_: bool) -> None:
-    from aligntool.render.lines import show
-    from aligntool.render.recipes import recipe_lines, recipes_json
-
-    if json_:
-        sys.stdout.write(recipes_json(found))
-    else:
-        show(recipe_lines(found, width=terminal_width()), sys.stdout, color=colored())
-
+from aligntool.linux.drives import Given
+from aligntool.linux.files import png_of, write_pages
+from aligntool.linux.look import look
+from aligntool.measure.results import from_json
+from aligntool.measure.sweeps import experiment_from_json
+from aligntool.measure.targets import read_text
+from aligntool.raid.chunks import known_rates
+from aligntool.raid.views import arrays_of
+from aligntool.render.lines import harmless
+from aligntool.render.recipes import TOPIC
+from aligntool.render.report.disks import Content, Measured, pictures_of
+from aligntool.render.report.page import page_html
+from aligntool.render.report.results import measured_of
+from aligntool.render.svg import Picture, queue_picture, svg_text
+from aligntool.units import MIB
 
 # `aligntool report`: everything that is known of a machine's disks on one page, and single pictures of it.
 
@@ -142,19 +75,14 @@ def report(
     page_size: PageOption = None,
     grain: WishedGrainOption = None,
 ) -> None:  # fmt: skip
-    """Write one HTML page that needs no network: disks with maps, findings with their cost, arrays with their links,
-    benchmarks drawn.
+    """Write one HTML page of disks, findings, arrays and benchmarks.
+
+    The page needs no network: maps, costs and pictures are in it.
 
     Example: sudo aligntool report -o report.html
 
     Exit code: 0 written, whatever was found; 3 refused, and nothing was written.
     """
-    from aligntool.audit.drives import unjudged
-    from aligntool.audit.report import Wishes
-    from aligntool.linux.drives import Given
-    from aligntool.linux.look import look
-    from aligntool.units import MIB
-
     _check_words(output, chart, svg, png)
     if output is None and chart is not None and (known := _known_picture(chart)):
         _write(_drawn(known, svg, png), overwrite=overwrite)
@@ -187,36 +115,21 @@ def _check_words(output: str | None, chart: str | None, svg: str | None, png: st
         raise Refused("two files of the same name were asked for")
 
 
-def _known_picture(chart: str) -> "Picture | None":
+def _known_picture(chart: str) -> Picture | None:
     """Those for which no disk has to be looked at."""
-    from aligntool.render.recipes import TOPIC
-    from aligntool.render.svg import queue_picture
-
     return queue_picture() if chart == TOPIC else None
 
 
-def _measured(files: list[str]) -> "tuple[Measured, ...]":
+def _measured(files: list[str]) -> tuple[Measured, ...]:
     """Raises Refused for a file that is no result."""
     if not files:
         return ()
-    from aligntool.measure.results import from_json
-    from aligntool.measure.sweeps import experiment_from_json
-    from aligntool.measure.targets import read_text
-    from aligntool.render.report.results import measured_of
 
     texts = [(file, read_text(file)) for file in files]
     return measured_of([experiment_from_json(text, file) or from_json(text, file) for file, text in texts])
 
 
-def _content(inventory: "Inventory", wishes: "Wishes", measured: "tuple[Measured, ...]") -> "Content":
-    from datetime import UTC, datetime
-
-    from aligntool.audit.judge import audit
-    from aligntool.cli.audit import known_of, with_mends
-    from aligntool.raid.chunks import known_rates
-    from aligntool.raid.views import arrays_of
-    from aligntool.render.report.disks import Content
-
+def _content(inventory: Inventory, wishes: Wishes, measured: tuple[Measured, ...]) -> Content:
     known = known_of(inventory)
     rates = known_rates(known)
     found, mends = with_mends(audit(inventory, known, wishes))
@@ -224,11 +137,7 @@ def _content(inventory: "Inventory", wishes: "Wishes", measured: "tuple[Measured
     return Content(found, arrays_of(found, (), rates), mends, measured, made, rates)
 
 
-def _find_picture(content: "Content", name: str) -> "Picture":
-    from difflib import get_close_matches
-
-    from aligntool.render.report.disks import pictures_of
-
+def _find_picture(content: Content, name: str) -> Picture:
     made = {picture.name: picture for picture in pictures_of(content)}
     if name in made:
         return made[name]
@@ -236,24 +145,17 @@ def _find_picture(content: "Content", name: str) -> "Picture":
     raise Refused(f"there is no picture {name!r}; there are {', '.join(made)}", hint=f"--chart {near[0]}")
 
 
-def _page(content: "Content") -> bytes:
-    from aligntool.render.report.page import page_html
-
+def _page(content: Content) -> bytes:
     return page_html(content).encode()
 
 
-def _drawn(picture: "Picture", svg: str | None, png: str | None) -> list[tuple[str, bytes]]:
-    from aligntool.linux.files import png_of
-    from aligntool.render.svg import svg_text
-
+def _drawn(picture: Picture, svg: str | None, png: str | None) -> list[tuple[str, bytes]]:
     text = svg_text(picture, alone=True)
     made = [(svg, text.encode())] if svg else []
     return [*made, (png, png_of(text))] if png else made
 
 
 def _write(pages: list[tuple[str, bytes]], *, overwrite: bool) -> None:
-    from aligntool.linux.files import write_pages
-
     files = [(name, content) for name, content in pages if name != _STDOUT]
     write_pages(files, overwrite=overwrite)
     for name, _ in files:
@@ -265,33 +167,4 @@ def _write(pages: list[tuple[str, bytes]], *, overwrite: bool) -> None:
 
 
 def _say(words: str) -> None:
-    from aligntool.render.lines import harmless
-
     print(f"aligntool: {harmless(words)}", file=sys.stderr)
-
-
-# `aligntool snapshot`: this machine as a file, for a bug report or an audit elsewhere.
-
-
-def snapshot(
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Where to: .tar.xz or .tar.gz.")
-    ],
-    *,
-    serials: Annotated[
-        bool, typer.Option("--serials", help="Keep serial numbers, UUIDs and labels.")
-    ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE if it is there.")] = False,
-) -> None:
-    """Capture what an audit reads of this machine, without serial numbers unless asked for.
-
-    Example: sudo aligntool snapshot -o server7.tar.xz
-
-    The file is audited with: aligntool audit --sysroot server7.tar.xz
-    """
-    from aligntool.linux.files import write_snapshot
-    from aligntool.linux.snapshot import collect
-    from aligntool.linux.sysfs import Tree
-
-    write_snapshot(output, collect(Tree(""), serials=serials), overwrite=overwrite)
-    print(f"{output} written; audit it with: aligntool audit --sysroot {output}")

@@ -1,28 +1,39 @@
 """Apply a plan of a move: lock the disk, plan again, compare, show progress, audit the result."""
 
+import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
-from typing import TYPE_CHECKING, ParamSpec
+from types import FrameType
+from typing import ParamSpec
 
+from aligntool.audit.wording import shell_word
 from aligntool.change import Event, KernelBehind, Plan, Progress, Said, StepBegun, StepDone
 from aligntool.cli.options import Asked, colored, command, naming, terminal_width
 from aligntool.cli.plan import Found, find_plan, layer_of, look_at, read_map
 from aligntool.errors import Refused, Stopped
-from aligntool.steps import CheckContent, CopyContent, ShrinkContent, WriteJournal
-from aligntool.units import format_about
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-    from types import FrameType
-
-    from aligntool.realign.move import Workshop
-    from aligntool.render.progress import OnEvent
-    from aligntool.units import Extent
-
+from aligntool.linux.block import Limited
+from aligntool.linux.content import check_content
+from aligntool.linux.hold import hold_disk
+from aligntool.realign.journal import open_journal
+from aligntool.realign.move import Workshop, realign
+from aligntool.realign.shrink import refuse_unable, shrink_content
+from aligntool.render.lines import EMPTY, show, text_of, wants_color
+from aligntool.render.plan import attention_lines
+from aligntool.render.progress import (
+    OnEvent,
+    begin_json,
+    end_json,
+    progress_bar,
+    progress_json,
+    progress_lines,
+    result_lines,
+)
+from aligntool.steps import CheckContent, CopyContent, ShrinkContent, WriteJournal, is_same_disk
+from aligntool.units import Extent, format_about
 
 # Following a move by its events, and being interrupted.
 #
@@ -126,13 +137,8 @@ def _begins_writing(plan: Plan, event: Event) -> bool:
     return step.writes and not isinstance(step, WriteJournal)
 
 
-def _teller(plan: Plan, *, json_: bool) -> "AbstractContextManager[OnEvent]":
+def _teller(plan: Plan, *, json_: bool) -> AbstractContextManager[OnEvent]:
     """JSON is data; a bar and its sentences are talk."""
-    import os
-
-    from aligntool.render.lines import wants_color
-    from aligntool.render.progress import progress_bar, progress_json, progress_lines
-
     if json_:
         return progress_json(plan, sys.stdout)
     if wants_color(sys.stderr, dict(os.environ)):
@@ -158,7 +164,7 @@ def _stop_when_told(on_stop: Callable[[], None]) -> Iterator[None]:
     Once: what puts things in order afterwards is not interrupted again.
     """
 
-    def stop(number: int, frame: "FrameType | None") -> None:
+    def stop(number: int, frame: FrameType | None) -> None:
         for one in _STOPPING:
             signal.signal(one, signal.SIG_IGN)
         on_stop()
@@ -204,7 +210,6 @@ def carry_out(plan: Plan, asked: Asked, *, json_: bool, rate: int | None) -> Non
 
     Raises Refused while nothing is written, and Stopped afterwards.
     """
-
     path, journal_file = plan.disk.path, _journal_file(plan)
     with workshop(
         plan, path, journal_file=journal_file, new_journal=_journal_length(plan), rate=rate
@@ -224,18 +229,13 @@ def workshop(
     journal_file: str | None,
     new_journal: int | None = None,
     rate: int | None = None,
-) -> Iterator["Workshop"]:
+) -> Iterator[Workshop]:
     """The disk, held against everybody else, and where its journal lies. `new_journal`: make one of so many bytes.
 
     `path`: where the disk is now, which need not be where it was when the plan was made.
 
     Raises Refused.
     """
-    from aligntool.linux.block import Limited
-    from aligntool.linux.hold import hold_disk
-    from aligntool.realign.journal import open_journal
-    from aligntool.realign.move import Workshop
-
     with naming(path), pipes_may_break(), hold_disk(path, image_sector_size=plan.disk.sector_size) as holding:
         for note in holding.notes:
             print(f"aligntool: {note}", file=sys.stderr)
@@ -245,18 +245,14 @@ def workshop(
             yield Workshop(device, holding.kernel, journal)
 
 
-def hurrying(shop: "Workshop") -> Callable[[], None]:
+def hurrying(shop: Workshop) -> Callable[[], None]:
     """What makes a device that keeps a rate stop waiting."""
-    from aligntool.linux.block import Limited
-
     device = shop.device
     return device.hurry if isinstance(device, Limited) else lambda: None
 
 
 def still_true(plan: Plan, asked: Asked) -> Found:
     """The same disk with the same table, and the same steps thought out for it. Raises Refused, saying what changed."""
-    from aligntool.steps import is_same_disk
-
     found = find_plan(plan.disk.path, asked)
     now = found.plan
     again = command("plan realign", plan.disk.path, *asked.typed)
@@ -279,10 +275,8 @@ def _what_differs(plan: Plan, now: Plan) -> str:
     return f"{plan.disk.path} is not as it was when the plan was made: another {', '.join(changed)}"
 
 
-def _events(plan: Plan, asked: Asked, found: Found, shop: "Workshop") -> Iterator[Event]:
+def _events(plan: Plan, asked: Asked, found: Found, shop: Workshop) -> Iterator[Event]:
     """The whole plan: checks, shrinking, and then the mover's part. Raises Refused or Stopped."""
-    from aligntool.realign.move import realign
-
     shrunk = False
     for index, step in enumerate(plan.steps):
         if isinstance(step, CheckContent):
@@ -295,8 +289,6 @@ def _events(plan: Plan, asked: Asked, found: Found, shop: "Workshop") -> Iterato
 
 def _check(plan: Plan, index: int, step: CheckContent) -> Iterator[Event]:
     """The file system's own checker, which writes nothing. Raises Refused with its words."""
-    from aligntool.linux.content import check_content
-
     yield StepBegun(index)
     result = check_content(plan.disk.path, step.extent, step.kind)
     if result.problem:
@@ -309,8 +301,6 @@ def _check(plan: Plan, index: int, step: CheckContent) -> Iterator[Event]:
 
 
 def _shrink(plan: Plan, index: int, step: ShrinkContent) -> Iterator[Event]:
-    from aligntool.realign.shrink import refuse_unable, shrink_content
-
     refuse_unable(plan.disk.path, step)
     yield StepBegun(index)
     with undisturbed():
@@ -318,7 +308,7 @@ def _shrink(plan: Plan, index: int, step: ShrinkContent) -> Iterator[Event]:
     yield StepDone(index)
 
 
-def _runs_anew(plan: Plan, asked: Asked) -> dict[int, tuple["Extent", ...]]:
+def _runs_anew(plan: Plan, asked: Asked) -> dict[int, tuple[Extent, ...]]:
     """A file system that was shrunk has its blocks elsewhere. Raises Stopped where it is longer than was asked for:
     what lies behind the new end would be left out.
     """
@@ -352,8 +342,6 @@ def ways_on(disk: str, journal_file: str | None) -> str:
 
 
 def journal_words(file: str | None) -> list[str]:
-    from aligntool.audit.wording import shell_word
-
     return [f"--journal {shell_word(file)}"] if file else []
 
 
@@ -364,10 +352,6 @@ def tell_result(
 
     `kernel_behind`: what is left to do is to make the kernel read the table, and nothing can be resumed.
     """
-    from aligntool.render.lines import EMPTY, show, text_of
-    from aligntool.render.plan import attention_lines
-    from aligntool.render.progress import result_lines
-
     try:
         judged, _ = look_at(disk, asked)
     except (Refused, KeyboardInterrupt) as error:
@@ -388,8 +372,6 @@ def tell_result(
 
 
 def _for_the_kernel(disk: str) -> str:
-    from aligntool.audit.wording import shell_word
-
     return f"sudo partprobe {shell_word(disk)}, or restart the machine"
 
 
@@ -421,15 +403,11 @@ def ends_stream(run: Callable[_Words, None]) -> Callable[_Words, None]:
 
 def write_end(state: str, *, changed: bool, sentences: tuple[str, ...] = (), hint: str = "") -> None:
     """Write the `end` event to standard output."""
-    from aligntool.render.progress import end_json
-
     sys.stdout.write(end_json(state=state, changed=changed, sentences=sentences, hint=hint))
     sys.stdout.flush()
 
 
-def write_nothing_to_do(plan: "Plan", state: str = "new") -> None:
+def write_nothing_to_do(plan: Plan, state: str = "new") -> None:
     """Write the whole stream of a plan without steps."""
-    from aligntool.render.progress import begin_json
-
     sys.stdout.write(begin_json(plan))
     write_end(state, changed=False, sentences=("nothing to do",))

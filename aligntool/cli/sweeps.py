@@ -2,30 +2,57 @@
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from datetime import UTC, datetime
+from random import Random
+from typing import Annotated
 
 import typer
 
+from aligntool.audit.judge import audit
+from aligntool.audit.report import Severity, Wishes
+from aligntool.cli.audit import known_of
 from aligntool.cli.measuring import (
+    Working,
     bench_progress,
+    conditions_after,
     ended_by_signals,
     fio_keeper,
+    identity_of,
     keep_among_results,
+    look_at_disk,
     refuse_to_overwrite,
+    setting_of,
+    working_on,
 )
 from aligntool.cli.options import colored, grid, seconds, size, terminal_width, whole
+from aligntool.cli.plan import keep
 from aligntool.errors import ExitCode, Refused
-from aligntool.units import GIB, MIB
-
-if TYPE_CHECKING:
-    from aligntool.cli.measuring import Working
-    from aligntool.inventory import Disk
-    from aligntool.measure.alignment import Load, Place
-    from aligntool.measure.fio import Job
-    from aligntool.measure.run import Keep, Key, SweepProgress, Swept
-    from aligntool.measure.schedule import Target
-    from aligntool.measure.sweeps import Starts
-
+from aligntool.inventory import Disk, Inventory
+from aligntool.measure.alignment import (
+    BLOCK,
+    Load,
+    Place,
+    Rate,
+    between,
+    find_knee,
+    jobs_of,
+    knee_of,
+    loads_of,
+    not_by_the_arm,
+    places_of,
+    refuse_too_many,
+    refuse_too_small,
+    runs_of,
+    spans_of,
+)
+from aligntool.measure.fio import Job
+from aligntool.measure.run import Keep, Key, SweepProgress, Swept, run_sweep
+from aligntool.measure.schedule import Target
+from aligntool.measure.sweeps import Spans, Starts
+from aligntool.measure.targets import find_target
+from aligntool.render.experiments import alignment_json, alignment_lines, span_json, span_lines
+from aligntool.render.lines import show
+from aligntool.units import GIB, MIB, format_about
 
 # `aligntool bench alignment`: what a start off the boundary costs on this drive.
 
@@ -87,16 +114,14 @@ def bench_alignment(
     fio_output: FioOutputOption = None,
     json_: JsonOption = False,
 ) -> None:  # fmt: skip
-    """Put the same load on sector 63, on 2048 and on every place of a unit, and say whether alignment matters here.
+    """Measure whether the start of a partition matters on this drive.
+
+    The same load is put on sector 63, on 2048 and on every place of a unit.
 
     Example: aligntool bench alignment /srv --unit 16KiB
 
     Exit code: 0 measured; 3 refused; 4 fio failed, or it was interrupted, after a device was written to; 130 before.
     """
-    from aligntool.cli.measuring import look_at_disk, working_on
-    from aligntool.measure.alignment import places_of, refuse_too_small
-    from aligntool.measure.targets import find_target
-
     if every and start is not None:
         raise typer.BadParameter("--start tries one start, --every all of them: give one of the two")
     refuse_to_overwrite(output)
@@ -122,13 +147,9 @@ def bench_alignment(
 
 
 def _starts(
-    found: "Target", working: "Working", swept: "Swept[tuple[Load, Place, int]]", unit: tuple[int, str],
-    disk: "Disk | None", runtime_s: float, repeats: int,
-) -> "Starts":  # fmt: skip
-    from aligntool.cli.measuring import conditions_after, identity_of, setting_of
-    from aligntool.measure.alignment import Rate
-    from aligntool.measure.sweeps import Starts
-
+    found: Target, working: Working, swept: Swept[tuple[Load, Place, int]], unit: tuple[int, str],
+    disk: Disk | None, runtime_s: float, repeats: int,
+) -> Starts:  # fmt: skip
     rates = tuple(
         Rate(load, place, repeat, iops, cpu)
         for ((load, place, repeat), iops), (_, cpu) in zip(swept.rates, swept.cpu, strict=True)
@@ -140,10 +161,7 @@ def _starts(
     )  # fmt: skip
 
 
-def _tell_alignment(measured: "Starts", output: str | None, *, json_: bool) -> None:
-    from aligntool.render.experiments import alignment_json, alignment_lines
-    from aligntool.render.lines import show
-
+def _tell_alignment(measured: Starts, output: str | None, *, json_: bool) -> None:
     rows = measured.rows
     text = alignment_json(measured, rows)
     if json_:
@@ -153,13 +171,8 @@ def _tell_alignment(measured: "Starts", output: str | None, *, json_: bool) -> N
     keep_measured(text, output, measured.when, "alignment")
 
 
-def _unit_of(disk: "Disk | None") -> tuple[int, str]:
+def _unit_of(disk: Disk | None) -> tuple[int, str]:
     """The largest boundary of the audit that a partition must be on, up to 512 KiB; 4 KiB where nobody says."""
-    from aligntool.audit.judge import audit
-    from aligntool.audit.report import Severity, Wishes
-    from aligntool.cli.audit import known_of
-    from aligntool.inventory import Inventory
-
     if disk is None:
         return 4096, "assumed"
     inventory = Inventory((disk,))
@@ -172,12 +185,9 @@ def _unit_of(disk: "Disk | None") -> tuple[int, str]:
 
 
 def _sweep(
-    working: "Working", places: "tuple[Place, ...]", depth: int, runtime_s: float, repeats: int, tell: "SweepProgress",
-    keep: "Keep",
-) -> "Swept[tuple[Load, Place, int]]":  # fmt: skip
-    from aligntool.measure.alignment import loads_of, refuse_too_many, runs_of
-    from aligntool.measure.run import run_sweep
-
+    working: Working, places: tuple[Place, ...], depth: int, runtime_s: float, repeats: int, tell: SweepProgress,
+    keep: Keep,
+) -> Swept[tuple[Load, Place, int]]:  # fmt: skip
     loads = loads_of(writes=working.writes, depth=depth)
     refuse_too_many(repeats * len(places) * len(loads))
     jobs = (
@@ -194,8 +204,6 @@ def _sweep(
 
 def now() -> str:
     """In UTC, as ISO 8601 has it."""
-    from datetime import UTC, datetime
-
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
@@ -203,16 +211,13 @@ def keep_measured(text: str, output: str | None, when: str, name: str) -> None:
     """After it was shown: what cannot be kept is not lost. In the history, and in the file that was asked for. Raises
     Refused.
     """
-
     sys.stdout.flush()
     keep_among_results(when, name, text)
     if output is not None:
-        from aligntool.cli.plan import keep
-
         keep(output, text)
 
 
-def end_of(swept: "Swept[Key]", *, wrote: bool) -> None:
+def end_of(swept: Swept[Key], *, wrote: bool) -> None:
     """The exit code of what was measured only in part."""
     if swept.failure is not None:
         raise swept.failure
@@ -244,16 +249,14 @@ def bench_span(
     fio_output: FioOutputOption = None,
     json_: JsonOption = False,
 ) -> None:  # fmt: skip
-    """Read 4 KiB at random, 32 at once, over spans that double, and find the knee where the cached map ends.
+    """Measure how far the cached mapping table of a drive reaches.
+
+    Reads of 4 KiB at random, 32 in flight, over spans that double, show the knee.
 
     Example: sudo aligntool bench span /dev/nvme0n1
 
     Exit code: 0 measured; 3 refused; 4 fio failed, or it was interrupted, after a device was written to; 130 before.
     """
-    from aligntool.cli.measuring import working_on
-    from aligntool.measure.alignment import BLOCK
-    from aligntool.measure.targets import find_target
-
     if (smallest or 64 * MIB) < BLOCK:
         raise typer.BadParameter("--from is less than a request of 4KiB")
     refuse_to_overwrite(output)
@@ -277,17 +280,9 @@ def bench_span(
 
 
 def _tell_span(
-    found: "Target", working: "Working", curve: dict[int, list[float]], swept: "Swept[int]", runs: tuple[float, int],
+    found: Target, working: Working, curve: dict[int, list[float]], swept: Swept[int], runs: tuple[float, int],
     output: str | None, *, write: bool, json_: bool,
 ) -> None:  # fmt: skip
-    from random import Random
-
-    from aligntool.cli.measuring import conditions_after, identity_of, look_at_disk, setting_of
-    from aligntool.measure.alignment import knee_of
-    from aligntool.measure.sweeps import Spans
-    from aligntool.render.experiments import span_json, span_lines
-    from aligntool.render.lines import show
-
     disk = look_at_disk(working.disk)
     cpu = {span: shares for span, shares in _by_span(swept.cpu).items() if span in curve}
     knee = knee_of(curve, cpu, working.seen, Random(1))
@@ -305,15 +300,10 @@ def _tell_span(
 
 
 def _measured(
-    working: "Working", smallest: int, largest: int | None, runtime_s: float, repeats: int, tell: "SweepProgress",
-    keep: "Keep", *, write: bool,
-) -> "tuple[dict[int, list[float]], Swept[int]]":  # fmt: skip
+    working: Working, smallest: int, largest: int | None, runtime_s: float, repeats: int, tell: SweepProgress,
+    keep: Keep, *, write: bool,
+) -> tuple[dict[int, list[float]], Swept[int]]:  # fmt: skip
     """Spans that double, and then the one in the middle of the knee."""
-    from random import Random
-
-    from aligntool.measure.alignment import between, find_knee, not_by_the_arm, spans_of
-    from aligntool.measure.run import run_sweep
-
     whole = _whole(working.room.length, smallest, largest)
     spans = spans_of(whole, smallest)
     swept = run_sweep(
@@ -333,8 +323,6 @@ def _measured(
 
 def _whole(room: int, smallest: int, largest: int | None) -> int:
     """The largest span. Raises Refused, also before a file is filled in vain."""
-    from aligntool.units import format_about
-
     whole = room if largest is None else min(largest, room)
     if whole < 2 * smallest:
         raise Refused(
@@ -345,11 +333,8 @@ def _whole(room: int, smallest: int, largest: int | None) -> int:
 
 
 def _jobs(
-    spans: tuple[int, ...], working: "Working", runtime_s: float, repeats: int, *, write: bool
-) -> "Iterator[tuple[int, str, Job]]":
-    from aligntool.measure.alignment import jobs_of
-    from aligntool.units import format_about
-
+    spans: tuple[int, ...], working: Working, runtime_s: float, repeats: int, *, write: bool
+) -> Iterator[tuple[int, str, Job]]:
     start = working.room.start - working.shift
     for repeat in range(repeats):
         for span, job in jobs_of(spans, working.path, start, write=write, runtime_s=runtime_s, repeat=repeat):

@@ -1,36 +1,52 @@
 """`aligntool trace`, `trace record` and `estimate boot`."""
 
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
+from aligntool.audit.judge import audit
+from aligntool.audit.report import Judged, Severity, Wishes
+from aligntool.cli.audit import known_of
+from aligntool.cli.measuring import ended_by_signals
 from aligntool.cli.options import colored, grid, size, terminal_width, whole
 from aligntool.errors import ExitCode, Refused
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from aligntool.audit.report import Judged
-    from aligntool.measure.record_trace import Recorded, Traceable
-    from aligntool.measure.trace import Boundary, Pattern
-    from aligntool.render.trace import Counted, Rated
-
+from aligntool.linux.look import look
+from aligntool.measure.compare import boot_doubts, boot_drive
+from aligntool.measure.logs import LogFormat, open_log
+from aligntool.measure.record_trace import (
+    Recorded,
+    Traceable,
+    find_traceable,
+    keep_log,
+    lies_on,
+    log_folder,
+    record,
+    refuse_name,
+)
+from aligntool.measure.targets import read_result
+from aligntool.measure.trace import (
+    ARTICLE,
+    BootCounts,
+    Boundary,
+    Kind,
+    Moment,
+    NoCommands,
+    Pattern,
+    parse_drive,
+    read_pattern,
+)
+from aligntool.render.lines import harmless, show
+from aligntool.render.trace import Counted, Rated, Source, boot_json, boot_lines, trace_json, trace_lines
 
 # `aligntool estimate boot`: what the storage's part of a boot takes, from the rates of a drive.
 
-estimate_app = typer.Typer(
-    name="estimate",
-    help="Reckon what is to be expected of a drive.  Example: aligntool estimate boot --rate-a 30,90",
-    no_args_is_help=True,
-)
 
-
-@estimate_app.command("boot")
 def boot(
     results: Annotated[
         list[str] | None, typer.Argument(metavar="RESULT...", help="One or two results of aligntool bench.")
@@ -54,7 +70,9 @@ def boot(
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="As JSON; times in seconds.")] = False,
 ) -> None:  # fmt: skip
-    """Estimate how long a drive is busy with the commands of a boot, and how far two drives are apart.
+    """Estimate how long a drive is busy with the commands of a boot.
+
+    Two drives are compared.
 
     Example: aligntool estimate boot --rate-a 0.6,1.2 --rate-b 60,150
     """
@@ -66,33 +84,22 @@ def boot(
         )
     counted = _counted(log, reads, writes)
     if json_:
-        from aligntool.render.trace import boot_json
-
         sys.stdout.write(boot_json(drives, counted))
         return
-    from aligntool.render.lines import show
-    from aligntool.render.trace import boot_lines
 
     show(boot_lines(drives, counted, width=terminal_width()), sys.stdout, color=colored())
 
 
-def _rated(text: str) -> "Rated":
+def _rated(text: str) -> Rated:
     """Or a usage error."""
-    from aligntool.measure.trace import parse_drive
-    from aligntool.render.trace import Rated
-
     try:
         return Rated(parse_drive(text))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 
 
-def _measured(file: str) -> "Rated":
+def _measured(file: str) -> Rated:
     """Raises Refused for a result without the figures that a boot is made of."""
-    from aligntool.measure.compare import boot_doubts, boot_drive
-    from aligntool.measure.targets import read_result
-    from aligntool.render.trace import Rated
-
     hint = "aligntool bench FOLDER --profile boot -o boot.json"
     result = read_result(file)
     if result.settings.passes:
@@ -105,15 +112,10 @@ def _measured(file: str) -> "Rated":
     return Rated(drive, tuple(boot_doubts(result)))
 
 
-def _counted(log: str | None, reads: int | None, writes: int | None) -> "Counted":
+def _counted(log: str | None, reads: int | None, writes: int | None) -> Counted:
     """What is given, else what the log has, else the article's."""
-    from aligntool.measure.trace import ARTICLE, BootCounts, Kind, read_pattern
-    from aligntool.render.trace import Counted, Source
-
     counts, source = ARTICLE, Source.ARTICLE
     if log is not None:
-        from aligntool.measure.logs import open_log
-
         with open_log(log) as opened:
             pattern = read_pattern(opened.events)
         counts, source = BootCounts(pattern.count(Kind.READ), pattern.count(Kind.WRITE)), Source.TRACE
@@ -126,24 +128,6 @@ def _counted(log: str | None, reads: int | None, writes: int | None) -> "Counted
 
 
 # `aligntool trace LOG`: a log of commands, and what it says of the load.
-
-
-class LogOrCommand(TyperGroup):
-    """`trace LOG` is `trace read LOG`."""
-
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override] # click's Context
-        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
-            args = ["read", *args]
-        return super().parse_args(ctx, args)
-
-
-trace_app = typer.Typer(
-    name="trace",
-    cls=LogOrCommand,
-    help="Tell what a drive was asked, of a log or while a command runs; `trace LOG` is `trace read LOG`.\n\n"
-    "Example: aligntool trace boot.blkparse --grid 4KiB",
-    no_args_is_help=True,
-)
 
 
 class TraceFormat(StrEnum):
@@ -161,7 +145,6 @@ def phase(text: str) -> int:
 _GRID = "Alignment"
 
 
-@trace_app.command("read")
 def trace(
     log: Annotated[
         str, typer.Argument(metavar="LOG", help="Text of blkparse, a blktrace file, an iolog of fio, CSV; - for stdin.")
@@ -186,34 +169,27 @@ def trace(
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="As JSON; sizes are bytes.")] = False,
 ) -> None:  # fmt: skip
-    """Tell what a log of commands says: sequential or random, how large, how deep the queue, how much off the grid.
+    """Analyse a log of commands to a drive.
+
+    It shows sequential or random, request sizes, queue depth, and the share off the grid.
 
     Example: aligntool trace read boot.blkparse --grid 4KiB
     """
-    from aligntool.measure.logs import LogFormat, open_log
-    from aligntool.measure.trace import read_pattern
-
     boundaries = boundaries_of(grid_, phase_, disk, partition)
     form = None if format_ is TraceFormat.AUTO else LogFormat(format_.value)
     with open_log(log, form) as opened:
         pattern = read_pattern(opened.events, boundaries)
     if json_:
-        from aligntool.render.trace import trace_json
-
         sys.stdout.write(trace_json(pattern, opened.form))
         return
-    from aligntool.render.lines import show
-    from aligntool.render.trace import trace_lines
 
     show(trace_lines(pattern, opened.name, opened.form, width=terminal_width()), sys.stdout, color=colored())
 
 
 def boundaries_of(
     grid_: int | None, phase_: int | None, disk: str | None, partition: int | None
-) -> "Sequence[Boundary]":
+) -> Sequence[Boundary]:
     """Given, audited, or none. A partition's start is taken off, so that the grid counts as the log does."""
-    from aligntool.measure.trace import Boundary
-
     if grid_ is not None and disk is not None:
         raise typer.BadParameter("--grid and --disk contradict each other")
     if phase_ is not None and grid_ is None:
@@ -224,7 +200,6 @@ def boundaries_of(
         return (Boundary("given", grid_, (phase_ or 0) % grid_),)
     if disk is None:
         return ()
-    from aligntool.audit.report import Severity
 
     judged = _judged(disk)
     start = _start(judged, partition)
@@ -235,17 +210,12 @@ def boundaries_of(
     )
 
 
-def _judged(disk: str) -> "Judged":
-    from aligntool.audit.judge import audit
-    from aligntool.audit.report import Wishes
-    from aligntool.cli.audit import known_of
-    from aligntool.linux.look import look
-
+def _judged(disk: str) -> Judged:
     inventory = look((disk,))
     return audit(inventory, known_of(inventory), Wishes()).judged[0]
 
 
-def _start(judged: "Judged", number: int | None) -> int:
+def _start(judged: Judged, number: int | None) -> int:
     """Of the partition, in bytes. Raises Refused when it is not there."""
     if number is None:
         return 0
@@ -281,16 +251,14 @@ def record_command(
         bool, typer.Option("--json", help="As JSON; CMD's standard output then goes to standard error.")
     ] = False,
 ) -> None:  # fmt: skip
-    """Run a command, record with blktrace what the disk is asked meanwhile, and tell what `trace LOG` tells of it.
+    """Run a command, and analyse what the disk does meanwhile.
+
+    blktrace records it.
 
     Example: sudo aligntool trace record /dev/sda -o build.txt -- make -j4
 
     Exit code: that of CMD (128 + N when signal N ended it), once it ran; 3 refused, before it did; 130 interrupted.
     """
-    import shutil
-
-    from aligntool.measure.record_trace import find_traceable
-
     if not cmd or shutil.which(cmd[0]) is None:
         raise Refused(f"{cmd[0] if cmd else 'nothing'}: there is no such command; nothing was recorded")
     found = find_traceable(disk)
@@ -302,7 +270,7 @@ def record_command(
     raise typer.Exit(ExitCode.INTERRUPTED if recorded.interrupted else recorded.code)
 
 
-def _boundaries(found: "Traceable", grid_: int | None, phase_: int | None) -> "Sequence[Boundary]":
+def _boundaries(found: Traceable, grid_: int | None, phase_: int | None) -> Sequence[Boundary]:
     """Read before it is recorded. A disk that cannot be audited is no reason not to trace it."""
     if grid_ is not None or phase_ is not None:
         return boundaries_of(grid_, phase_, None, None)
@@ -314,11 +282,8 @@ def _boundaries(found: "Traceable", grid_: int | None, phase_: int | None) -> "S
 
 
 @contextmanager
-def _log(found: "Traceable", output: str | None) -> "Iterator[Path]":
+def _log(found: Traceable, output: str | None) -> Iterator[Path]:
     """A folder for it; it is said when it lies on the disk that is traced, and kept at the end when it shall be."""
-    from aligntool.cli.measuring import ended_by_signals
-    from aligntool.measure.record_trace import keep_log, lies_on, log_folder, refuse_name
-
     refuse_name(output)
     with ended_by_signals(), log_folder(output) as folder:
         if lies_on(str(folder), found):
@@ -330,9 +295,7 @@ def _log(found: "Traceable", output: str | None) -> "Iterator[Path]":
             keep_log(folder, output)
 
 
-def _recorded(found: "Traceable", cmd: list[str], folder: "Path", *, json_: bool) -> "Recorded":
-    from aligntool.measure.record_trace import record
-
+def _recorded(found: Traceable, cmd: list[str], folder: Path, *, json_: bool) -> Recorded:
     sys.stdout.flush()
     recorded = record(found.path, found.debugfs, cmd, folder, output=sys.stderr.fileno() if json_ else None)
     if recorded.complaint:
@@ -344,11 +307,7 @@ def _recorded(found: "Traceable", cmd: list[str], folder: "Path", *, json_: bool
     return recorded
 
 
-def _tell(found: "Traceable", recorded: "Recorded", boundaries: "Sequence[Boundary]", *, json_: bool) -> None:
-    from aligntool.measure.logs import LogFormat
-    from aligntool.render.lines import show
-    from aligntool.render.trace import trace_json, trace_lines
-
+def _tell(found: Traceable, recorded: Recorded, boundaries: Sequence[Boundary], *, json_: bool) -> None:
     pattern = _pattern(str(recorded.text), boundaries)
     if json_:
         sys.stdout.write(trace_json(pattern, LogFormat.BLKPARSE))
@@ -363,11 +322,8 @@ def _tell(found: "Traceable", recorded: "Recorded", boundaries: "Sequence[Bounda
     sys.stdout.flush()
 
 
-def _pattern(text: str, boundaries: "Sequence[Boundary]") -> "Pattern":
+def _pattern(text: str, boundaries: Sequence[Boundary]) -> Pattern:
     """An empty one where nothing was asked. Raises Refused."""
-    from aligntool.measure.logs import LogFormat, open_log
-    from aligntool.measure.trace import Moment, NoCommands, Pattern, read_pattern
-
     try:
         with open_log(text, LogFormat.BLKPARSE) as opened:
             return read_pattern(opened.events, boundaries)
@@ -376,6 +332,4 @@ def _pattern(text: str, boundaries: "Sequence[Boundary]") -> "Pattern":
 
 
 def _say(words: str) -> None:
-    from aligntool.render.lines import harmless
-
     print(f"aligntool: {harmless(words)}", file=sys.stderr, flush=True)

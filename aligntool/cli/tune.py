@@ -2,26 +2,30 @@
 
 import os
 import sys
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path, PurePath
+from typing import Annotated
 
 import typer
 
+from aligntool.audit.report import Judged
+from aligntool.audit.wording import shell_word
+from aligntool.change import RaidGoal
+from aligntool.cli.arrays import look_at_members, sampled_members
 from aligntool.cli.measuring import bench_progress, ended_by_signals
-from aligntool.cli.options import colored, seconds, size, terminal_width, whole
+from aligntool.cli.options import colored, confirm_disk, seconds, size, terminal_width, whole
 from aligntool.cli.plan import keep
 from aligntool.cli.raid import level_word
+from aligntool.cli.run_change import pipes_may_break
 from aligntool.errors import Refused, Stopped, refuse_folder_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from aligntool.audit.report import Judged
-    from aligntool.change import RaidGoal
-    from aligntool.measure.chunks import Sweep
-    from aligntool.raid.measured import Choice, Tuning
-
+from aligntool.linux.look import look
+from aligntool.measure.chunks import Measuring, Sweep, examine, is_test, locked, plan_sweep, take_away
+from aligntool.raid.measured import TEST_UUID, Choice, Tuning, choose, has_test_array, tuning_text
+from aligntool.render.arrays import plan_command, sweep_lines, tuning_lines
+from aligntool.render.lines import Style, show
 
 # `aligntool raid tune`: which chunk is the fastest on these drives, measured while they are still empty.
 
@@ -93,7 +97,9 @@ def tune_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and stop.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Answer the question before the first write.")] = False,
 ) -> None:  # fmt: skip
-    """Measure chunks on empty drives: test arrays are made, loaded by fio in turns, and taken away again.
+    """Measure which chunk is the fastest on empty drives.
+
+    Test arrays are made, loaded by fio in turns, and removed.
 
     Example: sudo aligntool raid tune --level 5 /dev/nvme[0-3]n1 -o chunks.json
 
@@ -123,12 +129,7 @@ def tune_command(
     _run(sweep, goal, output or "", look_again)
 
 
-def _goal(level: str, workload: str, layout: str | None, bitmap: str | None, page: int | None) -> "RaidGoal":
-    import uuid
-
-    from aligntool.change import RaidGoal
-    from aligntool.raid.measured import TEST_UUID
-
+def _goal(level: str, workload: str, layout: str | None, bitmap: str | None, page: int | None) -> RaidGoal:
     word = uuid.uuid4().hex
     goal = RaidGoal(level, workload=workload, layout=layout, bitmap=bitmap)
     return replace(
@@ -136,11 +137,8 @@ def _goal(level: str, workload: str, layout: str | None, bitmap: str | None, pag
     )
 
 
-def _find_sweep(drives: list[str], goal: "RaidGoal", asked: Asked) -> "Sweep":
+def _find_sweep(drives: list[str], goal: RaidGoal, asked: Asked) -> Sweep:
     """Look at the drives and think. Raises Refused with every reason."""
-    from aligntool.cli.arrays import look_at_members, sampled_members
-    from aligntool.measure.chunks import plan_sweep
-
     chunks, repeats, runtime, span = asked
     members, numbers, _, _ = look_at_members(drives)
     _refuse_leftovers(drives, members)
@@ -149,11 +147,8 @@ def _find_sweep(drives: list[str], goal: "RaidGoal", asked: Asked) -> "Sweep":
     return plan_sweep(members, goal, chunks=chunks, repeats=repeats, runtime_s=runtime, span=span)
 
 
-def _refuse_leftovers(drives: list[str], members: "Sequence[Judged]") -> None:
+def _refuse_leftovers(drives: list[str], members: Sequence[Judged]) -> None:
     """A sweep that the power ended leaves test arrays behind; they are told from others, and offered to be cleared."""
-    from aligntool.audit.wording import shell_word
-    from aligntool.raid.measured import has_test_array
-
     found = [judged.disk.name for judged in members if has_test_array(judged.disk)]
     if found:
         words = " ".join(shell_word(word) for word in drives)
@@ -163,18 +158,13 @@ def _refuse_leftovers(drives: list[str], members: "Sequence[Judged]") -> None:
         )
 
 
-def _show_sweep(sweep: "Sweep") -> None:
-    from aligntool.render.arrays import sweep_lines
-    from aligntool.render.lines import show
-
+def _show_sweep(sweep: Sweep) -> None:
     show(sweep_lines(sweep, width=terminal_width()), sys.stdout, color=colored())
     sys.stdout.flush()
 
 
 def _refuse_output(output: str | None) -> None:
     """A result that cannot be kept would be minutes of wear for nothing. Raises Refused."""
-    from pathlib import Path
-
     if output is None:
         raise Refused("nobody said where to keep the result; nothing was written", hint="-o chunks.json")
     refuse_folder_name(output)
@@ -185,20 +175,13 @@ def _refuse_output(output: str | None) -> None:
         raise Refused(f"{output} is in no folder that is there; nothing was written")
 
 
-def _confirm(sweep: "Sweep", yes: bool) -> None:
-    from pathlib import PurePath
-
-    from aligntool.cli.options import confirm_disk
-
+def _confirm(sweep: Sweep, yes: bool) -> None:
     names = " ".join(PurePath(device).name for device in sweep.members)
     confirm_disk(", ".join(sweep.members), names, "the members' names", yes)
 
 
-def _run(sweep: "Sweep", goal: "RaidGoal", output: str, look_again: "Callable[[], None]") -> None:
+def _run(sweep: Sweep, goal: RaidGoal, output: str, look_again: Callable[[], None]) -> None:
     """Measures, keeps, tells; also what there is when it ends early. Raises Stopped then."""
-    from aligntool.cli.run_change import pipes_may_break
-    from aligntool.measure.chunks import Measuring
-
     measuring = Measuring(sweep)
     said, hint = [], ""
     with pipes_may_break():
@@ -220,7 +203,7 @@ def _run(sweep: "Sweep", goal: "RaidGoal", output: str, look_again: "Callable[[]
 
 
 @contextmanager
-def _listened() -> "Iterator[Callable[[str, float, float | None], None]]":
+def _listened() -> Iterator[Callable[[str, float, float | None], None]]:
     """It raises Stopped when whoever read standard error is gone; then nothing is said there any more."""
 
     def say(words: str, share: float, left_s: float | None) -> None:
@@ -245,16 +228,10 @@ def _say_no_more() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
-def keep_and_tell(
-    tuning: "Tuning", sweep: "Sweep", goal: "RaidGoal", output: str, said: list[str]
-) -> list[str]:
+def keep_and_tell(tuning: Tuning, sweep: Sweep, goal: RaidGoal, output: str, said: list[str]) -> list[str]:
     """Kept before it is shown, because whoever reads may be gone. `said`: what went wrong until then; with what went
     wrong here and where the result is, or nothing where all went well.
     """
-    from aligntool.raid.measured import choose, tuning_text
-    from aligntool.render.arrays import tuning_lines
-    from aligntool.render.lines import show
-
     choice = choose(tuning.samples, sweep.recommended)
     text = tuning_text(tuning, _verdict(choice, sweep.recommended))
     where = f"what was measured is in {output}"
@@ -275,10 +252,7 @@ def keep_and_tell(
     return said and [*said, where or "the result stands above instead"]
 
 
-def _tell_next(sweep: "Sweep", goal: "RaidGoal", output: str) -> None:
-    from aligntool.render.arrays import plan_command
-    from aligntool.render.lines import Style, show
-
+def _tell_next(sweep: Sweep, goal: RaidGoal, output: str) -> None:
     command = plan_command(sweep, goal, output)
     lines = [
         ((f"Kept in {output}. An array that goes by it:", Style.PLAIN),),
@@ -287,7 +261,7 @@ def _tell_next(sweep: "Sweep", goal: "RaidGoal", output: str) -> None:
     show(lines, sys.stdout, color=colored())
 
 
-def _verdict(choice: "Choice", recommended: int) -> dict[str, object]:
+def _verdict(choice: Choice, recommended: int) -> dict[str, object]:
     return {
         "verdict": choice.verdict.value,
         "chunk": choice.chunk,
@@ -309,14 +283,6 @@ def _verdict(choice: "Choice", recommended: int) -> dict[str, object]:
 
 def clear_members(drives: list[str], *, yes: bool) -> None:
     """Raises Refused where a member holds anything else, or nothing; Stopped where something is left."""
-    from pathlib import Path, PurePath
-
-    from aligntool.audit.wording import shell_word
-    from aligntool.cli.arrays import look_at_members
-    from aligntool.cli.options import confirm_disk
-    from aligntool.errors import Refused
-    from aligntool.measure.chunks import examine, is_test, locked, take_away
-
     members, _, _, _ = look_at_members(drives)
     devices = [str(Path(name if "/" in name else f"/dev/{name}").resolve()) for name in drives]
     found = {device: examine(device) for device in devices}
@@ -340,11 +306,6 @@ def clear_members(drives: list[str], *, yes: bool) -> None:
 
 def clear_hint_of(disk: str) -> str:
     """What takes a test array away that a sweep left on this disk; "": there is none, or it cannot be looked at."""
-    from aligntool.audit.wording import shell_word
-    from aligntool.errors import Refused
-    from aligntool.linux.look import look
-    from aligntool.raid.measured import has_test_array
-
     try:
         found = look((disk,)).disks
     except Refused:

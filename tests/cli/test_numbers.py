@@ -12,6 +12,7 @@ from aligntool.measure import logs
 from aligntool.measure.trace import parse_drive, read_pattern
 from aligntool.recipes.goals import parse_recipe
 from aligntool.units import parse_size
+from tests.commands import whole_program
 from tests.run_aligntool import run_aligntool
 
 # Each is a number to int() or float(), and none is one to the tools of a disk.
@@ -75,12 +76,9 @@ def _options(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, An
 def test_no_option_of_any_command_takes_a_number_in_another_writing() -> None:
     """Whatever options there will be. Blanks around a size are harmless."""
     import typer
-    from typer.main import get_command
-
-    from aligntool.cli.app import app
 
     taken, plain = [], 0
-    for name, option in _options(get_command(app)):
+    for name, option in _options(whole_program()):
         for word in (*STRANGE, "2"):
             several = option.multiple or option.nargs != 1
             try:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
-from aligntool.cli.app import app
+from tests.commands import whole_program
 from tests.conftest import run
 from tests.probe.trees import MadeDisk, MadePartition, make_tree
 from tests.run_aligntool import run_aligntool
@@ -47,7 +46,7 @@ def named_commands() -> list[tuple[str, str]]:
 
 @cache
 def _program() -> Any:
-    return typer.main.get_command(app)
+    return whole_program()
 
 
 def resolve(line: str) -> tuple[Any, list[str]]:
