@@ -247,12 +247,7 @@ def _refuse(plan: BenchPlan, *, destructive: bool) -> str:
 def _measured(plan: BenchPlan, seen: Conditions, fio_output: str | None) -> tuple[Result, Ran]:
     began = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     with ended_by_signals(), _place(plan) as path, bench_progress() as tell:
-        ran = run_bench(
-            plan,
-            path,
-            tell=lambda told: tell(told.text, told.share, told.left_s),
-            keep=fio_keeper(fio_output),
-        )
+        ran = run_bench(plan, path, tell=tell, keep=fio_keeper(fio_output))
     if not ran.series and ran.failure is not None:
         raise ran.failure
     if not ran.series:

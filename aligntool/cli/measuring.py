@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -20,8 +19,16 @@ from aligntool.inventory import Disk
 from aligntool.linux.look import look
 from aligntool.linux.users import disk_of, file_extents
 from aligntool.measure.conditions import Conditions, room_words, warnings_of
-from aligntool.measure.fio import ENGINE, fill_job, run_job
-from aligntool.measure.run import SweepProgress, held_device, keep_in_history, keep_result, made_file
+from aligntool.measure.fio import ENGINE, fill_job
+from aligntool.measure.run import (
+    FILLING,
+    SweepProgress,
+    fill,
+    held_device,
+    keep_in_history,
+    keep_result,
+    made_file,
+)
 from aligntool.measure.schedule import Target, TargetKind, refuse_destruction
 from aligntool.measure.sweeps import Setting, piece_words
 from aligntool.measure.targets import history_folder, look_at_conditions, warmed
@@ -97,7 +104,7 @@ def _file_in(target: Target, size: int, tell: SweepProgress, seen: Conditions) -
     if words:
         raise Refused(f"there is too little room in {target.path}: {words}", hint="--size with less")
     with made_file(target.path, size, name=target.name) as path:
-        _fill(path, size, tell)
+        fill(fill_job(path, size), FILLING, tell)
         with open(path, "rb") as file:  # noqa: PTH123 - a descriptor is wanted
             placed = file_extents(file.fileno(), path)
         longest = max(placed.runs, key=lambda run: run.disk.length)
@@ -105,16 +112,6 @@ def _file_in(target: Target, size: int, tell: SweepProgress, seen: Conditions) -
         working = Working(path, placed.disk, size, longest.disk, shift, True, seen)
         _say_piece(working)
         yield working
-
-
-def _fill(path: str, size: int, tell: SweepProgress) -> None:
-    began = time.monotonic()
-
-    def told(share: float) -> None:
-        spent = time.monotonic() - began
-        tell("filling the file with random data", share, spent / share - spent if share > 0.02 else None)
-
-    run_job(fill_job(path, size), tell=told)
 
 
 def setting_of(target: Target, working: Working, runtime_s: float, repeats: int) -> Setting:

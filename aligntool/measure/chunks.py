@@ -21,7 +21,8 @@ from aligntool.linux.hold import awake
 from aligntool.linux.kernel import settle
 from aligntool.linux.process import Ended, export_values, run_program
 from aligntool.linux.users import sysfs_folder
-from aligntool.measure.fio import Job, Measured, Pattern, fill_job, run_job
+from aligntool.measure.fio import Job, Pattern, Side, fill_job, run_job
+from aligntool.measure.run import Cell, Runs, SweepProgress
 from aligntool.raid.chunks import LEVELS, copies_of
 from aligntool.raid.commands import create_command, make_array
 from aligntool.raid.measured import (
@@ -360,8 +361,6 @@ def sweep_words(sweep: Sweep) -> str:
 _LOOKS = 64
 _LOOK = 4 * KIB
 _INTERRUPTED: Objection = ("interrupted", "")
-Tell = Callable[[str, float, float | None], None]
-"""Told what is being done, the share that is behind it, and the seconds that are left."""
 
 
 class Measuring:
@@ -370,17 +369,14 @@ class Measuring:
     def __init__(self, sweep: Sweep) -> None:
         self._sweep = sweep
         self._samples: list[Sample] = []
-        self._read: dict[str, int] = {}  # what each member did alone, bytes per second
-        self._written: dict[str, int] = {}
+        self._alone: dict[tuple[str, bool], int] = {}  # (member, write): bytes per second
         self._fio = ""
-        self.wrote = False  # the members are given up
-        self._done = 0
-        self._loads = len(sweep.members) * len(sweep.alone) + len(sweep.order) * len(sweep.shapes)
-        self._began = time.monotonic()
+        self.wrote = False  # the data on the members are lost
+        self._runs: Runs | None = None
 
-    def run(self, tell: Tell, look_again: Callable[[], None]) -> None:
-        """To its end. Ended early, by Ctrl-C or an error, it cleans up first. `look_again` is called once nobody else
-        can take the members any more; it raises Refused where they are not as they were.
+    def run(self, tell: SweepProgress, look_again: Callable[[], None]) -> None:
+        """Measure everything. Ended early, by Ctrl-C or an error, it cleans up first. `look_again` is called once no
+        other program can open the members any more; it raises Refused where they have changed.
 
         Raises Refused or KeyboardInterrupt before the first write, Stopped after it.
         """
@@ -394,23 +390,24 @@ class Measuring:
                     raise Refused(
                         f"{device} has become a member of the array {values.get('MD_UUID', 'of another')}"
                     )
-            self._began = time.monotonic()
+            loads = len(sweep.members) * len(sweep.alone) + len(sweep.order) * len(sweep.shapes)
+            runs = self._runs = Runs(loads, tell, expected_s=sweep.seconds)
             self.wrote = True
             with _given_back(sweep):
                 with held:  # mdadm and blkdiscard want the members for themselves
-                    self._measure_members(tell)
-                self._measure_arrays(tell)
+                    self._measure_members(runs)
+                self._measure_arrays(runs)
 
     @property
     def complete(self) -> bool:
         """Every load of every round was measured."""
-        return self._done == self._loads
+        return self._runs is not None and self._runs.complete
 
     def tuning(self, *, complete: bool) -> Tuning:
-        """What was measured, as it is kept."""
+        """Return what was measured, as it is kept."""
         sweep = self._sweep
         members = tuple(
-            replace(identity, read=self._read.get(device), write=self._written.get(device))
+            replace(identity, read=self._alone.get((device, False)), write=self._alone.get((device, True)))
             for identity, device in zip(sweep.identities, sweep.members, strict=True)
         )
         conditions = (("aligntool", __version__), ("kernel", os.uname().release), ("fio", self._fio))
@@ -419,41 +416,38 @@ class Measuring:
             sweep.runtime_s, complete, conditions, tuple(self._samples),
         )  # fmt: skip
 
-    def _measure_members(self, tell: Tell) -> None:
-        """Once over each first: a drive answers reads of what was never written without looking."""
-        sweep = self._sweep
-        for device in sweep.members:
-            self._say(tell, f"{device} alone: filled")
-            run_job(fill_job(device, sweep.each_span, offset=sweep.data_offset))
-            for shape in sweep.alone:
-                self._say(tell, f"{device} alone: {shape.name}")
-                job = replace(job_of(shape, device, sweep.each_span, sweep), offset=sweep.data_offset)
-                found = run_job(job)
-                (self._written if job.writes else self._read)[device] = _rate(found, write=job.writes)
-                self._fio = found.fio_version
-                self._done += 1
+    def _measure_members(self, runs: Runs) -> None:
+        for each in runs.measure(_member_cells(self._sweep, runs)):
+            self._alone[each.key] = _rate(each.side)
+            self._fio = each.measured.fio_version
 
-    def _measure_arrays(self, tell: Tell) -> None:
-        sweep = self._sweep
-        for number, chunk in sweep.order:
-            words = f"round {number + 1}, chunk {format_size(chunk)}"
-            self._say(tell, f"{words}: made and filled")
-            array = make_tuning_array(sweep.arrays[chunk])
-            run_job(fill_job(array, sweep.span))
-            for shape in sweep.shapes:
-                self._say(tell, f"{words}: {shape.name}")
-                found = run_job(job_of(shape, array, sweep.span, sweep))
-                read, write = _rate(found, write=False), _rate(found, write=True)
-                self._samples.append(Sample(number, chunk, shape.name, read, write, found.thread_cpu))
-                self._done += 1
-            with undisturbed():
-                take_away(sweep.members)
+    def _measure_arrays(self, runs: Runs) -> None:
+        for each in runs.measure(_array_cells(self._sweep, runs)):
+            found = each.measured
+            self._samples.append(Sample(*each.key, _rate(found.read), _rate(found.write), found.thread_cpu))
 
-    def _say(self, tell: Tell, words: str) -> None:
-        sweep = self._sweep
-        passed = time.monotonic() - self._began
-        left = passed / self._done * (self._loads - self._done) if self._done else sweep.seconds
-        tell(words, self._done / self._loads, left)
+
+def _member_cells(sweep: Sweep, runs: Runs) -> Iterator[Cell[tuple[str, bool]]]:
+    """Each member is filled first: a drive answers reads of what was never written without looking."""
+    for device in sweep.members:
+        runs.say(f"{device} alone: filled")
+        run_job(fill_job(device, sweep.each_span, offset=sweep.data_offset))
+        for shape in sweep.alone:
+            job = replace(job_of(shape, device, sweep.each_span, sweep), offset=sweep.data_offset)
+            yield Cell((device, job.writes), f"{device} alone: {shape.name}", job)
+
+
+def _array_cells(sweep: Sweep, runs: Runs) -> Iterator[Cell[tuple[int, int, str]]]:
+    for number, chunk in sweep.order:
+        words = f"round {number + 1}, chunk {format_size(chunk)}"
+        runs.say(f"{words}: made and filled")
+        array = make_tuning_array(sweep.arrays[chunk])
+        run_job(fill_job(array, sweep.span))
+        for shape in sweep.shapes:
+            job = job_of(shape, array, sweep.span, sweep)
+            yield Cell((number, chunk, shape.name), f"{words}: {shape.name}", job)
+        with undisturbed():
+            take_away(sweep.members)
 
 
 def job_of(shape: Shape, device: str, span: int, sweep: Sweep) -> Job:
@@ -465,8 +459,7 @@ def job_of(shape: Shape, device: str, span: int, sweep: Sweep) -> Job:
     )  # fmt: skip
 
 
-def _rate(found: Measured, *, write: bool) -> int:
-    side = found.side(write=write)
+def _rate(side: Side | None) -> int:
     return side.bytes_per_s if side else 0
 
 

@@ -55,6 +55,11 @@ class Conditions:
     hole_share: float | None = None  # of what is read of a file that is there; of a device nobody can tell
     drives: tuple[DriveState, ...] = ()  # the one that was named first, then those below it
 
+    @property
+    def drive(self) -> str:
+        """Return the model or name of the first drive; "": not known."""
+        return (self.drives[0].model or self.drives[0].name) if self.drives else ""
+
 
 def bottom_of(drives: Sequence[DriveState]) -> Sequence[DriveState]:
     """Return the drives that lie below arrays and volumes; where none of those is known, what is."""

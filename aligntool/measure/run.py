@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 from aligntool.errors import Refused, Stopped, refuse_folder_name
 from aligntool.linux.hold import awake
 from aligntool.linux.users import occupants
-from aligntool.measure.fio import FioInterrupted, Job, run_job
+from aligntool.measure.fio import Job, Measured, Side, run_job
 from aligntool.measure.results import Sample, Series, sample_of, steadiness
 from aligntool.measure.schedule import OVERHEAD_S, BenchPlan, filling, job_of, rounds_of, warm_up
 from aligntool.recipes.goals import BenchTest
@@ -218,28 +218,88 @@ def _look() -> Look | None:
     return Look(time.monotonic(), sum(ticks) - idle, sum(ticks), len(lines) - 1 or os.cpu_count() or 1)
 
 
-# A benchmark, run by run.
-#
-# In: a BenchPlan and the path to work on. Out: the samples of each test, and how it ended. Alone because
-# whatever ends it early (Ctrl-C, an error of fio), what was measured until then is handed on.
+# Runs of fio, one after the other: the tests of a benchmark, starts, spans, the loads on test arrays.
+
+Key = TypeVar("Key")
+SweepProgress = Callable[[str, float, float | None], None]
+"""What is being done, the share of all that is done, seconds left or None."""
+Keep = Callable[[str, int, str], None]
+"""Gets fio's own JSON: the title of the run, its number, the text."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """How far it is."""
+class Cell(Generic[Key]):
+    """A run to make. `text` is for the progress, `title` and `number` are for `Keep`."""
 
-    text: str  # "RND4K Q1T1 read, 3 of 5"
-    share: float  # of what is being done: of the filling, then of all runs
-    left_s: float | None  # None: nobody knows yet
+    key: Key
+    text: str
+    job: Job
+    title: str = ""
+    number: int = 0
 
 
-Tell = Callable[[Told], None]
-Keep = Callable[[str, int, str], None]
-"""Given fio's own JSON: the test's title, the round, the text."""
+@dataclass(frozen=True, slots=True)
+class Finished(Generic[Key]):
+    key: Key
+    measured: Measured
+    side: Side | None  # reads, or writes where the job writes
+    busy_cores: float | None  # of the whole machine
+
+
+class Runs:
+    """Run fio `total` times and report the progress over all of them.
+
+    `expected_s`: of all of them, where the time of a run says too little.
+    """
+
+    def __init__(
+        self, total: int, tell: SweepProgress, keep: Keep | None = None, *, expected_s: float | None = None
+    ) -> None:
+        self._total, self._tell, self._keep = total, tell, keep
+        self._expected_s = None if expected_s is None else expected_s / total
+        self._began = time.monotonic()
+        self._done = 0
+
+    @property
+    def complete(self) -> bool:
+        return self._done == self._total
+
+    def measure(self, cells: Iterable[Cell[Key]]) -> Iterator[Finished[Key]]:
+        """Run each cell. A cell is taken only when the one before it was measured and used.
+
+        Raises Refused, Stopped or KeyboardInterrupt, as `run_job` does.
+        """
+        for cell in cells:
+            say = partial(self.say, cell.text, self._each_s(cell.job))
+            say(0.0)
+            looks = Looks()
+            looks.take()
+            keep = partial(self._keep, cell.title, cell.number) if self._keep else None
+            measured = run_job(cell.job, tell=looks.beside(say), keep=keep)
+            looks.take()
+            side = measured.side(write=cell.job.writes)
+            yield Finished(cell.key, measured, side, looks.cores(side.runtime_s) if side else None)
+            self._done += 1
+
+    def say(self, text: str, each_s: float | None = None, share: float = 0.0) -> None:
+        """Report `text` and the share of the present run."""
+        each_s = self._each_s() if each_s is None else each_s
+        left_s = None if each_s is None else (self._total - self._done - share) * each_s
+        self._tell(text, (self._done + share) / self._total, left_s)
+
+    def _each_s(self, job: Job | None = None) -> float | None:
+        """Seconds of a run: measured, or expected before the first one has ended."""
+        if self._done:
+            return (time.monotonic() - self._began) / self._done
+        if self._expected_s is not None or job is None or job.runtime_s is None:
+            return self._expected_s
+        return job.runtime_s + job.ramp_s + OVERHEAD_S
 
 
 @dataclass(slots=True)
 class Ran:
+    """The samples of a benchmark, and how it ended."""
+
     samples: dict[BenchTest, list[Sample]] = field(default_factory=dict)
     fio_version: str = ""
     caches_dropped: bool = False
@@ -255,108 +315,12 @@ class Ran:
         return not self.interrupted and self.failure is None
 
 
-def run_bench(plan: BenchPlan, path: str, *, tell: Tell, keep: Keep) -> Ran:
-    """Never raises for what fio does, nor for Ctrl-C."""
-    ran = Ran({test: [] for test in plan.measured})
-    try:
-        if plan.fills:
-            _fill(plan, path, tell)
-        _measure(plan, path, ran, tell, keep)
-    except FioInterrupted:
-        ran.interrupted = (
-            True  # what fio had of the run that was cut short is too little to stand beside the others
-        )
-    except KeyboardInterrupt:
-        ran.interrupted = True
-    except (Refused, Stopped) as failure:
-        ran.failure = failure
-    return ran
-
-
-def _fill(plan: BenchPlan, path: str, tell: Tell) -> None:
-    began = time.monotonic()
-    text = "writing everything twice" if plan.fills > 1 else "filling the file with random data"
-
-    def told(share: float) -> None:
-        spent = time.monotonic() - began
-        tell(Told(text, share, spent / share - spent if share > 0.02 else None))
-
-    run_job(filling(plan, path), tell=told)
-
-
-def _measure(plan: BenchPlan, path: str, ran: Ran, tell: Tell, keep: Keep) -> None:
-    done, total = 0, plan.rounds * len(plan.measured)
-    began = time.monotonic()
-    for number, tests in rounds_of(plan):
-        ran.caches_dropped = drop_caches() if number == 1 or not plan.settings.passes else ran.caches_dropped
-        if plan.settings.passes and number == 1:
-            title = f"warm-up of {tests[0].title}"
-            run_job(warm_up(plan, path), keep=partial(keep, title, number))
-        for test in tests:
-            text = f"{test.title}, {number} of {plan.rounds}"
-            each_s = (time.monotonic() - began) / done if done else None
-            told = _share_of(plan, text, done, total, each_s, tell)
-            sample = _run(plan, test, number, path, ran, told, keep)
-            if sample is not None:
-                ran.samples[test].append(sample)
-            done += 1
-        if plan.settings.until_steady and _all_steady(ran):
-            return
-
-
-def _run(
-    plan: BenchPlan, test: BenchTest, number: int, path: str, ran: Ran, tell: Callable[[float], None], keep: Keep
-) -> Sample | None:  # fmt: skip
-    """None: fio did nothing of this kind."""
-    looks = Looks()
-    looks.take()
-    measured = run_job(
-        job_of(plan, test, path),
-        tell=looks.beside(tell),
-        keep=partial(keep, test.title, number),
-    )
-    looks.take()
-    ran.fio_version = measured.fio_version
-    side = measured.side(write=test.write)
-    cores = looks.cores(side.runtime_s) if side else None
-    return sample_of(measured, number, write=test.write, busy_cores=cores)
-
-
-def _share_of(
-    plan: BenchPlan, text: str, done: int, total: int, each_s: float | None, tell: Tell
-) -> Callable[[float], None]:
-    """Of the time left, the runs that are over tell best (`each_s`); before them, what they are meant to take."""
-    meant_s = None if plan.settings.passes else plan.settings.runtime_s + OVERHEAD_S
-
-    def told(share: float) -> None:
-        one_s = meant_s if each_s is None else each_s
-        left = None if one_s is None else (total - done - share) * one_s
-        tell(Told(text, (done + share) / total, left))
-
-    return told
-
-
-def _all_steady(ran: Ran) -> bool:
-    found = [steadiness([sample.iops for sample in samples]) for samples in ran.samples.values()]
-    return all(each is not None and each.steady for each in found)
-
-
-# Runs of fio that stand beside each other: starts, spans.
-#
-# In: jobs, each with what it stands for. Out: the rate of each, and how it ended. Alone because what was
-# measured before Ctrl-C or an error is handed on.
-
-Key = TypeVar("Key")
-SweepProgress = Callable[[str, float, float | None], None]
-"""What is being done, the share of all that is done, seconds left."""
-
-
 @dataclass(slots=True)
 class Swept(Generic[Key]):
-    """Requests a second, in the order of the runs; percent of a core that fio's thread used."""
+    """Requests a second, in the order of the runs; percent of a core that fio's thread used; how it ended."""
 
-    rates: list[tuple[Key, float]]
-    cpu: list[tuple[Key, float]]
+    rates: list[tuple[Key, float]] = field(default_factory=list)
+    cpu: list[tuple[Key, float]] = field(default_factory=list)
     fio_version: str = ""
     interrupted: bool = False
     failure: Refused | Stopped | None = None
@@ -366,37 +330,78 @@ class Swept(Generic[Key]):
         return not self.interrupted and self.failure is None
 
 
+@contextmanager
+def _early_end(ran: Ran | Swept[Key]) -> Iterator[None]:
+    """Record in `ran` what ended it early; what was measured until then is used. fio's figures of an interrupted run
+    are dropped.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        ran.interrupted = True
+    except (Refused, Stopped) as failure:
+        ran.failure = failure
+
+
 def run_sweep(
     jobs: Iterable[tuple[Key, str, Job]], total: int, tell: SweepProgress, keep: Keep | None = None
 ) -> Swept[Key]:
-    """`total`: how many there are. Never raises for what fio does, nor for Ctrl-C."""
-    swept: Swept[Key] = Swept([], [])
-    began = time.monotonic()
-    try:
-        for done, (key, title, job) in enumerate(jobs):
-            each_s = (time.monotonic() - began) / done if done else _meant_s(job)
-            told = partial(_tell_share, tell, title, done, total, each_s)
-            told(0.0)
-            measured = run_job(job, tell=told, keep=partial(keep, title, done + 1) if keep else None)
-            swept.fio_version = measured.fio_version
-            side = measured.side(write=job.writes)
-            if side is not None:
-                swept.rates.append((key, side.iops))
-                swept.cpu.append((key, measured.thread_cpu))
-    except KeyboardInterrupt:  # also while fio ran
-        swept.interrupted = True
-    except (Refused, Stopped) as failure:
-        swept.failure = failure
+    """Run `total` jobs. Raise nothing for what fio does, nor for Ctrl-C."""
+    swept: Swept[Key] = Swept()
+    cells = (Cell(key, title, job, title, number) for number, (key, title, job) in enumerate(jobs, 1))
+    with _early_end(swept):
+        for each in Runs(total, tell, keep).measure(cells):
+            swept.fio_version = each.measured.fio_version
+            if each.side is not None:
+                swept.rates.append((each.key, each.side.iops))
+                swept.cpu.append((each.key, each.measured.thread_cpu))
     return swept
 
 
-def _meant_s(job: Job) -> float | None:
-    """Before one run is over, what each is meant to take is the best guess."""
-    return None if job.runtime_s is None else job.runtime_s + job.ramp_s + OVERHEAD_S
+def run_bench(plan: BenchPlan, path: str, *, tell: SweepProgress, keep: Keep) -> Ran:
+    """Run the tests of a benchmark. Raise nothing for what fio does, nor for Ctrl-C."""
+    ran = Ran({test: [] for test in plan.measured})
+    with _early_end(ran):
+        if plan.fills:
+            text = "writing everything twice" if plan.fills > 1 else FILLING
+            fill(filling(plan, path), text, tell)
+        runs = Runs(plan.rounds * len(plan.measured), tell, keep)
+        for each in runs.measure(_bench_cells(plan, path, ran, keep)):
+            test, number = each.key
+            ran.fio_version = each.measured.fio_version
+            sample = sample_of(each.measured, number, write=test.write, busy_cores=each.busy_cores)
+            if sample is not None:
+                ran.samples[test].append(sample)
+    return ran
 
 
-def _tell_share(
-    tell: SweepProgress, title: str, done: int, total: int, each_s: float | None, share: float
-) -> None:
-    """Also while fio runs: a bar that stands still looks like a hanging program."""
-    tell(title, (done + share) / total, None if each_s is None else (total - done - share) * each_s)
+def _bench_cells(plan: BenchPlan, path: str, ran: Ran, keep: Keep) -> Iterator[Cell[tuple[BenchTest, int]]]:
+    for number, tests in rounds_of(plan):
+        if number == 1 or not plan.settings.passes:
+            ran.caches_dropped = drop_caches()
+        if plan.settings.passes and number == 1:
+            run_job(warm_up(plan, path), keep=partial(keep, f"warm-up of {tests[0].title}", number))
+        for test in tests:
+            text = f"{test.title}, {number} of {plan.rounds}"
+            yield Cell((test, number), text, job_of(plan, test, path), test.title, number)
+        if plan.settings.until_steady and _all_steady(ran):
+            return
+
+
+def _all_steady(ran: Ran) -> bool:
+    found = [steadiness([sample.iops for sample in samples]) for samples in ran.samples.values()]
+    return all(each is not None and each.steady for each in found)
+
+
+FILLING = "filling the file with random data"
+
+
+def fill(job: Job, text: str, tell: SweepProgress) -> None:
+    """Run a job that fills a file or device, with its progress."""
+    began = time.monotonic()
+
+    def told(share: float) -> None:
+        spent = time.monotonic() - began
+        tell(text, share, spent / share - spent if share > 0.02 else None)
+
+    run_job(job, tell=told)

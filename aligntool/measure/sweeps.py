@@ -51,9 +51,8 @@ class Experiment:
 
     @property
     def drive(self) -> str:
-        """As a list names it; "": not known."""
-        models = (each.model or each.name for each in self.conditions.drives)
-        return next(models, (self.disk.model or self.disk.name) if self.disk else "")
+        """Return the model or name of the drive; "": not known."""
+        return self.conditions.drive or ((self.disk.model or self.disk.name) if self.disk else "")
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ def measured(file: Path, threads: int) -> Series:
     goal = BenchGoal(tests=(BenchTest(True, 4 * KIB, 1, threads, False),), size=8 * MIB, repeats=1)
     target = Target(str(file), TargetKind.FILE, str(file), size=8 * MIB, direct=False)
     plan = plan_bench("made", goal, target, Wish(runtime_s=1.5))
-    ran = run_bench(plan, str(file), tell=lambda _: None, keep=lambda *_: None)
+    ran = run_bench(plan, str(file), tell=lambda *_: None, keep=lambda *_: None)
     assert ran.complete
     seen = Conditions(cores=CORES)
     return Result("", "", "", "file", plan.settings, seen, ran.series).series[0]
