@@ -364,7 +364,7 @@ def list_lines(kept: Sequence[Kept], *, width: int) -> Iterator[Line]:
             yield ((each.complaint, Style.DOUBT),)
             continue
         result = each.result
-        drive = next((drive.model or drive.name for drive in result.conditions.drives), "")
+        drive = result.conditions.drive
         first = next(
             (f"{one.test.title} {mb_s(one.rate.median)} MB/s" for one in result.series), "no figures"
         )
@@ -386,8 +386,7 @@ def _row(each: Kept) -> Value:
     row |= {"when": None, "profile": None, "target": None, "drive": None, "complete": None}
     if result is not None:
         row |= {"when": result.when, "profile": result.settings.profile, "target": result.target}
-        drives = result.conditions.drives
-        row |= {"drive": (drives[0].model or drives[0].name) if drives else "", "complete": result.complete}
+        row |= {"drive": result.conditions.drive, "complete": result.complete}
     if brief is not None:
         row |= {"when": brief.when, "profile": brief.name, "target": brief.target, "said": brief.said}
         row |= {"drive": brief.drive, "complete": brief.complete}

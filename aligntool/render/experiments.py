@@ -10,7 +10,7 @@ from aligntool.inventory import Disk, NvmeFacts
 from aligntool.measure.alignment import Knee, Row, Word, bound_spans, matters_for, overall, reach, said_of_all
 from aligntool.measure.fio import NEAR_A_CORE
 from aligntool.measure.sweeps import Setting, Spans, Starts
-from aligntool.measure.unit import Boundary, Looked, ProbeResult
+from aligntool.measure.unit import Boundary, Looked, ProbeResult, document
 from aligntool.measure.unit_design import Kind
 from aligntool.render.bench import machine_lines, warning_lines
 from aligntool.render.lines import EMPTY, Line, Piece, Style, fit, plain, stacked, wrapped
@@ -43,7 +43,7 @@ def alignment_lines(found: Starts, rows: Sequence[Row], *, width: int) -> Iterat
         yield EMPTY
         beside = (
             f"  aligned {median(aligned):,.0f} IOPS{_cpu_words(of_load[0].aligned_cpu)}; "
-            f"two aligned starts: {_range(*noise)}"
+            f"two aligned starts: {range_words(*noise)}"
         )
         title = ((load.title, Style.TITLE), (beside, Style.DIM), _bound(of_load[0].aligned_cpu))
         yield from stacked(title, width)
@@ -82,7 +82,7 @@ def setting_words(setting: Setting) -> str:
 
 
 def _start(row: Row) -> Line:
-    measured = f"{row.ratio:.2f} ({_range(row.low, row.high)})" if row.high else "–"
+    measured = f"{row.ratio:.2f} ({range_words(row.low, row.high)})" if row.high else "–"
     return (
         (f"  {fit(row.place.title, 12)}  ", Style.PLAIN),
         (f"{row.predicted:.2f}  {fit(measured, 18)}  {_cpu_cell(row.cpu)}  ", Style.PLAIN),
@@ -104,8 +104,8 @@ def _bound(cpu: float | None) -> Piece:
     return (" CPU-bound", Style.DOUBT) if (cpu or 0) >= NEAR_A_CORE else ("", Style.PLAIN)
 
 
-def _range(low: float, high: float) -> str:
-    """Of shares; too few repeats give none."""
+def range_words(low: float, high: float) -> str:
+    """Return a range of shares; too few repeats have none."""
     return f"{low:.2f}–{high:.2f}" if high else "not measured"
 
 
@@ -144,7 +144,7 @@ def span_lines(found: Spans, *, width: int) -> Iterator[Line]:
     yield _knee_line(found)
     if found.beyond:
         yield ((f"  {found.beyond}", Style.DOUBT),)
-    yield from (plain(line) for text in _host_memory(found.nvme) for line in wrapped(text, width, "  "))
+    yield from (plain(line) for text in host_memory_words(found.nvme) for line in wrapped(text, width, "  "))
     yield EMPTY
     yield from _curve_lines(found, width)
     yield from warning_lines(found.warnings, width)
@@ -180,23 +180,25 @@ def _curve_lines(found: Spans, width: int) -> Iterator[Line]:
         yield ((f"  {span_word}  {rate_words}  {_cpu_cell(cpu)}  {bar}", Style.PLAIN), _bound(cpu))
 
 
-def _host_memory(nvme: NvmeFacts | None) -> Iterator[str]:
-    """Host Memory Buffer, beside the knee that it moves."""
+def host_memory_words(nvme: NvmeFacts | None) -> Iterator[str]:
+    """Return what is known of the Host Memory Buffer, which moves the knee."""
     if nvme is None:
         return
     if not nvme.hmb_preferred:
         yield (
-            "it asks for no Host Memory Buffer" if nvme.hmb_preferred == 0 else "Host Memory Buffer: not read"
+            "the drive uses no Host Memory Buffer"
+            if nvme.hmb_preferred == 0
+            else "Host Memory Buffer: not read"
         )
         return
-    asked = f"Host Memory Buffer: it asks for {format_about(nvme.hmb_preferred)}"
+    asked = f"Host Memory Buffer: {format_about(nvme.hmb_preferred)} requested"
     if nvme.hmb_granted is None:
-        yield f"{asked}; what it got is not known (needs root)"
+        yield f"{asked}; granted size unknown (needs root)"
     elif not nvme.hmb_granted:
-        yield f"{asked}, and got none"
+        yield f"{asked}, none granted"
     else:
         got = nvme.hmb_granted
-        yield f"{asked} and got {format_about(got)}, the map of about {format_about(reach(got))}"
+        yield f"{asked}, {format_about(got)} granted, which maps about {format_about(reach(got))}"
 
 
 def span_json(found: Spans, disk: Disk | None) -> str:
@@ -332,9 +334,4 @@ def _done(result: ProbeResult) -> str:
 
 
 def probe_json(result: ProbeResult) -> str:
-    import json
-
-    from aligntool import __version__
-    from aligntool.measure.unit import document
-
     return json.dumps(document(result, __version__), indent=1) + "\n"

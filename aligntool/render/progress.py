@@ -315,14 +315,11 @@ def resync_bar(stream: TextIO) -> Iterator[TellResync]:
         yield tell
 
 
-# Where a disk stands, in words: untouched, in flight, done; and how far an array came that is unfinished.
-#
-# In: what the mover's journal or an array's record says. Out: lines, or JSON. Alone because it is what
-# somebody reads after the power came back.
+# The state of a disk after an interruption: nothing in flight, in flight, an unfinished array.
 
 
 class Standing(Protocol):
-    """What apply.recovery.status gives; said again here because telling does not know acting."""
+    """What realign.standing returns."""
 
     @property
     def state(self) -> str:
@@ -363,43 +360,14 @@ _STATES = {
 def status_lines(
     disk: str, standing: Standing, *, width: int, type_next: tuple[str, ...] = ()
 ) -> Iterator[Line]:
-    """`type_next`: the commands that make sense now."""
+    """Return the state of a disk. `type_next`: the commands that make sense now."""
     words, style = _STATES.get(standing.state, (standing.state, Style.DOUBT))
     yield ((f"{disk}: ", Style.TITLE), (words, style))
     plan = standing.plan
     if standing.state == "in-flight" and plan is not None:
-        yield plain(f"  goal: {plan.goal}")
-        if 0 <= standing.step < len(plan.steps):
-            title = step_title(plan.steps[standing.step])
-            way = "next" if standing.forward else "being taken back, at"
-            yield plain(f"  {way}: step {standing.step + 1} of {len(plan.steps)}, {title}")
+        yield from _position_lines(plan, standing.step, width, forward=standing.forward)
         yield plain(f"  at their new place: {size_words(standing.done)} of {size_words(standing.total)}")
-    for sentence in standing.sentences if plan is not None else ():
-        for line in wrapped(f"  - {sentence}", width, "    "):
-            yield plain(line)
-    for command in type_next:
-        yield (("  → ", Style.DIM), (command, Style.TYPE))
-
-
-def status_json(disk: str, standing: Standing, *, type_next: tuple[str, ...] = ()) -> str:
-    plan = standing.plan
-    step = plan.steps[standing.step] if plan and 0 <= standing.step < len(plan.steps) else None
-    document: Value = {
-        "schema": "aligntool.status",
-        "version": 1,
-        "disk": disk,
-        "state": standing.state,
-        "goal": plan.goal if plan else None,
-        "direction": ("forward" if standing.forward else "back") if plan else None,
-        "step": step_name(step) if step else None,
-        "partition": partition_of(step) if step else None,
-        "index": standing.step if step else None,
-        "done": standing.done if plan else None,
-        "total": standing.total if plan else None,
-        "sentences": list(standing.sentences),
-        "next": list(type_next),
-    }
-    return dumps(document) + "\n"
+    yield from _next_lines(standing.sentences if plan is not None else (), type_next, width)
 
 
 def array_status_lines(
@@ -411,38 +379,63 @@ def array_status_lines(
     type_next: Sequence[str],
     width: int,
 ) -> Iterator[Line]:
-    """Of an unfinished array. `position`: the step that is next, or is being undone."""
+    """Return the state of an unfinished array. `position`: the step that is next, or is being undone."""
     yield ((f"{plan.disk.path}: ", Style.TITLE), ("unfinished", Style.BAD))
+    yield from _position_lines(plan, position, width, forward=forward)
+    yield from _next_lines(sentences, type_next, width)
+
+
+def _position_lines(plan: Plan, position: int, width: int, *, forward: bool) -> Iterator[Line]:
     yield plain(f"  goal: {plan.goal}")
     if 0 <= position < len(plan.steps):
-        way = "next" if forward else "being taken back, at"
+        way = "next" if forward else "rollback at"
         title = step_title(plan.steps[position])
-        for line in wrapped(f"  {way}: step {position + 1} of {len(plan.steps)}, {title}", width, "    "):
-            yield plain(line)
+        text = f"  {way}: step {position + 1} of {len(plan.steps)}, {title}"
+        yield from map(plain, wrapped(text, width, "    "))
+
+
+def _next_lines(sentences: Sequence[str], type_next: Sequence[str], width: int) -> Iterator[Line]:
     for sentence in sentences:
-        for line in wrapped(f"  - {sentence}", width, "    "):
-            yield plain(line)
+        yield from map(plain, wrapped(f"  - {sentence}", width, "    "))
     for command in type_next:
         yield (("  → ", Style.DIM), (command, Style.TYPE))
+
+
+def status_json(disk: str, standing: Standing, *, type_next: tuple[str, ...] = ()) -> str:
+    plan = standing.plan
+    return _status_document(
+        disk, standing.state, plan, standing.step, standing.sentences, type_next, forward=standing.forward,
+        copied=(standing.done, standing.total) if plan else (None, None),
+    )  # fmt: skip
 
 
 def array_status_json(
     plan: Plan | None, position: int, *, forward: bool, sentences: Sequence[str], type_next: Sequence[str]
 ) -> str:
-    """The same document as of a disk. None: no array is unfinished."""
+    """Return the same document for an array; None: no array is unfinished."""
+    disk, state = (plan.disk.path, "unfinished") if plan else (None, "old")
+    return _status_document(
+        disk, state, plan, position, sentences, type_next, forward=forward, copied=(None, None)
+    )
+
+
+def _status_document(
+    disk: str | None, state: str, plan: Plan | None, position: int, sentences: Sequence[str], type_next: Sequence[str],
+    *, forward: bool, copied: tuple[int | None, int | None],
+) -> str:  # fmt: skip
     step = plan.steps[position] if plan and 0 <= position < len(plan.steps) else None
     document: Value = {
         "schema": "aligntool.status",
         "version": 1,
-        "disk": plan.disk.path if plan else None,
-        "state": "unfinished" if plan else "old",
+        "disk": disk,
+        "state": state,
         "goal": plan.goal if plan else None,
         "direction": ("forward" if forward else "back") if plan else None,
         "step": step_name(step) if step else None,
-        "partition": None,
+        "partition": partition_of(step) if step else None,
         "index": position if step else None,
-        "done": None,
-        "total": None,
+        "done": copied[0],
+        "total": copied[1],
         "sentences": list(sentences),
         "next": list(type_next),
     }

@@ -272,7 +272,7 @@ def test_a_disk_in_flight_says_how_far_it_is_and_what_may_be_typed() -> None:
     ):
         assert words in said, words
     back = "".join(text_of(status_lines("x.img", Standing("in-flight", forward=False), width=80)))
-    assert "taken back" in back
+    assert "rollback" in back
 
 
 @pytest.mark.parametrize("state", ["old", "in-flight"])

@@ -6,17 +6,16 @@ from math import log10
 from statistics import median
 
 from aligntool.audit.report import MeasuredDisk
-from aligntool.inventory import NvmeFacts
 from aligntool.measure.alignment import Knee, Row, Word
 from aligntool.measure.compare import Ratio, Verdict, compare_all, differences, doubts, meaning, unmatched
 from aligntool.measure.conditions import warnings_of
 from aligntool.measure.fio import Pattern
-from aligntool.measure.results import Result, Spread
+from aligntool.measure.results import Result
 from aligntool.measure.results import Series as Figures
 from aligntool.measure.sweeps import Spans, Starts
 from aligntool.recipes.goals import BenchTest
 from aligntool.render.bench import FIGURES, figure_cells
-from aligntool.render.experiments import knee_facts, setting_words
+from aligntool.render.experiments import host_memory_words, knee_facts, range_words, setting_words
 from aligntool.render.report.disks import Loss, Measured, when_words
 from aligntool.render.report.page import condition_rows
 from aligntool.render.svg import Bar, BarChart, Chart, CurveChart, Mark, Point, RatioChart, Rows, Series
@@ -40,8 +39,7 @@ def experiment_shown(found: Starts | Spans, number: int) -> Measured:
         shown = replace(shown, summary=f"{shown.summary}, not complete: it was interrupted, or fio failed")
     warnings = tuple(f"warning: {each}" for each in found.warnings)
     name = "alignment" if isinstance(found, Starts) else "span"
-    drive = next((drive.model or drive.name for drive in found.conditions.drives), "")
-    who = ", ".join(word for word in (f"bench {name} on {found.target}", drive) if word)
+    who = ", ".join(word for word in (f"bench {name} on {found.target}", found.conditions.drive) if word)
     rows = tuple(_experiment_conditions(found))
     return replace(
         shown, title=f"{number}. {who}", notes=(*shown.notes, *warnings), conditions=rows,
@@ -108,7 +106,7 @@ def _shares(row: Row | None) -> tuple[str, str, str, str]:
     """None: an aligned start, beside which the others stand."""
     if row is None:
         return "1", "–", "–", "aligned"
-    measured, range_ = (f"{row.ratio:.2f}", _experiment_range(row.low, row.high)) if row.high else ("–", "–")
+    measured, range_ = (f"{row.ratio:.2f}", range_words(row.low, row.high)) if row.high else ("–", "–")
     return f"{row.predicted:.2f}", measured, range_, f"{row.word}{', CPU-bound' if row.cpu_bound else ''}"
 
 
@@ -122,7 +120,7 @@ def _bars(rows: Sequence[Row]) -> Iterator[Bar]:
             "1",
             low,
             high,
-            range_text=_experiment_range(low, high),
+            range_text=range_words(low, high),
         )
     for row in rows[:MOST_STARTS]:
         yield Bar(f"{row.place.title}, predicted", row.predicted, f"{row.predicted:.2f}")
@@ -132,12 +130,8 @@ def _bars(rows: Sequence[Row]) -> Iterator[Bar]:
         kind = _EXPERIMENT_KINDS.get(row.word, "unknown")
         yield Bar(
             f"{row.place.title}, measured", row.ratio, f"{row.ratio:.2f}", row.low, row.high, kind, row.word.value,
-            _experiment_range(row.low, row.high),
+            range_words(row.low, row.high),
         )  # fmt: skip
-
-
-def _experiment_range(low: float, high: float) -> str:
-    return f"{low:.2f}–{high:.2f}"
 
 
 def _losses(rows: Sequence[Row], found: Starts) -> Iterator[Loss]:
@@ -146,7 +140,7 @@ def _losses(rows: Sequence[Row], found: Starts) -> Iterator[Loss]:
     disk = MeasuredDisk(one.name, one.path, one.size, (), one.serial, one.wwn) if one else None
     for row in rows:
         if row.load.pattern is Pattern.RANDOM_WRITE and row.high:
-            text = f"{row.ratio:.2f} ({_experiment_range(row.low, row.high)}), {row.word} ({row.place.title})"
+            text = f"{row.ratio:.2f} ({range_words(row.low, row.high)}), {row.word} ({row.place.title})"
             yield Loss(found.unit, row.load.block, row.place.residue, disk, found.target, text)
 
 
@@ -173,7 +167,7 @@ def _span(found: Spans, number: int) -> Measured:
         ("span", "IOPS", "range of IOPS", "CPU of a core"),
         *((format_about(span), *_iops(rates, found.cpu.get(span, ()))) for span, rates in sorted(found.curve.items())),
     )  # fmt: skip
-    notes = (*([found.beyond] if found.beyond else []), *_memory(found.nvme))
+    notes = (*([found.beyond] if found.beyond else []), *host_memory_words(found.nvme))
     return Measured(f"{number}. span: {found.target}", summary, (chart,), figures, notes)
 
 
@@ -187,14 +181,6 @@ def _mark(knee: Knee) -> Mark | None:
     if knee.below is None or knee.above is None or not knee.sure:
         return None
     return Mark(knee.below, f"knee: {format_about(knee.below)}–{format_about(knee.above)}")
-
-
-def _memory(nvme: NvmeFacts | None) -> Iterator[str]:
-    """Host Memory Buffer, which moves the knee."""
-    if nvme is None or nvme.hmb_preferred is None:
-        return
-    got = "not known" if nvme.hmb_granted is None else format_about(nvme.hmb_granted)
-    yield f"Host Memory Buffer: preferred {format_about(nvme.hmb_preferred)}, granted {got}"
 
 
 # Results of benchmarks as charts: rates as bars, sweeps, threads, passes and rounds as curves, two results as
@@ -265,8 +251,8 @@ def _one(result: Result, number: int) -> Measured:
 
 def _named(result: Result) -> str:
     """ "crystaldiskmark on /srv, Samsung SSD 980"."""
-    drive = next((drive.model or drive.name for drive in result.conditions.drives), "")
-    return ", ".join(word for word in (f"{result.settings.profile} on {result.target}", drive) if word)
+    words = (f"{result.settings.profile} on {result.target}", result.conditions.drive)
+    return ", ".join(word for word in words if word)
 
 
 def _figures(result: Result) -> Rows:
@@ -300,9 +286,9 @@ def _charts(result: Result, name: str) -> Iterator[Chart]:
     drawn = {each.test for groups in (blocks, threads) for group in groups.values() for each in group}
     rest = [each for each in result.series if each.test not in drawn]
     for number, group in enumerate(blocks.values(), 1):
-        yield _size_sweep(group, f"{name}-sizes-{number}")
+        yield _sweep_chart(group, f"{name}-sizes-{number}", sizes=True)
     for number, group in enumerate(threads.values(), 1):
-        yield _thread_curve(group, f"{name}-threads-{number}")
+        yield _sweep_chart(group, f"{name}-threads-{number}", sizes=False)
     for random, title in ((False, "Sequential"), (True, "Random")):
         bars = tuple(_bar(each, random=random) for each in rest if each.test.random is random)
         if bars:
@@ -321,58 +307,46 @@ def _groups(
 
 
 def _bar(each: Figures, *, random: bool) -> Bar:
-    spread = each.iops if random else each.rate
+    value, low, high, text, range_ = _amount(each, rate=not random)
     note = each.held_back
-    if random:
-        value, low, high = spread.median, spread.low, spread.high
-        text = f"{value:,.0f} IOPS"
+    return Bar(each.test.title, value, text, low, high, "doubt" if note else "plain", note, range_)
+
+
+def _amount(each: Figures, *, rate: bool) -> tuple[float, float, float, str, str]:
+    """Return median, least and most in MB/s or in IOPS, and the median and the range as words."""
+    spread, factor = (each.rate, 1e6) if rate else (each.iops, 1.0)
+    value, low, high = (one / factor for one in (spread.median, spread.low, spread.high))
+    form: Callable[[float], str] = significant if rate else "{:,.0f}".format
+    range_ = f"{form(low)}–{form(high)}" if spread.count > 1 else "one run"
+    return value, low, high, f"{form(value)} {'MB/s' if rate else 'IOPS'}", range_
+
+
+def _sweep_chart(group: Sequence[Figures], name: str, *, sizes: bool) -> CurveChart:
+    """Return rates over sizes of requests, or IOPS over threads, of reads and of writes."""
+    test = group[0].test
+    if sizes:
+        kind = "random" if test.random else "sequential"
+        title, heads = (
+            f"Rate over request size, {kind}, QD{test.depth}",
+            ("request", "MB/s (10^6 bytes a second)"),
+        )
     else:
-        value, low, high = (rate / 1e6 for rate in (spread.median, spread.low, spread.high))
-        text = f"{significant(value)} MB/s"
-    lasting = _result_range(spread, low, high, _whole if random else significant)
-    return Bar(each.test.title, value, text, low, high, "doubt" if note else "plain", note, lasting)
+        title = f"IOPS over threads, {format_size(test.block)} requests, QD{test.depth} each"
+        heads = ("threads", "IOPS")
+    sides = {write: [each for each in group if each.test.write is write] for write in (False, True)}
+    series = tuple(
+        Series("write" if write else "read", tuple(_sweep_point(each, sizes=sizes) for each in side))
+        for write, side in sides.items()
+        if side
+    )
+    return CurveChart(name, title, *heads, series, tabled=True)
 
 
-def _result_range(spread: Spread, low: float, high: float, form: Callable[[float], str]) -> str:
-    return f"{form(low)}–{form(high)}" if spread.count > 1 else "one run"
-
-
-def _size_sweep(group: Sequence[Figures], name: str) -> CurveChart:
-    test = group[0].test
-    kind = "random" if test.random else "sequential"
-    points = {
-        write: tuple(
-            _result_point(
-                each.test.block,
-                format_size(each.test.block),
-                each.rate,
-                1e6,
-                "MB/s",
-                held_back=each.held_back,
-            )
-            for each in group
-            if each.test.write is write
-        )
-        for write in (False, True)
-    }
-    title = f"Rate over request size, {kind}, QD{test.depth}"
-    return CurveChart(name, title, "request", "MB/s (10^6 bytes a second)", _sides(points), tabled=True)
-
-
-def _thread_curve(group: Sequence[Figures], name: str) -> CurveChart:
-    test = group[0].test
-    points = {
-        write: tuple(
-            _result_point(
-                each.test.threads, str(each.test.threads), each.iops, 1, "IOPS", held_back=each.held_back
-            )
-            for each in group
-            if each.test.write is write
-        )
-        for write in (False, True)
-    }
-    title = f"IOPS over threads, {format_size(test.block)} requests, QD{test.depth} each"
-    return CurveChart(name, title, "threads", "IOPS", _sides(points), tabled=True)
+def _sweep_point(each: Figures, *, sizes: bool) -> Point:
+    value, low, high, text, range_ = _amount(each, rate=sizes)
+    text += f", {each.held_back}" if each.held_back else ""
+    x = each.test.block if sizes else each.test.threads
+    return Point(x, format_size(x) if sizes else str(x), value, text, low, high, range_)
 
 
 def _courses(result: Result, name: str) -> Iterator[CurveChart]:
@@ -387,23 +361,6 @@ def _courses(result: Result, name: str) -> Iterator[CurveChart]:
         series = (Series(each.test.title, tuple(points)),)
         title = f"{each.test.title}, {word} by {word}"
         yield CurveChart(f"{name}-{word}-{number}", title, word, unit, series, doubling=False)
-
-
-def _result_point(
-    x: int, text: str, spread: Spread, factor: float, unit: str, *, held_back: str = ""
-) -> Point:
-    value, low, high = (each / factor for each in (spread.median, spread.low, spread.high))
-    form = significant if factor > 1 else _whole
-    told = f"{form(value)} {unit}" + (f", {held_back}" if held_back else "")
-    return Point(x, text, value, told, low, high, _result_range(spread, low, high, form))
-
-
-def _whole(value: float) -> str:
-    return f"{value:,.0f}"
-
-
-def _sides(points: dict[bool, tuple[Point, ...]]) -> tuple[Series, ...]:
-    return tuple(Series("write" if write else "read", found) for write, found in points.items() if found)
 
 
 def _beside(before: Numbered, after: Numbered, ratios: Sequence[Ratio], lines: int) -> Measured:
@@ -428,8 +385,7 @@ def _beside(before: Numbered, after: Numbered, ratios: Sequence[Ratio], lines: i
 
 
 def _who(result: Result, number: int) -> str:
-    name = next((drive.model or drive.name for drive in result.conditions.drives), result.target)
-    return f"{number}. {name}"
+    return f"{number}. {result.conditions.drive or result.target}"
 
 
 def _ratio_bar(each: Ratio) -> Bar:
