@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from aligntool.errors import Refused
 from aligntool.inventory import Role
-from aligntool.linux.process import find_program
+from aligntool.linux.process import find_program, run_program
 from aligntool.realign.layout import (
     CYLINDER,
     HEADS,
@@ -300,16 +299,6 @@ def _runs_of_data(descriptor: int, length: int) -> Iterator[tuple[int, int]]:
 
 def _run(name: str, *arguments: str) -> None:
     clock = {"SOURCE_DATE_EPOCH": str(_CLOCK), "E2FSPROGS_FAKE_TIME": str(_CLOCK), "MTOOLS_SKIP_CHECK": "1"}
-    done = subprocess.run(
-        [find_program(name) or name, *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-        env=os.environ | clock | {"LC_ALL": "C", "TZ": "UTC"},
-    )
-    if done.returncode:
-        raise Refused(
-            f"{name} could not make its part of the demo disk: {done.stderr.strip() or done.stdout.strip()}"
-        )
+    ended = run_program(name, *arguments, environment=clock | {"TZ": "UTC"})
+    if ended.code:
+        raise Refused(f"{name} could not make its part of the demo disk: {ended.last_words}")

@@ -8,7 +8,7 @@ import os
 from dataclasses import replace
 
 from aligntool.inventory import Disk, DiskKind, Health
-from aligntool.linux.process import ask
+from aligntool.linux.process import run_program
 
 # Asking an ATA drive: IDENTIFY DEVICE and CHECK POWER MODE, through SG_IO.
 #
@@ -250,7 +250,9 @@ def asked_health(disk: Disk) -> Disk:
     """The disk with what it says of its end and its health; as it was where it cannot be asked. At most ten seconds."""
     if disk.kind not in PHYSICAL or os.geteuid() != 0:
         return disk
-    report = ask("smartctl", "-j", "-H", "-A", "-l", "ssd", disk.path, limit_s=PATIENCE_S).output
+    report = run_program(
+        "smartctl", "-j", "-H", "-A", "-l", "ssd", disk.path, only_reads=True, limit_s=PATIENCE_S
+    ).output
     failing, health = failing_of(report), health_of(report)
     if failing is None and health is None:
         failing, health = _nvme_itself(disk)
@@ -261,7 +263,7 @@ def read_failing(disk: Disk) -> str | None:
     """What the drive says of its own end; None: nothing, or it cannot be asked. Takes at most ten seconds."""
     if disk.kind not in PHYSICAL or os.geteuid() != 0:
         return None
-    report = ask("smartctl", "-j", "-H", "-A", disk.path, limit_s=PATIENCE_S).output
+    report = run_program("smartctl", "-j", "-H", "-A", disk.path, only_reads=True, limit_s=PATIENCE_S).output
     if health_of(report) is None and failing_of(report) is None:
         return _nvme_itself(disk)[0]
     return failing_of(report)

@@ -11,7 +11,7 @@ from pathlib import Path
 from aligntool.formats.reader import Reader
 from aligntool.inventory import Sampled
 from aligntool.linux.loops import NoLoop, fresh_reader, read_only_loop
-from aligntool.linux.process import NOT_RUN, Answer, ask, find_program
+from aligntool.linux.process import NOT_RUN, Ended, find_program, run_program
 from aligntool.units import KIB, Extent, align_down
 
 # Asking a file system's own checker whether it is whole. Nothing is repaired and nothing written.
@@ -69,10 +69,12 @@ def check_content(path: str, extent: Extent, kind: str) -> CheckResult:
     try:
         if kind in EXT and "?" not in path:
             with fresh_reader(path):  # for what it does to the cache
-                answer = ask(*words, f"{Path(path).absolute()}?offset={extent.start}")
+                answer = run_program(
+                    *words, f"{Path(path).absolute()}?offset={extent.start}", only_reads=True
+                )
         else:
             with read_only_loop(path, extent) as device:
-                answer = ask(*words, device, leashed=True)
+                answer = run_program(*words, device, only_reads=True)
     except NoLoop as reason:
         return CheckResult(False, None, str(reason))
     except OSError as error:
@@ -80,7 +82,7 @@ def check_content(path: str, extent: Extent, kind: str) -> CheckResult:
     return _result(kind, words[0], answer)
 
 
-def _result(kind: str, program: str, answer: Answer) -> CheckResult:
+def _result(kind: str, program: str, answer: Ended) -> CheckResult:
     if answer.code == NOT_RUN:
         return CheckResult(False, None, answer.errors)
     text = f"{answer.output}\n{answer.errors}"
@@ -88,7 +90,7 @@ def _result(kind: str, program: str, answer: Answer) -> CheckResult:
         return CheckResult(True, None, program)
     if kind == "vfat" and answer.code == 1 and _is_harmless(text):
         return CheckResult(True, None, program)
-    return CheckResult(True, f"{program} finds the {kind} not whole: {answer.last_words}", program)
+    return CheckResult(True, f"{program} finds the {kind} not whole: {answer.last_lines}", program)
 
 
 def _is_harmless(text: str) -> bool:

@@ -3,7 +3,6 @@
 import os
 import re
 import stat
-import subprocess
 import tarfile
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -13,7 +12,7 @@ from tempfile import NamedTemporaryFile
 from typing import Literal, Protocol
 
 from aligntool.errors import Refused, refuse_folder_name
-from aligntool.linux.process import find_program
+from aligntool.linux.process import run_program
 
 # Writes the archive of `aligntool snapshot`.
 #
@@ -182,17 +181,18 @@ _FORGETFUL = ("tmpfs", "ramfs")
 
 def forgetful_kind(folder: Path) -> str:
     """ "tmpfs", "ramfs"; "": it keeps what it is given, as far as anybody can tell."""
-    kind = _ask("stat", "-f", "-c", "%T", str(folder))
+    kind = _output_of("stat", "-f", "-c", "%T", str(folder))
     if kind == "overlayfs":  # a live system writes into a tmpfs below it, a container onto a disk
-        upper = re.search(r"upperdir=([^,]+)", _ask("findmnt", "-n", "-o", "OPTIONS", "-T", str(folder)))
-        kind = _ask("stat", "-f", "-c", "%T", upper[1]) if upper else kind
+        upper = re.search(
+            r"upperdir=([^,]+)", _output_of("findmnt", "-n", "-o", "OPTIONS", "-T", str(folder))
+        )
+        kind = _output_of("stat", "-f", "-c", "%T", upper[1]) if upper else kind
     return kind if kind in _FORGETFUL else ""
 
 
-def _ask(*words: str) -> str:
-    """What a program said; empty where it could not tell."""
-    done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    return done.stdout.strip()
+def _output_of(*words: str) -> str:
+    """Return what a program printed; empty where it failed."""
+    return run_program(*words, only_reads=True).output.strip()
 
 
 # A page or a picture into a file of the user's choosing, and a picture from SVG into PNG.
@@ -254,25 +254,9 @@ def _reason(error: OSError | ValueError) -> str:
 
 def png_of(svg: str) -> bytes:
     """Raises Refused where rsvg-convert is missing or fails."""
-    program = find_program("rsvg-convert")
-    if program is None:
-        raise Refused(
-            "a PNG needs rsvg-convert, which is not installed (Debian package librsvg2-bin, Fedora librsvg2-tools, "
-            "openSUSE rsvg-convert, Arch librsvg); nothing was written",
-            hint="apt-get install librsvg2-bin, or --svg FILE",
-        )
-    try:
-        done = subprocess.run(
-            [program, "--zoom", SCALE, "--format", "png"],
-            input=svg.encode(),
-            capture_output=True,
-            check=False,
-            env=os.environ | {"LC_ALL": "C"},
-            timeout=LIMIT_S,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise Refused(f"rsvg-convert could not be used: {error}") from error
-    if done.returncode or not done.stdout:
-        said = done.stderr.decode("utf-8", "replace").strip() or f"exit code {done.returncode}"
-        raise Refused(f"rsvg-convert drew nothing: {said}")
-    return done.stdout
+    ended = run_program(
+        "rsvg-convert", "--zoom", SCALE, "--format", "png", stdin=svg.encode(), limit_s=LIMIT_S
+    )
+    if ended.code or not ended.stdout:
+        raise Refused(f"rsvg-convert drew nothing: {ended.last_words or f'exit code {ended.code}'}")
+    return ended.stdout

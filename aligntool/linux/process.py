@@ -1,138 +1,19 @@
-"""Run other programs: find, limit in time, kill, and report how they ended."""
+"""Run other programs: find them, limit their time, end them, and return what they printed."""
 
 import os
-import select
 import shutil
 import signal
 import subprocess
 import tempfile
-import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import BinaryIO, cast
+from pathlib import Path
+from types import MappingProxyType
 
 from aligntool.errors import Refused, Stopped
 
-# Where the programs are that change things: mkfs and its kin, resize2fs, losetup.
-#
-# In: a name. Out: a path. Alone because a plain user's PATH lacks the folders of the administrator, and every
-# caller here must look in the same places.
-
-_SBIN = ":/usr/local/sbin:/usr/sbin:/sbin"
-
-
-# Asking another program, which writes nothing to a disk: what it is called, what it said, how it ended.
-#
-# In: a name and its words. Out: its exit code and its text, in the C locale. Alone because whoever asks must
-# get the same plain answer for a program that is missing, one that fails and one that hangs.
-
 NOT_RUN = 1000  # no program ends with more than 255
-_GRACE_S = 1.0  # for what was killed
-_PIECE = 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    code: int  # what it ended with; negative: the signal that ended it; NOT_RUN: not started, or ended here
-    output: str
-    errors: str
-
-    @property
-    def last_words(self) -> str:
-        """The last lines with text in them, for people."""
-        lines = [line.strip() for line in f"{self.output}\n{self.errors}".splitlines() if line.strip()]
-        return " / ".join(lines[-3:])
-
-
-def find_program(name: str) -> str | None:
-    """Where it is; None: not installed. A plain user's PATH lacks the folders of the administrator's programs."""
-    return shutil.which(name, path=os.environ.get("PATH", os.defpath) + _SBIN)
-
-
-def ask(
-    *words: str, limit_s: float | None = None, keep: tuple[bytes, ...] = (b"",), leashed: bool = False
-) -> Answer:
-    """Runs a program to its end, without input; after `limit_s` it is ended. Never raises for what it does.
-
-    `keep`: what the lines begin with that are kept of its output. `leashed`: it ends when aligntool is killed.
-    """
-    program = find_program(words[0])
-    if program is None:
-        return Answer(NOT_RUN, "", f"{words[0]} is not installed")
-    try:
-        with tempfile.TemporaryFile() as errors:
-            child = subprocess.Popen(
-                (*_leash(leashed), program, *words[1:]),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env=os.environ | {"LC_ALL": "C"},
-            )
-            try:
-                output = _output(child, keep, limit_s)
-            except BaseException:  # Ctrl-C, for one
-                _kill(child)
-                raise
-            errors.seek(0)
-            said = errors.read()
-    except OSError as error:
-        return Answer(NOT_RUN, "", f"{words[0]} cannot be started: {error.strerror}")
-    if output is None:
-        return Answer(NOT_RUN, "", f"{words[0]} did not end within {limit_s:g} s")
-    return Answer(child.returncode, _text(output), _text(said))
-
-
-def _output(child: "subprocess.Popen[bytes]", keep: tuple[bytes, ...], limit_s: float | None) -> bytes | None:
-    """What it wrote; None where it did not end in time. It is killed then, and not waited for: a program that waits for
-    a dead disk in the kernel ends when the disk comes back.
-    """
-    end = None if limit_s is None else time.monotonic() + limit_s
-    lines, rest = [], b""
-    with cast(BinaryIO, child.stdout) as pipe:
-        poll = select.poll()
-        poll.register(pipe, select.POLLIN)
-        while _in_time(poll, end):
-            piece = os.read(pipe.fileno(), _PIECE)
-            *whole, rest = (rest + piece).split(b"\n")
-            lines += [line + b"\n" for line in whole if line.startswith(keep)]
-            if piece:
-                continue
-            lines += [rest] if rest.startswith(keep) else []
-            with suppress(subprocess.TimeoutExpired):
-                child.wait(_left(end))
-                return b"".join(lines)
-            break
-    _kill(child)
-    return None
-
-
-def _kill(child: "subprocess.Popen[bytes]") -> None:
-    child.kill()
-    with suppress(subprocess.TimeoutExpired):
-        child.wait(_GRACE_S)
-    child.returncode = child.returncode or NOT_RUN  # for Popen, which would complain that it still runs
-
-
-def _in_time(poll: select.poll, end: float | None) -> bool:
-    left = _left(end)
-    return bool(poll.poll(None if left is None else left * 1000))
-
-
-def _left(end: float | None) -> float | None:
-    return None if end is None else max(end - time.monotonic(), 0.0)
-
-
-def _leash(leashed: bool) -> tuple[str, ...]:
-    setpriv = find_program("setpriv") if leashed else None
-    return (setpriv, "--pdeathsig", "KILL") if setpriv else ()
-
-
-# Running the programs that make arrays, file systems and boot images.
-#
-# In: words. Out: what the program said, or Stopped with its last words. Alone because every one of them must
-# be run alike: nothing to read, the C locale, and nobody left behind when aligntool is told to stop.
-
-_SAID = 1500  # characters of a program's last words
 PACKAGES = {
     "mdadm": "mdadm",
     "blkid": "util-linux",
@@ -148,81 +29,146 @@ PACKAGES = {
     "lsinitrd": "dracut",
     "mkinitcpio": "mkinitcpio",
     "lsinitcpio": "mkinitcpio",
+    "rsvg-convert": "librsvg2-bin (Fedora: librsvg2-tools, openSUSE: rsvg-convert, Arch: librsvg)",
 }
+_SBIN = ":/usr/local/sbin:/usr/sbin:/sbin"  # missing in a plain user's PATH
+_LONGEST = 1500  # characters of a program's last words
+_GRACE_S = 1.0
+_END_S = 5.0
+_NO_VALUES: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What a program ended with (negative: the signal that ended it) and what it printed."""
+    """How a program ended, and what it printed."""
 
-    code: int
-    output: str
-    errors: str
+    code: int  # negative: the signal that ended it; NOT_RUN: not started, or not ended in time
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def output(self) -> str:
+        return self.stdout.decode("utf-8", "replace")
+
+    @property
+    def errors(self) -> str:
+        return self.stderr.decode("utf-8", "replace")
 
     @property
     def last_words(self) -> str:
-        lines = [line.strip() for line in f"{self.output}\n{self.errors}".splitlines() if line.strip()]
-        return " / ".join(lines)[-_SAID:]
+        """Return the end of what it printed as one line."""
+        return " / ".join(self._lines())[-_LONGEST:]
+
+    @property
+    def last_lines(self) -> str:
+        """Return the last three lines with text in them as one line."""
+        return " / ".join(self._lines()[-3:])
+
+    def _lines(self) -> list[str]:
+        return [line.strip() for line in f"{self.output}\n{self.errors}".splitlines() if line.strip()]
 
 
-def run_program(*words: str) -> Ended:
-    """Run a program to its end, whatever that is. Raises Refused where it is not installed.
+def find_program(name: str) -> str | None:
+    """Return the path of a program, also of an administrator's; None: not installed."""
+    return shutil.which(name, path=os.environ.get("PATH", os.defpath) + _SBIN)
 
-    It runs in a session of its own, so that a Ctrl-C on the terminal reaches aligntool alone, which then ends it with
-    everything that it started.
+
+def run_program(
+    *words: str,
+    only_reads: bool = False,
+    limit_s: float | None = None,
+    keep: tuple[bytes, ...] = (b"",),
+    stdin: bytes = b"",
+    pass_fds: tuple[int, ...] = (),
+    folder: Path | None = None,
+    environment: Mapping[str, str] = _NO_VALUES,
+) -> Ended:
+    """Run a program to its end, in the C locale. Raises Refused where it cannot be started.
+
+    It runs in a session of its own: Ctrl-C on the terminal reaches aligntool alone, which then ends the program and
+    everything that it started. Its output goes into a file, because a program that writes to a disk must not be ended
+    by a pipe without a reader.
+
+    `only_reads`: the program ends when aligntool is killed, and where it cannot be started the code is NOT_RUN.
+    `limit_s`: it is ended then, and the code is NOT_RUN. `keep`: how the lines of the output begin that are kept.
     """
     program = find_program(words[0])
     if program is None:
-        raise Refused(
-            f"{words[0]} is not installed", hint=f"install the package {PACKAGES.get(words[0], words[0])}"
-        )
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-        child = subprocess.Popen(
-            (program, *words[1:]),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=errors,
-            env=os.environ | {"LC_ALL": "C"},
-            start_new_session=True,
-        )
+        package = PACKAGES.get(words[0], words[0])
+        return _not_run(f"{words[0]} is not installed", f"install the package {package}", only_reads)
+    with (
+        tempfile.TemporaryFile() as given,
+        tempfile.TemporaryFile() as output,
+        tempfile.TemporaryFile() as errors,
+    ):
+        given.write(stdin)
+        given.seek(0)
         try:
-            code = child.wait()
-        except BaseException:
-            _end_group(child)
+            child = subprocess.Popen(
+                (*(end_with_us("KILL") if only_reads else ()), program, *words[1:]),
+                stdin=given, stdout=output, stderr=errors, cwd=folder, pass_fds=pass_fds,
+                env={**os.environ, "LC_ALL": "C", **environment}, start_new_session=not only_reads,
+            )  # fmt: skip
+        except OSError as error:
+            return _not_run(f"{words[0]} cannot be started: {error.strerror}", "", only_reads)
+        try:
+            code = child.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            _end(child, only_reads=only_reads)
+            return Ended(NOT_RUN, b"", f"{words[0]} did not end within {limit_s:g} s".encode())
+        except BaseException:  # Ctrl-C, for one
+            _end(child, only_reads=only_reads)
             raise
         output.seek(0)
         errors.seek(0)
-        return Ended(code, _text(output.read()), _text(errors.read()))
+        kept = b"".join(line for line in output if line.startswith(keep))
+        return Ended(code, kept, errors.read())
 
 
 def run_or_stop(*words: str) -> Ended:
-    """The same; raises Stopped with the program's words where it does not end well."""
-    said = run_program(*words)
-    if said.code:
-        how = (
-            f"was ended by {signal.Signals(-said.code).name}" if said.code < 0 else f"failed with {said.code}"
-        )
-        raise Stopped(f"{words[0]} {how}: {said.last_words or 'without a word'}")
-    return said
+    """Run a program. Raises Stopped with its last words unless it ends with 0."""
+    ended = run_program(*words)
+    if ended.code:
+        how = how_ended(ended.code)
+        raise Stopped(f"{words[0]} {how}: {ended.last_words or 'without a message'}")
+    return ended
+
+
+def how_ended(code: int) -> str:
+    """Return "failed with 1" or "was ended by SIGKILL"."""
+    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"failed with {code}"
 
 
 def export_values(text: str) -> dict[str, str]:
-    """KEY=value lines, as `mdadm --export` and `blkid -o export` print them."""
+    """Return the KEY=value lines that `mdadm --export` and `blkid -o export` print."""
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
-def _end_group(child: "subprocess.Popen[bytes]") -> None:
+def end_with_us(signal_name: str) -> tuple[str, ...]:
+    """Return the words before a command that end it with this signal when aligntool is killed; (): not possible."""
+    setpriv = find_program("setpriv")
+    return (setpriv, "--pdeathsig", signal_name) if setpriv else ()
+
+
+def _not_run(why: str, hint: str, only_reads: bool) -> Ended:
+    if only_reads:
+        return Ended(NOT_RUN, b"", why.encode())
+    raise Refused(why, hint=hint)
+
+
+def _end(child: "subprocess.Popen[bytes]", *, only_reads: bool) -> None:
+    """End a program. One that only reads is not waited for: where a dead disk holds it in the kernel, it ends when the
+    disk comes back.
+    """
+    if only_reads:
+        child.kill()
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(_GRACE_S)
+        child.returncode = child.returncode or NOT_RUN  # for Popen, which would complain that it still runs
+        return
     for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
+        with suppress(subprocess.TimeoutExpired, ProcessLookupError):
             os.killpg(child.pid, number)
-            child.wait(5)
-        except ProcessLookupError:
+            child.wait(_END_S)
             break
-        except subprocess.TimeoutExpired:
-            continue
-        break
     child.wait()
-
-
-def _text(output: bytes) -> str:
-    return output.decode("utf-8", "replace")

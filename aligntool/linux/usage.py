@@ -14,7 +14,7 @@ from aligntool.formats.fat import Boot, read_boot
 from aligntool.formats.reader import LONGEST_READ, Reader
 from aligntool.inventory import Layer
 from aligntool.linux.loops import NoLoop, fresh_reader, read_only_loop
-from aligntool.linux.process import ask, find_program
+from aligntool.linux.process import find_program, run_program
 from aligntool.units import GIB, KIB, MIB, Extent, align_down, align_up
 
 # Which bytes of a partition a move has to copy, and the care that is taken with every such answer.
@@ -125,11 +125,10 @@ def tree_chunks(device: str) -> tuple[Extent, ...]:
 
     Raises NoMap when data lies here in any other way than once, or the answer is not understood.
     """
-    answer = ask(
-        "btrfs", "inspect-internal", "dump-tree", "-t", "chunk", device, limit_s=PATIENCE_S, leashed=True
-    )
+    words = ("btrfs", "inspect-internal", "dump-tree", "-t", "chunk", device)
+    answer = run_program(*words, only_reads=True, limit_s=PATIENCE_S)
     if answer.code != 0:
-        raise NoMap(f"btrfs inspect-internal failed: {answer.last_words}")
+        raise NoMap(f"btrfs inspect-internal failed: {answer.last_lines}")
     found, length = [], 0
     for line in answer.output.splitlines():
         if chunk := _CHUNK.search(line):
@@ -165,9 +164,9 @@ def read_ext(path: str, start: int, claims: int) -> tuple[Extent, ...]:
     if "?" in path:
         raise NoMap("a question mark in the path means something to dumpe2fs")
     where = f"{Path(path).absolute()}?offset={start}"
-    answer = ask(PROGRAM, where, limit_s=DUMPE2FS_S, keep=_KEPT)
+    answer = run_program(PROGRAM, where, only_reads=True, limit_s=DUMPE2FS_S, keep=_KEPT)
     if answer.code != 0:
-        raise NoMap(f"{PROGRAM} failed: {answer.last_words}")
+        raise NoMap(f"{PROGRAM} failed: {answer.last_lines}")
     return used_in_dumpe2fs(answer.output, claims)
 
 
@@ -322,9 +321,9 @@ def read_partclone(program: str, device: str) -> tuple[tuple[Extent, ...], int]:
     with TemporaryDirectory(prefix="aligntool-") as folder:
         target, log = Path(folder, "map"), Path(folder, "log")
         words = ("-D", "-q", "-B", "-s", device, "-o", str(target), "-L", str(log))
-        answer = ask(program, *words, limit_s=PARTCLONE_S, leashed=True)
+        answer = run_program(program, *words, only_reads=True, limit_s=PARTCLONE_S)
         if answer.code != 0:
-            raise NoMap(f"{program} failed: {answer.last_words}")
+            raise NoMap(f"{program} failed: {answer.last_lines}")
         try:
             return used_in_mapfile(target.read_text(encoding="ascii"))
         except (OSError, UnicodeDecodeError) as error:

@@ -18,7 +18,7 @@ from typing import IO
 
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Objection, Refused, refuse, refuse_folder_name
-from aligntool.linux.process import find_program
+from aligntool.linux.process import end_with_us, find_program, how_ended, run_program
 from aligntool.linux.sysfs import unescape
 from aligntool.measure.targets import mount_of
 
@@ -148,14 +148,11 @@ def record(
 def _tracing(device: str, debugfs: str, folder: Path, recorded: Recorded) -> Iterator[None]:
     """blktrace is at work inside, and has ended, with its last events written, after it."""
     blktrace = find_program("blktrace") or "blktrace"
-    words: tuple[str, ...] = (blktrace, "-d", device, "-r", debugfs, "-D", str(folder), "-o", _PREFIX)
-    setpriv = find_program("setpriv")
-    if setpriv is not None:  # it ends as after Ctrl-C, even when we are killed
-        words = (setpriv, "--pdeathsig", "INT", *words)
+    words = (blktrace, "-d", device, "-r", debugfs, "-D", str(folder), "-o", _PREFIX)
     with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as summary:
-        child = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=summary, stderr=said, start_new_session=True,
-            env=os.environ | {"LC_ALL": "C"},
+        child = subprocess.Popen(  # as after Ctrl-C it ends, also when aligntool is killed
+            (*end_with_us("INT"), *words), stdin=subprocess.DEVNULL, stdout=summary, stderr=said,
+            start_new_session=True, env=os.environ | {"LC_ALL": "C"},
         )  # fmt: skip
         ready = False
         try:
@@ -217,8 +214,7 @@ def _stop(child: "subprocess.Popen[bytes]", device: str, *, ready: bool) -> None
         child.kill()
         child.wait()
     if ready and child.returncode:
-        words = (find_program("blktrace") or "blktrace", "-k", "-d", device)
-        subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        run_program("blktrace", "-k", "-d", device, only_reads=True)
 
 
 def _run(command: Sequence[str], output: int | None) -> tuple[int, bool]:
@@ -257,14 +253,9 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
 
 def _to_text(folder: Path, text: Path) -> None:
     """The files of all processors as one, in the order of time. Raises Refused."""
-    words = (find_program("blkparse") or "blkparse", "-q", "-i", _PREFIX, "-o", text.name)
-    done = subprocess.run(
-        words, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, check=False,
-        env=os.environ | {"LC_ALL": "C"},
-    )  # fmt: skip
-    if done.returncode or not text.exists():
-        said = done.stderr.decode("utf-8", "replace").strip()
-        raise Refused(f"blkparse ended with {done.returncode} on what blktrace wrote: {said}")
+    ended = run_program("blkparse", "-q", "-i", _PREFIX, "-o", text.name, folder=folder)
+    if ended.code or not text.exists():
+        raise Refused(f"blkparse {how_ended(ended.code)} on what blktrace wrote: {ended.last_words}")
 
 
 def _read(said: IO[bytes]) -> str:

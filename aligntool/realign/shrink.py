@@ -9,8 +9,6 @@ A tool goes on to its end when aligntool is killed, and the loop device and the 
 
 import os
 import shlex
-import signal
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,14 +17,13 @@ from pathlib import Path
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.loops import PartitionLoop, partition_loop
-from aligntool.linux.process import find_program
+from aligntool.linux.process import Ended, find_program, how_ended, run_program
 from aligntool.steps import ShrinkContent
 from aligntool.units import KIB, format_size
 
 _EXT = ("ext2", "ext3", "ext4")
 _MENDED = {"e2fsck": 1}  # e2fsck(8): errors were corrected
 _MORE_ROOM = "delete files on it, and plan anew"
-_SAID = 500  # characters of a tool's last words
 
 Words = tuple[str, ...]
 
@@ -84,11 +81,11 @@ def refuse_unable(path: str, step: ShrinkContent) -> None:
         raise Refused(f"not installed: {names}", hint=f"install the packages that have {names}")
     with partition_loop(path, step.extent) as loop:
         for words in _looking(step.kind, loop.device, step.length):
-            code, said = _run(loop, words)
-            if code:
-                raise Refused(f"partition {step.partition}: {_failed(words[0], code, said)}", hint=_MORE_ROOM)
+            ended = _run(loop, words)
+            if ended.code:
+                raise Refused(f"partition {step.partition}: {_failed(words[0], ended)}", hint=_MORE_ROOM)
             if step.kind in _EXT:
-                _refuse_too_short(step, loop.device, said)
+                _refuse_too_short(step, loop.device, ended.output)
         if step.kind == "btrfs":
             _refuse_several_devices(step, loop.device)
 
@@ -114,49 +111,30 @@ def _do_apart(path: str, step: ShrinkContent, loop: PartitionLoop, words: Words,
     """In a chroot whose root is no mount point unshare(1) refuses before it runs anything, unless it leaves the mounts
     as they are; the mount is seen outside then, for as long as it is there.
     """
-    code, said = _run(loop, ("unshare", "--mount", "true"))
-    if code and "propagation" in said:
+    ended = _run(loop, ("unshare", "--mount", "true"))
+    if ended.code and "propagation" in ended.errors:
         words = ("unshare", "--mount", "--propagation", "unchanged", *words[2:])
     _do(path, step, loop, words, script)
 
 
 def _do(path: str, step: ShrinkContent, loop: PartitionLoop, words: Words, script: str = "") -> None:
-    code, said = _run(loop, words, script)
-    if code not in (0, _MENDED.get(words[0], 0)):
+    ended = _run(loop, words, script)
+    if ended.code not in (0, _MENDED.get(words[0], 0)):
         what = "btrfs" if script else words[0]
         raise Stopped(
-            f"partition {step.partition}: {_failed(what, code, said)}; no partition was moved; {_promise(step.kind)}",
+            f"partition {step.partition}: {_failed(what, ended)}; no partition was moved; {_promise(step.kind)}",
             hint=_mend(path, step),
         )
 
 
-def _run(loop: PartitionLoop, words: Words, script: str = "") -> tuple[int, str]:
-    """The exit code, and what it said.
-
-    It writes into a file: into a pipe that nobody reads any more it could not, and would be ended by that in the
-    middle of its work. In a session of its own, so that nothing that is sent to aligntool's terminal ends it. It keeps
-    the loop device as long as it runs, also without aligntool.
-    """
-    with tempfile.TemporaryFile() as output:
-        done = subprocess.run(
-            (find_program(words[0]) or words[0], *words[1:]),
-            input=script.encode(),
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            check=False,
-            start_new_session=True,
-            pass_fds=(loop.descriptor,),
-            env=os.environ | {"LC_ALL": "C"},
-        )
-        output.seek(0)
-        return done.returncode, output.read().decode("utf-8", "replace")
+def _run(loop: PartitionLoop, words: Words, script: str = "") -> Ended:
+    """Run a tool. It keeps the loop device as long as it runs, also without aligntool."""
+    return run_program(*words, stdin=script.encode(), pass_fds=(loop.descriptor,))
 
 
-def _failed(program: str, code: int, said: str) -> str:
-    if code < 0:
-        return f"{program} was ended by {signal.Signals(-code).name}"
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return f"{program} failed: {' / '.join(lines)[-_SAID:]}"
+def _failed(program: str, ended: Ended) -> str:
+    said = "" if ended.code < 0 else f": {ended.last_words}"
+    return f"{program} {how_ended(ended.code)}{said}"
 
 
 def _promise(kind: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 from aligntool.errors import Refused
 from aligntool.linux.hold import hold_disk
 from aligntool.linux.loops import partition_loop, read_only_loop
-from aligntool.linux.process import ask
+from aligntool.linux.process import run_program
 from aligntool.units import MIB, Extent
 from tests.conftest import find_tool, run
 from tests.moving.conftest import MakeDisk
@@ -131,11 +131,11 @@ def test_a_program_that_ends_by_itself_is_waited_for(sparse: Sparse) -> None:
     os.waitpid(left, 0)
 
 
-def test_a_leashed_program_ends_with_the_process_that_asked(tmp_path: Path) -> None:
+def test_a_program_that_only_reads_ends_with_the_process_that_asked(tmp_path: Path) -> None:
     number = tmp_path / "pid"
     child = os.fork()
     if not child:
-        ask("sh", "-c", f"echo $$ > {number}; exec sleep 1000", leashed=True)
+        run_program("sh", "-c", f"echo $$ > {number}; exec sleep 1000", only_reads=True)
         os._exit(0)
     wait_until(lambda: number.exists() and number.read_text().endswith("\n"))
     os.kill(child, 9)

@@ -18,7 +18,7 @@ from aligntool.errors import Refused
 from aligntool.inventory import Gap
 from aligntool.linux.deadline import Pulse, answer_of, answers_of
 from aligntool.linux.look import look
-from aligntool.linux.process import NOT_RUN, ask
+from aligntool.linux.process import NOT_RUN, run_program
 from aligntool.units import MIB
 from tests.apply.arrays.made import member_step, site_in
 from tests.conftest import run
@@ -35,12 +35,11 @@ def _children() -> set[str]:
 
 
 def test_what_a_program_wrote_is_kept_to_the_last_byte_however_slowly_it_came() -> None:
-    answer = ask(
-        "sh", "-c", "printf 'a1\nb2\na3'; sleep 0.3; printf '4\na5'; exit 7", keep=(b"a",), limit_s=30.0
-    )
+    words = ("sh", "-c", "printf 'a1\nb2\na3'; sleep 0.3; printf '4\na5'; exit 7")
+    answer = run_program(*words, only_reads=True, keep=(b"a",), limit_s=30.0)
     assert (answer.code, answer.output) == (7, "a1\na34\na5")
-    assert ask("sh", "-c", "exec >&-; sleep 600", limit_s=0.3).code == NOT_RUN
-    assert ask("sh", "-c", "yes", limit_s=0.3).code == NOT_RUN
+    assert run_program("sh", "-c", "exec >&-; exec sleep 600", only_reads=True, limit_s=0.3).code == NOT_RUN
+    assert run_program("sh", "-c", "sleep 600; true", limit_s=0.3).code == NOT_RUN
 
 
 def number(value: int, _: Pulse) -> int:
@@ -188,7 +187,8 @@ class TestStalledDisk:
 
     def test_a_program_that_cannot_be_killed_is_left_behind(self, tmp_path: Path) -> None:
         with stalled_disk(tmp_path) as device:
-            answer = ask("dd", f"if={device}", "of=/dev/null", "bs=4096", "count=1", limit_s=0.5)
+            words = ("dd", f"if={device}", "of=/dev/null", "bs=4096", "count=1")
+            answer = run_program(*words, only_reads=True, limit_s=0.5)
             assert answer.code == NOT_RUN and "did not end" in answer.errors
 
     def test_the_arrays_of_the_machine_are_shown_without_opening_it(self, tmp_path: Path) -> None:
