@@ -23,7 +23,7 @@ from aligntool.inventory import ArrayFacts, Disk
 from aligntool.linux.commands import asked_health
 from aligntool.linux.content import check_content, sample
 from aligntool.linux.drives import read_array
-from aligntool.linux.files import forgetful_kind
+from aligntool.linux.files import volatile_kind
 from aligntool.linux.look import look
 from aligntool.linux.sysfs import Tree
 from aligntool.linux.system import find_distribution
@@ -175,7 +175,7 @@ def _drive_key(step: MakeMember) -> tuple[str | None, ...]:
 
 
 def _tell_where_the_record_is(site: Site) -> None:
-    kind = forgetful_kind(site.state)
+    kind = volatile_kind(site.state)
     if kind:
         print(
             f"aligntool: {site.state} is a {kind}: after a power cut nothing would be left of the record, and an array "

@@ -245,12 +245,22 @@ def _has_sysfs(place: str) -> bool:
     return any(os.path.isdir(f"{place}/{name}") for name in _SYSFS)
 
 
-# Where devices are mounted or swapped to.
-#
-# In: a `Tree`. Out: mount points by device number and by node. Alone because /proc/self/mountinfo escapes its
-# words (a space is \040) and because file systems of several devices show a number there that no device has.
+# Where devices are mounted or swapped to. The words of /proc/self/mountinfo are escaped (a space is \040), and file
+# systems of several devices have a number there that no device has.
 
 SWAP = "[SWAP]"  # as lsblk writes it
+MOUNTS, SWAPS = "/proc/self/mountinfo", "/proc/swaps"
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A mounted file system."""
+
+    place: str
+    kind: str
+    source: str
+    options: str  # of the mount and of the file system
+    number: str  # "8:1"; of btrfs and its like one that no device has
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,12 +278,13 @@ class Mounts:
 def read_mounts(tree: Tree) -> Mounts:
     by_number: dict[str, list[str]] = {}
     by_node: dict[str, list[str]] = {}
-    for number, node, place in _mounted(tree.content("/proc/self/mountinfo") or b""):
-        by_number.setdefault(number, []).append(place)
+    for mount in parse_mounts(tree.content(MOUNTS) or b""):
+        by_number.setdefault(mount.number, []).append(mount.place)
+        if mount.source.startswith("/dev/"):
+            by_node.setdefault(mount.source, []).append(mount.place)
+    for node in parse_swaps(tree.content(SWAPS) or b""):
         if node.startswith("/dev/"):
-            by_node.setdefault(node, []).append(place)
-    for node in _swapped(tree.content("/proc/swaps") or b""):
-        by_node.setdefault(node, []).append(SWAP)
+            by_node.setdefault(node, []).append(SWAP)
     return Mounts(_frozen(by_number), _frozen(by_node))
 
 
@@ -281,19 +292,29 @@ def _frozen(found: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
     return {key: tuple(dict.fromkeys(places)) for key, places in found.items()}
 
 
-def _mounted(content: bytes) -> Iterator[tuple[str, str, str]]:
-    """(device number, source, mount point) of each line; proc_pid_mountinfo(5)."""
+def mounts_now() -> Iterator[Mount]:
+    """Yield what is mounted in this process's namespace. Raises OSError."""
+    return parse_mounts(Path(MOUNTS).read_bytes())
+
+
+def parse_mounts(content: bytes) -> Iterator[Mount]:
+    """Yield the lines of proc_pid_mountinfo(5), "36 35 98:0 /root /place rw,noatime master:1 - ext3 /dev/root rw"."""
     for line in content.split(b"\n"):
         before, found, after = line.partition(b" - ")
         words, rest = before.split(b" "), after.split(b" ")
-        if found and len(words) >= 5 and len(rest) >= 2:
-            yield words[2].decode("ascii", "replace"), unescape(rest[1]), unescape(words[4])
+        if found and len(words) >= 6 and len(rest) >= 3:
+            number, options = words[2].decode("ascii", "replace"), b",".join((words[5], rest[2]))
+            kind = rest[0].decode("utf-8", "replace")
+            yield Mount(
+                unescape(words[4]), kind, unescape(rest[1]), options.decode("utf-8", "replace"), number
+            )
 
 
-def _swapped(content: bytes) -> Iterator[str]:
+def parse_swaps(content: bytes) -> Iterator[str]:
+    """Yield the devices and files of proc_swaps(5)."""
     for line in content.split(b"\n")[1:]:
         words = line.split()
-        if len(words) >= 2 and words[0].startswith(b"/dev/"):
+        if len(words) >= 2:
             yield unescape(words[0])
 
 

@@ -3,7 +3,6 @@
 import errno
 import fcntl
 import os
-import re
 import stat
 import struct
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refused
 from aligntool.linux.loops import GET_STATUS, STATUS_SIZE, is_own
+from aligntool.linux.sysfs import SWAPS, mounts_now, parse_swaps
 from aligntool.units import Extent
 
 # Who uses a disk: mounts, swap, what is stacked on it, loop devices over it.
@@ -22,7 +22,6 @@ from aligntool.units import Extent
 # Alone because the kernel says only "busy" (EBUSY), and of a loop device over a disk or file not even that.
 
 _USERS_S = 10.0  # a program that a killed aligntool left ends by itself, most of them at once
-_ESCAPE = re.compile(r"\\([0-7]{3})")  # \040 for a space: fs/proc_namespace.c, mangle
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,22 +95,15 @@ def _number(text: str) -> int:
 
 
 def _mounts(nodes: Mapping[int, str]) -> Iterator[Occupant]:
-    """proc_pid_mountinfo(5): "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw".
-
-    The source is looked at as well as the number: a btrfs has a number that no device has.
-    """
-    for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
-        words, _, rest = line.partition(" - ")
-        number, place = _number(words.split()[2]), _plain(words.split()[4])
-        source = _plain(rest.split()[1])
-        name = nodes.get(number) or nodes.get(_device_number(source))
+    """Compare the source as well as the number: a btrfs has a number that no device has."""
+    for mount in mounts_now():
+        name = nodes.get(_number(mount.number)) or nodes.get(_device_number(mount.source))
         if name:
-            yield Occupant(f"{name} is mounted at {place}", f"sudo umount {shell_word(place)}")
+            yield Occupant(f"{name} is mounted at {mount.place}", f"sudo umount {shell_word(mount.place)}")
 
 
 def _swaps(nodes: Mapping[int, str]) -> Iterator[Occupant]:
-    for line in Path("/proc/swaps").read_text(errors="surrogateescape").splitlines()[1:]:
-        path = _plain(line.split()[0])
+    for path in parse_swaps(Path(SWAPS).read_bytes()):
         name = nodes.get(_device_number(path))
         if name:
             yield Occupant(f"{name} is used as swap", f"sudo swapoff {shell_word(path)}")
@@ -173,10 +165,6 @@ def _device_number(path: str) -> int:
     except (OSError, ValueError):
         return -1
     return status.st_rdev if stat.S_ISBLK(status.st_mode) else -1
-
-
-def _plain(word: str) -> str:
-    return _ESCAPE.sub(lambda found: chr(int(found[1], 8)), word)
 
 
 # Where on its disk a file lies.

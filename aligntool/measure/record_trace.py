@@ -19,7 +19,7 @@ from typing import IO
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Objection, Refused, refuse, refuse_folder_name
 from aligntool.linux.process import end_with_us, find_program, how_ended, run_program
-from aligntool.linux.sysfs import unescape
+from aligntool.linux.sysfs import mounts_now
 from aligntool.measure.targets import mount_of
 
 # The log of a recorded trace: a folder while it grows, a file when it is kept.
@@ -332,12 +332,8 @@ def _is_traced(folder: Path) -> bool:
 
 
 def _debugfs() -> str | None:
-    """Where it is mounted; the usual place first."""
-    found = []
-    for line in Path("/proc/self/mounts").read_bytes().splitlines():
-        words = line.split(b" ")
-        if len(words) > 2 and words[2] == b"debugfs":
-            found.append(unescape(words[1]))
+    """Return where it is mounted, the usual place first."""
+    found = [mount.place for mount in mounts_now() if mount.kind == "debugfs"]
     return _DEBUGFS if _DEBUGFS in found else next(iter(found), None)
 
 

@@ -6,7 +6,6 @@ import os
 import re
 import secrets
 import stat
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -15,7 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from aligntool.errors import Refused, Stopped, refuse_folder_name
+from aligntool.errors import Refused, Stopped
+from aligntool.linux.files import write_file
 from aligntool.linux.hold import awake
 from aligntool.linux.users import occupants
 from aligntool.measure.fio import Job, Measured, Side, run_job
@@ -87,25 +87,8 @@ def keep_in_history(folder: Path, when: str, profile: str, text: str) -> str:
 
 
 def keep_result(file: str, text: str) -> str:
-    """Whole or not at all: written beside it, then renamed. Raises Refused."""
-    refuse_folder_name(file)
-    path = Path(file)
-    temporary = None
-    try:
-        with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, prefix=".", delete=False, encoding="utf-8"
-        ) as made:
-            temporary = made.name
-            made.write(text)
-            made.flush()
-            os.fsync(made.fileno())
-            os.fchmod(made.fileno(), 0o644)
-        Path(temporary).replace(path)
-    except OSError as error:
-        if temporary is not None:
-            with suppress(OSError):
-                Path(temporary).unlink()
-        raise Refused(f"{file} cannot be written: {error.strerror}") from error
+    """Write or replace a result. Raises Refused."""
+    write_file(file, text.encode(), overwrite=True, mode=0o644)
     return file
 
 

@@ -5,14 +5,14 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, most_of, port_above, runs_below
 from aligntool.linux.content import hole_share
-from aligntool.linux.sysfs import unescape
+from aligntool.linux.sysfs import Mount, mounts_now
 from aligntool.linux.targets import refuse_ambiguous, refuse_silent
 from aligntool.measure.conditions import MEMORY, Conditions, DriveState
 from aligntool.measure.results import LARGEST, Brief, Kept, Result, from_json
@@ -94,17 +94,6 @@ def list_results(folder: Path) -> list[Kept]:
 #
 # In: what the user typed. Out: a Target, its mount, or Refused. Alone because a slip here decides between a
 # file of our own and somebody's data.
-
-
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """A line of proc_pid_mountinfo(5)."""
-
-    place: str
-    kind: str
-    source: str
-    options: str  # of the mount and of the file system
-    number: str  # "8:1"; of btrfs and its like one that no device has
 
 
 def find_target(named: str) -> Target:
@@ -239,29 +228,16 @@ def _logical_block(number: int) -> int:
 
 
 def mount_of(path: str) -> Mount | None:
-    """The mount that a path lies on: the last one with the longest mount point above it."""
-    real, best = os.path.realpath(path), None
+    """Return the mount that a path lies on: the last one with the longest mount point above it."""
+    real = os.path.realpath(path)
     try:
-        lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
+        above = [
+            mount for mount in mounts_now()
+            if mount.place in ("/", real) or real.startswith(f"{mount.place}/")
+        ]  # fmt: skip
     except OSError:
         return None
-    for line in lines:
-        before, found, after = line.partition(b" - ")
-        words, rest = before.split(b" "), after.split(b" ")
-        if not found or len(words) < 6 or len(rest) < 3:
-            continue
-        place = unescape(words[4])
-        above = place == "/" or real == place or real.startswith(place + "/")
-        if above and (best is None or len(place) >= len(best.place)):
-            options = f"{words[5].decode('utf-8', 'replace')},{rest[2].decode('utf-8', 'replace')}"
-            best = Mount(
-                place,
-                rest[0].decode("utf-8", "replace"),
-                unescape(rest[1]),
-                options,
-                words[2].decode("ascii", "replace"),
-            )
-    return best
+    return max(reversed(above), key=lambda mount: len(mount.place), default=None)
 
 
 # What is so while it is measured: drives, their links and temperatures, the file system, the machine.

@@ -12,6 +12,7 @@ from aligntool.change import Plan, Said
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.files import keep_copy, replace_file, sync_folder
 from aligntool.linux.process import PACKAGES, find_program, run_or_stop, run_program
+from aligntool.linux.sysfs import mounts_now
 from aligntool.raid.record import Record, Site
 from aligntool.steps import EditFile, FileStep, RunCommand, Step, WriteFile
 
@@ -429,9 +430,8 @@ def _read(file: Path) -> bytes | None:
 
 
 def _is_mount_point(file: Path) -> bool:
-    """A file can be one: containers mount /etc/hosts and its like. proc_pid_mountinfo(5)."""
-    places = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
-    return any(line.split(" ")[4] == str(file) for line in places)
+    """A file can be one: containers mount /etc/hosts and its like."""
+    return any(mount.place == str(file) for mount in mounts_now())
 
 
 # The copies that a work keeps of the files that it changes: one of each file, as it was before the work.

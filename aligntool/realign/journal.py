@@ -17,7 +17,7 @@ from aligntool.change import Plan, from_json, to_json
 from aligntool.device import Device, Sectors, Writing
 from aligntool.errors import Refused, refuse_folder_name
 from aligntool.linux.block import DiskDevice
-from aligntool.linux.files import forgetful_kind
+from aligntool.linux.files import volatile_kind
 from aligntool.realign.journal_format import (
     BODY_AT,
     COPIES,
@@ -380,7 +380,7 @@ def _make(path: Path, length: int) -> int:
 
 def _refuse_place(path: Path) -> None:
     folder = path.absolute().parent
-    kind = forgetful_kind(folder)
+    kind = volatile_kind(folder)
     if kind:
         raise Refused(f"{folder} is a {kind}: a power cut would take the journal with it",
                       hint="--journal FILE, on a disk that stays")  # fmt: skip
