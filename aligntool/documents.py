@@ -1,24 +1,26 @@
-"""A JSON file that anybody may have written, read key by key; and dataclasses as JSON objects.
-
-In: a text. Out: its values, each of the kind that was asked for, or ValueError with one sentence. Alone because what
-was measured is kept in several kinds of files, and nothing of a stranger's file goes on unchecked.
+"""JSON documents ↔ dataclasses, with every value checked.
 
 The name of a field in a document is the field's own, unless its metadata has another one under `WIRE`. A field whose
 documents are frozen is renamed like this: `new_name: int = field(metadata={WIRE: "old_name"})`.
 """
 
 import json
-from collections.abc import Collection, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
-from types import MappingProxyType
-from typing import TypeVar
+from functools import cache
+from types import MappingProxyType, NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 LARGEST = 1 << 63  # of a number: no disk has more bytes
 MOST = 10_000  # of anything that is a list
 LONGEST = 4096  # letters of a text
 WIRE = "wire"
+BOUNDS = "bounds"  # metadata: the least and the largest number, instead of 0 and LARGEST
+POSITIVE = (1, LARGEST)
+OPTIONAL = "optional"  # metadata: True where older documents lack the field
 
+_Kind = TypeVar("_Kind")
 _Value = TypeVar("_Value")
 Tags = Mapping[type, Mapping[str, object]]
 _NO_TAGS: Tags = MappingProxyType({})
@@ -59,103 +61,135 @@ def by_field(kind: object, values: Mapping[str, _Value]) -> dict[str, _Value]:
     return {names.get(wire, wire): value for wire, value in values.items()}
 
 
-def read_table(text: str) -> "Table":
-    """The whole file. Raises ValueError."""
+def load_object(text: str) -> dict[str, object]:
+    """Return the object of a JSON text. Raises ValueError."""
     try:
-        return Table(json.loads(text, parse_constant=_no_constant), "the file")
+        return decode(dict[str, object], json.loads(text, parse_constant=_refuse_constant))
     except json.JSONDecodeError as error:
-        raise ValueError(f"it is no JSON: {error}") from None
+        raise ValueError(f"not JSON: {error}") from None
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise ValueError("nested too deeply") from None
 
 
-def _no_constant(word: str) -> float:
-    raise ValueError(f"{word} is no number")
+def check_schema(document: Mapping[str, object], schema: str, version: int) -> None:
+    """Raise ValueError for a document of another kind or version."""
+    if document.get("schema") != schema:
+        raise ValueError(f"its schema is not {schema}")
+    if type(document.get("version")) is not int or document["version"] != version:
+        raise ValueError(
+            f"it has version {document.get('version')!r:.40}, and this aligntool reads {version}"
+        )
 
 
-class Table:
-    """A JSON object, read key by key. Every reader raises ValueError for what is missing or of another kind."""
+def decode(
+    kind: type[_Kind], value: object, path: str = "", *, exact: bool = False, tags: Tags = _NO_TAGS
+) -> _Kind:
+    """Return the value of a JSON document as `kind`: a dataclass, a tuple, a dict, an enum, a scalar or None.
+    Raises ValueError, which names the place in the document.
 
-    def __init__(self, value: object, where: str) -> None:
-        if not isinstance(value, dict):
-            raise ValueError(f"{where} is no object")
-        self.values: Mapping[str, object] = value
-        self.where = where
+    Unknown fields are ignored, a field that may be None or has OPTIONAL may be missing, and numbers, texts and lists
+    are bounded. `exact` is for documents that a digest protects: no field more or less, values of exactly the annotated
+    types, of any size. `tags`: as `as_object` wrote them; they tell the kinds of a union apart.
+    """
+    found: _Kind = _Decoder(exact, tags).value(kind, value, path, (0, LARGEST))
+    return found
 
-    def word(self, key: str) -> str:
-        value = self.values.get(key)
-        if not isinstance(value, str) or len(value) > LONGEST:
-            raise ValueError(f"{key} of {self.where} is no text")
-        return value
 
-    def maybe_word(self, key: str) -> str | None:
-        return None if self.values.get(key) is None else self.word(key)
+def decode_shown(usual: _Kind, value: Mapping[str, object], path: str = "") -> _Kind:
+    """Return `usual`, a dataclass of scalars, with the fields of an object that are of the annotated types. They are
+    shown and not computed with, so others are dropped. Raises ValueError for what is not a scalar, or too large.
+    """
+    hints, found = get_type_hints(type(usual)), {}
+    for wire, name in wire_names(usual).items():
+        if wire in value:
+            one, kinds = value[wire], get_args(hints[name]) or (hints[name],)
+            if not (
+                one is None
+                or (isinstance(one, str) and len(one) <= LONGEST)
+                or (isinstance(one, int | float) and abs(one) <= LARGEST)
+            ):
+                raise ValueError(f"{path}.{wire}: not a text, a number, true, false or null")
+            if type(one) in kinds or (type(one) is int and float in kinds):
+                found[name] = one
+    return replace(usual, **found)  # type: ignore[type-var]
 
-    def choice(self, key: str, allowed: Collection[str]) -> str:
-        value = self.word(key)
-        if value not in allowed:
-            raise ValueError(f"{key} of {self.where} is none of {', '.join(allowed)}")
-        return value
 
-    def number(self, key: str) -> float:
-        value = self.values.get(key)
+def _refuse_constant(word: str) -> float:
+    raise ValueError(f"{word} is not a number")
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+@dataclass(frozen=True, slots=True)
+class _Decoder:
+    exact: bool
+    tags: Tags
+
+    def value(self, kind: Any, value: object, path: str, bounds: tuple[float, float]) -> Any:
+        origin, args = get_origin(kind), get_args(kind)
+        if origin in (Union, UnionType):
+            return None if value is None and NoneType in args else self._union(args, value, path, bounds)
+        if origin is tuple or origin is list:
+            if not isinstance(value, list) or (len(value) > MOST and not self.exact):
+                raise ValueError(f"{path}: not a list, or too long")
+            return origin(self.value(args[0], one, f"{path}[{at}]", bounds) for at, one in enumerate(value))
+        if kind is object:
+            return value
+        if origin is dict or is_dataclass(kind):
+            if not isinstance(value, dict):
+                raise ValueError(f"{path or 'the document'}: not an object")
+            if origin is dict:
+                return {key: self.value(args[1], one, f"{path}[...]", bounds) for key, one in value.items()}
+            return self._object(kind, value, path)
+        if issubclass(kind, Enum):
+            if value not in [one.value for one in kind]:
+                raise ValueError(f"{path}: none of {', '.join(str(one.value) for one in kind)}")
+            return kind(value)
+        return self._scalar(kind, value, path, bounds)
+
+    def _union(self, args: tuple[Any, ...], value: object, path: str, bounds: tuple[float, float]) -> Any:
+        kinds = [one for one in args if one is not NoneType]
+        if len(kinds) == 1:
+            return self.value(kinds[0], value, path, bounds)
+        if isinstance(value, dict):
+            for kind in kinds:
+                tag = self.tags.get(kind)
+                if tag and tag.items() <= value.items():
+                    rest = {key: one for key, one in value.items() if key not in tag}
+                    return self.value(kind, rest, path, bounds)
+        raise ValueError(f"{path}: unknown kind")
+
+    def _object(self, kind: Any, value: Mapping[str, object], path: str) -> Any:
+        hints, found = _hints(kind), {}
+        places = {each.metadata.get(WIRE, each.name): each for each in fields(kind)}
+        if self.exact and set(value) != set(places):
+            odd = ", ".join(sorted(set(value) ^ set(places)))
+            raise ValueError(f"{path or 'the document'}: fields missing or unknown: {odd:.200}")
+        for wire, each in places.items():
+            if wire in value or not each.metadata.get(OPTIONAL):
+                place, bounds = f"{path}.{wire}".lstrip("."), each.metadata.get(BOUNDS, (0, LARGEST))
+                found[each.name] = self.value(hints[each.name], value.get(wire), place, bounds)
+        return kind(**found)
+
+    def _scalar(self, kind: type, value: object, path: str, bounds: tuple[float, float]) -> object:
+        if self.exact:
+            if type(value) is not kind:
+                raise ValueError(f"{path}: not {_WORDS[kind]}")
+            return value
+        if kind is str or kind is bool:
+            if not isinstance(value, kind) or (isinstance(value, str) and len(value) > LONGEST):
+                raise ValueError(f"{path}: not {_WORDS[kind]}")
+            return value
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError(f"{key} of {self.where} is no number")
-        if not 0 <= value <= LARGEST:  # nor NaN
-            raise ValueError(f"{key} of {self.where} cannot be {value!r:.40}")
-        return value
+            raise ValueError(f"{path}: not {_WORDS[kind]}")
+        if not bounds[0] <= value <= bounds[1]:  # nor NaN
+            raise ValueError(f"{path}: {value!r:.40} is out of range")
+        if kind is int and value != int(value):
+            raise ValueError(f"{path}: not {_WORDS[kind]}")
+        return int(value) if kind is int else value
 
-    def whole(self, key: str) -> int:
-        value = self.number(key)
-        if value != int(value):
-            raise ValueError(f"{key} of {self.where} is no whole number")
-        return int(value)
 
-    def maybe_whole(self, key: str) -> int | None:
-        return None if self.values.get(key) is None else self.whole(key)
-
-    def flag(self, key: str) -> bool:
-        value = self.values.get(key)
-        if not isinstance(value, bool):
-            raise ValueError(f"{key} of {self.where} is neither true nor false")
-        return value
-
-    def table(self, key: str) -> "Table":
-        return Table(self.values.get(key), f"{key} of {self.where}")
-
-    def rows(self, key: str) -> "list[Table]":
-        return [
-            Table(each, f"{key} {place} of {self.where}") for place, each in enumerate(self._list(key), 1)
-        ]
-
-    def _list(self, key: str) -> list[object]:
-        value = self.values.get(key)
-        if not isinstance(value, list) or len(value) > MOST:
-            raise ValueError(f"{key} of {self.where} is no list")
-        return value
-
-    def numbers(self, key: str) -> list[float]:
-        """At least one."""
-        found = [Table({key: each}, self.where).number(key) for each in self._list(key)]
-        if not found:
-            raise ValueError(f"{key} of {self.where} is an empty list")
-        return found
-
-    def words(self, key: str) -> tuple[str, ...]:
-        found = [each for each in self._list(key) if isinstance(each, str) and len(each) <= LONGEST]
-        if len(found) != len(self._list(key)):
-            raise ValueError(f"{key} of {self.where} is no list of texts")
-        return tuple(found)
-
-    def scalar(self, key: str) -> object:
-        """None, a text, a flag or a number."""
-        value = self.values.get(key)
-        if value is None or isinstance(value, bool):
-            return value
-        return self.word(key) if isinstance(value, str) else self._signed(key)
-
-    def _signed(self, key: str) -> float:
-        value = self.values.get(key)
-        if isinstance(value, int | float) and abs(value) <= LARGEST:  # nor NaN
-            return value
-        raise ValueError(f"{key} of {self.where} is no number")
+_WORDS = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}

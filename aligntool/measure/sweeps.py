@@ -1,16 +1,14 @@
 """Results of the alignment and span experiments as values and JSON."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import gcd
 
-from aligntool.documents import Table, read_table
+from aligntool.documents import as_object, check_schema, decode, load_object
 from aligntool.errors import Refused
 from aligntool.inventory import NvmeFacts
 from aligntool.measure.alignment import (
     ENOUGH,
     Knee,
-    Load,
-    Place,
     Rate,
     Row,
     rows_beside_others,
@@ -18,7 +16,6 @@ from aligntool.measure.alignment import (
     verdicts,
 )
 from aligntool.measure.conditions import Conditions, warnings_of
-from aligntool.measure.fio import Pattern
 from aligntool.measure.results import EXPERIMENTS, conditions_of
 from aligntool.measure.unit import Probed
 from aligntool.units import format_about, format_size
@@ -146,100 +143,71 @@ def _way_on(setting: Setting | None, spanned: int) -> str:
 def experiment_from_json(text: str, name: str) -> Starts | Spans | None:
     """`name`: how complaints name the file. Raises Refused for an experiment that cannot be read."""
     try:
-        document = read_table(text)
-        schema, version = document.values.get("schema"), document.values.get("version")
+        document = load_object(text)
+        schema = document.get("schema")
         if schema not in EXPERIMENTS:
             return None
-        if version != VERSION:
-            raise ValueError(f"it has version {version!r:.40}, and this aligntool reads {VERSION}")
+        check_schema(document, str(schema), VERSION)
         return _starts(document) if schema == EXPERIMENTS[0] else _spans(document)
     except (ValueError, OverflowError) as error:
         raise Refused(f"{name} is no result: {error}", hint="aligntool bench list") from error
 
 
-def _starts(document: Table) -> Starts:
-    unit = document.whole("unit")
+def _starts(document: dict[str, object]) -> Starts:
+    starts = decode(Starts, {"when": ""} | document | _common(document))
+    unit = starts.unit
     if not unit or unit % 512:
         raise ValueError("its unit is no multiple of 512 bytes")
-    rates = tuple(_rate(row) for row in document.rows("rates"))
-    if any(unit // gcd(rate.load.block, unit) > _LONGEST_PERIOD for rate in rates):
+    if not all(rate.load.block for rate in starts.rates):
+        raise ValueError("it has requests of nothing")
+    if any(unit // gcd(rate.load.block, unit) > _LONGEST_PERIOD for rate in starts.rates):
         raise ValueError("its unit and its requests fit each other nowhere")
-    return Starts(
-        _when(document), document.word("target"), unit, document.word("unit_by"), rates,
-        conditions=_conditions(document), setting=_setting(document), disk=_disk(document),
-        complete=_complete(document),
-    )  # fmt: skip
+    return replace(starts, conditions=_conditions(document))
 
 
-def _rate(row: Table) -> Rate:
-    load, place = row.table("load"), row.table("place")
-    block = load.whole("block")
-    if not block:
-        raise ValueError(f"{load.where} has requests of nothing")
-    return Rate(
-        Load(Pattern(load.word("pattern")), block, load.whole("depth")),
-        Place(place.word("title"), place.whole("start"), place.whole("residue"), place.flag("control")),
-        row.whole("repeat"),
-        row.number("iops"),
-        None if row.values.get("cpu") is None else row.number("cpu"),
-    )
+def _common(document: dict[str, object]) -> dict[str, object]:
+    """Return the fields of an Experiment; an older document lacks some."""
+    complete = document.get("complete", True)
+    empty = as_object(Conditions())
+    return {"conditions": empty, "setting": document.get("settings"), "complete": complete}
 
 
-def _spans(document: Table) -> Spans:
-    rows = document.rows("curve")
+def _conditions(document: dict[str, object]) -> Conditions:
+    return conditions_of(document["conditions"]) if "conditions" in document else Conditions()
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    span: int
+    iops: tuple[float, ...]
+    cpu: tuple[float, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    preferred: int | None
+    granted: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _SpansFile(Experiment):
+    when: str
+    target: str
+    write: bool
+    knee: Knee
+    curve: tuple[_Point, ...]
+    host_memory_buffer: _Memory | None
+
+
+def _spans(document: dict[str, object]) -> Spans:
+    found = decode(_SpansFile, {"when": ""} | document | _common(document))
+    if not all(point.iops and point.cpu != () for point in found.curve):
+        raise ValueError("curve: an empty list")
+    memory = found.host_memory_buffer
     return Spans(
-        _when(document), document.word("target"), document.flag("write"), _knee(document.table("knee")),
-        {row.whole("span"): row.numbers("iops") for row in rows}, _memory(document),
-        {row.whole("span"): row.numbers("cpu") for row in rows if "cpu" in row.values},
-        conditions=_conditions(document), setting=_setting(document), disk=_disk(document),
-        complete=_complete(document),
+        found.when, found.target, found.write, found.knee,
+        {point.span: list(point.iops) for point in found.curve},
+        NvmeFacts(hmb_preferred=memory.preferred, hmb_granted=memory.granted) if memory else None,
+        {point.span: list(point.cpu) for point in found.curve if point.cpu is not None},
+        conditions=_conditions(document), setting=found.setting, disk=found.disk, complete=found.complete,
     )  # fmt: skip
-
-
-def _conditions(document: Table) -> Conditions:
-    """An older file has none."""
-    return conditions_of(document.table("conditions")) if "conditions" in document.values else Conditions()
-
-
-def _setting(document: Table) -> Setting | None:
-    if document.values.get("settings") is None:
-        return None
-    table = document.table("settings")
-    return Setting(
-        table.word("kind"), table.whole("size"), table.whole("piece"), table.number("runtime_s"),
-        table.whole("repeats"), table.flag("direct"), table.word("engine"),
-    )  # fmt: skip
-
-
-def _disk(document: Table) -> Probed | None:
-    if document.values.get("disk") is None:
-        return None
-    table = document.table("disk")
-    others = {
-        key: None if table.values.get(key) is None else table.word(key)
-        for key in ("model", "serial", "wwn", "firmware")
-    }
-    return Probed(table.word("name"), table.word("path"), table.whole("size"), **others)
-
-
-def _complete(document: Table) -> bool:
-    return document.flag("complete") if "complete" in document.values else True
-
-
-def _knee(table: Table) -> Knee:
-    below, above = (None if table.values.get(key) is None else table.whole(key) for key in ("below", "above"))
-    return Knee(below, above, table.number("share"), table.number("confidence"), table.word("why"))
-
-
-def _memory(document: Table) -> NvmeFacts | None:
-    if document.values.get("host_memory_buffer") is None:
-        return None
-    table = document.table("host_memory_buffer")
-    preferred, granted = (
-        None if table.values.get(key) is None else table.whole(key) for key in ("preferred", "granted")
-    )
-    return NvmeFacts(hmb_preferred=preferred, hmb_granted=granted)
-
-
-def _when(document: Table) -> str:
-    return document.word("when") if "when" in document.values else ""

@@ -2,13 +2,13 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import hypot
 from statistics import fmean, median
 
 from aligntool.audit.report import MeasuredDisk, MeasuredUnit
-from aligntool.documents import Table, as_object, read_table
+from aligntool.documents import BOUNDS, POSITIVE, as_object, check_schema, decode, load_object
 from aligntool.errors import Refused
 from aligntool.measure.unit_design import (
     FEWEST,
@@ -498,34 +498,33 @@ def read_measured(text: str, name: str, again: str = "") -> MeasuredDisk:
     Raises Refused for any other document.
     """
     try:
-        found = read_table(text)
-        if found.word("schema") != SCHEMA:
-            raise ValueError(f"its schema is not {SCHEMA}")
-        if found.values.get("version") != VERSION:
-            raise ValueError(
-                f"it is of version {found.values.get('version')!r}, and this aligntool reads {VERSION}"
-            )
-        disk = found.table("disk")
-        size = disk.whole("size")
-        if not size:
-            raise ValueError("its disk has no size")
-        units = tuple(_unit(each) for each in found.rows("boundaries"))
+        found = load_object(text)
+        check_schema(found, SCHEMA, VERSION)
+        disk = decode(_MeasuredDisk, found.get("disk"), "disk")
+        units = decode(tuple[MeasuredUnit, ...], found.get("boundaries"), "boundaries")
+        for unit in units:
+            _check_unit(unit)
+        sure = tuple(unit for unit in units if unit.confidence >= CONFIDENT)
         return MeasuredDisk(
-            name=disk.maybe_word("name") or "",
-            path=disk.maybe_word("path") or "",
-            size=size,
-            serial=disk.maybe_word("serial") or None,
-            wwn=disk.maybe_word("wwn") or None,
-            units=tuple(unit for unit in units if unit.confidence >= CONFIDENT),
+            disk.name or "", disk.path or "", disk.size, sure, disk.serial or None, disk.wwn or None
         )
     except ValueError as error:
         raise Refused(f"{name} is no result of a probe: {error}", hint=again) from None
 
 
-def _unit(boundary: Table) -> MeasuredUnit:
-    size, confidence = boundary.whole("size"), boundary.number("confidence")
-    if not is_power_of_two(size) or not 512 <= size <= _LARGEST:
-        raise ValueError(f"{size} is no boundary of a disk")
-    if confidence > 1:
-        raise ValueError(f"{confidence} is no confidence")
-    return MeasuredUnit(size, confidence)
+def _check_unit(unit: MeasuredUnit) -> None:
+    if not is_power_of_two(unit.size) or not 512 <= unit.size <= _LARGEST:
+        raise ValueError(f"{unit.size} is not a boundary of a disk")
+    if unit.confidence > 1:
+        raise ValueError(f"{unit.confidence} is not a confidence")
+
+
+@dataclass(frozen=True, slots=True)
+class _MeasuredDisk:
+    """The disk of a result, as far as an audit uses it."""
+
+    name: str | None
+    path: str | None
+    size: int = field(metadata={BOUNDS: POSITIVE})
+    serial: str | None
+    wwn: str | None

@@ -8,7 +8,7 @@ from math import exp, log, log2
 from statistics import fmean, median
 
 from aligntool.change import RaidGoal
-from aligntool.documents import Table, as_object, read_table
+from aligntool.documents import BOUNDS, POSITIVE, as_object, check_schema, decode, load_object
 from aligntool.errors import Refused
 from aligntool.inventory import Disk
 from aligntool.raid.chunks import (
@@ -47,7 +47,7 @@ class Sample:
     """One load on one array. Bytes per second."""
 
     round: int
-    chunk: int
+    chunk: int = field(metadata={BOUNDS: POSITIVE})
     shape: str
     read: int
     write: int
@@ -218,60 +218,22 @@ def tuning_text(tuning: Tuning, verdict: Mapping[str, object] | None = None) -> 
 def parse_tuning(text: str) -> Tuning:
     """Raises Refused, naming what is wrong."""
     try:
-        top = read_table(text)
-        if top.word("schema") != SCHEMA:
-            raise ValueError("it is no result of raid tune")
-        if top.whole("version") != VERSION:
-            raise ValueError(f"it has version {top.whole('version')}, and this aligntool reads {VERSION}")
-        return _tuning(top)
+        document = load_object(text)
+        check_schema(document, SCHEMA, VERSION)
+        conditions = decode(dict[str, object], document.get("conditions"), "conditions")
+        pairs = [[name, str(value)] for name, value in conditions.items()]
+        tuning = decode(Tuning, document | {"conditions": pairs})
+        _check_tuning(tuning)
+        return tuning
     except ValueError as error:
         raise Refused(f"the measurement cannot be used: {error}", hint="aligntool raid tune -h") from None
 
 
-def _tuning(top: Table) -> Tuning:
-    tuning = Tuning(
-        level=top.choice("level", tuple(LEVELS)),
-        layout=top.word("layout"),
-        workload=top.choice("workload", WORKLOADS),
-        database_page=top.whole("database_page"),
-        bitmap=top.word("bitmap"),
-        members=tuple(_identity(each) for each in top.rows("members")),
-        span=top.whole("span"),
-        runtime_s=top.number("runtime_s"),
-        complete=top.flag("complete"),
-        conditions=tuple((name, str(said)) for name, said in top.table("conditions").values.items()),
-        samples=tuple(_sample(each) for each in top.rows("samples")),
-    )
+def _check_tuning(tuning: Tuning) -> None:
+    if tuning.level not in LEVELS or tuning.workload not in WORKLOADS:
+        raise ValueError(f"unknown level {tuning.level!r:.40} or workload {tuning.workload!r:.40}")
     if len({(sample.round, sample.chunk, sample.shape) for sample in tuning.samples}) != len(tuning.samples):
-        raise ValueError("a load is told twice for one array of one round")
-    return tuning
-
-
-def _identity(row: Table) -> Identity:
-    return Identity(
-        name=row.word("name"),
-        model=row.maybe_word("model"),
-        serial=row.maybe_word("serial"),
-        wwn=row.maybe_word("wwn"),
-        size=row.maybe_whole("size"),
-        firmware=row.maybe_word("firmware"),
-        read=row.maybe_whole("read"),
-        write=row.maybe_whole("write"),
-    )
-
-
-def _sample(row: Table) -> Sample:
-    chunk = row.whole("chunk")
-    if not chunk:
-        raise ValueError("a chunk of no bytes")
-    return Sample(
-        round=row.whole("round"),
-        chunk=chunk,
-        shape=row.word("shape"),
-        read=row.whole("read"),
-        write=row.whole("write"),
-        cpu=row.number("cpu"),
-    )
+        raise ValueError("it has one load twice for one array of one round")
 
 
 def why_not_here(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aligntool.change import Plan, digest, from_json, to_json
+from aligntool.documents import check_schema, decode, load_object
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, Sampled
 from aligntool.linux.files import replace_file, sync_folder
@@ -86,20 +87,15 @@ def read_record(file: Path) -> Record:
     try:
         if file.stat().st_size > LARGEST:
             raise ValueError("it is far too large")
-        document = _dict(json.loads(file.read_text(encoding="utf-8")))
-        if document.get("schema") != SCHEMA:
-            raise ValueError("it is no record of aligntool")
-        if document.get("version") != VERSION:
-            raise ValueError(
-                f"it has format {document.get('version')}; this aligntool reads format {VERSION}"
-            )
+        document = load_object(file.read_text(encoding="utf-8"))
+        check_schema(document, SCHEMA, VERSION)
         said = document.pop("checksum", None)
         if said != _checksum(document):
             raise ValueError("it is damaged, or was changed by hand: its checksum does not fit")
         return _read(file, document)
     except PermissionError as error:
         raise Refused(f"{file}: {error.strerror}", hint="type the same after sudo") from error
-    except (OSError, ValueError, TypeError, KeyError, RecursionError, Refused) as error:
+    except (OSError, ValueError, Refused) as error:
         what = error.strerror if isinstance(error, OSError) else str(error)
         raise Refused(
             f"{file}: the record of an unfinished array cannot be read: {what}",
@@ -119,33 +115,26 @@ def _body(record: Record) -> dict[str, object]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class _Body:
+    schema: str
+    version: int
+    plan: dict[str, object]
+    position: int
+    begun: bool
+    forward: bool
+    traces: dict[str, dict[str, str]]
+
+
 def _read(file: Path, document: dict[str, object]) -> Record:
-    names = {"schema", "version", "plan", "position", "begun", "forward", "traces"}
-    if set(document) != names:
-        raise ValueError(f"fields {sorted(set(document) ^ names)} too many or too few")
-    plan = from_json(json.dumps(document["plan"]))
-    position, begun, forward = document["position"], document["begun"], document["forward"]
-    if type(position) is not int or not -1 <= position <= len(plan.steps):
-        raise ValueError(f"it stands at step {position!r}, which the plan does not have")
-    if type(begun) is not bool or type(forward) is not bool:
-        raise TypeError("what should be true or false is neither")
-    traces = {int(index): _words(trace) for index, trace in _dict(document["traces"]).items()}
+    body = decode(_Body, document, exact=True)
+    plan = from_json(json.dumps(body.plan))
+    if not -1 <= body.position <= len(plan.steps):
+        raise ValueError(f"it stands at step {body.position}, which the plan does not have")
+    traces = {int(index): trace for index, trace in body.traces.items()}
     if any(not 0 <= index < len(plan.steps) for index in traces):
         raise ValueError("it knows of steps that the plan does not have")
-    return Record(file, plan, position, begun, forward, traces)
-
-
-def _dict(value: object) -> dict[str, object]:
-    if not isinstance(value, dict):
-        raise TypeError("what should be an object is none")
-    return value
-
-
-def _words(value: object) -> dict[str, str]:
-    words = _dict(value)
-    if any(not isinstance(word, str) for word in words.values()):
-        raise TypeError("what should be text is none")
-    return {key: str(word) for key, word in words.items()}
+    return Record(file, plan, body.position, body.begun, body.forward, traces)
 
 
 def _checksum(body: Mapping[str, object]) -> str:

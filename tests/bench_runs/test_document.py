@@ -40,24 +40,24 @@ def document(change: Callable[[dict[str, object]], object]) -> str:
     [
         ("", "Expecting value"),
         ("{", "Expecting property name"),
-        ("[]", "no object"),
-        ("{}", "schema of the file is no text"),
+        ("[]", "the document"),
+        ("{}", "schema"),
         ("[" * 200_000, "nested too deeply"),
-        ('{"schema": "aligntool.plan"}', "no result of aligntool bench"),
+        ('{"schema": "aligntool.plan"}', "schema"),
         ('{"schema": "aligntool.bench", "version": 2}', "has version 2, and this aligntool reads 1"),
         ("9" * 10_000, ""),
-        (document(lambda d: d.update(series=3)), "series of the file is no list"),
-        (document(lambda d: d.update(series=[3])), "series 1 of the file is no object"),
-        (document(lambda d: d.update(series=[{}] * 10_001)), "series of the file is no list"),
-        (document(lambda d: d.update(complete="yes")), "neither true nor false"),
-        (document(lambda d: d.update(target="x" * 5000)), "target of the file is no text"),
-        (document(lambda d: d.update(skipped=[1])), "no list of texts"),
-        (document(lambda d: d.pop("conditions")), "conditions of the file is no object"),
+        (document(lambda d: d.update(series=3)), "series"),
+        (document(lambda d: d.update(series=[3])), "series[0]"),
+        (document(lambda d: d.update(series=[{}] * 10_001)), "series"),
+        (document(lambda d: d.update(complete="yes")), "complete"),
+        (document(lambda d: d.update(target="x" * 5000)), "target"),
+        (document(lambda d: d.update(skipped=[1])), "skipped[0]"),
+        (document(lambda d: d.pop("conditions")), "conditions"),
         (document(lambda d: d["conditions"].update(free=1e400)), ""),  # type: ignore[attr-defined]
         (document(lambda d: d["settings"].update(passes=[0])), "passes"),  # type: ignore[attr-defined]
         (document(lambda d: d["settings"].update(span=-1)), "span"),  # type: ignore[attr-defined]
-        (document(lambda d: d["settings"].update(span=1.5)), "no whole number"),  # type: ignore[attr-defined]
-        (document(lambda d: d["series"][0].update(samples=[])), "has no samples"),  # type: ignore[index]
+        (document(lambda d: d["settings"].update(span=1.5)), "not a whole number"),  # type: ignore[attr-defined]
+        (document(lambda d: d["series"][0].update(samples=[])), "without samples"),  # type: ignore[index]
         (document(lambda d: d["series"][0].update(block=0)), "test of nothing"),  # type: ignore[index]
         (document(lambda d: d["series"][0]["samples"][0].update(iops="9")), "iops"),  # type: ignore[index]
         (document(lambda d: d["series"][0]["samples"][0].update(cpu=-1)), "cpu"),  # type: ignore[index]

@@ -64,7 +64,7 @@ def test_nothing_is_replaced_unasked_and_nothing_is_written_when_one_of_two_is_t
         (("--chart", "queue-depth", "--svg", "x", "--png", "x"), "same name"),
         (("no-such.img", "-o", "x.html"), "no-such.img"),
         (("--chart", "queue-depth", "--svg", "no-such-folder/x.svg"), "cannot be written: No such file"),
-        (("--chart", "queue-depth", "--svg", "/dev/null", "--overwrite"), "no regular file"),
+        (("--chart", "queue-depth", "--svg", "/dev/null", "--overwrite"), "not a regular file"),
         (("--chart", "queue-depth", "--svg", "n" * 300), "cannot be written: File name too long"),
     ],
 )

@@ -60,7 +60,7 @@ def test_anything_else_is_refused_and_the_file_is_named(record: Record, hostile:
 def test_another_version_is_named(record: Record) -> None:
     document = json.loads(record.file.read_text())
     record.file.write_text(json.dumps(document | {"version": 2}))
-    with pytest.raises(Refused, match="format 2"):
+    with pytest.raises(Refused, match="version 2"):
         read_record(record.file)
 
 
