@@ -4,7 +4,6 @@ import hashlib
 import json
 from dataclasses import dataclass
 from shlex import quote
-from typing import Any
 
 from aligntool.documents import as_object, check_schema, decode, load_object
 from aligntool.errors import Refused
@@ -208,7 +207,7 @@ SCHEMA = "aligntool.plan"
 VERSION = 1
 _NO_PLAN = "aligntool audit"  # which names every disk, and what to type
 
-STEPS: dict[str, type[Any]] = {
+STEPS: dict[str, type[Step]] = {
     "CheckContent": CheckContent,
     "ShrinkContent": ShrinkContent,
     "WriteJournal": WriteJournal,

@@ -37,7 +37,7 @@ BANNED_NAMES = {
 MAY_SAY_ANY = (
     "aligntool/realign/layout.py",
     "aligntool/recipes/",
-    "aligntool/change.py",
+    "aligntool/documents.py",
     "aligntool/steps.py",
 )
 HEAVY = ("rich", "pyudev", "parted", "_ped", "jsonschema", "importlib.metadata", "email", "asyncio")

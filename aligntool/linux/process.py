@@ -85,44 +85,33 @@ def run_program(
 ) -> Ended:
     """Run a program to its end, in the C locale. Raises Refused where it cannot be started.
 
-    It runs in a session of its own: Ctrl-C on the terminal reaches aligntool alone, which then ends the program and
-    everything that it started. Its output goes into a file, because a program that writes to a disk must not be ended
-    by a pipe without a reader.
+    Its output goes into a file: a program that writes to a disk must not be ended by a pipe without a reader.
 
-    `only_reads`: the program ends when aligntool is killed, and where it cannot be started the code is NOT_RUN.
-    `limit_s`: it is ended then, and the code is NOT_RUN. `keep`: how the lines of the output begin that are kept.
+    `only_reads`: the program ends when aligntool is killed; where it cannot be started the code is NOT_RUN.
+    `limit_s`: it is ended then, with NOT_RUN. `keep`: how the lines of the output begin that are kept.
     """
     program = find_program(words[0])
     if program is None:
         package = PACKAGES.get(words[0], words[0])
         return _not_run(f"{words[0]} is not installed", f"install the package {package}", only_reads)
-    with (
-        tempfile.TemporaryFile() as given,
-        tempfile.TemporaryFile() as output,
-        tempfile.TemporaryFile() as errors,
-    ):
+    file = tempfile.TemporaryFile
+    with file() as given, file() as output, file() as errors:
         given.write(stdin)
         given.seek(0)
         try:
-            child = subprocess.Popen(
+            child = subprocess.Popen(  # in a session of its own Ctrl-C on the terminal does not reach it
                 (*(end_with_us("KILL") if only_reads else ()), program, *words[1:]),
                 stdin=given, stdout=output, stderr=errors, cwd=folder, pass_fds=pass_fds,
                 env={**os.environ, "LC_ALL": "C", **environment}, start_new_session=not only_reads,
             )  # fmt: skip
         except OSError as error:
             return _not_run(f"{words[0]} cannot be started: {error.strerror}", "", only_reads)
-        try:
-            code = child.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            _end(child, only_reads=only_reads)
+        if not _wait(child, limit_s, only_reads=only_reads):
             return Ended(NOT_RUN, b"", f"{words[0]} did not end within {limit_s:g} s".encode())
-        except BaseException:  # Ctrl-C, for one
-            _end(child, only_reads=only_reads)
-            raise
         output.seek(0)
         errors.seek(0)
         kept = b"".join(line for line in output if line.startswith(keep))
-        return Ended(code, kept, errors.read())
+        return Ended(child.returncode, kept, errors.read())
 
 
 def run_or_stop(*words: str) -> Ended:
@@ -154,6 +143,19 @@ def _not_run(why: str, hint: str, only_reads: bool) -> Ended:
     if only_reads:
         return Ended(NOT_RUN, b"", why.encode())
     raise Refused(why, hint=hint)
+
+
+def _wait(child: "subprocess.Popen[bytes]", limit_s: float | None, *, only_reads: bool) -> bool:
+    """Wait for the end of a program. False: it had to be ended."""
+    try:
+        child.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        _end(child, only_reads=only_reads)
+        return False
+    except BaseException:  # Ctrl-C, for one
+        _end(child, only_reads=only_reads)
+        raise
+    return True
 
 
 def _end(child: "subprocess.Popen[bytes]", *, only_reads: bool) -> None:
