@@ -5,6 +5,7 @@ import uuid
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Self
 
 from aligntool.device import Device, Sectors
 from aligntool.formats.part_types import BASIC_DATA, LDM_TYPES, gpt_type_name
@@ -12,161 +13,23 @@ from aligntool.formats.reader import Reader, beyond_end, overlaps, peek
 from aligntool.inventory import Fault, Partition, TableCopy, TableCopyState, TableFault
 from aligntool.units import Extent, align_down, align_up
 
-# One of the two copies of a GPT, as it is on the disk and as it shall be.
-#
-# In: a Device and where to look. Out: a copy with its checksums tried; one with other entries, its checksums
-# right. Alone because both copies, before, in flight and after, are the same few fields. Offsets: UEFI
-# specification 2.10, tables 5-5 (header) and 5-6 (entry).
-
-UNUSED = bytes(16)  # the type GUID of an unused entry
-
-_SIGNATURE = b"EFI PART"
-_SHORTEST_HEADER = 92
-_LENGTH_AT = 12
-_CRC_AT = 16
-_PLACES_AT = 24  # this LBA, the other copy's, first usable, last usable
-_GUID_AT = 56
-_ARRAY_AT = 72  # LBA of the entries, how many, bytes of each
-_ENTRIES_CRC_AT = 88
-_ENTRY_SIZES = range(128, 4097, 8)
-_MOST_ENTRY_BYTES = 4 * 1024 * 1024  # more than which Linux refuses; the usual array has 16 KiB
-
-
-@dataclass(frozen=True, slots=True)
-class GptCopy:
-    """Read the header's fields as they stand; the header's own checksum and place were right when it was read."""
-
-    sector_size: int
-    header: bytes  # the whole sector
-    entries: bytes  # the whole sectors of the array
-
-    @property
-    def lba(self) -> int:
-        return self._places()[0]
-
-    @property
-    def other_lba(self) -> int:
-        return self._places()[1]
-
-    @property
-    def usable(self) -> Extent:
-        """Where partitions may lie, in bytes."""
-        _, _, first, last = self._places()
-        return Extent(first * self.sector_size, (last - first + 1) * self.sector_size)
-
-    @property
-    def disk_guid(self) -> bytes:
-        return self.header[_GUID_AT : _GUID_AT + 16]
-
-    @property
-    def entry_count(self) -> int:
-        return self._array()[1]
-
-    @property
-    def entry_size(self) -> int:
-        return self._array()[2]
-
-    @property
-    def header_extent(self) -> Extent:
-        return Extent(self.lba * self.sector_size, self.sector_size)
-
-    @property
-    def entries_extent(self) -> Extent:
-        return Extent(self._array()[0] * self.sector_size, len(self.entries))
-
-    @property
-    def used_bytes(self) -> bytes:
-        """The entries without what follows them in their last sector."""
-        return self.entries[: self.entry_count * self.entry_size]
-
-    @property
-    def sound(self) -> bool:
-        """Whether the checksum of the entries is right."""
-        (crc,) = struct.unpack_from("<I", self.header, _ENTRIES_CRC_AT)
-        return bool(zlib.crc32(self.used_bytes) == crc)
-
-    @property
-    def group(self) -> tuple[Sectors, Sectors]:
-        return Sectors(self.entries_extent.start, self.entries), Sectors(
-            self.header_extent.start, self.header
-        )
-
-    def numbered(self) -> Iterator[tuple[int, bytes]]:
-        """Every entry that is used, from number 1 on."""
-        for number in range(1, self.entry_count + 1):
-            at = (number - 1) * self.entry_size
-            entry = self.entries[at : at + self.entry_size]
-            if entry[:16] != UNUSED:
-                yield number, entry
-
-    def with_entries(self, changed: Mapping[int, bytes]) -> "GptCopy":
-        """The same copy with these entries; both checksums are computed anew."""
-        entries = bytearray(self.entries)
-        for number, entry in changed.items():
-            at = (number - 1) * self.entry_size
-            entries[at : at + self.entry_size] = entry
-        header = bytearray(self.header)
-        used = self.entry_count * self.entry_size
-        struct.pack_into("<I", header, _ENTRIES_CRC_AT, zlib.crc32(entries[:used]))
-        struct.pack_into("<I", header, _CRC_AT, _header_crc(header))
-        return replace(self, header=bytes(header), entries=bytes(entries))
-
-    def _places(self) -> tuple[int, int, int, int]:
-        this, other, first, last = struct.unpack_from("<QQQQ", self.header, _PLACES_AT)
-        return this, other, first, last
-
-    def _array(self) -> tuple[int, int, int]:
-        lba, count, size = struct.unpack_from("<QII", self.header, _ARRAY_AT)
-        return lba, count, size
-
-
-def read_copy(device: Device, lba: int, sector_size: int) -> GptCopy | None:
-    """None where there is no header whose checksum and place are right, or none that makes sense; the checksum of the
-    entries is `sound`. Raises OSError where the device cannot be read, nothing for what is there.
-    """
-    header = read_bytes(device, lba * sector_size, sector_size)
-    if header is None or not header.startswith(_SIGNATURE):
-        return None
-    (length,) = struct.unpack_from("<I", header, _LENGTH_AT)
-    (crc,) = struct.unpack_from("<I", header, _CRC_AT)
-    if not _SHORTEST_HEADER <= length <= sector_size or crc != _header_crc(header):
-        return None
-    this, _, first, last = struct.unpack_from("<QQQQ", header, _PLACES_AT)
-    array, count, size = struct.unpack_from("<QII", header, _ARRAY_AT)
-    if this != lba or last < first or size not in _ENTRY_SIZES or not 0 < count * size <= _MOST_ENTRY_BYTES:
-        return None
-    entries = read_bytes(device, array * sector_size, align_up(count * size, sector_size))
-    return None if entries is None else GptCopy(sector_size, header, entries)
-
-
-def read_bytes(device: Device, at: int, length: int) -> bytes | None:
-    """Bytes anywhere on the device, on its sectors or not; None beyond its end. Raises OSError."""
-    start, end = align_down(at, device.sector_size), align_up(at + length, device.sector_size)
-    if end > device.size:
-        return None
-    return bytes(device.read(start, end - start))[at - start : at - start + length]
-
-
-def _header_crc(header: bytes | bytearray) -> int:
-    """Over as many bytes as the header says it has, its own checksum counted as zero."""
-    (length,) = struct.unpack_from("<I", header, _LENGTH_AT)
-    return zlib.crc32(header[:_CRC_AT] + bytes(4) + header[_CRC_AT + 4 : length])
-
-
-# One of the two copies of a GPT: a header sector and the array of entries it points to.
-#
-# Comes in: where to look. Goes out: what is there, checksums tried, nothing believed that was not bounded
-# first. Alone because both copies, at any place and for any sector size, are read by the same rules: UEFI
-# specification, section 5.3.2, and what the kernel (block/partitions/efi.c, is_gpt_valid) refuses.
+# The structures: UEFI specification 2.10, tables 5-5 (header) and 5-6 (entry).
 
 SIGNATURE = b"EFI PART"
-MOST_ENTRY_BYTES = (
-    4 * 1024 * 1024
-)  # KMALLOC_MAX_SIZE, more than which Linux refuses; the usual array has 16 KiB
+MOST_ENTRY_BYTES = 4 * 1024 * 1024  # KMALLOC_MAX_SIZE, more than which Linux refuses; usual are 16 KiB
+_SHORTEST_HEADER = 92
+_LENGTH_AND_CRC = struct.Struct("<II")  # of the header, at byte 12
+_LENGTH_AT, _CRC_AT, _ENTRIES_CRC_AT = 12, 16, 88
+_FIELDS, _FIELDS_AT = struct.Struct("<QQQQ16sQIII"), 24
+_ENTRY = struct.Struct("<16s16sQQQ72s")
+_ENTRY_SIZES = range(128, 4097, 8)
+_UNUSED = bytes(16)  # the type GUID of an unused entry
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
+    """The fields as they stand, right or not."""
+
     own_lba: int
     other_lba: int
     first_usable: int
@@ -177,9 +40,180 @@ class Header:
     entry_size: int
     entries_crc: int
 
+    @classmethod
+    def unpack(cls, sector: bytes) -> Self:
+        return cls(*_FIELDS.unpack_from(sector, _FIELDS_AT))
+
     @property
     def entry_bytes(self) -> int:
         return self.entry_count * self.entry_size
+
+    def usable(self, sector_size: int) -> Extent | None:
+        """Return where partitions may lie, in bytes; None where the header leaves no sector."""
+        count = self.last_usable - self.first_usable + 1
+        return Extent(self.first_usable * sector_size, count * sector_size) if count > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class GptEntry:
+    """One used entry."""
+
+    number: int  # from 1 on
+    raw: bytes  # as many bytes as the table has for one
+    type_guid: bytes
+    unique_guid: bytes
+    first: int
+    last: int  # belongs to the partition
+    attributes: int
+    raw_name: bytes
+
+    @classmethod
+    def unpack(cls, number: int, raw: bytes) -> Self:
+        return cls(number, raw, *_ENTRY.unpack_from(raw))
+
+    def pack(self) -> bytes:
+        """Return the bytes of the fields, and what follows them in `raw`."""
+        fields = (self.type_guid, self.unique_guid, self.first, self.last, self.attributes, self.raw_name)
+        return _ENTRY.pack(*fields) + self.raw[_ENTRY.size :]
+
+    @property
+    def name(self) -> str:
+        """The name up to its first NUL; half of a surrogate pair becomes a replacement character."""
+        return self.raw_name.decode("utf-16-le", "replace").split("\0", 1)[0]
+
+    def extent(self, sector_size: int) -> Extent:
+        return Extent(self.first * sector_size, (self.last - self.first + 1) * sector_size)
+
+
+def _used(entries: bytes, size: int) -> Iterator[GptEntry]:
+    for at in range(0, len(entries), size):
+        if entries[at : at + 16] != _UNUSED:
+            yield GptEntry.unpack(at // size + 1, entries[at : at + size])
+
+
+def _header_crc(sector: bytes | bytearray) -> int:
+    """Return the checksum over as many bytes as the header has, its own checksum counted as zero."""
+    (length,) = struct.unpack_from("<I", sector, _LENGTH_AT)
+    return zlib.crc32(sector[:_CRC_AT] + bytes(4) + sector[_CRC_AT + 4 : length])
+
+
+def header_crc_is_good(sector: bytes) -> bool:
+    """Return whether a whole sector carries a header with a right checksum; this finds one for sectors of any size."""
+    if len(sector) < _SHORTEST_HEADER or not sector.startswith(SIGNATURE):
+        return False
+    length, crc = _LENGTH_AND_CRC.unpack_from(sector, _LENGTH_AT)
+    return _SHORTEST_HEADER <= length <= len(sector) and bool(_header_crc(sector) == crc)
+
+
+def _judge_header(
+    sector: bytes, header: Header, lba: int, last_lba: int | None
+) -> tuple[bool, TableCopyState, str]:
+    """Return whether the checksum is right, and by which rule the header is refused: UEFI section 5.3.2, and
+    is_gpt_valid() of the kernel's block/partitions/efi.c. `last_lba`: of the disk; None: not compared.
+    """
+    malformed = TableCopyState.MALFORMED
+    (length,) = struct.unpack_from("<I", sector, _LENGTH_AT)
+    if not _SHORTEST_HEADER <= length <= len(sector):
+        return False, malformed, f"claims to be {length} bytes long, not 92 to {len(sector)}"
+    if not header_crc_is_good(sector):
+        return False, TableCopyState.HEADER_CRC_BAD, "has a wrong checksum"
+    why = ""
+    if header.own_lba != lba:
+        why = f"says that it is at sector {header.own_lba}, but it is at sector {lba}"
+    elif header.last_usable < header.first_usable:
+        why = f"has usable sectors {header.first_usable} to {header.last_usable}, which is none"
+    elif last_lba is not None and header.last_usable > last_lba:
+        why = (
+            f"has usable sectors up to {header.last_usable}, but the disk's last sector is {last_lba}, so Linux "
+            "refuses it"
+        )
+    elif header.entry_size not in _ENTRY_SIZES:
+        why = f"has entries of {header.entry_size} bytes, not 128 to 4096"
+    elif not header.entry_count or header.entry_bytes > MOST_ENTRY_BYTES:
+        why = f"has {header.entry_count} entries of {header.entry_size} bytes"
+    return True, malformed if why else TableCopyState.GOOD, why
+
+
+# A copy that is written: read from a Device, with other entries, back to sectors.
+
+
+@dataclass(frozen=True, slots=True)
+class GptCopy:
+    """A copy whose header is sound: checksum, place and sizes were right when it was read."""
+
+    sector_size: int
+    sector: bytes  # the one of the header
+    entries: bytes  # the whole sectors of the array
+    header: Header
+
+    @property
+    def usable(self) -> Extent:
+        return self.header.usable(self.sector_size) or Extent(0, 0)  # a sound header leaves a sector
+
+    @property
+    def header_extent(self) -> Extent:
+        return Extent(self.header.own_lba * self.sector_size, self.sector_size)
+
+    @property
+    def entries_extent(self) -> Extent:
+        return Extent(self.header.entries_lba * self.sector_size, len(self.entries))
+
+    @property
+    def used_bytes(self) -> bytes:
+        """The entries without what follows them in their last sector."""
+        return self.entries[: self.header.entry_bytes]
+
+    @property
+    def sound(self) -> bool:
+        """Whether the checksum of the entries is right."""
+        return bool(zlib.crc32(self.used_bytes) == self.header.entries_crc)
+
+    @property
+    def group(self) -> tuple[Sectors, Sectors]:
+        return Sectors(self.entries_extent.start, self.entries), Sectors(
+            self.header_extent.start, self.sector
+        )
+
+    def used_entries(self) -> Iterator[GptEntry]:
+        return _used(self.used_bytes, self.header.entry_size)
+
+    def with_entries(self, changed: Mapping[int, GptEntry]) -> "GptCopy":
+        """Return the same copy with these entries, both checksums computed anew."""
+        entries = bytearray(self.entries)
+        size = self.header.entry_size
+        for number, entry in changed.items():
+            entries[(number - 1) * size : number * size] = entry.pack()
+        sector = bytearray(self.sector)
+        crc = zlib.crc32(entries[: self.header.entry_bytes])
+        struct.pack_into("<I", sector, _ENTRIES_CRC_AT, crc)
+        struct.pack_into("<I", sector, _CRC_AT, _header_crc(sector))
+        return GptCopy(self.sector_size, bytes(sector), bytes(entries), replace(self.header, entries_crc=crc))
+
+
+def read_copy(device: Device, lba: int, sector_size: int) -> GptCopy | None:
+    """Return the copy at `lba`, or None where its header is not sound; the checksum of the entries is `sound`.
+
+    Raises OSError where the device cannot be read, nothing for what is there.
+    """
+    sector = read_bytes(device, lba * sector_size, sector_size)
+    if sector is None or not sector.startswith(SIGNATURE):
+        return None
+    header = Header.unpack(sector)
+    if _judge_header(sector, header, lba, None)[1] is not TableCopyState.GOOD:
+        return None
+    entries = read_bytes(device, header.entries_lba * sector_size, align_up(header.entry_bytes, sector_size))
+    return None if entries is None else GptCopy(sector_size, sector, entries, header)
+
+
+def read_bytes(device: Device, at: int, length: int) -> bytes | None:
+    """Return bytes anywhere on the device, on its sectors or not; None beyond its end. Raises OSError."""
+    start, end = align_down(at, device.sector_size), align_up(at + length, device.sector_size)
+    if end > device.size:
+        return None
+    return bytes(device.read(start, end - start))[at - start : at - start + length]
+
+
+# A copy that is looked at, whatever is wrong with it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +223,7 @@ class Copy:
     sector_size: int
     state: TableCopyState
     why: str = ""  # what is wrong, to follow "the primary GPT header at sector 1"
-    header: Header | None = None  # what the bytes say, right or not; None: no signature, or not readable
+    header: Header | None = None  # what the bytes state, right or not; None: no signature, or not readable
     header_crc_good: bool = False
     entries: bytes = b""  # at most MOST_ENTRY_BYTES, whole entries only
 
@@ -201,17 +235,18 @@ class Copy:
     def is_good(self) -> bool:
         return self.state is TableCopyState.GOOD
 
-    def told(self) -> TableCopy:
+    def summary(self) -> TableCopy:
         return TableCopy(self.name, self.at, self.state)
 
 
 def judge_copy(reader: Reader, name: str, lba: int, sector_size: int) -> Copy:
+    """Return what is at `lba`: a copy of a GPT, or what speaks against it."""
     sector = peek(reader, lba * sector_size, sector_size)
     if sector is None:
         return Copy(name, lba, sector_size, TableCopyState.UNREADABLE, "cannot be read: I/O error")
     if len(sector) < sector_size or not sector.startswith(SIGNATURE):
         return Copy(name, lba, sector_size, TableCopyState.MISSING, "is not there")
-    header = Header(*struct.unpack_from("<QQQQ16sQIII", sector, 24))
+    header = Header.unpack(sector)
     crc_good, state, why = _judge_header(sector, header, lba, reader.size // sector_size - 1)
     entries = b""
     if header.entry_size in _ENTRY_SIZES:
@@ -221,41 +256,6 @@ def judge_copy(reader: Reader, name: str, lba: int, sector_size: int) -> Copy:
         if state is TableCopyState.GOOD:
             state, why = _judge_entries(found, header)
     return Copy(name, lba, sector_size, state, why, header, crc_good, entries)
-
-
-def header_crc_is_good(sector: bytes) -> bool:
-    """Whether a whole sector carries a header with a right checksum; how one is found when nobody knows the size."""
-    if len(sector) < _SHORTEST_HEADER or not sector.startswith(SIGNATURE):
-        return False
-    length, crc = struct.unpack_from("<II", sector, 12)
-    if not _SHORTEST_HEADER <= length <= len(sector):
-        return False
-    return bool(zlib.crc32(sector[:16] + bytes(4) + sector[20:length]) == crc)
-
-
-def _judge_header(sector: bytes, header: Header, lba: int, last_lba: int) -> tuple[bool, TableCopyState, str]:
-    malformed = TableCopyState.MALFORMED
-    length = struct.unpack_from("<I", sector, 12)[0]
-    if not _SHORTEST_HEADER <= length <= len(sector):
-        return False, malformed, f"claims to be {length} bytes long, not 92 to {len(sector)}"
-    if not header_crc_is_good(sector):
-        return False, TableCopyState.HEADER_CRC_BAD, "has a wrong checksum"
-    if header.own_lba != lba:
-        return True, malformed, f"says that it is at sector {header.own_lba}, but it is at sector {lba}"
-    if header.last_usable < header.first_usable:
-        why = f"has usable sectors {header.first_usable} to {header.last_usable}, which is none"
-        return True, malformed, why
-    if header.last_usable > last_lba:
-        why = (
-            f"has usable sectors up to {header.last_usable}, but the disk's last sector is {last_lba}, so Linux "
-            "refuses it"
-        )
-        return True, malformed, why
-    if header.entry_size not in _ENTRY_SIZES:
-        return True, malformed, f"has entries of {header.entry_size} bytes, not 128 to 4096"
-    if not header.entry_count or header.entry_bytes > MOST_ENTRY_BYTES:
-        return True, malformed, f"has {header.entry_count} entries of {header.entry_size} bytes"
-    return True, TableCopyState.GOOD, ""
 
 
 def _judge_entries(found: bytes | None, header: Header) -> tuple[TableCopyState, str]:
@@ -269,79 +269,60 @@ def _judge_entries(found: bytes | None, header: Header) -> tuple[TableCopyState,
     return TableCopyState.GOOD, ""
 
 
-# The entries of a GPT: partitions and what is wrong with them.
-#
-# Comes in: the copy of the table that is believed. Goes out: partitions in bytes, and faults. Alone because
-# choosing a copy (`gpt`) and reading one (`gpt_copy`) have nothing to do with what an entry means (UEFI
-# specification, 5.3.3).
+# What the entries mean (UEFI section 5.3.3): partitions in bytes, and faults.
 
-_UNUSED = bytes(16)
 _KERNEL_ENTRY_SIZE = 128
 _KERNEL_LAST_NUMBER = 255  # DISK_MAX_PARTS
 _FLAGS = {0: "required", 1: "no-block-io", 2: "legacy-boot"}
 _BASIC_DATA_FLAGS = {60: "read-only", 61: "shadow-copy", 62: "hidden", 63: "no-automount"}
-_LINUX_FLAGS = {
-    59: "grow-file-system",
-    60: "read-only",
-    63: "no-automount",
-}  # Discoverable Partitions Specification
+# Discoverable Partitions Specification
+_LINUX_FLAGS = {59: "grow-file-system", 60: "read-only", 63: "no-automount"}
 
 
 def read_entries(copy: Copy) -> tuple[list[Partition], list[TableFault]]:
-    """Every used entry. One that ends before it starts holds nothing: it becomes a fault and no partition."""
+    """Return every used entry. One that ends before it starts holds nothing: it becomes a fault and no partition."""
     partitions: list[Partition] = []
     faults: list[TableFault] = []
     header = copy.header
     if header is None or not copy.entries:
         return partitions, faults
-    for at in range(0, len(copy.entries), header.entry_size):
-        if copy.entries[at : at + 16] == _UNUSED:
-            continue
-        number = at // header.entry_size + 1
-        first, last = struct.unpack_from("<QQ", copy.entries, at + 32)
-        if last < first:
+    for entry in _used(copy.entries, header.entry_size):
+        if entry.last < entry.first:
+            number, first, last = entry.number, entry.first, entry.last
             detail = f"partition {number} starts at sector {first} and ends before that, at sector {last}"
-            place = header.entries_lba * copy.sector_size + at
+            place = header.entries_lba * copy.sector_size + (number - 1) * header.entry_size
             faults.append(TableFault(Fault.BAD_ENTRY, detail, place, (number,)))
-            continue
-        extent = Extent(first * copy.sector_size, (last - first + 1) * copy.sector_size)
-        partitions.append(_partition(copy.entries[at : at + 128], number, extent))
+        else:
+            partitions.append(_partition(entry, copy.sector_size))
     return partitions, faults
 
 
-def _partition(entry: bytes, number: int, extent: Extent) -> Partition:
-    type_guid = str(uuid.UUID(bytes_le=entry[:16])).upper()
+def _partition(entry: GptEntry, sector_size: int) -> Partition:
+    type_guid = str(uuid.UUID(bytes_le=entry.type_guid)).upper()
     type_name = gpt_type_name(type_guid)
-    attributes = int.from_bytes(entry[48:56], "little")
-    # The name ends at its first NUL; half a surrogate pair is possible on disk and becomes a replacement character.
-    name = entry[56:128].decode("utf-16-le", "replace").split("\0", 1)[0]
     return Partition(
-        number=number,
-        extent=extent,
+        number=entry.number,
+        extent=entry.extent(sector_size),
         type_code=type_guid,
         type_name=type_name,
-        name=name or None,
-        uuid=str(uuid.UUID(bytes_le=entry[16:32])),
-        flags=_flags(attributes, type_guid, type_name),
+        name=entry.name or None,
+        uuid=str(uuid.UUID(bytes_le=entry.unique_guid)),
+        flags=_flags(entry.attributes, type_guid, type_name),
     )
 
 
 def _flags(attributes: int, type_guid: str, type_name: str) -> tuple[str, ...]:
-    """Bits 48 to 63 belong to the type; where nobody says what one means, its number is given, as sfdisk does."""
+    """Return names of attribute bits. Bits 48 to 63 belong to the type; without a name it is a number, as in sfdisk."""
     words = dict(_FLAGS)
     if type_guid == BASIC_DATA:
         words |= _BASIC_DATA_FLAGS
     elif type_name.startswith("Linux"):
         words |= _LINUX_FLAGS
-    return (
-        tuple(words.get(bit, f"guid:{bit}") for bit in range(64) if attributes >> bit & 1)
-        if attributes
-        else ()
-    )
+    return tuple(words.get(bit, f"guid:{bit}") for bit in range(64) if attributes >> bit & 1)
 
 
 def entry_faults(copy: Copy, other: Copy, partitions: list[Partition], disk_size: int) -> list[TableFault]:
-    """What the entries and their number are accused of."""
+    """Return what is wrong with the entries and their number."""
     header = copy.header
     if header is None:
         return []
@@ -384,10 +365,10 @@ def _count_faults(copy: Copy, header: Header, partitions: list[Partition]) -> li
 
 
 def _outside_usable(copy: Copy, header: Header, partitions: list[Partition]) -> list[TableFault]:
-    if header.last_usable < header.first_usable:
-        return []
     size = copy.sector_size
-    usable = Extent(header.first_usable * size, (header.last_usable - header.first_usable + 1) * size)
+    usable = header.usable(size)
+    if usable is None:
+        return []
     why = f"this GPT has its usable sectors from {header.first_usable} to {header.last_usable}"
     return [
         TableFault(

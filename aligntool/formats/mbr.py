@@ -62,55 +62,101 @@ def _says_something(chs: bytes) -> bool:
     return sector != 0 and cylinder < _CYLINDERS - 1
 
 
-# The four entries of an MBR or an EBR, taken out of their sector, moved and put back.
-#
-# In: a sector. Out: its entries as they stand, in sectors; a sector with other entries. Alone because the
-# MBR, the EBRs and the search for parked entries all need it. Layout: UEFI specification 2.10, tables 5-1 and
-# 5-2.
-
-SIZE = 16
-EXTENDED_KINDS = frozenset({0x05, 0x0F, 0x85})  # DOS, Windows with LBA, Linux
+# The four entries of a sector: the MBR, an EBR of the chain, a Minix partition's own table. Layout: UEFI
+# specification 2.10, tables 5-1 and 5-2.
 
 _FIRST_AT = 446
-_SIGNATURE_AT = 510
-_SIGNATURE = b"\x55\xaa"
+_SIGNATURE_AT, _SIGNATURE = 510, b"\x55\xaa"
 _LAYOUT = struct.Struct("<B3sB3sII")
+_AIX = b"\xc9\xc2\xd4\xc1"  # "IBMA" in EBCDIC: an AIX disk, whose 55 AA means nothing (kernel msdos.c)
 
 
 @dataclass(frozen=True, slots=True)
 class MbrEntry:
-    status: int
+    boot: int
     chs_start: bytes
-    kind: int
+    code: int
     chs_end: bytes
     start: int  # sectors, counted from 0, the EBR or the container
     sectors: int
+    slot: int = 0  # 1 to 4 where it was read
 
     @property
     def is_extended(self) -> bool:
-        return self.kind in EXTENDED_KINDS
+        return self.code in EXTENDED_TYPES
+
+    @property
+    def end(self) -> int:
+        return self.start + self.sectors
+
+    @property
+    def at(self) -> int:
+        """The byte of the entry in its sector."""
+        return _FIRST_AT + _LAYOUT.size * (self.slot - 1)
 
     def pack(self) -> bytes:
-        return _LAYOUT.pack(self.status, self.chs_start, self.kind, self.chs_end, self.start, self.sectors)
+        return _LAYOUT.pack(self.boot, self.chs_start, self.code, self.chs_end, self.start, self.sectors)
+
+    def extent(self, sector_size: int) -> Extent:
+        return Extent(self.start * sector_size, self.sectors * sector_size)
 
 
 NO_ENTRY = MbrEntry(0, bytes(3), 0, bytes(3), 0, 0)
 
 
 def entries_of(sector: bytes) -> tuple[MbrEntry, ...] | None:
-    """All four; None where the sector does not end in 55 AA."""
+    """Return all four; None where the sector does not end in 55 AA."""
     if sector[_SIGNATURE_AT : _SIGNATURE_AT + 2] != _SIGNATURE:
         return None
-    return tuple(MbrEntry(*_LAYOUT.unpack_from(sector, _FIRST_AT + SIZE * index)) for index in range(4))
+    return tuple(_entry(sector, slot) for slot in range(1, 5))
+
+
+def _entry(sector: bytes, slot: int) -> MbrEntry:
+    boot, first, code, last, start, count = _LAYOUT.unpack_from(sector, _FIRST_AT + _LAYOUT.size * (slot - 1))
+    return MbrEntry(boot, first, code, last, start, count, slot)
 
 
 def with_entries(sector: bytes, changed: Mapping[int, MbrEntry]) -> bytes:
-    """The same sector with these entries, counted from 0. Everything else in it is kept."""
+    """Return the same sector with these entries, counted from 1, and 55 AA. Everything else in it is kept."""
     made = bytearray(sector)
-    for index, entry in changed.items():
-        at = _FIRST_AT + SIZE * index
-        made[at : at + SIZE] = entry.pack()
+    for slot, entry in changed.items():
+        at = _FIRST_AT + _LAYOUT.size * (slot - 1)
+        made[at : at + _LAYOUT.size] = entry.pack()
+    made[_SIGNATURE_AT : _SIGNATURE_AT + 2] = _SIGNATURE
     return bytes(made)
+
+
+@dataclass(frozen=True, slots=True)
+class MbrSector:
+    """A sector 0 as readers judge it."""
+
+    entries: tuple[MbrEntry, ...]  # always four
+    disk_signature: int
+    aix: bool
+
+    @property
+    def used(self) -> tuple[MbrEntry, ...]:
+        """What Linux counts: a size is enough, a type is not asked for (hybrid ISO images have type 0)."""
+        return tuple(entry for entry in self.entries if entry.sectors)
+
+    @property
+    def protective(self) -> MbrEntry | None:
+        """The 0xEE entry; of several, the one at sector 1, for the kernel asks for no more than one of that kind."""
+        guards = [entry for entry in self.entries if entry.code == GPT_PROTECTIVE]
+        return next((entry for entry in guards if entry.start == 1), guards[0] if guards else None)
+
+    @property
+    def boot_flags_plausible(self) -> bool:
+        """The kernel's and blkid's first test that these are entries and not the text of a boot sector."""
+        return all(entry.boot in (0, 0x80) for entry in self.entries)
+
+
+def parse_sector(sector: bytes | None) -> MbrSector | None:
+    """None where 55 AA is not at the end of the 512 bytes."""
+    entries = entries_of(sector or b"")
+    if sector is None or entries is None:
+        return None
+    return MbrSector(entries, int.from_bytes(sector[440:444], "little"), sector.startswith(_AIX))
 
 
 def moved_entry(
@@ -134,70 +180,6 @@ def moved_entry(
         start=start,
         sectors=new.length // sector_size,
     )
-
-
-# One sector with an MBR's four entries, whichever it is: the MBR, an EBR of the chain, a Minix partition's
-# own.
-#
-# Comes in: 512 bytes. Goes out: entries in sectors, as they stand. Alone because the MBR, the EBRs, the
-# nested tables and the GPT's protective MBR all read it. Layout: UEFI specification, section 5.2.1.
-
-_FIRST_ENTRY = 0x1BE
-_AIX = b"\xc9\xc2\xd4\xc1"  # "IBMA" in EBCDIC: an AIX disk, whose 55 AA means nothing (kernel msdos.c)
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    slot: int  # 1 to 4
-    boot: int
-    code: int
-    start: int  # sectors
-    sectors: int
-    addresses: bytes = b""  # both CHS addresses, first and last: six bytes
-
-    @property
-    def is_extended(self) -> bool:
-        return self.code in EXTENDED_TYPES
-
-    @property
-    def end(self) -> int:
-        return self.start + self.sectors
-
-
-@dataclass(frozen=True, slots=True)
-class MbrSector:
-    entries: tuple[Entry, ...]  # always four
-    disk_signature: int
-    aix: bool
-
-    @property
-    def used(self) -> tuple[Entry, ...]:
-        """What Linux counts: a size is enough, a type is not asked for (hybrid ISO images have type 0)."""
-        return tuple(entry for entry in self.entries if entry.sectors)
-
-    @property
-    def protective(self) -> Entry | None:
-        """The 0xEE entry; of several, the one at sector 1, for the kernel asks for no more than one of that kind."""
-        guards = [entry for entry in self.entries if entry.code == GPT_PROTECTIVE]
-        return next((entry for entry in guards if entry.start == 1), guards[0] if guards else None)
-
-    @property
-    def boot_flags_plausible(self) -> bool:
-        """The kernel's and blkid's first test that these are entries and not the text of a boot sector."""
-        return all(entry.boot in (0, 0x80) for entry in self.entries)
-
-
-def parse_sector(sector: bytes | None) -> MbrSector | None:
-    """None where 55 AA is not at the end of the 512 bytes."""
-    if sector is None or len(sector) < 512 or sector[510:512] != b"\x55\xaa":
-        return None
-    entries = []
-    for slot in range(1, 5):
-        at = _FIRST_ENTRY + 16 * (slot - 1)
-        boot, first, code, last, start, sectors = struct.unpack_from("<B3sB3sII", sector, at)
-        entries.append(Entry(slot, boot, code, start, sectors, first + last))
-    signature = int.from_bytes(sector[440:444], "little")
-    return MbrSector(tuple(entries), signature, sector.startswith(_AIX))
 
 
 # The chain of EBRs in an extended partition.
@@ -231,7 +213,7 @@ class Chains:
 
 
 def follow_chain(
-    reader: Reader, extended: Entry, *, sector_size: int, disk_signature: int, chains: Chains
+    reader: Reader, extended: MbrEntry, *, sector_size: int, disk_signature: int, chains: Chains
 ) -> None:
     """Add the logical partitions of `extended` to `chains`. Ends: no EBR is read twice, empty ones are counted."""
     here, here_sectors, empty = extended.start, extended.sectors, 0
@@ -259,7 +241,7 @@ def follow_chain(
 
 
 def _read_ebr(
-    reader: Reader, here: int, sector_size: int, extended: Entry, chains: Chains
+    reader: Reader, here: int, sector_size: int, extended: MbrEntry, chains: Chains
 ) -> MbrSector | None:
     at = here * sector_size
     if here == 0 or here in chains.places:
@@ -284,7 +266,7 @@ def _read_ebr(
 
 def _add_logicals(
     table: MbrSector,
-    extended: Entry,
+    extended: MbrEntry,
     here: int,
     here_sectors: int,
     sector_size: int,
@@ -314,14 +296,14 @@ def _add_logicals(
             chains.faults.append(TableFault(Fault.LOGICAL_OUTSIDE_EXTENDED, detail, extent.start, numbers))
 
 
-def _is_garbage(entry: Entry, extended: Entry, here: int, here_sectors: int) -> bool:
+def _is_garbage(entry: MbrEntry, extended: MbrEntry, here: int, here_sectors: int) -> bool:
     """The kernel believes the third and fourth entry of an EBR only where they fit (OS/2 used them)."""
     if entry.slot <= 2:
         return False
     return entry.end > here_sectors or here + entry.start < extended.start or here + entry.end > extended.end
 
 
-def dos_partition(entry: Entry, number: int, role: Role, extent: Extent, disk_signature: int) -> Partition:
+def dos_partition(entry: MbrEntry, number: int, role: Role, extent: Extent, disk_signature: int) -> Partition:
     return Partition(
         number=number,
         extent=extent,
@@ -342,7 +324,7 @@ def dos_partition(entry: Entry, number: int, role: Role, extent: Extent, disk_si
 _MOST = 0xFFFFFFFF
 
 
-def hybrid_entries(table: MbrSector | None) -> tuple[Entry, ...]:
+def hybrid_entries(table: MbrSector | None) -> tuple[MbrEntry, ...]:
     """Entries beside the 0xEE one: what firmware and systems that know no GPT will see."""
     if table is None or table.protective is None:
         return ()
@@ -370,16 +352,16 @@ def _missing(table: MbrSector | None) -> TableFault:
     return TableFault(Fault.PROTECTIVE_MBR, detail, 0)
 
 
-def _start_fault(guard: Entry) -> list[TableFault]:
+def _start_fault(guard: MbrEntry) -> list[TableFault]:
     if guard.start == 1:
         return []
     detail = (
         f"the 0xEE entry of the protective MBR starts at sector {guard.start}, not 1: Linux ignores this GPT"
     )
-    return [TableFault(Fault.PROTECTIVE_MBR, detail, _entry_at(guard))]
+    return [TableFault(Fault.PROTECTIVE_MBR, detail, guard.at)]
 
 
-def _size_fault(guard: Entry, disk_sectors: int) -> list[TableFault]:
+def _size_fault(guard: MbrEntry, disk_sectors: int) -> list[TableFault]:
     """UEFI wants the disk's size less one, or 0xFFFFFFFF where that does not fit; many tools always write the latter,
     and the kernel also takes the size cut to 32 bits (is_pmbr_valid)."""
     if guard.sectors in (_MOST, min(disk_sectors - 1, _MOST), (disk_sectors - 1) & _MOST):
@@ -389,15 +371,15 @@ def _size_fault(guard: Entry, disk_sectors: int) -> list[TableFault]:
         f"the protective MBR covers {guard.sectors} sectors, {covers}, which has {disk_sectors - 1} after the first: "
         "the disk was grown, shrunk or copied from one of another size"
     )
-    return [TableFault(Fault.PROTECTIVE_MBR, detail, _entry_at(guard))]
+    return [TableFault(Fault.PROTECTIVE_MBR, detail, guard.at)]
 
 
-def _hybrid(others: tuple[Entry, ...], partitions: list[Partition], sector_size: int) -> TableFault:
+def _hybrid(others: tuple[MbrEntry, ...], partitions: list[Partition], sector_size: int) -> TableFault:
     """Which entries there are, and whether each is the same place as a GPT partition, as it should be."""
     mirrors = {partition.extent: partition.number for partition in partitions}
     told, numbers = [], []
     for entry in others:
-        number = mirrors.get(Extent(entry.start * sector_size, entry.sectors * sector_size))
+        number = mirrors.get(entry.extent(sector_size))
         if number is None:
             told.append(
                 f"entry {entry.slot} (0x{entry.code:02x}, sectors {entry.start} to {entry.end - 1}) is no GPT partition"
@@ -409,8 +391,4 @@ def _hybrid(others: tuple[Entry, ...], partitions: list[Partition], sector_size:
         f"hybrid MBR: {'; '.join(told)}. Linux uses the GPT, others may use these entries, and most tools update only "
         "one of the two"
     )
-    return TableFault(Fault.HYBRID_MBR, detail, _entry_at(others[0]), tuple(numbers))
-
-
-def _entry_at(entry: Entry) -> int:
-    return 0x1BE + 16 * (entry.slot - 1)
+    return TableFault(Fault.HYBRID_MBR, detail, others[0].at, tuple(numbers))

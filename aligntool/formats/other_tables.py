@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from aligntool.formats import unix_tables
-from aligntool.formats.mbr import Chains, Entry, MbrSector, dos_partition, follow_chain, parse_sector
+from aligntool.formats.mbr import Chains, MbrEntry, MbrSector, dos_partition, follow_chain, parse_sector
 from aligntool.formats.parked import parked_in_mbr
 from aligntool.formats.part_types import GPT_PROTECTIVE, LDM, mbr_type_name
 from aligntool.formats.reader import (
@@ -224,7 +224,7 @@ def add_nested(reader: Reader, table: MbrSector, *, sector_size: int, chains: Ch
         read = _READERS.get(entry.code)
         if read is None:
             continue
-        parent = Extent(entry.start * sector_size, entry.sectors * sector_size)
+        parent = entry.extent(sector_size)
         for piece in read(reader, parent, entry.code):
             if piece.extent == parent or not piece.extent.length:
                 continue  # the parent once more
@@ -394,9 +394,9 @@ def read_mbr(
     )
 
 
-def _primary(entry: Entry, disk_signature: int, sector_size: int) -> Partition:
+def _primary(entry: MbrEntry, disk_signature: int, sector_size: int) -> Partition:
     role = Role.EXTENDED if entry.is_extended else Role.PRIMARY
-    extent = Extent(entry.start * sector_size, entry.sectors * sector_size)
+    extent = entry.extent(sector_size)
     return dos_partition(entry, entry.slot, role, extent, disk_signature)
 
 
@@ -450,15 +450,14 @@ def _starts_something(reader: Reader, table: MbrSector, sector_size: int) -> boo
 def _entry_faults(reader: Reader, table: MbrSector) -> list[TableFault]:
     faults = []
     for entry in table.entries:
-        at = 0x1BE + 16 * (entry.slot - 1)
         if entry.code and not entry.sectors:
             detail = (
                 f"entry {entry.slot} has type 0x{entry.code:02x} ({mbr_type_name(entry.code)}) but no sectors"
             )
-            faults.append(TableFault(Fault.BAD_ENTRY, detail, at, (entry.slot,)))
+            faults.append(TableFault(Fault.BAD_ENTRY, detail, entry.at, (entry.slot,)))
         elif entry.sectors and not entry.start and not _is_hybrid_iso(reader, table):
             detail = f"partition {entry.slot} starts at sector 0: it covers the partition table itself"
-            faults.append(TableFault(Fault.BAD_ENTRY, detail, at, (entry.slot,)))
+            faults.append(TableFault(Fault.BAD_ENTRY, detail, entry.at, (entry.slot,)))
     dynamic = tuple(entry.slot for entry in table.used if entry.code == LDM)
     if dynamic:
         detail = "this is a Windows dynamic disk: the real volumes are in the LDM database at its end, not in the MBR"

@@ -1,14 +1,14 @@
 """The entries by which a table marks a move in flight: types, names, journal address."""
 
 import re
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
 from aligntool.device import Device
-from aligntool.formats.gpt import Copy, GptCopy, read_bytes, read_copy, read_entries
+from aligntool.formats.gpt import Copy, GptCopy, GptEntry, read_bytes, read_copy, read_entries
 from aligntool.formats.mbr import MbrEntry, MbrSector, entries_of
+from aligntool.formats.part_types import GPT_PROTECTIVE
 from aligntool.inventory import Disk, InFlight, Partition
 from aligntool.units import align_down
 
@@ -33,9 +33,11 @@ def journal_in_name(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def journal_in_addresses(addresses: bytes, disk_size: int) -> InFlight | None:
-    """Return what the six bytes of CHS in an MBR entry of type 0x7F state, or None where another program wrote it."""
-    address = int.from_bytes(addresses, "little")
+def _parked_by(entry: MbrEntry, disk_size: int) -> InFlight | None:
+    """Return what an MBR entry of type 0x7F states in its CHS addresses, or None where another program wrote it."""
+    if entry.code != PARKED_MBR or entry.boot or not entry.sectors:
+        return None
+    address = int.from_bytes(entry.chs_start + entry.chs_end, "little")
     if address == MBR_ELSEWHERE:
         return InFlight((), None)
     at = address * MBR_UNIT
@@ -74,10 +76,7 @@ def seems_in_flight(disk: Disk) -> bool:
 # little-endian; all ones when the journal is elsewhere. Start and length stay, so that nobody takes the place
 # for free.
 
-GPT_TYPE, MBR_TYPE = PARKED_GPT, PARKED_MBR
-
 _SECTOR_SIZES = (512, 4096)
-_ATTRIBUTES_AT = 48
 _NAME_AT = 56
 _NAME_LENGTH = 72  # 36 UTF-16 units
 # UEFI specification 2.10, table 5-8, bit 1: not for firmware. Microsoft data partitions, bit 62: hidden, 63: no letter.
@@ -113,14 +112,14 @@ def places_in_torn_entries(device: Device) -> Iterator[int | None]:
     length = min(_RAW, align_down(device.size, max(_SECTOR_SIZES)))
     for start in (0, align_down(device.size - length, max(_SECTOR_SIZES))):
         raw = _or_nothing(device, start, min(length + max(_SECTOR_SIZES), device.size - start))
-        at = raw.find(GPT_TYPE.bytes_le)
+        at = raw.find(PARKED_GPT.bytes_le)
         while at >= 0:
             name = raw[at + _NAME_AT : at + _NAME_AT + _NAME_LENGTH].decode("utf-16-le", "replace")
             name = name.rstrip("\0")
             place = journal_in_name(name)
             if place is not None or name == _NAME_ELSEWHERE:
                 yield place
-            at = raw.find(GPT_TYPE.bytes_le, at + 1)
+            at = raw.find(PARKED_GPT.bytes_le, at + 1)
 
 
 def _or_nothing(device: Device, at: int, length: int) -> bytes:
@@ -130,21 +129,21 @@ def _or_nothing(device: Device, at: int, length: int) -> bytes:
         return b""
 
 
-def parked_gpt_entry(entry: bytes, number: int, journal_at: int | None, journal_id: bytes) -> bytes:
+def parked_gpt_entry(entry: GptEntry, journal_at: int | None, journal_id: bytes) -> GptEntry:
     name = _NAME_ELSEWHERE if journal_at is None else f"aligntool resume @{journal_at}"
-    parked = bytearray(entry)
-    parked[:16] = GPT_TYPE.bytes_le
-    parked[16:32] = _with_number(journal_id, number)
-    (attributes,) = struct.unpack_from("<Q", entry, _ATTRIBUTES_AT)
-    struct.pack_into("<Q", parked, _ATTRIBUTES_AT, attributes | _LEAVE_ALONE)
-    parked[_NAME_AT : _NAME_AT + _NAME_LENGTH] = name.encode("utf-16-le").ljust(_NAME_LENGTH, b"\0")
-    return bytes(parked)
+    return replace(
+        entry,
+        type_guid=PARKED_GPT.bytes_le,
+        unique_guid=_with_number(journal_id, entry.number),
+        attributes=entry.attributes | _LEAVE_ALONE,
+        raw_name=name.encode("utf-16-le"),
+    )
 
 
 def parked_mbr_entry(entry: MbrEntry, journal_at: int | None) -> MbrEntry:
     address = MBR_ELSEWHERE if journal_at is None else journal_at // MBR_UNIT
-    told = address.to_bytes(6, "little")
-    return replace(entry, status=0, kind=MBR_TYPE, chs_start=told[:3], chs_end=told[3:])
+    raw = address.to_bytes(6, "little")
+    return replace(entry, boot=0, code=PARKED_MBR, chs_start=raw[:3], chs_end=raw[3:])
 
 
 def _with_number(journal_id: bytes, number: int) -> bytes:
@@ -154,20 +153,15 @@ def _with_number(journal_id: bytes, number: int) -> bytes:
 
 def _in_mbr(device: Device) -> ParkedMark | None:
     entries = entries_of(read_bytes(device, 0, MBR_UNIT) or b"") or ()
-    for entry in entries:
-        if entry.kind != MBR_TYPE or entry.status or not entry.sectors:
-            continue
-        parked = journal_in_addresses(entry.chs_start + entry.chs_end, device.size)
-        if parked is not None:
-            return ParkedMark(parked.journal_at, None)
-    return None
+    parked = next((found for entry in entries if (found := _parked_by(entry, device.size))), None)
+    return ParkedMark(parked.journal_at, None) if parked else None
 
 
 def _in_gpt(device: Device, sector_size: int) -> ParkedMark | None:
     primary = read_copy(device, 1, sector_size)
     ends = {device.size // sector_size - 1: None}
     if primary is not None:
-        ends[primary.other_lba] = None
+        ends[primary.header.other_lba] = None
     backups = [read_copy(device, lba, sector_size) for lba in ends if lba > 1]
     copies = [copy for copy in (primary, *backups) if copy is not None]
     for copy in sorted(copies, key=lambda copy: not copy.sound):
@@ -179,10 +173,9 @@ def _in_gpt(device: Device, sector_size: int) -> ParkedMark | None:
 
 
 def _mark_of(copy: GptCopy) -> ParkedMark | None:
-    for number, entry in copy.numbered():
-        if entry[:16] == GPT_TYPE.bytes_le:
-            name = entry[_NAME_AT : _NAME_AT + _NAME_LENGTH].decode("utf-16-le", "replace").rstrip("\0")
-            return ParkedMark(journal_in_name(name), _with_number(entry[16:32], number))
+    for entry in copy.used_entries():
+        if entry.type_guid == PARKED_GPT.bytes_le:
+            return ParkedMark(journal_in_name(entry.name), _with_number(entry.unique_guid, entry.number))
     return None
 
 
@@ -192,8 +185,6 @@ def _mark_of(copy: GptCopy) -> ParkedMark | None:
 # In: a Device nobody knows. Out: bytes where a partition may begin. Alone because it believes everything and
 # proves nothing: the marker at that place has to.
 
-_FIRST_LBA_AT = 32
-
 
 def entry_starts(device: Device) -> Iterator[int]:
     """Of primary partitions in the MBR and of every GPT entry in either copy. Raises OSError."""
@@ -202,9 +193,7 @@ def entry_starts(device: Device) -> Iterator[int]:
         if entry.sectors:
             yield entry.start * sector
     for copy in copies_of(device):
-        for _, raw in copy.numbered():
-            (first,) = struct.unpack_from("<Q", raw, _FIRST_LBA_AT)
-            yield first * copy.sector_size
+        yield from (entry.first * copy.sector_size for entry in copy.used_entries())
 
 
 def is_sound(device: Device) -> bool:
@@ -213,9 +202,9 @@ def is_sound(device: Device) -> bool:
     An entry of the type of parked ones may be one that was torn where it says where the journal is.
     """
     entries = entries_of(bytes(device.read(0, device.sector_size)))
-    if entries is None or any(entry.kind == MBR_TYPE and entry.sectors for entry in entries):
+    if entries is None or any(entry.code == PARKED_MBR and entry.sectors for entry in entries):
         return False
-    if all(entry.kind != 0xEE for entry in entries):
+    if all(entry.code != GPT_PROTECTIVE for entry in entries):
         return True
     copies = copies_of(device)
     return len(copies) == 2 and all(copy.sound for copy in copies)
@@ -229,7 +218,7 @@ def copies_of(device: Device) -> list[GptCopy]:
     found: list[GptCopy] = []
     for sector in dict.fromkeys((device.sector_size, *_SECTOR_SIZES)):
         primary = read_copy(device, 1, sector)
-        backup = read_copy(device, primary.other_lba if primary else device.size // sector - 1, sector)
+        backup = read_copy(device, primary.header.other_lba if primary else device.size // sector - 1, sector)
         copies = [copy for copy in (primary, backup) if copy is not None]
         if len(copies) > len(found):
             found = copies
@@ -241,13 +230,7 @@ def copies_of(device: Device) -> list[GptCopy]:
 
 def parked_in_mbr(table: MbrSector, disk_size: int) -> InFlight | None:
     """Return the parked entries of an MBR; type 0x7F without the mover's fields is another program's partition."""
-    marks = {
-        entry.slot: mark
-        for entry in table.used
-        if entry.code == PARKED_MBR
-        and not entry.boot
-        and (mark := journal_in_addresses(entry.addresses, disk_size)) is not None
-    }
+    marks = {entry.slot: mark for entry in table.used if (mark := _parked_by(entry, disk_size))}
     return replace(next(iter(marks.values())), partitions=tuple(marks)) if marks else None
 
 

@@ -18,7 +18,6 @@ from aligntool.formats.parked import parked_in_gpt
 from aligntool.formats.reader import Reader, TableReading, peek, thin_out, unreadable
 from aligntool.formats.unix_tables import read_atari, read_bsd, read_dasd, read_sgi, read_sun
 from aligntool.inventory import Fault, Table, TableCopy, TableCopyState, TableFault, TableLabel
-from aligntool.units import Extent
 
 # The GPT: which sector size it was written for, which of its copies to believe, what the two disagree about.
 #
@@ -137,20 +136,13 @@ def read_gpt(
             copy.sector_size,
             disk_id=str(uuid.UUID(bytes_le=copy.header.disk_guid)),
             hybrid=bool(hybrid_entries(table)),
-            usable=_usable(copy.header, copy.sector_size),
-            copies=(pair.primary.told(), pair.backup.told()),
+            usable=copy.header.usable(copy.sector_size),
+            copies=(pair.primary.summary(), pair.backup.summary()),
             faults=thin_out(faults),
             in_flight=parked_in_gpt(copy, other),
         ),
         tuple(partitions),
     )
-
-
-def _usable(header: Header, sector_size: int) -> Extent | None:
-    if header.last_usable < header.first_usable:
-        return None
-    count = header.last_usable - header.first_usable + 1
-    return Extent(header.first_usable * sector_size, count * sector_size)
 
 
 def _sector_size_fault(copy: Copy, reported: int | None) -> list[TableFault]:
@@ -264,7 +256,7 @@ def gpt_headers(reader: Reader, sector_size: int) -> tuple[TableCopy, ...]:
     if last < 2:
         return ()
     copies = [judge_copy(reader, "primary", 1, sector_size), judge_copy(reader, "backup", last, sector_size)]
-    told = [copy.told() for copy in copies if copy.header_crc_good]
+    told = [copy.summary() for copy in copies if copy.header_crc_good]
     return tuple(copy for copy in told if copy.state in (TableCopyState.GOOD, TableCopyState.ENTRIES_CRC_BAD))
 
 
@@ -326,7 +318,7 @@ def _behind_protective(
         table,
         sector_size=lost.primary.sector_size,
         more_faults=tuple(copy_faults(lost, reader.size // lost.primary.sector_size - 1)),
-        copies=(lost.primary.told(), lost.backup.told()),
+        copies=(lost.primary.summary(), lost.backup.summary()),
     )
 
 

@@ -9,6 +9,7 @@ from aligntool.device import Device, Sectors, Writing
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.gpt import read_copy
 from aligntool.formats.mbr import (
+    LAST_NUMBER,
     NO_ENTRY,
     Geometry,
     MbrEntry,
@@ -18,6 +19,7 @@ from aligntool.formats.mbr import (
     with_entries,
 )
 from aligntool.formats.parked import copies_of, parked_mbr_entry
+from aligntool.formats.part_types import GPT_PROTECTIVE
 from aligntool.steps import EntryChange, ParkEntries, RewriteTable
 from aligntool.units import Extent
 
@@ -84,7 +86,6 @@ def told(extent: Extent | None) -> str:
 # so that order is kept. What the kernel would follow and no tool makes (links outside the container, entries
 # three and four) is refused.
 
-_LAST_NUMBER = 255  # of a partition; the kernel's DISK_MAX_PARTS less one
 _MOST_EBRS = 512
 
 
@@ -131,7 +132,7 @@ def read_chain(device: Device, slot: int, container: Extent, first_number: int) 
             extent = Extent(at + data.start * size, data.sectors * size)
             number = first_number + len(logicals)
             logicals.append(Logical(number, at, sectors[at], extent, link))
-            if number > _LAST_NUMBER or not data.start or not container.contains(extent):
+            if number > LAST_NUMBER or not data.start or not container.contains(extent):
                 raise unsound(f"logical partition {number} is {told(extent)}, where none may be")
         if not following.sectors:
             return Chain(slot, container, sectors, tuple(logicals))
@@ -176,7 +177,7 @@ def new_chain(
             )  # fmt: skip
         elif link.sectors:
             link = NO_ENTRY  # it led to EBRs without a partition
-        yield Sectors(place.at, with_entries(logical.sector, {0: data, 1: link}))
+        yield Sectors(place.at, with_entries(logical.sector, {1: data, 2: link}))
 
 
 def _linked(place: Logical | _Place) -> Extent:
@@ -313,7 +314,6 @@ def _holds(device: Device, group: Sequence[Sectors]) -> bool:
 # stay as they are.
 
 _MOST_SECTORS = 2**32 - 1  # what 32 bits count
-_PROTECTIVE = 0xEE
 _FIRST_LOGICAL = 5
 
 Changes = Mapping[int, EntryChange]
@@ -333,9 +333,7 @@ class _Mbr:
     def primaries(self) -> dict[int, Extent]:
         """Containers too."""
         size = self.sector_size
-        return {
-            number: Extent(entry.start * size, entry.sectors * size) for number, entry in self.entries.items()
-        }
+        return {number: entry.extent(size) for number, entry in self.entries.items()}
 
     @property
     def logicals(self) -> dict[int, Extent]:
@@ -353,10 +351,10 @@ def mbr_images(
     unknown = sorted(set(park.parked) - set(mbr.entries))
     if unknown:
         raise refused(f"the plan parks entry {unknown[0]}, which the MBR does not have")
-    parked = {number - 1: parked_mbr_entry(mbr.entries[number], journal_at) for number in park.parked}
+    parked = {number: parked_mbr_entry(mbr.entries[number], journal_at) for number in park.parked}
     geometry = _geometry(mbr)
     moved = {
-        number - 1: moved_entry(
+        number: moved_entry(
             entry, changes[number].before, changes[number].after,
             sector_size=mbr.sector_size, geometry=geometry,
         )
@@ -383,9 +381,9 @@ def is_readable(device: Device) -> bool:
     if any(copy.sound for copy in copies_of(device)):
         return True
     kinds = {
-        entry.kind for entry in entries_of(bytes(device.read(0, device.sector_size))) or () if entry.sectors
+        entry.code for entry in entries_of(bytes(device.read(0, device.sector_size))) or () if entry.sectors
     }
-    if _PROTECTIVE in kinds:
+    if GPT_PROTECTIVE in kinds:
         return len(kinds) > 1
     try:
         _read(device, with_chains=True)
@@ -405,15 +403,14 @@ def _read(device: Device, *, with_chains: bool) -> _Mbr:
     found = entries_of(sector)
     if found is None:
         raise unsound("sector 0 does not end in 55 AA")
-    if any(entry.kind == _PROTECTIVE for entry in found):
+    if any(entry.code == GPT_PROTECTIVE for entry in found):
         raise unsound("this MBR stands before a GPT")
-    entries = {number: entry for number, entry in enumerate(found, 1) if entry.sectors}
+    entries = {entry.slot: entry for entry in found if entry.sectors}
     chains: list[Chain] = []
     number = _FIRST_LOGICAL
     for slot, entry in entries.items():
         if with_chains and entry.is_extended:
-            container = Extent(entry.start * size, entry.sectors * size)
-            chains.append(read_chain(device, slot, container, number))
+            chains.append(read_chain(device, slot, entry.extent(size), number))
             number += len(chains[-1].logicals)
     return _Mbr(sector, entries, tuple(chains))
 

@@ -1,7 +1,7 @@
 """Write partition tables in a safe order: images of a GPT, foreign headers removed."""
 
-import struct
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import combinations
 
 from aligntool.device import Device, Sectors, Writing
@@ -9,6 +9,7 @@ from aligntool.errors import Refused, Stopped
 from aligntool.formats.gpt import GptCopy, read_copy
 from aligntool.formats.mbr import NO_ENTRY, MbrEntry, entries_of, with_entries
 from aligntool.formats.parked import copies_of, parked_gpt_entry
+from aligntool.formats.part_types import GPT_PROTECTIVE
 from aligntool.realign.mbr_images import (
     TableImages,
     TableState,
@@ -24,17 +25,10 @@ from aligntool.realign.mbr_images import (
 from aligntool.steps import ParkEntries, RewriteTable
 from aligntool.units import Extent
 
-# The GPT of a move: both copies before, in flight and after.
-#
-# In: the GPT on a Device and the changes to it. Out: its images, the backup copy before the primary one.
-# Alone because a GPT has checksums, two copies, and an entry with room for a name. What no change speaks of
-# stays as it is, to the bit: the protective MBR is not even a part of the images.
+# The GPT of a move: both copies before, in flight and after. What no change names stays as it is, to the bit:
+# the protective MBR is not even a part of the images.
 
 _PRIMARY_LBA = 1
-_PROTECTIVE = 0xEE
-_FIRST_LBA_AT = (
-    32  # and the last one, which still belongs to it, after it: UEFI specification 2.10, table 5-6
-)
 
 
 def gpt_images(
@@ -43,8 +37,8 @@ def gpt_images(
     """As `table_images`."""
     pair = _sound_pair(device)
     sector_size = device.sector_size
-    old = dict(pair[0].numbered())
-    found = {number: _extent(entry, sector_size) for number, entry in old.items()}
+    old = {entry.number: entry for entry in pair[0].used_entries()}
+    found = {number: entry.extent(sector_size) for number, entry in old.items()}
     changes = {change.number: change for change in rewrite.changes}
     moving = {number for number, change in changes.items() if change.before != change.after}
     after = found | {number: change.after for number, change in changes.items()}
@@ -54,8 +48,12 @@ def gpt_images(
     unknown = sorted(set(park.parked) - set(old))
     if unknown:
         raise refused(f"the plan parks partition {unknown[0]}, which is not there")
-    parked = {number: parked_gpt_entry(old[number], number, journal_at, journal_id) for number in park.parked}
-    moved = {number: _moved(old[number], after[number], sector_size) for number in changes}
+    parked = {number: parked_gpt_entry(old[number], journal_at, journal_id) for number in park.parked}
+    moved = {
+        number: replace(old[number], first=place.start // sector_size, last=place.end // sector_size - 1)
+        for number, change in changes.items()
+        for place in (change.after,)
+    }
     return TableImages(
         before=_writing(pair),
         parked=_writing(copy.with_entries(parked) for copy in pair),
@@ -68,17 +66,6 @@ def _writing(pair: Iterable[GptCopy]) -> Writing:
     return backup.group, primary.group
 
 
-def _extent(entry: bytes, sector_size: int) -> Extent:
-    first, last = struct.unpack_from("<QQ", entry, _FIRST_LBA_AT)
-    return Extent(first * sector_size, (last - first + 1) * sector_size)
-
-
-def _moved(entry: bytes, place: Extent, sector_size: int) -> bytes:
-    changed = bytearray(entry)
-    struct.pack_into("<QQ", changed, _FIRST_LBA_AT, place.start // sector_size, place.end // sector_size - 1)
-    return bytes(changed)
-
-
 def _sound_pair(device: Device) -> tuple[GptCopy, GptCopy]:
     """Both copies, whole and of one mind; raises Refused otherwise."""
     sector_size = device.sector_size
@@ -86,9 +73,11 @@ def _sound_pair(device: Device) -> tuple[GptCopy, GptCopy]:
     primary = read_copy(device, _PRIMARY_LBA, sector_size)
     if primary is None or not primary.sound:
         raise unsound(f"the primary GPT for sectors of {sector_size} bytes is damaged or missing")
-    backup = read_copy(device, primary.other_lba, sector_size)
+    backup = read_copy(device, primary.header.other_lba, sector_size)
     if backup is None or not backup.sound:
-        raise unsound(f"the backup GPT, which should be at sector {primary.other_lba}, is damaged or missing")
+        raise unsound(
+            f"the backup GPT, which should be at sector {primary.header.other_lba}, is damaged or missing"
+        )
     if not _agree(primary, backup):
         raise unsound("the two copies of the GPT are valid, and they disagree")
     places = [Extent(0, sector_size), primary.usable]
@@ -101,27 +90,19 @@ def _sound_pair(device: Device) -> tuple[GptCopy, GptCopy]:
 
 def _agree(primary: GptCopy, backup: GptCopy) -> bool:
     def shared(copy: GptCopy) -> tuple[object, ...]:
-        return copy.usable, copy.disk_guid, copy.entry_count, copy.entry_size, copy.used_bytes
+        header = copy.header
+        return copy.usable, header.disk_guid, header.entry_count, header.entry_size, copy.used_bytes
 
-    return backup.other_lba == _PRIMARY_LBA and shared(primary) == shared(backup)
+    return backup.header.other_lba == _PRIMARY_LBA and shared(primary) == shared(backup)
 
 
 def _check_protective(entries: tuple[MbrEntry, ...] | None) -> None:
     """A GPT counts behind a 0xEE entry only, and beside one nothing else may stand: a hybrid MBR would go stale."""
-    used = [entry for entry in entries or () if entry.sectors or entry.kind]
-    if all(entry.kind != _PROTECTIVE for entry in used):
+    used = [entry for entry in entries or () if entry.sectors or entry.code]
+    if all(entry.code != GPT_PROTECTIVE for entry in used):
         raise unsound("no protective MBR stands before the GPT, so Linux does not use it")
     if len(used) > 1:
         raise unsound("a hybrid MBR stands before the GPT and lists partitions of its own")
-
-
-# Partition tables on disks that are in use: the few sectors that a move writes, computed before the first
-# write.
-#
-# In: a Device and the steps that park and rewrite entries. Out: the sectors of the table before, in flight
-# and after, and which of the three a disk has. Alone because the order of these writes is the argument that a
-# table is whole at every moment; libparted, which writes all other tables, promises no order. With
-# `probe/tables` and `realign/layout.py` this is where sectors are counted.
 
 
 def table_images(
@@ -147,14 +128,13 @@ def table_images(
 # In: a Device and the images of a move. Out: sectors that make the written table the only one. Alone because
 # a journal knows its own sectors only: no protective MBR, and no GPT that another program put elsewhere.
 
-_SIGNATURE_AT = 510
 _CHS_FIRST, _CHS_BEYOND = b"\x00\x02\x00", b"\xff\xff\xff"  # UEFI specification 2.10, table 5-4
 
 
 def leftovers(device: Device, images: TableImages) -> Writing:
     """Return what has to be written before the table: headers of other GPTs erased, a protective MBR added."""
     own = {sectors.at for group in images.parked for sectors in group}
-    foreign = {copy.header_extent.start: len(copy.header) for copy in copies_of(device)}
+    foreign = {copy.header_extent.start: len(copy.sector) for copy in copies_of(device)}
     erased = tuple(Sectors(at, bytes(length)) for at, length in foreign.items() if at not in own)
     return (*((erased,) if erased else ()), *protective(device, images))
 
@@ -166,7 +146,7 @@ def is_shown(device: Device, images: TableImages) -> bool | None:
     if any(sectors.at == 0 for group in images.parked for sectors in group):
         return True
     entries = entries_of(bytes(device.read(0, device.sector_size)))
-    return None if entries is None else any(entry.kind == _PROTECTIVE for entry in entries)
+    return None if entries is None else any(entry.code == GPT_PROTECTIVE for entry in entries)
 
 
 def protective(device: Device, images: TableImages) -> Writing:
@@ -174,13 +154,12 @@ def protective(device: Device, images: TableImages) -> Writing:
     if any(sectors.at == 0 for group in images.parked for sectors in group):
         return ()
     sector = bytes(device.read(0, device.sector_size))
-    if any(entry.kind == _PROTECTIVE for entry in entries_of(sector) or ()):
+    if any(entry.code == GPT_PROTECTIVE for entry in entries_of(sector) or ()):
         return ()
     count = min(device.size // device.sector_size - 1, 2**32 - 1)
-    whole = MbrEntry(0, _CHS_FIRST, _PROTECTIVE, _CHS_BEYOND, 1, count)
-    made = bytearray(with_entries(sector, {0: whole, 1: NO_ENTRY, 2: NO_ENTRY, 3: NO_ENTRY}))
-    struct.pack_into("<H", made, _SIGNATURE_AT, 0xAA55)
-    return ((Sectors(0, bytes(made)),),)
+    whole = MbrEntry(0, _CHS_FIRST, GPT_PROTECTIVE, _CHS_BEYOND, 1, count)
+    made = with_entries(sector, {1: whole, 2: NO_ENTRY, 3: NO_ENTRY, 4: NO_ENTRY})
+    return ((Sectors(0, made),),)
 
 
 # Partition tables onto the disk, in the order that is the argument for their safety.

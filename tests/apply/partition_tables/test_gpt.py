@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused
-from aligntool.formats.parked import GPT_TYPE, ParkedMark, find_parked
+from aligntool.formats.parked import PARKED_GPT, ParkedMark, find_parked
 from aligntool.realign.mbr_images import TableState, table_state
 from aligntool.units import MIB, Extent
 from tests.apply.partition_tables.disks import (
@@ -105,14 +105,14 @@ def test_in_flight_other_tools_see_our_type_and_name_and_nothing_of_the_old_ones
     assert new[2] == old[2]
     for number in (1, 4):
         assert (new[number]["start"], new[number]["size"]) == (old[number]["start"], old[number]["size"])
-        assert new[number]["type"] == str(GPT_TYPE).upper()
+        assert new[number]["type"] == str(PARKED_GPT).upper()
         assert new[number]["name"] == f"aligntool resume @{JOURNAL_AT}"
         assert new[number]["uuid"] not in (old[1]["uuid"], old[4]["uuid"])
     assert new[1]["uuid"] != new[4]["uuid"]
     assert set(new[1]["attrs"].split()) == {"NoBlockIOProtocol", "LegacyBIOSBootable", "GUID:60,62,63"}
     assert set(new[4]["attrs"].split()) == {"RequiredPartition", "NoBlockIOProtocol", "GUID:62,63"}
     shown = run("partx", "--show", "--noheadings", "-o", "NR,TYPE,NAME", path)
-    assert shown.count(str(GPT_TYPE)) == 2 and "ebd0a0a2" not in shown and "0fc63daf" not in shown
+    assert shown.count(str(PARKED_GPT)) == 2 and "ebd0a0a2" not in shown and "0fc63daf" not in shown
     assert find_parked(device) == ParkedMark(JOURNAL_AT, JOURNAL_ID)
 
 
