@@ -366,10 +366,13 @@ class MakeArray:
     writes: ClassVar[bool] = True
     device: str  # "/dev/md/data"
     uuid: str  # as mdadm writes it, four words of eight digits
+    name: str  # in the superblocks
     members: tuple[str, ...]
-    command: tuple[str, ...]
     level: str  # "raid1"
-    chunk: int | None  # None: it has none
+    layout: str  # "n2", "left-symmetric"; "": the level has none
+    chunk: int | None  # None: the level has none
+    metadata: str  # "1.2"
+    bitmap_chunk: int | None  # what one bit of the internal bitmap stands for; None: no bitmap
     data: DataArea
 
 
@@ -381,7 +384,7 @@ class MakeFileSystem:
     device: str
     kind: str
     uuid: str
-    command: tuple[str, ...]
+    options: tuple[str, ...]  # of its mkfs, without the device
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,16 +416,83 @@ class WriteFile:
 
 
 @dataclass(frozen=True, slots=True)
-class RunCommand:
-    """Run a program of the system that may be run again at any time. Done when it was run."""
+class SetPartitionType:
+    """Give a partition another type. Nothing else of its entry changes."""
 
     writes: ClassVar[bool] = True
-    purpose: str
-    command: tuple[str, ...]
-    expects: str = ""  # what it must print; "": nothing is asked of it but to succeed
+    disk: str
+    partition: int
+    type_code: str  # as sfdisk takes it: a GUID, or a byte without 0x
 
 
-Step = (
+INITRAMFS_MAKERS = ("initramfs-tools", "dracut", "mkinitcpio")
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildInitramfs:
+    """Build the initramfs of every installed kernel again."""
+
+    writes: ClassVar[bool] = True
+    maker: str  # one of INITRAMFS_MAKERS
+
+    def __post_init__(self) -> None:
+        if self.maker not in INITRAMFS_MAKERS:
+            raise ValueError(f"{self.maker!r} is not one of {', '.join(INITRAMFS_MAKERS)}")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckInitramfs:
+    """Check that the line of an array is inside every initramfs that has to have it."""
+
+    writes: ClassVar[bool] = True
+    maker: str  # one of INITRAMFS_MAKERS
+    uuid: str  # of the array
+
+    def __post_init__(self) -> None:
+        if self.maker not in INITRAMFS_MAKERS:
+            raise ValueError(f"{self.maker!r} is not one of {', '.join(INITRAMFS_MAKERS)}")
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadUnits:
+    """Have systemd read its unit files and fstab again."""
+
+    writes: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class EnableUnit:
+    """Have systemd start a unit at every start of the machine."""
+
+    writes: ClassVar[bool] = True
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class MakeDirectory:
+    """Make a directory, with those above it that are missing."""
+
+    writes: ClassVar[bool] = True
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """Mount what fstab has for a directory. Done when it is mounted there."""
+
+    writes: ClassVar[bool] = True
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Swapon:
+    """Use a swap space. Done when it is in use."""
+
+    writes: ClassVar[bool] = True
+    uuid: str
+
+
+MoveStep = (
     CheckContent
     | ShrinkContent
     | WriteJournal
@@ -433,15 +503,32 @@ Step = (
     | RewriteTable
     | CloseJournal
     | MakeTable
-    | MakeMember
-    | MakeArray
-    | MakeFileSystem
-    | EditFile
-    | WriteFile
-    | RunCommand
 )
+"""The steps that change a partition table."""
 
 FileStep = EditFile | WriteFile
 
-ArrayStep = MakeMember | MakeArray | MakeFileSystem | FileStep | RunCommand
-"""The steps of which an array is made; none of them is ever in a journal."""
+InitramfsStep = RebuildInitramfs | CheckInitramfs
+
+SystemStep = SetPartitionType | InitramfsStep | ReloadUnits | EnableUnit | MakeDirectory | Mount | Swapon
+"""The steps that run a program of the system which may be run again at any time."""
+
+ArrayStep = MakeMember | MakeArray | MakeFileSystem | FileStep | SystemStep
+"""The steps that make an array or keep one; none of them is ever in a journal."""
+
+Step = MoveStep | ArrayStep
+"""Every step that a plan may have as it is read."""
+
+
+def move_step(step: Step) -> MoveStep:
+    """Return the step itself. Raise ValueError for a step of an array."""
+    if isinstance(step, ArrayStep):
+        raise ValueError(f"{type(step).__name__} is a step of an array")
+    return step
+
+
+def array_step(step: Step) -> ArrayStep:
+    """Return the step itself. Raise ValueError for a step of a move."""
+    if isinstance(step, MoveStep):
+        raise ValueError(f"{type(step).__name__} is a step of a move")
+    return step

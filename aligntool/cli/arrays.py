@@ -26,12 +26,11 @@ from aligntool.linux.drives import read_array
 from aligntool.linux.files import volatile_kind
 from aligntool.linux.look import look
 from aligntool.linux.sysfs import Tree
-from aligntool.linux.system import find_distribution
 from aligntool.linux.users import in_use
 from aligntool.raid.chunks import known_rates
-from aligntool.raid.make import begin, go_back, go_forward, plan_here, reasons_beforehand, refuse_impossible
+from aligntool.raid.make import begin, go_back, go_forward, plan_here, preflight, refuse_impossible
 from aligntool.raid.members import Known
-from aligntool.raid.planning import data_begins
+from aligntool.raid.planning import Needs, data_begins
 from aligntool.raid.record import Record, Site, find_records, forget, one_at_a_time, read_record
 from aligntool.raid.steps_drives import hold_members
 from aligntool.raid.views import ArrayView, arrays_of
@@ -40,7 +39,7 @@ from aligntool.render.arrays import array_lines, raid_plan_lines
 from aligntool.render.lines import EMPTY, plain, show, text_of, wants_color
 from aligntool.render.plan import attention_lines
 from aligntool.render.progress import array_status_json, array_status_lines, resync_bar, resync_lines
-from aligntool.steps import EditFile, MakeArray, MakeMember, RunCommand, Step, WriteFile
+from aligntool.steps import FileStep, MakeArray, MakeMember, Step
 from aligntool.units import Extent
 
 # Making an array of a plan, going on with one, taking one back: what the commands have in common.
@@ -207,20 +206,16 @@ def _problem_of(device: str, size: int, kind: str) -> str | None:
 # that is only shown promises what cannot be kept.
 
 
-def refuse_beforehand(steps: Sequence[Step], system: str, others: Refused | None = None) -> None:
-    """Nothing is written, no module loaded, no drive woken. `others`: what was found about the members.
+def refuse_unready(needs: Needs, steps: Sequence[Step] = (), others: Refused | None = None) -> None:
+    """Raise Refused with every reason; `others`: what was found about the members. Does nothing without root.
 
-    Drives by two names are known from sysfs and udev: disks that belong to no array are not opened.
-
-    Files and commands of another `system` than this one are not looked for: such a plan is for another machine. Who is
-    not root may not look.
+    Nothing is written, no module loaded, no drive woken. Drives by two names are known from sysfs and udev: disks that
+    belong to no array are not opened.
     """
     if os.geteuid() != 0:
         return
-    if system != find_distribution():
-        steps = [step for step in steps if not isinstance(step, EditFile | WriteFile | RunCommand)]
     site = replace(this_site(), look_around=lambda: look((), arrays=True, files=False).disks)
-    reasons = reasons_beforehand(steps, site)
+    reasons = preflight(needs, steps, site)
     if reasons:
         refuse([*([objection_of(others)] if others else []), *reasons])
 
@@ -397,7 +392,7 @@ def _ways_on(record: Record) -> tuple[str, ...]:
 
 def _sentences(record: Record) -> list[str]:
     made = "it is not finished: do not put anything on it yet"
-    files = [step.path for step in record.plan.steps if isinstance(step, EditFile | WriteFile)]
+    files = [step.path for step in record.plan.steps if isinstance(step, FileStep)]
     found = [made if record.forward else "it was being taken back"]
     drives = [step.device for step in record.plan.steps if isinstance(step, MakeMember)]
     found += [f"members: {', '.join(drives)}"] if drives else []

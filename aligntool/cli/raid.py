@@ -17,8 +17,8 @@ from aligntool.cli.arrays import (
     carry_out_array,
     look_at_arrays,
     look_at_members,
-    refuse_beforehand,
     refuse_changed,
+    refuse_unready,
     sampled_members,
     show_array_plan,
     tell_array,
@@ -36,7 +36,7 @@ from aligntool.linux.system import find_distribution
 from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.measured import LONGEST, parse_tuning
 from aligntool.raid.persist import PersistGoal, plan_persist
-from aligntool.raid.planning import plan_raid, steps_of_goal
+from aligntool.raid.planning import needs_of_goal, needs_of_plan, plan_raid
 from aligntool.raid.refusals import find_array
 from aligntool.recipes.goals import recipe
 from aligntool.render.arrays import array_lines, arrays_json
@@ -381,12 +381,13 @@ def find_array_plan(drives: list[str], goal: RaidGoal) -> Plan:
     """Look at the drives and think. Raises Refused with every reason."""
     members, numbers, report, known = look_at_members(drives)
     goal = replace(goal, partitions=numbers)
+    here = goal.system == find_distribution()
     try:
         plan = plan_raid(sampled_members(members, goal), report.inventory, goal, known=known)
     except Refused as refused:
-        refuse_beforehand(tuple(steps_of_goal(goal)), goal.system, refused)
+        refuse_unready(needs_of_goal(goal, here=here), others=refused)
         raise
-    refuse_beforehand(plan.steps, goal.system)
+    refuse_unready(needs_of_plan(plan, here=here), plan.steps)
     return plan
 
 

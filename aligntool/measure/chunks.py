@@ -24,7 +24,7 @@ from aligntool.linux.users import sysfs_folder
 from aligntool.measure.fio import Job, Pattern, Side, fill_job, run_job
 from aligntool.measure.run import Cell, Runs, SweepProgress
 from aligntool.raid.chunks import LEVELS, copies_of
-from aligntool.raid.commands import create_command, make_array
+from aligntool.raid.commands import make_array, tuning_command
 from aligntool.raid.measured import (
     TEST_NAME,
     TEST_UUID,
@@ -111,7 +111,7 @@ def alone(members: Sequence[str]) -> Iterator[None]:
 
 def make_tuning_array(step: MakeArray) -> str:
     """The node of the array that now runs; only an array of the step's UUID is ever returned. Raises Stopped."""
-    said = run_program(*step.command)
+    said = run_program(*tuning_command(step))
     if said.code:
         raise Stopped(f"mdadm made no array: {said.last_words}", hint="")
     settle()
@@ -323,16 +323,7 @@ def _decided(members: Sequence[Judged], goal: RaidGoal) -> Decided:
 
 
 def _array(decided: Decided) -> MakeArray:
-    """Assumed clean: the parity that a resynchronisation would write is written to nothing that anybody reads, and
-    while one runs every write to RAID5 and RAID6 is a reconstruction (raid5.c, handle_stripe_dirtying), which is not
-    what the array does for the rest of its life.
-    """
-    devices = tuple(each.device for each in decided.placed)
-    command = create_command(decided.goal, decided.shape, decided.placed)
-    if decided.shape.level.redundant:
-        at = len(command) - len(devices)
-        command = (*command[:at], "--assume-clean", *command[at:])
-    return make_array(decided.goal, decided.shape, devices, command)
+    return make_array(decided.goal, decided.shape, tuple(each.device for each in decided.placed))
 
 
 def _written(decided: Decided, length: int) -> tuple[Extent, ...]:

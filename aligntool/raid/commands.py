@@ -2,11 +2,26 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from aligntool.change import RaidGoal
-from aligntool.raid.chunks import Level, capacity
+from aligntool.raid.chunks import LEVELS, Level, capacity
+from aligntool.raid.initramfs import MAKERS
 from aligntool.raid.members import METADATA, Placed
-from aligntool.steps import DataArea, MakeArray
+from aligntool.steps import (
+    CheckInitramfs,
+    DataArea,
+    EnableUnit,
+    MakeArray,
+    MakeDirectory,
+    MakeFileSystem,
+    Mount,
+    RebuildInitramfs,
+    ReloadUnits,
+    SetPartitionType,
+    Swapon,
+    SystemStep,
+)
 from aligntool.units import GIB, KIB, MIB, align_down, format_size
 
 # `mdadm --create`, with every value in it, so that neither its defaults nor its questions decide.
@@ -39,6 +54,11 @@ class Shape:
     size: int  # of the array
 
 
+def array_device(goal: RaidGoal) -> str:
+    """Return the node that the array gets."""
+    return f"/dev/md/{goal.name}"
+
+
 def shape_of(
     goal: RaidGoal, level: Level, layout: str, chunk: int | None, placed: Sequence[Placed], offset: int
 ) -> Shape:
@@ -47,32 +67,55 @@ def shape_of(
     each = align_down(length, chunk or ANY_CHUNK)
     bitmap = goal.bitmap or ("internal" if level.redundant else "none")
     size = capacity(level, len(placed), layout, each)
-    return Shape(f"/dev/md/{goal.name}", level, layout, chunk, bitmap, offset, each, size)
+    return Shape(array_device(goal), level, layout, chunk, bitmap, offset, each, size)
 
 
-def create_command(goal: RaidGoal, shape: Shape, placed: Sequence[Placed]) -> tuple[str, ...]:
-    """mdadm(8). `--homehost=any`: the array is at home on every machine, whatever name the initramfs knows it by."""
+def make_array(goal: RaidGoal, shape: Shape, members: tuple[str, ...]) -> MakeArray:
+    """Return the step that makes the array. A RAID0 takes all of its members: its data has no length."""
     level = shape.level
-    words = ["mdadm", "--create", shape.device, "--run", f"--level={level.word.removeprefix('raid')}"]
-    words += [f"--raid-devices={len(placed)}"]
-    words += [f"--chunk={shape.chunk // KIB}K"] if shape.chunk else []
-    words += [f"--layout={shape.layout}"] if shape.layout else []
-    words += [f"--metadata={goal.metadata}"]
-    words += [f"--data-offset={shape.offset // KIB}K"] if shape.offset else []
-    if level.redundant:  # of a RAID0 mdadm takes all there is, and wants to hear of none of these
-        words += [f"--size={shape.each // KIB}K", f"--bitmap={shape.bitmap}"]
-        if shape.bitmap == "internal":
-            words += [f"--bitmap-chunk={bitmap_chunk(shape) // MIB}M", "--consistency-policy=bitmap"]
+    has_bitmap = level.redundant and shape.bitmap == "internal"
+    return MakeArray(
+        device=shape.device,
+        uuid=goal.array_uuid,
+        name=goal.name,
+        members=members,
+        level=level.word,
+        layout=shape.layout,
+        chunk=shape.chunk,
+        metadata=goal.metadata,
+        bitmap_chunk=bitmap_chunk(shape) if has_bitmap else None,
+        data=DataArea(shape.offset, shape.each if level.redundant else None),
+    )
+
+
+def create_command(step: MakeArray, *, assume_clean: bool = False) -> tuple[str, ...]:
+    """mdadm(8). `--homehost=any`: the array is at home on every machine, whatever name the initramfs knows it by."""
+    words = ["mdadm", "--create", step.device, "--run", f"--level={step.level.removeprefix('raid')}"]
+    words += [f"--raid-devices={len(step.members)}"]
+    words += [f"--chunk={step.chunk // KIB}K"] if step.chunk else []
+    words += [f"--layout={step.layout}"] if step.layout else []
+    words += [f"--metadata={step.metadata}"]
+    words += [f"--data-offset={step.data.offset // KIB}K"] if step.data.offset else []
+    if LEVELS[step.level].redundant:  # mdadm takes none of these options for a RAID0
+        words += [f"--size={step.data.length // KIB}K"] if step.data.length else []
+        if step.bitmap_chunk:
+            bitmap = ["--bitmap=internal", f"--bitmap-chunk={step.bitmap_chunk // MIB}M"]
+            words += [*bitmap, "--consistency-policy=bitmap"]
         else:
-            words += ["--consistency-policy=resync"]
-    words += [f"--name={goal.name}", "--homehost=any", f"--uuid={goal.array_uuid}"]
-    return (*words, *(member.device for member in placed))
+            words += ["--bitmap=none", "--consistency-policy=resync"]
+    words += [f"--name={step.name}", "--homehost=any", f"--uuid={step.uuid}"]
+    words += ["--assume-clean"] if assume_clean else []
+    return (*words, *step.members)
 
 
-def make_array(goal: RaidGoal, shape: Shape, members: tuple[str, ...], command: tuple[str, ...]) -> MakeArray:
-    """Return the step that runs the command; what is wiped and what is checked afterwards is read from its fields."""
-    data = DataArea(shape.offset, shape.each if shape.level.redundant else None)
-    return MakeArray(shape.device, goal.array_uuid, members, command, shape.level.word, shape.chunk, data)
+def tuning_command(step: MakeArray) -> tuple[str, ...]:
+    """Return the command for an array that only a sweep uses: without a first resynchronisation.
+
+    The parity that it would write is written to nothing that anybody reads, and while one runs every write to RAID5 and
+    RAID6 is a reconstruction (raid5.c, handle_stripe_dirtying), which is not what the array does for the rest of its
+    life.
+    """
+    return create_command(step, assume_clean=LEVELS[step.level].redundant)
 
 
 def bitmap_chunk(shape: Shape) -> int:
@@ -159,23 +202,31 @@ class Stripe:
     flash: bool
 
 
-def make_command(goal: RaidGoal, stripe: Stripe, device: str) -> tuple[str, ...]:
-    """How the file system is made; () for none. mkfs.xfs(8), mke2fs(8), mkfs.btrfs(8), mkswap(8).
+def file_system_step(goal: RaidGoal, stripe: Stripe, device: str) -> MakeFileSystem | None:
+    """Return the step that makes the goal's file system; None for none.
 
-    Forced: an array on drives that held one before begins at the same byte, so what was on that one shows through, and
-    mkfs would refuse or ask. The array is new; what its members held was judged before.
+    Options: mkfs.xfs(8), mke2fs(8), mkfs.btrfs(8), mkswap(8). Forced: an array on drives that held one before begins
+    at the same byte, so what was on that one shows through, and mkfs would refuse or ask. The array is new; what its
+    members held was judged before.
     """
-    uuid = goal.filesystem_uuid
+    uuid, options = goal.filesystem_uuid, tuple[str, ...]()
     match goal.filesystem:
+        case "none":
+            return None
         case "xfs":
-            return ("mkfs.xfs", "-f", *_xfs(goal, stripe), device)
+            options = ("-f", *_xfs(goal, stripe))
         case "ext4":
-            return ("mkfs.ext4", "-F", *_ext4(goal, stripe), device)
+            options = ("-F", *_ext4(goal, stripe))
         case "btrfs":
-            return ("mkfs.btrfs", "-f", "-d", "single", "-m", "dup", "-U", uuid, "-L", goal.name, device)
+            options = ("-f", "-d", "single", "-m", "dup", "-U", uuid, "-L", goal.name)
         case "swap":
-            return ("mkswap", "-U", uuid, "-L", goal.name[:EXT_LABEL], device)
-    return ()
+            options = ("-U", uuid, "-L", goal.name[:EXT_LABEL])
+    return MakeFileSystem(device, goal.filesystem, uuid, options)
+
+
+def mkfs_of(kind: str) -> str:
+    """Return the program that makes such a file system."""
+    return {"swap": "mkswap", "vfat": "mkfs.fat"}.get(kind, f"mkfs.{kind}")
 
 
 def _xfs(goal: RaidGoal, stripe: Stripe) -> Iterator[str]:
@@ -224,12 +275,23 @@ def waits_as_asked(options: Sequence[str]) -> bool:
     return any(each.startswith("x-systemd.device-timeout=") for each in options)
 
 
-def fstab_line(goal: RaidGoal, place: str, options: tuple[str, ...]) -> str:
+def mount_options(goal: RaidGoal) -> tuple[str, ...]:
+    """`nofail`: a machine whose data array is missing starts all the same, and can be repaired over the network."""
+    given = default_options(goal.filesystem) if goal.mount_options is None else goal.mount_options
+    extra = () if goal.place == "/" else ("nofail", *(() if waits_as_asked(given) else (PATIENCE,)))
+    return tuple(dict.fromkeys((*given, *extra)))
+
+
+def fstab_line(goal: RaidGoal) -> str:
     """By UUID, never by /dev/mdN, which changes from boot to boot."""
     if goal.filesystem == "swap":
         return f"UUID={goal.filesystem_uuid} none swap sw,nofail 0 0"
-    check = 2 if goal.filesystem == "ext4" else 0  # XFS and btrfs are not checked at boot: fsck.xfs(8)
-    return f"UUID={goal.filesystem_uuid} {place} {goal.filesystem} {','.join(options)} 0 {check}"
+    return mount_line(goal.filesystem_uuid, goal.place, goal.filesystem, mount_options(goal))
+
+
+def mount_line(uuid: str, place: str, kind: str, options: Sequence[str]) -> str:
+    """Return a line of fstab. XFS and btrfs are not checked at boot: fsck.xfs(8)."""
+    return f"UUID={uuid} {place} {kind} {','.join(options)} 0 {2 if kind.startswith('ext') else 0}"
 
 
 def filesystem_notes(goal: RaidGoal, stripe: Stripe) -> Iterator[str]:
@@ -270,3 +332,67 @@ def filesystem_notes(goal: RaidGoal, stripe: Stripe) -> Iterator[str]:
             f"a block of {format_size(goal.block_size)} is larger than the memory pages of most machines, which "
             "refuse to mount it"
         )
+
+
+# The programs that the steps run: the command of each, and what it is for.
+
+ProgramStep = MakeArray | MakeFileSystem | SystemStep
+
+
+def command_of(step: ProgramStep) -> tuple[str, ...]:
+    """Return the command of a step: what is shown, and what is run."""
+    match step:
+        case MakeArray():
+            return create_command(step)
+        case MakeFileSystem():
+            return (mkfs_of(step.kind), *step.options, step.device)
+        case SetPartitionType():
+            # The kernel keeps no types, and reading the table again would fail while another partition is in use.
+            quiet = ("sfdisk", "--no-tell-kernel", "--part-type")
+            return (*quiet, step.disk, str(step.partition), step.type_code)
+        case RebuildInitramfs():
+            return MAKERS[step.maker].rebuild
+        case CheckInitramfs():
+            return (*MAKERS[step.maker].check, step.uuid)
+        case ReloadUnits():
+            return ("systemctl", "daemon-reload")
+        case EnableUnit():
+            return ("systemctl", "enable", step.unit)
+        case MakeDirectory():
+            return ("mkdir", "-p", step.path)
+        case Mount():
+            return ("mount", step.path)
+        case Swapon():
+            return ("swapon", "-U", step.uuid)
+        case _:
+            assert_never(step)
+
+
+def programs_of(step: ProgramStep) -> tuple[str, ...]:
+    """Return the programs that a step needs."""
+    if isinstance(step, CheckInitramfs):
+        return MAKERS[step.maker].programs
+    return (command_of(step)[0],)
+
+
+def purpose_of(step: SystemStep) -> str:
+    """Return what a step does, in a few words."""
+    match step:
+        case SetPartitionType():
+            return f"give partition {step.partition} of {step.disk} the type of a member"
+        case RebuildInitramfs():
+            return "rebuild every initramfs"
+        case CheckInitramfs():
+            return f"check that the array's line is inside {MAKERS[step.maker].where}"
+        case ReloadUnits():
+            return "have systemd read its unit files and fstab again"
+        case EnableUnit():
+            return f"enable {step.unit}"
+        case MakeDirectory():
+            return f"make the directory {step.path}"
+        case Mount():
+            return f"mount {step.path} as fstab has it"
+        case Swapon():
+            return "use the swap space"
+        case _:
+            assert_never(step)

@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import assert_never
 
 from aligntool.audit.wording import shell_word
 from aligntool.change import Event, Plan, Said, StepBegun, StepDone
@@ -15,33 +14,41 @@ from aligntool.linux.kernel import partition_problem
 from aligntool.linux.process import find_program, run_program
 from aligntool.raid import steps_drives, steps_md, steps_system
 from aligntool.raid.boot import LIST_FILE
+from aligntool.raid.commands import purpose_of
 from aligntool.raid.members import data_area, partition_node
 from aligntool.raid.persist import FSTAB, other_place
+from aligntool.raid.planning import Needs, needs_of_plan
 from aligntool.raid.record import Record, Site, forget, record_file, save
 from aligntool.raid.steps_drives import HeldMembers, hold_members, is_made, is_same_drive, old_signatures
 from aligntool.raid.steps_md import refuse_foreign, refuse_used, stop_earlier
 from aligntool.raid.steps_system import (
-    about_hooks,
-    build_images_back,
-    carry_back,
     find_file,
     is_kept,
     kept_words,
     missing_programs,
-    refuse_taken_place,
+    rebuild_restored,
+    refuse_hooks,
+    refuse_mount_point,
     refuse_unwritable,
+    reload_restored,
 )
 from aligntool.steps import (
     ArrayStep,
+    CheckInitramfs,
     EditFile,
     FileStep,
     MakeArray,
     MakeFileSystem,
     MakeMember,
-    RunCommand,
+    Mount,
+    RebuildInitramfs,
+    ReloadUnits,
+    SetPartitionType,
     Step,
     Subject,
-    WriteFile,
+    Swapon,
+    SystemStep,
+    array_step,
 )
 
 # Everything that can be known to stand in the way, before the first write.
@@ -56,35 +63,28 @@ def refuse_impossible(plan: Plan, site: Site) -> None:
     """Raises Refused with every reason there is. Writes nothing, but may load the kernel's module for the level."""
     if os.geteuid() != 0:
         raise Refused("arrays are made by root only", hint="type the same after sudo")
-    refuse([*_about_kernel(plan.steps), *reasons_beforehand(plan.steps, site)])
+    refuse([*_about_kernel(plan.steps), *preflight(needs_of_plan(plan, here=True), plan.steps, site)])
 
 
-def reasons_beforehand(steps: Sequence[Step], site: Site) -> list[Objection]:
-    """All that can be asked by looking, so also of a plan that is only to be shown, and of what is known of one that
-    there cannot be. Root only: others may not look.
+def preflight(needs: Needs, steps: Sequence[Step], site: Site) -> list[Objection]:
+    """Return every reason that can be found by looking, so also for a plan that is only shown, and for a goal without a
+    plan, which has no `steps`. Root only.
     """
-    reasons = [*_about_programs(steps), *_about_device(steps), *_about_paths(steps, site)]
-    reasons += [*_about_files(steps, site), *about_hooks(steps, site)]
+    reasons = [
+        (f"{program} is not installed", f"install the package {package}")
+        for program, package in missing_programs(needs.programs)
+    ]
+    if needs.device and Path(needs.device).exists():
+        reasons.append((f"an array of the name {needs.device} runs already", "--name another"))
+    reasons += [*_about_paths(steps, site), *_about_files(needs.steps, steps, site)]
     if find_program("blkid"):
         reasons += _about_members(steps)
-    for step in steps if find_program("mountpoint") else ():
-        if isinstance(step, RunCommand):
-            reasons += ((why, _elsewhere(step.command[1], site)) for why in refuse_taken_place(step))
+    for step in needs.steps:
+        if isinstance(step, RebuildInitramfs):
+            reasons += refuse_hooks(step, site)
+        if isinstance(step, Mount) and find_program("mountpoint"):
+            reasons += ((why, _elsewhere(step.path, site)) for why in refuse_mount_point(step))
     return reasons
-
-
-def _about_programs(steps: Sequence[Step]) -> Iterator[Objection]:
-    commands = [step.command for step in steps if isinstance(step, MakeArray | MakeFileSystem | RunCommand)]
-    if any(isinstance(step, MakeArray) for step in steps):
-        commands += [("mdadm",), ("blkid",), ("wipefs",), ("mountpoint",)]
-    for program, package in missing_programs(commands):
-        yield f"{program} is not installed", f"install the package {package}"
-
-
-def _about_device(steps: Sequence[Step]) -> Iterator[Objection]:
-    for step in steps:
-        if isinstance(step, MakeArray) and Path(step.device).exists():
-            yield f"an array of the name {step.device} runs already", "--name another"
 
 
 def _about_kernel(steps: Sequence[Step]) -> Iterator[Objection]:
@@ -135,13 +135,13 @@ def _is_same(disk: Disk, was: Subject) -> bool:
     return bool(disk.serial) and same
 
 
-def _about_files(steps: Sequence[Step], site: Site) -> Iterator[Objection]:
-    for step in steps:
-        if isinstance(step, EditFile | WriteFile):
+def _about_files(files: Sequence[Step], steps: Sequence[Step], site: Site) -> Iterator[Objection]:
+    drives = [each.disk.path for each in steps if isinstance(each, MakeMember)]
+    for step in files:
+        if isinstance(step, FileStep):
             yield from ((why, "") for why in refuse_unwritable(step, site))
         if isinstance(step, EditFile):
             yield from _about_names(step, site)
-            drives = [each.disk.path for each in steps if isinstance(each, MakeMember)]
             yield from _about_copies(step, drives, site)
 
 
@@ -207,8 +207,11 @@ def _elsewhere(place: str, site: Site) -> str:
 
 def begin(plan: Plan, site: Site) -> Record:
     """The record of a plan that is about to be carried out, durable. Raises Refused: no drive was written to."""
-    for step in plan.steps:
-        _array_step(step)
+    try:
+        for step in plan.steps:
+            array_step(step)
+    except ValueError as error:
+        raise Refused(str(error), hint="aligntool raid plan") from None
     record = Record(record_file(site.state, plan), plan)
     if record.file.exists():
         raise Refused(f"{record.file} is there already", hint="aligntool status")
@@ -238,7 +241,7 @@ def go_forward(record: Record, plan: Plan, site: Site, held: HeldMembers | None 
 def _walk_forward(record: Record, plan: Plan, site: Site, held: HeldMembers) -> Iterator[Event]:
     first_run = not (record.traces or record.begun or record.position)
     for index in range(max(record.position, 0), len(plan.steps)):
-        step = _array_step(plan.steps[index])
+        step = array_step(plan.steps[index])
         if not isinstance(step, MakeMember) and held.release():
             steps_drives.wait_for_members(plan.steps)
         again = index in record.traces
@@ -269,7 +272,7 @@ def go_back(record: Record, plan: Plan, site: Site) -> Iterator[Event]:
     refuse_taken(plan, first)
     yield from _given_back(plan, first)
     for index in range(min(first, len(plan.steps) - 1), -1, -1):
-        step = _array_step(plan.steps[index])
+        step = array_step(plan.steps[index])
         record = replace(record, position=index, begun=True, forward=False)
         _save(record)
         yield StepBegun(index)
@@ -277,19 +280,18 @@ def go_back(record: Record, plan: Plan, site: Site) -> Iterator[Event]:
         record = replace(record, position=index - 1)  # which was begun, or there would be nothing after it
         _save(record)
         yield StepDone(index)
-    yield from build_images_back(plan, record)
+    yield from rebuild_restored(plan, record)
     _forget(record)
 
 
 def refuse_filled(plan: Plan) -> None:
     """Raises Refused where somebody uses what would be taken away."""
     for step in plan.steps:
-        if isinstance(step, RunCommand) and step.command[0] == "mount" and len(step.command) == 2:
-            place = step.command[1]
-            found = steps_system.files_below(place) if steps_system.is_mounted(place) else []
+        if isinstance(step, Mount):
+            found = steps_system.files_below(step.path) if steps_system.is_mounted(step.path) else []
             if found:
                 raise Refused(
-                    f"files lie on the new array at {place}: {', '.join(found)}; they would be lost",
+                    f"files lie on the new array at {step.path}: {', '.join(found)}; they would be lost",
                     hint="aligntool resume keeps the array; to take it back all the same, move the files away first",
                 )
 
@@ -308,8 +310,8 @@ def _given_back(plan: Plan, last: int) -> Iterator[Said]:
     """What no step up to `last` mounted, and a start of the machine did, because its line was in fstab already."""
     uuids = [step.uuid for step in plan.steps if isinstance(step, MakeFileSystem)]
     for step in plan.steps[last + 1 :]:
-        if isinstance(step, RunCommand) and steps_system.started_by_itself(step, uuids):
-            yield from steps_system.undo_command(step, {})
+        if isinstance(step, Mount | Swapon) and steps_system.is_started_by_fstab(step, uuids):
+            yield from steps_system.undo_system(step, {})
 
 
 def _where_it_runs(step: MakeFileSystem, plan: Plan) -> MakeFileSystem:
@@ -322,19 +324,15 @@ def _where_it_runs(step: MakeFileSystem, plan: Plan) -> MakeFileSystem:
 
 
 def _trace(step: ArrayStep, site: Site, record: Record) -> Mapping[str, str]:
-    match step:
-        case EditFile() | WriteFile():
-            return steps_system.find_file_trace(step, site, keeps=not is_kept(step, record))
-        case RunCommand():
-            return steps_system.find_command_trace(step)
-        case MakeMember() | MakeArray() | MakeFileSystem():  # what a member held is in the plan
-            return {}
-        case _:
-            assert_never(step)
+    if isinstance(step, FileStep):
+        return steps_system.find_file_trace(step, site, keeps=not is_kept(step, record))
+    if isinstance(step, SystemStep):
+        return steps_system.find_system_trace(step)
+    return {}  # what a member held is in the plan
 
 
 def _do(
-    step: MakeArray | MakeFileSystem | FileStep | RunCommand,
+    step: MakeArray | MakeFileSystem | FileStep | SystemStep,
     plan: Plan,
     site: Site,
     trace: Mapping[str, str],
@@ -342,34 +340,29 @@ def _do(
     again: bool,
     first_run: bool,
 ) -> Iterator[Said]:
-    match step:
-        case MakeArray():
-            blank = not steps_md.has_superblocks(step)
-            for each in plan.steps:
-                if isinstance(each, MakeMember):
-                    steps_drives.stop_unless_standing(each, site, data_area(plan.steps), blank=blank)
-            yield from steps_md.make_array(step, plan.disk.size)
-        case MakeFileSystem():
-            _stop_unless_ours(step, plan)
-            yield from steps_md.make_file_system(step, site, new=first_run)
-        case EditFile() | WriteFile():
-            yield from steps_system.edit_file(step, site, trace)
-        case RunCommand():
-            if again and step.expects:
-                yield from _rebuilt(plan.steps.index(step), plan)
-            yield from steps_system.run_command(step)
-        case _:
-            assert_never(step)
+    if isinstance(step, MakeArray):
+        blank = not steps_md.has_superblocks(step)
+        for each in plan.steps:
+            if isinstance(each, MakeMember):
+                steps_drives.stop_unless_standing(each, site, data_area(plan.steps), blank=blank)
+        yield from steps_md.make_array(step, plan.disk.size)
+    elif isinstance(step, MakeFileSystem):
+        _stop_unless_ours(step, plan)
+        yield from steps_md.make_file_system(step, site, new=first_run)
+    elif isinstance(step, FileStep):
+        yield from steps_system.edit_file(step, site, trace)
+    else:
+        if again and isinstance(step, CheckInitramfs):
+            yield from _rebuilt(plan.steps.index(step), plan)
+        yield from steps_system.apply_system(step)
 
 
 def _rebuilt(index: int, plan: Plan) -> Iterator[Said]:
-    """A look that did not find what it should finds no more until what it looks at is built anew: the user may have
-    mended what it is built of.
-    """
+    """Rebuild what the check at `index` looks into: the user may have repaired what it is built from."""
     for step in reversed(plan.steps[:index]):
-        if isinstance(step, RunCommand) and steps_system.rebuilds(step):
-            yield Said(f"{step.purpose}: {' '.join(step.command)}")
-            yield from steps_system.run_command(step)
+        if isinstance(step, RebuildInitramfs | ReloadUnits):
+            yield Said(f"{purpose_of(step)}: {steps_system.shell_words(step)}")
+            yield from steps_system.apply_system(step)
             return
 
 
@@ -392,22 +385,19 @@ def _stop_unless_ours(step: MakeFileSystem, plan: Plan) -> None:
 
 
 def _undo(step: ArrayStep, index: int, plan: Plan, site: Site, record: Record) -> Iterator[Said]:
-    match step:
-        case MakeMember():
-            blank = not any(isinstance(plan.steps[at], MakeFileSystem) for at in record.traces)
-            yield from steps_drives.remove_member(step, site, data_area(plan.steps), blank=blank)
-        case MakeArray():
-            steps_md.take_apart(step)
-            yield Said(f"{step.device} is stopped, and its superblocks are gone")
-        case MakeFileSystem():
-            yield from steps_md.remove_file_system(_where_it_runs(step, plan))
-        case EditFile() | WriteFile():
-            yield from steps_system.restore_file(step, site, record.trace(index))
-            yield from carry_back(index, plan, record)
-        case RunCommand():
-            yield from steps_system.undo_command(step, record.trace(index))
-        case _:
-            assert_never(step)
+    if isinstance(step, MakeMember):
+        blank = not any(isinstance(plan.steps[at], MakeFileSystem) for at in record.traces)
+        yield from steps_drives.remove_member(step, site, data_area(plan.steps), blank=blank)
+    elif isinstance(step, MakeArray):
+        steps_md.take_apart(step)
+        yield Said(f"{step.device} is stopped, and its superblocks are zeroed")
+    elif isinstance(step, MakeFileSystem):
+        yield from steps_md.remove_file_system(_where_it_runs(step, plan))
+    elif isinstance(step, FileStep):
+        yield from steps_system.restore_file(step, site, record.trace(index))
+        yield from reload_restored(index, plan, record)
+    else:
+        yield from steps_system.undo_system(step, record.trace(index))
 
 
 def _awakened(record: Record, plan: Plan) -> Iterator[Said]:
@@ -442,12 +432,6 @@ def _awakened_to_be_undone(record: Record, plan: Plan) -> Iterator[Said]:
                 hint=f"when nothing of it is needed: {clear}, then the same again",
             ) from error
         yield Said(f"the array cannot be started, and is taken apart as it is: {error}")
-
-
-def _array_step(step: Step) -> ArrayStep:
-    if isinstance(step, MakeMember | MakeArray | MakeFileSystem | EditFile | WriteFile | RunCommand):
-        return step
-    raise Refused(f"{type(step).__name__} is no step of an array", hint="aligntool raid plan")
 
 
 def _save(record: Record) -> None:
@@ -522,15 +506,9 @@ def _step_here(step: Step, names: Mapping[str, str]) -> Step:
             disk = replace(step.disk, path=names[step.disk.path])
             return replace(step, disk=disk, device=names.get(step.device, step.device))
         case MakeArray():
-            members = tuple(names.get(each, each) for each in step.members)
-            return replace(step, members=members, command=_words_here(step.command, names))
+            return replace(step, members=tuple(names.get(each, each) for each in step.members))
         case MakeFileSystem():
-            device = names.get(step.device, step.device)
-            return replace(step, device=device, command=_words_here(step.command, names))
-        case RunCommand():
-            return replace(step, command=_words_here(step.command, names))
+            return replace(step, device=names.get(step.device, step.device))
+        case SetPartitionType():
+            return replace(step, disk=names.get(step.disk, step.disk))
     return step
-
-
-def _words_here(words: Sequence[str], names: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(names.get(word, word) for word in words)

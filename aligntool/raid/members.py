@@ -8,7 +8,7 @@ from aligntool.change import RaidGoal
 from aligntool.formats.part_types import ROLES
 from aligntool.inventory import Disk, DiskKind, Health, KnownGeometry, LinkHop, Partition, TableLabel, Uplink
 from aligntool.raid.chunks import Level
-from aligntool.steps import DataArea, MakeArray, NewEntry, RunCommand, Step, wiped_ends
+from aligntool.steps import DataArea, MakeArray, NewEntry, SetPartitionType, Step, wiped_ends
 from aligntool.units import KIB, MIB, Extent, align_down, align_up, format_about, format_size
 
 # How worn and how warm the members are, in words, and where that is a reason to think twice.
@@ -410,19 +410,12 @@ def _on_grain(each: Placed, size: int, grain: int) -> bool:
 # installers and firmware take a member for that.
 
 
-def type_steps(placed: Sequence[Placed]) -> Iterator[RunCommand]:
-    """Behind the array: before that a member is only what the plan says while its table is the one it was.
-
-    The kernel keeps no types, so it is not told (sfdisk(8), --no-tell-kernel): that would fail while others of the
-    drive's partitions are in use.
-    """
+def type_steps(placed: Sequence[Placed]) -> Iterator[SetPartitionType]:
+    """Yield the types for member partitions. They follow the array: until then a table has to be as planned."""
     for each in placed:
         part, path, wanted = each.member.partition, each.member.disk.path, _raid_type(each.member)
         if part is not None and wanted and part.type_code.removeprefix("0x").upper() != wanted.upper():
-            yield RunCommand(
-                f"give {each.device} the type of a member",
-                ("sfdisk", "--no-tell-kernel", "--part-type", path, str(part.number), wanted),
-            )
+            yield SetPartitionType(path, part.number, wanted)
 
 
 def _raid_type(member: Member) -> str:

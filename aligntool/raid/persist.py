@@ -26,8 +26,18 @@ from aligntool.change import Plan
 from aligntool.errors import Objection, Refused, refuse
 from aligntool.inventory import Disk, Inventory
 from aligntool.raid.boot import BACKUP, SYSTEMS, System, bring_late_start, conf_steps, conf_words
-from aligntool.raid.commands import PATIENCE, default_options, waits_as_asked
-from aligntool.steps import EditFile, RunCommand, Step, Subject
+from aligntool.raid.commands import PATIENCE, default_options, mount_line, waits_as_asked
+from aligntool.steps import (
+    CheckInitramfs,
+    EditFile,
+    MakeDirectory,
+    Mount,
+    RebuildInitramfs,
+    ReloadUnits,
+    Step,
+    Subject,
+    SystemStep,
+)
 from aligntool.system import System as Files
 from aligntool.system import TableLine
 from aligntool.units import format_about
@@ -143,20 +153,19 @@ def _is_taken(place: str, inventory: Inventory, files: Files) -> bool:
 
 def mount_steps(
     disk: Disk, inventory: Inventory, wish: PlaceWish, files: Files
-) -> Iterator[EditFile | RunCommand]:
+) -> Iterator[EditFile | SystemStep]:
     """A new line, and the mount itself where it is not there yet."""
     if wish.place is None or not disk.content:
         return
     layer, there = disk.content[0], places_on(disk, inventory)
     if not any(line.place == wish.place for line in fstab_lines(disk, inventory, files)):
-        check = 2 if layer.kind.startswith("ext") else 0  # XFS and btrfs are not checked at boot: fsck.xfs(8)
-        options = ",".join((*(default_options(layer.kind) or ("defaults",)), "nofail", PATIENCE))
-        line = f"UUID={layer.uuid} {wish.place} {layer.kind} {options} 0 {check}"
+        options = (*(default_options(layer.kind) or ("defaults",)), "nofail", PATIENCE)
+        line = mount_line(layer.uuid or "", wish.place, layer.kind, options)
         yield EditFile(FSTAB, (line,), f"UUID={layer.uuid}", FSTAB + BACKUP)
-        yield RunCommand("let systemd read fstab again", ("systemctl", "daemon-reload"))
+        yield ReloadUnits()
     if wish.place not in there:
-        yield RunCommand("make the place to mount at", ("mkdir", "-p", wish.place))
-        yield RunCommand("mount it as fstab says", ("mount", wish.place))
+        yield MakeDirectory(wish.place)
+        yield Mount(wish.place)
 
 
 def mount_words(disk: Disk, inventory: Inventory, wish: PlaceWish, files: Files) -> Iterator[str]:
@@ -285,16 +294,17 @@ def _steps(case: Case, goal: PersistGoal) -> Iterator[Step]:
     edits: tuple[EditFile, ...] = tuple(conf_steps(case.disk, case.inventory, case.files, case.system))
     yield from edits
     if _is_to_be_rebuilt(case, edits=bool(edits)):
-        yield RunCommand("build every initramfs anew", case.system.rebuild)
-        if _can_be_shown(case):
-            yield case.system.look_inside(case.uuid)
+        yield RebuildInitramfs(case.system.maker)
+        # The maker's own program shows its own images only.
+        if {image.maker for image in case.files.initramfs if not image.unseen} == {case.system.maker}:
+            yield CheckInitramfs(case.system.maker, case.uuid)
     if case.is_assembled_early and stays_inactive(case.disk, case.inventory, case.files, case.system.word):
         yield from bring_late_start()
     tables = tuple(table_steps(case.disk, case.inventory, case.files))
     mount = tuple(mount_steps(case.disk, case.inventory, _wish(goal), case.files))
     yield from tables
     if tables and not mount:
-        yield RunCommand("let systemd read fstab again", ("systemctl", "daemon-reload"))
+        yield ReloadUnits()
     yield from mount
 
 
@@ -311,13 +321,6 @@ def _is_to_be_rebuilt(case: Case, *, edits: bool) -> bool:
         for image in case.files.initramfs
         if not image.unseen
     )
-
-
-def _can_be_shown(case: Case) -> bool:
-    """By the system's own program, which knows its own images only."""
-    makers = {image.maker for image in case.files.initramfs if not image.unseen}
-    own = {"debian": "initramfs-tools", "arch": "mkinitcpio"}.get(case.system.word, "dracut")
-    return makers == {own}
 
 
 def _notes(case: Case, goal: PersistGoal) -> Iterator[str]:

@@ -32,19 +32,19 @@ from aligntool.raid.chunks import (
     recommend_chunk,
 )
 from aligntool.raid.commands import (
-    PATIENCE,
     XFS_INODE,
+    ProgramStep,
     Shape,
     Stripe,
+    array_device,
     consistency_notes,
-    create_command,
     default_options,
+    file_system_step,
     filesystem_notes,
-    fstab_line,
     make_array,
-    make_command,
+    mkfs_of,
+    programs_of,
     shape_of,
-    waits_as_asked,
 )
 from aligntool.raid.measured import MeasuredHere, measured_here
 from aligntool.raid.members import (
@@ -68,11 +68,14 @@ from aligntool.raid.members import (
 from aligntool.raid.refusals import holdings, unfit, unmakeable, unrecognised, wiped
 from aligntool.steps import (
     DataArea,
+    EditFile,
+    FileStep,
     MakeArray,
     MakeFileSystem,
     MakeMember,
     Step,
     Subject,
+    SystemStep,
     held_by,
     subject,
     superblocks_on,
@@ -102,14 +105,6 @@ class Decided:
     def place(self) -> str:
         """Where it is mounted; "": nowhere."""
         return self.goal.place
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """`nofail`: a machine whose data array is missing starts all the same, and can be mended from afar."""
-        asked = self.goal.mount_options
-        given = default_options(self.goal.filesystem) if asked is None else asked
-        extra = () if self.place == "/" else ("nofail", *(() if waits_as_asked(given) else (PATIENCE,)))
-        return tuple(dict.fromkeys((*given, *extra)))
 
 
 def notes_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[str, ...]:
@@ -346,20 +341,39 @@ def plan_raid(
     )
 
 
-def steps_of_goal(goal: RaidGoal) -> Iterator[Step]:
-    """As far as they are known of the goal alone, whatever becomes of the members: whoever asks what stands in the way
-    of an array can ask about its name, its files and its mount as well.
-    """
-    device, kind = f"/dev/md/{goal.name}", goal.filesystem
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What making an array needs of the machine, apart from its drives."""
+
+    programs: frozenset[str] = frozenset()
+    device: str = ""  # that no other array may have; "": none is made
+    steps: tuple[FileStep | SystemStep, ...] = ()
+
+
+_MAKING = ("mdadm", "blkid", "wipefs", "mountpoint")
+
+
+def needs_of_plan(plan: Plan, *, here: bool) -> Needs:
+    """Return what the plan needs. `here`: its files and commands are for this machine; others are not looked for."""
+    made = next((step for step in plan.steps if isinstance(step, MakeArray)), None)
+    making = [step for step in plan.steps if isinstance(step, MakeArray | MakeFileSystem)]
+    steps = tuple(step for step in plan.steps if isinstance(step, FileStep | SystemStep)) if here else ()
+    programs = {
+        name for step in (*making, *steps) if isinstance(step, ProgramStep) for name in programs_of(step)
+    }
+    programs |= set(_MAKING) if made else set()
+    return Needs(frozenset(programs), made.device if made else "", steps)
+
+
+def needs_of_goal(goal: RaidGoal, *, here: bool) -> Needs:
+    """Return what every plan for the goal would need, whatever its members are; `here` as of `needs_of_plan`."""
     if goal.system not in SYSTEMS:
-        return
-    yield MakeArray(device, goal.array_uuid, (), ("mdadm",), goal.level, None, DataArea())
-    if kind != "none":
-        program = "mkswap" if kind == "swap" else f"mkfs.{kind}"
-        yield MakeFileSystem(device, kind, goal.filesystem_uuid, (program, device))
-    yield from persistence_steps(goal, SYSTEMS[goal.system], device)
-    if kind == "swap" or goal.place:
-        yield from mount_steps(goal, f"UUID={goal.filesystem_uuid} {goal.place} {kind}", goal.place)
+        return Needs()
+    device = array_device(goal)
+    steps = (*persistence_steps(goal, SYSTEMS[goal.system], device), *mount_steps(goal)) if here else ()
+    programs = {name for step in steps if not isinstance(step, EditFile) for name in programs_of(step)}
+    programs |= {*_MAKING, *({mkfs_of(goal.filesystem)} if goal.filesystem != "none" else ())}
+    return Needs(frozenset(programs), device, steps)
 
 
 def decide_raid(members: Sequence[Judged], goal: RaidGoal) -> Decided:
@@ -452,20 +466,19 @@ def _make_member(placed: Placed, goal: RaidGoal, area: DataArea) -> MakeMember:
 def _steps(decided: Decided, inventory: Inventory) -> Iterator[Step]:
     goal, shape, placed = decided.goal, decided.shape, decided.placed
     devices = tuple(each.device for each in placed)
-    made = make_array(goal, shape, devices, create_command(goal, shape, placed))
+    made = make_array(goal, shape, devices)
     yield from (_make_member(each, goal, made.data) for each in placed)
     yield made
     yield from type_steps(placed)
     yield from boot_partition_steps(goal, placed)
-    command = make_command(goal, decided.stripe, shape.device)
-    if command:
-        yield MakeFileSystem(shape.device, goal.filesystem, goal.filesystem_uuid, command)
+    file_system = file_system_step(goal, decided.stripe, shape.device)
+    if file_system:
+        yield file_system
     others = lines_from_now_on(inventory, SYSTEMS[goal.system], shape.device)
     yield from persistence_steps(goal, SYSTEMS[goal.system], shape.device, others)
     yield from late_start_steps(goal, SYSTEMS[goal.system])
     yield from boot_copy_steps(goal, placed)
-    if command and (goal.filesystem == "swap" or decided.place):
-        yield from mount_steps(goal, fstab_line(goal, decided.place, decided.options), decided.place)
+    yield from mount_steps(goal)
 
 
 # Where an array's data would begin on its members' drives, before anybody has decided whether there may be

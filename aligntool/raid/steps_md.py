@@ -12,6 +12,7 @@ from aligntool.change import Said
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.kernel import kernel_folder, settle
 from aligntool.linux.process import export_values, run_or_stop, run_program
+from aligntool.raid.commands import command_of
 from aligntool.raid.record import Site
 from aligntool.raid.steps_system import files_below
 from aligntool.steps import MakeArray, MakeFileSystem, MakeMember, Step
@@ -182,7 +183,7 @@ def make_array(step: MakeArray, size: int) -> Iterator[Said]:
             )
         take_apart(step)
         _stop_where_something_lies(step.members)
-        run_or_stop(*step.command)
+        run_or_stop(*command_of(step))
         settle()
     stop_unless_made(step, size)
 
@@ -344,11 +345,11 @@ def make_file_system(step: MakeFileSystem, site: Site, *, new: bool) -> Iterator
             f"{step.device} holds {shown}, which was not there when the work stopped, or is left over from before; "
             f"nothing was written over it: sudo blkid -p {step.device}"
         )
-    run_or_stop(*step.command)
+    run_or_stop(*command_of(step))
     _flush(step.device)
     settle()
     if not is_there(step):
-        raise Stopped(f"{step.device} does not hold {step.kind} {step.uuid} after {step.command[0]}")
+        raise Stopped(f"{step.device} does not hold {step.kind} {step.uuid} after {command_of(step)[0]}")
 
 
 def _stop_if_used(step: MakeFileSystem, problem: str) -> None:

@@ -1,95 +1,115 @@
-"""Steps on the system: files, backups, commands, initramfs."""
+"""Steps on the system: programs that it runs, and lines in its files."""
 
 import base64
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from itertools import dropwhile, takewhile
 from pathlib import Path
 
 from aligntool.change import Plan, Said
-from aligntool.errors import Refused, Stopped
+from aligntool.errors import Objection, Refused, Stopped
 from aligntool.linux.files import keep_copy, replace_file, sync_folder
 from aligntool.linux.process import PACKAGES, find_program, run_or_stop, run_program
 from aligntool.linux.sysfs import mounts_now
+from aligntool.raid.commands import command_of, purpose_of
 from aligntool.raid.record import Record, Site
-from aligntool.steps import EditFile, FileStep, RunCommand, Step, WriteFile
+from aligntool.steps import (
+    CheckInitramfs,
+    EditFile,
+    EnableUnit,
+    FileStep,
+    MakeDirectory,
+    Mount,
+    RebuildInitramfs,
+    ReloadUnits,
+    SetPartitionType,
+    Step,
+    Swapon,
+    SystemStep,
+    WriteFile,
+)
 
-# Commands of the system, run and taken back: mounts, swap, boot images, what systemd knows.
-#
-# In: a RunCommand step. Out: what it printed is checked, or Stopped. Alone because most commands may simply
-# be run again, and a few need to know whether their work is done, and how it is undone.
+# What a step on the system found before it began, how it is applied, and how it is undone. A section below for each
+# kind; what is not handled in one is run and has nothing to undo. Commands and titles: commands.py.
 
-REBUILDERS = ("update-initramfs", "dracut", "mkinitcpio")
 _SYSTEMD = Path("/run/systemd/system")  # sd_booted(3)
 _SHOWN = 500
 
 
-def find_command_trace(step: RunCommand) -> dict[str, str]:
-    """The topmost folder that `mkdir -p` will make; a partition's type; whether the mount or swap was there before."""
-    if step.command[:2] == ("mkdir", "-p"):
-        place = Path(step.command[2])
-        missing = [each for each in (place, *place.parents) if not each.exists()]
-        return {"made": str(missing[-1])} if missing else {}
-    if _sets_type(step):
-        return {"type": _type_now(step)}
-    return {"before": "there"} if _is_done(step) else {}
+def find_system_trace(step: SystemStep) -> dict[str, str]:
+    """Return what undoing the step needs to know of the system as it is now."""
+    match step:
+        case MakeDirectory():
+            return _missing_directory(step)
+        case SetPartitionType():
+            return {"type": _type_now(step)}
+    return {"before": "there"} if _is_in_effect(step) else {}
 
 
-def run_command(step: RunCommand) -> Iterator[Said]:
-    """Raises Stopped with what it said."""
-    if step.command[0] == "systemctl" and not _SYSTEMD.is_dir():
-        yield Said("systemd does not run here, so there is nothing to tell it")
+def apply_system(step: SystemStep) -> Iterator[Said]:
+    """Raise Stopped with what the program printed."""
+    if isinstance(step, ReloadUnits | EnableUnit) and not _SYSTEMD.is_dir():
+        yield Said(f"systemd is not running here, so this is skipped: {shell_words(step)}")
         return
-    if _is_done(step):
-        if step.command[0] == "mount" and (why := _other_than_said(step.command[1])):
-            raise Stopped(why, hint=f"sudo umount {step.command[1]}, then aligntool resume")
+    if _is_in_effect(step):
+        if isinstance(step, Mount) and (why := _other_than_fstab(step.path)):
+            raise Stopped(why, hint=f"sudo umount {step.path}, then aligntool resume")
         yield Said("done already")
         return
-    said = run_or_stop(*step.command)
-    if step.expects and step.expects not in said.output:
-        raise Stopped(
-            f"{' '.join(step.command)} did not print {step.expects}: {said.output.strip()[-_SHOWN:] or 'nothing'}"
-        )
+    ended = run_or_stop(*command_of(step))
+    if isinstance(step, CheckInitramfs):
+        _stop_unless_shown(step, ended.output)
 
 
-def undo_command(step: RunCommand, trace: Mapping[str, str]) -> Iterator[Said]:
-    """Mounts, swap and folders that were made go away, types come back; what else was run has nothing to undo."""
-    match step.command:
-        case ("mount", place) if "before" not in trace and is_mounted(place):
-            if why := _other_than_said(place):
-                yield Said(f"{why}; it is left there")
-                return
-            run_or_stop("umount", place)
-            yield Said(f"{place} is not mounted any more")
-        case ("swapon", "-U", uuid) if "before" not in trace and _is_swap(uuid):
-            run_or_stop("swapoff", "-U", uuid)
-            yield Said("the swap is switched off")
-        case ("systemctl", "enable", unit) if "before" not in trace and _is_enabled(unit):
-            run_or_stop("systemctl", "disable", unit)
-            yield Said(f"{unit} is not enabled any more")
-        case ("sfdisk", *words, path, number, given) if _sets_type(step) and trace.get("type"):
-            if _same_type(_type_now(step), given) and not _same_type(trace["type"], given):
-                run_or_stop("sfdisk", *words, path, number, trace["type"])
-                yield Said(f"partition {number} of {path} has its old type again")
-        case ("mkdir", "-p", place) if "made" in trace:
-            yield from _remove_folders(Path(place), Path(trace["made"]))
+def undo_system(step: SystemStep, trace: Mapping[str, str]) -> Iterator[Said]:
+    """Undo mounts, swap, units, types and directories, where the step made them."""
+    match step:
+        case Mount():
+            yield from _unmount(step, trace)
+        case Swapon():
+            yield from _swapoff(step, trace)
+        case EnableUnit():
+            yield from _disable(step, trace)
+        case SetPartitionType():
+            yield from _restore_type(step, trace)
+        case MakeDirectory():
+            yield from _remove_directories(step, trace)
 
 
-def builds_images(step: RunCommand) -> bool:
-    """Of the system's files, for the next start."""
-    return step.command[0] in REBUILDERS and not step.expects
+def is_rebuilding(step: Step) -> bool:
+    """The step carries the system's files to where they are used, so it is run again once they are restored."""
+    return isinstance(step, RebuildInitramfs | ReloadUnits)
 
 
-def tells_systemd(step: RunCommand) -> bool:
-    """That its files are others now; a unit that is enabled is no such thing."""
-    return step.command[0] == "systemctl" and step.command[1] != "enable" and not step.expects
+def shell_words(step: SystemStep) -> str:
+    return " ".join(command_of(step))
 
 
-def rebuilds(step: RunCommand) -> bool:
-    """It carries the system's files to where they count, so it is run again once they are put back."""
-    return builds_images(step) or tells_systemd(step)
+def _is_in_effect(step: SystemStep) -> bool:
+    match step:
+        case Mount():
+            return is_mounted(step.path)
+        case Swapon():
+            return _is_swap(step.uuid)
+        case EnableUnit():
+            return _is_enabled(step.unit)
+    return False
+
+
+# Mount
+
+
+def _unmount(step: Mount, trace: Mapping[str, str]) -> Iterator[Said]:
+    if "before" in trace or not is_mounted(step.path):
+        return
+    if why := _other_than_fstab(step.path):
+        yield Said(f"{why}; it stays mounted")
+        return
+    run_or_stop("umount", step.path)
+    yield Said(f"{step.path} is unmounted")
 
 
 def is_mounted(place: str) -> bool:
@@ -97,152 +117,206 @@ def is_mounted(place: str) -> bool:
     return run_program("mountpoint", "-q", place).code == 0
 
 
-def started_by_itself(step: RunCommand, uuids: Collection[str]) -> bool:
-    """A mount or swap that was never asked for is there all the same: fstab has it, and the machine was started anew.
-    Only of a file system with one of these UUIDs.
-    """
-    match step.command:
-        case ("mount", place):
-            return _uuid_at(place).lower() in {uuid.lower() for uuid in uuids}
-        case ("swapon", "-U", uuid):
-            return _is_swap(uuid)
-    return False
+def refuse_mount_point(step: Mount) -> Iterator[str]:
+    """Yield why nothing should be mounted there, a sentence each."""
+    place = step.path
+    if is_mounted(place):
+        yield f"something is mounted at {place} already"
+    elif Path(place).exists() and not Path(place).is_dir():
+        yield f"{place} is not a directory"
+    elif names := files_below(place):
+        yield f"{place} is not empty; a mount would hide {', '.join(names)}"
 
 
 def _uuid_at(place: str) -> str:
-    """Of the file system that is mounted there, the last one where there are several; "": of none, or nobody knows."""
+    """Return the UUID of the file system mounted there, the last one of several; "" if unknown."""
     found = run_program("findmnt", "--noheadings", "--output", "UUID", "--mountpoint", place).output.split()
     return found[-1] if found else ""
 
 
-def _other_than_said(place: str) -> str:
-    """A sentence where something else is mounted there than fstab says; "" where it is that, or nobody knows."""
-    said = run_program("findmnt", "--fstab", "--noheadings", "--output", "SOURCE", place).output.strip()
-    there, wanted = _uuid_at(place), said.removeprefix("UUID=")
-    if wanted == said or not there or wanted.lower() == there.lower():
+def _other_than_fstab(place: str) -> str:
+    """Return a sentence where another file system is mounted than fstab has; "" where it is that one, or unknown."""
+    source = run_program("findmnt", "--fstab", "--noheadings", "--output", "SOURCE", place).output.strip()
+    mounted, wanted = _uuid_at(place), source.removeprefix("UUID=")
+    if wanted == source or not mounted or wanted.lower() == mounted.lower():
         return ""
-    return f"at {place} the file system {there} is mounted, and fstab has {wanted} there"
+    return f"at {place} the file system {mounted} is mounted, and fstab has {wanted} there"
 
 
 def files_below(place: str) -> list[str]:
-    """What lies in a folder but what mkfs makes itself; a few names are enough."""
+    """Return a few names in a directory, without what mkfs makes itself."""
     try:
         return sorted(each.name for each in Path(place).iterdir() if each.name != "lost+found")[:5]
     except OSError:
         return []
 
 
-def missing_programs(steps: list[tuple[str, ...]]) -> Iterator[tuple[str, str]]:
-    """(program, package) for each that is not installed, also where a script names it."""
-    words = {command[0] for command in steps}
-    for command in steps:
-        if command[0] in ("sh", "bash") and command[1] == "-c":
-            words |= {name for name in PACKAGES if name in command[2].replace(";", " ").split()}
-    if not _SYSTEMD.is_dir():
-        words.discard("systemctl")
-    for word in sorted(words):
-        if find_program(word) is None:
-            yield word, PACKAGES.get(word, word)
+# Swapon
 
 
-def _is_done(step: RunCommand) -> bool:
-    match step.command:
-        case ("mount", place):
-            return is_mounted(place)
-        case ("swapon", "-U", uuid):
-            return _is_swap(uuid)
-        case ("systemctl", "enable", unit):
-            return _is_enabled(unit)
+def _swapoff(step: Swapon, trace: Mapping[str, str]) -> Iterator[Said]:
+    if "before" not in trace and _is_swap(step.uuid):
+        run_or_stop("swapoff", "-U", step.uuid)
+        yield Said("the swap space is not used any more")
+
+
+def _is_swap(uuid: str) -> bool:
+    shown = run_program("swapon", "--show=UUID", "--noheadings", "--raw")
+    return uuid.lower() in shown.output.lower().split()
+
+
+def is_started_by_fstab(step: Step, uuids: Collection[str]) -> bool:
+    """A mount or swap whose step never began is active: fstab has its line, and the machine was started meanwhile.
+    Only of a file system with one of these UUIDs.
+    """
+    match step:
+        case Mount():
+            return _uuid_at(step.path).lower() in {uuid.lower() for uuid in uuids}
+        case Swapon():
+            return _is_swap(step.uuid)
     return False
+
+
+# EnableUnit
+
+
+def _disable(step: EnableUnit, trace: Mapping[str, str]) -> Iterator[Said]:
+    if "before" not in trace and _is_enabled(step.unit):
+        run_or_stop("systemctl", "disable", step.unit)
+        yield Said(f"{step.unit} is disabled")
 
 
 def _is_enabled(unit: str) -> bool:
     return _SYSTEMD.is_dir() and run_program("systemctl", "is-enabled", unit).code == 0
 
 
-def _sets_type(step: RunCommand) -> bool:
-    return step.command[0] == "sfdisk" and "--part-type" in step.command
+# SetPartitionType
 
 
-def _type_now(step: RunCommand) -> str:
-    """As sfdisk takes it back. Raises Stopped where it finds no such partition."""
-    *_, path, number, _ = step.command
-    return run_or_stop("sfdisk", "--part-type", path, number).output.strip()
+def _type_now(step: SetPartitionType) -> str:
+    """As sfdisk takes it. Raise Stopped where it finds no such partition."""
+    return run_or_stop("sfdisk", "--part-type", step.disk, str(step.partition)).output.strip()
+
+
+def _restore_type(step: SetPartitionType, trace: Mapping[str, str]) -> Iterator[Said]:
+    """Only while the partition has the type that the step gave it."""
+    old = trace.get("type")
+    if old and _same_type(_type_now(step), step.type_code) and not _same_type(old, step.type_code):
+        run_or_stop(*command_of(replace(step, type_code=old)))
+        yield Said(f"partition {step.partition} of {step.disk} has its old type again")
 
 
 def _same_type(one: str, other: str) -> bool:
     return one.lower().removeprefix("0x") == other.lower().removeprefix("0x")
 
 
-def _is_swap(uuid: str) -> bool:
-    said = run_program("swapon", "--show=UUID", "--noheadings", "--raw")
-    return uuid.lower() in said.output.lower().split()
+# MakeDirectory
 
 
-def _remove_folders(place: Path, made: Path) -> Iterator[Said]:
+def _missing_directory(step: MakeDirectory) -> dict[str, str]:
+    """Return the topmost directory that will be made."""
+    place = Path(step.path)
+    missing = [each for each in (place, *place.parents) if not each.exists()]
+    return {"made": str(missing[-1])} if missing else {}
+
+
+def _remove_directories(step: MakeDirectory, trace: Mapping[str, str]) -> Iterator[Said]:
     """From the inside out, as long as they are empty."""
+    if "made" not in trace:
+        return
+    place, made = Path(step.path), Path(trace["made"])
     while made == place or made in place.parents:
         try:
             place.rmdir()
         except OSError:
             return
-        yield Said(f"the folder {place} is gone")
+        yield Said(f"the directory {place} is removed")
         place = place.parent
 
 
-def refuse_taken_place(step: RunCommand) -> Iterator[str]:
-    """Why nothing should be mounted there, a sentence each."""
-    if step.command[0] != "mount" or len(step.command) != 2:
+# CheckInitramfs, RebuildInitramfs
+
+
+def _stop_unless_shown(step: CheckInitramfs, output: str) -> None:
+    if step.uuid not in output:
+        raise Stopped(
+            f"{purpose_of(step)}: {step.uuid} was not found; printed: {output.strip()[-_SHOWN:] or 'nothing'}"
+        )
+
+
+CONF = "/etc/mkinitcpio.conf"
+HOOK = "mdadm_udev"
+_HOOKS = re.compile(r"""^[ \t]*HOOKS(\+?)=(?:\(([^)]*)\)|"([^"]*)"|'([^']*)')""", re.MULTILINE)
+_COMMENT = re.compile(r"(?:^|(?<=\s))#.*", re.MULTILINE)
+
+
+def refuse_hooks(step: RebuildInitramfs, site: Site) -> Iterator[Objection]:
+    """Yield a reason where mkinitcpio would leave mdadm.conf out: on Arch the user names the hooks, in a file of bash.
+
+    mkinitcpio.conf(5): the file, then those of the directory beside it, in which HOOKS is set or added to. Where none
+    of them sets it the answer is unknown here, and CheckInitramfs finds out.
+    """
+    if step.maker != "mkinitcpio":
         return
-    place = step.command[1]
-    if is_mounted(place):
-        yield f"something is mounted at {place} already"
-    elif Path(place).exists() and not Path(place).is_dir():
-        yield f"{place} is no folder"
-    elif files_below(place):
-        yield f"{place} is not empty; a mount would hide {', '.join(files_below(place))}"
+    hooks: list[str] | None = None
+    for file in (site.path(CONF), *sorted(site.path(f"{CONF}.d").glob("*.conf"))):
+        try:
+            text = _COMMENT.sub("", file.read_text(errors="replace"))
+        except OSError:
+            continue
+        for added, *words in _HOOKS.findall(text):
+            hooks = [*(hooks or [] if added else []), *"".join(words).split()]
+    if hooks is not None and HOOK not in hooks:
+        yield (
+            f"{CONF} has no {HOOK} in HOOKS: the initramfs would know nothing of the array",
+            f"put {HOOK} before filesystems in HOOKS of {CONF}",
+        )
 
 
-# Files that were put back, carried to where they count: what systemd knows, boot images.
-#
-# In: a plan and its record. Out: commands that are run once more. Alone because it is never a reason to stop:
-# the array must go, whatever is wrong with a boot image.
+def missing_programs(names: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield (program, package) for each that is not installed."""
+    for name in sorted(names):
+        if find_program(name) is None and (name != "systemctl" or _SYSTEMD.is_dir()):
+            yield name, PACKAGES.get(name, name)
 
 
-def carry_back(index: int, plan: Plan, record: Record) -> Iterator[Said]:
-    """A file that was put back is told to systemd, as the edited one was; of several that were edited in a row, once
-    all are back. Boot images come last: `build_images_back`.
+# What follows restored files: systemd reads them again, boot images are rebuilt. A failure is reported and stops
+# nothing: the array has to be removed, whatever is wrong with a boot image.
+
+
+def reload_restored(index: int, plan: Plan, record: Record) -> Iterator[Said]:
+    """Have systemd read a restored file again, as it read the edited one; of several edited in a row, once all are
+    restored. Boot images come last: `rebuild_restored`.
     """
     before = plan.steps[index - 1] if index else None
-    in_a_row = isinstance(before, EditFile | WriteFile) and "after" in record.trace(index - 1)
+    in_a_row = isinstance(before, FileStep) and "after" in record.trace(index - 1)
     if "after" not in record.trace(index) or in_a_row:
         return
     later = range(index + 1, len(plan.steps))
-    behind = dropwhile(lambda at: isinstance(plan.steps[at], EditFile | WriteFile), later)
-    for at in takewhile(lambda at: isinstance(plan.steps[at], RunCommand), behind):
+    behind = dropwhile(lambda at: isinstance(plan.steps[at], FileStep), later)
+    for at in takewhile(lambda at: isinstance(plan.steps[at], SystemStep), behind):
         step = plan.steps[at]
-        if isinstance(step, RunCommand) and tells_systemd(step):
+        if isinstance(step, ReloadUnits):
             yield from _again(at, step, record)
 
 
-def build_images_back(plan: Plan, record: Record) -> Iterator[Said]:
-    """Once the array is gone: Debian's hook writes every array that runs into an image whose mdadm.conf names none."""
+def rebuild_restored(plan: Plan, record: Record) -> Iterator[Said]:
+    """Once the array is gone: Debian's hook writes every running array into an image whose mdadm.conf names none."""
     changed = [at for at in record.traces if "after" in record.trace(at)]
     for at, step in enumerate(plan.steps):
-        if isinstance(step, RunCommand) and builds_images(step) and any(each < at for each in changed):
+        if isinstance(step, RebuildInitramfs) and any(each < at for each in changed):
             yield from _again(at, step, record)
 
 
-def _again(at: int, step: RunCommand, record: Record) -> Iterator[Said]:
+def _again(at: int, step: SystemStep, record: Record) -> Iterator[Said]:
     if at not in record.traces:
         return
-    typed = " ".join(step.command)
-    yield Said(f"{step.purpose}: {typed}")
+    yield Said(f"{purpose_of(step)}: {shell_words(step)}")
     try:
-        yield from run_command(step)
+        yield from apply_system(step)
     except (Refused, Stopped) as error:
         yield Said(
-            f"that failed, so it may still have lines of the array; type it again later: {typed}: {error}"
+            f"that failed, so it may still have lines of the array; run it again later: {shell_words(step)}: {error}"
         )
 
 
@@ -441,7 +515,7 @@ def is_kept(step: FileStep, record: Record) -> bool:
     """What the file was before this work is kept by an earlier step of it."""
     others = [(record.plan.steps[at], trace) for at, trace in record.traces.items()]
     return any(
-        isinstance(other, EditFile | WriteFile) and other.path == step.path and "after" in trace
+        isinstance(other, FileStep) and other.path == step.path and "after" in trace
         for other, trace in others
     )
 
@@ -450,37 +524,5 @@ def kept_words(record: Record, site: Site) -> Iterator[Said]:
     """Where to find what each file was before, once all is done."""
     for at, trace in sorted(record.traces.items()):
         step = record.plan.steps[at]
-        if isinstance(step, EditFile | WriteFile) and (backup := backup_of(step, site, trace)):
+        if isinstance(step, FileStep) and (backup := backup_of(step, site, trace)):
             yield Said(f"what {step.path} was before is kept as {backup}")
-
-
-# Whether mkinitcpio would put mdadm.conf into the initramfs at all.
-#
-# In: the steps of a plan, and a site. Out: a reason where it would not. Alone because it is Arch's own:
-# everywhere else the package of mdadm sees to it, and here the user does, in a file of bash.
-
-CONF = "/etc/mkinitcpio.conf"
-HOOK = "mdadm_udev"
-_HOOKS = re.compile(r"""^[ \t]*HOOKS(\+?)=(?:\(([^)]*)\)|"([^"]*)"|'([^']*)')""", re.MULTILINE)
-_COMMENT = re.compile(r"(?:^|(?<=\s))#.*", re.MULTILINE)
-
-
-def about_hooks(steps: Sequence[Step], site: Site) -> Iterator[tuple[str, str]]:
-    """mkinitcpio.conf(5): the file, then those of the folder beside it, in which HOOKS is set or added to. Where none
-    of them sets it nobody can tell, and the look into the image does.
-    """
-    if not any(isinstance(step, RunCommand) and step.command[0] == "mkinitcpio" for step in steps):
-        return
-    hooks: list[str] | None = None
-    for file in (site.path(CONF), *sorted(site.path(f"{CONF}.d").glob("*.conf"))):
-        try:
-            text = _COMMENT.sub("", file.read_text(errors="replace"))
-        except OSError:
-            continue
-        for added, *words in _HOOKS.findall(text):
-            hooks = [*(hooks or [] if added else []), *"".join(words).split()]
-    if hooks is not None and HOOK not in hooks:
-        yield (
-            f"{CONF} has no {HOOK} in HOOKS: the initramfs would know nothing of the array",
-            f"put {HOOK} before filesystems in HOOKS of {CONF}",
-        )

@@ -21,23 +21,18 @@ from aligntool.steps import (
     CheckContent,
     CloseJournal,
     CopyContent,
-    EditFile,
     Held,
     HoldContent,
     JournalPlace,
-    MakeArray,
-    MakeFileSystem,
-    MakeMember,
     MakeTable,
+    MoveStep,
     ParkEntries,
     Patch,
     ReleaseContent,
     RewriteTable,
-    RunCommand,
     ShrinkContent,
-    Step,
-    WriteFile,
     WriteJournal,
+    move_step,
 )
 from aligntool.units import MIB, Extent
 
@@ -282,7 +277,7 @@ class Walk:
         for index in range(position.step, len(self.plan.steps)):
             yield StepBegun(index)
             first = position.batch if index == position.step else 0
-            yield from self._do(index, self.plan.steps[index], first)
+            yield from self._do(index, move_step(self.plan.steps[index]), first)
             yield StepDone(index)
 
     def back(self) -> Iterator[Event]:
@@ -297,7 +292,7 @@ class Walk:
                 yield from self._uncopy(index, step, done)
             else:
                 self.journal.record(Position(index, 0, forward=False))
-                self._undo(step)
+                self._undo(move_step(step))
             yield StepDone(index)
         self.close()
         yield from self._tell_kernel(before=True)
@@ -305,7 +300,7 @@ class Walk:
     def close(self) -> None:
         self.journal.close()
 
-    def _do(self, index: int, step: Step, first_batch: int) -> Iterator[Event]:
+    def _do(self, index: int, step: MoveStep, first_batch: int) -> Iterator[Event]:
         contents = self.journal.contents
         match step:
             case ParkEntries():
@@ -328,15 +323,11 @@ class Walk:
                 return
             case CheckContent() | ShrinkContent() | WriteJournal() | MakeTable():
                 raise ValueError(f"{type(step).__name__} does not come after the journal")
-            case MakeMember() | MakeArray() | MakeFileSystem() | EditFile() | WriteFile() | RunCommand():
-                raise ValueError(
-                    f"{type(step).__name__} belongs to an array, which needs no journal of a move"
-                )
             case _:
                 assert_never(step)
         self.journal.record(Position(index + 1))
 
-    def _undo(self, step: Step) -> None:
+    def _undo(self, step: MoveStep) -> None:
         contents = self.journal.contents
         match step:
             case ParkEntries():
@@ -351,10 +342,6 @@ class Walk:
                 pass
             case CheckContent() | ShrinkContent() | WriteJournal() | MakeTable() | CopyContent():
                 raise ValueError(f"{type(step).__name__} is not undone here")
-            case MakeMember() | MakeArray() | MakeFileSystem() | EditFile() | WriteFile() | RunCommand():
-                raise ValueError(
-                    f"{type(step).__name__} belongs to an array, which needs no journal of a move"
-                )
             case _:
                 assert_never(step)
 

@@ -10,6 +10,7 @@ from aligntool.change import Plan, RaidGoal
 from aligntool.documents import as_object
 from aligntool.measure.chunks import Sweep, sweep_words
 from aligntool.raid.chunks import ceiling_words, rate
+from aligntool.raid.commands import tuning_command
 from aligntool.raid.measured import Choice, Tuning, Verdict
 from aligntool.raid.views import ArrayView, MemberView
 from aligntool.render.lines import EMPTY, Line, Style, cell_width, plain, wrapped
@@ -128,7 +129,9 @@ def sweep_lines(sweep: Sweep, *, width: int) -> Iterator[Line]:
     for start, end in ((extent.start, extent.end) for extent in sweep.written):
         yield plain(f"  - bytes {start} to {end} of each member, and md's superblock before them")
     for chunk in sweep.chunks:
-        yield from _wrapped_tuning(f"    $ {shell_line(sweep.arrays[chunk].command)}", width, "      ")
+        yield from _wrapped_tuning(
+            f"    $ {shell_line(tuning_command(sweep.arrays[chunk]))}", width, "      "
+        )
     yield from _wrapped_tuning(
         "    $ mdadm --stop ARRAY; mdadm --zero-superblock MEMBER; blkdiscard MEMBER", width
     )

@@ -6,11 +6,13 @@ from typing import assert_never
 
 from aligntool.audit.wording import shell_word
 from aligntool.change import Place, Plan, Used
+from aligntool.raid.commands import ProgramStep, command_of, purpose_of
 from aligntool.render.disk_map import journal_of, plan_map_lines
 from aligntool.render.lines import EMPTY, Line, Style, cell_width, fit, harmless, plain, wrapped
 from aligntool.steps import (
     ArrayStep,
     CheckContent,
+    CheckInitramfs,
     CloseJournal,
     CopyContent,
     EditFile,
@@ -27,9 +29,9 @@ from aligntool.steps import (
     Patch,
     ReleaseContent,
     RewriteTable,
-    RunCommand,
     ShrinkContent,
     Step,
+    SystemStep,
     WriteFile,
     WriteJournal,
 )
@@ -45,6 +47,8 @@ _PLAIN = re.compile(r"--?[A-Za-z-]+=[\w./:,@%+-]+|[a-z]+=[\w=,./-]+", re.ASCII)
 
 def array_title(step: ArrayStep) -> str:
     """What it does, in a few words."""
+    if isinstance(step, SystemStep):
+        return purpose_of(step)
     match step:
         case MakeMember():
             table = "make a table on" if step.entries else "take"
@@ -57,14 +61,17 @@ def array_title(step: ArrayStep) -> str:
             return f"edit {step.path}; what it was is kept as {step.backup}, numbered after the first"
         case WriteFile():
             return f"write {step.path}; other text in it is kept as {step.backup}, numbered after the first"
-        case RunCommand():
-            return step.purpose
         case _:
             assert_never(step)
 
 
 def array_details(step: ArrayStep) -> Iterator[str]:
     """Identity of a drive, lines of a file, and commands."""
+    if isinstance(step, ProgramStep):
+        yield f"$ {shell_line(command_of(step))}"
+        if isinstance(step, CheckInitramfs):
+            yield f"and it must print {step.uuid}"
+        return
     match step:
         case MakeMember():
             disk = step.disk
@@ -79,10 +86,6 @@ def array_details(step: ArrayStep) -> Iterator[str]:
         case WriteFile():
             yield "the whole file:"
             yield from step.lines
-        case MakeArray() | MakeFileSystem() | RunCommand():
-            yield f"$ {shell_line(step.command)}"
-            if isinstance(step, RunCommand) and step.expects:
-                yield f"and it must print {step.expects}"
         case _:
             assert_never(step)
 
@@ -114,6 +117,8 @@ def size_words(size: int) -> str:
 
 def step_title(step: Step) -> str:
     """What it does, in a few words."""
+    if isinstance(step, ArrayStep):
+        return array_title(step)
     match step:
         case CheckContent():
             return f"check partition {step.partition} ({step.kind}), reading only"
@@ -137,14 +142,17 @@ def step_title(step: Step) -> str:
             return "wipe the journal's head"
         case MakeTable():
             return f"make {_A.get(step.label, 'a')} {LABELS.get(step.label, step.label)} table"
-        case MakeMember() | MakeArray() | MakeFileSystem() | EditFile() | WriteFile() | RunCommand():
-            return array_title(step)
         case _:
             assert_never(step)
 
 
 def step_details(step: Step, *, sector_size: int) -> Iterator[str]:
     """The bytes that it reads and writes, counted from the start of the disk."""
+    if isinstance(step, ArrayStep):
+        yield from array_details(step)
+        if isinstance(step, MakeMember):
+            yield from (_entry(entry, step.disk.sector_size) for entry in step.entries)
+        return
     match step:
         case CheckContent() | ShrinkContent() | HoldContent() | CopyContent() | ReleaseContent():
             yield from _content_details(step)
@@ -154,10 +162,6 @@ def step_details(step: Step, *, sector_size: int) -> Iterator[str]:
             yield f"bytes {_in_file(step.journal)}{span(step.journal.extent)} are free again"
         case ParkEntries() | RewriteTable() | MakeTable():
             yield from _table_details(step, sector_size)
-        case MakeMember() | MakeArray() | MakeFileSystem() | EditFile() | WriteFile() | RunCommand():
-            yield from array_details(step)
-            if isinstance(step, MakeMember):
-                yield from (_entry(entry, step.disk.sector_size) for entry in step.entries)
         case _:
             assert_never(step)
 

@@ -9,6 +9,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from aligntool.change import from_json
+from aligntool.raid.commands import command_of
+from aligntool.steps import MakeArray
 from aligntool.units import GIB
 from tests.lab.drives import Nvme
 
@@ -69,7 +72,8 @@ class Planned:
         self.files = {
             step["path"]: step["lines"] for step in steps if step["step"] in ("EditFile", "WriteFile")
         }
-        found = (re.fullmatch(r"--([a-z-]+)=(.*)", word) for word in self.array["command"])
+        made = next(step for step in from_json(text).steps if isinstance(step, MakeArray))
+        found = (re.fullmatch(r"--([a-z-]+)=(.*)", word) for word in command_of(made))
         self.words = {match[1]: match[2] for match in found if match}
 
     def size(self, word: str) -> int:
@@ -78,7 +82,7 @@ class Planned:
 
     def mkfs(self, name: str) -> int | None:
         """A value of mkfs, such as su or stride, in its own unit; None where it is not given."""
-        found = re.search(rf"\b{name}=(\d+)([kmg]?)\b", " ".join(self.content["command"]))
+        found = re.search(rf"\b{name}=(\d+)([kmg]?)\b", " ".join(self.content["options"]))
         return int(found[1]) * UNITS[found[2].upper()] if found else None
 
 

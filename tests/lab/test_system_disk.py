@@ -40,12 +40,12 @@ END
 """
 # aligntool's own undoing of its last step, and the step again: a rollback of the whole array is proven elsewhere.
 ENABLED_AND_BACK = """cat > /root/undo.py <<'END'
-from aligntool.raid.steps_system import find_command_trace, run_command, undo_command
-from aligntool.steps import RunCommand
-step = RunCommand("x", ("systemctl", "enable", "esp-copies.service"))
-print([said.text for said in undo_command(step, {"before": "there"})], find_command_trace(step))
-print([said.text for said in undo_command(step, {})], find_command_trace(step))
-print([said.text for said in run_command(step)], find_command_trace(step))
+from aligntool.raid.steps_system import find_system_trace, apply_system, undo_system
+from aligntool.steps import EnableUnit
+step = EnableUnit("esp-copies.service")
+print([said.text for said in undo_system(step, {"before": "there"})], find_system_trace(step))
+print([said.text for said in undo_system(step, {})], find_system_trace(step))
+print([said.text for said in apply_system(step)], find_system_trace(step))
 END
 PYTHONPATH=/opt/aligntool/python python3 /root/undo.py
 """

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.cli.arrays import refuse_beforehand
+from aligntool.cli.arrays import refuse_unready
 from aligntool.errors import Refused
 from aligntool.inventory import Gap
 from aligntool.linux.deadline import Pulse, answer_of, answers_of
 from aligntool.linux.look import look
 from aligntool.linux.process import NOT_RUN, run_program
+from aligntool.raid.planning import Needs
 from aligntool.units import MIB
 from tests.apply.arrays.made import member_step, site_in
 from tests.conftest import run
@@ -182,7 +183,7 @@ class TestStalledDisk:
         with stalled_disk(tmp_path):
             before = _children()
             with suppress(Refused):
-                refuse_beforehand(steps, "debian")
+                refuse_unready(Needs(), steps)
             assert _children() == before
 
     def test_a_program_that_cannot_be_killed_is_left_behind(self, tmp_path: Path) -> None:

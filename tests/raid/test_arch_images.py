@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.raid.boot import SYSTEMS
+from aligntool.raid.commands import command_of
+from aligntool.raid.initramfs import MAKERS
+from aligntool.steps import CheckInitramfs
 from tests.conftest import find_tool, run
 
 pytestmark = pytest.mark.needs_tools("cpio")
@@ -50,7 +52,7 @@ def looked(folder: Path, **images: Path) -> subprocess.CompletedProcess[str]:
         "TMPDIR": str(temporary),
     }
     done = subprocess.run(
-        SYSTEMS["arch"].look_inside(UUID).command,
+        command_of(CheckInitramfs("mkinitcpio", UUID)),
         cwd=here,
         env=env,
         capture_output=True,
@@ -88,4 +90,4 @@ def test_an_image_that_is_missing_or_no_preset_at_all_stops(tmp_path: Path) -> N
     (other := tmp_path / "other").mkdir()
     done = looked(other)
     assert done.returncode == 1 and "no preset names an image" in done.stdout
-    assert run("bash", "-n", "-c", SYSTEMS["arch"].show_conf[2]) == ""
+    assert run("bash", "-n", "-c", MAKERS["mkinitcpio"].check[2]) == ""

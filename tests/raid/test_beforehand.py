@@ -8,6 +8,7 @@ import pytest
 
 from aligntool.linux.system import find_distribution
 from aligntool.raid.boot import SYSTEMS
+from aligntool.raid.initramfs import MAKERS
 from tests.conftest import find_tool, run
 from tests.run_aligntool import run_aligntool
 
@@ -18,7 +19,7 @@ pytestmark = [
         find_distribution() is None, reason="whose files make an array permanent is not known here"
     ),
 ]
-REBUILD = next((SYSTEMS[family].rebuild[0] for family in (find_distribution(),) if family), "")
+REBUILD = next((MAKERS[SYSTEMS[family].maker].rebuild[0] for family in (find_distribution(),) if family), "")
 needs_rebuild = pytest.mark.skipif(
     not find_tool(REBUILD), reason=f"not installed: {REBUILD}, which a plan for this machine names"
 )
@@ -37,7 +38,7 @@ def drives(sparse: Callable[..., Path], loop: Callable[..., Path]) -> tuple[Path
     [
         ("/proc", "something is mounted at /proc already"),
         ("/etc", "/etc is not empty"),
-        ("/etc/passwd", "is no folder"),
+        ("/etc/passwd", "is not a directory"),
     ],
 )
 @pytest.mark.parametrize(

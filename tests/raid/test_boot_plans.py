@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from aligntool.change import Plan, to_json
-from aligntool.raid.steps_system import edit_file, find_file_trace, rebuilds, restore_file
-from aligntool.steps import EditFile, FileStep, MakeFileSystem, RunCommand, WriteFile
+from aligntool.raid.steps_system import edit_file, find_file_trace, is_rebuilding, restore_file
+from aligntool.steps import EditFile, EnableUnit, FileStep, MakeFileSystem, ReloadUnits, WriteFile
 from aligntool.units import MIB
 from tests.apply.arrays.made import site_in
 from tests.raid.made import drives, goal, planned
@@ -32,9 +32,7 @@ def test_a_plan_lists_the_boot_partitions_that_it_makes_and_enables_the_unit_las
     (unit,) = (path for path in files if path.endswith("esp-copies.service"))
     (script,) = (path for path in files if path.endswith("esp-copies.sh"))
     assert f"ExecStop=/bin/sh {script}" in files[unit]
-    assert plan.steps[-1] == RunCommand(
-        "have them copied at every start and stop", ("systemctl", "enable", Path(unit).name)
-    )
+    assert plan.steps[-1] == EnableUnit(Path(unit).name)
 
 
 def test_without_boot_partitions_there_is_nothing_to_copy() -> None:
@@ -44,8 +42,8 @@ def test_without_boot_partitions_there_is_nothing_to_copy() -> None:
 
 def test_a_unit_is_not_enabled_again_when_its_file_is_put_back() -> None:
     """What carries an edited file is done once more after it was put back; this would find no unit."""
-    assert not rebuilds(RunCommand("x", ("systemctl", "enable", "esp-copies.service")))
-    assert rebuilds(RunCommand("x", ("systemctl", "daemon-reload")))
+    assert not is_rebuilding(EnableUnit("esp-copies.service"))
+    assert is_rebuilding(ReloadUnits())
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import pytest
 
 from aligntool.change import Plan, RaidGoal
 from aligntool.errors import Refused
+from aligntool.raid.commands import command_of
 from aligntool.steps import MakeArray
 from aligntool.units import GIB
 from tests.raid.made import drives, goal, planned
@@ -12,7 +13,7 @@ from tests.raid.made import drives, goal, planned
 def words(plan: Plan) -> dict[str, str]:
     """The options of the command."""
     (step,) = [step for step in plan.steps if isinstance(step, MakeArray)]
-    return dict(word.split("=", 1) for word in step.command if word.startswith("--") and "=" in word)
+    return dict(word.split("=", 1) for word in command_of(step) if word.startswith("--") and "=" in word)
 
 
 # add_internal_bitmap1 of mdadm 4.6 (super1.c), compiled and called with --size and with what Create.c makes of it for a

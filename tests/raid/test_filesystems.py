@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.change import Plan, RaidGoal
+from aligntool.raid.commands import command_of
 from aligntool.recipes.goals import load_recipes
 from aligntool.steps import MakeArray, MakeFileSystem
 from aligntool.units import GIB, KIB, MIB
@@ -18,8 +19,8 @@ from tests.raid.made import FS_UUID, drives, goal, planned
 def made(plan: Plan, kind: str) -> tuple[str, ...]:
     """The words of the command, without the device at the end."""
     (step,) = [step for step in plan.steps if isinstance(step, MakeFileSystem) and step.kind == kind]
-    assert step.command[-1] == "/dev/md/data" == step.device
-    return step.command[:-1]
+    assert command_of(step)[-1] == "/dev/md/data" == step.device
+    return command_of(step)[:-1]
 
 
 XFS = [
@@ -136,7 +137,7 @@ def test_the_boot_partitions_of_a_system_are_fat32_with_ids_that_differ(sparse: 
     assert len({step.uuid for step in steps}) == 2
     for step in steps:
         image = sparse(512 * MIB)
-        run(*step.command[:-1], image)
+        run(*command_of(step)[:-1], image)
         said = run("blkid", "-p", "-o", "export", image)
         assert f"UUID={step.uuid}\n" in said and "VERSION=FAT32\n" in said
 
@@ -163,7 +164,7 @@ def test_mdadm_understands_every_word_and_stops_at_members_that_are_not_there(
         assert done.returncode
         return done.stdout + done.stderr
 
-    words = list(step.command[1:])
+    words = list(command_of(step)[1:])
     assert "cannot open" in ask(words).lower() and "No such file" in ask(words)
     for wrong in ("--level=2", "--metadata=1.9", "--no-such-option"):
         assert "No such file" not in ask([wrong, *words])

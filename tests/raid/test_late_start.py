@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.change import Plan
-from aligntool.steps import RunCommand, WriteFile
+from aligntool.steps import EnableUnit, WriteFile
 from tests.conftest import run
 from tests.raid.made import drives, goal, planned
 
@@ -31,9 +31,7 @@ def test_only_an_array_that_can_do_without_a_drive_on_a_system_that_would_not_st
 ) -> None:
     plan = planned(goal(level, system=system), *drives(4))
     assert bool(late(plan)) is wanted
-    enabled = RunCommand(
-        "have it started without a drive that is missing", ("systemctl", "enable", "mdadm-late-start.timer")
-    )
+    enabled = EnableUnit("mdadm-late-start.timer")
     assert (enabled in plan.steps) is wanted
     if wanted:  # before anything may mount it
         fstab = next(at for at, step in enumerate(plan.steps) if getattr(step, "path", "") == "/etc/fstab")

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from aligntool.raid.boot import SYSTEMS
+from aligntool.raid.commands import command_of
+from aligntool.steps import CheckInitramfs
 from tests.probe.initramfs_images import LINE, UUID, by_cpio
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("unshare", "mount", "cpio", "gzip")]
@@ -46,10 +48,9 @@ class Machine:
             (modules / "modules.dep").touch()
 
     def looked(self, word: str) -> subprocess.CompletedProcess[str]:
-        step = SYSTEMS[word].look_inside(UUID)
-        assert step.expects == UUID
+        step = CheckInitramfs(SYSTEMS[word].maker, UUID)
         folders = [str(self.folder / name) for name in ("place", "files")]
-        words = ["unshare", "-m", "sh", "-c", _INSIDE, "sh", *folders, *step.command]
+        words = ["unshare", "-m", "sh", "-c", _INSIDE, "sh", *folders, *command_of(step)]
         return subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
 
 

@@ -11,10 +11,11 @@ from aligntool.change import Plan, from_json, to_json
 from aligntool.errors import Refused
 from aligntool.formats.config_files import parse_crypttab, parse_fstab, parse_mdadm_conf
 from aligntool.inventory import Disk, Inventory, Layer, Partition
+from aligntool.raid.commands import command_of
 from aligntool.raid.persist import PersistGoal, plan_persist
 from aligntool.raid.planning import plan_raid
 from aligntool.raid.steps_system import edited
-from aligntool.steps import EditFile, RunCommand, WriteFile
+from aligntool.steps import CheckInitramfs, EditFile, SystemStep, WriteFile
 from aligntool.system import Initramfs, MdadmConf, System
 from aligntool.units import GIB, MIB, Extent
 from tests.audit.made_arrays import FS, OTHER, RIGHT, UUID, fstab, image, lines, machine, system, told
@@ -35,7 +36,7 @@ def edits(plan: Plan) -> list[tuple[str, str, tuple[str, ...]]]:
 
 
 def commands(plan: Plan) -> list[tuple[str, ...]]:
-    return [step.command for step in plan.steps if isinstance(step, RunCommand)]
+    return [command_of(step) for step in plan.steps if isinstance(step, SystemStep)]
 
 
 def done(inventory: Inventory, plan: Plan, texts: dict[str, str]) -> Inventory:
@@ -321,7 +322,7 @@ def test_an_initramfs_is_built_anew_where_it_assembles_the_array(
 ) -> None:
     plan = persist(machine("raid1", system(conf=CONF, images=made)))  # type: ignore[arg-type]
     assert (REBUILD in commands(plan)) == rebuilt
-    assert any(step.expects == UUID for step in plan.steps if isinstance(step, RunCommand)) == shown
+    assert any(isinstance(step, CheckInitramfs) and step.uuid == UUID for step in plan.steps) == shown
     assert edits(plan)
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from aligntool.audit.report import Severity
 from aligntool.change import Plan, from_json, to_json
 from aligntool.inventory import KnownGeometry, Source
+from aligntool.raid.commands import command_of
 from aligntool.steps import MakeArray, MakeMember
 from aligntool.units import GIB, KIB, MIB
 from tests.conftest import run
@@ -25,7 +26,7 @@ def members_of(plan: Plan) -> list[MakeMember]:
 def option(plan: Plan, name: str) -> str | None:
     """The value of an option of mdadm --create."""
     (array,) = [step for step in plan.steps if isinstance(step, MakeArray)]
-    found = [word.partition("=")[2] for word in array.command if word.startswith(f"--{name}=")]
+    found = [word.partition("=")[2] for word in command_of(array) if word.startswith(f"--{name}=")]
     return found[0] if found else None
 
 

@@ -11,6 +11,7 @@ from aligntool.audit.judge import audit
 from aligntool.change import Plan
 from aligntool.formats.config_files import parse_fstab, parse_mdadm_conf
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, Inventory, Layer, Partition
+from aligntool.raid.commands import command_of
 from aligntool.raid.persist import PersistGoal, plan_persist
 from aligntool.recipes.goals import Recipe
 from aligntool.steps import EditFile, MakeArray, MakeFileSystem, MakeMember, WriteFile
@@ -36,7 +37,7 @@ def made(recipe: Recipe) -> Inventory:
     """The machine after the plan of this recipe."""
     plan = golden_plan(recipe)
     (step,) = [one for one in plan.steps if isinstance(one, MakeArray)]
-    offset = kib(words(step.command).get("--data-offset"))
+    offset = kib(words(command_of(step)).get("--data-offset"))
     drives = tuple(_member(disk, plan, offset) for disk in DISKS[recipe.name])
     return Inventory((*drives, _array(plan, step, drives, offset)), system=_system(plan))
 
@@ -59,7 +60,7 @@ def _member(disk: Disk, plan: Plan, offset: int) -> Disk:
 
 
 def _array(plan: Plan, step: MakeArray, drives: tuple[Disk, ...], offset: int) -> Disk:
-    given = words(step.command)
+    given = words(command_of(step))
     number, count = given["--level"], len(step.members)
     chunk = kib(given.get("--chunk")) or None
     nodes = tuple(member.removeprefix("/dev/") for member in step.members)
@@ -88,7 +89,7 @@ def _array(plan: Plan, step: MakeArray, drives: tuple[Disk, ...], offset: int) -
 
 def _content(step: MakeFileSystem, size: int) -> Layer:
     """The stripe settings of the command: "su=...,sw=..." of XFS; of ext4 stride and stripe_width, in blocks."""
-    words = reversed(step.command)  # "-d su=" comes before "-l su=", which is the log's
+    words = reversed(command_of(step))  # "-d su=" comes before "-l su=", which is the log's
     said = dict(pair.split("=") for word in words for pair in word.split(",") if pair.count("=") == 1)
     unit = int(said.get("su", 0)) or int(said.get("stride", 0)) * 4096
     width = unit * int(said.get("sw", 0)) or int(said.get("stripe_width", 0)) * 4096

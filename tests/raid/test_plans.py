@@ -8,9 +8,19 @@ import pytest
 from aligntool.change import Plan, RaidGoal, from_json, to_json
 from aligntool.inventory import Adapter, Disk, Inventory, KnownGeometry, LbaFormat, NvmeFacts, Source
 from aligntool.raid.boot import SYSTEMS
+from aligntool.raid.commands import command_of
 from aligntool.raid.planning import plan_raid
 from aligntool.recipes.goals import Recipe
-from aligntool.steps import EditFile, MakeArray, MakeFileSystem, RunCommand, WriteFile
+from aligntool.steps import (
+    CheckInitramfs,
+    EditFile,
+    MakeArray,
+    MakeFileSystem,
+    Mount,
+    RebuildInitramfs,
+    SystemStep,
+    WriteFile,
+)
 from aligntool.system import System
 from aligntool.units import GIB, KIB, MIB
 from tests.raid.golden_plans import DISKS, GOLDEN, RECIPES, RENEW, golden_file, golden_plan, golden_text
@@ -49,11 +59,10 @@ def test_the_array_is_made_to_come_back_on_every_system(system: str) -> None:
     assert files[conf] == f"ARRAY /dev/md/data metadata=1.2 UUID={ARRAY_UUID}"
     assert files["/etc/fstab"].startswith(f"UUID={FS_UUID} /srv/data xfs ")
     assert "nofail" in files["/etc/fstab"].split()[3].split(",")
-    commands = [step for step in plan.steps if isinstance(step, RunCommand)]
-    rebuild = {"debian": "update-initramfs", "arch": "mkinitcpio"}.get(system, "dracut")
-    order = [step.command[0] for step in commands]
-    assert order.index(rebuild) < next(at for at, step in enumerate(commands) if step.expects == ARRAY_UUID)
-    assert order[-1] == "mount"
+    maker = {"debian": "initramfs-tools", "arch": "mkinitcpio"}.get(system, "dracut")
+    rebuild = plan.steps.index(RebuildInitramfs(maker))
+    assert plan.steps[rebuild + 1] == CheckInitramfs(maker, ARRAY_UUID)
+    assert plan.steps[-1] == Mount("/srv/data")
 
 
 def test_files_that_are_edited_keep_what_they_were_beside_them() -> None:
@@ -75,14 +84,14 @@ def test_steps_come_in_an_order_in_which_each_finds_what_it_needs() -> None:
     kinds = [type(step).__name__ for step in planned(goal(), *drives(2)).steps]
     array, system = kinds.index("MakeArray"), kinds.index("MakeFileSystem")
     assert kinds[:2] == ["MakeMember", "MakeMember"] and array == 2
-    assert array < system < kinds.index("EditFile") < kinds.index("RunCommand")
+    assert array < system < kinds.index("EditFile") < kinds.index("RebuildInitramfs")
 
 
 def test_mdadm_is_left_nothing_to_decide_and_nothing_to_ask() -> None:
     for level, count in (("raid1", 2), ("raid10", 4), ("raid5", 3), ("raid6", 4)):
         plan = planned(goal(level), *drives(count))
         (array,) = [step for step in plan.steps if isinstance(step, MakeArray)]
-        given = {word.partition("=")[0] for word in array.command}
+        given = {word.partition("=")[0] for word in command_of(array)}
         needed = {"--run", "--level", "--raid-devices", "--metadata", "--data-offset", "--size", "--bitmap", "--uuid",
                   "--name", "--homehost", "--consistency-policy"}  # fmt: skip
         needed |= set() if level == "raid1" else {"--chunk", "--layout"}
@@ -109,7 +118,11 @@ def test_an_array_is_as_large_as_mdadm_made_it(wanted: RaidGoal, count: int, siz
     assert plan.disk.size == size
     (array,) = [step for step in plan.steps if isinstance(step, MakeArray)]
     offset = f"--data-offset={sectors // 2}K"
-    assert (offset in array.command) if sectors else not any("data-offset" in word for word in array.command)
+    assert (
+        (offset in command_of(array))
+        if sectors
+        else not any("data-offset" in word for word in command_of(array))
+    )
 
 
 def notes(plan: Plan) -> str:
@@ -248,15 +261,15 @@ def test_a_partition_with_another_type_gets_that_of_a_member_behind_the_array() 
     disks = (drive(0, parts="2048+40000000"), drive(1, parts="2048+40000000"))
     steps = planned(goal(partitions=(1, 1)), *disks).steps
     kinds = [type(step).__name__ for step in steps]
-    found = [step.command for step in steps[kinds.index("MakeArray") + 1 :] if isinstance(step, RunCommand)][
-        :2
+    found = [
+        command_of(step) for step in steps[kinds.index("MakeArray") + 1 :] if isinstance(step, SystemStep)
     ]
     raid = "A19D880F-05FC-4D3B-A006-743F0F84911E"
-    assert found == [
+    assert found[:2] == [
         ("sfdisk", "--no-tell-kernel", "--part-type", f"/dev/nvme{number}n1", "1", raid)
         for number in range(2)
     ]
-    assert "sfdisk" not in to_json(planned(goal(), *drives(2)))
+    assert "SetPartitionType" not in to_json(planned(goal(), *drives(2)))
 
 
 def test_an_array_that_is_not_mounted_has_no_line_in_fstab() -> None:

@@ -17,6 +17,7 @@ from aligntool.inventory import Layer
 from aligntool.measure.chunks import Measuring, Sweep, job_of, plan_sweep
 from aligntool.measure.fio import fio_words
 from aligntool.raid.chunks import WORKLOADS
+from aligntool.raid.commands import command_of, tuning_command
 from aligntool.raid.measured import TEST_UUID, Shape, has_test_array, shapes_of
 from aligntool.render.arrays import plan_command
 from aligntool.steps import MakeArray
@@ -45,13 +46,13 @@ def test_a_test_array_is_made_as_the_real_one_but_for_its_name_its_chunk_and_its
                        *drives(count, size=20 * GIB))  # fmt: skip
         (real,) = [step for step in plan.steps if isinstance(step, MakeArray)]
         extra = () if level == "raid0" else ("--assume-clean",)
-        assert set(array.command) == {*real.command, *extra}
+        assert set(tuning_command(array)) == {*command_of(real), *extra}
         assert (
-            array.command[-count:]
+            tuning_command(array)[-count:]
             == array.members
             == tuple(f"/dev/nvme{number}n1" for number in range(count))
         )
-        assert f"--chunk={chunk // KIB}K" in array.command
+        assert f"--chunk={chunk // KIB}K" in tuning_command(array)
 
 
 def test_the_data_begin_at_the_same_byte_of_a_drive_as_those_of_an_array_on_partitions() -> None:
@@ -62,7 +63,7 @@ def test_the_data_begin_at_the_same_byte_of_a_drive_as_those_of_an_array_on_part
     )
     plan = planned(goal("raid0"), *drives(2, size=size))
     (real,) = [step for step in plan.steps if isinstance(step, MakeArray)]
-    offset = next(word for word in real.command if word.startswith("--data-offset="))
+    offset = next(word for word in command_of(real) if word.startswith("--data-offset="))
     assert tried.data_offset == MIB + int(offset.removeprefix("--data-offset=").removesuffix("K")) * KIB
 
 

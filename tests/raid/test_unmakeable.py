@@ -10,8 +10,9 @@ import pytest
 from aligntool.change import Plan, RaidGoal
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, IoLimits, LbaFormat, NvmeFacts, Unseen
+from aligntool.raid.commands import command_of
 from aligntool.raid.persist import PersistGoal, plan_persist
-from aligntool.steps import MakeArray, MakeFileSystem, RunCommand
+from aligntool.steps import MakeArray, MakeFileSystem, Mount
 from aligntool.units import GIB, KIB, MIB
 from tests.audit.made_arrays import fstab, machine, system
 from tests.conftest import find_tool, run
@@ -28,7 +29,7 @@ def refused(wanted: RaidGoal, *disks: object) -> str:
 def mkfs(plan: Plan) -> tuple[str, ...]:
     """Without the device."""
     (step,) = [step for step in plan.steps if isinstance(step, MakeFileSystem)]
-    return step.command[:-1]
+    return command_of(step)[:-1]
 
 
 # What the array of drives of this size has, and what it is to hold. Before its size was asked for, each was planned,
@@ -121,7 +122,7 @@ def test_what_a_raid0_uses_whole_is_told_as_large_as_md_makes_it() -> None:
     parts = [drive(number, parts="2048+40001000") for number in range(2)]
     plan = planned(goal("raid0", chunk=64 * KIB, partitions=(1, 1)), *parts)
     (step,) = [step for step in plan.steps if isinstance(step, MakeArray)]
-    (word,) = [word for word in step.command if word.startswith("--data-offset=")]
+    (word,) = [word for word in command_of(step) if word.startswith("--data-offset=")]
     offset = int(word.removeprefix("--data-offset=").removesuffix("K")) * KIB
     assert plan.disk.size == 2 * ((40001000 * 512 - offset) // (64 * KIB)) * 64 * KIB
 
@@ -228,7 +229,7 @@ def test_for_a_place_that_fstab_has_given_away_a_free_one_is_told(table: str, as
         plan_persist(inventory.disks[-1], inventory, PersistGoal(mount_at=asked))
     assert caught.value.hint == f"--mount {free}"
     plan = plan_persist(inventory.disks[-1], inventory, PersistGoal(mount_at=free))
-    assert any(isinstance(step, RunCommand) and step.command == ("mount", free) for step in plan.steps)
+    assert Mount(free) in plan.steps
 
 
 def test_a_drive_that_only_root_may_look_at_sends_to_sudo_and_another_to_the_audit() -> None:

@@ -16,7 +16,6 @@ from aligntool.steps import (
     MakeFileSystem,
     MakeMember,
     NewEntry,
-    RunCommand,
     Step,
     Subject,
     held_by,
@@ -47,17 +46,20 @@ def member_step(site: Site, disk: Path, *, wipe: bool = False, esp: bool = False
 
 
 def file_system_step(device: Path | str) -> MakeFileSystem:
-    command = ("mkfs.ext4", "-q", "-F", "-U", FS_UUID, str(device))
-    return MakeFileSystem(str(device), "ext4", FS_UUID, command)
+    return MakeFileSystem(str(device), "ext4", FS_UUID, ("-q", "-F", "-U", FS_UUID))
 
 
 def fstab_step(line: str = LINE) -> EditFile:
     return EditFile("/etc/fstab", (line,), f"UUID={FS_UUID}", "/etc/fstab.before-aligntool")
 
 
-def note_step(file: Path, word: str, expects: str = "") -> RunCommand:
-    """A command that leaves a trace each time it is run."""
-    return RunCommand(f"note {word}", ("sh", "-c", f"echo {word} | tee -a {file}"), expects)
+def program(folder: Path, name: str, script: str) -> Path:
+    """A program of that name; the folder that it is in goes to the front of PATH."""
+    (folder / "bin").mkdir(exist_ok=True)
+    file = folder / "bin" / name
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+    return file.parent
 
 
 def plan_of(steps: Sequence[Step], name: str = "data") -> Plan:

@@ -10,8 +10,8 @@ import pytest
 from aligntool.errors import Stopped
 from aligntool.inventory import Disk
 from aligntool.raid.members import Member, Placed, type_steps
-from aligntool.raid.steps_system import find_command_trace, run_command, undo_command
-from aligntool.steps import RunCommand
+from aligntool.raid.steps_system import apply_system, find_system_trace, undo_system
+from aligntool.steps import Mount, SetPartitionType
 from aligntool.units import MIB, Extent
 from tests.apply.arrays.made import FS_UUID, site_in
 from tests.conftest import run
@@ -29,7 +29,7 @@ def types(disk: Path) -> list[str]:
     ]
 
 
-def steps(disk: Disk) -> Sequence[RunCommand]:
+def steps(disk: Disk) -> Sequence[SetPartitionType]:
     """Of the plan of an array whose member is the first partition."""
     (one,) = judged(disk)
     member = Member(one, disk.partitions[0])
@@ -52,14 +52,14 @@ def test_a_partition_that_is_taken_gets_the_type_of_a_member_and_its_own_back(
         before = run("sfdisk", "--dump", disk)
         looked = site_in(tmp_path).look_at(str(disk))
         (step,) = steps(looked)
-        trace = find_command_trace(step)
-        list(run_command(step))
+        trace = find_system_trace(step)
+        list(apply_system(step))
         assert types(disk) == [will, other]
         assert steps(site_in(tmp_path).look_at(str(disk))) == ()
-        list(run_command(step))  # once more, after a cut
-        list(undo_command(step, trace))
+        list(apply_system(step))  # once more, after a cut
+        list(undo_system(step, trace))
         assert run("sfdisk", "--dump", disk) == before
-        list(undo_command(step, trace))
+        list(undo_system(step, trace))
         assert run("sfdisk", "--dump", disk) == before
     finally:
         os.close(held)
@@ -81,10 +81,10 @@ def test_a_type_that_somebody_else_gave_stays(
         stdin=f"label: gpt\nstart=2048, size=40960, type={HOME}\n",
     )
     (step,) = steps(site_in(tmp_path).look_at(str(disk)))
-    trace = find_command_trace(step)
-    list(run_command(step))
+    trace = find_system_trace(step)
+    list(apply_system(step))
     run("sfdisk", "-q", "--no-tell-kernel", "--part-type", disk, "1", SWAP)
-    assert list(undo_command(step, trace)) == [] and types(disk) == [SWAP]
+    assert list(undo_system(step, trace)) == [] and types(disk) == [SWAP]
 
 
 @pytest.mark.needs_root
@@ -97,16 +97,16 @@ def test_another_file_system_at_the_array_s_place_is_neither_taken_for_it_nor_un
     place.mkdir()
     fstab = tmp_path / "fstab"
     monkeypatch.setenv("LIBMOUNT_FSTAB", str(fstab))  # findmnt(8)
-    step = RunCommand("mount it as fstab says", ("mount", str(place)))
+    step = Mount(str(place))
     run("mount", device, place)
     try:
         fstab.write_text(f"UUID={OTHER_UUID} {place} ext4 defaults 0 0\n")
         with pytest.raises(Stopped, match=f"{FS_UUID} is mounted, and fstab has {OTHER_UUID} there"):
-            list(run_command(step))
-        assert any("it is left there" in said.text for said in undo_command(step, {}))
+            list(apply_system(step))
+        assert any("it stays mounted" in said.text for said in undo_system(step, {}))
         run("mountpoint", "-q", place)
         fstab.write_text(f"UUID={FS_UUID} {place} ext4 defaults 0 0\n")
-        assert [said.text for said in run_command(step)] == ["done already"]
+        assert [said.text for said in apply_system(step)] == ["done already"]
     finally:
-        list(undo_command(step, {}))
+        list(undo_system(step, {}))
         assert run("findmnt", "--mountpoint", place, fails=True) == ""

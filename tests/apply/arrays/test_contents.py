@@ -182,7 +182,7 @@ def test_an_array_that_cannot_be_started_is_not_taken_apart_once_it_may_hold_fil
     members = [str(loop(member(sparse(32 * MIB, name), (at, superblock)))) for name in ("a.img", "b.img")]
     uuid = "10111213:14151617:18191a1b:1c1d1e1f"
     array = MakeArray(
-        "/dev/md/of-a-test", uuid, tuple(members), ("mdadm", "--create"), "raid1", None, DataArea()
+        "/dev/md/of-a-test", uuid, "of-a-test", tuple(members), "raid1", "", None, "1.2", None, DataArea()
     )
     file_system = file_system_step(array.device)
     (site.state / "arrays").mkdir(parents=True)

@@ -8,9 +8,10 @@ import pytest
 
 from aligntool.change import Plan
 from aligntool.errors import Refused
-from aligntool.raid.make import reasons_beforehand, refuse_impossible
-from aligntool.raid.steps_system import about_hooks
-from aligntool.steps import EditFile, RunCommand, Step
+from aligntool.raid.make import preflight, refuse_impossible
+from aligntool.raid.planning import Needs, needs_of_plan
+from aligntool.raid.steps_system import refuse_hooks
+from aligntool.steps import CheckInitramfs, EditFile, Mount, RebuildInitramfs, Step
 from aligntool.units import MIB
 from tests.apply.arrays.made import LINE, fstab_step, member_step, plan_of, site_in
 from tests.conftest import run
@@ -41,7 +42,7 @@ def test_a_name_and_a_place_that_others_have_are_told_together_with_what_is_miss
     full = tmp_path / "full"
     full.mkdir()
     (full / "theirs").touch()
-    steps: list[Step] = [conf_step(), fstab_step(), RunCommand("mount it", ("mount", str(full)))]
+    steps: list[Step] = [conf_step(), fstab_step(), Mount(str(full))]
     said = reasons(plan_of(steps), tmp_path)
     assert "gives the name /dev/md/data to another array" in said
     assert "mounts UUID=other at /srv/data already" in said
@@ -98,20 +99,20 @@ def test_a_line_that_cannot_be_written_is_told_beforehand(tmp_path: Path) -> Non
 
 
 def test_a_program_that_a_script_needs_is_missed_beforehand(tmp_path: Path) -> None:
-    script = "lsinitcpio -x image etc/mdadm.conf && cat etc/mdadm.conf"
     found = [Path(folder, "lsinitcpio").exists() for folder in ("/usr/bin", "/bin", "/usr/sbin", "/sbin")]
     if any(found):
         pytest.skip("mkinitcpio is installed here")
-    plan = plan_of([RunCommand("look", ("sh", "-c", script)), RunCommand("x", ("no-such-program-here",))])
-    said = reasons(plan, tmp_path)
-    assert "lsinitcpio is not installed" in said and "no-such-program-here is not installed" in said
+    said = reasons(plan_of([CheckInitramfs("mkinitcpio", UUID)]), tmp_path)
+    assert "lsinitcpio is not installed" in said
+    (reason,) = preflight(Needs(frozenset({"no-such-program-here"})), (), site_in(tmp_path))
+    assert reason[0] == "no-such-program-here is not installed"
 
 
 def test_the_same_line_and_an_empty_folder_are_in_nobodys_way(tmp_path: Path) -> None:
     etc = site_in(tmp_path).path("/etc")
     (etc / "mdadm/mdadm.conf").write_text(f"ARRAY /dev/md/data UUID={UUID}\nARRAY /dev/md/b UUID=f:f:f:f\n")
     (tmp_path / "empty/lost+found").mkdir(parents=True)
-    steps: list[Step] = [conf_step(), fstab_step(), RunCommand("mount", ("mount", str(tmp_path / "empty")))]
+    steps: list[Step] = [conf_step(), fstab_step(), Mount(str(tmp_path / "empty"))]
     refuse_impossible(plan_of(steps), site_in(tmp_path))
     assert wrote(tmp_path) == []
 
@@ -139,9 +140,8 @@ def test_an_initramfs_of_arch_that_would_leave_mdadm_out_is_told_beforehand(
     words = run("bash", "-c", '. "$1"; . "$2"; echo ${HOOKS[*]}', "-", folder.parent / "mkinitcpio.conf",
                 folder / "10-more.conf").split()  # fmt: skip
     assert (bool(words) and "mdadm_udev" not in words) == told
-    steps = [RunCommand("build every initramfs anew", ("mkinitcpio", "-P"))]
-    assert bool(list(about_hooks(steps, site))) == told
-    assert list(about_hooks([RunCommand("x", ("dracut", "-f"))], site)) == []
+    assert bool(list(refuse_hooks(RebuildInitramfs("mkinitcpio"), site))) == told
+    assert list(refuse_hooks(RebuildInitramfs("dracut"), site)) == []
 
 
 def test_a_second_system_array_does_not_take_over_the_list_of_the_first(tmp_path: Path) -> None:
@@ -150,9 +150,10 @@ def test_a_second_system_array_does_not_take_over_the_list_of_the_first(tmp_path
     file.parent.mkdir(parents=True)
     file.write_text('ESP_COPIES="AAAA-1111 AAAA-1112"\n')
     step = EditFile("/etc/default/esp-copies", ('ESP_COPIES="BBBB-1 BBBB-2"',), "ESP_COPIES=", "x")
-    assert reasons_beforehand([step], site) == []  # those drives are gone
+    needs = needs_of_plan(plan_of([step]), here=True)
+    assert preflight(needs, [step], site) == []  # those drives are gone
     links = site.path("/dev/disk/by-uuid")
     links.mkdir(parents=True)
     (links / "AAAA-1112").symlink_to("/dev/null")
-    ((why, _),) = reasons_beforehand([step], site)
+    ((why, _),) = preflight(needs, [step], site)
     assert "keeps /dev/null, an EFI system partition of another array" in why

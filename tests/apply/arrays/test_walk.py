@@ -16,9 +16,11 @@ import pytest
 from aligntool.change import Plan, StepDone
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.kernel import forget_partitions
+from aligntool.linux.process import find_program
+from aligntool.raid.initramfs import MAKERS
 from aligntool.raid.make import begin, go_back, go_forward, plan_here
 from aligntool.raid.record import Record, Site, find_records, one_at_a_time, save
-from aligntool.steps import RunCommand
+from aligntool.steps import CheckInitramfs, MakeDirectory, Mount, RebuildInitramfs, ReloadUnits
 from aligntool.units import MIB
 from tests.apply.arrays.made import (
     FS_UUID,
@@ -26,14 +28,16 @@ from tests.apply.arrays.made import (
     file_system_step,
     fstab_step,
     member_step,
-    note_step,
     plan_of,
+    program,
     site_in,
 )
 from tests.conftest import run
 
 OLD = "tmpfs /tmp tmpfs defaults 0 0"
 SIZE = 64 * MIB
+PATH = os.environ["PATH"]
+Fake = Callable[[str, str], None]
 
 
 @pytest.fixture
@@ -60,8 +64,8 @@ def whole_plan(site: Site, drive: Path, folder: Path) -> Plan:
             member,
             file_system_step(member.device),
             fstab_step(),
-            note_step(folder / "noted", "seen", expects="seen"),
-            RunCommand("make a folder", ("mkdir", "-p", str(folder / "srv/data"))),
+            ReloadUnits(),
+            MakeDirectory(str(folder / "srv/data")),
         ]
     )
 
@@ -156,10 +160,22 @@ def test_a_way_back_that_is_cut_itself_ends_where_it_should(site: Site, drive: P
     assert run("wipefs", "--no-act", "--parsable", drive) == ""
 
 
-def test_a_command_that_fails_stops_with_its_words_and_may_be_done_again(site: Site, tmp_path: Path) -> None:
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Programs of the system that are scripts of a test."""
+
+    def make(name: str, script: str) -> None:
+        monkeypatch.setenv("PATH", f"{program(tmp_path, name, script)}:{PATH}")
+
+    return make
+
+
+def test_a_command_that_fails_stops_with_its_words_and_may_be_done_again(
+    site: Site, tmp_path: Path, fake: Fake
+) -> None:
     allowed = tmp_path / "allowed"
-    command = ("sh", "-c", f"echo not yet >&2; test -e {allowed}")
-    plan = plan_of([fstab_step(), RunCommand("wait for leave", command)])
+    fake("dracut", f"echo not yet >&2; test -e {allowed}")
+    plan = plan_of([fstab_step(), RebuildInitramfs("dracut")])
     with pytest.raises(Stopped, match="not yet"):
         list(go_forward(begin(plan, site), plan, site))
     assert left_over(site).position == 1
@@ -168,63 +184,58 @@ def test_a_command_that_fails_stops_with_its_words_and_may_be_done_again(site: S
     assert find_records(site.state) == ()
 
 
-def test_what_was_looked_into_is_built_anew_before_it_is_looked_into_again(
-    site: Site, tmp_path: Path
+def test_an_initramfs_that_was_looked_into_is_rebuilt_before_it_is_looked_into_again(
+    site: Site, tmp_path: Path, fake: Fake
 ) -> None:
-    """The user mended what it is built of; what was built of the old one would never show it."""
-    build = RunCommand("build it anew", ("systemctl", "daemon-reload"))
-    wanted = tmp_path / "wanted"
-    wanted.write_text("nothing\n")
-    plan = plan_of([build, RunCommand("look", ("cat", str(wanted)), expects="the line")])
-    with pytest.raises(Stopped, match="did not print the line"):
+    """The user repaired what it is built of; the one that was built of the old files would never show it."""
+    built, shown = tmp_path / "built", tmp_path / "shown"
+    fake("mkinitcpio", f"echo built >> {built}")
+    fake("bash", f"cat {shown}")
+    shown.write_text("nothing\n")
+    plan = plan_of([RebuildInitramfs("mkinitcpio"), CheckInitramfs("mkinitcpio", FS_UUID)])
+    with pytest.raises(Stopped, match=f"{FS_UUID} was not found; printed: nothing"):
         list(go_forward(begin(plan, site), plan, site))
-    wanted.write_text("the line\n")
-    said = [getattr(event, "text", "") for event in go_forward(left_over(site), plan, site)]
-    assert any("build it anew: systemctl daemon-reload" in text for text in said)
+    shown.write_text(f"{FS_UUID}\n")
+    list(go_forward(left_over(site), plan, site))
+    assert built.read_text() == "built\n" * 2
     assert find_records(site.state) == ()
 
 
-def test_a_command_that_prints_something_else_stops(site: Site, tmp_path: Path) -> None:
-    plan = plan_of([note_step(tmp_path / "noted", "one", expects="two")])
-    with pytest.raises(Stopped, match="did not print two: one"):
-        list(go_forward(begin(plan, site), plan, site))
-
-
 def test_a_program_that_is_missing_names_its_package(site: Site) -> None:
-    plan = plan_of([RunCommand("nothing", ("mkfs.nothing-of-that-name",))])
+    missing = [maker for maker, each in MAKERS.items() if find_program(each.rebuild[0]) is None]
+    if not missing:
+        pytest.skip("every maker of an initramfs is installed here")
+    plan = plan_of([RebuildInitramfs(missing[0])])
     with pytest.raises(Refused, match="not installed"):
         list(go_forward(begin(plan, site), plan, site))
 
 
-def test_a_file_that_is_put_back_is_carried_to_where_the_edited_one_was(site: Site, tmp_path: Path) -> None:
-    """A boot image that was built of the edited file is built anew of the old one; here by a program of that name."""
-    plan = plan_of([fstab_step(), RunCommand("tell systemd", ("systemctl", "--version"))])
+def test_a_file_that_is_restored_is_read_again_by_systemd(site: Site) -> None:
+    plan = plan_of([fstab_step(), ReloadUnits()])
     list(go_forward(begin(plan, site), plan, site))
     said = taken_back(plan, site, traces={0: {"after": "changed by somebody"}, 1: {}})
-    assert any("tell systemd" in text for text in said)
+    assert any("systemctl daemon-reload" in text for text in said)
     said = taken_back(plan, site, traces={0: {"after": "changed by somebody"}})  # it was never begun
-    assert not any("tell systemd" in text for text in said)
+    assert not any("systemctl daemon-reload" in text for text in said)
 
 
-def test_of_two_files_that_are_put_back_in_a_row_the_last_one_is_carried_once(site: Site) -> None:
-    """Carried after the first of them, the image would keep the other's lines."""
-    plan = plan_of(
-        [fstab_step(), fstab_step("other"), RunCommand("tell systemd", ("systemctl", "--version"))]
-    )
+def test_of_two_files_that_are_restored_in_a_row_systemd_reads_both_at_once(site: Site) -> None:
+    """Read after the first of them, it would keep the other's lines."""
+    plan = plan_of([fstab_step(), fstab_step("other"), ReloadUnits()])
     changed = {"after": "changed by somebody"}
     events = list(taken_back(plan, site, traces={0: changed, 1: changed, 2: {}}))
-    (carried,) = (at for at, text in enumerate(events) if "tell systemd" in text)
-    assert carried > max(at for at, text in enumerate(events) if "fstab was changed since" in text)
+    (reloaded,) = (at for at, text in enumerate(events) if text.endswith("again: systemctl daemon-reload"))
+    assert reloaded > max(at for at, text in enumerate(events) if "fstab was changed since" in text)
 
 
-@pytest.mark.needs_tools("dracut")
-def test_an_image_that_cannot_be_built_anew_stops_no_way_back(site: Site, tmp_path: Path) -> None:
+def test_an_image_that_cannot_be_rebuilt_stops_no_way_back(site: Site, tmp_path: Path, fake: Fake) -> None:
     fstab = tmp_path / "root/etc/fstab"
-    plan = plan_of([fstab_step(), RunCommand("build it", ("dracut", "--no-such-option"))])
-    with pytest.raises(Stopped, match="dracut"):
+    fake("dracut", "echo no room left >&2; exit 1")
+    plan = plan_of([fstab_step(), RebuildInitramfs("dracut")])
+    with pytest.raises(Stopped, match="no room left"):
         list(go_forward(begin(plan, site), plan, site))
     said = [getattr(event, "text", "") for event in go_back(left_over(site), plan, site)]
-    assert any("type it again later: dracut --no-such-option" in text for text in said)
+    assert any("run it again later: dracut -f --regenerate-all" in text for text in said)
     assert fstab.read_text() == OLD and find_records(site.state) == ()
 
 
@@ -241,7 +252,7 @@ def test_a_drive_that_was_reused_meanwhile_is_neither_gone_on_with_nor_taken_bac
     site: Site, drive: Path, tmp_path: Path
 ) -> None:
     """With bytes that nobody recognises, before anything was written to it and once it had its table."""
-    plan = plan_of([member_step(site, drive), note_step(tmp_path / "noted", "seen")])
+    plan = plan_of([member_step(site, drive), MakeDirectory(str(tmp_path / "srv"))])
     for events in (1, 2):
         assert cut_after(plan, site, events)
         start = 0 if events == 1 else MIB
@@ -268,13 +279,13 @@ def test_what_a_start_of_the_machine_mounted_meanwhile_is_unmounted_on_the_way_b
     """Its line is in fstab from the third step on, and the step that mounts it was never begun."""
     place = tmp_path / "srv/data"
     whole = whole_plan(site, drive, tmp_path)
-    plan = plan_of([*whole.steps, RunCommand("mount it as fstab says", ("mount", str(place)))])
+    plan = plan_of([*whole.steps, Mount(str(place))])
     walk = go_forward(begin(plan, site), plan, site)
     next(event for event in walk if event == StepDone(2))
     walk.close()  # type: ignore[attr-defined]
     place.mkdir(parents=True)
     run("mount", f"{drive}p1", place)
     said = [getattr(event, "text", "") for event in go_back(left_over(site), plan, site)]
-    assert f"{place} is not mounted any more" in said
+    assert f"{place} is unmounted" in said
     assert run("findmnt", "--mountpoint", place, fails=True) == "" and find_records(site.state) == ()
     assert (tmp_path / "root/etc/fstab").read_text() == OLD

@@ -7,8 +7,9 @@ import pytest
 from aligntool.change import Plan
 from aligntool.errors import Refused
 from aligntool.inventory import Disk
+from aligntool.raid.commands import command_of
 from aligntool.raid.make import plan_here
-from aligntool.steps import MakeArray, MakeFileSystem, MakeMember, RunCommand
+from aligntool.steps import MakeArray, MakeFileSystem, MakeMember, SetPartitionType
 from tests.raid.made import drive, goal, planned
 
 DRIVES = (drive(0), drive(1))
@@ -26,9 +27,9 @@ def devices(plan: Plan) -> list[str]:
             case MakeMember():
                 found += [step.disk.path, step.device]
             case MakeArray():
-                found += [*step.members, *step.command[-len(step.members) :]]
+                found += [*step.members, *command_of(step)[-len(step.members) :]]
             case MakeFileSystem() if step.kind == "vfat":
-                found += [step.device, step.command[-1]]
+                found += [step.device, command_of(step)[-1]]
     return found
 
 
@@ -50,11 +51,7 @@ def test_types_are_given_to_the_drives_by_the_names_that_they_have_now() -> None
     moved = plan_here(plan, (named(disks[0], "nvme1n1"), named(disks[1], "nvme0n1")))
 
     def paths(some: Plan) -> list[str]:
-        return [
-            step.command[3]
-            for step in some.steps
-            if isinstance(step, RunCommand) and step.command[0] == "sfdisk"
-        ]
+        return [step.disk for step in some.steps if isinstance(step, SetPartitionType)]
 
     assert (paths(plan), paths(moved)) == (["/dev/nvme0n1", "/dev/nvme1n1"], ["/dev/nvme1n1", "/dev/nvme0n1"])
 
