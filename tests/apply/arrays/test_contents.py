@@ -46,9 +46,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def step_of(kind: str, device: Path) -> MakeFileSystem:
     if kind == "ext4":
         return file_system_step(device)
-    return MakeFileSystem(
-        str(device), "xfs", FS_UUID, ("mkfs.xfs", "-q", "-f", "-m", f"uuid={FS_UUID}", str(device))
-    )
+    return MakeFileSystem(str(device), "xfs", FS_UUID, ("-q", "-f", "-m", f"uuid={FS_UUID}"))
 
 
 def make(step: MakeFileSystem, site: Site, *, new: bool = False) -> list[str]:
