@@ -32,7 +32,7 @@ COMMANDS = {
     "report": ("report", "report", "Write one HTML page of disks, findings, arrays and benchmarks."),
     "snapshot": ("snapshot", "snapshot", "Capture what an audit reads of this machine."),
     "demo": ("demo", "demo", "Make a misaligned disk image, audit it, realign it, audit it again."),
-    "plan realign": ("plan", "plan_realign_command", "Plan how partitions get onto the boundary, and show every step."),
+    "plan realign": ("partitions", "plan_realign", "Plan how partitions get onto the boundary, and show every step."),
     "plan layout": ("partitions", "plan_layout_command", "Plan a new partition table for an empty disk, and show it."),
     "raid plan": ("raid", "plan_command", "Plan an array, and show how it would be made."),
     "raid show": ("raid", "show_command", "Show arrays: members, links, state, and where the data lie."),

@@ -3,11 +3,11 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import TextIO
 
 from aligntool.audit.arrays import sync_words
 from aligntool.audit.judge import audit
@@ -17,7 +17,7 @@ from aligntool.change import Plan, RaidGoal
 from aligntool.cli.audit import known_of
 from aligntool.cli.options import colored, command, terminal_width
 from aligntool.cli.plan import refuse_in_flight
-from aligntool.cli.run_change import follow, pipes_may_break, write_end
+from aligntool.cli.run_change import Applying, follow, pipes_may_break, write_end
 from aligntool.errors import Refused, Stopped, objection_of, refuse
 from aligntool.inventory import ArrayFacts, Disk
 from aligntool.linux.commands import asked_health
@@ -36,7 +36,7 @@ from aligntool.raid.steps_drives import hold_members
 from aligntool.raid.views import ArrayView, arrays_of
 from aligntool.realign.planning import on_captured_machine
 from aligntool.render.arrays import array_lines, raid_plan_lines
-from aligntool.render.lines import EMPTY, plain, show, text_of, wants_color
+from aligntool.render.lines import EMPTY, Line, plain, show, text_of, wants_color
 from aligntool.render.plan import attention_lines
 from aligntool.render.progress import array_status_json, array_status_lines, resync_bar, resync_lines
 from aligntool.steps import FileStep, MakeArray, MakeMember, Step
@@ -55,14 +55,14 @@ def this_site() -> Site:
     return Site(_look_at, _look_around, _problem_of, sample)
 
 
-def show_array_plan(plan: Plan, stream: TextIO, *, type_next: str = "") -> None:
-    lines = raid_plan_lines(plan, width=terminal_width(), type_next=type_next)
-    show(lines, stream, color=colored() and stream is sys.stdout)
-    stream.flush()
+def array_plan_lines(plan: Plan, type_next: str) -> Iterable[Line]:
+    """Return a plan of an array as text."""
+    return raid_plan_lines(plan, width=terminal_width(), type_next=type_next)
 
 
-def carry_out_array(plan: Plan, think_again: Callable[[], Plan], *, json_: bool) -> None:
-    """Hold the drives, think the plan out again, refuse what cannot be, and walk. Also for plans that only edit files.
+@contextmanager
+def held_array(plan: Plan, plan_again: Callable[[], Plan]) -> Iterator[Applying]:
+    """Hold the drives, plan again, refuse what cannot be done, and begin a record. Also for plans that only edit files.
 
     Raises Refused while nothing is written, and Stopped afterwards; then the record is kept.
     """
@@ -70,12 +70,12 @@ def carry_out_array(plan: Plan, think_again: Callable[[], Plan], *, json_: bool)
     with pipes_may_break(), one_at_a_time(site.state):
         _refuse_unfinished(plan, site)
         with hold_members(plan.steps) as held:
-            refuse_changed(plan, think_again())
+            refuse_changed(plan, plan_again())
             refuse_impossible(plan, site)
-            _tell_where_the_record_is(site)
+            _warn_of_volatile_record(site)
             record = begin(plan, site)
             try:
-                follow(plan, go_forward(record, plan, site, held), json_=json_, hint=ways_on(plan))
+                yield Applying(go_forward(record, plan, site, held), ways_on(plan))
             except (Refused, KeyboardInterrupt):
                 forget(record)  # nothing was written yet
                 raise
@@ -91,7 +91,7 @@ def go_on(record: Record, *, back: bool, json_: bool) -> None:
         except Refused as refusal:
             raise Refused(str(refusal), hint=f"{refusal.hint}\n{_given_up(record)}") from None
         events = go_back(record, plan, site) if back else go_forward(record, plan, site)
-        follow(plan, events, json_=json_, hint=ways_on(plan))
+        follow(plan, Applying(events, ways_on(plan)), json_=json_)
 
 
 def ways_on(plan: Plan) -> str:
@@ -173,7 +173,7 @@ def _drive_key(step: MakeMember) -> tuple[str | None, ...]:
     return (disk.model, disk.serial, disk.wwn) if disk.serial or disk.wwn else (disk.path,)
 
 
-def _tell_where_the_record_is(site: Site) -> None:
+def _warn_of_volatile_record(site: Site) -> None:
     kind = volatile_kind(site.state)
     if kind:
         print(

@@ -10,9 +10,10 @@ import typer
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Answer, Report, Wishes
 from aligntool.change import Plan
+from aligntool.cli.moves import Realign
 from aligntool.cli.options import Asked, colored, command, terminal_width
 from aligntool.cli.plan import find_plan
-from aligntool.cli.run_change import carry_out
+from aligntool.cli.run_change import apply_plan
 from aligntool.demo_disk import make_demo_image
 from aligntool.linux.look import look
 from aligntool.realign.planning import mends
@@ -77,7 +78,7 @@ def _plan(image: str) -> Plan:
 
 def _realign(plan: Plan, image: str) -> None:
     _typed(command("realign", image, "--yes"))
-    carry_out(plan, Asked(), json_=False, rate=None)
+    apply_plan(Realign(image, Asked()), plan, json_=False)
     _typed(command("audit", image))
     report = _report(image)
     lines = audit_lines(report, width=terminal_width(), verbose=False, quiet=False)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Annotated
 
 import typer
@@ -16,7 +16,7 @@ import typer
 from aligntool.audit.wording import shell_word
 from aligntool.change import Plan, RealignGoal, from_json, to_json
 from aligntool.documents import as_object, by_field
-from aligntool.errors import Refused, Stopped
+from aligntool.errors import Refused, Stopped, refuse_folder_name
 from aligntool.render.lines import harmless, wants_color
 from aligntool.steps import EditFile, MakeMember, WriteFile
 from aligntool.units import is_power_of_two, parse_size
@@ -218,6 +218,20 @@ def partition_numbers(words: Sequence[str] | None) -> list[int] | None:
 def place(text: str) -> str:
     """A folder to mount at, as the kernel names it: no slash at the end, no links on the way. Other words stay."""
     return os.path.realpath(text) if text.startswith("/") else text
+
+
+def keep(path: str, text: str) -> None:
+    """A file of the user's choosing; never over another one. Raises Refused."""
+    refuse_folder_name(path)
+    try:
+        with Path(path).open("x") as file:
+            file.write(text)
+    except FileExistsError:
+        raise Refused(
+            f"{path} is there already; nothing was written", hint=f"rm {shell_word(path)}"
+        ) from None
+    except OSError as error:
+        raise Refused(f"{path} cannot be written: {error.strerror}") from error
 
 
 def terminal_width() -> int:

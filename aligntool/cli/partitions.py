@@ -1,20 +1,22 @@
-"""`aligntool realign`, `layout` and `plan layout`."""
+"""`aligntool realign`, `plan realign`, `layout` and `plan layout`."""
 
 import sys
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
 
 from aligntool.audit.wording import shell_word
 from aligntool.change import LayoutGoal, PartWish, Plan, RealignGoal, to_json
+from aligntool.cli.moves import Realign, disk_plan_lines
 from aligntool.cli.options import (
     Asked,
     PageOption,
     PhysicalOption,
     SectorOption,
     command,
-    confirm,
     grid,
     naming,
     partition_numbers,
@@ -27,20 +29,17 @@ from aligntool.cli.plan import (
     PartitionsOption,
     RecipeOption,
     ShrinkOption,
-    apply_command,
     asked_for,
-    find_plan,
-    keep,
     look_at,
     refuse_in_flight,
     refuse_part,
-    show_plan,
-    tell_plan,
 )
-from aligntool.cli.run_change import carry_out, ends_stream, follow, write_end, write_nothing_to_do
+from aligntool.cli.run_change import Applying, ends_stream, run_change, show_only, write_end
 from aligntool.errors import Refused, Stopped
+from aligntool.inventory import Disk
 from aligntool.realign.layout import make_layout, plan_layout
 from aligntool.recipes.goals import parse_part, recipe
+from aligntool.render.lines import Line
 from aligntool.units import format_size
 
 # `aligntool realign`: plan, shown, confirmed, applied.
@@ -87,14 +86,39 @@ def realign(
         partitions=partition_numbers(partitions), grain=grain, recipe=recipe, shrink=shrink, journal=journal,
         sector_size=sector_size, physical_sector_size=physical_sector_size, page_size=page_size,
     )  # fmt: skip
-    plan = find_plan(disk, asked).plan
-    if dry_run:
-        return tell_plan(plan, asked, disk, json_=json_)
-    show_plan(plan, sys.stderr if json_ else sys.stdout)
-    if not plan.steps:
-        return write_nothing_to_do(plan) if json_ else None
-    confirm(plan, yes)
-    carry_out(plan, asked, json_=json_, rate=rate)
+    run_change(Realign(disk, asked, rate), yes=yes, json_=json_, dry_run=dry_run)
+
+
+def plan_realign(
+    disk: DiskArgument,
+    *,
+    partitions: PartitionsOption = None,
+    grain: GrainOption = None,
+    recipe: RecipeOption = None,
+    shrink: ShrinkOption = False,
+    journal: JournalOption = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the plan, for `aligntool apply FILE`.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="The plan as JSON.")] = False,
+    sector_size: SectorOption = None,
+    physical_sector_size: PhysicalOption = None,
+    page_size: PageOption = None,
+) -> None:  # fmt: skip
+    """Plan how partitions get onto the boundary, and show every step.
+
+    It shows before and after, and every byte range.
+
+    Example: sudo aligntool plan realign /dev/sda -o plan.json
+
+    Exit code: 0 there is a plan, or nothing to do; 3 refused, with every reason.
+    """
+    asked = asked_for(
+        partitions=partition_numbers(partitions), grain=grain, recipe=recipe, shrink=shrink, journal=journal,
+        sector_size=sector_size, physical_sector_size=physical_sector_size, page_size=page_size,
+    )  # fmt: skip
+    operation = Realign(disk, asked)
+    show_only(operation, operation.make_plan(), json_=json_, output=output)
 
 
 # `aligntool layout` and `aligntool plan layout`: a new partition table for an empty disk.
@@ -155,17 +179,8 @@ def plan_layout_command(
         parts=parts, label=label, recipe=recipe, grain=grain, spare_end=spare_end, wipe=wipe,
         sector_size=sector_size, physical_sector_size=physical_sector_size, page_size=page_size,
     )  # fmt: skip
-    judged = look_at(disk, given, "audit")[0]
-    refuse_part(disk, judged.disk, "a table is made for a whole disk")
-    refuse_in_flight(judged.disk.path)
-    plan = plan_layout(judged, goal)
-    if output is not None:
-        keep(output, to_json(plan) + "\n")
-    if json_:
-        sys.stdout.write(to_json(plan) + "\n")
-    else:
-        next_ = command("layout", disk, *given.typed) if output is None else apply_command(output, plan)
-        show_plan(plan, sys.stdout, type_next=next_)
+    operation = Layout(disk, goal, given)
+    show_only(operation, operation.make_plan(), json_=json_, output=output)
 
 
 @ends_stream
@@ -197,33 +212,56 @@ def layout_command(
         parts=parts, label=label, recipe=recipe, grain=grain, spare_end=spare_end, wipe=wipe,
         sector_size=sector_size, physical_sector_size=physical_sector_size, page_size=page_size,
     )  # fmt: skip
-    judged = look_at(disk, given, "audit")[0]
-    refuse_part(disk, judged.disk, "a table is made for a whole disk")
-    refuse_in_flight(judged.disk.path)
-    plan = plan_layout(judged, goal)
-    if dry_run and json_:
-        sys.stdout.write(to_json(plan) + "\n")
-        return
-    show_plan(plan, sys.stderr if json_ else sys.stdout)
-    if dry_run:
-        return
-    confirm(plan, yes)
-    carry_out_layout(plan, json_=json_)
+    run_change(Layout(disk, goal, given), yes=yes, json_=json_, dry_run=dry_run)
 
 
-def carry_out_layout(plan: Plan, *, json_: bool) -> None:
-    """Look once more, make the table, look again. Raises Refused before the first write and Stopped after it."""
-    path, given = plan.disk.path, Asked(sector_size=plan.disk.sector_size)
-    again = command("layout", path, "--wipe")
-    with naming(path):
-        follow(plan, make_layout(plan, look_at(path, given)[0].disk), json_=json_, hint=again)
-    made = look_at(path, given)[0].disk
-    if [part.extent for part in made.partitions] != [place.after for place in plan.places]:
-        raise Stopped(f"{path} reads back otherwise than it was planned", hint=again)
-    seen = command("audit", path)
-    if json_:
-        write_end("new", changed=True, sentences=("the new table reads back as planned",), hint=seen)
-    print(f"Done; see it: {seen}", file=sys.stderr)
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Give an empty disk a new partition table."""
+
+    disk: str
+    goal: LayoutGoal
+    given: Asked  # the geometry
+
+    def make_plan(self) -> Plan:
+        judged = look_at(self.disk, self.given, "audit")[0]
+        refuse_part(self.disk, judged.disk, "a table is made for a whole disk")
+        refuse_in_flight(judged.disk.path)
+        return plan_layout(judged, self.goal)
+
+    def document(self, plan: Plan) -> str:
+        return to_json(plan) + "\n"
+
+    def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
+        return disk_plan_lines(plan, type_next)
+
+    def next_command(self) -> str:
+        return command("layout", self.disk, *self.given.typed)
+
+    def refuse_changed(self, plan: Plan) -> None:
+        """Do nothing: `make_layout` compares the disk with the plan before it writes."""
+
+    @contextmanager
+    def held(self, plan: Plan) -> Iterator[Applying]:
+        path = plan.disk.path
+        with naming(path):
+            events = make_layout(plan, _look_again(plan))
+            yield Applying(events, command("layout", path, "--wipe"))
+
+    def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
+        path = plan.disk.path
+        if [part.extent for part in _look_again(plan).partitions] != [place.after for place in plan.places]:
+            raise Stopped(
+                f"{path} reads back otherwise than it was planned", hint=command("layout", path, "--wipe")
+            )
+        seen = command("audit", path)
+        if json_:
+            write_end("new", changed=True, sentences=("the new table reads back as planned",), hint=seen)
+        print(f"Done; see it: {seen}", file=sys.stderr)
+
+
+def _look_again(plan: Plan) -> Disk:
+    return look_at(plan.disk.path, Asked(sector_size=plan.disk.sector_size))[0].disk
 
 
 def _asked(

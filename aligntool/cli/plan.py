@@ -1,11 +1,11 @@
-"""`aligntool plan realign`: look at a disk, plan, show; the goal of a realign from its options."""
+"""Look at one disk and plan its realign: what `plan`, `realign` and `apply` share, with their options."""
 
+import os
 import stat
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated
 
 import typer
 
@@ -16,17 +16,10 @@ from aligntool.change import Plan, RealignGoal, Used
 from aligntool.cli.audit import known_of
 from aligntool.cli.options import (
     Asked,
-    PageOption,
-    PhysicalOption,
-    SectorOption,
-    colored,
     command,
     grid,
-    partition_numbers,
-    plan_text,
-    terminal_width,
 )
-from aligntool.errors import Refused, refuse_folder_name
+from aligntool.errors import Refused
 from aligntool.formats.parked import find_parked
 from aligntool.inventory import Disk, Inventory, Layer
 from aligntool.linux.block import look_only
@@ -40,13 +33,8 @@ from aligntool.realign.planning import plan_realign
 from aligntool.realign.shrink import shrink_words
 from aligntool.realign.wanted import shrinkable
 from aligntool.recipes.goals import recipe
-from aligntool.render.lines import show
-from aligntool.render.plan import plan_lines
 from aligntool.steps import CheckContent, CopyContent, ShrinkContent
 from aligntool.units import Extent, format_size
-
-# `aligntool plan`: what would be done, as text, as JSON, as a file to be applied later.
-
 
 DiskArgument = Annotated[str, typer.Argument(metavar="DISK", help="A whole disk, or a disk image file.")]
 PartitionsOption = Annotated[
@@ -72,40 +60,6 @@ JournalOption = Annotated[
         "--journal", metavar="FILE", help="Journal in a file on another disk, not in free space of this one."
     ),
 ]
-
-
-def plan_realign_command(
-    disk: DiskArgument,
-    *,
-    partitions: PartitionsOption = None,
-    grain: GrainOption = None,
-    recipe: RecipeOption = None,
-    shrink: ShrinkOption = False,
-    journal: JournalOption = None,
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the plan, for `aligntool apply FILE`.")
-    ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="The plan as JSON.")] = False,
-    sector_size: SectorOption = None,
-    physical_sector_size: PhysicalOption = None,
-    page_size: PageOption = None,
-) -> None:  # fmt: skip
-    """Plan how partitions get onto the boundary, and show every step.
-
-    It shows before and after, and every byte range.
-
-    Example: sudo aligntool plan realign /dev/sda -o plan.json
-
-    Exit code: 0 there is a plan, or nothing to do; 3 refused, with every reason.
-    """
-    asked = asked_for(
-        partitions=partition_numbers(partitions), grain=grain, recipe=recipe, shrink=shrink, journal=journal,
-        sector_size=sector_size, physical_sector_size=physical_sector_size, page_size=page_size,
-    )  # fmt: skip
-    plan = find_plan(disk, asked).plan
-    if output is not None:
-        keep(output, plan_text(plan, asked))
-    tell_plan(plan, asked, disk, json_=json_, kept=output)
 
 
 def asked_for(
@@ -149,42 +103,6 @@ def _recipe_goal(name: str) -> RealignGoal:
 def _absolute(path: str | None) -> str | None:
     """A plan may be applied from another folder."""
     return None if path is None else str(Path(path).absolute())
-
-
-def tell_plan(plan: Plan, asked: Asked, disk: str, *, json_: bool, kept: str | None = None) -> None:
-    """On standard output: the document, or text with the command that applies it."""
-    if json_:
-        sys.stdout.write(plan_text(plan, asked))
-        return
-    next_ = apply_command(kept, plan) if kept is not None else command("realign", disk, *asked.typed)
-    show_plan(plan, sys.stdout, type_next=next_)
-
-
-def apply_command(file: str, plan: Plan) -> str:
-    """What applies a plan that was kept; it is the disk, and not the file, that may need root."""
-    root = "sudo " if plan.disk.path.startswith("/dev/") else ""
-    return f"{root}aligntool apply {shell_word(file)}"
-
-
-def show_plan(plan: Plan, stream: TextIO, *, type_next: str = "") -> None:
-    commands = commands_of(plan)
-    lines = plan_lines(plan, width=terminal_width(), commands=commands, type_next=type_next)
-    show(lines, stream, color=colored() and stream is sys.stdout)
-    stream.flush()
-
-
-def keep(path: str, text: str) -> None:
-    """A file of the user's choosing; never over another one. Raises Refused."""
-    refuse_folder_name(path)
-    try:
-        with Path(path).open("x") as file:
-            file.write(text)
-    except FileExistsError:
-        raise Refused(
-            f"{path} is there already; nothing was written", hint=f"rm {shell_word(path)}"
-        ) from None
-    except OSError as error:
-        raise Refused(f"{path} cannot be written: {error.strerror}") from error
 
 
 # Looking at one disk, and thinking out how it is realigned.
@@ -259,7 +177,7 @@ def _waited(path: str) -> bool:
     """Return whether a program was waited for that an aligntool which was killed had started: resize2fs goes on to its
     end, and what it writes is not to be planned with. Raises Refused where it takes long.
     """
-    status = Path(path).stat()
+    status = _status_of(path)
     if not any(one.passing for one in loops_over(status)):
         return False
     left = [one for one in lasting_occupants(status) if one.passing]
@@ -269,9 +187,18 @@ def _waited(path: str) -> bool:
     return True
 
 
+def _status_of(path: str) -> os.stat_result:
+    """Raise Refused where the kernel lists a disk whose node in /dev is missing."""
+    try:
+        return Path(path).stat()
+    except OSError as error:
+        hint = f"make the node of {path} in /dev, such as with: udevadm trigger"
+        raise Refused(f"{path}: {error.strerror}", hint=hint) from error
+
+
 def _or_attached(path: str, error: Refused) -> Refused:
     """An image that a loop device shows may be mounted there; then it must not be checked or mended as a file."""
-    status = Path(path).stat()
+    status = _status_of(path)
     found = occupants(status) if stat.S_ISREG(status.st_mode) else ()
     if not found:
         return error

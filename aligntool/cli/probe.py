@@ -19,8 +19,7 @@ from aligntool.cli.measuring import (
     refuse_to_overwrite,
     refuse_unless_empty,
 )
-from aligntool.cli.options import colored, command, sector, size, terminal_width, whole
-from aligntool.cli.plan import keep
+from aligntool.cli.options import colored, command, keep, sector, size, terminal_width, whole
 from aligntool.errors import ExitCode, Refused
 from aligntool.inventory import Disk
 from aligntool.linux.drives import Given

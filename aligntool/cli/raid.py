@@ -4,8 +4,9 @@ import inspect
 import json
 import sys
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,21 +15,20 @@ import typer
 from aligntool.audit.wording import shell_word
 from aligntool.change import Plan, RaidGoal, from_json, to_json, with_wanted
 from aligntool.cli.arrays import (
-    carry_out_array,
+    array_plan_lines,
+    held_array,
     look_at_arrays,
     look_at_members,
     refuse_changed,
     refuse_unready,
     sampled_members,
-    show_array_plan,
     tell_array,
     tell_resync,
     wait_for_resync,
 )
-from aligntool.cli.options import colored, command, confirm, place, size, terminal_width
+from aligntool.cli.options import colored, command, place, size, terminal_width
 from aligntool.cli.partitions import EventsOption, YesOption
-from aligntool.cli.plan import keep
-from aligntool.cli.run_change import ends_stream, write_nothing_to_do
+from aligntool.cli.run_change import Applying, ends_stream, run_change, show_only
 from aligntool.documents import as_object, by_field
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.look import look
@@ -40,7 +40,7 @@ from aligntool.raid.planning import needs_of_goal, needs_of_plan, plan_raid
 from aligntool.raid.refusals import find_array
 from aligntool.recipes.goals import recipe
 from aligntool.render.arrays import array_lines, arrays_json
-from aligntool.render.lines import show
+from aligntool.render.lines import Line, plain, show
 
 # What is wanted of an array, as it is typed: one set of options for `raid plan` and `raid create`.
 #
@@ -260,21 +260,12 @@ def persist_command(
 
     Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped part-way with the record kept.
     """
-    goal = PersistGoal(system, mount)
-    plan = find_persist_plan(array, goal, sysroot)
-    if output is not None:
-        keep(output, persist_text(plan, goal))
-    stop = dry_run or output is not None or sysroot is not None
-    if stop and json_:
-        sys.stdout.write(persist_text(plan, goal))
-        return
+    operation = Persist(array, PersistGoal(system, mount), sysroot)
+    if not (dry_run or output is not None or sysroot is not None):
+        return run_change(operation, yes=yes, json_=json_)
     # The arrays of a captured machine are not here.
-    next_ = carried_out("raid persist", sys.argv[3:], output) if stop and sysroot is None else ""
-    _show(plan, next_, to_stderr=json_)
-    if plan.steps and not stop:
-        carry_out_persist(plan, goal, yes=yes, json_=json_)
-    elif json_:
-        write_nothing_to_do(plan)
+    plan = operation.make_plan()
+    show_only(operation, plan, json_=json_, output=output, applicable=sysroot is None)
 
 
 def find_persist_plan(array: str, goal: PersistGoal, sysroot: str | None = None) -> Plan:
@@ -285,29 +276,42 @@ def find_persist_plan(array: str, goal: PersistGoal, sysroot: str | None = None)
     return plan_persist(disk, inventory, goal)
 
 
-def carry_out_persist(plan: Plan, goal: PersistGoal, *, yes: bool, json_: bool) -> None:
-    """Ask, do it, and look whether nothing is left to do. Raises Refused, and Stopped once something is written."""
-    confirm(plan, yes)
-    carry_out_array(plan, lambda: find_persist_plan(plan.disk.path, goal), json_=json_)
-    left = find_persist_plan(plan.disk.path, goal)
-    if left.steps:
-        raise Stopped(
-            f"all is done, and yet {plan.disk.path} would not come back as it should: the initramfs or a file does "
-            "not hold what was written",
-            hint=f"aligntool raid persist {plan.disk.path} --dry-run",
-        )
-    tell_array(plan, json_=json_)
+@dataclass(frozen=True, slots=True)
+class Persist:
+    """Make an array that is there start at every boot."""
 
+    array: str
+    goal: PersistGoal
+    sysroot: str | None = None
 
-def apply_persist(text: str, *, yes: bool, json_: bool) -> None:
-    """A plan that was kept, thought out again from the same wishes. Raises Refused where it is another one now."""
-    plan, goal = read_persist_text(text)
-    refuse_changed(plan, find_persist_plan(plan.disk.path, goal))
-    _show(plan, "", to_stderr=json_)
-    if plan.steps:
-        carry_out_persist(plan, goal, yes=yes, json_=json_)
-    elif json_:
-        write_nothing_to_do(plan)
+    def make_plan(self) -> Plan:
+        return find_persist_plan(self.array, self.goal, self.sysroot)
+
+    def document(self, plan: Plan) -> str:
+        return persist_text(plan, self.goal)
+
+    def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
+        yield from array_plan_lines(plan, type_next)
+        if not plan.steps:
+            yield plain("Nothing to do.")
+
+    def next_command(self) -> str:
+        return carried_out("raid persist", sys.argv[3:], None)
+
+    def refuse_changed(self, plan: Plan) -> None:
+        refuse_changed(plan, self.make_plan())
+
+    def held(self, plan: Plan) -> AbstractContextManager[Applying]:
+        return held_array(plan, lambda: find_persist_plan(plan.disk.path, self.goal))
+
+    def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
+        if find_persist_plan(plan.disk.path, self.goal).steps:
+            raise Stopped(
+                f"every step is done, but {plan.disk.path} would not start at boot as planned: the initramfs or a file "
+                "does not hold what was written",
+                hint=f"aligntool raid persist {plan.disk.path} --dry-run",
+            )
+        tell_array(plan, json_=json_)
 
 
 def persist_text(plan: Plan, goal: PersistGoal) -> str:
@@ -329,14 +333,7 @@ def read_persist_text(text: str) -> tuple[Plan, PersistGoal]:
     return plan, goal
 
 
-def _show(plan: Plan, type_next: str, *, to_stderr: bool) -> None:
-    stream = sys.stderr if to_stderr else sys.stdout
-    show_array_plan(plan, stream, type_next=type_next)
-    if not plan.steps:
-        print("Nothing is to be done.", file=stream)
-
-
-# `aligntool raid`: how an array would be made of these drives, and what those that run are worth.
+# `aligntool raid plan` and `show`.
 
 
 @takes_goal
@@ -357,15 +354,8 @@ def plan_command(
 
     Exit code: 0 there is a plan; 3 refused, with every reason.
     """
-    plan = find_array_plan(drives, goal)
-    text = with_wanted(to_json(plan), tuple(drives), goal)
-    if output is not None:
-        keep(output, text + "\n")
-    if json_:
-        sys.stdout.write(text + "\n")
-    else:
-        next_ = carried_out("raid create", sys.argv[3:], output)
-        show_array_plan(plan, sys.stdout, type_next=next_)
+    operation = CreateArray(tuple(drives), goal)
+    show_only(operation, operation.make_plan(), json_=json_, output=output)
 
 
 def carried_out(name: str, words: Sequence[str], kept: str | None) -> str:
@@ -444,17 +434,41 @@ def create_command(
 
     Exit code: 0 done, 3 refused and nothing written, 4 stopped part-way with the record kept.
     """
-    plan = find_array_plan(drives, goal)
-    if dry_run and json_:
-        sys.stdout.write(to_json(plan) + "\n")
-        return
-    show_array_plan(plan, sys.stderr if json_ else sys.stdout)
-    if dry_run:
-        return
-    confirm(plan, yes)
-    carry_out_array(plan, lambda: find_array_plan(drives, goal), json_=json_)
-    if wait:
-        wait_for_resync(plan.disk.path)
-    tell_array(plan, json_=json_)
-    if not (wait or json_):
-        tell_resync(plan.disk.path)
+    operation = CreateArray(tuple(drives), goal, with_goal=False, wait=wait)
+    run_change(operation, yes=yes, json_=json_, dry_run=dry_run)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateArray:
+    """Make an array of drives, with everything that makes it start at every boot."""
+
+    drives: tuple[str, ...]
+    goal: RaidGoal
+    with_goal: bool = True  # in the plan's document, for `apply`
+    wait: bool = False
+
+    def make_plan(self) -> Plan:
+        return find_array_plan(list(self.drives), self.goal)
+
+    def document(self, plan: Plan) -> str:
+        text = to_json(plan)
+        return (with_wanted(text, self.drives, self.goal) if self.with_goal else text) + "\n"
+
+    def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
+        return array_plan_lines(plan, type_next)
+
+    def next_command(self) -> str:
+        return carried_out("raid create", sys.argv[3:], None)
+
+    def refuse_changed(self, plan: Plan) -> None:
+        refuse_changed(plan, self.make_plan())
+
+    def held(self, plan: Plan) -> AbstractContextManager[Applying]:
+        return held_array(plan, self.make_plan)
+
+    def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
+        if self.wait:
+            wait_for_resync(plan.disk.path)
+        tell_array(plan, json_=json_)
+        if not (self.wait or json_):
+            tell_resync(plan.disk.path)

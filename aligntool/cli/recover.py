@@ -10,41 +10,22 @@ from typing import Annotated
 import typer
 
 from aligntool.audit.wording import shell_word
-from aligntool.change import Plan, from_json, wanted_of
-from aligntool.cli.arrays import (
-    carry_out_array,
-    record_of,
-    recover_array,
-    refuse_changed,
-    show_array_plan,
-    tell_array,
-    tell_array_status,
-)
+from aligntool.change import LayoutGoal, Plan, from_json, wanted_of
+from aligntool.cli.arrays import record_of, recover_array, tell_array_status
+from aligntool.cli.moves import Realign, hurrying, report_result, ways_on, workshop
 from aligntool.cli.options import (
     Asked,
     colored,
     command,
-    confirm,
     confirm_disk,
     identity,
     naming,
     read_plan_text,
     terminal_width,
 )
-from aligntool.cli.partitions import EventsOption, RateOption, YesOption, carry_out_layout
-from aligntool.cli.plan import show_plan
-from aligntool.cli.raid import apply_persist, find_array_plan
-from aligntool.cli.run_change import (
-    carry_out,
-    ends_stream,
-    follow,
-    hurrying,
-    still_true,
-    tell_result,
-    ways_on,
-    workshop,
-    write_nothing_to_do,
-)
+from aligntool.cli.partitions import EventsOption, Layout, RateOption, YesOption
+from aligntool.cli.raid import CreateArray, Persist, read_persist_text
+from aligntool.cli.run_change import Applying, Operation, ends_stream, follow, run_change
 from aligntool.cli.tune import clear_hint_of
 from aligntool.device import Device
 from aligntool.errors import Objection, Refused, refuse
@@ -87,40 +68,21 @@ def apply(
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "this is no text"
         raise Refused(f"{file}: {why}", hint="aligntool audit") from error
-    purpose = _purpose(text)
-    if purpose == "raid":
-        _apply_array(text, yes=yes, json_=json_)
-        return
-    if purpose == "persist":
-        apply_persist(text, yes=yes, json_=json_)
-        return
-    plan, asked = read_plan_text(text)
-    layout = plan.purpose == "layout"
-    if not layout:
-        still_true(plan, asked)
-    show_plan(plan, sys.stderr if json_ else sys.stdout)
-    if not plan.steps:
-        return write_nothing_to_do(plan) if json_ else None
-    confirm(plan, yes)
-    if layout:
-        carry_out_layout(plan, json_=json_)
-    else:
-        carry_out(plan, asked, json_=json_, rate=rate)
+    operation, plan = _kept(text, rate)
+    run_change(operation, yes=yes, json_=json_, kept=plan)
 
 
-def _purpose(text: str) -> str:
-    return from_json(text).purpose
-
-
-def _apply_array(text: str, *, yes: bool, json_: bool) -> None:
-    """Thought out again from what was asked for, with the same UUIDs: the same steps, or refused."""
+def _kept(text: str, rate: int | None) -> tuple[Operation, Plan]:
+    """Return a plan that was kept, and the operation that plans the same again from what was asked for."""
     plan = from_json(text)
-    drives, goal = wanted_of(text)
-    refuse_changed(plan, find_array_plan(list(drives), goal))
-    show_array_plan(plan, sys.stderr if json_ else sys.stdout)
-    confirm(plan, yes)
-    carry_out_array(plan, lambda: find_array_plan(list(drives), goal), json_=json_)
-    tell_array(plan, json_=json_)
+    if plan.purpose == "raid":
+        return CreateArray(*wanted_of(text)), plan
+    if plan.purpose == "persist":
+        return Persist(plan.disk.path, read_persist_text(text)[1]), plan
+    asked = read_plan_text(text)[1]
+    if plan.purpose == "layout":
+        return Layout(plan.disk.path, LayoutGoal(()), asked), plan
+    return Realign(plan.disk.path, asked, rate), plan
 
 
 # `aligntool status`, `resume`, `rollback`: a disk in flight, from the disk; an unfinished array by its
@@ -259,9 +221,9 @@ def _recover(disk: str | None, journal: str | None, asked: Recovery) -> None:
             refuse_another(shop.device, plan, shown)
         act = move.rollback if asked.back else move.resume
         events = act(shop, restore_table=restore)
-        hint = ways_on(disk, journal)
-        behind = follow(plan, events, json_=asked.json, hint=hint, on_stop=hurrying(shop), in_flight=True)
-    tell_result(plan, disk, Asked(), json_=asked.json, back=asked.back, kernel_behind=behind)
+        applying = Applying(events, ways_on(disk, journal), hurrying(shop))
+        behind = follow(plan, applying, json_=asked.json, in_flight=True)
+    report_result(plan, disk, Asked(), json_=asked.json, back=asked.back, kernel_behind=behind)
     if journal:
         print(f"{harmless(journal)} is not needed any more", file=sys.stderr)
 

@@ -1,28 +1,24 @@
-"""Apply a plan of a move: lock the disk, plan again, compare, show progress, audit the result."""
+"""Change a machine: show a plan, confirm it, hold what it needs, see that it is still true, apply it, verify it.
+
+Every command that changes a disk or an array is an `Operation`, and `run_change` is what all of them go through.
+"""
 
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import wraps
 from types import FrameType
-from typing import ParamSpec
+from typing import ParamSpec, Protocol, TextIO
 
 from aligntool.audit.wording import shell_word
-from aligntool.change import Event, KernelBehind, Plan, Progress, Said, StepBegun, StepDone
-from aligntool.cli.options import Asked, colored, command, naming, terminal_width
-from aligntool.cli.plan import Found, find_plan, layer_of, look_at, read_map
+from aligntool.change import Event, KernelBehind, Plan, Progress, StepBegun
+from aligntool.cli.options import colored, command, confirm, keep
 from aligntool.errors import Refused, Stopped
-from aligntool.linux.block import Limited
-from aligntool.linux.content import check_content
-from aligntool.linux.hold import hold_disk
-from aligntool.realign.journal import open_journal
-from aligntool.realign.move import Workshop, realign
-from aligntool.realign.shrink import refuse_unable, shrink_content
-from aligntool.render.lines import EMPTY, show, text_of, wants_color
-from aligntool.render.plan import attention_lines
+from aligntool.render.lines import Line, show, wants_color
 from aligntool.render.progress import (
     OnEvent,
     begin_json,
@@ -30,45 +26,114 @@ from aligntool.render.progress import (
     progress_bar,
     progress_json,
     progress_lines,
-    result_lines,
 )
-from aligntool.steps import CheckContent, CopyContent, ShrinkContent, WriteJournal, is_same_disk
-from aligntool.units import Extent, format_about
-
-# Following a move by its events, and being interrupted.
-#
-# In: the events of a move. Out: what is told of them, and one clear ending. Alone because from the first
-# write on every way to end must say where the disk stands and what to type.
-
-_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+from aligntool.steps import ShrinkContent, WriteJournal
+from aligntool.units import format_about
 
 
-def follow(
-    plan: Plan,
-    events: Iterator[Event],
-    *,
-    json_: bool,
-    hint: str,
-    on_stop: Callable[[], None] = lambda: None,
-    in_flight: bool = False,
-) -> bool:
-    """Do it, by asking for its events, and tell them. `hint`: the command that goes on when it stops part-way.
+@dataclass(frozen=True, slots=True)
+class Applying:
+    """A change that is under way: its events make it happen as they are consumed."""
 
-    `in_flight`: so it is already, and an interruption does not undo what was written before the first step.
+    events: Iterator[Event]
+    hint: str  # the commands that go on when it stops part-way, a line each
+    on_stop: Callable[[], None] = lambda: None  # called as soon as the user wants it to stop
 
-    Return whether the running kernel does not show yet what was done.
 
-    `on_stop` is called as soon as the user wants it to stop. Raises Refused or KeyboardInterrupt while nothing is
+class Operation(Protocol):
+    """One kind of change: from what was asked for to a verified result."""
+
+    def make_plan(self) -> Plan:
+        """Look and plan. Raises Refused with every reason."""
+
+    def document(self, plan: Plan) -> str:
+        """Return the plan as JSON, with what was asked for."""
+
+    def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
+        """Return the plan as text. `type_next`: the command that applies it, where it is only shown."""
+
+    def next_command(self) -> str:
+        """Return the command that makes and applies this plan."""
+
+    def refuse_changed(self, plan: Plan) -> None:
+        """Raise Refused where a plan that was kept in a file is no longer true."""
+
+    def held(self, plan: Plan) -> AbstractContextManager[Applying]:
+        """Lock what is written to and see that the plan is still true. Raises Refused while nothing is written."""
+
+    def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
+        """Look at the result and report it. Raises Stopped where it cannot be looked at, or is not as planned."""
+
+
+def run_change(
+    operation: Operation, *, yes: bool, json_: bool, dry_run: bool = False, kept: Plan | None = None
+) -> None:
+    """Apply a plan that is made now, or one that was `kept` in a file. Raises Refused and Stopped."""
+    if kept is not None:
+        operation.refuse_changed(kept)
+    plan = kept or operation.make_plan()
+    if dry_run:
+        return show_only(operation, plan, json_=json_)
+    show_plan(operation, plan, sys.stderr if json_ else sys.stdout)
+    if not plan.steps:
+        return write_nothing_to_do(plan) if json_ else None
+    confirm(plan, yes)
+    apply_plan(operation, plan, json_=json_)
+
+
+def apply_plan(operation: Operation, plan: Plan, *, json_: bool) -> None:
+    """Hold, see that the plan is still true, apply, verify. Raises Refused before the first write, Stopped after it."""
+    with operation.held(plan) as applying:
+        behind = follow(plan, applying, json_=json_)
+    operation.verify(plan, json_=json_, kernel_behind=behind)
+
+
+def show_only(
+    operation: Operation, plan: Plan, *, json_: bool, output: str | None = None, applicable: bool = True
+) -> None:
+    """Show a plan that is not applied now, and keep it in the file `output`. `applicable`: on this machine."""
+    if output is not None:
+        keep(output, operation.document(plan))
+    if json_:
+        sys.stdout.write(operation.document(plan))
+        return
+    next_ = operation.next_command() if output is None else _apply_command(output, plan)
+    show_plan(operation, plan, sys.stdout, type_next=next_ if applicable else "")
+
+
+def show_plan(operation: Operation, plan: Plan, stream: TextIO, *, type_next: str = "") -> None:
+    """Write the plan as text."""
+    show(operation.lines(plan, type_next), stream, color=colored() and stream is sys.stdout)
+    stream.flush()
+
+
+def _apply_command(file: str, plan: Plan) -> str:
+    """Return what applies a plan that was kept; it is the disk, and not the file, that may need root."""
+    root = "sudo " if plan.disk.path.startswith("/dev/") else ""
+    return f"{root}aligntool apply {shell_word(file)}"
+
+
+# Following a change by its events, and interrupting it. From the first write on, every way to end says where the disk
+# or the array stands, and what to type.
+
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def follow(plan: Plan, applying: Applying, *, json_: bool, in_flight: bool = False) -> bool:
+    """Apply by consuming the events, and report them. Return whether the running kernel does not show the result yet.
+
+    `in_flight`: something was written before the first step. Raises Refused or KeyboardInterrupt while nothing is
     written, and Stopped for every way to end after that.
     """
+    hint = applying.hint
     far = _Reached(plan)
     writing = False
     try:
-        with _stop_when_told(on_stop), _closing(events), _teller(plan, json_=json_) as tell:
-            for event in events:
+        with _stopping(applying.on_stop), _closing(applying.events), _reporter(plan, json_=json_) as report:
+            for event in applying.events:
                 writing = writing or _begins_writing(plan, event)
                 far.note(event)
-                tell(event)
+                report(event)
         return far.kernel_behind
     except KeyboardInterrupt:
         if not writing and not in_flight:
@@ -137,7 +202,7 @@ def _begins_writing(plan: Plan, event: Event) -> bool:
     return step.writes and not isinstance(step, WriteJournal)
 
 
-def _teller(plan: Plan, *, json_: bool) -> AbstractContextManager[OnEvent]:
+def _reporter(plan: Plan, *, json_: bool) -> AbstractContextManager[OnEvent]:
     """JSON is data; a bar and its sentences are talk."""
     if json_:
         return progress_json(plan, sys.stdout)
@@ -158,19 +223,19 @@ def _closing(events: Iterator[Event]) -> Iterator[None]:
 
 
 @contextmanager
-def _stop_when_told(on_stop: Callable[[], None]) -> Iterator[None]:
+def _stopping(on_stop: Callable[[], None]) -> Iterator[None]:
     """Ctrl-C, a closed terminal and a shutdown interrupt wherever the move is: the power may cut it there, too.
 
     Once: what puts things in order afterwards is not interrupted again.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
-        for one in _STOPPING:
+        for one in STOPPING:
             signal.signal(one, signal.SIG_IGN)
         on_stop()
         raise KeyboardInterrupt
 
-    handlers = {one: signal.signal(one, stop) for one in _STOPPING}
+    handlers = {one: signal.signal(one, stop) for one in STOPPING}
     try:
         with pipes_may_break():
             yield
@@ -187,192 +252,6 @@ def pipes_may_break() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGPIPE, before)
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Ctrl-C waits meanwhile, for us and for the programs that are run: another tool may not be as easily cut."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-# The common tail of whatever moves: hold the disk, look again, move, look what came of it.
-#
-# In: a plan that was confirmed, or a disk in flight. Out: the disk in its new state, or one clear error.
-# Alone because the order of these things is what makes a plan safe to apply.
-
-
-def carry_out(plan: Plan, asked: Asked, *, json_: bool, rate: int | None) -> None:
-    """Hold the disk, see that the plan is still true, check, move, and tell what came of it.
-
-    Raises Refused while nothing is written, and Stopped afterwards.
-    """
-    path, journal_file = plan.disk.path, _journal_file(plan)
-    with workshop(
-        plan, path, journal_file=journal_file, new_journal=_journal_length(plan), rate=rate
-    ) as shop:
-        found = still_true(plan, asked)
-        events = _events(plan, asked, found, shop)
-        hint = ways_on(path, journal_file)
-        behind = follow(plan, events, json_=json_, hint=hint, on_stop=hurrying(shop))
-    tell_result(plan, path, asked, json_=json_, kernel_behind=behind)
-
-
-@contextmanager
-def workshop(
-    plan: Plan,
-    path: str,
-    *,
-    journal_file: str | None,
-    new_journal: int | None = None,
-    rate: int | None = None,
-) -> Iterator[Workshop]:
-    """The disk, held against everybody else, and where its journal lies. `new_journal`: make one of so many bytes.
-
-    `path`: where the disk is now, which need not be where it was when the plan was made.
-
-    Raises Refused.
-    """
-    with naming(path), pipes_may_break(), hold_disk(path, image_sector_size=plan.disk.sector_size) as holding:
-        for note in holding.notes:
-            print(f"aligntool: {note}", file=sys.stderr)
-        device = Limited(holding.device, rate) if rate else holding.device
-        opened = open_journal(journal_file, length=new_journal) if journal_file else nullcontext()
-        with opened as journal:
-            yield Workshop(device, holding.kernel, journal)
-
-
-def hurrying(shop: Workshop) -> Callable[[], None]:
-    """What makes a device that keeps a rate stop waiting."""
-    device = shop.device
-    return device.hurry if isinstance(device, Limited) else lambda: None
-
-
-def still_true(plan: Plan, asked: Asked) -> Found:
-    """The same disk with the same table, and the same steps thought out for it. Raises Refused, saying what changed."""
-    found = find_plan(plan.disk.path, asked)
-    now = found.plan
-    again = command("plan realign", plan.disk.path, *asked.typed)
-    if not is_same_disk(plan.disk, now.disk):
-        raise Refused(_what_differs(plan, now), hint=f"make the plan anew: {again}")
-    if plan.steps != now.steps:
-        raise Refused(
-            f"{plan.disk.path}: the same disk now asks for other steps; what lies on it was changed since the plan",
-            hint=f"make the plan anew: {again}",
-        )
-    return found
-
-
-def _what_differs(plan: Plan, now: Plan) -> str:
-    names = {
-        "size": "size", "sector_size": "sector size", "label": "kind of table", "disk_id": "disk id",
-        "model": "model", "serial": "serial number", "wwn": "WWN", "table_digest": "partition table",
-    }  # fmt: skip
-    changed = [word for name, word in names.items() if getattr(plan.disk, name) != getattr(now.disk, name)]
-    return f"{plan.disk.path} is not as it was when the plan was made: another {', '.join(changed)}"
-
-
-def _events(plan: Plan, asked: Asked, found: Found, shop: Workshop) -> Iterator[Event]:
-    """The whole plan: checks, shrinking, and then the mover's part. Raises Refused or Stopped."""
-    shrunk = False
-    for index, step in enumerate(plan.steps):
-        if isinstance(step, CheckContent):
-            yield from _check(plan, index, step)
-        elif isinstance(step, ShrinkContent):
-            yield from _shrink(plan, index, step)
-            shrunk = True
-    yield from realign(plan, shop, _runs_anew(plan, asked) if shrunk else found.runs)
-
-
-def _check(plan: Plan, index: int, step: CheckContent) -> Iterator[Event]:
-    """The file system's own checker, which writes nothing. Raises Refused with its words."""
-    yield StepBegun(index)
-    result = check_content(plan.disk.path, step.extent, step.kind)
-    if result.problem:
-        raise Refused(
-            f"partition {step.partition} ({step.kind}) is not whole, says {result.by}: {result.problem}",
-            hint="mend it with its own tool first",
-        )
-    yield Said(f"whole, says {result.by}" if result.checked else f"not checked: {result.by}")
-    yield StepDone(index)
-
-
-def _shrink(plan: Plan, index: int, step: ShrinkContent) -> Iterator[Event]:
-    refuse_unable(plan.disk.path, step)
-    yield StepBegun(index)
-    with undisturbed():
-        shrink_content(plan.disk.path, step)
-    yield StepDone(index)
-
-
-def _runs_anew(plan: Plan, asked: Asked) -> dict[int, tuple[Extent, ...]]:
-    """A file system that was shrunk has its blocks elsewhere. Raises Stopped where it is longer than was asked for:
-    what lies behind the new end would be left out.
-    """
-    judged, _ = look_at(plan.disk.path, asked)
-    for step in plan.steps:
-        if isinstance(step, ShrinkContent):
-            layer = layer_of(judged.disk, step.partition)
-            claims = None if layer is None else layer.claims_size
-            if claims is None or claims > step.length:
-                raise Stopped(
-                    f"partition {step.partition} was to be shrunk to {step.length} bytes, and its {step.kind} has"
-                    f" {'an unknown number' if claims is None else claims}; no partition was moved",
-                    hint=command("audit", plan.disk.path),
-                )
-    copies = [step for step in plan.steps if isinstance(step, CopyContent)]
-    return {step.partition: read_map(judged.disk, step.partition, step.source).runs for step in copies}
-
-
-def _journal_file(plan: Plan) -> str | None:
-    return next((step.journal.file for step in plan.steps if isinstance(step, WriteJournal)), None)
-
-
-def _journal_length(plan: Plan) -> int | None:
-    return next((step.journal.extent.end for step in plan.steps if isinstance(step, WriteJournal)), None)
-
-
-def ways_on(disk: str, journal_file: str | None) -> str:
-    """What can be typed when a move stopped part-way, a line each."""
-    names = ("resume", "rollback")
-    return "\n".join(command(name, disk, *journal_words(journal_file)) for name in names)
-
-
-def journal_words(file: str | None) -> list[str]:
-    return [f"--journal {shell_word(file)}"] if file else []
-
-
-def tell_result(
-    plan: Plan, disk: str, asked: Asked, *, json_: bool, back: bool = False, kernel_behind: bool = False
-) -> None:
-    """The disk, looked at and judged anew; `back`: the plan was undone. Raises Stopped.
-
-    `kernel_behind`: what is left to do is to make the kernel read the table, and nothing can be resumed.
-    """
-    try:
-        judged, _ = look_at(disk, asked)
-    except (Refused, KeyboardInterrupt) as error:
-        why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
-        raise Stopped(f"it is done, but was not looked at: {why}", hint=command("audit", disk)) from error
-    lines = list(result_lines(plan, judged))
-    following = _for_the_kernel(disk) if kernel_behind else ""
-    if json_:
-        sentences = tuple(line.rstrip("\n") for line in text_of(lines))
-        write_end("old" if back else "new", changed=True, sentences=sentences, hint=following)
-    else:
-        show(lines, sys.stdout, color=colored())
-        if plan.attention and not back:
-            show([EMPTY, *attention_lines(plan, width=terminal_width())], sys.stdout, color=colored())
-    sys.stdout.flush()
-    if following:
-        print(f"aligntool: the running kernel has to read the new table\n  → {following}", file=sys.stderr)
-
-
-def _for_the_kernel(disk: str) -> str:
-    return f"sudo partprobe {shell_word(disk)}, or restart the machine"
 
 
 # The last line of a stream of events, where nothing was changed: a refusal, an interruption, nothing to do.

@@ -24,8 +24,7 @@ from aligntool.cli.measuring import (
     setting_of,
     working_on,
 )
-from aligntool.cli.options import colored, grid, seconds, size, terminal_width, whole
-from aligntool.cli.plan import keep
+from aligntool.cli.options import colored, grid, keep, seconds, size, terminal_width, whole
 from aligntool.errors import ExitCode, Refused
 from aligntool.inventory import Disk, Inventory
 from aligntool.measure.alignment import (

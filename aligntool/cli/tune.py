@@ -16,8 +16,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import RaidGoal
 from aligntool.cli.arrays import look_at_members, sampled_members
 from aligntool.cli.measuring import bench_progress, ended_by_signals
-from aligntool.cli.options import colored, confirm_disk, seconds, size, terminal_width, whole
-from aligntool.cli.plan import keep
+from aligntool.cli.options import colored, confirm_disk, keep, seconds, size, terminal_width, whole
 from aligntool.cli.raid import level_word
 from aligntool.cli.run_change import pipes_may_break
 from aligntool.errors import Refused, Stopped, refuse_folder_name

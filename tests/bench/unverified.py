@@ -11,9 +11,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from aligntool.cli.moves import Realign, still_true
 from aligntool.cli.options import Asked
-from aligntool.cli.plan import find_plan, look_at, show_plan
-from aligntool.cli.run_change import still_true
+from aligntool.cli.plan import look_at
+from aligntool.cli.run_change import show_plan
 from aligntool.device import Device, Job, Jobs
 from aligntool.linux.content import check_content
 from aligntool.linux.hold import hold_disk
@@ -59,8 +60,9 @@ class Trusting:
 
 def main(path: str) -> None:
     asked = Asked()
-    plan = find_plan(path, asked).plan
-    show_plan(plan, sys.stdout)
+    operation = Realign(path, asked)
+    plan = operation.make_plan()
+    show_plan(operation, plan, sys.stdout)
     with hold_disk(path, image_sector_size=plan.disk.sector_size) as holding:
         found = still_true(plan, asked)
         for step in plan.steps:
