@@ -44,8 +44,8 @@ from aligntool.units import Extent
 
 # Making an array of a plan, going on with one, taking one back: what the commands have in common.
 #
-# In: a plan, and how to think it out again. Out: an array, looked at anew. Alone because `raid create`,
-# `apply`, `resume` and others that change what an array needs must hold, refuse, follow and tell alike.
+# `raid create`, `apply`, `resume` and others that change what an array needs must hold, refuse, follow and tell
+# alike.
 
 _ANEW = "aligntool raid create shows how it would be made now"
 
@@ -85,7 +85,7 @@ def go_on(record: Record, *, back: bool, json_: bool) -> None:
     """Finish an array that is unfinished, or take it back. Raises Refused and Stopped."""
     site = this_site()
     with pipes_may_break(), one_at_a_time(site.state):
-        record = read_record(record.file)  # as it is now that nobody else changes it
+        record = read_record(record.file)  # as it is now that it is locked
         try:
             plan = plan_here(record.plan, site.look_around())
         except Refused as refusal:
@@ -124,7 +124,7 @@ def _kernel_name(made: MakeArray) -> str:
 
 
 def refuse_changed(plan: Plan, now: Plan) -> None:
-    """Raises Refused where a plan that is thought out now has other steps, or would give up other things."""
+    """Raise Refused where a plan made now has other steps, or would overwrite other things."""
     held = {step.device: step.holds for step in now.steps if isinstance(step, MakeMember)}
     came = [
         f"{step.device} does not hold what it held when the plan was made: then {_told(step.holds)}, now "
@@ -187,7 +187,7 @@ def _look_at(path: str) -> Disk:
     inventory = look((path,), files=False)
     disk = next((disk for disk in inventory.disks if disk.path == path), None)
     if disk is None:
-        raise Refused(f"{path} is no whole disk", hint="lsblk")
+        raise Refused(f"{path} is not a whole disk", hint="lsblk")
     return disk
 
 
@@ -201,9 +201,8 @@ def _problem_of(device: str, size: int, kind: str) -> str | None:
 
 # What stands in the way of an array on this machine, asked before its plan is shown.
 #
-# In: the steps of a plan, or what is known of one that there cannot be. Out: nothing, or Refused with all
-# reasons at once. Alone because a plan that is confirmed and then refused has wasted a typed answer, and one
-# that is only shown promises what cannot be kept.
+# A plan that is confirmed and then refused has wasted a typed answer, and one that is only shown promises what cannot
+# be kept.
 
 
 def refuse_unready(needs: Needs, steps: Sequence[Step] = (), others: Refused | None = None) -> None:
@@ -222,8 +221,7 @@ def refuse_unready(needs: Needs, steps: Sequence[Step] = (), others: Refused | N
 
 # Looking at drives that are, or are to be, members of an array.
 #
-# In: their names as typed. Out: each judged, with its health, and what is known of it. Alone because
-# planning, making, tuning and showing an array all begin with it.
+# Planning, making, tuning and showing an array all begin with it.
 
 
 def look_at_members(
@@ -233,7 +231,7 @@ def look_at_members(
     report, known = _look(drives, arrays=True)
     named = [_find(report, target) for target in drives]
     for judged, _ in named:
-        # Where it cannot be read nobody can tell what is on it, which is refused as well.
+        # A disk that cannot be read is refused by the plan, because its content is unknown.
         if os.access(judged.disk.path, os.R_OK):
             refuse_in_flight(judged.disk.path)
     members = [
@@ -252,7 +250,7 @@ def _taken(disk: Disk, number: int | None) -> tuple[tuple[str, str], ...]:
 
 
 def sampled_members(members: Sequence[Judged], goal: RaidGoal) -> list[Judged]:
-    """The same, each with what a few places of it hold: what nobody recognises must be given up by name, too."""
+    """Return the same, each with what a few places of it hold: unrecognised data are overwritten only by name, too."""
     begins = data_begins(members, goal)
     found = []
     for judged, number, at in zip_longest(members, goal.partitions, begins):
@@ -267,7 +265,7 @@ def sampled_members(members: Sequence[Judged], goal: RaidGoal) -> list[Judged]:
 
 def look_at_arrays(names: Sequence[str], sysroot: str | None = None) -> tuple[ArrayView, ...]:
     """The arrays of the machine, or of a captured one, by the kernel's names; all where none is named. Every disk is
-    looked at: an array's members are among them. Raises Refused for a name that is no array.
+    looked at: an array's members are among them. Raises Refused for a name that is not an array.
     """
     report, known = _look([], sysroot, arrays=True)
     return arrays_of(report, names, known_rates(known), known)
@@ -299,9 +297,8 @@ def _find(report: Report, target: str) -> tuple[Judged, int | None]:
 # Arrays that are unfinished, as `status`, `resume` and `rollback` find them: in the records, by any of their
 # names.
 #
-# In: what the user typed, or nothing. Out: the record that is meant. Alone because a move is found on its
-# disk and an array in the folder of records, and whoever types `aligntool resume` need not know which of the
-# two stopped.
+# A move is found on its disk and an array in the folder of records, and whoever types `aligntool resume` need not
+# know which of the two stopped.
 
 
 def record_of(target: str | None) -> Record | None:
@@ -401,16 +398,15 @@ def _sentences(record: Record) -> list[str]:
     return found
 
 
-# The first resynchronisation of a new array: told, or waited for.
+# The first resynchronisation of a new array: reported, or waited for.
 #
-# In: an array's device. Out: a sentence, or a bar until it is done. Alone because nothing else of aligntool
-# waits for the kernel, and nobody has to: the array is in use meanwhile.
+# Nothing else of aligntool waits for the kernel, and nobody has to: the array is in use meanwhile.
 
 _PAUSE_S = 1.0
 
 
 def tell_resync(device: str) -> None:
-    """What runs, how far it is, and that nobody waits for it."""
+    """Report the resynchronisation that runs, and how far it is."""
     facts = _facts(device)
     if facts is not None and _runs(facts):
         print(

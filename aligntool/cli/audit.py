@@ -43,15 +43,14 @@ from aligntool.units import MIB
 
 # What was measured before, for an audit.
 #
-# In: files of `aligntool probe -o`, and the disks that are audited. Out: what was measured on them. Alone
-# because a measurement of another disk must not pass for one of this.
+# A measurement of another disk must not pass for one of this.
 
 _LONGEST = 1 << 20
 
 
 def measured_on(files: Sequence[str], inventory: Inventory) -> tuple[MeasuredDisk, ...]:
-    """Raises Refused for a file that cannot be read, is no result of a probe, or is of none of these disks, where all
-    of them could be looked at.
+    """Raise Refused for a file that cannot be read, is not a result of a probe, or is of none of these disks, where
+    all of them could be looked at.
     """
     again = ""
     for disk in inventory.disks[:1]:
@@ -70,7 +69,7 @@ def measured_on(files: Sequence[str], inventory: Inventory) -> tuple[MeasuredDis
 
 
 def _missing(inventory: Inventory) -> bool:
-    """Whether a target could not be judged: nothing tells which disk that is."""
+    """Whether a target could not be judged: which disk it is, is unknown."""
     return any(one.gap in (Gap.DISK, Gap.NO_ANSWER) for one in inventory.unseen)
 
 
@@ -82,11 +81,11 @@ def _text(name: str) -> str:
         raise Refused(f"{name} cannot be read: {error.strerror}") from error
 
 
-# `aligntool audit`: look, judge, tell.
+# `aligntool audit`: look, judge, report.
 
 
 class Format(StrEnum):
-    """How an audit is told."""
+    """The format of the report."""
 
     TEXT = "text"
     JSON = "json"
@@ -106,7 +105,7 @@ def audit(
     *,
     map_: Annotated[bool, typer.Option("--map", help="Draw blocks over physical sectors for each partition.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-    format_: Annotated[Format, typer.Option("--format", help="How to tell it.")] = Format.TEXT,
+    format_: Annotated[Format, typer.Option("--format", help="Format of the report.")] = Format.TEXT,
     fail_on: Annotated[
         FailOn | None,
         typer.Option("--fail-on", help="Exit 1 from this severity on [default: error], 3 where a disk was not judged."),
@@ -146,7 +145,7 @@ def audit(
 
 
 def known_of(inventory: Inventory) -> Known:
-    """What the drive database says of each disk."""
+    """Return the rows of the drive database for each disk."""
     database = load_drives()
     return {disk.name: database.known(disk) for disk in inventory.disks}
 
@@ -171,7 +170,7 @@ def _lines(report: Report, *, map_: bool, quiet: bool, verbose: bool) -> Iterato
 
 
 def with_mends(report: Report) -> tuple[Report, dict[str, tuple[Mend, ...]]]:
-    """The report, and what can be mended, by the disk's name. On a disk in flight nothing can be before its end."""
+    """Return the report, and what can be repaired, by the disk's name: on a disk in flight nothing."""
     found = {
         judged.disk.name: () if seems_in_flight(judged.disk) else mends(judged) for judged in report.judged
     }
@@ -181,7 +180,7 @@ def with_mends(report: Report) -> tuple[Report, dict[str, tuple[Mend, ...]]]:
 
 def _exit_code(report: Report, fail_on: FailOn | None, *, named: bool) -> ExitCode:
     """What was not judged weighs more than any finding. Of disks that were not named, one that gave no answer counts;
-    one that could not be opened does where --fail-on shows that somebody relies on the exit code.
+    one that could not be opened does where --fail-on shows that the exit code is relied on.
     """
     missing = unjudged(report)
     if named:

@@ -52,13 +52,13 @@ from aligntool.render.plan import time_words
 
 # `aligntool bench`: the words that follow it.
 #
-# In: the subcommands. Out: one group. Alone because `aligntool bench TARGET` and `aligntool bench list` are
-# typed alike: what is no subcommand is a target, and belongs to `bench run`.
+# `aligntool bench TARGET` and `aligntool bench list` are typed alike: what is no subcommand is a target, and belongs
+# to `bench run`.
 
 
 # `aligntool bench list`, `show` and `compare`: results that were kept.
 #
-# In: files. Out: lines, or JSON. Alone because nothing is measured here.
+# Nothing is measured here.
 
 
 def list_results_command(
@@ -115,10 +115,9 @@ def compare_command(
         show(compare_lines(results, files, width=terminal_width()), sys.stdout, color=colored())
 
 
-# `aligntool bench TARGET`: measured, told, kept.
+# `aligntool bench TARGET`: measure, report, keep.
 #
-# In: a target and a profile. Out: a table, or JSON; a file of the history. Alone because what may be written
-# to, and what becomes of the figures when it ends early, is decided here.
+# What may be written to, and what becomes of the figures when it ends early, is decided here.
 
 _LONGEST_S = 86400.0
 _LONG_S = 3600.0  # from which on a measurement is asked about
@@ -129,7 +128,7 @@ def passes(text: str) -> tuple[int, ...]:
     """ "1,5" or a usage error."""
     words = [word.strip() for word in text.split(",")]
     if not all(word.isdecimal() and word.isascii() and 1 <= int(word[:6]) <= 1000 for word in words):
-        raise typer.BadParameter(f"{text!r} are no passes; write counts from 1 to 1000, like 1,5")
+        raise typer.BadParameter(f"{text!r} are not passes; write counts from 1 to 1000, like 1,5")
     return tuple(sorted({int(word) for word in words}))
 
 
@@ -159,7 +158,7 @@ def bench_run(
     yes: Annotated[
         bool, typer.Option("--yes", help="Do not ask. It overrides no refusal.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what fio would be told, and stop.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the fio command lines, and stop.")] = False,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the result in this file as well.")
     ] = None,
@@ -218,7 +217,7 @@ def _profile(name: str) -> tuple[str, BenchGoal]:
         try:
             found = parse_recipe(name, Path(name).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "this is no text"
+            why = error.strerror if isinstance(error, OSError) else "not a text file"
             raise Refused(f"{name}: {why}", hint="aligntool recipes list") from error
     else:
         found = recipe(name, "bench")
@@ -228,7 +227,7 @@ def _profile(name: str) -> tuple[str, BenchGoal]:
 
 
 def _refuse(plan: BenchPlan, *, destructive: bool) -> str:
-    """Raises Refused where there is no room, or somebody's data. The name of the device that is given up."""
+    """Return the name of the device that is overwritten. Raise Refused where there is no room, or data."""
     target = plan.target
     if target.kind is TargetKind.FOLDER and target.free is not None:
         words = room_words(plan.room, target.free)
@@ -276,7 +275,7 @@ def _place(plan: BenchPlan) -> Iterator[str]:
 
 
 def _keep(result: Result, output: str | None) -> None:
-    """In the history, and in the file that was asked for. A history that cannot be written is said, and no error."""
+    """Keep it in the history and in the file that was asked for. Only the file's failure is an error."""
     text = to_json(result)
     keep_among_results(result.when, result.settings.profile, text)
     if output is not None:

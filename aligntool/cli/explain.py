@@ -137,7 +137,7 @@ def check_recipe(
     try:
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "this is no text"
+        why = error.strerror if isinstance(error, OSError) else "not a text file"
         raise Refused(f"{file}: {why}", hint="aligntool recipes list") from error
     _show((parse_recipe(file, text),), json_=json_)
 

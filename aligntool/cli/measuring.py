@@ -39,8 +39,7 @@ from aligntool.units import Extent
 
 # What an experiment of `aligntool bench` works on: a file that is made, or something that is there.
 #
-# In: a target, a size. Out: a path, the bytes of the disk behind it, whether it may be written to; inside a
-# `with`. Alone because starts and spans count from the disk's first byte, whatever the path is.
+# Starts and spans count from the disk's first byte, whatever the path is.
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ def working_on(
 
 
 def _look_at_conditions(target: Target, size: int) -> Conditions:
-    """What is already known to spoil it is said."""
+    """Look, and warn of what spoils the measurement."""
     seen = look_at_conditions(target, target.size or size)
     for sentence in warnings_of(seen, direct=target.direct):
         print(f"warning: {harmless(sentence)}", file=sys.stderr)
@@ -156,7 +155,7 @@ def refuse_data(target: Target) -> str:
 
 
 def look_at_disk(name: str) -> Disk | None:
-    """For what is told beside the figures; None: nobody could look, which spoils nothing."""
+    """Return the disk, for the facts beside the figures; None: it could not be looked at."""
     try:
         return look((name,), known=False).disks[0]
     except Refused:
@@ -168,10 +167,9 @@ def identity_of(disk: Disk | None) -> Probed | None:
     return identity(disk) if disk else None
 
 
-# A disk that the user gives up to be measured: only an empty one, and only after its identity was typed.
+# A disk that is overwritten to be measured: only an empty one, and only after its identity was typed.
 #
-# In: the disk as it was seen. Out: nothing, or a Refused with every reason. Alone because measuring is no
-# reason to lose data, so that no option makes it one.
+# Measuring is no reason to lose data, so that no option makes it one.
 
 
 def refuse_unless_empty(disk: Disk) -> None:
@@ -194,12 +192,11 @@ def confirm_given_up(disk: Disk, yes: bool) -> None:
 
 # Around every measurement: where its result is kept, what is shown meanwhile, and how it is ended.
 #
-# In: what the user asked for. Out: a result that has a place, or Refused before anything is measured. Alone
-# because `bench`, `probe` and `trace record` share it.
+# `bench`, `probe` and `trace record` share it.
 
 
 def refuse_to_overwrite(output: str | None) -> None:
-    """Also where it could not be kept at all: said before anything is measured. Raises Refused."""
+    """Raise Refused, before anything is measured, where the result could not be kept."""
     if output is None:
         return
     folder = os.path.dirname(output) or "."  # noqa: PTH120 - the user's own spelling
@@ -211,22 +208,22 @@ def refuse_to_overwrite(output: str | None) -> None:
             hint=f"another name for -o, or rm {shell_word(output)}",
         )
     if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):  # noqa: PTH112
-        why = "may not be written to" if os.path.isdir(folder) else "is no folder"  # noqa: PTH112
+        why = "may not be written to" if os.path.isdir(folder) else "is not a folder"  # noqa: PTH112
         raise Refused(f"{folder} {why}, so {output} cannot be kept; nothing was measured")
 
 
 def bench_progress(
     *, still: bool = False
 ) -> AbstractContextManager[Callable[[str, float, float | None], None]]:
-    """`still`: redrawn only when it is told something."""
+    """`still`: redrawn only when progress is reported."""
     on_terminal = wants_color(sys.stderr, dict(os.environ))
     return bench_bar(sys.stderr, still=still) if on_terminal else bench_lines(sys.stderr)
 
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """A closed terminal and `kill` end it as Ctrl-C does: fio with it, and the file goes. It goes, too, where nobody
-    reads any more what is told.
+    """A closed terminal and `kill` end it as Ctrl-C does: fio with it, and the file goes. It goes, too, where
+    standard error is closed.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -262,7 +259,7 @@ def fio_keeper(folder: str | None) -> Callable[[str, int, str], None]:
 
 
 def keep_among_results(when: str, name: str, text: str) -> None:
-    """In the history. One that cannot be written is said, and no error."""
+    """In the history. One that cannot be written is reported, and not an error."""
     folder = history_folder(dict(os.environ), root=os.geteuid() == 0)
     try:
         print(f"kept in {keep_in_history(folder, when, name, text)}", file=sys.stderr)

@@ -99,7 +99,7 @@ def hurrying(shop: Workshop) -> Callable[[], None]:
 
 
 def still_true(plan: Plan, asked: Asked) -> Found:
-    """The same disk with the same table, and the same steps thought out for it. Raises Refused, saying what changed."""
+    """Plan again: the same disk, table and steps. Raises Refused with what changed."""
     found = find_plan(plan.disk.path, asked)
     now = found.plan
     again = command("plan realign", plan.disk.path, *asked.typed)
@@ -140,10 +140,10 @@ def _check(plan: Plan, index: int, step: CheckContent) -> Iterator[Event]:
     result = check_content(plan.disk.path, step.extent, step.kind)
     if result.problem:
         raise Refused(
-            f"partition {step.partition} ({step.kind}) is not whole, says {result.by}: {result.problem}",
-            hint="mend it with its own tool first",
+            f"partition {step.partition} ({step.kind}) failed the check by {result.by}: {result.problem}",
+            hint="repair it with its own tool first",
         )
-    yield Said(f"whole, says {result.by}" if result.checked else f"not checked: {result.by}")
+    yield Said(f"checked by {result.by}" if result.checked else f"not checked: {result.by}")
     yield StepDone(index)
 
 

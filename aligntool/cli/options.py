@@ -23,8 +23,7 @@ from aligntool.units import is_power_of_two, parse_size
 
 # What the user asked of a plan: the goal, and the geometry given on the command line.
 #
-# In: options. Out: one value, the words that type it again, and its place in a plan file. Alone because a
-# plan that is applied later must be thought out again from the same wishes: docs/cli.md, "aligntool apply".
+# A plan that is applied later must be made again from the same wishes: docs/cli.md, "aligntool apply".
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class Asked:
     sector_size: int | None = None
     physical_sector_size: int | None = None
     page_size: int | None = None
-    typed: tuple[str, ...] = ()  # the options that say all this
+    typed: tuple[str, ...] = ()  # these options as words
 
 
 def command(name: str, disk: str, *words: str) -> str:
@@ -46,7 +45,7 @@ def command(name: str, disk: str, *words: str) -> str:
 
 @contextmanager
 def naming(disk: str) -> Iterator[None]:
-    """Who works on a disk's bytes does not know what it is called: hints that say DISK get its name here."""
+    """Code below does not know how the user named the disk: hints with DISK get its name here."""
     try:
         yield
     except (Refused, Stopped) as error:
@@ -76,18 +75,18 @@ def read_plan_text(text: str) -> tuple[Plan, Asked]:
         return plan, Asked(**(found | {"goal": RealignGoal(**goal), "typed": tuple(found.get("typed", ()))}))
     except (TypeError, AttributeError, ValueError) as error:
         raise Refused(
-            f"the plan does not say what was asked: {error}", hint=command("plan realign", plan.disk.path)
+            f"the plan lacks what was asked for: {error}", hint=command("plan realign", plan.disk.path)
         ) from error
 
 
 # The one question before anything is written.
 #
-# In: a plan that was shown. Out: nothing, or a refusal. Alone because every command that writes asks it in
-# the same words, and because what is typed is the disk's own name and no "y" that fingers type by themselves.
+# Every command that writes asks it in the same words, and because what is typed is the disk's own name and no "y"
+# that fingers type by themselves.
 
 
 def confirm(plan: Plan, yes: bool) -> None:
-    """Returns when the user typed the disk's identity, or said --yes; the plan is on the screen already.
+    """Return when the user typed the disk's identity, or gave --yes; the plan is on the screen already.
 
     --yes answers this question and no other: it overrides no refusal. Raises Refused.
     """
@@ -101,7 +100,7 @@ def confirm_disk(path: str, word: str, what: str, yes: bool) -> None:
         return
     word = harmless(word)
     if not _can_ask():
-        raise Refused("nobody is there to be asked; nothing was written", hint="add --yes to the command")
+        raise Refused("no terminal to ask on; nothing was written", hint="add --yes to the command")
     print(f"\nThis writes to {harmless(path)}.", file=sys.stderr)
     print(f"Type {what}, {word}, to go on: ", end="", file=sys.stderr, flush=True)
     answer = sys.stdin.readline()
@@ -154,7 +153,7 @@ def _can_ask() -> bool:
 
 
 def size(text: str) -> int:
-    """ "4KiB" -> 4096, or a usage error that says how to write it."""
+    """ "4KiB" -> 4096, or a usage error with an example."""
     try:
         number = parse_size(text)
     except ValueError as error:
@@ -168,7 +167,7 @@ def sector(text: str) -> int:
     """A sector size: a power of two from 512 bytes to 64 KiB."""
     number = size(text)
     if not is_power_of_two(number) or not 512 <= number <= 65536:
-        raise typer.BadParameter(f"{text!r} is no sector size; 512 and 4096 are the usual ones")
+        raise typer.BadParameter(f"{text!r} is not a sector size; 512 and 4096 are usual")
     return number
 
 
@@ -176,7 +175,7 @@ def grid(text: str) -> int:
     """A page or grain: a multiple of 512 bytes."""
     number = size(text)
     if number % 512 or number > 1 << 40:
-        raise typer.BadParameter(f"{text!r} is no multiple of 512 bytes that a disk could have")
+        raise typer.BadParameter(f"{text!r} is not a multiple of 512 bytes that a disk could have")
     return number
 
 
@@ -235,7 +234,7 @@ def keep(path: str, text: str) -> None:
 
 
 def terminal_width() -> int:
-    """Columns of the terminal; 80 in a pipe, unless COLUMNS says otherwise."""
+    """Columns of the terminal; 80 in a pipe; COLUMNS overrides both."""
     return max(shutil.get_terminal_size((80, 24)).columns, 40)
 
 
@@ -243,7 +242,7 @@ def colored() -> bool:
     return wants_color(sys.stdout, dict(os.environ))
 
 
-_GEOMETRY = "Geometry, where the device does not say"
+_GEOMETRY = "Geometry, where the device does not report it"
 
 TargetsArgument = Annotated[
     list[str] | None,
@@ -290,7 +289,7 @@ PageOption = Annotated[
 WishedGrainOption = Annotated[
     int | None,
     typer.Option("--grain", parser=grid, metavar="SIZE", rich_help_panel=_GEOMETRY,
-                 help="Boundary that partitions should start on; 1MiB unless said."),
+                 help="Boundary that partitions should start on [default: 1MiB]."),
 ]  # fmt: skip
 MeasuredOption = Annotated[
     list[str] | None,

@@ -47,7 +47,7 @@ from aligntool.units import format_size
 YesOption = Annotated[
     bool, typer.Option("--yes", help="Do not ask. It answers the one question and overrides no refusal.")
 ]
-EventsOption = Annotated[bool, typer.Option("--json", help="Tell what happens as JSON lines.")]
+EventsOption = Annotated[bool, typer.Option("--json", help="Report events as JSON lines.")]
 RateOption = Annotated[
     int | None,
     typer.Option("--rate", parser=size, metavar="SIZE", help="Copy at most so much a second, such as 50MiB."),
@@ -137,11 +137,11 @@ PartsOption = Annotated[
                  help="A partition, such as 512MiB:esp; in their order. `rest:linux` takes what the others leave."),
 ]  # fmt: skip
 LabelOption = Annotated[
-    str | None, typer.Option("--label", metavar="gpt|dos", help="GPT unless said; dos is an MBR.")
+    str | None, typer.Option("--label", metavar="gpt|dos", help="gpt, or dos for an MBR [default: gpt].")
 ]
 LayoutGrainOption = Annotated[
     int | None,
-    typer.Option("--grain", parser=grid, metavar="SIZE", help="Boundary to start on; 1MiB unless said."),
+    typer.Option("--grain", parser=grid, metavar="SIZE", help="Boundary to start on [default: 1MiB]."),
 ]
 SpareOption = Annotated[
     int | None,
@@ -276,7 +276,7 @@ def _asked(
     physical_sector_size: int | None,
     page_size: int | None,
 ) -> tuple[LayoutGoal, Asked]:
-    """The goal, and what the geometry is said to be. What is typed beside a recipe comes before the recipe's own.
+    """Return the goal, and the geometry that was given. What is typed beside a recipe comes before the recipe's own.
 
     Raises Refused.
     """
@@ -304,7 +304,5 @@ def _goal(parts: tuple[PartWish, ...], name: str | None) -> LayoutGoal:
         return LayoutGoal(parts)
     goal = recipe(name, "layout").goal
     if parts or not isinstance(goal, LayoutGoal):
-        raise Refused(
-            f"the recipe {name} says already which partitions", hint="give either --part or --recipe"
-        )
+        raise Refused(f"the recipe {name} already has partitions", hint="give either --part or --recipe")
     return goal

@@ -105,10 +105,9 @@ def _absolute(path: str | None) -> str | None:
     return None if path is None else str(Path(path).absolute())
 
 
-# Looking at one disk, and thinking out how it is realigned.
+# Look at one disk, and plan its realign.
 #
-# In: what the user typed. Out: the plan, the disk as it was judged, and the maps of used blocks. Alone
-# because `plan`, `realign` and `apply` must come to the same plan from the same disk.
+# `plan`, `realign` and `apply` must come to the same plan from the same disk.
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +196,7 @@ def _status_of(path: str) -> os.stat_result:
 
 
 def _or_attached(path: str, error: Refused) -> Refused:
-    """An image that a loop device shows may be mounted there; then it must not be checked or mended as a file."""
+    """An image that a loop device shows may be mounted there; then it must not be checked or repaired as a file."""
     status = _status_of(path)
     found = occupants(status) if stat.S_ISREG(status.st_mode) else ()
     if not found:
@@ -239,7 +238,7 @@ def _maps_to_shrink(disk: Disk) -> dict[int, UsedMap]:
 
 
 def read_map(disk: Disk, number: int, extent: Extent) -> UsedMap:
-    """The used bytes of the partition of that number, which lies there; everything, where nobody can tell."""
+    """The used bytes of the partition of that number, which lies there; everything, where there is no map."""
     return read_used(disk.path, extent, layer_of(disk, number), sector_size=disk.sector_size)
 
 

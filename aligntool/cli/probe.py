@@ -206,7 +206,7 @@ def _timed(rounds: Iterable[Round], target: Target, asked: _Asked) -> Timed:
 
 @contextmanager
 def _progress(what: str) -> Iterator[Callable[[float], None]]:
-    """The bar of a benchmark. It is redrawn only when told to, between two rounds: a thread that redraws would be
+    """The bar of a benchmark. It is redrawn only on request, between two rounds: a thread that redraws would be
     timed, too.
     """
     began = monotonic()

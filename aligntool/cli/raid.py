@@ -44,8 +44,8 @@ from aligntool.render.lines import Line, plain, show
 
 # What is wanted of an array, as it is typed: one set of options for `raid plan` and `raid create`.
 #
-# In: words. Out: the drives and a RaidGoal. Alone because the two commands must take the same options and
-# mean the same by them: an option that is added here is an option of both.
+# The two commands must take the same options and mean the same by them: an option that is added here is an option of
+# both.
 
 LEVELS = ("0", "1", "10", "5", "6")
 
@@ -54,7 +54,7 @@ def level_word(text: str) -> str:
     """ "10" or "raid10" as the kernel's word."""
     word = text.lower().removeprefix("raid")
     if word not in LEVELS:
-        raise typer.BadParameter(f"{text!r} is no level; there are {', '.join(LEVELS)}")
+        raise typer.BadParameter(f"{text!r} is not a level; there are {', '.join(LEVELS)}")
     return f"raid{word}"
 
 
@@ -72,7 +72,7 @@ def goal_as_typed(
     ] = None,
     chunk: Annotated[
         int | None,
-        typer.Option("--chunk", parser=size, metavar="SIZE", help="The chunk; recommended unless said."),
+        typer.Option("--chunk", parser=size, metavar="SIZE", help="The chunk [default: as recommended]."),
     ] = None,
     workload: Annotated[
         str | None,
@@ -81,7 +81,7 @@ def goal_as_typed(
         ),
     ] = None,
     filesystem: Annotated[
-        str | None, typer.Option("--fs", metavar="NAME", help="xfs unless said; ext4, btrfs, swap, none.")
+        str | None, typer.Option("--fs", metavar="NAME", help="xfs, ext4, btrfs, swap, none [default: xfs].")
     ] = None,
     layout: Annotated[
         str | None,
@@ -95,11 +95,11 @@ def goal_as_typed(
     metadata: Annotated[
         str | None,
         typer.Option(
-            "--metadata", metavar="1.2|1.0", help="1.2 unless said; 1.0, at the end, for a RAID1 alone."
+            "--metadata", metavar="1.2|1.0", help="1.2, or 1.0, at the end, for a RAID1 alone [default: 1.2]."
         ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="The array's name; data unless said.")
+        str | None, typer.Option("--name", metavar="NAME", help="The array's name [default: data].")
     ] = None,
     mount: Annotated[
         str | None,
@@ -107,13 +107,13 @@ def goal_as_typed(
             "--mount",
             parser=place,
             metavar="DIR",
-            help="Where to mount it; /srv/NAME unless said, none for nowhere.",
+            help="Where to mount it; none: nowhere [default: /srv/NAME].",
         ),
     ] = None,
     page: Annotated[
         int | None,
         typer.Option(
-            "--database-page", parser=size, metavar="SIZE", help="For --workload database; 16KiB unless said."
+            "--database-page", parser=size, metavar="SIZE", help="For --workload database [default: 16KiB]."
         ),
     ] = None,
     spare_room: Annotated[
@@ -139,14 +139,14 @@ def goal_as_typed(
         typer.Option(
             "--system",
             metavar="NAME",
-            help="debian, debian-dracut, fedora, opensuse or arch; this machine's unless said.",
+            help="debian, debian-dracut, fedora, opensuse or arch [default: this machine's].",
         ),
     ] = None,
 ) -> RaidGoal:
     """The goal, with new UUIDs. What is typed beside a recipe comes before the recipe's own. Raises Refused."""
     goal = _goal(level, recipe)
     if page and (workload or goal.workload) != "database":
-        raise Refused("--database-page says nothing without a database", hint="--workload database")
+        raise Refused("--database-page needs --workload database", hint="--workload database")
     return replace(
         goal,
         chunk=chunk or goal.chunk,
@@ -186,7 +186,7 @@ def _goal(level: str | None, name: str | None) -> RaidGoal:
     """From a recipe, or all recommended; with new UUIDs."""
     goal = recipe(name, "raid").goal if name else RaidGoal(level or "")
     if not isinstance(goal, RaidGoal) or not (level or name):
-        raise Refused("which RAID is it to be?", hint="--level 1, or --recipe NAME: aligntool recipes list")
+        raise Refused("no RAID level given", hint="--level 1, or --recipe NAME: aligntool recipes list")
     array = uuid.uuid4().hex
     words = (array[at : at + 8] for at in range(0, 32, 8))
     return replace(
@@ -220,7 +220,7 @@ def _this_system() -> str:
     return found
 
 
-# `aligntool raid persist`: an array that somebody made comes back after every reboot from now on.
+# `aligntool raid persist`: an array that is there starts at every boot.
 
 
 @ends_stream
@@ -232,7 +232,7 @@ def persist_command(
         typer.Option(
             "--system",
             metavar="NAME",
-            help="debian, debian-dracut, fedora, opensuse or arch; this machine's unless said.",
+            help="debian, debian-dracut, fedora, opensuse or arch [default: this machine's].",
         ),
     ] = None,
     mount: Annotated[
@@ -293,7 +293,7 @@ class Persist:
     def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
         yield from array_plan_lines(plan, type_next)
         if not plan.steps:
-            yield plain("Nothing to do.")
+            yield plain("Nothing is to be done.")
 
     def next_command(self) -> str:
         return carried_out("raid persist", sys.argv[3:], None)
@@ -326,9 +326,9 @@ def read_persist_text(text: str) -> tuple[Plan, PersistGoal]:
         wishes = json.loads(text)["persist"]
         goal = PersistGoal(**by_field(PersistGoal, wishes))
         if not all(each is None or isinstance(each, str) for each in wishes.values()):
-            raise ValueError("a wish that is no text")
+            raise ValueError("a value that is not text")
     except (AttributeError, TypeError, KeyError, ValueError) as error:
-        raise Refused(f"the plan does not say what was asked for: {error}",
+        raise Refused(f"the plan lacks what was asked for: {error}",
                       hint=command("raid persist", plan.disk.path)) from error  # fmt: skip
     return plan, goal
 
@@ -384,7 +384,7 @@ def find_array_plan(drives: list[str], goal: RaidGoal) -> Plan:
 def show_command(
     arrays: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ARRAY...]", help="Arrays: md0, /dev/md/data, data; all unless said."),
+        typer.Argument(metavar="[ARRAY...]", help="Arrays: md0, /dev/md/data, data; none: all."),
     ] = None,
     *,
     sysroot: Annotated[
@@ -399,7 +399,7 @@ def show_command(
 
     Example: aligntool raid show
 
-    Exit code: 0 shown; 3 there is no such array.
+    Exit code: 0 shown; 3 no such array.
     """
     views = look_at_arrays([resolved(name) if sysroot is None else name for name in arrays or ()], sysroot)
     if json_:

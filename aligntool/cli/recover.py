@@ -66,7 +66,7 @@ def apply(
     try:
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "this is no text"
+        why = error.strerror if isinstance(error, OSError) else "not a text file"
         raise Refused(f"{file}: {why}", hint="aligntool audit") from error
     operation, plan = _kept(text, rate)
     run_change(operation, yes=yes, json_=json_, kept=plan)
@@ -229,7 +229,7 @@ def _recover(disk: str | None, journal: str | None, asked: Recovery) -> None:
 
 
 def _standing(disk: str, journal: str | None, *, any_table: bool = False) -> Status:
-    """Without holding it: whoever has the disk may be asked about it. Raises Refused."""
+    """Look without a lock, because the disk may be in use. Raises Refused."""
     for path in (disk, journal) if journal else (disk,):
         refuse_silent(path)
     with naming(disk), look_only(disk) as device, look_only(journal) if journal else nullcontext() as file:
@@ -261,8 +261,7 @@ def _next(found: Status, disk: str, journal: str | None) -> tuple[str, ...]:
 
 # `--restore-table`: the table of a disk in flight put back after another program changed it.
 #
-# In: a disk in flight, whose journal knows its table. Out: both tables on the screen, and a yes, or a
-# refusal. Alone because the entries that go may be of partitions that were made in the meantime.
+# The entries that go may be of partitions that were made in the meantime.
 
 
 def confirm_restoring(disk: str, journal_file: str | None, plan: Plan, *, yes: bool) -> TableReading:

@@ -103,13 +103,11 @@ def report(
 
 def _check_words(output: str | None, chart: str | None, svg: str | None, png: str | None) -> None:
     if chart is not None and not (svg or png):
-        raise Refused("where is the picture to go?", hint="--svg FILE or --png FILE")
+        raise Refused("no file given for the picture", hint="--svg FILE or --png FILE")
     if (svg or png) and chart is None:
-        raise Refused(
-            "which picture is it to be?", hint="--chart NAME; a name that there is not lists them all"
-        )
+        raise Refused("no picture named", hint="--chart NAME; a name that there is not lists them all")
     if not (output or svg or png):
-        raise Refused("where is the page to go?", hint="aligntool report -o report.html")
+        raise Refused("no file given for the page", hint="aligntool report -o report.html")
     named = [name for name in (output, svg, png) if name]
     if len(set(named)) < len(named):
         raise Refused("two files of the same name were asked for")
@@ -121,7 +119,7 @@ def _known_picture(chart: str) -> Picture | None:
 
 
 def _measured(files: list[str]) -> tuple[Measured, ...]:
-    """Raises Refused for a file that is no result."""
+    """Raises Refused for a file that is not a result."""
     if not files:
         return ()
 

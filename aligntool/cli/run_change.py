@@ -113,8 +113,8 @@ def _apply_command(file: str, plan: Plan) -> str:
     return f"{root}aligntool apply {shell_word(file)}"
 
 
-# Following a change by its events, and interrupting it. From the first write on, every way to end says where the disk
-# or the array stands, and what to type.
+# Following a change by its events, and interrupting it. From the first write on, every way to end reports where the
+# disk or the array stands, and what to type.
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -195,7 +195,7 @@ class _Reached:
 
 
 def _begins_writing(plan: Plan, event: Event) -> bool:
-    """A journal is written to free space, and nobody heeds it before the entries are parked."""
+    """A journal is written to free space, and it counts only once the entries are parked."""
     if not isinstance(event, StepBegun) or event.index >= len(plan.steps):
         return isinstance(event, StepBegun)
     step = plan.steps[event.index]

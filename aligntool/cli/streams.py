@@ -8,7 +8,7 @@ from aligntool.errors import Refused
 
 
 class Output(io.TextIOWrapper):
-    """What cannot be written is thrown away once that has been said, or Python would try it again at exit."""
+    """Drops what cannot be written, once that is reported; Python would try again at exit."""
 
     def write(self, text: str) -> int:
         try:

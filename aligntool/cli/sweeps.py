@@ -171,7 +171,7 @@ def _tell_alignment(measured: Starts, output: str | None, *, json_: bool) -> Non
 
 
 def _unit_of(disk: Disk | None) -> tuple[int, str]:
-    """The largest boundary of the audit that a partition must be on, up to 512 KiB; 4 KiB where nobody says."""
+    """The largest boundary of the audit that a partition must be on, up to 512 KiB; 4 KiB where it is unknown."""
     if disk is None:
         return 4096, "assumed"
     inventory = Inventory((disk,))
@@ -231,10 +231,10 @@ def bench_span(
     target: TargetArgument,
     *,
     smallest: Annotated[
-        int | None, typer.Option("--from", parser=size, metavar="SIZE", help="The smallest span; 64MiB unless said.")
+        int | None, typer.Option("--from", parser=size, metavar="SIZE", help="The smallest span [default: 64MiB].")
     ] = None,
     largest: Annotated[
-        int | None, typer.Option("--to", parser=size, metavar="SIZE", help="The largest span; all of it unless said.")
+        int | None, typer.Option("--to", parser=size, metavar="SIZE", help="The largest span [default: all of it].")
     ] = None,
     write: Annotated[
         bool, typer.Option("--write", help="Write instead of reading; in a file, or on an empty device.")

@@ -127,7 +127,7 @@ def _counted(log: str | None, reads: int | None, writes: int | None) -> Counted:
     )
 
 
-# `aligntool trace LOG`: a log of commands, and what it says of the load.
+# `aligntool trace LOG`: a log of commands, and its analysis.
 
 
 class TraceFormat(StrEnum):
@@ -260,7 +260,7 @@ def record_command(
     Exit code: that of CMD (128 + N when signal N ended it), once it ran; 3 refused, before it did; 130 interrupted.
     """
     if not cmd or shutil.which(cmd[0]) is None:
-        raise Refused(f"{cmd[0] if cmd else 'nothing'}: there is no such command; nothing was recorded")
+        raise Refused(f"{cmd[0] if cmd else 'nothing'}: command not found; nothing was recorded")
     found = find_traceable(disk)
     boundaries = _boundaries(found, grid_, phase_)
     with _log(found, output) as folder:
@@ -271,7 +271,7 @@ def record_command(
 
 
 def _boundaries(found: Traceable, grid_: int | None, phase_: int | None) -> Sequence[Boundary]:
-    """Read before it is recorded. A disk that cannot be audited is no reason not to trace it."""
+    """Read before it is recorded. A disk that cannot be audited is traced all the same."""
     if grid_ is not None or phase_ is not None:
         return boundaries_of(grid_, phase_, None, None)
     try:
@@ -283,7 +283,7 @@ def _boundaries(found: Traceable, grid_: int | None, phase_: int | None) -> Sequ
 
 @contextmanager
 def _log(found: Traceable, output: str | None) -> Iterator[Path]:
-    """A folder for it; it is said when it lies on the disk that is traced, and kept at the end when it shall be."""
+    """A folder for it; a warning where it lies on the disk that is traced; kept at the end when it shall be."""
     refuse_name(output)
     with ended_by_signals(), log_folder(output) as folder:
         if lies_on(str(folder), found):

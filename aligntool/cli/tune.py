@@ -41,7 +41,7 @@ def _sizes(text: str | None) -> tuple[int, ...]:
 
 def _workload(text: str) -> str:
     if text not in WORKLOADS:
-        raise typer.BadParameter(f"{text!r} is no workload; there are {', '.join(WORKLOADS)}")
+        raise typer.BadParameter(f"{text!r} is not a workload; there are {', '.join(WORKLOADS)}")
     return text
 
 
@@ -73,7 +73,7 @@ def tune_command(
     ] = None,
     page: Annotated[
         int | None,
-        typer.Option("--database-page", parser=size, metavar="SIZE", help="Of the database; 16KiB unless said."),
+        typer.Option("--database-page", parser=size, metavar="SIZE", help="Of the database [default: 16KiB]."),
     ] = None,
     span: Annotated[
         int | None,
@@ -91,7 +91,7 @@ def tune_command(
         ),
     ] = None,
     clear: Annotated[
-        bool, typer.Option("--clear", help="Only take away test arrays that a sweep left on these members.")
+        bool, typer.Option("--clear", help="Only remove test arrays that a sweep left on these members.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and stop.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Answer the question before the first write.")] = False,
@@ -109,7 +109,7 @@ def tune_command(
         clear_members(drives, yes=yes)
         return
     if level is None:
-        raise Refused("which RAID is it to be?", hint="--level 0, 10, 5 or 6")
+        raise Refused("no RAID level given", hint="--level 0, 10, 5 or 6")
     goal = _goal(level, workload, layout, bitmap, page)
     asked = (_sizes(chunks), repeats, runtime, span)
     sweep = _find_sweep(drives, goal, asked)
@@ -147,7 +147,7 @@ def _find_sweep(drives: list[str], goal: RaidGoal, asked: Asked) -> Sweep:
 
 
 def _refuse_leftovers(drives: list[str], members: Sequence[Judged]) -> None:
-    """A sweep that the power ended leaves test arrays behind; they are told from others, and offered to be cleared."""
+    """A sweep that the power ended leaves test arrays behind; they are recognised, and --clear is offered."""
     found = [judged.disk.name for judged in members if has_test_array(judged.disk)]
     if found:
         words = " ".join(shell_word(word) for word in drives)
@@ -165,7 +165,7 @@ def _show_sweep(sweep: Sweep) -> None:
 def _refuse_output(output: str | None) -> None:
     """A result that cannot be kept would be minutes of wear for nothing. Raises Refused."""
     if output is None:
-        raise Refused("nobody said where to keep the result; nothing was written", hint="-o chunks.json")
+        raise Refused("no file given for the result; nothing was written", hint="-o chunks.json")
     refuse_folder_name(output)
     path = Path(output)
     if path.exists():
@@ -180,7 +180,7 @@ def _confirm(sweep: Sweep, yes: bool) -> None:
 
 
 def _run(sweep: Sweep, goal: RaidGoal, output: str, look_again: Callable[[], None]) -> None:
-    """Measures, keeps, tells; also what there is when it ends early. Raises Stopped then."""
+    """Measure, keep, report; also what there is when it ends early. Raises Stopped then."""
     measuring = Measuring(sweep)
     said, hint = [], ""
     with pipes_may_break():
@@ -203,7 +203,7 @@ def _run(sweep: Sweep, goal: RaidGoal, output: str, look_again: Callable[[], Non
 
 @contextmanager
 def _listened() -> Iterator[Callable[[str, float, float | None], None]]:
-    """It raises Stopped when whoever read standard error is gone; then nothing is said there any more."""
+    """Raise Stopped when standard error is closed; nothing is written there any more."""
 
     def say(words: str, share: float, left_s: float | None) -> None:
         try:
@@ -228,7 +228,7 @@ def _say_no_more() -> None:
 
 
 def keep_and_tell(tuning: Tuning, sweep: Sweep, goal: RaidGoal, output: str, said: list[str]) -> list[str]:
-    """Kept before it is shown, because whoever reads may be gone. `said`: what went wrong until then; with what went
+    """Kept before it is shown, because the reader may be gone. `said`: what went wrong until then; with what went
     wrong here and where the result is, or nothing where all went well.
     """
     choice = choose(tuning.samples, sweep.recommended)
@@ -276,8 +276,7 @@ def _verdict(choice: Choice, recommended: int) -> dict[str, object]:
 # `aligntool raid tune --clear`: test arrays that a sweep left behind, because the power went or it was
 # killed.
 #
-# In: members. Out: the same without a test array. Alone because it looks at superblocks only, and touches
-# those of test arrays only.
+# It looks at superblocks only, and touches those of test arrays only.
 
 
 def clear_members(drives: list[str], *, yes: bool) -> None:
@@ -287,7 +286,7 @@ def clear_members(drives: list[str], *, yes: bool) -> None:
     found = {device: examine(device) for device in devices}
     strange = [device for device, values in found.items() if values and not is_test(values)]
     if strange:
-        raise Refused(f"{', '.join(strange)}: an array that is no test array; nothing was written")
+        raise Refused(f"{', '.join(strange)}: an array that is not a test array; nothing was written")
     ours = [device for device in devices if found[device]]
     if not ours:
         raise Refused(f"no test array lies on {', '.join(devices)}; nothing was written")
@@ -297,14 +296,14 @@ def clear_members(drives: list[str], *, yes: bool) -> None:
         take_away(ours)
     wiped = " ".join(f"--wipe {shell_word(device)}" for device in ours)
     sys.stdout.write(
-        f"Taken away: the test arrays on {', '.join(ours)}.\n"
+        f"Removed: the test arrays on {', '.join(ours)}.\n"
         f"What their loads wrote is still there: aligntool raid create takes these members with {wiped}; blkdiscard "
         "--zeroout DEV empties one for another sweep.\n"
     )
 
 
 def clear_hint_of(disk: str) -> str:
-    """What takes a test array away that a sweep left on this disk; "": there is none, or it cannot be looked at."""
+    """Return the command that removes a test array that a sweep left on this disk, or ""."""
     try:
         found = look((disk,)).disks
     except Refused:

@@ -12,7 +12,7 @@ import pytest
 from aligntool.units import MIB
 from tests.cli.old_disks import START, make_old_disk
 from tests.conftest import run
-from tests.run_aligntool import run_aligntool
+from tests.run_aligntool import program, run_aligntool
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs", "debugfs", "e2fsck", "blkid")
 
@@ -238,3 +238,19 @@ def test_a_blank_disk_is_led_to_a_new_table(tmp_path: Path) -> None:
     hint = hint_of(run_aligntool("realign", image))
     assert shlex.split(hint)[1:3] == ["plan", "layout"]
     assert run_aligntool(*shlex.split(hint)[1:]).returncode == 0
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "unshare")
+def test_a_disk_without_a_node_in_dev_is_refused(dirty_disk: Path) -> None:
+    """The kernel lists it in /sys/block; udev may be late, or /dev a container's."""
+    node = run("losetup", "-f", "--show", dirty_disk).strip()
+    words = " ".join(program("plan", "realign", Path(node).name))
+    try:
+        done = subprocess.run(
+            ["unshare", "-m", "sh", "-c", f"mount -t tmpfs none /dev && mknod /dev/null c 1 3 && {words}"],
+            capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+    finally:
+        run("losetup", "-d", node)
+    assert done.returncode == 3 and node in done.stderr and "Traceback" not in done.stderr

@@ -84,7 +84,7 @@ def test_yes_overrides_no_refusal(sparse: MakeImage) -> None:
         (("--part", "5GiB:linux"), 3, "too small by"),
         ((), 3, "needs partitions"),
         (("--recipe", "data-disc"), 3, "aligntool recipes show data-disk"),
-        (("--recipe", "data-disk", "--part", "rest:linux"), 3, "says already which partitions"),
+        (("--recipe", "data-disk", "--part", "rest:linux"), 3, "already has partitions"),
         (("--recipe", "sector-63"), 3, "the recipe sector-63 is for a realign"),
         (("--part", "rest:linux", "--label", "mbr"), 3, "--label dos"),
     ],

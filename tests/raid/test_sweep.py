@@ -177,7 +177,7 @@ def test_a_load_says_what_it_is() -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["/dev/null"], 3, "which RAID is it to be?"),
+        (["/dev/null"], 3, "no RAID level given"),
         (["--level", "1", "/dev/null"], 3, "character device"),
         (["--level", "0", "--workload", "web", "x"], 2, "no workload"),
         (["--level", "0", "--chunks", "64K", "x"], 2, "binary units"),
@@ -219,7 +219,7 @@ def test_drives_are_shown_what_would_be_done_and_left_alone(
     kept = run_aligntool("raid", "tune", "--level", "0", "--yes", "-o", there, one, two)
     assert kept.returncode == 3 and "is there already" in kept.stderr
     asked = run_aligntool("raid", "tune", "--level", "0", "-o", tmp_path / "new.json", one, two)
-    assert asked.returncode == 3 and "nobody is there to be asked" in asked.stderr
+    assert asked.returncode == 3 and "no terminal to ask on" in asked.stderr
     clean = run_aligntool("raid", "tune", "--clear", "--yes", one, two)
     assert clean.returncode == 3 and "no test array" in clean.stderr
     for device in (one, two):
