@@ -18,6 +18,7 @@ from aligntool.cli.options import (
     PageOption,
     PhysicalOption,
     SectorOption,
+    SysrootOption,
     TargetsArgument,
     TimeoutOption,
     WakeOption,
@@ -114,9 +115,7 @@ def audit(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every disk and every note in full.")] = False,
     wake: WakeOption = False,
     timeout: TimeoutOption = SILENCE_S,
-    sysroot: Annotated[
-        str | None, typer.Option("--sysroot", metavar="DIR", help="Audit a captured machine: a snapshot or its folder.")
-    ] = None,
+    sysroot: SysrootOption = None,
     sector_size: SectorOption = None,
     physical_sector_size: PhysicalOption = None,
     page_size: PageOption = None,

@@ -20,7 +20,20 @@ from aligntool.cli.measuring import (
     refuse_data,
     refuse_to_overwrite,
 )
-from aligntool.cli.options import colored, confirm_disk, confirm_long, seconds, size, terminal_width, whole
+from aligntool.cli.options import (
+    DestructiveOption,
+    FioOutputOption,
+    JsonOption,
+    MeasureTargetArgument,
+    YesOption,
+    colored,
+    confirm_disk,
+    confirm_long,
+    seconds,
+    size,
+    terminal_width,
+    whole,
+)
 from aligntool.errors import ExitCode, Refused
 from aligntool.measure.conditions import Conditions, room_words
 from aligntool.measure.results import Result, to_json
@@ -61,9 +74,7 @@ from aligntool.render.plan import time_words
 # Nothing is measured here.
 
 
-def list_results_command(
-    *, json_: Annotated[bool, typer.Option("--json", help="The list as JSON.")] = False
-) -> None:
+def list_results_command(*, json_: JsonOption = False) -> None:
     """List the results that were kept, oldest first.
 
     Example: aligntool bench list
@@ -98,7 +109,7 @@ def show_command(
 def compare_command(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Results; each is put beside the first.")],
     *,
-    json_: Annotated[bool, typer.Option("--json", help="The ratios as JSON.")] = False,
+    json_: JsonOption = False,
 ) -> None:  # fmt: skip
     """Compare results: log10 of the ratios, drawn.
 
@@ -133,9 +144,7 @@ def passes(text: str) -> tuple[int, ...]:
 
 
 def bench_run(
-    target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="A folder (a file is made in it and removed), a file, a device.")
-    ],
+    target: MeasureTargetArgument,
     *,
     profile: Annotated[
         str, typer.Option("--profile", "-p", metavar="NAME", help="What is run: see `recipes list`; or a file.")
@@ -152,20 +161,14 @@ def bench_run(
     passes_: Annotated[
         str | None, typer.Option("--passes", metavar="N,N", help="So often over the same data, as 1,5; a cache shows.")
     ] = None,
-    destructive: Annotated[
-        bool, typer.Option("--destructive", help="Write on the device itself; only if it is empty. You are asked.")
-    ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask. It overrides no refusal.")
-    ] = False,
+    destructive: DestructiveOption = False,
+    yes: YesOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the fio command lines, and stop.")] = False,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the result in this file as well.")
     ] = None,
-    fio_output: Annotated[
-        str | None, typer.Option("--fio-output", metavar="DIR", help="Keep fio's own JSON of every run in this folder.")
-    ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="The result as JSON.")] = False,
+    fio_output: FioOutputOption = None,
+    json_: JsonOption = False,
 ) -> None:  # fmt: skip
     """Measure a drive with fio, and show medians with their range.
 

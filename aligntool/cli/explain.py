@@ -9,7 +9,7 @@ import typer
 
 from aligntool.audit.explanations import findings_markdown
 from aligntool.audit.report import Code
-from aligntool.cli.options import colored, terminal_width
+from aligntool.cli.options import JsonOption, colored, terminal_width
 from aligntool.errors import Refused
 from aligntool.recipes.drives import load_drives
 from aligntool.recipes.goals import Recipe, load_recipes, parse_recipe, recipe
@@ -94,9 +94,7 @@ def explain(
 # `aligntool recipes`: the goals that come with aligntool, and a check for one's own.
 
 
-def list_recipes(
-    *, json_: Annotated[bool, typer.Option("--json", help="The recipes as JSON.")] = False
-) -> None:
+def list_recipes(*, json_: JsonOption = False) -> None:
     """List the recipes, and the command that takes each.
 
     Example: aligntool recipes list
@@ -111,7 +109,7 @@ def list_recipes(
 def show_recipe(
     name: Annotated[str, typer.Argument(metavar="NAME", help="As `aligntool recipes list` names it.")],
     *,
-    json_: Annotated[bool, typer.Option("--json", help="The recipe as JSON.")] = False,
+    json_: JsonOption = False,
 ) -> None:
     """Show the goal of a recipe, and the sources of its numbers.
 
@@ -124,7 +122,7 @@ def show_recipe(
 def check_recipe(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A recipe of your own, in TOML.")],
     *,
-    json_: Annotated[bool, typer.Option("--json", help="The recipe as JSON.")] = False,
+    json_: JsonOption = False,
 ) -> None:
     """Check a recipe of your own, and show it.
 

@@ -264,6 +264,40 @@ def _ordered_sectors(context: typer.Context, option: typer.CallbackParam, given:
     return given
 
 
+JsonOption = Annotated[bool, typer.Option("--json", help="As JSON.")]
+EventsOption = Annotated[bool, typer.Option("--json", help="Report events as JSON lines.")]
+YesOption = Annotated[
+    bool, typer.Option("--yes", help="Do not ask. It answers the one question and overrides no refusal.")
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and stop.")]
+DiskArgument = Annotated[str, typer.Argument(metavar="DISK", help="A whole disk, or a disk image file.")]
+PlanOutputOption = Annotated[
+    str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the plan, for `aligntool apply FILE`.")
+]  # fmt: skip
+SysrootOption = Annotated[
+    str | None, typer.Option("--sysroot", metavar="DIR", help="A captured machine: a snapshot or its folder.")
+]  # fmt: skip
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")]
+RecipeOption = Annotated[
+    str | None, typer.Option("--recipe", metavar="NAME", help="A goal that comes with aligntool.")
+]
+DestructiveOption = Annotated[
+    bool, typer.Option("--destructive", help="Write on the device itself; only if it is empty. You are asked.")
+]  # fmt: skip
+FioOutputOption = Annotated[
+    str | None, typer.Option("--fio-output", metavar="DIR", help="Keep fio's own JSON of every run in this folder.")
+]  # fmt: skip
+RateOption = Annotated[
+    int | None, typer.Option("--rate", parser=size, metavar="SIZE", help="Copy at most so much a second, as 50MiB.")
+]  # fmt: skip
+SystemOption = Annotated[
+    str | None,
+    typer.Option("--system", metavar="NAME",
+                 help="debian, debian-dracut, fedora, opensuse or arch [default: this machine's]."),
+]  # fmt: skip
+MeasureTargetArgument = Annotated[
+    str, typer.Argument(metavar="TARGET", help="A folder (a file is made in it and removed), a file, a device.")
+]  # fmt: skip
 WakeOption = Annotated[bool, typer.Option("--wake", help="Also read disks that are asleep.")]
 TimeoutOption = Annotated[
     float,

@@ -13,9 +13,17 @@ from aligntool.change import LayoutGoal, PartWish, Plan, RealignGoal, to_json
 from aligntool.cli.moves import Realign, disk_plan_lines
 from aligntool.cli.options import (
     Asked,
+    DiskArgument,
+    DryRunOption,
+    EventsOption,
+    JsonOption,
     PageOption,
     PhysicalOption,
+    PlanOutputOption,
+    RateOption,
+    RecipeOption,
     SectorOption,
+    YesOption,
     command,
     grid,
     naming,
@@ -23,11 +31,9 @@ from aligntool.cli.options import (
     size,
 )
 from aligntool.cli.plan import (
-    DiskArgument,
     GrainOption,
     JournalOption,
     PartitionsOption,
-    RecipeOption,
     ShrinkOption,
     asked_for,
     look_at,
@@ -44,15 +50,6 @@ from aligntool.units import format_size
 
 # `aligntool realign`: plan, shown, confirmed, applied.
 
-YesOption = Annotated[
-    bool, typer.Option("--yes", help="Do not ask. It answers the one question and overrides no refusal.")
-]
-EventsOption = Annotated[bool, typer.Option("--json", help="Report events as JSON lines.")]
-RateOption = Annotated[
-    int | None,
-    typer.Option("--rate", parser=size, metavar="SIZE", help="Copy at most so much a second, such as 50MiB."),
-]
-
 
 @ends_stream
 def realign(
@@ -63,7 +60,7 @@ def realign(
     recipe: RecipeOption = None,
     shrink: ShrinkOption = False,
     journal: JournalOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop, as `plan realign`.")] = False,
+    dry_run: DryRunOption = False,
     yes: YesOption = False,
     rate: RateOption = None,
     json_: EventsOption = False,
@@ -97,10 +94,8 @@ def plan_realign(
     recipe: RecipeOption = None,
     shrink: ShrinkOption = False,
     journal: JournalOption = None,
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the plan, for `aligntool apply FILE`.")
-    ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="The plan as JSON.")] = False,
+    output: PlanOutputOption = None,
+    json_: JsonOption = False,
     sector_size: SectorOption = None,
     physical_sector_size: PhysicalOption = None,
     page_size: PageOption = None,
@@ -161,10 +156,8 @@ def plan_layout_command(
     grain: LayoutGrainOption = None,
     spare_end: SpareOption = None,
     wipe: WipeOption = False,
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the plan in a file.")
-    ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="The plan as JSON.")] = False,
+    output: PlanOutputOption = None,
+    json_: JsonOption = False,
     sector_size: SectorOption = None,
     physical_sector_size: PhysicalOption = None,
     page_size: PageOption = None,
@@ -193,7 +186,7 @@ def layout_command(
     grain: LayoutGrainOption = None,
     spare_end: SpareOption = None,
     wipe: WipeOption = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop, as `plan layout`.")] = False,
+    dry_run: DryRunOption = False,
     yes: YesOption = False,
     json_: EventsOption = False,
     sector_size: SectorOption = None,

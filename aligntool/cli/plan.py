@@ -36,7 +36,6 @@ from aligntool.recipes.goals import recipe
 from aligntool.steps import CheckContent, CopyContent, ShrinkContent
 from aligntool.units import Extent, format_size
 
-DiskArgument = Annotated[str, typer.Argument(metavar="DISK", help="A whole disk, or a disk image file.")]
 PartitionsOption = Annotated[
     list[str] | None,
     typer.Option("--partition", "-p", metavar="N[,N]",
@@ -47,9 +46,6 @@ GrainOption = Annotated[
     typer.Option(
         "--grain", parser=grid, metavar="SIZE", help="Boundary to start on; 1MiB where there is room."
     ),
-]
-RecipeOption = Annotated[
-    str | None, typer.Option("--recipe", metavar="NAME", help="A goal that comes with aligntool.")
 ]
 ShrinkOption = Annotated[
     bool, typer.Option("--shrink", help="File systems may be shrunk with their own tools to make room.")

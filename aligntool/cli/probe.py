@@ -19,7 +19,7 @@ from aligntool.cli.measuring import (
     refuse_to_overwrite,
     refuse_unless_empty,
 )
-from aligntool.cli.options import colored, command, keep, sector, size, terminal_width, whole
+from aligntool.cli.options import YesOption, colored, command, keep, sector, size, terminal_width, whole
 from aligntool.errors import ExitCode, Refused
 from aligntool.inventory import Disk
 from aligntool.linux.drives import Given
@@ -61,9 +61,7 @@ def probe(
     destructive: Annotated[
         bool, typer.Option("--destructive", help="Also write on the disk itself; only if it is empty.")
     ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask. It answers the one question and overrides no refusal.")
-    ] = False,
+    yes: YesOption = False,
     limit: Annotated[
         int, typer.Option("--limit", parser=whole(1, 86400), metavar="SECONDS",
                           help="Time requests for so long at most.")

@@ -26,8 +26,21 @@ from aligntool.cli.arrays import (
     tell_resync,
     wait_for_resync,
 )
-from aligntool.cli.options import colored, command, place, size, terminal_width
-from aligntool.cli.partitions import EventsOption, YesOption
+from aligntool.cli.options import (
+    DryRunOption,
+    EventsOption,
+    JsonOption,
+    PlanOutputOption,
+    RecipeOption,
+    SysrootOption,
+    SystemOption,
+    YesOption,
+    colored,
+    command,
+    place,
+    size,
+    terminal_width,
+)
 from aligntool.cli.run_change import Applying, ends_stream, run_change, show_only
 from aligntool.documents import as_object, by_field
 from aligntool.errors import Refused, Stopped
@@ -67,9 +80,7 @@ def goal_as_typed(
         str | None,
         typer.Option("--level", "-l", parser=level_word, metavar="0|1|10|5|6", help="Which RAID."),
     ] = None,
-    recipe: Annotated[
-        str | None, typer.Option("--recipe", metavar="NAME", help="A goal that comes with aligntool.")
-    ] = None,
+    recipe: RecipeOption = None,
     chunk: Annotated[
         int | None,
         typer.Option("--chunk", parser=size, metavar="SIZE", help="The chunk [default: as recommended]."),
@@ -134,14 +145,7 @@ def goal_as_typed(
         str | None,
         typer.Option("--measured", metavar="FILE", help="What `raid tune` measured on these drives."),
     ] = None,
-    system: Annotated[
-        str | None,
-        typer.Option(
-            "--system",
-            metavar="NAME",
-            help="debian, debian-dracut, fedora, opensuse or arch [default: this machine's].",
-        ),
-    ] = None,
+    system: SystemOption = None,
 ) -> RaidGoal:
     """The goal, with new UUIDs. What is typed beside a recipe comes before the recipe's own. Raises Refused."""
     goal = _goal(level, recipe)
@@ -227,28 +231,16 @@ def _this_system() -> str:
 def persist_command(
     array: Annotated[str, typer.Argument(metavar="ARRAY", help="An array that runs: md127, /dev/md/data, data.")],
     *,
-    system: Annotated[
-        str | None,
-        typer.Option(
-            "--system",
-            metavar="NAME",
-            help="debian, debian-dracut, fedora, opensuse or arch [default: this machine's].",
-        ),
-    ] = None,
+    system: SystemOption = None,
     mount: Annotated[
         str | None,
         typer.Option("--mount", parser=place, metavar="DIR", help="Mount it there, now and at every start."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
+    dry_run: DryRunOption = False,
     yes: YesOption = False,
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the plan in a file and stop.")
-    ] = None,
+    output: PlanOutputOption = None,
     json_: EventsOption = False,
-    sysroot: Annotated[
-        str | None,
-        typer.Option("--sysroot", metavar="DIR", help="Show the plan for a captured machine and stop."),
-    ] = None,
+    sysroot: SysrootOption = None,
 ) -> None:  # fmt: skip
     """Make an array that is there start at every boot.
 
@@ -341,10 +333,8 @@ def plan_command(
     drives: list[str],
     goal: RaidGoal,
     *,
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the plan in a file.")
-    ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="The plan as JSON.")] = False,
+    output: PlanOutputOption = None,
+    json_: JsonOption = False,
 ) -> None:
     """Plan an array, and show how it would be made.
 
@@ -387,11 +377,8 @@ def show_command(
         typer.Argument(metavar="[ARRAY...]", help="Arrays: md0, /dev/md/data, data; none: all."),
     ] = None,
     *,
-    sysroot: Annotated[
-        str | None,
-        typer.Option("--sysroot", metavar="DIR", help="A captured machine, from `aligntool snapshot`."),
-    ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="The arrays as JSON.")] = False,
+    sysroot: SysrootOption = None,
+    json_: JsonOption = False,
 ) -> None:
     """Show arrays: members, links, state, and where the data lie.
 
@@ -417,9 +404,7 @@ def create_command(
     drives: list[str],
     goal: RaidGoal,
     *,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the plan and stop, as `raid plan`.")
-    ] = False,
+    dry_run: DryRunOption = False,
     yes: YesOption = False,
     wait: Annotated[
         bool, typer.Option("--wait", help="Return when the first resynchronisation is done.")

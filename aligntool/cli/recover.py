@@ -15,6 +15,10 @@ from aligntool.cli.arrays import record_of, recover_array, tell_array_status
 from aligntool.cli.moves import Realign, hurrying, report_result, ways_on, workshop
 from aligntool.cli.options import (
     Asked,
+    EventsOption,
+    JsonOption,
+    RateOption,
+    YesOption,
     colored,
     command,
     confirm_disk,
@@ -23,7 +27,7 @@ from aligntool.cli.options import (
     read_plan_text,
     terminal_width,
 )
-from aligntool.cli.partitions import EventsOption, Layout, RateOption, YesOption
+from aligntool.cli.partitions import Layout
 from aligntool.cli.raid import CreateArray, Persist, read_persist_text
 from aligntool.cli.run_change import Applying, Operation, ends_stream, follow, run_change
 from aligntool.cli.tune import clear_hint_of
@@ -117,7 +121,7 @@ def status(
     disk: TargetArgument = None,
     *,
     journal: JournalFileOption = None,
-    json_: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    json_: JsonOption = False,
 ) -> None:
     """Show how far an interrupted move or array came, and what to type.
 

@@ -12,9 +12,11 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import Wishes
 from aligntool.cli.audit import known_of, with_mends
 from aligntool.cli.options import (
+    OverwriteOption,
     PageOption,
     PhysicalOption,
     SectorOption,
+    SysrootOption,
     TargetsArgument,
     TimeoutOption,
     WakeOption,
@@ -64,10 +66,8 @@ def report(
         list[str] | None,
         typer.Option("--bench", metavar="FILE", help="A result of `aligntool bench`; may be given again."),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")] = False,
-    sysroot: Annotated[
-        str | None, typer.Option("--sysroot", metavar="DIR", help="A captured machine: a snapshot or its folder.")
-    ] = None,
+    overwrite: OverwriteOption = False,
+    sysroot: SysrootOption = None,
     wake: WakeOption = False,
     timeout: TimeoutOption = SILENCE_S,
     sector_size: SectorOption = None,

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from aligntool.cli.options import OverwriteOption
 from aligntool.linux.files import write_snapshot
 from aligntool.linux.snapshot import collect
 from aligntool.linux.sysfs import Tree
@@ -17,7 +18,7 @@ def snapshot(
     serials: Annotated[
         bool, typer.Option("--serials", help="Keep serial numbers, UUIDs and labels.")
     ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE if it is there.")] = False,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Capture what an audit reads of this machine.
 

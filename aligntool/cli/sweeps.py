@@ -24,7 +24,20 @@ from aligntool.cli.measuring import (
     setting_of,
     working_on,
 )
-from aligntool.cli.options import colored, grid, keep, seconds, size, terminal_width, whole
+from aligntool.cli.options import (
+    DestructiveOption,
+    FioOutputOption,
+    JsonOption,
+    MeasureTargetArgument,
+    YesOption,
+    colored,
+    grid,
+    keep,
+    seconds,
+    size,
+    terminal_width,
+    whole,
+)
 from aligntool.errors import ExitCode, Refused
 from aligntool.inventory import Disk, Inventory
 from aligntool.measure.alignment import (
@@ -57,16 +70,6 @@ from aligntool.units import GIB, MIB, format_about
 
 _LONGEST_S = 3600.0
 
-TargetArgument = Annotated[
-    str, typer.Argument(metavar="TARGET", help="A folder (a file is made in it and removed), a file, a device.")
-]  # fmt: skip
-DestructiveOption = Annotated[
-    bool,
-    typer.Option("--destructive", help="Write on the device itself; only if it is empty. You are asked."),
-]
-YesOption = Annotated[
-    bool, typer.Option("--yes", help="Do not ask. It answers the one question and overrides no refusal.")
-]
 SizeOption = Annotated[
     int | None,
     typer.Option("--size", parser=size, metavar="SIZE", help="Of the file that is made in a folder."),
@@ -82,15 +85,10 @@ RepeatsOption = Annotated[
 OutputOption = Annotated[
     str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the result as JSON.")
 ]
-FioOutputOption = Annotated[
-    str | None,
-    typer.Option("--fio-output", metavar="DIR", help="Keep fio's own JSON of every run in this folder."),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="The result as JSON.")]
 
 
 def bench_alignment(
-    target: TargetArgument,
+    target: MeasureTargetArgument,
     *,
     unit: Annotated[
         int | None, typer.Option("--unit", parser=grid, metavar="SIZE", help="Of the drive; else as the audit has it.")
@@ -228,7 +226,7 @@ def end_of(swept: Swept[Key], *, wrote: bool) -> None:
 
 
 def bench_span(
-    target: TargetArgument,
+    target: MeasureTargetArgument,
     *,
     smallest: Annotated[
         int | None, typer.Option("--from", parser=size, metavar="SIZE", help="The smallest span [default: 64MiB].")

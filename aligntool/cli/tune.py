@@ -16,7 +16,17 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import RaidGoal
 from aligntool.cli.arrays import look_at_members, sampled_members
 from aligntool.cli.measuring import bench_progress, ended_by_signals
-from aligntool.cli.options import colored, confirm_disk, keep, seconds, size, terminal_width, whole
+from aligntool.cli.options import (
+    DryRunOption,
+    YesOption,
+    colored,
+    confirm_disk,
+    keep,
+    seconds,
+    size,
+    terminal_width,
+    whole,
+)
 from aligntool.cli.raid import level_word
 from aligntool.cli.run_change import pipes_may_break
 from aligntool.errors import Refused, Stopped, refuse_folder_name
@@ -93,8 +103,8 @@ def tune_command(
     clear: Annotated[
         bool, typer.Option("--clear", help="Only remove test arrays that a sweep left on these members.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and stop.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Answer the question before the first write.")] = False,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
 ) -> None:  # fmt: skip
     """Measure which chunk is the fastest on empty drives.
 
