@@ -248,7 +248,7 @@ def lose_disk(disk: Path, plan: Path) -> None:
         (change_size, "size"),
         (change_plan, "digest"),
         (change_wish, "other steps"),
-        (change_to_nonsense, "no text"),
+        (change_to_nonsense, "not a text file"),
         (lose_disk, "No such file"),
     ],
 )

@@ -179,7 +179,7 @@ def test_what_is_no_result_is_answered_with_the_command_that_makes_one(tmp_path:
 def test_a_result_that_could_not_be_kept_is_said_before_anything_is_measured(tmp_path: Path) -> None:
     image = tmp_path / "disk.img"
     image.write_bytes(bytes(64 * MIB))
-    for output, words in ((tmp_path, "is a folder"), (tmp_path / "gone" / "x", "gone is no folder")):
+    for output, words in ((tmp_path, "is a folder"), (tmp_path / "gone" / "x", "gone is not a folder")):
         for command in (("probe",), ("bench",), ("bench", "alignment"), ("bench", "span")):
             _, said = aligntool(*command, image, "-o", output, code=3)
             assert words in said and "nothing was measured" in said

@@ -53,7 +53,7 @@ def test_image_files_are_refused_with_the_way_to_make_them_devices(sparse: Calla
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--level", "3", "x"], 2, "no level"),
+        (["--level", "3", "x"], 2, "not a level"),
         (["x", "y"], 3, "no RAID level given"),
         (["--recipe", "raid1-dta", "x"], 3, "aligntool recipes show raid1-data"),
         (["--level", "1", "/nowhere/a", "/nowhere/b"], 3, "/nowhere/b: No such file"),

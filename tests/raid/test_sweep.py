@@ -179,7 +179,7 @@ def test_a_load_says_what_it_is() -> None:
     [
         (["/dev/null"], 3, "no RAID level given"),
         (["--level", "1", "/dev/null"], 3, "character device"),
-        (["--level", "0", "--workload", "web", "x"], 2, "no workload"),
+        (["--level", "0", "--workload", "web", "x"], 2, "not a workload"),
         (["--level", "0", "--chunks", "64K", "x"], 2, "binary units"),
         (["--level", "0", "--repeats", "0", "x"], 2, "repeats"),
         (["--clear", "/nowhere/a"], 3, "/nowhere/a: No such file"),

@@ -46,7 +46,7 @@ def test_a_file_is_told_how_to_become_a_device(tmp_path: Path) -> None:
 
 def test_a_command_that_is_not_there_is_said_first(tmp_path: Path) -> None:
     _, said = aligntool("trace", "record", tmp_path, "--", "no-such-command", code=3)
-    assert said.startswith("aligntool: no-such-command: there is no such command")
+    assert said.startswith("aligntool: no-such-command: command not found")
     aligntool("trace", "record", tmp_path, code=2)
 
 
