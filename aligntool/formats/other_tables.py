@@ -4,7 +4,6 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from aligntool.formats import unix_tables
 from aligntool.formats.mbr import Chains, MbrEntry, MbrSector, dos_partition, follow_chain, parse_sector
 from aligntool.formats.parked import parked_in_mbr
 from aligntool.formats.part_types import GPT_PROTECTIVE, LDM, mbr_type_name
@@ -14,10 +13,12 @@ from aligntool.formats.reader import (
     beyond_end,
     overlaps,
     peek,
+    plain_table,
     text_field,
     thin_out,
     unreadable,
 )
+from aligntool.formats.unix_tables import read_slices
 from aligntool.inventory import Fault, Partition, Role, Table, TableCopy, TableFault, TableLabel
 from aligntool.units import Extent
 
@@ -86,9 +87,7 @@ def _read_map(reader: Reader, block: int) -> TableReading:
             break
         if any(entry[12:16]):  # an entry without blocks is a place kept free
             partitions.append(_apm_partition(entry, number, block))
-    faults += beyond_end(partitions, reader.size)
-    faults += overlaps(item for item in partitions if not _is_map(item))
-    return TableReading(Table(TableLabel.APM, block, faults=thin_out(faults)), tuple(partitions))
+    return plain_table(reader, TableLabel.APM, partitions, faults, sector_size=block)
 
 
 def _apm_partition(entry: bytes, number: int, block: int) -> Partition:
@@ -105,10 +104,6 @@ def _apm_partition(entry: bytes, number: int, block: int) -> Partition:
         name=text_field(entry[16:48]) or None,
         flags=("boot",) if status & _BOOTABLE and not of_the_map else (),
     )
-
-
-def _is_map(partition: Partition) -> bool:
-    return partition.role is Role.MAP
 
 
 # Is this the start of a file system, and not of a partitioned disk?
@@ -231,7 +226,9 @@ def add_nested(reader: Reader, table: MbrSector, *, sector_size: int, chains: Ch
             if not parent.contains(piece.extent):
                 chains.faults.extend(_outside(piece, entry.slot, entry.code))
             elif not chains.full:
-                found.append(_nested_partition(piece, chains.next_number))
+                found.append(
+                    Partition(chains.next_number, piece.extent, piece.role, piece.type_code, piece.type_name)
+                )
                 chains.next_number += 1
     return found
 
@@ -247,24 +244,21 @@ def _outside(piece: _Piece, slot: int, code: int) -> list[TableFault]:
     return [TableFault(Fault.BAD_ENTRY, detail, piece.extent.start, (slot,))]
 
 
-def _nested_partition(piece: _Piece, number: int) -> Partition:
-    return Partition(number, piece.extent, piece.role, piece.type_code, piece.type_name)
-
-
 def _run(start: int, sectors: int, base: int = 0) -> Extent:
     return Extent(base + start * _SECTOR, sectors * _SECTOR)
 
 
 def _bsd(reader: Reader, parent: Extent, code: int) -> Iterator[_Piece]:
-    slices = unix_tables.read_slices(reader, parent.start + _SECTOR)
+    slices = read_slices(reader, parent.start + _SECTOR)
     if slices is None:
         return
     # FreeBSD counts from the partition where its c, the whole partition, starts at 0; all else counts from the disk.
-    relative = code == _FREEBSD and len(slices) > 2 and slices[2].start == 0
+    relative = code == _FREEBSD and len(slices) > 2 and slices[2].extent.start == 0
+    base = parent.start if relative else 0
     for entry in slices:
         if entry.kind:
-            extent = _run(entry.start, entry.sectors, parent.start if relative else 0)
-            yield _Piece(extent, str(entry.kind), unix_tables.type_name(entry.kind))
+            extent = entry.extent.moved_to(base + entry.extent.start)
+            yield _Piece(extent, str(entry.kind), entry.type_name)
 
 
 def _solaris(reader: Reader, parent: Extent, code: int) -> Iterator[_Piece]:

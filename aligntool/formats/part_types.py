@@ -157,6 +157,11 @@ def _entries(packed: str) -> dict[str, str]:
     return {code: name for code, _, name in pairs}
 
 
+def numbered_types(packed: str) -> dict[int, str]:
+    """Return the same for codes that are hexadecimal numbers."""
+    return {int(code, 16): name for code, name in _entries(packed).items()}
+
+
 @cache
 def _gpt_names() -> dict[str, str]:
     names = (f"Linux {kind} ({name})" for name in _ARCHITECTURES.split(", ") for kind in _KINDS)
@@ -164,8 +169,8 @@ def _gpt_names() -> dict[str, str]:
 
 
 @cache
-def _mbr_names() -> dict[str, str]:
-    return _entries(_MBR_TYPES)
+def _mbr_names() -> dict[int, str]:
+    return numbered_types(_MBR_TYPES)
 
 
 def gpt_type_name(guid: str) -> str:
@@ -175,7 +180,7 @@ def gpt_type_name(guid: str) -> str:
 
 def mbr_type_name(code: int) -> str:
     """Return the name of a type byte, or "" for one that is not listed."""
-    return _mbr_names().get(f"{code:02X}", "")
+    return _mbr_names().get(code, "")
 
 
 # What a new partition is for: a word for the user, and the type codes that state it to firmware and systems. GUIDs

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from aligntool.inventory import Fault, Partition, Table, TableFault
+from aligntool.inventory import Fault, Partition, Role, Table, TableFault, TableLabel
 
 # Bytes of a disk or an image, read by absolute offset, never written.
 #
@@ -160,6 +160,25 @@ MOST_FAULTS = 32  # of one kind in one table: a hostile disk may make thousands,
 class TableReading:
     table: Table | None  # None: no table found
     partitions: tuple[Partition, ...]
+
+
+def plain_table(
+    reader: Reader,
+    label: TableLabel,
+    partitions: Sequence[Partition],
+    faults: Sequence[TableFault] = (),
+    *,
+    sector_size: int = 512,
+    disk_id: str | None = None,
+) -> TableReading:
+    """Return a table without copies, its partitions checked against the disk and each other.
+
+    Entries for the whole disk, or for the table itself, overlap others on purpose.
+    """
+    found = [*faults, *beyond_end(partitions, reader.size)]
+    found += overlaps(item for item in partitions if item.role is not Role.MAP)
+    table = Table(label, sector_size, disk_id=disk_id, faults=thin_out(found))
+    return TableReading(table, tuple(partitions))
 
 
 def peek(reader: Reader, offset: int, length: int) -> bytes | None:

@@ -2,19 +2,13 @@
 
 import struct
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
+from operator import xor
 
-from aligntool.formats.reader import (
-    Reader,
-    TableReading,
-    beyond_end,
-    overlaps,
-    peek,
-    text_field,
-    thin_out,
-    unreadable,
-)
-from aligntool.inventory import Fault, Partition, Role, Table, TableFault, TableLabel
+from aligntool.formats.part_types import numbered_types
+from aligntool.formats.reader import Reader, TableReading, peek, plain_table, text_field, unreadable
+from aligntool.inventory import Fault, Partition, Role, TableFault, TableLabel
 from aligntool.units import Extent
 
 # The Atari root sector: AHDI with its chain of extended (XGM) partitions, and the ICD variant.
@@ -89,9 +83,7 @@ def _read_atari(reader: Reader, sector: bytes, entries: list[_Entry]) -> TableRe
             if entry.active and entry.kind in _COMMON:
                 _add(partitions, entry, entry.start, number, Role.PRIMARY)
             number += 1
-    faults += beyond_end(partitions, reader.size)
-    faults += overlaps(partitions)
-    return TableReading(Table(TableLabel.ATARI, _SECTOR, faults=thin_out(faults)), tuple(partitions))
+    return plain_table(reader, TableLabel.ATARI, partitions, faults)
 
 
 def _follow(
@@ -150,41 +142,25 @@ def _add(partitions: list[Partition], entry: _Entry, start: int, number: int, ro
 # disklabel); the places: one sector in (PC), 64 or 128 bytes in (Alpha, SPARC). Alone because two tables need
 # it: a label of its own, and the second pass over an MBR.
 
-SECTOR = 512  # a BSD label counts in 512 bytes whatever the disk's sector is (kernel msdos.c, libfdisk bsd.c)
 _MAGIC = 0x82564557
 _MOST = 16
 _HEADER = 148  # bytes before the first entry
 _PLACES = (512, 64, 128)
-_TYPES = {
-    0: "unused",
-    1: "swap",
-    7: "4.2BSD",
-    8: "MS-DOS or ext2",
-    9: "4.4BSD log-structured",
-    10: "unknown",
-    11: "HPFS",
-    12: "ISO 9660",
-    13: "boot",
-    15: "HFS",
-    16: "AdvFS",
-    17: "ext2",
-    18: "NTFS",
-    19: "RAIDframe",
-    20: "concatenated disk",
-    27: "ZFS",
-}
+_BSD_TYPES = numbered_types(
+    "0 unused; 1 swap; 7 4.2BSD; 8 MS-DOS or ext2; 9 4.4BSD log-structured; A unknown; B HPFS; C ISO 9660; D boot; "
+    "F HFS; 10 AdvFS; 11 ext2; 12 NTFS; 13 RAIDframe; 14 concatenated disk; 1B ZFS"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    index: int  # 0 is "a"
-    start: int  # sectors as the label says
-    sectors: int
+    number: int  # of the letter: 1 is "a"
+    extent: Extent  # as the label states; in 512 bytes whatever the disk's sector is (kernel msdos.c, libfdisk bsd.c)
     kind: int
 
     @property
-    def letter(self) -> str:
-        return chr(ord("a") + self.index)
+    def type_name(self) -> str:
+        return _BSD_TYPES.get(self.kind, "")
 
 
 def read_slices(reader: Reader, at: int) -> tuple[Slice, ...] | None:
@@ -195,16 +171,11 @@ def read_slices(reader: Reader, at: int) -> tuple[Slice, ...] | None:
     count = struct.unpack_from("<H", raw, 138)[0]
     if struct.unpack_from("<I", raw, 0)[0] != _MAGIC or struct.unpack_from("<I", raw, 132)[0] != _MAGIC:
         return None
-    entries = raw[_HEADER : _HEADER + min(count, _MOST) * 16]
     found = []
-    for index in range(len(entries) // 16):
-        sectors, start, _, kind = struct.unpack_from("<IIIB", entries, index * 16)
-        found.append(Slice(index, start, sectors, kind))
+    for index in range(min(count, _MOST, (len(raw) - _HEADER) // 16)):
+        sectors, start, _, kind = struct.unpack_from("<IIIB", raw, _HEADER + index * 16)
+        found.append(Slice(index + 1, Extent(start * _SECTOR, sectors * _SECTOR), kind))
     return tuple(found)
-
-
-def type_name(kind: int) -> str:
-    return _TYPES.get(kind, "")
 
 
 def read_bsd(reader: Reader) -> TableReading | None:
@@ -212,21 +183,14 @@ def read_bsd(reader: Reader) -> TableReading | None:
     for at in _PLACES:
         slices = read_slices(reader, at)
         if slices is not None:
-            partitions = tuple(_partition(entry) for entry in slices if entry.sectors)
-            faults = beyond_end(partitions, reader.size)
-            faults += overlaps(item for item in partitions if item.role is Role.PRIMARY)
-            return TableReading(Table(TableLabel.BSD, SECTOR, faults=thin_out(faults)), partitions)
+            found = [_of_disk(entry) for entry in slices if entry.extent.length]
+            return plain_table(reader, TableLabel.BSD, found)
     return None
 
 
-def _partition(entry: Slice) -> Partition:
-    return Partition(
-        number=entry.index + 1,
-        extent=Extent(entry.start * SECTOR, entry.sectors * SECTOR),
-        role=Role.PRIMARY if entry.kind else Role.MAP,  # unused with a size: c, the whole disk
-        type_code=str(entry.kind),
-        type_name=type_name(entry.kind),
-    )
+def _of_disk(entry: Slice) -> Partition:
+    role = Role.PRIMARY if entry.kind else Role.MAP  # unused with a size: c, the whole disk
+    return Partition(entry.number, entry.extent, role, str(entry.kind), entry.type_name)
 
 
 # Volume labels of IBM DASD: CDL (VOL1 with a VTOC), LDL (LNX1) and CMS (CMS1).
@@ -273,10 +237,7 @@ def _read_dasd(reader: Reader, label: bytes, kind: str, number: int, block: int)
     else:
         serial = _words(label[4:10])
         partitions, faults = (_ldl if kind == "LNX1" else _cms)(reader, label, number, block), []
-    faults += beyond_end(partitions, reader.size)
-    faults += overlaps(partitions)
-    table = Table(TableLabel.DASD, block, disk_id=serial or None, faults=thin_out(faults))
-    return TableReading(table, tuple(partitions))
+    return plain_table(reader, TableLabel.DASD, partitions, faults, sector_size=block, disk_id=serial or None)
 
 
 def _ldl(reader: Reader, label: bytes, number: int, block: int) -> list[Partition]:
@@ -346,53 +307,22 @@ def _track(cchh: bytes, heads: int) -> int:
 
 _SUN_MAGIC, _SUN_VTOC_SANE, _SUN_WHOLE_DISK = 0xDABE, 0x600DDEEE, 5
 _SGI_MAGIC, _SGI_VOLUME_HEADER, _SGI_WHOLE_DISK = 0x0BE5A941, 0, 6
-_SUN_TYPES = {
-    0: "Unassigned",
-    1: "Boot",
-    2: "SunOS root",
-    3: "SunOS swap",
-    4: "SunOS usr",
-    5: "Whole disk",
-    6: "SunOS stand",
-    7: "SunOS var",
-    8: "SunOS home",
-    9: "SunOS alternate sectors",
-    10: "SunOS cachefs",
-    11: "SunOS reserved",
-    0x82: "Linux swap",
-    0x83: "Linux",
-    0x8E: "Linux LVM",
-    0xFD: "Linux RAID autodetect",
-}
-_SGI_TYPES = {
-    0: "SGI volume header",
-    1: "SGI track replacements",
-    2: "SGI sector replacements",
-    3: "SGI swap",
-    4: "SGI BSD",
-    5: "SGI System V",
-    6: "SGI volume",
-    7: "SGI EFS",
-    8: "SGI logical volume",
-    9: "SGI raw logical volume",
-    10: "SGI XFS",
-    11: "SGI XFS log",
-    12: "SGI XLV",
-    13: "SGI XVM",
-    0x82: "Linux swap",
-    0x83: "Linux",
-    0x8E: "Linux LVM",
-    0xFD: "Linux RAID autodetect",
-}
+_LINUX_TYPES = "82 Linux swap; 83 Linux; 8E Linux LVM; FD Linux RAID autodetect"
+_SUN_TYPES = numbered_types(
+    "0 Unassigned; 1 Boot; 2 SunOS root; 3 SunOS swap; 4 SunOS usr; 5 Whole disk; 6 SunOS stand; 7 SunOS var; "
+    f"8 SunOS home; 9 SunOS alternate sectors; A SunOS cachefs; B SunOS reserved; {_LINUX_TYPES}"
+)
+_SGI_TYPES = numbered_types(
+    "0 SGI volume header; 1 SGI track replacements; 2 SGI sector replacements; 3 SGI swap; 4 SGI BSD; 5 SGI System V; "
+    "6 SGI volume; 7 SGI EFS; 8 SGI logical volume; 9 SGI raw logical volume; A SGI XFS; B SGI XFS log; C SGI XLV; "
+    f"D SGI XVM; {_LINUX_TYPES}"
+)
 
 
 def read_sun(reader: Reader, sector: bytes) -> TableReading | None:
     if len(sector) < _SECTOR or int.from_bytes(sector[508:510], "big") != _SUN_MAGIC:
         return None
-    checksum = 0
-    for word in struct.unpack(">256H", sector[:_SECTOR]):
-        checksum ^= word
-    if checksum:
+    if reduce(xor, struct.unpack(">256H", sector[:_SECTOR])):
         return None
     heads, sectors_per_track = struct.unpack_from(">HH", sector, 436)
     version, slots = struct.unpack_from(">I8xH", sector, 128)
@@ -400,25 +330,15 @@ def read_sun(reader: Reader, sector: bytes) -> TableReading | None:
     has_vtoc = sanity == _SUN_VTOC_SANE and version == 1 and slots <= 8
     # Old Linux labels left the whole VTOC zero and still kept types in it: the kernel's own exception.
     has_types = has_vtoc or not (sanity or version or slots)
-    partitions = []
+    found = []
     for slot in range(slots if has_vtoc else 8):
         cylinder, sectors = struct.unpack_from(">II", sector, 444 + slot * 8)
-        kind, flags = struct.unpack_from(">HH", sector, 142 + slot * 4) if has_types else (0, 0)
-        if sectors:
-            start = cylinder * heads * sectors_per_track
-            partitions.append(_sun_partition(slot + 1, start, sectors, kind, flags))
-    return _reading(reader, TableLabel.SUN, partitions)
-
-
-def _sun_partition(number: int, start: int, sectors: int, kind: int, flags: int) -> Partition:
-    return Partition(
-        number=number,
-        extent=Extent(start * _SECTOR, sectors * _SECTOR),
-        role=Role.MAP if kind == _SUN_WHOLE_DISK else Role.PRIMARY,
-        type_code=f"0x{kind:02x}",
-        type_name=_SUN_TYPES.get(kind, ""),
-        flags=(("unmountable",) if flags & 0x01 else ()) + (("read-only",) if flags & 0x10 else ()),
-    )
+        kind, bits = struct.unpack_from(">HH", sector, 142 + slot * 4) if has_types else (0, 0)
+        start = cylinder * heads * sectors_per_track
+        flags = (("unmountable",) if bits & 0x01 else ()) + (("read-only",) if bits & 0x10 else ())
+        role = Role.MAP if kind == _SUN_WHOLE_DISK else Role.PRIMARY
+        found.append(_slot(slot, start, sectors, role, kind, _SUN_TYPES.get(kind, ""), flags))
+    return plain_table(reader, TableLabel.SUN, [item for item in found if item.extent.length])
 
 
 def read_sgi(reader: Reader, sector: bytes) -> TableReading | None:
@@ -427,28 +347,18 @@ def read_sgi(reader: Reader, sector: bytes) -> TableReading | None:
     if sum(struct.unpack(">128I", sector[:_SECTOR])) & 0xFFFFFFFF:
         return None
     root, swap = struct.unpack_from(">HH", sector, 4)
-    boot_file = text_field(sector[8:24])
-    partitions = []
+    boots = bool(text_field(sector[8:24]))
+    found = []
     for slot in range(16):
         sectors, start, kind = struct.unpack_from(">III", sector, 312 + slot * 12)
-        if sectors:
-            flags = (("boot",) if slot == root and boot_file else ()) + (("swap",) if slot == swap else ())
-            partitions.append(_sgi_partition(slot + 1, start, sectors, kind, flags))
-    return _reading(reader, TableLabel.SGI, partitions)
+        flags = (("boot",) if slot == root and boots else ()) + (("swap",) if slot == swap else ())
+        role = Role.MAP if kind in (_SGI_VOLUME_HEADER, _SGI_WHOLE_DISK) else Role.PRIMARY
+        found.append(_slot(slot, start, sectors, role, kind, _SGI_TYPES.get(kind, ""), flags))
+    return plain_table(reader, TableLabel.SGI, [item for item in found if item.extent.length])
 
 
-def _sgi_partition(number: int, start: int, sectors: int, kind: int, flags: tuple[str, ...]) -> Partition:
-    return Partition(
-        number=number,
-        extent=Extent(start * _SECTOR, sectors * _SECTOR),
-        role=Role.MAP if kind in (_SGI_VOLUME_HEADER, _SGI_WHOLE_DISK) else Role.PRIMARY,
-        type_code=f"0x{kind:02x}",
-        type_name=_SGI_TYPES.get(kind, ""),
-        flags=flags,
-    )
-
-
-def _reading(reader: Reader, label: TableLabel, partitions: list[Partition]) -> TableReading:
-    faults = beyond_end(partitions, reader.size)
-    faults += overlaps(item for item in partitions if item.role is Role.PRIMARY)
-    return TableReading(Table(label, _SECTOR, faults=thin_out(faults)), tuple(partitions))
+def _slot(
+    slot: int, start: int, sectors: int, role: Role, kind: int, name: str, flags: tuple[str, ...]
+) -> Partition:
+    extent = Extent(start * _SECTOR, sectors * _SECTOR)
+    return Partition(slot + 1, extent, role, f"0x{kind:02x}", name, flags=flags)
