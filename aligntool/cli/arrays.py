@@ -21,7 +21,7 @@ from aligntool.cli.run_change import Applying, follow, pipes_may_break, write_en
 from aligntool.errors import Refused, Stopped, objection_of, refuse
 from aligntool.inventory import ArrayFacts, Disk
 from aligntool.linux.commands import asked_health
-from aligntool.linux.content import check_content, sample
+from aligntool.linux.content import sample
 from aligntool.linux.drives import read_array
 from aligntool.linux.files import volatile_kind
 from aligntool.linux.look import look
@@ -31,8 +31,8 @@ from aligntool.raid.chunks import known_rates
 from aligntool.raid.make import begin, go_back, go_forward, plan_here, preflight, refuse_impossible
 from aligntool.raid.members import Known
 from aligntool.raid.planning import Needs, data_begins
-from aligntool.raid.record import Record, Site, find_records, forget, one_at_a_time, read_record
-from aligntool.raid.steps_drives import hold_members
+from aligntool.raid.record import Paths, Record, find_records, forget, one_at_a_time, read_record
+from aligntool.raid.steps_drives import hold_members, look_around
 from aligntool.raid.views import ArrayView, arrays_of
 from aligntool.realign.planning import on_captured_machine
 from aligntool.render.arrays import array_lines, raid_plan_lines
@@ -50,11 +50,6 @@ from aligntool.units import Extent
 _ANEW = "aligntool raid create shows how it would be made now"
 
 
-def this_site() -> Site:
-    """This machine, as the walk sees it."""
-    return Site(_look_at, _look_around, _problem_of, sample)
-
-
 def array_plan_lines(plan: Plan, type_next: str) -> Iterable[Line]:
     """Return a plan of an array as text."""
     return raid_plan_lines(plan, width=terminal_width(), type_next=type_next)
@@ -66,16 +61,16 @@ def held_array(plan: Plan, plan_again: Callable[[], Plan]) -> Iterator[Applying]
 
     Raises Refused while nothing is written, and Stopped afterwards; then the record is kept.
     """
-    site = this_site()
-    with pipes_may_break(), one_at_a_time(site.state):
-        _refuse_unfinished(plan, site)
+    paths = Paths()
+    with pipes_may_break(), one_at_a_time(paths.state):
+        _refuse_unfinished(plan, paths)
         with hold_members(plan.steps) as held:
             refuse_changed(plan, plan_again())
-            refuse_impossible(plan, site)
-            _warn_of_volatile_record(site)
-            record = begin(plan, site)
+            refuse_impossible(plan, paths)
+            _warn_of_volatile_record(paths)
+            record = begin(plan, paths)
             try:
-                yield Applying(go_forward(record, plan, site, held), ways_on(plan))
+                yield Applying(go_forward(record, plan, paths, held), ways_on(plan))
             except (Refused, KeyboardInterrupt):
                 forget(record)  # nothing was written yet
                 raise
@@ -83,14 +78,14 @@ def held_array(plan: Plan, plan_again: Callable[[], Plan]) -> Iterator[Applying]
 
 def go_on(record: Record, *, back: bool, json_: bool) -> None:
     """Finish an array that is unfinished, or take it back. Raises Refused and Stopped."""
-    site = this_site()
-    with pipes_may_break(), one_at_a_time(site.state):
+    paths = Paths()
+    with pipes_may_break(), one_at_a_time(paths.state):
         record = read_record(record.file)  # as it is now that it is locked
         try:
-            plan = plan_here(record.plan, site.look_around())
+            plan = plan_here(record.plan, look_around())
         except Refused as refusal:
             raise Refused(str(refusal), hint=f"{refusal.hint}\n{_given_up(record)}") from None
-        events = go_back(record, plan, site) if back else go_forward(record, plan, site)
+        events = go_back(record, plan, paths) if back else go_forward(record, plan, paths)
         follow(plan, Applying(events, ways_on(plan)), json_=json_)
 
 
@@ -156,10 +151,10 @@ def _told(holds: tuple[str, ...]) -> str:
     return ", ".join(holds) or "nothing"
 
 
-def _refuse_unfinished(plan: Plan, site: Site) -> None:
+def _refuse_unfinished(plan: Plan, paths: Paths) -> None:
     """Raises Refused where another array stopped on the way with any of these drives, or under this name."""
     drives = {_drive_key(step) for step in plan.steps if isinstance(step, MakeMember)}
-    for record in find_records(site.state):
+    for record in find_records(paths.state):
         others = {_drive_key(step) for step in record.plan.steps if isinstance(step, MakeMember)}
         if drives & others or record.plan.disk.path == plan.disk.path:
             raise Refused(
@@ -173,30 +168,14 @@ def _drive_key(step: MakeMember) -> tuple[str | None, ...]:
     return (disk.model, disk.serial, disk.wwn) if disk.serial or disk.wwn else (disk.path,)
 
 
-def _warn_of_volatile_record(site: Site) -> None:
-    kind = volatile_kind(site.state)
+def _warn_of_volatile_record(paths: Paths) -> None:
+    kind = volatile_kind(paths.state)
     if kind:
         print(
-            f"aligntool: {site.state} is a {kind}: after a power cut nothing would be left of the record, and an array "
-            "that is unfinished then is made anew with --wipe",
+            f"aligntool: {paths.state} is a {kind}: a power cut would lose the record, and an array that is unfinished "
+            "then has to be made again with --wipe",
             file=sys.stderr,
         )
-
-
-def _look_at(path: str) -> Disk:
-    inventory = look((path,), files=False)
-    disk = next((disk for disk in inventory.disks if disk.path == path), None)
-    if disk is None:
-        raise Refused(f"{path} is not a whole disk", hint="lsblk")
-    return disk
-
-
-def _look_around() -> tuple[Disk, ...]:
-    return look((), wake=True, files=False).disks
-
-
-def _problem_of(device: str, size: int, kind: str) -> str | None:
-    return check_content(device, Extent(0, size), kind).problem
 
 
 # What stands in the way of an array on this machine, asked before its plan is shown.
@@ -213,8 +192,8 @@ def refuse_unready(needs: Needs, steps: Sequence[Step] = (), others: Refused | N
     """
     if os.geteuid() != 0:
         return
-    site = replace(this_site(), look_around=lambda: look((), arrays=True, files=False).disks)
-    reasons = preflight(needs, steps, site)
+    disks = look((), arrays=True, files=False).disks if steps else ()
+    reasons = preflight(needs, steps, Paths(), disks)
     if reasons:
         refuse([*([objection_of(others)] if others else []), *reasons])
 
@@ -332,7 +311,7 @@ def _is_meant(plan: Plan, target: str) -> bool:
 
 def _drives_now(plan: Plan, steps: list[MakeMember]) -> set[str]:
     try:
-        plan = plan_here(plan, this_site().look_around())
+        plan = plan_here(plan, look_around())
     except Refused:  # a drive is missing: the names of the plan are all there is
         return {name for step in steps for name in (step.disk.path, step.device)}
     now = [step for step in plan.steps if isinstance(step, MakeMember)]

@@ -18,8 +18,15 @@ from aligntool.raid.commands import purpose_of
 from aligntool.raid.members import data_area, partition_node
 from aligntool.raid.persist import FSTAB, other_place
 from aligntool.raid.planning import Needs, needs_of_plan
-from aligntool.raid.record import Record, Site, forget, record_file, save
-from aligntool.raid.steps_drives import HeldMembers, hold_members, is_made, is_same_drive, old_signatures
+from aligntool.raid.record import Paths, Record, forget, record_file, save
+from aligntool.raid.steps_drives import (
+    HeldMembers,
+    hold_members,
+    is_made,
+    is_same_drive,
+    look_around,
+    old_signatures,
+)
 from aligntool.raid.steps_md import refuse_foreign, refuse_used, stop_earlier
 from aligntool.raid.steps_system import (
     find_file,
@@ -53,22 +60,25 @@ from aligntool.steps import (
 
 # Everything that can be known to stand in the way, before the first write.
 #
-# In: a plan and a site. Out: nothing, or Refused with all reasons at once. Alone because a reason that is
+# In: a plan and a paths. Out: nothing, or Refused with all reasons at once. Alone because a reason that is
 # found after the first write is a half-made array, and one that is found before is a line of text.
 
 _MODULE = {"raid5": "raid456", "raid6": "raid456"}
 
 
-def refuse_impossible(plan: Plan, site: Site) -> None:
+def refuse_impossible(plan: Plan, paths: Paths) -> None:
     """Raises Refused with every reason there is. Writes nothing, but may load the kernel's module for the level."""
     if os.geteuid() != 0:
         raise Refused("arrays are made by root only", hint="type the same after sudo")
-    refuse([*_about_kernel(plan.steps), *preflight(needs_of_plan(plan, here=True), plan.steps, site)])
+    disks = look_around() if any(isinstance(step, MakeMember) for step in plan.steps) else ()
+    refuse([*_about_kernel(plan.steps), *preflight(needs_of_plan(plan, here=True), plan.steps, paths, disks)])
 
 
-def preflight(needs: Needs, steps: Sequence[Step], site: Site) -> list[Objection]:
+def preflight(
+    needs: Needs, steps: Sequence[Step], paths: Paths, disks: Sequence[Disk] = ()
+) -> list[Objection]:
     """Return every reason that can be found by looking, so also for a plan that is only shown, and for a goal without a
-    plan, which has no `steps`. Root only.
+    plan, which has no `steps`. `disks`: of the machine, to find drives with two names. Root only.
     """
     reasons = [
         (f"{program} is not installed", f"install the package {package}")
@@ -76,14 +86,14 @@ def preflight(needs: Needs, steps: Sequence[Step], site: Site) -> list[Objection
     ]
     if needs.device and Path(needs.device).exists():
         reasons.append((f"an array of the name {needs.device} runs already", "--name another"))
-    reasons += [*_about_paths(steps, site), *_about_files(needs.steps, steps, site)]
+    reasons += [*_about_paths(steps, disks), *_about_files(needs.steps, steps, paths)]
     if find_program("blkid"):
         reasons += _about_members(steps)
     for step in needs.steps:
         if isinstance(step, RebuildInitramfs):
-            reasons += refuse_hooks(step, site)
+            reasons += refuse_hooks(step, paths)
         if isinstance(step, Mount) and find_program("mountpoint"):
-            reasons += ((why, _elsewhere(step.path, site)) for why in refuse_mount_point(step))
+            reasons += ((why, _elsewhere(step.path, paths)) for why in refuse_mount_point(step))
     return reasons
 
 
@@ -112,10 +122,10 @@ def _about_members(steps: Sequence[Step]) -> Iterator[Objection]:
             yield from old_signatures(step, data_area(steps))
 
 
-def _about_paths(steps: Sequence[Step], site: Site) -> Iterator[Objection]:
+def _about_paths(steps: Sequence[Step], disks: Sequence[Disk]) -> Iterator[Objection]:
     """A drive that is in use by another name: the kernel knows of two drives, and guards each for itself."""
     members = [step for step in steps if isinstance(step, MakeMember)]
-    for other in site.look_around() if members else ():
+    for other in disks:
         places = [*other.mounted_at, *(place for part in other.partitions for place in part.mounted_at)]
         above = [*other.holders, *(holder for part in other.partitions for holder in part.holders)]
         for step in members:
@@ -135,26 +145,26 @@ def _is_same(disk: Disk, was: Subject) -> bool:
     return bool(disk.serial) and same
 
 
-def _about_files(files: Sequence[Step], steps: Sequence[Step], site: Site) -> Iterator[Objection]:
+def _about_files(files: Sequence[Step], steps: Sequence[Step], paths: Paths) -> Iterator[Objection]:
     drives = [each.disk.path for each in steps if isinstance(each, MakeMember)]
     for step in files:
         if isinstance(step, FileStep):
-            yield from ((why, "") for why in refuse_unwritable(step, site))
+            yield from ((why, "") for why in refuse_unwritable(step, paths))
         if isinstance(step, EditFile):
-            yield from _about_names(step, site)
-            yield from _about_copies(step, drives, site)
+            yield from _about_names(step, paths)
+            yield from _about_copies(step, drives, paths)
 
 
-def _about_copies(step: EditFile, drives: Sequence[str], site: Site) -> Iterator[Objection]:
+def _about_copies(step: EditFile, drives: Sequence[str], paths: Paths) -> Iterator[Objection]:
     """EFI system partitions of another array that are kept alike: its line would go, and they would drift apart."""
     if step.path != LIST_FILE:
         return
     try:
-        text = find_file(site, step.path).read_text(errors="surrogateescape")
+        text = find_file(paths, step.path).read_text(errors="surrogateescape")
     except (OSError, Refused):
         return
     for uuid in re.findall(r"[0-9A-F]{4}-[0-9A-F]{4}", " ".join(re.findall(r"(?m)^ESP_COPIES=(.*)", text))):
-        device = os.path.realpath(site.path(f"/dev/disk/by-uuid/{uuid}"))
+        device = os.path.realpath(paths.of(f"/dev/disk/by-uuid/{uuid}"))
         if os.path.lexists(device) and not any(device.startswith(drive) for drive in drives):
             yield (
                 f"{step.path} keeps {device}, an EFI system partition of another array, like its others, and would "
@@ -164,10 +174,10 @@ def _about_copies(step: EditFile, drives: Sequence[str], site: Site) -> Iterator
             return
 
 
-def _about_names(step: EditFile, site: Site) -> Iterator[Objection]:
+def _about_names(step: EditFile, paths: Paths) -> Iterator[Objection]:
     """Another array of that name in mdadm.conf, another file system at that place in fstab."""
     try:
-        text = find_file(site, step.path).read_text(errors="surrogateescape")
+        text = find_file(paths, step.path).read_text(errors="surrogateescape")
     except (OSError, Refused):
         return
     lines = [line for line in text.splitlines() if not re.match(r"\s*(#|$)", line)]
@@ -181,13 +191,13 @@ def _about_names(step: EditFile, site: Site) -> Iterator[Objection]:
                     "--name another",
                 )
             elif taken and step.path == FSTAB and other[1].rstrip("/") == ours[1] != "/":
-                yield f"{step.path} mounts {other[0]} at {ours[1]} already", _elsewhere(ours[1], site)
+                yield f"{step.path} mounts {other[0]} at {ours[1]} already", _elsewhere(ours[1], paths)
 
 
-def _elsewhere(place: str, site: Site) -> str:
+def _elsewhere(place: str, paths: Paths) -> str:
     """A place that is not there yet, and that fstab does not name."""
     try:
-        lines = find_file(site, FSTAB).read_text(errors="surrogateescape").splitlines()
+        lines = find_file(paths, FSTAB).read_text(errors="surrogateescape").splitlines()
     except (OSError, Refused):
         lines = []
     named = {word for line in lines for word in line.split()[1:2]}
@@ -205,14 +215,14 @@ def _elsewhere(place: str, site: Site) -> str:
 # Every `yield` is a place where the work may stop: whoever stops listening has only cut the power.
 
 
-def begin(plan: Plan, site: Site) -> Record:
+def begin(plan: Plan, paths: Paths) -> Record:
     """The record of a plan that is about to be carried out, durable. Raises Refused: no drive was written to."""
     try:
         for step in plan.steps:
             array_step(step)
     except ValueError as error:
         raise Refused(str(error), hint="aligntool raid plan") from None
-    record = Record(record_file(site.state, plan), plan)
+    record = Record(record_file(paths.state, plan), plan)
     if record.file.exists():
         raise Refused(f"{record.file} is there already", hint="aligntool status")
     try:
@@ -222,7 +232,7 @@ def begin(plan: Plan, site: Site) -> Record:
     return record
 
 
-def go_forward(record: Record, plan: Plan, site: Site, held: HeldMembers | None = None) -> Iterator[Event]:
+def go_forward(record: Record, plan: Plan, paths: Paths, held: HeldMembers | None = None) -> Iterator[Event]:
     """From where the record stands to the end. `plan`: the record's, with the names that the drives have now.
 
     `held`: the members, as whoever looked at them last still holds them; None: they are held here. They are given back
@@ -230,15 +240,15 @@ def go_forward(record: Record, plan: Plan, site: Site, held: HeldMembers | None 
     """
     yield from _awakened(record, plan)
     if held is not None:
-        yield from _walk_forward(record, plan, site, held)
+        yield from _walk_forward(record, plan, paths, held)
         return
     left = plan.steps[max(record.position, 0) :]
     yield from stop_earlier(plan.steps, left)
     with hold_members(left) as held:
-        yield from _walk_forward(record, plan, site, held)
+        yield from _walk_forward(record, plan, paths, held)
 
 
-def _walk_forward(record: Record, plan: Plan, site: Site, held: HeldMembers) -> Iterator[Event]:
+def _walk_forward(record: Record, plan: Plan, paths: Paths, held: HeldMembers) -> Iterator[Event]:
     first_run = not (record.traces or record.begun or record.position)
     for index in range(max(record.position, 0), len(plan.steps)):
         step = array_step(plan.steps[index])
@@ -246,22 +256,22 @@ def _walk_forward(record: Record, plan: Plan, site: Site, held: HeldMembers) -> 
             steps_drives.wait_for_members(plan.steps)
         again = index in record.traces
         if not again:  # of a step that was begun it was found before it wrote anything
-            record = record.noting(index, _trace(step, site, record))
+            record = record.noting(index, _trace(step, paths, record))
         record = replace(record, position=index, begun=True, forward=True)
         _save(record)
         yield StepBegun(index)
         if isinstance(step, MakeMember):
-            yield from steps_drives.make_member(step, site, held, again=again, area=data_area(plan.steps))
+            yield from steps_drives.make_member(step, held, again=again, area=data_area(plan.steps))
         else:
-            yield from _do(step, plan, site, record.trace(index), again=again, first_run=first_run)
+            yield from _do(step, plan, paths, record.trace(index), again=again, first_run=first_run)
         record = replace(record, position=index + 1, begun=False)
         _save(record)
         yield StepDone(index)
-    yield from kept_words(record, site)
+    yield from kept_words(record, paths)
     _forget(record)
 
 
-def go_back(record: Record, plan: Plan, site: Site) -> Iterator[Event]:
+def go_back(record: Record, plan: Plan, paths: Paths) -> Iterator[Event]:
     """Undo every step that was begun, the last one first. The record names a step until it is undone.
 
     Raises Refused and Stopped like `go_forward`.
@@ -276,7 +286,7 @@ def go_back(record: Record, plan: Plan, site: Site) -> Iterator[Event]:
         record = replace(record, position=index, begun=True, forward=False)
         _save(record)
         yield StepBegun(index)
-        yield from _undo(step, index, plan, site, record)
+        yield from _undo(step, index, plan, paths, record)
         record = replace(record, position=index - 1)  # which was begun, or there would be nothing after it
         _save(record)
         yield StepDone(index)
@@ -323,9 +333,9 @@ def _where_it_runs(step: MakeFileSystem, plan: Plan) -> MakeFileSystem:
     return step
 
 
-def _trace(step: ArrayStep, site: Site, record: Record) -> Mapping[str, str]:
+def _trace(step: ArrayStep, paths: Paths, record: Record) -> Mapping[str, str]:
     if isinstance(step, FileStep):
-        return steps_system.find_file_trace(step, site, keeps=not is_kept(step, record))
+        return steps_system.find_file_trace(step, paths, keeps=not is_kept(step, record))
     if isinstance(step, SystemStep):
         return steps_system.find_system_trace(step)
     return {}  # what a member held is in the plan
@@ -334,7 +344,7 @@ def _trace(step: ArrayStep, site: Site, record: Record) -> Mapping[str, str]:
 def _do(
     step: MakeArray | MakeFileSystem | FileStep | SystemStep,
     plan: Plan,
-    site: Site,
+    paths: Paths,
     trace: Mapping[str, str],
     *,
     again: bool,
@@ -344,13 +354,13 @@ def _do(
         blank = not steps_md.has_superblocks(step)
         for each in plan.steps:
             if isinstance(each, MakeMember):
-                steps_drives.stop_unless_standing(each, site, data_area(plan.steps), blank=blank)
+                steps_drives.stop_unless_standing(each, data_area(plan.steps), blank=blank)
         yield from steps_md.make_array(step, plan.disk.size)
     elif isinstance(step, MakeFileSystem):
         _stop_unless_ours(step, plan)
-        yield from steps_md.make_file_system(step, site, new=first_run)
+        yield from steps_md.make_file_system(step, new=first_run)
     elif isinstance(step, FileStep):
-        yield from steps_system.edit_file(step, site, trace)
+        yield from steps_system.edit_file(step, paths, trace)
     else:
         if again and isinstance(step, CheckInitramfs):
             yield from _rebuilt(plan.steps.index(step), plan)
@@ -384,17 +394,17 @@ def _stop_unless_ours(step: MakeFileSystem, plan: Plan) -> None:
     raise Stopped(f"no step of the plan makes {step.device}")
 
 
-def _undo(step: ArrayStep, index: int, plan: Plan, site: Site, record: Record) -> Iterator[Said]:
+def _undo(step: ArrayStep, index: int, plan: Plan, paths: Paths, record: Record) -> Iterator[Said]:
     if isinstance(step, MakeMember):
         blank = not any(isinstance(plan.steps[at], MakeFileSystem) for at in record.traces)
-        yield from steps_drives.remove_member(step, site, data_area(plan.steps), blank=blank)
+        yield from steps_drives.remove_member(step, data_area(plan.steps), blank=blank)
     elif isinstance(step, MakeArray):
         steps_md.take_apart(step)
         yield Said(f"{step.device} is stopped, and its superblocks are zeroed")
     elif isinstance(step, MakeFileSystem):
         yield from steps_md.remove_file_system(_where_it_runs(step, plan))
     elif isinstance(step, FileStep):
-        yield from steps_system.restore_file(step, site, record.trace(index))
+        yield from steps_system.restore_file(step, paths, record.trace(index))
         yield from reload_restored(index, plan, record)
     else:
         yield from steps_system.undo_system(step, record.trace(index))

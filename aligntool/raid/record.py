@@ -4,7 +4,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,10 +12,8 @@ from pathlib import Path
 from aligntool.change import Plan, digest, from_json, to_json
 from aligntool.documents import check_schema, decode, load_object
 from aligntool.errors import Refused
-from aligntool.inventory import Disk, Sampled
 from aligntool.linux.files import replace_file, sync_folder
 from aligntool.steps import MakeArray
-from aligntool.units import Extent
 
 # The record of an array that is being made: its plan, how far it came, and what it takes to undo each step.
 #
@@ -163,28 +161,13 @@ def one_at_a_time(state: Path = STATE) -> Iterator[None]:
         os.close(descriptor)
 
 
-# Where an array is made: whose files, which folder for the record, and who looks at drives.
-#
-# In: nothing. Out: a value that every step gets. Alone because acting may not import looking, so whoever
-# starts the walk hands in how to look; and because tests make arrays in a made-up tree.
-
-
 @dataclass(frozen=True, slots=True)
-class Site:
-    """`look_at` takes the path of a whole disk and looks at it now; raises Refused where that cannot be done.
+class Paths:
+    """Where the system's files and the records are."""
 
-    `look_around` looks at every disk of the machine. `problem_of` asks the checker of a file system (device, its size
-    in bytes, kind): a sentence where it is not whole, None where it is, or where nobody can tell. `sample` reads a few
-    places of a run of a disk's bytes.
-    """
-
-    look_at: Callable[[str], Disk]
-    look_around: Callable[[], tuple[Disk, ...]]
-    problem_of: Callable[[str, int, str], str | None]
-    sample: Callable[[str, Extent], Sampled]
     root: Path = Path("/")
     state: Path = STATE
 
-    def path(self, name: str) -> Path:
-        """Of a file of the system, below the root."""
+    def of(self, name: str) -> Path:
+        """Return the path of a file of the system, below the root."""
         return self.root / name.lstrip("/")

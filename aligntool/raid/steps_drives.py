@@ -10,14 +10,29 @@ from aligntool.device import Device
 from aligntool.errors import Objection, Refused, Stopped, objection_of, refuse
 from aligntool.inventory import Disk, TableCopyState, TableLabel
 from aligntool.linux.block import DiskDevice
+from aligntool.linux.content import sample
 from aligntool.linux.hold import Holding, hold_disk, hold_partition
 from aligntool.linux.kernel import partition_problem, settle, wait_for_partition
+from aligntool.linux.look import look
 from aligntool.linux.process import run_program
 from aligntool.raid.members import partition_node, zeroed
-from aligntool.raid.record import Site
 from aligntool.realign.layout import libparted_errors, new_table, set_types, zero
 from aligntool.steps import DataArea, MakeMember, NewEntry, Step, held_by, is_same_disk, subject
 from aligntool.units import Extent
+
+
+def look_at(path: str) -> Disk:
+    """Look at a whole disk now. Raise Refused where it is not one."""
+    disk = look((path,), files=False).disk(path)
+    if disk is None:
+        raise Refused(f"{path} is not a whole disk", hint="lsblk")
+    return disk
+
+
+def look_around() -> tuple[Disk, ...]:
+    """Look at every disk of the machine."""
+    return look((), wake=True, files=False).disks
+
 
 # Whether anything came onto a member since its plan was made.
 #
@@ -26,18 +41,16 @@ from aligntool.units import Extent
 # recognises now, and that is found by its bytes only.
 
 
-def stop_unless_blank(
-    step: MakeMember, site: Site, taken: Extent | None, area: DataArea, *, begun: bool
-) -> None:
+def stop_unless_blank(step: MakeMember, taken: Extent | None, area: DataArea, *, begun: bool) -> None:
     """As `came_onto`. Raises Stopped."""
-    if why := came_onto(step, site, taken, area, begun=begun):
+    if why := came_onto(step, taken, area, begun=begun):
         raise Stopped(
             f"{why}; it is not overwritten",
             hint="sudo aligntool rollback leaves that alone",
         )
 
 
-def came_onto(step: MakeMember, site: Site, taken: Extent | None, area: DataArea, *, begun: bool) -> str:
+def came_onto(step: MakeMember, taken: Extent | None, area: DataArea, *, begun: bool) -> str:
     """A sentence; "" where it is blank, and where it was to be overwritten.
 
     `taken`: the partition or drive that is taken as it is, in bytes of the disk. `begun`: the table may be there, and
@@ -48,7 +61,7 @@ def came_onto(step: MakeMember, site: Site, taken: Extent | None, area: DataArea
     whole = step.entries[-1].extent if step.entries and begun else taken
     if whole is None:
         return ""
-    found = site.sample(step.disk.path, area.of(whole) if begun else whole)
+    found = sample(step.disk.path, area.of(whole) if begun else whole)
     if found.unreadable:
         return f"{step.device} cannot be read at {found.unreadable} of {found.places} places"
     if found.written:
@@ -182,7 +195,7 @@ _ANYWHERE = DataArea()
 
 
 def make_member(
-    step: MakeMember, site: Site, members: HeldMembers, *, again: bool, area: DataArea = _ANYWHERE
+    step: MakeMember, members: HeldMembers, *, again: bool, area: DataArea = _ANYWHERE
 ) -> Iterator[Said]:
     """`again`: the step was begun before, so the drive may be anywhere between before and after.
 
@@ -190,7 +203,7 @@ def make_member(
     old shows through the new array. Raises Refused where the drive cannot be held, Stopped else. Whether the new
     partitions are there is for `wait_for_members`, once udev may look.
     """
-    disk = site.look_at(step.disk.path)
+    disk = look_at(step.disk.path)
     if step.entries and is_made(disk, step) and not _is_to_be_wiped(disk, step, area, again=again):
         yield Said(f"{disk.path} has its table already")
         if any(_problem(disk, entry) for entry in step.entries):
@@ -198,15 +211,15 @@ def make_member(
                 held.kernel.show([(entry.number, entry.extent) for entry in step.entries])
     elif step.entries:
         with members.disk(disk.path) as held:
-            disk = site.look_at(step.disk.path)
+            disk = look_at(step.disk.path)
             _stop_unless_planned(disk, step, again=again)
-            stop_unless_blank(step, site, whole_of(disk, step, None), area, begun=again)
+            stop_unless_blank(step, whole_of(disk, step, None), area, begun=again)
             _make_table(held, disk, step, area)
     else:
         _stop_unless_planned(disk, step, again=again)
-        stop_unless_blank(step, site, whole_of(disk, step, part_number(disk, step)), area, begun=again)
+        stop_unless_blank(step, whole_of(disk, step, part_number(disk, step)), area, begun=again)
         if step.wipe:
-            _wipe_taken(disk, step, site, members, again=again, area=area)
+            _wipe_taken(disk, step, members, again=again, area=area)
 
 
 def _is_to_be_wiped(disk: Disk, step: MakeMember, area: DataArea, *, again: bool) -> bool:
@@ -224,11 +237,11 @@ def wait_for_members(steps: Sequence[Step]) -> None:
                 wait_for_partition(step.disk.path, node, entry.extent)
 
 
-def stop_unless_standing(step: MakeMember, site: Site, area: DataArea, *, blank: bool) -> None:
+def stop_unless_standing(step: MakeMember, area: DataArea, *, blank: bool) -> None:
     """Before anything is made on a member: it is still where the plan has it; `blank`: and nothing was written there.
     Raises Stopped.
     """
-    disk = site.look_at(step.disk.path)
+    disk = look_at(step.disk.path)
     problems = [why for entry in step.entries if (why := _problem(disk, entry))]
     same = is_same_drive(disk, step)
     if same and not step.entries:
@@ -239,7 +252,7 @@ def stop_unless_standing(step: MakeMember, site: Site, area: DataArea, *, blank:
         )
     if blank:
         number = None if step.entries else part_number(disk, step)
-        stop_unless_blank(step, site, whole_of(disk, step, number), area, begun=True)
+        stop_unless_blank(step, whole_of(disk, step, number), area, begun=True)
 
 
 def _problem(disk: Disk, entry: NewEntry) -> str:
@@ -330,16 +343,14 @@ def _stop_where_something_shows(step: MakeMember, area: DataArea) -> None:
         raise Stopped(f"{why}; nothing was written over it")
 
 
-def _wipe_taken(
-    disk: Disk, step: MakeMember, site: Site, members: HeldMembers, *, again: bool, area: DataArea
-) -> None:
+def _wipe_taken(disk: Disk, step: MakeMember, members: HeldMembers, *, again: bool, area: DataArea) -> None:
     """A partition or a whole drive that is taken as it is: its own two ends and those of the array's data, and nothing
     beside it.
     """
     number = part_number(disk, step)
     if number is None:
         with members.disk(disk.path) as held:
-            disk = site.look_at(step.disk.path)
+            disk = look_at(step.disk.path)
             _stop_unless_planned(disk, step, again=again)
             held.kernel.forget(held.kernel.numbers())
             zero(held.device, zeroed(disk, (), None, area))
@@ -348,7 +359,7 @@ def _wipe_taken(
     if why := partition_problem(disk.path, step.device, extent):
         raise Stopped(f"{step.device}: {why}")
     with members.partition(step.device) as device:
-        disk = site.look_at(step.disk.path)
+        disk = look_at(step.disk.path)
         _stop_unless_planned(disk, step, again=again)
         try:
             own = zeroed(disk, (), extent, area)
@@ -367,9 +378,7 @@ def part_number(disk: Disk, step: MakeMember) -> int | None:
     return None
 
 
-def remove_member(
-    step: MakeMember, site: Site, area: DataArea = _ANYWHERE, *, blank: bool = False
-) -> Iterator[Said]:
+def remove_member(step: MakeMember, area: DataArea = _ANYWHERE, *, blank: bool = False) -> Iterator[Said]:
     """The table that was made goes away again. Without entries there is nothing to remove. `blank`: nothing of the
     plan was written into the member yet, so what lies there is somebody else's.
 
@@ -380,19 +389,15 @@ def remove_member(
         yield Said(f"what lay on {step.device}{lost}")
     if not step.entries:
         return
-    disk = site.look_at(step.disk.path)
+    disk = look_at(step.disk.path)
     if not is_same_drive(disk, step):
         raise Refused(f"{disk.path} is another drive than the plan's", hint="attach the drive of the plan")
-    if not (disk.table_read and disk.content_read and all(part.content_read for part in disk.partitions)):
-        raise Refused(
-            f"nobody could look what lies on {disk.path}, so its table stays",
-            hint=f"sudo aligntool audit {shell_word(disk.path)}",
-        )
+    refuse_unread(disk)
     if not _is_ours(disk, step) or held_by(disk):
         found = ", ".join(held_by(disk)) or "another table"
         yield Said(f"{disk.path} is left as it is: it holds {found}, which is not of this array")
         return
-    if blank and (why := came_onto(step, site, None, area, begun=True)):
+    if blank and (why := came_onto(step, None, area, begun=True)):
         yield Said(f"{disk.path} is left as it is: {why}")
         return
     with HeldMembers().disk(disk.path) as held:
@@ -402,6 +407,15 @@ def remove_member(
         held.kernel.forget(held.kernel.numbers())
         _zero_table(held.device, disk, step, area)
     settle()
+
+
+def refuse_unread(disk: Disk) -> None:
+    """Raise Refused where the content of the drive could not be read: its table stays then."""
+    if not (disk.table_read and disk.content_read and all(part.content_read for part in disk.partitions)):
+        raise Refused(
+            f"{disk.path} could not be read, so its table stays",
+            hint=f"sudo aligntool audit {shell_word(disk.path)}",
+        )
 
 
 def _ends_with_gpt(device: Device) -> bool:

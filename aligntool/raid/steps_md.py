@@ -10,13 +10,13 @@ from pathlib import Path
 from aligntool.audit.wording import shell_word
 from aligntool.change import Said
 from aligntool.errors import Refused, Stopped
+from aligntool.linux.content import check_content
 from aligntool.linux.kernel import kernel_folder, settle
 from aligntool.linux.process import export_values, run_or_stop, run_program
 from aligntool.raid.commands import command_of
-from aligntool.raid.record import Site
 from aligntool.raid.steps_system import files_below
 from aligntool.steps import MakeArray, MakeFileSystem, MakeMember, Step
-from aligntool.units import KIB, format_size
+from aligntool.units import KIB, Extent, format_size
 
 # What md made of a command, against what the plan said.
 #
@@ -324,7 +324,7 @@ def attribute(name: str, word: str) -> str:
 # can have used it since.
 
 
-def make_file_system(step: MakeFileSystem, site: Site, *, new: bool) -> Iterator[Said]:
+def make_file_system(step: MakeFileSystem, *, new: bool) -> Iterator[Said]:
     """`new`: the device was made by this very run, so that whatever shows on it is left over from before.
 
     Raises Stopped: the device is not there or in use, holds what somebody may need, or the program failed.
@@ -334,7 +334,7 @@ def make_file_system(step: MakeFileSystem, site: Site, *, new: bool) -> Iterator
         raise Stopped(f"{step.device} is no block device")
     size = _exclusively(step.device)
     if is_there(step):
-        problem = site.problem_of(step.device, size, step.kind)
+        problem = check_content(step.device, Extent(0, size), step.kind).problem
         if problem is None:
             yield Said(f"{step.device} has its {step.kind} already")
             return

@@ -15,7 +15,7 @@ from aligntool.linux.files import keep_copy, replace_file, sync_folder
 from aligntool.linux.process import PACKAGES, find_program, run_or_stop, run_program
 from aligntool.linux.sysfs import mounts_now
 from aligntool.raid.commands import command_of, purpose_of
-from aligntool.raid.record import Record, Site
+from aligntool.raid.record import Paths, Record
 from aligntool.steps import (
     CheckInitramfs,
     EditFile,
@@ -250,7 +250,7 @@ _HOOKS = re.compile(r"""^[ \t]*HOOKS(\+?)=(?:\(([^)]*)\)|"([^"]*)"|'([^']*)')"""
 _COMMENT = re.compile(r"(?:^|(?<=\s))#.*", re.MULTILINE)
 
 
-def refuse_hooks(step: RebuildInitramfs, site: Site) -> Iterator[Objection]:
+def refuse_hooks(step: RebuildInitramfs, paths: Paths) -> Iterator[Objection]:
     """Yield a reason where mkinitcpio would leave mdadm.conf out: on Arch the user names the hooks, in a file of bash.
 
     mkinitcpio.conf(5): the file, then those of the directory beside it, in which HOOKS is set or added to. Where none
@@ -259,7 +259,7 @@ def refuse_hooks(step: RebuildInitramfs, site: Site) -> Iterator[Objection]:
     if step.maker != "mkinitcpio":
         return
     hooks: list[str] | None = None
-    for file in (site.path(CONF), *sorted(site.path(f"{CONF}.d").glob("*.conf"))):
+    for file in (paths.of(CONF), *sorted(paths.of(f"{CONF}.d").glob("*.conf"))):
         try:
             text = _COMMENT.sub("", file.read_text(errors="replace"))
         except OSError:
@@ -331,9 +331,9 @@ _UNITS = "/etc/systemd/system"
 MOST_BACKUPS = 10_000
 
 
-def find_file(site: Site, path: str) -> Path:
+def find_file(paths: Paths, path: str) -> Path:
     """The file itself, behind all links. Raises Refused: a link leads out of the root, or it is no regular file."""
-    given, root = site.path(path), site.root.resolve()
+    given, root = paths.of(path), paths.root.resolve()
     found = given.resolve()
     if root not in found.parents:
         raise Refused(f"{given} leads out of {root}, to {found}")
@@ -368,18 +368,18 @@ def edited(before: bytes, step: FileStep) -> bytes:
     return b"\n".join([*front, *wanted, *back]) + b"\n"
 
 
-def _has_no_reader(step: FileStep, site: Site) -> bool:
+def _has_no_reader(step: FileStep, paths: Paths) -> bool:
     """A unit, on a system that has no systemd."""
-    return step.path.startswith(f"{_UNITS}/") and not site.path(_UNITS).is_dir()
+    return step.path.startswith(f"{_UNITS}/") and not paths.of(_UNITS).is_dir()
 
 
-def find_file_trace(step: FileStep, site: Site, *, keeps: bool = True) -> dict[str, str]:
+def find_file_trace(step: FileStep, paths: Paths, *, keeps: bool = True) -> dict[str, str]:
     """The whole file as it is now, a digest of what it will be, and, if it `keeps` one, the name of a copy that is not
     there yet. Raises Refused like `find_file`.
     """
-    if _has_no_reader(step, site):
+    if _has_no_reader(step, paths):
         return {}
-    file = find_file(site, step.path)
+    file = find_file(paths, step.path)
     before = _read(file)
     after = edited(before or b"", step)
     if before == after:
@@ -399,24 +399,24 @@ def _free_name(backup: Path) -> str:
     return next(free, f"{backup.name}.{MOST_BACKUPS}")
 
 
-def backup_of(step: FileStep, site: Site, trace: Mapping[str, str]) -> Path | None:
+def backup_of(step: FileStep, paths: Paths, trace: Mapping[str, str]) -> Path | None:
     """Return the copy that this work keeps of what the file was, or None."""
-    return find_file(site, step.path).with_name(trace["backup"]) if "backup" in trace else None
+    return find_file(paths, step.path).with_name(trace["backup"]) if "backup" in trace else None
 
 
-def edit_file(step: FileStep, site: Site, trace: Mapping[str, str]) -> Iterator[Said]:
+def edit_file(step: FileStep, paths: Paths, trace: Mapping[str, str]) -> Iterator[Said]:
     """`trace`: as `find_trace` found it. Raises Stopped where the file cannot be written; then it is as it was."""
-    if _has_no_reader(step, site):
+    if _has_no_reader(step, paths):
         yield Said(f"{_UNITS} is not there, so no systemd would read {step.path}")
         return
-    file = find_file(site, step.path)
+    file = find_file(paths, step.path)
     before = _read(file)
     after = edited(before or b"", step)
     if before == after:
         yield Said(f"{step.path} has its lines already")
         return
     try:
-        if before is not None and (backup := backup_of(step, site, trace)):
+        if before is not None and (backup := backup_of(step, paths, trace)):
             keep_copy(file, backup)  # one that is there by now is of this very step, which was cut short
             yield Said(f"what it was is kept as {backup}")
         replace_file(file, after)
@@ -424,13 +424,13 @@ def edit_file(step: FileStep, site: Site, trace: Mapping[str, str]) -> Iterator[
         raise Stopped(f"{file} cannot be written: {error.strerror}") from error
 
 
-def restore_file(step: FileStep, site: Site, trace: Mapping[str, str]) -> Iterator[Said]:
+def restore_file(step: FileStep, paths: Paths, trace: Mapping[str, str]) -> Iterator[Said]:
     """What it was, if it is still as it was left, and then without the copy; else the user is told which lines to take
     out.
     """
     if "after" not in trace:
         return  # the lines were there before
-    file = find_file(site, step.path)
+    file = find_file(paths, step.path)
     now = _read(file)
     if now is not None and hashlib.sha256(now).hexdigest() == trace["after"]:
         _put_back(file, trace)
@@ -443,16 +443,16 @@ def restore_file(step: FileStep, site: Site, trace: Mapping[str, str]) -> Iterat
             + (f"; take out by hand: {' / '.join(step.lines)}" if isinstance(step, EditFile) else "")
         )
         return
-    _remove_copy(step, site, trace)
+    _remove_copy(step, paths, trace)
 
 
 def _before(trace: Mapping[str, str]) -> bytes | None:
     return base64.b64decode(trace["before"], validate=True) if "before" in trace else None
 
 
-def _remove_copy(step: FileStep, site: Site, trace: Mapping[str, str]) -> None:
+def _remove_copy(step: FileStep, paths: Paths, trace: Mapping[str, str]) -> None:
     """Only one that is what the file was before this work."""
-    backup = backup_of(step, site, trace)
+    backup = backup_of(step, paths, trace)
     if backup is None or _read(backup) != _before(trace):
         return
     try:
@@ -473,17 +473,17 @@ def _put_back(file: Path, trace: Mapping[str, str]) -> None:
         raise Stopped(f"{file} cannot be put back: {error}") from error
 
 
-def refuse_unwritable(step: FileStep, site: Site) -> Iterator[str]:
+def refuse_unwritable(step: FileStep, paths: Paths) -> Iterator[str]:
     """Why the file could not be replaced later, a sentence each."""
     try:
         "".join((*step.lines, step.instead_of if isinstance(step, EditFile) else "")).encode()
     except UnicodeEncodeError:  # from words of the command line that are no UTF-8
         yield f"{step.path}: what would be written into it is no UTF-8"
         return
-    if _has_no_reader(step, site):
+    if _has_no_reader(step, paths):
         return
     try:
-        file = find_file(site, step.path)
+        file = find_file(paths, step.path)
     except Refused as error:
         yield str(error)
         return
@@ -520,9 +520,9 @@ def is_kept(step: FileStep, record: Record) -> bool:
     )
 
 
-def kept_words(record: Record, site: Site) -> Iterator[Said]:
+def kept_words(record: Record, paths: Paths) -> Iterator[Said]:
     """Where to find what each file was before, once all is done."""
     for at, trace in sorted(record.traces.items()):
         step = record.plan.steps[at]
-        if isinstance(step, FileStep) and (backup := backup_of(step, site, trace)):
+        if isinstance(step, FileStep) and (backup := backup_of(step, paths, trace)):
             yield Said(f"what {step.path} was before is kept as {backup}")

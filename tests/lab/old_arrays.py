@@ -16,9 +16,8 @@ from pathlib import Path
 
 from aligntool.change import StepDone, from_json
 from aligntool.cli.app import main as aligntool
-from aligntool.cli.arrays import this_site
 from aligntool.raid.make import begin, go_forward
-from aligntool.raid.record import one_at_a_time
+from aligntool.raid.record import Paths, one_at_a_time
 from aligntool.raid.steps_drives import hold_members
 
 LOADED = (
@@ -135,9 +134,9 @@ def cut(*words: str) -> str:
         raise SystemExit(f"raid plan: {code}: {out}{err}")
     child = os.fork()
     if child == 0:
-        site, plan = this_site(), from_json(Path("/run/plan.json").read_text())
-        with one_at_a_time(site.state), hold_members(plan.steps) as held:
-            for event in go_forward(begin(plan, site), plan, site, held):
+        paths, plan = Paths(), from_json(Path("/run/plan.json").read_text())
+        with one_at_a_time(paths.state), hold_members(plan.steps) as held:
+            for event in go_forward(begin(plan, paths), plan, paths, held):
                 if isinstance(event, StepDone):
                     os._exit(0)
     os.waitpid(child, 0)

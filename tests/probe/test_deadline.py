@@ -21,7 +21,7 @@ from aligntool.linux.look import look
 from aligntool.linux.process import NOT_RUN, run_program
 from aligntool.raid.planning import Needs
 from aligntool.units import MIB
-from tests.apply.arrays.made import member_step, site_in
+from tests.apply.arrays.made import member_step, paths_in
 from tests.conftest import run
 from tests.probe.stalled import needs_stalled, stalled_disk, stalled_file
 from tests.run_aligntool import run_aligntool
@@ -179,7 +179,7 @@ class TestStalledDisk:
         self, tmp_path: Path, sparse: Callable[..., Path], loop: Callable[..., Path]
     ) -> None:
         """What was opened and does not answer stays a child of this process."""
-        steps = [member_step(site_in(tmp_path), loop(sparse(64 * MIB)))]
+        steps = [member_step(paths_in(tmp_path), loop(sparse(64 * MIB)))]
         with stalled_disk(tmp_path):
             before = _children()
             with suppress(Refused):

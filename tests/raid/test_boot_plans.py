@@ -8,7 +8,7 @@ from aligntool.change import Plan, to_json
 from aligntool.raid.steps_system import edit_file, find_file_trace, is_rebuilding, restore_file
 from aligntool.steps import EditFile, EnableUnit, FileStep, MakeFileSystem, ReloadUnits, WriteFile
 from aligntool.units import MIB
-from tests.apply.arrays.made import site_in
+from tests.apply.arrays.made import paths_in
 from tests.raid.made import drives, goal, planned
 
 FOLDERS = ("etc/default", "etc/mdadm", "etc/systemd/system", "usr/local/lib")
@@ -58,13 +58,13 @@ def texts(root: Path) -> dict[str, str]:
 
 
 def test_of_a_later_array_only_the_list_is_another(root: Path, tmp_path: Path) -> None:
-    site = site_in(tmp_path)
+    paths = paths_in(tmp_path)
     for step in edits(system_plan()):
-        list(edit_file(step, site, find_file_trace(step, site)))
+        list(edit_file(step, paths, find_file_trace(step, paths)))
     was = texts(root)
     later = system_plan(filesystem_uuid="aaaaaaaa-0000-4000-8000-000000000000")
     for step in edits(later):
-        list(edit_file(step, site, find_file_trace(step, site)))
+        list(edit_file(step, paths, find_file_trace(step, paths)))
     assert {name for name, text in texts(root).items() if was.get(name) != text} == {
         "etc/default/esp-copies", "etc/default/esp-copies.before-aligntool",
     }  # fmt: skip
@@ -72,13 +72,13 @@ def test_of_a_later_array_only_the_list_is_another(root: Path, tmp_path: Path) -
 
 
 def test_what_was_written_is_gone_when_it_is_taken_back(root: Path, tmp_path: Path) -> None:
-    site = site_in(tmp_path)
+    paths = paths_in(tmp_path)
     steps = edits(system_plan())
     traces = []
     for step in steps:
-        traces.append(find_file_trace(step, site))
-        list(edit_file(step, site, traces[-1]))
+        traces.append(find_file_trace(step, paths))
+        list(edit_file(step, paths, traces[-1]))
     assert len(texts(root)) == len(steps) == 7
     for step, trace in zip(reversed(steps), reversed(traces), strict=True):
-        list(restore_file(step, site, trace))
+        list(restore_file(step, paths, trace))
     assert texts(root) == {}

@@ -1,15 +1,13 @@
-"""Steps and plans for loop devices, and a site whose files are in a made-up tree."""
+"""Steps and plans for loop devices, and a paths whose files are in a made-up tree."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from aligntool.change import Plan
-from aligntool.cli.arrays import this_site
 from aligntool.formats.part_types import ROLES
 from aligntool.linux.kernel import forget_partitions
-from aligntool.raid.record import Site
-from aligntool.raid.steps_drives import HeldMembers, make_member, wait_for_members
+from aligntool.raid.record import Paths
+from aligntool.raid.steps_drives import HeldMembers, look_at, make_member, wait_for_members
 from aligntool.steps import (
     DataArea,
     EditFile,
@@ -28,15 +26,15 @@ FS_UUID = "11111111-2222-4333-8444-555555555555"
 LINE = f"UUID={FS_UUID} /srv/data ext4 noatime,nofail 0 2"
 
 
-def site_in(folder: Path) -> Site:
+def paths_in(folder: Path) -> Paths:
     """This machine's disks, and a system of its own below `folder`."""
     (folder / "root/etc/mdadm").mkdir(parents=True, exist_ok=True)
-    return replace(this_site(), root=folder / "root", state=folder / "state")
+    return Paths(folder / "root", folder / "state")
 
 
-def member_step(site: Site, disk: Path, *, wipe: bool = False, esp: bool = False) -> MakeMember:
+def member_step(paths: Paths, disk: Path, *, wipe: bool = False, esp: bool = False) -> MakeMember:
     """A table with a member that reaches to 8 MiB before the end, after an EFI system partition if asked for."""
-    looked = site.look_at(str(disk))
+    looked = look_at(str(disk))
     end = (looked.size or 0) // MIB * MIB - 8 * MIB
     entries = [NewEntry(1, Extent(MIB, 40 * MIB), ROLES["esp"].gpt, "EFI")] if esp else []
     start = entries[-1].extent.end if entries else MIB
@@ -67,10 +65,10 @@ def plan_of(steps: Sequence[Step], name: str = "data") -> Plan:
     return Plan("raid", array, "an array", (), tuple(steps))
 
 
-def made_member(step: MakeMember, site: Site, *, again: bool = False, area: DataArea = ANYWHERE) -> list[str]:
+def made_member(step: MakeMember, *, again: bool = False, area: DataArea = ANYWHERE) -> list[str]:
     """What was said. A loop device that is given back with partitions would keep them."""
     try:
-        found = [said.text for said in make_member(step, site, HeldMembers(), again=again, area=area)]
+        found = [said.text for said in make_member(step, HeldMembers(), again=again, area=area)]
         wait_for_members([step])
         return found
     finally:

@@ -10,10 +10,11 @@ import pytest
 from aligntool.errors import Stopped
 from aligntool.inventory import Disk
 from aligntool.raid.members import Member, Placed, type_steps
+from aligntool.raid.steps_drives import look_at
 from aligntool.raid.steps_system import apply_system, find_system_trace, undo_system
 from aligntool.steps import Mount, SetPartitionType
 from aligntool.units import MIB, Extent
-from tests.apply.arrays.made import FS_UUID, site_in
+from tests.apply.arrays.made import FS_UUID
 from tests.conftest import run
 from tests.raid.made import judged
 
@@ -50,12 +51,12 @@ def test_a_partition_that_is_taken_gets_the_type_of_a_member_and_its_own_back(
     held = os.open(f"{disk}p2", os.O_RDONLY | os.O_EXCL)  # as a mount holds it
     try:
         before = run("sfdisk", "--dump", disk)
-        looked = site_in(tmp_path).look_at(str(disk))
+        looked = look_at(str(disk))
         (step,) = steps(looked)
         trace = find_system_trace(step)
         list(apply_system(step))
         assert types(disk) == [will, other]
-        assert steps(site_in(tmp_path).look_at(str(disk))) == ()
+        assert steps(look_at(str(disk))) == ()
         list(apply_system(step))  # once more, after a cut
         list(undo_system(step, trace))
         assert run("sfdisk", "--dump", disk) == before
@@ -80,7 +81,7 @@ def test_a_type_that_somebody_else_gave_stays(
         disk,
         stdin=f"label: gpt\nstart=2048, size=40960, type={HOME}\n",
     )
-    (step,) = steps(site_in(tmp_path).look_at(str(disk)))
+    (step,) = steps(look_at(str(disk)))
     trace = find_system_trace(step)
     list(apply_system(step))
     run("sfdisk", "-q", "--no-tell-kernel", "--part-type", disk, "1", SWAP)

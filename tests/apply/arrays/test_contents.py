@@ -7,11 +7,11 @@ import pytest
 
 from aligntool.errors import Refused, Stopped
 from aligntool.raid.make import go_back
-from aligntool.raid.record import Record, Site
+from aligntool.raid.record import Paths, Record
 from aligntool.raid.steps_md import make_file_system, refuse_foreign, refuse_used, was_never_mounted
 from aligntool.steps import DataArea, MakeArray, MakeFileSystem
 from aligntool.units import MIB
-from tests.apply.arrays.made import FS_UUID, file_system_step, plan_of, site_in
+from tests.apply.arrays.made import FS_UUID, file_system_step, paths_in, plan_of
 from tests.conftest import run
 from tests.probe.layers.test_md import member, superblock_1
 
@@ -30,8 +30,8 @@ def device(sparse: Callable[..., Path], loop: Callable[..., Path]) -> Path:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return site_in(tmp_path)
+def paths(tmp_path: Path) -> Paths:
+    return paths_in(tmp_path)
 
 
 @pytest.fixture
@@ -49,8 +49,8 @@ def step_of(kind: str, device: Path) -> MakeFileSystem:
     return MakeFileSystem(str(device), "xfs", FS_UUID, ("-q", "-f", "-m", f"uuid={FS_UUID}"))
 
 
-def make(step: MakeFileSystem, site: Site, *, new: bool = False) -> list[str]:
-    return [said.text for said in make_file_system(step, site, new=new)]
+def make(step: MakeFileSystem, *, new: bool = False) -> list[str]:
+    return [said.text for said in make_file_system(step, new=new)]
 
 
 def put_a_file_on(device: Path, folder: Path) -> None:
@@ -67,47 +67,49 @@ def read_it_back(device: Path, folder: Path) -> str:
 
 
 def test_a_file_system_that_was_used_since_is_not_made_again_though_its_checker_complains(
-    device: Path, site: Site, folder: Path
+    device: Path, paths: Paths, folder: Path
 ) -> None:
     step = step_of("ext4", device)
-    make(step, site, new=True)
+    make(step, new=True)
     put_a_file_on(device, folder)
     run("debugfs", "-w", "-R", "set_inode_field <11> links_count 9", device)
     with pytest.raises(Stopped, match="may have been used since"):
-        make(step, site)
+        make(step)
     run("e2fsck", "-f", "-y", device, fails=True)
     assert read_it_back(device, folder) == WORD
-    assert make(step, site) == [f"{device} has its ext4 already"]  # mended, it is gone on with
+    assert make(step) == [f"{device} has its ext4 already"]  # mended, it is gone on with
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
-def test_one_that_was_cut_short_while_it_was_made_is_made_again(kind: str, device: Path, site: Site) -> None:
+def test_one_that_was_cut_short_while_it_was_made_is_made_again(
+    kind: str, device: Path, paths: Paths
+) -> None:
     step = step_of(kind, device)
-    make(step, site, new=True)
+    make(step, new=True)
     if kind == "ext4":
         run("debugfs", "-w", "-R", "set_inode_field <11> links_count 9", device)
     else:
         run("xfs_db", "-x", "-c", "sb 0", "-c", "write inprogress 1", device)
-    said = make(step, site)
+    said = make(step)
     assert said[0].startswith("made again")
     assert run("blkid", "-p", "-o", "value", "-s", "UUID", device).strip() == FS_UUID
     run("e2fsck", "-f", "-n", device) if kind == "ext4" else run("xfs_repair", "-n", device)
 
 
-def test_a_finished_xfs_that_its_checker_finds_broken_is_left_alone(device: Path, site: Site) -> None:
+def test_a_finished_xfs_that_its_checker_finds_broken_is_left_alone(device: Path, paths: Paths) -> None:
     step = step_of("xfs", device)
-    make(step, site, new=True)
+    make(step, new=True)
     run("xfs_db", "-x", "-c", "sb 0", "-c", "write icount 4096", device)
     before = run("sha256sum", device)
     with pytest.raises(Stopped, match="may have been used since"):
-        make(step, site)
+        make(step)
     assert run("sha256sum", device) == before
 
 
 def test_whether_a_file_system_was_ever_mounted_is_in_its_superblock(
-    device: Path, site: Site, folder: Path
+    device: Path, paths: Paths, folder: Path
 ) -> None:
-    make(step_of("ext4", device), site, new=True)
+    make(step_of("ext4", device), new=True)
     assert was_never_mounted(str(device), "ext4")
     run("mount", device, folder)
     run("umount", folder)
@@ -116,54 +118,54 @@ def test_whether_a_file_system_was_ever_mounted_is_in_its_superblock(
 
 
 def test_what_somebody_else_put_there_while_the_work_stood_still_is_not_overwritten(
-    device: Path, site: Site
+    device: Path, paths: Paths
 ) -> None:
     run("mkfs.ext4", "-q", "-F", "-L", "his", device)
     before = run("sha256sum", device)
     with pytest.raises(Stopped, match="holds ext4"):
-        make(step_of("xfs", device), site)
+        make(step_of("xfs", device))
     assert run("sha256sum", device) == before
     run("wipefs", "--all", "--quiet", device)
-    assert make(step_of("xfs", device), site) == []
+    assert make(step_of("xfs", device)) == []
 
 
-def test_a_partition_table_counts_as_somebody_elses(device: Path, site: Site) -> None:
+def test_a_partition_table_counts_as_somebody_elses(device: Path, paths: Paths) -> None:
     run("sfdisk", "-q", device, stdin="label: gpt\nstart=2048\n")
     with pytest.raises(Stopped, match="holds gpt"):
-        make(step_of("ext4", device), site)
+        make(step_of("ext4", device))
     with pytest.raises(Refused, match="holds gpt"):
         refuse_foreign(str(device), [])
 
 
 def test_files_are_not_taken_back_with_the_array_though_nothing_is_mounted(
-    device: Path, site: Site, folder: Path
+    device: Path, paths: Paths, folder: Path
 ) -> None:
     step = step_of("ext4", device)
-    make(step, site, new=True)
+    make(step, new=True)
     put_a_file_on(device, folder)
-    record = Record(site.state / "arrays/x.json", plan_of([step]), 1)
+    record = Record(paths.state / "arrays/x.json", plan_of([step]), 1)
     with pytest.raises(Refused, match=r"letter\.txt"):
-        list(go_back(record, record.plan, site))
+        list(go_back(record, record.plan, paths))
     assert read_it_back(device, folder) == WORD
 
 
 def test_an_empty_file_system_is_taken_back_also_where_it_was_mounted(
-    device: Path, site: Site, folder: Path
+    device: Path, paths: Paths, folder: Path
 ) -> None:
     step = step_of("ext4", device)
-    make(step, site, new=True)
+    make(step, new=True)
     run("mount", device, folder)
     run("umount", folder)
     refuse_used(step)
-    (site.state / "arrays").mkdir(parents=True)
-    record = Record(site.state / "arrays/x.json", plan_of([step]), 1)
-    list(go_back(record, record.plan, site))
+    (paths.state / "arrays").mkdir(parents=True)
+    record = Record(paths.state / "arrays/x.json", plan_of([step]), 1)
+    list(go_back(record, record.plan, paths))
     assert run("wipefs", "--no-act", "--parsable", device) == ""
 
 
-def test_one_that_is_mounted_elsewhere_is_looked_at_there(device: Path, site: Site, folder: Path) -> None:
+def test_one_that_is_mounted_elsewhere_is_looked_at_there(device: Path, paths: Paths, folder: Path) -> None:
     step = step_of("ext4", device)
-    make(step, site, new=True)
+    make(step, new=True)
     run("mount", device, folder)
     (folder / "letter.txt").write_text(WORD)
     with pytest.raises(Refused, match=r"letter\.txt"):
@@ -173,7 +175,7 @@ def test_one_that_is_mounted_elsewhere_is_looked_at_there(device: Path, site: Si
 
 @pytest.mark.needs_tools("mdadm")
 def test_an_array_that_cannot_be_started_is_not_taken_apart_once_it_may_hold_files(
-    site: Site, sparse: Callable[..., Path], loop: Callable[..., Path]
+    paths: Paths, sparse: Callable[..., Path], loop: Callable[..., Path]
 ) -> None:
     """Superblocks without a kernel that could start them, as of members that do not fit each other any more."""
     at, superblock = superblock_1("1.2", "raid1")
@@ -183,13 +185,13 @@ def test_an_array_that_cannot_be_started_is_not_taken_apart_once_it_may_hold_fil
         "/dev/md/of-a-test", uuid, "of-a-test", tuple(members), "raid1", "", None, "1.2", None, DataArea()
     )
     file_system = file_system_step(array.device)
-    (site.state / "arrays").mkdir(parents=True)
+    (paths.state / "arrays").mkdir(parents=True)
     record = Record(
-        site.state / "arrays/x.json", plan_of([array, file_system]), 1, True, traces={0: {}, 1: {}}
+        paths.state / "arrays/x.json", plan_of([array, file_system]), 1, True, traces={0: {}, 1: {}}
     )
     with pytest.raises(Refused, match="cannot be started"):
-        list(go_back(record, record.plan, site))
+        list(go_back(record, record.plan, paths))
     for each in members:
         assert uuid in run("mdadm", "--examine", each)
     run("mdadm", "--zero-superblock", *members)
-    list(go_back(record, record.plan, site))
+    list(go_back(record, record.plan, paths))

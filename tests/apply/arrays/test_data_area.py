@@ -10,10 +10,10 @@ from aligntool.errors import Refused
 from aligntool.raid.commands import command_of
 from aligntool.raid.make import refuse_impossible
 from aligntool.raid.members import data_area
-from aligntool.raid.steps_drives import old_signatures
+from aligntool.raid.steps_drives import look_at, old_signatures
 from aligntool.steps import DataArea, MakeArray, MakeMember, Step, held_by
 from aligntool.units import KIB, MIB, Extent
-from tests.apply.arrays.made import made_member, member_step, plan_of, site_in
+from tests.apply.arrays.made import made_member, member_step, paths_in, plan_of
 from tests.conftest import run
 from tests.raid.made import drives, goal, planned
 
@@ -38,8 +38,8 @@ def drive(sparse: Callable[..., Path], loop: Callable[..., Path]) -> Iterator[Pa
 
 def taken(folder: Path, drive: Path, *, wipe: bool) -> MakeMember:
     """The first partition as it is."""
-    looked = site_in(folder).look_at(str(drive))
-    step = member_step(site_in(folder), drive, wipe=wipe)
+    looked = look_at(str(drive))
+    step = member_step(paths_in(folder), drive, wipe=wipe)
     return replace(step, device=f"{drive}p1", label="", entries=(), holds=held_by(looked, 1))
 
 
@@ -79,7 +79,7 @@ def test_what_an_earlier_array_held_is_told_before_the_first_write(
     step = taken(tmp_path, drive, wipe=False)
     told = f"{drive}p1 holds ext4 at byte {AREA.offset}"
     if where == "drive":
-        step, told = member_step(site_in(tmp_path), drive), f"{drive} holds ext4 at byte {at}"
+        step, told = member_step(paths_in(tmp_path), drive), f"{drive} holds ext4 at byte {at}"
     assert [
         f"{told}, where the array's data would begin" == why for why, _ in old_signatures(step, AREA)
     ] == [True]
@@ -92,14 +92,14 @@ def test_the_walk_asks_for_it_before_it_begins(drive: Path, tmp_path: Path) -> N
     run("mkfs.ext4", "-q", "-E", f"offset={PART.start + AREA.offset}", drive, "64M")
     steps: list[Step] = [taken(tmp_path, drive, wipe=False), replace(array("raid1"), data=AREA)]
     with pytest.raises(Refused, match="where the array's data would begin"):
-        refuse_impossible(plan_of(steps), site_in(tmp_path))
+        refuse_impossible(plan_of(steps), paths_in(tmp_path))
 
 
 @root
 @tools
 def test_what_is_given_up_is_gone_at_both_ends_of_the_data(drive: Path, tmp_path: Path) -> None:
     run("dd", "if=/dev/urandom", f"of={drive}p1", "bs=1M", "count=120", "conv=fsync")
-    made_member(taken(tmp_path, drive, wipe=True), site_in(tmp_path), area=AREA)
+    made_member(taken(tmp_path, drive, wipe=True), area=AREA)
     end = AREA.offset + (AREA.length or 0)
     for at in (0, AREA.offset, end - MIB, PART.length - MIB):
         assert run("cmp", "-n", str(MIB), "-i", f"{at}:0", f"{drive}p1", "/dev/zero") == "", at

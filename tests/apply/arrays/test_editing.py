@@ -17,19 +17,19 @@ from aligntool.raid.steps_system import (
     restore_file,
 )
 from aligntool.steps import EditFile, FileStep, WriteFile
-from tests.apply.arrays.made import FS_UUID, LINE, fstab_step, site_in
+from tests.apply.arrays.made import FS_UUID, LINE, fstab_step, paths_in
 from tests.conftest import run
 
 
 @pytest.fixture
 def fstab(tmp_path: Path) -> Path:
-    site_in(tmp_path)
+    paths_in(tmp_path)
     return tmp_path / "root/etc/fstab"
 
 
 def edit(folder: Path, step: FileStep) -> list[str]:
-    site = site_in(folder)
-    return [said.text for said in edit_file(step, site, find_file_trace(step, site))]
+    paths = paths_in(folder)
+    return [said.text for said in edit_file(step, paths, find_file_trace(step, paths))]
 
 
 @pytest.mark.parametrize(
@@ -109,25 +109,25 @@ def test_every_run_keeps_what_the_file_was_before_it(tmp_path: Path, fstab: Path
 
 def test_a_step_that_is_cut_short_and_done_again_keeps_one_copy(tmp_path: Path, fstab: Path) -> None:
     fstab.write_text("first\n")
-    site = site_in(tmp_path)
-    trace = find_file_trace(fstab_step(), site)
-    backup = backup_of(fstab_step(), site, trace)
+    paths = paths_in(tmp_path)
+    trace = find_file_trace(fstab_step(), paths)
+    backup = backup_of(fstab_step(), paths, trace)
     assert backup is not None
     backup.write_text("first\n")  # cut here
-    list(edit_file(fstab_step(), site, trace))
-    list(edit_file(fstab_step(), site, trace))
+    list(edit_file(fstab_step(), paths, trace))
+    list(edit_file(fstab_step(), paths, trace))
     assert names_beside(fstab) == ["fstab", "fstab.before-aligntool"]
-    list(restore_file(fstab_step(), site, trace))
+    list(restore_file(fstab_step(), paths, trace))
     assert names_beside(fstab) == ["fstab"] and fstab.read_text() == "first\n"
 
 
 def test_what_is_taken_back_takes_its_own_copy_along_and_no_other(tmp_path: Path, fstab: Path) -> None:
     fstab.write_text("first\n")
     edit(tmp_path, fstab_step())
-    site = site_in(tmp_path)
-    trace = find_file_trace(OTHER, site)
-    list(edit_file(OTHER, site, trace))
-    list(restore_file(OTHER, site, trace))
+    paths = paths_in(tmp_path)
+    trace = find_file_trace(OTHER, paths)
+    list(edit_file(OTHER, paths, trace))
+    list(restore_file(OTHER, paths, trace))
     assert names_beside(fstab) == ["fstab", "fstab.before-aligntool"]
 
 
@@ -142,28 +142,28 @@ UNIT = WriteFile(
 def test_a_file_of_our_own_is_written_whole_and_put_back_whole(
     tmp_path: Path, fstab: Path, before: str | None
 ) -> None:
-    file, site = fstab.with_name("own.timer"), site_in(tmp_path)
+    file, paths = fstab.with_name("own.timer"), paths_in(tmp_path)
     if before is not None:
         file.write_text(before)
-    trace = find_file_trace(UNIT, site)
-    list(edit_file(UNIT, site, trace))
+    trace = find_file_trace(UNIT, paths)
+    list(edit_file(UNIT, paths, trace))
     assert file.read_text() == "[Unit]\n\n[Timer]\nOnActiveSec=30\n"
-    assert find_file_trace(UNIT, site) == {}
+    assert find_file_trace(UNIT, paths) == {}
     copy = file.with_name("own.timer.before-aligntool")
     assert (copy.read_text() if copy.exists() else None) == before
-    list(restore_file(UNIT, site, trace))
+    list(restore_file(UNIT, paths, trace))
     assert (file.read_text() if file.exists() else None) == before and not copy.exists()
 
 
 def put_back(folder: Path, change: str | None) -> tuple[bytes | None, list[Said]]:
     """Edit, let somebody else change the file, put it back."""
-    site, step = site_in(folder), fstab_step()
-    trace = find_file_trace(step, site)
-    list(edit_file(step, site, trace))
+    paths, step = paths_in(folder), fstab_step()
+    trace = find_file_trace(step, paths)
+    list(edit_file(step, paths, trace))
     file = folder / "root/etc/fstab"
     if change is not None:
         file.write_text(file.read_text() + change)
-    said = list(restore_file(step, site, trace))
+    said = list(restore_file(step, paths, trace))
     return (file.read_bytes() if file.exists() else None), said
 
 
@@ -199,7 +199,7 @@ def test_a_link_that_leads_out_of_the_root_is_refused(tmp_path: Path, fstab: Pat
     fstab.symlink_to(tmp_path / "outside")
     with pytest.raises(Refused, match="leads out of"):
         edit(tmp_path, fstab_step())
-    assert list(refuse_unwritable(fstab_step(), site_in(tmp_path)))
+    assert list(refuse_unwritable(fstab_step(), paths_in(tmp_path)))
     assert (tmp_path / "outside").read_text() == "theirs\n"
 
 
@@ -208,21 +208,21 @@ def test_a_link_that_leads_out_of_the_root_is_refused(tmp_path: Path, fstab: Pat
 def test_a_file_that_is_a_mount_point_is_told_before_anything_is_written(tmp_path: Path, fstab: Path) -> None:
     fstab.write_text("x\n")
     (tmp_path / "other").write_text("y\n")
-    assert list(refuse_unwritable(fstab_step(), site_in(tmp_path))) == []
+    assert list(refuse_unwritable(fstab_step(), paths_in(tmp_path))) == []
     run("mount", "--bind", tmp_path / "other", fstab)
     try:
-        assert ["mount point" in why for why in refuse_unwritable(fstab_step(), site_in(tmp_path))] == [True]
+        assert ["mount point" in why for why in refuse_unwritable(fstab_step(), paths_in(tmp_path))] == [True]
     finally:
         run("umount", fstab)
 
 
 def test_a_unit_is_left_out_where_there_is_no_systemd(tmp_path: Path) -> None:
-    site = site_in(tmp_path)
+    paths = paths_in(tmp_path)
     step = EditFile("/etc/systemd/system/x.timer", ("[Timer]",), "[Timer]", "x")
-    assert find_file_trace(step, site) == {} and list(refuse_unwritable(step, site)) == []
+    assert find_file_trace(step, paths) == {} and list(refuse_unwritable(step, paths)) == []
     (said,) = edit(tmp_path, step)
     assert said == f"/etc/systemd/system is not there, so no systemd would read {step.path}"
-    assert not site.path("/etc/systemd").exists()
-    site.path("/etc/systemd/system").mkdir(parents=True)
+    assert not paths.of("/etc/systemd").exists()
+    paths.of("/etc/systemd/system").mkdir(parents=True)
     edit(tmp_path, step)
-    assert site.path(step.path).read_text() == "[Timer]\n"
+    assert paths.of(step.path).read_text() == "[Timer]\n"

@@ -10,7 +10,7 @@ from aligntool.change import from_json
 from aligntool.errors import Stopped
 from aligntool.steps import MakeMember
 from aligntool.units import GIB, MIB, Extent
-from tests.apply.arrays.made import made_member, member_step, site_in
+from tests.apply.arrays.made import made_member, member_step, paths_in
 from tests.conftest import run
 from tests.run_aligntool import run_aligntool
 
@@ -73,12 +73,12 @@ def test_a_kept_plan_does_not_give_up_what_came_since(
 def test_the_walk_itself_gives_up_nothing_else(
     sparse: Sparse, loop: Attach, tmp_path: Path, again: bool
 ) -> None:
-    drive, site = loop(sparse(64 * MIB)), site_in(tmp_path)
+    drive, paths = loop(sparse(64 * MIB)), paths_in(tmp_path)
     run("mkfs.ext4", "-q", "-L", "old", drive)
-    step = member_step(site, drive, wipe=True)
+    step = member_step(paths, drive, wipe=True)
     run("mkfs.ext4", "-q", "-F", "-L", "precious", drive)
     with pytest.raises(Stopped, match=r"was not there when the plan was made: ext4 .* precious"):
-        made_member(step, site, again=again)
+        made_member(step, again=again)
     assert 'LABEL="precious"' in run("blkid", "-p", drive)
 
 
@@ -123,7 +123,7 @@ def test_what_is_left_of_a_gpt_is_seen_and_given_up_by_name_only(
     done = run_aligntool(*words, "--wipe", drives[0], "-o", kept, *drives)
     assert done.returncode == 0 and "lost: partition 1, Linux filesystem" in " ".join(done.stdout.split())
     (step, _) = [each for each in from_json(kept.read_text()).steps if isinstance(each, MakeMember)]
-    made_member(step, site_in(tmp_path))
+    made_member(step)
     for part in (Extent(0, MIB), Extent(GIB - MIB, MIB)) if kind else ():
         same = ("-n", str(part.length), "-i", f"{part.start}:0")
         assert run("cmp", *same, drives[0], "/dev/zero") == "", "both ends are zeroed"

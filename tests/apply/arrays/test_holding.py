@@ -11,7 +11,7 @@ from aligntool.errors import Refused
 from aligntool.raid.steps_drives import hold_members
 from aligntool.steps import MakeMember
 from aligntool.units import GIB, MIB
-from tests.apply.arrays.made import made_member, member_step, site_in
+from tests.apply.arrays.made import made_member, member_step, paths_in
 from tests.apply.test_hold import another_program
 from tests.conftest import run
 from tests.run_aligntool import run_aligntool
@@ -50,7 +50,7 @@ def looped(target: str) -> Iterator[str]:
 
 def taken(folder: Path, drive: Path) -> MakeMember:
     """The first partition of a drive, as it is."""
-    step = member_step(site_in(folder), drive, wipe=True)
+    step = member_step(paths_in(folder), drive, wipe=True)
     return replace(step, device=f"{drive}p1", label="", entries=())
 
 
@@ -73,7 +73,9 @@ def test_what_is_mounted_through_a_loop_over_a_member_is_seen(
             with pytest.raises(Refused, match=f"is attached to {over}"), hold_members([step]):
                 pass
             with pytest.raises(Refused, match=f"is attached to {over}"):
-                made_member(step, site_in(tmp_path))
+                made_member(
+                    step,
+                )
             assert "ext4" in run("blkid", "-p", f"{drives[0]}p1")
         finally:
             run("umount", tmp_path / "mnt")
@@ -117,7 +119,9 @@ def test_a_neighbour_that_is_mounted_is_in_nobodys_way(drives: list[Path], tmp_p
         with hold_members([step]):
             pass
         run("dd", "if=/dev/urandom", f"of={drives[0]}p1", "bs=1M", "count=6", "conv=fsync")
-        made_member(step, site_in(tmp_path))
+        made_member(
+            step,
+        )
         head = run("cmp", "-n", str(6 * MIB), f"{drives[0]}p1", "/dev/zero", fails=True)
         assert f" {5 * MIB + 1}, line" in head, "the head is wiped, and only that"
         run("ls", tmp_path / "mnt" / "lost+found")

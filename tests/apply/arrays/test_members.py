@@ -10,17 +10,19 @@ import pytest
 
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.kernel import forget_partitions
-from aligntool.raid.record import Site
+from aligntool.raid.record import Paths
 from aligntool.raid.steps_drives import (
     HeldMembers,
+    look_at,
     make_member,
     old_signatures,
+    refuse_unread,
     remove_member,
     stop_unless_standing,
 )
 from aligntool.steps import DataArea, MakeMember
 from aligntool.units import MIB
-from tests.apply.arrays.made import made_member, member_step, site_in
+from tests.apply.arrays.made import made_member, member_step, paths_in
 from tests.conftest import run
 
 pytestmark = [
@@ -39,8 +41,8 @@ def drive(sparse: Sparse, loop: Attach) -> Path:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return site_in(tmp_path)
+def paths(tmp_path: Path) -> Paths:
+    return paths_in(tmp_path)
 
 
 def table(drive: Path) -> list[tuple[int, int, str, str]]:
@@ -58,44 +60,44 @@ def wanted(step: MakeMember) -> list[tuple[int, int, str, str]]:
 
 @pytest.mark.parametrize("sector", [512, 4096])
 def test_a_drive_gets_its_table_once_and_gives_it_back(
-    sparse: Sparse, loop: Attach, site: Site, sector: int
+    sparse: Sparse, loop: Attach, paths: Paths, sector: int
 ) -> None:
     drive = loop(sparse(SIZE), sector_size=sector)
-    step = member_step(site, drive, esp=True)
-    made_member(step, site)
+    step = member_step(paths, drive, esp=True)
+    made_member(step)
     assert table(drive) == wanted(step)
     first = run("sfdisk", "--disk-id", drive)
-    assert made_member(step, site, again=True) == [f"{drive} has its table already"]
+    assert made_member(step, again=True) == [f"{drive} has its table already"]
     assert run("sfdisk", "--disk-id", drive) == first
-    list(remove_member(step, site))
+    list(remove_member(step))
     assert run("wipefs", "--no-act", "--parsable", drive) == ""
     assert run("cmp", "-n", str(SIZE), drive, "/dev/zero", fails=True) == ""
 
 
-def test_a_drive_that_is_not_the_plans_is_not_written_to(drive: Path, site: Site) -> None:
-    step = member_step(site, drive)
+def test_a_drive_that_is_not_the_plans_is_not_written_to(drive: Path, paths: Paths) -> None:
+    step = member_step(paths, drive)
     other = replace(step, disk=replace(step.disk, serial="another"))
     with pytest.raises(Stopped, match="another drive"):
-        made_member(other, site, again=True)
+        made_member(other, again=True)
     assert run("wipefs", "--no-act", "--parsable", drive) == ""
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_what_came_onto_a_drive_since_stays(drive: Path, site: Site, again: bool) -> None:
-    step = member_step(site, drive)
+def test_what_came_onto_a_drive_since_stays(drive: Path, paths: Paths, again: bool) -> None:
+    step = member_step(paths, drive)
     run("mkfs.ext4", "-q", drive)
     before = run("blkid", "-p", drive)
     with pytest.raises(Stopped, match="was not there when the plan was made: ext4"):
-        list(make_member(step, site, HeldMembers(), again=again))
+        list(make_member(step, HeldMembers(), again=again))
     assert run("blkid", "-p", drive) == before
 
 
-def test_a_table_that_came_onto_a_drive_since_stays(drive: Path, site: Site) -> None:
-    step = member_step(site, drive)
+def test_a_table_that_came_onto_a_drive_since_stays(drive: Path, paths: Paths) -> None:
+    step = member_step(paths, drive)
     run("sfdisk", "-q", drive, stdin="label: gpt\nstart=40960, size=40960\n")
     before = run("sfdisk", "--dump", drive)
     with pytest.raises(Stopped, match="another partition table"):
-        made_member(step, site, again=True)
+        made_member(step, again=True)
     assert run("sfdisk", "--dump", drive) == before
 
 
@@ -104,45 +106,45 @@ def lost_partition(drive: Path) -> None:
     run("mkfs.ext4", "-q", "-E", f"offset={MIB}", drive, "32M")
 
 
-def test_a_lost_partition_is_seen_and_not_written_over(drive: Path, site: Site) -> None:
+def test_a_lost_partition_is_seen_and_not_written_over(drive: Path, paths: Paths) -> None:
     lost_partition(drive)
-    step = member_step(site, drive)
+    step = member_step(paths, drive)
     assert [f"ext4 at byte {MIB}" in why for why, _ in old_signatures(step, DataArea())] == [True]
     with pytest.raises(Stopped, match="nothing was written over it"):
-        made_member(step, site)
+        made_member(step)
     assert "ext4" in run("blkid", "-p", "-O", str(MIB), drive)
     assert run("wipefs", "--no-act", "--parsable", drive) == ""
 
 
 def test_what_is_given_up_leaves_no_signature_before_the_new_partition_is_there(
-    drive: Path, site: Site
+    drive: Path, paths: Paths
 ) -> None:
     run("sfdisk", "-q", drive, stdin="label: dos\nstart=2048, size=60000\nstart=70000, size=40000\n")
     lost_partition(drive)
-    step = member_step(site, drive, wipe=True)
-    made_member(step, site)
+    step = member_step(paths, drive, wipe=True)
+    made_member(step)
     assert table(drive) == wanted(step)
     for start, *_ in wanted(step):
         assert run("blkid", "-p", "-O", str(start), drive, fails=True) == ""
 
 
-def test_the_same_table_as_before_is_emptied_all_the_same(drive: Path, site: Site) -> None:
+def test_the_same_table_as_before_is_emptied_all_the_same(drive: Path, paths: Paths) -> None:
     """An array is made anew of the drives that it was on before, with --wipe."""
-    first = member_step(site, drive)
-    made_member(first, site)
+    first = member_step(paths, drive)
+    made_member(first)
     run("mkfs.ext4", "-q", "-F", "-E", f"offset={MIB}", drive, "32M")
-    again = member_step(site, drive, wipe=True)
-    made_member(again, site)
+    again = member_step(paths, drive, wipe=True)
+    made_member(again)
     assert table(drive) == wanted(first)
     assert run("blkid", "-p", "-O", str(MIB), drive, fails=True) == ""
 
 
-def cut_tables(drive: Path, step: MakeMember, site: Site) -> dict[str, bytes]:
+def cut_tables(drive: Path, step: MakeMember) -> dict[str, bytes]:
     """The drive as a power cut may leave it in the middle of writing the table, by what is missing."""
-    made_member(step, site)
+    made_member(step)
     whole = drive.read_bytes()
     end = len(whole) - 33 * 512
-    list(remove_member(step, site))
+    list(remove_member(step))
     none = bytes(len(whole))
     return {
         "only the protective MBR": whole[:512] + none[512:],
@@ -153,39 +155,37 @@ def cut_tables(drive: Path, step: MakeMember, site: Site) -> dict[str, bytes]:
     }
 
 
-def test_a_table_that_was_cut_short_is_made_whole(drive: Path, site: Site) -> None:
-    step = member_step(site, drive)
-    for what, image in cut_tables(drive, step, site).items():
+def test_a_table_that_was_cut_short_is_made_whole(drive: Path, paths: Paths) -> None:
+    step = member_step(paths, drive)
+    for what, image in cut_tables(drive, step).items():
         assert image != drive.read_bytes(), what
         drive.write_bytes(image)
-        made_member(step, site, again=True)
+        made_member(step, again=True)
         assert table(drive) == wanted(step), what
         assert "No problems" in run("sgdisk", "-v", drive), what
 
 
-def test_a_table_that_was_cut_short_is_taken_back(drive: Path, site: Site) -> None:
-    step = member_step(site, drive)
-    for what, image in cut_tables(drive, step, site).items():
+def test_a_table_that_was_cut_short_is_taken_back(drive: Path, paths: Paths) -> None:
+    step = member_step(paths, drive)
+    for what, image in cut_tables(drive, step).items():
         drive.write_bytes(image)
-        list(remove_member(step, site))
+        list(remove_member(step))
         assert run("cmp", "-n", str(SIZE), drive, "/dev/zero", fails=True) == "", what
 
 
-def test_a_member_with_something_on_it_keeps_its_table(drive: Path, site: Site) -> None:
-    step = member_step(site, drive)
-    made_member(step, site)
+def test_a_member_with_something_on_it_keeps_its_table(drive: Path, paths: Paths) -> None:
+    step = member_step(paths, drive)
+    made_member(step)
     run("mkfs.ext4", "-q", "-F", "-E", f"offset={MIB}", drive, "32M")
-    assert any("left as it is" in said.text for said in remove_member(step, site))
+    assert any("left as it is" in said.text for said in remove_member(step))
     assert table(drive) == wanted(step)
 
 
-def test_a_table_stays_while_nobody_can_look_what_lies_below_it(drive: Path, site: Site) -> None:
-    step = member_step(site, drive)
-    made_member(step, site)
-    blind = replace(site, look_at=lambda path: replace(site.look_at(path), content_read=False))
-    with pytest.raises(Refused, match="nobody could look"):
-        list(remove_member(step, blind))
-    assert table(drive) == wanted(step)
+def test_a_table_stays_while_what_lies_below_it_cannot_be_read(drive: Path, paths: Paths) -> None:
+    looked = look_at(str(drive))
+    refuse_unread(looked)
+    with pytest.raises(Refused, match="could not be read"):
+        refuse_unread(replace(looked, content_read=False))
 
 
 def unrecognised(device: Path, start: int = 0) -> bytes:
@@ -198,30 +198,30 @@ def unrecognised(device: Path, start: int = 0) -> bytes:
     return device.read_bytes()
 
 
-def test_a_drive_that_was_reused_since_its_plan_is_not_overwritten(drive: Path, site: Site) -> None:
+def test_a_drive_that_was_reused_since_its_plan_is_not_overwritten(drive: Path, paths: Paths) -> None:
     """The plan gave nothing up: the drive was blank."""
-    step = member_step(site, drive)
+    step = member_step(paths, drive)
     holds = unrecognised(drive)
     for again in (False, True):
         with pytest.raises(Stopped, match="holds what was not there when the plan was made"):
-            made_member(step, site, again=again)
-    list(remove_member(step, site, blank=True))
+            made_member(step, again=again)
+    list(remove_member(step, blank=True))
     assert drive.read_bytes() == holds
 
 
 def test_a_member_that_was_reused_is_neither_made_part_of_the_array_nor_taken_back(
-    drive: Path, site: Site
+    drive: Path, paths: Paths
 ) -> None:
-    step = member_step(site, drive)
+    step = member_step(paths, drive)
     data, area = step.entries[-1].extent, DataArea(offset=4 * MIB)
     try:
-        list(make_member(step, site, HeldMembers(), again=False, area=area))
-        stop_unless_standing(step, site, area, blank=True)
+        list(make_member(step, HeldMembers(), again=False, area=area))
+        stop_unless_standing(step, area, blank=True)
         holds = unrecognised(drive, data.start)[: data.end]
-        stop_unless_standing(step, site, area, blank=False)  # an array's data are there by then
+        stop_unless_standing(step, area, blank=False)  # an array's data are there by then
         with pytest.raises(Stopped, match="holds what was not there when the plan was made"):
-            stop_unless_standing(step, site, area, blank=True)
-        said = [each.text for each in remove_member(step, site, area, blank=True)]
+            stop_unless_standing(step, area, blank=True)
+        said = [each.text for each in remove_member(step, area, blank=True)]
         assert any("is left as it is" in each for each in said), said
         assert drive.read_bytes()[: data.end] == holds
     finally:

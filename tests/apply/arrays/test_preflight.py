@@ -10,10 +10,11 @@ from aligntool.change import Plan
 from aligntool.errors import Refused
 from aligntool.raid.make import preflight, refuse_impossible
 from aligntool.raid.planning import Needs, needs_of_plan
+from aligntool.raid.steps_drives import look_at
 from aligntool.raid.steps_system import refuse_hooks
 from aligntool.steps import CheckInitramfs, EditFile, Mount, RebuildInitramfs, Step
 from aligntool.units import MIB
-from tests.apply.arrays.made import LINE, fstab_step, member_step, plan_of, site_in
+from tests.apply.arrays.made import LINE, fstab_step, member_step, paths_in, plan_of
 from tests.conftest import run
 
 pytestmark = pytest.mark.needs_root
@@ -27,7 +28,7 @@ def conf_step() -> EditFile:
 
 def reasons(plan: Plan, folder: Path) -> str:
     with pytest.raises(Refused) as caught:
-        refuse_impossible(plan, site_in(folder))
+        refuse_impossible(plan, paths_in(folder))
     return str(caught.value)
 
 
@@ -36,7 +37,7 @@ def wrote(folder: Path) -> list[Path]:
 
 
 def test_a_name_and_a_place_that_others_have_are_told_together_with_what_is_missing(tmp_path: Path) -> None:
-    etc = site_in(tmp_path).path("/etc")
+    etc = paths_in(tmp_path).of("/etc")
     (etc / "mdadm/mdadm.conf").write_text("# ARRAY /dev/md/data\nARRAY /dev/md/data UUID=f:f:f:f\n")
     (etc / "fstab").write_text("UUID=other /srv/data/ ext4 defaults 0 2\n")
     full = tmp_path / "full"
@@ -56,19 +57,14 @@ def test_a_drive_that_is_in_use_by_its_other_name_is_left_alone(
 ) -> None:
     """Two paths to one drive without multipathd: the kernel guards each of the two for itself."""
     drive = loop(sparse(64 * MIB))
-    site = site_in(tmp_path)
-    step = member_step(site, drive)
+    paths = paths_in(tmp_path)
+    step = member_step(paths, drive)
     step = replace(step, disk=replace(step.disk, wwn="naa.5000c500a1b2c3d4"))
-    twin = replace(
-        site.look_at(str(drive)), path="/dev/sdx", wwn="naa.5000c500a1b2c3d4", mounted_at=("/srv",)
-    )
-    for other, said in ((twin, "one drive by two names"), (replace(twin, mounted_at=()), "")):
-        site = replace(site, look_around=lambda other=other: (other,))  # type: ignore[misc]
-        if said:
-            with pytest.raises(Refused, match=said):
-                refuse_impossible(plan_of([step]), site)
-        else:
-            refuse_impossible(plan_of([step]), site)
+    twin = replace(look_at(str(drive)), path="/dev/sdx", wwn="naa.5000c500a1b2c3d4", mounted_at=("/srv",))
+    plan = plan_of([step])
+    for other, said in ((twin, ["one drive by two names"]), (replace(twin, mounted_at=()), [])):
+        found = preflight(needs_of_plan(plan, here=True), plan.steps, paths, (other,))
+        assert [each in why for each, (why, _) in zip(said, found, strict=True)] == [True] * len(said)
 
 
 @pytest.mark.needs_tools("losetup", "mkfs.ext4", "mount", "chattr")
@@ -80,8 +76,8 @@ def test_a_file_that_nobody_may_replace_is_told_beforehand(
     run("mkfs.ext4", "-q", device)
     run("mount", device, root)
     try:
-        site_in(tmp_path).path("/etc/fstab").write_text("# mine\n")
-        refuse_impossible(plan_of([fstab_step()]), site_in(tmp_path))
+        paths_in(tmp_path).of("/etc/fstab").write_text("# mine\n")
+        refuse_impossible(plan_of([fstab_step()]), paths_in(tmp_path))
         run("chattr", "+i", root / "etc/fstab")
         assert "chattr -i" in reasons(plan_of([fstab_step()]), tmp_path)
         run("chattr", "-i", root / "etc/fstab")
@@ -93,7 +89,7 @@ def test_a_file_that_nobody_may_replace_is_told_beforehand(
 
 def test_a_line_that_cannot_be_written_is_told_beforehand(tmp_path: Path) -> None:
     """A word of the command line may hold any byte; Python has it as a lone surrogate."""
-    (site_in(tmp_path).path("/etc/fstab")).write_text("")
+    (paths_in(tmp_path).of("/etc/fstab")).write_text("")
     step = fstab_step(LINE.replace("/srv/data", "/srv/caf\udce9"))
     assert "no UTF-8" in reasons(plan_of([step]), tmp_path)
 
@@ -104,16 +100,16 @@ def test_a_program_that_a_script_needs_is_missed_beforehand(tmp_path: Path) -> N
         pytest.skip("mkinitcpio is installed here")
     said = reasons(plan_of([CheckInitramfs("mkinitcpio", UUID)]), tmp_path)
     assert "lsinitcpio is not installed" in said
-    (reason,) = preflight(Needs(frozenset({"no-such-program-here"})), (), site_in(tmp_path))
+    (reason,) = preflight(Needs(frozenset({"no-such-program-here"})), (), paths_in(tmp_path))
     assert reason[0] == "no-such-program-here is not installed"
 
 
 def test_the_same_line_and_an_empty_folder_are_in_nobodys_way(tmp_path: Path) -> None:
-    etc = site_in(tmp_path).path("/etc")
+    etc = paths_in(tmp_path).of("/etc")
     (etc / "mdadm/mdadm.conf").write_text(f"ARRAY /dev/md/data UUID={UUID}\nARRAY /dev/md/b UUID=f:f:f:f\n")
     (tmp_path / "empty/lost+found").mkdir(parents=True)
     steps: list[Step] = [conf_step(), fstab_step(), Mount(str(tmp_path / "empty"))]
-    refuse_impossible(plan_of(steps), site_in(tmp_path))
+    refuse_impossible(plan_of(steps), paths_in(tmp_path))
     assert wrote(tmp_path) == []
 
 
@@ -133,27 +129,27 @@ def test_an_initramfs_of_arch_that_would_leave_mdadm_out_is_told_beforehand(
     tmp_path: Path, conf: str, dropped: str, told: bool
 ) -> None:
     """What bash makes of the same files is what is expected."""
-    site = site_in(tmp_path)
-    (folder := site.path("/etc/mkinitcpio.conf.d")).mkdir()
+    paths = paths_in(tmp_path)
+    (folder := paths.of("/etc/mkinitcpio.conf.d")).mkdir()
     (folder / "10-more.conf").write_text(dropped)
-    site.path("/etc/mkinitcpio.conf").write_text(conf)
+    paths.of("/etc/mkinitcpio.conf").write_text(conf)
     words = run("bash", "-c", '. "$1"; . "$2"; echo ${HOOKS[*]}', "-", folder.parent / "mkinitcpio.conf",
                 folder / "10-more.conf").split()  # fmt: skip
     assert (bool(words) and "mdadm_udev" not in words) == told
-    assert bool(list(refuse_hooks(RebuildInitramfs("mkinitcpio"), site))) == told
-    assert list(refuse_hooks(RebuildInitramfs("dracut"), site)) == []
+    assert bool(list(refuse_hooks(RebuildInitramfs("mkinitcpio"), paths))) == told
+    assert list(refuse_hooks(RebuildInitramfs("dracut"), paths)) == []
 
 
 def test_a_second_system_array_does_not_take_over_the_list_of_the_first(tmp_path: Path) -> None:
-    site = site_in(tmp_path)
-    file = site.path("/etc/default/esp-copies")
+    paths = paths_in(tmp_path)
+    file = paths.of("/etc/default/esp-copies")
     file.parent.mkdir(parents=True)
     file.write_text('ESP_COPIES="AAAA-1111 AAAA-1112"\n')
     step = EditFile("/etc/default/esp-copies", ('ESP_COPIES="BBBB-1 BBBB-2"',), "ESP_COPIES=", "x")
     needs = needs_of_plan(plan_of([step]), here=True)
-    assert preflight(needs, [step], site) == []  # those drives are gone
-    links = site.path("/dev/disk/by-uuid")
+    assert preflight(needs, [step], paths) == []  # those drives are gone
+    links = paths.of("/dev/disk/by-uuid")
     links.mkdir(parents=True)
     (links / "AAAA-1112").symlink_to("/dev/null")
-    ((why, _),) = preflight(needs, [step], site)
+    ((why, _),) = preflight(needs, [step], paths)
     assert "keeps /dev/null, an EFI system partition of another array" in why

@@ -12,7 +12,7 @@ from aligntool.raid.members import data_area
 from aligntool.raid.planning import plan_raid
 from aligntool.steps import MakeMember
 from aligntool.units import MIB, Extent
-from tests.apply.arrays.made import made_member, site_in
+from tests.apply.arrays.made import made_member
 from tests.conftest import run
 from tests.raid.made import goal
 
@@ -65,7 +65,7 @@ def test_every_byte_that_is_shown_is_zeroed_and_no_other(
     plan = thought_out(names, how)
     step = plan.steps[0]
     assert isinstance(step, MakeMember) and step.zeroed
-    made_member(step, site_in(tmp_path), area=data_area(plan.steps))
+    made_member(step, area=data_area(plan.steps))
     run("blockdev", "--flushbufs", drives[0])
     after, expected = images[0].read_bytes(), bytearray(before)
     for each in step.zeroed:
