@@ -11,11 +11,8 @@ from aligntool.inventory import Disk, Inventory
 from aligntool.steps import superblocks_on
 from aligntool.system import ArrayLine, Initramfs, System, TableLine
 
-# Whether arrays come back after a reboot, under their names, and what is mounted from them with them.
-#
-# In: an Inventory with its System. Out: findings. Alone because nothing of this is on a disk: an array
-# without fault is lost to its user when mdadm.conf, the initramfs or fstab do not know it (mdadm.conf(5),
-# fstab(5), systemd.mount(5)).
+# Whether arrays are assembled at boot under their names and their file systems are mounted: mdadm.conf(5), fstab(5),
+# systemd.mount(5).
 
 DEEPEST = 8  # devices on devices
 NEEDED_TO_START = ("/", "/usr")
@@ -43,7 +40,7 @@ def system_findings(inventory: Inventory) -> Iterator[Finding]:
 
 
 def _look_inside(image: Initramfs, system: System) -> str:
-    """By the program of whoever makes images there; `file` where nobody knows."""
+    """The program that makes the images there; `file` where it is unknown."""
     if image.unseen == "needs root":
         return "sudo aligntool audit"
     lister = {None: "file", "debian": "lsinitramfs", "arch": "lsinitcpio"}.get(system.family, "lsinitrd")
@@ -149,7 +146,7 @@ def starts_from(disk: Disk, inventory: Inventory) -> bool:
 
 
 def assembles(image: Initramfs, disk: Disk, system: System) -> bool:
-    """Whether that initramfs would try. dracut does only what it was told: rd.md.uuid=, rd.auto (dracut.cmdline(7))."""
+    """Whether that initramfs would try. dracut assembles only what its options name: rd.md.uuid=, rd.auto (dracut.cmdline(7))."""
     if image.maker != "dracut":
         return image.has_mdadm
     uuid = (disk.array.uuid if disk.array else None) or "-"
@@ -248,7 +245,7 @@ def fstab_lines(disk: Disk, inventory: Inventory, system: System) -> tuple[Table
 
 
 def _is_volume(spec: str) -> bool:
-    """/dev/mapper/vg-lv, /dev/vg/lv, /dev/disk/by-...: nobody knows of what it is but by where it is mounted."""
+    """/dev/mapper/vg-lv, /dev/vg/lv, /dev/disk/by-...: what it is can only be found by its mount point."""
     return spec.startswith("/dev/") and spec.count("/") > 2 and not spec.startswith("/dev/md/")
 
 
@@ -269,11 +266,7 @@ def _without_nofail(disk: Disk, inventory: Inventory, system: System, persist: s
         )  # fmt: skip
 
 
-# Arrays that lack a drive when the machine starts, and that nobody starts without it.
-#
-# In: an array, the inventory it is of, its System. Out: whether it is one of these; a finding. Alone because
-# such an array is in order, and so are the files that name it: it shows at the start after a drive has
-# failed. docs/decisions/0022 tells what was seen.
+# Arrays that are not started at boot when a drive is missing (docs/decisions/0022).
 
 LEAVES_INACTIVE = "debian"  # the family with initramfs-tools; with dracut it was not tried
 
@@ -295,8 +288,8 @@ def stays_inactive(disk: Disk, inventory: Inventory, system: System, family: str
     )
 
 
-def incomplete_findings(inventory: Inventory) -> Iterator[Finding]:
-    """Told only where somebody could look into an initramfs, and by its UUID it can be mended."""
+def late_start_findings(inventory: Inventory) -> Iterator[Finding]:
+    """Only where an initramfs was read, and where `raid persist` can name the array by its UUID."""
     system = inventory.system
     if system is None:
         return
@@ -314,10 +307,8 @@ def incomplete_findings(inventory: Inventory) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-# What is named by the number of an array, which md gives anew at every start.
-#
-# In: an Inventory with its System. Out: findings. Alone because the number in a file is often not the one
-# that the array has now: which array is meant, and what mends it, has to be found out first.
+# What is named by the number of an array, which md assigns at every boot. The number in a file is often not the one
+# that the array has now.
 
 _BOOT_SETTINGS = "/etc/default/grub /etc/default/grub.d /etc/kernel /boot/loader"
 
@@ -334,8 +325,8 @@ class Naming:
     kind: str = ""
 
 
-def numbered_findings(inventory: Inventory) -> Iterator[Finding]:
-    """A number that an ARRAY line with a UUID gives is kept, and only told."""
+def array_number_findings(inventory: Inventory) -> Iterator[Finding]:
+    """A number that an ARRAY line with a UUID gives is stable, and only a note."""
     system = inventory.system
     arrays = tuple(disk for disk in inventory.disks if is_native(disk))
     if system is None or not arrays:
@@ -412,7 +403,7 @@ def uuid_behind(spec: str, disk: Disk) -> str | None:
 
 
 def _by_hand(word: Naming, disk: Disk | None, reason: str, *, mended: bool) -> Iterator[str]:
-    """What `raid persist` does not mend: words of the boot loader, and what is not sure to be of an array."""
+    """What `raid persist` does not change: words of the boot loader, and what is not sure to be of an array."""
     if mended and word.file:
         return
     uuid = uuid_behind(word.spec, disk) if disk else None

@@ -8,12 +8,8 @@ from aligntool.audit.wording import as_root
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, Inventory, Layer, Partition
 from aligntool.units import GIB, KIB, MIB, Extent, format_about, format_size
 
-# Arrays that run: their state, their chunk, their bitmap, their members.
-#
-# In: an array with everything that was decided about its members. Out: findings. Alone because what counts
-# here is how an array fits the drives that it is made of, which none of them tells by itself. An array as
-# `aligntool raid plan` recommends it gives no error and no warning here; one that was asked for without a
-# bitmap gives AT605.
+# Arrays that run: their state, their chunk, their bitmap, their members. An array as `aligntool raid plan` recommends
+# it gives no error and no warning here; one without a bitmap gives AT605.
 
 LEAST_CHUNK = 16 * KIB
 FULL_STRIPE = MIB  # RAID5_MAX_REQ_STRIPES: 256 pages of 4 KiB in one request, drivers/md/raid5.c
@@ -56,7 +52,7 @@ def members_of(judged: tuple[Judged, ...]) -> Members:
 
 
 def array_findings(disk: Disk, members: Members, *, safely: bool | None = None) -> Iterator[Finding]:
-    """`safely`: what raid456 was told of discards (devices_handle_discard_safely); None: nobody knows."""
+    """`safely`: raid456's devices_handle_discard_safely; None: unknown."""
     facts = disk.array
     if facts is None or facts.level == "container":
         return
@@ -102,7 +98,7 @@ def _busy(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
 
 
 def sync_words(facts: ArrayFacts) -> str:
-    """How far it is, how fast, how long still; "" where nobody says."""
+    """Progress, rate and time left; "" where they are unknown."""
     done, total, rate = facts.sync_done, facts.sync_total, facts.sync_rate
     if done is None or not total:
         return ""
@@ -114,7 +110,7 @@ def sync_words(facts: ArrayFacts) -> str:
 
 
 def _chunk(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Iterator[Finding]:
-    """Of several boundaries that the chunk cuts, the one of the gravest member is told."""
+    """Of several boundaries that the chunk cuts, only the most severe is reported."""
     chunk = facts.chunk
     if not chunk:
         return
@@ -251,11 +247,7 @@ def _sectors(disk: Disk, known: list[Member]) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-# Members of running md arrays whose superblocks nobody could read: sysfs knows where their data start all the
-# same.
-#
-# In: an Inventory. Out: the same with a layer on every such member, so that the stack is added up without
-# root too.
+# Members of running md arrays whose superblocks could not be read: sysfs has their data offsets, without root too.
 
 _Offsets = dict[str, tuple[ArrayFacts, int]]
 
@@ -293,17 +285,15 @@ def _layer(extent: Extent, array: ArrayFacts, offset: int) -> Layer:
     )  # fmt: skip
 
 
-# Members of md arrays that are drives without a partition table.
-#
-# In: a disk. Out: findings. Alone because the danger comes from outside: firmware that takes a drive for one
-# whose GPT is damaged "repairs" it, and what it overwrites is the array's superblock, 4 KiB into the drive.
+# Members of md arrays that are drives without a partition table. Firmware that takes such a drive for one with a
+# damaged GPT "repairs" it and overwrites the array's superblock, 4 KiB into the drive.
 
 _NONE_TO_SPARE = ("raid0", "linear")  # nothing is kept twice: mdadm(8), --add and --re-add
 _VIRTUAL = (DiskKind.LOOP, DiskKind.MD, DiskKind.DM, DiskKind.BCACHE, DiskKind.MEMORY, DiskKind.NETWORK)
 
 
 def whole_member_findings(disk: Disk) -> Iterator[Finding]:
-    """Firmware sees drives only: a volume or a loop device that is a member as a whole is told nothing of."""
+    """Firmware sees drives only: a volume or a loop device that is a member as a whole gets no finding."""
     layer = next((layer for layer in disk.content if layer.kind == "linux_raid_member"), None)
     if layer is None or disk.kind in _VIRTUAL or not _is_whole(disk, layer):
         return

@@ -139,7 +139,7 @@ def _bogus(disk: Disk) -> Iterator[Finding]:
 
 
 def _distrusted(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Finding]:
-    """What the database alone knows to mislead; what can be seen by itself is told already."""
+    """Misleading reports that only the database knows of; others have findings of their own."""
     doubted = {
         "minimum_io_size": bool(minimum_io_doubt(disk)),
         "optimal_io_size": grade_optimal_io(disk)[0] is Grade.BOGUS,

@@ -119,7 +119,7 @@ def believed_minimum_io(disk: Disk) -> int:
 # grid.
 
 Sized = tuple[int, Source, str]
-"""A size in bytes, where it comes from, and who says so."""
+"""A size in bytes and its source."""
 
 ASSUMED_SECTOR = 4096
 FLOPPY_SIZES = frozenset(kib * 1024 for kib in (160, 180, 320, 360, 640, 720, 1200, 1440, 1680, 1720, 2880))
@@ -200,7 +200,7 @@ def physical_sector(disk: Disk, known: Sequence[KnownGeometry], below: Sequence[
 
 
 def distrusted(known: Sequence[KnownGeometry], limit: str) -> bool:
-    """The database says that what this model reports as that limit is no grid."""
+    """The database has it that this model's value of that limit is not a grid."""
     return any(limit in row.distrust for row in known)
 
 
@@ -320,18 +320,15 @@ def _for_information(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wid
         )
 
 
-# Where the sectors of the members begin on an md array, when the kernel cannot say it.
-#
-# In: an Inventory and the physical sectors settled for its disks. Out: for each such array the bytes from its
-# byte 0 to the first boundary. Alone because two kinds of arrays need it: on members that start off their
-# sectors the kernel reports −1 as soon as there is a chunk (blk_stack_limits: chunk and shift cannot be told
-# in one number), and on members whose sector size is only known or assumed it adds up nothing at all.
+# Where the sectors of the members begin on an md array, where the kernel does not report it: for members that start
+# off their sectors it reports −1 if there is a chunk (blk_stack_limits: chunk and shift do not fit one number), and
+# for members whose sector size is known or assumed it adds up nothing.
 
 _ADDED_UP = ("raid0", "raid1", "raid4", "raid5", "raid6", "raid10")  # a byte keeps its place in a chunk
 
 
 def shifted_arrays(inventory: Inventory, sectors: Mapping[str, Sized]) -> dict[str, int]:
-    """By the array's name. Not in it: arrays that the kernel tells rightly, and those whose members contradict."""
+    """By the array's name. Not in it: arrays that the kernel reports correctly, and those whose members contradict each other."""
     arrays = [disk for disk in inventory.disks if disk.array and _needs_it(disk, sectors[disk.name][0])]
     if not arrays:
         return {}
@@ -353,7 +350,7 @@ def _places(inventory: Inventory) -> dict[str, tuple[Disk, int]]:
 
 
 def _shift(array: Disk, sectors: Mapping[str, Sized], places: Mapping[str, tuple[Disk, int]]) -> int | None:
-    """The same for every member, or None. Members with smaller sectors than the array's have no say."""
+    """The same for every member, or None. Members with smaller sectors than the array's are left out."""
     facts, size = array.array, sectors[array.name][0]
     if facts is None or facts.level not in _ADDED_UP or (facts.chunk or 0) % size:
         return None

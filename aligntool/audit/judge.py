@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from aligntool.audit.array_boot import incomplete_findings, numbered_findings, system_findings
+from aligntool.audit.array_boot import array_number_findings, late_start_findings, system_findings
 from aligntool.audit.arrays import array_findings, members_of, whole_member_findings, with_members
 from aligntool.audit.drives import (
     device_findings,
@@ -37,7 +37,7 @@ from aligntool.formats.parked import parked_numbers
 from aligntool.inventory import Disk, Inventory, KnownGeometry, Partition, Role, TableLabel
 
 Known = Mapping[str, Sequence[KnownGeometry]]
-"""What the drive database says of each disk, by the disk's name."""
+"""What the drive database has on each disk, by the disk's name."""
 
 MOST_FINDINGS_A_PARTITION_TABLE = 2000
 PARKED = "parked by a move in flight"
@@ -75,8 +75,8 @@ def _arrays(inventory: Inventory, judged: tuple[Judged, ...]) -> Iterator[Findin
         yield from array_findings(one.disk, members, safely=safely)
         yield from whole_member_findings(one.disk)
     yield from system_findings(inventory)
-    yield from numbered_findings(inventory)
-    yield from incomplete_findings(inventory)
+    yield from array_number_findings(inventory)
+    yield from late_start_findings(inventory)
 
 
 def _settle_sectors(inventory: Inventory, known: Known) -> dict[str, Sized]:

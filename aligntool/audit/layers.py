@@ -172,7 +172,7 @@ class _Walk:
         yield self._off(Code.CLUSTERS_OFF, severity, layer_name(layer), "first cluster", start, grid)
 
     def _segments(self, layer: Layer) -> Iterator[Finding]:
-        """Every run of every logical volume; what pe_start already explains is not said again."""
+        """Every run of every logical volume; what pe_start already explains is not reported again."""
         said: set[tuple[str, GridKind]] = set()
         base = layer.data_start if layer.data_start is not None else self.start
         for segment in layer.segments:

@@ -297,7 +297,7 @@ class Judged:
         return next((verdict for verdict in self.verdicts if verdict.partition == partition), None)
 
     def by_partition(self) -> dict[int | None, Verdict]:
-        """For whoever asks for all of them: a table may have thousands. Of two with one number the first counts."""
+        """An index, because a table may have thousands. Of two with one number the first counts."""
         return {verdict.partition: verdict for verdict in reversed(self.verdicts)}
 
 
@@ -332,7 +332,7 @@ class MeasuredUnit:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredDisk:
-    """What `aligntool probe` found on one drive, sure enough to be told."""
+    """What `aligntool probe` found on one drive with enough confidence."""
 
     name: str
     path: str

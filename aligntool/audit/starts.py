@@ -86,11 +86,8 @@ def _geometry(lba: int, partition: Partition) -> str | None:
     return None
 
 
-# Starts that do not matter, and starts that the table alone cannot tell.
-#
-# In: a partition, and the disk it is on. Out: a reason in words, or nothing. Alone because each rule here
-# turns an error into a note or a question, and so needs a real disk that is in order and looks as if it were
-# not.
+# Starts that do not matter, and starts that the table alone does not give. Each rule turns an error into a note or
+# into unknown, and so needs a real disk that is in order and looks as if it were not.
 
 _PREP = "a PReP boot partition: firmware reads it once at boot"
 _BY_TYPE = {
@@ -138,7 +135,7 @@ def holds_data(partition: Partition) -> bool:
 
 
 def untold(partition: Partition) -> str:
-    """Why the data of this partition may begin elsewhere than its entry says; empty when they do not."""
+    """Return why the data of this partition may begin elsewhere than at its entry's start; "": they begin there."""
     if partition.type_code == _LDM:
         return (
             "the LDM database of this Windows dynamic disk says where its volumes start; ldmtool shows them"
@@ -285,7 +282,7 @@ def _worst(checks: Sequence[Check]) -> Check | None:
 
 
 def _grain_is_moot(disk: Disk, partition: Partition | None, verdict: Verdict) -> bool:
-    """A whole MiB is no aim on DASD tracks, on tables with their own rules, or for a disk used whole."""
+    """A whole MiB is not the goal on DASD tracks, on tables with their own rules, or for a disk used whole."""
     if partition is None or disk.kind is DiskKind.DASD:
         return True
     return disk.table is not None and disk.table.label is TableLabel.DASD

@@ -60,7 +60,7 @@ def array_above(disk: Disk, by_name: Mapping[str, Disk]) -> str:
 
 
 def table_findings(disk: Disk, above: str) -> Iterator[Finding]:
-    """`above`: the array that the table belongs to, in which case its faults are only told."""
+    """`above`: the array that the table belongs to, in which case its faults are only notes."""
     if above:
         if disk.partitions or disk.table:
             yield Finding(

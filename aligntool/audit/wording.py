@@ -19,7 +19,7 @@ def spot(offset: int, sector_size: int) -> str:
 
 
 def asked_by(grid: Grid) -> str:
-    """Which boundary, and who asks for it: "NAND page, known: Samsung SSD 830". A guess is told in one word."""
+    """Which boundary, and who asks for it: "NAND page, known: Samsung SSD 830". An assumption is one word."""
     return f"{grid.kind}, {grid.source}" + ("" if grid.source is Source.ASSUMED else f": {grid.by}")
 
 

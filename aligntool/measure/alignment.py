@@ -10,16 +10,13 @@ from aligntool.audit.report import units_touched
 from aligntool.errors import Refused
 from aligntool.measure.conditions import Conditions, bottom_of, crowded_words
 from aligntool.measure.fio import NEAR_A_CORE, Job, Pattern
-from aligntool.measure.statistics import LEAST_RUNS, PROMISED, chance_of_loss, chance_of_two, holm
+from aligntool.measure.statistics import LEAST_RUNS, PROMISED, holm, loss_p_value, welch_p_value
 from aligntool.measure.unit import CONFIDENT
 from aligntool.measure.unit_design import Dice
 from aligntool.units import KIB, MIB, Extent, align_up, format_about, format_size
 
 # How far a drive's mapping table reaches: random reads over spans that double, and the knee where they get
 # slower.
-#
-# In: the size there is, rates of runs. Out: spans, jobs, a knee with its confidence. Alone because a curve
-# that looks bent need not have a knee, and "none" must be an answer.
 
 BLOCK = 4 * KIB
 DEPTH = 32
@@ -40,7 +37,7 @@ Curve = Mapping[int, Sequence[float]]
 @dataclass(frozen=True, slots=True)
 class Knee:
     """`below` is the largest span at the full rate, `above` the next one, which is slower. None: there is no knee, or
-    it cannot be told, and `why` says which.
+    it is unknown, and `why` has the reason.
     """
 
     below: int | None
@@ -86,7 +83,7 @@ def spans_of(size: int, smallest: int = SMALLEST) -> tuple[int, ...]:
 
 
 def between(knee: Knee) -> int | None:
-    """The span in the middle of the knee, to be measured as well; None: there is nothing to be told apart."""
+    """The span in the middle of the knee, to be measured as well; None: the knee is narrow enough."""
     if knee.below is None or knee.above is None or knee.above < knee.below * 3 // 2:
         return None
     return (knee.below + knee.above) // 2 // BLOCK * BLOCK
@@ -110,7 +107,7 @@ def jobs_of(
 
 
 def knee_of(curve: Curve, cpu: Curve, seen: Conditions, dice: Dice) -> Knee:
-    """What may be said of a measurement; `cpu` as of `bound_spans`."""
+    """Return the knee of a measurement; `cpu` as of `bound_spans`."""
     knee = not_by_the_processor(find_knee(curve, dice), cpu)
     return not_by_the_arm(knee_beside_others(knee, seen), seen)
 
@@ -154,7 +151,7 @@ def _find_step(curve: Curve, dice: Dice, resamples: int) -> Knee | None:
         return None
     before = [rate for span in spans[:place] for rate in curve[span]]
     after = [rate for span in spans[place:] for rate in curve[span]]
-    chance = chance_of_two(before, after) * (len(spans) - 1)  # any of the places could have been the best one
+    chance = welch_p_value(before, after) * (len(spans) - 1)  # any of the places could have been the best one
     same = sum(
         _best_split([median(dice.choices(curve[span], k=len(curve[span]))) for span in spans]) == place
         for _ in range(resamples)
@@ -238,9 +235,6 @@ def reach(host_memory: int) -> int:
 
 
 # From where on the disk the same load is run, so that starts can be put beside each other.
-#
-# In: the unit, the room there is. Out: places, loads, jobs, or Refused. Alone because what is run is decided
-# before anything is measured.
 
 OLD_START = 63 * KIB // 2  # sector 63 of 512 bytes, where partitions began once
 RESIDUES = 8  # of a unit are tried at most
@@ -294,7 +288,7 @@ MOST_RUNS = 10_000
 
 
 def refuse_too_small(size: int, unit: int, sector: int, only: int | None) -> None:
-    """So many bytes, wherever on the disk they will lie: said before a file is filled in vain. Raises Refused."""
+    """Raise Refused if `size` bytes are too few, wherever they lie, before a file is filled in vain."""
     places_of(Extent(lcm(MIB, unit), size), unit, sector, only)
 
 
@@ -393,9 +387,6 @@ def runs_of(
 
 
 # What a start off the boundary costs: the same load from several starts, predicted and measured.
-#
-# In: the unit, rates of runs. Out: rows, verdicts. Alone because what is predicted (A request touches so many
-# units more) and what is measured must be held against each other by one rule.
 
 MATTERS = 0.95  # of the aligned rate: what keeps more loses nothing worth a move
 
@@ -411,7 +402,7 @@ class Word(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """One run: requests a second, and percent of a core that fio's thread used; None: an older file does not say."""
+    """One run: requests a second, and percent of a core that fio's thread used; None: an older file lacks it."""
 
     load: Load
     place: Place
@@ -483,7 +474,7 @@ def rows_beside_others(rows: Sequence[Row], seen: Conditions) -> tuple[Row, ...]
 
 
 def _with_cpu(row: Row, rates: Sequence[Rate]) -> Row:
-    """Two rates of one processor are alike, and say nothing of the drive."""
+    """Equal rates that the processor limits do not show that the drive's are equal."""
     of_load = [rate for rate in rates if rate.load == row.load and rate.cpu is not None]
     here = [rate.cpu or 0 for rate in of_load if rate.place == row.place]
     aligned = [rate.cpu or 0 for rate in of_load if not rate.place.residue and not rate.place.control]
@@ -498,7 +489,7 @@ def _without_chance(rows: Sequence[tuple[Row, Sequence[float]]]) -> tuple[Row, .
     t-test of the logarithms, Holm's correction), and what loses from one start must lose from those further off.
     """
     measured = [ratios for _, ratios in rows if len(ratios) >= LEAST_RUNS]
-    chances = iter(holm([chance_of_loss(ratios) for ratios in measured]))
+    chances = iter(holm([loss_p_value(ratios) for ratios in measured]))
     told = []
     for row, ratios in rows:
         chance = next(chances) if len(ratios) >= LEAST_RUNS else 1.0
@@ -550,7 +541,7 @@ def _row(load: Load, place: Place, unit: int, ratios: Sequence[float], noise: Se
 
 
 def _word(ratios: Sequence[float], noise: Sequence[float]) -> tuple[Word, str]:
-    """Every repeat must say the same, and the loss be larger than the repeats, and than two aligned starts, differ."""
+    """Every repeat must agree, and the loss be larger than the repeats, and than two aligned starts, differ."""
     lost = 1 - median(ratios)
     scatter = max(noise[-1] - noise[0], ratios[-1] - ratios[0])
     if ratios[-1] < min(MATTERS, noise[0]) and lost > scatter:

@@ -44,10 +44,7 @@ from aligntool.raid.planning import Decided, decide_raid
 from aligntool.steps import MakeArray, Subject, subject
 from aligntool.units import KIB, MIB, Extent, align_up, format_size
 
-# A test array: made, found, taken away again, and told from every other array.
-#
-# In: what the sweep says. Out: a device that is the array and nothing else. Alone because here superblocks
-# are zeroed: only those whose name and UUID are a test array's.
+# Test arrays: created, found, removed. Superblocks are zeroed here, only those with the name and UUID of a test array.
 
 _PATIENCE_S = 20.0
 _PAUSE_S = 0.2
@@ -93,8 +90,8 @@ def locked(disks: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def alone(members: Sequence[str]) -> Iterator[None]:
-    """Nobody else mounts them or makes anything of them meanwhile (open(2), O_EXCL on a block device): a load that is
-    made on a member itself would not mind. Raises Refused where somebody has one.
+    """Hold the members exclusively (open(2), O_EXCL on a block device), which a load on a member itself does not do. Raises
+    Refused where one is in use.
     """
     with ExitStack() as stack:
         for device in members:
@@ -129,7 +126,7 @@ def make_tuning_array(step: MakeArray) -> str:
 
 
 def running_arrays() -> Iterator[tuple[str, dict[str, str]]]:
-    """Every array that the kernel has, also one that is not started, with what mdadm says of it."""
+    """Every array that the kernel has, also one that is not started, with mdadm's properties of it."""
     for folder in sorted(Path("/sys/block").glob("md*/md")):
         node = f"/dev/{folder.parent.name}"
         if _is_block(node):
@@ -143,7 +140,7 @@ def is_test(values: dict[str, str]) -> bool:
 
 
 def examine(device: str) -> dict[str, str]:
-    """What md's superblock on it says; empty: there is none."""
+    """Return the properties of md's superblock on it; empty: there is none."""
     return export_values(run_program("mdadm", "--examine", "--export", device).output)
 
 
@@ -201,10 +198,7 @@ def clear_hint(members: Sequence[str]) -> str:
     return f"sudo aligntool raid tune --clear {' '.join(members)}"
 
 
-# A sweep over chunks, thought out: which test arrays are made of which members, and what is asked of each.
-#
-# In: judged members and a goal. Out: a Sweep, in which every command is a value, or Refused with every
-# reason. Alone because what a sweep writes must be shown before it is done, as with every other plan.
+# The plan of a sweep over chunks: which test arrays are made of which members, and the loads on each.
 #
 # The members are taken as they are, whole drives or partitions, without a table: the data begin at the same
 # bytes of the drive as they would in an array that is made to stay, and only md's superblock has to be taken
@@ -344,10 +338,8 @@ def sweep_words(sweep: Sweep) -> str:
     return f"{'the chunk' if len(sweep.chunks) == 1 else 'the chunks'} {chunks}; {counted}"
 
 
-# Running a sweep: every test array made, filled, measured, and taken away again.
-#
-# In: a Sweep. Out: figures, one after the other; the members as empty as they were, however it ends. Alone
-# because it is where a sweep writes.
+# Running a sweep: every test array is created, filled, measured and removed. However it ends, the members are as
+# empty as before.
 
 _LOOKS = 64
 _LOOK = 4 * KIB
@@ -483,7 +475,7 @@ def _given_back(sweep: Sweep) -> Iterator[None]:
 
 
 def _tried(undo: Callable[[], None]) -> list[Objection]:
-    """What fails here is told, and keeps nothing else from being undone."""
+    """Return what failed; the rest is undone all the same."""
     try:
         undo()
     except (Refused, Stopped, OSError) as error:
@@ -524,7 +516,7 @@ def _zero_out(device: str, extent: Extent) -> Ended:
 
 
 def _is_blank(device: str, extent: Extent) -> bool:
-    """By a few looks, past the page cache of whoever looked before. What cannot be read is not."""
+    """By a few looks, past the page cache. What cannot be read is not."""
     try:
         descriptor = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

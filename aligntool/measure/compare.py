@@ -9,17 +9,13 @@ from statistics import median
 
 from aligntool.measure.conditions import Conditions, DriveState, warnings_of
 from aligntool.measure.results import MOST_EXCURSION, WINDOW, Result, Series, Spread, as_ssd_score, steadiness
-from aligntool.measure.statistics import LEAST_RUNS, PROMISED, about_depth, chance_of_two, holm
+from aligntool.measure.statistics import LEAST_RUNS, PROMISED, about_depth, holm, welch_p_value
 from aligntool.measure.trace import ARTICLE, Drive
 from aligntool.recipes.goals import BenchTest
 from aligntool.units import KIB, format_about, significant
 
 # Two results side by side, as an article of 2017 draws them: log10 of the ratio, 0 for equal, -1 for ten
 # times slower.
-#
-# In: results. Out: a ratio for each test that both have, and whether it is more than noise; what spoils
-# either side, and what was not the same. Alone because what counts as noise is a rule, and the pictures and
-# tables that show it must all follow the same one.
 
 
 class Verdict(StrEnum):
@@ -40,7 +36,7 @@ class Ratio:
     after: Spread
     verdict: Verdict
     chance: float | None
-    """That one drive differs so much from itself in any of the lines; None: nobody knows how far its runs lie apart."""
+    """That one drive differs so much from itself in any of the lines; None: the spread of its runs is unknown."""
 
     @property
     def log_ratio(self) -> float:
@@ -78,7 +74,7 @@ def compare_all(pairs: Sequence[tuple[Result, Result]]) -> tuple[tuple[Ratio, ..
     """
     lines = [list(_lines(before, after)) for before, after in pairs]
     every = [line for of_pair in lines for line in of_pair]
-    chances = iter(holm([chance_of_two(one.rates, other.rates) for one, other, enough in every if enough]))
+    chances = iter(holm([welch_p_value(one.rates, other.rates) for one, other, enough in every if enough]))
     return tuple(
         tuple(_ratio(one, other, next(chances) if enough else None) for one, other, enough in of_pair)
         for of_pair in lines
@@ -86,7 +82,7 @@ def compare_all(pairs: Sequence[tuple[Result, Result]]) -> tuple[tuple[Ratio, ..
 
 
 def _lines(before: Result, after: Result) -> Iterator[tuple[Series, Series, bool]]:
-    """Both sides of a test, and whether their runs tell how far they lie apart."""
+    """Both sides of a test, and whether their runs show their spread."""
     others = {each.test: each for each in after.series}
     repeats = not (before.settings.passes or after.settings.passes)
     for one in before.series:
@@ -155,7 +151,7 @@ def doubts(result: Result) -> tuple[str, ...]:
 
 
 def differences(before: Result, after: Result) -> tuple[Difference, ...]:
-    """Of the machine and of the drives, in the order in which they lie below each other. What neither says is none."""
+    """Of the machine and of the drives, in the order in which they lie below each other. What neither has is left out."""
     a, b = before.conditions, after.conditions
     found = [*_of_machines(a, b), *_of_drives(a.drives, b.drives)]
     return tuple(each for each in found if each.before != each.after)
@@ -181,7 +177,7 @@ def _dropped(seen: Conditions) -> str:
 
 
 def _of_drives(a: Sequence[DriveState], b: Sequence[DriveState]) -> Iterator[Difference]:
-    """What a drive brings along differs from model to model; what is not known of one side is no difference."""
+    """What a drive brings along differs from model to model; what is unknown on one side is not a difference."""
     if a and b:
         yield Difference("number of drives", str(len(a)), str(len(b)))
     for one, other in zip(a, b, strict=False):
@@ -200,9 +196,6 @@ def _of_drives(a: Sequence[DriveState], b: Sequence[DriveState]) -> Iterator[Dif
 
 
 # What the figures say of the drive: the processor in the way, a cache, noise.
-#
-# In: a result. Out: sentences. Alone because figures are read by people who want to know what follows from
-# them, and what does not.
 
 CACHE = 2.0  # times the first passes, from which on the later ones are said to show a cache
 LEAST_PASSES = 2  # after the first
@@ -211,7 +204,7 @@ NOISY = 0.25
 JUST_WRITTEN = "a file that was just written is in a cache that keeps writes from the first pass on"
 
 
-def meaning(result: Result) -> Iterator[str]:
+def result_notes(result: Result) -> Iterator[str]:
     """Sentences, the most important first."""
     yield from _about_processor(result)
     yield from _about_noise(result)
@@ -236,7 +229,7 @@ def boot_drive(result: Result) -> Drive | None:
 
 
 def boot_doubts(result: Result) -> Iterator[str]:
-    """Why not to trust what is reckoned from `boot_drive`, a sentence each."""
+    """Why not to trust the estimate from `boot_drive`, a sentence each."""
     if not result.complete:
         yield "not complete: it was interrupted, or fio failed"
     bound = [side.test.title for side in _boot_sides(result) if side.cpu_bound]

@@ -67,7 +67,7 @@ def bottom_of(drives: Sequence[DriveState]) -> Sequence[DriveState]:
 
 
 def crowded_words(seen: Conditions) -> str:
-    """Return why rates that are alike say nothing: other programs waited for every core; "": they did not."""
+    """Return why equal rates prove nothing: other programs waited for every core; "": they did not."""
     if seen.load is None or not seen.cores or seen.load < seen.cores:
         return ""
     return f"busy machine (load {seen.load:g} on {seen.cores} cores before it began)"
@@ -139,7 +139,7 @@ def _about_drive(drive: DriveState) -> Iterator[str]:
 
 
 def room_words(needed: int, free: int) -> str | None:
-    """Why the file does not fit; None: it does. A file system that is filled to its brim is nobody's wish."""
+    """Why the file does not fit; None: it does. A part of the file system stays free."""
     spare = min(GIB, free // 20)
     if needed + spare <= free:
         return None

@@ -20,11 +20,7 @@ from aligntool.errors import Refused, Stopped
 from aligntool.linux.process import find_program
 from aligntool.units import format_size
 
-# One load on a drive as fio is to make it.
-#
-# In: what is to be read or written, how large, how deep, how long. Out: the words of fio's command line.
-# Alone because every measurement here is made of such jobs, and because the same words are what a user types
-# to repeat one.
+# One load on a drive, as the words of fio's command line.
 
 ENGINE = "libaio"
 PERCENTILES = "50:99:99.9"
@@ -148,13 +144,10 @@ def is_plain(path: str) -> bool:
     return _PLAIN.fullmatch(path) is not None
 
 
-# What fio said of one run, as values.
-#
-# In: the text of `fio --output-format=json`. Out: a Measured, or a ValueError that says what is wrong with
-# the text. Alone because fio's words and units (nanoseconds, percent of a thread's time) end here.
+# The output of `fio --output-format=json` as values. fio's units (nanoseconds, percent of a thread's time) end here.
 
 NEAR_A_CORE = 95.0
-"""Percent of one core from which on a thread is said to have been held back by it."""
+"""Percent of one core from which on a thread counts as limited by the processor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,10 +278,6 @@ def _number(values: Mapping[str, object], name: str) -> float:
 
 
 # Running fio: one job, from its start to its figures.
-#
-# In: a Job. Out: a Measured; how far it is, meanwhile. Alone because a run can fail, hang or be interrupted,
-# and whoever measures must get the same answer for each: the figures, or one sentence. It stands in `apply`
-# because most jobs write.
 
 Tell = Callable[[float], None]
 """Told the share that is done, from 0 to 1, a few times a second."""
@@ -334,8 +323,8 @@ def run_job(job: Job, *, tell: Tell | None = None, keep: Callable[[str], None] |
 
 
 def _refuse_unfit(job: Job) -> None:
-    """A file that is shorter than what it shall work on is deleted by fio and made anew (filesetup.c, extend_file): it
-    must never come to that.
+    """A file that is shorter than what it shall work on is deleted and recreated by fio (filesetup.c, extend_file): such
+    a job is refused.
     """
     try:
         with open(job.path, "rb") as file:  # noqa: PTH123 - the user's own spelling
@@ -384,8 +373,8 @@ def _with_plain_path(job: Job, folder: str) -> Job:
 
 @contextmanager
 def _started(words: tuple[str, ...], errors: int) -> "Iterator[subprocess.Popen[bytes]]":
-    """In a session of its own, so that Ctrl-C reaches aligntool alone, which then tells fio; never left behind: when
-    aligntool itself is killed, nobody reads the line of its progress any more, and SIGPIPE ends it within a second.
+    """In a session of its own, so that Ctrl-C reaches aligntool alone, which then signals fio; when
+    aligntool itself is killed, its progress line has no reader any more, and SIGPIPE ends it within a second.
     """
     try:
         child = subprocess.Popen(
@@ -403,7 +392,7 @@ def _started(words: tuple[str, ...], errors: int) -> "Iterator[subprocess.Popen[
 
 
 def _follow(child: "subprocess.Popen[bytes]", job: Job, tell: Tell) -> None:
-    """Until it has ended. Of a timed job the clock says how far it is, of others fio's own line."""
+    """Until it has ended. The progress of a timed job is by the clock, of others by fio's own line."""
     began, latest = time.monotonic(), 0.0
     whole_s = None if job.runtime_s is None else job.runtime_s + job.ramp_s
     stdout = child.stdout.fileno() if child.stdout else -1
@@ -438,7 +427,7 @@ def _failed(job: Job, said: str, otherwise: str) -> Refused | Stopped:
 
 
 def _sentence(said: str) -> str:
-    """The line that says why, as fio writes it: "fio: io_u error on file x: No space left on device: write ..."."""
+    """The line with the reason, as fio writes it: "fio: io_u error on file x: No space left on device: write ..."."""
     lines = [line.strip().removeprefix("fio: ") for line in said.split("\n{")[0].splitlines() if line.strip()]
     lines = [line for line in lines if line[0] != "{" and not line.startswith(("terminating on", "Jobs:"))]
     telling = [line for line in lines if "rror" in line or "not " in line or "No " in line]

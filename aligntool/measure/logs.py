@@ -19,10 +19,7 @@ from aligntool.errors import Refused
 from aligntool.linux.process import find_program
 from aligntool.measure.trace import UNTIMED, Event, Kind, Moment
 
-# A file as lines, in bounded memory, however long its lines are.
-#
-# In: a stream and what was already read of it. Out: lines of bytes without their ends. Alone because Python's
-# own lines grow with the file when a hostile one has no line ends.
+# A file as lines, in bounded memory: Python's own lines grow with a hostile file that has no line ends.
 
 SECTOR = 512  # of blktrace and of our CSV, whatever the disk's sectors are
 LAST_BYTE = 1 << 64  # no disk is larger
@@ -70,10 +67,7 @@ def bad_line(number: int, line: bytes, expected: str) -> Refused:
     )
 
 
-# The text that blkparse prints.
-#
-# In: lines. Out: events. Alone because it is the format of a program: blkparse(1), "DEFAULT OUTPUT", and what
-# blkparse 1.2.0 really prints. A line is
+# The text that blkparse prints: blkparse(1), "DEFAULT OUTPUT", and the output of blkparse 1.2.0. A line is
 #
 #     8,0    3        1     0.000000000   697  D   W 223490 + 8 [kjournald]
 #
@@ -157,11 +151,8 @@ def _kind(rwbs: bytes, with_range: bool) -> Kind:
     return Kind.FLUSH if b"F" in rwbs else Kind.OTHER
 
 
-# The binary files of blktrace, turned into text by blkparse.
-#
-# In: the path of a file. Out: lines as blkparse prints them. Alone because another program runs beside us,
-# and must be ended when we stop in the middle. blkparse itself is silent about a file that was cut short, so
-# that is looked at first.
+# The binary files of blktrace, converted to text by blkparse, which reports nothing about a file that was cut short:
+# that is checked first.
 #
 # Source of the record: struct blk_io_trace, include/uapi/linux/blktrace_api.h: 48 bytes, the first four
 # 0x65617407 in the byte order of the machine that recorded, the last two the length of what follows.
@@ -252,10 +243,7 @@ def _check_whole(path: Path) -> None:
                 )
 
 
-# The plain table that anybody can write: CSV with the columns time_s,op,lba,sectors.
-#
-# In: lines. Out: events. Alone because it is our own format, for logs of tools that are not known here:
-# docs/trace.md.
+# Our own format, for logs of other tools: CSV with the columns time_s,op,lba,sectors (docs/trace.md).
 
 HEADER = b"time_s,op,lba,sectors"
 MARK = b"\xef\xbb\xbf"  # that spreadsheets write before UTF-8
@@ -295,10 +283,8 @@ def csv_events(lines: Iterable[bytes]) -> Iterator[Event]:
         yield Moment.ISSUED, kind, b"", start, length, UNTIMED
 
 
-# The logs that fio writes with --write_iolog, versions 2 and 3.
-#
-# In: lines. Out: events, each as if it were sent to a drive when fio sent it. Alone because it is the format
-# of a program: fio(1), "TRACE FILE FORMAT", and iolog.c. After the first line come
+# The logs that fio writes with --write_iolog, versions 2 and 3: fio(1), "TRACE FILE FORMAT", and iolog.c. After the
+# first line come
 #
 #     /dev/sda add                     and in version 3 a time in front:    21 /dev/sda add
 #     /dev/sda read 61440 4096                                             163 /dev/sda read 61440 4096
@@ -358,9 +344,6 @@ def _event(line: bytes, *, timed: bool) -> Event | None:
 
 
 # Opening a log: which format it has, and what reads it.
-#
-# In: a path, or "-" for standard input, and a format if the user gave one. Out: a Log. Alone because the
-# beginning of a file decides between readers that do not know each other.
 
 STDIN = "-"
 
@@ -391,7 +374,7 @@ _READERS: dict[LogFormat, Callable[[Iterable[bytes]], Iterator[Event]]] = {
 
 @contextmanager
 def open_log(path: str, form: LogFormat | None = None) -> Iterator[Log]:
-    """`form` None: the file's beginning tells. Raises Refused, also while events are read, for anything that is wrong
+    """`form` None: detected by the file's beginning. Raises Refused, also while events are read, for anything that is wrong
     with the file.
     """
     try:
@@ -424,9 +407,9 @@ def _told_by(head: bytes) -> LogFormat:
     if FIRST_LINE.match(first):
         return LogFormat.BLKPARSE
     if not head:
-        raise Refused("the log is empty", hint="docs/trace.md tells how to record one")
-    what = "it has bytes that are no text" if b"\0" in head else f"it begins with {first[:60]!r}"
+        raise Refused("the log is empty", hint="docs/trace.md has how to record one")
+    what = "it has bytes that are not text" if b"\0" in head else f"it begins with {first[:60]!r}"
     raise Refused(
-        f"this is no log of blktrace, blkparse or fio, and no CSV with the header {HEADER.decode()}: {what}",
-        hint="docs/trace.md tells the formats, and how to record one",
+        f"this is not a log of blktrace, blkparse or fio, nor a CSV with the header {HEADER.decode()}: {what}",
+        hint="docs/trace.md has the formats and how to record one",
     )

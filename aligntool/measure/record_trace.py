@@ -22,10 +22,7 @@ from aligntool.linux.process import end_with_us, find_program, how_ended, run_pr
 from aligntool.linux.sysfs import mounts_now
 from aligntool.measure.targets import mount_of
 
-# The log of a recorded trace: a folder while it grows, a file when it is kept.
-#
-# In: the name that the log shall have, if any. Out: a folder; at the end that file. Alone because a log is
-# kept however the recording ended, and never over a file that is there.
+# The log of a recorded trace: a folder while it grows, then a file, which never replaces another one.
 
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV)  # FAT has none; another file system
 
@@ -68,7 +65,7 @@ def _made_in(parent: Path) -> Path:
 
 def _maps(folder: Path) -> bool:
     """blktrace writes into a shared mapping of its files, which network file systems may not have; then it writes
-    nothing, and says nothing (blktrace.c, setup_mmap).
+    nothing, without a message (blktrace.c, setup_mmap).
     """
     with (folder / "tried").open("w+b") as file:
         file.truncate(mmap.PAGESIZE)
@@ -97,11 +94,8 @@ def keep_log(folder: Path, output: str | None) -> None:
         raise Refused(f"{output} cannot be kept: {error.strerror}") from error
 
 
-# Running a command while blktrace records what a disk is asked.
-#
-# In: a device, a command, a folder for the log. Out: the log as text of blkparse, how the command ended, what
-# was lost. Alone because two programs run beside each other, and however it ends (Ctrl-C, a signal, an error)
-# neither is left behind: a trace that nobody ends goes on in the kernel.
+# Running a command while blktrace records the requests to a disk. However it ends (Ctrl-C, a signal, an error), no
+# program and no trace in the kernel is left running.
 
 _PREFIX = "trace"
 _TICK_S = 0.05
@@ -166,7 +160,7 @@ def _tracing(device: str, debugfs: str, folder: Path, recorded: Recorded) -> Ite
 
 
 def _until_ready(child: "subprocess.Popen[bytes]", said: IO[bytes], device: str) -> None:
-    """It says nothing when it has begun: each of its threads then has the kernel's file of one processor open."""
+    """It prints nothing when it has begun: each of its threads then has the kernel's file of one processor open."""
     began = time.monotonic()
     opened, since = 0, began
     while not opened or time.monotonic() - since < _STEADY_S:
@@ -198,14 +192,14 @@ def _not_started(said: str, device: str) -> Refused:
     if _BUSY in said:
         return Refused(
             f"{device} is being traced already",
-            hint=f"if nobody needs that trace: sudo blktrace -k -d {device}",
+            hint=f"to end that trace: sudo blktrace -k -d {device}",
         )
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return Refused(f"blktrace did not start on {device}: {' / '.join(lines[:2]) or 'it says nothing'}")
+    return Refused(f"blktrace did not start on {device}: {' / '.join(lines[:2]) or 'no message'}")
 
 
 def _stop(child: "subprocess.Popen[bytes]", device: str, *, ready: bool) -> None:
-    """It writes down what it still has; where it hangs it is killed, and the kernel told to end the trace."""
+    """It writes down what it still has; where it hangs it is killed, and the trace in the kernel is ended."""
     if child.poll() is None:
         child.send_signal(signal.SIGINT)
     try:
@@ -235,7 +229,7 @@ def _run(command: Sequence[str], output: int | None) -> tuple[int, bool]:
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
-    """The terminal has told it as well, so it gets a while before it is told again; a second Ctrl-C waits no longer."""
+    """The terminal has signalled it as well, so it gets a while before the next signal; a second Ctrl-C waits no longer."""
     try:
         for number in (None, signal.SIGINT, signal.SIGTERM):
             if number is not None:
@@ -259,14 +253,11 @@ def _to_text(folder: Path, text: Path) -> None:
 
 
 def _read(said: IO[bytes]) -> str:
-    """What it said until now; where it writes next stays as it is, because both share one position."""
+    """Its output until now; where it writes next stays as it is, because both share one position."""
     return os.pread(said.fileno(), 1 << 16, 0).decode("utf-8", "replace")
 
 
-# Whether what a disk is asked can be recorded here: root, the kernel's part, blktrace.
-#
-# In: a device as it was typed. Out: a Traceable, or one Refused with every reason at once. Alone because each
-# part that can be missing is somebody else's to add: the user's, the package's, the kernel's.
+# Whether the requests to a disk can be recorded here: root, the kernel's option, blktrace.
 #
 # The folder `trace` of a block device in sysfs is there where the kernel has CONFIG_BLK_DEV_IO_TRACE
 # (kernel/trace/blktrace.c, blk_trace_attr_group); the events come through debugfs.
@@ -293,7 +284,7 @@ def find_traceable(named: str) -> Traceable:
         raise Refused(f"{named}: {getattr(error, 'strerror', None) or error}", hint="lsblk") from error
     if not stat.S_ISBLK(status.st_mode):
         hint = f"sudo losetup -f --show {shell_word(path)}" if stat.S_ISREG(status.st_mode) else "lsblk"
-        raise Refused(f"{named} is no block device, and the kernel traces nothing else", hint=hint)
+        raise Refused(f"{named} is not a block device, and the kernel traces only those", hint=hint)
     folder = _folder(status.st_rdev)
     debugfs = _debugfs()
     refuse(_missing(folder, debugfs))
@@ -315,7 +306,7 @@ def _missing(folder: Path, debugfs: str | None) -> Iterator[Objection]:
     if _is_traced(folder):  # blktrace would fail, and end that trace as it goes
         yield (
             f"{folder.name} is being traced already",
-            f"if nobody needs that trace: sudo blktrace -k -d {shell_word(f'/dev/{folder.name}')}",
+            f"to end that trace: sudo blktrace -k -d {shell_word(f'/dev/{folder.name}')}",
         )
     if debugfs is None:
         yield (
@@ -338,7 +329,7 @@ def _debugfs() -> str | None:
 
 
 def lies_on(path: str, traced: Traceable) -> bool:
-    """Whether what is written at this path ends up on the disk that is traced; False too where nobody can say."""
+    """Whether what is written at this path ends up on the disk that is traced; False too where that is unknown."""
     mount = mount_of(path)
     numbers = [Path(path).stat().st_dev]
     if mount is not None and Path(mount.source).is_block_device():  # btrfs shows a number that no device has

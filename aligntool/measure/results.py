@@ -22,9 +22,6 @@ from aligntool.measure.fio import NEAR_A_CORE, Measured
 from aligntool.recipes.goals import BenchTest
 
 # Whether an SSD has come to rest: SNIA's test for steady state.
-#
-# In: a figure for each round, in their order. Out: steady or not, and by how much. Alone because it is a
-# published rule and is tried on made rounds.
 
 WINDOW = 5
 MOST_EXCURSION = 0.20
@@ -64,9 +61,6 @@ def steadiness(values: Sequence[float]) -> Steadiness | None:
 
 
 # Figures of a benchmark: runs, gathered by test, and what they amount to.
-#
-# In: what fio measured, run by run. Out: medians with their range, ratios, scores. Alone because every
-# printed figure is made here, from values that are kept, so that a result that is read back says the same.
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +109,7 @@ class Spread:
 
 
 NEAR_ALL = 0.95
-"""Of the machine's cores, from which on it is said to have no time left."""
+"""Of the machine's cores, from which on the machine counts as full."""
 
 
 OWN_SHARE = 0.5
@@ -153,7 +147,7 @@ class Series:
 
     @property
     def steady(self) -> bool | None:
-        """None: these are no rounds until it is. Fewer than WINDOW are not steady."""
+        """None: the runs are not rounds until steady. Fewer than WINDOW are not steady."""
         if self.course is not Course.ROUNDS:
             return None
         found = steadiness([sample.iops for sample in self.samples])
@@ -276,7 +270,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """What a list says of an experiment."""
+    """An experiment in a list."""
 
     when: str
     name: str  # "alignment", "span"
@@ -326,10 +320,6 @@ def _as_ssd_key(test: BenchTest) -> str:
 
 
 # A result as a file, and back.
-#
-# In: a Result, or the text of a file that anybody may have written. Out: text, or a Result, or Refused. Alone
-# because the format is a contract (docs/bench.schema.json), and because nothing of a stranger's file goes on
-# unchecked.
 
 SCHEMA = "aligntool.bench"
 VERSION = 1

@@ -24,17 +24,14 @@ from aligntool.measure.schedule import OVERHEAD_S, BenchPlan, filling, job_of, r
 from aligntool.recipes.goals import BenchTest
 from aligntool.units import format_about
 
-# The file that a benchmark works on: made, and removed again whatever happens.
-#
-# In: a folder and a size. Out: a path, inside a `with`. Alone because nothing of a benchmark may be left
-# behind, and nothing that was there may be touched.
+# The file that a benchmark works on: created, and removed however it ends.
 
 PREFIX = ".aligntool-bench-"
 
 
 @contextmanager
 def made_file(folder: str, size: int, *, name: str | None = None) -> Iterator[str]:
-    """Room for all of it is taken at once, so that a file system that is too full says so now. Raises Refused."""
+    """Allocate all of it at once, so that a full file system is noticed now. Raises Refused."""
     path = str(Path(folder, name or f"{PREFIX}{secrets.token_hex(4)}"))
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -45,7 +42,9 @@ def made_file(folder: str, size: int, *, name: str | None = None) -> Iterator[st
         try:
             os.posix_fallocate(descriptor, 0, size)
         except OSError as error:
-            raise Refused(f"{format_about(size)} cannot be taken in {folder}: {error.strerror}") from error
+            raise Refused(
+                f"{format_about(size)} cannot be allocated in {folder}: {error.strerror}"
+            ) from error
         finally:
             os.close(descriptor)
         yield path
@@ -67,9 +66,6 @@ def drop_caches() -> bool:
 
 
 # Keeping the results of benchmarks.
-#
-# In: a result's text, and where it goes. Out: a file that is whole or not there. Alone because a benchmark
-# that took an hour must not be lost to a folder that cannot be written.
 
 
 def keep_in_history(folder: Path, when: str, profile: str, text: str) -> str:
@@ -92,10 +88,7 @@ def keep_result(file: str, text: str) -> str:
     return file
 
 
-# A device taken for a benchmark that writes to it, and given back.
-#
-# In: its path. Out: nothing, inside a `with`. Alone because the device may be a partition, which no other
-# part of aligntool writes to as a whole.
+# A device opened exclusively for a benchmark that writes to it.
 
 
 @contextmanager
@@ -107,7 +100,7 @@ def held_device(path: str) -> Iterator[None]:
         try:
             status = os.stat(path)  # noqa: PTH116 - the same call as the fstat below
             if not stat.S_ISBLK(status.st_mode):
-                raise Refused(f"{path} is no block device")
+                raise Refused(f"{path} is not a block device")
             found = occupants(status)
             if found:
                 reasons = "; ".join(one.what for one in found)
@@ -121,19 +114,16 @@ def held_device(path: str) -> Iterator[None]:
             hint = (
                 "type the same after sudo" if isinstance(error, PermissionError) else f"sudo fuser -v {path}"
             )
-            raise Refused(f"{path} cannot be had for itself: {error.strerror}", hint=hint) from error
+            raise Refused(f"{path} cannot be opened exclusively: {error.strerror}", hint=hint) from error
         stack.enter_context(awake(f"a benchmark of {path}"))
         yield
 
 
-# How many cores of the whole machine were busy while fio measured.
-#
-# In: looks at /proc/stat, from before fio is started until it has ended. Out: cores. Alone because fio's
-# start and its end, half a second in which little is done, must not count: beside them a second of work never
-# looks like a full machine.
+# How many cores of the whole machine were busy while fio measured. fio's start and end, half a second in which little
+# is done, do not count.
 
 SHORTEST_S = 0.1
-"""Of fewer seconds the kernel's ticks, a hundredth each, tell too little."""
+"""The kernel's ticks are hundredths of a second: over less time they are too coarse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +137,8 @@ class Look:
 
 
 def busy_cores(looks: Sequence[Look], runtime_s: float) -> float | None:
-    """`looks` are in order, the first before fio was started and the last after its end; `runtime_s` is what fio says
-    that it measured for.
+    """`looks` are in order, the first before fio was started and the last after its end; `runtime_s` is the time
+    that fio measured.
 
     Start and end took the rest of the time together, whatever each of them took. So fio was measuring from that rest
     after the first look on until that rest before the last one, and only looks between those two moments count. None:
@@ -178,7 +168,7 @@ class Looks:
             self._taken.append(found)
 
     def beside(self, tell: Callable[[float], None]) -> Callable[[float], None]:
-        """One more whenever it is told how far fio is, a few times a second."""
+        """Return `tell` with one more look at each call, a few times a second."""
 
         def told(share: float) -> None:
             self.take()
@@ -187,7 +177,7 @@ class Looks:
         return told
 
     def cores(self, runtime_s: float) -> float | None:
-        """None: too short to tell, or the kernel says nothing."""
+        """None: too short, or the kernel has no figures."""
         return busy_cores(self._taken, runtime_s)
 
 
@@ -232,7 +222,7 @@ class Finished(Generic[Key]):
 class Runs:
     """Run fio `total` times and report the progress over all of them.
 
-    `expected_s`: of all of them, where the time of a run says too little.
+    `expected_s`: of all of them, where the time of a run is a poor estimate.
     """
 
     def __init__(

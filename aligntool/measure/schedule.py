@@ -14,9 +14,6 @@ from aligntool.recipes.goals import BenchGoal, BenchTest
 from aligntool.units import MIB, align_down, format_about, format_size
 
 # Why a device is not written all over.
-#
-# In: the disk as it was seen, and which partition of it is meant. Out: Refused with every reason at once, or
-# nothing. Alone because this is what stands between a benchmark and somebody's data.
 
 
 def refuse_destruction(disk: Disk, partition: Partition | None) -> None:
@@ -28,7 +25,10 @@ def _about_disk(disk: Disk) -> Iterator[Objection]:
     if disk.read_only:
         yield f"{disk.name} is read-only", ""
     if disk.failing:
-        yield f"{disk.name} says that it fails: {disk.failing}", f"smartctl -a {shell_word(disk.path)}"
+        yield (
+            f"{disk.name} reports that it is failing: {disk.failing}",
+            f"smartctl -a {shell_word(disk.path)}",
+        )
 
 
 def _about_use(disk: Disk, partition: Partition | None) -> Iterator[Objection]:
@@ -46,13 +46,13 @@ def _about_content(disk: Disk, partition: Partition | None) -> Iterator[Objectio
     look = f"sudo aligntool audit {shell_word(disk.path)}"
     if partition is not None:
         if partition.role in (Role.EXTENDED, Role.MAP, Role.NESTED):
-            yield f"{where(disk, partition)} is no partition of its own but {partition.role.value}", ""
+            yield f"{where(disk, partition)} is not a partition of its own but {partition.role.value}", ""
         if not partition.content_read:
-            yield f"nobody could look whether {where(disk, partition)} is empty", look
+            yield f"{where(disk, partition)} could not be read and may not be empty", look
         yield from _held(where(disk, partition), partition.content, partition.content_hint)
         return
     if not disk.table_read or not disk.content_read:
-        yield f"nobody could look whether {disk.name} is empty", look
+        yield f"{disk.name} could not be read and may not be empty", look
     for part in disk.partitions:
         yield (
             f"{disk.name} is not empty: partition {part.number}, {format_about(part.extent.length)}",
@@ -73,9 +73,6 @@ def _held(name: str, layers: tuple[Layer, ...], hint: str | None) -> Iterator[Ob
 
 
 # Which runs of fio a benchmark is made of, and in which order.
-#
-# In: a profile, a target, what the user typed beside it. Out: a BenchPlan, or Refused. Alone because what is
-# run is decided before anything is, and can be shown.
 
 SPAN_OF_PASSES = 64 * MIB  # of each test; a hard disk reads that at random in two minutes
 WARM_UP_SPAN = MIB  # beyond what is measured
@@ -252,7 +249,7 @@ def _fitting(
 
 
 def _way_out(target: Target) -> str:
-    return ", as it was not given up with --destructive" if target.kind is TargetKind.DEVICE else ""
+    return " without --destructive" if target.kind is TargetKind.DEVICE else ""
 
 
 def rounds_of(plan: BenchPlan) -> Iterator[tuple[int, tuple[BenchTest, ...]]]:

@@ -11,21 +11,17 @@ from aligntool.measure.conditions import DriveState, bottom_of
 from aligntool.measure.results import Result, Series
 from aligntool.recipes.goals import BenchTest
 
-# Whether a difference may be chance: Student's t-test, and Holm's correction for many questions asked at
-# once.
-#
-# In: figures of runs, chances. Out: chances. Alone because of forty lines that are compared one is far apart
-# by chance, and whoever says "faster" or "matters" must reckon with that in the same way.
+# Whether a difference may be noise: Student's t-test, and Holm's correction for multiple comparisons.
 
 PROMISED = 0.05  # of all comparisons of a drive with itself may have a false line
 LEAST_RUNS = 5
-"""Of fewer nobody knows how far they lie apart: of three runs each, ranges that do not overlap come about by chance
+"""The spread of fewer is unknown: of three runs each, ranges that do not overlap come about by chance
 once in ten times (2 of 20), of five each once in 126 times.
 """
 _SLOWEST = 1e-9  # a rate of nothing has no logarithm
 
 
-def chance_of_two(one: Sequence[float], other: Sequence[float]) -> float:
+def welch_p_value(one: Sequence[float], other: Sequence[float]) -> float:
     """That rates of the same drive differ so much or more, in either direction: Welch's t-test of their logarithms.
 
     At least two of each.
@@ -36,16 +32,16 @@ def chance_of_two(one: Sequence[float], other: Sequence[float]) -> float:
     if not error:
         return 0.0 if apart else 1.0
     freedom = error**2 / (error_a**2 / (len(a) - 1) + error_b**2 / (len(b) - 1))  # Welch-Satterthwaite
-    return beyond(apart / sqrt(error), int(freedom))
+    return student_tails(apart / sqrt(error), int(freedom))
 
 
-def chance_of_loss(ratios: Sequence[float]) -> float:
+def loss_p_value(ratios: Sequence[float]) -> float:
     """That ratios whose logarithms are 0 on average lie so far below: a one-sided t-test. At least two."""
     logs = _logs(ratios)
     middle, error = mean(logs), sqrt(variance(logs) / len(logs))
     if not error:
         return 0.0 if middle < 0 else 1.0
-    both = beyond(abs(middle) / error, len(logs) - 1)
+    both = student_tails(abs(middle) / error, len(logs) - 1)
     return both / 2 if middle < 0 else 1 - both / 2
 
 
@@ -61,7 +57,7 @@ def holm(chances: Sequence[float]) -> tuple[float, ...]:
     return tuple(found)
 
 
-def beyond(t: float, freedom: int) -> float:
+def student_tails(t: float, freedom: int) -> float:
     """The share of Student's distribution beyond t and -t (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
     angle = atan(t / sqrt(freedom))
     odd = freedom % 2
@@ -202,7 +198,7 @@ def depths_between(tests: Sequence[BenchTest]) -> tuple[BenchTest, ...]:
 
 
 def depth_gains(result: Result) -> Iterator[DepthGain]:
-    """Pairs of random tests that differ in their depth alone, with one thread. None of a result that cannot tell: past
+    """Pairs of random tests that differ in their depth alone, with one thread. None of a result that shows nothing: past
     the page cache is what the drive does, passes over the same data show a cache, and of fewer than LEAST_RUNS the
     noise is not known.
     """
@@ -242,9 +238,9 @@ def _verdict(pair: DepthGain) -> str:
     if pair.times >= GAIN and not pair.overlaps:
         return f": can't tell whether the drive works on several requests at once: {pair.doubt}"
     if pair.deep.busy_machine:
-        return ", and the machine was busy with other programs: that says nothing of command queueing (NCQ)"
+        return ", and the machine was busy with other programs, so command queueing (NCQ) cannot be judged"
     if bound:
-        return ", and the processor held it back: that says nothing of command queueing (NCQ)"
+        return ", and the processor held it back, so command queueing (NCQ) cannot be judged"
     return f": {gain}: " + ("the runs overlap" if pair.overlaps else "some runs gain, and others do not")
 
 

@@ -113,12 +113,12 @@ class Spans(Experiment):
 
     @property
     def whole(self) -> bool | None:
-        """Whether the spans reach to the end of the drive; None: nobody knows where that is."""
+        """Whether the spans reach to the end of the drive; None: unknown."""
         return None if self.drive_size is None else self.drive_size <= self.spanned * ENOUGH
 
     @property
     def summary(self) -> str:
-        """No knee over a part of a drive says nothing of the rest."""
+        """A part of a drive without a knee leaves the rest unknown."""
         of = f" of {format_about(self.drive_size)}" if self.drive_size and not self.whole else ""
         return f"{self.knee.words}{of}" if self.knee.flat else self.knee.words
 

@@ -20,9 +20,6 @@ from aligntool.measure.schedule import Target, TargetKind
 from aligntool.measure.sweeps import Spans, Starts, experiment_from_json
 
 # Results of benchmarks that were kept: reading one, and listing all.
-#
-# In: files, which anybody may have written. Out: Results, and a complaint for each file that is none. Alone
-# because a history outlives the version of aligntool that wrote it.
 
 
 def history_folder(environment: Mapping[str, str], *, root: bool) -> Path:
@@ -90,10 +87,7 @@ def list_results(folder: Path) -> list[Kept]:
     return found
 
 
-# What a benchmark is to work on: a folder, a file, a device; and the file system that it lies on.
-#
-# In: what the user typed. Out: a Target, its mount, or Refused. Alone because a slip here decides between a
-# file of our own and somebody's data.
+# The target of a benchmark: a folder, a file or a device, and its file system.
 
 
 def find_target(named: str) -> Target:
@@ -105,7 +99,7 @@ def find_target(named: str) -> Target:
 
 def _find(named: str) -> Target:
     if not named or "\0" in named:
-        raise Refused(f"{named!r} is no name of a folder, file or device")
+        raise Refused(f"{named!r} is not the name of a folder, file or device")
     refuse_ambiguous(named, folders=True)
     path = named if "/" in named or os.path.lexists(named) else _device_path(named)
     refuse_silent(path)
@@ -156,7 +150,7 @@ def _in_folder(named: str, folder: str, name: str | None) -> Target:
     mount = mount_of(folder)
     if mount and mount.kind in MEMORY:
         raise Refused(
-            f"{named} is in memory ({mount.kind}): that is no drive",
+            f"{named} is in memory ({mount.kind}): not a drive",
             hint="name a folder on the drive, such as /home",
         )
     room = os.statvfs(folder)
@@ -184,9 +178,7 @@ def _file(named: str, path: str) -> Target:
         raise Refused(f"{named} is empty: there is nothing in it to read", hint="name its folder")
     mount = mount_of(path)
     if mount and mount.kind in MEMORY:
-        raise Refused(
-            f"{named} is in memory ({mount.kind}): that is no drive", hint="name a file on the drive"
-        )
+        raise Refused(f"{named} is in memory ({mount.kind}): not a drive", hint="name a file on the drive")
     return Target(
         named, TargetKind.FILE, path, size=status.st_size, logical_block=_logical_block(status.st_dev),
         direct=_opens_directly(named, path),
@@ -240,10 +232,7 @@ def mount_of(path: str) -> Mount | None:
     return max(reversed(above), key=lambda mount: len(mount.place), default=None)
 
 
-# What is so while it is measured: drives, their links and temperatures, the file system, the machine.
-#
-# In: a Target. Out: Conditions. Alone because most of it is in no inventory: it changes from one minute to
-# the next.
+# The conditions of a measurement: drives, their links and temperatures, the file system, the machine.
 
 _SYS_BLOCK = Path("/sys/class/block")
 _MOST_DRIVES = 64

@@ -18,11 +18,7 @@ from aligntool.linux.users import Run, file_extents
 from aligntool.measure.unit_design import Kind, Pair, Round, Sample
 from aligntool.units import MIB, Extent, align_up, format_size
 
-# Requests sent one at a time, each timed.
-#
-# In: rounds of pairs, and where they go. Out: samples, and why it ended. Alone because the clock stands here:
-# between reading it twice there is one system call and nothing else. It stands in `apply` because some of the
-# requests write.
+# Requests sent one at a time, each timed: one system call and nothing else between two readings of the clock.
 
 _WARM_UP_S = 0.5
 _POOL = 4 * MIB  # of random bytes, from which writes are taken
@@ -165,11 +161,11 @@ class _Run:
         return tuple(samples)
 
     def too_slow(self, one: Round, limit_s: float) -> Refused | Stopped:
-        """What to say of a first round of which only a part was done in time."""
+        """The message for a first round of which only a part was done in time."""
         needed = ceil(1.2 * limit_s * len(one) / max(self.pairs, 1))
         return self._ended(
             f"{limit_s:g} s are over, and of the first round only {self.pairs} of {len(one)} pairs of requests are "
-            "done; of a part of a round nothing can be told",
+            "done; a part of a round gives no result",
             hint=f"--limit {needed}, or a smaller --largest",
         )
 
@@ -205,7 +201,7 @@ class _Run:
     def _write(self, extent: Extent) -> float:
         """µs, until it is durable."""
         if self.target.writing is None:
-            raise Refused(f"{self.target.path} was not given up to be written on")
+            raise Refused(f"{self.target.path} was not opened for writing")
         if self._pool is None:
             self._pool = self._buffers.lend(_POOL)
             self._pool[:] = os.urandom(_POOL)
@@ -254,9 +250,6 @@ def _undisturbed() -> Iterator[None]:
 
 # What a probe works on: a disk that is read, a disk that was given up, or a file made for it and removed
 # again.
-#
-# In: a path. Out: a Target to time requests on, and where on the disk its bytes lie. Alone because it is all
-# that a probe writes, apart from the timed writes themselves.
 
 _PIECE = 4 * MIB
 _LOOKS = 8  # into each window
@@ -287,7 +280,7 @@ def opened_disk(path: str, *, write: bool) -> Iterator[Target]:
 def made_file(folder: str, size: int, tell: Tell) -> Iterator[Made]:
     """Full of random bytes, because flash that was never written is not read; gone when the block ends.
 
-    Raises Refused for too little room, and where nobody knows what bytes of a disk a file has.
+    Raises Refused for too little room, and where the place of the file on the disk is unknown.
     """
     room = os.statvfs(folder)
     if room.f_bavail * room.f_frsize < size + size // 8:

@@ -7,11 +7,8 @@ from fractions import Fraction
 
 from aligntool.errors import Refused
 
-# How long the commands of a boot take on a drive, and how far two drives are apart.
-#
-# In: the rates of a drive with one 4 KiB command in flight (QD1), and how many commands a boot sends. Out:
-# seconds. Alone because it is a model with a source: the article of 2022 on storage for an operating system,
-# which counted the commands of one boot and reckons each at 4 KiB / QD1 rate.
+# How long the commands of a boot take on a drive, and how far two drives are apart. Source: the article of 2022 on
+# storage for an operating system, which counted the commands of one boot and takes each at the 4 KiB QD1 rate.
 
 REQUEST = 4096  # bytes of a command whose rate is asked for
 MEGABYTE = 10**6  # of MB/s, as benchmarks print it
@@ -62,7 +59,9 @@ def parse_drive(text: str) -> Drive:
     """
     rates = [_rate(word) for word in text.split(",")]
     if len(rates) > 2 or None in rates:
-        raise ValueError(f"{text!r} is no rate; write MB/s of reads, or of reads and writes, like 41.5,120")
+        raise ValueError(
+            f"{text!r} is not a rate; write MB/s of reads, or of reads and writes, like 41.5,120"
+        )
     first, last = rates[0], rates[-1]
     return Drive(first or Fraction(0), last or Fraction(0))
 
@@ -75,10 +74,7 @@ def _rate(word: str) -> Fraction | None:
     return rate if rate > 0 else None
 
 
-# The words in which a log of commands is told, whatever its format.
-#
-# In: nothing. Out: kinds, moments and the shape of an event. Alone because the readers of logs and the tally
-# must mean the same by them.
+# A log of commands as values, whatever its format.
 
 
 class Kind(StrEnum):
@@ -95,7 +91,7 @@ WITH_RANGE = (Kind.READ, Kind.WRITE, Kind.DISCARD)
 
 
 class Moment(Enum):
-    """What happened to a command. Logs that tell only one moment tell ISSUED."""
+    """What happened to a command. Logs with only one moment have ISSUED."""
 
     QUEUED = "queued"  # handed to the kernel's block layer; requests may still be merged or split
     ISSUED = "issued"  # sent to the drive
@@ -220,9 +216,6 @@ class Latencies:
 
 
 # The access pattern that a log shows, as frozen values.
-#
-# In: counts. Out: rows, histograms, crossings, and the arithmetic on them. Alone so that `render` and `cli`
-# need not know how it was counted. Sizes in bytes.
 
 Buckets = tuple[int, ...]
 """Number n counts what is over 2**(n-1) and at most 2**n; number 0 counts what is 1."""
@@ -262,7 +255,7 @@ class Row:
 @dataclass(frozen=True, slots=True)
 class Pattern:
     """`depths`: commands by how many were in flight on their device when they were sent, themselves counted; None: the
-    log does not say when commands ended.
+    log has no times of completion.
     """
 
     moment: Moment  # at which commands were counted
@@ -291,9 +284,6 @@ def bucket_range(index: int) -> tuple[int, int]:
 
 # Counting events, one after the other, in memory that does not grow with the log.
 #
-# In: events in the order of the log. Out: a Pattern. Alone because it is the only thing here that changes
-# while it works, and because ten million events go through it: what looks plain is quick.
-#
 # The rule of sequential is that of the article: a command is sequential when it is of the same kind as the
 # one before it and its range goes on where that one ended, upwards. Anything between them, a flush too, ends
 # the run. "The one before" is the one on the same device or file: two drives have two heads.
@@ -307,7 +297,7 @@ class NoCommands(Refused):
 
 
 def read_pattern(events: Iterable[Event], boundaries: Sequence[Boundary] = ()) -> Pattern:
-    """Counts commands when they are sent to the drive; in a log that never says so (of an md or dm device), when they
+    """Counts commands when they are sent to the drive; in a log without that (of an md or dm device), when they
     are queued. Raises NoCommands, and Refused for a log of more than MOST_SOURCES devices or files.
     """
     tally, counted, latencies = _Tally(boundaries), Moment.QUEUED, Latencies()
@@ -325,7 +315,7 @@ def read_pattern(events: Iterable[Event], boundaries: Sequence[Boundary] = ()) -
             tally.add(kind, source, start, length)
     pattern = replace(tally.pattern(counted), latencies=latencies.all())
     if not pattern.commands:
-        raise NoCommands("the log has no command in it", hint="docs/trace.md tells how to record one")
+        raise NoCommands("the log has no command in it", hint="docs/trace.md has how to record one")
     return pattern
 
 

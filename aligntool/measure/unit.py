@@ -1,4 +1,4 @@
-"""Infer a flash unit from timed pairs, or state why none can be told; the kept file."""
+"""Infer a flash unit from timed pairs, or state why it is unknown; the kept file."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -59,7 +59,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What was found; `why` says why nothing was."""
+    """What was found, or why nothing was."""
 
     steps: tuple[Step, ...]
     why: str = ""
@@ -145,7 +145,7 @@ def _height(low: Sequence[Level], high: Sequence[Level]) -> float:
 
 
 def _unclean(low: Sequence[Level], high: Sequence[Level], sides: Sides) -> str:
-    """Why this is no step. Empty: it is one."""
+    """Return why this is not a step; "": it is one."""
     height = _height(low, high)
     limit = CLEAN * height
     for group, where in ((low, "below"), (high, "above")):
@@ -262,11 +262,8 @@ def _not_by_place(unit: Level, shifted: Sequence[Level], floor: float) -> str:
     return ""
 
 
-# Timed pairs -> the boundaries at which a drive works, each with a confidence; or "unknown", and why.
-#
-# In: samples, dice for the bootstrap. Out: an Inference. Alone because it is a pure function: the same
-# samples and the same dice give the same answer, so it is tried on simulated drives whose answer is known
-# (docs/probing.md).
+# Timed pairs -> the boundaries at which a drive works, each with a confidence; or "unknown", and why. The same samples
+# and the same dice give the same answer (docs/probing.md).
 
 RESAMPLES = 100
 CONFIDENT = 0.95  # the audit takes nothing less
@@ -416,9 +413,6 @@ def _confirmed(
 
 
 # What a probe found, as a document, and what the audit may take from it.
-#
-# In: a result; the text of a document. Out: the document; the disk and its units. Alone because a measurement
-# is kept, and counts for the disk that it was made on only.
 
 SCHEMA = "aligntool.probe"
 VERSION = 1

@@ -11,10 +11,6 @@ from aligntool.units import GIB, KIB, MIB, Extent
 
 # Which requests are timed to find the unit of a drive, and in which order.
 #
-# In: the room there is, the sector size, dice. Out: rounds of pairs of requests. Alone because what is
-# concluded is only as good as what is compared: two requests that differ in nothing but whether they cross a
-# boundary.
-#
 # The idea is flashbench's (`flashbench -a`): a request across a boundary of the drive touches one more unit
 # than a request beside it. A point that is an odd multiple of 2^k lies on a boundary of every unit up to 2^k
 # and of none above, so the size from which on crossing costs time is the unit.
@@ -198,7 +194,7 @@ def _mixed(cells: Sequence[_Cell], dice: Dice) -> list[_Cell]:
 
 
 def _pair(cell: _Cell, parts: Regions, sector: int, dice: Dice, *, dear_first: bool) -> Pair:
-    """Both at places of the same kind, drawn anew: nothing that was read before is read again on purpose."""
+    """Both at places of the same kind, drawn again: nothing that was read before is read again on purpose."""
     kind, level, region, side = cell
     request = level if kind in _WHOLE else 2 * sector
     first, last = _first(parts[region], level, request), _last(parts[region], level, request)

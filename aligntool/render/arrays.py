@@ -26,9 +26,6 @@ from aligntool.steps import MakeMember
 from aligntool.units import format_size
 
 # Arrays for people: a plan of one, and those that run.
-#
-# In: a plan, or views of arrays. Out: lines. Alone because an array has no map of one disk: what counts is
-# what it is made of, why, and which link binds it.
 
 
 def raid_plan_lines(plan: Plan, *, width: int, type_next: str = "") -> Iterator[Line]:
@@ -54,7 +51,7 @@ def raid_plan_lines(plan: Plan, *, width: int, type_next: str = "") -> Iterator[
 
 
 def array_lines(views: Sequence[ArrayView], *, width: int) -> Iterator[Line]:
-    """Each array with its members, its ceiling, what the audit found of its stack, and the commands that mend it."""
+    """Each array with its members, its ceiling, the audit's findings on its stack, and the commands that repair it."""
     if not views:
         yield plain("No md array is running here.")
     for view in views:
@@ -107,9 +104,6 @@ def arrays_json(views: Sequence[ArrayView]) -> str:
 
 
 # A sweep over chunks, for people: what is about to be done, and what came of it.
-#
-# In: a Sweep; a Tuning with its Choice. Out: lines. Alone because a sweep is no plan of steps: what is
-# written is gone again when it ends.
 
 
 def sweep_lines(sweep: Sweep, *, width: int) -> Iterator[Line]:
@@ -138,7 +132,7 @@ def sweep_lines(sweep: Sweep, *, width: int) -> Iterator[Line]:
 
 
 def tuning_lines(tuning: Tuning, choice: Choice, recommended: int, *, width: int) -> Iterator[Line]:
-    """A table of medians with their ranges, and what they say."""
+    """A table of medians with their ranges, and the conclusion."""
     yield EMPTY
     for member in tuning.members:
         if member.read and member.write:
@@ -199,7 +193,7 @@ def _verdict(choice: Choice) -> str:
 
 
 def _fitting(rows: list[list[str]], width: int) -> Iterator[Line]:
-    """The table; where it is too wide, one for each load and one for what they say together."""
+    """The table; where it is too wide, one for each load and one for the conclusion."""
     if sum(max(map(cell_width, column)) + 2 for column in zip(*rows, strict=True)) - 2 <= width:
         yield from _table(rows)
         return

@@ -37,7 +37,7 @@ from aligntool.units import format_about, format_size
 # processor.
 
 Facts = Iterator[tuple[str, str]]
-"""A word and what is to be said under it."""
+"""A word and its text."""
 
 
 def fact_lines(disk: Disk, *, width: int) -> Iterator[Line]:
@@ -56,7 +56,7 @@ def uplink_lines(inventory: Inventory, *, width: int) -> Iterator[Line]:
 
 
 def facts_of(disk: Disk) -> Facts:
-    """What the drive says of itself, and its ways up to the processor."""
+    """What the drive reports, and its links up to the processor."""
     yield from _drive(disk)
     if disk.nvme:
         yield from _nvme(disk.nvme)
@@ -204,7 +204,7 @@ def _group(
 
 
 def alike_of(findings: Sequence[Finding], *, alone: str | None) -> list[tuple[Finding, str]]:
-    """What is said of several disks in the same words is said once, of all of them; an only disk is not named."""
+    """Findings with the same words on several disks are merged; an only disk is not named."""
     groups: dict[tuple[str, tuple[str, ...], str | None], list[Finding]] = {}
     for finding in findings:
         words = finding.summary.removeprefix(f"{finding.disk}: ")
@@ -240,7 +240,7 @@ def _labelled(label: str, text: str, *, width: int) -> Iterator[Line]:
 
 
 def cost_words(cost: Cost) -> str:
-    """The prediction in a sentence. It is a model's, and says so."""
+    """The prediction of the cost model in a sentence."""
     request, rate = format_size(cost.request), _fraction(cost.write_rate)
     words = [
         f"predicted for {request} requests: {rate} of the aligned write rate",
@@ -257,10 +257,7 @@ def _fraction(number: Fraction) -> str:
     return f"{number.numerator}/{number.denominator}" if number.denominator > 1 else str(number.numerator)
 
 
-# Whether misaligned partitions can be mended, under the table of an audit.
-#
-# In: the answers of the planner. Out: lines. Alone because partitions with the same answer are told in one
-# breath.
+# Whether misaligned partitions can be realigned, under the table of an audit.
 
 Mends = Mapping[str, Sequence[Mend]]
 """The answers, by the disk's name."""
@@ -269,9 +266,9 @@ MOST_ANSWERS = 12
 """So many different answers are written out for a disk; --json has them all."""
 
 _WORDS = {
-    "in-place": ("can be mended in place", Style.GOOD),
-    "with-shrink": ("can be mended only with a shrink", Style.DOUBT),
-    "not": ("cannot be mended", Style.BAD),
+    "in-place": ("can be realigned in place", Style.GOOD),
+    "with-shrink": ("can be realigned only with a shrink", Style.DOUBT),
+    "not": ("cannot be realigned", Style.BAD),
 }
 
 
@@ -310,7 +307,7 @@ _ANSWERS = {Answer.ON: Style.GOOD, Answer.OFF: Style.BAD, Answer.UNKNOWN: Style.
 def audit_lines(
     report: Report, *, width: int, verbose: bool, quiet: bool, mends: Mends = _NO_MENDS
 ) -> Iterator[Line]:
-    """`mends`: whether what is off can be mended, by the disk's name."""
+    """`mends`: whether what is off can be realigned, by the disk's name."""
     if quiet:
         yield from finding_lines(report, width=width, verbose=False, quiet=True)
         return
@@ -437,7 +434,7 @@ def row_of(disk: Disk, partition: Partition, verdict: Verdict | None) -> Row:
 
 
 def _contents(layers: Sequence[Layer], hint: str | None) -> str:
-    """The stack in a word: "md 1.2 › crypto_LUKS", or what the udev database says."""
+    """The stack in a word: "md 1.2 › crypto_LUKS", or udev's word for it."""
     if not layers:
         return hint or ""
     names, layer = [], layers[0]

@@ -12,7 +12,7 @@ from aligntool.measure.compare import (
     compare_all,
     differences,
     doubts,
-    meaning,
+    result_notes,
     steady_file,
     unmatched,
 )
@@ -27,9 +27,6 @@ from aligntool.render.plan import time_words
 from aligntool.units import format_about, format_size, mb_s
 
 # The result of a benchmark, for people.
-#
-# In: a Result, or a plan of one. Out: lines. Alone because which figures stand beside which is decided here:
-# no rate without its range, its latency and the processor's part.
 
 FIGURES = ("MB/s", "range", "IOPS", "p50 µs", "p99 µs", "p99.9 µs", "CPU", "busy")
 """Heads of the columns."""
@@ -38,7 +35,7 @@ _GAP = 2
 
 
 def plan_words(plan: BenchPlan, seen: Conditions, *, width: int) -> Iterator[Line]:
-    """What is going to be run, and what is already known to spoil it."""
+    """Return what is going to be run, and the warnings known by now."""
     settings, target = plan.settings, plan.target
     where = f"a file of {format_size(plan.room)} in {target.path}" if plan.makes_file else target.path
     yield (("benchmark  ", Style.TITLE), (f"{settings.profile} on {where}", Style.PLAIN))
@@ -91,7 +88,7 @@ def result_lines(result: Result, *, width: int) -> Iterator[Line]:
     yield EMPTY
     yield from figure_lines(result.series, width=width)
     yield EMPTY
-    yield from _notes(tuple(meaning(result)), width, "  ")
+    yield from _notes(tuple(result_notes(result)), width, "  ")
     yield from _notes(result.skipped, width, "  left out: ")
     yield from _notes(tuple(warnings_of(result.conditions, direct=settings.direct)), width, "  warning: ")
 
@@ -215,9 +212,6 @@ def _notes(sentences: Sequence[str], width: int, before: str) -> Iterator[Line]:
 
 
 # Results side by side: log10 of the ratios, drawn; and the list of those that were kept.
-#
-# In: results. Out: lines, or JSON. Alone because it is the article's picture: 0 is equal, -1 ten times
-# slower.
 
 _HALF = 16  # columns of the picture on each side of zero, at most
 _LEAST_HALF = 4

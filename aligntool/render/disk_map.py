@@ -16,14 +16,11 @@ if TYPE_CHECKING:
 
 
 # A bar with words behind it, redrawn in place on a terminal.
-#
-# In: a stream. Out: rich's progress, to which a task is added. Alone because a move, a resynchronisation and
-# a benchmark draw the same bar and differ only in what they say.
 
 
 def words_bar(stream: TextIO, *, title: str = "", transient: bool = False, still: bool = False) -> "Progress":
     """Its tasks have a field `words`, which is taken literally. `transient`: nothing of it stays when it ends.
-    `still`: it is redrawn when a task says so, and not by a thread.
+    `still`: it is redrawn at each update, and not by a thread.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
@@ -171,11 +168,7 @@ def _blocks(begin: int, cells: int, length: float) -> str:
     return "".join(row)
 
 
-# The disk before and after, as two bars over one scale.
-#
-# In: a plan. Out: lines. Alone because drawing to scale is a subject of its own: both bars share their
-# columns, so that a byte stands in the same column in both, and the smallest part and the smallest gap keep a
-# cell that can be seen.
+# The disk before and after, as two bars with the same columns, in which the smallest part and gap keep a cell.
 
 HEAD = 10
 LEAST_OF_A_PART = 3

@@ -25,10 +25,6 @@ from aligntool.units import format_about, format_size
 
 # A disk as a picture: its partitions in order, to scale as far as they stay readable, and how each one
 # starts.
-#
-# In: a judged disk. Out: a picture that takes the width it is given. Alone because widths here are a
-# compromise: a partition of 1 MiB on a disk of 20 TB must still be seen and have its number, so the smallest
-# are drawn wider.
 
 WIDTH = 720
 PHONE = 330  # pixels that a small phone leaves for a picture
@@ -198,9 +194,6 @@ def _alternative(judged: Judged) -> str:
 
 
 # Blocks over sectors, as a picture: the drawing of the 2010 article for one start of the user's own disk.
-#
-# In: a verdict and its partition. Out: a picture. Alone because it is the picture for pages and files of what
-# `map` draws on a terminal; what is drawn is decided there.
 
 START_WIDTH = 420
 LEFT, RIGHT = 2, 418

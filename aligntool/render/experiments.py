@@ -17,9 +17,6 @@ from aligntool.render.lines import EMPTY, Line, Piece, Style, fit, plain, stacke
 from aligntool.units import format_about, format_size, significant
 
 # What the experiments of `aligntool bench` found: starts, spans; as text and as JSON.
-#
-# In: rates, rows, a knee. Out: lines, or JSON. Alone because here a verdict stands first, and the figures
-# behind it.
 
 _STYLES = {
     Word.MATTERS: Style.BAD, Word.DOES_NOT: Style.GOOD, Word.NOT_FOR_READS: Style.GOOD, Word.CANNOT_TELL: Style.DOUBT,
@@ -161,7 +158,7 @@ def _knee_line(found: Spans) -> Line:
 
 
 def knee_facts(knee: Knee) -> str:
-    """What stands beside the words; "": it cannot be told."""
+    """The facts beside the words; "": unknown."""
     sure = f"confidence {knee.confidence:.0%}"
     if knee.found:
         return f"there {knee.share:.0%} of the rate before; {sure}"
@@ -234,8 +231,6 @@ def span_json(found: Spans, disk: Disk | None) -> str:
 
 
 # What a probe found: the unit, what shows it, and what was done to find it; or why it is unknown.
-#
-# In: a ProbeResult. Out: lines. Alone because a size without its doubts would be believed.
 
 _PROBE_BAR_WIDTH = 24
 _MANY_ZEROS = 0.5

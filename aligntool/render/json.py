@@ -35,7 +35,7 @@ _OF_PLANS = frozenset({"sampled", "taken"})  # an audit asks for neither
 
 
 def audit_json(report: Report, mends: Mends = _NO_MENDS) -> Iterator[str]:
-    """The document in pieces, in order. `mends`: whether what is off can be mended, by the disk's name."""
+    """The document in pieces, in order. `mends`: whether what is off can be realigned, by the disk's name."""
     head: Value = {
         "schema": SCHEMA,
         "version": VERSION,

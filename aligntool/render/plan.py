@@ -38,9 +38,6 @@ from aligntool.steps import (
 from aligntool.units import Extent, format_about, format_size
 
 # The steps that make an array, in words.
-#
-# In: one step. Out: its title, and what belongs under it: command lines as they can be typed, and lines of
-# files. Alone because none of these steps moves anything, and `render.steps` is about bytes.
 
 _PLAIN = re.compile(r"--?[A-Za-z-]+=[\w./:,@%+-]+|[a-z]+=[\w=,./-]+", re.ASCII)
 
@@ -96,9 +93,6 @@ def shell_line(words: Sequence[str]) -> str:
 
 
 # A plan's steps in words: what each does, to which bytes.
-#
-# In: one step. Out: a title, and the details under it. Alone because it is the one place that must know every
-# kind of step; mypy stops whoever adds one and forgets it here.
 
 LABELS = {"gpt": "GPT", "dos": "MBR"}
 _A = {"dos": "an"}
@@ -273,9 +267,6 @@ def _partitions(numbers: Sequence[int]) -> str:
 
 
 # A plan for people: the disk before and after, what it costs, every step with its bytes, and what to type.
-#
-# In: a plan, and the command lines that its steps would run. Out: lines. Alone because it is what a user
-# reads before answering the one question.
 
 Commands = Mapping[int, Sequence[str]]
 """The command lines that a step would run, by the step's index."""
@@ -308,7 +299,7 @@ def plan_lines(
 
 
 def attention_lines(plan: Plan, *, width: int) -> Iterator[Line]:
-    """What needs the user afterwards; said before the move, and again when it is done."""
+    """What the user has to do afterwards; shown before the move and after it."""
     yield from sentence_lines("Afterwards", plan.attention, Style.DOUBT, width)
 
 

@@ -14,10 +14,7 @@ from aligntool.render.lines import Line, Style, harmless, plain, wrapped
 from aligntool.render.plan import partition_of, sector_words, size_words, step_title, time_words
 from aligntool.units import format_about, format_size
 
-# How far a benchmark is: a bar on a terminal, a line for each run elsewhere.
-#
-# In: what is being done, its share, seconds left. Out: text on a stream. Alone because it is redrawn while
-# fio runs.
+# Progress of a benchmark: a bar on a terminal, a line for each run elsewhere.
 
 Tell = Callable[[str, float, float | None], None]
 
@@ -39,7 +36,7 @@ def bench_lines(stream: TextIO) -> Iterator[Tell]:
 
 @contextmanager
 def bench_bar(stream: TextIO, *, still: bool = False) -> Iterator[Tell]:
-    """`still`: no thread redraws it; it changes only when it is told something."""
+    """`still`: no thread redraws it; it changes only at each call."""
     with words_bar(stream, transient=True, still=still) as bar:
         task = bar.add_task("", total=1.0, words="")
 
@@ -53,10 +50,7 @@ def _words(text: str, left_s: float | None) -> str:
     return text if left_s is None or round(left_s) < 1 else f"{text}, {time_words(round(left_s))} left"
 
 
-# What acting says, as JSON lines for programs: docs/json.md, "Events".
-#
-# In: events and the plan that they belong to. Out: one JSON object a line. Alone because programs depend on
-# every word.
+# Events as JSON lines for programs: docs/json.md, "Events".
 
 SCHEMA = "aligntool.events"
 VERSION = 1
@@ -126,10 +120,7 @@ def _line(value: Value) -> str:
     return dumps(value) + "\n"
 
 
-# How far a move is: a bar on a terminal, a line now and then elsewhere, JSON for programs.
-#
-# In: events. Out: text on a stream. Alone because it is the only thing that is redrawn. No clock is read
-# here; whoever has one hands it in, so that rate and time left can be tested.
+# Progress of a move: a bar on a terminal, a line now and then elsewhere, JSON for programs.
 
 Clock = Callable[[], float]
 """Seconds since some moment."""
@@ -230,8 +221,6 @@ def _step_words(plan: Plan, index: int) -> str:
 
 
 # A partition table in a few lines, where one is about to be written over another.
-#
-# In: partitions. Out: lines. Alone because nothing else shows a table by itself.
 
 
 def table_lines(title: str, partitions: Sequence[Partition]) -> Iterator[Line]:
@@ -243,10 +232,7 @@ def table_lines(title: str, partitions: Sequence[Partition]) -> Iterator[Line]:
         yield plain(f"  {part.number}: bytes {part.extent.start} to {part.extent.end - 1}, {what}")
 
 
-# What became of a plan: the partitions that moved, as the disk shows them now.
-#
-# In: the plan, and the disk judged anew. Out: a line for each. Alone because it is the answer to "did it
-# work?", and is taken from the disk and not from the plan.
+# The result of a plan: the partitions that moved, as the table on the disk has them now.
 
 
 def result_lines(plan: Plan, judged: Judged) -> Iterator[Line]:
@@ -266,10 +252,7 @@ def result_lines(plan: Plan, judged: Judged) -> Iterator[Line]:
         yield ((words, Style.PLAIN), *verdict_words(verdicts.get(place.number)))
 
 
-# How far a resynchronisation is: a bar on a terminal, a line now and then elsewhere.
-#
-# In: bytes done, bytes in all, bytes per second, as the kernel says them. Out: text on a stream. Alone
-# because the kernel itself knows the rate here, unlike of a move.
+# Progress of a resynchronisation: a bar on a terminal, a line now and then elsewhere.
 
 TellResync = Callable[[int | None, int | None, int | None], None]
 
@@ -278,7 +261,7 @@ LINES = 10
 
 
 def resync_words(done: int | None, total: int | None, rate: int | None) -> str:
-    """ "12.3 %, 48.1MiB/s, 8s left"; what the kernel does not say is left out."""
+    """ "12.3 %, 48.1MiB/s, 8s left"; what the kernel does not report is left out."""
     if done is None or not total:
         return "waiting for its turn"
     words = f"{100 * done / total:.1f} %"

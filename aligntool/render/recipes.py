@@ -43,7 +43,7 @@ def drive_lines(rows: Sequence[KnownGeometry], *, width: int) -> Iterator[Line]:
         if row.hmb:
             yield plain("  works from a host memory buffer (HMB)")
         for limit in row.distrust:
-            yield plain(f"  its {limit} is no grid")
+            yield plain(f"  its {limit} is not used as a grid")
         if row.hybrid:
             yield plain("  hybrid: a rotating drive with a flash cache")
         if row.note:
@@ -57,13 +57,10 @@ def drive_lines(rows: Sequence[KnownGeometry], *, width: int) -> Iterator[Line]:
 def _rates(row: KnownGeometry) -> Iterator[Line]:
     for does, rate in (("reads", row.read_rate), ("writes", row.write_rate)):
         if rate:
-            yield plain(f"  {does} in order at most {significant(rate / 10**6)} MB/s, says its data sheet")
+            yield plain(f"  {does} in order at most {significant(rate / 10**6)} MB/s by its data sheet")
 
 
 # Why latency hides behind concurrency: the same drive with one command in flight and with four.
-#
-# In: nothing; the figures are those of the text. Out: the words of `aligntool explain queue-depth`, and the
-# timeline that the terminal and the picture both draw. Alone because it explains a load, and no finding.
 #
 # Little's law is the arithmetic: commands in flight = rate x time of a command (J. D. C. Little, 1961). The
 # point that a boot runs at QD1 and gains nothing from a deep queue is that of the article of 2022 on storage
@@ -190,8 +187,6 @@ def list_lines(*, width: int) -> Iterator[Line]:
 
 
 # Recipes for people, and as JSON.
-#
-# In: recipes. Out: lines, or one document. Alone because it is neither a plan nor the drive database.
 
 _COMMANDS = {
     "realign": "aligntool realign DISK",
@@ -252,7 +247,7 @@ def _goal_words(goal: RealignGoal | LayoutGoal | RaidGoal | BenchGoal) -> Iterat
 
 
 def _array_words(goal: RaidGoal) -> Iterator[str]:
-    """What the recipe says; what it leaves open is for aligntool to recommend."""
+    """The settings of the recipe; what it leaves open is recommended by aligntool."""
     layout = f", layout {goal.layout}" if goal.layout else ""
     yield f"  {goal.level}{layout} of {goal.members.replace('-', ' ')}, for {goal.workload} use"
     sizes = (

@@ -10,11 +10,7 @@ from xml.etree import ElementTree
 from aligntool.render.lines import cell_width, harmless
 from aligntool.render.recipes import BUSY_US, COMMANDS, LATENCY_US, TOPIC, Run, runs
 
-# SVG as values: elements, and the picture that they make, written by an XML writer and never by hand.
-#
-# In: shapes and words in pixels, or in percent of the width. Out: SVG for a page or for a file of its own.
-# Alone because words in a picture come from disks: here is the one door at which they are made harmless and
-# escaped.
+# SVG as values, written by an XML writer. Words in a picture come from disks: here they are made harmless and escaped.
 
 NAMESPACE = "http://www.w3.org/2000/svg"
 LONGEST_WORDS = 120  # characters of one text in a picture
@@ -35,7 +31,7 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """`alternative`: what the picture says, in words. `fluid`: positions are percentages of the width, so that it
+    """`alternative`: the picture in words. `fluid`: positions are percentages of the width, so that it
     takes the width that there is; otherwise it is scaled as a whole."""
 
     name: str  # what --chart takes, and the id in a page: letters, digits and hyphens
@@ -99,7 +95,7 @@ def fitting(text: str, width: float, size: Number) -> str:
 
 
 def svg_text(picture: Picture, *, alone: bool) -> str:
-    """`alone`: a file of its own, which brings its colours, has a size, and says at its top what it shows."""
+    """`alone`: a file of its own, which brings its colours, has a size, and a title at its top."""
     name = picture.name
     labels = (("role", "img"), ("aria-labelledby", f"{name}-title {name}-desc"))
     head = [
@@ -119,7 +115,7 @@ def svg_text(picture: Picture, *, alone: bool) -> str:
 
 
 def _headed(picture: Picture) -> tuple[int, list[Element]]:
-    """Where the picture begins below its title and what is said about it, and these."""
+    """Return where the picture begins below its title and the text about it, and these."""
     lines: list[tuple[str, str, float]] = [
         (text, "strong", 13) for text in folded(picture.title, picture.width * 0.95, 13)
     ]
@@ -174,9 +170,6 @@ def _number(number: Number) -> str:
 
 
 # What charts are drawn from: plain values, already in the unit and the words in which they are to be read.
-#
-# In: nothing. Out: charts, and each as a table for whoever cannot see it. Alone because whatever measures
-# something makes these, and whatever draws needs nothing else.
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,9 +302,6 @@ def _curve_words(series: Series) -> str:
 
 
 # Bars with their words above them, so that they are read on a phone: plain ones, and logarithms of ratios.
-#
-# In: a chart's values. Out: a picture. Alone because both lay their rows out alike, and only where zero
-# stands differs.
 
 WIDTH = 420
 LEFT, RIGHT = 2, 418
@@ -392,8 +382,6 @@ def _grid(most: float, middle: float, scale: float, bottom: int) -> Iterator[Ele
 
 
 # Curves over a sweep: sizes, spans, threads; each with its range, its own dash and its own shape of point.
-#
-# In: a chart's values. Out: a picture. Alone because only here two axes have to be laid out.
 
 CURVES_LEFT, CURVES_RIGHT, TOP, BOTTOM = 58, 408, 42, 242
 LETTERS = "abcd"
@@ -535,9 +523,6 @@ def _legend(series: Sequence[Series]) -> Iterator[Element]:
 
 
 # QD1 against QD4 as a picture.
-#
-# In: the timeline of `queue_depth`. Out: a picture. Alone because what happens is thought out there, once for
-# both.
 
 QUEUE_LEFT, QUEUE_RIGHT = 2, 418
 READS = 8

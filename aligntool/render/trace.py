@@ -23,9 +23,6 @@ from aligntool.render.lines import EMPTY, Line, Style, fit, plain, wrapped
 from aligntool.units import format_about, format_size, significant
 
 # The estimate of a boot, for people and for programs.
-#
-# In: drives by their rates, and counts. Out: lines, or JSON. Alone because its figures are of another kind
-# than those of a trace: seconds that were reckoned, not commands that were counted.
 
 _NAMES = "AB"
 
@@ -129,15 +126,12 @@ def _seconds(seconds: Fraction) -> str:
     return f"{float(seconds):.1f} s" if seconds >= 1 else f"{significant(float(seconds * 1000))} ms"
 
 
-# What a log of commands says, as tables and as JSON.
-#
-# In: a Pattern. Out: lines, or JSON. Alone because it is told to people who look for one number: the share
-# that is random.
+# The access pattern of a log, as tables and as JSON.
 
 _BAR = 30
 _WAYS = {
     Moment.ISSUED: "counted when they were sent to the drive",
-    Moment.QUEUED: "counted when they were queued: the log does not say when they were sent",
+    Moment.QUEUED: "counted when they were queued: the log lacks the time of sending",
 }
 
 

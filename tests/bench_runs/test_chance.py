@@ -7,7 +7,7 @@ from statistics import mean, stdev
 
 import pytest
 
-from aligntool.measure.statistics import beyond, chance_of_loss, chance_of_two, holm
+from aligntool.measure.statistics import holm, loss_p_value, student_tails, welch_p_value
 
 
 @pytest.mark.parametrize(
@@ -21,9 +21,9 @@ def test_student_s_distribution_is_that_of_the_tables(
     freedom: int, five_percent: float, one_in_a_thousand: float
 ) -> None:
     """Two-sided critical values as NIST's e-Handbook of Statistical Methods (1.3.6.7.2) prints them."""
-    assert beyond(five_percent, freedom) == pytest.approx(0.05, rel=1e-3)
-    assert beyond(one_in_a_thousand, freedom) == pytest.approx(0.001, rel=1e-3)
-    assert beyond(0, freedom) == 1
+    assert student_tails(five_percent, freedom) == pytest.approx(0.05, rel=1e-3)
+    assert student_tails(one_in_a_thousand, freedom) == pytest.approx(0.001, rel=1e-3)
+    assert student_tails(0, freedom) == 1
 
 
 def test_holm_s_correction_is_that_of_an_example_by_hand() -> None:
@@ -43,18 +43,18 @@ def test_the_chance_of_two_is_about_that_of_counted_permutations() -> None:
             abs(2 * sum(both[place] for place in chosen) - sum(both)) / 8 >= apart - 1e-12
             for chosen in splits
         )
-        assert chance_of_two(one, other) == pytest.approx(as_far / len(splits), abs=0.02)
+        assert welch_p_value(one, other) == pytest.approx(as_far / len(splits), abs=0.02)
 
 
 def test_equal_runs_differ_by_chance_and_unequal_ones_do_not() -> None:
-    assert chance_of_two([5, 5, 5], [5, 5, 5]) == 1 and chance_of_two([5, 5, 5], [6, 6, 6]) == 0
-    assert chance_of_loss([1, 1]) == 1 and chance_of_loss([0.5, 0.5]) == 0
-    assert chance_of_loss([0.0, 0.5, 0.5]) > 0.1  # a run that did nothing is no proof
+    assert welch_p_value([5, 5, 5], [5, 5, 5]) == 1 and welch_p_value([5, 5, 5], [6, 6, 6]) == 0
+    assert loss_p_value([1, 1]) == 1 and loss_p_value([0.5, 0.5]) == 0
+    assert loss_p_value([0.0, 0.5, 0.5]) > 0.1  # a run that did nothing is no proof
 
 
 def test_a_loss_is_a_one_sided_question() -> None:
     ratios = [0.9, 0.95, 0.92, 0.97, 0.91]
     logs = [log(each) for each in ratios]
     t = abs(mean(logs)) / (stdev(logs) / 5**0.5)
-    assert chance_of_loss(ratios) == pytest.approx(beyond(t, 4) / 2)
-    assert chance_of_loss([1 / each for each in ratios]) == pytest.approx(1 - beyond(t, 4) / 2)
+    assert loss_p_value(ratios) == pytest.approx(student_tails(t, 4) / 2)
+    assert loss_p_value([1 / each for each in ratios]) == pytest.approx(1 - student_tails(t, 4) / 2)

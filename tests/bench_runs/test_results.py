@@ -7,7 +7,7 @@ from statistics import linear_regression
 
 import pytest
 
-from aligntool.measure.compare import Verdict, boot_drive, compare, doubts, meaning
+from aligntool.measure.compare import Verdict, boot_drive, compare, doubts, result_notes
 from aligntool.measure.conditions import Conditions, DriveState, room_words, warnings_of
 from aligntool.measure.results import Result, as_ssd_score, from_json, steadiness, to_json
 from aligntool.measure.statistics import depth_gains
@@ -18,7 +18,7 @@ from tests.bench_runs.made import result, series
 
 
 def said(made: Result) -> str:
-    return "\n".join(meaning(made))
+    return "\n".join(result_notes(made))
 
 
 def row_of(made: Result, title: str) -> list[str]:
@@ -129,7 +129,7 @@ def test_the_gain_of_a_deep_queue_is_the_ratio_of_the_medians() -> None:
     bound = said(result(series(*[1e6] * 5, busy=0.2), *between, series(*[2e6] * 5, depth=32, cpu=99)))
     assert "2.0 times" in bound and "could do more, for the processor held it back" in bound
     bound = said(result(series(*[1e6] * 5), series(*[1e6] * 5, depth=32, cpu=99)))
-    assert "the processor held it back: that says nothing of command queueing" in bound
+    assert "the processor held it back, so command queueing" in bound
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_an_array_offers_the_depth_of_its_members(depths: tuple[int | None, ...]
     between = (series(*[2e6] * 5, depth=2), series(*[4e6] * 5, depth=4))
     made = result(series(*[1e6] * 5), *between, series(*[8e6] * 5, depth=32))
     made = replace(made, conditions=replace(made.conditions, drives=drives))
-    (line,) = (line for line in meaning(made) if "8.0 times" in line)
+    (line,) = (line for line in result_notes(made) if "8.0 times" in line)
     assert line.endswith("(NCQ or its like)" + words)
 
 
@@ -209,7 +209,7 @@ def test_a_hybrid_drive_shows_by_its_later_passes() -> None:
     made = result(
         series(1e6, 30e6, 30e6, 30e6, 30e6), series(2e6, 2e6, 2.1e6, 1.9e6, 2e6, write=True), passes=(1, 5)
     )
-    lines = list(meaning(made))
+    lines = list(result_notes(made))
     assert "the figures of each test are those of its first pass" in lines[0]
     assert (
         "1.00 MB/s over one pass" in lines[1]
@@ -444,8 +444,8 @@ def test_a_drive_that_was_only_read_is_rated_for_a_system_by_its_single_reads() 
         series(40e6, 50e6, 60e6),
         series(99e6, 100e6, 101e6, write=True),
     )
-    (said,) = (line for line in meaning(result(deep, read)) if line.startswith("for a system"))
+    (said,) = (line for line in result_notes(result(deep, read)) if line.startswith("for a system"))
     assert "50.0 MB/s read one at a time" in said and "writes were not measured" in said
-    (said,) = (line for line in meaning(result(deep, read, write)) if line.startswith("for a system"))
+    (said,) = (line for line in result_notes(result(deep, read, write)) if line.startswith("for a system"))
     assert f"{(40_553 / 50e6 + 4_938 / 100e6) * 4096:.1f} s" in said
-    assert not any(line.startswith("for a system") for line in meaning(result(deep)))
+    assert not any(line.startswith("for a system") for line in result_notes(result(deep)))

@@ -30,7 +30,7 @@ def text(*found: Mend) -> str:
 def test_the_audit_says_of_each_misaligned_partition_whether_and_how_it_can_be_mended() -> None:
     report = judge(made_disk("63+80000 ntfs; 2097152+90000 ext4", physical=4096))
     said = "".join(text_of(audit_lines(report, width=80, verbose=False, quiet=False, mends=answers(report))))
-    assert "partition 1 can be mended in place" in said
+    assert "partition 1 can be realigned in place" in said
     assert "partition 2" not in said.split("AT101")[0]
 
 
@@ -87,7 +87,7 @@ def test_a_mounted_partition_is_told_with_its_reason() -> None:
 
 def test_partitions_with_the_same_answer_are_told_in_one_breath() -> None:
     said = text(*(Mend(number, "not", "it is mounted", "umount /srv") for number in (1, 2, 5)))
-    assert said.startswith("  partitions 1, 2, 5 cannot be mended: it is mounted\n")
+    assert said.startswith("  partitions 1, 2, 5 cannot be realigned: it is mounted\n")
     assert said.count("umount /srv") == 1
 
 

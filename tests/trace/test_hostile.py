@@ -22,8 +22,8 @@ IOLOG = b"fio version 3 iolog\n1 /dev/sda add\n"
 
 HOSTILE = {
     "nothing": (b"", "empty"),
-    "zeros": (bytes(10_000), "no text"),
-    "an image of a disk": (bytes(510) + b"\x55\xaa", "no text"),
+    "zeros": (bytes(10_000), "not text"),
+    "an image of a disk": (bytes(510) + b"\x55\xaa", "not text"),
     "prose": (b"Dear Sir,\n", "no log"),
     "another csv": (b"time,read,write\n1,2,3\n", "no log"),
     "a header and no more": (HEADER, "no command"),

@@ -39,7 +39,7 @@ def test_a_file_is_told_how_to_become_a_device(tmp_path: Path) -> None:
     image = tmp_path / "disk.img"
     image.write_bytes(bytes(MIB))
     _, said = aligntool("trace", "record", image, "--", "true", code=3)
-    assert "is no block device" in said and f"sudo losetup -f --show {image}" in said
+    assert "is not a block device" in said and f"sudo losetup -f --show {image}" in said
     _, said = aligntool("trace", "record", tmp_path / "none", "--", "true", code=3)
     assert "No such file" in said
 

@@ -50,15 +50,12 @@ from aligntool.render.svg import (
 from aligntool.units import format_about, format_size
 
 # Benchmarks as a page shows them: charts, sentences, conditions.
-#
-# In: plain values. Out: the same, by name. Alone because whoever reads results of benchmarks fills these, and
-# the page knows no other.
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
     """What random writes of `request` bytes keep of their rate `residue` bytes past a boundary of `unit` bytes, as it
-    was measured on `target`, which is on `disk`; None: an older file, which does not say."""
+    was measured on `target`, which is on `disk`; None: an older file, which lacks it."""
 
     unit: int
     request: int
@@ -78,7 +75,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One result. `notes`: what has to be said with it. `conditions`: a word and what is to be said under it.
+    """One result. `notes`: remarks. `conditions`: a word and its text.
     `about`: who was measured and how, a line each, for a picture of its own.
     `figures`: all of them as a table, the heads first; a row of one cell is the head of those below it. A chart whose
     figures are there needs no table of its own.
@@ -95,15 +92,12 @@ class Measured:
 
 
 def when_words(when: str) -> str:
-    """ "2026-11-21T23:45:52Z" -> "2026-11-21 23:45 UTC"; what is no such time stays as it is."""
+    """ "2026-11-21T23:45:52Z" -> "2026-11-21 23:45 UTC"; other text stays as it is."""
     found = re.fullmatch(r"([0-9-]{10})T([0-9]{2}:[0-9]{2}):[0-9]{2}Z", when)
     return f"{found[1]} {found[2]} UTC" if found else when
 
 
 # Findings as the page shows them: one article a code, with the explanation that `aligntool explain` gives.
-#
-# In: a report. Out: words for the template, and what to type next. Alone because a page folds the explanation
-# away, where a terminal points to another command.
 
 MOST_OF_A_KIND = 40
 MOST_COMMANDS = 5  # for one code
@@ -112,7 +106,7 @@ MOST_NEXT = 60
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """`seen`: the sentence, and what is said under it. `costs`: a word and the prediction for it."""
+    """`seen`: the sentence, and its evidence. `costs`: a word and the prediction for it."""
 
     code: str
     severity: str
@@ -217,9 +211,6 @@ def commands_of(report: Report, mends: Mends) -> tuple[tuple[str, str], ...]:
 
 # Where drives hang: the links from the processor down to each drive as a tree, and which of them binds an
 # array.
-#
-# In: an audit's report and the arrays. Out: branches, and a chart of an array's links. Alone because sysfs
-# tells each drive's way by itself, and only together they are a tree.
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +244,7 @@ def tree_of(report: Report, arrays: Sequence[ArrayView]) -> tuple[Branch, ...]:
 
 
 def _grow(root: _Node, disk: Disk, way: Sequence[LinkHop]) -> None:
-    """Ways are told from the drive up; the tree goes down. A link that sysfs does not show is a branch too."""
+    """Ways go from the drive up; the tree goes down. A link that sysfs does not show is a branch too."""
     node = root
     for hop in reversed(way):
         if hop.hidden_uplink:
@@ -397,9 +388,6 @@ def _carries(label: str, bandwidth: int, note: str, *, binds: bool) -> Bar:
 
 
 # What a report is made of, and the names of its pictures.
-#
-# In: the answers of those who think. Out: one value for the page, and the pictures, which `--chart` takes by
-# the same names. Alone because the page and a single picture must come from the same places.
 
 MOST_STARTS = 2
 """So many starts of a disk are drawn; the table has all of them."""
@@ -420,7 +408,7 @@ class Content:
 
 
 def chart_picture(chart: Chart, about: tuple[str, ...] = ()) -> Picture:
-    """`about`: what a picture of its own says below its title."""
+    """`about`: the text below the title in a picture of its own."""
     return replace(_drawn(chart), about=about)
 
 
@@ -483,9 +471,6 @@ def _off(judged: Judged) -> list[Verdict]:
 
 
 # A disk as the page shows it: facts, map, table, starts.
-#
-# In: a judged disk and whether it can be mended. Out: words and pictures for the template. Alone because a
-# page has room that a terminal has not, and pictures with an alternative in words.
 
 MOST_DISKS = 64
 """So many disks are shown in full; the rest are counted."""

@@ -26,9 +26,6 @@ from aligntool.render.svg import Chart, Picture, queue_picture, style_sheet, svg
 from aligntool.units import format_about, format_size
 
 # Under which conditions something was measured, as words for the page.
-#
-# In: what was kept with the figures. Out: a word and what is to be said under it. Alone because results and
-# experiments keep the same.
 
 
 def condition_rows(seen: Conditions) -> Iterator[tuple[str, str]]:
@@ -62,11 +59,8 @@ def _degrees(before: float | None, after: float | None) -> str:
     return f"{before:g} °C" if after is None else f"{before:g} → {after:g} °C"
 
 
-# Content -> the page.
-#
-# In: what was found. Out: HTML with its style sheets inside and nothing outside. Alone because here is the
-# one door to the template: whatever goes through is made harmless first and escaped by the template, so that
-# no name on a disk is ever markup; and the page forbids itself scripts and the network, should that fail.
+# Content -> the page. All text is made harmless first and escaped by the template, so that no name on a disk is ever
+# markup; the page forbids scripts and the network.
 
 LONGEST = 1200
 """Characters of one text on the page; a name on a disk may be longer than a book."""

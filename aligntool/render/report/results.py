@@ -7,7 +7,15 @@ from statistics import median
 
 from aligntool.audit.report import MeasuredDisk
 from aligntool.measure.alignment import Knee, Row, Word
-from aligntool.measure.compare import Ratio, Verdict, compare_all, differences, doubts, meaning, unmatched
+from aligntool.measure.compare import (
+    Ratio,
+    Verdict,
+    compare_all,
+    differences,
+    doubts,
+    result_notes,
+    unmatched,
+)
 from aligntool.measure.conditions import warnings_of
 from aligntool.measure.fio import Pattern
 from aligntool.measure.results import Result
@@ -23,9 +31,6 @@ from aligntool.units import format_about, format_size, significant
 
 # What `aligntool bench alignment` and `aligntool bench span` kept, as charts: predicted beside measured, and
 # the knee.
-#
-# In: a Starts or a Spans. Out: what the page shows of it. Alone because these two are no list of tests. What
-# the figures say is reckoned by `bench`, so that the page and `aligntool bench show` never disagree.
 
 MOST_STARTS = 40
 """So many starts of a load are drawn."""
@@ -145,7 +150,7 @@ def _losses(rows: Sequence[Row], found: Starts) -> Iterator[Loss]:
 
 
 def _said(rows: Sequence[Row]) -> Iterator[str]:
-    """What is said of several starts in the same words is said once."""
+    """Starts with the same words are merged."""
     groups: dict[tuple[str, Word, str], list[str]] = {}
     for row in rows:
         groups.setdefault((row.load.title, row.word, row.why), []).append(row.place.title)
@@ -177,7 +182,7 @@ def _experiment_point(span: int, rates: Sequence[float]) -> Point:
 
 
 def _mark(knee: Knee) -> Mark | None:
-    """A line through the chart says that it is so."""
+    """Return the line through the chart at a knee that is sure."""
     if knee.below is None or knee.above is None or not knee.sure:
         return None
     return Mark(knee.below, f"knee: {format_about(knee.below)}–{format_about(knee.above)}")
@@ -185,9 +190,6 @@ def _mark(knee: Knee) -> Mark | None:
 
 # Results of benchmarks as charts: rates as bars, sweeps, threads, passes and rounds as curves, two results as
 # ratios.
-#
-# In: results, as `aligntool bench` keeps them. Out: what the page shows of each. Alone because which figures
-# make a curve is decided by the figures: three sizes are a sweep, three numbers of threads a thread curve.
 
 ENOUGH = 3  # points that make a curve
 _HEADS = {"range": "range of MB/s", "CPU": "CPU of a core", "busy": "cores busy"}
@@ -232,7 +234,7 @@ def _one(result: Result, number: int) -> Measured:
         "" if result.complete else "not complete: it was interrupted, or fio failed",
     ]  # fmt: skip
     notes = (
-        *meaning(result),
+        *result_notes(result),
         *(f"left out: {each}" for each in result.skipped),
         *(f"warning: {each}" for each in warnings_of(result.conditions, direct=settings.direct)),
     )
@@ -374,7 +376,7 @@ def _beside(before: Numbered, after: Numbered, ratios: Sequence[Ratio], lines: i
         f"{which}. {_named(each)}, {when_words(each.when)}" for which, each in ((one, first), (number, other))
     )
     notes = [
-        f"“faster” and “slower” hold if nothing else changed in between; they reckon with chance in {lines} lines"
+        f"“faster” and “slower” hold if nothing else changed in between; chance is taken into account for {lines} lines"
     ]
     notes += [f"not the same: {each.words}" for each in differences(first, other)]
     notes += [f"warning: {who}: {each}" for who, side in ((a, first), (b, other)) for each in doubts(side)]
