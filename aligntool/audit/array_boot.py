@@ -146,7 +146,9 @@ def starts_from(disk: Disk, inventory: Inventory) -> bool:
 
 
 def assembles(image: Initramfs, disk: Disk, system: System) -> bool:
-    """Whether that initramfs would try. dracut assembles only what its options name: rd.md.uuid=, rd.auto (dracut.cmdline(7))."""
+    """Whether that initramfs would try. dracut assembles only what its options name: rd.md.uuid=, rd.auto
+    (dracut.cmdline(7)).
+    """
     if image.maker != "dracut":
         return image.has_mdadm
     uuid = (disk.array.uuid if disk.array else None) or "-"

@@ -328,7 +328,9 @@ _ADDED_UP = ("raid0", "raid1", "raid4", "raid5", "raid6", "raid10")  # a byte ke
 
 
 def shifted_arrays(inventory: Inventory, sectors: Mapping[str, Sized]) -> dict[str, int]:
-    """By the array's name. Not in it: arrays that the kernel reports correctly, and those whose members contradict each other."""
+    """By the array's name. Not in it: arrays that the kernel reports correctly, and those whose members contradict
+    each other.
+    """
     arrays = [disk for disk in inventory.disks if disk.array and _needs_it(disk, sectors[disk.name][0])]
     if not arrays:
         return {}

@@ -90,8 +90,8 @@ def locked(disks: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def alone(members: Sequence[str]) -> Iterator[None]:
-    """Hold the members exclusively (open(2), O_EXCL on a block device), which a load on a member itself does not do. Raises
-    Refused where one is in use.
+    """Hold the members exclusively (open(2), O_EXCL on a block device), which a load on a member itself does not do.
+    Raises Refused where one is in use.
     """
     with ExitStack() as stack:
         for device in members:

@@ -151,7 +151,9 @@ def doubts(result: Result) -> tuple[str, ...]:
 
 
 def differences(before: Result, after: Result) -> tuple[Difference, ...]:
-    """Of the machine and of the drives, in the order in which they lie below each other. What neither has is left out."""
+    """Of the machine and of the drives, in the order in which they lie below each other. What neither has is left
+    out.
+    """
     a, b = before.conditions, after.conditions
     found = [*_of_machines(a, b), *_of_drives(a.drives, b.drives)]
     return tuple(each for each in found if each.before != each.after)

@@ -323,8 +323,8 @@ def run_job(job: Job, *, tell: Tell | None = None, keep: Callable[[str], None] |
 
 
 def _refuse_unfit(job: Job) -> None:
-    """A file that is shorter than what it shall work on is deleted and recreated by fio (filesetup.c, extend_file): such
-    a job is refused.
+    """A file that is shorter than what it shall work on is deleted and recreated by fio (filesetup.c, extend_file):
+    such a job is refused.
     """
     try:
         with open(job.path, "rb") as file:  # noqa: PTH123 - the user's own spelling

@@ -374,8 +374,8 @@ _READERS: dict[LogFormat, Callable[[Iterable[bytes]], Iterator[Event]]] = {
 
 @contextmanager
 def open_log(path: str, form: LogFormat | None = None) -> Iterator[Log]:
-    """`form` None: detected by the file's beginning. Raises Refused, also while events are read, for anything that is wrong
-    with the file.
+    """`form` None: detected by the file's beginning. Raises Refused, also while events are read, for anything that is
+    wrong with the file.
     """
     try:
         stream = sys.stdin.buffer if path == STDIN else Path(path).open("rb")  # noqa: SIM115

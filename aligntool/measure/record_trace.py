@@ -229,7 +229,9 @@ def _run(command: Sequence[str], output: int | None) -> tuple[int, bool]:
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
-    """The terminal has signalled it as well, so it gets a while before the next signal; a second Ctrl-C waits no longer."""
+    """The terminal has signalled it as well, so it gets a while before the next signal; a second Ctrl-C waits no
+    longer.
+    """
     try:
         for number in (None, signal.SIGINT, signal.SIGTERM):
             if number is not None:

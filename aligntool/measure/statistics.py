@@ -198,9 +198,9 @@ def depths_between(tests: Sequence[BenchTest]) -> tuple[BenchTest, ...]:
 
 
 def depth_gains(result: Result) -> Iterator[DepthGain]:
-    """Pairs of random tests that differ in their depth alone, with one thread. None of a result that shows nothing: past
-    the page cache is what the drive does, passes over the same data show a cache, and of fewer than LEAST_RUNS the
-    noise is not known.
+    """Pairs of random tests that differ in their depth alone, with one thread. None of a result that shows nothing:
+    past the page cache is what the drive does, passes over the same data show a cache, and of fewer than LEAST_RUNS
+    the noise is not known.
     """
     if not result.settings.direct or result.settings.passes:
         return

@@ -24,8 +24,8 @@ HOSTILE = {
     "nothing": (b"", "empty"),
     "zeros": (bytes(10_000), "not text"),
     "an image of a disk": (bytes(510) + b"\x55\xaa", "not text"),
-    "prose": (b"Dear Sir,\n", "no log"),
-    "another csv": (b"time,read,write\n1,2,3\n", "no log"),
+    "prose": (b"Dear Sir,\n", "not a log"),
+    "another csv": (b"time,read,write\n1,2,3\n", "not a log"),
     "a header and no more": (HEADER, "no command"),
     "a row without sectors": (HEADER + b"1,R,8\n", "line 2 "),
     "a row with another command": (HEADER + b"1,R,8,8\n1,X,8,8\n", "line 3 "),
@@ -45,7 +45,7 @@ HOSTILE = {
     "escape codes": (EVENT + b"\x1b[2J\n", "line 2 "),
     "iolog without commands": (IOLOG, "no command"),
     "iolog, cut": (IOLOG + b"2 /dev/sda read 0 40", "cut short"),
-    "iolog of another version": (b"fio version 4 iolog\n", "no log"),
+    "iolog of another version": (b"fio version 4 iolog\n", "not a log"),
     "blktrace, cut": (b"\x07taeabc", "cut short|not installed"),
 }
 
