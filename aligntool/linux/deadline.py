@@ -7,9 +7,11 @@ waits for a processor, does not count: on a busy machine that is not the disk's 
 """
 
 import os
+import pickle
 import select
 import signal
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -157,8 +159,6 @@ def _start(jobs: Sequence[Callable[[Pulse], object]], job: int) -> _Child:
 
 def _work(jobs: Sequence[Callable[[Pulse], object]], orders: int, back: int) -> None:
     """In the child: one job after the other, until there are no more. Never returns."""
-    import pickle
-
     code = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches the whole group; one trace is enough
@@ -171,8 +171,6 @@ def _work(jobs: Sequence[Callable[[Pulse], object]], orders: int, back: int) -> 
                     None,
                 )
             except Exception as error:
-                import traceback
-
                 error.add_note(traceback.format_exc())
                 answer = (None, error)
             content = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
@@ -234,8 +232,6 @@ def _answer_in(child: _Child) -> tuple[object] | None:
     end = start + int.from_bytes(received[1:start], "little")
     if len(received) < end:
         return None
-    import pickle
-
     answer, error = pickle.loads(received[start:end])
     del received[:end]
     if error is not None:

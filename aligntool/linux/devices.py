@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from aligntool.formats.layers import WHAT
 from aligntool.formats.reader import clip
 from aligntool.inventory import DiskKind, Gap, Unseen
+from aligntool.linux.commands import is_standby
 from aligntool.linux.sysfs import Record, Tree
 
 # Which block devices there are.
@@ -224,8 +225,6 @@ def spun_down(descriptor: int, kind: DiskKind, rotational: bool | None) -> bool:
     """The drive has gone to standby by itself; the next read would spin it up."""
     if kind is not DiskKind.ATA or rotational is False:
         return False
-    from aligntool.linux.commands import is_standby
-
     return is_standby(descriptor) is True
 
 

@@ -23,6 +23,12 @@ from aligntool.formats.layers import NOT_READ, WHAT, Contents, read_contents
 from aligntool.formats.reader import BeatingReader
 from aligntool.inventory import AtaFacts, Disk, DiskKind, Gap, Inventory, IoLimits, LinkHop, NvmeFacts, Unseen
 from aligntool.linux import devices
+from aligntool.linux.commands import (
+    get_host_memory_buffer,
+    identify_controller,
+    identify_device,
+    identify_namespace,
+)
 from aligntool.linux.deadline import SILENCE_S, SILENT, Pulse, answer_of, answers_of
 from aligntool.linux.devices import (
     Block,
@@ -55,9 +61,11 @@ from aligntool.linux.partitions import (
     read_kernel_partitions,
     read_mapped_partitions,
     unreadable_partitions,
+    without_mapped_partitions,
 )
-from aligntool.linux.pcie import Topology
+from aligntool.linux.pcie import Topology, find_adapters, find_uplinks
 from aligntool.linux.sysfs import Record, Tree, open_database, read_mounts
+from aligntool.linux.system import RECORDS, read_system
 from aligntool.linux.targets import find_target, open_sysroot, read_image
 from aligntool.system import System
 
@@ -107,8 +115,6 @@ Pages = tuple[bytes | None, bytes | None, tuple[int, bytes] | None]
 
 
 def _asked(tree: Tree, block: Block, descriptor: int) -> Pages:
-    from aligntool.linux.commands import get_host_memory_buffer, identify_controller, identify_namespace
-
     controller = identify_controller(descriptor)
     namespace = identify_namespace(descriptor, tree.number(f"{block.path}/nsid"))
     decoded = decode_controller(controller or b"")
@@ -134,8 +140,6 @@ def read_ata(
     """VPD page 89h is what the kernel read at boot: no command, no root, in captured trees too. Else SG_IO."""
     data = identify_in_vpd(tree.content(f"{block.device}/vpd_pg89", 4096))
     if data is None and descriptor is not None and kind is DiskKind.ATA:
-        from aligntool.linux.commands import identify_device
-
         data = identify_device(descriptor)
     facts = decode_identify(data) if data is not None else None
     return (facts, decode_names(data)) if facts is not None and data is not None else None
@@ -476,12 +480,8 @@ class _Looking:
 
     def system(self, disks: Sequence[Disk]) -> tuple[System | None, tuple[Unseen, ...]]:
         """Only where there is an array: images are unpacked for it."""
-        from aligntool.linux.system import FOLDER
-
-        if not any(disk.array for disk in disks) and not self.tree.names(FOLDER):
+        if not any(disk.array for disk in disks) and not self.tree.names(RECORDS):
             return None, ()
-        from aligntool.linux.system import read_system
-
         seen = self._in_time(lambda _: read_system(self.tree), _FILES_S)
         why = f"did not answer within {_FILES_S:g} s"
         return seen, () if seen else (
@@ -502,7 +502,7 @@ class _Looking:
         return [one for one in found if one is not None]
 
     def _target(
-        self, target: str, looker: "Callable[[], Looker]", pulse: Pulse, *, closed: Unseen | None = None
+        self, target: str, looker: Callable[[], Looker], pulse: Pulse, *, closed: Unseen | None = None
     ) -> Disk | Refused:
         try:
             block = find_target(self.tree, target)
@@ -529,15 +529,12 @@ class _Looking:
         return [disk for one in found for disk in one or ()]
 
     def _disk(
-        self, block: Block, looker: "Callable[[], Looker]", pulse: Pulse, *, closed: Unseen | None
+        self, block: Block, looker: Callable[[], Looker], pulse: Pulse, *, closed: Unseen | None
     ) -> list[Disk]:
         return [looker().look_at(block, pulse, closed)] if is_disk(self.tree, block) else []
 
-    def _looker(self) -> "Callable[[], Looker]":
-        """Once for all disks, by the process that needs it. What all of them need is imported here: no child has to."""
-
-        if self.tree.live:
-            import aligntool.formats.layers  # noqa: F401
+    def _looker(self) -> Callable[[], Looker]:
+        """Return what makes the Looker of all disks, once, in the process that needs it."""
 
         def make() -> Looker:
             return Looker.of(self.tree, self.given, wake=self.wake)
@@ -575,9 +572,6 @@ def _arrays_and_below(tree: Tree, blocks: Sequence[Block]) -> frozenset[str]:
 
 
 def _inventory(looking: _Looking, found: Sequence[Disk], *, files: bool) -> Inventory:
-    from aligntool.linux.partitions import without_mapped_partitions
-    from aligntool.linux.pcie import find_adapters, find_uplinks
-
     disks = without_mapped_partitions(found)
     system, unseen = looking.system(disks) if files else (None, ())
     adapters, captured = find_adapters(looking.tree), not looking.tree.live

@@ -293,16 +293,16 @@ def _asked(text: str) -> Iterator[str]:
 # In: a `Tree`. Out: a sentence each. Alone because the record of it is `apply`'s own, and whoever only looks
 # need not understand more of it than that it is there.
 
-FOLDER = "/var/lib/aligntool/arrays"
+RECORDS = "/var/lib/aligntool/arrays"
 LONGEST = 16 << 20
 MOST = 64
 
 
 def read_unfinished(tree: Tree) -> tuple[str, ...]:
     """By the records in aligntool's folder, which root alone may read; one that is damaged is told all the same."""
-    names = [name for name in tree.names(FOLDER) if name.endswith(".json")]
+    names = [name for name in tree.names(RECORDS) if name.endswith(".json")]
     return tuple(
-        _sentence(f"{FOLDER}/{name}", tree.content(f"{FOLDER}/{name}", LONGEST)) for name in names[:MOST]
+        _sentence(f"{RECORDS}/{name}", tree.content(f"{RECORDS}/{name}", LONGEST)) for name in names[:MOST]
     )
 
 

@@ -1,10 +1,17 @@
 """Resolve what a user types as TARGET: a disk, a partition, an image, a captured tree."""
 
+import gzip
+import lzma
 import os
 import stat
+import tarfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, cast
 
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refused
@@ -14,7 +21,7 @@ from aligntool.inventory import Disk, DiskKind, IoLimits
 from aligntool.linux.deadline import SILENCE_S, SILENT, Pulse, answer_of
 from aligntool.linux.devices import READ_ONLY, Block, FileReader, block_of_number, find_block, list_blocks
 from aligntool.linux.drives import Given, override
-from aligntool.linux.sysfs import Tree, captured_tree
+from aligntool.linux.sysfs import Tree, captured_tree, open_database
 
 # A file that a user names: a disk image, or a reason why it is none.
 #
@@ -152,13 +159,97 @@ def open_sysroot(sysroot: str | None) -> Iterator[Tree]:
     elif not Path(sysroot).is_file():
         yield captured_tree(sysroot)
     else:
-        from tempfile import TemporaryDirectory
-
-        from aligntool.linux.unpack import unpack
-
         with TemporaryDirectory(prefix="aligntool-") as folder:
             unpack(sysroot, folder)
             yield captured_tree(folder)
+
+
+# The archive of a snapshot, unpacked. It comes from elsewhere: its names may lead anywhere, and a few bytes may become
+# gigabytes.
+
+MOST_MEMBERS = 2_000_000
+MOST_BYTES = 512 * 1024 * 1024
+LARGEST_MEMBER = 16 * 1024 * 1024
+DEEPEST = 100  # folders in folders, as a `Tree` follows them
+
+
+@dataclass(slots=True)
+class _Bounded:
+    """A stream that may give MOST_BYTES."""
+
+    stream: IO[bytes]
+    left: int
+
+    def read(self, size: int) -> bytes:
+        piece = self.stream.read(size)
+        self.left -= len(piece)
+        if self.left < 0:
+            raise Refused("the archive unpacks to more than any captured machine has")
+        return piece
+
+
+def unpack(archive: str, folder: str) -> None:
+    """Unpack folders, files and links. Raises Refused."""
+    try:
+        with (
+            _decompressed(archive) as stream,
+            tarfile.open(fileobj=_Bounded(stream, MOST_BYTES), mode="r|") as tar,  # type: ignore[call-overload]
+        ):
+            for members, member in enumerate(tar):
+                if members > MOST_MEMBERS or member.size > LARGEST_MEMBER:
+                    raise Refused(f"{archive} unpacks to more than any captured machine has")
+                _unpack_member(tar, member, folder)
+    except (
+        tarfile.TarError,
+        lzma.LZMAError,
+        zlib.error,
+        OSError,
+        EOFError,
+        ValueError,
+        OverflowError,
+    ) as error:
+        hint = "give a folder, or a file that `aligntool snapshot` wrote"
+        raise Refused(f"{archive} cannot be unpacked: {error}", hint=hint) from error
+
+
+def _decompressed(archive: str) -> IO[bytes]:
+    raw = Path(archive).open("rb")  # noqa: SIM115  (the caller closes it, through the stream)
+    head = raw.read(6)
+    raw.seek(0)
+    if head.startswith(b"\xfd7zXZ\0"):
+        return cast("IO[bytes]", lzma.open(raw))
+    return cast("IO[bytes]", gzip.open(raw)) if head.startswith(b"\x1f\x8b") else raw
+
+
+def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: str) -> None:
+    """Make a folder or file by its name alone; a link stays a link, which only a `Tree` follows.
+
+    A name that leads out of the folder, or through a link, refuses the whole archive.
+    """
+    words = [word for word in member.name.split("/") if word not in ("", ".")]
+    if not words:
+        return
+    if member.name.startswith("/") or ".." in words:
+        raise Refused(f"the archive holds {member.name!r}, which leads out of it")
+    if len(words) > DEEPEST:
+        raise Refused("the archive holds folders deeper than any captured machine has")
+    if member.issparse():  # half a KiB in the archive, as much as it likes when unpacked
+        raise Refused(f"the archive holds {member.name!r}, a file with holes, which no captured machine has")
+    place = Path(folder, *words)
+    if any(Path(folder, *words[:depth]).is_symlink() for depth in range(1, len(words) + 1)):
+        raise Refused(f"the archive holds {member.name!r}, which lies behind a symbolic link")
+    if member.isdir():
+        place.mkdir(parents=True, exist_ok=True)
+        return
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if member.issym():
+        place.symlink_to(member.linkname)
+    elif member.isreg():
+        source = tar.extractfile(member)
+        if source is not None:
+            descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(source.read(LARGEST_MEMBER))
 
 
 # What a word names that a user types where TARGET stands: a disk, or a file.
@@ -258,8 +349,6 @@ def _captured(tree: Tree, target: str) -> Block:
 
 def _by_link(tree: Tree, link: str) -> Iterator[Block]:
     """/dev/disk/by-id/... as udev made them on the captured machine."""
-    from aligntool.linux.sysfs import open_database
-
     database = open_database(tree)
     for block in list_blocks(tree):
         parts = [f"{block.path}/{name}" for name in tree.names(block.path) if name.startswith(block.sysname)]

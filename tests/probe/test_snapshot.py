@@ -14,6 +14,7 @@ import pytest
 
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, Inventory
+from aligntool.linux import targets
 from aligntool.linux.files import write_snapshot
 from aligntool.linux.look import look
 from aligntool.linux.masks import Masks, mask_file
@@ -311,9 +312,7 @@ class TestHostileArchives:
             look([], sysroot=str(path))
 
     def test_many_small_files_are_a_bomb_too(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        from aligntool.linux import unpack
-
-        monkeypatch.setattr(unpack, "MOST_BYTES", 100_000)
+        monkeypatch.setattr(targets, "MOST_BYTES", 100_000)
         members = [member(f"sys/block/{number}", content=bytes(1000)) for number in range(100)]
         with pytest.raises(Refused, match="more than any captured machine"):
             look([], sysroot=str(archive_of(tmp_path / "a.tar.xz", *members)))
