@@ -11,8 +11,9 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import Answer, Report, Wishes
 from aligntool.change import Plan
 from aligntool.cli.moves import Realign
-from aligntool.cli.options import Asked, colored, command, terminal_width
+from aligntool.cli.options import colored, command, terminal_width
 from aligntool.cli.plan import find_plan
+from aligntool.cli.request import Request
 from aligntool.cli.run_change import apply_plan
 from aligntool.demo_disk import make_demo_image
 from aligntool.linux.look import look
@@ -70,7 +71,7 @@ def _audit_old_disk(image: str, picture: str | None) -> None:
 def _plan(image: str) -> Plan:
     """Without the steps, which fill three screens."""
     _typed(command("plan realign", image))
-    plan = find_plan(image, Asked()).plan
+    plan = find_plan(image, Request()).plan
     show(plan_lines(plan, width=terminal_width(), brief=True), sys.stdout, color=colored())
     _say(f"({len(plan.steps)} steps; the command itself shows each with every byte)")
     return plan
@@ -78,7 +79,7 @@ def _plan(image: str) -> Plan:
 
 def _realign(plan: Plan, image: str) -> None:
     _typed(command("realign", image, "--yes"))
-    apply_plan(Realign(image, Asked()), plan, json_=False)
+    apply_plan(Realign(image, Request()), plan, json_=False)
     _typed(command("audit", image))
     report = _report(image)
     lines = audit_lines(report, width=terminal_width(), verbose=False, quiet=False)

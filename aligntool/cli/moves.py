@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from aligntool.audit.wording import shell_word
 from aligntool.change import Event, Plan, Said, StepBegun, StepDone
-from aligntool.cli.options import Asked, colored, command, naming, plan_text, terminal_width
+from aligntool.cli.options import colored, command, naming, terminal_width
 from aligntool.cli.plan import Found, commands_of, find_plan, layer_of, look_at, read_map
+from aligntool.cli.request import Request, plan_text
 from aligntool.cli.run_change import STOPPING, Applying, pipes_may_break, write_end
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.block import Limited
@@ -31,7 +32,7 @@ class Realign:
     """Move partitions onto their grids."""
 
     disk: str
-    asked: Asked
+    asked: Request
     rate: int | None = None  # bytes a second at most
 
     def make_plan(self) -> Plan:
@@ -98,7 +99,7 @@ def hurrying(shop: Workshop) -> Callable[[], None]:
     return device.hurry if isinstance(device, Limited) else lambda: None
 
 
-def still_true(plan: Plan, asked: Asked) -> Found:
+def still_true(plan: Plan, asked: Request) -> Found:
     """Plan again: the same disk, table and steps. Raises Refused with what changed."""
     found = find_plan(plan.disk.path, asked)
     now = found.plan
@@ -122,7 +123,7 @@ def _what_differs(plan: Plan, now: Plan) -> str:
     return f"{plan.disk.path} is not as it was when the plan was made: another {', '.join(changed)}"
 
 
-def _events(plan: Plan, asked: Asked, found: Found, shop: Workshop) -> Iterator[Event]:
+def _events(plan: Plan, asked: Request, found: Found, shop: Workshop) -> Iterator[Event]:
     """The whole plan: checks, shrinking, and then the mover's part. Raises Refused or Stopped."""
     shrunk = False
     for index, step in enumerate(plan.steps):
@@ -155,7 +156,7 @@ def _shrink(plan: Plan, index: int, step: ShrinkContent) -> Iterator[Event]:
     yield StepDone(index)
 
 
-def _runs_anew(plan: Plan, asked: Asked) -> dict[int, tuple[Extent, ...]]:
+def _runs_anew(plan: Plan, asked: Request) -> dict[int, tuple[Extent, ...]]:
     """A file system that was shrunk has its blocks elsewhere. Raises Stopped where it is longer than was asked for:
     what lies behind the new end would be left out.
     """
@@ -193,7 +194,7 @@ def journal_words(file: str | None) -> list[str]:
 
 
 def report_result(
-    plan: Plan, disk: str, asked: Asked, *, json_: bool, back: bool = False, kernel_behind: bool = False
+    plan: Plan, disk: str, asked: Request, *, json_: bool, back: bool = False, kernel_behind: bool = False
 ) -> None:
     """The disk, looked at and judged anew; `back`: the plan was undone. Raises Stopped.
 

@@ -1,40 +1,20 @@
 """Options that several commands share, confirmation, the standard streams."""
 
-import json
 import os
 import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from aligntool.audit.wording import shell_word
-from aligntool.change import Plan, RealignGoal, from_json, to_json
-from aligntool.documents import as_object, by_field
 from aligntool.errors import Refused, Stopped, refuse_folder_name
 from aligntool.render.lines import harmless, wants_color
-from aligntool.steps import EditFile, MakeMember, WriteFile
 from aligntool.units import is_power_of_two, parse_size
-
-# What the user asked of a plan: the goal, and the geometry given on the command line.
-#
-# A plan that is applied later must be made again from the same wishes: docs/cli.md, "aligntool apply".
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """Sizes in bytes; None: the disk and the database are asked."""
-
-    goal: RealignGoal = field(default_factory=RealignGoal)
-    sector_size: int | None = None
-    physical_sector_size: int | None = None
-    page_size: int | None = None
-    typed: tuple[str, ...] = ()  # these options as words
 
 
 def command(name: str, disk: str, *words: str) -> str:
@@ -54,44 +34,10 @@ def naming(disk: str) -> Iterator[None]:
         raise
 
 
-def plan_text(plan: Plan, asked: Asked) -> str:
-    """The plan's document with the wishes in it. The digest is over the plan only; wishes that were changed lead to
-    another plan, and that is refused.
-    """
-    document = json.loads(to_json(plan))
-    document["asked"] = as_object(asked)
-    return json.dumps(document, indent=2) + "\n"
-
-
-def read_plan_text(text: str) -> tuple[Plan, Asked]:
-    """Raises Refused."""
-    plan = from_json(text)
-    try:
-        written = json.loads(text).get("asked", {})
-        goal = by_field(RealignGoal, written.get("goal", {}))
-        if "partitions" in goal:
-            goal["partitions"] = tuple(goal["partitions"])
-        found = by_field(Asked, written)
-        return plan, Asked(**(found | {"goal": RealignGoal(**goal), "typed": tuple(found.get("typed", ()))}))
-    except (TypeError, AttributeError, ValueError) as error:
-        raise Refused(
-            f"the plan lacks what was asked for: {error}", hint=command("plan realign", plan.disk.path)
-        ) from error
-
-
 # The one question before anything is written.
 #
 # Every command that writes asks it in the same words, and because what is typed is the disk's own name and no "y"
 # that fingers type by themselves.
-
-
-def confirm(plan: Plan, yes: bool) -> None:
-    """Return when the user typed the disk's identity, or gave --yes; the plan is on the screen already.
-
-    --yes answers this question and no other: it overrides no refusal. Raises Refused.
-    """
-    word, what = identity(plan)
-    confirm_disk(_written_to(plan), word, what, yes)
 
 
 def confirm_disk(path: str, word: str, what: str, yes: bool) -> None:
@@ -123,25 +69,6 @@ def confirm_long(about: str, yes: bool) -> None:
     print("Type yes to go on: ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() != "yes":
         raise Refused("that was not yes; nothing was measured")
-
-
-def identity(plan: Plan) -> tuple[str, str]:
-    """What the user types, and what that is: the serial, else the disk's id, else the image file's name."""
-    disk = plan.disk
-    if plan.purpose in ("raid", "persist"):
-        return PurePath(disk.path).name, "the array's name"
-    if disk.serial and disk.serial.strip():
-        return disk.serial.strip(), "the disk's serial number"
-    if disk.disk_id:
-        return disk.disk_id, "the disk's id"
-    return PurePath(disk.path).name, "its name"
-
-
-def _written_to(plan: Plan) -> str:
-    """The disk; of an array its drives, and files of the system."""
-    drives = dict.fromkeys(step.disk.path for step in plan.steps if isinstance(step, MakeMember))
-    files = dict.fromkeys(step.path for step in plan.steps if isinstance(step, EditFile | WriteFile))
-    return ", ".join((*drives, *files)) or plan.disk.path
 
 
 def _can_ask() -> bool:

@@ -12,7 +12,6 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import LayoutGoal, PartWish, Plan, RealignGoal, to_json
 from aligntool.cli.moves import Realign, disk_plan_lines
 from aligntool.cli.options import (
-    Asked,
     DiskArgument,
     DryRunOption,
     EventsOption,
@@ -40,6 +39,7 @@ from aligntool.cli.plan import (
     refuse_in_flight,
     refuse_part,
 )
+from aligntool.cli.request import Request
 from aligntool.cli.run_change import Applying, ends_stream, run_change, show_only, write_end
 from aligntool.errors import Refused, Stopped
 from aligntool.inventory import Disk
@@ -214,7 +214,7 @@ class Layout:
 
     disk: str
     goal: LayoutGoal
-    given: Asked  # the geometry
+    given: Request  # the geometry
 
     def make_plan(self) -> Plan:
         judged = look_at(self.disk, self.given, "audit")[0]
@@ -254,7 +254,7 @@ class Layout:
 
 
 def _look_again(plan: Plan) -> Disk:
-    return look_at(plan.disk.path, Asked(sector_size=plan.disk.sector_size))[0].disk
+    return look_at(plan.disk.path, Request(sector_size=plan.disk.sector_size))[0].disk
 
 
 def _asked(
@@ -268,7 +268,7 @@ def _asked(
     sector_size: int | None,
     physical_sector_size: int | None,
     page_size: int | None,
-) -> tuple[LayoutGoal, Asked]:
+) -> tuple[LayoutGoal, Request]:
     """Return the goal, and the geometry that was given. What is typed beside a recipe comes before the recipe's own.
 
     Raises Refused.
@@ -289,7 +289,7 @@ def _asked(
     typed += [f"{option} {value}" for option, value in options.items() if value]
     typed += ["--wipe"] if wipe else []
     wishes = RealignGoal(grain=goal.grain)  # the audit beside it asks for this grain
-    return goal, Asked(wishes, sector_size, physical_sector_size, page_size, tuple(typed))
+    return goal, Request(wishes, sector_size, physical_sector_size, page_size, tuple(typed))
 
 
 def _goal(parts: tuple[PartWish, ...], name: str | None) -> LayoutGoal:

@@ -14,11 +14,8 @@ from aligntool.audit.report import Judged, Wishes
 from aligntool.audit.wording import shell_word
 from aligntool.change import Plan, RealignGoal, Used
 from aligntool.cli.audit import known_of
-from aligntool.cli.options import (
-    Asked,
-    command,
-    grid,
-)
+from aligntool.cli.options import command, grid
+from aligntool.cli.request import Request
 from aligntool.errors import Refused
 from aligntool.formats.parked import find_parked
 from aligntool.inventory import Disk, Inventory, Layer
@@ -68,7 +65,7 @@ def asked_for(
     sector_size: int | None,
     physical_sector_size: int | None,
     page_size: int | None,
-) -> Asked:
+) -> Request:
     """The options as one value. What is typed beside a recipe comes before the recipe's own. Raises Refused."""
     goal = RealignGoal() if recipe is None else _recipe_goal(recipe)
     if grain is not None:
@@ -86,7 +83,7 @@ def asked_for(
     }
     typed = [f"-p {number}" for number in partitions or ()] + (["--shrink"] if shrink else [])
     typed += [f"{option} {value}" for option, value in options.items() if value]
-    return Asked(goal, sector_size, physical_sector_size, page_size, tuple(typed))
+    return Request(goal, sector_size, physical_sector_size, page_size, tuple(typed))
 
 
 def _recipe_goal(name: str) -> RealignGoal:
@@ -120,7 +117,7 @@ class Found:
         return {number: used.runs for number, used in self.maps.items()}
 
 
-def look_at(target: str, asked: Asked, then: str = "plan realign") -> tuple[Judged, Inventory]:
+def look_at(target: str, asked: Request, then: str = "plan realign") -> tuple[Judged, Inventory]:
     """The one disk, judged. Raises Refused where it cannot be looked at. `then`: the command for a disk that has to be
     attached first.
     """
@@ -138,7 +135,7 @@ def look_at(target: str, asked: Asked, then: str = "plan realign") -> tuple[Judg
     return report.judged[0], inventory
 
 
-def find_plan(target: str, asked: Asked) -> Found:
+def find_plan(target: str, asked: Request) -> Found:
     """How the disk gets onto its grids. Raises Refused with every reason."""
     judged, _ = look_at(target, asked)
     if _waited(judged.disk.path):
@@ -212,7 +209,7 @@ def refuse_in_flight(path: str) -> None:
         raise Refused(f"{path}: partitions of this disk are in flight", hint=command("status", path))
 
 
-def plan_for(judged: Judged, asked: Asked) -> Found:
+def plan_for(judged: Judged, asked: Request) -> Found:
     """Maps are read of those partitions only that move, because one of a large file system takes its time; a map may
     show another way to be cheaper, so this goes on until every partition that moves has one.
     """

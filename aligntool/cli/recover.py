@@ -14,7 +14,6 @@ from aligntool.change import LayoutGoal, Plan, from_json, wanted_of
 from aligntool.cli.arrays import record_of, recover_array, tell_array_status
 from aligntool.cli.moves import Realign, hurrying, report_result, ways_on, workshop
 from aligntool.cli.options import (
-    Asked,
     EventsOption,
     JsonOption,
     RateOption,
@@ -22,14 +21,13 @@ from aligntool.cli.options import (
     colored,
     command,
     confirm_disk,
-    identity,
     naming,
-    read_plan_text,
     terminal_width,
 )
 from aligntool.cli.partitions import Layout
 from aligntool.cli.raid import CreateArray, Persist, read_persist_text
-from aligntool.cli.run_change import Applying, Operation, ends_stream, follow, run_change
+from aligntool.cli.request import Request, read_plan_text
+from aligntool.cli.run_change import Applying, Operation, ends_stream, follow, identity, run_change
 from aligntool.cli.tune import clear_hint_of
 from aligntool.device import Device
 from aligntool.errors import Objection, Refused, refuse
@@ -227,7 +225,7 @@ def _recover(disk: str | None, journal: str | None, asked: Recovery) -> None:
         events = act(shop, restore_table=restore)
         applying = Applying(events, ways_on(disk, journal), hurrying(shop))
         behind = follow(plan, applying, json_=asked.json, in_flight=True)
-    report_result(plan, disk, Asked(), json_=asked.json, back=asked.back, kernel_behind=behind)
+    report_result(plan, disk, Request(), json_=asked.json, back=asked.back, kernel_behind=behind)
     if journal:
         print(f"{harmless(journal)} is not needed any more", file=sys.stderr)
 

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import wraps
+from pathlib import PurePath
 from types import FrameType
 from typing import ParamSpec, Protocol, TextIO
 
 from aligntool.audit.wording import shell_word
 from aligntool.change import Event, KernelBehind, Plan, Progress, StepBegun
-from aligntool.cli.options import colored, command, confirm, keep
+from aligntool.cli.options import colored, command, confirm_disk, keep
 from aligntool.errors import Refused, Stopped
 from aligntool.render.lines import Line, show, wants_color
 from aligntool.render.progress import (
@@ -27,7 +28,7 @@ from aligntool.render.progress import (
     progress_json,
     progress_lines,
 )
-from aligntool.steps import ShrinkContent, WriteJournal
+from aligntool.steps import EditFile, MakeMember, ShrinkContent, WriteFile, WriteJournal
 from aligntool.units import format_about
 
 
@@ -111,6 +112,34 @@ def _apply_command(file: str, plan: Plan) -> str:
     """Return what applies a plan that was kept; it is the disk, and not the file, that may need root."""
     root = "sudo " if plan.disk.path.startswith("/dev/") else ""
     return f"{root}aligntool apply {shell_word(file)}"
+
+
+def confirm(plan: Plan, yes: bool) -> None:
+    """Return when the user typed the disk's identity, or gave --yes; the plan is on the screen already.
+
+    --yes answers this question and no other: it overrides no refusal. Raises Refused.
+    """
+    word, what = identity(plan)
+    confirm_disk(_written_to(plan), word, what, yes)
+
+
+def identity(plan: Plan) -> tuple[str, str]:
+    """What the user types, and what that is: the serial, else the disk's id, else the image file's name."""
+    disk = plan.disk
+    if plan.purpose in ("raid", "persist"):
+        return PurePath(disk.path).name, "the array's name"
+    if disk.serial and disk.serial.strip():
+        return disk.serial.strip(), "the disk's serial number"
+    if disk.disk_id:
+        return disk.disk_id, "the disk's id"
+    return PurePath(disk.path).name, "its name"
+
+
+def _written_to(plan: Plan) -> str:
+    """The disk; of an array its drives, and files of the system."""
+    drives = dict.fromkeys(step.disk.path for step in plan.steps if isinstance(step, MakeMember))
+    files = dict.fromkeys(step.path for step in plan.steps if isinstance(step, EditFile | WriteFile))
+    return ", ".join((*drives, *files)) or plan.disk.path
 
 
 # Following a change by its events, and interrupting it. From the first write on, every way to end reports where the

@@ -12,8 +12,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from aligntool.cli.moves import Realign, still_true
-from aligntool.cli.options import Asked
 from aligntool.cli.plan import look_at
+from aligntool.cli.request import Request
 from aligntool.cli.run_change import show_plan
 from aligntool.device import Device, Job, Jobs
 from aligntool.linux.content import check_content
@@ -59,7 +59,7 @@ class Trusting:
 
 
 def main(path: str) -> None:
-    asked = Asked()
+    asked = Request()
     operation = Realign(path, asked)
     plan = operation.make_plan()
     show_plan(operation, plan, sys.stdout)

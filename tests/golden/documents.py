@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from aligntool.change import LayoutGoal, PartWish, Plan, RaidGoal, RealignGoal, to_json, with_wanted
-from aligntool.cli.options import Asked, plan_text
 from aligntool.cli.raid import persist_text
+from aligntool.cli.request import Request, plan_text
 from aligntool.measure import results
 from aligntool.measure.alignment import Knee, Load, Rate
 from aligntool.measure.alignment import Place as At
@@ -44,7 +44,7 @@ from tests.render.made_plans import ARRAY, LAYOUT, PLAN
 
 V1 = Path(__file__).parent / "v1"
 
-ASKED = Asked(RealignGoal((1, 5), 4 * MIB, True, True, "j", 8), 512, 4096, 16 * KIB, ("--grain", "4MiB"))
+ASKED = Request(RealignGoal((1, 5), 4 * MIB, True, True, "j", 8), 512, 4096, 16 * KIB, ("--grain", "4MiB"))
 PERSIST = replace(PLAN, purpose="persist", places=(), steps=ARRAY.steps[-3:])
 PERSIST_GOAL = PersistGoal("debian", "/srv/data")
 RAID_GOAL = RaidGoal(
@@ -54,7 +54,7 @@ RAID_GOAL = RaidGoal(
 DRIVES = ("/dev/a", "/dev/b")
 
 PLANS: dict[str, tuple[Plan, Callable[[Plan], str]]] = {
-    "plan-realign": (replace(PLAN, steps=PLAN.steps[2:]), lambda plan: plan_text(plan, Asked())),
+    "plan-realign": (replace(PLAN, steps=PLAN.steps[2:]), lambda plan: plan_text(plan, Request())),
     "plan-realign-shrink": (PLAN, lambda plan: plan_text(plan, ASKED)),
     "plan-layout": (LAYOUT, to_json),
     "plan-raid": (ARRAY, lambda plan: with_wanted(to_json(plan), DRIVES, RAID_GOAL)),

@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 
 from aligntool.change import Plan, RealignGoal, Used
-from aligntool.cli.options import Asked
 from aligntool.cli.plan import look_at
+from aligntool.cli.request import Request
 from aligntool.errors import Refused
 from aligntool.realign.planning import plan_realign
 from aligntool.steps import CloseJournal, HoldContent, JournalPlace, ReleaseContent, WriteJournal
@@ -78,7 +78,7 @@ def make_planned(seed: int, label: str, sector: int, spares: tuple[int, ...] = S
 def _plan(image: Path, luck: random.Random, sector: int) -> Planned | None:
     grain = luck.choice((MIB, 64 * KIB, 256 * KIB))
     goal = RealignGoal(grain=grain, grain_given=sector == 4096 or luck.random() < 0.3)
-    judged, _ = look_at(str(image), Asked(goal=goal, sector_size=sector))
+    judged, _ = look_at(str(image), Request(goal=goal, sector_size=sector))
     runs = {part.number: _runs(luck, part.extent.length, sector) for part in judged.disk.partitions}
     used = {number: Used(number, sum(run.length for run in those), "drawn") for number, those in runs.items()}
     try:
