@@ -15,7 +15,7 @@ from aligntool.audit.report import Judged, Report
 from aligntool.audit.wording import shell_word
 from aligntool.change import Plan, RaidGoal
 from aligntool.cli.audit import known_of
-from aligntool.cli.options import colored, command, terminal_width
+from aligntool.cli.options import command, print_lines, terminal_width
 from aligntool.cli.plan import refuse_in_flight
 from aligntool.cli.run_change import Applying, follow, pipes_may_break, write_end
 from aligntool.errors import Refused, Stopped, objection_of, refuse
@@ -110,7 +110,7 @@ def tell_array(plan: Plan, *, json_: bool) -> None:
         sentences = tuple(line.rstrip("\n") for line in text_of(lines) if line.strip())
         write_end("new", changed=True, sentences=sentences)
     else:
-        show([*lines, EMPTY, *attention_lines(plan, width=terminal_width())], sys.stdout, color=colored())
+        print_lines([*lines, EMPTY, *attention_lines(plan, width=terminal_width())])
     sys.stdout.flush()
 
 
@@ -343,7 +343,7 @@ def tell_array_status(record: Record | None, *, json_: bool) -> None:
         record.plan, record.position, forward=record.forward, sentences=sentences, type_next=following,
         width=terminal_width(),
     )  # fmt: skip
-    show(lines, sys.stdout, color=colored())
+    print_lines(lines)
 
 
 def recover_array(record: Record | None, *, json_: bool, back: bool) -> None:

@@ -23,8 +23,8 @@ from aligntool.cli.options import (
     TimeoutOption,
     WakeOption,
     WishedGrainOption,
-    colored,
     command,
+    print_lines,
     terminal_width,
 )
 from aligntool.errors import ExitCode, Refused, refuse
@@ -39,7 +39,7 @@ from aligntool.recipes.drives import load_drives
 from aligntool.render.audit import audit_lines
 from aligntool.render.disk_map import map_lines
 from aligntool.render.json import audit_json, audit_prometheus
-from aligntool.render.lines import Line, harmless, show
+from aligntool.render.lines import Line, harmless
 from aligntool.units import MIB
 
 # What was measured before, for an audit.
@@ -156,7 +156,7 @@ def _tell(report: Report, form: Format, *, map_: bool, quiet: bool, verbose: boo
         case Format.PROMETHEUS:
             sys.stdout.writelines(audit_prometheus(report))
         case Format.TEXT:
-            show(_lines(report, map_=map_, quiet=quiet, verbose=verbose), sys.stdout, color=colored())
+            print_lines(_lines(report, map_=map_, quiet=quiet, verbose=verbose))
     sys.stdout.flush()
 
 

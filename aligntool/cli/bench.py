@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,9 +25,10 @@ from aligntool.cli.options import (
     JsonOption,
     MeasureTargetArgument,
     YesOption,
-    colored,
     confirm_disk,
     confirm_long,
+    print_lines,
+    read_text,
     seconds,
     size,
     terminal_width,
@@ -83,7 +83,7 @@ def list_results_command(*, json_: JsonOption = False) -> None:
     if json_:
         sys.stdout.write(list_json(kept))
     else:
-        show(list_lines(kept, width=terminal_width()), sys.stdout, color=colored())
+        print_lines(list_lines(kept, width=terminal_width()))
 
 
 def show_command(
@@ -103,7 +103,7 @@ def show_command(
             lines = span_lines(found, width=width)
         case None:
             lines = result_lines(read_result(file), width=width)
-    show(lines, sys.stdout, color=colored())
+    print_lines(lines)
 
 
 def compare_command(
@@ -123,7 +123,7 @@ def compare_command(
     if json_:
         sys.stdout.write(compare_json(results, files))
     else:
-        show(compare_lines(results, files, width=terminal_width()), sys.stdout, color=colored())
+        print_lines(compare_lines(results, files, width=terminal_width()))
 
 
 # `aligntool bench TARGET`: measure, report, keep.
@@ -192,7 +192,7 @@ def bench_run(
     seen = look_at_conditions(found, plan.room)
     show(plan_words(plan, seen, width=terminal_width()), sys.stderr, color=False)
     if dry_run:
-        show(command_lines(plan), sys.stdout, color=colored())
+        print_lines(command_lines(plan))
         return
     counted = (repeats, runtime, passes_) != (None, None, None)
     _confirm(plan, seen, disk if destructive else None, counted=counted, yes=yes)
@@ -217,11 +217,7 @@ def _confirm(plan: BenchPlan, seen: Conditions, disk: str | None, *, counted: bo
 def _profile(name: str) -> tuple[str, BenchGoal]:
     """Raises Refused."""
     if "/" in name or name.endswith(".toml"):
-        try:
-            found = parse_recipe(name, Path(name).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "not a text file"
-            raise Refused(f"{name}: {why}", hint="aligntool recipes list") from error
+        found = parse_recipe(name, read_text(name, hint="aligntool recipes list"))
     else:
         found = recipe(name, "bench")
     if not isinstance(found.goal, BenchGoal):
@@ -289,4 +285,4 @@ def _tell(result: Result, *, json_: bool) -> None:
     if json_:
         sys.stdout.write(to_json(result))
     else:
-        show(result_lines(result, width=terminal_width()), sys.stdout, color=colored())
+        print_lines(result_lines(result, width=terminal_width()))

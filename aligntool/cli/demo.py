@@ -11,7 +11,7 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import Answer, Report, Wishes
 from aligntool.change import Plan
 from aligntool.cli.moves import Realign
-from aligntool.cli.options import colored, command, terminal_width
+from aligntool.cli.options import command, print_lines, terminal_width
 from aligntool.cli.plan import find_plan
 from aligntool.cli.request import Request
 from aligntool.cli.run_change import apply_plan
@@ -20,7 +20,7 @@ from aligntool.linux.look import look
 from aligntool.realign.planning import mends
 from aligntool.render.audit import audit_lines
 from aligntool.render.disk_map import boundary_lines
-from aligntool.render.lines import Line, save_svg, show
+from aligntool.render.lines import Line, save_svg
 from aligntool.render.plan import plan_lines
 
 PICTURE_WIDTH = 100
@@ -63,7 +63,7 @@ def _audit_old_disk(image: str, picture: str | None) -> None:
     make_demo_image(image)
     report = _report(image)
     _typed(command("audit --map", image))
-    show(_lines(report, terminal_width()), sys.stdout, color=colored())
+    print_lines(_lines(report, terminal_width()))
     if picture is not None:
         save_svg(_lines(report, PICTURE_WIDTH), picture, title="aligntool audit --map", width=PICTURE_WIDTH)
 
@@ -72,7 +72,7 @@ def _plan(image: str) -> Plan:
     """Without the steps, which fill three screens."""
     _typed(command("plan realign", image))
     plan = find_plan(image, Request()).plan
-    show(plan_lines(plan, width=terminal_width(), brief=True), sys.stdout, color=colored())
+    print_lines(plan_lines(plan, width=terminal_width(), brief=True))
     _say(f"({len(plan.steps)} steps; the command itself shows each with every byte)")
     return plan
 
@@ -83,7 +83,7 @@ def _realign(plan: Plan, image: str) -> None:
     _typed(command("audit", image))
     report = _report(image)
     lines = audit_lines(report, width=terminal_width(), verbose=False, quiet=False)
-    show(lines, sys.stdout, color=colored())
+    print_lines(lines)
 
 
 def _report(image: str) -> Report:

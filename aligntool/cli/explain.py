@@ -2,18 +2,16 @@
 
 import sys
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from aligntool.audit.explanations import findings_markdown
 from aligntool.audit.report import Code
-from aligntool.cli.options import JsonOption, colored, terminal_width
+from aligntool.cli.options import JsonOption, print_lines, read_text, terminal_width
 from aligntool.errors import Refused
 from aligntool.recipes.drives import load_drives
 from aligntool.recipes.goals import Recipe, load_recipes, parse_recipe, recipe
-from aligntool.render.lines import show
 from aligntool.render.recipes import (
     TOPIC,
     drive_lines,
@@ -45,12 +43,12 @@ def drives(
     """
     database = load_drives()
     if model is None:
-        show(row_lines([row.geometry for row in database.rows]), sys.stdout, color=colored())
+        print_lines(row_lines([row.geometry for row in database.rows]))
         return
     found = database.search(model, firmware=firmware)
     if not found:
         raise Refused(f"the drive database has no row for {model!r}", hint="aligntool drives lists every row")
-    show(drive_lines(found, width=terminal_width()), sys.stdout, color=colored())
+    print_lines(drive_lines(found, width=terminal_width()))
 
 
 # `aligntool explain`: what a finding code means, and what stands behind some of the figures.
@@ -76,10 +74,10 @@ def explain(
         return
     width = terminal_width()
     if code is None:
-        show(list_lines(width=width), sys.stdout, color=colored())
+        print_lines(list_lines(width=width))
         return
     if code.lower() == TOPIC:
-        show(explain_topic(width=width), sys.stdout, color=colored())
+        print_lines(explain_topic(width=width))
         return
     known = {one.value: one for one in Code}
     if code.upper() not in known:
@@ -88,7 +86,7 @@ def explain(
             f"there is no finding {code!r}",
             hint=f"aligntool explain {near[0]}" if near else "aligntool explain lists them",
         )
-    show(explain_lines(known[code.upper()], width=width), sys.stdout, color=colored())
+    print_lines(explain_lines(known[code.upper()], width=width))
 
 
 # `aligntool recipes`: the goals that come with aligntool, and a check for one's own.
@@ -103,7 +101,7 @@ def list_recipes(*, json_: JsonOption = False) -> None:
     if json_:
         sys.stdout.write(recipes_json(found))
     else:
-        show(recipe_rows(found, width=terminal_width()), sys.stdout, color=colored())
+        print_lines(recipe_rows(found, width=terminal_width()))
 
 
 def show_recipe(
@@ -132,11 +130,7 @@ def check_recipe(
 
     Exit code: 0 it is good, 3 it is not.
     """
-    try:
-        text = Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not a text file"
-        raise Refused(f"{file}: {why}", hint="aligntool recipes list") from error
+    text = read_text(file, hint="aligntool recipes list")
     _show((parse_recipe(file, text),), json_=json_)
 
 
@@ -144,4 +138,4 @@ def _show(found: tuple[Recipe, ...], *, json_: bool) -> None:
     if json_:
         sys.stdout.write(recipes_json(found))
     else:
-        show(recipe_lines(found, width=terminal_width()), sys.stdout, color=colored())
+        print_lines(recipe_lines(found, width=terminal_width()))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from aligntool.audit.wording import shell_word
 from aligntool.change import Event, Plan, Said, StepBegun, StepDone
-from aligntool.cli.options import colored, command, naming, terminal_width
+from aligntool.cli.options import command, naming, print_lines, terminal_width
 from aligntool.cli.plan import Found, commands_of, find_plan, layer_of, look_at, read_map
 from aligntool.cli.request import Request, plan_text
 from aligntool.cli.run_change import STOPPING, Applying, pipes_may_break, write_end
@@ -20,7 +20,7 @@ from aligntool.realign import move
 from aligntool.realign.journal import open_journal
 from aligntool.realign.move import Workshop
 from aligntool.realign.shrink import refuse_unable, shrink_content
-from aligntool.render.lines import EMPTY, Line, show, text_of
+from aligntool.render.lines import EMPTY, Line, text_of
 from aligntool.render.plan import attention_lines, plan_lines
 from aligntool.render.progress import result_lines
 from aligntool.steps import CheckContent, CopyContent, ShrinkContent, WriteJournal, is_same_disk
@@ -211,9 +211,9 @@ def report_result(
         sentences = tuple(line.rstrip("\n") for line in text_of(lines))
         write_end("old" if back else "new", changed=True, sentences=sentences, hint=following)
     else:
-        show(lines, sys.stdout, color=colored())
+        print_lines(lines)
         if plan.attention and not back:
-            show([EMPTY, *attention_lines(plan, width=terminal_width())], sys.stdout, color=colored())
+            print_lines([EMPTY, *attention_lines(plan, width=terminal_width())])
     sys.stdout.flush()
     if following:
         print(f"aligntool: the running kernel has to read the new table\n  → {following}", file=sys.stderr)

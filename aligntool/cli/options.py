@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,7 @@ import typer
 
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refused, Stopped, refuse_folder_name
-from aligntool.render.lines import harmless, wants_color
+from aligntool.render.lines import Line, harmless, show, wants_color
 from aligntool.units import is_power_of_two, parse_size
 
 
@@ -158,6 +158,20 @@ def keep(path: str, text: str) -> None:
         ) from None
     except OSError as error:
         raise Refused(f"{path} cannot be written: {error.strerror}") from error
+
+
+def read_text(path: str, *, hint: str) -> str:
+    """Return the text of a file that the user named. Raises Refused."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not a text file"
+        raise Refused(f"{path}: {why}", hint=hint) from error
+
+
+def print_lines(lines: Iterable[Line]) -> None:
+    """Write to standard output, in colour on a terminal."""
+    show(lines, sys.stdout, color=colored())
 
 
 def terminal_width() -> int:

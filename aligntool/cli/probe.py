@@ -19,7 +19,16 @@ from aligntool.cli.measuring import (
     refuse_to_overwrite,
     refuse_unless_empty,
 )
-from aligntool.cli.options import YesOption, colored, command, keep, sector, size, terminal_width, whole
+from aligntool.cli.options import (
+    YesOption,
+    command,
+    keep,
+    print_lines,
+    sector,
+    size,
+    terminal_width,
+    whole,
+)
 from aligntool.errors import ExitCode, Refused
 from aligntool.inventory import Disk
 from aligntool.linux.drives import Given
@@ -47,7 +56,6 @@ from aligntool.measure.unit_design import (
     windows,
 )
 from aligntool.render.experiments import probe_json, probe_lines
-from aligntool.render.lines import show
 from aligntool.render.plan import time_words
 from aligntool.units import GIB, MIB, format_size
 
@@ -221,7 +229,7 @@ def _tell(result: ProbeResult, output: str | None, *, verbose: bool, json_: bool
     if json_:
         sys.stdout.write(probe_json(result))
     else:
-        show(probe_lines(result, width=terminal_width(), verbose=verbose), sys.stdout, color=colored())
+        print_lines(probe_lines(result, width=terminal_width(), verbose=verbose))
     if output is None:
         return
 

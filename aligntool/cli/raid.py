@@ -35,9 +35,9 @@ from aligntool.cli.options import (
     SysrootOption,
     SystemOption,
     YesOption,
-    colored,
     command,
     place,
+    print_lines,
     size,
     terminal_width,
 )
@@ -53,7 +53,7 @@ from aligntool.raid.planning import needs_of_goal, needs_of_plan, plan_raid
 from aligntool.raid.refusals import find_array
 from aligntool.recipes.goals import recipe
 from aligntool.render.arrays import array_lines, arrays_json
-from aligntool.render.lines import Line, plain, show
+from aligntool.render.lines import Line, plain
 
 # What is wanted of an array, as it is typed: one set of options for `raid plan` and `raid create`.
 #
@@ -72,18 +72,14 @@ def level_word(text: str) -> str:
 
 
 def goal_as_typed(
-    drives: Annotated[
-        list[str], typer.Argument(metavar="DEV...", help="Drives, or one partition of each drive.")
-    ],
+    drives: Annotated[list[str], typer.Argument(metavar="DEV...", help="Drives, or one partition of each drive.")],
     *,
     level: Annotated[
-        str | None,
-        typer.Option("--level", "-l", parser=level_word, metavar="0|1|10|5|6", help="Which RAID."),
+        str | None, typer.Option("--level", "-l", parser=level_word, metavar="0|1|10|5|6", help="Which RAID.")
     ] = None,
     recipe: RecipeOption = None,
     chunk: Annotated[
-        int | None,
-        typer.Option("--chunk", parser=size, metavar="SIZE", help="The chunk [default: as recommended]."),
+        int | None, typer.Option("--chunk", parser=size, metavar="SIZE", help="The chunk [default: as recommended].")
     ] = None,
     workload: Annotated[
         str | None,
@@ -134,19 +130,17 @@ def goal_as_typed(
         ),
     ] = None,
     whole: Annotated[
-        bool,
-        typer.Option("--whole-drives", help="No partition tables: the drives themselves are the members."),
+        bool, typer.Option("--whole-drives", help="No partition tables: the drives themselves are the members.")
     ] = False,
     wipe: Annotated[
         list[str] | None,
         typer.Option("--wipe", metavar="DEV", help="What is on this member may be lost; may be given again."),
     ] = None,
     measured: Annotated[
-        str | None,
-        typer.Option("--measured", metavar="FILE", help="What `raid tune` measured on these drives."),
+        str | None, typer.Option("--measured", metavar="FILE", help="What `raid tune` measured on these drives.")
     ] = None,
     system: SystemOption = None,
-) -> RaidGoal:
+) -> RaidGoal:  # fmt: skip
     """The goal, with new UUIDs. What is typed beside a recipe comes before the recipe's own. Raises Refused."""
     goal = _goal(level, recipe)
     if page and (workload or goal.workload) != "database":
@@ -233,8 +227,7 @@ def persist_command(
     *,
     system: SystemOption = None,
     mount: Annotated[
-        str | None,
-        typer.Option("--mount", parser=place, metavar="DIR", help="Mount it there, now and at every start."),
+        str | None, typer.Option("--mount", parser=place, metavar="DIR", help="Mount it there, now and at every start.")
     ] = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
@@ -392,7 +385,7 @@ def show_command(
     if json_:
         sys.stdout.write(arrays_json(views))
     else:
-        show(array_lines(views, width=terminal_width()), sys.stdout, color=colored())
+        print_lines(array_lines(views, width=terminal_width()))
 
 
 # `aligntool raid create`: an array made of drives, with everything that makes it come back after a reboot.

@@ -22,6 +22,8 @@ from aligntool.cli.options import (
     command,
     confirm_disk,
     naming,
+    print_lines,
+    read_text,
     terminal_width,
 )
 from aligntool.cli.partitions import Layout
@@ -65,11 +67,7 @@ def apply(
 
     Exit code: 0 done, 3 refused and nothing written, 4 stopped part-way with the journal left.
     """
-    try:
-        text = Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not a text file"
-        raise Refused(f"{file}: {why}", hint="aligntool audit") from error
+    text = read_text(file, hint="aligntool audit")
     operation, plan = _kept(text, rate)
     run_change(operation, yes=yes, json_=json_, kept=plan)
 
@@ -136,7 +134,7 @@ def status(
     if json_:
         sys.stdout.write(status_json(disk, found, type_next=following))
         return
-    show(status_lines(disk, found, width=terminal_width(), type_next=following), sys.stdout, color=colored())
+    print_lines(status_lines(disk, found, width=terminal_width(), type_next=following))
 
 
 @ends_stream

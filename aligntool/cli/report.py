@@ -56,9 +56,7 @@ def report(
     chart: Annotated[
         str | None, typer.Option("--chart", metavar="NAME", help="A single picture, for --svg and --png.")
     ] = None,
-    svg: Annotated[
-        str | None, typer.Option("--svg", metavar="FILE", help="Write that picture as SVG.")
-    ] = None,
+    svg: Annotated[str | None, typer.Option("--svg", metavar="FILE", help="Write that picture as SVG.")] = None,
     png: Annotated[
         str | None, typer.Option("--png", metavar="FILE", help="Write that picture as PNG; needs rsvg-convert.")
     ] = None,

@@ -30,9 +30,9 @@ from aligntool.cli.options import (
     JsonOption,
     MeasureTargetArgument,
     YesOption,
-    colored,
     grid,
     keep,
+    print_lines,
     seconds,
     size,
     terminal_width,
@@ -63,7 +63,6 @@ from aligntool.measure.schedule import Target
 from aligntool.measure.sweeps import Spans, Starts
 from aligntool.measure.targets import find_target
 from aligntool.render.experiments import alignment_json, alignment_lines, span_json, span_lines
-from aligntool.render.lines import show
 from aligntool.units import GIB, MIB, format_about
 
 # `aligntool bench alignment`: what a start off the boundary costs on this drive.
@@ -99,9 +98,7 @@ def bench_alignment(
     every: Annotated[
         bool, typer.Option("--every", help="Try the place of every sector of the unit, not of each eighth: takes long.")
     ] = False,
-    depth: Annotated[
-        int, typer.Option("--depth", parser=whole(1, 1024), metavar="N", help="Requests in flight.")
-    ] = 1,
+    depth: Annotated[int, typer.Option("--depth", parser=whole(1, 1024), metavar="N", help="Requests in flight.")] = 1,
     span: SizeOption = None,
     runtime: RuntimeOption = 1.0,
     repeats: RepeatsOption = 5,
@@ -164,7 +161,7 @@ def _tell_alignment(measured: Starts, output: str | None, *, json_: bool) -> Non
     if json_:
         sys.stdout.write(text)
     else:
-        show(alignment_lines(measured, rows, width=terminal_width()), sys.stdout, color=colored())
+        print_lines(alignment_lines(measured, rows, width=terminal_width()))
     keep_measured(text, output, measured.when, "alignment")
 
 
@@ -292,7 +289,7 @@ def _tell_span(
     if json_:
         sys.stdout.write(text)
     else:
-        show(span_lines(measured, width=terminal_width()), sys.stdout, color=colored())
+        print_lines(span_lines(measured, width=terminal_width()))
     keep_measured(text, output, measured.when, "span")
 
 

@@ -14,7 +14,7 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import Judged, Severity, Wishes
 from aligntool.cli.audit import known_of
 from aligntool.cli.measuring import ended_by_signals
-from aligntool.cli.options import colored, grid, size, terminal_width, whole
+from aligntool.cli.options import grid, print_lines, size, terminal_width, whole
 from aligntool.errors import ExitCode, Refused
 from aligntool.linux.look import look
 from aligntool.measure.compare import boot_doubts, boot_drive
@@ -41,7 +41,7 @@ from aligntool.measure.trace import (
     parse_drive,
     read_pattern,
 )
-from aligntool.render.lines import harmless, show
+from aligntool.render.lines import harmless
 from aligntool.render.trace import Counted, Rated, Source, boot_json, boot_lines, trace_json, trace_lines
 
 # `aligntool estimate boot`: what the storage's part of a boot takes, from the rates of a drive.
@@ -62,9 +62,7 @@ def boot(
     log: Annotated[
         str | None, typer.Option("--trace", metavar="LOG", help="Count the commands of this log, not the article's.")
     ] = None,
-    reads: Annotated[
-        int | None, typer.Option("--reads", parser=whole(0), metavar="N", help="So many reads.")
-    ] = None,
+    reads: Annotated[int | None, typer.Option("--reads", parser=whole(0), metavar="N", help="So many reads.")] = None,
     writes: Annotated[
         int | None, typer.Option("--writes", parser=whole(0), metavar="N", help="So many writes.")
     ] = None,
@@ -87,7 +85,7 @@ def boot(
         sys.stdout.write(boot_json(drives, counted))
         return
 
-    show(boot_lines(drives, counted, width=terminal_width()), sys.stdout, color=colored())
+    print_lines(boot_lines(drives, counted, width=terminal_width()))
 
 
 def _rated(text: str) -> Rated:
@@ -183,7 +181,7 @@ def trace(
         sys.stdout.write(trace_json(pattern, opened.form))
         return
 
-    show(trace_lines(pattern, opened.name, opened.form, width=terminal_width()), sys.stdout, color=colored())
+    print_lines(trace_lines(pattern, opened.name, opened.form, width=terminal_width()))
 
 
 def boundaries_of(
@@ -312,9 +310,7 @@ def _tell(found: Traceable, recorded: Recorded, boundaries: Sequence[Boundary], 
     if json_:
         sys.stdout.write(trace_json(pattern, LogFormat.BLKPARSE))
     elif pattern.commands:
-        show(
-            trace_lines(pattern, found.path, "recorded", width=terminal_width()), sys.stdout, color=colored()
-        )
+        print_lines(trace_lines(pattern, found.path, "recorded", width=terminal_width()))
     else:
         print(
             f"{found.path} was asked nothing: what was read came from the cache, what was written is not out yet"

@@ -19,9 +19,9 @@ from aligntool.cli.measuring import bench_progress, ended_by_signals
 from aligntool.cli.options import (
     DryRunOption,
     YesOption,
-    colored,
     confirm_disk,
     keep,
+    print_lines,
     seconds,
     size,
     terminal_width,
@@ -34,7 +34,7 @@ from aligntool.linux.look import look
 from aligntool.measure.chunks import Measuring, Sweep, examine, is_test, locked, plan_sweep, take_away
 from aligntool.raid.measured import TEST_UUID, Choice, Tuning, choose, has_test_array, tuning_text
 from aligntool.render.arrays import plan_command, sweep_lines, tuning_lines
-from aligntool.render.lines import Style, show
+from aligntool.render.lines import Style
 
 # `aligntool raid tune`: which chunk is the fastest on these drives, measured while they are still empty.
 
@@ -61,8 +61,7 @@ def tune_command(
     ],
     *,
     level: Annotated[
-        str | None,
-        typer.Option("--level", "-l", parser=level_word, metavar="0|10|5|6", help="Which RAID."),
+        str | None, typer.Option("--level", "-l", parser=level_word, metavar="0|10|5|6", help="Which RAID.")
     ] = None,
     workload: Annotated[
         str,
@@ -72,22 +71,16 @@ def tune_command(
         ),
     ] = "general",
     chunks: Annotated[
-        str | None,
-        typer.Option("--chunks", metavar="SIZE,...", help="The chunks to try, such as 64KiB,128KiB."),
+        str | None, typer.Option("--chunks", metavar="SIZE,...", help="The chunks to try, such as 64KiB,128KiB.")
     ] = None,
-    layout: Annotated[
-        str | None, typer.Option("--layout", metavar="NAME", help="As of `raid plan`.")
-    ] = None,
-    bitmap: Annotated[
-        str | None, typer.Option("--bitmap", metavar="internal|none", help="As of `raid plan`.")
-    ] = None,
+    layout: Annotated[str | None, typer.Option("--layout", metavar="NAME", help="As of `raid plan`.")] = None,
+    bitmap: Annotated[str | None, typer.Option("--bitmap", metavar="internal|none", help="As of `raid plan`.")] = None,
     page: Annotated[
         int | None,
         typer.Option("--database-page", parser=size, metavar="SIZE", help="Of the database [default: 16KiB]."),
     ] = None,
     span: Annotated[
-        int | None,
-        typer.Option("--span", parser=size, metavar="SIZE", help="How much of each array is used."),
+        int | None, typer.Option("--span", parser=size, metavar="SIZE", help="How much of each array is used.")
     ] = None,
     runtime: Annotated[
         float, typer.Option("--runtime", parser=seconds(0.1, 86400), metavar="SECONDS", help="Of each load.")
@@ -168,7 +161,7 @@ def _refuse_leftovers(drives: list[str], members: Sequence[Judged]) -> None:
 
 
 def _show_sweep(sweep: Sweep) -> None:
-    show(sweep_lines(sweep, width=terminal_width()), sys.stdout, color=colored())
+    print_lines(sweep_lines(sweep, width=terminal_width()))
     sys.stdout.flush()
 
 
@@ -250,7 +243,7 @@ def keep_and_tell(tuning: Tuning, sweep: Sweep, goal: RaidGoal, output: str, sai
         said, where = [*said, str(error)], ""
     lines = tuning_lines(tuning, choice, sweep.recommended, width=terminal_width())
     try:
-        show(lines, sys.stdout, color=colored())
+        print_lines(lines)
         if where:
             _tell_next(sweep, goal, output)
         else:
@@ -267,7 +260,7 @@ def _tell_next(sweep: Sweep, goal: RaidGoal, output: str) -> None:
         ((f"Kept in {output}. An array that goes by it:", Style.PLAIN),),
         (("→ ", Style.DIM), (command, Style.TYPE)),
     ]
-    show(lines, sys.stdout, color=colored())
+    print_lines(lines)
 
 
 def _verdict(choice: Choice, recommended: int) -> dict[str, object]:
