@@ -25,7 +25,10 @@ class SimulatedDisk:
         self._cut = cut
         self._sector = sector
         self._bad = frozenset(bad)  # sectors that give an I/O error
-        self._holes = {at for at in range(0, len(platter), sector) if not any(platter[at : at + sector])}
+        self._first, self._written = (
+            bytes(platter),
+            set[int](),
+        )  # a hole is what holds zeros and was never written
         self.operations = 0
         self.log: list[tuple[int, bytes] | None] = []  # writes in order; None: a flush
 
@@ -52,7 +55,7 @@ class SimulatedDisk:
         self.log.append((offset, raw))
         for at in range(0, len(raw), self._sector):
             self._cache[offset + at] = raw[at : at + self._sector]
-            self._holes.discard(offset + at)
+        self._written.update(range(offset, offset + len(raw), self._sector))
 
     def flush(self) -> None:
         self._draw()
@@ -62,7 +65,9 @@ class SimulatedDisk:
         self._cache = {}
 
     def is_hole(self, offset: int, length: int) -> bool:
-        return all(at in self._holes for at in range(offset, offset + length, self._sector))
+        return self._written.isdisjoint(range(offset, offset + length, self._sector)) and not any(
+            self._first[offset : offset + length]
+        )
 
     def together(
         self, jobs: Iterable[Callable[[], None]], meanwhile: Callable[[], None] | None = None
