@@ -6,6 +6,7 @@ first. Tests that time a simulated drive come last, and nothing runs beside them
 one process, needs nothing of it.
 """
 
+import ast
 import fcntl
 import os
 from collections.abc import Generator, Iterator
@@ -21,6 +22,13 @@ FEWEST = 3
 ROOT = Path(__file__).parent.parent
 ORDER = {"lab": 0, "machine": 1, "timed": 3}
 OTHERS = 2
+# By what a test is known to belong to a group: names that it uses, itself or through others of its file.
+WORDS = {
+    "timed": frozenset({"right_or_unknown", "slow_drive"}),
+    "machine": frozenset(
+        {"needs_root", "FILESYSTEMS", "CONTAINERS"}
+    ),  # some of the made file systems are mounted
+}
 # Locked, never written: any two files that every process of this checkout has.
 GATE, ROOM = Path(__file__), Path(__file__).with_name("conftest.py")
 
@@ -65,13 +73,42 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]
 
 def group(nodeid: str) -> str:
     """Tests of one group run in one process, one after the other."""
-    file = nodeid.partition("::")[0]
+    file, _, test = nodeid.partition("::")
     if file.startswith("tests/lab/"):
         return "lab"
-    text = _text(file)
-    return "timed" if "right_or_unknown" in text else "machine" if "needs_root" in text else file
+    name = test.partition("[")[0].rpartition("::")[2]
+    return next((found for found, words in WORDS.items() if name in _tests_of(file, words)), file)
 
 
 @cache
-def _text(file: str) -> str:
-    return (ROOT / file).read_text()
+def _tests_of(file: str, wanted: frozenset[str]) -> frozenset[str]:
+    """The tests of a file in whose decorators and bodies is one of these words, or a name that leads to one."""
+    tree = ast.parse((ROOT / file).read_text())
+    named = dict(pair for node in tree.body for pair in _names_of(node))
+    found = {name for name, words in named.items() if words & wanted}
+    while more := {name for name, words in named.items() if words & found} - found:
+        found |= more
+    functions = [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    return frozenset(functions if "pytestmark" in found else found.intersection(functions))
+
+
+def _names_of(node: ast.stmt) -> Iterator[tuple[str, set[str]]]:
+    """What a statement of a module defines, with the words that are used there."""
+    match node:
+        case ast.ClassDef():
+            marks = _words(*node.decorator_list)
+            for inner in node.body:
+                yield from ((name, words | marks) for name, words in _names_of(inner))
+        case ast.FunctionDef():
+            yield node.name, _words(node)
+        case ast.Assign(targets=[ast.Name(name), *_]) | ast.AnnAssign(target=ast.Name(name)):
+            yield name, _words(node)
+        case ast.ImportFrom():
+            yield from ((alias.asname or alias.name, {alias.name}) for alias in node.names)
+
+
+def _words(*nodes: ast.AST) -> set[str]:
+    """The names, attributes and parameters (fixtures) that occur."""
+    found = {node.id for root in nodes for node in ast.walk(root) if isinstance(node, ast.Name)}
+    found |= {node.attr for root in nodes for node in ast.walk(root) if isinstance(node, ast.Attribute)}
+    return found | {node.arg for root in nodes for node in ast.walk(root) if isinstance(node, ast.arg)}
