@@ -26,14 +26,21 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    if reason := cannot_run(item):
+        pytest.skip(reason)
+
+
+def cannot_run(item: pytest.Item) -> str:
+    """Why this machine cannot run a test; empty where it can."""
     if item.get_closest_marker("needs_root") and os.geteuid() != 0:
-        pytest.skip("needs root: run `sudo make test`")
+        return "needs root: run `sudo make test`"
     for marker in item.iter_markers("needs_tools"):
         missing = [name for name in marker.args if not find_tool(name)]
         if missing:
-            pytest.skip(f"not installed: {', '.join(missing)}; `make test` installs them")
+            return f"not installed: {', '.join(missing)}; `make test` installs them"
         if "unshare" in marker.args and not _has_own_mounts():
-            pytest.skip("no mounts of one's own here: the root folder is no mount point (a chroot)")
+            return "no mounts of one's own here: the root folder is no mount point (a chroot)"
+    return ""
 
 
 @cache

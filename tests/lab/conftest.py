@@ -1,11 +1,13 @@
 """The fixtures `lab` and `debian`: make PCs, each in a folder of its own that is gone after the session's tests."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import cannot_run
 from tests.lab import debian as system_disk
 from tests.lab import debian_tool
 from tests.lab.debian_pc import DebianPC
@@ -55,8 +57,28 @@ def debian(tmp_path_factory: pytest.TempPathFactory) -> Debian:
     return Debian(tmp_path_factory, system_disk.disk(), debian_tool.image(tmp_path_factory.mktemp("tool")))
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the one guest that `in_guest` runs; a module of tests that reads what it wrote has it as PART."""
+
+    name: str  # the module, whose `main` runs in the guest
+    drives: Sequence[Drive]
+    words: tuple[str, ...] = ()
+    limit_s: float = LIMIT_S
+
+    @property
+    def asked(self) -> str:
+        return ":".join((self.name, *self.words))
+
+
+WITNESSES = Part("witnesses", DRIVES, limit_s=WITNESSES_LIMIT_S)
+
+
 @pytest.fixture(scope="session")
-def said(lab: Lab) -> Path:
-    """What every program of one guest said of odd disks and of links; started once for all that read it."""
-    script = f"cd '{ROOT}'\n'{sys.executable}' -m tests.lab.witnesses"
-    return lab.run(*DRIVES, script=script, limit_s=WITNESSES_LIMIT_S)
+def said(lab: Lab, request: pytest.FixtureRequest) -> Path:
+    """What every program of one guest said: started once for all tests of this session that read it."""
+    found = [getattr(item, "module", None) for item in request.session.items if not cannot_run(item)]
+    parts = list(dict.fromkeys(part for module in found if (part := getattr(module, "PART", None))))
+    script = f"cd '{ROOT}'\n'{sys.executable}' -m tests.lab.in_guest {' '.join(part.asked for part in parts)}"
+    drives = [drive for part in parts for drive in part.drives]
+    return lab.run(*drives, script=script, limit_s=sum(part.limit_s for part in parts))

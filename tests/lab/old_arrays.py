@@ -1,34 +1,24 @@
 """Arrays made over earlier arrays, in a guest with a real udev: what aligntool and md say of each; runs in the guest.
 
-In: names of cases. Out: one JSON file per case in the folder /lab. Alone because nothing of pytest is loaded in an
-emulated processor, and aligntool is loaded once and forked for each of its runs.
+A part of `in_guest`, which gives it the names of cases. It writes one JSON file per case.
 """
 
-import importlib
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from aligntool.change import StepDone, from_json
-from aligntool.cli.app import main as aligntool
 from aligntool.raid.make import begin, go_forward
 from aligntool.raid.record import Paths, one_at_a_time
 from aligntool.raid.steps_drives import hold_members
+from tests.lab.in_guest import OUT, drive, ended, start
 
-LOADED = (
-    "aligntool.audit.judge",
-    "aligntool.linux.look",
-    "aligntool.recipes.goals",
-    "aligntool.raid.planning",
-    "aligntool.render.arrays",
-)
-OUT = Path("/lab")
-DRIVES = ("/dev/nvme0n1", "/dev/nvme1n1", "/dev/nvme2n1")
+SERIALS = ("old0", "old1", "old2")
 MIB = 1 << 20
 SIZE = 64 * MIB
 SAME = (MIB, 61 * MIB)  # where aligntool puts a member of such a drive; tests compare it with its plan
@@ -59,8 +49,6 @@ def named(name: str) -> Case:
 
 
 def main(names: Sequence[str]) -> None:
-    for name in LOADED:
-        importlib.import_module(name)
     prepare()
     for name in names:
         began = time.monotonic()
@@ -87,7 +75,7 @@ def prepare() -> None:
 def carried_out(case: Case) -> dict[str, object]:
     clear()
     old = old_array(case)
-    names = old if case.new == "taken" else list(DRIVES)
+    names = old if case.new == "taken" else list(drives())
     order = names[::-1] if case.how == "backwards" else names
     words = ["--level", "1", "--name", "new", "--fs", "none", "--mount", "none", "--system", "debian"]
     words += [] if case.new == "taken" else ["--spare-room", "1MiB"]
@@ -116,8 +104,13 @@ def carried_out(case: Case) -> dict[str, object]:
     }
 
 
+@cache
+def drives() -> tuple[str, ...]:
+    return tuple(drive(serial) for serial in SERIALS)
+
+
 def nodes() -> list[str]:
-    return [node for drive in DRIVES for node in (drive, f"{drive}p1") if Path(node).is_block_device()]
+    return [node for name in drives() for node in (name, f"{name}p1") if Path(node).is_block_device()]
 
 
 def examined(node: str) -> str:
@@ -158,9 +151,9 @@ def clear() -> None:
     """No array runs, and the drives are blank."""
     for node in sorted(Path("/sys/block").glob("md*")):
         run("mdadm", "--stop", f"/dev/{node.name}")
-    for drive in DRIVES:
-        run("dd", "if=/dev/zero", f"of={drive}", "bs=1M", "status=none", fails=True)
-        run("blockdev", "--rereadpt", drive, fails=True)
+    for name in drives():
+        run("dd", "if=/dev/zero", f"of={name}", "bs=1M", "status=none", fails=True)
+        run("blockdev", "--rereadpt", name, fails=True)
     run("udevadm", "settle")
     CONF.write_text("HOMEHOST <system>\n")
     for record in Path("/var/lib/aligntool/arrays").glob("*.json"):
@@ -169,14 +162,14 @@ def clear() -> None:
 
 def old_array(case: Case) -> list[str]:
     """Made, filled at its beginning, and stopped, as somebody does who wants its drives for something else."""
-    members = list(DRIVES)
+    members = list(drives())
     if case.old != "whole":
         start, length = SAME if case.old == "same" else OTHER
-        for drive in DRIVES:
+        for name in drives():
             table = f"label: gpt\nstart={start // 512},size={length // 512},type=linux-raid\n"
-            run("sfdisk", "--quiet", drive, stdin=table)
+            run("sfdisk", "--quiet", name, stdin=table)
         run("udevadm", "settle")
-        members = [f"{drive}p1" for drive in DRIVES]
+        members = [f"{name}p1" for name in drives()]
     run(
         "mdadm", "--create", "/dev/md/old", "--run", f"--level={case.level}", "--raid-devices=3",
         f"--metadata={case.metadata}", "--assume-clean", *members,
@@ -196,17 +189,5 @@ def run(*words: str, stdin: str = "", fails: bool = False) -> str:
 
 def forked(*words: str) -> tuple[int, str, str]:
     """aligntool's command line with these words: exit code, standard output, standard error."""
-    out, err = Path("/run/said.out"), Path("/run/said.err")
-    child = os.fork()
-    if child == 0:
-        os.dup2(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
-        os.dup2(os.open(err, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
-        sys.argv = ["aligntool", *words]
-        aligntool()
-        os._exit(0)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return code, out.read_text(), err.read_text()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    code = ended(start("forked", *words))
+    return code, (OUT / "forked").read_text(), (OUT / "forked.err").read_text()

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from tests.lab import old_arrays
-from tests.lab.conftest import Lab
+from tests.lab.conftest import Part
 from tests.lab.drives import Nvme
-from tests.lab.kernel import ROOT
 from tests.lab.old_arrays import Case
 from tests.thorough import THOROUGH
 
@@ -37,12 +36,12 @@ CASES = [*(EVERY if THOROUGH else SOME), Case("1", "1.0", "same", "partitions", 
 LIMIT_S = 300.0  # for each case; a minute on a quiet machine
 
 
-@pytest.fixture(scope="module")
-def said(lab: Lab) -> Path:
-    names = " ".join(case.name for case in CASES)
-    script = f"cd '{ROOT}'\n'{ROOT}/.venv/bin/python' -m tests.lab.old_arrays {names}"
-    drives = [Nvme(f"old{number}", size=old_arrays.SIZE) for number in range(3)]
-    return lab.run(*drives, script=script, limit_s=LIMIT_S * (1 + len(CASES)))
+PART = Part(
+    "old_arrays",
+    tuple(Nvme(serial, size=old_arrays.SIZE) for serial in old_arrays.SERIALS),
+    tuple(case.name for case in CASES),
+    LIMIT_S * (1 + len(CASES)),
+)
 
 
 def read(said: Path, case: Case) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.lab.conftest import WITNESSES
 from tests.lab.heard import Heard
 from tests.lab.odd_disks import GEOMETRIES, NVME, TABLES
 
@@ -15,6 +16,7 @@ pytestmark = [
     pytest.mark.needs_tools("qemu-system-x86_64", "busybox", "file", "depmod", "udevadm"),
     pytest.mark.needs_tools("sfdisk", "parted", "nvme", "lspci", "mdadm", "mkfs.xfs"),
 ]
+PART = WITNESSES
 
 SCSI = {geometry.name: geometry.table for geometry in GEOMETRIES}
 ODD = {**SCSI, **{f"nvme-{drive.nvme.serial}": drive.table for drive in NVME}}

@@ -1,43 +1,28 @@
 """What every program of a guest says of its odd disks, each in its own words; runs in the guest, as root.
 
-In: the disks of `odd_disks`. Out: a folder with one file per program and disk. Alone because nothing of pytest is
-loaded here: in an emulated processor it takes longer than all the rest. aligntool is loaded once and forked for each
-of its runs, for the same reason; what a fork runs is the command line, from its words to its exit code.
+A part of `in_guest`. It writes one file per program and disk of `odd_disks`.
 """
 
 import contextlib
-import importlib
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from aligntool.cli.app import main as aligntool
-from tests.lab.odd_disks import GEOMETRIES, LINKS, NVME, PLANS, TABLES, Geometry, Link
+from tests.lab.in_guest import OUT, by_serial, ended, start
+from tests.lab.odd_disks import DRIVES, GEOMETRIES, LINKS, NVME, PLANS, TABLES, Geometry, Link
 
-# What the command line loads when it is needed, and every fork would load for itself.
-LOADED = (
-    "aligntool.audit.judge",
-    "aligntool.linux.look",
-    "aligntool.recipes.goals",
-    "aligntool.raid.planning",
-    "aligntool.render.arrays",
-)
-OUT = Path("/lab")
 SCSI_DEBUG = Path("/sys/bus/pseudo/drivers/scsi_debug")
 SPEED_CODES = {2.5: 1, 5: 2, 8: 3, 16: 4}  # PCI Express Base Specification, Link Capabilities Register
 
 
-def main() -> None:
-    for name in LOADED:
-        importlib.import_module(name)
+def main(words: Sequence[str]) -> None:
+    assert not words
     run(
         "umount", "/etc/fstab"
     )  # virtme-ng has one of its own mounted there, and an array's line could not go into it
     Path("/etc/fstab").touch()
-    drives = by_serial()
+    drives = {drive.serial: by_serial()[drive.serial] for drive in DRIVES}
     for drive in NVME:
         partition(drives[drive.nvme.serial], drive.table)
     ask_about_links(drives)
@@ -100,14 +85,6 @@ ATTRIBUTES = {
         "discard_granularity",
     ),
 }
-
-
-def by_serial() -> dict[str, Path]:
-    """Every NVMe drive by its serial number."""
-    drives = (path.parent for path in Path("/sys/class/block").glob("nvme*/device"))
-    return {
-        (drive / "device/serial").read_text().strip(): Path("/dev") / drive.name for drive in sorted(drives)
-    }
 
 
 # Links
@@ -177,21 +154,5 @@ def say(name: str, *words: str | Path) -> None:
 
 
 def fork(name: str, *words: str) -> None:
-    """aligntool's command line with these words; its exit code beside its standard output."""
-    child = os.fork()
-    if child == 0:
-        become(OUT / name, words)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    (OUT / f"{name}.exit").write_text(str(status))
-
-
-def become(output: Path, words: Sequence[str]) -> None:
-    os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
-    os.dup2(os.open(f"{output}.err", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
-    sys.argv = ["aligntool", *words]
-    aligntool()
-    os._exit(0)
-
-
-if __name__ == "__main__":
-    main()
+    """Run aligntool's command line with these words; its exit code goes beside its standard output."""
+    (OUT / f"{name}.exit").write_text(str(ended(start(name, *words))))

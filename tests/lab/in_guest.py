@@ -1,0 +1,77 @@
+"""The program of the one guest whose answers many tests read; runs in the guest, as root.
+
+aligntool is loaded once, which takes longest in an emulated processor, and forked for each of its runs; nothing of
+pytest is loaded. What a fork runs is the command line, from its words to its exit code. Each part writes what the
+programs said to files in /lab, and the tests judge those.
+"""
+
+import importlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from aligntool.cli.app import main as aligntool
+
+# What the command line loads when it is needed, and every fork would load for itself.
+LOADED = (
+    "aligntool.audit.judge",
+    "aligntool.linux.look",
+    "aligntool.recipes.goals",
+    "aligntool.raid.planning",
+    "aligntool.render.arrays",
+)
+OUT = Path("/lab")
+
+
+def start(name: str, *words: str) -> int:
+    """Start aligntool's command line with these words; the process id.
+
+    Its standard streams are /dev/null and the files NAME and NAME.err in /lab.
+    """
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(os.open(OUT / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+        os.dup2(os.open(OUT / f"{name}.err", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.argv = ["aligntool", *words]
+        aligntool()
+        os._exit(0)
+    return child
+
+
+def ended(child: int) -> int:
+    """Wait for its end; the exit code as a shell has it."""
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return code if code >= 0 else 128 - code
+
+
+def drive(serial: str) -> str:
+    """The NVMe drive that has this serial number."""
+    return str(by_serial()[serial])
+
+
+def by_serial() -> dict[str, Path]:
+    """Every NVMe drive by its serial number."""
+    drives = (path.parent for path in Path("/sys/class/block").glob("nvme*/device"))
+    return {
+        (drive / "device/serial").read_text().strip(): Path("/dev") / drive.name for drive in sorted(drives)
+    }
+
+
+def main(parts: Sequence[str]) -> None:
+    """Run these parts one after the other: a name, and further words behind colons."""
+    for name in LOADED:
+        importlib.import_module(name)
+    for part in parts:
+        name, *words = part.split(":")
+        began = time.monotonic()
+        importlib.import_module(f"tests.lab.{name}").main(words)
+        print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
