@@ -20,14 +20,19 @@ from xdist.scheduler import LoadScopeScheduling
 
 FEWEST = 3
 ROOT = Path(__file__).parent.parent
-ORDER = {"lab": 0, "machine": 1, "timed": 3}
-OTHERS = 2
+# The files that take longest begin before other files, or the last process would end long after the others.
+LONGEST = (
+    "tests/test_architecture.py",
+    "tests/moving/test_simulated_mutations.py",
+    "tests/fuzz/test_fuzz.py",
+)
+ORDER = {"lab": 0, "machine": 1, **dict.fromkeys(LONGEST, 2), "timed": 4}
+OTHERS = 3
 # By what a test is known to belong to a group: names that it uses, itself or through others of its file.
 WORDS = {
     "timed": frozenset({"right_or_unknown", "slow_drive"}),
-    "machine": frozenset(
-        {"needs_root", "FILESYSTEMS", "CONTAINERS"}
-    ),  # some of the made file systems are mounted
+    # Some of the file systems that are made are mounted.
+    "machine": frozenset({"needs_root", "FILESYSTEMS", "CONTAINERS"}),
 }
 # Locked, never written: any two files that every process of this checkout has.
 GATE, ROOM = Path(__file__), Path(__file__).with_name("conftest.py")

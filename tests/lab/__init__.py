@@ -27,14 +27,18 @@ The PC with a system of its own:
 The fixture `debian` makes such PCs, each on an overlay of the one disk: what one start writes the next one sees, and
 `cut` takes the power away at any moment.
 
-The fixture `said` is one guest that several test modules read:
+The fixture `said` is one guest that several test modules read, each of which names its part of it as PART:
 
-    odd_disks.py    disks of odd geometry and PCIe links: values
-    witnesses.py    the program in the guest: writes down what the kernel, parted, nvme, lspci and aligntool say of them
-    heard.py        the same read back
+    in_guest.py     the program in the guest: loads aligntool once, and runs the parts that this session's tests need
+    witnesses.py    a part: what the kernel, parted, nvme, lspci and aligntool say of odd disks and of PCIe links
+    odd_disks.py    those disks and links: values
+    heard.py        what was said of them, read back
+    traced.py       a part: recordings of a drive beside dd, fio, signals and another trace
+    old_arrays.py   a part: arrays made over earlier arrays
 
-A start of a guest takes most of a minute under software emulation, so a test module starts one, lets a script there
-write down what every program says, and all of its tests read that:
+A start of a guest and of aligntool in it takes most of a minute under software emulation, so what is new becomes a
+part: a function `main` that lets programs write down what they say in /lab, and tests that judge it. Only a test that
+disturbs the guest for others, or takes long, starts one of its own:
 
     @pytest.fixture(scope="module")
     def listed(lab: Lab) -> Path:

@@ -1,7 +1,6 @@
 """Arrays of every level: planned, made, filled, and there again after a real reboot, as mdadm and the kernel have it.
 
-One PC makes them all, so one reboot proves them all. ALIGNTOOL_THOROUGH=1 makes every level on drives of both block
-sizes; else there is the RAID0 of the article, on drives of 512-byte blocks.
+One PC makes five of them, so one reboot proves five: every level, on drives of both block sizes.
 """
 
 from dataclasses import dataclass
@@ -13,10 +12,10 @@ from tests.lab.conftest import Debian
 from tests.lab.debian_pc import DebianPC, powered
 from tests.lab.system import Facts, arrays, facts
 from tests.lab.wanted import DEBIAN_PC
-from tests.thorough import THOROUGH
+from tests.thorough import when_thorough
 
-pytestmark = [*DEBIAN_PC]
-CASES = (*cases(), *cases(swapped=True)) if THOROUGH else cases()[:1]
+pytestmark = [when_thorough("starts PCs of their own twice"), *DEBIAN_PC]
+CASES = (*cases(), *cases(swapped=True))
 FILL = """set -e
 cd {place} && mkdir -p deep/er
 head -c 5000000 /dev/urandom > deep/er/random

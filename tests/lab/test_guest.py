@@ -14,6 +14,7 @@ from tests.lab.drives import MIB, Nvme, Port, Scsi, Switch
 from tests.lab.emulator import started
 from tests.lab.guest import INIT
 from tests.lab.kernel import debian_kernel
+from tests.thorough import when_thorough
 
 pytestmark = pytest.mark.needs_tools(
     "qemu-system-x86_64", "busybox", "file", "depmod", "udevadm", "lspci", "nvme"
@@ -43,6 +44,9 @@ exit 3
 SEEN = {drive.serial: drive.physical if isinstance(drive, Scsi) else drive.block for drive in DRIVES}
 
 
+fails_on_purpose = when_thorough("starts a guest whose script fails")
+
+
 @pytest.fixture(scope="module")
 def failed(lab: Lab) -> tuple[Path, str]:
     """(the folder of a guest, what was told when its script failed at the end)."""
@@ -57,6 +61,7 @@ def told(failed: tuple[Path, str]) -> Path:
     return failed[0]
 
 
+@fails_on_purpose
 def test_the_drives_that_were_asked_for_are_there(told: Path) -> None:
     disks = json.loads((told / "lsblk.json").read_text())["blockdevices"]
     found = {
@@ -65,11 +70,13 @@ def test_the_drives_that_were_asked_for_are_there(told: Path) -> None:
     assert found == {drive.serial: (drive.size, drive.block, SEEN[drive.serial]) for drive in DRIVES}
 
 
+@fails_on_purpose
 def test_what_a_guest_writes_outside_of_its_folder_never_reaches_this_machine(told: Path) -> None:
     assert (told / "written").read_text() == "/etc/written-in-a-guest\n"
     assert not Path("/etc/written-in-a-guest").exists()
 
 
+@fails_on_purpose
 def test_two_drives_are_behind_one_switch_and_one_behind_a_port(told: Path) -> None:
     """The brackets of `lspci -t`: below one port there is a drive, below the other a bridge with two bridges."""
     tree = (told / "tree").read_text()
@@ -77,6 +84,7 @@ def test_two_drives_are_behind_one_switch_and_one_behind_a_port(told: Path) -> N
     assert len(re.findall(r"-\[\d\d-\d\d\]----00\.0-\[\d\d-\d\d\]--", tree)) == 1, tree
 
 
+@fails_on_purpose
 def test_a_script_that_fails_shows_what_it_and_the_kernel_said(failed: tuple[Path, str]) -> None:
     assert "exit 3" in failed[1]
     assert "the last words of the script" in failed[1]

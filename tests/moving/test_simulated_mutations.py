@@ -28,10 +28,11 @@ CHOSEN = tuple(sorted({f"tests/moving/{mutation.caught_by}" for mutation in MUTA
 
 
 def run_cuts(folder: Path, tests: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """As many disks and cuts as `make test` tries: a bug that needs hundreds is noticed too late."""
     return subprocess.run(
         [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests],
         cwd=folder, capture_output=True, text=True, check=False, timeout=600,
-        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        env={name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "ALIGNTOOL_"))}
         | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     )  # fmt: skip
 
