@@ -10,6 +10,7 @@ from tests.lab import traced
 from tests.lab.conftest import Part
 from tests.lab.drives import MIB, Nvme
 from tests.lab.kernel import ROOT
+from tests.thorough import THOROUGH, when_thorough
 
 pytestmark = [
     pytest.mark.needs_root,
@@ -18,7 +19,9 @@ pytestmark = [
     ),
 ]
 
-PART = Part("traced", (Nvme(traced.SERIAL, size=128 * MIB),), limit_s=1800)
+WORDS = (traced.EVERY,) if THOROUGH else ()
+PART = Part("traced", (Nvme(traced.SERIAL, size=128 * MIB),), WORDS, limit_s=1800)
+further = when_thorough("is one of nine recordings in an emulated PC")
 QUIET = "0\n"  # nothing is traced, no blktrace runs, no folder is left
 
 
@@ -26,6 +29,7 @@ def read(said: Path, name: str) -> str:
     return (said / name).read_text()
 
 
+@further
 def test_debugfs_must_be_mounted(said: Path) -> None:
     assert read(said, "unmounted.code") == "3\n"
     assert "sudo mount -t debugfs debugfs /sys/kernel/debug" in read(said, "unmounted.err")
@@ -54,12 +58,14 @@ def test_every_write_of_fio_is_counted_and_all_of_them_straddle(said: Path) -> N
     assert read(said, "writes.left") == QUIET
 
 
+@further
 def test_the_exit_code_is_the_command_s(said: Path) -> None:
     assert read(said, "failed.code") == "7\n"
     assert "sh ended with 7" in read(said, "failed.err") and (said / "failed.txt").stat().st_size
     assert read(said, "failed.left") == QUIET
 
 
+@further
 def test_a_disk_that_was_asked_nothing_is_no_error(said: Path) -> None:
     assert read(said, "idle.code") == "0\n", read(said, "idle.err")
     assert "was asked nothing" in read(said, "idle")
@@ -78,11 +84,13 @@ def test_a_killed_recording_leaves_no_trace_in_the_kernel(said: Path) -> None:
     assert not any(line.isdecimal() for line in read(said, "killed.left").splitlines()[1:])
 
 
+@further
 def test_a_trace_of_somebody_else_is_left_alone(said: Path) -> None:
     assert read(said, "busy.code") == "3\n" and "is being traced already" in read(said, "busy.err")
     assert read(said, "busy.left") == "1\n" and not (said / "ran").exists()
 
 
+@further
 def test_a_log_on_the_traced_disk_is_said(said: Path) -> None:
     assert read(said, "itself.code") == "0\n"
     assert "is written to the disk that is traced" in read(said, "itself.err")

@@ -15,15 +15,17 @@ from tests.lab.in_guest import OUT, drive, ended, start
 
 SERIAL = "traced"
 MOUNTED = Path("/tmp/mounted")
+EVERY = "every"
 
 
 def main(words: Sequence[str]) -> None:
-    assert not words
+    """Make some recordings, or with the word `EVERY` all of them."""
     os.chdir(OUT)
     disk = drive(SERIAL)
-    subprocess.run(["umount", "-l", "/sys/kernel/debug"], check=False)
-    record("unmounted", disk, "--", "true")
-    subprocess.run(["mount", "-t", "debugfs", "debugfs", "/sys/kernel/debug"], check=True)
+    if EVERY in words:
+        subprocess.run(["umount", "-l", "/sys/kernel/debug"], check=False)
+        record("unmounted", disk, "--", "true")
+        subprocess.run(["mount", "-t", "debugfs", "debugfs", "/sys/kernel/debug"], check=True)
     dd = ("dd", f"if={disk}", "of=/dev/null", "iflag=direct")
     record("reads", disk, "--json", "-o", "/lab/reads.txt", "--", *dd, "bs=64k", "count=100")
     record(
@@ -32,16 +34,23 @@ def main(words: Sequence[str]) -> None:
         "--rw=randwrite", "--bs=4k", "--offset=512", "--size=4m", "--direct=1", "--ioengine=libaio",
         "--iodepth=1",
     )  # fmt: skip
-    record("failed", disk, "-o", "/lab/failed.txt", "--", "sh", "-c", f"{' '.join(dd)} bs=4k count=3; exit 7")
-    record("idle", disk, "--", "true")
     script = f"{' '.join(dd)} bs=4k count=9; echo $$ > /lab/pid; exec sleep 3600"
-    words = ("-o", "/lab/stopped.txt", "--", "sh", "-c", script)
-    record("stopped", disk, *words, end=sends(signal.SIGINT, OUT / "pid"))
+    stopped = ("-o", "/lab/stopped.txt", "--", "sh", "-c", script)
+    record("stopped", disk, *stopped, end=sends(signal.SIGINT, OUT / "pid"))
     pid = (OUT / "pid").read_text().strip()
     (OUT / "stopped.alive").write_text(output("ps", "-p", pid))
-    words = ("--", "sh", "-c", "touch /lab/runs; exec sleep 3600")
-    record("killed", disk, *words, end=sends(signal.SIGKILL, OUT / "runs"))
-    beside_another(disk)
+    killed = ("--", "sh", "-c", "touch /lab/runs; exec sleep 3600")
+    record("killed", disk, *killed, end=sends(signal.SIGKILL, OUT / "runs"))
+    if EVERY in words:
+        three = f"{' '.join(dd)} bs=4k count=3; exit 7"
+        record("failed", disk, "-o", "/lab/failed.txt", "--", "sh", "-c", three)
+        record("idle", disk, "--", "true")
+        beside_another(disk)
+        on_the_traced_disk(disk)
+
+
+def on_the_traced_disk(disk: str) -> None:
+    """Record with a log that is written to the drive itself."""
     subprocess.run(["mkfs.ext4", "-q", disk], check=True)
     MOUNTED.mkdir(exist_ok=True)
     subprocess.run(["mount", disk, MOUNTED], check=True)
