@@ -1,6 +1,7 @@
 """`raid create --wipe` over drives that were an array before, under a real udev, which assembles what it finds.
 
-`old_arrays` runs in the guest. ALIGNTOOL_THOROUGH=1 tries every kind of old array; else there is one of each place.
+`old_arrays` runs in the guest. ALIGNTOOL_THOROUGH=1 tries every kind of old array, and a cut with each; else there are
+one that is gone at once, and one whose drives another array took after a cut.
 """
 
 import json
@@ -31,7 +32,7 @@ EVERY = [
     for new in news
     for how in ("", "backwards", "cut")
 ]
-SOME = [Case("1", "1.2", "same", "partitions"), Case("5", "0.90", "whole", "partitions", "cut")]
+SOME = [Case("1", "1.2", "same", "partitions")]
 CASES = [*(EVERY if THOROUGH else SOME), Case("1", "1.0", "same", "partitions", "another")]
 LIMIT_S = 300.0  # for each case; a minute on a quiet machine
 
