@@ -2,9 +2,18 @@
 
 from dataclasses import dataclass
 
-from aligntool.formats.area import Area, checksum_problem, le16, le32, le64, rotating_sum, serial_at, text_at
+from aligntool.formats.reader import (
+    Area,
+    checksum_problem,
+    le16,
+    le32,
+    le64,
+    rotating_sum,
+    serial_at,
+    text_at,
+)
 from aligntool.inventory import Layer
-from aligntool.units import KIB, Extent, is_power_of_two
+from aligntool.units import KIB, is_power_of_two
 
 # exFAT.
 #
@@ -34,20 +43,13 @@ def read_exfat(area: Area) -> Layer | None:
         return None
     sector, cluster = 1 << sector_shift, 1 << sector_shift + cluster_shift
     claims = le64(boot, 72) << sector_shift
-    return Layer(
-        kind="exfat",
-        extent=Extent(area.start, claims),
-        version=f"{boot[105]}.{boot[104]}",
-        label=_label(area, boot, sector, cluster),
-        uuid=serial_at(boot, 100),
-        data_start=area.start + heap * sector,
-        data_unit=cluster,
-        claims_size=claims,
-        problems=_checksum(area, sector),
-        unclean=_exfat_unclean(le16(boot, 106)),
-        hidden_sectors=le64(boot, 64),
+    return area.layer(
+        "exfat", claims, cluster, version=f"{boot[105]}.{boot[104]}",
+        label=_label(area, boot, sector, cluster), uuid=serial_at(boot, 100),
+        data_start=area.start + heap * sector, problems=_checksum(area, sector),
+        unclean=_exfat_unclean(le16(boot, 106)), hidden_sectors=le64(boot, 64),
         backup_boot=BACKUP_BOOT * sector,
-    )
+    )  # fmt: skip
 
 
 def _exfat_unclean(flags: int) -> str | None:
@@ -143,17 +145,16 @@ def read_fat(area: Area) -> Layer | None:
         problems = (
             f"a FAT32 of {boot.clusters} clusters: some systems take fewer than {FAT16_BELOW} for FAT16",
         )
-    return Layer(
-        kind="vfat",
-        extent=Extent(area.start, boot.sectors * boot.sector),
+    return area.layer(
+        "vfat",
+        boot.sectors * boot.sector,
+        boot.cluster,
         version=f"FAT{boot.bits}",
         label=_root_label(
             area, boot
         ),  # Windows and blkid believe the directory, not the copy in the boot sector
         uuid=serial_at(sector, extended + 3) if signature in (0x28, 0x29) else None,
         data_start=area.start + boot.data_start,
-        data_unit=boot.cluster,
-        claims_size=boot.sectors * boot.sector,
         problems=problems,
         unclean=_fat_unclean(area, sector, boot, extended),
         hidden_sectors=le32(sector, 28),

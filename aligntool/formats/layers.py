@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from aligntool.formats import fat, linux_fs, luks, lvm, md, ntfs, other_layers
-from aligntool.formats.area import Area, is_damaged, open_area
-from aligntool.formats.reader import Reader
+from aligntool.formats.reader import Area, Reader, TableReading, is_damaged, open_area
+from aligntool.formats.tables import gpt_headers, is_backup_alone, read_table, with_boot_code
 from aligntool.inventory import Gap, Layer, Partition, Role, Table, TableCopy, Unseen, missing_bytes
 from aligntool.units import KIB, MIB, Extent
 
@@ -63,10 +63,6 @@ class _Rationed:
 
 def read_contents(reader: Reader, *, sector_size: int | None) -> Contents:
     """Never raises: what cannot be read is said in `unseen`, and the rest is still there."""
-    from aligntool.formats.boot_code import with_boot_code
-    from aligntool.formats.reader import TableReading
-    from aligntool.formats.tables import is_backup_alone, read_table
-
     try:
         reading = read_table(reader, sector_size=sector_size)
     except OSError as error:
@@ -90,8 +86,6 @@ def read_contents(reader: Reader, *, sector_size: int | None) -> Contents:
         content = _beside_a_table(content)
     headers: tuple[TableCopy, ...] = ()
     if reading.table is None or any(layer.kind == "linux_raid_member" for layer in content):
-        from aligntool.formats.tables import gpt_headers
-
         headers = gpt_headers(reader, sector_size or used)
     return Contents(reading.table, True, partitions, content, whole is not None, tuple(unseen), headers)
 

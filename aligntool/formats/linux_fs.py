@@ -2,7 +2,7 @@
 
 import hashlib
 
-from aligntool.formats.area import (
+from aligntool.formats.reader import (
     Area,
     be16,
     be32,
@@ -19,7 +19,7 @@ from aligntool.formats.area import (
     xxh64,
 )
 from aligntool.inventory import Layer
-from aligntool.units import KIB, Extent, is_power_of_two
+from aligntool.units import KIB, is_power_of_two
 
 # btrfs: the first superblock, at 64 KiB.
 #
@@ -40,17 +40,11 @@ def read_btrfs(area: Area) -> Layer | None:
     if not is_power_of_two(sector) or not 512 <= sector <= 64 * KIB:
         return None
     claims = le64(superblock, 209)  # this device's share (dev_item.total_bytes), not the sum over all devices
-    return Layer(
-        kind="btrfs",
-        extent=Extent(area.start, claims),
-        label=text_at(superblock, 299, 256),
-        uuid=uuid_at(superblock, 32),
-        data_start=area.start,
-        data_unit=sector,
-        claims_size=claims,
+    return area.layer(
+        "btrfs", claims, sector, label=text_at(superblock, 299, 256), uuid=uuid_at(superblock, 32),
         problems=_btrfs_problems(superblock),
         unclean="needs its log tree replayed (log root set)" if le64(superblock, 96) else None,
-    )
+    )  # fmt: skip
 
 
 def _btrfs_problems(superblock: bytes) -> tuple[str, ...]:
@@ -103,20 +97,14 @@ def read_ext(area: Area) -> Layer | None:
         return None
     kind = _kind(superblock)
     striped = kind != "jbd"
-    return Layer(
-        kind=kind,
-        extent=Extent(area.start, claims),
-        version=f"{le32(superblock, 0x4C)}.{le16(superblock, 0x3E)}",
-        label=text_at(superblock, 0x78, 16),
-        uuid=uuid_at(superblock, 0x68),
-        data_start=area.start,
-        data_unit=block,
-        claims_size=claims,
+    return area.layer(
+        kind, claims, block, version=f"{le32(superblock, 0x4C)}.{le16(superblock, 0x3E)}",
+        label=text_at(superblock, 0x78, 16), uuid=uuid_at(superblock, 0x68),
         stripe_unit=le16(superblock, 0x164) * block if striped else None,
         stripe_width=le32(superblock, 0x170) * block if striped else None,
         problems=_ext_problems(superblock),
         unclean=_guarded(area, superblock, block) or _ext_unclean(superblock) if striped else None,
-    )
+    )  # fmt: skip
 
 
 def _blocks(superblock: bytes) -> int:
@@ -204,18 +192,12 @@ def _f2fs_layer(area: Area, superblock: bytes, at: int) -> Layer:
     )  # devs[0].path: the count is over all of them
     claims = None if several_devices else le64(superblock, 0x24) * block
     lost = ("the first f2fs superblock is missing, the second is in its place",) if at != COPIES[0] else ()
-    return Layer(
-        kind="f2fs",
-        extent=Extent(area.start, claims or area.size),
-        version=f"{le16(superblock, 4)}.{le16(superblock, 6)}",
-        label=text_at(superblock, 0x7C, 1024, "utf-16-le"),
-        uuid=uuid_at(superblock, 0x6C),
-        data_start=area.start + le32(superblock, 0x5C) * block,
-        data_unit=block,
-        claims_size=claims,
-        problems=(*lost, *_checksum(superblock)),
+    return area.layer(
+        "f2fs", claims or None, block, version=f"{le16(superblock, 4)}.{le16(superblock, 6)}",
+        label=text_at(superblock, 0x7C, 1024, "utf-16-le"), uuid=uuid_at(superblock, 0x6C),
+        data_start=area.start + le32(superblock, 0x5C) * block, problems=(*lost, *_checksum(superblock)),
         unclean=_f2fs_unclean(area, superblock, block),
-    )
+    )  # fmt: skip
 
 
 def _f2fs_unclean(area: Area, superblock: bytes, block: int) -> str | None:
@@ -288,17 +270,11 @@ def _swap_layer(area: Area, kind: str, version: str, page: int) -> Layer:
     last_page = _last_page(area.head)
     claims = (last_page + 1) * page if last_page else None
     named = not any(header[172:180])  # blkid's check for rubbish: two words of the padding
-    return Layer(
-        kind=kind,
-        extent=Extent(area.start, claims or area.size),
-        version=version,
-        label=text_at(header, 28, 16) if named else None,
-        uuid=uuid_at(header, 12) if named else None,
-        data_start=area.start + page,
-        data_unit=page,
-        claims_size=claims,
+    return area.layer(
+        kind, claims or None, page, version=version, label=text_at(header, 28, 16) if named else None,
+        uuid=uuid_at(header, 12) if named else None, data_start=area.start + page,
         unclean=f"holds a hibernated system ({version.upper()})" if kind == "swsuspend" else None,
-    )
+    )  # fmt: skip
 
 
 def _last_page(head: bytes) -> int:
@@ -404,19 +380,11 @@ def read_xfs(area: Area) -> Layer | None:
         return None
     block = be32(superblock, 4)
     claims = be64(superblock, 8) * block
-    return Layer(
-        kind="xfs",
-        extent=Extent(area.start, claims),
-        label=text_at(superblock, 108, 12),
-        uuid=uuid_at(superblock, 32),
-        data_start=area.start,
-        data_unit=block,
-        claims_size=claims,
-        stripe_unit=be32(superblock, 184) * block,
-        stripe_width=be32(superblock, 188) * block,
-        problems=_xfs_problems(superblock),
-        unclean=read_log(area, superblock),
-    )
+    return area.layer(
+        "xfs", claims, block, label=text_at(superblock, 108, 12), uuid=uuid_at(superblock, 32),
+        stripe_unit=be32(superblock, 184) * block, stripe_width=be32(superblock, 188) * block,
+        problems=_xfs_problems(superblock), unclean=read_log(area, superblock),
+    )  # fmt: skip
 
 
 def _is_plausible(superblock: bytes) -> bool:

@@ -9,7 +9,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-from aligntool.formats.area import Area, be16, be32, be64, checksum_problem, text_at
+from aligntool.formats.reader import Area, be16, be32, be64, checksum_problem, text_at
 from aligntool.inventory import Layer
 from aligntool.units import KIB, Extent
 
@@ -118,16 +118,11 @@ def _layer_2(area: Area, header: _Header, problems: tuple[str, ...]) -> Layer:
         problems = (*problems, *_payload_problem(area, offset))
     claims = offset + length if offset is not None and length is not None and length > 0 else None
     return Layer(
-        kind="crypto_LUKS",
-        extent=Extent(area.start, claims or area.size),
-        version="LUKS2",
-        label=text_at(header.content, 24, 48),
-        uuid=text_at(header.content, 168, 40),
-        data_start=None if offset is None else area.start + offset,
-        data_unit=sector,
-        claims_size=claims,
+        kind="crypto_LUKS", extent=Extent(area.start, claims or area.size), version="LUKS2",
+        label=text_at(header.content, 24, 48), uuid=text_at(header.content, 168, 40),
+        data_start=None if offset is None else area.start + offset, data_unit=sector, claims_size=claims,
         problems=problems,
-    )
+    )  # fmt: skip
 
 
 def _segments(content: bytes) -> list[tuple[int, int, int]]:

@@ -5,8 +5,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from aligntool.formats.area import Area, checksum_problem, crc32_seeded, le32, le64
-from aligntool.formats.reader import MappedReader
+from aligntool.formats.reader import Area, MappedReader, checksum_problem, crc32_seeded, le32, le64
 from aligntool.inventory import Layer, Segment
 from aligntool.units import MIB, Extent
 

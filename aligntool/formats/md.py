@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from aligntool.formats.area import (
+from aligntool.formats.reader import (
     Area,
     be32,
     checksum_problem,
@@ -81,12 +81,10 @@ def read_ddf(area: Area) -> Layer | None:
         if len(anchor) == SECTOR and be32(anchor, 0) == DDF_MAGIC:
             blanked = anchor[:4] + b"\xff" * 4 + anchor[8:]
             return _member(
-                area,
-                "ddf_raid_member",
-                version=text_at(anchor, 32, 8, "ascii"),
+                area, "ddf_raid_member", version=text_at(anchor, 32, 8, "ascii"),
                 uuid=text_at(anchor, 8, 24),
                 problems=checksum_problem("the DDF anchor", be32(anchor, 4), crc32_seeded(blanked, 0)),
-            )
+            )  # fmt: skip
     return None
 
 
@@ -107,12 +105,9 @@ def read_intel(area: Area) -> Layer | None:
     words = sum(le32(block, at) for at in range(0, length & ~3, 4)) - le32(block, 32)
     volume = _intel_volume(block)
     return _member(
-        area,
-        "isw_raid_member",
-        version=text_at(anchor, 24, 6, "ascii"),
-        volume=volume,
+        area, "isw_raid_member", version=text_at(anchor, 24, 6, "ascii"), volume=volume,
         problems=checksum_problem("the Intel RAID block", le32(block, 32), words & 0xFFFFFFFF),
-    )
+    )  # fmt: skip
 
 
 def _intel_volume(block: bytes) -> _Volume | None:
@@ -172,16 +167,11 @@ def _member(
     problems: tuple[str, ...] = (),
 ) -> Layer:
     return Layer(
-        kind=kind,
-        extent=Extent(area.start, area.size),
-        version=version,
-        uuid=uuid,
-        data_start=area.start + (volume.start if volume else 0),
-        raid_level=volume.level if volume else None,
-        raid_chunk=volume.chunk if volume else None,
-        raid_members=volume.members if volume else None,
+        kind=kind, extent=Extent(area.start, area.size), version=version, uuid=uuid,
+        data_start=area.start + (volume.start if volume else 0), raid_level=volume.level if volume else None,
+        raid_chunk=volume.chunk if volume else None, raid_members=volume.members if volume else None,
         problems=problems,
-    )
+    )  # fmt: skip
 
 
 # Linux software RAID members: superblocks of version 0.90, 1.0, 1.1 and 1.2.
@@ -312,20 +302,12 @@ def _layer(area: Area, member: _Member) -> Layer:
         if length > 0 and member.data.start + length <= area.size:
             inner = area.inside(area.reader, Extent(area.start + member.data.start, length))
     return Layer(
-        kind="linux_raid_member",
-        extent=Extent(area.start, claims or area.size),
-        version=member.version,
-        label=member.label,
-        uuid=member.uuid,
-        data_start=area.start + member.data.start,
-        data_unit=None,
-        claims_size=claims,
-        raid_level=level,
-        raid_chunk=member.chunk if level in _CHUNKED and member.chunk else None,
-        raid_members=member.members,
-        inner=inner,
-        problems=member.problems,
-    )
+        kind="linux_raid_member", extent=Extent(area.start, claims or area.size), version=member.version,
+        label=member.label, uuid=member.uuid, data_start=area.start + member.data.start, data_unit=None,
+        claims_size=claims, raid_level=level,
+        raid_chunk=member.chunk if level in _CHUNKED and member.chunk else None, raid_members=member.members,
+        inner=inner, problems=member.problems,
+    )  # fmt: skip
 
 
 READERS: tuple[Callable[[Area], Layer | None], ...] = (read_0_90, read_1_0, read_1_1, read_1_2)

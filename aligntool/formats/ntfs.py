@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from aligntool.formats.area import Area, be16, be64, guid_at, le16, le32, le64, text_at
+from aligntool.formats.reader import Area, be16, be64, guid_at, le16, le32, le64, text_at
 from aligntool.inventory import Layer
-from aligntool.units import KIB, MIB, Extent, is_power_of_two
+from aligntool.units import KIB, MIB, is_power_of_two
 
 # Windows dynamic disks: the private header of the Logical Disk Manager.
 #
@@ -25,12 +25,9 @@ def read_ldm(area: Area) -> Layer | None:
         return None
     start = be64(header, 0x11B) * SECTOR
     return Layer(
-        kind="ldm",
-        extent=area.extent,
-        version=f"{be16(header, 12)}.{be16(header, 14)}",
-        uuid=text_at(header, 0x30, 64, "ascii"),
-        data_start=start if area.is_whole and start else None,
-    )
+        kind="ldm", extent=area.extent, version=f"{be16(header, 12)}.{be16(header, 14)}",
+        uuid=text_at(header, 0x30, 64, "ascii"), data_start=start if area.is_whole and start else None,
+    )  # fmt: skip
 
 
 # What NTFS says of how it was left: the dirty flag, an unfinished log, a hibernated Windows.
@@ -240,18 +237,11 @@ def read_ntfs(area: Area) -> Layer | None:
     if max(le64(boot, 48), le64(boot, 56)) * cluster > sectors * sector:
         return None  # the MFT or its mirror outside the volume
     claims = (sectors + 1) * sector  # the copy of the boot sector lies behind the volume and is not counted
-    return Layer(
-        kind="ntfs",
-        extent=Extent(area.start, claims),
-        label=_ntfs_label(area, boot, cluster),
-        uuid=f"{le64(boot, 72):016X}",
-        data_start=area.start,
-        data_unit=cluster,
-        claims_size=claims,
+    return area.layer(
+        "ntfs", claims, cluster, label=_ntfs_label(area, boot, cluster), uuid=f"{le64(boot, 72):016X}",
         unclean=read_state(area, le64(boot, 48), cluster, _record_size(boot, cluster)),
-        hidden_sectors=le32(boot, 28),
-        backup_boot=sectors * sector,
-    )
+        hidden_sectors=le32(boot, 28), backup_boot=sectors * sector,
+    )  # fmt: skip
 
 
 def _cluster(boot: bytes) -> int:
@@ -293,13 +283,9 @@ def read_refs(area: Area) -> Layer | None:
     sector, per_cluster = le32(boot, 32), le32(boot, 36)
     known = sector in (512, 4096) and is_power_of_two(per_cluster) and sector * per_cluster <= 64 * KIB
     claims = le64(boot, 24) * sector if known else None
-    return Layer(
-        kind="ReFS",
-        extent=Extent(area.start, claims or area.size),
-        data_start=area.start,
-        data_unit=sector * per_cluster if known else None,
-        claims_size=claims or None,
-    )
+    return area.layer(
+        "ReFS", claims or None, sector * per_cluster if known else None,
+    )  # fmt: skip
 
 
 def read_bitlocker(area: Area) -> Layer | None:

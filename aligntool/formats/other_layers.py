@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from aligntool.formats.area import (
+from aligntool.formats.reader import (
     Area,
     be16,
     be32,
@@ -48,15 +48,10 @@ def read_hfs(area: Area) -> Layer | None:
         return _read_plus(area, offset, area.read(offset + HEADER_AT, 512))
     blocks = be16(header, 18)
     claims = first + blocks * block + 2 * SECTOR  # the copy of the header and a spare sector end the volume
-    return Layer(
-        kind="hfs",
-        extent=Extent(area.start, claims),
-        label=text_at(header, 37, min(header[36], 27), "mac_roman"),
-        uuid=_volume_uuid(header[116:124]),
-        data_start=area.start + first,
-        data_unit=block,
-        claims_size=claims,
-    )
+    return area.layer(
+        "hfs", claims, block, label=text_at(header, 37, min(header[36], 27), "mac_roman"),
+        uuid=_volume_uuid(header[116:124]), data_start=area.start + first,
+    )  # fmt: skip
 
 
 def _read_plus(area: Area, offset: int, header: bytes) -> Layer | None:
@@ -65,14 +60,10 @@ def _read_plus(area: Area, offset: int, header: bytes) -> Layer | None:
         return None
     claims = blocks * block
     return Layer(
-        kind="hfsplus",
-        extent=Extent(area.start + offset, claims),
-        label=_plus_label(area, offset, header, block),
-        uuid=_volume_uuid(header[104:112]),
-        data_start=area.start + offset,
-        data_unit=block,
-        claims_size=claims,
-    )
+        kind="hfsplus", extent=Extent(area.start + offset, claims),
+        label=_plus_label(area, offset, header, block), uuid=_volume_uuid(header[104:112]),
+        data_start=area.start + offset, data_unit=block, claims_size=claims,
+    )  # fmt: skip
 
 
 def _volume_uuid(finder_id: bytes) -> str | None:
@@ -118,15 +109,10 @@ def read_apfs(area: Area) -> Layer | None:
         return None
     claims = le64(superblock, 40) * block
     whole = area.read(0, block)
-    return Layer(
-        kind="apfs",
-        extent=Extent(area.start, claims),
-        uuid=uuid_at(superblock, 72),
-        data_start=area.start,
-        data_unit=block,
-        claims_size=claims,
+    return area.layer(
+        "apfs", claims, block, uuid=uuid_at(superblock, 72),
         problems=checksum_problem("the APFS superblock", le64(whole, 0), fletcher64(whole[8:])),
-    )
+    )  # fmt: skip
 
 
 # bcache (backing and caching devices) and bcachefs: cousins with one superblock place and two magics.
@@ -161,18 +147,11 @@ def read_bcache(area: Area) -> Layer | None:
     else:
         offset = le16(superblock, 204) * bucket
         claims = le64(superblock, 184) * bucket or None
-    return Layer(
-        kind="bcache",
-        extent=Extent(area.start, claims or area.size),
-        version=str(version),
-        label=text_at(superblock, 72, 32),
-        uuid=uuid_at(superblock, 40),
-        data_start=area.start + offset,
-        data_unit=block or None,
-        claims_size=claims,
-        inner=inner,
+    return area.layer(
+        "bcache", claims, block or None, version=str(version), label=text_at(superblock, 72, 32),
+        uuid=uuid_at(superblock, 40), data_start=area.start + offset, inner=inner,
         problems=_checksum(superblock),
-    )
+    )  # fmt: skip
 
 
 def _checksum(superblock: bytes) -> tuple[str, ...]:
@@ -198,16 +177,11 @@ def read_bcachefs(area: Area) -> Layer | None:
     member = _own_member(superblock)
     bucket = le16(member, 26) * BCACHE_SECTOR
     claims = le64(member, 16) * bucket or None
-    return Layer(
-        kind="bcachefs",
-        extent=Extent(area.start, claims or area.size),
-        version=f"{version >> 10}.{version & 0x3FF}",
-        label=text_at(superblock, 72, 32),
-        uuid=uuid_at(superblock, 56),
-        data_start=area.start + le16(member, 24) * bucket if bucket else None,
-        data_unit=le16(superblock, 120) * BCACHE_SECTOR or None,
-        claims_size=claims,
-    )
+    return area.layer(
+        "bcachefs", claims, le16(superblock, 120) * BCACHE_SECTOR or None,
+        version=f"{version >> 10}.{version & 0x3FF}", label=text_at(superblock, 72, 32),
+        uuid=uuid_at(superblock, 56), data_start=area.start + le16(member, 24) * bucket if bucket else None,
+    )  # fmt: skip
 
 
 def _own_member(superblock: bytes) -> bytes:
@@ -245,13 +219,9 @@ def read_squashfs(area: Area) -> Layer | None:
     number = le16 if magic == b"hsqs" else be16
     major, minor = number(superblock, 28), number(superblock, 30)
     claims = le64(superblock, 40) if major == 4 and magic == b"hsqs" else None
-    return Layer(
-        kind="squashfs" if major >= 4 else "squashfs3",
-        extent=Extent(area.start, claims or area.size),
-        version=f"{major}.{minor}",
-        data_start=area.start,
-        claims_size=claims,
-    )
+    return area.layer(
+        "squashfs" if major >= 4 else "squashfs3", claims or None, None, version=f"{major}.{minor}",
+    )  # fmt: skip
 
 
 def read_erofs(area: Area) -> Layer | None:
@@ -261,16 +231,10 @@ def read_erofs(area: Area) -> Layer | None:
         return None
     block = 1 << block_bits
     claims = le32(superblock, 36) * block
-    return Layer(
-        kind="erofs",
-        extent=Extent(area.start, claims),
-        label=text_at(superblock, 64, 16),
-        uuid=uuid_at(superblock, 48),
-        data_start=area.start,
-        data_unit=block,
-        claims_size=claims,
+    return area.layer(
+        "erofs", claims, block, label=text_at(superblock, 64, 16), uuid=uuid_at(superblock, 48),
         problems=_erofs_checksum(area, superblock, block),
-    )
+    )  # fmt: skip
 
 
 def _erofs_checksum(area: Area, superblock: bytes, block: int) -> tuple[str, ...]:
@@ -288,14 +252,9 @@ def read_cramfs(area: Area) -> Layer | None:
         return None
     second = number(superblock, 8) & 1
     claims = number(superblock, 4) if second else None
-    return Layer(
-        kind="cramfs",
-        extent=Extent(area.start, claims or area.size),
-        version="2" if second else "1",
-        label=text_at(superblock, 48, 16),
-        data_start=area.start,
-        claims_size=claims,
-    )
+    return area.layer(
+        "cramfs", claims or None, None, version="2" if second else "1", label=text_at(superblock, 48, 16),
+    )  # fmt: skip
 
 
 # Optical discs: ISO 9660 with its Joliet names, and UDF.
@@ -320,16 +279,11 @@ def read_iso9660(area: Area) -> Layer | None:
     if not block or block % 512:
         return None
     claims = le32(primary, 80) * block
-    return Layer(
-        kind="iso9660",
-        extent=Extent(area.start, claims),
-        version="Joliet Extension" if joliet else None,
+    return area.layer(
+        "iso9660", claims, block, version="Joliet Extension" if joliet else None,
         label=_label(primary, joliet),
         uuid=next((uuid for at in DATES if (uuid := _date(primary[at : at + 17]))), None),
-        data_start=area.start,
-        data_unit=block,
-        claims_size=claims,
-    )
+    )  # fmt: skip
 
 
 def read_udf(area: Area) -> Layer | None:
@@ -457,12 +411,10 @@ def _read(area: Area, mark: Mark) -> Layer | None:
     if area.read(at, len(mark.magic)) != mark.magic:
         return None
     return Layer(
-        kind=mark.kind,
-        extent=area.extent,
-        version=mark.version,
+        kind=mark.kind, extent=area.extent, version=mark.version,
         label=text_at(area.read(*mark.label), 0, mark.label[1]) if mark.label else None,
         uuid=uuid_at(area.read(mark.uuid, 16), 0) if mark.uuid is not None else None,
-    )
+    )  # fmt: skip
 
 
 # UFS1 and UFS2, the file systems of the BSDs and of Solaris.
@@ -487,16 +439,11 @@ def read_ufs(area: Area) -> Layer | None:
             fragments = wide(superblock, 1080) if magic == UFS2 else number(superblock, 36)
             claims = fragments * fragment
             identity = number(superblock, 144), number(superblock, 148)
-            return Layer(
-                kind="ufs",
-                extent=Extent(area.start, claims or area.size),
-                version="2" if magic == UFS2 else "1",
+            return area.layer(
+                "ufs", claims or None, fragment, version="2" if magic == UFS2 else "1",
                 label=text_at(superblock, 680, 32) if magic == UFS2 else None,
                 uuid="{:08x}{:08x}".format(*identity) if any(identity) else None,
-                data_start=area.start,
-                data_unit=fragment,
-                claims_size=claims or None,
-            )
+            )  # fmt: skip
     return None
 
 
@@ -534,14 +481,11 @@ def read_zfs(area: Area) -> Layer | None:
 def _layer(area: Area, facts: dict[str, int | str]) -> Layer:
     name, ashift, guid, version = (facts.get(key) for key in ("name", "ashift", "pool_guid", "version"))
     return Layer(
-        kind="zfs_member",
-        extent=area.extent,
-        version=str(version) if isinstance(version, int) else None,
-        label=name if isinstance(name, str) else None,
-        uuid=str(guid) if isinstance(guid, int) else None,
+        kind="zfs_member", extent=area.extent, version=str(version) if isinstance(version, int) else None,
+        label=name if isinstance(name, str) else None, uuid=str(guid) if isinstance(guid, int) else None,
         data_start=area.start + DATA_AT,
         data_unit=1 << ashift if isinstance(ashift, int) and 9 <= ashift <= 24 else None,
-    )
+    )  # fmt: skip
 
 
 def _pairs(packed: bytes) -> Iterator[tuple[str, int | str]]:

@@ -9,9 +9,8 @@ from pathlib import Path
 from sys import byteorder
 from tempfile import TemporaryDirectory
 
-from aligntool.formats.area import be64, le16, le64
 from aligntool.formats.fat import Boot, read_boot
-from aligntool.formats.reader import LONGEST_READ, Reader
+from aligntool.formats.reader import LONGEST_READ, Reader, be64, le16, le64
 from aligntool.inventory import Layer
 from aligntool.linux.loops import NoLoop, fresh_reader, read_only_loop
 from aligntool.linux.process import find_program, run_program

@@ -9,7 +9,7 @@ import struct
 import zlib
 from collections.abc import Callable
 
-from aligntool.formats.area import (
+from aligntool.formats.reader import (
     crc32_seeded,
     crc32c,
     crc32c_inverted,

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from aligntool.formats.area import crc32_seeded
+from aligntool.formats.reader import crc32_seeded
 from aligntool.units import KIB, MIB
 from tests.fuzz.made_layers import be, le, lvm, md, md_0_90, packed
 from tests.fuzz.made_seeds import LINUX, mbr
