@@ -11,8 +11,7 @@ from aligntool.units import MIB, Extent, align_down, align_up
 
 # The disk that a plan is about, by identity.
 #
-# In: a disk. Out: who it is, a digest of its table, and what lies on it. Alone because applying asks the same
-# of the disk that it finds, and must come to the same answer.
+# Applying asks the same of the disk that it finds, and must come to the same answer.
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +48,14 @@ def is_same_disk(one: Subject, other: Subject) -> bool:
     return replace(one, path="") == replace(other, path="")
 
 
-def held_by(disk: Disk, number: int | None = None, *, given_up: Collection[str] = ()) -> tuple[str, ...]:
+def held_by(
+    disk: Disk, number: int | None = None, *, ignored_arrays: Collection[str] = ()
+) -> tuple[str, ...]:
     """Everything that is recognised on a partition, or on a disk and all its partitions, a line each: kind, UUID,
     label, byte. A table's digest says nothing of it. What lies inside of something else is among it, because it shows
     once the other's signature is erased. `given_up`: UUIDs of md arrays that are left out.
     """
-    layers = [each for each in _layers(disk, number) if _array_uuid(each) not in given_up]
+    layers = [each for each in _layers(disk, number) if _array_uuid(each) not in ignored_arrays]
     return tuple(
         sorted(
             f"{each.kind} {each.uuid or '-'} {each.label or '-'} at {each.extent.start}" for each in layers
@@ -118,8 +119,7 @@ def _digest(disk: Disk) -> str:
 
 # Where signatures of what lay on a drive before may be: at either end of what is on it, and of what will be.
 #
-# In: extents. Out: the runs of bytes that are zeroed. Alone because a plan shows them and applying zeroes
-# them, of new tables and of the members of arrays alike.
+# A plan shows them and applying zeroes them, of new tables and of the members of arrays alike.
 
 HEAD = 5 * MIB
 TAIL = 2 * MIB
@@ -137,7 +137,7 @@ class DataArea:
         return Extent(member.start + self.offset, room if self.length is None else min(self.length, room))
 
 
-def wiped_ends(things: Iterable[Extent], within: Extent, sector_size: int) -> tuple[Extent, ...]:
+def wiped_ends(extents: Iterable[Extent], within: Extent, sector_size: int) -> tuple[Extent, ...]:
     """Whole sectors, none outside `within`, sorted, and no two of them overlap. All in bytes, `sector_size` as well.
 
     As far as libblkid looks from either end: LUKS2 has its second header 4 MiB in at most, bcachefs and VMFS theirs
@@ -145,8 +145,8 @@ def wiped_ends(things: Iterable[Extent], within: Extent, sector_size: int) -> tu
     promise_raid.c). ZFS has 512 KiB at either end, md 0.90 up to 128 KiB from the end, LDM the last MiB.
     """
     ends = []
-    for thing in things:
-        start, end = max(thing.start, within.start), min(thing.end, within.end)
+    for extent in extents:
+        start, end = max(extent.start, within.start), min(extent.end, within.end)
         ends += [(start, min(start + HEAD, end)), (max(end - TAIL, start), end)]
     merged: list[tuple[int, int]] = []
     for first, last in sorted(each for each in ends if each[0] < each[1]):

@@ -18,7 +18,7 @@ from aligntool.linux.content import check_content
 from aligntool.linux.hold import hold_disk
 from aligntool.realign import move
 from aligntool.realign.journal import open_journal
-from aligntool.realign.move import Workshop
+from aligntool.realign.move import MoveContext
 from aligntool.realign.shrink import refuse_unable, shrink_content
 from aligntool.render.lines import EMPTY, Line, text_of
 from aligntool.render.plan import attention_lines, plan_lines
@@ -53,7 +53,7 @@ class Realign:
     @contextmanager
     def held(self, plan: Plan) -> Iterator[Applying]:
         path, journal_file = plan.disk.path, _journal_file(plan)
-        with workshop(
+        with context(
             plan, path, journal_file=journal_file, new_journal=_journal_length(plan), rate=self.rate
         ) as shop:
             found = still_true(plan, self.asked)
@@ -70,14 +70,14 @@ def disk_plan_lines(plan: Plan, type_next: str) -> Iterable[Line]:
 
 
 @contextmanager
-def workshop(
+def context(
     plan: Plan,
     path: str,
     *,
     journal_file: str | None,
     new_journal: int | None = None,
     rate: int | None = None,
-) -> Iterator[Workshop]:
+) -> Iterator[MoveContext]:
     """The disk, held against everybody else, and where its journal lies. `new_journal`: make one of so many bytes.
 
     `path`: where the disk is now, which need not be where it was when the plan was made.
@@ -90,10 +90,10 @@ def workshop(
         device = Limited(holding.device, rate) if rate else holding.device
         opened = open_journal(journal_file, length=new_journal) if journal_file else nullcontext()
         with opened as journal:
-            yield Workshop(device, holding.kernel, journal)
+            yield MoveContext(device, holding.kernel, journal)
 
 
-def hurrying(shop: Workshop) -> Callable[[], None]:
+def hurrying(shop: MoveContext) -> Callable[[], None]:
     """What makes a device that keeps a rate stop waiting."""
     device = shop.device
     return device.hurry if isinstance(device, Limited) else lambda: None
@@ -123,7 +123,7 @@ def _what_differs(plan: Plan, now: Plan) -> str:
     return f"{plan.disk.path} is not as it was when the plan was made: another {', '.join(changed)}"
 
 
-def _events(plan: Plan, asked: Request, found: Found, shop: Workshop) -> Iterator[Event]:
+def _events(plan: Plan, asked: Request, found: Found, shop: MoveContext) -> Iterator[Event]:
     """The whole plan: checks, shrinking, and then the mover's part. Raises Refused or Stopped."""
     shrunk = False
     for index, step in enumerate(plan.steps):

@@ -12,7 +12,7 @@ import typer
 from aligntool.audit.wording import shell_word
 from aligntool.change import LayoutGoal, Plan, from_json, wanted_of
 from aligntool.cli.arrays import record_of, recover_array, tell_array_status
-from aligntool.cli.moves import Realign, hurrying, report_result, ways_on, workshop
+from aligntool.cli.moves import Realign, context, hurrying, report_result, ways_on
 from aligntool.cli.options import (
     EventsOption,
     JsonOption,
@@ -216,7 +216,7 @@ def _recover(disk: str | None, journal: str | None, asked: Recovery) -> None:
     plan = _in_flight(found, disk)
     restore = asked.restore_table and found.restore_table
     shown = confirm_restoring(disk, journal, plan, yes=asked.yes) if restore else None
-    with workshop(plan, disk, journal_file=journal, rate=asked.rate) as shop:
+    with context(plan, disk, journal_file=journal, rate=asked.rate) as shop:
         if shown is not None:
             refuse_another(shop.device, plan, shown)
         act = move.rollback if asked.back else move.resume

@@ -112,8 +112,7 @@ def mount_steps(goal: RaidGoal) -> Iterator[EditFile | SystemStep]:
 
 # The ARRAY line of an array that is there: what it is called, and which lines it takes the place of.
 #
-# In: an array and the system's mdadm.conf. Out: edits of that file, and why. Alone because a line that is
-# wrong is worse than none, and because the first line in Debian's file ends the hook's own search for arrays.
+# A line that is wrong is worse than none; the first line in Debian's file ends the hook's own search for arrays.
 
 COUNTED_DOWN = 120  # md gives numbers from 127 downwards to arrays that nobody gave one
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
@@ -208,7 +207,7 @@ def conf_line_of_disk(disk: Disk, device: str) -> str:
 
 def device_of(disk: Disk, inventory: Inventory, files: Files) -> str:
     """The name that it keeps: of the wrong line, of its superblock, else the node that it has now."""
-    taken = _taken(disk, inventory, files)
+    in_use = _names_in_use(disk, inventory, files)
     wrong: list[ArrayLine] = list(wrong_lines(disk, inventory, files))
     names = [node_of(line.device) for line in wrong if line.device and line.device != "<ignore>"]
     name = short_name(disk)
@@ -218,7 +217,7 @@ def device_of(disk: Disk, inventory: Inventory, files: Files) -> str:
         names.append(f"/dev/md/{name}")
     names += [disk.path] if not _counted_down(disk.path) else []
     names = [each for each in names if not _counted_down(each)]
-    return next((each for each in names if each not in taken), made_up_name(disk))
+    return next((each for each in names if each not in in_use), made_up_name(disk))
 
 
 def made_up_name(disk: Disk) -> str:
@@ -227,7 +226,7 @@ def made_up_name(disk: Disk) -> str:
     return f"/dev/md/{name if _NAME.fullmatch(name) else 'array'}-{uuid[:8]}"
 
 
-def _taken(disk: Disk, inventory: Inventory, files: Files) -> frozenset[str]:
+def _names_in_use(disk: Disk, inventory: Inventory, files: Files) -> frozenset[str]:
     """By lines of other arrays that are here, and by other arrays that run."""
     uuid = disk.array.uuid if disk.array else None
     known = known_arrays(inventory)
@@ -243,9 +242,8 @@ def _counted_down(device: str) -> bool:
 
 # EFI system partitions on the drives of a system's array: made apart, and kept alike by the system itself.
 #
-# In: the goal, and the drives as they are placed. Out: steps: a FAT on each drive, and a unit that copies the
-# one that is mounted to the others. Alone because firmware knows nothing of md: these are no part of the
-# array, and something has to keep them alike (docs/decisions/0021).
+# Firmware knows nothing of md: these are no part of the array, and something has to keep them alike
+# (docs/decisions/0021).
 
 UNIT = "esp-copies.service"
 SCRIPT_FILE = "/usr/local/lib/esp-copies.sh"
@@ -361,10 +359,9 @@ def boot_words(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[str]:
 # Arrays that lack a drive when the machine starts, on Debian and Ubuntu: started all the same, half a minute
 # later.
 #
-# In: the goal and the system. Out: steps: a script, a service, its timer. Alone because of a gap between two
-# programs: initramfs-tools adds members one by one and starts incomplete arrays only for the root file system
-# (its script local-block/mdadm); mdadm's own timer for the others (mdadm-last-resort@.timer) is started when
-# a member is added, and by then all of them are.
+# Two programs leave a gap: initramfs-tools adds members one by one and starts incomplete arrays only for the root
+# file system (its script local-block/mdadm); mdadm's own timer for the others (mdadm-last-resort@.timer) is started
+# when a member is added, and by then all of them are.
 
 NAME = LATE_START.removesuffix(".timer")
 LATE_START_SCRIPT_FILE = f"/usr/local/lib/{NAME}.sh"

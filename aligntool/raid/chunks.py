@@ -10,8 +10,7 @@ from aligntool.units import KIB, MIB, format_rate, format_size, is_power_of_two
 
 # What distinguishes the levels: how many drives they need, what they keep twice, how much of it holds data.
 #
-# In: the word of a level, a layout and a number of members. Out: numbers. Alone because it is a table; md(4)
-# is its source.
+# Source: md(4).
 
 WORKLOADS = ("general", "boot", "database", "sequential", "lsm", "vm")
 PARITY_LAYOUTS = ("left-symmetric", "left-asymmetric", "right-symmetric", "right-asymmetric")
@@ -87,9 +86,7 @@ def capacity(level: Level, members: int, layout: str, each: int) -> int:
 # What the way to the drives and the drives themselves let through: the bandwidth that no array on them can
 # exceed.
 #
-# In: disks with their paths, the uplinks that several of them share, and the drives' own rates where they are
-# known. Out: bytes per second for reading and writing, and who binds. Alone because it needs no goal: an
-# array that exists has a ceiling as well.
+# It needs no goal: an array that exists has a ceiling as well.
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,9 +263,7 @@ def rate(bandwidth: int) -> str:
 
 # Which chunk, and why.
 #
-# In: the level, the number of members, the workload, and what the members' flash works in. Out: a chunk with
-# its reason, the rules that it keeps or breaks, and how strong the evidence for each is. Alone because it is
-# the one number that people argue about; docs/raid.md tells where each comes from. Sizes in bytes.
+# docs/raid.md has the source of each rule. Sizes in bytes.
 
 LEAST = 16 * KIB
 FULL_STRIPE = MIB  # RAID5_MAX_REQ_STRIPES: 256 pages of 4 KiB in one request, drivers/md/raid5.c

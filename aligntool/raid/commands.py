@@ -26,10 +26,8 @@ from aligntool.units import GIB, KIB, MIB, align_down, format_size
 
 # `mdadm --create`, with every value in it, so that neither its defaults nor its questions decide.
 #
-# In: the goal and the members as they are placed. Out: the words of the command, and how large the array
-# becomes. Alone because mdadm's defaults differ between its versions: before 4.4 a bitmap came by itself on
-# members over 100 GiB, since then it asks, and a script without a terminal gets none (mdadm.c, "To optimize
-# recovery speed").
+# The defaults of mdadm differ between its versions: before 4.4 a bitmap came by itself on members over 100 GiB, since
+# then it asks, and a script without a terminal gets none (mdadm.c, "To optimize recovery speed").
 
 ANY_CHUNK = 64 * KIB  # what the size of a RAID1 is rounded to
 BITMAP_CHUNK = 64 * MIB  # mdadm's own
@@ -176,9 +174,8 @@ def _bitmap_note(shape: Shape) -> str:
 
 # The file system on the array: its command with every value, and the options that it is mounted with.
 #
-# In: the goal, and the array's stripe. Out: words of a command, mount options, and reasons. Alone because
-# each file system has its own units: mke2fs counts in blocks, mkfs.xfs in bytes and data members, btrfs and
-# swap in nothing.
+# Each file system has its own units: mke2fs counts in blocks, mkfs.xfs in bytes and data members, btrfs and swap in
+# nothing.
 
 XFS_LOG_UNIT = (
     256 * KIB

@@ -60,8 +60,7 @@ from aligntool.steps import (
 
 # Everything that can be known to stand in the way, before the first write.
 #
-# In: a plan and a paths. Out: nothing, or Refused with all reasons at once. Alone because a reason that is
-# found after the first write is a half-made array, and one that is found before is a line of text.
+# A reason that is found after the first write is a half-made array, and one that is found before is a line of text.
 
 _MODULE = {"raid5": "raid456", "raid6": "raid456"}
 
@@ -207,10 +206,8 @@ def _elsewhere(place: str, paths: Paths) -> str:
 
 # An array's plan, acted out: made, gone on with, taken back.
 #
-# In: a record, with its plan in the names that the drives have now. Out: events, and an array that runs, or
-# none. Alone because the order of record and step is the promise: what a step found is durable before it
-# begins, that it is done is durable before the next one begins, and every step may be done again from its
-# beginning.
+# The order of record and step is the promise: what a step found is durable before it begins, that it is done is durable
+# before the next one begins, and every step may be done again from its beginning.
 #
 # Every `yield` is a place where the work may stop: whoever stops listening has only cut the power.
 
@@ -238,7 +235,7 @@ def go_forward(record: Record, plan: Plan, paths: Paths, held: HeldMembers | Non
     `held`: the members, as whoever looked at them last still holds them; None: they are held here. They are given back
     once all of them are made. Raises Stopped, or Refused where a drive or file may not be had; the record is kept.
     """
-    yield from _awakened(record, plan)
+    yield from _start_array(record, plan)
     if held is not None:
         yield from _walk_forward(record, plan, paths, held)
         return
@@ -278,9 +275,9 @@ def go_back(record: Record, plan: Plan, paths: Paths) -> Iterator[Event]:
     """
     first = record.position if record.begun else record.position - 1
     refuse_filled(plan)
-    yield from _awakened_to_be_undone(replace(record, position=first), plan)
-    refuse_taken(plan, first)
-    yield from _given_back(plan, first)
+    yield from _start_array_to_undo(replace(record, position=first), plan)
+    refuse_in_use(plan, first)
+    yield from _unmount_started(plan, first)
     for index in range(min(first, len(plan.steps) - 1), -1, -1):
         step = array_step(plan.steps[index])
         record = replace(record, position=index, begun=True, forward=False)
@@ -306,7 +303,7 @@ def refuse_filled(plan: Plan) -> None:
                 )
 
 
-def refuse_taken(plan: Plan, last: int) -> None:
+def refuse_in_use(plan: Plan, last: int) -> None:
     """Raises Refused where somebody put something on what the steps up to `last` made."""
     made = [_where_it_runs(step, plan) for step in plan.steps if isinstance(step, MakeFileSystem)]
     for step in plan.steps[: last + 1]:
@@ -316,7 +313,7 @@ def refuse_taken(plan: Plan, last: int) -> None:
             refuse_foreign(f"/dev/{name}", [each for each in made if each.device == f"/dev/{name}"])
 
 
-def _given_back(plan: Plan, last: int) -> Iterator[Said]:
+def _unmount_started(plan: Plan, last: int) -> Iterator[Said]:
     """What no step up to `last` mounted, and a start of the machine did, because its line was in fstab already."""
     uuids = [step.uuid for step in plan.steps if isinstance(step, MakeFileSystem)]
     for step in plan.steps[last + 1 :]:
@@ -410,7 +407,7 @@ def _undo(step: ArrayStep, index: int, plan: Plan, paths: Paths, record: Record)
         yield from steps_system.undo_system(step, record.trace(index))
 
 
-def _awakened(record: Record, plan: Plan) -> Iterator[Said]:
+def _start_array(record: Record, plan: Plan) -> Iterator[Said]:
     """Steps that are still to come need the array that was made; after a reboot it may run under another name."""
     made = next((at for at, step in enumerate(plan.steps) if isinstance(step, MakeArray)), None)
     if made is None or record.position <= made:
@@ -421,13 +418,13 @@ def _awakened(record: Record, plan: Plan) -> Iterator[Said]:
         yield from steps_md.start_array(step, named=named)
 
 
-def _awakened_to_be_undone(record: Record, plan: Plan) -> Iterator[Said]:
+def _start_array_to_undo(record: Record, plan: Plan) -> Iterator[Said]:
     """A file system that is to be wiped is reached through its array. An array that cannot be started may hold files.
 
     Raises Refused.
     """
     try:
-        yield from _awakened(record, plan)
+        yield from _start_array(record, plan)
     except Stopped as error:
         made = next((step for step in plan.steps if isinstance(step, MakeArray)), None)
         begun = [plan.steps[index] for index in record.traces]
@@ -460,8 +457,7 @@ def _forget(record: Record) -> None:
 
 # Where the drives of a plan are now: kernel names change from boot to boot.
 #
-# In: a plan, and the disks of the machine. Out: the same plan with the names that its drives have now. Alone
-# because a resume that believed old names would write to whatever drive got them.
+# A resume that believed old names would write to whatever drive got them.
 
 _NUMBERS = range(1, 129)
 

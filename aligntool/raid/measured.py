@@ -29,9 +29,7 @@ from aligntool.units import GIB, KIB, MIB, align_down, format_size
 
 # A sweep over chunks -> which one is worth taking, or that there is no difference.
 #
-# In: the figures of every cell, and the chunk that aligntool would take without them. Out: a choice, with how
-# far apart the chunks are and whether that is more than noise. Alone because it is a pure function, tried on
-# made figures whose answer is known.
+# It is a pure function, tried on made figures whose answer is known.
 #
 # A cell's score is the geometric mean of the rates of its loads, so every load counts alike, whatever its
 # unit. Two chunks are apart when the ranges of their scores over all rounds do not overlap and their medians
@@ -198,9 +196,7 @@ def is_apart(faster: Sequence[float], slower: Sequence[float]) -> bool:
 
 # What a sweep measured, as a file, and whether it is about this array.
 #
-# In: a Tuning, or the text of a file that anybody may have written. Out: text; a Tuning, or Refused with one
-# sentence; why a measurement does not count here. Alone because a figure that was measured on other drives,
-# for another level or another workload, is no evidence.
+# A figure that was measured on other drives, for another level or another workload, is no evidence.
 #
 # The file is JSON, described in docs/raid.md, "The result file".
 
@@ -268,10 +264,7 @@ def identity_of(disk: Disk) -> Identity:
 
 # A measurement of chunks, brought into the plan of an array.
 #
-# In: the goal with what `raid tune` wrote, the array as far as it is decided, the chunk without a
-# measurement. Out: the chunk with it, the figures in words, what each drive does alone; or why the
-# measurement is not about this array. Alone because a plan without a measurement does not need to know that
-# there are any.
+# A plan without a measurement does not need to know that there are any.
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,8 +334,7 @@ def _rates(tuning: Tuning, disks: Sequence[Disk]) -> dict[str, DriveRate]:
 
 # How a test array of a sweep is known again: by md's name and UUID both.
 #
-# In: a disk as it was looked at. Out: whether a sweep left a test array on it. Alone because everybody who
-# refuses a member should know one, and nobody else's array may ever be taken for one.
+# Every refusal of a member has to know a test array, and no other array may be taken for one.
 
 TEST_NAME = "aligntool-tune"
 TEST_UUID = "616c6967:6e74756e"  # "aligntun": the first half of every test array's UUID
@@ -362,9 +354,7 @@ def has_test_array(disk: Disk) -> bool:
 # What a sweep over chunks measures: the loads of each workload, the chunks that are tried, and in which
 # order.
 #
-# In: a workload, what a chunk has to fit, what was asked for. Out: loads, chunks, cells. Alone because what
-# is concluded is only as good as what is compared; docs/raid.md, "Measuring the chunk", argues for each
-# choice.
+# docs/raid.md, "Measuring the chunk", gives the reason for each choice.
 
 DEFAULT_CHUNK = HALF_MIB  # mdadm's own (mdadm.h, DEFAULT_CHUNK)
 SPAN_OF_MEMBER = 4 * GIB  # of each member, unless the user says otherwise

@@ -13,8 +13,7 @@ from aligntool.units import KIB, MIB, Extent, align_down, align_up, format_about
 
 # How worn and how warm the members are, in words, and where that is a reason to think twice.
 #
-# In: what each drive says of its health. Out: sentences. Alone because a drive that says nothing of it is
-# judged all the same, by everything else; that it said nothing is told.
+# A drive that reports nothing of it is judged by everything else, and the report says so.
 
 NEARLY_WORN = 80  # per cent of the rated endurance
 UNEVEN = 20  # per cent between the least and the most worn
@@ -80,8 +79,7 @@ def wear_of(members: Mapping[str, Health | None]) -> Iterator[str]:
 
 # The drives that an array is to be made of, and what is said of each before anything is made.
 #
-# In: judged disks, and which partition of each is meant. Out: sentences: what each one is, and where they
-# differ. Alone because nothing here forbids anything; what does is in `refusals`.
+# Nothing here forbids anything; what does is in `refusals`.
 
 Known = Mapping[str, Sequence[KnownGeometry]]
 """What the drive database says of each disk, by the disk's name."""
@@ -263,10 +261,8 @@ def is_flash(disk: Disk) -> bool:
 
 # Where the members lie, and where the array's data begin in each.
 #
-# In: the members and the goal. Out: an extent for each member, the entries of new tables, and one data offset
-# that puts the data of every member on its grids. Alone because it is arithmetic, and because mdadm's default
-# offset is the mistake this program exists to find: from a partition at 1 MiB it begins at 130 MiB, which is
-# no multiple of 4 MiB.
+# It is arithmetic; mdadm's default offset is the mistake this program exists to find: from a partition at 1 MiB it
+# begins at 130 MiB, which is no multiple of 4 MiB.
 
 GRAIN = MIB
 DATA_GRAIN = 4 * MIB
@@ -303,7 +299,7 @@ def spare_room(goal: RaidGoal, level: Level) -> int:
 def place_members(members: Sequence[Member], goal: RaidGoal, level: Level) -> tuple[Placed, ...]:
     """As long as the smallest allows, all alike. A length below 0 is possible: the caller refuses it."""
     taken = goal.whole_drives or any(member.partition for member in members)
-    found = [_taken(member, goal, level) if taken else _new(member, goal, level) for member in members]
+    found = [_existing(member, goal, level) if taken else _new(member, goal, level) for member in members]
     length = min(placed.extent.length for placed in found)
     if goal.member_size is not None:
         length = min(length, goal.member_size)
@@ -324,7 +320,7 @@ def _cut(placed: Placed, length: int, *, new: bool) -> Placed:
     return Placed(placed.member, placed.device, extent, entries if new else ())
 
 
-def _taken(member: Member, goal: RaidGoal, level: Level) -> Placed:
+def _existing(member: Member, goal: RaidGoal, level: Level) -> Placed:
     part = member.partition
     extent = part.extent if part else Extent(0, member.disk.size or 0)
     device = f"/dev/{part.node}" if part and part.node else member.disk.path
@@ -405,9 +401,8 @@ def _on_grain(each: Placed, size: int, grain: int) -> bool:
 
 # A partition that is taken as a member gets the type of one.
 #
-# In: the members as they are placed. Out: steps. Alone because it is all that is changed in a table that
-# stays: with the type of a swap space, of /home or of an EFI system partition, systemd-gpt-auto-generator(8),
-# installers and firmware take a member for that.
+# It is all that is changed in a table that stays: with the type of a swap space, of /home or of an EFI system
+# partition, systemd-gpt-auto-generator(8), installers and firmware take a member for that.
 
 
 def type_steps(placed: Sequence[Placed]) -> Iterator[SetPartitionType]:
@@ -428,8 +423,7 @@ def _raid_type(member: Member) -> str:
 
 # Which bytes of a drive are zeroed when what is on it is given up for an array.
 #
-# In: a drive, what becomes of it, and where the array's data will lie on it. Out: runs of bytes. Alone
-# because the plan shows them and applying zeroes them: both ask here.
+# The plan shows them and applying zeroes them: both ask here.
 
 
 def data_area(steps: Sequence[Step]) -> DataArea:

@@ -45,9 +45,8 @@ from aligntool.units import format_about
 # fstab and crypttab of an array that is there: by UUID, and with nofail where the system can start without
 # it.
 #
-# In: an array and the system's tables. Out: edits of those files, and commands. Alone because here a field is
-# changed in a line that somebody wrote, and everything else in it stays as it is: fstab(5), crypttab(5),
-# systemd.mount(5).
+# Here a field is changed in a line that somebody wrote, and everything else in it stays as it is: fstab(5),
+# crypttab(5), systemd.mount(5).
 
 FSTAB, CRYPTTAB = "/etc/fstab", "/etc/crypttab"
 FILE_SYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "vfat", "exfat", "ntfs")
@@ -63,7 +62,7 @@ class PlaceWish:
 
 def table_steps(disk: Disk, inventory: Inventory, files: Files) -> Iterator[EditFile]:
     for line in fstab_lines(disk, inventory, files):
-        new = _mended(line, disk, inventory)
+        new = _repaired_line(line, disk, inventory)
         if new != line.text:
             yield EditFile(FSTAB, (new,), line.text, FSTAB + BACKUP)
     for line in _crypt_lines(disk, inventory, files):
@@ -75,7 +74,7 @@ def _crypt_lines(disk: Disk, inventory: Inventory, files: Files) -> tuple[TableL
     return tuple(line for line in files.crypttab if base_node(line.spec) in nodes_of(disk, inventory))
 
 
-def _mended(line: TableLine, disk: Disk, inventory: Inventory) -> str:
+def _repaired_line(line: TableLine, disk: Disk, inventory: Inventory) -> str:
     text = line.text
     if _is_by_node(line, disk, inventory):
         text = _with_field(text, 0, f"UUID={uuid_behind(line.spec, disk)}")
@@ -181,9 +180,7 @@ def mount_words(disk: Disk, inventory: Inventory, wish: PlaceWish, files: Files)
 
 # An array that somebody made -> the plan of what makes it come back after every reboot.
 #
-# In: the array, the inventory it is of, and what the user wants. Out: a Plan of edits and commands, none of
-# which touches the array; no steps where nothing is to be done. Raises Refused with every reason. Alone
-# because `raid create` knows what its files will say, and here it depends on what they say already.
+# `raid create` knows what its files will say, and here it depends on what they say already.
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ from aligntool.raid.members import (
     unasked,
     zeroed,
 )
-from aligntool.raid.refusals import holdings, unfit, unmakeable, unrecognised, wiped
+from aligntool.raid.refusals import holdings, member_problems, shape_problems, unrecognised, wiped
 from aligntool.steps import (
     DataArea,
     EditFile,
@@ -84,8 +84,7 @@ from aligntool.units import MIB, format_about, format_size
 
 # What was decided for an array and why, and what needs the user: the sentences of its plan.
 #
-# In: everything that was decided. Out: notes and points of attention. Alone because the plan's steps say what
-# will be done, and this says why.
+# The plan's steps say what will be done, and this says why.
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,12 @@ def notes_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[str,
         for member in members
         for line in member_sentences(member, known.get(member.disk.name, ()), inventory.uplinks)
     ]
-    notes += [*_chunk(decided), *_layout(decided), *consistency_notes(decided.shape), *_places(decided)]
+    notes += [
+        *_chunk(decided),
+        *_layout(decided),
+        *consistency_notes(decided.shape),
+        *_placement_notes(decided),
+    ]
     notes += [*filesystem_notes(decided.goal, decided.stripe), *_given(decided)]
     disks = [member.disk for member in members]
     rates = {**known_rates({disk.name: known.get(disk.name, ()) for disk in disks}), **decided.measured.rates}
@@ -164,7 +168,7 @@ def _layout(decided: Decided) -> Iterator[str]:
         yield f"layout {layout}: {why}"
 
 
-def _places(decided: Decided) -> Iterator[str]:
+def _placement_notes(decided: Decided) -> Iterator[str]:
     offset, goal = decided.offset, decided.goal
     first = decided.placed[0]
     if offset.size:
@@ -314,9 +318,7 @@ def _system_attention(decided: Decided) -> Iterator[str]:
 
 # Empty drives, and what is wanted of them -> the plan of an array that comes back after every reboot.
 #
-# In: judged disks, the inventory they are of, and a RaidGoal. Out: a Plan whose steps hold every command line
-# and every line of a file, or Refused with all reasons at once. Alone because it only puts together what the
-# other files decide.
+# It only puts together what the other modules decide.
 
 LEAST_MEMBER = 16 * MIB
 
@@ -326,7 +328,7 @@ def plan_raid(
 ) -> Plan:
     """`known`: what the drive database says of each disk. Raises Refused with every reason."""
     decided = decide_raid(members, goal)
-    refuse(tuple(unmakeable(goal, decided.placed, decided.shape, decided.stripe)))
+    refuse(tuple(shape_problems(goal, decided.placed, decided.shape, decided.stripe)))
     named = tuple(each.member for each in decided.placed)
     steps = tuple(_steps(decided, inventory))
     shape, level = decided.shape, decided.shape.level
@@ -380,7 +382,7 @@ def decide_raid(members: Sequence[Judged], goal: RaidGoal) -> Decided:
     """Everything that an array is, without its steps. Raises Refused with every reason."""
     found = _found(members, goal)
     named = tuple(each for each in found if each is not None)
-    reasons = [*_about_missing(members, goal), *unfit(named, goal, count=len(members))]
+    reasons = [*_about_missing(members, goal), *member_problems(named, goal, count=len(members))]
     level = LEVELS.get(goal.level)
     if level and named and len(named) == len(members) and all(member.disk.size for member in named):
         reasons += _about_room(place_members(named, goal, level))
@@ -484,8 +486,7 @@ def _steps(decided: Decided, inventory: Inventory) -> Iterator[Step]:
 # Where an array's data would begin on its members' drives, before anybody has decided whether there may be
 # one.
 #
-# In: members and a goal. Out: bytes of the drives. Alone because what lies there is looked at before an array
-# is planned: old data there would show through the new array.
+# What lies there is looked at before an array is planned: old data there would show through the new array.
 
 
 def data_begins(members: Sequence[Judged], goal: RaidGoal) -> tuple[int, ...]:

@@ -17,9 +17,7 @@ from aligntool.steps import MakeArray
 
 # The record of an array that is being made: its plan, how far it came, and what it takes to undo each step.
 #
-# In: a folder, /var/lib/aligntool unless a test says otherwise. Out: records, read strictly and written
-# durably. Alone because it is all that a resume knows: what it says must be on the disk before the step that
-# it is about begins.
+# It is all that a resume knows: what it says must be on the disk before the step that it is about begins.
 #
 # Each record is a JSON file `arrays/UUID.json`, written anew beside the old one and put in its place by a
 # rename. Where that folder forgets (a live system), the user is told, and nothing is lost but the way back.

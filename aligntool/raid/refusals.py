@@ -18,8 +18,7 @@ from aligntool.units import GIB, KIB, MIB, format_about, format_size, is_power_o
 
 # Why an array is not planned: because of what is wanted, whatever the members are.
 #
-# In: the goal, and how many members there are to be. Out: reasons, each with the next thing to type. Alone
-# because it is what md, mdadm and fstab themselves would refuse, and no drive has to be looked at for it.
+# It is what md, mdadm and fstab themselves would refuse, and no drive has to be looked at for it.
 
 FILE_SYSTEMS = ("xfs", "ext4", "btrfs", "swap", "none")
 METADATA = ("1.2", "1.0")
@@ -30,7 +29,7 @@ LONGEST_NAME = 27  # "any:" before it makes 31; before a longer one mdadm leaves
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-def about_goal(goal: RaidGoal, members: int) -> Iterator[Objection]:
+def goal_problems(goal: RaidGoal, members: int) -> Iterator[Objection]:
     words: tuple[tuple[str, str | None, tuple[str, ...], str], ...] = (
         ("level", goal.level, tuple(LEVELS), "--level"),
         ("workload", goal.workload, WORKLOADS, "--workload"),
@@ -84,8 +83,7 @@ def _about_chunk(goal: RaidGoal) -> Iterator[Objection]:
 
 # Which array is meant by a name: the kernel's, a node below /dev, or the one that mdadm gave it.
 #
-# In: the arrays that run, and what was typed. Out: one of them. Alone because two arrays may have one name,
-# and whatever takes a name must refuse that alike.
+# Two arrays may have one name, and whatever takes a name must refuse that alike.
 
 
 def find_array(disks: Sequence[Disk], name: str, *, command: str) -> Disk:
@@ -121,13 +119,12 @@ def _given_names(disk: Disk) -> frozenset[str]:
 
 # Why an array is not planned: because of its members.
 #
-# In: the members, and the goal. Out: reasons, each with the next thing to type; all of them at once. Alone
-# because this is what stands between a slip of the keyboard and somebody's data.
+# These checks stand between a typing error and lost data.
 
 
-def unfit(members: Sequence[Member], goal: RaidGoal, *, count: int) -> Iterator[Objection]:
+def member_problems(members: Sequence[Member], goal: RaidGoal, *, count: int) -> Iterator[Objection]:
     """Every reason that the members and the goal are; `count`: how many were named, also those that are not there."""
-    yield from about_goal(goal, count)
+    yield from goal_problems(goal, count)
     yield from _about_count(count, goal)
     for about in (_about_paths(members), _about_kinds(members, goal), _about_sectors(members, goal)):
         yield from about
@@ -394,9 +391,7 @@ def _content(layers: Sequence[Layer], hint: str | None) -> tuple[str, ...]:
 
 # Why mdadm or mkfs would stop at an array, or make another one than was planned, once it is decided.
 #
-# In: the goal, the members as they are placed, the array's shape, its stripe. Out: reasons, each with the
-# next thing to type. Alone because these need the sizes that were decided, and because both programs say so
-# only after the tables are written.
+# These need the sizes that were decided; both programs say so only after the tables are written.
 
 # xfs_mkfs.c, validate_supported: 300 MiB and a log of 64 MiB. With a stripe there are eight allocation groups or more,
 # and the log has to lie in one of them; mkfs.xfs 6.1 makes a striped file system from 513 MiB on.
@@ -409,7 +404,9 @@ BTRFS_LEAST = 109 * MIB  # mkfs.btrfs, for one device: 114294784
 EXT4_STRIDE = 0xFFFF  # s_raid_stride has 16 bits, and mke2fs cuts what is more
 
 
-def unmakeable(goal: RaidGoal, placed: Sequence[Placed], shape: Shape, stripe: Stripe) -> Iterator[Objection]:
+def shape_problems(
+    goal: RaidGoal, placed: Sequence[Placed], shape: Shape, stripe: Stripe
+) -> Iterator[Objection]:
     yield from _about_lengths(goal, placed, shape)
     if goal.metadata == "1.0" and shape.level.word != "raid1":
         yield (

@@ -36,9 +36,8 @@ def look_around() -> tuple[Disk, ...]:
 
 # Whether anything came onto a member since its plan was made.
 #
-# In: a MakeMember step that gives nothing up, and how to read a few places of its drive. Out: a sentence, or
-# nothing. Alone because an array may be gone on with months later: what was blank then may hold what nobody
-# recognises now, and that is found by its bytes only.
+# An array may be gone on with months later: what was blank then may hold what nobody recognises now, and that is found
+# by its bytes only.
 
 
 def stop_unless_blank(step: MakeMember, taken: Extent | None, area: DataArea, *, begun: bool) -> None:
@@ -79,9 +78,8 @@ def whole_of(disk: Disk, step: MakeMember, number: int | None) -> Extent | None:
 
 # What old content there would show through a new array, where its data will lie on its members.
 #
-# In: a member's step. Out: sentences. Alone because the moment an array runs udev looks into it: an old
-# volume group or array that begins where its data begin is started, and has the array in use before a file
-# system is made on it.
+# The moment an array runs udev looks into it: an old volume group or array that begins where its data begin is started,
+# and has the array in use before a file system is made on it.
 
 
 def old_signatures(step: MakeMember, area: DataArea) -> Iterator[Objection]:
@@ -186,10 +184,8 @@ def hold_members(steps: Sequence[Step]) -> Iterator[HeldMembers]:
 
 # A drive made ready to be a member, and given back.
 #
-# In: a MakeMember step, and how to look at its drive. Out: its table and no old signatures; or, taken back,
-# no table. Alone because this is where an array overwrites what was on a drive: nothing is written to a drive
-# that is not the one of the plan, by identity and by everything that is recognised on it, looked at while
-# nobody else can have it.
+# This is where an array overwrites what was on a drive: nothing is written to a drive that is not the one of the plan,
+# by identity and by everything that is recognised on it, looked at while nobody else can have it.
 
 _ANYWHERE = DataArea()
 
@@ -286,11 +282,11 @@ def _stop_unless_planned(disk: Disk, step: MakeMember, *, again: bool) -> None:
         )
     if not (disk.table_read and disk.content_read):
         raise Stopped(f"nobody could look whether {disk.path} is as it was when the plan was made")
-    given_up = (
+    erased = (
         step.old_arrays if again else ()
     )  # without its table a drive shows its last partition's as its own
     number = None if step.entries else part_number(disk, step)
-    came = set(held_by(disk, number, given_up=given_up)) - set(step.holds)
+    came = set(held_by(disk, number, ignored_arrays=erased)) - set(step.holds)
     if came:
         raise Stopped(
             f"{disk.path} holds what was not there when the plan was made: {', '.join(sorted(came))}"

@@ -20,9 +20,8 @@ from aligntool.units import KIB, Extent, format_size
 
 # What md made of a command, against what the plan said.
 #
-# In: a MakeArray step, the size that was planned, the array's folder in sysfs. Out: what differs, a phrase
-# each. Alone because mdadm and the kernel round, and take whole members where they are told of no size: what
-# runs is then not what was shown, though every member is there.
+# Both mdadm and the kernel round, and take whole members where they are told of no size: what runs is then not what was
+# shown, though every member is there.
 
 SECTOR = 512
 ROUNDING = 64 * KIB  # of a member without a chunk
@@ -61,9 +60,8 @@ def _number(file: Path) -> int | None:
 
 # Whether anybody used what was made: a file system, or an array, of a work that stopped on the way.
 #
-# In: a device, and what the plan would have on it. Out: a yes that rests on bytes, or Refused. Alone because
-# a record tells how far aligntool came and nothing of what the user did since: what he may have written is
-# never made again or wiped.
+# A record shows how far aligntool came and nothing of what the user did since: what may have been written is never made
+# again or wiped.
 
 _XFS_IN_PROGRESS = 126  # struct xfs_dsb: 1 until mkfs.xfs has written all else, and not mounted meanwhile
 _EXT_SUPER = KIB
@@ -128,7 +126,7 @@ def refuse_used(step: MakeFileSystem) -> None:
         return
     if was_never_mounted(step.device, step.kind):
         return
-    with _places(step) as places:
+    with _mount_points(step) as places:
         found = sorted({name for place in places for name in files_below(place)})[:5]
     if found:
         raise Refused(
@@ -138,7 +136,7 @@ def refuse_used(step: MakeFileSystem) -> None:
 
 
 @contextmanager
-def _places(step: MakeFileSystem) -> Iterator[list[str]]:
+def _mount_points(step: MakeFileSystem) -> Iterator[list[str]]:
     """Where it is mounted; else one place, read-only: its log is replayed, so that nothing written is missing."""
     there = run_program("findmnt", "-n", "-r", "-o", "TARGET", "--source", step.device).output.split()
     if there:
@@ -159,9 +157,8 @@ def _places(step: MakeFileSystem) -> Iterator[list[str]]:
 
 # md arrays: found by their UUID, made, started again after a reboot, and taken apart.
 #
-# In: a MakeArray step. Out: an array that runs, or none. Alone because only here superblocks of members are
-# read and zeroed, and only those that carry the UUID of the plan ever are: whatever else is found there stops
-# the work.
+# Only here superblocks of members are read and zeroed, and only those that carry the UUID of the plan ever are:
+# whatever else is found there stops the work.
 
 _RUNS = ("active", "active-idle", "clean", "readonly", "read-auto", "write-pending")
 """md/array_state of an array that can be used: Documentation/admin-guide/md.rst."""
@@ -319,9 +316,8 @@ def attribute(name: str, word: str) -> str:
 
 # A file system made where the plan wants one, or found there already.
 #
-# In: a MakeFileSystem step. Out: a file system of that kind and UUID. Alone because making one destroys what
-# was there: it is done only on a device that nobody uses, and, once the work had stopped, only where nobody
-# can have used it since.
+# Making one destroys what was there: it is done only on a device that nobody uses, and, once the work had stopped, only
+# where nobody can have used it since.
 
 
 def make_file_system(step: MakeFileSystem, *, new: bool) -> Iterator[Said]:
@@ -407,10 +403,10 @@ def stop_earlier(steps: Sequence[Step], left: Sequence[Step]) -> Iterator[Said]:
         return
     settle()
     uuids = {uuid for step in steps if isinstance(step, MakeMember) for uuid in step.old_arrays}
-    things = {name for step in wiped for name in _things(step)}
-    for name in sorted(arrays_above([f"/dev/{each}" for each in things])):
+    wiped_devices = {name for step in wiped for name in _wiped_devices(step)}
+    for name in sorted(arrays_above([f"/dev/{each}" for each in wiped_devices])):
         found = {superblock_uuid(f"/dev/{each}") for each in slaves(name)}
-        if slaves(name) <= things and len(found) == 1 and found <= uuids and _is_incomplete(name):
+        if slaves(name) <= wiped_devices and len(found) == 1 and found <= uuids and _is_incomplete(name):
             said = run_program("mdadm", "--stop", f"/dev/{name}")
             if said.code:
                 raise Refused(
@@ -421,7 +417,7 @@ def stop_earlier(steps: Sequence[Step], left: Sequence[Step]) -> Iterator[Said]:
     settle()
 
 
-def _things(step: MakeMember) -> Iterator[str]:
+def _wiped_devices(step: MakeMember) -> Iterator[str]:
     """The kernel's names of all that the step wipes: a partition that is taken, else the drive and its partitions."""
     folder = kernel_folder(step.device)
     if step.entries or step.device == step.disk.path:

@@ -322,9 +322,7 @@ def _again(at: int, step: SystemStep, record: Record) -> Iterator[Said]:
 
 # Lines put into a text file of the system, and taken out again.
 #
-# In: an EditFile step, below the root of a system. Out: the file with the lines in it, durable, and what it
-# was kept beside it. Alone because these files belong to the user: everything that is not ours stays byte for
-# byte.
+# These files belong to the user: everything that is not ours stays byte for byte.
 
 LARGEST = 1 << 20  # bytes; mdadm.conf and fstab have a few thousand
 _UNITS = "/etc/systemd/system"

@@ -20,8 +20,7 @@ from aligntool.units import KIB, Extent, align_down
 
 # Which bytes recognition depends on, and in which order they go and come back.
 #
-# In: what is held of a partition. Out: its signatures: those that are redundant, and those that go last and
-# come first. Alone because the order is an argument: docs/crash-safety.md, "Held".
+# The order is an argument: docs/crash-safety.md, "Held".
 #
 # Of the signature that `blkid -p` reports one byte is changed, alone in its sector, so that a torn write
 # leaves either the signature as it was, or none. All others go before it and come back after it: as long as
@@ -143,9 +142,8 @@ def _of_another(view: View) -> Iterator[int]:
 
 # What would be recognised is taken off the disk while a partition is in flight, and put back last.
 #
-# In: what the journal holds of a partition. Out: markers at one place, or the content at one place. Alone
-# because of the order: what recognition depends on (`veil`) goes first and comes last, each time with a flush
-# and a look between them and the rest, so that at any cut there is nothing to see, or everything.
+# The order matters: what recognition depends on (`veil`) goes first and comes last, each time with a flush and a look
+# between them and the rest, so that at any cut there is nothing to see, or everything.
 
 _PIECE = 1 << 17
 
@@ -278,7 +276,7 @@ def _readable(device: Device, start: int, extent: Extent) -> bytes:
         return bytes(extent.length)
 
 
-def check_untouched(device: Device, start: int, held: Held, content: Sequence[bytes], sign: bytes) -> None:
+def check_unchanged(device: Device, start: int, held: Held, content: Sequence[bytes], sign: bytes) -> None:
     """Before anything is marked: the partition is as the journal holds it, but for markers that a cut left there.
 
     Raises Stopped when somebody else has written to it since.

@@ -39,8 +39,7 @@ from aligntool.units import Extent, format_about
 
 # What a journal remembers, as bytes and back.
 #
-# In: the plan, the runs that are copied, the table in its three states, everything held. Out: one compressed
-# block. Alone because it is a format, and formats are tested on their own.
+# It is a format, and formats are tested on their own.
 
 _LENGTH = struct.Struct("<Q")
 _RUN = struct.Struct("<QQ")
@@ -129,8 +128,7 @@ def _runs_of(raw: bytes) -> tuple[Extent, ...]:
 
 # The journal: everything that a resume or a rollback needs, on the disk that is being changed.
 #
-# In: a Device and a place on it. Out: what was written there before the first byte moved, and how far the
-# work has come. Alone because it is the one thing that must be readable after any cut.
+# It is the one thing that must be readable after any cut.
 #
 # Two copies, each a head, two slots for records, and a body; the stash of the mover lies behind them. A
 # record goes into the slot that does not hold the newest one, first of one copy, then, after a flush, of the
@@ -304,9 +302,8 @@ def new_id() -> bytes:
 
 # A journal in a file, for a disk that has no free space for one.
 #
-# In: a path that the user chose. Out: a Device over that file. Alone because a journal must outlive what it
-# protects: it may not lie in memory. On the disk that is being changed it cannot lie, for nothing of a held
-# disk is mounted.
+# A journal must outlive what it protects: it may not lie in memory. On the disk that is being changed it cannot lie,
+# for nothing of a held disk is mounted.
 
 
 @contextmanager

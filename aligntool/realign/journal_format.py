@@ -13,8 +13,7 @@ from aligntool.errors import Refused
 # The parts of a journal that fit in one sector: heads and records, each with a checksum, and their places in
 # a copy.
 #
-# In: fields. Out: a sealed sector, and the fields back or nothing. Alone because what a cut can damage is
-# decided by what lies in which sector: docs/crash-safety.md, "The journal".
+# What a cut can damage is decided by what lies in which sector: docs/crash-safety.md, "The journal".
 
 SLOT = 4096  # heads and records each have a slot of a size that is whole on every disk
 RECORD_SLOTS = 2
@@ -137,9 +136,7 @@ def _unsealed(raw: bytes) -> bytes | None:
 
 # A journal put together again from what is left of its two copies.
 #
-# In: a Device and a place. Out: a head, its body, and which pieces of which copy are damaged. Alone because
-# damage is not tidy: the head of one copy and the body of the other may be gone, and then every piece is
-# there once.
+# Damage is not tidy: the head of one copy and the body of the other may be gone, and then every piece is there once.
 
 COPIES = (0, 1)
 _BLOCK = 512

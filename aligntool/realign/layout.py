@@ -18,7 +18,7 @@ from aligntool.errors import Refused, Stopped, refuse
 from aligntool.formats.part_types import ROLES
 from aligntool.inventory import Disk, Role
 from aligntool.linux.hold import hold_disk
-from aligntool.realign.placing import Lattice, needed, on_grain
+from aligntool.realign.placing import StartGrid, needed, on_grain
 from aligntool.realign.refusals import TABLE_NAMES, holdings, refuse_impossible, refuse_unfit
 from aligntool.steps import MakeMember, MakeTable, NewEntry, Subject, is_same_disk, subject, wiped_ends
 from aligntool.units import KIB, MIB, Extent, align_down, align_up, format_about, format_size, off_by
@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 # Types, names and the active mark, put into a table that libparted has just written.
 #
-# In: a Device with the new table, and its entries. Out: the same table with the type of each entry. Alone
-# because libparted before 3.6 can set neither a type GUID nor a type byte (docs/decisions/0009-types-after-
-# libparted.md), and because this is all that aligntool writes of a new table itself.
+# Libparted before 3.6 can set neither a type GUID nor a type byte (docs/decisions/0009-types-after-libparted.md); this
+# is all that aligntool writes of a new table itself.
 
 # UEFI specification 5.3.2, table "GPT Header"; bytes from the header's start.
 _SIGNATURE = b"EFI PART"
@@ -195,9 +194,8 @@ def _chs(lba: int) -> bytes:
 
 # The lattice for the starts of a new layout: what must be, and of what would be nice as much as costs little.
 #
-# In: what was judged to matter on a disk, and the grain. Out: a Lattice, and sentences about what was taken
-# and what was not. Alone because a realign asks another question: it must not move data for what is only
-# nice, whereas on an empty disk an erase block or a stripe costs nothing but a gap.
+# A realign asks another question: it must not move data for what is only nice, whereas on an empty disk an erase block
+# or a stripe costs nothing but a gap.
 
 # What is only nice may leave no gap longer than this, and all gaps together take no more than this part of the disk.
 _LONGEST_GAP = 64 * MIB
@@ -206,14 +204,14 @@ _SHARE_OF_DISK = 64
 
 def layout_lattice(
     grids: Sequence[Grid], grain: int, *, sector_size: int, disk_size: int, count: int
-) -> tuple[Lattice, tuple[str, ...]]:
+) -> tuple[StartGrid, tuple[str, ...]]:
     """`grain` and `disk_size` in bytes; `count`: the partitions, each of which may leave a gap before it."""
     errors = [grid for grid in grids if grid.severity is Severity.ERROR]
     warnings = [grid for grid in grids if grid.severity is Severity.WARNING]
     notes: list[str] = []
     need = needed([*errors, *warnings], sector_size)
     if need is None:
-        need = needed(errors, sector_size) or Lattice(sector_size)
+        need = needed(errors, sector_size) or StartGrid(sector_size)
         named = ", ".join(_named(grid) for grid in warnings)
         notes.append(f"no start can lie on the physical sectors and on {named} at once; the sectors count")
     found = on_grain(need, grain)
@@ -242,9 +240,7 @@ def _named(grid: Grid) -> str:
 
 # A disk without a table, and what is wanted of it -> the plan of a new table.
 #
-# In: a judged disk and a LayoutGoal. Out: a Plan with the one step MakeTable, or Refused with all reasons at
-# once. Alone because nothing moves here: where a realign has to find room, a layout has only to be careful
-# with what it places.
+# Nothing moves here: where a realign has to find room, a layout has only to be careful with what it places.
 
 # The room that GRUB's manual recommends to leave before the first partition (BIOS installation).
 LEAST_START = MIB
@@ -301,8 +297,8 @@ def layout_attention(disk: Disk, *, wipe: bool) -> tuple[str, ...]:
 def wiped_ranges(disk: Disk, step: MakeTable) -> tuple[Extent, ...]:
     """Both ends of the disk, of what is on it, and of what will be. Sorted, and no two of them overlap."""
     whole = Extent(0, disk.size or 0)
-    things = [whole, *(part.extent for part in disk.partitions), *(entry.extent for entry in step.entries)]
-    return wiped_ends(things, whole, table_sector(disk))  # an old table may have counted in smaller sectors
+    pieces = [whole, *(part.extent for part in disk.partitions), *(entry.extent for entry in step.entries)]
+    return wiped_ends(pieces, whole, table_sector(disk))  # an old table may have counted in smaller sectors
 
 
 def _room(size: int, goal: LayoutGoal, sector_size: int) -> Extent:
@@ -313,7 +309,7 @@ def _room(size: int, goal: LayoutGoal, sector_size: int) -> Extent:
     return Extent(LEAST_START, max(end - goal.spare_end - LEAST_START, 0))
 
 
-def _placed(goal: LayoutGoal, room: Extent, grid: Lattice) -> tuple[Extent, ...]:
+def _placed(goal: LayoutGoal, room: Extent, grid: StartGrid) -> tuple[Extent, ...]:
     """From the front up to the one that takes the rest, and from the back down to it."""
     lengths = [None if part.size is None else align_up(part.size, goal.grain) for part in goal.parts]
     rest = lengths.index(None) if None in lengths else len(lengths)
@@ -369,7 +365,7 @@ def _entries(goal: LayoutGoal, extents: Sequence[Extent]) -> tuple[NewEntry, ...
     return tuple(entries)
 
 
-def _place(entry: NewEntry, part: PartWish, grid: Lattice) -> Place:
+def _place(entry: NewEntry, part: PartWish, grid: StartGrid) -> Place:
     title = ROLES[part.role].title
     what = f'{title} "{entry.name}"' if entry.name else title
     return Place(entry.number, None, entry.extent, what, f"on {format_size(grid.size)}")
@@ -407,8 +403,7 @@ def _counted(number: int, word: str) -> str:
 
 # A new partition table, made for real: on a block device, or in an image file without root.
 #
-# In: the plan of a layout, and the disk as it is now. Out: the table, and events. Alone because it is the one
-# thing that aligntool does to a disk without a journal: there is nothing on the disk that a journal could
+# It is the one thing that aligntool does to a disk without a journal: there is nothing on the disk that a journal could
 # bring back.
 
 _AGAIN = "aligntool layout DISK --wipe"

@@ -29,9 +29,7 @@ from aligntool.units import GIB, KIB, Extent, align_down
 
 # Where a disk stands, from the disk alone.
 #
-# In: a disk, and the journal's file where it lies elsewhere. Out: the journal, or that there is none; and the
-# state in words. Alone because whoever comes to a half-moved disk, on another machine, knows nothing but its
-# name.
+# On another machine nothing but the name of a half-moved disk is known.
 #
 # A journal is found through a parked entry, else through a marker at the start of an entry, else by its magic
 # in the last 256 MiB; when a copy of the table is damaged, in the last and first 16 GiB.
@@ -302,8 +300,7 @@ def _search(device: Device, length: int) -> Iterator[int]:
 
 # A plan to move partitions, acted out: first run, resume and rollback are one walk along the plan's steps.
 #
-# In: a plan, a disk, the runs in use. Out: events, and a disk in its new state. Alone because the order of
-# what is written is the promise: docs/crash-safety.md says why a cut between any two writes loses nothing.
+# The order of what is written is the promise: docs/crash-safety.md says why a cut between any two writes loses nothing.
 #
 # Every `yield` is a place where the work may stop: whoever stops listening has only cut the power.
 
@@ -312,7 +309,7 @@ RESUME = "aligntool resume DISK; or aligntool rollback DISK, which takes everyth
 
 
 @dataclass(frozen=True, slots=True)
-class Workshop:
+class MoveContext:
     """What the mover works on. `journal`: the file on another disk, where it does not lie on this one."""
 
     device: Device
@@ -324,7 +321,7 @@ class Workshop:
         return self.journal or self.device
 
 
-def realign(plan: Plan, workshop: Workshop, runs: Mapping[int, tuple[Extent, ...]]) -> Iterator[Event]:
+def realign(plan: Plan, context: MoveContext, runs: Mapping[int, tuple[Extent, ...]]) -> Iterator[Event]:
     """Do the plan's steps from WriteJournal on; those before it are the caller's.
 
     `runs`: what each partition uses, counted from its start; the planner's CopyContent steps say for which partitions
@@ -335,46 +332,46 @@ def realign(plan: Plan, workshop: Workshop, runs: Mapping[int, tuple[Extent, ...
     at = None if place.file else place.extent.start
     index = index_of(plan, WriteJournal)
     try:
-        contents = _contents(plan, workshop, runs, at, id_)
+        contents = _contents(plan, context, runs, at, id_)
         yield StepBegun(index)
         first = Position(index_of(plan, ParkEntries))
-        journal = Journal.create(workshop.journal_on, place, contents, id_, first)
+        journal = Journal.create(context.journal_on, place, contents, id_, first)
     except OSError as error:
         raise Refused(f"{_move_sentence(error)}; no partition was touched") from error
     yield StepDone(index)
-    yield from _acting(_walk(workshop, journal).forward())
+    yield from _acting(_walk(context, journal).forward())
 
 
-def resume(workshop: Workshop, *, restore_table: bool = False) -> Iterator[Event]:
+def resume(context: MoveContext, *, restore_table: bool = False) -> Iterator[Event]:
     """Go on from where the journal says, whoever began and wherever it stopped.
 
     `restore_table`: write the journal's table over one that another program changed.
 
     Raises Refused when nothing is in flight, or the journal cannot be had.
     """
-    yield from _acting(_resumed(workshop, back=False, restore_table=restore_table))
+    yield from _acting(_resumed(context, back=False, restore_table=restore_table))
 
 
-def rollback(workshop: Workshop, *, restore_table: bool = False) -> Iterator[Event]:
+def rollback(context: MoveContext, *, restore_table: bool = False) -> Iterator[Event]:
     """Take back whatever was done. Raises Refused when nothing is in flight, and Stopped when the move is complete: it
     is put in order then, and its journal is closed.
     """
-    yield from _acting(_resumed(workshop, back=True, restore_table=restore_table))
+    yield from _acting(_resumed(context, back=True, restore_table=restore_table))
 
 
-def status(workshop: Workshop) -> Status:
+def status(context: MoveContext) -> Status:
     """Raises Refused when something is in flight and its journal cannot be had."""
-    return journal_status(workshop.device, workshop.journal)
+    return journal_status(context.device, context.journal)
 
 
-def _resumed(workshop: Workshop, *, back: bool, restore_table: bool) -> Iterator[Event]:
-    device = workshop.device
-    journal = find_journal(device, workshop.journal, any_table=restore_table)
+def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterator[Event]:
+    device = context.device
+    journal = find_journal(device, context.journal, any_table=restore_table)
     if journal is None:
         raise Refused(
             "nothing is in flight on this disk", hint="aligntool audit DISK shows where things stand"
         )
-    walk, images, stands = _walk(workshop, journal), journal.contents.images, standing(device, journal)
+    walk, images, stands = _walk(context, journal), journal.contents.images, standing(device, journal)
     if stands is Standing.CHANGED and not restore_table:
         raise Refused(f"{CHANGED_TABLE}; nothing was written", hint=_restoring(back=back))
     for damage in journal.damage:
@@ -412,18 +409,18 @@ def _restoring(*, back: bool) -> str:
     )
 
 
-def _walk(workshop: Workshop, journal: Journal) -> Walk:
+def _walk(context: MoveContext, journal: Journal) -> Walk:
     contents = journal.contents
     place = place_of(contents.plan)
     sign = marker(contents.plan.disk.sector_size, None if place.file else place.extent.start, journal.id)
-    return Walk(workshop.device, workshop.journal_on, workshop.kernel, journal, place, sign)
+    return Walk(context.device, context.journal_on, context.kernel, journal, place, sign)
 
 
 def _contents(
-    plan: Plan, workshop: Workshop, runs: Mapping[int, tuple[Extent, ...]], at: int | None, id_: bytes
+    plan: Plan, context: MoveContext, runs: Mapping[int, tuple[Extent, ...]], at: int | None, id_: bytes
 ) -> Contents:
     """Everything the journal has to remember, checked as far as it can be before the first write."""
-    device = workshop.device
+    device = context.device
     park = next(step for step in plan.steps if isinstance(step, ParkEntries))
     rewrite = next(step for step in plan.steps if isinstance(step, RewriteTable))
     images = table_images(device, park, rewrite, journal_at=at, journal_id=id_)

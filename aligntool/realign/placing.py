@@ -15,8 +15,7 @@ from aligntool.units import KIB, MIB, Extent, align_down, align_up, off_by
 # Disks that count on where their partitions lie: boot media, boards whose boot ROM reads fixed places,
 # disklabels.
 #
-# In: a disk. Out: sentences that say why it, or one of its partitions, is not moved. Alone because it is a
-# list of facts about other people's boot programs, each with its source; docs/boot-layouts.md has the whole
+# It is a list of facts about other people's boot programs, each with its source; docs/boot-layouts.md has the whole
 # table.
 
 BOOT_LOADERS = 16 * MIB  # Rockchip's U-Boot, the largest known, ends there
@@ -86,8 +85,7 @@ def _is_ventoy(disk: Disk) -> bool:
 
 # What of a partition the journal keeps while the rest is copied: everything by which blkid would know it.
 #
-# In: a partition's layers and its length. Out: ranges. Alone because it is a table of facts: how much is
-# held.
+# A table of facts.
 #
 # Where blkid looks is in `plan.signatures`. Heads and tails are held generously, 128 KiB at either end, and
 # of the rest the sectors in which a signature could lie.
@@ -163,12 +161,11 @@ def _merged(ranges: Iterable[Extent], length: int, sector_size: int) -> tuple[Ex
 
 # Where a partition may begin: the points that are on every grid that counts.
 #
-# In: the grids that an audit has settled for a disk, and the grain that is wished for. Out: lattices, the
-# best first. Alone because it is arithmetic that knows neither partitions nor free space.
+# It is arithmetic that knows neither partitions nor free space.
 
 
 @dataclass(frozen=True, slots=True)
-class Lattice:
+class StartGrid:
     """The multiples of `size` bytes, shifted up by `phase` bytes."""
 
     size: int
@@ -186,18 +183,18 @@ class Lattice:
         return align_down(offset, self.size, self.phase)
 
 
-def needed(grids: Iterable[Grid], sector_size: int) -> Lattice | None:
+def needed(grids: Iterable[Grid], sector_size: int) -> StartGrid | None:
     """The points that are on every grid off which a start is an error or a warning; None when there are none.
 
     Grids of several sizes and phases meet where the Chinese remainder theorem says. The phase is the kernel's
     alignment_offset: with 3584, sector 63 of 512 bytes is right and sector 2048 is not.
     """
-    asked = (Lattice(grid.size, grid.phase) for grid in grids if grid.severity is not Severity.INFO)
-    start: Lattice | None = Lattice(sector_size)
+    asked = (StartGrid(grid.size, grid.phase) for grid in grids if grid.severity is not Severity.INFO)
+    start: StartGrid | None = StartGrid(sector_size)
     return reduce(_meeting, asked, start)
 
 
-def _meeting(one: Lattice | None, other: Lattice) -> Lattice | None:
+def _meeting(one: StartGrid | None, other: StartGrid) -> StartGrid | None:
     if one is None:
         return None
     shared = gcd(one.size, other.size)
@@ -206,18 +203,18 @@ def _meeting(one: Lattice | None, other: Lattice) -> Lattice | None:
         return None
     steps = apart // shared * pow(one.size // shared, -1, other.size // shared) if other.size > shared else 0
     size = lcm(one.size, other.size)
-    return Lattice(size, (one.phase + steps % (other.size // shared) * one.size) % size)
+    return StartGrid(size, (one.phase + steps % (other.size // shared) * one.size) % size)
 
 
-def on_grain(need: Lattice, grain: int) -> Lattice:
+def on_grain(need: StartGrid, grain: int) -> StartGrid:
     """The points that are on `need` and as far past a multiple of `grain` as the grid itself is past 0.
 
     So with a phase of 3584 a grain of 1MiB means 1MiB + 3584.
     """
-    return Lattice(lcm(need.size, grain), need.phase)
+    return StartGrid(lcm(need.size, grain), need.phase)
 
 
-def choices(need: Lattice, grain: int, *, only_grain: bool) -> tuple[Lattice, ...]:
+def choices(need: StartGrid, grain: int, *, only_grain: bool) -> tuple[StartGrid, ...]:
     """`grain` first, then halves of it down to what the grids need. `only_grain`: nothing else is an answer."""
     found = [on_grain(need, grain)]
     while not only_grain and grain % 2 == 0 and found[-1].size > need.size:
@@ -230,7 +227,7 @@ def choices(need: Lattice, grain: int, *, only_grain: bool) -> tuple[Lattice, ..
 
 # In which order to copy: no target may cover a source that has not been copied yet.
 #
-# In: old and new extents. Out: partition numbers. Alone because the safety of the whole move hangs on it.
+# The safety of the whole move hangs on it.
 
 
 def copy_order(moves: Mapping[int, tuple[Extent, Extent]]) -> tuple[int, ...] | None:
@@ -257,18 +254,16 @@ def _blocked(number: int, waiting: Mapping[int, tuple[Extent, Extent]]) -> bool:
 
 # A disk as a row of things from left to right, some of which may move.
 #
-# In: a disk and what was decided about its partitions. Out: things with what they may do. Alone because a
-# chain of EBRs makes the row of an MBR longer than its partitions, and the search for places need not know
-# that.
+# A chain of EBRs makes the row of an MBR longer than its partitions, and the search for places need not know that.
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
+class Piece:
     """A partition, an EBR, or the end of a container; sizes in bytes."""
 
     extent: Extent
     number: int | None = None  # None: no partition that could move
-    lattices: tuple[Lattice, ...] = ()  # where it may go, best first; none: it stays
+    start_grids: tuple[StartGrid, ...] = ()  # where it may go, best first; none: it stays
     may_stay: bool = True
     cost: int = 0  # bytes to copy when it moves
     lead: int = 0  # bytes that must be free before it, for its EBR
@@ -279,19 +274,19 @@ class Thing:
 class Movable:
     """What was decided about the partitions, by number."""
 
-    must: Mapping[int, tuple[Lattice, ...]]  # these move
-    may: Mapping[int, tuple[Lattice, ...]]  # these may, to make room
+    must: Mapping[int, tuple[StartGrid, ...]]  # these move
+    may: Mapping[int, tuple[StartGrid, ...]]  # these may, to make room
     cost: Mapping[int, int]  # bytes to copy
     lengths: Mapping[int, int]  # of those that are shrunk
 
 
-def row_of(disk: Disk, movable: Movable, *, roomy: bool = False) -> tuple[Thing, ...]:
+def pieces_of(disk: Disk, movable: Movable, *, roomy: bool = False) -> tuple[Piece, ...]:
     """Everything that takes space on the disk, in the order of the disk. `roomy`: EBRs keep their distance.
 
     A container that none of whose logical partitions must move is one thing that stays. Else its first sector, the
     first EBR, stays and its end may grow.
     """
-    things: list[Thing] = []
+    pieces: list[Piece] = []
     for part in disk.partitions:
         match part.role:
             case Role.NESTED | Role.MAP:
@@ -299,15 +294,15 @@ def row_of(disk: Disk, movable: Movable, *, roomy: bool = False) -> tuple[Thing,
             case Role.EXTENDED:
                 inside = logicals_of(disk, part)
                 if any(one.number in movable.must for one in inside):
-                    things += _opened(disk, part, movable, roomy=roomy)
+                    pieces += _opened(disk, part, movable, roomy=roomy)
                 else:
-                    things.append(Thing(part.extent))
+                    pieces.append(Piece(part.extent))
             case Role.LOGICAL:
                 if not any(one.extent.contains(part.extent) for one in containers(disk)):
-                    things.append(Thing(part.extent))
+                    pieces.append(Piece(part.extent))
             case Role.PRIMARY:
-                things.append(_thing(part, movable))
-    return tuple(sorted(things, key=lambda thing: (thing.extent.start, thing.extent.end)))
+                pieces.append(_piece(part, movable))
+    return tuple(sorted(pieces, key=lambda piece: (piece.extent.start, piece.extent.end)))
 
 
 def containers(disk: Disk) -> tuple[Partition, ...]:
@@ -328,31 +323,30 @@ def lead_of(part: Partition, sector_size: int) -> int:
     return max(part.extent.start - part.record_at, sector_size) if part.record_at is not None else sector_size
 
 
-def _opened(disk: Disk, container: Partition, movable: Movable, *, roomy: bool) -> list[Thing]:
+def _opened(disk: Disk, container: Partition, movable: Movable, *, roomy: bool) -> list[Piece]:
     sector = disk.sector_size
     chain = logicals_of(disk, container)
-    first, *others = (_thing(part, movable) for part in chain)
+    first, *others = (_piece(part, movable) for part in chain)
     leads = [lead_of(part, sector) if roomy else sector for part in chain[1:]]
     return [
-        Thing(Extent(container.extent.start, sector)),
+        Piece(Extent(container.extent.start, sector)),
         first,
-        *(replace(thing, lead=lead) for thing, lead in zip(others, leads, strict=True)),
-        Thing(Extent(container.extent.end, 0), gives_way=True),
+        *(replace(piece, lead=lead) for piece, lead in zip(others, leads, strict=True)),
+        Piece(Extent(container.extent.end, 0), gives_way=True),
     ]
 
 
-def _thing(part: Partition, movable: Movable) -> Thing:
+def _piece(part: Partition, movable: Movable) -> Piece:
     number = part.number
     extent = Extent(part.extent.start, movable.lengths.get(number, part.extent.length))
     must = movable.must.get(number)
-    lattices = must if must is not None else movable.may.get(number, ())
-    return Thing(extent, number, lattices, must is None, movable.cost.get(number, extent.length))
+    start_grids = must if must is not None else movable.may.get(number, ())
+    return Piece(extent, number, start_grids, must is None, movable.cost.get(number, extent.length))
 
 
 # The cheapest places: an exact search over who moves and how finely, from left to right.
 #
-# In: a row of things and the room they have. Out: where each partition goes, or nothing. Alone because it is
-# the only search here, and it knows nothing of disks.
+# It is the only search here, and it knows nothing of disks.
 #
 # Cheapest means: fewest bytes to copy, then fewest partitions moved, then the coarsest grain. The order on
 # the disk stays. From left to right a state is what was paid so far and where the last thing ends; of two
@@ -399,12 +393,12 @@ class _State:
     before: "_State | None"
 
 
-def choose(row: Sequence[Thing], room: Room) -> Choice | None:
+def choose(row: Sequence[Piece], room: Room) -> Choice | None:
     """The cheapest choice for which there is room; None when there is none."""
     states = [_State((0, 0, 0), room.extent.start, _STAYS, None)]
     keep = _MOST_STATES if len(row) <= EXACT_UP_TO else _STATES_OF_LONG_ROWS
-    for thing in row:
-        states = _best([after for state in states for after in _after(state, thing, room)], keep)
+    for piece in row:
+        states = _best([after for state in states for after in _after(state, piece, room)], keep)
     if not states:
         return None
     last: _State | None = min(states, key=lambda state: (state.cost, state.end))
@@ -415,42 +409,42 @@ def choose(row: Sequence[Thing], room: Room) -> Choice | None:
     return Choice(cost, tuple(reversed(picks)))
 
 
-def place(row: Sequence[Thing], room: Room, choice: Choice, lean: Lean) -> dict[int, Extent]:
+def place(row: Sequence[Piece], room: Room, choice: Choice, lean: Lean) -> dict[int, Extent]:
     """Where everything goes that has a number. There is room: `choose` has found it."""
     latest = _latest(row, room, choice)
     places: dict[int, Extent] = {}
     end = room.extent.start
-    for thing, pick, last in zip(row, choice.picks, latest, strict=True):
-        start = thing.extent.start
+    for piece, pick, last in zip(row, choice.picks, latest, strict=True):
+        start = piece.extent.start
         if pick != _STAYS:
-            lattice = thing.lattices[pick]
-            first = first_place(thing, lattice, end, room)
-            start = _pick(thing, lattice, first, last, lean)
-        end = max(end, start + thing.extent.length)
-        if thing.number is not None:
-            places[thing.number] = thing.extent.moved_to(start)
+            start_grid = piece.start_grids[pick]
+            first = first_place(piece, start_grid, end, room)
+            start = _pick(piece, start_grid, first, last, lean)
+        end = max(end, start + piece.extent.length)
+        if piece.number is not None:
+            places[piece.number] = piece.extent.moved_to(start)
     return places
 
 
-def _after(state: _State, thing: Thing, room: Room) -> Iterator[_State]:
-    if thing.gives_way:
-        yield _State(state.cost, max(state.end, thing.extent.end), _STAYS, state)
+def _after(state: _State, piece: Piece, room: Room) -> Iterator[_State]:
+    if piece.gives_way:
+        yield _State(state.cost, max(state.end, piece.extent.end), _STAYS, state)
         return
-    if thing.may_stay and state.end + thing.lead <= thing.extent.start:
-        yield _State(state.cost, thing.extent.end, _STAYS, state)
+    if piece.may_stay and state.end + piece.lead <= piece.extent.start:
+        yield _State(state.cost, piece.extent.end, _STAYS, state)
     size, count, steps = state.cost
-    for pick, lattice in enumerate(thing.lattices):
-        start = first_place(thing, lattice, state.end, room)
-        if start + thing.extent.length <= room.extent.end:
-            cost = (size + thing.cost, count + 1, steps + pick)
-            yield _State(cost, start + thing.extent.length, pick, state)
+    for pick, start_grid in enumerate(piece.start_grids):
+        start = first_place(piece, start_grid, state.end, room)
+        if start + piece.extent.length <= room.extent.end:
+            cost = (size + piece.cost, count + 1, steps + pick)
+            yield _State(cost, start + piece.extent.length, pick, state)
 
 
-def first_place(thing: Thing, lattice: Lattice, end: int, room: Room) -> int:
+def first_place(piece: Piece, start_grid: StartGrid, end: int, room: Room) -> int:
     """Return the first place after `end`; none to the left of the thing lies below the room's floor."""
-    start = lattice.up(max(end + thing.lead, room.least_start))
-    if start < min(thing.extent.start, room.floor):
-        start = lattice.up(min(thing.extent.start, room.floor))
+    start = start_grid.up(max(end + piece.lead, room.least_start))
+    if start < min(piece.extent.start, room.floor):
+        start = start_grid.up(min(piece.extent.start, room.floor))
     return start
 
 
@@ -464,25 +458,25 @@ def _best(states: list[_State], keep: int) -> list[_State]:
     return kept if len(kept) <= keep else [*kept[: keep - 1], kept[-1]]
 
 
-def _latest(row: Sequence[Thing], room: Room, choice: Choice) -> list[int]:
+def _latest(row: Sequence[Piece], room: Room, choice: Choice) -> list[int]:
     """How far right each one could go without pushing a thing that stays."""
     latest: list[int] = []
     limit = room.extent.end
-    for thing, pick in zip(reversed(row), reversed(choice.picks), strict=True):
-        start = thing.extent.start
+    for piece, pick in zip(reversed(row), reversed(choice.picks), strict=True):
+        start = piece.extent.start
         if pick != _STAYS:
-            start = thing.lattices[pick].down(limit - thing.extent.length)
+            start = piece.start_grids[pick].down(limit - piece.extent.length)
         latest.append(start)
-        if not thing.gives_way:
-            limit = start - thing.lead
+        if not piece.gives_way:
+            limit = start - piece.lead
     return latest[::-1]
 
 
-def _pick(thing: Thing, lattice: Lattice, first: int, last: int, lean: Lean) -> int:
+def _pick(piece: Piece, start_grid: StartGrid, first: int, last: int, lean: Lean) -> int:
     if last <= first or lean is Lean.LEFT:
         return first
     if lean is Lean.RIGHT:
         return last
-    here = thing.extent.start
-    near = {min(max(point, first), last) for point in (lattice.down(here), lattice.up(here))}
+    here = piece.extent.start
+    near = {min(max(point, first), last) for point in (start_grid.down(here), start_grid.up(here))}
     return min(near, key=lambda point: (abs(point - here), point))

@@ -9,7 +9,7 @@ from aligntool.audit.wording import layer_name, next_command, next_look, next_re
 from aligntool.change import Estimate, Place, Plan, RealignGoal, Used
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, Inventory, Partition, Role
-from aligntool.realign.placing import Movable, containers, first_place, hold, kind_of, logicals_of, row_of
+from aligntool.realign.placing import Movable, containers, first_place, hold, kind_of, logicals_of, pieces_of
 from aligntool.realign.refusals import Reason, disk_reasons, holdings, partition_reasons
 from aligntool.realign.search import SHORT, Found, Patching, boot_floor, needed_for, patching, room_of, search
 from aligntool.realign.wanted import (
@@ -44,8 +44,7 @@ from aligntool.units import GIB, MIB, Extent, align_down, format_about, format_s
 
 # What was decided, written down as a plan.
 #
-# In: places, the journal's place, what is shrunk. Out: a Plan. Alone because everything is decided when it
-# begins: here are only the order of the steps and the words.
+# Everything is decided when it begins: here are only the order of the steps and the words.
 
 CHECKED = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "ntfs", "vfat", "exfat", "f2fs"})
 """What has a checker that writes nothing."""
@@ -218,9 +217,8 @@ def _estimate(disk: Disk, moving: frozenset[int], used: Mapping[int, Used]) -> E
 
 # Inventory + goal -> Plan: the one function that decides what becomes of a disk.
 #
-# In: a judged disk, the goal, how much of each partition is used. Out: a plan, or a refusal with every reason
-# at once. Alone because it is the table of contents of this folder: look who moves, ask what stands against
-# it, find places, write the steps down.
+# It is the table of contents of this folder: look who moves, ask what stands against it, find places, write the steps
+# down.
 
 
 def plan_realign(
@@ -246,8 +244,8 @@ def plan_realign(
     reasons = [*wish.reasons, *disk_reasons(judged, all_disks)]
     standing = partition_reasons(disk, parts_of(disk, wish.must))
     reasons += [reason for found in standing.values() for reason in found]
-    whole = disk.size is not None and bool(wish.lattices)
-    found, shrunk = _places(disk, goal, wish, used) if whole else (None, {})
+    whole = disk.size is not None and bool(wish.start_grids)
+    found, shrunk = _find_places(disk, goal, wish, used) if whole else (None, {})
     if whole and wish.must and (found is None or found.journal is None):
         reasons.append(_no_room(disk, goal, wish, used, found))
     if reasons or found is None:
@@ -257,13 +255,13 @@ def plan_realign(
 
 def movable(disk: Disk, wish: Wanted, used: Mapping[int, Used], shrunk: Mapping[int, Shrunk]) -> Movable:
     standing = partition_reasons(disk, parts_of(disk, wish.may))
-    may = {number: wish.lattices for number, reasons in standing.items() if not reasons}
+    may = {number: wish.start_grids for number, reasons in standing.items() if not reasons}
     cost = {part.number: used[part.number].bytes for part in disk.partitions if part.number in used}
     lengths = {number: one.length for number, one in shrunk.items()}
-    return Movable(dict.fromkeys(wish.must, wish.lattices), may, cost, lengths)
+    return Movable(dict.fromkeys(wish.must, wish.start_grids), may, cost, lengths)
 
 
-def _places(
+def _find_places(
     disk: Disk, goal: RealignGoal, wish: Wanted, used: Mapping[int, Used]
 ) -> tuple[Found | None, dict[int, Shrunk]]:
     found = search(disk, movable(disk, wish, used, {}), goal)
@@ -341,8 +339,7 @@ def _refusal(disk: Disk, reasons: list[Reason], standing: Mapping[int, tuple[Rea
 
 # Whether a misaligned partition can be mended, for the audit to tell.
 #
-# In: a judged disk. Out: an answer for each partition that is off its grid. Alone because it must be cheap:
-# an audit of thousands of disks asks it of each, and of tables with thousands of partitions.
+# It must be cheap: an audit of thousands of disks asks it of each, and of tables with thousands of partitions.
 
 IN_PLACE, WITH_SHRINK, NOT = "in-place", "with-shrink", "not"
 """What `Mend.answer` can be."""
@@ -447,7 +444,7 @@ def _mend(disk: Disk, number: int, room: _Room, reasons: tuple[Reason, ...]) -> 
 def _rooms(judged: Judged, wish: Wanted) -> dict[int, _Room]:
     """All of them at once where that is possible, else each for itself; who is not in it has no room."""
     disk = judged.disk
-    if not wish.lattices or disk.size is None:
+    if not wish.start_grids or disk.size is None:
         return {}
     if len(disk.partitions) > _SEARCHED_UP_TO:
         return dict.fromkeys(_beside(disk, wish), _Room.ENOUGH)
@@ -468,15 +465,15 @@ def _search(judged: Judged, wish: Wanted) -> _Room:
 
 def _beside(disk: Disk, wish: Wanted) -> frozenset[int]:
     """Those with enough free space at their left or right, everybody else staying."""
-    row = row_of(disk, movable(disk, wish, {}, {}))
+    row = pieces_of(disk, movable(disk, wish, {}, {}))
     room = room_of(disk, _GOAL)
     found = set()
     end = room.extent.start
-    for index, thing in enumerate(row):
+    for index, piece in enumerate(row):
         free_to = row[index + 1].extent.start if index + 1 < len(row) else room.extent.end
-        if thing.number is not None and thing.number in wish.must:
-            start = first_place(thing, wish.lattices[-1], end, room)
-            if start + thing.extent.length <= free_to:
-                found.add(thing.number)
-        end = max(end, thing.extent.end)
+        if piece.number is not None and piece.number in wish.must:
+            start = first_place(piece, wish.start_grids[-1], end, room)
+            if start + piece.extent.length <= free_to:
+                found.add(piece.number)
+        end = max(end, piece.extent.end)
     return frozenset(found)

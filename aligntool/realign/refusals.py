@@ -15,8 +15,7 @@ from aligntool.units import format_about, format_size
 
 # Why a disk gets no new table: because of what is on it, or because of what is wanted.
 #
-# In: the disk as it was seen, and the goal. Out: Refused with every reason at once and a hint for each, or
-# nothing. Alone because this is what stands between a slip of the keyboard and somebody's data.
+# These checks stand between a typing error and lost data.
 
 TABLE_NAMES = {"gpt": "GPT", "dos": "MBR"}
 MOST_ENTRIES = {"gpt": 128, "dos": 4}  # no logical partitions: who needs more than four takes a GPT
@@ -141,8 +140,7 @@ def _about_part(part: PartWish, label: str) -> Iterator[Objection]:
 
 # Why a disk or a partition is not touched: every reason, with evidence and the next thing to type.
 #
-# In: a disk and what else is known of the machine. Out: reasons. Alone because it is a list that is read when
-# somebody asks "why not?", and because a reason that is forgotten here costs somebody's data.
+# A reason that is missing here costs data.
 
 MOVED_LABELS = (TableLabel.DOS, TableLabel.GPT)
 # The table is whole all the same: its backup stays where the primary says, and the size in the 0xEE entry is no place.

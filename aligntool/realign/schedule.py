@@ -1,8 +1,7 @@
 """How a copy onto itself is cut into batches that a power cut cannot hurt.
 
-In: the runs of bytes to copy, the distance, and the bounds of `Lanes`. Out: batches of copies, always the same ones for
-the same input, so that a journal only has to remember how many are done. Alone because the whole argument for safety
-is about this order, and it is pure.
+The batches are always the same ones for the same input, so that a journal only has to record how many are done. The
+whole argument for safety is about this order.
 
 The rule that every schedule keeps: what a batch writes is never read by the same or a later batch, except from the
 stash, after a batch that filled it. So a batch that was cut short is simply done again; and because the rule reads the

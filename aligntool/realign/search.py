@@ -10,8 +10,8 @@ from aligntool.realign.placing import (
     Choice,
     Lean,
     Movable,
+    Piece,
     Room,
-    Thing,
     boot_rom_code,
     choose,
     containers,
@@ -19,16 +19,15 @@ from aligntool.realign.placing import (
     hold,
     lead_of,
     logicals_of,
+    pieces_of,
     place,
-    row_of,
 )
 from aligntool.steps import EntryChange, JournalPlace, Patch
 from aligntool.units import KIB, MIB, Extent, align_down, align_up
 
 # Where the EBRs of logical partitions lie after a move, and how far their container reaches then.
 #
-# In: a container, its logical partitions, their new places. Out: entries before and after. Alone because an
-# EBR is a table that lies between the partitions, and moving a partition moves it too.
+# An EBR is a table that lies between the partitions, and moving a partition moves it too.
 #
 # The first EBR is the container's first sector. The others need one sector or more before their partition and
 # outside of every other one (parse_extended() in the kernel's block/partitions/msdos.c reads them wherever
@@ -88,9 +87,7 @@ def _records(
 
 # Where the journal lies, and how it is divided.
 #
-# In: the extents that must not be touched, and what the journal has to hold. Out: a place, or how much is
-# missing. Alone because its safety is an argument of its own: it lies where nothing lies before, during or
-# after the move.
+# Its safety is an argument of its own: it lies where nothing lies before, during or after the move.
 
 STEP = 64 * KIB  # a journal starts on a multiple of it, so that it can be found by looking there
 SHORT = 64 * KIB  # a move over less goes through the stash as a whole
@@ -204,8 +201,7 @@ def _power_of_two(size: int) -> int:
 
 # Fields in boot sectors that say where their partition begins, and what they will have to say.
 #
-# In: a partition before and after. Out: patches, and sentences where a field is left alone. Alone because it
-# is a table of byte positions.
+# It is a table of byte positions.
 #
 # NTFS and FAT: "hidden sectors", 4 bytes at 0x1C, in the boot sector and in its copy (FAT: fatgen103; NTFS:
 # ntfs3/ntfs.h, struct NTFS_BOOT). exFAT: "PartitionOffset", 8 bytes at 0x40, in both boot regions, each of
@@ -297,9 +293,7 @@ def _exfat(layer: Layer, before: int, after: int) -> tuple[Patch, ...]:
 
 # From wishes to places: the row is searched, and if need be a partition jumps over its neighbours.
 #
-# In: a disk, who must and who may move. Out: places, in an order that can be copied, with a journal beside
-# them. Alone because it is where room for the partitions and room for the journal are weighed against each
-# other.
+# It is where room for the partitions and room for the journal are weighed against each other.
 
 _GPT_ENTRIES = 16 * KIB  # 128 entries of 128 bytes, UEFI 5.3.1
 
@@ -353,7 +347,7 @@ def _finer(movable: Movable) -> Iterator[Movable]:
     """Yield the wishes, then the same without the coarsest grain, again and again: a short way leaves more room for
     the journal.
     """
-    most = max((len(lattices) for lattices in movable.must.values()), default=1)
+    most = max((len(start_grids) for start_grids in movable.must.values()), default=1)
     for left_out in range(max(most, 1)):
         must = {number: found[min(left_out, len(found) - 1) :] for number, found in movable.must.items()}
         yield replace(movable, must=must)
@@ -361,7 +355,7 @@ def _finer(movable: Movable) -> Iterator[Movable]:
 
 def _search(disk: Disk, movable: Movable, goal: RealignGoal, room: Room) -> Found | None:
     best: Found | None = None
-    rows = dict.fromkeys(row_of(disk, movable, roomy=roomy) for roomy in (True, False))
+    rows = dict.fromkeys(pieces_of(disk, movable, roomy=roomy) for roomy in (True, False))
     for row, choice in _choices(rows, room, movable):
         for lean in Lean:
             found = _settle(disk, row, place(row, room, choice, lean), goal)
@@ -374,8 +368,8 @@ def _search(disk: Disk, movable: Movable, goal: RealignGoal, room: Room) -> Foun
 
 
 def _choices(
-    rows: Iterable[Sequence[Thing]], room: Room, movable: Movable
-) -> Iterator[tuple[Sequence[Thing], Choice]]:
+    rows: Iterable[Sequence[Piece]], room: Room, movable: Movable
+) -> Iterator[tuple[Sequence[Piece], Choice]]:
     """Rows as they are; where that is impossible or moves what could stay, with one partition put elsewhere."""
     found = [(row, choice) for row in rows if (choice := choose(row, room))]
     if all(choice.cost[1] > len(movable.must) for _, choice in found):
@@ -388,13 +382,13 @@ _MOST_TRIED = 8
 _JUMPS_UP_TO = 24  # things: an MBR with 3 primary partitions and some 15 logical ones
 
 
-def _with_a_jump(row: Sequence[Thing], room: Room) -> Iterator[Sequence[Thing]]:
+def _with_a_jump(row: Sequence[Piece], room: Room) -> Iterator[Sequence[Piece]]:
     """Every row in which one thing that must move is elsewhere in the order; never into or out of a container."""
     if len(row) > _JUMPS_UP_TO:
         return
     inside = _inside(row)
-    for index, thing in enumerate(row):
-        if thing.may_stay or inside[index]:
+    for index, piece in enumerate(row):
+        if piece.may_stay or inside[index]:
             continue
         rest = [*row[:index], *row[index + 1 :]]
         rest_inside = _inside(rest)
@@ -402,21 +396,21 @@ def _with_a_jump(row: Sequence[Thing], room: Room) -> Iterator[Sequence[Thing]]:
             if (
                 slot != index
                 and not (slot < len(rest) and rest_inside[slot])
-                and _fits(thing, rest, slot, room)
+                and _fits(piece, rest, slot, room)
             ):
-                yield [*rest[:slot], thing, *rest[slot:]]
+                yield [*rest[:slot], piece, *rest[slot:]]
 
 
-def _fits(thing: Thing, rest: Sequence[Thing], slot: int, room: Room) -> bool:
+def _fits(piece: Piece, rest: Sequence[Piece], slot: int, room: Room) -> bool:
     """Whether the gap before `rest[slot]` is long enough as it is now."""
     start = rest[slot - 1].extent.end if slot else room.extent.start
     end = rest[slot].extent.start if slot < len(rest) else room.extent.end
-    return end - start >= thing.extent.length
+    return end - start >= piece.extent.length
 
 
-def _inside(row: Sequence[Thing]) -> list[bool]:
+def _inside(row: Sequence[Piece]) -> list[bool]:
     """Whether a thing lies after a container's first EBR, its end included."""
-    ends = [index for index, thing in enumerate(row) if thing.gives_way]
+    ends = [index for index, piece in enumerate(row) if piece.gives_way]
     found = [False] * len(row)
     for end in ends:
         start = max(index for index in range(end) if row[index].number is None and not row[index].gives_way)
@@ -425,9 +419,9 @@ def _inside(row: Sequence[Thing]) -> list[bool]:
 
 
 def _settle(
-    disk: Disk, row: Sequence[Thing], places: Mapping[int, Extent], goal: RealignGoal
+    disk: Disk, row: Sequence[Piece], places: Mapping[int, Extent], goal: RealignGoal
 ) -> Found | None:
-    lengths = {thing.number: thing.extent for thing in row if thing.number is not None}
+    lengths = {piece.number: piece.extent for piece in row if piece.number is not None}
     before = {part.number: lengths.get(part.number, part.extent) for part in disk.partitions}
     after = {number: places.get(number, extent) for number, extent in before.items()}
     moves = {number: (before[number], after[number]) for number in before if before[number] != after[number]}
@@ -438,7 +432,7 @@ def _settle(
     if not moves:
         return Found(before, after, (), chain, None)
     needs = _needs(disk, moves)
-    runs = tuple(free_runs(_taken(disk, before, after, chain), _journal_room(disk, goal)))
+    runs = tuple(free_runs(_occupied(disk, before, after, chain), _journal_room(disk, goal)))
     journal = in_file(goal.journal_file, needs) if goal.journal_file else lay(runs, needs)
     largest = max((run.length for run in runs), default=0)
     spots_only = journal is not None and not holds_all(journal, needs)
@@ -476,7 +470,7 @@ def _journal_room(disk: Disk, goal: RealignGoal) -> Extent:
     return Extent(start, max(0, room.extent.end - start))
 
 
-def _taken(
+def _occupied(
     disk: Disk, before: Mapping[int, Extent], after: Mapping[int, Extent], chain: Sequence[EntryChange]
 ) -> Iterator[Extent]:
     """Sources, targets, everybody else, and the EBRs of before and after."""

@@ -24,9 +24,8 @@ from aligntool.units import Extent, align_down, align_up
 
 # How a disk's table stands to the journal of a move, which decides what may be written.
 #
-# In: a Device and its journal. Out: one of a few answers. Alone because `status`, `resume` and `rollback`
-# must give the same one, and because a table that nobody can read must not be taken for one that was changed
-# on purpose.
+# `status`, `resume` and `rollback` must give the same one; a table that nobody can read must not be taken for one that
+# was changed on purpose.
 
 MARKER = re.compile(
     rb"aligntool: .*\njournal ([0-9a-f]{32}) (?:at byte ([0-9]+)|in a file elsewhere)\n", re.DOTALL
@@ -124,8 +123,7 @@ def _is_nearly(device: Device, sector: Sectors) -> bool:
 
 # What a journal's table would look like on a disk whose table another program changed.
 #
-# In: a Device and its journal. Out: a reader that shows the disk with that table; the places that the move
-# still needs. Alone because both are looked at before anything is written.
+# Both are looked at before anything is written.
 
 
 @dataclass(frozen=True, slots=True)

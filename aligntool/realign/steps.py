@@ -10,7 +10,7 @@ from aligntool.change import Event, KernelBehind, Plan, Progress, StepBegun, Ste
 from aligntool.device import Device, Jobs
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.block import same
-from aligntool.realign.held import View, check_untouched, clear_free, mark, release, take_away
+from aligntool.realign.held import View, check_unchanged, clear_free, mark, release, take_away
 from aligntool.realign.journal import Journal
 from aligntool.realign.journal_format import Position
 from aligntool.realign.mbr_images import TableState
@@ -38,8 +38,7 @@ from aligntool.units import MIB, Extent
 
 # Fields of boot sectors that say where the partition begins, changed in memory.
 #
-# In: what is held of a partition, and patches. Out: the same bytes, patched. Alone because it is pure
-# arithmetic on bytes and because a wrong one makes a system that does not boot.
+# Pure arithmetic on bytes; a wrong field makes a system that does not boot.
 
 # exFAT, 3.1 and 3.4: sectors 0 to 10 are summed, but for VolumeFlags and PercentInUse, which change in use; sector 11
 # holds nothing but the sum, repeated.
@@ -92,8 +91,7 @@ def _find_extent(held: Held, parts: Sequence[bytearray], wanted: Extent, what: s
 
 # Batches: copied, flushed, read back, recorded.
 #
-# In: batches of copies and where their places are. Out: the same bytes at the other place, durable and
-# compared with what was read. Alone because it is where nearly all time is spent.
+# Nearly all time is spent here.
 
 PIECE = MIB  # bytes of one request: long enough for any disk, short enough to have several under way
 
@@ -240,8 +238,7 @@ def bytes_arriving(batch: Batch) -> int:
 
 # The walk along a plan's steps, forwards and backwards, each step recorded in the journal.
 #
-# In: the journal, with everything it remembers. Out: events. Alone because here the rules of the record stand
-# together:
+# The rules of the record stand together here:
 #
 # - forwards, a step is done from the position that names it, and the next position is recorded when it is
 # durable; - backwards, the position that names a step is recorded before the step is undone, so that whoever
@@ -295,7 +292,7 @@ class Walk:
                 self._undo(move_step(step))
             yield StepDone(index)
         self.close()
-        yield from self._tell_kernel(before=True)
+        yield from self._update_kernel(before=True)
 
     def close(self) -> None:
         self.journal.close()
@@ -308,7 +305,7 @@ class Walk:
             case HoldContent():
                 if self.journal.position.forward:  # what was being put back may be half there
                     found = contents.held[step.partition]
-                    check_untouched(self.device, step.source.start, step.held, found, self.sign)
+                    check_unchanged(self.device, step.source.start, step.held, found, self.sign)
                 self._clear_target(step)
                 mark(self.device, step.source.start, *self._at_source(step))
             case CopyContent():
@@ -319,7 +316,7 @@ class Walk:
                 write_table(self.device, contents.images, TableState.AFTER)
             case CloseJournal():
                 self.close()
-                yield from self._tell_kernel(before=False)
+                yield from self._update_kernel(before=False)
                 return
             case CheckContent() | ShrinkContent() | WriteJournal() | MakeTable():
                 raise ValueError(f"{type(step).__name__} does not come after the journal")
@@ -349,7 +346,7 @@ class Walk:
         done, total = progress(self.journal)
         batches = islice(self._schedule(step).batches(), first, None)
         work = ((Position(index, number), batch) for number, batch in enumerate(batches, first + 1))
-        for batch in copy_batches(self._places(step), work, self.journal.record):
+        for batch in copy_batches(self._copy_places(step), work, self.journal.record):
             done += bytes_arriving(batch)
             yield Progress(index, done, total)
 
@@ -360,14 +357,14 @@ class Walk:
             done = sum(1 for _ in schedule.batches())
         left, total = 0, progress(self.journal)[1]
         work = ((Position(index, number, forward=False), batch) for number, batch in schedule.backwards(done))
-        for batch in copy_batches(self._places(step), work, self.journal.record, back=True):
+        for batch in copy_batches(self._copy_places(step), work, self.journal.record, back=True):
             left += bytes_arriving(batch)
             yield Progress(index, left, total)
 
     def _schedule(self, step: CopyContent) -> Schedule:
         return schedule_of(self.journal, step)
 
-    def _places(self, step: CopyContent) -> Places:
+    def _copy_places(self, step: CopyContent) -> Places:
         stash = self.place.extent.start + self.place.stash.start
         return Places(self.device, step.source.start, step.target.start, self.journal_on, stash)
 
@@ -405,7 +402,7 @@ class Walk:
     def _moving(self) -> tuple[int, ...]:
         return next(step.partitions for step in self.plan.steps if isinstance(step, ParkEntries))
 
-    def _tell_kernel(self, *, before: bool) -> Iterator[Event]:
+    def _update_kernel(self, *, before: bool) -> Iterator[Event]:
         """The disk is done and its journal closed; a kernel that does not take it over is no reason to stop."""
         try:
             self.kernel.tell(self._entries(before=before))

@@ -8,15 +8,14 @@ from aligntool.audit.starts import EFI_SYSTEM
 from aligntool.audit.wording import layer_name, next_command
 from aligntool.change import RealignGoal, Used
 from aligntool.inventory import Disk, Fault, Partition, Role, TableLabel
-from aligntool.realign.placing import Lattice, choices, kind_of, needed, on_grain
+from aligntool.realign.placing import StartGrid, choices, kind_of, needed, on_grain
 from aligntool.realign.refusals import Reason, partition_reasons
 from aligntool.realign.search import Found, Patching
 from aligntool.units import MIB, align_down, align_up, format_about, format_size
 
 # Which file system to shrink, and by how little, so that everything fits.
 #
-# In: the disk, what is used of it, and a way to ask whether everything would fit. Out: new lengths, or words
-# about what would help. Alone because shrinking is the one thing here that changes more than places.
+# Shrinking is the one thing here that changes more than places.
 #
 # The last file system that can be shrunk is tried first: what lies behind it moves least. ext2, ext3 and ext4
 # are shrunk by resize2fs, NTFS by ntfsresize, btrfs by `btrfs filesystem resize`. XFS cannot be shrunk
@@ -114,13 +113,12 @@ def _shrunk(part: Partition, by: int) -> Shrunk:
 
 # Which partitions have to move, which may, and which stay: before anybody has looked for room.
 #
-# In: a judged disk and the goal. Out: partition numbers with the lattices they may go to, and what was said
-# on the way. Alone because this is where the user's wish, the verdicts and the exceptions meet.
+# This is where the user's wish, the verdicts and the exceptions meet.
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    lattices: tuple[Lattice, ...]  # best first
+    start_grids: tuple[StartGrid, ...]  # best first
     must: dict[int, str]  # number -> why it moves
     may: tuple[int, ...]  # on the grid, but could make room
     stays: dict[int, str]  # number -> why it stays
@@ -150,7 +148,7 @@ def wanted(judged: Judged, goal: RealignGoal) -> Wanted:
         return Wanted(
             (), {}, (), {}, (Reason(f"no place is on all the grids at once: {sizes}", sorting.audit),)
         )
-    lattices = choices(need, goal.grain, only_grain=goal.grain_given)
+    start_grids = choices(need, goal.grain, only_grain=goal.grain_given)
     sorting.reasons += _unknown_names(judged, goal)
     verdicts = judged.by_partition()
     for part in disk.partitions:
@@ -160,7 +158,7 @@ def wanted(judged: Judged, goal: RealignGoal) -> Wanted:
         elif verdict is not None:
             _sort(sorting, part, verdict, goal, on_grain(need, goal.grain))
     return Wanted(
-        lattices,
+        start_grids,
         sorting.must,
         tuple(sorting.may),
         sorting.stays,
@@ -185,7 +183,7 @@ def _unknown_names(judged: Judged, goal: RealignGoal) -> Iterator[Reason]:
                          next_command(judged.disk, "audit"))  # fmt: skip
 
 
-def _sort(sorting: _Sorting, part: Partition, verdict: Verdict, goal: RealignGoal, grain: Lattice) -> None:
+def _sort(sorting: _Sorting, part: Partition, verdict: Verdict, goal: RealignGoal, grain: StartGrid) -> None:
     number, named = part.number, part.number in goal.partitions
     chosen = named or not goal.partitions
     if not verdict.matters:
@@ -210,7 +208,7 @@ def _sort(sorting: _Sorting, part: Partition, verdict: Verdict, goal: RealignGoa
 
 
 def _sort_by_place(
-    sorting: _Sorting, part: Partition, verdict: Verdict, goal: RealignGoal, grain: Lattice
+    sorting: _Sorting, part: Partition, verdict: Verdict, goal: RealignGoal, grain: StartGrid
 ) -> None:
     number, named = part.number, part.number in goal.partitions
     on_grain_now = grain.has(part.extent.start)
@@ -231,7 +229,7 @@ def _sort_by_place(
 
 # What needs the user after a move, and what was decided on the way, in sentences.
 #
-# In: a disk, who moves, how far. Out: sentences. Alone because it is prose about other people's boot loaders.
+# It is prose about other people's boot loaders.
 #
 # Sources: BCD and MountedDevices of an MBR Windows hold disk signature and byte offset; firmware boot entries
 # hold a HD() device path with partition number, start, size and GUID (UEFI 10.3.5.1); syslinux and LILO keep
@@ -343,9 +341,9 @@ def _where_to(goal: RealignGoal, wish: Wanted, found: Found, number: int) -> Ite
     start = found.after[number].start
     if number not in wish.must:
         yield f"partition {number} is on the grid and moves all the same: there is no room without"
-    liked = wish.lattices[0]
+    liked = wish.start_grids[0]
     if not liked.has(start):
-        got = next(lattice for lattice in wish.lattices if lattice.has(start))
+        got = next(start_grid for start_grid in wish.start_grids if start_grid.has(start))
         yield (
             f"partition {number}: no room on a boundary of {format_size(liked.size)}; {format_size(got.size)}"
             " is the coarsest that fits and satisfies the disk"

@@ -18,7 +18,7 @@ from aligntool.cli.run_change import show_plan
 from aligntool.device import Device, Job, Jobs
 from aligntool.linux.content import check_content
 from aligntool.linux.hold import hold_disk
-from aligntool.realign.move import Workshop, realign
+from aligntool.realign.move import MoveContext, realign
 from aligntool.steps import CheckContent
 
 SHORTEST = 1 << 16  # shorter writes are table, journal and markers, not the content
@@ -68,7 +68,7 @@ def main(path: str) -> None:
         for step in plan.steps:
             if isinstance(step, CheckContent):
                 check_content(path, step.extent, step.kind)
-        for event in realign(plan, Workshop(Trusting(holding.device), holding.kernel), found.runs):
+        for event in realign(plan, MoveContext(Trusting(holding.device), holding.kernel), found.runs):
             print(event)
     look_at(path, asked)
 

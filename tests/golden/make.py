@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from aligntool.change import Event, Place, Plan
-from aligntool.realign.move import Workshop, realign, rollback
+from aligntool.realign.move import MoveContext, realign, rollback
 from aligntool.steps import (
     CloseJournal,
     CopyContent,
@@ -134,7 +134,7 @@ def made_stages(case: Case) -> Iterator[Stage]:
     start = platter(case)
     disk, file = SimulatedDisk(start), SimulatedDisk(bytes(case.file_size)) if case.in_file else None
     runs = {part.number: _runs(part) for part in case.parts}
-    shop = Workshop(disk, NoKernel(), file)
+    shop = MoveContext(disk, NoKernel(), file)
     forwards = list(_seen(case, "f", realign(plan_of(case), shop, runs), disk, file))
     check_content(case, _flushed(disk), new=True)
     _check_table(case, _flushed(disk), new=True)
@@ -143,7 +143,7 @@ def made_stages(case: Case) -> Iterator[Stage]:
     turn = forwards[int(len(forwards) * BACK_FROM)]
     disk = SimulatedDisk(turn.disk)
     file = None if turn.file is None else SimulatedDisk(turn.file)
-    shop = Workshop(disk, NoKernel(), file)
+    shop = MoveContext(disk, NoKernel(), file)
     yield from _seen(case, "b", rollback(shop), disk, file)
     check_content(case, _flushed(disk), new=False)
     _check_table(case, _flushed(disk), new=False)

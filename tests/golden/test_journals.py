@@ -11,7 +11,7 @@ import pytest
 from aligntool.errors import Stopped
 from aligntool.realign.journal import Journal, pack
 from aligntool.realign.journal_format import BODY_AT, Position, Record, copy_lengths, read_pieces
-from aligntool.realign.move import Workshop, find_journal, resume, rollback
+from aligntool.realign.move import MoveContext, find_journal, resume, rollback
 from aligntool.steps import WriteJournal
 from tests.golden import make
 from tests.golden.journals import (
@@ -44,9 +44,9 @@ each_stage = pytest.mark.parametrize(("case", "stage"), STAGES)
 each_case = pytest.mark.parametrize("name", CASES)
 
 
-def shop_of(disk: bytes, file: bytes | None) -> tuple[SimulatedDisk, Workshop]:
+def shop_of(disk: bytes, file: bytes | None) -> tuple[SimulatedDisk, MoveContext]:
     made = SimulatedDisk(disk)
-    return made, Workshop(made, NoKernel(), None if file is None else SimulatedDisk(file))
+    return made, MoveContext(made, NoKernel(), None if file is None else SimulatedDisk(file))
 
 
 def check_table(case: Case, disk: bytes, *, new: bool) -> None:
@@ -56,7 +56,9 @@ def check_table(case: Case, disk: bytes, *, new: bool) -> None:
         assert seen[part.number].extent.start == (part.after if new else part.before) * SECTOR
 
 
-def ended(case: Case, disk: bytes, file: bytes | None, how: Callable[[Workshop], Iterator[object]]) -> bytes:
+def ended(
+    case: Case, disk: bytes, file: bytes | None, how: Callable[[MoveContext], Iterator[object]]
+) -> bytes:
     """The disk after a resume or a rollback; as it is where nothing is in flight."""
     made, shop = shop_of(disk, file)
     if find_journal(shop.device, shop.journal) is not None:

@@ -16,7 +16,7 @@ from aligntool.change import Place, Plan
 from aligntool.formats.layers import read_layers
 from aligntool.formats.reader import BytesReader
 from aligntool.inventory import Partition
-from aligntool.realign.move import Workshop, realign, rollback
+from aligntool.realign.move import MoveContext, realign, rollback
 from aligntool.realign.placing import hold
 from aligntool.realign.planning import lanes_for
 from aligntool.steps import (
@@ -124,7 +124,7 @@ def _table(extent: Extent, size: int) -> bytes:
 
 def log_of_the_move(trip: Trip) -> Log:
     disk = SimulatedDisk(trip.platter)
-    for _ in realign(trip.plan, Workshop(disk, NoKernel()), {1: trip.runs}):
+    for _ in realign(trip.plan, MoveContext(disk, NoKernel()), {1: trip.runs}):
         pass
     return disk.log
 
@@ -141,7 +141,7 @@ def before_the_commit(trip: Trip, log: Log) -> bytes:
 
 def log_of_the_way_back(platter: bytes) -> Log:
     disk = SimulatedDisk(platter)
-    for _ in rollback(Workshop(disk, NoKernel())):
+    for _ in rollback(MoveContext(disk, NoKernel())):
         pass
     return disk.log
 

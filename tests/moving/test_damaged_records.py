@@ -11,7 +11,7 @@ import pytest
 
 from aligntool.errors import Refused, Stopped
 from aligntool.realign.journal_format import read_record
-from aligntool.realign.move import Workshop, find_journal, resume, rollback, status
+from aligntool.realign.move import MoveContext, find_journal, resume, rollback, status
 from aligntool.steps import WriteJournal
 from tests.moving.crowded import Crowd, make_crowd
 from tests.moving.simulated import SimulatedDisk, crashes
@@ -30,16 +30,16 @@ WAYS = {"resume": resume, "rollback": rollback}
 def ended(crowd: Crowd, platter: bytes, way: str, bad: frozenset[int] = frozenset()) -> str:
     """Return "done", "stopped" with nothing touched, or "nothing" where nothing was in flight; checked each time."""
     disk = SimulatedDisk(platter, bad=bad)
-    workshop = Workshop(disk, NoKernel())
+    context = MoveContext(disk, NoKernel())
     try:
-        list(WAYS[way](workshop))
+        list(WAYS[way](context))
     except (Refused, Stopped) as refusal:
         if "complete" in str(refusal) or "nothing is in flight" in str(refusal):
             check_end(crowd, final(disk), new=is_new(crowd, final(disk)))
             return "nothing"
         assert isinstance(refusal, Refused) and disk.operations == 0, refusal
         with pytest.raises(Refused):
-            status(Workshop(SimulatedDisk(platter, bad=bad), NoKernel()))
+            status(MoveContext(SimulatedDisk(platter, bad=bad), NoKernel()))
         return "stopped"
     check_end(crowd, final(disk), new=is_new(crowd, final(disk)))
     return "done"

@@ -9,7 +9,7 @@ import pytest
 
 from aligntool.change import StepBegun
 from aligntool.errors import Refused, Stopped
-from aligntool.realign.move import Workshop, find_journal, resume, rollback, status
+from aligntool.realign.move import MoveContext, find_journal, resume, rollback, status
 from aligntool.steps import CloseJournal, CopyContent, HoldContent
 from aligntool.units import MIB
 from tests.conftest import run
@@ -45,7 +45,7 @@ def copying(crowd: Crowd) -> bytes:
 
 def ended(platter: bytes, way: Callable[..., Iterator[object]], *, restore_table: bool = False) -> bytes:
     disk = SimulatedDisk(platter)
-    list(way(Workshop(disk, NoKernel()), restore_table=restore_table))
+    list(way(MoveContext(disk, NoKernel()), restore_table=restore_table))
     return final(disk)
 
 
@@ -57,7 +57,7 @@ def test_without_a_readable_table_the_journal_is_found_and_the_table_written_ane
     crowd = make_crowd(9400 + seed, label)
     for kind in (HoldContent, CopyContent):
         platter = without_table(crowd, until(crowd, crowd.platter, kind)[0])
-        told = status(Workshop(SimulatedDisk(platter), NoKernel()))
+        told = status(MoveContext(SimulatedDisk(platter), NoKernel()))
         assert told.state == "in-flight" and any("cannot be read" in it for it in told.sentences)
         check_end(crowd, ended(platter, resume), new=True)
         check_end(crowd, ended(platter, rollback), new=False)
@@ -72,7 +72,7 @@ def test_at_every_moment_a_table_that_is_lost_leads_to_no_wrong_end(label: str) 
         disk = SimulatedDisk(without_table(crowd, platter))
         way = next(ways)
         try:
-            list(way(Workshop(disk, NoKernel())))
+            list(way(MoveContext(disk, NoKernel())))
         except Stopped as stop:
             assert "complete" in str(stop) and way is rollback
             continue
@@ -81,7 +81,7 @@ def test_at_every_moment_a_table_that_is_lost_leads_to_no_wrong_end(label: str) 
                 continue  # nothing was in flight
             assert disk.operations == 0
             assert "--restore-table" in refusal.hint
-            list(way(Workshop(disk, NoKernel()), restore_table=True))
+            list(way(MoveContext(disk, NoKernel()), restore_table=True))
         check_end(crowd, final(disk), new=way is resume)
 
 
@@ -118,7 +118,7 @@ def test_a_piece_that_one_copy_has_is_enough_and_a_piece_that_none_has_stops_the
             disk = SimulatedDisk(damage)
             for way in (resume, rollback, lambda shop: [status(shop)]):
                 with pytest.raises(Refused):
-                    list(way(Workshop(disk, NoKernel())))
+                    list(way(MoveContext(disk, NoKernel())))
             assert disk.operations == 0
             continue
         if name == other == "head" and at != at_other:
@@ -148,10 +148,10 @@ def test_a_larger_clone_whose_backup_gpt_was_moved_gets_the_table_of_the_journal
     clone.write_bytes(copying(crowd) + bytes(MIB))
     run("sgdisk", "-e", clone)
     disk = SimulatedDisk(clone.read_bytes())
-    told = status(Workshop(disk, NoKernel()))
+    told = status(MoveContext(disk, NoKernel()))
     assert told.state == "in-flight" and told.restore_table
     with pytest.raises(Refused, match="another program changed"):
-        list(way(Workshop(disk, NoKernel())))
+        list(way(MoveContext(disk, NoKernel())))
     assert disk.operations == 0
     done = ended(clone.read_bytes(), way, restore_table=True)
     check_end(crowd, done, new=way is resume)
@@ -196,7 +196,7 @@ def test_a_rollback_that_finds_the_move_complete_repairs_the_table_that_it_found
     with pytest.raises(
         Stopped if label == "gpt" else Refused
     ):  # an MBR is not torn: nothing is left to repair
-        list(rollback(Workshop(disk, NoKernel())))
+        list(rollback(MoveContext(disk, NoKernel())))
     check_end(crowd, final(disk), new=True)
     assert final(disk)[: 34 * SECTOR] == done[: 34 * SECTOR]
     assert final(disk)[-33 * SECTOR :] == done[-33 * SECTOR :]
@@ -209,7 +209,7 @@ def test_a_resume_that_finds_the_move_complete_repairs_either_copy_of_the_gpt() 
         for way in (resume, rollback):
             disk = SimulatedDisk(flipped(closing, at))
             try:
-                list(way(Workshop(disk, NoKernel())))
+                list(way(MoveContext(disk, NoKernel())))
             except Stopped:
                 assert way is rollback
             assert final(disk)[: 34 * SECTOR] == done[: 34 * SECTOR]
@@ -236,7 +236,7 @@ def _closing(crowd: Crowd) -> bytes:
     index = next(index for index, step in enumerate(crowd.plan.steps) if isinstance(step, CloseJournal))
     from aligntool.realign.move import realign
 
-    for event in realign(crowd.plan, Workshop(disk, NoKernel()), crowd.runs):
+    for event in realign(crowd.plan, MoveContext(disk, NoKernel()), crowd.runs):
         if event == StepBegun(index):
             break
     return final(disk)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused
-from aligntool.realign.move import Workshop, realign, resume, rollback, status
+from aligntool.realign.move import MoveContext, realign, resume, rollback, status
 from aligntool.steps import HoldContent
 from aligntool.units import MIB
 from tests.moving.crowded import Crowd, make_crowd
@@ -33,7 +33,7 @@ def test_a_smaller_disk_is_refused() -> None:
     crowd = make_crowd(8000, "dos")
     disk = SimulatedDisk(_half_way(crowd)[: -32 * 1024])
     with pytest.raises(Refused, match="belongs to a disk of"):
-        list(resume(Workshop(disk, NoKernel())))
+        list(resume(MoveContext(disk, NoKernel())))
     assert disk.operations == 0
 
 
@@ -44,7 +44,7 @@ def test_an_image_that_ends_within_a_sector_can_be_recovered(way: type) -> None:
     subject = replace(crowd.plan.disk, size=len(crowd.platter) + 100)
     crowd = replace(crowd, plan=replace(crowd.plan, disk=subject))
     disk = SimulatedDisk(_half_way(crowd))
-    for _ in way(Workshop(disk, NoKernel())):
+    for _ in way(MoveContext(disk, NoKernel())):
         pass
     check_end(crowd, final(disk), new=way is resume)
 
@@ -54,7 +54,7 @@ def test_an_old_table_put_back_by_hand_does_not_make_the_disk_whole() -> None:
     crowd = make_crowd(8004, "gpt")
     cut = _half_way(crowd)
     by_hand = crowd.platter[: 34 * 512] + cut[34 * 512 : -33 * 512] + crowd.platter[-33 * 512 :]
-    told = status(Workshop(SimulatedDisk(by_hand), NoKernel()))
+    told = status(MoveContext(SimulatedDisk(by_hand), NoKernel()))
     assert told.state == "in-flight"
     assert not any("whole" in sentence for sentence in told.sentences)
     check_end(crowd, final(act(crowd, by_hand, "resume")), new=True)
@@ -64,7 +64,7 @@ def _half_way(crowd: Crowd) -> bytes:
     """Everything that moves is marked, and something is copied."""
     disk = SimulatedDisk(crowd.platter)
     marked = max(index for index, step in enumerate(crowd.plan.steps) if isinstance(step, HoldContent))
-    for event in realign(crowd.plan, Workshop(disk, NoKernel()), crowd.runs):
+    for event in realign(crowd.plan, MoveContext(disk, NoKernel()), crowd.runs):
         if getattr(event, "index", 0) > marked + 1:
             break
     return final(disk)

@@ -7,7 +7,7 @@ import pytest
 
 from aligntool.change import StepBegun, StepDone
 from aligntool.errors import Refused
-from aligntool.realign.move import Workshop, realign, resume, rollback
+from aligntool.realign.move import MoveContext, realign, resume, rollback
 from aligntool.steps import (
     CloseJournal,
     CopyContent,
@@ -45,7 +45,7 @@ def until(crowd: Crowd, platter: bytes, kind: type, file: bytes | None = None) -
     disk = SimulatedDisk(platter)
     journal = None if file is None else SimulatedDisk(file)
     last = max(index for index, step in enumerate(crowd.plan.steps) if isinstance(step, kind))
-    for event in realign(crowd.plan, Workshop(disk, NoKernel(), journal), crowd.runs):
+    for event in realign(crowd.plan, MoveContext(disk, NoKernel(), journal), crowd.runs):
         if event == StepBegun(last):
             break
     return final(disk), final(journal) if journal else b""
@@ -60,9 +60,9 @@ def test_the_file_of_a_move_that_never_began_is_not_taken_for_that_of_another(wa
     cut, right = until(crowd, crowd.platter, kind, bytes(JOURNAL))
     disk = SimulatedDisk(cut)
     with pytest.raises(Refused, match="another move"):
-        list(way(Workshop(disk, NoKernel(), SimulatedDisk(stale))))
+        list(way(MoveContext(disk, NoKernel(), SimulatedDisk(stale))))
     assert disk.operations == 0
-    list(way(Workshop(disk, NoKernel(), SimulatedDisk(right))))
+    list(way(MoveContext(disk, NoKernel(), SimulatedDisk(right))))
     check_end(crowd, final(disk), new=way is resume)
 
 
@@ -75,7 +75,7 @@ def test_half_of_an_older_and_smaller_journal_does_not_stand_for_half_of_the_new
     damaged = bytearray(cut)
     damaged[place.extent.start : place.extent.start + SECTOR] = bytes(SECTOR)
     disk = SimulatedDisk(bytes(damaged))
-    list(resume(Workshop(disk, NoKernel())))
+    list(resume(MoveContext(disk, NoKernel())))
     check_end(crowd, final(disk), new=True)
 
 
@@ -88,7 +88,7 @@ def test_a_bad_sector_in_one_copy_does_not_keep_a_disk_in_flight(way: type, slot
     place = next(step.journal for step in crowd.plan.steps if isinstance(step, WriteJournal))
     bad = place.extent.start + copy * place.copy_length + slot * 4096
     disk = SimulatedDisk(cut, bad={bad})
-    list(way(Workshop(disk, NoKernel())))
+    list(way(MoveContext(disk, NoKernel())))
     check_end(crowd, final(SimulatedDisk(final(disk))), new=way is resume)
 
 
@@ -99,7 +99,7 @@ def test_a_parked_entry_that_is_torn_still_leads_to_the_journal(seed: int) -> No
     park = next(index for index, step in enumerate(crowd.plan.steps) if isinstance(step, ParkEntries))
     before, _ = until(crowd, crowd.platter, ParkEntries)
     disk = SimulatedDisk(crowd.platter)
-    for event in realign(crowd.plan, Workshop(disk, NoKernel()), crowd.runs):
+    for event in realign(crowd.plan, MoveContext(disk, NoKernel()), crowd.runs):
         if event == StepDone(park):
             break
     parked = final(disk)[:SECTOR]

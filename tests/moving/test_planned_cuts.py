@@ -10,7 +10,7 @@ from itertools import count
 import pytest
 
 from aligntool.errors import Refused, Stopped
-from aligntool.realign.move import Workshop, find_journal, realign, resume, rollback
+from aligntool.realign.move import MoveContext, find_journal, realign, resume, rollback
 from aligntool.steps import CopyContent, EntryChange, HoldContent, RewriteTable, WriteJournal
 from aligntool.units import KIB, MIB, Extent
 from tests.moving.entries import entries
@@ -77,7 +77,7 @@ def small(seed: int, label: str) -> Planned:
 def whole(planned: Planned) -> tuple[int, bytes]:
     """How many operations a move takes, and the disk afterwards."""
     disk, file = disks(planned, planned.platter, None, None)
-    for _ in realign(planned.plan, Workshop(disk, NoKernel(), file), planned.runs):
+    for _ in realign(planned.plan, MoveContext(disk, NoKernel(), file), planned.runs):
         pass
     return disk.operations, disk.after_the_cut(random.Random(0), torn=False)
 
@@ -95,7 +95,7 @@ def act(
 ) -> tuple[bytes, bytes | None]:
     """The disk and the journal's file after the next start of the machine."""
     disk, file = disks(planned, platter, journal, cut)
-    shop = Workshop(disk, NoKernel(), file)
+    shop = MoveContext(disk, NoKernel(), file)
     try:
         if how == "realign":
             for _ in realign(planned.plan, shop, planned.runs):
@@ -108,7 +108,7 @@ def act(
     return left, file.after_the_cut(luck, torn=False) if file else None
 
 
-def recover(shop: Workshop, how: str) -> None:
+def recover(shop: MoveContext, how: str) -> None:
     try:
         if find_journal(shop.device, shop.journal) is None:
             return

@@ -7,7 +7,7 @@ import pytest
 
 from aligntool.change import StepBegun
 from aligntool.realign.held import marker
-from aligntool.realign.move import Workshop, find_journal, realign, resume, rollback, status
+from aligntool.realign.move import MoveContext, find_journal, realign, resume, rollback, status
 from aligntool.steps import CopyContent, HoldContent, ParkEntries, ReleaseContent, RewriteTable
 from aligntool.units import MIB, Extent
 from tests.moving.crowded import JOURNAL, Crowd, make_crowd
@@ -59,7 +59,7 @@ def test_an_image_in_flight_inside_a_disk_without_a_table_is_not_the_disk_in_fli
     host = with_an_image_inside(bytes(MIB), inner)
     for any_table in (False, True):
         assert find_journal(SimulatedDisk(host), None, any_table=any_table) is None
-    assert status(Workshop(SimulatedDisk(host), NoKernel())).state == "old"
+    assert status(MoveContext(SimulatedDisk(host), NoKernel())).state == "old"
 
 
 @pytest.mark.parametrize("seed", DOWNWARDS)
@@ -99,7 +99,7 @@ def test_a_move_begun_with_large_sectors_goes_on_where_the_disk_has_small_ones(w
     first, last = (operations_before(planned, kind) for kind in (HoldContent, CopyContent))
     for cut in range(first, last + 8, 3):
         disk = SimulatedDisk(cut_at(planned, cut))
-        list(way(Workshop(disk, NoKernel())))
+        list(way(MoveContext(disk, NoKernel())))
         check(planned, final(disk), new=way is resume)
         check_what_stays(planned, final(disk))
 
@@ -108,7 +108,7 @@ def operations_before(planned: Planned, kind: type) -> int:
     """Before the first step of that kind."""
     disk = SimulatedDisk(planned.platter, sector=planned.sector)
     first = next(index for index, step in enumerate(planned.plan.steps) if isinstance(step, kind))
-    for event in realign(planned.plan, Workshop(disk, NoKernel()), planned.runs):
+    for event in realign(planned.plan, MoveContext(disk, NoKernel()), planned.runs):
         if event == StepBegun(first):
             break
     return disk.operations
@@ -117,7 +117,7 @@ def operations_before(planned: Planned, kind: type) -> int:
 def cut_at(planned: Planned, cut: int) -> bytes:
     disk = SimulatedDisk(planned.platter, cut=cut, sector=planned.sector)
     with pytest.raises(PowerCut):
-        list(realign(planned.plan, Workshop(disk, NoKernel()), planned.runs))
+        list(realign(planned.plan, MoveContext(disk, NoKernel()), planned.runs))
     return disk.after_the_cut(random.Random(cut), torn=False)
 
 
@@ -136,7 +136,7 @@ def test_content_that_is_put_back_a_second_time_is_hidden_byte_by_byte_first(nam
     journal = find_journal(SimulatedDisk(platter), None)
     assert journal is not None
     disk = SimulatedDisk(platter)
-    list({"resume": resume, "rollback": rollback}[way](Workshop(disk, NoKernel())))
+    list({"resume": resume, "rollback": rollback}[way](MoveContext(disk, NoKernel())))
     sign = marker(SECTOR, journal.at, journal.id)
     assert look_at_every_state(trip, platter, disk.log, random.Random(name), most=40, marker=sign)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Stopped
-from aligntool.realign.move import Workshop, find_journal, realign, resume, rollback
+from aligntool.realign.move import MoveContext, find_journal, realign, resume, rollback
 from aligntool.units import Extent
 from tests.moving.crowded import PATCH_AT, Crowd, Part, make_crowd
 from tests.moving.entries import Seen, entries
@@ -33,11 +33,11 @@ class NoKernel:
 def act(crowd: Crowd, platter: bytes, how: str, cut: int | None = None) -> SimulatedDisk:
     """Run to the end, or to the cut; the disk tells which."""
     disk = SimulatedDisk(platter, cut=cut)
-    workshop = Workshop(disk, NoKernel())
+    context = MoveContext(disk, NoKernel())
     events = {
-        "realign": lambda: realign(crowd.plan, workshop, crowd.runs),
-        "resume": lambda: resume(workshop),
-        "rollback": lambda: rollback(workshop),
+        "realign": lambda: realign(crowd.plan, context, crowd.runs),
+        "resume": lambda: resume(context),
+        "rollback": lambda: rollback(context),
     }[how]()
     try:
         for _ in events:

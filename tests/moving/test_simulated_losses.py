@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from aligntool.errors import Refused, Stopped
-from aligntool.realign.move import Workshop, realign
+from aligntool.realign.move import MoveContext, realign
 from tests.moving.crowded import Crowd, make_crowd
 from tests.moving.simulated import SimulatedDisk
 from tests.moving.test_simulated_cuts import (
@@ -38,7 +38,7 @@ def moved(crowd: Crowd, lost: int) -> tuple[SimulatedDisk, bool]:
     """The disk afterwards, and whether the work was stopped."""
     disk = ForgetfulDisk(crowd.platter, lost)
     try:
-        for _ in realign(crowd.plan, Workshop(disk, NoKernel()), crowd.runs):
+        for _ in realign(crowd.plan, MoveContext(disk, NoKernel()), crowd.runs):
             pass
     except (Stopped, Refused):
         return disk, True

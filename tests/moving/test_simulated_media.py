@@ -7,7 +7,7 @@ import pytest
 
 from aligntool.change import KernelBehind
 from aligntool.errors import Refused, Stopped
-from aligntool.realign.move import Workshop, realign, resume, rollback, status
+from aligntool.realign.move import MoveContext, realign, resume, rollback, status
 from aligntool.steps import CloseJournal, JournalPlace, WriteJournal
 from aligntool.units import Extent
 from tests.moving.crowded import JOURNAL, Crowd, make_crowd
@@ -31,9 +31,9 @@ def half_way(crowd: Crowd, seed: int = 1) -> bytes:
 def until_it_stops(crowd: Crowd, platter: bytes, how: str, bad: set[int]) -> tuple[bytes, str]:
     """The platter afterwards, and how it ended."""
     disk = SimulatedDisk(platter, bad=bad)
-    workshop = Workshop(disk, NoKernel())
+    context = MoveContext(disk, NoKernel())
     acts = {"resume": resume, "rollback": rollback}
-    events = realign(crowd.plan, workshop, crowd.runs) if how == "realign" else acts[how](workshop)
+    events = realign(crowd.plan, context, crowd.runs) if how == "realign" else acts[how](context)
     try:
         for _ in events:
             pass
@@ -101,7 +101,7 @@ def test_one_damaged_copy_of_the_journal_is_enough(copy: int, where: str) -> Non
     platter = bytearray(half_way(crowd))
     platter[start + offset : start + offset + length] = b"\xff" * length
     if where in ("head", "body", "all of it"):
-        told = status(Workshop(SimulatedDisk(bytes(platter)), NoKernel()))
+        told = status(MoveContext(SimulatedDisk(bytes(platter)), NoKernel()))
         assert any("damaged" in sentence for sentence in told.sentences)
     check_end(crowd, final(recover(crowd, bytes(platter), "resume")), new=True)
     check_end(crowd, final(recover(crowd, bytes(platter), "rollback")), new=False)
@@ -115,7 +115,7 @@ def test_with_both_copies_damaged_nothing_is_touched() -> None:
         platter[start + copy * COPY + 12288] ^= 0xFF
     disk = SimulatedDisk(bytes(platter))
     with pytest.raises(Refused, match="no readable journal"):
-        list(resume(Workshop(disk, NoKernel())))
+        list(resume(MoveContext(disk, NoKernel())))
     assert disk.operations == 0
 
 
@@ -129,7 +129,7 @@ def test_a_table_that_somebody_changed_meanwhile_is_refused(label: str) -> None:
     platter[446 + 16 * 3 : 446 + 16 * 4] = bytes.fromhex("00000000830000000000020000000400")
     disk = SimulatedDisk(bytes(platter))
     with pytest.raises(Refused):
-        list(resume(Workshop(disk, NoKernel())))
+        list(resume(MoveContext(disk, NoKernel())))
     assert disk.operations == 0
 
 
@@ -141,7 +141,7 @@ def test_the_journal_of_another_disk_is_refused() -> None:
     mixed = platter[: place.start] + wrong[its.start : its.start + JOURNAL] + platter[place.start + JOURNAL :]
     disk = SimulatedDisk(mixed)
     with pytest.raises(Refused):
-        list(resume(Workshop(disk, NoKernel())))
+        list(resume(MoveContext(disk, NoKernel())))
     assert disk.operations == 0
 
 
@@ -158,18 +158,18 @@ def test_a_journal_in_a_file_does_as_well(seed: int) -> None:
     crowd = elsewhere(make_crowd(7000 + seed, "gpt" if seed % 2 else "dos"))
     luck = random.Random(seed)
     disk, file = SimulatedDisk(crowd.platter), SimulatedDisk(bytes(JOURNAL))
-    list(realign(crowd.plan, Workshop(disk, NoKernel(), file), crowd.runs))
+    list(realign(crowd.plan, MoveContext(disk, NoKernel(), file), crowd.runs))
     cut_at = luck.randrange(5, disk.operations)
     disk, file = SimulatedDisk(crowd.platter, cut=cut_at), SimulatedDisk(bytes(JOURNAL))
     try:
-        for _ in realign(crowd.plan, Workshop(disk, NoKernel(), file), crowd.runs):
+        for _ in realign(crowd.plan, MoveContext(disk, NoKernel(), file), crowd.runs):
             pass
     except PowerCut:
         pass
     cut, journal = disk.after_the_cut(luck), file.after_the_cut(luck)
-    if status(Workshop(SimulatedDisk(cut), NoKernel(), SimulatedDisk(journal))).state == "in-flight":
+    if status(MoveContext(SimulatedDisk(cut), NoKernel(), SimulatedDisk(journal))).state == "in-flight":
         disk, file = SimulatedDisk(cut), SimulatedDisk(journal)
-        for _ in resume(Workshop(disk, NoKernel(), file)):
+        for _ in resume(MoveContext(disk, NoKernel(), file)):
             pass
         cut = final(disk)
     check_end(crowd, cut, new=is_new(crowd, cut))
@@ -179,9 +179,9 @@ def test_without_the_file_the_user_is_told_to_name_it() -> None:
     crowd = elsewhere(make_crowd(7001, "gpt"))
     disk, file = SimulatedDisk(crowd.platter, cut=8), SimulatedDisk(bytes(JOURNAL))
     with pytest.raises(PowerCut):
-        list(realign(crowd.plan, Workshop(disk, NoKernel(), file), crowd.runs))
+        list(realign(crowd.plan, MoveContext(disk, NoKernel(), file), crowd.runs))
     with pytest.raises(Refused) as told:
-        list(resume(Workshop(SimulatedDisk(final(disk)), NoKernel())))
+        list(resume(MoveContext(SimulatedDisk(final(disk)), NoKernel())))
     assert "--journal FILE" in told.value.hint
 
 
@@ -192,6 +192,6 @@ def test_a_kernel_that_does_not_listen_is_told_apart_from_a_disk_that_is_not_don
 
     crowd = make_crowd(6004, "gpt")
     disk = SimulatedDisk(crowd.platter)
-    events = list(realign(crowd.plan, Workshop(disk, Deaf()), crowd.runs))
+    events = list(realign(crowd.plan, MoveContext(disk, Deaf()), crowd.runs))
     assert any(isinstance(event, KernelBehind) for event in events)
     check_end(crowd, final(disk), new=True)

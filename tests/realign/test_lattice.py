@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from aligntool.audit.report import Grid, GridKind, Severity
 from aligntool.inventory import Source
-from aligntool.realign.placing import Lattice, choices, needed
+from aligntool.realign.placing import StartGrid, choices, needed
 from aligntool.units import KIB, MIB
 
 SIZES = st.sampled_from([512, 1024, 1536, 4096, 12288, 16384, 65536])
@@ -24,12 +24,12 @@ def test_the_meeting_points_are_those_that_trying_finds(asked: list[tuple[int, i
 
 
 def test_what_is_only_for_information_is_not_needed() -> None:
-    assert needed([grid(4096), grid(3 * MIB, severity=Severity.INFO)], 512) == Lattice(4096)
+    assert needed([grid(4096), grid(3 * MIB, severity=Severity.INFO)], 512) == StartGrid(4096)
 
 
 def test_an_alignment_offset_of_3584_shifts_the_grain_as_well() -> None:
     need = needed([grid(4096, 3584)], 512)
-    assert need == Lattice(4096, 3584)
+    assert need == StartGrid(4096, 3584)
     first = choices(need, MIB, only_grain=False)[0]
     assert [first.up(1), first.up(MIB)] == [3584, MIB + 3584]
     assert need.has(63 * 512)
@@ -37,16 +37,16 @@ def test_an_alignment_offset_of_3584_shifts_the_grain_as_well() -> None:
 
 
 def test_the_grain_is_halved_down_to_the_grid_and_no_further() -> None:
-    sizes = [one.size for one in choices(Lattice(4096), MIB, only_grain=False)]
+    sizes = [one.size for one in choices(StartGrid(4096), MIB, only_grain=False)]
     assert sizes == [MIB, 512 * KIB, 256 * KIB, 128 * KIB, 64 * KIB, 32 * KIB, 16 * KIB, 8 * KIB, 4 * KIB]
-    assert [one.size for one in choices(Lattice(4096), MIB, only_grain=True)] == [MIB]
+    assert [one.size for one in choices(StartGrid(4096), MIB, only_grain=True)] == [MIB]
 
 
 def test_a_grid_that_is_coarser_than_the_grain_wins() -> None:
-    assert choices(Lattice(4 * MIB), MIB, only_grain=False) == (Lattice(4 * MIB),)
+    assert choices(StartGrid(4 * MIB), MIB, only_grain=False) == (StartGrid(4 * MIB),)
 
 
 def test_three_disks_in_a_stripe_want_multiples_of_both() -> None:
-    sizes = [one.size for one in choices(Lattice(192 * KIB), MIB, only_grain=False)]
+    sizes = [one.size for one in choices(StartGrid(192 * KIB), MIB, only_grain=False)]
     assert sizes[0] == 3 * MIB
     assert sizes[-1] == 192 * KIB
