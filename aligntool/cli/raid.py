@@ -254,7 +254,7 @@ def persist_command(
 
 
 def find_persist_plan(array: str, goal: PersistGoal, sysroot: str | None = None) -> Plan:
-    """Look at the array and at the files of the system, and think. Raises Refused with every reason."""
+    """Look at the array and at the files of the system, and plan. Raises Refused with every reason."""
     inventory = look((), sysroot=sysroot)
     named = resolved(array) if sysroot is None else array
     disk = find_array(inventory.disks, named, command="sudo aligntool raid persist")
@@ -351,7 +351,7 @@ def carried_out(name: str, words: Sequence[str], kept: str | None) -> str:
 
 
 def find_array_plan(drives: list[str], goal: RaidGoal) -> Plan:
-    """Look at the drives and think. Raises Refused with every reason."""
+    """Look at the drives and plan. Raises Refused with every reason."""
     members, numbers, report, known = look_at_members(drives)
     goal = replace(goal, partitions=numbers)
     here = goal.system == find_distribution()

@@ -140,7 +140,7 @@ def _goal(level: str, workload: str, layout: str | None, bitmap: str | None, pag
 
 
 def _find_sweep(drives: list[str], goal: RaidGoal, asked: Asked) -> Sweep:
-    """Look at the drives and think. Raises Refused with every reason."""
+    """Look at the drives and plan. Raises Refused with every reason."""
     chunks, repeats, runtime, span = asked
     members, numbers, _, _ = look_at_members(drives)
     _refuse_leftovers(drives, members)

@@ -60,7 +60,7 @@ def in_turn(ours: Sequence[str], theirs: Sequence[str], repeats: int) -> Pair:
 
 def start_up(repeats: int) -> list[str]:
     pair = in_turn(aligntool("--version"), [sys.executable, "-c", "import typer, rich"], repeats)
-    return [f'| `aligntool --version` | `python -c "import typer, rich"` | {pair.words()} | at most 1.5 |']
+    return [f'| `aligntool --version` | `python -c "import typer, rich"` | {pair.words()} | at most 1.1 |']
 
 
 def one_image(folder: Path, repeats: int) -> list[str]:
