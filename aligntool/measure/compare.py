@@ -1,6 +1,6 @@
 """Compare results of benchmarks, and what may be concluded from one."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -234,15 +234,13 @@ def boot_doubts(result: Result) -> Iterator[str]:
     """Why not to trust the estimate from `boot_drive`, a sentence each."""
     if not result.complete:
         yield "not complete: it was interrupted, or fio failed"
-    bound = [side.test.title for side in _boot_sides(result) if side.cpu_bound]
-    if bound:
-        yield f"CPU-bound: {', '.join(bound)}: the drive may be faster than that"
-    beside = [side.test.title for side in _boot_sides(result) if side.busy_machine]
-    if beside:
-        yield f"busy machine: {', '.join(beside)}: the drive may be faster than that"
-    moving = [side.test.title for side in _boot_sides(result) if side.steady is False]
-    if moving:
-        yield f"NOT steady: {', '.join(moving)}"
+    sides = _boot_sides(result)
+    if bound := _titles(sides, lambda side: side.cpu_bound):
+        yield f"CPU-bound: {bound}: the drive may be faster than that"
+    if beside := _titles(sides, lambda side: side.busy_machine):
+        yield f"busy machine: {beside}: the drive may be faster than that"
+    if moving := _titles(sides, lambda side: side.steady is False):
+        yield f"NOT steady: {moving}"
     yield from warnings_of(result.conditions, direct=result.settings.direct)
 
 
@@ -254,35 +252,29 @@ def _boot_sides(result: Result) -> list[Series]:
     return [side for side in sides if side]
 
 
+def _titles(series: Iterable[Series], keep: Callable[[Series], bool | None]) -> str:
+    return ", ".join(each.test.title for each in series if keep(each))
+
+
 def _about_processor(result: Result) -> Iterator[str]:
-    bound = [each.test.title for each in result.series if each.thread_full]
-    if bound:
+    cores = f"All {result.conditions.cores} cores were busy"
+    if bound := _titles(result.series, lambda each: each.thread_full):
+        yield f"CPU-bound: {bound}. A thread had no time left, so the drive may be faster than that; take more threads"
+    if full := _titles(result.series, lambda each: each.cpu_bound and not each.thread_full):
+        yield f"CPU-bound: {full}. {cores}, so the drive may be faster than that"
+    if beside := _titles(result.series, lambda each: each.busy_machine):
         yield (
-            f"CPU-bound: {', '.join(bound)}. A thread had no time left, so the drive may be faster than that; take "
-            "more threads"
-        )
-    full = [each.test.title for each in result.series if each.cpu_bound and not each.thread_full]
-    if full:
-        yield (
-            f"CPU-bound: {', '.join(full)}. All {result.conditions.cores} cores were busy, so the drive may be faster "
-            "than that"
-        )
-    beside = [each.test.title for each in result.series if each.busy_machine]
-    if beside:
-        yield (
-            f"busy machine: {', '.join(beside)}. All {result.conditions.cores} cores were busy, most of it with other "
-            "programs or the kernel's own threads, so the drive may be faster than that; measure again when it is idle"
+            f"busy machine: {beside}. {cores}, most of it with other programs or the kernel's own threads, so the "
+            "drive may be faster than that; measure again when it is idle"
         )
 
 
 def _about_noise(result: Result) -> Iterator[str]:
     if result.settings.passes or result.settings.until_steady:
         return
-    noisy = [each.test.title for each in result.series if each.rate.share > NOISY and each.rate.count > 1]
-    if noisy:
+    if noisy := _titles(result.series, lambda each: each.rate.share > NOISY and each.rate.count > 1):
         yield (
-            f"the runs lie more than {NOISY:.0%} apart: {', '.join(noisy)}. Something else was going on, or a cache "
-            "filled up"
+            f"the runs lie more than {NOISY:.0%} apart: {noisy}. Something else was going on, or a cache filled up"
         )
 
 

@@ -12,6 +12,7 @@ from shlex import quote
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, most_of, port_above, runs_below
 from aligntool.linux.content import hole_share
+from aligntool.linux.look import look
 from aligntool.linux.sysfs import Mount, mounts_now
 from aligntool.linux.targets import refuse_ambiguous, refuse_silent
 from aligntool.measure.conditions import MEMORY, Conditions, DriveState
@@ -268,8 +269,6 @@ def disks_below(target: Target, mount: Mount | None) -> tuple[Disk, ...]:
     first = _block_name(target, mount)
     if first is None:
         return ()
-    from aligntool.linux.look import look
-
     found: dict[str, Disk] = {}
     names = [first]
     while names and len(found) < _MOST_DRIVES:

@@ -155,14 +155,17 @@ def _micro(value: float | None) -> str:
 
 def drive_lines(drives: Sequence[DriveState], *, width: int) -> Iterator[Line]:
     for drive in drives:
-        facts = [drive.model or "", f"firmware {drive.firmware}" if drive.firmware else ""]
-        facts += [drive.array_level or "", format_about(drive.size) if drive.size else ""]
-        facts += [
-            f"link {drive.link}" if drive.link else "",
-            f"scheduler {drive.scheduler}" if drive.scheduler else "",
-        ]
-        facts += [f"depth {drive.queue_depth}" if drive.queue_depth else "", _temperature(drive)]
-        yield from _facts(f"{drive.name}  ", facts, width)
+        yield from _facts(f"{drive.name}  ", drive_facts(drive), width)
+
+
+def drive_facts(drive: DriveState) -> list[str]:
+    """Return what is known of a drive under a measurement, without its name."""
+    facts = (
+        ("{}", drive.model), ("firmware {}", drive.firmware), ("{}", drive.array_level),
+        ("{}", format_about(drive.size) if drive.size else None), ("link {}", drive.link),
+        ("scheduler {}", drive.scheduler), ("depth {}", drive.queue_depth), ("{}", _temperature(drive)),
+    )  # fmt: skip
+    return [words.format(value) for words, value in facts if value]
 
 
 def _facts(name: str, facts: Sequence[str], width: int) -> Iterator[Line]:

@@ -9,9 +9,9 @@ from fractions import Fraction
 
 from aligntool import __version__
 from aligntool.audit.drives import unjudged
-from aligntool.audit.report import Answer, Check, Cost, Finding, Grid, Judged, Report, Severity, Verdict
+from aligntool.audit.report import Answer, Check, Finding, Judged, Report, Severity, Verdict
 from aligntool.documents import wire_names
-from aligntool.inventory import Layer, Partition
+from aligntool.inventory import Partition
 from aligntool.realign.planning import Mend
 from aligntool.render.audit import Mends
 from aligntool.render.lines import harmless
@@ -76,7 +76,7 @@ def _disk(judged: Judged, mends: Sequence[Mend]) -> Value:
     verdicts = {verdict.partition: verdict for verdict in judged.verdicts}
     document = _fields(disk, leave=_ELSEWHERE | _OF_PLANS)
     sector_size = disk.sector_size
-    document["grids"] = [_grid(grid) for grid in judged.grids]
+    document["grids"] = [_value(grid) for grid in judged.grids]
     document["verdict"] = _verdict(verdicts.get(None))
     document["partitions"] = [
         _partition(partition, verdicts.get(partition.number), answers.get(partition.number), sector_size)
@@ -91,14 +91,17 @@ def _disk(judged: Judged, mends: Sequence[Mend]) -> Value:
 
 def _partition(partition: Partition, verdict: Verdict | None, mend: Mend | None, sector_size: int) -> Value:
     document = _fields(partition, leave=frozenset({"extent"}))
-    start = partition.extent.start
-    document["start"] = start
+    document |= _place(partition.extent.start, sector_size)
     document["length"] = partition.extent.length
-    document["sector_size"] = sector_size
-    document["start_sector"] = start // sector_size if start % sector_size == 0 else None
     document["verdict"] = _verdict(verdict)
     document["mend"] = None if mend is None else _fields(mend, leave=frozenset({"partition"}))
     return document
+
+
+def _place(start: int | None, sector_size: int | None) -> dict[str, Value]:
+    whole = start is not None and sector_size and start % sector_size == 0
+    sector = start // sector_size if start is not None and sector_size and whole else None
+    return {"start": start, "sector_size": sector_size, "start_sector": sector}
 
 
 def _verdict(verdict: Verdict | None) -> Value:
@@ -116,34 +119,15 @@ _ANSWERS = {Answer.ON: "on", Answer.OFF: "off", Answer.UNKNOWN: "unknown"}
 
 
 def _check(check: Check) -> Value:
-    grid = check.grid
-    return {
-        "kind": grid.kind.value, "size": grid.size, "phase": grid.phase, "source": grid.source.value,
-        "severity": grid.severity.value, "on": check.on, "off_by": check.off_by,
-    }  # fmt: skip
-
-
-def _grid(grid: Grid) -> Value:
-    return {
-        "kind": grid.kind.value, "size": grid.size, "phase": grid.phase, "source": grid.source.value,
-        "by": _text(grid.by), "severity": grid.severity.value,
-    }  # fmt: skip
+    return {**_fields(check.grid, leave=frozenset({"by"})), "on": check.on, "off_by": check.off_by}
 
 
 def _finding(finding: Finding) -> Value:
     document = _fields(finding, leave=frozenset({"grid", "cost", "start", "sector_size"}))
-    start, sector_size = finding.start, finding.sector_size
-    document["start"] = start
-    document["sector_size"] = sector_size
-    whole = start is not None and sector_size and start % sector_size == 0
-    document["start_sector"] = start // sector_size if whole and start is not None and sector_size else None
-    document["grid"] = _grid(finding.grid) if finding.grid else None
-    document["cost"] = _cost(finding.cost) if finding.cost else None
+    document |= _place(finding.start, finding.sector_size)
+    document["grid"] = _value(finding.grid)
+    document["cost"] = _value(finding.cost)
     return document
-
-
-def _cost(cost: Cost) -> Value:
-    return _fields(cost, leave=frozenset())
 
 
 def _fields(item: object, *, leave: frozenset[str]) -> dict[str, Value]:
@@ -165,7 +149,7 @@ def _value(value: object) -> Value:
             return float(value)
         case Extent():
             return {"start": value.start, "length": value.length}
-        case Layer() | _ if is_dataclass(value):
+        case _ if is_dataclass(value):
             return _fields(value, leave=frozenset())
         case tuple():
             return [_value(item) for item in value]

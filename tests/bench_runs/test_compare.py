@@ -178,7 +178,7 @@ def test_every_pair_of_a_command_and_of_a_page_is_reckoned_with() -> None:
     told = " ".join(" ".join(text_of(compare_lines(files, names, width=90))).split())
     assert "(40 in all)" in told and "1.09 faster" not in told and "1.09 noise" in told
     beside = measured_of(files)[41:]
-    assert all(any("chance in 40 lines" in note for note in shown.notes) for shown in beside)
+    assert all(any("for 40 lines" in note for note in shown.notes) for shown in beside)
     assert [bar.note for bar in bars_of(beside[0])] == [among.verdict.value]
 
 

@@ -12,6 +12,7 @@ from aligntool.audit.drives import unjudged
 from aligntool.audit.report import Answer, Severity
 from aligntool.measure.conditions import Conditions
 from aligntool.raid.chunks import ceiling_words, rate
+from aligntool.render.bench import drive_facts
 from aligntool.render.lines import harmless
 from aligntool.render.report.disks import (
     Content,
@@ -31,14 +32,7 @@ from aligntool.units import format_about, format_size
 def condition_rows(seen: Conditions) -> Iterator[tuple[str, str]]:
     """What is not known is left out."""
     for drive in seen.drives:
-        facts = [
-            drive.model, f"firmware {drive.firmware}" if drive.firmware else "", drive.array_level,
-            f"link {drive.link}" if drive.link else "",
-            f"scheduler {drive.scheduler}" if drive.scheduler else "",
-            f"queue depth {drive.queue_depth}" if drive.queue_depth else "",
-            _degrees(drive.temperature_c, drive.temperature_after_c),
-        ]  # fmt: skip
-        yield drive.name, ", ".join(fact for fact in facts if fact) or "nothing known"
+        yield drive.name, ", ".join(drive_facts(drive)) or "nothing known"
     yield from ((word, text) for word, text in _machine(seen) if text)
 
 
@@ -51,12 +45,6 @@ def _machine(seen: Conditions) -> Iterator[tuple[str, str]]:
     if seen.kernel:  # of an older file nothing is known
         yield "caches", "dropped" if seen.caches_dropped else "not dropped"
     yield "fio", seen.fio
-
-
-def _degrees(before: float | None, after: float | None) -> str:
-    if before is None:
-        return ""
-    return f"{before:g} °C" if after is None else f"{before:g} → {after:g} °C"
 
 
 # Content -> the page. All text is made harmless first and escaped by the template, so that no name on a disk is ever
