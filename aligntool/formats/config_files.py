@@ -1,8 +1,7 @@
 """Files of the system that say how arrays and file systems come back: mdadm.conf, fstab, crypttab.
 
-In: their text. Out: lines as values, in their order. Alone because it is pure, because a line must be found again just
-as it stands when it is to be changed, and because these files are written by hand: what is no line of its kind is left
-out, and nothing here stops at it.
+A line must be found again just as it stands when it is to be changed. These files are written by hand: what is not a
+line of its kind is left out, and nothing here stops at it.
 """
 
 import re

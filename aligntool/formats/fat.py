@@ -17,8 +17,7 @@ from aligntool.units import KIB, is_power_of_two
 
 # exFAT.
 #
-# In: the area of a partition. Out: its layer. Source: Microsoft's exFAT file system specification, section 3
-# (boot region) and 7.3 (volume label).
+# Source: Microsoft's exFAT file system specification, section 3 (boot region) and 7.3 (volume label).
 
 CHANGING = (106, 107, 112)  # VolumeFlags and PercentInUse are outside the checksum
 CHECKED_SECTORS = 11
@@ -89,9 +88,8 @@ def _label(area: Area, boot: bytes, sector: int, cluster: int) -> str | None:
 
 # FAT12, FAT16 and FAT32.
 #
-# In: the area of a partition. Out: its layer. A master boot record begins with a jump and ends with 55 AA as
-# a FAT boot sector does, so every field is checked before it is believed. Source: Microsoft's FAT
-# specification 1.03 (fatgen103).
+# A master boot record begins with a jump and ends with 55 AA as a FAT boot sector does, so every field is
+# checked before it is believed. Source: Microsoft's FAT specification 1.03 (fatgen103).
 
 FAT_MOST_CLUSTERS_READ = 32
 FAT12_BELOW, FAT16_BELOW, MOST_CLUSTERS = 4085, 65525, 0x0FFFFFF6

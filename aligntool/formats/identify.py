@@ -7,10 +7,6 @@ from aligntool.inventory import AtaFacts, LbaFormat, NvmeFacts
 from aligntool.units import KIB, MIB
 
 # What an ATA drive says of itself: IDENTIFY DEVICE, decoded.
-#
-# In: 512 bytes, or the VPD page 89h that carries them. Out: AtaFacts and the drive's full names. Alone
-# because it is pure; word numbers are those of ACS-3 (T13/2161-D), 7.12, and what libata makes of them is in
-# include/linux/ata.h.
 
 IDENTIFY_LENGTH = 512
 VPD_IDENTIFY_AT = 60  # ATA Information VPD page (SAT-3, 12.4.2)
@@ -118,10 +114,6 @@ def read_allocation_unit(status: str | None) -> int | None:
 
 
 # What an NVMe drive says of itself: the Identify pages, decoded.
-#
-# In: pages of 4096 bytes, from the drive or from a captured tree. Out: NvmeFacts. Alone because it is pure:
-# the offsets are those of the NVM Express base specification 1.4, figures 247 (controller) and 245
-# (namespace), and the pages of a broken or hostile drive may say anything.
 
 PAGE = 4096
 MINIMUM_PAGE = (

@@ -11,9 +11,6 @@ from aligntool.inventory import Gap, Layer, Partition, Role, Table, TableCopy, U
 from aligntool.units import KIB, MIB, Extent
 
 # What lies on a disk or in an image: its table, and the layers on each partition.
-#
-# In: a `Reader`. Out: `Contents`. Alone because a live disk and an image file are read in exactly this one
-# way.
 
 MOST_READ = 512 * MIB  # of one disk in search of layers; 255 honest partitions take a quarter of it
 WHAT = "partition table and contents"
@@ -122,10 +119,8 @@ def _beside_a_table(layers: Sequence[Layer]) -> tuple[Layer, ...]:
 
 # What lies on a partition, told from the bytes alone.
 #
-# In: a reader of the disk and the place of a partition (or of the whole disk). Out: the layers recognised
-# there, the most authoritative first, each with its geometry in absolute bytes and with what is inconsistent
-# about it. The order, and what counts as ambiguous, follow libblkid's safe probing: RAID members and
-# encrypted volumes before file systems, and two file systems at once are no answer but a question.
+# The order, and what counts as ambiguous, follow libblkid's safe probing: RAID members and encrypted volumes
+# before file systems, and two file systems at once are no answer but a question.
 
 DEEPEST = 6  # layers inside layers; real stacks have four
 MOST_AREAS = 48  # looked into for one partition, however a hostile disk nests them

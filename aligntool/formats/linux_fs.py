@@ -23,9 +23,9 @@ from aligntool.units import KIB, is_power_of_two
 
 # btrfs: the first superblock, at 64 KiB.
 #
-# In: the area of one of its devices. Out: its layer. Chunks are placed by trees that nobody needs for
-# alignment: they are multiples of 64 KiB from the device's start, and inside them btrfs works in its sector
-# size. Layout: linux/include/uapi/linux/btrfs_tree.h, struct btrfs_super_block.
+# Chunks are placed by trees that nobody needs for alignment: they are multiples of 64 KiB from the device's
+# start, and inside them btrfs works in its sector size. Layout: linux/include/uapi/linux/btrfs_tree.h, struct
+# btrfs_super_block.
 
 AT = 64 * KIB
 SIZE = 4 * KIB
@@ -65,9 +65,7 @@ def _btrfs_problems(superblock: bytes) -> tuple[str, ...]:
 
 # ext2, ext3, ext4 and their external journal.
 #
-# In: the area of a partition. Out: its layer, with the kind told from the feature flags as blkid does it
-# (there is no field that names it). Layout: linux/fs/ext4/ext4.h, struct ext4_super_block; the superblock
-# lies at byte 1024.
+# Layout: linux/fs/ext4/ext4.h, struct ext4_super_block; the superblock lies at byte 1024.
 
 EXT_AT = 1024
 EXT_SUPERBLOCK = 1024
@@ -165,7 +163,7 @@ def _ext_problems(superblock: bytes) -> tuple[str, ...]:
 
 # f2fs: the first of two superblocks, at byte 1024.
 #
-# In: the area of a partition. Out: its layer. Layout: linux/include/linux/f2fs_fs.h, struct f2fs_super_block.
+# Layout: linux/include/linux/f2fs_fs.h, struct f2fs_super_block.
 
 F2FS_MAGIC = 0xF2F52010
 COPIES = (1024, 4096 + 1024)
@@ -229,9 +227,8 @@ def _checksum(superblock: bytes) -> tuple[str, ...]:
 
 # Swap space, and the image of a suspended system in it.
 #
-# In: the area of a partition. Out: its layer. The signature ends the first page, and the page size is the
-# machine's that made it, so it stands at one of five places. Layout: linux/include/linux/swap.h, union
-# swap_header.
+# The signature ends the first page, and the page size is the machine's that made it, so it stands at one of
+# five places. Layout: linux/include/linux/swap.h, union swap_header.
 
 PAGES = (4 * KIB, 8 * KIB, 16 * KIB, 32 * KIB, 64 * KIB)
 SMALLEST = 40 * KIB
@@ -285,11 +282,10 @@ def _last_page(head: bytes) -> int:
 
 # Whether the log of an XFS was closed by an unmount.
 #
-# In: the area of the file system and its superblock. Out: a sentence when the log must be replayed first.
-# Alone because nothing but the log itself says it: every 512-byte block of it carries the number of the round
-# in which it was written, the head is where that number changes, and before the head of a clean log stands
-# one record with one operation, the unmount. Layout: linux/fs/xfs/libxfs/xfs_log_format.h; the search:
-# xlog_find_head() and xlog_check_unmount_rec() in linux/fs/xfs/xfs_log_recover.c.
+# Only the log itself shows it: every 512-byte block of it carries the number of the round in which it was
+# written, the head is where that number changes, and before the head of a clean log stands one record with one
+# operation, the unmount. Layout: linux/fs/xfs/libxfs/xfs_log_format.h; the search: xlog_find_head() and
+# xlog_check_unmount_rec() in linux/fs/xfs/xfs_log_recover.c.
 
 BLOCK = 512  # the log counts in these whatever the sector size
 XFS_LOG_MAGIC = b"\xfe\xed\xba\xbe"
@@ -365,8 +361,8 @@ def _is_unmount(record: bytes) -> bool:
 
 # XFS, and the log device of one that keeps its log elsewhere.
 #
-# In: the area of a partition. Out: its layer. Everything is big endian but the checksum. Layout:
-# linux/fs/xfs/libxfs/ xfs_format.h, struct xfs_dsb; xfs_log_format.h, struct xlog_rec_header.
+# Everything is big endian but the checksum. Layout: linux/fs/xfs/libxfs/ xfs_format.h, struct xfs_dsb;
+# xfs_log_format.h, struct xlog_rec_header.
 
 XFS_MAGIC = b"XFSB"
 SMALLEST_SECTOR = 512  # the superblock has one, which a cut-off image may not have whole

@@ -1,6 +1,6 @@
 """LUKS1 and LUKS2: where the encrypted payload starts and in which sectors it is encrypted.
 
-In: the area of a LUKS device. Out: its layer. What is inside is encrypted, so there is no inner layer. Formats:
+What is inside is encrypted, so there is no inner layer. Formats:
 LUKS1 on-disk format 1.2.3, LUKS2 on-disk format 1.1 (cryptsetup's docs folder). A header that lies on another
 device (detached) leaves nothing here to recognise.
 """

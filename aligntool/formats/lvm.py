@@ -11,9 +11,8 @@ from aligntool.units import MIB, Extent
 
 # LVM's text format: sections in braces, values after equal signs, lists in brackets.
 #
-# In: the text of a volume group as it lies on a physical volume. Out: dictionaries of numbers, texts, lists
-# and sections. It is alone because it knows the grammar and nothing of what the words mean. It never fails on
-# bad text: what was understood before the first mistake is returned. Grammar: lvm2 libdm/libdm-config.c.
+# It never fails on bad text: what was understood before the first mistake is returned. Grammar: lvm2
+# libdm/libdm-config.c.
 
 DEEPEST = 8  # volume group, logical volumes, volume, segment: real metadata has four levels
 MOST_TOKENS = 200_000
@@ -104,9 +103,8 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 # LVM2 physical volumes.
 #
-# In: the area of a physical volume. Out: its layer, with a segment for every run of a logical volume that
-# lies on it, and with the layers found inside those logical volumes whose beginning is here. Formats: lvm2
-# lib/format_text/layout.h (label, physical volume header, metadata area) and the text metadata itself.
+# Formats: lvm2 lib/format_text/layout.h (label, physical volume header, metadata area) and the text metadata
+# itself.
 
 SECTOR = 512  # LVM counts in these whatever the disk's sectors are
 SEED = 0xF597A6CF  # INITIAL_CRC

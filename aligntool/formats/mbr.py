@@ -11,9 +11,6 @@ from aligntool.inventory import Fault, Partition, Role, TableFault
 from aligntool.units import Extent
 
 # CHS addresses of MBR entries that move: cylinder, head and sector, which some boot code still reads.
-#
-# In: the old address and the old and new LBA. Out: the new address in the manner of the old one. Alone
-# because nobody needs it but old systems, and all the guessing about their geometry belongs in one place.
 
 _CYLINDERS = 1024  # what ten bits count
 _MAXED = b"\xfe\xff\xff"  # 1023/254/63: "beyond what CHS reaches" in every tool of today
@@ -39,24 +36,24 @@ USUAL = Geometry(255, 63)
 
 def geometry_of(addresses: Sequence[tuple[bytes, int]]) -> Geometry:
     """The one that fits all `addresses` (CHS, LBA) that say something; the usual one where several do, or none."""
-    telling = [(chs, lba) for chs, lba in addresses if _says_something(chs)]
+    known = [(chs, lba) for chs, lba in addresses if _is_set(chs)]
     others = (Geometry(heads, sectors) for heads, sectors in product(range(256, 0, -1), range(63, 0, -1)))
     for geometry in (USUAL, *others):
-        if all(geometry.reaches(lba) and geometry.address(lba) == chs for chs, lba in telling):
+        if all(geometry.reaches(lba) and geometry.address(lba) == chs for chs, lba in known):
             return geometry
     return USUAL
 
 
 def moved_address(chs: bytes, old_lba: int, new_lba: int, geometry: Geometry) -> bytes:
     """An address that never said anything, though it could have, goes on saying nothing."""
-    if old_lba == new_lba or (not _says_something(chs) and geometry.reaches(old_lba)):
+    if old_lba == new_lba or (not _is_set(chs) and geometry.reaches(old_lba)):
         return chs
     if geometry.reaches(new_lba):
         return geometry.address(new_lba)
     return _MAXED if geometry.reaches(old_lba) else chs
 
 
-def _says_something(chs: bytes) -> bool:
+def _is_set(chs: bytes) -> bool:
     """There is no sector 0, and the last cylinder stands for all beyond it."""
     sector, cylinder = chs[1] & 0x3F, chs[2] | (chs[1] & 0xC0) << 2
     return sector != 0 and cylinder < _CYLINDERS - 1
@@ -184,13 +181,9 @@ def moved_entry(
 
 # The chain of EBRs in an extended partition.
 #
-# Comes in: the extended partition's entry. Goes out: logical partitions, numbered in the order of the chain
-# as Linux does, and what is wrong with the chain. Alone because it is the one table that is a linked list,
-# and a hostile one can turn in a circle.
-#
-# The rules are those of parse_extended() in the kernel's block/partitions/msdos.c: a data entry counts from
-# its own EBR, a link counts from the start of the extended partition, all four entries are looked at, and
-# links that lead outside the extended partition are followed.
+# The rules are those of parse_extended() in the kernel's block/partitions/msdos.c: a data entry counts from its
+# own EBR, a link counts from the start of the extended partition, all four entries are looked at, and links
+# that lead outside the extended partition are followed.
 
 LAST_NUMBER = 255  # DISK_MAX_PARTS of the kernel is 256, and number 0 is the disk
 _MOST_EMPTY_LINKS = 100  # the kernel follows no more EBRs in a row without a partition
@@ -316,10 +309,6 @@ def dos_partition(entry: MbrEntry, number: int, role: Role, extent: Extent, disk
 
 
 # Sector 0 of a GPT disk: the protective or hybrid MBR.
-#
-# Comes in: sector 0 beside the GPT that was read. Goes out: faults. Alone because tools disagree most here:
-# the kernel and libfdisk take a GPT only behind a 0xEE entry, the kernel wants it at sector 1, and a few
-# sizes of it are right.
 
 _MOST = 0xFFFFFFFF
 

@@ -21,9 +21,9 @@ from aligntool.units import KIB, MIB, Extent
 
 # Members of RAID sets that a firmware or a controller's BIOS made.
 #
-# In: the area of a whole disk (a few formats also on partitions). Out: its layer. All of them keep their
-# metadata at the disk's end and let the data begin at its first sector, so the partition table in sector 0
-# belongs to the RAID volume. Layouts: mdadm super-intel.c and super-ddf.c, the others in libblkid.
+# All of them keep their metadata at the disk's end and let the data begin at its first sector, so the partition
+# table in sector 0 belongs to the RAID volume. Layouts: mdadm super-intel.c and super-ddf.c, the others in
+# libblkid.
 
 SECTOR = 512
 SMALLEST = 64 * KIB
@@ -176,8 +176,8 @@ def _member(
 
 # Linux software RAID members: superblocks of version 0.90, 1.0, 1.1 and 1.2.
 #
-# In: the area of one member. Out: one layer for each version that lies there. The mirror's content is read
-# through the member, because one half of a mirror is all of it. Layout: linux/include/uapi/linux/raid/md_p.h.
+# The mirror's content is read through the member, because one half of a mirror is all of it. Layout:
+# linux/include/uapi/linux/raid/md_p.h.
 
 MAGIC = 0xA92B4EFC
 RESERVED = 64 * KIB  # version 0.90 keeps the last aligned 64 KiB for itself

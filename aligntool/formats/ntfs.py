@@ -9,9 +9,7 @@ from aligntool.units import KIB, MIB, is_power_of_two
 
 # Windows dynamic disks: the private header of the Logical Disk Manager.
 #
-# In: the area of a whole disk, or of the metadata partition of a GPT dynamic disk. Out: a layer that says
-# that the real volumes stand in a database which no partition table shows. Layout:
-# linux/block/partitions/ldm.c, ldm_parse_privhead.
+# Layout: linux/block/partitions/ldm.c, ldm_parse_privhead.
 
 MAGIC = b"PRIVHEAD"
 SECTOR = 512
@@ -32,11 +30,8 @@ def read_ldm(area: Area) -> Layer | None:
 
 # What NTFS says of how it was left: the dirty flag, an unfinished log, a hibernated Windows.
 #
-# In: the area of the volume, its cluster and the size of its file records. Out: a sentence, or nothing. Alone
-# because it reads files, not a boot sector: $LogFile, $Volume and, through the index of the root directory,
-# hiberfil.sys. Every step is bounded, and what cannot be followed is taken for absent. Layout:
-# linux/fs/ntfs3/ntfs.h; what counts as clean: ntfs_is_logfile_clean() and ntfs_volume_check_hiberfile() of
-# ntfs-3g.
+# Every step is bounded, and what cannot be followed is taken for absent. Layout: linux/fs/ntfs3/ntfs.h; what
+# counts as clean: ntfs_is_logfile_clean() and ntfs_volume_check_hiberfile() of ntfs-3g.
 
 LOG_FILE, VOLUME, ROOT = 2, 3, 5  # numbers of file records
 VOLUME_INFORMATION, DATA, INDEX_ROOT, INDEX_ALLOCATION = 0x70, 0x80, 0x90, 0xA0
@@ -210,8 +205,8 @@ def _upper(entry: bytes) -> str:
 
 # Windows: NTFS, ReFS and BitLocker.
 #
-# In: the area of a partition. Out: its layer. Layout of NTFS: linux/fs/ntfs3/ntfs.h, struct NTFS_BOOT; of
-# BitLocker: cryptsetup lib/bitlk/bitlk.c and libbde's format notes; of ReFS: libfsrefs's format notes.
+# Layout of NTFS: linux/fs/ntfs3/ntfs.h, struct NTFS_BOOT; of BitLocker: cryptsetup lib/bitlk/bitlk.c and
+# libbde's format notes; of ReFS: libfsrefs's format notes.
 
 LARGEST_CLUSTER = 2 * MIB
 VOLUME_RECORD = 3  # the fourth record of the MFT is $Volume

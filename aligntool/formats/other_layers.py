@@ -24,8 +24,8 @@ from aligntool.units import KIB, MIB, Extent, is_power_of_two
 
 # Apple's file systems: HFS, HFS+ (also wrapped in HFS) and APFS.
 #
-# In: the area of a partition. Out: its layer. Sources: Apple Technical Note TN1150 (HFS Plus), Inside
-# Macintosh: Files (HFS), Apple File System Reference (APFS).
+# Sources: Apple Technical Note TN1150 (HFS Plus), Inside Macintosh: Files (HFS), Apple File System Reference
+# (APFS).
 
 HEADER_AT = 1024
 SECTOR = 512
@@ -117,9 +117,7 @@ def read_apfs(area: Area) -> Layer | None:
 
 # bcache (backing and caching devices) and bcachefs: cousins with one superblock place and two magics.
 #
-# In: the area of a partition. Out: its layer; through a backing device its content is read as well (a write-
-# back cache may hold newer blocks of it). Layout: linux/include/uapi/linux/bcache.h (kernel 5.x),
-# linux/fs/bcachefs/sb-members_format.h.
+# Layout: linux/include/uapi/linux/bcache.h (kernel 5.x), linux/fs/bcachefs/sb-members_format.h.
 
 AT = 4096
 BCACHE_SECTOR = 512  # both count in these
@@ -202,9 +200,7 @@ def _own_member(superblock: bytes) -> bytes:
 
 # Read-only file systems that are made once and copied: squashfs, EROFS and cramfs.
 #
-# In: the area of a partition. Out: its layer. squashfs and cramfs pack their data byte after byte, so they
-# have no unit to align. Layouts: linux/fs/squashfs/squashfs_fs.h, linux/fs/erofs/erofs_fs.h,
-# linux/include/uapi/linux/cramfs_fs.h.
+# Layouts: linux/fs/squashfs/squashfs_fs.h, linux/fs/erofs/erofs_fs.h, linux/include/uapi/linux/cramfs_fs.h.
 
 EROFS_AT = 1024
 EROFS_MAGIC = 0xE0F5E1E2
@@ -259,8 +255,7 @@ def read_cramfs(area: Area) -> Layer | None:
 
 # Optical discs: ISO 9660 with its Joliet names, and UDF.
 #
-# In: the area of a disc image or of a stick that one was copied to. Out: its layer. Source: ECMA-119,
-# sections 8.4 (primary volume descriptor) and 8.5 (supplementary).
+# Source: ECMA-119, sections 8.4 (primary volume descriptor) and 8.5 (supplementary).
 
 ISO9660_AT = 32 * KIB
 ISO9660_SECTOR = 2 * KIB
@@ -333,9 +328,7 @@ def _date(raw: bytes) -> str | None:
 # The rarer kinds that are recognised and named, and no more: a magic at a place, a label and an identifier at
 # others.
 #
-# In: the area of a partition. Out: its layer, without geometry: whoever audits can then say what lies here
-# instead of taking it for empty space. It is alone because it is a table and grows by lines. Places: the
-# libblkid prober of each kind.
+# Places: the libblkid prober of each kind.
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,8 +412,7 @@ def _read(area: Area, mark: Mark) -> Layer | None:
 
 # UFS1 and UFS2, the file systems of the BSDs and of Solaris.
 #
-# In: the area of a partition or slice. Out: its layer. The superblock may lie at four places in either byte
-# order. Layout: FreeBSD sys/ufs/ffs/fs.h, struct fs.
+# The superblock may lie at four places in either byte order. Layout: FreeBSD sys/ufs/ffs/fs.h, struct fs.
 
 PLACES = (0, 8 * KIB, 64 * KIB, 256 * KIB)
 MAGIC_AT = 1372
@@ -449,9 +441,8 @@ def read_ufs(area: Area) -> Layer | None:
 
 # A member of a ZFS pool.
 #
-# In: the area of a vdev. Out: its layer. Four copies of the label, two at each end; pool name, identifiers
-# and ashift stand in an XDR name-value list in each. Source: ZFS on-disk specification, chapter 1; openzfs
-# module/nvpair/nvpair.c.
+# Four copies of the label, two at each end; pool name, identifiers and ashift stand in an XDR name-value list
+# in each. Source: ZFS on-disk specification, chapter 1; openzfs module/nvpair/nvpair.c.
 
 LABEL = 256 * KIB
 PAIRS_AT = 16 * KIB

@@ -24,9 +24,9 @@ from aligntool.units import Extent
 
 # The Apple partition map (blkid's "mac").
 #
-# Comes in: a reader. Goes out: the map's entries. It counts in the block size that its driver descriptor in
-# block 0 names (512, on discs 2048), whatever the disk's sector is. Alone because of that block size. Layout:
-# Inside Macintosh: Devices, chapter 3; numbering as the kernel's block/partitions/mac.c: by place in the map.
+# It counts in the block size that its driver descriptor in block 0 names (512, on discs 2048), whatever the
+# disk's sector is. Layout: Inside Macintosh: Devices, chapter 3; numbering as the kernel's
+# block/partitions/mac.c: by place in the map.
 
 _MOST_ENTRIES = 255  # DISK_MAX_PARTS of the kernel
 _BLOCK_SIZES = (512, 1024, 2048, 4096)
@@ -108,11 +108,8 @@ def _apm_partition(entry: bytes, number: int, block: int) -> Partition:
 
 # Is this the start of a file system, and not of a partitioned disk?
 #
-# Comes in: sector 0, or a place on the disk. Goes out: the name of what was recognised, or None. No verdict
-# on the file system itself: that is the content probe's. Alone because the rule "a boot sector is not a
-# partition table" is one decision, taken here: FAT, NTFS, exFAT and BitLocker boot sectors carry 55 AA at the
-# same place as an MBR, and their messages for people lie where an MBR has its entries (util-linux issue
-# 4103).
+# FAT, NTFS, exFAT and BitLocker boot sectors carry 55 AA at the same place as an MBR, and their messages for
+# people lie where an MBR has its entries (util-linux issue 4103). No verdict on the file system itself.
 
 _OEM_NAMES = {
     b"NTFS    ": "ntfs",
@@ -192,9 +189,7 @@ def starts_at(reader: Reader, offset: int) -> str | None:
 
 # Tables inside an MBR partition: BSD disklabels, Solaris and UnixWare slices, Minix subpartitions.
 #
-# Comes in: the MBR's entries. Goes out: nested partitions, numbered on after the logical ones, in the order
-# and with the rules of the second pass of msdos_partition() in the kernel (block/partitions/msdos.c). All
-# four count in 512 bytes, also on a disk with other sectors. Alone because each is a small format of its own.
+# All four count in 512 bytes, also on a disk with other sectors.
 
 _SECTOR = 512
 _FREEBSD, _OPENBSD, _NETBSD, _MINIX = 0xA5, 0xA6, 0xA9, 0x81
@@ -312,10 +307,8 @@ _READERS: dict[int, Callable[[Reader, Extent, int], Iterator[_Piece]]] = {
 # The MBR (libfdisk's and blkid's "dos" label): is it one, in which sectors does it count, and what does it
 # list.
 #
-# Comes in: a reader and its sector 0. Goes out: the table with its faults and all partitions: primary,
-# extended, logical, nested. Alone because the MBR has no checksum: everything here is about when to believe
-# it. Where tools differ, Linux (block/partitions/msdos.c) is followed: its partitions are the ones that a
-# user has.
+# The MBR has no checksum, so most of this is about when to believe it. Where tools differ, Linux
+# (block/partitions/msdos.c) is followed: its partitions are the ones that a user has.
 
 _ADDRESSABLE = 2**32  # sectors that an entry's 32-bit start can name
 _LINUX_TYPES = frozenset({0x05, 0x0F, 0x82, 0x83, 0x85, 0x8E, 0xFD})

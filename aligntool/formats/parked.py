@@ -13,9 +13,6 @@ from aligntool.inventory import Disk, InFlight, Partition
 from aligntool.units import align_down
 
 # Parked entries: the partition types and fields that mark a move in flight.
-#
-# Here because `apply` writes them, `probe` reads them, and both must agree: docs/crash-safety.md, "In
-# flight".
 
 PARKED_GPT = UUID("49d6adeb-b2c3-4691-8fa8-bfbac209865b")  # drawn for this purpose; nobody else has it
 PARKED_MBR = 0x7F  # "reserved for local or experimental use": the type byte no system claims
@@ -66,9 +63,6 @@ def seems_in_flight(disk: Disk) -> bool:
 
 
 # Parked entries: how an entry says "in flight, and here is the journal", and how that is found again.
-#
-# In: an entry and where the journal lies; or a Device nobody knows. Out: the parked entry; the mark that was
-# found. Alone because writing and reading the mark must agree, on any machine and in any later version.
 #
 # In a GPT: the type GUID below; as unique GUID the journal's id with the entry's number XORed in; a name that
 # people can read; the attributes with those bits added that keep firmware and Windows away. In an MBR: type
@@ -181,9 +175,6 @@ def _mark_of(copy: GptCopy) -> ParkedMark | None:
 
 # Where the entries of a disk's tables begin, and whether a table is whole; for whoever looks for a lost
 # journal.
-#
-# In: a Device nobody knows. Out: bytes where a partition may begin. Alone because it believes everything and
-# proves nothing: the marker at that place has to.
 
 
 def entry_starts(device: Device) -> Iterator[int]:

@@ -97,9 +97,6 @@ def clip(offset: int, length: int, size: int) -> int:
 
 
 # What can be wrong between the partitions of any table: they overlap, or they leave the disk.
-#
-# Comes in: partitions, as the table's own parser made them. Goes out: faults with the numbers of the
-# partitions. Alone because MBR, GPT and the old labels share it.
 
 
 def overlaps(partitions: Iterable[Partition]) -> list[TableFault]:
@@ -151,10 +148,6 @@ def _beyond(partition: Partition, disk_size: int) -> TableFault:
 
 
 # What reading a partition table gives, and the one way bytes are asked for here.
-#
-# Comes in: a `Reader`. Goes out: bytes that may be fewer than wanted, or None where the medium could not be
-# read, so that no parser below needs a try of its own. Alone because every parser of this folder stands on
-# it.
 
 MOST_FAULTS = 32  # of one kind in one table: a hostile disk may make thousands, nobody reads more
 
@@ -226,11 +219,6 @@ def _for_the_rest(kind: Fault, rest: list[TableFault]) -> TableFault:
 
 
 # One container as its parsers see it: a run of bytes that starts at zero and ends where the container ends.
-#
-# In: a reader of the whole disk and the place of a partition on it. Out: bytes by relative offset, and the
-# numbers, texts and identifiers in them. It is alone because every parser needs it and none may fail on what
-# it finds: a field beyond the end of the bytes reads as zero, a text that is not text reads as replacement
-# characters, and nothing here raises but the reader itself.
 
 HEAD = 68 * KIB  # the farthest superblock at a fixed place is btrfs's: 4 KiB at 64 KiB
 TAIL = 132 * KIB  # md 0.90 lies up to 128 KiB before the end, the older DDF anchor 257 sectors
@@ -388,8 +376,7 @@ def is_damaged(layer: Layer) -> bool:
 
 # The checksums that superblocks carry and Python's library lacks.
 #
-# In: a few KiB of bytes. Out: a number to compare with the stored one. Tables are made at the first use, so
-# that an audit that needs none pays for none.
+# Tables are made at the first use, so that an audit that needs none pays for none.
 
 CASTAGNOLI = 0x82F63B78  # CRC-32C, reflected
 ECMA_182 = 0x42F0E1EBA9EA3693  # CRC-64, not reflected

@@ -1,7 +1,6 @@
 """Every place where libblkid looks for a signature, and what it looks for there.
 
-In: the length of a partition. Out: places and patterns. Alone because it is a table of facts, needed by the planner,
-which holds these places, and by the mover, which takes the bytes away that recognition depends on.
+The planner holds these places, and the mover removes the bytes that recognition depends on.
 
 From util-linux, libblkid/src/superblocks/ and libblkid/src/partitions/ (2.38.1 and 2.43-devel of 2026-08: the union of
 both). The order of the table is that of libblkid: RAID members and encryption, file systems, partition tables. What is

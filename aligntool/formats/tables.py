@@ -34,10 +34,8 @@ from aligntool.units import KIB, MIB, align_down
 
 # The GPT: which sector size it was written for, which of its copies to believe, what the two disagree about.
 #
-# Comes in: a reader and its sector 0. Goes out: the table with both copies' state, or None where there is no
-# GPT worth the name. Alone because this is where the decisions are taken; reading a copy, its entries and the
-# protective MBR have their own modules. The rules are those of find_valid_gpt() in the kernel's
-# block/partitions/efi.c, except that a damaged primary copy does not make the partitions vanish here.
+# The rules are those of find_valid_gpt() in the kernel's block/partitions/efi.c, except that a damaged primary
+# copy does not make the partitions vanish here.
 
 _SECTOR_SIZES = (512, 4096, 2048, 1024)
 _UNREPORTED_ORDER = (4096, 512, 2048, 1024)
@@ -244,9 +242,6 @@ def _differing_numbers(primary: Copy, backup: Copy) -> list[int]:
 
 
 # A GPT that was left behind: under another table, or at the ends of a drive that became a member of an array.
-#
-# Comes in: what was found of a GPT on a disk whose MBR is an ordinary one. Goes out: the fault that says so.
-# Alone because the finding is about two tables, and neither of their parsers knows the other.
 
 
 def leftover_gpt(gpt: GptPair | None) -> tuple[TableFault, ...]:
@@ -275,9 +270,7 @@ def gpt_headers(reader: Reader, sector_size: int) -> tuple[TableCopy, ...]:
 
 # Partition tables: the bytes of a disk in, its table and partitions out.
 #
-# One of the two places in aligntool where sectors exist; what leaves here is in bytes. The rest of the
-# package knows `read_table` and `TableReading` only. Alone because many formats claim the same sector 0, and
-# the order in which they are believed has to stand in one place. It is the kernel's order
+# What leaves here is in bytes. Many formats claim the same sector 0; they are believed in the kernel's order
 # (block/partitions/core.c), with two additions: labels with a checksum go first, and a GPT is looked for even
 # where Linux would not.
 

@@ -13,9 +13,8 @@ from aligntool.units import Extent
 
 # The Atari root sector: AHDI with its chain of extended (XGM) partitions, and the ICD variant.
 #
-# Comes in: sector 0. Goes out: partitions, numbered as the kernel's block/partitions/atari.c does. Alone
-# because the format has no magic: it is believed only where sizes, identifiers and the bad-sector list all
-# agree, as in libblkid, and after every other label was tried. It is defined for 512-byte sectors only.
+# The format has no magic: it is believed only where sizes, identifiers and the bad-sector list all agree, as in
+# libblkid, and after every other label was tried. It is defined for 512-byte sectors only.
 
 _SECTOR = 512
 _PRIMARY_AT, _ICD_AT, _SIZE_AT, _BAD_LIST_AT = 0x1C6, 0x156, 0x1C2, 0x1F6
@@ -138,9 +137,8 @@ def _add(partitions: list[Partition], entry: _Entry, start: int, number: int, ro
 
 # BSD disklabels: on a whole disk, and inside an MBR partition of FreeBSD, OpenBSD or NetBSD.
 #
-# Comes in: the place to look. Goes out: the label's entries. Layout: FreeBSD's sys/disk/bsd.h (struct
-# disklabel); the places: one sector in (PC), 64 or 128 bytes in (Alpha, SPARC). Alone because two tables need
-# it: a label of its own, and the second pass over an MBR.
+# Layout: FreeBSD's sys/disk/bsd.h (struct disklabel); the places: one sector in (PC), 64 or 128 bytes in
+# (Alpha, SPARC).
 
 _MAGIC = 0x82564557
 _MOST = 16
@@ -195,14 +193,12 @@ def _of_disk(entry: Slice) -> Partition:
 
 # Volume labels of IBM DASD: CDL (VOL1 with a VTOC), LDL (LNX1) and CMS (CMS1).
 #
-# Comes in: a reader. Goes out: the volume's partitions. The label is in block 2 of an ECKD disk and in block
-# 1 of an FBA one; blocks have 512 to 4096 bytes; text is EBCDIC. Alone because its geometry (cylinders,
-# heads, blocks a track) exists nowhere else. Layout: the kernel's arch/s390/include/uapi/asm/vtoc.h; rules:
-# its block/partitions/ibm.c.
+# The label is in block 2 of an ECKD disk and in block 1 of an FBA one; blocks have 512 to 4096 bytes; text is
+# EBCDIC. Layout: the kernel's arch/s390/include/uapi/asm/vtoc.h; rules: its block/partitions/ibm.c.
 #
-# The kernel asks the device for its geometry; here it is taken from the VTOC itself: the format-4 label,
-# which is always the first record of the second track, tells how many blocks a track has by where it lies,
-# and names the heads.
+# The kernel asks the device for its geometry; here it is taken from the VTOC itself: the format-4 label, which
+# is always the first record of the second track, shows how many blocks a track has by where it lies, and names
+# the heads.
 
 _BLOCK_SIZES = (4096, 2048, 1024, 512)
 _MOST_BLOCKS_A_TRACK = 64  # a 3390 has 49 of 512 bytes
@@ -301,9 +297,8 @@ def _track(cchh: bytes, heads: int) -> int:
 
 # The Sun and SGI disk labels: one sector, checksummed, big-endian.
 #
-# Comes in: sector 0. Goes out: the label's slices, numbered by their slot. Both count in 512 bytes and keep a
-# slice that stands for the whole disk. Alone because they are alike, and like nothing else. Layouts: the
-# kernel's block/partitions/sun.c and sgi.c, util-linux's pt-sun.h and pt-sgi.h.
+# Both count in 512 bytes and keep a slice that stands for the whole disk. Layouts: the kernel's
+# block/partitions/sun.c and sgi.c, util-linux's pt-sun.h and pt-sgi.h.
 
 _SUN_MAGIC, _SUN_VTOC_SANE, _SUN_WHOLE_DISK = 0xDABE, 0x600DDEEE, 5
 _SGI_MAGIC, _SGI_VOLUME_HEADER, _SGI_WHOLE_DISK = 0x0BE5A941, 0, 6

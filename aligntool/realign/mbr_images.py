@@ -24,9 +24,6 @@ from aligntool.steps import EntryChange, ParkEntries, RewriteTable
 from aligntool.units import Extent
 
 # What must be true of a table and of the changes to it, whichever kind of table it is.
-#
-# In: partitions by number, and the plan's changes. Out: nothing, or Refused. Alone because the GPT and the
-# MBR ask the same questions.
 
 _ANEW = "make the plan anew: aligntool plan realign DISK -o plan.json"
 
@@ -43,9 +40,8 @@ def check_before(found: Mapping[int, Extent], changes: Mapping[int, EntryChange]
     """The table is the one that the plan was made for."""
     for number, change in changes.items():
         if found.get(number) != change.before:
-            raise refused(
-                f"partition {number} is {told(found.get(number))}, and the plan was made for one {told(change.before)}"
-            )
+            here, planned = where(found.get(number)), where(change.before)
+            raise refused(f"partition {number} is {here}, and the plan was made for one {planned}")
 
 
 def check_parked(park: ParkEntries, moving: Set[int]) -> None:
@@ -61,30 +57,27 @@ def check_after(after: Mapping[int, Extent], changed: Set[int], *, room: Extent,
         place = after[number]
         if place.start % sector_size or place.length % sector_size or place.length <= 0:
             raise refused(
-                f"partition {number} would be {told(place)}: no whole sectors of {sector_size} bytes"
+                f"partition {number} would be {where(place)}: no whole sectors of {sector_size} bytes"
             )
         if not room.contains(place):
             raise refused(
-                f"partition {number} would be {told(place)}, but partitions may only be {told(room)}"
+                f"partition {number} would be {where(place)}, but partitions may only be {where(room)}"
             )
         for other, taken in after.items():
             if other != number and taken.overlaps(place):
-                raise refused(f"partition {number} would be {told(place)}, on partition {other}")
+                raise refused(f"partition {number} would be {where(place)}, on partition {other}")
 
 
-def told(extent: Extent | None) -> str:
+def where(extent: Extent | None) -> str:
     return "not there" if extent is None else f"at bytes {extent.start} to {extent.end - 1}"
 
 
 # The chain of EBRs of an extended partition, read strictly and built anew.
 #
-# In: a container on a Device; the changes to its logical partitions. Out: what the chain holds; the EBRs of
-# the new one. Alone because this table is a linked list whose links lie between the partitions that move.
-#
-# A logical partition's start counts from its own EBR, a link from the start of the container
-# (parse_extended() in the kernel's block/partitions/msdos.c). Linux numbers them in the order of the chain,
-# so that order is kept. What the kernel would follow and no tool makes (links outside the container, entries
-# three and four) is refused.
+# A logical partition's start counts from its own EBR, a link from the start of the container (parse_extended()
+# in the kernel's block/partitions/msdos.c). Linux numbers them in the order of the chain, so that order is
+# kept. What the kernel would follow and no tool makes (links outside the container, entries three and four) is
+# refused.
 
 _MOST_EBRS = 512
 
@@ -133,7 +126,7 @@ def read_chain(device: Device, slot: int, container: Extent, first_number: int) 
             number = first_number + len(logicals)
             logicals.append(Logical(number, at, sectors[at], extent, link))
             if number > LAST_NUMBER or not data.start or not container.contains(extent):
-                raise unsound(f"logical partition {number} is {told(extent)}, where none may be")
+                raise unsound(f"logical partition {number} is {where(extent)}, where none may be")
         if not following.sectors:
             return Chain(slot, container, sectors, tuple(logicals))
         at, link = container.start + following.start * size, following
@@ -217,9 +210,6 @@ def _check_places(places: list[_Place], container: Extent, slot: int, sector_siz
 
 
 # The three tables of a move, which of them a disk has, and how to get from one to the next.
-#
-# In: the sectors of each, and a Device. Out: a state, or the groups to write. Alone because this is the
-# safety argument, and it holds for the GPT and the MBR alike.
 #
 # A GPT is written copy by copy, the backup first. While the backup is written the primary is whole and old;
 # while the primary is written the backup is whole and new. An MBR is one sector. The EBRs are written before
@@ -309,9 +299,7 @@ def _holds(device: Device, group: Sequence[Sectors]) -> bool:
 
 # The MBR of a move: sector 0 before, in flight and after, and the EBRs where logical partitions move.
 #
-# In: the MBR on a Device and the changes to it. Out: its images. Alone because an MBR has neither checksum
-# nor copy, and its addresses come twice. Boot code, disk signature and every entry that no change speaks of
-# stay as they are.
+# Boot code, disk signature and every entry that no change names stay as they are.
 
 _MOST_SECTORS = 2**32 - 1  # what 32 bits count
 _FIRST_LOGICAL = 5

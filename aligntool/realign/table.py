@@ -124,9 +124,6 @@ def table_images(
 
 
 # What another table leaves beside the one that is written over it.
-#
-# In: a Device and the images of a move. Out: sectors that make the written table the only one. Alone because
-# a journal knows its own sectors only: no protective MBR, and no GPT that another program put elsewhere.
 
 _CHS_FIRST, _CHS_BEYOND = b"\x00\x02\x00", b"\xff\xff\xff"  # UEFI specification 2.10, table 5-4
 
@@ -163,9 +160,6 @@ def protective(device: Device, images: TableImages) -> Writing:
 
 
 # Partition tables onto the disk, in the order that is the argument for their safety.
-#
-# In: groups of sectors. Out: a disk that has them. Alone because a table is written in one way only, wherever
-# it is written from.
 
 
 def write_table(
