@@ -73,7 +73,7 @@ class KernelBehind(Said):
 Event = StepBegun | Progress | StepDone | Said
 
 
-# What the user wants, before anybody has thought about how.
+# What the user wants.
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What it will cost, as far as one can say beforehand. Not a part of what the plan promises."""
+    """What it will cost, as far as it can be estimated. Not a part of what the plan promises."""
 
     bytes_to_copy: int
     seconds: int | None
@@ -280,7 +280,7 @@ class _Wanted:
 
 
 def with_wanted(text: str, drives: tuple[str, ...], goal: RaidGoal) -> str:
-    """The plan of an array with what was asked for in it, from which applying thinks it out again."""
+    """The plan of an array with what was asked for in it, from which applying plans again."""
     return json.dumps(json.loads(text) | {"wanted": as_object(_Wanted(drives, goal))}, indent=2)
 
 

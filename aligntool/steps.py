@@ -16,7 +16,7 @@ from aligntool.units import MIB, Extent, align_down, align_up
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The disk that a plan was thought out for, by identity; `path` is only how the user called it."""
+    """The disk that a plan is for, by identity; `path` is only how the user called it."""
 
     path: str
     size: int
@@ -72,7 +72,7 @@ def superblocks_on(disk: Disk, number: int | None = None) -> tuple[str, ...]:
 
 
 def _array_uuid(layer: Layer) -> str:
-    """ "": it is no superblock of md."""
+    """Return the UUID of an array as mdadm writes it; "" for another layer."""
     digits = (layer.uuid or "").replace("-", "").replace(":", "").lower()
     if layer.kind != "linux_raid_member" or len(digits) != 32:
         return ""
@@ -354,9 +354,11 @@ class MakeMember:
     label: str  # of the new table; "": none is made
     entries: tuple[NewEntry, ...] = ()
     wipe: bool = False  # signatures that lie on what is taken are wiped first
-    holds: tuple[str, ...] = ()  # what `wipe` gives up: each thing by kind, UUID, label and byte
+    holds: tuple[str, ...] = ()  # what `wipe` overwrites: each signature by kind, UUID, label and byte
     zeroed: tuple[Extent, ...] = ()  # what `wipe` zeroes first
-    old_arrays: tuple[str, ...] = ()  # UUIDs of the md superblocks that `wipe` gives up, as mdadm writes them
+    old_arrays: tuple[
+        str, ...
+    ] = ()  # UUIDs of the md superblocks that `wipe` overwrites, as mdadm writes them
 
 
 @dataclass(frozen=True, slots=True)

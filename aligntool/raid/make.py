@@ -292,7 +292,7 @@ def go_back(record: Record, plan: Plan, paths: Paths) -> Iterator[Event]:
 
 
 def refuse_filled(plan: Plan) -> None:
-    """Raises Refused where somebody uses what would be taken away."""
+    """Raise Refused where files lie on what would be removed."""
     for step in plan.steps:
         if isinstance(step, Mount):
             found = steps_system.files_below(step.path) if steps_system.is_mounted(step.path) else []
@@ -304,7 +304,7 @@ def refuse_filled(plan: Plan) -> None:
 
 
 def refuse_in_use(plan: Plan, last: int) -> None:
-    """Raises Refused where somebody put something on what the steps up to `last` made."""
+    """Raise Refused where something was put on what the steps up to `last` made."""
     made = [_where_it_runs(step, plan) for step in plan.steps if isinstance(step, MakeFileSystem)]
     for step in plan.steps[: last + 1]:
         if isinstance(step, MakeFileSystem):
@@ -435,7 +435,7 @@ def _start_array_to_undo(record: Record, plan: Plan) -> Iterator[Said]:
         ):
             clear = f"mdadm --zero-superblock {' '.join(made.members)}"
             raise Refused(
-                f"the array cannot be started, so nobody can tell whether files lie on it: {error}",
+                f"the array cannot be started, so it is unknown whether files lie on it: {error}",
                 hint=f"when nothing of it is needed: {clear}, then the same again",
             ) from error
         yield Said(f"the array cannot be started, and is taken apart as it is: {error}")

@@ -107,25 +107,25 @@ def _with_field(text: str, number: int, value: str) -> str:
 
 
 def refuse_mount(disk: Disk, inventory: Inventory, wish: PlaceWish, files: Files) -> Iterator[Objection]:
-    """Why the tables cannot be mended, or not as it is wanted."""
+    """Yield why the tables cannot be changed as wanted."""
     named = [line for line in fstab_lines(disk, inventory, files) if _is_by_node(line, disk, inventory)]
     for line in (*named, *_crypt_lines(disk, inventory, files)):
         if uuid_behind(line.spec, disk) is None:
             yield (
-                f"nobody can tell which UUID lies on {line.spec}, which {line.place} is from",
+                f"the UUID on {line.spec}, from which {line.place} is mounted, is unknown",
                 f"blkid {line.spec}",
             )
     if wish.place is None:
         return
     layer = disk.content[0] if len(disk.content) == 1 else None
     if not _PLACE.fullmatch(wish.place) or wish.place == "/":
-        yield f"{wish.place!r} is no place to mount at that fstab could hold", "--mount /srv/data"
+        yield f"{wish.place!r} is not a mount point that fstab can hold", "--mount /srv/data"
     if layer is None or not layer.uuid or layer.kind not in FILE_SYSTEMS:
         if disk.content_read:
             what = layer.kind if layer else "no one file system"
             yield f"{disk.path} holds {what}, which cannot be mounted as it is", f"blkid -p {disk.path}"
         else:
-            yield f"nobody could look what lies on {disk.path}", f"sudo blkid -p {disk.path}"
+            yield f"the content of {disk.path} could not be read", f"sudo blkid -p {disk.path}"
     for line in files.fstab:
         mine = line in fstab_lines(disk, inventory, files)
         if line.place == wish.place and not mine:
@@ -241,7 +241,7 @@ def _swallowed(steps: Sequence[Step], files: Files) -> Iterator[Objection]:
                 "\ufffd" in step.instead_of
             ):  # what a byte that is no UTF-8 was read as: it cannot be found again
                 yield (
-                    f"{step.path}: a line holds characters that are no UTF-8: {step.instead_of}",
+                    f"{step.path}: a line holds characters that are not UTF-8: {step.instead_of}",
                     f"change it in {step.path} by hand first",
                 )
             for file, text in lines:
@@ -258,10 +258,10 @@ def _wish(goal: PersistGoal) -> PlaceWish:
 
 
 def _case(disk: Disk, inventory: Inventory, goal: PersistGoal) -> Case:
-    """Raises Refused where there is nothing to think about."""
+    """Raise Refused where nothing can be planned."""
     facts, files = disk.array, inventory.system
     if facts is None:
-        raise Refused(f"{disk.path} is no md array that runs", hint="aligntool raid show")
+        raise Refused(f"{disk.path} is not a running md array", hint="aligntool raid show")
     if not is_native(disk):
         raise Refused(
             f"{disk.path} is an array of the firmware ({facts.metadata}): what makes it come back is kept there",
@@ -270,10 +270,10 @@ def _case(disk: Disk, inventory: Inventory, goal: PersistGoal) -> Case:
     if files is None:
         raise Refused("the files of this system cannot be seen", hint="ls /etc/os-release /etc/fstab")
     if not facts.uuid:
-        raise Refused(f"nobody says which UUID {disk.path} has", hint=f"mdadm --detail {disk.path}")
+        raise Refused(f"the UUID of {disk.path} is unknown", hint=f"mdadm --detail {disk.path}")
     word = goal.system or files.family
     if word not in SYSTEMS:
-        why = f"{word!r} is no system whose files are known" if word else "this system's family is not known"
+        why = f"{word!r} is not a known system" if word else "this system's family is not known"
         raise Refused(why, hint=f"--system: {', '.join(SYSTEMS)}")
     return Case(disk, inventory, files, SYSTEMS[word], facts.uuid)
 

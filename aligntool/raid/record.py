@@ -95,7 +95,7 @@ def read_record(file: Path) -> Record:
         what = error.strerror if isinstance(error, OSError) else str(error)
         raise Refused(
             f"{file}: the record of an unfinished array cannot be read: {what}",
-            hint=f"mdadm --examine tells what its drives hold; when nothing is needed of them: rm {file}",
+            hint=f"mdadm --examine shows what its drives hold; when nothing is needed of them: rm {file}",
         ) from error
 
 
@@ -139,7 +139,7 @@ def _checksum(body: Mapping[str, object]) -> str:
 
 @contextmanager
 def one_at_a_time(state: Path = STATE) -> Iterator[None]:
-    """Nobody else makes or undoes an array meanwhile. The folder is made where it is missing. Raises Refused."""
+    """Let no other aligntool make or undo an array meanwhile. Makes the directory. Raise Refused."""
     try:
         (state / "arrays").mkdir(mode=0o700, parents=True, exist_ok=True)
         sync_folder(state)

@@ -43,13 +43,13 @@ def goal_problems(goal: RaidGoal, members: int) -> Iterator[Objection]:
             yield f"{word!r} is no {what} of an array here", f"{option or what}: {', '.join(allowed)}"
     if not _NAME.fullmatch(goal.name) or len(goal.name) > LONGEST_NAME:
         yield (
-            f"{goal.name!r} is no name for an array: letters, digits, '.', '_' and '-', at most {LONGEST_NAME}",
+            f"{goal.name!r} is not a valid array name: letters, digits, '.', '_' and '-', at most {LONGEST_NAME}",
             "--name data",
         )
     if goal.mount_at and not re.fullmatch(r"/[^\s\\#]*", goal.mount_at):
-        yield f"{goal.mount_at!r} is no place to mount at that fstab could hold", f"--mount /srv/{goal.name}"
+        yield f"{goal.mount_at!r} is not a mount point that fstab can hold", f"--mount /srv/{goal.name}"
     if goal.system not in SYSTEMS:
-        yield f"{goal.system!r} is no system whose files are known", f"--system: {', '.join(SYSTEMS)}"
+        yield f"{goal.system!r} is not a known system", f"--system: {', '.join(SYSTEMS)}"
     if level := LEVELS.get(goal.level):
         allowed = layouts_of(level, members)
         if goal.layout is not None and goal.layout not in allowed:
@@ -71,12 +71,12 @@ def _about_chunk(goal: RaidGoal) -> Iterator[Objection]:
         yield f"{level.title} has no chunk: every member holds everything", "leave --chunk out"
     elif chunk <= 0 or chunk % PAGE:
         yield (
-            f"a chunk of {format_size(chunk)} is no multiple of the kernel's pages of {format_size(PAGE)}",
+            f"a chunk of {format_size(chunk)} is not a multiple of the kernel's pages of {format_size(PAGE)}",
             "--chunk 64KiB",
         )
     elif level.word != "raid0" and not is_power_of_two(chunk):
         yield (
-            f"a chunk of {format_size(chunk)} is no power of two, which {level.title} asks for",
+            f"a chunk of {format_size(chunk)} is not a power of two, which {level.title} asks for",
             "--chunk 64KiB",
         )
 
@@ -251,7 +251,7 @@ def _about_wipe(members: Sequence[Member], goal: RaidGoal) -> Iterator[Objection
     for name in goal.wipe:
         if not any(_is_named(member, name) for member in members):
             yield (
-                f"--wipe {name}: that is no member of this array",
+                f"--wipe {name}: not a member of this array",
                 f"members: {', '.join(each.name for each in members)}",
             )
 
@@ -265,7 +265,7 @@ def _about_member(member: Member, goal: RaidGoal) -> Iterator[Objection]:
         )
         return
     if not disk.size:
-        yield f"nobody says how large {disk.name} is", ""
+        yield f"the size of {disk.name} is unknown", ""
     if disk.zoned not in (None, "none"):
         yield (
             f"{disk.name} is {disk.zoned} zoned: parts of it must be written in order, which md does not do",
@@ -308,7 +308,7 @@ def _about_content(member: Member, goal: RaidGoal) -> Iterator[Objection]:
     if not read:
         rights = any(each.why.startswith("needs root") for each in disk.unseen)
         look = "type the same after sudo" if rights else f"sudo aligntool audit {shell_word(disk.path)}"
-        yield f"nobody could look whether {member.name} is empty", look
+        yield f"{member.name} could not be read, so it may not be empty", look
     elif has_test_array(disk):
         yield (
             f"{member.name} holds a test array that a sweep over chunks left behind",
@@ -350,7 +350,7 @@ def holdings(member: Member) -> tuple[str, ...]:
     found = _recognised(member)
     if sampled and sampled.written and not found:
         counted = f"{sampled.written} of {sampled.places} places"
-        found = (f"something that nobody recognises lies at {counted} that were read",)
+        found = (f"unrecognised data lies at {counted} that were read",)
     return found
 
 

@@ -70,7 +70,7 @@ def came_onto(step: MakeMember, taken: Extent | None, area: DataArea, *, begun: 
 
 
 def whole_of(disk: Disk, step: MakeMember, number: int | None) -> Extent | None:
-    """What the step takes, in bytes of the disk; `number`: of the partition. None: nobody knows how large it is."""
+    """What the step takes, in bytes of the disk; `number`: of the partition. None: its size is unknown."""
     if number is not None:
         return next((part.extent for part in disk.partitions if part.number == number), None)
     return Extent(0, disk.size) if disk.size else None
@@ -281,7 +281,7 @@ def _stop_unless_planned(disk: Disk, step: MakeMember, *, again: bool) -> None:
             f"{disk.path} is another drive than the plan's: model, serial number, WWN or size differ"
         )
     if not (disk.table_read and disk.content_read):
-        raise Stopped(f"nobody could look whether {disk.path} is as it was when the plan was made")
+        raise Stopped(f"{disk.path} could not be read, so it may not be as it was when the plan was made")
     erased = (
         step.old_arrays if again else ()
     )  # without its table a drive shows its last partition's as its own

@@ -146,7 +146,7 @@ def _mount_points(step: MakeFileSystem) -> Iterator[list[str]]:
         said = run_program("mount", "-t", step.kind, "-o", "ro,nosuid,nodev,noexec", step.device, name)
         if said.code:
             raise Refused(
-                f"nobody can tell whether files lie on {step.device}: {said.last_words}",
+                f"it is unknown whether files lie on {step.device}: {said.last_words}",
                 hint=f"sudo blkid -p {shell_word(step.device)}",
             )
         try:
@@ -287,7 +287,7 @@ def _stop_where_something_lies(members: Sequence[str]) -> None:
     for member in members:
         folder = kernel_folder(member)
         if folder is None:
-            raise Stopped(f"{member} is no block device")
+            raise Stopped(f"{member} is not a block device")
         said = run_program("blkid", "-p", "-o", "value", "-s", "TYPE", "-s", "PTTYPE", member)
         if said.code not in (0, 2):  # blkid(8): 2 is nothing; 8 is more than one thing
             raise Stopped(f"blkid cannot tell what {member} holds: {said.last_words or said.code}")
@@ -327,7 +327,7 @@ def make_file_system(step: MakeFileSystem, *, new: bool) -> Iterator[Said]:
     """
     settle()
     if kernel_folder(step.device) is None:
-        raise Stopped(f"{step.device} is no block device")
+        raise Stopped(f"{step.device} is not a block device")
     size = _exclusively(step.device)
     if is_there(step):
         problem = check_content(step.device, Extent(0, size), step.kind).problem

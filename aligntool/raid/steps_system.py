@@ -336,7 +336,7 @@ def find_file(paths: Paths, path: str) -> Path:
     if root not in found.parents:
         raise Refused(f"{given} leads out of {root}, to {found}")
     if found.exists() and not found.is_file():
-        raise Refused(f"{given} is no regular file")
+        raise Refused(f"{given} is not a regular file")
     if found.exists() and found.stat().st_size > LARGEST:
         raise Refused(f"{given} is larger than any file of its kind")
     if not found.parent.is_dir():
@@ -476,7 +476,7 @@ def refuse_unwritable(step: FileStep, paths: Paths) -> Iterator[str]:
     try:
         "".join((*step.lines, step.instead_of if isinstance(step, EditFile) else "")).encode()
     except UnicodeEncodeError:  # from words of the command line that are no UTF-8
-        yield f"{step.path}: what would be written into it is no UTF-8"
+        yield f"{step.path}: what would be written into it is not UTF-8"
         return
     if _has_no_reader(step, paths):
         return
@@ -489,7 +489,7 @@ def refuse_unwritable(step: FileStep, paths: Paths) -> Iterator[str]:
         yield f"{file.parent} cannot be written"
     # Of root this asks for the read-only file system, and for the flag of chattr(1): fs/namei.c, inode_permission.
     if file.exists() and not os.access(file, os.W_OK):
-        yield f"{file} may not be replaced by anybody: sudo chattr -i {file}"
+        yield f"{file} cannot be replaced, it is immutable or read-only: sudo chattr -i {file}"
     if _is_mount_point(file):
         yield f"{file} is a mount point of its own, so it cannot be replaced: umount {file}"
 

@@ -70,7 +70,7 @@ def arrays_of(
 def _view(judged: Judged, report: Report, rates: Rates, known: Known) -> ArrayView:
     disk, facts = judged.disk, judged.disk.array
     if facts is None:
-        raise ValueError(f"{disk.name} is no array")
+        raise ValueError(f"{disk.name} is not an array")
     members = tuple(_member(name, offset, report, known) for name, offset in _offsets(disk))
     level = level_of(facts.level)
     drives = [drive for name in facts.members if (drive := _drive(name, report))]

@@ -41,7 +41,7 @@ def test_the_bits_of_a_large_array_fit_the_room_that_mdadm_leaves(
 def test_a_name_is_short_enough_for_the_host_before_it() -> None:
     """init_super1 of super1.c: strlen("any") + 1 + strlen(name) < 32, or the name stands alone."""
     assert words(planned(goal(name="x" * 27), *drives(2)))["--homehost"] == "any"
-    with pytest.raises(Refused, match="no name for an array"):
+    with pytest.raises(Refused, match="not a valid array name"):
         planned(goal(name="x" * 28), *drives(2))
 
 

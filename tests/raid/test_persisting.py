@@ -391,7 +391,7 @@ def unreadable(disk: Disk) -> Disk:
         (None, {}, None, "files of this system cannot be seen"),
         (system(family=""), {}, None, "family is not known"),
         (system(), {"metadata": "external:/md126/0"}, None, "array of the firmware"),
-        (system(), {"uuid": None}, None, "nobody says which UUID"),
+        (system(), {"uuid": None}, None, "the UUID of"),
         (system(conf=lines("ARRAY /dev/md/data", "  devices=/dev/a")), {}, None, "over several lines"),
         (
             system(conf=lines("ARRAY /dev/md/data", f"ARRAY /dev/md/data2 UUID={OTHER}")),
@@ -400,10 +400,10 @@ def unreadable(disk: Disk) -> Disk:
             "another one holds the same words: ARRAY /dev/md/data2",
         ),
         (system(fstab=fstab("/dev/md127 /srv ext4", "/dev/md127 /srv ext4 noauto")), {}, None, "same words"),
-        (system(fstab=fstab("/dev/md127 /srv/caf\ufffd ext4")), {}, None, "no UTF-8"),
-        (system(), {}, "srv", "no place to mount"),
-        (system(), {}, "/", "no place to mount"),
-        (system(), {}, "/with blank", "no place to mount"),
+        (system(fstab=fstab("/dev/md127 /srv/caf\ufffd ext4")), {}, None, "not UTF-8"),
+        (system(), {}, "srv", "is not a mount point"),
+        (system(), {}, "/", "is not a mount point"),
+        (system(), {}, "/with blank", "is not a mount point"),
         (system(fstab=fstab("UUID=x /srv ext4")), {}, "/srv", "mounts UUID=x at /srv already"),
         (system(fstab=fstab(f"UUID={FS} /home ext4")), {}, "/srv", "mounts it at /home already"),
     ],
@@ -419,14 +419,14 @@ def test_what_cannot_be_is_refused_with_its_reason(
 def test_a_line_by_number_is_refused_where_nobody_knows_what_lies_there() -> None:
     inventory = machine("raid1", system(conf=CONF, fstab=fstab("/dev/md127 /srv ext4 nofail 0 2")))
     inventory = replace(inventory, disks=(*inventory.disks[:-1], unreadable(inventory.disks[-1])))
-    with pytest.raises(Refused, match="which UUID lies on /dev/md127") as refused:
+    with pytest.raises(Refused, match="the UUID on /dev/md127") as refused:
         persist(inventory, mount="/x")
-    assert "nobody could look what lies on /dev/md127" in str(refused.value)  # all reasons at once
+    assert "the content of /dev/md127 could not be read" in str(refused.value)  # all reasons at once
 
 
 def test_a_drive_is_no_array() -> None:
     inventory = machine("raid1", system())
-    with pytest.raises(Refused, match="no md array"):
+    with pytest.raises(Refused, match="not a running md array"):
         plan_persist(inventory.disks[0], inventory, PersistGoal())
 
 

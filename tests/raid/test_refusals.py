@@ -33,7 +33,7 @@ MEMBERS: list[tuple[str, Change, str, str]] = [
     ("", lambda disk: replace(disk, holders=("md127",)), "nvme1n1 is a part of md127", "audit md127"),
     ("2048+1000 ext4", lambda disk: disk, "nvme1n1 is not empty: partition 1, ext4", "audit /dev/nvme1n1"),
     ("", lambda disk: replace(disk, content=(layer("linux_raid_member", "old"),)), 'md "old" on the whole', "audit"),
-    ("", lambda disk: replace(disk, content_read=False), "nobody could look whether nvme1n1 is empty", "sudo"),
+    ("", lambda disk: replace(disk, content_read=False), "nvme1n1 could not be read", "sudo"),
     ("", lambda disk: replace(disk, failing="its reliability is degraded"), "says that it fails", "smartctl"),
     ("", lambda disk: replace(disk, read_only=True), "nvme1n1 is read-only", ""),
     ("", lambda disk: replace(disk, kind=DiskKind.IMAGE), "md works on block devices", "losetup"),
@@ -58,8 +58,8 @@ def test_such_a_drive_is_no_member(parts: str, change: Change, why: str, hint: s
 
 GOALS: list[tuple[RaidGoal, int, str]] = [
     (goal("raid1", chunk=64 * KIB), 2, "RAID1 has no chunk"),
-    (goal("raid5", chunk=96 * KIB), 3, "no power of two"),
-    (goal("raid0", chunk=6 * KIB), 2, "no multiple of the kernel's pages"),
+    (goal("raid5", chunk=96 * KIB), 3, "not a power of two"),
+    (goal("raid0", chunk=6 * KIB), 2, "not a multiple of the kernel's pages"),
     (goal("raid5"), 2, "RAID5 needs at least 3 members, and 2 are named"),
     (goal("raid6"), 3, "RAID6 needs at least 4 members"),
     (goal("raid0"), 1, "RAID0 needs at least 2 members, and 1 is named"),
@@ -70,12 +70,12 @@ GOALS: list[tuple[RaidGoal, int, str]] = [
     (goal("raid7"), 2, "'raid7' is no level"),
     (goal("raid1", filesystem="zfs"), 2, "'zfs' is no file system"),
     (goal("raid1", workload="games"), 2, "'games' is no workload"),
-    (goal("raid1", name="my data"), 2, "no name for an array"),
-    (goal("raid1", name="x" * 33), 2, "no name for an array"),
-    (goal("raid1", mount_at="/srv/my data"), 2, "no place to mount at"),
-    (goal("raid1", mount_at="srv"), 2, "no place to mount at"),
+    (goal("raid1", name="my data"), 2, "not a valid array name"),
+    (goal("raid1", name="x" * 33), 2, "not a valid array name"),
+    (goal("raid1", mount_at="/srv/my data"), 2, "is not a mount point"),
+    (goal("raid1", mount_at="srv"), 2, "is not a mount point"),
     (goal("raid1", members="partitions"), 2, "partitions were asked for"),
-    (goal("raid1", system="plan9"), 2, "'plan9' is no system"),
+    (goal("raid1", system="plan9"), 2, "'plan9' is not a known system"),
 ]
 
 
@@ -123,8 +123,8 @@ def test_wiping_a_partition_is_no_leave_to_wipe_its_drive_and_a_name_that_is_no_
         planned(goal(wipe=("nvme0n1p1", "nvme1n1", "sda")), *full)
     for why in (
         "nvme0n1 is not empty",
-        "--wipe nvme0n1p1: that is no member",
-        "--wipe sda: that is no member",
+        "--wipe nvme0n1p1: not a member",
+        "--wipe sda: not a member",
     ):
         assert why in str(refused.value)
 
@@ -209,10 +209,10 @@ def test_a_partition_that_is_not_there_hides_no_other_reason() -> None:
     members = judged(replace(small, size=8 * MIB), full, drive(2))
     with pytest.raises(Refused) as refused:
         plan_raid(members, Inventory(tuple(each.disk for each in members)), wanted)
-    for why in ("'plan9' is no system", "nvme2n1 has no partition 7", "nvme1n1 is not empty"):
+    for why in ("'plan9' is not a known system", "nvme2n1 has no partition 7", "nvme1n1 is not empty"):
         assert why in str(refused.value)
     assert "needs at least 3" not in str(refused.value)
     with pytest.raises(Refused) as refused:
         planned(goal(system="plan9"), small, full)
-    for why in ("'plan9' is no system", "members need at least 16MiB", "nvme1n1 is not empty"):
+    for why in ("'plan9' is not a known system", "members need at least 16MiB", "nvme1n1 is not empty"):
         assert why in str(refused.value)

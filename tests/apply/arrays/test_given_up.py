@@ -91,13 +91,13 @@ def test_what_nobody_recognises_is_given_up_by_name_only(
     assert run("blkid", "-p", drives[0], fails=True) == ""
     done = run_aligntool(*PLAN, *drives)
     assert done.returncode == 3 and done.stdout == ""
-    assert f"{drives[0].name} is not empty: something that nobody recognises lies at 8 of 103" in done.stderr
+    assert f"{drives[0].name} is not empty: unrecognised data lies at 8 of 103" in done.stderr
     assert f"--wipe {drives[0].name}" in done.stderr and f"{drives[1].name} is" not in done.stderr
     swept = run_aligntool("raid", "tune", "--level", "0", "--dry-run", *drives)
-    assert swept.returncode == 3 and "nobody recognises" in swept.stderr and "--wipe" not in swept.stderr
+    assert swept.returncode == 3 and "unrecognised data" in swept.stderr and "--wipe" not in swept.stderr
     kept = tmp_path / "plan.json"
     done = run_aligntool(*PLAN, "--wipe", drives[0], "-o", kept, *drives)
-    assert done.returncode == 0 and "lost: something that nobody recognises" in " ".join(done.stdout.split())
+    assert done.returncode == 0 and "lost: unrecognised data" in " ".join(done.stdout.split())
     run("dd", "if=/dev/urandom", f"of={drives[0]}", "bs=1M", "count=1", "conv=fsync")
     done = run_aligntool("apply", "--yes", kept)
     assert done.returncode == 3 and "does not hold what it held" in done.stderr

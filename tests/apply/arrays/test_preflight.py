@@ -91,7 +91,7 @@ def test_a_line_that_cannot_be_written_is_told_beforehand(tmp_path: Path) -> Non
     """A word of the command line may hold any byte; Python has it as a lone surrogate."""
     (paths_in(tmp_path).of("/etc/fstab")).write_text("")
     step = fstab_step(LINE.replace("/srv/data", "/srv/caf\udce9"))
-    assert "no UTF-8" in reasons(plan_of([step]), tmp_path)
+    assert "not UTF-8" in reasons(plan_of([step]), tmp_path)
 
 
 def test_a_program_that_a_script_needs_is_missed_beforehand(tmp_path: Path) -> None:
