@@ -202,7 +202,7 @@ class _SpansFile(Experiment):
 def _spans(document: dict[str, object]) -> Spans:
     found = decode(_SpansFile, {"when": ""} | document | _common(document))
     if not all(point.iops and point.cpu != () for point in found.curve):
-        raise ValueError("curve: an empty list")
+        raise ValueError("curve: iops or cpu is an empty list")
     memory = found.host_memory_buffer
     return Spans(
         found.when, found.target, found.write, found.knee,
