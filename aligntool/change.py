@@ -252,7 +252,7 @@ def to_json(plan: Plan) -> str:
 
 
 def from_json(text: str) -> Plan:
-    """Raises Refused when it is no plan, one of another version, or one that was changed since it was made."""
+    """Return the plan of a document. Raises Refused where it is not one, of another version, or was changed."""
     try:
         document = load_object(text)
         check_schema(document, SCHEMA, VERSION)
@@ -289,7 +289,7 @@ def wanted_of(text: str) -> tuple[tuple[str, ...], RaidGoal]:
     try:
         wanted = decode(_Wanted, load_object(text).get("wanted"), exact=True)
     except ValueError as error:
-        raise Refused(f"the plan does not say what array was asked for: {error}",
+        raise Refused(f"the plan does not contain the array that was requested: {error}",
                       hint="lsblk") from error  # fmt: skip
     return wanted.drives, wanted.goal
 

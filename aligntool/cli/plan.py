@@ -25,7 +25,7 @@ from aligntool.linux.content import CHECKERS, E2FSCK, EXT
 from aligntool.linux.drives import Given
 from aligntool.linux.look import look
 from aligntool.linux.usage import UsedMap, read_used
-from aligntool.linux.users import lasting_occupants, loops_over, occupants
+from aligntool.linux.users import loops_over, occupants, remaining_occupants
 from aligntool.realign.planning import plan_realign
 from aligntool.realign.shrink import shrink_words
 from aligntool.realign.wanted import shrinkable
@@ -172,7 +172,7 @@ def _waited(path: str) -> bool:
     status = _status_of(path)
     if not any(one.passing for one in loops_over(status)):
         return False
-    left = [one for one in lasting_occupants(status) if one.passing]
+    left = [one for one in remaining_occupants(status) if one.passing]
     if left:
         words = "; ".join(one.what for one in left)
         raise Refused(f"{path} is in use: {words}", hint="\n".join(one.end for one in left))

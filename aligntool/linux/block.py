@@ -21,12 +21,9 @@ from aligntool.device import Device, Job, Jobs
 from aligntool.errors import Refused
 from aligntool.units import KIB, MIB, align_down, align_up
 
-# Memory for direct I/O: page-aligned buffers, lent out and taken back by themselves; and comparing what they
-# hold.
-#
-# In: a length. Out: a writable view. Alone because direct I/O asks for aligned memory, which `bytes` does not
-# promise, and because fresh pages for every 1 MiB that is read cost a third of the reading (measured: filling
-# a fresh mapping takes 10 to 20 times as long as filling one that was used before).
+# Memory for direct I/O: page-aligned buffers, reused, and compared with each other. Direct I/O asks for aligned
+# memory, which `bytes` does not promise, and fresh pages for every 1 MiB that is read cost a third of the reading
+# (measured: filling a fresh mapping takes 10 to 20 times as long as filling one that was used before).
 
 _SPACE = MIB  # of each buffer that is kept
 _KEPT = 40  # two batches of 16 MiB, and one more for each of those who read
@@ -118,10 +115,8 @@ def _map(length: int) -> mmap.mmap:
     return mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
-# The real Device: a block device or an image file, read and written past the page cache.
-#
-# In: an open descriptor. Out: bytes of the medium. Alone because direct I/O has rules that no other part
-# should know: offsets, lengths and memory on a grid, short transfers, file systems without it.
+# The real Device: a block device or an image file, read and written past the page cache. Direct I/O has rules that
+# no other part should know: offsets, lengths and memory on a grid, short transfers, file systems without it.
 #
 # Direct I/O is used for image files as well. Copying in 1 MiB pieces by four workers, flushed after each 32
 # MiB, reached on ext4 1.1 times the rate of buffered reading and writing and 1.2 times that of
@@ -327,10 +322,8 @@ def _open_direct(descriptor: int) -> int | None:
         raise
 
 
-# A Device that cannot write, for whoever only asks where a disk stands.
-#
-# In: the path of a disk or image. Out: a Device on a descriptor that is open for reading. Alone because
-# asking must be possible while somebody else holds the disk, and must be unable to do harm.
+# A Device that cannot write, to find out where a disk stands. Asking must be possible while another program holds
+# the disk, and must be unable to do harm.
 
 
 class LookOnly:
@@ -386,10 +379,7 @@ def look_only(path: str) -> Iterator[LookOnly]:
         os.close(descriptor)
 
 
-# A Device that is not in a hurry.
-#
-# In: a Device and a limit. Out: a Device. Alone because a disk that others wait for is a wish of the user and
-# no business of the copying.
+# A Device with a limited rate. The limit is the wish of the user, and the copying does not know of it.
 
 _NAP_S = 0.1
 

@@ -10,10 +10,8 @@ from dataclasses import replace
 from aligntool.inventory import Disk, DiskKind, Health
 from aligntool.linux.process import run_program
 
-# Asking an ATA drive: IDENTIFY DEVICE and CHECK POWER MODE, through SG_IO.
-#
-# In: an open descriptor of the disk. Out: the IDENTIFY data; whether it sleeps. Alone because this is where a
-# command goes to a drive: these two neither change anything nor wake it, and only root may send them.
+# Asking an ATA drive: IDENTIFY DEVICE and CHECK POWER MODE, through SG_IO. This is where a command goes to a drive:
+# these two neither change anything nor wake it, and only root may send them.
 
 SG_IO = 0x2285
 PATIENCE_MS = 5000
@@ -110,9 +108,7 @@ def _send(descriptor: int, words: bytes, length: int) -> tuple[bytes, bytes] | N
     return data.raw[:length], sense.raw[: request.sense_length]
 
 
-# Asking an NVMe drive: Identify, Get Features and Get Log Page through the kernel's admin ioctl.
-#
-# In: an open descriptor of a namespace. Out: raw pages, decoded elsewhere. Alone because this is where a
+# Asking an NVMe drive: Identify, Get Features and Get Log Page through the kernel's admin ioctl. This is where a
 # command goes to a drive; only these four go, and none of them changes anything.
 
 NVME_IOCTL_ID = 0x4E40  # _IO('N', 0x40): answers with the namespace's number
@@ -212,12 +208,10 @@ def _ask(descriptor: int, opcode: int, nsid: int, cdw10: int, length: int = PAGE
         )  # a positive status is the drive's refusal
 
 
-# Whether a drive says that it fails, how worn it is, and how warm.
-#
-# In: a disk. Out: a sentence, or nothing; a Health. Alone because it is asked only before a plan: reading and
-# writing much of a drive that is about to die is what kills it, and an audit reads next to nothing. smartctl
-# knows the commands of each kind of drive and bridge; without it only an NVMe drive can be asked, and without
-# root nobody knows.
+# Whether a drive reports that it fails, how worn it is, and how warm. It is asked only before a plan: reading and
+# writing much of a drive that is about to die is what kills it, and an audit reads next to nothing. smartctl knows
+# the commands of each kind of drive and bridge; without it only an NVMe drive can be asked, and without root it is
+# not knows.
 
 PATIENCE_S = 10.0
 PHYSICAL = (DiskKind.ATA, DiskKind.SCSI, DiskKind.NVME, DiskKind.USB)

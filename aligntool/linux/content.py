@@ -14,11 +14,8 @@ from aligntool.linux.loops import NoLoop, fresh_reader, read_only_loop
 from aligntool.linux.process import NOT_RUN, Ended, find_program, run_program
 from aligntool.units import KIB, Extent, align_down
 
-# Asking a file system's own checker whether it is whole. Nothing is repaired and nothing written.
-#
-# In: a disk or an image, a partition's place, the kind of what lies there. Out: whole, not whole with the
-# checker's last words, or not checked with the reason. Alone because each checker has its own words for "only
-# look" and its own ideas of what is worth a complaint.
+# Asking a file system's own checker whether it is whole. Nothing is repaired and nothing written. Each checker has
+# its own words for "only look" and its own ideas of what is worth a complaint.
 
 EXT = ("ext2", "ext3", "ext4")
 E2FSCK = ("e2fsck", "-f", "-n")
@@ -98,10 +95,7 @@ def _is_harmless(text: str) -> bool:
     return all(HARMLESS.match(line) for line in lines if line)
 
 
-# How much of a file was never written.
-#
-# In: a path, and how much of the file counts. Out: a share. Alone because reading a hole measures no drive,
-# and nothing else that is looked at tells of it.
+# How much of a file was never written. Reading a hole measures no drive, and no other fact shows it.
 
 _MOST = 100_000  # holes that are counted; what comes after them is taken to be like the rest
 
@@ -140,11 +134,9 @@ def _share(descriptor: int, span: int) -> float | None:
     return holes / at if at else None
 
 
-# Whether anything was ever written where an array is to lie: a few places of a drive or a partition, read.
-#
-# In: a disk, a run of its bytes, and places that count more than others. Out: `Sampled`. Alone because it is
-# the only look that asks for data as such: everything else is looked for by its own signature, and what has
-# none (plain dm-crypt, a raw database, a hidden volume) is found by nothing but this.
+# Whether anything was ever written where an array is to lie: a few places of a drive or a partition, read. It is the
+# only look that asks for data as such: everything else is looked for by its own signature, and what has none (plain
+# dm-crypt, a raw database, a hidden volume) is found by nothing but this.
 
 EDGE = 128 * KIB  # at either end, read as one place
 PLACE = 4 * KIB

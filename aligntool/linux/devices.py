@@ -12,11 +12,8 @@ from aligntool.inventory import DiskKind, Gap, Unseen
 from aligntool.linux.commands import is_standby
 from aligntool.linux.sysfs import Record, Tree
 
-# Which block devices there are.
-#
-# In: a `Tree`. Out: `Block`s, whole devices only, those that hold or could hold partitions. Alone because
-# every captured tree keeps them in another place and because the kernel has many block devices that are no
-# disks.
+# Which block devices there are. Every captured tree keeps them in another place, and the kernel has many block
+# devices that are not disks.
 
 MOST_FOLDERS = 200_000  # when a captured tree has to be searched
 DEEPEST = 16
@@ -169,11 +166,8 @@ def _order(block: Block) -> tuple[int, str, int, str]:
     return rank, letters[:2], len(letters), padded  # sdz comes before sdaa
 
 
-# Opening a disk to read it, or saying why that was not done.
-#
-# In: a path. Out: an open descriptor, or an `Unseen`. Alone because of what must never happen here: nothing
-# is opened for writing, a sleeping drive is not woken, and one drive that cannot be opened spoils nothing for
-# the others.
+# Opening a disk for reading, or the reason why not. Nothing is opened for writing, a sleeping drive is not woken,
+# and one drive that cannot be opened does not stop the look at the others.
 
 READ_ONLY = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
@@ -265,10 +259,8 @@ class FileReader:
         return b"".join(pieces)
 
 
-# What class of device a disk is.
-#
-# In: a `Tree`, a `Block` and its udev record. Out: a DiskKind. Alone because the kernel does not say it in
-# one place: it follows from the name, from what the device hangs on, and from the driver of its host.
+# What class of device a disk is. The kernel does not say it in one place: it follows from the name, from what the
+# device hangs on, and from the driver of its host.
 
 # By kernel name (Documentation/admin-guide/devices.txt); sd and mmcblk need a closer look.
 _NAMES = {
@@ -338,10 +330,8 @@ def _scsi_kind(tree: Tree, block: Block, record: Record) -> DiskKind:
     return {"ata": DiskKind.ATA, "usb": DiskKind.USB}.get(record.get("ID_BUS") or "", DiskKind.SCSI)
 
 
-# What a device stands on and what stands on it: device-mapper, loop files.
-#
-# In: a `Tree` and the path of a block device. Out: kernel names, a mapping in words. Alone because each
-# stacking driver keeps a folder of its own beside the common slaves/ and holders/.
+# What a device stands on and what stands on it: device-mapper, loop files. Each stacking driver keeps a folder of
+# its own beside the common slaves/ and holders/.
 
 MOST_BELOW = 4096  # devices below one; a captured tree may lead in circles
 _PARTITION = re.compile(r"part(\d+)-.*")  # as kpartx and multipath-tools name the mappings of partitions

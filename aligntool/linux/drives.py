@@ -46,10 +46,8 @@ def read_rotation(tree: Tree, block: Block, record: Record) -> int | None:
     return record.number("ID_ATA_ROTATION_RATE_RPM")
 
 
-# What a disk calls itself: model, vendor, serial, firmware, world-wide name.
-#
-# In: sysfs attributes and the udev record. Out: strings as the device gave them, stripped. Alone because each
-# bus keeps them under other names, and because SCSI cuts an ATA drive's model to sixteen characters.
+# What a disk calls itself: model, vendor, serial, firmware, world-wide name. Each bus keeps them under other names,
+# and SCSI cuts an ATA drive's model to sixteen characters.
 
 _SCSI = frozenset((DiskKind.ATA, DiskKind.SCSI, DiskKind.USB, DiskKind.UFS))
 _SERIALS = (
@@ -144,10 +142,8 @@ def vpd_serial(page: bytes | None) -> str | None:
     return text.strip(" \0\t\n") or None
 
 
-# The grid that the kernel reports of a disk, and what the user puts in its place.
-#
-# In: the attributes of queue/ and of the disk. Out: IoLimits in bytes. Alone because these few numbers decide
-# every verdict: nothing is corrected here, a bogus value is kept and judged elsewhere.
+# The grid that the kernel reports of a disk, and what the user puts in its place. These few numbers decide every
+# verdict: nothing is corrected here, a bogus value is kept and judged elsewhere.
 
 SYSFS_SECTOR = 512  # sysfs counts start, size and chunk_sectors in these, whatever the disk's own sectors are
 
@@ -196,11 +192,9 @@ def _limit_times(number: int | None, factor: int) -> int | None:
     return None if number is None else number * factor
 
 
-# A running md array: what the kernel says of it in sysfs, and udev of its name.
-#
-# In: a `Tree`, the array's folder in sysfs, its udev record. Out: ArrayFacts in bytes. Alone because md
-# counts in KiB, in 512-byte sectors and in bytes, one attribute so and the next otherwise
-# (Documentation/admin-guide/md.rst), and packs the layout of a RAID10 into one number.
+# A running md array: what the kernel says of it in sysfs, and udev of its name. md counts in KiB, in 512-byte
+# sectors and in bytes, one attribute so and the next otherwise (Documentation/admin-guide/md.rst), and packs the
+# layout of a RAID10 into one number.
 
 KIB = 1024
 OFFSET = 1 << 16  # in the layout of a RAID10: the far copies lie one chunk further (raid10.c, setup_geo)

@@ -172,7 +172,7 @@ def refuse_existing(name: str, *, overwrite: bool = False) -> None:
 
 
 def _exists(name: str) -> Refused:
-    return Refused(f"{name} is there already; nothing was written", hint="give another name, or --overwrite")
+    return Refused(f"{name} exists already; nothing was written", hint="give another name, or --overwrite")
 
 
 def _reason(error: OSError | ValueError) -> str:

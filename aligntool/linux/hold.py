@@ -16,12 +16,10 @@ from aligntool.audit.wording import shell_word
 from aligntool.errors import Refused, refuse
 from aligntool.linux.block import DiskDevice
 from aligntool.linux.kernel import KernelView
-from aligntool.linux.users import kernel_name, lasting_occupants, locks_on, nodes_of, sysfs_folder
+from aligntool.linux.users import kernel_name, locks_on, nodes_of, remaining_occupants, sysfs_folder
 
-# The machine stays awake while a disk is being changed, and says so when it may not.
-#
-# In: the reason. Out: sentences for the user. Alone because it is courtesy, not safety: a move survives a
-# power cut, so nothing here is ever an error.
+# The machine stays awake while a disk is being changed, and says so when it may not. It is courtesy, not safety: a
+# move survives a power cut, so nothing here is ever an error.
 
 _ANSWER_S = 5.0
 _POWER = Path("/sys/class/power_supply")
@@ -60,7 +58,7 @@ def awake(why: str, *, program: str = "systemd-inhibit") -> Iterator[str]:
         yield (
             ""
             if held
-            else f"sleep and shutdown are not inhibited: {program} was refused or found nobody to ask"
+            else f"sleep and shutdown are not inhibited: {program} was refused, or logind does not run"
         )
     finally:
         _end(child)
@@ -107,11 +105,8 @@ def _text(file: Path) -> str:
         return ""
 
 
-# A disk taken for oneself before anything is written to it, and given back afterwards.
-#
-# In: the path of a whole disk or of an image file. Out: its Device and its KernelView, or a Refused that
-# names who has it. Alone because what must be true before the first write is opened, locked or refused here,
-# and nowhere else.
+# A disk taken for oneself before anything is written to it, and given back afterwards. What must be true before the
+# first write is opened, locked or refused here, and nowhere else.
 
 _PATIENCE_S = 2.0  # udev and blkid hold the lock for a moment after every change
 _PAUSE_S = 0.05
@@ -207,7 +202,7 @@ def _refuse_unfit(path: str, status: os.stat_result, *, whole: bool) -> None:
         refuse_partition(path, status)
     elif not any((sysfs_folder(status.st_rdev) / name).exists() for name in ("partition", "dm")):
         # Partitions of a multipath map are mappings of their own.
-        raise Refused(f"{path} is no partition", hint="lsblk")
+        raise Refused(f"{path} is not a partition", hint="lsblk")
     if (sysfs_folder(status.st_rdev) / "ro").read_text().strip() == "1":
         raise Refused(f"{path} is read-only", hint=f"sudo blockdev --setrw {shell_word(path)}")
 
@@ -222,7 +217,7 @@ def refuse_partition(path: str, status: os.stat_result) -> None:
 
 
 def _refuse_occupied(path: str, status: os.stat_result) -> None:
-    found = lasting_occupants(status)
+    found = remaining_occupants(status)
     if found:
         reasons = "; ".join(one.what for one in found)
         raise Refused(f"{path} is in use: {reasons}", hint=" && ".join(one.end for one in found))

@@ -15,10 +15,9 @@ from aligntool.linux.process import find_program, run_program
 from aligntool.linux.users import sysfs_folder
 from aligntool.units import Extent
 
-# Device nodes of partitions: that they are there, are block devices, and show the bytes that were planned.
-#
-# In: a disk, and where a partition should be. Out: nothing, or Stopped. Alone because a tool that opens a
-# node which is not there makes a plain file of it, and one that opens another disk's node destroys that disk.
+# Device nodes of partitions: that they are there, are block devices, and show the bytes that were planned. A tool
+# that opens a node which is not there makes a plain file of it, and one that opens another disk's node destroys that
+# disk.
 
 _SYSFS_SECTOR = 512  # whatever the disk's sector is: Documentation/ABI/stable/sysfs-block
 _SETTLE_S = 20.0
@@ -45,14 +44,14 @@ def partition_problem(disk: str, device: str, extent: Extent) -> str:
     """Why `device` is not the partition of `disk` at `extent`; "": it is."""
     node, whole = _block_number(device), _block_number(disk)
     if node is None or whole is None:
-        return f"{device if node is None else disk} is no block device"
+        return f"{device if node is None else disk} is not a block device"
     folder = sysfs_folder(node)
     try:
         start, length = (int((folder / name).read_text()) * _SYSFS_SECTOR for name in ("start", "size"))
     except (OSError, ValueError):
         return "the kernel shows no partition of that name"
     if folder.parent != sysfs_folder(whole):
-        return f"it is no partition of {disk}"
+        return f"it is not a partition of {disk}"
     if Extent(start, length) != extent:
         return f"the kernel shows bytes {start}..{start + length} of {disk}, planned are {extent.start}..{extent.end}"
     return ""
@@ -72,12 +71,9 @@ def _block_number(device: str) -> int | None:
     return status.st_rdev if stat.S_ISBLK(status.st_mode) else None
 
 
-# What the kernel believes about a disk's partitions: taken away and told again, without reading the table
-# anew.
-#
-# In: an open whole disk, partition numbers, extents. Out: BLKPG requests. Alone because a re-read of the
-# whole table (BLKRRPART) fails as soon as any partition is in use and shows what is parked, while BLKPG
-# touches one partition only.
+# What the kernel believes about a disk's partitions: removed and announced again, without reading the table anew. A
+# re-read of the whole table (BLKRRPART) fails as soon as any partition is in use and shows what is parked, while
+# BLKPG touches one partition only.
 
 # <linux/blkpg.h>
 _BLKPG = 0x1269

@@ -69,10 +69,8 @@ from aligntool.linux.system import RECORDS, read_system
 from aligntool.linux.targets import find_target, open_sysroot, read_image
 from aligntool.system import System
 
-# NvmeFacts and AtaFacts of one disk, from wherever they can be had.
-#
-# In: sysfs, captured pages, and the open disk if there is one. Out: facts, and the names that ATA gives in
-# full. Alone because it decides whom to ask: a file that the kernel keeps goes before a command to the drive.
+# NvmeFacts and AtaFacts of one disk, from wherever they can be had. It decides whom to ask: a file that the kernel
+# keeps goes before a command to the drive.
 
 CAPTURED_IDENTIFY = "/aligntool/identify"  # where a snapshot keeps the pages: NAME.ctrl, NAME.ns, NAME.hmb
 
@@ -145,10 +143,8 @@ def read_ata(
     return (facts, decode_names(data)) if facts is not None and data is not None else None
 
 
-# One disk, from everything that can be seen of it.
-#
-# In: a `Block` and what surrounds it. Out: a Disk. Alone because this is where sysfs, udev, the table on the
-# disk and the drive's own word are put together; each of them is read elsewhere.
+# One disk, from everything that can be seen of it. This is where sysfs, udev, the table on the disk and the drive's
+# own word are put together; each of them is read elsewhere.
 
 CAPTURED = Unseen(WHAT, "a captured tree holds no sectors of the disk")
 NO_IDENTIFY = Unseen("NVMe Identify", "the captured tree does not hold it")

@@ -44,10 +44,8 @@ def is_own(status: bytes) -> bool:
     return _INFO.unpack(status)[9].rstrip(b"\0") == _MARK if len(status) == _INFO.size else False
 
 
-# A partition as a device of its own, for a program that writes to it while the disk is held.
-#
-# In: a disk or image, and a place on it. Out: a loop device. Alone because of its two dangers: that the
-# program reads what an old cache says, and that the mover reads what the program has not written yet.
+# A partition as a device of its own, for a program that writes to it while the disk is held. Two dangers: the
+# program reads what an old cache holds, and the mover reads what the program has not written yet.
 #
 # The loop device goes through the page cache of the disk, which is dropped before; the mover's direct reads
 # write that cache back, but not the loop device's own, which is written back here. A disk's partitions have
@@ -132,10 +130,8 @@ def _write_back(path: str) -> None:
         os.close(descriptor)
 
 
-# A partition as other programs may read it: without stale caches, as a device that nothing can write to.
-#
-# In: a disk or an image, and a place on it. Out: the path of a read-only loop device, which is given back
-# afterwards. Alone because it is the only thing that probing asks of the kernel beyond reading.
+# A partition as other programs may read it: without stale caches, as a device that nothing can write to. It is the
+# only thing that probing asks of the kernel beyond reading.
 
 
 class NoLoop(Exception):

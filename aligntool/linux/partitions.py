@@ -14,11 +14,8 @@ from aligntool.linux.drives import SYSFS_SECTOR
 from aligntool.linux.sysfs import Mounts, Record, Tree, UdevDatabase, as_number
 from aligntool.units import Extent
 
-# The partitions that the kernel has, and what udev knows of them.
-#
-# In: the folder of a disk in sysfs. Out: `KernelPartition`s; and, where nobody could read the table itself,
-# the table and partitions as far as the kernel and udev tell. Alone because sysfs counts in 512-byte units
-# whatever the disk's sectors, and never says what type a partition has.
+# The partitions that the kernel has, and what udev knows of them. sysfs counts in 512-byte units whatever the disk's
+# sectors, and never says what type a partition has.
 
 EXTENDED_TYPES = frozenset(("0x5", "0xf", "0x85"))
 MOST_PRIMARIES = 4
@@ -225,11 +222,9 @@ def _hex(text: str) -> int | None:
     return int(digits, 16)
 
 
-# The partitions of a multipath map: device-mapper devices of their own, which kpartx makes.
-#
-# In: the map in sysfs. Out: `KernelPartition`s. Alone because such a partition has no `start` in sysfs: udev
-# wrote down where the table says that it begins (ID_PART_ENTRY_OFFSET, multipath-tools' kpartx.rules and
-# blkid).
+# The partitions of a multipath map: device-mapper devices of their own, which kpartx makes. Such a partition has no
+# `start` in sysfs: udev wrote down where the table says that it begins (ID_PART_ENTRY_OFFSET, multipath-tools'
+# kpartx.rules and blkid).
 
 _UUID = re.compile(r"part(\d{1,4})-.+", re.ASCII)
 
@@ -275,11 +270,8 @@ def without_mapped_partitions(disks: Sequence[Disk]) -> tuple[Disk, ...]:
     )  # fmt: skip
 
 
-# The table on the disk and the partitions of the kernel, brought together.
-#
-# In: partitions as the table has them and as the kernel has them. Out: one list. Alone because the two can
-# differ: a table changed and not read again, slices that one side knows, an extended partition of which the
-# kernel shows a stump.
+# The table on the disk and the partitions of the kernel, brought together. The two can differ: a table changed and
+# not read again, slices that one side knows, an extended partition of which the kernel shows a stump.
 
 Either = Partition | KernelPartition
 

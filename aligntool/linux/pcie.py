@@ -9,11 +9,9 @@ from aligntool.inventory import Adapter, Disk, LinkHop, Port, Source, Uplink
 from aligntool.linux.sysfs import Tree
 from aligntool.recipes.drives import ChipsetTable, PortFamily, Side, lane_bandwidth, load_chipsets
 
-# Names of PCI devices, from the pci.ids file of the machine that runs aligntool.
-#
-# In: a vendor and a device number as sysfs has them, four hexadecimal digits each. Out: the device's name, or
-# None. Alone because the file is long (1.3 MB, 35,000 names) and a machine needs a handful of them: it is
-# read once, when the first name is wanted, and searched as bytes; no dictionary of it is ever built.
+# Names of PCI devices, from the pci.ids file of the machine that runs aligntool. The file is long (1.3 MB, 35,000
+# names) and a machine needs a handful of them: it is read once, when the first name is wanted, and searched as
+# bytes; no dictionary of it is ever built.
 #
 # Format: https://pci-ids.ucw.cz/ ("vendor name", then "<tab>device name", then "<tab><tab>subvendor subdevice
 # name").
@@ -76,11 +74,9 @@ def _search(content: bytes, vendor: bytes, device: bytes) -> str | None:
     return name.decode("utf-8", "replace").strip() or None
 
 
-# Controllers that change what can be seen of the drives behind them.
-#
-# In: a `Tree`. Out: Adapters: AHCI controllers under which firmware RAID hides NVMe drives, and VMD
-# controllers, which put theirs into PCI domains of their own. Both exist on root buses only, so nothing
-# deeper is looked at.
+# Controllers that change what can be seen of the drives behind them. Adapters: AHCI controllers under which firmware
+# RAID hides NVMe drives, and VMD controllers, which put theirs into PCI domains of their own. Both exist on root
+# buses only, so nothing deeper is looked at.
 
 _DEVICES = "/sys/devices"
 _AHCI = "0x0106"  # PCI class: mass storage, SATA
@@ -128,11 +124,8 @@ def _is_vmd(tree: Tree, path: str, device: str) -> bool:
     return f"8086:{device.removeprefix('0x')}" in load_chipsets().vmd
 
 
-# The way from a drive up to the root of its PCIe tree, hop by hop.
-#
-# In: a `Tree` and the real path of a device, "/sys/devices/pci0000:00/0000:00:1c.0/0000:02:00.0/nvme/nvme0".
-# Out: one LinkHop per PCI address on that path, the drive (or the controller that the drive hangs on) first,
-# the root last.
+# The way from a drive up to the root of its PCIe tree, hop by hop. One LinkHop per PCI address on that path, the
+# drive (or the controller that the drive hangs on) first, the root last.
 #
 # What sysfs cannot say is added from `recipes/chipsets.toml` and pci.ids: whether a root port belongs to the
 # processor or to the chipset, and what link lies between those two.
@@ -299,10 +292,8 @@ def _bandwidth(speed_gts: float | None, width: int | None) -> int | None:
     return lane_bandwidth(speed_gts, width)
 
 
-# The links that several drives share.
-#
-# In: disks whose `links` were read. Out: Uplinks: those that sysfs shows (a switch's upstream port, the link
-# of a controller with several drives on it) and the one that it hides, between the chipset and the processor.
+# The links that several drives share. Uplinks: those that sysfs shows (a switch's upstream port, the link of a
+# controller with several drives on it) and the one that it hides, between the chipset and the processor.
 
 
 @dataclass(slots=True)

@@ -16,10 +16,8 @@ from aligntool.linux.system import CAPTURED as IMAGES
 from aligntool.linux.system import image_text, read_images, read_system
 from aligntool.system import LATE_START_ENABLED
 
-# A look at this machine that remembers everything it was told.
-#
-# In: the questions that a look asks of a `Tree`. Out: the same answers, and a copy of each. Alone because
-# this is how a snapshot cannot forget anything: what was not read while looking is not needed to look again.
+# A look at this machine that records everything it reads. This is how a snapshot cannot forget anything: what was
+# not read while looking is not needed to look again.
 
 FILE, LINK, FOLDER = "file", "symlink", "directory"
 _OPEN_TO_ALL = (
@@ -134,11 +132,8 @@ class Recorder(Tree):
         return sorted(found, key=lambda entry: entry.path)
 
 
-# This machine as entries of an archive: what a look reads of it, and a little more for the looks of later
-# versions.
-#
-# In: the live `Tree`. Out: `Entry`s, which apply.archive writes and `--sysroot` reads. Alone because nothing
-# else reads a machine in order to keep it.
+# This machine as entries of an archive: what a look reads of it, and a little more for the looks of later versions.
+# Nothing else reads a machine in order to keep it.
 
 # Folders of a block device whose attributes are kept whole; those that change while one looks are left out.
 _FOLDERS = ("", "/queue", "/md", "/md/bitmap", "/dm", "/loop", "/bcache", "/integrity")

@@ -9,11 +9,9 @@ from string import whitespace
 
 from aligntool.errors import Refused
 
-# The kernel's files: /sys, /proc and /run/udev of this machine, or of another one captured in a folder.
-#
-# In: absolute paths as they are on the machine itself. Out: text, numbers, names; None or nothing where there
-# is no such thing. Alone because a captured tree is hostile: its symbolic links may lead out of it, its files
-# may be pipes, devices or endless, and nobody who asks for an attribute should have to think of that.
+# The kernel's files: /sys, /proc and /run/udev of this machine, or of another one captured in a folder. A captured
+# tree is hostile: its symbolic links may lead out of it, its files may be pipes, devices or endless, and a caller
+# that reads an attribute must not depend on it.
 
 # A thousand disks are a hundred thousand attributes: strings and system calls here, no path objects.
 # ruff: noqa: PTH208, PTH110, PTH112, PTH115
@@ -334,11 +332,9 @@ def unescape(word: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-# The udev database: what its rules and blkid found out about a device, kept for everybody to read.
-#
-# In: a `Tree` and a device number. Out: properties, decoded. Alone because two forms of it exist in captured
-# trees (/run/udev/data as the daemon keeps it, /dev/NAME as util-linux's `mk-input.sh` captures it for `lsblk
-# --sysroot`) and because udev escapes strings in its own way.
+# The udev database: what its rules and blkid found out about a device, kept for everybody to read. Two forms of it
+# exist in captured trees (/run/udev/data as the daemon keeps it, /dev/NAME as util-linux's `mk-input.sh` captures it
+# for `lsblk --sysroot`), and udev escapes strings in its own way.
 
 LONGEST_RECORD = 256 * 1024  # thousands of links; the daemon itself keeps them in one small file
 _HEX = frozenset("0123456789abcdefABCDEF")

@@ -23,9 +23,6 @@ from aligntool.linux.sysfs import Tree
 from aligntool.system import LATE_START_ENABLED, Initramfs, MdadmConf, System
 
 # Which family of distributions runs here: whose files and commands make an array permanent.
-#
-# In: os-release(5), and of Debian's family which program makes its initramfs. Out: a word. Alone because it
-# is about the system, and everything else in `probe` is about disks.
 
 FILES = ("/etc/os-release", "/usr/lib/os-release")
 FAMILIES = {
@@ -81,13 +78,10 @@ def family_of(text: str) -> str | None:
     return None
 
 
-# What an initramfs holds of arrays: mdadm, its mdadm.conf, the arrays that dracut was told of.
-#
-# In: an image, as a file descriptor. Out: an Initramfs; where it cannot be read, why. Alone because
-# lsinitramfs names files and prints none, unmkinitramfs writes the whole tree to disk, and lsinitrd and
-# lsinitcpio each know their own kind: here any image is read once, as it streams out of its own decompressor,
-# and nothing is written (docs/decisions/0016). Format: the kernel's Documentation/driver-api/early-
-# userspace/buffer-format.rst.
+# What an initramfs holds of arrays: mdadm, its mdadm.conf, the arrays given to dracut. lsinitramfs names files and
+# prints none, unmkinitramfs writes the whole tree to disk, and lsinitrd and lsinitcpio each know their own kind:
+# here any image is read once, as it streams out of its own decompressor, and nothing is written
+# (docs/decisions/0016). Format: the kernel's Documentation/driver-api/early-userspace/buffer-format.rst.
 
 HEADER, TRAILER = 110, "TRAILER!!!"
 NEWC = (b"070701", b"070702")
@@ -147,7 +141,7 @@ def read_initramfs(descriptor: int, path: str) -> Initramfs:
     if seen.squashed and not seen.confs:
         return Initramfs(path, unseen="its files lie in a squashfs image inside")
     if not seen.maker and not seen.mdadm and not seen.confs:
-        return Initramfs(path, unseen="nobody knows which program made it")
+        return Initramfs(path, unseen="the program that made it is unknown")
     confs = [parse_mdadm_conf(text, name) for name, text in sorted(seen.confs.items())]
     return Initramfs(path, seen.maker, seen.mdadm, merge_confs(confs) if confs else None, tuple(seen.asked))
 
@@ -187,7 +181,7 @@ def _unpacked(descriptor: int, rest: int, name: str, seen: _Seen) -> None:
                 archive = _Archive(child.stdout, seen)
                 archive.read()
                 if not archive.members:
-                    raise NotReadable("what is packed in it is no cpio archive")
+                    raise NotReadable("what is packed in it is not a cpio archive")
         finally:
             timer.cancel()
             child.kill()
@@ -288,10 +282,8 @@ def _asked(text: str) -> Iterator[str]:
             yield uuid
 
 
-# Arrays whose making was begun and has not ended.
-#
-# In: a `Tree`. Out: a sentence each. Alone because the record of it is `apply`'s own, and whoever only looks
-# need not understand more of it than that it is there.
+# Arrays whose making was begun and has not ended. The record is raid/record.py's, and looking only finds out that it
+# exists.
 
 RECORDS = "/var/lib/aligntool/arrays"
 LONGEST = 16 << 20
@@ -318,10 +310,8 @@ def _sentence(file: str, content: bytes | None) -> str:
     return f"{name}: its {what} was begun and has not ended, step {position + 1} of {steps}{way} ({file})"
 
 
-# The files of the system that make arrays come back, or keep them from it.
-#
-# In: a `Tree`. Out: a System; None where the tree holds no files of a system. Alone because everything else
-# in `probe` is about disks, and because what is read here is only of interest where there is an array.
+# The files of the system that make arrays come back, or keep them from it. They are read only where there is an
+# array.
 
 CAPTURED = "/aligntool/initramfs"  # where a snapshot keeps what was seen inside the images
 MDADM_CONFS = (

@@ -23,10 +23,8 @@ from aligntool.linux.devices import READ_ONLY, Block, FileReader, block_of_numbe
 from aligntool.linux.drives import Given, override
 from aligntool.linux.sysfs import Tree, captured_tree, open_database
 
-# A file that a user names: a disk image, or a reason why it is none.
-#
-# In: a path. Out: a Disk of kind IMAGE. Alone because a file reports nothing: its limits are empty but for
-# what the user gives, and because containers and compressed images look like files of bytes and are none.
+# A file that a user names: a disk image, or the reason why it is not one. A file reports nothing: its limits are
+# empty but for what the user gives, and containers and compressed images look like files of bytes and are not.
 
 _NBD = "sudo modprobe nbd && sudo qemu-nbd -r -c /dev/nbd0 {path} && sudo aligntool audit /dev/nbd0"
 _EWF = "sudo ewfmount {path} /mnt && sudo aligntool audit /mnt/ewf1"
@@ -144,11 +142,8 @@ def refuse_containers(path: str, reader: Reader) -> None:
             )
 
 
-# Where to look: this machine, a folder with another one's files, or the archive that `aligntool snapshot`
-# wrote.
-#
-# In: what the user gave as --sysroot. Out: a `Tree`, for as long as it is needed. Alone because an unpacked
-# archive has to go away again.
+# Where to look: this machine, a folder with another one's files, or the archive that `aligntool snapshot` wrote. An
+# unpacked archive is deleted afterwards.
 
 
 @contextmanager

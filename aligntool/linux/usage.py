@@ -16,10 +16,8 @@ from aligntool.linux.loops import NoLoop, fresh_reader, read_only_loop
 from aligntool.linux.process import find_program, run_program
 from aligntool.units import GIB, KIB, MIB, Extent, align_down, align_up
 
-# Which bytes of a partition a move has to copy, and the care that is taken with every such answer.
-#
-# In: the runs that a file system's own tool calls used. Out: a `UsedMap` that covers them and a little more.
-# Alone because this is the one place where "a little more" is decided: a byte that is missing here is lost.
+# Which bytes of a partition a move has to copy, and the checks of every such answer. This is the one place where "a
+# little more" is decided: a byte that is missing here is lost.
 
 EDGE = MIB  # of both ends is always copied: boot sectors, their copies, RAID and LVM remains
 SMALLEST_GAP = 64 * KIB  # a shorter one costs more to leave out than to copy
@@ -84,12 +82,9 @@ def _few(spans: list[tuple[int, int]], most: int) -> tuple[Extent, ...]:
     return tuple(Extent(start, end - start) for start, end in spans)
 
 
-# What must be known of a btrfs before a map of its used blocks is believed.
-#
-# In: a reader of the disk, and the file system as a device. Out: where its trees may lie, or the reason
-# against it; the places of its superblocks; how much it says is used. Alone because partclone.btrfs 0.3.23
-# was seen to lose the second copy of data with the DUP profile (a copy of the mapped runs alone was not
-# whole): only data that is there once is believed.
+# What must be known of a btrfs before a map of its used blocks is believed. partclone.btrfs 0.3.23 was seen to lose
+# the second copy of data with the DUP profile (a copy of the mapped runs alone was not whole): only data that is
+# there once is believed.
 
 SUPERBLOCKS = (64 * KIB, 64 * MIB, 256 * GIB)  # btrfs_sb_offset(), linux/fs/btrfs/disk-io.h
 ROOM = 64 * KIB  # kept for each of them
@@ -142,12 +137,9 @@ def tree_chunks(device: str) -> tuple[Extent, ...]:
     return tuple(found)
 
 
-# Used blocks of ext2, ext3 and ext4, as dumpe2fs lists the free ones.
-#
-# In: a disk or an image, and where the file system begins on it. Out: its used runs. Alone because dumpe2fs
-# finds a file system inside an image by itself: neither root nor a loop device is needed. Clusters of
-# bigalloc are listed by their first block, groups without a bitmap (BLOCK_UNINIT) as the library computes
-# them.
+# Used blocks of ext2, ext3 and ext4, as dumpe2fs lists the free ones. dumpe2fs finds a file system inside an image
+# by itself: neither root nor a loop device is needed. Clusters of bigalloc are listed by their first block, groups
+# without a bitmap (BLOCK_UNINIT) as the library computes them.
 
 PROGRAM = "dumpe2fs"
 DUMPE2FS_S = 1800.0  # the bitmaps of a full disk of 16 TiB are 512 MiB, all over the disk
@@ -194,7 +186,7 @@ def used_in_dumpe2fs(report: str, claims: int) -> tuple[Extent, ...]:
 
 def _run(first: str, last: str, ratio: int) -> tuple[int, int]:
     if not (first.isdecimal() and last.isdecimal()) or int(first) > int(last):
-        raise NoMap(f"{PROGRAM} says {first!r}-{last!r}, which is no run of blocks")
+        raise NoMap(f"{PROGRAM} says {first!r}-{last!r}, which is not a run of blocks")
     return int(first), int(last) + ratio
 
 
@@ -218,12 +210,9 @@ def _between(free: list[tuple[int, int]], count: int, block: int) -> tuple[Exten
     return tuple(run for run in used if run.length)
 
 
-# Used clusters of FAT12, FAT16 and FAT32, from the allocation table itself.
-#
-# In: a reader and the place of the file system. Out: its used runs. Alone because the table is simple enough
-# to be read here, so that neither root nor another program is needed: entry 0 is free, anything else (a next
-# cluster, the end of a chain, a bad cluster) is not. Source: Microsoft's FAT specification 1.03, "FAT Data
-# Structure".
+# Used clusters of FAT12, FAT16 and FAT32, from the allocation table itself. The table is simple enough to be read
+# here, so that neither root nor another program is needed: entry 0 is free, anything else (a next cluster, the end
+# of a chain, a bad cluster) is not. Source: Microsoft's FAT specification 1.03, "FAT Data Structure".
 
 FIRST = 2  # the number of the first cluster
 NOT_MIRRORED = 0x80  # in BPB_ExtFlags: only one copy of the table is kept up to date
@@ -291,11 +280,8 @@ def _entries(bits: int, table: bytes) -> Iterable[int]:
     return words if bits == 16 else (word & 0x0FFFFFFF for word in words)
 
 
-# Used blocks as partclone maps them for ddrescue.
-#
-# In: the path of a device that holds one file system from end to end. Out: its used runs. Alone because of
-# what the map means: "+" is used, "?" is free, anything else is taken for used, and the lines must cover the
-# file system without a hole. Format: GNU ddrescue manual, "Mapfile structure".
+# Used blocks as partclone maps them for ddrescue. "+" is used, "?" is free, anything else is taken for used, and the
+# lines must cover the file system without a hole. Format: GNU ddrescue manual, "Mapfile structure".
 
 PARTCLONE_S = 1800.0
 FREE = "?"
@@ -349,11 +335,9 @@ def used_in_mapfile(text: str) -> tuple[tuple[Extent, ...], int]:
     return tuple(used), at
 
 
-# How much of a partition is used, so that a move copies no more.
-#
-# In: a disk or an image, a partition's place and what lies on it. Out: the runs of bytes that must be copied,
-# and who says so. Whenever an answer is in doubt it is "everything", with the reason: copying too much costs
-# time, copying too little costs data.
+# How much of a partition is used, so that a move copies no more. The runs of bytes that must be copied, and the
+# source. Whenever an answer is in doubt it is "everything", with the reason: copying too much costs time, copying
+# too little costs data.
 
 EXT = ("ext2", "ext3", "ext4")
 XFS_FREE_AT = 144  # sb_fdblocks, struct xfs_dsb
@@ -410,7 +394,7 @@ def _ask(path: str, reader: Reader, extent: Extent, layer: Layer) -> tuple[tuple
             trees = tree_chunks(device)
         runs, known = read_partclone(program, device)
     if not claims - 2 * (layer.data_unit or 0) <= known <= claims:
-        raise NoMap(f"{program} maps {known} bytes, the superblock says {claims}")
+        raise NoMap(f"{program} maps {known} bytes, the superblock counts {claims}")
     least, mapped = _least(layer, reader), sum(run.length for run in runs)
     if mapped < least:
         raise NoMap(f"{program} finds {mapped} used bytes, the superblock {least}")

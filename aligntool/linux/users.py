@@ -16,10 +16,8 @@ from aligntool.linux.loops import GET_STATUS, STATUS_SIZE, is_own
 from aligntool.linux.sysfs import SWAPS, mounts_now, parse_swaps
 from aligntool.units import Extent
 
-# Who uses a disk: mounts, swap, what is stacked on it, loop devices over it.
-#
-# In: the status of a block device or image file. Out: a sentence each, with the command that ends the use.
-# Alone because the kernel says only "busy" (EBUSY), and of a loop device over a disk or file not even that.
+# Who uses a disk: mounts, swap, what is stacked on it, loop devices over it. The kernel says only "busy" (EBUSY),
+# and of a loop device over a disk or file not even that.
 
 _USERS_S = 10.0  # a program that a killed aligntool left ends by itself, most of them at once
 
@@ -41,7 +39,7 @@ def occupants(status: os.stat_result) -> tuple[Occupant, ...]:
     return tuple(dict.fromkeys([*_mounts(nodes), *_swaps(nodes), *_holders(nodes), *loops_over(status)]))
 
 
-def lasting_occupants(status: os.stat_result) -> tuple[Occupant, ...]:
+def remaining_occupants(status: os.stat_result) -> tuple[Occupant, ...]:
     """Return what `occupants` finds once the programs have ended that an aligntool which was killed had started, or
     after some seconds with those that still run.
     """
@@ -159,7 +157,7 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 
 
 def _device_number(path: str) -> int:
-    """-1 where the path is no block device: "tmpfs", "nfs:/srv", a swap file."""
+    """-1 where the path is not a block device: "tmpfs", "nfs:/srv", a swap file."""
     try:
         status = Path(path).stat()
     except (OSError, ValueError):
@@ -167,11 +165,8 @@ def _device_number(path: str) -> int:
     return status.st_rdev if stat.S_ISBLK(status.st_mode) else -1
 
 
-# Where on its disk a file lies.
-#
-# In: an open file. Out: the disk, and runs of the file with their bytes on it; or a Refused that says why
-# nobody knows. Alone because a boundary of a disk can be looked for inside a file only by who knows where the
-# file begins.
+# Where on its disk a file lies. A boundary of a disk can be looked for inside a file only where it is known where
+# the file begins.
 #
 # FS_IOC_FIEMAP: Documentation/filesystems/fiemap.rst, include/uapi/linux/fiemap.h.
 
@@ -205,7 +200,7 @@ def file_extents(descriptor: int, path: str) -> Placed:
     number = os.fstat(descriptor).st_dev
     if not sysfs_folder(number).exists():
         raise Refused(
-            f"nobody says where on a disk {path} lies: its file system lies on no single block device "
+            f"the place of {path} on a disk is unknown: its file system lies on no single block device "
             "(btrfs, ZFS, overlay, network and memory file systems)",
             hint="name a folder on ext4 or XFS, or a disk, which is then read only",
         )
@@ -233,7 +228,7 @@ def _runs(descriptor: int, path: str, start: int) -> Iterator[Run]:
         except OSError as error:
             silent = error.errno in (errno.EOPNOTSUPP, errno.ENOTTY)
             why = "its file system does not tell" if silent else error.strerror
-            raise Refused(f"nobody says where on its disk {path} lies: {why}") from error
+            raise Refused(f"the place of {path} on its disk is unknown: {why}") from error
         found = _HEAD.unpack_from(buffer)[3]
         for index in range(found):
             logical, physical, length, _, _, flags, *_ = _RUN.unpack_from(
@@ -263,11 +258,8 @@ def _merged(runs: Iterator[Run]) -> Iterator[Run]:
         yield last
 
 
-# Who has a lock on a block device, asked without taking one.
-#
-# In: the path of a node. Out: a sentence each, with the command that tells more. Alone because there are two
-# kinds of locks that do not see each other, and because whoever only plans must not make udev wait by taking
-# one.
+# Who has a lock on a block device, asked without taking one. There are two kinds of locks that do not see each
+# other, and planning must not make udev wait by taking one.
 
 _FLOCK = "hhqqi"  # struct flock of fcntl(2), 64 bits: l_type, l_whence, l_start, l_len, l_pid
 _LOCK_S = 2.0  # udev and blkid hold theirs for a moment after every change

@@ -95,11 +95,11 @@ def test_an_image_that_was_cut_is_never_taken_for_one_without_mdadm(tmp_path: Pa
     [
         (b"MZ" + bytes(100), "unified kernel image"),
         (b"hello, world" * 10, "packed in an unknown way"),
-        (b"", "nobody knows"),
-        (bytes(5000), "nobody knows"),
+        (b"", "unknown"),
+        (bytes(5000), "unknown"),
         (b"070701" + b"g" * 104, "headers is damaged"),
         (b"070701" + b"0" * 48 + b"FFFFFFFF" + b"0" * 32 + b"00000002" + b"0" * 8 + b"x\0", "the middle"),
-        (b"\x1f\x8b\x08" + bytes(60), "no cpio archive"),
+        (b"\x1f\x8b\x08" + bytes(60), "not a cpio archive"),
     ],
 )
 def test_what_cannot_be_read_is_told_with_its_reason(tmp_path: Path, content: bytes, why: str) -> None:
