@@ -95,13 +95,9 @@ FAT_MOST_CLUSTERS_READ = 32
 FAT12_BELOW, FAT16_BELOW, MOST_CLUSTERS = 4085, 65525, 0x0FFFFFF6
 ATTRIBUTES, VOLUME_LABEL, DIRECTORY, LONG_NAME = 11, 0x08, 0x10, 0x0F
 NAMES = (
-    (0x52, b"MSWIN"),
-    (0x52, b"FAT32   "),
-    (0x36, b"MSDOS"),
-    (0x36, b"FAT16   "),
-    (0x36, b"FAT12   "),
+    (0x52, b"MSWIN"), (0x52, b"FAT32   "), (0x36, b"MSDOS"), (0x36, b"FAT16   "), (0x36, b"FAT12   "),
     (0x36, b"FAT     "),
-)
+)  # fmt: skip
 DIRTY = 0x1  # of the byte behind the drive number: FAT_STATE_DIRTY, linux/fs/fat/fat.h
 OTHERS = (b"JFS     ", b"HPFS    ")  # OS/2 put FAT-like boot sectors in front of these
 

@@ -131,40 +131,16 @@ Read = Callable[[Area], Layer | None]
 
 # Formats that take the whole container: what is seen beside them is inside them, or left over from before.
 OWNERS: tuple[Read, ...] = (
-    *md.READERS,
-    md.read_ddf,
-    md.read_intel,
-    md.read_other_firmware,
-    lvm.read_lvm,
-    luks.read_luks,
-    other_layers.read_owner,
-    ntfs.read_bitlocker,
-    ntfs.read_ldm,
-)
+    *md.READERS, md.read_ddf, md.read_intel, md.read_other_firmware, lvm.read_lvm, luks.read_luks,
+    other_layers.read_owner, ntfs.read_bitlocker, ntfs.read_ldm,
+)  # fmt: skip
 FILE_SYSTEMS: tuple[Read, ...] = (
-    other_layers.read_bcache,
-    other_layers.read_bcachefs,
-    fat.read_fat,
-    linux_fs.read_swap,
-    linux_fs.read_xfs,
-    linux_fs.read_xfs_log,
-    linux_fs.read_ext,
-    other_layers.read_udf,
-    other_layers.read_iso9660,
-    other_layers.read_zfs,
-    other_layers.read_hfs,
-    other_layers.read_ufs,
-    ntfs.read_ntfs,
-    ntfs.read_refs,
-    other_layers.read_cramfs,
-    other_layers.read_squashfs,
-    linux_fs.read_btrfs,
-    fat.read_exfat,
-    linux_fs.read_f2fs,
-    other_layers.read_apfs,
-    other_layers.read_erofs,
-    other_layers.read_other,
-)
+    other_layers.read_bcache, other_layers.read_bcachefs, fat.read_fat, linux_fs.read_swap, linux_fs.read_xfs,
+    linux_fs.read_xfs_log, linux_fs.read_ext, other_layers.read_udf, other_layers.read_iso9660,
+    other_layers.read_zfs, other_layers.read_hfs, other_layers.read_ufs, ntfs.read_ntfs, ntfs.read_refs,
+    other_layers.read_cramfs, other_layers.read_squashfs, linux_fs.read_btrfs, fat.read_exfat,
+    linux_fs.read_f2fs, other_layers.read_apfs, other_layers.read_erofs, other_layers.read_other,
+)  # fmt: skip
 ON_FLOPPIES: tuple[Read, ...] = (
     luks.read_luks,
     ntfs.read_bitlocker,

@@ -64,10 +64,10 @@ SILICON_MAGIC = 0x2F000000
 SIGNATURES = (
     _Signature("lsi_mega_raid_member", b"$XIDE$", 1),
     _Signature("nvidia_raid_member", b"NVIDIA  \x1e\0\0\0", 2, version_at=16, version_size=2),
-    _Signature("promise_fasttrack_raid_member", b"Promise Technology, Inc.", 63),
-    _Signature("promise_fasttrack_raid_member", b"Promise Technology, Inc.", 255),
-    _Signature("promise_fasttrack_raid_member", b"Promise Technology, Inc.", 256),
-    _Signature("promise_fasttrack_raid_member", b"Promise Technology, Inc.", 16),
+    *(
+        _Signature("promise_fasttrack_raid_member", b"Promise Technology, Inc.", back)
+        for back in (63, 255, 256, 16)
+    ),
     _Signature("hpt45x_raid_member", b"\xf3\x16\x78\x5a", 11),
     _Signature("hpt45x_raid_member", b"\xfd\x16\x78\x5a", 11),
     _Signature("adaptec_raid_member", b"DPTM", 1, offset=256, version_at=63),
@@ -187,16 +187,9 @@ LARGEST_CHUNK = 16 * MIB  # that is believed
 MOST_DEVICES = (4096 - SUPERBLOCK_1) // 2  # the kernel keeps a version-1 superblock in one page
 
 _LEVELS = {
-    0: "raid0",
-    1: "raid1",
-    4: "raid4",
-    5: "raid5",
-    6: "raid6",
-    10: "raid10",
-    0xFFFFFFFF: "linear",
-    0xFFFFFFFC: "multipath",
-    0xFFFFFFFB: "faulty",
-}
+    0: "raid0", 1: "raid1", 4: "raid4", 5: "raid5", 6: "raid6", 10: "raid10", 0xFFFFFFFF: "linear",
+    0xFFFFFFFC: "multipath", 0xFFFFFFFB: "faulty",
+}  # fmt: skip
 _CHUNKED = ("raid0", "raid4", "raid5", "raid6", "raid10", "linear")
 _WHOLE_ON_ONE_MEMBER = ("raid1", "multipath")
 

@@ -356,21 +356,9 @@ OWNERS = (
 OTHERS = (
     Mark("ceph_bluestore", 0, b"bluestore block device"),
     Mark("vdo", 0, b"dmvdo001", uuid=40),
-    Mark(
-        "reiserfs",
-        64 * KIB + 0x34,
-        b"ReIsEr2Fs",
-        label=(64 * KIB + 100, 16),
-        uuid=64 * KIB + 84,
-        version="3.6",
-    ),
-    Mark(
-        "reiserfs",
-        64 * KIB + 0x34,
-        b"ReIsEr3Fs",
-        label=(64 * KIB + 100, 16),
-        uuid=64 * KIB + 84,
-        version="JR",
+    *(
+        Mark("reiserfs", 64 * KIB + 0x34, magic, (64 * KIB + 100, 16), 64 * KIB + 84, version)
+        for magic, version in ((b"ReIsEr2Fs", "3.6"), (b"ReIsEr3Fs", "JR"))
     ),
     Mark("reiserfs", 64 * KIB + 0x34, b"ReIsErFs", version="3.5"),
     Mark("reiserfs", 8 * KIB + 0x34, b"ReIsErFs", version="3.5"),

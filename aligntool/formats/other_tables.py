@@ -33,26 +33,14 @@ _BLOCK_SIZES = (512, 1024, 2048, 4096)
 _ENTRY = 136  # bytes of an entry that are read
 _BOOTABLE = 0x8
 _OF_THE_MAP = (
-    "apple_partition_map",
-    "apple_free",
-    "apple_void",
-    "apple_extra",
-    "apple_patches",
-    "apple_fwdriver",
-)
+    "apple_partition_map", "apple_free", "apple_void", "apple_extra", "apple_patches", "apple_fwdriver",
+)  # fmt: skip
 _TYPE_NAMES = {
-    "Apple_partition_map": "Apple partition map",
-    "Apple_Free": "Free space",
-    "Apple_HFS": "Apple HFS/HFS+",
-    "Apple_HFSX": "Apple HFSX",
-    "Apple_UFS": "Apple UFS",
-    "Apple_UNIX_SVR2": "Unix or Linux file system",
-    "Apple_Bootstrap": "New World boot",
-    "Apple_Boot": "Apple boot",
-    "Apple_RAID": "Apple RAID",
-    "Apple_CoreStorage": "Apple Core Storage",
-    "Apple_APFS": "Apple APFS",
-}
+    "Apple_partition_map": "Apple partition map", "Apple_Free": "Free space", "Apple_HFS": "Apple HFS/HFS+",
+    "Apple_HFSX": "Apple HFSX", "Apple_UFS": "Apple UFS", "Apple_UNIX_SVR2": "Unix or Linux file system",
+    "Apple_Bootstrap": "New World boot", "Apple_Boot": "Apple boot", "Apple_RAID": "Apple RAID",
+    "Apple_CoreStorage": "Apple Core Storage", "Apple_APFS": "Apple APFS",
+}  # fmt: skip
 
 
 def read_apm(reader: Reader, sector: bytes) -> TableReading | None:
@@ -294,14 +282,9 @@ def _minix(reader: Reader, parent: Extent, code: int) -> Iterator[_Piece]:
 
 
 _READERS: dict[int, Callable[[Reader, Extent, int], Iterator[_Piece]]] = {
-    _FREEBSD: _bsd,
-    _OPENBSD: _bsd,
-    _NETBSD: _bsd,
-    _MINIX: _minix,
-    0x63: _unixware,
-    0x82: _solaris,
+    _FREEBSD: _bsd, _OPENBSD: _bsd, _NETBSD: _bsd, _MINIX: _minix, 0x63: _unixware, 0x82: _solaris,
     0xBF: _solaris,
-}
+}  # fmt: skip
 
 
 # The MBR (libfdisk's and blkid's "dos" label): is it one, in which sectors does it count, and what does it
