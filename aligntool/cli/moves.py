@@ -53,12 +53,12 @@ class Realign:
     @contextmanager
     def held(self, plan: Plan) -> Iterator[Applying]:
         path, journal_file = plan.disk.path, _journal_file(plan)
-        with context(
+        with held_disk(
             plan, path, journal_file=journal_file, new_journal=_journal_length(plan), rate=self.rate
-        ) as shop:
+        ) as context:
             found = still_true(plan, self.asked)
-            events = _events(plan, self.asked, found, shop)
-            yield Applying(events, ways_on(path, journal_file), hurrying(shop))
+            events = _events(plan, self.asked, found, context)
+            yield Applying(events, ways_on(path, journal_file), hurrying(context))
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         report_result(plan, plan.disk.path, self.asked, json_=json_, kernel_behind=kernel_behind)
@@ -70,7 +70,7 @@ def disk_plan_lines(plan: Plan, type_next: str) -> Iterable[Line]:
 
 
 @contextmanager
-def context(
+def held_disk(
     plan: Plan,
     path: str,
     *,
@@ -93,9 +93,9 @@ def context(
             yield MoveContext(device, holding.kernel, journal)
 
 
-def hurrying(shop: MoveContext) -> Callable[[], None]:
+def hurrying(context: MoveContext) -> Callable[[], None]:
     """What makes a device that keeps a rate stop waiting."""
-    device = shop.device
+    device = context.device
     return device.hurry if isinstance(device, Limited) else lambda: None
 
 
@@ -123,7 +123,7 @@ def _what_differs(plan: Plan, now: Plan) -> str:
     return f"{plan.disk.path} is not as it was when the plan was made: another {', '.join(changed)}"
 
 
-def _events(plan: Plan, asked: Request, found: Found, shop: MoveContext) -> Iterator[Event]:
+def _events(plan: Plan, asked: Request, found: Found, context: MoveContext) -> Iterator[Event]:
     """The whole plan: checks, shrinking, and then the mover's part. Raises Refused or Stopped."""
     shrunk = False
     for index, step in enumerate(plan.steps):
@@ -132,7 +132,7 @@ def _events(plan: Plan, asked: Request, found: Found, shop: MoveContext) -> Iter
         elif isinstance(step, ShrinkContent):
             yield from _shrink(plan, index, step)
             shrunk = True
-    yield from move.realign(plan, shop, _runs_anew(plan, asked) if shrunk else found.runs)
+    yield from move.realign(plan, context, _runs_anew(plan, asked) if shrunk else found.runs)
 
 
 def _check(plan: Plan, index: int, step: CheckContent) -> Iterator[Event]:

@@ -12,7 +12,7 @@ import typer
 from aligntool.audit.wording import shell_word
 from aligntool.change import LayoutGoal, Plan, from_json, wanted_of
 from aligntool.cli.arrays import record_of, recover_array, tell_array_status
-from aligntool.cli.moves import Realign, context, hurrying, report_result, ways_on
+from aligntool.cli.moves import Realign, held_disk, hurrying, report_result, ways_on
 from aligntool.cli.options import (
     EventsOption,
     JsonOption,
@@ -216,12 +216,12 @@ def _recover(disk: str | None, journal: str | None, asked: Recovery) -> None:
     plan = _in_flight(found, disk)
     restore = asked.restore_table and found.restore_table
     shown = confirm_restoring(disk, journal, plan, yes=asked.yes) if restore else None
-    with context(plan, disk, journal_file=journal, rate=asked.rate) as shop:
+    with held_disk(plan, disk, journal_file=journal, rate=asked.rate) as context:
         if shown is not None:
-            refuse_another(shop.device, plan, shown)
+            refuse_another(context.device, plan, shown)
         act = move.rollback if asked.back else move.resume
-        events = act(shop, restore_table=restore)
-        applying = Applying(events, ways_on(disk, journal), hurrying(shop))
+        events = act(context, restore_table=restore)
+        applying = Applying(events, ways_on(disk, journal), hurrying(context))
         behind = follow(plan, applying, json_=asked.json, in_flight=True)
     report_result(plan, disk, Request(), json_=asked.json, back=asked.back, kernel_behind=behind)
     if journal:
