@@ -283,18 +283,13 @@ def _stop_if_ours(name: str, step: MakeArray) -> None:
 
 
 def _stop_where_something_lies(members: Sequence[str]) -> None:
-    """`mdadm --create --run` asks nobody about what it overwrites."""
+    """`mdadm --create --run` overwrites without a question."""
     for member in members:
         folder = kernel_folder(member)
         if folder is None:
             raise Stopped(f"{member} is not a block device")
-        said = run_program("blkid", "-p", "-o", "value", "-s", "TYPE", "-s", "PTTYPE", member)
-        if said.code not in (0, 2):  # blkid(8): 2 is nothing; 8 is more than one thing
-            raise Stopped(f"blkid cannot tell what {member} holds: {said.last_words or said.code}")
-        if said.output.strip():
-            raise Stopped(
-                f"{member} holds {', '.join(said.output.split())}; it is not made a member over that"
-            )
+        if shown := shown_on(member):
+            raise Stopped(f"{member} holds {shown}; it is not made a member over that")
 
 
 def _names(devices: Sequence[str]) -> set[str]:

@@ -79,11 +79,6 @@ def undo_system(step: SystemStep, trace: Mapping[str, str]) -> Iterator[Said]:
             yield from _remove_directories(step, trace)
 
 
-def is_rebuilding(step: Step) -> bool:
-    """The step carries the system's files to where they are used, so it is run again once they are restored."""
-    return isinstance(step, RebuildInitramfs | ReloadUnits)
-
-
 def shell_words(step: SystemStep) -> str:
     return " ".join(command_of(step))
 

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from aligntool.change import Plan, to_json
-from aligntool.raid.steps_system import edit_file, find_file_trace, is_rebuilding, restore_file
+from aligntool.raid.record import Record
+from aligntool.raid.steps_system import edit_file, find_file_trace, reload_restored, restore_file
 from aligntool.steps import EditFile, EnableUnit, FileStep, MakeFileSystem, ReloadUnits, WriteFile
 from aligntool.units import MIB
-from tests.apply.arrays.made import paths_in
+from tests.apply.arrays.made import paths_in, plan_of
 from tests.raid.made import drives, goal, planned
 
 FOLDERS = ("etc/default", "etc/mdadm", "etc/systemd/system", "usr/local/lib")
@@ -42,8 +43,12 @@ def test_without_boot_partitions_there_is_nothing_to_copy() -> None:
 
 def test_a_unit_is_not_enabled_again_when_its_file_is_put_back() -> None:
     """What carries an edited file is done once more after it was put back; this would find no unit."""
-    assert not is_rebuilding(EnableUnit("esp-copies.service"))
-    assert is_rebuilding(ReloadUnits())
+    file = WriteFile("/etc/own.service", ("[Unit]",), "/etc/own.service.before")
+    for step, again in ((EnableUnit("esp-copies.service"), False), (ReloadUnits(), True)):
+        plan = plan_of([file, step])
+        record = Record(Path("/nowhere/x.json"), plan, 2, traces={0: {"after": "00"}, 1: {}})
+        said = [each.text for each in reload_restored(0, plan, record)]
+        assert any("systemctl" in text for text in said) is again
 
 
 @pytest.fixture
