@@ -9,12 +9,13 @@ import pytest
 
 from tests.conftest import cannot_run
 from tests.lab import debian as system_disk
-from tests.lab import debian_tool
+from tests.lab import debian_tool, odd_disks
 from tests.lab.debian_pc import DebianPC
 from tests.lab.drives import Drive
 from tests.lab.guest import LIMIT_S, Guest
 from tests.lab.kernel import ROOT
 from tests.lab.odd_disks import DRIVES
+from tests.thorough import THOROUGH
 
 WITNESSES_LIMIT_S = 3600.0  # minutes on a quiet machine, but nobody waits for a processor for long
 
@@ -71,7 +72,8 @@ class Part:
         return ":".join((self.name, *self.words))
 
 
-WITNESSES = Part("witnesses", DRIVES, limit_s=WITNESSES_LIMIT_S)
+GEOMETRIES = tuple(each for each in odd_disks.GEOMETRIES if THOROUGH or each.name in odd_disks.ALWAYS)
+WITNESSES = Part("witnesses", DRIVES, tuple(each.name for each in GEOMETRIES), WITNESSES_LIMIT_S)
 
 
 @pytest.fixture(scope="session")

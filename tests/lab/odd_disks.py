@@ -37,6 +37,12 @@ GEOMETRIES = (
     ),
 )
 
+ALWAYS = (
+    "lowest-aligned-7",
+    "bogus-optimal",
+    "unmap-alignment",
+)  # the others are those of NVMe drives as well
+
 
 @dataclass(frozen=True, slots=True)
 class Drive:

@@ -16,8 +16,8 @@ SCSI_DEBUG = Path("/sys/bus/pseudo/drivers/scsi_debug")
 SPEED_CODES = {2.5: 1, 5: 2, 8: 3, 16: 4}  # PCI Express Base Specification, Link Capabilities Register
 
 
-def main(words: Sequence[str]) -> None:
-    assert not words
+def main(names: Sequence[str]) -> None:
+    """Ask about the links, the NVMe drives and the geometries that have these names."""
     run(
         "umount", "/etc/fstab"
     )  # virtme-ng has one of its own mounted there, and an array's line could not go into it
@@ -31,7 +31,7 @@ def main(words: Sequence[str]) -> None:
         ask(drives[serial], f"nvme-{serial}")
         for command in ("id-ns", "id-ctrl"):
             say(f"{command}-{serial}.json", "nvme", command, "-o", "json", drives[serial])
-    for geometry in GEOMETRIES:
+    for geometry in (each for each in GEOMETRIES if each.name in names):
         with odd_disk(geometry) as disk:
             partition(disk, geometry.table)
             ask(disk, geometry.name)
