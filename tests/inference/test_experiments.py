@@ -196,7 +196,7 @@ def test_an_experiment_is_not_compared_with_anything(tmp_path: Path) -> None:
         (starts(rates=[{}]), "load"),
         (starts(rates=5), "rates"),
         (starts(target=["x"]), "target"),
-        (spans(curve=[{"span": 4096, "iops": []}]), "iops"),
+        (spans(curve=[{"span": 4096, "iops": []}]), "curve"),
         (spans(curve=[{"span": -1, "iops": [1]}]), "span"),
         (spans(knee=None), "knee"),
         (spans(host_memory_buffer={"preferred": "x"}), "preferred"),
