@@ -82,7 +82,7 @@ class RealignGoal:
 
     partitions: tuple[int, ...] = ()  # none: every partition that is off the grid
     grain: int = MIB
-    grain_given: bool = False  # the user (or a recipe) insists: a coarser or finer one is no answer
+    grain_given: bool = False  # the user (or a recipe) insists: a coarser or finer one is not an answer
     shrink: bool = False  # file systems may be shrunk to make room
     journal_file: str | None = None
     least_start: int = 0  # no partition may begin before this byte; SD cards: 4 MiB

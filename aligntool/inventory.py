@@ -312,7 +312,7 @@ def runs_below(drive: LinkHop, most: LinkMost) -> bool:
 
 
 def port_above(path: Sequence[LinkHop]) -> LinkHop | None:
-    """Return the upper end of the drive's link; None: unknown. A VMD controller is no end of a link."""
+    """Return the upper end of the drive's link; None: unknown. A VMD controller is not an end of a link."""
     return path[1] if len(path) > 1 and path[1].port is not Port.VMD else None
 
 

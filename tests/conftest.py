@@ -39,13 +39,13 @@ def cannot_run(item: pytest.Item) -> str:
         if missing:
             return f"not installed: {', '.join(missing)}; `make test` installs them"
         if "unshare" in marker.args and not _has_own_mounts():
-            return "no mounts of one's own here: the root folder is no mount point (a chroot)"
+            return "no mounts of one's own here: the root folder is not a mount point (a chroot)"
     return ""
 
 
 @cache
 def _has_own_mounts() -> bool:
-    """unshare(1) refuses in a chroot whose root is no mount point."""
+    """unshare(1) refuses in a chroot whose root is not a mount point."""
     return subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode == 0
 
 
@@ -96,7 +96,7 @@ def loop() -> Iterator[Callable[..., Path]]:
         except AssertionError as error:
             pytest.skip(f"this machine gives no loop device: {error}")
         attached.append(device)
-        assert stat.S_ISBLK(device.stat().st_mode), f"{device} is no block device"
+        assert stat.S_ISBLK(device.stat().st_mode), f"{device} is not a block device"
         run("blockdev", "--setrw", device)  # the number may have been somebody's read-only one
         return device
 

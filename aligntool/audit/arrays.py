@@ -118,7 +118,7 @@ def _chunk(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Iterator[Findi
     worst = max(cut, key=lambda pair: pair[1].size, default=None)
     if worst is not None:
         member, grid = worst
-        below = "is smaller than" if chunk < grid.size else "is no multiple of"
+        below = "is smaller than" if chunk < grid.size else "is not a multiple of"
         yield tell(
             disk, Code.CHUNK_CUTS_UNITS, Severity.WARNING,
             f"its chunk of {format_size(chunk)} {below} the {grid.kind} of {member.name}, {format_size(grid.size)} "

@@ -72,7 +72,7 @@ def grade_optimal_io(disk: Disk) -> tuple[Grade, str]:
     if optimal == 0xFFFF * logical:
         return Grade.BOGUS, f"it is 65535 sectors of {logical} bytes, what USB bridges report for “no limit”"
     if optimal % block:
-        return Grade.BOGUS, f"it is no multiple of {block} bytes"
+        return Grade.BOGUS, f"it is not a multiple of {block} bytes"
     if disk.kind in STACKED:
         return Grade.STRIPE, ""
     if not is_power_of_two(optimal) and optimal % MIB:
@@ -93,18 +93,18 @@ def minimum_io_doubt(disk: Disk) -> str:
     if minimum <= 0:
         return ""
     if minimum % logical:
-        return f"it is no multiple of the logical sector of {logical} bytes"
+        return f"it is not a multiple of the logical sector of {logical} bytes"
     if disk.kind in STACKED:
         return ""
     if not is_power_of_two(minimum) and disk.kind is not DiskKind.SCSI:
-        return "it is no power of two, and this is a single drive"
+        return "it is not a power of two, and this is a single drive"
     if minimum > LARGEST_MINIMUM_IO_OF_A_DRIVE:
         return "it is larger than 16 MiB"
     if (disk.limits.physical_block_size or 0) > minimum or minimum % (
         disk.limits.physical_block_size or 512
     ) == 0:
         return ""
-    return f"it is no multiple of the physical sector of {disk.limits.physical_block_size} bytes"
+    return f"it is not a multiple of the physical sector of {disk.limits.physical_block_size} bytes"
 
 
 def believed_minimum_io(disk: Disk) -> int:

@@ -70,9 +70,7 @@ def _neighbour(partition: Partition, partitions: Sequence[Partition], grid: Grid
             if grid.off_by(other.extent.start) == grid.off_by(partition.extent.start):
                 return f"it begins where partition {other.number} ends, and is off as that one is"
             size = format_size(grid.size)
-            return (
-                f"it begins where partition {other.number} ends, and that one's size is no multiple of {size}"
-            )
+            return f"it begins where partition {other.number} ends, and that one's size is not a multiple of {size}"
     return None
 
 
@@ -122,7 +120,7 @@ def unwritten(partition: Partition, image: Extent | None) -> str:
     if partition.extent.length < REQUEST:
         return "a placeholder: too small for one block of 4 KiB"
     if holds_data(partition):
-        return ""  # the type alone is no evidence: vendors ship NTFS and FAT in partitions of such types
+        return ""  # the type alone is not evidence: vendors ship NTFS and FAT in partitions of such types
     return _BY_TYPE.get(partition.type_code, _BY_TYPE.get(partition.type_code.upper(), ""))
 
 

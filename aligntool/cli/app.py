@@ -98,7 +98,7 @@ class LateCommand(TyperCommand):
         function = getattr(import_module(f"aligntool.cli.{self._module}"), self._function)
         alone = typer.Typer(add_completion=False)
         alone.command(self.name)(function)
-        return typer.main.get_command(alone)  # type: ignore[return-value] # a single command is no group
+        return typer.main.get_command(alone)  # type: ignore[return-value] # a single command is not a group
 
     def make_context(  # type: ignore[override] # click's Context, which some versions of typer bring along
         self, info_name: str | None, args: list[str], parent: typer.Context | None = None, **extra: object

@@ -65,7 +65,7 @@ from aligntool.render.plan import time_words
 
 # `aligntool bench`: the words that follow it.
 #
-# `aligntool bench TARGET` and `aligntool bench list` are typed alike: what is no subcommand is a target, and belongs
+# `aligntool bench TARGET` and `aligntool bench list` are typed alike: what is not a subcommand is a target, and belongs
 # to `bench run`.
 
 

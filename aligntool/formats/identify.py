@@ -31,7 +31,7 @@ def identify_in_vpd(page: bytes | None) -> bytes | None:
 
 
 def decode_identify(data: bytes) -> AtaFacts | None:
-    """None when these are no IDENTIFY data of an ATA disk (word 0 bit 15 set, nothing there, too short)."""
+    """None when these are not IDENTIFY data of an ATA disk (word 0 bit 15 set, nothing there, too short)."""
     if len(data) < IDENTIFY_LENGTH or not data[:IDENTIFY_LENGTH].strip(b"\0") or _word(data, 0) & 0x8000:
         return None
     logical, physical = _sector_sizes(data)

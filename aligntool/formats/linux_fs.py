@@ -294,7 +294,7 @@ MOST_HEADERS = 8  # for the largest record, 256 KiB
 LOOK_BACK = 256 * KIB // BLOCK + MOST_HEADERS  # blocks of the largest record with its headers
 UNMOUNT = 0x20  # XLOG_UNMOUNT_TRANS, in oh_flags of an operation
 
-NOT_CLOSED = "needs its log replayed (the last record is no unmount)"
+NOT_CLOSED = "needs its log replayed (the last record is not an unmount)"
 NO_RECORD = "needs its log replayed (no record where it ends)"
 
 

@@ -371,7 +371,8 @@ def _hybrid(others: tuple[MbrEntry, ...], partitions: list[Partition], sector_si
         number = mirrors.get(entry.extent(sector_size))
         if number is None:
             told.append(
-                f"entry {entry.slot} (0x{entry.code:02x}, sectors {entry.start} to {entry.end - 1}) is no GPT partition"
+                f"entry {entry.slot} (0x{entry.code:02x}, sectors {entry.start} to {entry.end - 1})"
+                " is not a GPT partition"
             )
         else:
             told.append(f"entry {entry.slot} (0x{entry.code:02x}) is GPT partition {number}")

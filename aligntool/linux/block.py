@@ -172,7 +172,7 @@ class DiskDevice:
 
     @property
     def size(self) -> int:
-        """Whole sectors; a rest at the end of an image file is no part of the disk."""
+        """Whole sectors; a rest at the end of an image file is not a part of the disk."""
         return self._size
 
     @property
@@ -277,7 +277,7 @@ class DiskDevice:
 
     def _check(self, offset: int, length: int, *, beyond_end: int) -> None:
         if offset < 0 or offset % self._sector_size or length % self._sector_size:
-            raise ValueError(f"{length} bytes at {offset} are no sectors of {self._sector_size} bytes")
+            raise ValueError(f"{length} bytes at {offset} are not sectors of {self._sector_size} bytes")
         if offset + length > self._size:
             raise OSError(beyond_end, f"{length} bytes at {offset} end beyond the disk's {self._size}")
 
@@ -364,7 +364,7 @@ class LookOnly:
 
 @contextmanager
 def look_only(path: str) -> Iterator[LookOnly]:
-    """Raises Refused where it is no disk or image, or may not be read."""
+    """Raises Refused where it is not a disk or image, or may not be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError as error:
@@ -393,7 +393,7 @@ class Limited:
     def __init__(self, device: Device, bytes_per_second: int) -> None:
         """Raises ValueError for a rate below one byte a second."""
         if bytes_per_second < 1:
-            raise ValueError(f"{bytes_per_second} bytes a second is no rate")
+            raise ValueError(f"{bytes_per_second} bytes a second is not a rate")
         self._device = device
         self._rate = bytes_per_second
         self._lock = threading.Lock()

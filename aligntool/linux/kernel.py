@@ -86,7 +86,7 @@ _REREAD_PAUSE_S = 0.05
 
 
 def forget_partitions(descriptor: int, numbers: Iterable[int]) -> None:
-    """The nodes go away. A number that the kernel does not have is no error.
+    """The nodes go away. A number that the kernel does not have is not an error.
 
     Raises Refused for a partition that is in use, with those before it taken away; OSError for anything else.
     """
@@ -96,7 +96,7 @@ def forget_partitions(descriptor: int, numbers: Iterable[int]) -> None:
         except OSError as error:
             if error.errno == errno.EBUSY:
                 raise Refused(
-                    f"partition {number} is in use, so its node cannot be taken away",
+                    f"partition {number} is in use, so its node cannot be removed",
                     hint="close what uses it: fuser -v, lsblk",
                 ) from error
             if error.errno != errno.ENXIO:

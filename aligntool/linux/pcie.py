@@ -322,7 +322,7 @@ def _link_ends(path: tuple[LinkHop, ...]) -> Iterator[LinkHop]:
     """The lower end of each link of the path, so that no link counts twice.
 
     Counted from the root port, the ports of switches alternate: upstream (the lower end of a link), downstream (its
-    upper end), upstream ... What lies between the two ports of one switch is no link.
+    upper end), upstream ... What lies between the two ports of one switch is not a link.
     """
     below_root = 0
     for hop in reversed(path):

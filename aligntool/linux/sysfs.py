@@ -188,7 +188,7 @@ class Tree:
 
 
 def _link_target(place: str) -> str | None:
-    """Where a symbolic link leads; "" when it is no link; None when nothing is there."""
+    """Where a symbolic link leads; "" when it is not a link; None when nothing is there."""
     try:
         return os.readlink(place) if stat.S_ISLNK(os.lstat(place).st_mode) else ""
     except (OSError, ValueError):

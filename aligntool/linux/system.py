@@ -306,7 +306,7 @@ def _sentence(file: str, content: bytes | None) -> str:
         way = "" if document["forward"] else ", and is being taken back"
     except (ValueError, KeyError, TypeError, RecursionError):
         return f"{file}: the record of something that was begun cannot be read"
-    what = "making" if purpose == "raid" else "mending"
+    what = "making" if purpose == "raid" else "repair"
     return f"{name}: its {what} was begun and has not ended, step {position + 1} of {steps}{way} ({file})"
 
 

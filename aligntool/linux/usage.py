@@ -349,7 +349,7 @@ def read_used(path: str, extent: Extent, layer: Layer | None, *, sector_size: in
     Never raises for what a tool does: then it is everything. Nothing may write to the partition meanwhile.
     """
     if layer is None:
-        return everything(extent.length, "nobody knows what lies here")
+        return everything(extent.length, "its content is unknown")
     if layer.kind == "swap" and layer.unclean is None:
         return UsedMap((), "swap: header only")
     doubt = _doubt(extent, layer)

@@ -227,7 +227,7 @@ def _runs(descriptor: int, path: str, start: int) -> Iterator[Run]:
             fcntl.ioctl(descriptor, _FIEMAP, buffer)
         except OSError as error:
             silent = error.errno in (errno.EOPNOTSUPP, errno.ENOTTY)
-            why = "its file system does not tell" if silent else error.strerror
+            why = "its file system does not report it" if silent else error.strerror
             raise Refused(f"the place of {path} on its disk is unknown: {why}") from error
         found = _HEAD.unpack_from(buffer)[3]
         for index in range(found):

@@ -138,7 +138,7 @@ def _find_fall(curve: Curve, dice: Dice, resamples: int) -> Knee:
 
 
 def _find_step(curve: Curve, dice: Dice, resamples: int) -> Knee | None:
-    """Return the knee at the place that splits the curve best into two levels; None: that is no step."""
+    """Return the knee at the place that splits the curve best into two levels; None: that is not a step."""
     spans = sorted(curve)
     medians = [median(curve[span]) for span in spans]
     place = _best_split(medians)

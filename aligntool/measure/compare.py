@@ -68,7 +68,7 @@ def compare(before: Result, after: Result) -> tuple[Ratio, ...]:
 def compare_all(pairs: Sequence[tuple[Result, Result]]) -> tuple[tuple[Ratio, ...], ...]:
     """For each pair the tests that both have, in the order of the first. Those without a figure are left out.
 
-    "faster" and "slower" need ranges that do not overlap, and a difference that is no chance among so many lines of all
+    "faster" and "slower" need ranges that do not overlap, and a difference that is not chance among all lines of all
     pairs (Welch's t-test of the logarithms, Holm's correction): where a drive is put beside itself, at most five of 100
     calls have a false line, be it of one test or of forty, of two results or of ten.
     """
@@ -133,7 +133,7 @@ def unmatched(results: Sequence[Result]) -> tuple[str, ...]:
                 said.append(f"they differ in their {what}: {a} and {b}")
         if first.settings.passes or other.settings.passes:
             said.append(
-                "passes over the same data are no repeats: the first of each stands here, and nobody knows its noise"
+                "passes over the same data are not repeats: the first of each stands here, and its noise is unknown"
             )
     return tuple(dict.fromkeys(said))
 
@@ -313,7 +313,7 @@ def cache_of(times: Sequence[float]) -> Cache:
     """Return what passes over the same data show; `times`: the rates of all but the first pass, over that of the first.
 
     A cache keeps all that it has read, so every later pass is CACHE times as fast; without one, none is. One pass that
-    something else slowed down, or one that was fast by chance, is no evidence of either.
+    something else slowed down, or one that was fast by chance, is not evidence of either.
     """
     if len(times) < LEAST_PASSES:
         return Cache.FEW
@@ -344,7 +344,7 @@ def _about_steadiness(result: Result) -> Iterator[str]:
     for each in result.series:
         found = steadiness([sample.iops for sample in each.samples])
         if found is None:
-            yield f"{each.test.title}: fewer than {WINDOW} rounds, so nobody knows whether it is steady"
+            yield f"{each.test.title}: fewer than {WINDOW} rounds, so it is unknown whether it is steady"
             continue
         state = "steady" if found.steady else "NOT steady"
         yield (

@@ -212,9 +212,9 @@ def read_fio(text: str, *, interrupted: bool = False) -> Measured:
     try:
         document = json.loads(text[start:])
     except ValueError as error:
-        raise ValueError(f"what fio gave is no JSON: {error}") from None
+        raise ValueError(f"what fio gave is not JSON: {error}") from None
     except RecursionError:
-        raise ValueError("what fio gave is no JSON of fio") from None
+        raise ValueError("what fio gave is not JSON of fio") from None
     jobs = _mapping(document).get("jobs")
     if not isinstance(jobs, list) or not jobs:
         raise ValueError("fio gave figures of no job")

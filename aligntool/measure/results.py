@@ -372,7 +372,7 @@ def from_json(text: str, name: str) -> Result:
         check_schema(document, SCHEMA, VERSION)
         return _result(document)
     except (ValueError, OverflowError) as error:
-        raise Refused(f"{name} is no result: {error}", hint="aligntool bench list") from error
+        raise Refused(f"{name} is not a result: {error}", hint="aligntool bench list") from error
 
 
 @dataclass(frozen=True, slots=True)

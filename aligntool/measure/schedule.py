@@ -283,7 +283,7 @@ def job_of(plan: BenchPlan, test: BenchTest, path: str) -> Job:
 
 
 def warm_up(plan: BenchPlan, path: str) -> Job:
-    """Before the first pass of a test: a drive that wakes up then is no slower than its cache."""
+    """Before the first pass of a test: a drive that wakes up then is not slower than its cache."""
     return Job(
         name="warm-up", path=path, pattern=Pattern.RANDOM_READ, block=max(4096, plan.target.logical_block),
         span=WARM_UP_SPAN, offset=plan.room - WARM_UP_SPAN, runtime_s=WARM_UP_S, direct=plan.settings.direct,

@@ -150,14 +150,14 @@ def experiment_from_json(text: str, name: str) -> Starts | Spans | None:
         check_schema(document, str(schema), VERSION)
         return _starts(document) if schema == EXPERIMENTS[0] else _spans(document)
     except (ValueError, OverflowError) as error:
-        raise Refused(f"{name} is no result: {error}", hint="aligntool bench list") from error
+        raise Refused(f"{name} is not a result: {error}", hint="aligntool bench list") from error
 
 
 def _starts(document: dict[str, object]) -> Starts:
     starts = decode(Starts, {"when": ""} | document | _common(document))
     unit = starts.unit
     if not unit or unit % 512:
-        raise ValueError("its unit is no multiple of 512 bytes")
+        raise ValueError("its unit is not a multiple of 512 bytes")
     if not all(rate.load.block for rate in starts.rates):
         raise ValueError("it has requests of nothing")
     if any(unit // gcd(rate.load.block, unit) > _LONGEST_PERIOD for rate in starts.rates):

@@ -51,7 +51,7 @@ def read_text(file: str) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
-        raise Refused(f"{file} is no text", hint="aligntool bench list") from None
+        raise Refused(f"{file} is not text", hint="aligntool bench list") from None
 
 
 def read_experiment(file: str) -> Starts | Spans | None:
@@ -111,7 +111,7 @@ def _find(named: str) -> Target:
             raise Refused(
                 f"{named}: folder not found; nothing was written", hint=f"mkdir {quote(named)}"
             ) from None
-        if "/" not in named:  # a slip of the keyboard is no wish for a file
+        if "/" not in named:  # a slip of the keyboard is not a wish for a file
             hint = (
                 f"a folder or device; ./{named} makes a file here; bench list, show and compare are commands"
             )

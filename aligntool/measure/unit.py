@@ -158,7 +158,7 @@ def _unclean(low: Sequence[Level], high: Sequence[Level], sides: Sides) -> str:
     if any(_margin_height(low, high, margin) < LEAST * height for margin in margins):
         return "a part of the disk is slower, and not the crossing: it takes as long beside the boundary"
     if not all(_moves_as_a_whole(low, high, height, sides, side) for side in (0, 1)):
-        return "only a part of the requests takes longer, as on units that are no power of two"
+        return "only a part of the requests takes longer, as on units that are not powers of two"
     return ""
 
 
@@ -503,7 +503,7 @@ def read_measured(text: str, name: str, again: str = "") -> MeasuredDisk:
             disk.name or "", disk.path or "", disk.size, sure, disk.serial or None, disk.wwn or None
         )
     except ValueError as error:
-        raise Refused(f"{name} is no result of a probe: {error}", hint=again) from None
+        raise Refused(f"{name} is not a result of a probe: {error}", hint=again) from None
 
 
 def _check_unit(unit: MeasuredUnit) -> None:

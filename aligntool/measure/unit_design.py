@@ -222,7 +222,9 @@ def _pair(cell: _Cell, parts: Regions, sector: int, dice: Dice, *, dear_first: b
 # the ranks one standard deviation to both sides.
 
 SPREAD = 1.858  # 1.2533 x 1.4826
-LUMPS = 2.0  # so many times as far apart as that, the ranks show that the values are no normal distribution
+LUMPS = (
+    2.0  # so many times as far apart as that, the ranks show that the values follow no normal distribution
+)
 FEWEST = 8  # samples in a stratum
 
 TimedPair = tuple[float, float]

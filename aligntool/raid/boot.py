@@ -242,7 +242,7 @@ def _counted_down(device: str) -> bool:
 
 # EFI system partitions on the drives of a system's array: made apart, and kept alike by the system itself.
 #
-# Firmware knows nothing of md: these are no part of the array, and something has to keep them alike
+# Firmware knows nothing of md: these are not part of the array, and something has to keep them alike
 # (docs/decisions/0021).
 
 UNIT = "esp-copies.service"
@@ -349,7 +349,7 @@ def boot_words(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[str]:
     if not has_boot_partitions(goal, placed):
         return
     yield (
-        "the EFI system partitions are no part of the array: have the new system's fstab mount one of them "
+        "the EFI system partitions are not part of the array: have the new system's fstab mount one of them "
         f"(UUID={boot_volumes(goal, placed)[0]} /boot/efi vfat umask=0077,nofail 0 2) and put the boot loader there; "
         f"{UNIT} copies it to the others at every start and stop, or when restarted; register each with efibootmgr "
         "where the firmware looks for no EFI/BOOT/BOOTX64.EFI; every step: docs/raid.md, A system on RAID1"

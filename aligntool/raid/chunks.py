@@ -312,8 +312,8 @@ class Stripes:
 _Words = tuple[int, str, Evidence]
 
 _NOT_SLOWER = (
-    "mdadm's own default: smaller chunks were slower or no faster on emulated drives, nobody has published a "
-    "comparison on real ones, and `aligntool raid tune` measures yours"
+    "mdadm's own default: smaller chunks were slower or no faster on emulated drives, no comparison on real"
+    " ones is published, and `aligntool raid tune` measures yours"
 )
 _SHORTER = (
     "the longest whose full stripe fits one request of RAID5 and RAID6 (1MiB, published); on emulated drives a shorter "
@@ -321,7 +321,7 @@ _SHORTER = (
 )
 
 _STRIPED: dict[str, _Words] = {
-    "general": (HALF_MIB, "mdadm's own default; nobody has published a comparison on NVMe drives", Evidence.RULE),
+    "general": (HALF_MIB, "mdadm's own default; no comparison on NVMe drives is published", Evidence.RULE),
     "boot": (HALF_MIB, "booting is small reads one at a time, which no chunk of 64KiB and more splits", Evidence.RULE),
     "database": (HALF_MIB, _NOT_SLOWER, Evidence.RULE),
     "sequential": (HALF_MIB, _NOT_SLOWER, Evidence.RULE),
@@ -369,7 +369,7 @@ def judge_chunk(chunk: int, stripes: Stripes) -> tuple[Rule, ...]:
 def _rules(chunk: int, stripes: Stripes) -> Iterator[Rule]:
     yield Rule(
         f"at least {format_size(LEAST)}: with 4KiB a database on four NVMe drives did 0.79 of the work of one drive "
-        "(published); nobody has measured what lies between",
+        "(published); what lies between is not measured",
         Evidence.RULE, chunk >= LEAST,
     )  # fmt: skip
     if stripes.units:
@@ -404,7 +404,7 @@ def _wanted(stripes: Stripes) -> _Words:
 
 
 def least_chunk(stripes: Stripes) -> int:
-    """A power of two that is below none of the floors; what is no power of two among them binds nobody."""
+    """A power of two that is below none of the floors; what is not a power of two among them does not count."""
     floors = [LEAST, *(grid.size for grid in stripes.units)]
     if stripes.workload == "database":
         floors.append(2 * stripes.database_page)

@@ -143,7 +143,7 @@ def consistency_notes(shape: Shape) -> Iterator[str]:
     if shape.level.word == "raid5":
         yield (
             "no partial parity log: it would close the write hole (a crash while a member is missing can damage "
-            "data that nobody was writing), costs up to 30 to 40 % of writes and excludes a bitmap (published: the "
+            "data that was not being written), costs up to 30 to 40 % of writes and excludes a bitmap (published: the "
             "kernel's raid5-ppl.rst)"
         )
     if shape.level.redundant:
@@ -233,7 +233,7 @@ def _xfs(goal: RaidGoal, stripe: Stripe) -> Iterator[str]:
     if stripe.chunk:
         yield from ("-d", f"su={stripe.chunk},sw={stripe.data}")
         log.append(f"su={log_unit(stripe.chunk)}")
-    else:  # else mkfs.xfs takes what md passes on from its members, which are no stripes
+    else:  # else mkfs.xfs takes what md passes on from its members, which are not stripes
         yield from ("-d", "noalign")
     if log:
         yield from ("-l", ",".join(log))

@@ -196,7 +196,7 @@ def is_apart(faster: Sequence[float], slower: Sequence[float]) -> bool:
 
 # What a sweep measured, as a file, and whether it is about this array.
 #
-# A figure that was measured on other drives, for another level or another workload, is no evidence.
+# A figure that was measured on other drives, for another level or another workload, is not evidence.
 #
 # The file is JSON, described in docs/raid.md, "The result file".
 
@@ -285,7 +285,7 @@ def measured_here(
     layout: str,
     bitmap: str,
 ) -> MeasuredHere:
-    """Raises Refused for a text that is no result of `raid tune`."""
+    """Raises Refused for a text that is not a result of `raid tune`."""
     if not goal.measured:
         return MeasuredHere(advice)
     tuning = parse_tuning(goal.measured)

@@ -32,7 +32,7 @@ def unasked(disks: Sequence[Disk]) -> Iterator[str]:
     names = [disk.name for disk in disks if disk.kind in _ASKED and disk.health is None and not disk.failing]
     if names:
         yield (
-            f"health not looked at: {', '.join(names)}; nobody asked whether they fail. As root, and with smartctl "
+            f"health not looked at: {', '.join(names)}; their health was not read. As root, and with smartctl "
             "(smartmontools), it is asked"
         )
 
@@ -161,7 +161,7 @@ def link_sentences(member: Member) -> Iterator[str]:
 
 
 def is_dramless(disk: Disk, known: Sequence[KnownGeometry]) -> bool:
-    """It asks for a Host Memory Buffer, or the database says so. Without either nobody knows, and that is no yes."""
+    """It asks for a Host Memory Buffer, or the database says so. Without either nobody knows, and that is not a yes."""
     asks = disk.nvme is not None and bool(disk.nvme.hmb_preferred)
     return asks or any(row.dram is False for row in known)
 
@@ -232,12 +232,12 @@ _ODD = {
     DiskKind.MEMORY: "is memory: what is on it is gone when the power is, unless it is a kind that keeps it",
     DiskKind.NETWORK: "is reached over a network: when that is away, so is the member, and the array is degraded",
     DiskKind.USB: "is on USB: a cable that is touched takes the member out of the array, and flushes may not reach it",
-    DiskKind.LOOP: "is a file: it is no member again after a reboot before somebody attaches it",
+    DiskKind.LOOP: "is a file: it is not a member again after a reboot before it is attached",
 }
 
 
 def _odd(drives: Sequence[Disk]) -> Iterator[str]:
-    """What is no drive in a slot of this machine, or only by a cable, and comes and goes by its own rules."""
+    """What is not a drive in a slot of this machine, or only by a cable, and comes and goes by its own rules."""
     for disk in drives:
         if disk.kind in _ODD:
             yield f"{disk.name} {_ODD[disk.kind]}"
@@ -262,7 +262,7 @@ def is_flash(disk: Disk) -> bool:
 # Where the members lie, and where the array's data begin in each.
 #
 # It is arithmetic; mdadm's default offset is the mistake this program exists to find: from a partition at 1 MiB it
-# begins at 130 MiB, which is no multiple of 4 MiB.
+# begins at 130 MiB, which is not a multiple of 4 MiB.
 
 GRAIN = MIB
 DATA_GRAIN = 4 * MIB

@@ -239,7 +239,7 @@ def _swallowed(steps: Sequence[Step], files: Files) -> Iterator[Objection]:
         if isinstance(step, EditFile):
             if (
                 "\ufffd" in step.instead_of
-            ):  # what a byte that is no UTF-8 was read as: it cannot be found again
+            ):  # what a byte that is not UTF-8 was read as: it cannot be found again
                 yield (
                     f"{step.path}: a line holds characters that are not UTF-8: {step.instead_of}",
                     f"change it in {step.path} by hand first",
@@ -341,7 +341,7 @@ def _attention(case: Case) -> Iterator[str]:
     disk, facts = case.disk, case.disk.array
     for image in case.files.initramfs:
         if image.unseen:
-            yield f"nobody could look into {image.path}: {image.unseen}"
+            yield f"{image.path}: not readable: {image.unseen}"
     for word in case.files.command_line:
         key, _, value = word.partition("=")
         found = NUMBERED.fullmatch(value)
@@ -359,7 +359,7 @@ def _attention(case: Case) -> Iterator[str]:
             f"{disk.path}, then mdadm --assemble --update=homehost --homehost=any with its members"
         )
     if facts and facts.degraded:
-        yield "the array is degraded: mend that as well, it may not start by itself"
+        yield "the array is degraded: repair that as well, it may not start by itself"
     if case.system.note and starts_from(disk, case.inventory):
         yield case.system.note.format(uuid=case.uuid)
     if disk.path.startswith("/dev/md12") and not places_on(disk, case.inventory):

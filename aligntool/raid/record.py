@@ -28,7 +28,7 @@ VERSION = 1
 LARGEST = 16 << 20  # bytes; of an honest record a few files of the system are most
 
 Trace = Mapping[str, str]
-"""What a step found before it began, for whoever takes it back: docs/crash-safety.md, "Arrays"."""
+"""What a step found before it began, for undoing it: docs/crash-safety.md, "Arrays"."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,7 +247,7 @@ def _may_be_formatted(member: Member, goal: RaidGoal) -> bool:
 
 
 def _about_wipe(members: Sequence[Member], goal: RaidGoal) -> Iterator[Objection]:
-    """A name that is no member is a slip of the keyboard, and the next one may be worse."""
+    """A name that is not a member is a slip of the keyboard, and the next one may be worse."""
     for name in goal.wipe:
         if not any(_is_named(member, name) for member in members):
             yield (
@@ -279,7 +279,7 @@ def _about_member(member: Member, goal: RaidGoal) -> Iterator[Objection]:
             f"smartctl -a {shell_word(disk.path)}; replace it first",
         )
     if part is not None and part.role in (Role.EXTENDED, Role.MAP, Role.NESTED):
-        yield f"{member.name} is no partition of its own but {part.role.value}", ""
+        yield f"{member.name} is not a partition of its own but {part.role.value}", ""
     yield from _about_use(member)
     yield from _about_content(member, goal)
 

@@ -380,7 +380,7 @@ def remove_member(step: MakeMember, area: DataArea = _ANYWHERE, *, blank: bool =
 
     Raises Refused where somebody uses the drive, Stopped when writing fails.
     """
-    lost = ", which --wipe gave up, does not come back" if step.wipe else ""
+    lost = ", which --wipe erased, does not come back" if step.wipe else ""
     if lost:
         yield Said(f"what lay on {step.device}{lost}")
     if not step.entries:

@@ -325,7 +325,7 @@ MOST_BACKUPS = 10_000
 
 
 def find_file(paths: Paths, path: str) -> Path:
-    """The file itself, behind all links. Raises Refused: a link leads out of the root, or it is no regular file."""
+    """The file itself, behind all links. Raises Refused: a link leads out of the root, or it is not a regular file."""
     given, root = paths.of(path), paths.root.resolve()
     found = given.resolve()
     if root not in found.parents:
@@ -470,7 +470,7 @@ def refuse_unwritable(step: FileStep, paths: Paths) -> Iterator[str]:
     """Why the file could not be replaced later, a sentence each."""
     try:
         "".join((*step.lines, step.instead_of if isinstance(step, EditFile) else "")).encode()
-    except UnicodeEncodeError:  # from words of the command line that are no UTF-8
+    except UnicodeEncodeError:  # from words of the command line that are not UTF-8
         yield f"{step.path}: what would be written into it is not UTF-8"
         return
     if _has_no_reader(step, paths):

@@ -351,7 +351,7 @@ def _open(path: Path, flags: int) -> int:
         raise Refused(f"{path}: {error.strerror}", hint="--journal FILE names the journal's file") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise Refused(f"{path} is no regular file")
+        raise Refused(f"{path} is not a regular file")
     return descriptor
 
 

@@ -118,7 +118,7 @@ def read_or_nothing(device: Device, at: int, length: int) -> bytes:
 
 
 def _whole_sectors(device: Device) -> int:
-    """A bad sector in the unused part of a slot is no damage."""
+    """A bad sector in the unused part of a slot is not damage."""
     return max(_SECTOR, device.sector_size)
 
 

@@ -416,7 +416,7 @@ def make_layout(plan: Plan, disk: Disk) -> Iterator[Event]:
     """
     step = plan.steps[0] if len(plan.steps) == 1 else None
     if not isinstance(step, MakeTable):
-        raise Refused("this is no plan of a new layout", hint="aligntool plan layout DISK -o plan.json")
+        raise Refused("this is not a plan of a new layout", hint="aligntool plan layout DISK -o plan.json")
     if not is_same_disk(plan.disk, layout_subject(disk)):
         raise Refused(f"{disk.path} is not the disk that this plan was made for, or its table has changed since",
                       hint="make the plan anew: aligntool plan layout DISK")  # fmt: skip

@@ -272,7 +272,7 @@ def way_to(device: Device, images: TableImages, goal: TableState) -> Writing:
     """
     now = table_state(device, images)
     if now is TableState.OTHER:
-        raise Stopped("the partition table was changed by somebody else since the move began")
+        raise Stopped("the partition table was changed by another program since the move began")
     if now is not goal and TableState.PARKED not in (now, goal):
         raise Stopped(f"the partition table is the one {now} the move, and cannot become the one {goal} it")
     return (images.of(now)[-1], *images.of(goal))

@@ -204,7 +204,7 @@ def _goal_words(goal: RealignGoal) -> str:
 
 def _estimate(disk: Disk, moving: frozenset[int], used: Mapping[int, Used]) -> Estimate:
     uses = tuple(
-        used.get(part.number, Used(part.number, part.extent.length, "everything: nobody asked what is used"))
+        used.get(part.number, Used(part.number, part.extent.length, "everything: what is used was not read"))
         for part in disk.partitions
         if part.number in moving
     )
@@ -337,12 +337,12 @@ def _refusal(disk: Disk, reasons: list[Reason], standing: Mapping[int, tuple[Rea
     return Refused("\n".join(lines), hint=hint)
 
 
-# Whether a misaligned partition can be mended, for the audit to tell.
+# Whether a misaligned partition can be repaired, for the audit to report.
 #
 # It must be cheap: an audit of thousands of disks asks it of each, and of tables with thousands of partitions.
 
 IN_PLACE, WITH_SHRINK, NOT = "in-place", "with-shrink", "not"
-"""What `Mend.answer` can be."""
+"""Values of `answer`."""
 
 _SEARCHED_UP_TO = 32  # partitions; of more, each is asked only whether there is room beside it
 _GOAL = RealignGoal()

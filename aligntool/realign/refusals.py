@@ -61,7 +61,7 @@ def _layer(layer: Layer) -> str:
 
 def _about_disk(disk: Disk, *, wipe: bool) -> Iterator[Objection]:
     if not disk.size:
-        yield f"nobody says how large {disk.name} is", ""
+        yield f"{disk.name}: size unknown", ""
     if disk.read_only:
         yield f"{disk.name} is read-only", ""
     if disk.kind is DiskKind.DASD:
@@ -69,7 +69,7 @@ def _about_disk(disk: Disk, *, wipe: bool) -> Iterator[Objection]:
     yield from _about_use(disk)
     if not disk.table_read or not disk.content_read:
         yield (
-            f"nobody could look whether {disk.name} is empty",
+            f"{disk.name}: content not readable, so it may not be empty",
             next_command(disk, "audit"),
         )
     elif not wipe and (held := holdings(disk)):
@@ -106,7 +106,7 @@ def _about_use(disk: Disk) -> Iterator[Objection]:
 
 def _about_goal(disk: Disk, goal: LayoutGoal) -> Iterator[Objection]:
     if goal.label not in TABLE_NAMES:
-        yield f"{goal.label!r} is no table that is made here", "--label gpt, or --label dos for an MBR"
+        yield f"{goal.label!r} is not a table that is made here", "--label gpt, or --label dos for an MBR"
         return
     if not goal.parts:
         yield "a layout needs partitions", "--part 512MiB:esp --part rest:linux, or --recipe NAME"
@@ -117,7 +117,7 @@ def _about_goal(disk: Disk, goal: LayoutGoal) -> Iterator[Objection]:
     sector_size = disk.limits.logical_block_size or disk.sector_size
     if goal.grain <= 0 or goal.grain % sector_size:
         yield (
-            f"a grain of {format_size(goal.grain)} is no multiple of the {sector_size}-byte sectors",
+            f"a grain of {format_size(goal.grain)} is not a multiple of the {sector_size}-byte sectors",
             "--grain 1MiB",
         )
     if goal.spare_end < 0:
@@ -127,7 +127,7 @@ def _about_goal(disk: Disk, goal: LayoutGoal) -> Iterator[Objection]:
 def _about_part(part: PartWish, label: str) -> Iterator[Objection]:
     role = ROLES.get(part.role)
     if role is None:
-        yield f"{part.role!r} is no role", role_list()
+        yield f"{part.role!r} is not a role", role_list()
     elif label == "dos" and role.mbr is None:
         yield f"an MBR has no type for {role.title}", "leave it out, or --label gpt"
     if part.size is not None and part.size <= 0:

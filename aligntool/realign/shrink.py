@@ -108,8 +108,8 @@ def shrink_content(path: str, step: ShrinkContent) -> None:
 
 
 def _do_apart(path: str, step: ShrinkContent, loop: PartitionLoop, words: Words, script: str) -> None:
-    """In a chroot whose root is no mount point unshare(1) refuses before it runs anything, unless it leaves the mounts
-    as they are; the mount is seen outside then, for as long as it is there.
+    """In a chroot whose root is not a mount point unshare(1) refuses before it runs anything, unless it leaves
+    the mounts as they are; the mount is seen outside then, for as long as it is there.
     """
     ended = _run(loop, ("unshare", "--mount", "true"))
     if ended.code and "propagation" in ended.errors:
@@ -145,7 +145,7 @@ def _promise(kind: str) -> str:
         case "ntfs":
             return "if ntfsresize ended in the middle, only chkdsk can tell what is left"
         case _:
-            return "if resize2fs ended in the middle, e2fsck mends what can be mended"
+            return "if resize2fs ended in the middle, e2fsck repairs what can be repaired"
 
 
 def _mend(path: str, step: ShrinkContent) -> str:

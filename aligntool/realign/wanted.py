@@ -192,7 +192,7 @@ def _sort(sorting: _Sorting, part: Partition, verdict: Verdict, goal: RealignGoa
             hint = f"name another partition; {number} stays"
             sorting.reasons.append(Reason(f"partition {number} is not moved: {verdict.why}", hint))
     elif verdict.answer is Answer.UNKNOWN:
-        sorting.stays[number] = "nobody can tell whether it is on the grid"
+        sorting.stays[number] = "unknown whether it is on the grid"
         if chosen:
             text = f"partition {number}: alignment cannot be judged: {verdict.why}"
             sorting.reasons.append(Reason(text, sorting.audit))

@@ -137,7 +137,7 @@ def _ranges(entry: Entry, family: PortFamily) -> list[_Range]:
         match = _RANGE.fullmatch(text)
         if match is None:
             raise entry.refusal(
-                f"devices: {text!r} is no number of four hexadecimal digits, nor two with a dash"
+                f"devices: {text!r} is not a number of four hexadecimal digits, nor two with a dash"
             )
         first, last = int(match[1], 16), int(match[2] or match[1], 16)
         ranges.append(_Range(vendor, first, last, family))
@@ -169,7 +169,7 @@ def _uplink(entry: Entry) -> int | None:
 
 def _checked(entry: Entry, pci_id: str) -> str:
     if not _PCI_ID.fullmatch(pci_id):
-        raise entry.refusal(f"{pci_id!r} is no PCI number", hint='like "8086:7a84"')
+        raise entry.refusal(f"{pci_id!r} is not a PCI number", hint='like "8086:7a84"')
     return pci_id
 
 
@@ -317,7 +317,9 @@ def _memory(entry: Entry) -> tuple[bool | None, bool | None]:
 def _distrust(entry: Entry) -> tuple[str, ...]:
     for each in entry.texts("distrust"):
         if each not in _LIMITS:
-            raise entry.refusal(f"distrust: {each!r} is no queue limit", hint=f"limits: {', '.join(_LIMITS)}")
+            raise entry.refusal(
+                f"distrust: {each!r} is not a queue limit", hint=f"limits: {', '.join(_LIMITS)}"
+            )
     return entry.texts("distrust")
 
 
@@ -325,7 +327,7 @@ def _buses(entry: Entry) -> tuple[DiskKind, ...]:
     kinds = tuple(DiskKind)
     for each in entry.texts("bus"):
         if each not in kinds:
-            raise entry.refusal(f"bus: {each!r} is no kind of disk", hint=f"kinds: {', '.join(kinds)}")
+            raise entry.refusal(f"bus: {each!r} is not a kind of disk", hint=f"kinds: {', '.join(kinds)}")
     return tuple(map(DiskKind, entry.texts("bus")))
 
 
@@ -335,7 +337,7 @@ def _patterns(entry: Entry, key: str) -> tuple[Pattern, ...]:
         try:
             patterns.append(parse_pattern(text))
         except ValueError as error:
-            raise entry.refusal(f"{key}: {text!r} is no pattern: {error}") from error
+            raise entry.refusal(f"{key}: {text!r} is not a pattern: {error}") from error
     return tuple(patterns)
 
 

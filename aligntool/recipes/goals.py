@@ -69,7 +69,7 @@ class BenchGoal:
 
 
 def bench_goal(top: Entry, rows: Sequence[Entry]) -> BenchGoal:
-    """Raises Refused for what is no profile."""
+    """Raises Refused for what is not a profile."""
     tests = tuple(dict.fromkeys(test for row in rows for test in _tests(row)))
     if not tests:
         raise top.refusal("a benchmark needs tests", hint='[[test]]\naccess = "random"\nblock = "4KiB"')
@@ -168,7 +168,7 @@ RAID_KEYS = (*_WORDS, *_SIZES)
 
 
 def raid_goal(top: Entry) -> RaidGoal:
-    """Raises Refused for a value that is no size or none of the words."""
+    """Raises Refused for a value that is not a size or none of the words."""
     top.required("level")
     usual = RaidGoal(level=top.choice("level", LEVELS) or "")
     sizes = {key: top.size(key) for key in _SIZES}

@@ -225,7 +225,7 @@ def read_tables(file: str, content: str, *, kinds: tuple[str, ...], keys: tuple[
     try:
         parsed = tomllib.loads(content)
     except tomllib.TOMLDecodeError as error:
-        raise Refused(f"{file} is no valid TOML: {error}") from error
+        raise Refused(f"{file} is not valid TOML: {error}") from error
     top = Entry(file, "at its top", {key: value for key, value in parsed.items() if key not in kinds})
     for key in top.values:
         if key not in keys:

@@ -212,7 +212,7 @@ def distance_words(distance: int) -> str:
 
 
 def sector_words(start: int, sector_size: int) -> str:
-    """A start in the sectors that a user counts in; "–" where it is no whole number of them."""
+    """A start in the sectors that a user counts in; "–" where it is not a whole number of them."""
     return str(start // sector_size) if start % sector_size == 0 else "–"
 
 

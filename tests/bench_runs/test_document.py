@@ -66,7 +66,7 @@ def document(change: Callable[[dict[str, object]], object]) -> str:
     ],
 )
 def test_what_is_no_result_is_refused_with_the_reason(text: str, why: str) -> None:
-    with pytest.raises(Refused, match=r"x\.json is no result") as refused:
+    with pytest.raises(Refused, match=r"x\.json is not a result") as refused:
         from_json(text, "x.json")
     assert why in str(refused.value) and "\n" not in str(refused.value) and len(str(refused.value)) < 400
 

@@ -54,7 +54,7 @@ def test_what_was_so_meanwhile_is_kept_with_the_result(place: Path, words: tuple
     assert settings["repeats"] == 5
     seen = found["conditions"]
     assert (seen["kernel"], seen["fio"]) == (os.uname().release, run("fio", "--version").strip())
-    # In a chroot whose root is no mount point neither can tell.
+    # In a chroot whose root is not a mount point neither can tell.
     assert seen["filesystem"] == (
         run("findmnt", "-no", "FSTYPE", "-T", place / "drive", fails=True).strip() or None
     )

@@ -1,4 +1,4 @@
-"""What is said to be typed next can be typed as it stands; and files that are no disks are refused in one sentence."""
+"""What is said to be typed next can be typed as it stands; and files that are not disks are refused in one sentence."""
 
 import json
 import shlex

@@ -410,7 +410,7 @@ def test_a_journal_is_never_written_over_another_file(full_disk: Path, tmp_path:
 
 def test_a_journal_in_memory_is_refused(full_disk: Path) -> None:
     if run("stat", "-f", "-c", "%T", "/dev/shm").strip() != "tmpfs":
-        pytest.skip("/dev/shm is no tmpfs here")
+        pytest.skip("/dev/shm is not a tmpfs here")
     done = run_aligntool("realign", "--yes", "--journal", "/dev/shm/aligntool-test-journal", full_disk)
     assert done.returncode == 3 and "power cut" in done.stderr
     assert not Path("/dev/shm/aligntool-test-journal").exists()

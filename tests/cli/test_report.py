@@ -110,6 +110,6 @@ def test_a_file_that_is_no_result_is_refused(tmp_path: Path) -> None:
     for text in ("", "{}", '{"schema": "aligntool.bench.span", "version": 1}'):
         broken.write_text(text)
         done = report("--bench", broken, "-o", tmp_path / "x.html")
-        assert done.returncode == 3 and "is no result" in done.stderr, done.stderr
+        assert done.returncode == 3 and "is not a result" in done.stderr, done.stderr
     assert report("--bench", tmp_path / "none.json", "-o", tmp_path / "x.html").returncode == 3
     assert [path.name for path in tmp_path.iterdir()] == ["broken.json"]

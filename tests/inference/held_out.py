@@ -105,7 +105,7 @@ class LargeWritesSlow(Hostile):
 
 
 class OddLengthsSlow(Hostile):
-    """A length that is no multiple of a size is copied first."""
+    """A length that is not a multiple of a size is copied first."""
 
     def setup(self) -> None:
         self.grid = self.pick(1, 2, 4, 8, 16, 32, 64)

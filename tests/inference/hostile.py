@@ -366,7 +366,7 @@ class ReadingAhead(Hostile):
 
 
 class Turning(Hostile):
-    """A disk that turns: where the head is decides. Its tracks are no power of two, or one."""
+    """A disk that turns: where the head is decides. Its tracks are not powers of two, or one."""
 
     def setup(self) -> None:
         self.base, self.write_base, self.kib = 500.0, 600.0, 5.0
@@ -596,7 +596,7 @@ class WarmingUp(Hostile):
 
 
 class OddStartsSlow(Hostile):
-    """A start that is no multiple of a size costs time, whatever is crossed."""
+    """A start that is not a multiple of a size costs time, whatever is crossed."""
 
     def setup(self) -> None:
         self.grid = self.pick(1, 2, 4, 8, 16)

@@ -209,7 +209,7 @@ def test_a_hostile_experiment_is_refused_with_what_is_wrong(
     file = tmp_path / "file.json"
     file.write_text(json.dumps(document))
     _, said = aligntool("bench", "show", file, code=3)
-    assert "is no result" in said and words in said
+    assert "is not a result" in said and words in said
 
 
 # Drives whose answer is known. Waiting is most of what they do, many times what a busy computer adds.

@@ -28,7 +28,7 @@ GEOMETRIES = (
     Geometry("512e", "sector_size=512 physblk_exp=3", "dos"),
     Geometry("4Kn", "sector_size=4096", "gpt"),
     Geometry("lowest-aligned-7", "sector_size=512 physblk_exp=3 lowest_aligned=7", "gpt"),
-    # What USB bridges say: 65535 blocks. The kernel believes it unless it is no multiple of the physical block.
+    # What USB bridges say: 65535 blocks. The kernel believes it unless it is not a multiple of the physical block.
     Geometry("bogus-optimal", "sector_size=512 opt_blks=65535", "dos"),
     Geometry(
         "unmap-alignment",

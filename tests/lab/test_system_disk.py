@@ -49,7 +49,7 @@ print([said.text for said in apply_system(step)], find_system_trace(step))
 END
 PYTHONPATH=/opt/aligntool/python python3 /root/undo.py
 """
-# The driver of its disk is no part of this initramfs any more, so it is there later than the unit looks for it.
+# The driver of its disk is not a part of this initramfs any more, so it is there later than the unit looks for it.
 TOOL = "udevadm settle; mountpoint -q /opt/aligntool || systemctl restart aligntool-mounted"
 LOADERS = """for device in /dev/nvme*n1p1; do
     mkdir -p /tmp/esp && mount $device /tmp/esp

@@ -21,7 +21,7 @@ PART = WITNESSES
 SCSI = {geometry.name: geometry.table for geometry in GEOMETRIES}
 ODD = {**SCSI, **{f"nvme-{drive.nvme.serial}": drive.table for drive in NVME}}
 
-# Where sectors of 4096 bytes are reported, by arithmetic: starts that are no multiple of 8, or not 7 past one.
+# Where sectors of 4096 bytes are reported, by arithmetic: starts that are not multiple of 8, or not 7 past one.
 MISALIGNED = {
     *(("512e", start) for start in (63, 10001)),
     *(("lowest-aligned-7", start) for start in (1088, 5000, 8192)),

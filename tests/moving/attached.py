@@ -17,7 +17,7 @@ def looped(image: Path, *, sector_size: int = 512) -> Iterator[Path]:
     """`image` as a block device that may have partitions; exactly this one is detached afterwards."""
     device = Path(run("losetup", "-f", "--show", "-P", "-b", str(sector_size), image).strip())
     try:
-        assert stat.S_ISBLK(device.stat().st_mode), f"{device} is no block device"
+        assert stat.S_ISBLK(device.stat().st_mode), f"{device} is not a block device"
         run("blockdev", "--setrw", device)  # read-only is remembered from whoever had the same node before
         yield device
     finally:

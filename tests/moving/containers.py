@@ -1,4 +1,4 @@
-"""What lies in partitions and is no file system: swap, encryption, volumes, arrays, and what nobody knows.
+"""What lies in partitions and is not a file system: swap, encryption, volumes, arrays, and what nobody knows.
 
 A content file comes in as in `filesystems`; what goes out are hashes again, here of every byte, because a mover that
 does not know what is inside has to keep every byte. What the container's own tool says stands beside them.

@@ -195,7 +195,9 @@ def check_table(image: Path) -> None:
     if json.loads(run("sfdisk", "--json", image))["partitiontable"]["label"] == "gpt":
         said = run("sgdisk", "--verify", image)
         assert "No problems found" in said, said
-        assert "corrupt GPT" not in said, said  # one of two copies is damaged, which is no problem to sgdisk
+        assert "corrupt GPT" not in said, (
+            said
+        )  # one of two copies is damaged, which is not a problem to sgdisk
     run("parted", "-s", image, "unit", "s", "print")
 
 

@@ -231,7 +231,7 @@ def test_what_was_shrunk_when_aligntool_was_killed_is_shrunk_and_moved_by_typing
     kind: Kind, make: MakeDisk, programs: Path
 ) -> None:
     if kind is BTRFS and subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
-        pytest.skip("the root of this chroot is no mount point: unshare --mount takes two tries")
+        pytest.skip("the root of this chroot is not a mount point: unshare --mount takes two tries")
     disk = full(make, "gpt", Row(kind, 34))
     before, ended, aligntool = seen(disk), programs / "ended", programs / "aligntool"
     name, asked = ("unshare", "true") if kind is BTRFS else ("resize2fs", "-P")

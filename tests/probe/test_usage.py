@@ -25,7 +25,7 @@ from tests.probe.layers.placed import layers_of
 
 Sparse = Callable[..., Path]
 START = 63 * 512
-RUBBISH = bytes(range(1, 256)) * 4112  # no zeros: a byte that was not copied is no empty one by luck
+RUBBISH = bytes(range(1, 256)) * 4112  # no zeros: a byte that was not copied is not an empty one by luck
 
 
 @dataclass(frozen=True)

@@ -196,7 +196,7 @@ def test_what_cannot_be_done_says_why(words: list[str], code: int, said: str) ->
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [(None, "cannot be read"), ("{}", "schema of the file is no text")]
+    ("text", "said"), [(None, "cannot be read"), ("{}", "schema of the file is not text")]
 )
 def test_a_measurement_that_is_none_is_refused_before_anything_is_looked_at(
     text: str | None, said: str, tmp_path: Path

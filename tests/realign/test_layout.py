@@ -266,7 +266,7 @@ def test_an_mbr_that_would_have_to_reach_too_far_is_refused_for_a_gpt(sector: in
     ("goal", "reason", "hint"),
     [
         (LayoutGoal(()), "needs partitions", "--part"),
-        (LayoutGoal((REST,), label="mbr"), "'mbr' is no table", "--label dos"),
+        (LayoutGoal((REST,), label="mbr"), "'mbr' is not a table", "--label dos"),
         (LayoutGoal((ESP,) * 5, label="dos"), "5 partitions are more than the 4", "--label gpt"),
         (
             LayoutGoal((PartWish(MIB, "bios-boot"), REST), label="dos"),

@@ -1,4 +1,4 @@
-"""Files that are no logs, or broken ones: one clear error, exit code 3, and no memory that grows with them."""
+"""Files that are not logs, or broken ones: one clear error, exit code 3, and no memory that grows with them."""
 
 import resource
 import subprocess

@@ -154,13 +154,13 @@ def test_blkid_sees_the_image_on_the_stick_as_well(sparse: Sparse) -> None:
 
 
 def test_a_neighbour_is_blamed_for_its_size_or_for_its_start(sparse: Sparse) -> None:
-    """Synology: partition 1 starts on a MiB and is no whole number of them long."""
+    """Synology: partition 1 starts on a MiB and is not a whole number of them long."""
     path = sparse(7814037168 * 512)
     patch(path, 0, mbr((0x83, 2048, 4980480, 0), (0x82, 4982528, 4194304, 0), (0x83, 9176832, 4194304, 0)))
     report = judged(path)
     causes = {found.partition: found.cause for found in report.findings if found.code is Code.OFF_GRAIN}
     assert causes == {
-        2: "it begins where partition 1 ends, and that one's size is no multiple of 1MiB",
+        2: "it begins where partition 1 ends, and that one's size is not a multiple of 1MiB",
         3: "it begins where partition 2 ends, and is off as that one is",
     }
 

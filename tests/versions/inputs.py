@@ -164,7 +164,7 @@ def make_gpt(path: Path, sector: int, size: int, *extents: tuple[int, int]) -> N
 
 
 def make_damaged(folder: Path) -> None:
-    """GPTs of which one copy, both copies or the place of the backup is damaged, and files that are no disks."""
+    """GPTs of which one copy, both copies or the place of the backup is damaged, and files that are not disks."""
     whole = (folder / "gpt34.img").read_bytes()
     for name, places in {
         "primary": (512 + 60,),
@@ -185,7 +185,7 @@ def make_damaged(folder: Path) -> None:
     (folder / "ones.img").write_bytes(b"\xff" * (4 * MIB))
     (folder / "random.bin").write_bytes(pseudo_random("random", 2 * MIB))
     (folder / "nothing.img").write_bytes(b"")
-    (folder / "text.txt").write_text("This is no disk.\n" * 1000)
+    (folder / "text.txt").write_text("This is not a disk.\n" * 1000)
     (folder / "folder").mkdir()
     make_volume(folder / "fat-disk.img", "vfat", 16 * MIB, identity("fat-disk"))
     make_volume(folder / "ext-disk.img", "ext4", 16 * MIB, identity("ext-disk"))

@@ -92,7 +92,7 @@ def blkid(path: Path, extent: Extent | None = None) -> dict[str, str]:
 
 
 def _plain(encoded: str) -> str:
-    """udev writes what is no plain character as \\x and its hexadecimal number."""
+    """udev writes what is not a plain character as \\x and its hexadecimal number."""
     runs = re.split(r"((?:\\x[0-9a-f]{2})+)", encoded)
     return "".join(
         bytes.fromhex(run.replace("\\x", "")).decode() if run.startswith("\\x") else run for run in runs

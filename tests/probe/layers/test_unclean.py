@@ -179,7 +179,7 @@ def test_the_last_record_of_an_xfs_log_is_found_across_its_end(sparse: Sparse, f
     count = blocks * size // 512
     put(image, log, bytes(operation) + ((1).to_bytes(4) + bytes(508)) * (count - 2) + header)
     assert layer_of(image).unclean == (
-        None if flags else "needs its log replayed (the last record is no unmount)"
+        None if flags else "needs its log replayed (the last record is not an unmount)"
     )
 
 

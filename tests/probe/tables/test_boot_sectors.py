@@ -1,4 +1,4 @@
-"""File systems and other contents on a whole disk are no partition table, whatever stands in their first sector."""
+"""File systems and other contents on a whole disk are not partition table, whatever stands in their first sector."""
 
 import struct
 from collections.abc import Callable

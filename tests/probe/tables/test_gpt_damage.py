@@ -238,4 +238,4 @@ def test_a_hybrid_mbr_names_the_partitions_that_it_mirrors(sparse: Sparse) -> No
     assert faults_of(reading) == [Fault.HYBRID_MBR]
     assert table_of(reading).faults[0].partitions == (2,)
     patch(path, 0, mbr((0xEE, 1, 33, 0), (0x0C, 4096, 100, 0)))
-    assert "is no GPT partition" in detail_of(read_image(path), Fault.HYBRID_MBR)
+    assert "is not a GPT partition" in detail_of(read_image(path), Fault.HYBRID_MBR)

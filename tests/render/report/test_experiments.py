@@ -213,7 +213,7 @@ BROKEN: list[Document] = [
 
 @pytest.mark.parametrize("document", BROKEN, ids=range(len(BROKEN)))
 def test_a_broken_file_is_refused_by_name(document: Document) -> None:
-    with pytest.raises(Refused, match=r"^x\.json is no result: "):
+    with pytest.raises(Refused, match=r"^x\.json is not a result: "):
         read(document)
 
 

@@ -1,0 +1,87 @@
+"""Words of messages, names and docs: plain technical English with the terms of the field, one idea one word."""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted((ROOT / "aligntool").rglob("*.py"))
+PAGES = sorted([*(ROOT / "aligntool").rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"])
+
+THINGS = (
+    "block device",
+    "disk",
+    "drive",
+    "partition",
+    "folder",
+    "result",
+    "plan",
+    "number",
+    "text",
+    "regular file",
+)
+# The phrase, and what to write instead.
+BANNED = {
+    r"reckon\w*": "compute, estimate",
+    r"mends|mended|mending": "repair, fix",
+    r"nobody|somebody|whoever": "name who or what it is",
+    r"unless said": "[default: ...]",
+    r"(is|are|was|were) told": "reported, stated",
+    r"(it|that) tells": "reports, shows",
+    r"take[ns]? away|took away": "remove",
+    r"gives? up|given up|gave up": "overwrite, stop",
+    r"thinks? out|thought out": "plan",
+    r"which \w+ is it to be": "state what is missing",
+    r"says? how large": "size unknown",
+    rf"(?<!there )(is|was) no ({'|'.join(THINGS)})": "is not a ...",
+}
+# Files that STYLE calls riddles.
+BANNED_FILES = {
+    "coming_back", "numbered", "incomplete", "excuses", "wishes", "telling", "beginnings", "unmakeable", "meaning",
+    "chance", "asked", "beforehand", "given_up", "follow", "moving", "workshop", "carrying", "whereabouts", "untouched",
+    "site", "lasting", "row", "lattice",
+}  # fmt: skip
+
+
+@cache
+def _texts(path: Path) -> tuple[tuple[int, str], ...]:
+    """Return (line, text) of every string of a module that is not a docstring."""
+    tree = ast.parse(path.read_text())
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
+    }
+    return tuple(
+        (node.lineno, node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
+    )
+
+
+def _found(banned: str) -> Iterator[str]:
+    rule = re.compile(rf"\b(?:{banned})\b", re.IGNORECASE)
+    for path in SOURCES:
+        for line, text in _texts(path):
+            if match := rule.search(text):
+                yield f"{path.relative_to(ROOT)}:{line}: {match[0]!r} in {text[:80]!r}"
+    for path in PAGES:
+        for number, text in enumerate(path.read_text().splitlines(), 1):
+            if match := rule.search(text):
+                yield f"{path.relative_to(ROOT)}:{number}: {match[0]!r}"
+
+
+@pytest.mark.parametrize("banned", BANNED)
+def test_no_message_has_a_banned_word(banned: str) -> None:
+    found = list(_found(banned))
+    assert not found, f"write: {BANNED[banned]}"
+
+
+def test_no_module_has_a_riddle_for_a_name() -> None:
+    assert len(SOURCES) > 50
+    assert not [str(path.relative_to(ROOT)) for path in SOURCES if path.stem in BANNED_FILES]
