@@ -40,7 +40,7 @@ def goal_problems(goal: RaidGoal, members: int) -> Iterator[Objection]:
     )
     for what, word, allowed, option in words:
         if word is not None and word not in allowed:
-            yield f"{word!r} is no {what} of an array here", f"{option or what}: {', '.join(allowed)}"
+            yield f"{word!r} is not a {what} of an array", f"{option or what}: {', '.join(allowed)}"
     if not _NAME.fullmatch(goal.name) or len(goal.name) > LONGEST_NAME:
         yield (
             f"{goal.name!r} is not a valid array name: letters, digits, '.', '_' and '-', at most {LONGEST_NAME}",

@@ -80,7 +80,8 @@ WITNESSES = Part("witnesses", DRIVES, tuple(each.name for each in GEOMETRIES), W
 def said(lab: Lab, request: pytest.FixtureRequest) -> Path:
     """What every program of one guest said: started once for all tests of this session that read it."""
     found = [getattr(item, "module", None) for item in request.session.items if not cannot_run(item)]
-    parts = list(dict.fromkeys(part for module in found if (part := getattr(module, "PART", None))))
+    named = [getattr(module, "PART", None) for module in found]
+    parts = list(dict.fromkeys(part for part in named if isinstance(part, Part)))
     script = f"cd '{ROOT}'\n'{sys.executable}' -m tests.lab.in_guest {' '.join(part.asked for part in parts)}"
     drives = [drive for part in parts for drive in part.drives]
     return lab.run(*drives, script=script, limit_s=sum(part.limit_s for part in parts))

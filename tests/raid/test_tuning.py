@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from aligntool.change import Plan, RaidGoal
 from aligntool.errors import Refused
 from aligntool.raid.chunks import LEVELS, WORKLOADS, Stripes, recommend_chunk
+from aligntool.raid.commands import command_of
 from aligntool.raid.measured import (
     Identity,
     Sample,
@@ -26,6 +27,7 @@ from aligntool.raid.measured import (
     sweep_order,
     tuning_text,
 )
+from aligntool.steps import MakeArray
 from aligntool.units import GIB, KIB, MIB
 from tests.raid.made import drives, goal, linked, planned
 from tests.raid.test_chunks import grid
@@ -209,7 +211,7 @@ def test_a_chunk_that_is_asked_for_wins_over_a_measured_one_and_is_told_beside_i
 
 
 def _create(plan: Plan) -> tuple[str, ...]:
-    return next(step.command for step in plan.steps if getattr(step, "members", None))  # type: ignore[union-attr]
+    return next(command_of(step) for step in plan.steps if isinstance(step, MakeArray))
 
 
 OTHER = Identity("nvme0n1", "ACME NV1", "another", "eui.ffff", None)
