@@ -244,7 +244,7 @@ def test_cut_between_any_two_writes_of_the_types_the_table_is_whole(sparse: Make
 
 def test_a_table_that_is_not_there_stops_instead_of_being_patched() -> None:
     step = MakeTable("gpt", ())
-    with pytest.raises(Stopped, match="byte 512 should hold"):
+    with pytest.raises(Stopped, match="sector 1 should hold"):
         set_types(Written(bytes(MIB)), step)
 
 

@@ -93,7 +93,7 @@ def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "large").write_bytes(b" " * (LARGEST + 1))
     for name, why in (
-        ("binary", "no text"),
+        ("binary", "not text"),
         ("large", "too large"),
         ("gone", "No such file"),
         (".", "directory"),
@@ -108,7 +108,7 @@ def test_a_history_lists_what_is_in_it_and_says_what_is_no_result(tmp_path: Path
     (tmp_path / "note.txt").write_text("x")
     found = list_results(tmp_path)
     assert [(Path(each.file).name, each.result) for each in found] == [("1.json", None), ("2.json", GOOD)]
-    assert "no result" in found[0].complaint
+    assert "not a result" in found[0].complaint
     assert list_results(tmp_path / "gone") == []
 
 

@@ -207,9 +207,9 @@ def test_without_fio_the_package_is_named(sparse: Callable[..., Path]) -> None:
     [
         ("", "no figures"),
         ("fio: something\n", "no figures"),
-        ("{", "no JSON"),
+        ("{", "not JSON"),
         ("[" * 10**5, "no figures"),
-        ('{"a":' + "[" * 10**5, "no JSON"),
+        ('{"a":' + "[" * 10**5, "not JSON"),
         ("{}", "no job"),
         ('{"jobs": []}', "no job"),
         ('{"jobs": [3]}', "another shape"),

@@ -191,7 +191,7 @@ def test_an_experiment_is_not_compared_with_anything(tmp_path: Path) -> None:
     ("document", "words"),
     [
         (starts(version=2), "version 2"),
-        (starts(unit=0), "no multiple"),
+        (starts(unit=0), "not a multiple"),
         (starts(unit=(1 << 40) + 512), "nowhere"),
         (starts(rates=[{}]), "load"),
         (starts(rates=5), "rates"),

@@ -274,7 +274,7 @@ def test_an_mbr_that_would_have_to_reach_too_far_is_refused_for_a_gpt(sector: in
             "--label gpt",
         ),
         (LayoutGoal((PartWish(0, "linux"),)), "needs a size", ""),
-        (LayoutGoal((REST,), grain=1000), "no multiple of the 512-byte sectors", "--grain 1MiB"),
+        (LayoutGoal((REST,), grain=1000), "not a multiple of the 512-byte sectors", "--grain 1MiB"),
         (LayoutGoal((PartWish(MIB, "linux", "x" * 37),)), "longer than 36", ""),
         (LayoutGoal((PartWish(MIB, "linux", "a\nb"),)), "cannot be printed", ""),
     ],
