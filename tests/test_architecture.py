@@ -190,6 +190,38 @@ def test_dry_run_is_a_word_of_the_command_line_only() -> None:
     assert not names
 
 
+# Modules that open something for writing, and what: docs/architecture.md, "Which code may write to a disk".
+WRITERS = {
+    "cli/options.py": "a file of results that is new",
+    "cli/streams.py": "closed standard streams, as /dev/null",
+    "cli/tune.py": "whether the file of results can be made",
+    "demo_disk.py": "its image",
+    "linux/block.py": "the disk of a move",
+    "linux/deadline.py": "/dev/null, for children",
+    "linux/files.py": "files that are replaced whole",
+    "linux/hold.py": "a lock: O_RDWR, as O_EXCL needs it",
+    "linux/loops.py": "a loop device for a shrink",
+    "linux/targets.py": "what a captured machine is unpacked to",
+    "measure/record_trace.py": "the log of a trace",
+    "measure/run.py": "a file for fio, the lock of a device",
+    "measure/targets.py": "whether a target may be written to",
+    "measure/timing.py": "the target of a probe",
+    "raid/record.py": "the record of an array",
+    "raid/steps_md.py": "an array that is flushed",
+    "realign/journal.py": "a journal in a file",
+    "realign/layout.py": "images",
+}
+_OPENING = re.compile(
+    r"\bO_(RDWR|WRONLY|CREAT)\b|\bos\.(pwrite|pwritev)\b|\bmkstemp\b|\.write_(bytes|text)\("
+    r"|open\([^)\n]*[\"'](r\+b|w\+?b?|xb?|a)[\"']"
+)
+
+
+def test_only_these_modules_open_anything_for_writing() -> None:
+    found = {path.relative_to(PACKAGE).as_posix() for path in SOURCES if _OPENING.search(path.read_text())}
+    assert found == set(WRITERS)
+
+
 # Rule: a bare size or offset is bytes
 
 

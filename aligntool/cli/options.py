@@ -36,12 +36,12 @@ def naming(disk: str) -> Iterator[None]:
 
 # The one question before anything is written.
 #
-# Every command that writes asks it in the same words, and because what is typed is the disk's own name and no "y"
-# that fingers type by themselves.
+# Every command that begins to write asks it in the same words. What is typed is the disk's own name, not a "y" that
+# fingers type by themselves.
 
 
 def confirm_disk(path: str, word: str, what: str, yes: bool) -> None:
-    """The same for a disk that is written to without a plan. Raises Refused."""
+    """Return when the user typed `word`, or gave --yes. Raises Refused."""
     if yes:
         return
     word = harmless(word)

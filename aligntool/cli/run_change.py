@@ -1,6 +1,7 @@
 """Change a machine: show a plan, confirm it, hold what it needs, see that it is still true, apply it, verify it.
 
-Every command that changes a disk or an array is an `Operation`, and `run_change` is what all of them go through.
+Every command that applies a plan (realign, layout, raid create, raid persist, apply) is an `Operation`, and
+`run_change` is what all of them go through. resume and rollback continue a plan that was confirmed (cli/recover.py).
 """
 
 import os

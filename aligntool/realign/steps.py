@@ -179,8 +179,8 @@ def copy_batches(
 
     While one batch is flushed, read back and recorded, the next one is read already, so that the disk does not wait for
     us: it was idle for a fifth of the time. That is safe. No batch writes what a later one reads, except into the stash
-    (`plan.lanes`), and what goes there has been written when the reading begins. Nothing of a batch is written before
-    the record of the one before it is durable.
+    (realign/schedule.py), and what goes there has been written when the reading begins. Nothing of a batch is written
+    before the record of the one before it is durable.
 
     A batch of which both places are holes of a sparse image is at the other place already. It is recorded together with
     the one before it, because it must be before anything is written over its source.
