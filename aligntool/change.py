@@ -130,15 +130,11 @@ class RaidGoal:
     log_size: int | None = None  # XFS
     mount_at: str | None = None  # None: /srv/NAME; "": nowhere
     mount_options: tuple[str, ...] | None = None
-    members: str = (
-        "new-partitions"  # a table is made on each drive; "whole-drives": none; "partitions": those named
-    )
+    members: str = "new-partitions"  # a table is made on each drive; "whole-drives": none; "partitions": those named
     member_size: int | None = None  # of each member partition; None: all there is
     spare_room: int | None = None  # left free at the end of each drive, for a smaller replacement
     esp_size: int = 0  # an EFI system partition of this size on every drive; 0: none
-    partitions: tuple[
-        int | None, ...
-    ] = ()  # for each drive, the partition that is the member; None or (): the drive
+    partitions: tuple[int | None, ...] = ()  # for each drive, the partition that is the member; None or (): the drive
     wipe: tuple[str, ...] = ()  # names of the drives and partitions whose content may be lost
     measured: str = ""  # the text of a result of `raid tune`; it counts where it is about this array
     system: str = "debian"  # whose files and commands make the array permanent
@@ -246,8 +242,7 @@ _TAGS = {kind: {"step": name} for name, kind in STEPS.items()}
 
 def to_json(plan: Plan) -> str:
     return json.dumps(
-        {"schema": SCHEMA, "version": VERSION, "digest": digest(plan), "plan": as_object(plan, _TAGS)},
-        indent=2,
+        {"schema": SCHEMA, "version": VERSION, "digest": digest(plan), "plan": as_object(plan, _TAGS)}, indent=2
     )
 
 
@@ -260,8 +255,7 @@ def from_json(text: str) -> Plan:
     except ValueError as error:
         raise Refused(f"the plan cannot be read: {error}", hint=_NO_PLAN) from error
     if digest(plan) != document.get("digest"):
-        raise Refused("the plan was changed since it was made: its digest does not fit",
-                      hint=_anew(plan))  # fmt: skip
+        raise Refused("the plan was changed since it was made: its digest does not fit", hint=_anew(plan))
     return plan
 
 
@@ -289,8 +283,7 @@ def wanted_of(text: str) -> tuple[tuple[str, ...], RaidGoal]:
     try:
         wanted = decode(_Wanted, load_object(text).get("wanted"), exact=True)
     except ValueError as error:
-        raise Refused(f"the plan does not contain the array that was requested: {error}",
-                      hint="lsblk") from error  # fmt: skip
+        raise Refused(f"the plan does not contain the array that was requested: {error}", hint="lsblk") from error
     return wanted.drives, wanted.goal
 
 

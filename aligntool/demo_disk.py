@@ -10,15 +10,7 @@ from pathlib import Path
 from aligntool.errors import Refused
 from aligntool.inventory import Role
 from aligntool.linux.process import find_program, run_program
-from aligntool.realign.layout import (
-    CYLINDER,
-    HEADS,
-    SECTOR,
-    SECTORS_PER_TRACK,
-    TRACK,
-    MbrEntry,
-    write_cylinder_mbr,
-)
+from aligntool.realign.layout import CYLINDER, HEADS, SECTOR, SECTORS_PER_TRACK, TRACK, MbrEntry, write_cylinder_mbr
 from aligntool.units import GIB, KIB, MIB, Extent, format_size
 
 # What is on the demo disk: a family computer of 2005, Windows beside Linux, as frozen values.
@@ -64,13 +56,9 @@ def demo_disk(*, size: int = DEFAULT_SIZE) -> DemoDisk:
     partition in eight did. A cylinder before the logicals and a few at the end are free, so that all can be moved.
     """
     if size < SMALLEST:
-        raise Refused(
-            f"a demo disk of {format_size(size)} is too small; the smallest is {format_size(SMALLEST)}"
-        )
+        raise Refused(f"a demo disk of {format_size(size)} is too small; the smallest is {format_size(SMALLEST)}")
     cylinders = size // CYLINDER
-    windows_end, linux_end, extended, data_end, end = (
-        cylinders * share // 130 for share in (50, 89, 90, 113, 122)
-    )
+    windows_end, linux_end, extended, data_end, end = (cylinders * share // 130 for share in (50, 89, 90, 113, 122))
     return DemoDisk(
         size=size,
         disk_id=f"0x{DISK_ID:08x}",
@@ -100,14 +88,10 @@ def _windows(extent: Extent) -> DemoPartition:
     )
     files = (
         DemoFile("boot.ini", boot_ini.encode()),
-        DemoFile(
-            "letter.txt", b"Dear Anna,\r\nthe new computer has forty gigabytes. We will never fill it.\r\n"
-        ),
+        DemoFile("letter.txt", b"Dear Anna,\r\nthe new computer has forty gigabytes. We will never fill it.\r\n"),
         DemoFile("holiday.jpg", _photograph("holiday.jpg", 2 * MIB + 345)),
     )
-    return DemoPartition(
-        1, extent, Role.PRIMARY, "0x07", True, "ntfs", "Windows XP", "2005C0DE57494E58", files
-    )
+    return DemoPartition(1, extent, Role.PRIMARY, "0x07", True, "ntfs", "Windows XP", "2005C0DE57494E58", files)
 
 
 def _linux(extent: Extent) -> DemoPartition:
@@ -251,9 +235,7 @@ def _make_ntfs(partition: DemoPartition, volume: Path, folder: Path) -> None:
 def _make_ext3(partition: DemoPartition, volume: Path, folder: Path) -> None:
     named = ("-L", partition.label or "", "-U", partition.uuid or "")
     owner = f"root_owner=0:0,hash_seed={partition.uuid}"
-    _run(
-        "mke2fs", "-q", "-F", "-t", "ext3", "-b", "4096", *named, "-E", owner, "-d", str(folder), str(volume)
-    )
+    _run("mke2fs", "-q", "-F", "-t", "ext3", "-b", "4096", *named, "-E", owner, "-d", str(folder), str(volume))
 
 
 def _make_fat32(partition: DemoPartition, volume: Path, folder: Path) -> None:

@@ -76,14 +76,10 @@ def check_schema(document: Mapping[str, object], schema: str, version: int) -> N
     if document.get("schema") != schema:
         raise ValueError(f"its schema is not {schema}")
     if type(document.get("version")) is not int or document["version"] != version:
-        raise ValueError(
-            f"it has version {document.get('version')!r:.40}, and this aligntool reads {version}"
-        )
+        raise ValueError(f"it has version {document.get('version')!r:.40}, and this aligntool reads {version}")
 
 
-def decode(
-    kind: type[_Kind], value: object, path: str = "", *, exact: bool = False, tags: Tags = _NO_TAGS
-) -> _Kind:
+def decode(kind: type[_Kind], value: object, path: str = "", *, exact: bool = False, tags: Tags = _NO_TAGS) -> _Kind:
     """Return the value of a JSON document as `kind`: a dataclass, a tuple, a dict, an enum, a scalar or None.
     Raises ValueError, which names the place in the document.
 

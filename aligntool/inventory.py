@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from aligntool.system import (
-    System,
-)
+from aligntool.system import System
 from aligntool.units import Extent
 
 # What drives and arrays say of themselves: NVMe, ATA, md.
@@ -182,18 +180,14 @@ class KnownGeometry:
     hybrid: bool | None = None
     note: str | None = None
     hmb: bool | None = None  # it works from a Host Memory Buffer
-    distrust: tuple[
-        str, ...
-    ] = ()  # fields of IoLimits in which this model reports something else than its grid
+    distrust: tuple[str, ...] = ()  # fields of IoLimits in which this model reports something else than its grid
     read_rate: int | None = None  # bytes per second, large requests in order, as its data sheet says
     write_rate: int | None = None
 
 
 # What lies on a partition: file systems, RAID members, encryption, volumes.
 
-LIVE_TOGETHER = frozenset(
-    {"iso9660", "hfs", "udf"}
-)  # on bridge and hybrid discs; libblkid accepts any mix of these
+LIVE_TOGETHER = frozenset({"iso9660", "hfs", "udf"})  # on bridge and hybrid discs; libblkid accepts any mix of these
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,16 +213,10 @@ class Layer:
     version: str | None = None  # "FAT32", "1.2", "LUKS2"
     label: str | None = None
     uuid: str | None = None
-    data_start: int | None = (
-        None  # absolute byte of the first data: md data, LUKS payload, LVM pe_start, FAT cluster 2
-    )
-    data_unit: int | None = (
-        None  # bytes the layer works in from data_start on: block, cluster, LUKS sector, LVM extent
-    )
+    data_start: int | None = None  # absolute byte of the first data: md data, LUKS payload, LVM pe_start, FAT cluster 2
+    data_unit: int | None = None  # bytes the layer works in from data_start on: block, cluster, LUKS sector, LVM extent
     claims_size: int | None = None  # bytes that the superblock says the layer has; None: it does not say
-    stripe_unit: int | None = (
-        None  # ext4 stride, XFS sunit, in bytes; 0: the file system has no stripe setting
-    )
+    stripe_unit: int | None = None  # ext4 stride, XFS sunit, in bytes; 0: the file system has no stripe setting
     stripe_width: int | None = None  # ext4 stripe_width, XFS swidth, in bytes
     raid_level: str | None = None  # md: "raid0", "raid1" ...
     raid_chunk: int | None = None  # md chunk in bytes
@@ -355,9 +343,7 @@ class Fault(StrEnum):
     OTHER_SECTOR_SIZE = "other-sector-size"  # the table was written for sectors of another size
     OVERLAP = "overlap"
     BEYOND_END = "beyond-end"
-    OUTSIDE_USABLE = (
-        "outside-usable"  # GPT: before FirstUsableLBA, after LastUsableLBA, or on the table itself
-    )
+    OUTSIDE_USABLE = "outside-usable"  # GPT: before FirstUsableLBA, after LastUsableLBA, or on the table itself
     COVERS_TABLE = "covers-table"  # GPT: a partition lies where a copy of the table is or belongs
     EBR_LOOP = "ebr-loop"
     EBR_BROKEN = "ebr-broken"
@@ -438,9 +424,7 @@ class Table:
     in_flight: InFlight | None = None  # None: no entry is parked
     sector_size_assumed: bool = False  # an MBR in an image: it may count in sectors of 4096 bytes as well
     boot_code: tuple[BootCode, ...] = ()
-    gap_used_to: int | None = (
-        None  # byte behind the last one between 1 MiB and the first partition that is not zero
-    )
+    gap_used_to: int | None = None  # byte behind the last one between 1 MiB and the first partition that is not zero
 
 
 class Role(StrEnum):
@@ -464,14 +448,10 @@ class Partition:
     node: str | None = None  # kernel name, "sda1"
     content: tuple[Layer, ...] = ()  # more than one: ambiguous, and that is said
     content_read: bool = False  # False: nobody could look, so an empty `content` means nothing
-    content_hint: str | None = (
-        None  # what the udev database or the table says lies here, when nobody could look
-    )
+    content_hint: str | None = None  # what the udev database or the table says lies here, when nobody could look
     mounted_at: tuple[str, ...] = ()
     holders: tuple[str, ...] = ()  # kernel names of md/dm devices on top
-    kernel_alignment_offset: int | None = (
-        None  # the partition's own alignment_offset in sysfs: the kernel's verdict
-    )
+    kernel_alignment_offset: int | None = None  # the partition's own alignment_offset in sysfs: the kernel's verdict
     kernel_discard_alignment: int | None = None
     record_at: int | None = None  # byte of the EBR that names it; logical partitions of an MBR only
 
@@ -525,9 +505,7 @@ class Disk:
     wwn: str | None = None  # EUI-64, NGUID, WWN
     rotational: bool | None = None
     rotation_rpm: int | None = None  # as the drive reports it: SCSI VPD page B1h, udev; 0: it reports none
-    drive_port: str | None = (
-        None  # "ata", "sas", "spi": the bus addresses one drive; None: what else a host makes
-    )
+    drive_port: str | None = None  # "ata", "sas", "spi": the bus addresses one drive; None: what else a host makes
     removable: bool = False
     read_only: bool = False
     queue_depth: int | None = None

@@ -48,18 +48,14 @@ def is_same_disk(one: Subject, other: Subject) -> bool:
     return replace(one, path="") == replace(other, path="")
 
 
-def held_by(
-    disk: Disk, number: int | None = None, *, ignored_arrays: Collection[str] = ()
-) -> tuple[str, ...]:
+def held_by(disk: Disk, number: int | None = None, *, ignored_arrays: Collection[str] = ()) -> tuple[str, ...]:
     """Everything that is recognised on a partition, or on a disk and all its partitions, a line each: kind, UUID,
     label, byte. A table's digest says nothing of it. What lies inside of something else is among it, because it shows
     once the other's signature is erased. `given_up`: UUIDs of md arrays that are left out.
     """
     layers = [each for each in _layers(disk, number) if _array_uuid(each) not in ignored_arrays]
     return tuple(
-        sorted(
-            f"{each.kind} {each.uuid or '-'} {each.label or '-'} at {each.extent.start}" for each in layers
-        )
+        sorted(f"{each.kind} {each.uuid or '-'} {each.label or '-'} at {each.extent.start}" for each in layers)
     )
 
 
@@ -356,9 +352,7 @@ class MakeMember:
     wipe: bool = False  # signatures that lie on what is taken are wiped first
     holds: tuple[str, ...] = ()  # what `wipe` overwrites: each signature by kind, UUID, label and byte
     zeroed: tuple[Extent, ...] = ()  # what `wipe` zeroes first
-    old_arrays: tuple[
-        str, ...
-    ] = ()  # UUIDs of the md superblocks that `wipe` overwrites, as mdadm writes them
+    old_arrays: tuple[str, ...] = ()  # UUIDs of the md superblocks that `wipe` overwrites, as mdadm writes them
 
 
 @dataclass(frozen=True, slots=True)

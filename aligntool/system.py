@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 
 LATE_START = "mdadm-late-start.timer"  # aligntool's own: docs/decisions/0022
-LATE_START_ENABLED = (
-    f"/etc/systemd/system/sysinit.target.wants/{LATE_START}"  # the link that `systemctl enable` makes
-)
+LATE_START_ENABLED = f"/etc/systemd/system/sysinit.target.wants/{LATE_START}"  # the link that `systemctl enable` makes
 
 
 @dataclass(frozen=True, slots=True)

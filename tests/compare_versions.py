@@ -42,38 +42,26 @@ RULES = (
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     recording = commands.add_parser("record", help="run every command line and keep what it did")
     recording.add_argument("--checkout", type=Path, required=True)
     recording.add_argument("--python", type=Path, help="of the checkout's .venv unless given")
     recording.add_argument("--output", type=Path, required=True)
-    recording.add_argument(
-        "--tables", type=Path, help="a folder of partition tables: layouts, images, sysroots"
-    )
+    recording.add_argument("--tables", type=Path, help="a folder of partition tables: layouts, images, sysroots")
     recording.add_argument("--only", default="", help="only command lines that match this regular expression")
-    recording.add_argument(
-        "--slowest", type=int, default=0, help="list so many command lines that took longest"
-    )
+    recording.add_argument("--slowest", type=int, default=0, help="list so many command lines that took longest")
     recording.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
     recording.add_argument("--scratch", type=Path, help="the folder for images; 2 GiB of room")
     comparing = commands.add_parser("compare", help="compare two records")
     comparing.add_argument("before", type=Path)
     comparing.add_argument("after", type=Path)
+    comparing.add_argument("--explained", type=Path, help="TOML of differences that are intended, with reasons")
     comparing.add_argument(
-        "--explained", type=Path, help="TOML of differences that are intended, with reasons"
-    )
-    comparing.add_argument(
-        "--part",
-        action="store_true",
-        help="compare the command lines that both have: one was recorded with --only",
+        "--part", action="store_true", help="compare the command lines that both have: one was recorded with --only"
     )
     comparing.add_argument("--text", action="store_true", help="also show what differs in texts only")
-    comparing.add_argument(
-        "--all", action="store_true", help="show every difference, not one example of each kind"
-    )
+    comparing.add_argument("--all", action="store_true", help="show every difference, not one example of each kind")
     asked = parser.parse_args()
     if asked.command == "compare":
         before, after = (json.loads(path.read_text()) for path in (asked.before, asked.after))
@@ -91,25 +79,14 @@ def record(asked: argparse.Namespace) -> None:
     """Make the inputs, run the driver in the checkout's Python, and keep one document."""
     began, checkout = time.monotonic(), asked.checkout.resolve()
     python = asked.python or checkout / ".venv" / "bin" / "python"
-    with (
-        tempfile.TemporaryDirectory(prefix="compare-", dir=asked.scratch) as name,
-        devices(Path(name)) as found,
-    ):
+    with tempfile.TemporaryDirectory(prefix="compare-", dir=asked.scratch) as name, devices(Path(name)) as found:
         scratch = Path(name).resolve()
         inputs = scratch / "inputs"
         inputs.mkdir()
         images, machines = make_inputs(inputs, asked.tables, ROOT / "tests" / "machines")
         made_s = time.monotonic() - began
         everything = scenarios(
-            Inputs(
-                images,
-                machines,
-                codes_of(checkout),
-                recipes_of(checkout),
-                found,
-                inputs,
-                root=os.geteuid() == 0,
-            )
+            Inputs(images, machines, codes_of(checkout), recipes_of(checkout), found, inputs, root=os.geteuid() == 0)
         )
         lines = [each for each in everything if re.search(asked.only, line_of(each))]
         jobs = {"checkout": str(checkout), "inputs": str(inputs), "runs": str(scratch / "runs"),
@@ -126,9 +103,7 @@ def record(asked: argparse.Namespace) -> None:
         entries = dict(read_result(each, clean) for each in raw)
     document = {"entries": entries, "root": os.geteuid() == 0, "tables": asked.tables is not None}
     asked.output.write_text(json.dumps(document, indent=0, sort_keys=True))
-    print(
-        f"{len(entries)} command lines in {time.monotonic() - began:.0f} s, of which {made_s:.0f} s for the inputs"
-    )
+    print(f"{len(entries)} command lines in {time.monotonic() - began:.0f} s, of which {made_s:.0f} s for the inputs")
 
 
 def line_of(scenario: dict[str, Any]) -> str:
@@ -175,9 +150,7 @@ def devices(scratch: Path) -> Iterator[list[str]]:
 
 def cleaner(scratch: Path, checkout: Path, members: list[str]) -> Callable[[str, str], str]:
     """Return what takes out of a text the names of folders, and what RULES name."""
-    rules = [
-        (re.compile(rf"\b{Path(each).name}(?!\d)"), f"member{number}") for number, each in enumerate(members)
-    ]
+    rules = [(re.compile(rf"\b{Path(each).name}(?!\d)"), f"member{number}") for number, each in enumerate(members)]
     rules += [(re.compile(pattern), by) for pattern, by in RULES]
 
     def clean(text: str, folder: str) -> str:
@@ -199,8 +172,7 @@ def read_result(found: dict[str, Any], clean: Callable[[str, str], str]) -> tupl
     if "files" in found:
         kept = {clean(name, folder): it for name, it in found["files"].items()}
         entry["files"] = {
-            name: parsed(clean(it, folder)) if isinstance(it, str) else {"json": it}
-            for name, it in kept.items()
+            name: parsed(clean(it, folder)) if isinstance(it, str) else {"json": it} for name, it in kept.items()
         }
     return clean(found["key"], folder), entry
 

@@ -65,11 +65,7 @@ def _load(modules: list[str]) -> None:
 
 
 def _be_aligntool(
-    argv: list[str],
-    streams: tuple[int, int, int],
-    loaded: BinaryIO,
-    cwd: Path | None,
-    env: Mapping[str, str],
+    argv: list[str], streams: tuple[int, int, int], loaded: BinaryIO, cwd: Path | None, env: Mapping[str, str]
 ) -> NoReturn:
     """In the fork: become what a new process is, and run the program."""
     status = 1

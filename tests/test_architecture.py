@@ -20,26 +20,9 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 LONGEST_FILE = 600
 LONGEST_FUNCTION = 40
 
-BANNED_NAMES = {
-    "utils",
-    "util",
-    "helpers",
-    "helper",
-    "common",
-    "core",
-    "base",
-    "misc",
-    "manager",
-    "handler",
-    "lib",
-}
+BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "core", "base", "misc", "manager", "handler", "lib"}
 # Where untyped things come in: libparted, TOML and JSON files.
-MAY_SAY_ANY = (
-    "aligntool/realign/layout.py",
-    "aligntool/recipes/",
-    "aligntool/documents.py",
-    "aligntool/steps.py",
-)
+MAY_SAY_ANY = ("aligntool/realign/layout.py", "aligntool/recipes/", "aligntool/documents.py", "aligntool/steps.py")
 HEAVY = ("rich", "pyudev", "parted", "_ped", "jsonschema", "importlib.metadata", "email", "asyncio")
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
 PURE = next(each["source_modules"] for each in CONTRACTS if each["name"].startswith("pure modules"))
@@ -172,21 +155,14 @@ def test_only_cli_and_render_talk_to_the_terminal() -> None:
 
 def test_thinking_opens_no_file() -> None:
     thinking = _pure("render")
-    opening = [
-        f"{_name(path)}:{line}"
-        for path in thinking
-        for call, line in _calls(path)
-        if call in {"open", "exec"}
-    ]
+    opening = [f"{_name(path)}:{line}" for path in thinking for call, line in _calls(path) if call in {"open", "exec"}]
     assert len(thinking) > 5
     assert not opening
 
 
 def test_dry_run_is_a_word_of_the_command_line_only() -> None:
     # A plan is data: whoever applies one has nothing to be dry about.
-    names = [
-        _name(path) for path in _outside("cli") if re.search(r"\bdry_?run\b", path.read_text(), re.IGNORECASE)
-    ]
+    names = [_name(path) for path in _outside("cli") if re.search(r"\bdry_?run\b", path.read_text(), re.IGNORECASE)]
     assert not names
 
 
@@ -306,9 +282,7 @@ def test_every_module_has_a_floor_in_the_contract() -> None:
     layers = re.search(r"^layers = \[(.*?)^\]", contract, re.MULTILINE | re.DOTALL)
     assert layers
     placed = set(re.findall(r"\w+", layers[1]))
-    modules = {
-        path.stem if path.is_file() else path.name for path in PACKAGE.iterdir() if path.name[0] != "."
-    }
+    modules = {path.stem if path.is_file() else path.name for path in PACKAGE.iterdir() if path.name[0] != "."}
     assert modules - {"__init__", "__pycache__", "py"} <= placed
 
 
@@ -357,14 +331,10 @@ def _orphaned_strings(tree: ast.Module) -> Iterator[int]:
 
 def test_every_string_that_stands_alone_documents_something() -> None:
     """A docstring whose constant was moved away explains what follows it, wrongly."""
-    assert list(
-        _orphaned_strings(ast.parse('"""Doc."""\nA = 1\n"""Of A."""\nfrom b import c\n"""Of nothing."""'))
-    ) == [5]
-    found = {
-        _name(path): lines
-        for path in SOURCES
-        if (lines := list(_orphaned_strings(ast.parse(path.read_text()))))
-    }
+    assert list(_orphaned_strings(ast.parse('"""Doc."""\nA = 1\n"""Of A."""\nfrom b import c\n"""Of nothing."""'))) == [
+        5
+    ]
+    found = {_name(path): lines for path in SOURCES if (lines := list(_orphaned_strings(ast.parse(path.read_text()))))}
     assert not found
 
 

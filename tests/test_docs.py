@@ -47,9 +47,7 @@ def test_every_option_of_every_command_is_documented(name: str) -> None:
             continue
         words = parameter.opts if parameter.param_type_name == "option" else [name.split()[-1]]
         for word in [*words, *parameter.secondary_opts]:
-            assert re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text), (
-                f"{word} of {name} is not in docs/cli.md"
-            )
+            assert re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text), f"{word} of {name} is not in docs/cli.md"
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
@@ -73,9 +71,7 @@ def test_every_command_has_a_help_text_with_an_example_and_every_option_one(name
 def test_the_help_of_a_group_is_the_first_line_of_each_command() -> None:
     """The command table has the line for a list that loads no command."""
     loaded = {name: command.help for name, command in COMMANDS.items() if not hasattr(command, "commands")}
-    assert {name: text.split("\n")[0] for name, text in loaded.items()} == {
-        name: row[2] for name, row in TABLE.items()
-    }
+    assert {name: text.split("\n")[0] for name, text in loaded.items()} == {name: row[2] for name, row in TABLE.items()}
 
 
 def test_every_finding_code_has_an_explanation_and_every_explanation_a_code() -> None:
@@ -131,6 +127,4 @@ def test_links_between_pages_lead_somewhere() -> None:
     pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS.rglob("*.md"), ROOT / "recipes" / "README.md"]
     for page in pages:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
-            assert (page.parent / target).exists(), (
-                f"{page.relative_to(ROOT)} links to {target}, which is not there"
-            )
+            assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}, which is not there"

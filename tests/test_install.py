@@ -49,9 +49,7 @@ def _python(*words: str | Path, cwd: Path = ROOT) -> str:
 
 def test_the_wheel_holds_the_program_the_recipes_and_the_licence_and_no_tests(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    recipes = {
-        f"aligntool/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "recipes").rglob("*.toml")
-    }
+    recipes = {f"aligntool/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "recipes").rglob("*.toml")}
     assert len(recipes) >= 4
     assert recipes <= names
     assert {"aligntool/py.typed", "aligntool/audit/findings.md"} <= names
@@ -61,18 +59,14 @@ def test_the_wheel_holds_the_program_the_recipes_and_the_licence_and_no_tests(wh
     assert modules <= names
 
 
-def test_the_installed_program_is_not_the_checkout_and_says_its_version(
-    installed: Path, tmp_path: Path
-) -> None:
+def test_the_installed_program_is_not_the_checkout_and_says_its_version(installed: Path, tmp_path: Path) -> None:
     place = _python(installed / "python", "-c", "import aligntool; print(aligntool.__file__)", cwd=tmp_path)
     assert place.strip().startswith(str(installed.parent))
     told = _python(installed / "aligntool", "--version", cwd=tmp_path)
     assert told.strip() == f"aligntool {__version__}"
 
 
-def test_the_installed_program_finds_its_drive_database_from_any_folder(
-    installed: Path, tmp_path: Path
-) -> None:
+def test_the_installed_program_finds_its_drive_database_from_any_folder(installed: Path, tmp_path: Path) -> None:
     told = _python(installed / "aligntool", "drives", "WDC WD20EARS-00MVWB0", cwd=tmp_path)
     assert "WD20EARS" in told
     assert "4096" in told or "4KiB" in told

@@ -162,9 +162,7 @@ def test_a_user_with_sudo_installs_what_is_missing_and_nothing_else(machine: Mac
     assert "cannot go on without: " in done.stderr
 
 
-def test_the_package_lists_are_fetched_once_when_apt_knows_no_such_package(
-    machine: Machine, tmp_path: Path
-) -> None:
+def test_the_package_lists_are_fetched_once_when_apt_knows_no_such_package(machine: Machine, tmp_path: Path) -> None:
     known = f"{tmp_path}/known"
     apt = f'case "$*" in *update*) : > "{known}" ;; *) [ -e "{known}" ] ;; esac'
     _setup("build", machine(id=ROOT_ID, apt_get=apt))
@@ -232,16 +230,9 @@ def test_ci_run_calls_make_test_and_ends_with_its_status_and_closing_line(
 # make install
 
 
-def _install(
-    *words: str | Path, environment: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
+def _install(*words: str | Path, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [ROOT / ".ci" / "install", *words],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
+        [ROOT / ".ci" / "install", *words], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
 
 

@@ -38,9 +38,7 @@ def test_a_size_as_shown_can_be_typed_back(size: int) -> None:
 
 
 @given(OFFSETS, GRIDS, OFFSETS, GRIDS)
-def test_extents_overlap_and_contain_as_sets_of_bytes_do(
-    start: int, length: int, other: int, more: int
-) -> None:
+def test_extents_overlap_and_contain_as_sets_of_bytes_do(start: int, length: int, other: int, more: int) -> None:
     one, two = Extent(start, length), Extent(other, more)
     ours, theirs = set(range(one.start, one.end)), set(range(two.start, two.end))
     assert one.overlaps(two) == bool(ours & theirs)

@@ -21,11 +21,7 @@ from xdist.scheduler import LoadScopeScheduling
 FEWEST = 3
 ROOT = Path(__file__).parent.parent
 # The files that take longest begin before other files, or the last process would end long after the others.
-LONGEST = (
-    "tests/test_architecture.py",
-    "tests/moving/test_simulated_mutations.py",
-    "tests/fuzz/test_fuzz.py",
-)
+LONGEST = ("tests/test_architecture.py", "tests/moving/test_simulated_mutations.py", "tests/fuzz/test_fuzz.py")
 ORDER = {"lab": 0, "machine": 1, **dict.fromkeys(LONGEST, 2), "timed": 4}
 OTHERS = 3
 # By what a test is known to belong to a group: names that it uses, itself or through others of its file.

@@ -50,9 +50,7 @@ def _look_inside(image: Initramfs, system: System) -> str:
 def is_native(disk: Disk) -> bool:
     """md's own metadata; what firmware keeps comes back by other ways."""
     facts = disk.array
-    return (
-        facts is not None and facts.level != "container" and not (facts.metadata or "").startswith("external")
-    )
+    return facts is not None and facts.level != "container" and not (facts.metadata or "").startswith("external")
 
 
 def lines_of(disk: Disk, lines: Sequence[ArrayLine]) -> tuple[ArrayLine, ...]:
@@ -79,9 +77,7 @@ def wrong_lines(disk: Disk, inventory: Inventory, system: System) -> tuple[Array
         if (line.uuid == facts.uuid and line.device == "<ignore>")
         or (
             line.uuid != facts.uuid
-            and (
-                node_of(line.device) in nodes or (line.uuid is None and line.name and line.name == facts.name)
-            )
+            and (node_of(line.device) in nodes or (line.uuid is None and line.name and line.name == facts.name))
         )
     )
 
@@ -124,9 +120,7 @@ def above(disk: Disk, inventory: Inventory) -> tuple[Disk, ...]:
     found = {disk.name}
     for _ in range(DEEPEST):
         found |= {one.name for one in inventory.disks if not found.isdisjoint(one.slaves)}
-        nodes = {
-            part.node for one in inventory.disks if one.name in found for part in one.partitions if part.node
-        }
+        nodes = {part.node for one in inventory.disks if one.name in found for part in one.partitions if part.node}
         found |= {one.name for one in inventory.disks if not nodes.isdisjoint(one.slaves)}
     return tuple(one for one in inventory.disks if one.name in found)
 
@@ -176,11 +170,7 @@ def _no_line(disk: Disk, inventory: Inventory, system: System, persist: str) -> 
     wrong = wrong_lines(disk, inventory, system)
     uuid = disk.array.uuid if disk.array else ""
     for line in wrong:
-        why = (
-            "belongs to another array"
-            if line.uuid and line.device != "<ignore>"
-            else "does not name it by its UUID"
-        )
+        why = "belongs to another array" if line.uuid and line.device != "<ignore>" else "does not name it by its UUID"
         why = "says that it is not to be assembled" if line.device == "<ignore>" else why
         yield tell(
             disk, Code.WRONG_ARRAY_LINE, Severity.WARNING, f"its line in {line.file} {why}; it has UUID {uuid}",
@@ -369,9 +359,7 @@ def _known_by(node: str, arrays: Sequence[Disk], inventory: Inventory, system: S
     return found[0] if len(found) == 1 else None
 
 
-def _probably(
-    word: Naming, arrays: Sequence[Disk], inventory: Inventory, system: System
-) -> tuple[Disk | None, str]:
+def _probably(word: Naming, arrays: Sequence[Disk], inventory: Inventory, system: System) -> tuple[Disk | None, str]:
     """The only array that fits, and by what; where a disk of that name is here, it is that one."""
     node = base_node(word.spec)
     if any(disk.path == node for disk in inventory.disks):
@@ -379,10 +367,7 @@ def _probably(
     names = {line.name for line in system.mdadm.arrays if line.name and node_of(line.device) == node}
     free = [disk for disk in arrays if not fstab_lines(disk, inventory, system)]
     ways = (
-        (
-            f"is mounted at {word.place} now",
-            [one for one in arrays if word.place in places_on(one, inventory)],
-        ),
+        (f"is mounted at {word.place} now", [one for one in arrays if word.place in places_on(one, inventory)]),
         ("has the name of its ARRAY line", [one for one in arrays if one.array and one.array.name in names]),
         (f"is the only array with {word.kind}", [one for one in free if _kind_on(one) == word.kind]),
     )

@@ -66,9 +66,7 @@ def array_findings(disk: Disk, members: Members, *, safely: bool | None = None) 
     yield from _sectors(disk, known)
 
 
-def tell(
-    disk: Disk, code: Code, severity: Severity, sentence: str, *evidence: str, next_: str = ""
-) -> Finding:
+def tell(disk: Disk, code: Code, severity: Severity, sentence: str, *evidence: str, next_: str = "") -> Finding:
     return Finding(
         code, severity, f"{disk.name}: {sentence}", disk=disk.name, evidence=evidence,
         next=next_ or f"aligntool explain {code}",
@@ -231,9 +229,7 @@ def _discards(disk: Disk, facts: ArrayFacts, known: list[Member], safely: bool |
 
 
 def _all_flash(known: list[Member]) -> bool:
-    return bool(known) and all(
-        member.disk.kind is DiskKind.NVME or member.disk.rotational is False for member in known
-    )
+    return bool(known) and all(member.disk.kind is DiskKind.NVME or member.disk.rotational is False for member in known)
 
 
 def _sectors(disk: Disk, known: list[Member]) -> Iterator[Finding]:
@@ -301,9 +297,7 @@ def whole_member_findings(disk: Disk) -> Iterator[Finding]:
     if stale and not (layer.data_start == 0 and disk.table):
         where = " and ".join(f"the {copy.name} header at byte {copy.at}" for copy in stale)
         fixed = layer.raid_level in _NONE_TO_SPARE
-        remedy = (
-            f"no member can be taken out of a {layer.raid_level}: copy its data away, and make the array anew"
-        )
+        remedy = f"no member can be taken out of a {layer.raid_level}: copy its data away, and make the array anew"
         look = as_root(disk, f"wipefs --no-act {disk.path}")
         yield Finding(
             Code.MEMBER_WITH_GPT, Severity.ERROR,

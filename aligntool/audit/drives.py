@@ -3,18 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from aligntool.audit.grids import Grade, grade_optimal_io, minimum_io_doubt
-from aligntool.audit.report import (
-    REQUEST,
-    Answer,
-    Code,
-    Finding,
-    Grid,
-    GridKind,
-    Report,
-    Severity,
-    Verdict,
-    predict,
-)
+from aligntool.audit.report import REQUEST, Answer, Code, Finding, Grid, GridKind, Report, Severity, Verdict, predict
 from aligntool.inventory import (
     Disk,
     DiskKind,
@@ -51,11 +40,7 @@ def device_findings(disk: Disk, grids: Sequence[Grid], known: Sequence[KnownGeom
 def told(disk: Disk, code: Code, severity: Severity, sentence: str, **more: str) -> Finding:
     """A finding about the disk itself."""
     return Finding(
-        code,
-        severity,
-        f"{disk.name}: {sentence}",
-        disk=disk.name,
-        next=more.get("next", f"aligntool explain {code}"),
+        code, severity, f"{disk.name}: {sentence}", disk=disk.name, next=more.get("next", f"aligntool explain {code}")
     )
 
 
@@ -85,12 +70,8 @@ def _sector(disk: Disk, physical: Grid) -> Iterator[Finding]:
     said = f"reports {format_size(reported)}" if reported else "reports nothing"
     size = format_size(physical.size)
     if physical.source is Source.KNOWN and physical.size != reported:
-        yield told(
-            disk, Code.SECTOR_SIZE_HIDDEN, Severity.INFO, f"{said}, but {physical.by} has {size} sectors"
-        )
-    elif physical.source is Source.ASSUMED and (
-        disk.partitions or disk.content or disk.kind is DiskKind.IMAGE
-    ):
+        yield told(disk, Code.SECTOR_SIZE_HIDDEN, Severity.INFO, f"{said}, but {physical.by} has {size} sectors")
+    elif physical.source is Source.ASSUMED and (disk.partitions or disk.content or disk.kind is DiskKind.IMAGE):
         yield told(
             disk,
             Code.SECTOR_SIZE_ASSUMED,
@@ -144,16 +125,11 @@ def _distrusted(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Finding]
         "minimum_io_size": bool(minimum_io_doubt(disk)),
         "optimal_io_size": grade_optimal_io(disk)[0] is Grade.BOGUS,
     }
-    for limit, code in (
-        ("minimum_io_size", Code.BOGUS_MINIMUM_IO),
-        ("optimal_io_size", Code.BOGUS_OPTIMAL_IO),
-    ):
+    for limit, code in (("minimum_io_size", Code.BOGUS_MINIMUM_IO), ("optimal_io_size", Code.BOGUS_OPTIMAL_IO)):
         size: int | None = getattr(disk.limits, limit)
         row = next((row for row in known if limit in row.distrust), None)
         if row and size and not doubted[limit]:
-            sentence = (
-                f"{limit} {size} ({format_size(size)}) is ignored: {row.row} reports it without needing it"
-            )
+            sentence = f"{limit} {size} ({format_size(size)}) is ignored: {row.row} reports it without needing it"
             yield told(disk, code, Severity.INFO, sentence)
 
 
@@ -170,15 +146,9 @@ def _table_tells(disk: Disk) -> Iterator[Finding]:
 
 
 def _unit(disk: Disk, grids: Sequence[Grid]) -> Iterator[Finding]:
-    asked = [
-        grid for grid in grids if grid.kind in (GridKind.UNIT, GridKind.MINIMUM_IO) and grid.size > REQUEST
-    ]
+    asked = [grid for grid in grids if grid.kind in (GridKind.UNIT, GridKind.MINIMUM_IO) and grid.size > REQUEST]
     unit = max(asked, key=lambda grid: grid.size, default=None)
-    if (
-        unit is None
-        or disk.kind not in (DiskKind.NVME, DiskKind.ATA, DiskKind.SCSI)
-        or disk.rotational is True
-    ):
+    if unit is None or disk.kind not in (DiskKind.NVME, DiskKind.ATA, DiskKind.SCSI) or disk.rotational is True:
         return
     times = predict(unit.size).write_amplification
     yield Finding(
@@ -254,12 +224,7 @@ def lacks_verdict(disk: Disk) -> Unseen | None:
 
 def _unknown(verdict: Verdict, gap: Unseen) -> Verdict:
     return Verdict(
-        verdict.disk,
-        verdict.partition,
-        verdict.start,
-        Answer.UNKNOWN,
-        verdict.checks,
-        why=f"{gap.what}: {gap.why}",
+        verdict.disk, verdict.partition, verdict.start, Answer.UNKNOWN, verdict.checks, why=f"{gap.what}: {gap.why}"
     )
 
 
@@ -293,11 +258,7 @@ def drive_findings(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Findi
     for row in known:
         if row.note and row.source is Source.KNOWN:
             yield told(
-                disk,
-                Code.DRIVE_NOTE,
-                Severity.INFO,
-                f"{row.row}: {row.note}",
-                next=f"aligntool drives '{row.row}'",
+                disk, Code.DRIVE_NOTE, Severity.INFO, f"{row.row}: {row.note}", next=f"aligntool drives '{row.row}'"
             )
     yield from unseen_findings(disk.unseen, disk)
 
@@ -347,10 +308,7 @@ def _link(disk: Disk, path: Sequence[LinkHop]) -> Iterator[Finding]:
         )  # fmt: skip
     if disk.kind is DiskKind.NVME and any(hop.port in _SHARED_ROOTS for hop in path):
         yield told(
-            disk,
-            Code.BEHIND_CHIPSET,
-            Severity.INFO,
-            "hangs behind the chipset and shares its link to the processor",
+            disk, Code.BEHIND_CHIPSET, Severity.INFO, "hangs behind the chipset and shares its link to the processor"
         )
 
 
@@ -366,9 +324,7 @@ def _slow_link(disk: Disk, drive: LinkHop, most: LinkMost) -> Finding:
     if most.both_ends:
         text = f"{runs}, but drive and port can do {_most_words(most)}{rate}"
         return told(disk, Code.LINK_DEGRADED, Severity.WARNING, text)
-    text = (
-        f"{runs}; the drive can do {_most_words(most)}{rate}, what the port above it can do is not reported"
-    )
+    text = f"{runs}; the drive can do {_most_words(most)}{rate}, what the port above it can do is not reported"
     return told(disk, Code.LINK_DEGRADED, Severity.INFO, text)
 
 
@@ -378,9 +334,7 @@ def _above(drive: LinkHop, most: LinkMost) -> bool:
 
 
 def _most_words(most: LinkHop | LinkMost) -> str:
-    speed, width = (
-        (most.speed_gts, most.width) if isinstance(most, LinkMost) else (most.max_speed_gts, most.max_width)
-    )
+    speed, width = (most.speed_gts, most.width) if isinstance(most, LinkMost) else (most.max_speed_gts, most.max_width)
     return f"{speed or 0:g} GT/s x{width or 0}"
 
 

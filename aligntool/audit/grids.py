@@ -100,9 +100,7 @@ def minimum_io_doubt(disk: Disk) -> str:
         return "it is not a power of two, and this is a single drive"
     if minimum > LARGEST_MINIMUM_IO_OF_A_DRIVE:
         return "it is larger than 16 MiB"
-    if (disk.limits.physical_block_size or 0) > minimum or minimum % (
-        disk.limits.physical_block_size or 512
-    ) == 0:
+    if (disk.limits.physical_block_size or 0) > minimum or minimum % (disk.limits.physical_block_size or 512) == 0:
         return ""
     return f"it is not a multiple of the physical sector of {disk.limits.physical_block_size} bytes"
 
@@ -136,11 +134,7 @@ _WHY_ASSUMED = {
 
 
 def grids_of(
-    disk: Disk,
-    known: Sequence[KnownGeometry],
-    wishes: Wishes,
-    sectors: Mapping[str, Sized],
-    shifts: Mapping[str, int],
+    disk: Disk, known: Sequence[KnownGeometry], wishes: Wishes, sectors: Mapping[str, Sized], shifts: Mapping[str, int]
 ) -> tuple[Grid, ...]:
     """`sectors` has the physical sector already settled for every disk, so that a stack can ask its members.
 
@@ -166,9 +160,7 @@ def grids_of(
             grids.append(Grid(kind, wide, phase % wide, its_source, its_by, severity))
     if wishes.grain > size:
         source = Source.ASSUMED if wishes.grain == MIB else Source.GIVEN
-        grids.append(
-            Grid(GridKind.GRAIN, wishes.grain, phase % wishes.grain, source, "good practice", Severity.INFO)
-        )
+        grids.append(Grid(GridKind.GRAIN, wishes.grain, phase % wishes.grain, source, "good practice", Severity.INFO))
     return tuple(grids)
 
 

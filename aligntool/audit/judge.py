@@ -4,25 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from aligntool.audit.array_boot import array_number_findings, late_start_findings, system_findings
 from aligntool.audit.arrays import array_findings, members_of, whole_member_findings, with_members
-from aligntool.audit.drives import (
-    device_findings,
-    drive_findings,
-    gap_of,
-    lacks_verdict,
-    machine_findings,
-    with_doubt,
-)
+from aligntool.audit.drives import device_findings, drive_findings, gap_of, lacks_verdict, machine_findings, with_doubt
 from aligntool.audit.grids import Sized, grids_of, physical_sector, shifted_arrays
 from aligntool.audit.layers import layer_findings
-from aligntool.audit.report import (
-    Answer,
-    Finding,
-    Grid,
-    Judged,
-    Report,
-    Verdict,
-    Wishes,
-)
+from aligntool.audit.report import Answer, Finding, Grid, Judged, Report, Verdict, Wishes
 from aligntool.audit.starts import (
     end_finding,
     hybrid_image,
@@ -88,9 +73,7 @@ def _settle_sectors(inventory: Inventory, known: Known) -> dict[str, Sized]:
     def settle(disk: Disk, above: frozenset[str]) -> Sized:
         if disk.name not in settled:
             names = (by_partition.get(slave, slave) for slave in disk.slaves)
-            members = [
-                by_name[name] for name in names if name in by_name and name not in above and name != disk.name
-            ]
+            members = [by_name[name] for name in names if name in by_name and name not in above and name != disk.name]
             below = [settle(member, above | {disk.name}) for member in members]
             settled[disk.name] = physical_sector(disk, known.get(disk.name, ()), below)
         return settled[disk.name]
@@ -113,9 +96,7 @@ def _verdicts(disk: Disk, grids: Sequence[Grid], above: str) -> Iterator[Verdict
             yield Verdict(disk.name, partition.number, partition.extent.start, Answer.UNKNOWN, (), why=LOST)
             continue
         excuse, doubt = unwritten(partition, image), untold(partition) or other_sectors(disk)
-        verdict = judge_start(
-            disk, partition.number, partition.extent.start, grids, excuse=excuse, doubt=doubt
-        )
+        verdict = judge_start(disk, partition.number, partition.extent.start, grids, excuse=excuse, doubt=doubt)
         yield _set_aside(verdict, above) if above else verdict
     if gap := lacks_verdict(disk):
         checks = judge_start(disk, None, 0, grids).checks

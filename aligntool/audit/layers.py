@@ -77,14 +77,7 @@ def _mismatch(layer: Layer, level: str, chunk: int, stripe: int | None) -> str:
 
 _CLUSTERED = frozenset({"vfat", "exfat"})
 _COMPARED = frozenset(
-    {
-        GridKind.PHYSICAL,
-        GridKind.MINIMUM_IO,
-        GridKind.PAGE,
-        GridKind.UNIT,
-        GridKind.ALLOCATION,
-        GridKind.CHUNK,
-    }
+    {GridKind.PHYSICAL, GridKind.MINIMUM_IO, GridKind.PAGE, GridKind.UNIT, GridKind.ALLOCATION, GridKind.CHUNK}
 )
 DEEPEST = 8  # layers within layers; a disk that nests deeper is not telling the truth
 
@@ -100,11 +93,7 @@ def layer_findings(judged: Judged, sector_size: int) -> Iterator[Finding]:
 
 
 def _contents(
-    judged: Judged,
-    partition: Partition | None,
-    layers: Sequence[Layer],
-    verdict: Verdict | None,
-    sector_size: int,
+    judged: Judged, partition: Partition | None, layers: Sequence[Layer], verdict: Verdict | None, sector_size: int
 ) -> Iterator[Finding]:
     disk = judged.disk
     if len(layers) > 1 and not all(layer.kind in LIVE_TOGETHER for layer in layers):
@@ -126,9 +115,7 @@ def _node(disk: Disk, partition: Partition | None) -> str:
 class _Walk:
     """One partition's stack, from the bottom up."""
 
-    def __init__(
-        self, judged: Judged, partition: Partition | None, verdict: Verdict | None, sector_size: int
-    ) -> None:
+    def __init__(self, judged: Judged, partition: Partition | None, verdict: Verdict | None, sector_size: int) -> None:
         self.disk: Disk = judged.disk
         self.grids = tuple(grid for grid in judged.grids if grid.kind in _COMPARED)
         self.partition = partition
@@ -186,18 +173,12 @@ class _Walk:
         physical = grid.kind in (GridKind.PHYSICAL, GridKind.MINIMUM_IO)
         code = Code.LAYER_OFF_PHYSICAL if physical else Code.LAYER_OFF_PAGE
         code = Code.LAYER_OFF_CHUNK if grid.kind is GridKind.CHUNK else code
-        return self._off(
-            code, grid.severity, f"LVM {segment.volume}", "a segment", segment.extent.start, grid
-        )
+        return self._off(code, grid.severity, f"LVM {segment.volume}", "a segment", segment.extent.start, grid)
 
     def _worst_grid(self, start: int, base: int | None = None) -> Grid | None:
         """The worst grid that `start` is off, unless the layer below is off it by just as much."""
         base = self.start if base is None else base
-        failed = [
-            grid
-            for grid in self.grids
-            if grid.off_by(start) and grid.off_by(start) != grid.off_by(base)
-        ]  # fmt: skip
+        failed = [grid for grid in self.grids if grid.off_by(start) and grid.off_by(start) != grid.off_by(base)]
         if self.verdict and self.verdict.answer is Answer.UNKNOWN:
             return None
         return min(failed, key=lambda grid: grid.severity.rank, default=None)
@@ -247,11 +228,7 @@ class _Walk:
     def _small_blocks(self, layer: Layer) -> Iterator[Finding]:
         physical = next((grid for grid in self.grids if grid.kind is GridKind.PHYSICAL), None)
         unit = layer.data_unit or 0
-        if (
-            physical is None
-            or not 0 < unit < physical.size
-            or layer.kind in ("swap", "iso9660", "squashfs", "erofs")
-        ):
+        if physical is None or not 0 < unit < physical.size or layer.kind in ("swap", "iso9660", "squashfs", "erofs"):
             return
         yield Finding(
             Code.SMALL_BLOCKS, Severity.INFO,

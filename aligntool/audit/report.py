@@ -171,11 +171,7 @@ def read_modify_write(start: int, length: int, unit: int) -> tuple[int, int]:
     if not length:
         return 0, 0
     touched = units_touched(length, unit, start)
-    partial = {
-        index
-        for index in (start // unit, (start + length) // unit)
-        if _covers_part(start, length, unit, index)
-    }
+    partial = {index for index in (start // unit, (start + length) // unit) if _covers_part(start, length, unit, index)}
     return len(partial) * unit, touched * unit
 
 
@@ -312,10 +308,7 @@ class Report:
 
     def count_answers(self, answer: Answer) -> int:
         return sum(
-            1
-            for judged in self.judged
-            for verdict in judged.verdicts
-            if verdict.matters and verdict.answer is answer
+            1 for judged in self.judged for verdict in judged.verdicts if verdict.matters and verdict.answer is answer
         )
 
 

@@ -2,18 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from aligntool.audit.report import (
-    REQUEST,
-    Answer,
-    Check,
-    Code,
-    Finding,
-    Grid,
-    GridKind,
-    Severity,
-    Verdict,
-    predict,
-)
+from aligntool.audit.report import REQUEST, Answer, Check, Code, Finding, Grid, GridKind, Severity, Verdict, predict
 from aligntool.audit.wording import asked_by, layer_name, next_command, next_look, next_realign, spot, where
 from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role, TableLabel
 from aligntool.units import KIB, MIB, Extent, format_size
@@ -26,9 +15,7 @@ from aligntool.units import KIB, MIB, Extent, format_size
 # (util-linux#1221); 32760 the same from the kernel's 16773120; 1 directly after the MBR (qubes-issues#5151).
 
 CYLINDER = 255 * 63
-MOST_NEIGHBOURS = (
-    512  # twice what Linux shows of one disk; a hostile table has thousands, each with thousands
-)
+MOST_NEIGHBOURS = 512  # twice what Linux shows of one disk; a hostile table has thousands, each with thousands
 
 _FIRST = {
     1: "placed directly after the MBR, with no thought of alignment (cloud-init and VM images of old)",
@@ -40,9 +27,7 @@ _FIRST = {
 }
 
 
-def likely_cause(
-    partition: Partition, sector_size: int, partitions: Sequence[Partition], grid: Grid
-) -> str | None:
+def likely_cause(partition: Partition, sector_size: int, partitions: Sequence[Partition], grid: Grid) -> str | None:
     """A sentence about where an odd start comes from, or None when it bears no known mark."""
     lba, rest = divmod(partition.extent.start, sector_size)
     if rest:
@@ -102,9 +87,7 @@ EFI_SYSTEM = ("C12A7328-F81F-11D2-BA4B-00A0C93EC93B", "0xef")
 _EMPTY = ("0x00", "0x0", "")
 _VOLUME_DESCRIPTORS = 32 * KIB  # where they begin in an image, ECMA-119 6.2.1
 _LDM = "0x42"
-_SMALLEST_VOLUME = (
-    MIB  # Windows makes none smaller; an entry of 1985 sectors only keeps others out of the gap
-)
+_SMALLEST_VOLUME = MIB  # Windows makes none smaller; an entry of 1985 sectors only keeps others out of the gap
 
 
 def unwritten(partition: Partition, image: Extent | None) -> str:
@@ -135,9 +118,7 @@ def holds_data(partition: Partition) -> bool:
 def untold(partition: Partition) -> str:
     """Return why the data of this partition may begin elsewhere than at its entry's start; "": they begin there."""
     if partition.type_code == _LDM:
-        return (
-            "the LDM database of this Windows dynamic disk says where its volumes start; ldmtool shows them"
-        )
+        return "the LDM database of this Windows dynamic disk says where its volumes start; ldmtool shows them"
     return ""
 
 
@@ -199,34 +180,22 @@ CODES = {
 
 
 def judge_start(
-    disk: Disk,
-    number: int | None,
-    start: int,
-    grids: Sequence[Grid],
-    *,
-    excuse: str = "",
-    doubt: str = "",
+    disk: Disk, number: int | None, start: int, grids: Sequence[Grid], *, excuse: str = "", doubt: str = ""
 ) -> Verdict:
     """Off the grid means off one whose severity is error or warning. `excuse`: why that does not matter; `doubt`:
     why it may not be so.
     """
     checks = tuple(Check(grid, grid.off_by(start)) for grid in grids)
     if (disk.limits.alignment_offset or 0) < 0 and not grids[0].phase:  # nor do the members tell it
-        why = (
-            "the kernel reports alignment_offset −1: the members of this stacked device contradict each other"
-        )
+        why = "the kernel reports alignment_offset −1: the members of this stacked device contradict each other"
         return Verdict(disk.name, number, start, Answer.UNKNOWN, checks, why=why)
     off = any(not check.on and check.grid.severity is not Severity.INFO for check in checks)
     if off and doubt and not excuse:
         return Verdict(disk.name, number, start, Answer.UNKNOWN, checks, why=doubt)
-    return Verdict(
-        disk.name, number, start, Answer.OFF if off else Answer.ON, checks, matters=not excuse, why=excuse
-    )
+    return Verdict(disk.name, number, start, Answer.OFF if off else Answer.ON, checks, matters=not excuse, why=excuse)
 
 
-def start_findings(
-    disk: Disk, partition: Partition | None, verdict: Verdict, sector_size: int
-) -> Iterator[Finding]:
+def start_findings(disk: Disk, partition: Partition | None, verdict: Verdict, sector_size: int) -> Iterator[Finding]:
     if verdict.answer is Answer.UNKNOWN:
         yield Finding(
             Code.UNKNOWN_ALIGNMENT, Severity.WARNING,
@@ -286,9 +255,7 @@ def _grain_is_moot(disk: Disk, partition: Partition | None, verdict: Verdict) ->
     return disk.table is not None and disk.table.label is TableLabel.DASD
 
 
-def _start_summary(
-    disk: Disk, partition: Partition | None, verdict: Verdict, worst: Check, sector_size: int
-) -> str:
+def _start_summary(disk: Disk, partition: Partition | None, verdict: Verdict, worst: Check, sector_size: int) -> str:
     grid = worst.grid
     past = format_size(worst.off_by)
     return (
@@ -297,9 +264,7 @@ def _start_summary(
     )
 
 
-def _not_judged(
-    disk: Disk, partition: Partition | None, verdict: Verdict, worst: Check, sector_size: int
-) -> Finding:
+def _not_judged(disk: Disk, partition: Partition | None, verdict: Verdict, worst: Check, sector_size: int) -> Finding:
     return Finding(
         Code.NOT_JUDGED, Severity.INFO,
         f"{_start_summary(disk, partition, verdict, worst, sector_size)}, which does not matter: {verdict.why}",

@@ -148,12 +148,7 @@ def _next_step(disk: Disk, code: Code) -> str:
     path = shell_word(disk.path)
     if seems_in_flight(disk):
         return next_resume(disk)
-    if code in (
-        Code.GPT_PRIMARY_DAMAGED,
-        Code.GPT_BACKUP_DAMAGED,
-        Code.GPT_BACKUP_MISPLACED,
-        Code.GPT_COPIES_DIFFER,
-    ):
+    if code in (Code.GPT_PRIMARY_DAMAGED, Code.GPT_BACKUP_DAMAGED, Code.GPT_BACKUP_MISPLACED, Code.GPT_COPIES_DIFFER):
         backup = f"sgdisk --backup=gpt-{disk.name.rpartition('/')[2]}.bin {path}"
         saves = path == disk.path and not _is_refused_by_sgdisk(disk)
         return as_root(disk, backup if saves else f"sgdisk -v {path}")
@@ -192,9 +187,7 @@ def _kernel_disagrees(disk: Disk) -> Iterator[Finding]:
         if part.role is not Role.EXTENDED and part.type_code and part.number not in parked
     }
     in_kernel = {number: extent for number, extent in disk.kernel_partitions if number not in parked}
-    differing = sorted(
-        number for number in on_disk.keys() & in_kernel.keys() if on_disk[number] != in_kernel[number]
-    )
+    differing = sorted(number for number in on_disk.keys() & in_kernel.keys() if on_disk[number] != in_kernel[number])
     extended = {part.number for part in disk.partitions if part.role is Role.EXTENDED}
     missing = sorted(on_disk.keys() - in_kernel.keys())
     extra = sorted(in_kernel.keys() - on_disk.keys() - extended)

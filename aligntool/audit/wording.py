@@ -29,11 +29,7 @@ def layer_name(layer: Layer) -> str:
         case "linux_raid_member":
             return f"md {layer.version or ''}".strip()
         case "crypto_LUKS":
-            return (
-                layer.version
-                if layer.version and layer.version.startswith("LUKS")
-                else f"LUKS{layer.version or ''}"
-            )
+            return layer.version if layer.version and layer.version.startswith("LUKS") else f"LUKS{layer.version or ''}"
         case "LVM2_member":
             return "LVM2 PV"
         case "vfat":

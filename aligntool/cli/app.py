@@ -51,7 +51,7 @@ COMMANDS = {
     "recipes list": ("explain", "list_recipes", "List the recipes, and the command that takes each."),
     "recipes show": ("explain", "show_recipe", "Show the goal of a recipe, and the sources of its numbers."),
     "recipes check": ("explain", "check_recipe", "Check a recipe of your own, and show it."),
-}  # fmt: skip
+}
 
 # Groups: help text, and the command that is meant where the first word is none of the group.
 GROUPS = {
@@ -75,14 +75,8 @@ GROUPS = {
         "Example: aligntool trace boot.blkparse --grid 4KiB",
         "read",
     ),
-    "estimate": (
-        "Estimate from measured rates.\n\nExample: aligntool estimate boot --rate-a 30,90",
-        None,
-    ),
-    "recipes": (
-        "List, show and check goals for usual cases.\n\nExample: aligntool recipes list",
-        None,
-    ),
+    "estimate": ("Estimate from measured rates.\n\nExample: aligntool estimate boot --rate-a 30,90", None),
+    "recipes": ("List, show and check goals for usual cases.\n\nExample: aligntool recipes list", None),
 }
 
 

@@ -132,8 +132,7 @@ def refuse_changed(plan: Plan, now: Plan) -> None:
     if plan.steps != now.steps or plan.disk != now.disk:
         members = ", ".join(step.disk.path for step in plan.steps if isinstance(step, MakeMember))
         raise Refused(
-            f"{members or plan.disk.path}: what is there now asks for other steps than the plan has",
-            hint=_ANEW,
+            f"{members or plan.disk.path}: what is there now asks for other steps than the plan has", hint=_ANEW
         )
 
 
@@ -203,9 +202,7 @@ def refuse_unready(needs: Needs, steps: Sequence[Step] = (), others: Refused | N
 # Planning, making, tuning and showing an array all begin with it.
 
 
-def look_at_members(
-    drives: list[str],
-) -> tuple[list[Judged], tuple[int | None, ...], Report, Known]:
+def look_at_members(drives: list[str]) -> tuple[list[Judged], tuple[int | None, ...], Report, Known]:
     """Each drive with its health; the partition of it that was named, None for the drive itself. Raises Refused."""
     report, known = _look(drives, arrays=True)
     named = [_find(report, target) for target in drives]
@@ -350,8 +347,7 @@ def recover_array(record: Record | None, *, json_: bool, back: bool) -> None:
     """Raises Refused where nothing is unfinished, Stopped where it stops again."""
     if record is None:
         raise Refused(
-            "no array is unfinished here",
-            hint="sudo aligntool audit names the disks in flight; name one of them",
+            "no array is unfinished here", hint="sudo aligntool audit names the disks in flight; name one of them"
         )
     go_on(record, back=back, json_=json_)
     if not back:

@@ -121,7 +121,7 @@ def audit(
     page_size: PageOption = None,
     measured: MeasuredOption = None,
     grain: WishedGrainOption = None,
-) -> None:  # fmt: skip
+) -> None:
     """Judge every partition: on the grid, off the grid, or unknown.
 
     It reports by how much, why, and what it costs.
@@ -131,9 +131,7 @@ def audit(
     Exit code: 0 nothing at or above --fail-on, 1 findings, 3 a target could not be judged, or a disk gave no answer.
     """
     given = Given(sector_size=sector_size, physical_sector_size=physical_sector_size)
-    inventory = look(
-        tuple(targets or ()), sysroot=sysroot, given=given, wake=wake, silence_s=timeout, keep_going=True
-    )
+    inventory = look(tuple(targets or ()), sysroot=sysroot, given=given, wake=wake, silence_s=timeout, keep_going=True)
     form = Format.JSON if json_ else format_
     if targets and not inventory.disks and form is Format.TEXT:
         refuse((unseen.why, unseen.hint) for unseen in inventory.unseen)
@@ -170,9 +168,7 @@ def _lines(report: Report, *, map_: bool, quiet: bool, verbose: bool) -> Iterato
 
 def with_mends(report: Report) -> tuple[Report, dict[str, tuple[Mend, ...]]]:
     """Return the report, and what can be repaired, by the disk's name: on a disk in flight nothing."""
-    found = {
-        judged.disk.name: () if seems_in_flight(judged.disk) else mends(judged) for judged in report.judged
-    }
+    found = {judged.disk.name: () if seems_in_flight(judged.disk) else mends(judged) for judged in report.judged}
     report = point_to_answers(report, found)
     return on_captured_machine(report, found) if report.inventory.captured else (report, found)
 
@@ -190,16 +186,8 @@ def _exit_code(report: Report, fail_on: FailOn | None, *, named: bool) -> ExitCo
         missing = tuple(one for one in missing if one.gap is Gap.NO_ANSWER)
     if missing:
         return ExitCode.REFUSED
-    counted = {
-        FailOn.ERROR: (Severity.ERROR,),
-        FailOn.WARNING: (Severity.ERROR, Severity.WARNING),
-        FailOn.NEVER: (),
-    }
-    return (
-        ExitCode.FINDINGS
-        if any(report.count(one) for one in counted[fail_on or FailOn.ERROR])
-        else ExitCode.DONE
-    )
+    counted = {FailOn.ERROR: (Severity.ERROR,), FailOn.WARNING: (Severity.ERROR, Severity.WARNING), FailOn.NEVER: ()}
+    return ExitCode.FINDINGS if any(report.count(one) for one in counted[fail_on or FailOn.ERROR]) else ExitCode.DONE
 
 
 def _name_unseen(missing: Sequence[Unseen]) -> None:

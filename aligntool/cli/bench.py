@@ -87,9 +87,7 @@ def list_results_command(*, json_: JsonOption = False) -> None:
 
 
 def show_command(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A result, as `aligntool bench list` names it.")
-    ],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A result, as `aligntool bench list` names it.")],
 ) -> None:
     """Show a result that was kept.
 
@@ -110,7 +108,7 @@ def compare_command(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Results; each is put beside the first.")],
     *,
     json_: JsonOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Compare results: log10 of the ratios, drawn.
 
     Differences within the noise are marked.
@@ -169,7 +167,7 @@ def bench_run(
     ] = None,
     fio_output: FioOutputOption = None,
     json_: JsonOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Measure a drive with fio, and show medians with their range.
 
     Latency and processor time stand beside every figure.
@@ -181,9 +179,7 @@ def bench_run(
     refuse_to_overwrite(output)
     if passes_ is not None and (repeats is not None or runtime is not None):
         other = "--repeats" if repeats is not None else "--runtime"
-        raise typer.BadParameter(
-            f"--passes and {other} contradict each other: a pass goes once over the data"
-        )
+        raise typer.BadParameter(f"--passes and {other} contradict each other: a pass goes once over the data")
     name, goal = _profile(profile)
     found = find_target(target)
     counts = passes(passes_) if passes_ is not None else ()

@@ -28,13 +28,11 @@ PICTURE_WIDTH = 100
 
 def demo(
     image: Annotated[
-        str | None,
-        typer.Argument(metavar="IMAGE", help="Keep the image as this file; none: a temporary one."),
+        str | None, typer.Argument(metavar="IMAGE", help="Keep the image as this file; none: a temporary one.")
     ] = None,
     *,
     picture: Annotated[
-        str | None,
-        typer.Option("--picture", metavar="FILE", hidden=True, help="Save the audit as an SVG picture."),
+        str | None, typer.Option("--picture", metavar="FILE", hidden=True, help="Save the audit as an SVG picture.")
     ] = None,
 ) -> None:
     """Make a misaligned disk image, audit it, realign it, audit it again.

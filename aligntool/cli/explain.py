@@ -29,13 +29,10 @@ from aligntool.render.recipes import (
 
 def drives(
     model: Annotated[
-        str | None,
-        typer.Argument(metavar="MODEL", help="As the kernel or the label prints it; none: list every row."),
+        str | None, typer.Argument(metavar="MODEL", help="As the kernel or the label prints it; none: list every row.")
     ] = None,
     *,
-    firmware: Annotated[
-        str | None, typer.Option("--firmware", help="Firmware revision, where it decides.")
-    ] = None,
+    firmware: Annotated[str | None, typer.Option("--firmware", help="Firmware revision, where it decides.")] = None,
 ) -> None:
     """Show what is known of a drive, with the source of every fact.
 
@@ -59,9 +56,7 @@ def explain(
         str | None, typer.Argument(metavar="CODE", help="Such as AT101, or queue-depth; none: list them all.")
     ] = None,
     *,
-    markdown: Annotated[
-        bool, typer.Option("--markdown", hidden=True, help="The page docs/findings.md.")
-    ] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", hidden=True, help="The page docs/findings.md.")] = False,
 ) -> None:
     """Explain a finding: what it means, what it costs, and what to do.
 

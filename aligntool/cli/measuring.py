@@ -20,15 +20,7 @@ from aligntool.linux.look import look
 from aligntool.linux.users import disk_of, file_extents
 from aligntool.measure.conditions import Conditions, room_words, warnings_of
 from aligntool.measure.fio import ENGINE, fill_job
-from aligntool.measure.run import (
-    FILLING,
-    SweepProgress,
-    fill,
-    held_device,
-    keep_in_history,
-    keep_result,
-    made_file,
-)
+from aligntool.measure.run import FILLING, SweepProgress, fill, held_device, keep_in_history, keep_result, made_file
 from aligntool.measure.schedule import Target, TargetKind, refuse_destruction
 from aligntool.measure.sweeps import Setting, piece_words
 from aligntool.measure.targets import history_folder, look_at_conditions, warmed
@@ -56,9 +48,7 @@ class Working:
 
 
 @contextmanager
-def working_on(
-    target: Target, size: int, tell: SweepProgress, *, destructive: bool, yes: bool
-) -> Iterator[Working]:
+def working_on(target: Target, size: int, tell: SweepProgress, *, destructive: bool, yes: bool) -> Iterator[Working]:
     """A folder gets a file of `size`, full of random data. Raises Refused."""
     if not target.direct:
         raise Refused(
@@ -204,17 +194,14 @@ def refuse_to_overwrite(output: str | None) -> None:
         raise Refused(f"{output} is a folder; nothing was measured", hint="-o with the name of a file")
     if os.path.lexists(output):
         raise Refused(
-            f"{output} is there already; nothing was measured",
-            hint=f"another name for -o, or rm {shell_word(output)}",
+            f"{output} is there already; nothing was measured", hint=f"another name for -o, or rm {shell_word(output)}"
         )
     if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):  # noqa: PTH112
         why = "may not be written to" if os.path.isdir(folder) else "is not a folder"  # noqa: PTH112
         raise Refused(f"{folder} {why}, so {output} cannot be kept; nothing was measured")
 
 
-def bench_progress(
-    *, still: bool = False
-) -> AbstractContextManager[Callable[[str, float, float | None], None]]:
+def bench_progress(*, still: bool = False) -> AbstractContextManager[Callable[[str, float, float | None], None]]:
     """`still`: redrawn only when progress is reported."""
     on_terminal = wants_color(sys.stderr, dict(os.environ))
     return bench_bar(sys.stderr, still=still) if on_terminal else bench_lines(sys.stderr)

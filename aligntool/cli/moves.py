@@ -71,12 +71,7 @@ def disk_plan_lines(plan: Plan, type_next: str) -> Iterable[Line]:
 
 @contextmanager
 def held_disk(
-    plan: Plan,
-    path: str,
-    *,
-    journal_file: str | None,
-    new_journal: int | None = None,
-    rate: int | None = None,
+    plan: Plan, path: str, *, journal_file: str | None, new_journal: int | None = None, rate: int | None = None
 ) -> Iterator[MoveContext]:
     """The disk, held against everybody else, and where its journal lies. `new_journal`: make one of so many bytes.
 

@@ -153,9 +153,7 @@ def keep(path: str, text: str) -> None:
         with Path(path).open("x") as file:
             file.write(text)
     except FileExistsError:
-        raise Refused(
-            f"{path} is there already; nothing was written", hint=f"rm {shell_word(path)}"
-        ) from None
+        raise Refused(f"{path} is there already; nothing was written", hint=f"rm {shell_word(path)}") from None
     except OSError as error:
         raise Refused(f"{path} cannot be written: {error.strerror}") from error
 
@@ -214,23 +212,21 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would b
 DiskArgument = Annotated[str, typer.Argument(metavar="DISK", help="A whole disk, or a disk image file.")]
 PlanOutputOption = Annotated[
     str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the plan, for `aligntool apply FILE`.")
-]  # fmt: skip
+]
 SysrootOption = Annotated[
     str | None, typer.Option("--sysroot", metavar="DIR", help="A captured machine: a snapshot or its folder.")
-]  # fmt: skip
-OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")]
-RecipeOption = Annotated[
-    str | None, typer.Option("--recipe", metavar="NAME", help="A goal that comes with aligntool.")
 ]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")]
+RecipeOption = Annotated[str | None, typer.Option("--recipe", metavar="NAME", help="A goal that comes with aligntool.")]
 DestructiveOption = Annotated[
     bool, typer.Option("--destructive", help="Write on the device itself; only if it is empty. You are asked.")
-]  # fmt: skip
+]
 FioOutputOption = Annotated[
     str | None, typer.Option("--fio-output", metavar="DIR", help="Keep fio's own JSON of every run in this folder.")
-]  # fmt: skip
+]
 RateOption = Annotated[
     int | None, typer.Option("--rate", parser=size, metavar="SIZE", help="Copy at most so much a second, as 50MiB.")
-]  # fmt: skip
+]
 SystemOption = Annotated[
     str | None,
     typer.Option("--system", metavar="NAME",
@@ -238,7 +234,7 @@ SystemOption = Annotated[
 ]  # fmt: skip
 MeasureTargetArgument = Annotated[
     str, typer.Argument(metavar="TARGET", help="A folder (a file is made in it and removed), a file, a device.")
-]  # fmt: skip
+]
 WakeOption = Annotated[bool, typer.Option("--wake", help="Also read disks that are asleep.")]
 TimeoutOption = Annotated[
     float,

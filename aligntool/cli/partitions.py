@@ -67,7 +67,7 @@ def realign(
     sector_size: SectorOption = None,
     physical_sector_size: PhysicalOption = None,
     page_size: PageOption = None,
-) -> None:  # fmt: skip
+) -> None:
     """Move partitions onto the boundary.
 
     The plan is shown first, and you are asked once.
@@ -99,7 +99,7 @@ def plan_realign(
     sector_size: SectorOption = None,
     physical_sector_size: PhysicalOption = None,
     page_size: PageOption = None,
-) -> None:  # fmt: skip
+) -> None:
     """Plan how partitions get onto the boundary, and show every step.
 
     It shows before and after, and every byte range.
@@ -135,16 +135,12 @@ LabelOption = Annotated[
     str | None, typer.Option("--label", metavar="gpt|dos", help="gpt, or dos for an MBR [default: gpt].")
 ]
 LayoutGrainOption = Annotated[
-    int | None,
-    typer.Option("--grain", parser=grid, metavar="SIZE", help="Boundary to start on [default: 1MiB]."),
+    int | None, typer.Option("--grain", parser=grid, metavar="SIZE", help="Boundary to start on [default: 1MiB].")
 ]
 SpareOption = Annotated[
-    int | None,
-    typer.Option("--spare-end", parser=size, metavar="SIZE", help="Leave so much free at the end."),
+    int | None, typer.Option("--spare-end", parser=size, metavar="SIZE", help="Leave so much free at the end.")
 ]
-WipeOption = Annotated[
-    bool, typer.Option("--wipe", help="The disk is not empty, and everything on it may be lost.")
-]
+WipeOption = Annotated[bool, typer.Option("--wipe", help="The disk is not empty, and everything on it may be lost.")]
 
 
 def plan_layout_command(
@@ -161,7 +157,7 @@ def plan_layout_command(
     sector_size: SectorOption = None,
     physical_sector_size: PhysicalOption = None,
     page_size: PageOption = None,
-) -> None:  # fmt: skip
+) -> None:
     """Plan a new partition table for an empty disk, and show it.
 
     Example: sudo aligntool plan layout /dev/sdb --part 512MiB:esp --part rest:linux
@@ -192,7 +188,7 @@ def layout_command(
     sector_size: SectorOption = None,
     physical_sector_size: PhysicalOption = None,
     page_size: PageOption = None,
-) -> None:  # fmt: skip
+) -> None:
     """Give an empty disk a new partition table, every start on its grids.
 
     The plan is shown first, and you are asked.
@@ -244,9 +240,7 @@ class Layout:
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         path = plan.disk.path
         if [part.extent for part in _look_again(plan).partitions] != [place.after for place in plan.places]:
-            raise Stopped(
-                f"{path} reads back otherwise than it was planned", hint=command("layout", path, "--wipe")
-            )
+            raise Stopped(f"{path} reads back otherwise than it was planned", hint=command("layout", path, "--wipe"))
         seen = command("audit", path)
         if json_:
             write_end("new", changed=True, sentences=("the new table reads back as planned",), hint=seen)

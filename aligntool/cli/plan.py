@@ -40,18 +40,14 @@ PartitionsOption = Annotated[
 ]  # fmt: skip
 GrainOption = Annotated[
     int | None,
-    typer.Option(
-        "--grain", parser=grid, metavar="SIZE", help="Boundary to start on; 1MiB where there is room."
-    ),
+    typer.Option("--grain", parser=grid, metavar="SIZE", help="Boundary to start on; 1MiB where there is room."),
 ]
 ShrinkOption = Annotated[
     bool, typer.Option("--shrink", help="File systems may be shrunk with their own tools to make room.")
 ]
 JournalOption = Annotated[
     str | None,
-    typer.Option(
-        "--journal", metavar="FILE", help="Journal in a file on another disk, not in free space of this one."
-    ),
+    typer.Option("--journal", metavar="FILE", help="Journal in a file on another disk, not in free space of this one."),
 ]
 
 
@@ -140,9 +136,7 @@ def find_plan(target: str, asked: Request) -> Found:
     judged, _ = look_at(target, asked)
     if _waited(judged.disk.path):
         judged, _ = look_at(target, asked)
-    refuse_part(
-        target, judged.disk, "a disk is realigned, all of it or some of its partitions", "--partition"
-    )
+    refuse_part(target, judged.disk, "a disk is realigned, all of it or some of its partitions", "--partition")
     refuse_in_flight(judged.disk.path)
     failing = read_failing(judged.disk)
     try:
@@ -251,9 +245,7 @@ def commands_of(plan: Plan) -> dict[int, tuple[str, ...]]:
                 words = E2FSCK if step.kind in EXT else CHECKERS.get(step.kind)
                 loop = f"losetup -r -f --show -o {step.extent.start} --sizelimit {step.extent.length} {path}"
                 if words and step.kind in EXT:
-                    lines[index] = (
-                        " ".join((*words, shell_word(f"{plan.disk.path}?offset={step.extent.start}"))),
-                    )
+                    lines[index] = (" ".join((*words, shell_word(f"{plan.disk.path}?offset={step.extent.start}"))),)
                 elif words:
                     lines[index] = (loop, " ".join((*words, "DEVICE")))
             case ShrinkContent():

@@ -19,16 +19,7 @@ from aligntool.cli.measuring import (
     refuse_to_overwrite,
     refuse_unless_empty,
 )
-from aligntool.cli.options import (
-    YesOption,
-    command,
-    keep,
-    print_lines,
-    sector,
-    size,
-    terminal_width,
-    whole,
-)
+from aligntool.cli.options import YesOption, command, keep, print_lines, sector, size, terminal_width, whole
 from aligntool.errors import ExitCode, Refused
 from aligntool.inventory import Disk
 from aligntool.linux.drives import Given
@@ -124,13 +115,7 @@ class _Asked:
     """What both ways need of the options."""
 
     def __init__(self, limit_s: int, most: int, largest: int, sector_size: int | None, seed: int) -> None:
-        self.limit_s, self.most, self.largest, self.sector_size, self.seed = (
-            limit_s,
-            most,
-            largest,
-            sector_size,
-            seed,
-        )
+        self.limit_s, self.most, self.largest, self.sector_size, self.seed = (limit_s, most, largest, sector_size, seed)
         self.dice = Random(seed)  # the same seed, the same experiment
 
 
@@ -170,8 +155,7 @@ def _held(disk: Disk, *, destructive: bool, yes: bool) -> Iterator[None]:
 
     refuse_unless_empty(disk)
     print(
-        f"{disk.path} is empty. Small pieces of it all over are overwritten, and what they get stays.",
-        file=sys.stderr,
+        f"{disk.path} is empty. Small pieces of it all over are overwritten, and what they get stays.", file=sys.stderr
     )
     confirm_given_up(disk, yes)
     with hold_disk(disk.path, why="timing writes"):
@@ -180,13 +164,7 @@ def _held(disk: Disk, *, destructive: bool, yes: bool) -> Iterator[None]:
 
 
 def _run(
-    disk: Disk,
-    target: Target,
-    parts: Regions,
-    smallest: int,
-    kinds: tuple[Kind, ...],
-    asked: _Asked,
-    file: str | None,
+    disk: Disk, target: Target, parts: Regions, smallest: int, kinds: tuple[Kind, ...], asked: _Asked, file: str | None
 ) -> ProbeResult:
     if len(levels(smallest, parts, asked.largest)) < LEAST_LEVELS:
         raise Refused(
@@ -236,7 +214,4 @@ def _tell(result: ProbeResult, output: str | None, *, verbose: bool, json_: bool
     sys.stdout.flush()
     keep(output, probe_json(result))
     if result.inference.boundaries:
-        print(
-            f"aligntool: {command('audit', result.disk.path, '--measured', shell_word(output))}",
-            file=sys.stderr,
-        )
+        print(f"aligntool: {command('audit', result.disk.path, '--measured', shell_word(output))}", file=sys.stderr)

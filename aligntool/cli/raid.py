@@ -83,18 +83,14 @@ def goal_as_typed(
     ] = None,
     workload: Annotated[
         str | None,
-        typer.Option(
-            "--workload", metavar="NAME", help="What for: general, boot, database, sequential, lsm, vm."
-        ),
+        typer.Option("--workload", metavar="NAME", help="What for: general, boot, database, sequential, lsm, vm."),
     ] = None,
     filesystem: Annotated[
         str | None, typer.Option("--fs", metavar="NAME", help="xfs, ext4, btrfs, swap, none [default: xfs].")
     ] = None,
     layout: Annotated[
         str | None,
-        typer.Option(
-            "--layout", metavar="NAME", help="RAID10: n2, f2, o2 ...; RAID5, RAID6: left-symmetric ..."
-        ),
+        typer.Option("--layout", metavar="NAME", help="RAID10: n2, f2, o2 ...; RAID5, RAID6: left-symmetric ..."),
     ] = None,
     bitmap: Annotated[
         str | None, typer.Option("--bitmap", metavar="internal|none", help="The write-intent bitmap.")
@@ -111,23 +107,16 @@ def goal_as_typed(
     mount: Annotated[
         str | None,
         typer.Option(
-            "--mount",
-            parser=place,
-            metavar="DIR",
-            help="Where to mount it; none: nowhere [default: /srv/NAME].",
+            "--mount", parser=place, metavar="DIR", help="Where to mount it; none: nowhere [default: /srv/NAME]."
         ),
     ] = None,
     page: Annotated[
         int | None,
-        typer.Option(
-            "--database-page", parser=size, metavar="SIZE", help="For --workload database [default: 16KiB]."
-        ),
+        typer.Option("--database-page", parser=size, metavar="SIZE", help="For --workload database [default: 16KiB]."),
     ] = None,
     spare_room: Annotated[
         int | None,
-        typer.Option(
-            "--spare-room", parser=size, metavar="SIZE", help="Leave so much free at the end of each drive."
-        ),
+        typer.Option("--spare-room", parser=size, metavar="SIZE", help="Leave so much free at the end of each drive."),
     ] = None,
     whole: Annotated[
         bool, typer.Option("--whole-drives", help="No partition tables: the drives themselves are the members.")
@@ -140,7 +129,7 @@ def goal_as_typed(
         str | None, typer.Option("--measured", metavar="FILE", help="What `raid tune` measured on these drives.")
     ] = None,
     system: SystemOption = None,
-) -> RaidGoal:  # fmt: skip
+) -> RaidGoal:
     """The goal, with new UUIDs. What is typed beside a recipe comes before the recipe's own. Raises Refused."""
     goal = _goal(level, recipe)
     if page and (workload or goal.workload) != "database":
@@ -187,9 +176,7 @@ def _goal(level: str | None, name: str | None) -> RaidGoal:
         raise Refused("no RAID level given", hint="--level 1, or --recipe NAME: aligntool recipes list")
     array = uuid.uuid4().hex
     words = (array[at : at + 8] for at in range(0, 32, 8))
-    return replace(
-        goal, level=level or goal.level, array_uuid=":".join(words), filesystem_uuid=str(uuid.uuid4())
-    )
+    return replace(goal, level=level or goal.level, array_uuid=":".join(words), filesystem_uuid=str(uuid.uuid4()))
 
 
 def _measurement(name: str) -> str:
@@ -234,7 +221,7 @@ def persist_command(
     output: PlanOutputOption = None,
     json_: EventsOption = False,
     sysroot: SysrootOption = None,
-) -> None:  # fmt: skip
+) -> None:
     """Make an array that is there start at every boot.
 
     It writes its line in mdadm.conf, every initramfs, fstab and crypttab by UUID.
@@ -323,11 +310,7 @@ def read_persist_text(text: str) -> tuple[Plan, PersistGoal]:
 
 @takes_goal
 def plan_command(
-    drives: list[str],
-    goal: RaidGoal,
-    *,
-    output: PlanOutputOption = None,
-    json_: JsonOption = False,
+    drives: list[str], goal: RaidGoal, *, output: PlanOutputOption = None, json_: JsonOption = False
 ) -> None:
     """Plan an array, and show how it would be made.
 
@@ -366,8 +349,7 @@ def find_array_plan(drives: list[str], goal: RaidGoal) -> Plan:
 
 def show_command(
     arrays: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[ARRAY...]", help="Arrays: md0, /dev/md/data, data; none: all."),
+        list[str] | None, typer.Argument(metavar="[ARRAY...]", help="Arrays: md0, /dev/md/data, data; none: all.")
     ] = None,
     *,
     sysroot: SysrootOption = None,
@@ -399,9 +381,7 @@ def create_command(
     *,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Return when the first resynchronisation is done.")
-    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when the first resynchronisation is done.")] = False,
     json_: EventsOption = False,
 ) -> None:
     """Make an array, with everything that makes it start at every boot.

@@ -91,16 +91,13 @@ def _kept(text: str, rate: int | None) -> tuple[Operation, Plan]:
 _LEAST = 64 * KIB  # bytes; the tables alone take more than half of it
 
 JournalFileOption = Annotated[
-    str | None,
-    typer.Option("--journal", metavar="FILE", help="The journal's file, where it was put on another disk."),
+    str | None, typer.Option("--journal", metavar="FILE", help="The journal's file, where it was put on another disk.")
 ]
 
 
 RestoreOption = Annotated[
     bool,
-    typer.Option(
-        "--restore-table", help="Write the journal's partition table over one that another program changed."
-    ),
+    typer.Option("--restore-table", help="Write the journal's partition table over one that another program changed."),
 ]
 
 
@@ -113,12 +110,7 @@ TargetArgument = Annotated[
 ]
 
 
-def status(
-    disk: TargetArgument = None,
-    *,
-    journal: JournalFileOption = None,
-    json_: JsonOption = False,
-) -> None:
+def status(disk: TargetArgument = None, *, journal: JournalFileOption = None, json_: JsonOption = False) -> None:
     """Show how far an interrupted move or array came, and what to type.
 
     Writes nothing.
@@ -296,9 +288,7 @@ def _read(reader: Laid, plan: Plan) -> TableReading:
     return read_table(reader, sector_size=plan.disk.sector_size)
 
 
-def _objections(
-    disk: str, plan: Plan, found: Sequence[Partition], written: Sequence[Partition]
-) -> list[Objection]:
+def _objections(disk: str, plan: Plan, found: Sequence[Partition], written: Sequence[Partition]) -> list[Objection]:
     """Of each partition that the table to be written lacks and that lies where the move still reads or writes."""
     known = {part.extent for part in written}
     known |= {place for place in places_in_use(plan, with_journal=False)}

@@ -72,7 +72,7 @@ def report(
     physical_sector_size: PhysicalOption = None,
     page_size: PageOption = None,
     grain: WishedGrainOption = None,
-) -> None:  # fmt: skip
+) -> None:
     """Write one HTML page of disks, findings, arrays and benchmarks.
 
     The page needs no network: maps, costs and pictures are in it.

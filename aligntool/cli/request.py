@@ -41,9 +41,7 @@ def read_plan_text(text: str) -> tuple[Plan, Request]:
         if "partitions" in goal:
             goal["partitions"] = tuple(goal["partitions"])
         found = by_field(Request, written)
-        return plan, Request(
-            **(found | {"goal": RealignGoal(**goal), "typed": tuple(found.get("typed", ()))})
-        )
+        return plan, Request(**(found | {"goal": RealignGoal(**goal), "typed": tuple(found.get("typed", ()))}))
     except (TypeError, AttributeError, ValueError) as error:
         raise Refused(
             f"the plan lacks what was asked for: {error}", hint=command("plan realign", plan.disk.path)

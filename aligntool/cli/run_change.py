@@ -21,14 +21,7 @@ from aligntool.change import Event, KernelBehind, Plan, Progress, StepBegun
 from aligntool.cli.options import colored, command, confirm_disk, keep
 from aligntool.errors import Refused, Stopped
 from aligntool.render.lines import Line, show, wants_color
-from aligntool.render.progress import (
-    OnEvent,
-    begin_json,
-    end_json,
-    progress_bar,
-    progress_json,
-    progress_lines,
-)
+from aligntool.render.progress import OnEvent, begin_json, end_json, progress_bar, progress_json, progress_lines
 from aligntool.steps import EditFile, MakeMember, ShrinkContent, WriteFile, WriteJournal
 from aligntool.units import format_about
 
@@ -180,10 +173,7 @@ def follow(plan: Plan, applying: Applying, *, json_: bool, in_flight: bool = Fal
         raise (Stopped(what, hint=far.way_on(hint)) if writing else Refused(what)) from error
     except Exception:
         if writing:
-            print(
-                f"aligntool: a bug stopped it {far.words()}; {far.kept()}\n  → {far.way_on(hint)}",
-                file=sys.stderr,
-            )
+            print(f"aligntool: a bug stopped it {far.words()}; {far.kept()}\n  → {far.way_on(hint)}", file=sys.stderr)
         raise
 
 

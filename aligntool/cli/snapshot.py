@@ -11,13 +11,9 @@ from aligntool.linux.sysfs import Tree
 
 
 def snapshot(
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Where to: .tar.xz or .tar.gz.")
-    ],
+    output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Where to: .tar.xz or .tar.gz.")],
     *,
-    serials: Annotated[
-        bool, typer.Option("--serials", help="Keep serial numbers, UUIDs and labels.")
-    ] = False,
+    serials: Annotated[bool, typer.Option("--serials", help="Keep serial numbers, UUIDs and labels.")] = False,
     overwrite: OverwriteOption = False,
 ) -> None:
     """Capture what an audit reads of this machine.

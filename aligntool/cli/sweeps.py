@@ -70,20 +70,15 @@ from aligntool.units import GIB, MIB, format_about
 _LONGEST_S = 3600.0
 
 SizeOption = Annotated[
-    int | None,
-    typer.Option("--size", parser=size, metavar="SIZE", help="Of the file that is made in a folder."),
+    int | None, typer.Option("--size", parser=size, metavar="SIZE", help="Of the file that is made in a folder.")
 ]
 RuntimeOption = Annotated[
-    float,
-    typer.Option("--runtime", parser=seconds(0.1, _LONGEST_S), metavar="SECONDS", help="Of each run."),
+    float, typer.Option("--runtime", parser=seconds(0.1, _LONGEST_S), metavar="SECONDS", help="Of each run.")
 ]
 RepeatsOption = Annotated[
-    int,
-    typer.Option("--repeats", parser=whole(5, 1000), metavar="N", help="How often each run is made."),
+    int, typer.Option("--repeats", parser=whole(5, 1000), metavar="N", help="How often each run is made.")
 ]
-OutputOption = Annotated[
-    str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the result as JSON.")
-]
+OutputOption = Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the result as JSON.")]
 
 
 def bench_alignment(
@@ -107,7 +102,7 @@ def bench_alignment(
     output: OutputOption = None,
     fio_output: FioOutputOption = None,
     json_: JsonOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Measure whether the start of a partition matters on this drive.
 
     The same load is put on sector 63, on 2048 and on every place of a unit.
@@ -171,9 +166,7 @@ def _unit_of(disk: Disk | None) -> tuple[int, str]:
         return 4096, "assumed"
     inventory = Inventory((disk,))
     report = audit(inventory, known_of(inventory), Wishes())
-    grids = [
-        grid for grid in report.judged[0].grids if grid.severity is not Severity.INFO and grid.size < MIB
-    ]
+    grids = [grid for grid in report.judged[0].grids if grid.severity is not Severity.INFO and grid.size < MIB]
     widest = max(grids, key=lambda grid: grid.size)
     return widest.size, f"{widest.kind.value}, {widest.source.value}"
 
@@ -185,11 +178,7 @@ def _sweep(
     loads = loads_of(writes=working.writes, depth=depth)
     refuse_too_many(repeats * len(places) * len(loads))
     jobs = (
-        (
-            (run.load, run.place, repeat),
-            f"{run.load.title}, {run.place.title}, {repeat + 1} of {repeats}",
-            run.job,
-        )
+        ((run.load, run.place, repeat), f"{run.load.title}, {run.place.title}, {repeat + 1} of {repeats}", run.job)
         for repeat in range(repeats)
         for run in runs_of(places, loads, working.room, working.path, working.shift, runtime_s, repeat)
     )
@@ -242,7 +231,7 @@ def bench_span(
     output: OutputOption = None,
     fio_output: FioOutputOption = None,
     json_: JsonOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Measure how far the cached mapping table of a drive reaches.
 
     Reads of 4 KiB at random, 32 in flight, over spans that double, show the knee.
@@ -263,9 +252,7 @@ def bench_span(
         working_on(found, span or 4 * GIB, tell, destructive=destructive, yes=yes) as working,
     ):
         if write and not working.writes:
-            raise Refused(
-                f"{found.named} is only read", hint="--destructive for an empty device, or name a folder"
-            )
+            raise Refused(f"{found.named} is only read", hint="--destructive for an empty device, or name a folder")
         keep = fio_keeper(fio_output)
         curve, swept = _measured(working, least, largest, runtime, repeats, tell, keep, write=write)
         if curve:
@@ -300,9 +287,7 @@ def _measured(
     """Spans that double, and then the one in the middle of the knee."""
     whole = _whole(working.room.length, smallest, largest)
     spans = spans_of(whole, smallest)
-    swept = run_sweep(
-        _jobs(spans, working, runtime_s, repeats, write=write), len(spans) * repeats, tell, keep
-    )
+    swept = run_sweep(_jobs(spans, working, runtime_s, repeats, write=write), len(spans) * repeats, tell, keep)
     curve = _by_span(swept.rates)
     knee = not_by_the_arm(find_knee(curve, Random(1)), working.seen)
     middle = None if swept.interrupted or swept.failure else between(knee)

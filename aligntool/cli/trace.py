@@ -77,9 +77,7 @@ def boot(
     drives = [_measured(file) for file in results or ()]
     drives += [_rated(text) for text in (rate_a, rate_b) if text is not None]
     if not 1 <= len(drives) <= 2:
-        raise typer.BadParameter(
-            "name one drive or two: by --rate-a and --rate-b, or by results of aligntool bench"
-        )
+        raise typer.BadParameter("name one drive or two: by --rate-a and --rate-b, or by results of aligntool bench")
     counted = _counted(log, reads, writes)
     if json_:
         sys.stdout.write(boot_json(drives, counted))
@@ -101,9 +99,7 @@ def _measured(file: str) -> Rated:
     hint = "aligntool bench FOLDER --profile boot -o boot.json"
     result = read_result(file)
     if result.settings.passes:
-        raise Refused(
-            f"{file} has passes over the same data, and a boot does not read the same twice", hint=hint
-        )
+        raise Refused(f"{file} has passes over the same data, and a boot does not read the same twice", hint=hint)
     drive = boot_drive(result)
     if drive is None:
         raise Refused(f"{file} has no RND4K Q1T1 of reads and writes", hint=hint)
@@ -184,9 +180,7 @@ def trace(
     print_lines(trace_lines(pattern, opened.name, opened.form, width=terminal_width()))
 
 
-def boundaries_of(
-    grid_: int | None, phase_: int | None, disk: str | None, partition: int | None
-) -> Sequence[Boundary]:
+def boundaries_of(grid_: int | None, phase_: int | None, disk: str | None, partition: int | None) -> Sequence[Boundary]:
     """Given, audited, or none. A partition's start is taken off, so that the grid counts as the log does."""
     if grid_ is not None and disk is not None:
         raise typer.BadParameter("--grid and --disk contradict each other")
@@ -219,9 +213,7 @@ def _start(judged: Judged, number: int | None) -> int:
         return 0
     found = next((part for part in judged.disk.partitions if part.number == number), None)
     if found is None:
-        raise Refused(
-            f"{judged.disk.name} has no partition {number}", hint="aligntool audit shows those it has"
-        )
+        raise Refused(f"{judged.disk.name} has no partition {number}", hint="aligntool audit shows those it has")
     return found.extent.start
 
 
@@ -299,9 +291,7 @@ def _recorded(found: Traceable, cmd: list[str], folder: Path, *, json_: bool) ->
     if recorded.complaint:
         _say(f"blktrace: {recorded.complaint}")
     if recorded.dropped:
-        _say(
-            f"{recorded.dropped:,} events were lost: blktrace could not write as fast; the counts are too low"
-        )
+        _say(f"{recorded.dropped:,} events were lost: blktrace could not write as fast; the counts are too low")
     return recorded
 
 
@@ -312,9 +302,7 @@ def _tell(found: Traceable, recorded: Recorded, boundaries: Sequence[Boundary], 
     elif pattern.commands:
         print_lines(trace_lines(pattern, found.path, "recorded", width=terminal_width()))
     else:
-        print(
-            f"{found.path} was asked nothing: what was read came from the cache, what was written is not out yet"
-        )
+        print(f"{found.path} was asked nothing: what was read came from the cache, what was written is not out yet")
     sys.stdout.flush()
 
 

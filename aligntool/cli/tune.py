@@ -124,9 +124,7 @@ def tune_command(
 
     def look_again() -> None:
         if _find_sweep(drives, goal, asked) != sweep:
-            raise Refused(
-                "the drives have changed since they were looked at; nothing was written", hint="try again"
-            )
+            raise Refused("the drives have changed since they were looked at; nothing was written", hint="try again")
 
     _run(sweep, goal, output or "", look_again)
 
@@ -134,9 +132,7 @@ def tune_command(
 def _goal(level: str, workload: str, layout: str | None, bitmap: str | None, page: int | None) -> RaidGoal:
     word = uuid.uuid4().hex
     goal = RaidGoal(level, workload=workload, layout=layout, bitmap=bitmap)
-    return replace(
-        goal, database_page=page or goal.database_page, array_uuid=f"{TEST_UUID}:{word[:8]}:{word[8:16]}"
-    )
+    return replace(goal, database_page=page or goal.database_page, array_uuid=f"{TEST_UUID}:{word[:8]}:{word[8:16]}")
 
 
 def _find_sweep(drives: list[str], goal: RaidGoal, asked: Asked) -> Sweep:
@@ -270,9 +266,7 @@ def _verdict(choice: Choice, recommended: int) -> dict[str, object]:
         "recommended": recommended,
         "rounds": choice.rounds,
         "reason": choice.reason,
-        "ratios": {
-            str(chunk): [each.middle, each.least, each.most] for chunk, each in choice.against.items()
-        },
+        "ratios": {str(chunk): [each.middle, each.least, each.most] for chunk, each in choice.against.items()},
     }
 
 

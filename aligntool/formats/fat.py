@@ -2,16 +2,7 @@
 
 from dataclasses import dataclass
 
-from aligntool.formats.reader import (
-    Area,
-    checksum_problem,
-    le16,
-    le32,
-    le64,
-    rotating_sum,
-    serial_at,
-    text_at,
-)
+from aligntool.formats.reader import Area, checksum_problem, le16, le32, le64, rotating_sum, serial_at, text_at
 from aligntool.inventory import Layer
 from aligntool.units import KIB, is_power_of_two
 
@@ -136,17 +127,13 @@ def read_fat(area: Area) -> Layer | None:
     signature = sector[extended + 2]
     problems: tuple[str, ...] = ()
     if boot.bits == 32 and boot.clusters < FAT16_BELOW:
-        problems = (
-            f"a FAT32 of {boot.clusters} clusters: some systems take fewer than {FAT16_BELOW} for FAT16",
-        )
+        problems = (f"a FAT32 of {boot.clusters} clusters: some systems take fewer than {FAT16_BELOW} for FAT16",)
     return area.layer(
         "vfat",
         boot.sectors * boot.sector,
         boot.cluster,
         version=f"FAT{boot.bits}",
-        label=_root_label(
-            area, boot
-        ),  # Windows and blkid believe the directory, not the copy in the boot sector
+        label=_root_label(area, boot),  # Windows and blkid believe the directory, not the copy in the boot sector
         uuid=serial_at(sector, extended + 3) if signature in (0x28, 0x29) else None,
         data_start=area.start + boot.data_start,
         problems=problems,
@@ -192,9 +179,7 @@ def read_boot(sector: bytes) -> Boot | None:
     root = le32(sector, 44) if is_32 else 0
     if not fats or not 0 < clusters <= limit or (is_32 and root < 2):
         return None
-    return Boot(
-        size, size * per_cluster, reserved, copies, fats, 0 if is_32 else directory, sectors, clusters, root
-    )
+    return Boot(size, size * per_cluster, reserved, copies, fats, 0 if is_32 else directory, sectors, clusters, root)
 
 
 def _has_name(sector: bytes) -> bool:
@@ -236,12 +221,7 @@ def _label_in(directory: bytes) -> str | None:
         first, attributes = directory[at], directory[at + ATTRIBUTES]
         if first == 0:
             return None
-        if (
-            first == 0xE5
-            or attributes & 0x3F == LONG_NAME
-            or le16(directory, at + 20)
-            or le16(directory, at + 26)
-        ):
+        if first == 0xE5 or attributes & 0x3F == LONG_NAME or le16(directory, at + 20) or le16(directory, at + 26):
             continue
         if attributes & (VOLUME_LABEL | DIRECTORY) == VOLUME_LABEL:
             name = directory[at : at + 11]

@@ -105,9 +105,7 @@ def header_crc_is_good(sector: bytes) -> bool:
     return _SHORTEST_HEADER <= length <= len(sector) and bool(_header_crc(sector) == crc)
 
 
-def _judge_header(
-    sector: bytes, header: Header, lba: int, last_lba: int | None
-) -> tuple[bool, TableCopyState, str]:
+def _judge_header(sector: bytes, header: Header, lba: int, last_lba: int | None) -> tuple[bool, TableCopyState, str]:
     """Return whether the checksum is right, and by which rule the header is refused: UEFI section 5.3.2, and
     is_gpt_valid() of the kernel's block/partitions/efi.c. `last_lba`: of the disk; None: not compared.
     """
@@ -170,9 +168,7 @@ class GptCopy:
 
     @property
     def group(self) -> tuple[Sectors, Sectors]:
-        return Sectors(self.entries_extent.start, self.entries), Sectors(
-            self.header_extent.start, self.sector
-        )
+        return Sectors(self.entries_extent.start, self.entries), Sectors(self.header_extent.start, self.sector)
 
     def used_entries(self) -> Iterator[GptEntry]:
         return _used(self.used_bytes, self.header.entry_size)
@@ -357,9 +353,7 @@ def _count_faults(copy: Copy, header: Header, partitions: list[Partition]) -> li
         faults.append(TableFault(Fault.IMPLAUSIBLE_COUNT, detail, copy.at))
     hidden = tuple(item.number for item in partitions if item.number > _KERNEL_LAST_NUMBER)
     if hidden:
-        detail = (
-            f"{len(hidden)} partitions have numbers above {_KERNEL_LAST_NUMBER}, which Linux does not show"
-        )
+        detail = f"{len(hidden)} partitions have numbers above {_KERNEL_LAST_NUMBER}, which Linux does not show"
         faults.append(TableFault(Fault.IMPLAUSIBLE_COUNT, detail, copy.at, hidden))
     return faults
 
@@ -371,9 +365,7 @@ def _outside_usable(copy: Copy, header: Header, partitions: list[Partition]) -> 
         return []
     why = f"this GPT has its usable sectors from {header.first_usable} to {header.last_usable}"
     return [
-        TableFault(
-            Fault.OUTSIDE_USABLE, f"{_sectors(item, size)}, but {why}", item.extent.start, (item.number,)
-        )
+        TableFault(Fault.OUTSIDE_USABLE, f"{_sectors(item, size)}, but {why}", item.extent.start, (item.number,))
         for item in partitions
         if not usable.contains(item.extent)
     ]
@@ -392,18 +384,14 @@ def table_places(copy: Copy, other: Copy, disk_size: int) -> tuple[tuple[str, Ex
     for one in (copy, other):
         if one.header is not None:
             places.append((f"the {one.name} GPT", Extent(one.at, size)))
-            places.append(
-                (f"the {one.name} GPT", Extent(one.header.entries_lba * size, one.header.entry_bytes))
-            )
+            places.append((f"the {one.name} GPT", Extent(one.header.entries_lba * size, one.header.entry_bytes)))
     end = disk_size // size * size
     if entry_bytes <= MOST_ENTRY_BYTES and end > entry_bytes + size:
         places.append(("the place of the backup GPT", Extent(end - size - entry_bytes, entry_bytes + size)))
     return tuple(places)
 
 
-def _covering(
-    places: tuple[tuple[str, Extent], ...], size: int, partitions: list[Partition]
-) -> list[TableFault]:
+def _covering(places: tuple[tuple[str, Extent], ...], size: int, partitions: list[Partition]) -> list[TableFault]:
     faults = []
     for item in partitions:
         covered = [(what, place) for what, place in places if place.length and item.extent.overlaps(place)]

@@ -116,9 +116,7 @@ def read_allocation_unit(status: str | None) -> int | None:
 # What an NVMe drive says of itself: the Identify pages, decoded.
 
 PAGE = 4096
-MINIMUM_PAGE = (
-    4096  # CAP.MPSMIN, the unit of MDTS; every known drive has 0 there, and Linux needs 4 KiB pages
-)
+MINIMUM_PAGE = 4096  # CAP.MPSMIN, the unit of MDTS; every known drive has 0 there, and Linux needs 4 KiB pages
 HMB_UNIT = 4096  # HMPRE and HMMIN
 MOST_FORMATS = 64
 LARGEST_MDTS = 20  # 2^20 pages are 4 GiB; more is nonsense

@@ -50,9 +50,7 @@ class _Rationed:
 
     def read(self, offset: int, length: int) -> bytes:
         if self.spent:
-            raise OSError(
-                errno.EFBIG, f"{MOST_READ // MIB} MiB were read in search of contents, which is enough"
-            )
+            raise OSError(errno.EFBIG, f"{MOST_READ // MIB} MiB were read in search of contents, which is enough")
         piece = self.below.read(offset, length)
         self.left -= len(piece)
         return piece
@@ -74,8 +72,7 @@ def read_contents(reader: Reader, *, sector_size: int | None) -> Contents:
     used = reading.table.sector_size if reading.table else sector_size or 512
     parked = reading.table.in_flight.partitions if reading.table and reading.table.in_flight else ()
     partitions = tuple(
-        part if part.number in parked else _with_layers(rationed, part, used, unseen)
-        for part in reading.partitions
+        part if part.number in parked else _with_layers(rationed, part, used, unseen) for part in reading.partitions
     )
     whole = _layers(rationed, Extent(0, reader.size), used, "the disk as a whole", unseen)
     content = whole or ()
@@ -87,9 +84,7 @@ def read_contents(reader: Reader, *, sector_size: int | None) -> Contents:
     return Contents(reading.table, True, partitions, content, whole is not None, tuple(unseen), headers)
 
 
-def _with_layers(
-    reader: _Rationed, partition: Partition, sector_size: int, unseen: list[Unseen]
-) -> Partition:
+def _with_layers(reader: _Rationed, partition: Partition, sector_size: int, unseen: list[Unseen]) -> Partition:
     if partition.role in _EMPTY_ROLES:
         return partition
     layers = _layers(reader, partition.extent, sector_size, f"partition {partition.number}", unseen)
@@ -141,11 +136,7 @@ FILE_SYSTEMS: tuple[Read, ...] = (
     other_layers.read_cramfs, other_layers.read_squashfs, linux_fs.read_btrfs, fat.read_exfat,
     linux_fs.read_f2fs, other_layers.read_apfs, other_layers.read_erofs, other_layers.read_other,
 )  # fmt: skip
-ON_FLOPPIES: tuple[Read, ...] = (
-    luks.read_luks,
-    ntfs.read_bitlocker,
-    ntfs.read_ldm,
-)  # LDM's own partition has 1 MiB
+ON_FLOPPIES: tuple[Read, ...] = (luks.read_luks, ntfs.read_bitlocker, ntfs.read_ldm)  # LDM's own partition has 1 MiB
 LAST_RESORT: tuple[Read, ...] = (luks.read_luks_second,)
 
 
@@ -159,9 +150,7 @@ class _Search:
             return ()
         if next(self.areas_left, None) is None:
             return ()
-        area = open_area(
-            reader, extent, self.sector_size, lambda below, part: self.look(below, part, depth + 1)
-        )
+        area = open_area(reader, extent, self.sector_size, lambda below, part: self.look(below, part, depth + 1))
         return _recognise(area)
 
 

@@ -173,21 +173,14 @@ CP_UMOUNT_FLAG, CP_ERROR_FLAG = 0x1, 0x8
 def read_f2fs(area: Area) -> Layer | None:
     for at in COPIES:
         superblock = area.read(at, 4096 - 1024)
-        if (
-            len(superblock) == 4096 - 1024
-            and le32(superblock, 0) == F2FS_MAGIC
-            and 9 <= le32(superblock, 16) <= 16
-        ):
+        if len(superblock) == 4096 - 1024 and le32(superblock, 0) == F2FS_MAGIC and 9 <= le32(superblock, 16) <= 16:
             return _f2fs_layer(area, superblock, at)
     return None
 
 
 def _f2fs_layer(area: Area, superblock: bytes, at: int) -> Layer:
     block = 1 << le32(superblock, 16)
-    several_devices = superblock[0x899:0x89A] not in (
-        b"",
-        b"\0",
-    )  # devs[0].path: the count is over all of them
+    several_devices = superblock[0x899:0x89A] not in (b"", b"\0")  # devs[0].path: the count is over all of them
     claims = None if several_devices else le64(superblock, 0x24) * block
     lost = ("the first f2fs superblock is missing, the second is in its place",) if at != COPIES[0] else ()
     return area.layer(
@@ -220,9 +213,7 @@ def _checksum(superblock: bytes) -> tuple[str, ...]:
         return ()  # made before mkfs.f2fs 1.13, which began to write one
     if at % 4 or at + 4 > len(superblock):
         return (f"the f2fs superblock wants its checksum at byte {at}, which is outside of it",)
-    return checksum_problem(
-        "the f2fs superblock", le32(superblock, at), crc32_seeded(superblock[:at], F2FS_MAGIC)
-    )
+    return checksum_problem("the f2fs superblock", le32(superblock, at), crc32_seeded(superblock[:at], F2FS_MAGIC))
 
 
 # Swap space, and the image of a suspended system in it.
@@ -241,17 +232,13 @@ def read_swap(area: Area) -> Layer | None:
     if area.size < SMALLEST:
         return None
     if area.head[: len(TUX_ON_ICE)] == TUX_ON_ICE:
-        return _swap_layer(
-            area, "swsuspend", "tuxonice", _page_with(area, (b"SWAPSPACE2", b"SWAP-SPACE")) or PAGES[0]
-        )
+        return _swap_layer(area, "swsuspend", "tuxonice", _page_with(area, (b"SWAPSPACE2", b"SWAP-SPACE")) or PAGES[0])
     for page in PAGES:
         mark = area.head[page - 10 : page]
         if mark == b"SWAPSPACE2":
             return _swap_layer(area, "swap", "1", page) if _last_page(area.head) else None
         if mark == b"SWAP-SPACE":
-            return Layer(
-                kind="swap", extent=area.extent, version="0", data_start=area.start + page, data_unit=page
-            )
+            return Layer(kind="swap", extent=area.extent, version="0", data_start=area.start + page, data_unit=page)
         for suspended in SUSPENDED:
             if mark.startswith(suspended):
                 return _swap_layer(area, "swsuspend", suspended.decode().lower(), page)

@@ -61,9 +61,7 @@ def _read_1(area: Area) -> Layer:
         extent=area.extent,
         version="LUKS1",
         uuid=text_at(area.head, 168, 40),
-        data_start=area.start + payload
-        if payload
-        else None,  # 0: a detached header, the payload is elsewhere
+        data_start=area.start + payload if payload else None,  # 0: a detached header, the payload is elsewhere
         data_unit=SECTOR,
         problems=_payload_problem(area, payload),
     )
@@ -78,9 +76,7 @@ def _read_2(area: Area) -> Layer | None:
         lost = "the second LUKS2 header is missing or unreadable"
         return _layer_2(area, first, (*first.problems, lost))
     newest = max((first, second), key=lambda header: (not header.problems, header.sequence))
-    if (
-        first.problems and not second.problems
-    ):  # the volume is whole: `cryptsetup repair` writes the first header anew
+    if first.problems and not second.problems:  # the volume is whole: `cryptsetup repair` writes the first header anew
         lost = f"the first LUKS2 header is damaged, the second is whole: {'; '.join(first.problems)}"
         return _layer_2(area, second, (lost,))
     problems = first.problems + tuple(f"{problem} (second copy)" for problem in second.problems)

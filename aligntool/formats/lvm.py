@@ -194,14 +194,10 @@ def _newest_text(area: Area, places: list[tuple[int, int]], problems: list[str])
         if not at or flags & IGNORED:
             continue
         if length > LONGEST_TEXT or not AREA_HEADER <= at < size:
-            problems.append(
-                f"the LVM metadata at byte {at} of its area would be {length} bytes long: not read"
-            )
+            problems.append(f"the LVM metadata at byte {at} of its area would be {length} bytes long: not read")
             continue
         content = area.read(offset + at, min(length, size - at))
-        content += area.read(
-            offset + AREA_HEADER, length - len(content)
-        )  # the area is a ring behind its header
+        content += area.read(offset + AREA_HEADER, length - len(content))  # the area is a ring behind its header
         wrong = checksum_problem("the LVM metadata", checksum, crc32_seeded(content, SEED))
         problems += wrong
         if not wrong:
@@ -217,9 +213,7 @@ def _read_group(text: str, uuid: str) -> _Group | None:
         for own_name, volume in _sections(section, "physical_volumes"):
             if volume.get("id") == uuid and extent_size:
                 volumes = {
-                    lv: inside
-                    for lv, inside in _sections(section, "logical_volumes")
-                    if len(lv) <= LONGEST_NAME
+                    lv: inside for lv, inside in _sections(section, "logical_volumes") if len(lv) <= LONGEST_NAME
                 }
                 start, count = _number(volume, "pe_start") * SECTOR, _number(volume, "pe_count")
                 return _Group(name, extent_size, start, count, own_name, volumes)
@@ -281,9 +275,7 @@ def _inner(area: Area, group: _Group, segments: tuple[Segment, ...]) -> Iterator
     for name in readable[:MOST_VOLUMES_READ]:
         pieces = sorted(runs.get(f"{group.name}/{name}", []))
         if pieces and pieces[0][0] == 0 and _can_hold_layers(area, pieces):
-            extents = sum(
-                _number(segment, "extent_count") for segment in _numbered_segments(group.volumes[name])
-            )
+            extents = sum(_number(segment, "extent_count") for segment in _numbered_segments(group.volumes[name]))
             size = extents * group.extent_size
             reader = MappedReader(area.reader, tuple(pieces), size)
             for layer in area.inside(reader, Extent(0, size)):
@@ -299,9 +291,7 @@ def _shows_content(name: str, volume: Section) -> bool:
 def _can_hold_layers(area: Area, pieces: list[tuple[int, int, int]]) -> bool:
     """Not a volume in thousands of pieces, nor one that holds the label of the very volume it is on, and so itself."""
     label = Extent(area.start, 4 * SECTOR)
-    return len(pieces) <= MOST_PIECES and not any(
-        label.overlaps(Extent(start, length)) for _, start, length in pieces
-    )
+    return len(pieces) <= MOST_PIECES and not any(label.overlaps(Extent(start, length)) for _, start, length in pieces)
 
 
 def _on_disk(layer: Layer, runs: list[tuple[int, int, int]]) -> Layer:
@@ -346,8 +336,4 @@ def _places(value: object) -> list[tuple[str, int]]:
     if not isinstance(value, list):
         return []
     pairs = zip(value[::2], value[1::2], strict=False)
-    return [
-        (name, first)
-        for name, first in pairs
-        if isinstance(name, str) and isinstance(first, int) and first >= 0
-    ]
+    return [(name, first) for name, first in pairs if isinstance(name, str) and isinstance(first, int) and first >= 0]

@@ -196,18 +196,14 @@ class Chains:
     next_number: int = 5
     logicals: list[Partition] = field(default_factory=list)
     faults: list[TableFault] = field(default_factory=list)
-    places: dict[int, int] = field(
-        default_factory=dict
-    )  # sector of each EBR seen -> slot of its extended partition
+    places: dict[int, int] = field(default_factory=dict)  # sector of each EBR seen -> slot of its extended partition
 
     @property
     def full(self) -> bool:
         return self.next_number > LAST_NUMBER
 
 
-def follow_chain(
-    reader: Reader, extended: MbrEntry, *, sector_size: int, disk_signature: int, chains: Chains
-) -> None:
+def follow_chain(reader: Reader, extended: MbrEntry, *, sector_size: int, disk_signature: int, chains: Chains) -> None:
     """Add the logical partitions of `extended` to `chains`. Ends: no EBR is read twice, empty ones are counted."""
     here, here_sectors, empty = extended.start, extended.sectors, 0
     while not chains.full:
@@ -233,9 +229,7 @@ def follow_chain(
     chains.faults.append(TableFault(Fault.IMPLAUSIBLE_COUNT, detail, here * sector_size, (extended.slot,)))
 
 
-def _read_ebr(
-    reader: Reader, here: int, sector_size: int, extended: MbrEntry, chains: Chains
-) -> MbrSector | None:
+def _read_ebr(reader: Reader, here: int, sector_size: int, extended: MbrEntry, chains: Chains) -> MbrSector | None:
     at = here * sector_size
     if here == 0 or here in chains.places:
         what = "the MBR itself" if here == 0 else f"the EBR at sector {here} a second time"
@@ -250,9 +244,7 @@ def _read_ebr(
     table = parse_sector(raw)
     if table is None:
         why = "lies beyond the end of the disk" if len(raw) < 512 else "lacks the signature 55 AA"
-        detail = (
-            f"the EBR at sector {here}, in partition {extended.slot}, {why}; the logical partitions end here"
-        )
+        detail = f"the EBR at sector {here}, in partition {extended.slot}, {why}; the logical partitions end here"
         chains.faults.append(TableFault(Fault.EBR_BROKEN, detail, at, (extended.slot,)))
     return table
 
@@ -275,8 +267,7 @@ def _add_logicals(
             continue
         extent = Extent((here + entry.start) * sector_size, entry.sectors * sector_size)
         partition = replace(
-            dos_partition(entry, chains.next_number, Role.LOGICAL, extent, disk_signature),
-            record_at=here * sector_size,
+            dos_partition(entry, chains.next_number, Role.LOGICAL, extent, disk_signature), record_at=here * sector_size
         )
         chains.next_number += 1
         chains.logicals.append(partition)
@@ -344,9 +335,7 @@ def _missing(table: MbrSector | None) -> TableFault:
 def _start_fault(guard: MbrEntry) -> list[TableFault]:
     if guard.start == 1:
         return []
-    detail = (
-        f"the 0xEE entry of the protective MBR starts at sector {guard.start}, not 1: Linux ignores this GPT"
-    )
+    detail = f"the 0xEE entry of the protective MBR starts at sector {guard.start}, not 1: Linux ignores this GPT"
     return [TableFault(Fault.PROTECTIVE_MBR, detail, guard.at)]
 
 

@@ -64,10 +64,7 @@ SILICON_MAGIC = 0x2F000000
 SIGNATURES = (
     _Signature("lsi_mega_raid_member", b"$XIDE$", 1),
     _Signature("nvidia_raid_member", b"NVIDIA  \x1e\0\0\0", 2, version_at=16, version_size=2),
-    *(
-        _Signature("promise_fasttrack_raid_member", b"Promise Technology, Inc.", back)
-        for back in (63, 255, 256, 16)
-    ),
+    *(_Signature("promise_fasttrack_raid_member", b"Promise Technology, Inc.", back) for back in (63, 255, 256, 16)),
     _Signature("hpt45x_raid_member", b"\xf3\x16\x78\x5a", 11),
     _Signature("hpt45x_raid_member", b"\xfd\x16\x78\x5a", 11),
     _Signature("adaptec_raid_member", b"DPTM", 1, offset=256, version_at=63),
@@ -231,9 +228,7 @@ def read_0_90(area: Area) -> Layer | None:
         chunk=number(superblock, 4 * 65),
         uuid=uuid_at(uuid, 0),
         data=Extent(0, size),
-        problems=checksum_problem(
-            "the md superblock", number(superblock, 4 * 38), folded_sum(blanked, order)
-        ),
+        problems=checksum_problem("the md superblock", number(superblock, 4 * 38), folded_sum(blanked, order)),
     )
     return _layer(area, member)
 

@@ -278,9 +278,7 @@ def read_refs(area: Area) -> Layer | None:
     sector, per_cluster = le32(boot, 32), le32(boot, 36)
     known = sector in (512, 4096) and is_power_of_two(per_cluster) and sector * per_cluster <= 64 * KIB
     claims = le64(boot, 24) * sector if known else None
-    return area.layer(
-        "ReFS", claims or None, sector * per_cluster if known else None,
-    )  # fmt: skip
+    return area.layer("ReFS", claims or None, sector * per_cluster if known else None)
 
 
 def read_bitlocker(area: Area) -> Layer | None:

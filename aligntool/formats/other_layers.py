@@ -91,11 +91,7 @@ def _plus_label(area: Area, offset: int, header: bytes, block: int) -> str | Non
             place = offset + (first + wanted) * block + leaf_head * node % block
             leaf = area.read(place, min(node, 4 * KIB))
             is_root_folder = be32(leaf, 14 + 2) == 1
-            return (
-                text_at(leaf, 14 + 8, min(be16(leaf, 14 + 6), 255) * 2, "utf-16-be")
-                if is_root_folder
-                else None
-            )
+            return text_at(leaf, 14 + 8, min(be16(leaf, 14 + 6), 255) * 2, "utf-16-be") if is_root_folder else None
         wanted -= count
     return None
 
@@ -156,19 +152,13 @@ def _checksum(superblock: bytes) -> tuple[str, ...]:
     keys = le16(superblock, 206)
     if keys > MOST_KEYS:
         return (f"the bcache superblock speaks of {keys} journal buckets, at most {MOST_KEYS} fit",)
-    return checksum_problem(
-        "the bcache superblock", le64(superblock, 0), crc64(superblock[8 : 208 + 8 * keys])
-    )
+    return checksum_problem("the bcache superblock", le64(superblock, 0), crc64(superblock[8 : 208 + 8 * keys]))
 
 
 def read_bcachefs(area: Area) -> Layer | None:
     superblock = area.read(AT, 4096)
     magic, is_bcache = superblock[24:40], le64(superblock, 8) * BCACHE_SECTOR == AT
-    if (
-        magic not in (BCACHEFS_MAGIC, BCACHE_MAGIC)
-        or is_bcache
-        or le64(superblock, 104) * BCACHE_SECTOR != AT
-    ):
+    if magic not in (BCACHEFS_MAGIC, BCACHE_MAGIC) or is_bcache or le64(superblock, 104) * BCACHE_SECTOR != AT:
         return None  # before 2022 bcachefs used its parent's magic
     superblock = area.read(AT, min(FIELDS_AT + 8 * le32(superblock, 124), 64 * 1024))
     version = le16(superblock, 16)
@@ -215,9 +205,7 @@ def read_squashfs(area: Area) -> Layer | None:
     number = le16 if magic == b"hsqs" else be16
     major, minor = number(superblock, 28), number(superblock, 30)
     claims = le64(superblock, 40) if major == 4 and magic == b"hsqs" else None
-    return area.layer(
-        "squashfs" if major >= 4 else "squashfs3", claims or None, None, version=f"{major}.{minor}",
-    )  # fmt: skip
+    return area.layer("squashfs" if major >= 4 else "squashfs3", claims or None, None, version=f"{major}.{minor}")
 
 
 def read_erofs(area: Area) -> Layer | None:
@@ -248,9 +236,7 @@ def read_cramfs(area: Area) -> Layer | None:
         return None
     second = number(superblock, 8) & 1
     claims = number(superblock, 4) if second else None
-    return area.layer(
-        "cramfs", claims or None, None, version="2" if second else "1", label=text_at(superblock, 48, 16),
-    )  # fmt: skip
+    return area.layer("cramfs", claims or None, None, version="2" if second else "1", label=text_at(superblock, 48, 16))
 
 
 # Optical discs: ISO 9660 with its Joliet names, and UDF.
@@ -312,9 +298,7 @@ def _label(primary: bytes, joliet: bytes | None) -> str | None:
         return plain or None
     wide = joliet[40:72].decode("utf-16-be", "replace").ljust(16)[:16]
     long = primary[40:72].decode("ascii", "replace")
-    same = all(
-        ours == "_" or ours.upper() == theirs.upper() for ours, theirs in zip(long, wide, strict=False)
-    )
+    same = all(ours == "_" or ours.upper() == theirs.upper() for ours, theirs in zip(long, wide, strict=False))
     return (wide + long[16:] if same else wide).replace("\0", " ").strip() or None
 
 
@@ -365,10 +349,7 @@ OTHERS = (
     Mark("reiser4", 64 * KIB, b"ReIsEr4", label=(64 * KIB + 36, 16), uuid=64 * KIB + 20, version="4"),
     Mark("jfs", 32 * KIB, b"JFS1", label=(32 * KIB + 152, 16), uuid=32 * KIB + 136),
     Mark("gfs2", 64 * KIB, b"\x01\x16\x19\x70\0\0\0\x01"),
-    *(
-        Mark("ocfs2", at * KIB, b"OCFSV2", label=(at * KIB + 272, 64), uuid=at * KIB + 336)
-        for at in (1, 2, 4, 8)
-    ),
+    *(Mark("ocfs2", at * KIB, b"OCFSV2", label=(at * KIB + 272, 64), uuid=at * KIB + 336) for at in (1, 2, 4, 8)),
     Mark("romfs", 0, b"-rom1fs-", label=(16, 16)),
     Mark("zonefs", 0, b"SFOZ"),
     Mark("oracleasm", 32, b"ORCLDISK", label=(40, 24)),

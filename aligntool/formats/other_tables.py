@@ -32,9 +32,7 @@ _MOST_ENTRIES = 255  # DISK_MAX_PARTS of the kernel
 _BLOCK_SIZES = (512, 1024, 2048, 4096)
 _ENTRY = 136  # bytes of an entry that are read
 _BOOTABLE = 0x8
-_OF_THE_MAP = (
-    "apple_partition_map", "apple_free", "apple_void", "apple_extra", "apple_patches", "apple_fwdriver",
-)  # fmt: skip
+_OF_THE_MAP = ("apple_partition_map", "apple_free", "apple_void", "apple_extra", "apple_patches", "apple_fwdriver")
 _TYPE_NAMES = {
     "Apple_partition_map": "Apple partition map", "Apple_Free": "Free space", "Apple_HFS": "Apple HFS/HFS+",
     "Apple_HFSX": "Apple HFSX", "Apple_UFS": "Apple UFS", "Apple_UNIX_SVR2": "Unix or Linux file system",
@@ -68,9 +66,7 @@ def _read_map(reader: Reader, block: int) -> TableReading:
             faults.append(unreadable(f"entry {number} of the Apple partition map", number * block))
             break
         if len(entry) < _ENTRY or not entry.startswith(b"PM"):
-            detail = (
-                f"the Apple partition map should have {count} entries, but breaks off before entry {number}"
-            )
+            detail = f"the Apple partition map should have {count} entries, but breaks off before entry {number}"
             faults.append(TableFault(Fault.BAD_ENTRY, detail, number * block))
             break
         if any(entry[12:16]):  # an entry without blocks is a place kept free
@@ -209,9 +205,7 @@ def add_nested(reader: Reader, table: MbrSector, *, sector_size: int, chains: Ch
             if not parent.contains(piece.extent):
                 chains.faults.extend(_outside(piece, entry.slot, entry.code))
             elif not chains.full:
-                found.append(
-                    Partition(chains.next_number, piece.extent, piece.role, piece.type_code, piece.type_name)
-                )
+                found.append(Partition(chains.next_number, piece.extent, piece.role, piece.type_code, piece.type_name))
                 chains.next_number += 1
     return found
 
@@ -340,9 +334,7 @@ def read_mbr(
     primaries = [_primary(entry, table.disk_signature, counted_in) for entry in table.used]
     for entry in table.used:
         if entry.is_extended:
-            follow_chain(
-                reader, entry, sector_size=counted_in, disk_signature=table.disk_signature, chains=chains
-            )
+            follow_chain(reader, entry, sector_size=counted_in, disk_signature=table.disk_signature, chains=chains)
     nested = add_nested(reader, table, sector_size=counted_in, chains=chains)
     partitions = (*primaries, *chains.logicals, *nested)
     faults += _entry_faults(reader, table)
@@ -421,9 +413,7 @@ def _entry_faults(reader: Reader, table: MbrSector) -> list[TableFault]:
     faults = []
     for entry in table.entries:
         if entry.code and not entry.sectors:
-            detail = (
-                f"entry {entry.slot} has type 0x{entry.code:02x} ({mbr_type_name(entry.code)}) but no sectors"
-            )
+            detail = f"entry {entry.slot} has type 0x{entry.code:02x} ({mbr_type_name(entry.code)}) but no sectors"
             faults.append(TableFault(Fault.BAD_ENTRY, detail, entry.at, (entry.slot,)))
         elif entry.sectors and not entry.start and not _is_hybrid_iso(reader, table):
             detail = f"partition {entry.slot} starts at sector 0: it covers the partition table itself"
@@ -448,8 +438,7 @@ def _overlap_faults(reader: Reader, table: MbrSector, partitions: list[Partition
     whole = {entry.slot for entry in table.used if not entry.start}
     why = "; hybrid ISO images have it so on purpose, the first covering the whole image"
     return [
-        replace(fault, detail=fault.detail + why) if whole.intersection(fault.partitions) else fault
-        for fault in faults
+        replace(fault, detail=fault.detail + why) if whole.intersection(fault.partitions) else fault for fault in faults
     ]
 
 

@@ -47,9 +47,7 @@ def parked_by_type(partitions: Sequence[Partition]) -> InFlight | None:
     if not parked:
         return None
     places = (journal_in_name(part.name or "") for part in parked)
-    return InFlight(
-        tuple(part.number for part in parked), next((at for at in places if at is not None), None)
-    )
+    return InFlight(tuple(part.number for part in parked), next((at for at in places if at is not None), None))
 
 
 def parked_numbers(disk: Disk) -> frozenset[int]:

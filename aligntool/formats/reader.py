@@ -186,9 +186,7 @@ def peek(reader: Reader, offset: int, length: int) -> bytes | None:
 
 
 def unreadable(what: str, at: int) -> TableFault:
-    return TableFault(
-        Fault.UNREADABLE, f"{what} at byte {at} cannot be read: the medium gives an I/O error", at
-    )
+    return TableFault(Fault.UNREADABLE, f"{what} at byte {at} cannot be read: the medium gives an I/O error", at)
 
 
 def text_field(raw: bytes, encoding: str = "latin-1") -> str:
@@ -206,9 +204,7 @@ def thin_out(faults: list[TableFault]) -> tuple[TableFault, ...]:
             kept.append(fault)
     for kind, count in seen.items():
         if count >= MOST_FAULTS:
-            kept.append(
-                _for_the_rest(kind, [fault for fault in faults if fault.fault == kind][MOST_FAULTS - 1 :])
-            )
+            kept.append(_for_the_rest(kind, [fault for fault in faults if fault.fault == kind][MOST_FAULTS - 1 :]))
     return tuple(kept)
 
 
@@ -483,9 +479,7 @@ def xxh64(data: bytes) -> int:
 def _xxh_end(total: int, rest: bytes) -> int:
     one, two, three, _, five = _XXH
     if len(rest) >= 4:
-        total = (
-            _rotated(total ^ int.from_bytes(rest[:4], "little") * one & _MASK64, 23) * two + three
-        ) & _MASK64
+        total = (_rotated(total ^ int.from_bytes(rest[:4], "little") * one & _MASK64, 23) * two + three) & _MASK64
         rest = rest[4:]
     for byte in rest:
         total = _rotated(total ^ byte * five & _MASK64, 11) * one & _MASK64

@@ -42,9 +42,7 @@ class Signature:
                 yield at
 
 
-def _is(
-    kind: str, *magics: bytes, heads: tuple[int, ...] = (), tails: tuple[tuple[int, int], ...] = ()
-) -> Signature:
+def _is(kind: str, *magics: bytes, heads: tuple[int, ...] = (), tails: tuple[tuple[int, int], ...] = ()) -> Signature:
     pattern = re.compile(b"|".join(re.escape(magic) for magic in magics))
     return Signature(kind, pattern, max(map(len, magics)), heads, tails)
 
@@ -200,8 +198,6 @@ def places(signature: Signature, length: int) -> Iterator[int]:
     if signature is ZFS_NVLIST:
         yield from (label + 16 * KIB for label in zfs_labels(length))
     elif signature is ZFS_UBERBLOCK:
-        yield from (
-            at for label in zfs_labels(length) for at in range(label + 128 * KIB, label + ZFS_LABEL, KIB)
-        )
+        yield from (at for label in zfs_labels(length) for at in range(label + 128 * KIB, label + ZFS_LABEL, KIB))
     else:
         yield from signature.places(length)

@@ -5,15 +5,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from aligntool.formats.gpt import (
-    SIGNATURE,
-    Copy,
-    Header,
-    entry_faults,
-    header_crc_is_good,
-    judge_copy,
-    read_entries,
-)
+from aligntool.formats.gpt import SIGNATURE, Copy, Header, entry_faults, header_crc_is_good, judge_copy, read_entries
 from aligntool.formats.mbr import MbrSector, hybrid_entries, parse_sector, protective_faults
 from aligntool.formats.other_tables import boot_sector, is_partition_table, read_apm, read_mbr, starts_at
 from aligntool.formats.parked import parked_in_gpt
@@ -60,11 +52,7 @@ class GptPair:
     def of_nothing(cls, reader: Reader, sector_size: int) -> "GptPair":
         """For a disk whose MBR announces a GPT of which nothing is left."""
         last = max(2, reader.size // sector_size - 1)
-        return cls(
-            judge_copy(reader, "primary", 1, sector_size),
-            judge_copy(reader, "backup", last, sector_size),
-            None,
-        )
+        return cls(judge_copy(reader, "primary", 1, sector_size), judge_copy(reader, "backup", last, sector_size), None)
 
     @property
     def has_header(self) -> bool:
@@ -125,9 +113,7 @@ def _looks_sane(copy: Copy) -> bool:
     return bool(partitions) and not faults and copy.header is not None
 
 
-def read_gpt(
-    reader: Reader, pair: GptPair, table: MbrSector | None, sector_size: int | None
-) -> TableReading | None:
+def read_gpt(reader: Reader, pair: GptPair, table: MbrSector | None, sector_size: int | None) -> TableReading | None:
     """None when neither copy can be believed."""
     copy = pair.believed
     if copy is None or copy.header is None:
@@ -211,9 +197,7 @@ def _differences(primary: Copy, backup: Copy, one: Header, two: Header) -> list[
     for what in ("first_usable", "last_usable", "entry_count", "entry_size"):
         if getattr(one, what) != getattr(two, what):
             told = what.replace("_", " ")
-            wrong.append(
-                f"{told} is {getattr(one, what)} in the primary and {getattr(two, what)} in the backup"
-            )
+            wrong.append(f"{told} is {getattr(one, what)} in the primary and {getattr(two, what)} in the backup")
     if one.disk_guid != two.disk_guid:
         wrong.append("the disk GUIDs differ")
     if primary.entries != backup.entries:
@@ -226,18 +210,11 @@ def _differences(primary: Copy, backup: Copy, one: Header, two: Header) -> list[
 
 
 def _differing_numbers(primary: Copy, backup: Copy) -> list[int]:
-    if (
-        primary.header is None
-        or backup.header is None
-        or primary.header.entry_size != backup.header.entry_size
-    ):
+    if primary.header is None or backup.header is None or primary.header.entry_size != backup.header.entry_size:
         return []
     step = primary.header.entry_size
     longest = max(len(primary.entries), len(backup.entries))
-    pairs = (
-        (at, primary.entries[at : at + step], backup.entries[at : at + step])
-        for at in range(0, longest, step)
-    )
+    pairs = ((at, primary.entries[at : at + step], backup.entries[at : at + step]) for at in range(0, longest, step))
     return [at // step + 1 for at, one, two in pairs if one != two and (any(one) or any(two))]
 
 
@@ -290,9 +267,7 @@ def read_table(reader: Reader, *, sector_size: int | None) -> TableReading:
         return checked
     table = parse_sector(sector)
     gpt = find_gpt(reader, table, sector_size)
-    announced = (
-        _behind_protective(reader, sector, table, gpt, sector_size) if table and table.protective else None
-    )
+    announced = _behind_protective(reader, sector, table, gpt, sector_size) if table and table.protective else None
     if announced:
         return announced
     if table and table.used and is_partition_table(reader, sector, table):
@@ -389,9 +364,7 @@ def _without_sector_0(reader: Reader, sector_size: int | None) -> TableReading:
 GAP_READ = 64 * MIB  # of the gap; boot programs of known boards end at 16 MiB
 _SECTOR = 512
 _HEAD = 512 * KIB
-_ROCKCHIP = bytes.fromhex(
-    "3b8cdcfcbe9f9d51"
-)  # magic 0x0FF0AA55 and four zeros, in RC4 with the boot ROM's key
+_ROCKCHIP = bytes.fromhex("3b8cdcfcbe9f9d51")  # magic 0x0FF0AA55 and four zeros, in RC4 with the boot ROM's key
 # (where the program begins, offset of the magic in it, magic, name)
 _MAGICS = (
     *((at * KIB, 4, b"eGON.BT0", "Allwinner boot loader") for at in (8, 128, 256)),

@@ -352,8 +352,6 @@ def read_sgi(reader: Reader, sector: bytes) -> TableReading | None:
     return plain_table(reader, TableLabel.SGI, [item for item in found if item.extent.length])
 
 
-def _slot(
-    slot: int, start: int, sectors: int, role: Role, kind: int, name: str, flags: tuple[str, ...]
-) -> Partition:
+def _slot(slot: int, start: int, sectors: int, role: Role, kind: int, name: str, flags: tuple[str, ...]) -> Partition:
     extent = Extent(start * _SECTOR, sectors * _SECTOR)
     return Partition(slot + 1, extent, role, f"0x{kind:02x}", name, flags=flags)

@@ -112,9 +112,7 @@ def _send(descriptor: int, words: bytes, length: int) -> tuple[bytes, bytes] | N
 # command goes to a drive; only these four go, and none of them changes anything.
 
 NVME_IOCTL_ID = 0x4E40  # _IO('N', 0x40): answers with the namespace's number
-NVME_IOCTL_ADMIN_CMD = (
-    0xC0484E41  # _IOWR('N', 0x41, struct nvme_passthru_cmd), include/uapi/linux/nvme_ioctl.h
-)
+NVME_IOCTL_ADMIN_CMD = 0xC0484E41  # _IOWR('N', 0x41, struct nvme_passthru_cmd), include/uapi/linux/nvme_ioctl.h
 PAGE = 4096
 
 HEALTH_LENGTH = 512
@@ -203,9 +201,7 @@ def _ask(descriptor: int, opcode: int, nsid: int, cdw10: int, length: int = PAGE
             return None
         finally:
             del window  # else the page cannot be unmapped
-        return (
-            (command.result, page[:length]) if status == 0 else None
-        )  # a positive status is the drive's refusal
+        return (command.result, page[:length]) if status == 0 else None  # a positive status is the drive's refusal
 
 
 # Whether a drive reports that it fails, how worn it is, and how warm. It is asked only before a plan: reading and
@@ -234,10 +230,7 @@ LIFE_LEFT = (
     "Media_Wearout_Indicator", "Percent_Lifetime_Remain", "Wear_Leveling_Count", "SSD_Life_Left",
     "Remaining_Lifetime_Perc",
 )  # fmt: skip
-ENDURANCE_PAGE, ENDURANCE_OFFSET = (
-    7,
-    8,
-)  # device statistics, Percentage Used Endurance Indicator (ACS-3, A.11.5)
+ENDURANCE_PAGE, ENDURANCE_OFFSET = (7, 8)  # device statistics, Percentage Used Endurance Indicator (ACS-3, A.11.5)
 
 
 def asked_health(disk: Disk) -> Disk:

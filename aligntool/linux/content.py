@@ -22,12 +22,7 @@ E2FSCK = ("e2fsck", "-f", "-n")
 CHECKERS = {
     "xfs": ("xfs_repair", "-n"),
     "btrfs": ("btrfs", "check", "--readonly"),
-    "ntfs": (
-        "ntfsresize",
-        "--info",
-        "--bad-sectors",
-        "--no-progress-bar",
-    ),  # counts every cluster; ntfsfix does not
+    "ntfs": ("ntfsresize", "--info", "--bad-sectors", "--no-progress-bar"),  # counts every cluster; ntfsfix does not
     "vfat": ("fsck.fat", "-n"),
     "exfat": ("fsck.exfat", "-n"),
     "f2fs": ("fsck.f2fs", "--dry-run"),
@@ -66,9 +61,7 @@ def check_content(path: str, extent: Extent, kind: str) -> CheckResult:
     try:
         if kind in EXT and "?" not in path:
             with fresh_reader(path):  # for what it does to the cache
-                answer = run_program(
-                    *words, f"{Path(path).absolute()}?offset={extent.start}", only_reads=True
-                )
+                answer = run_program(*words, f"{Path(path).absolute()}?offset={extent.start}", only_reads=True)
         else:
             with read_only_loop(path, extent) as device:
                 answer = run_program(*words, device, only_reads=True)

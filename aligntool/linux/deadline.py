@@ -66,11 +66,7 @@ class _Child:
     received: bytearray = field(default_factory=bytearray)
 
     def late(self, now: float, silence_s: float) -> bool:
-        limits = (
-            self.heard + silence_s,
-            self.began + IN_ALL * silence_s,
-            self.started + AT_MOST * silence_s,
-        )
+        limits = (self.heard + silence_s, self.began + IN_ALL * silence_s, self.started + AT_MOST * silence_s)
         return now > min(limits) + self.spare
 
     def leave_out_running(self, now: float) -> None:
@@ -82,9 +78,7 @@ class _Child:
         self.seen, self.ran = now, ran
 
 
-def answers_of(
-    jobs: Sequence[Callable[[Pulse], T]], silence_s: float = SILENCE_S
-) -> Iterator[tuple[int, T | None]]:
+def answers_of(jobs: Sequence[Callable[[Pulse], T]], silence_s: float = SILENCE_S) -> Iterator[tuple[int, T | None]]:
     """Yield the number and the answer of each job as they come; None where there was none in time.
 
     The jobs run in children of this process, so they see it as it is now and change nothing in it. What a job raises is
@@ -138,9 +132,7 @@ def _hand_out(
             child = _start(jobs, todo.pop())
         else:
             return
-        with suppress(
-            BrokenPipeError
-        ):  # it is dead; its end of the other pipe is closed, which is noticed there
+        with suppress(BrokenPipeError):  # it is dead; its end of the other pipe is closed, which is noticed there
             os.write(child.orders, child.job.to_bytes(_LENGTH, "little"))
         children.append(child)
 
@@ -166,10 +158,7 @@ def _work(jobs: Sequence[Callable[[Pulse], object]], orders: int, back: int) -> 
         pulse = Pulse(back)
         while order := os.read(orders, _LENGTH):
             try:
-                answer: tuple[object, BaseException | None] = (
-                    jobs[int.from_bytes(order, "little")](pulse),
-                    None,
-                )
+                answer: tuple[object, BaseException | None] = (jobs[int.from_bytes(order, "little")](pulse), None)
             except Exception as error:
                 error.add_note(traceback.format_exc())
                 answer = (None, error)
@@ -191,9 +180,7 @@ def _keep_only(*kept: int) -> None:
     for descriptor in sorted(kept):
         os.closerange(last, descriptor)
         last = descriptor + 1
-    os.closerange(
-        last, min(os.sysconf("SC_OPEN_MAX"), 1 << 16)
-    )  # it can be 2^30, closed one by one before Linux 5.9
+    os.closerange(last, min(os.sysconf("SC_OPEN_MAX"), 1 << 16))  # it can be 2^30, closed one by one before Linux 5.9
 
 
 def _listen(children: Sequence[_Child]) -> None:

@@ -19,12 +19,8 @@ MOST_FOLDERS = 200_000  # when a captured tree has to be searched
 DEEPEST = 16
 
 # Optical drives, floppies, compressed memory, raw flash; the paths of an NVMe multipath device; eMMC's boot areas.
-_NO_DISK = re.compile(
-    r"(?:sr|scd|fd|zram|mtdblock|ubiblock)\d.*|nvme\d+c\d+n\d+|mmcblk\d+(?:boot\d|rpmb|gp\d).*"
-)
-_VIRTUAL = re.compile(
-    r"(?:loop|md|dm-|nbd|rbd|ram|drbd|bcache|ublkb|zd|nullb)\d*.*"
-)  # of size 0 while not in use
+_NO_DISK = re.compile(r"(?:sr|scd|fd|zram|mtdblock|ubiblock)\d.*|nvme\d+c\d+n\d+|mmcblk\d+(?:boot\d|rpmb|gp\d).*")
+_VIRTUAL = re.compile(r"(?:loop|md|dm-|nbd|rbd|ram|drbd|bcache|ublkb|zd|nullb)\d*.*")  # of size 0 while not in use
 _NAMESPACE = re.compile(r"nvme\d+n\d+")
 _NUMBERS = re.compile(r"\d+")
 _STACKED = re.compile(r"(?:md|dm-|bcache)\d*.*")
@@ -392,9 +388,7 @@ def read_mapping(tree: Tree, path: str) -> str | None:
 def volume_name(name: str) -> str:
     """ "vg--one-lv" is the volume lv of the group vg-one: LVM doubles the hyphens of names."""
     parts = name.replace("--", "\0").split("-")
-    return "/".join(part.replace("\0", "-") for part in parts[:2]) + "".join(
-        f" ({part})" for part in parts[2:]
-    )
+    return "/".join(part.replace("\0", "-") for part in parts[:2]) + "".join(f" ({part})" for part in parts[2:])
 
 
 def backing_file(tree: Tree, path: str) -> str | None:

@@ -50,12 +50,7 @@ def read_rotation(tree: Tree, block: Block, record: Record) -> int | None:
 # and SCSI cuts an ATA drive's model to sixteen characters.
 
 _SCSI = frozenset((DiskKind.ATA, DiskKind.SCSI, DiskKind.USB, DiskKind.UFS))
-_SERIALS = (
-    "SCSI_IDENT_SERIAL",
-    "ID_SCSI_SERIAL",
-    "ID_SERIAL_SHORT",
-    "ID_SERIAL",
-)  # the order lsblk takes them in
+_SERIALS = ("SCSI_IDENT_SERIAL", "ID_SCSI_SERIAL", "ID_SERIAL_SHORT", "ID_SERIAL")  # the order lsblk takes them in
 
 
 @dataclass(frozen=True, slots=True)

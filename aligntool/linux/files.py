@@ -118,9 +118,7 @@ def volatile_kind(folder: Path) -> str:
     """Return the kind of the folder's file system where a power cut empties it, else ""."""
     kind = _output_of("stat", "-f", "-c", "%T", str(folder))
     if kind == "overlayfs":  # a live system writes into a tmpfs below it, a container onto a disk
-        upper = re.search(
-            r"upperdir=([^,]+)", _output_of("findmnt", "-n", "-o", "OPTIONS", "-T", str(folder))
-        )
+        upper = re.search(r"upperdir=([^,]+)", _output_of("findmnt", "-n", "-o", "OPTIONS", "-T", str(folder)))
         kind = _output_of("stat", "-f", "-c", "%T", upper[1]) if upper else kind
     return kind if kind in _VOLATILE else ""
 
@@ -182,13 +180,7 @@ def _reason(error: OSError | ValueError) -> str:
 # The archive of `aligntool snapshot`.
 
 _Mode = Literal["w", "w:gz", "w:xz"]
-_MODES: dict[str, _Mode] = {
-    ".tar": "w",
-    ".tar.gz": "w:gz",
-    ".tgz": "w:gz",
-    ".tar.xz": "w:xz",
-    ".txz": "w:xz",
-}
+_MODES: dict[str, _Mode] = {".tar": "w", ".tar.gz": "w:gz", ".tgz": "w:gz", ".tar.xz": "w:xz", ".txz": "w:xz"}
 
 
 class Entry(Protocol):
@@ -240,9 +232,7 @@ _PNG_S = 120
 
 def png_of(svg: str) -> bytes:
     """Return an SVG picture as PNG; librsvg loads nothing from elsewhere. Raises Refused."""
-    ended = run_program(
-        "rsvg-convert", "--zoom", _SCALE, "--format", "png", stdin=svg.encode(), limit_s=_PNG_S
-    )
+    ended = run_program("rsvg-convert", "--zoom", _SCALE, "--format", "png", stdin=svg.encode(), limit_s=_PNG_S)
     if ended.code or not ended.stdout:
         raise Refused(f"rsvg-convert drew nothing: {ended.last_words or f'exit code {ended.code}'}")
     return ended.stdout

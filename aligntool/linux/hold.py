@@ -55,11 +55,7 @@ def awake(why: str, *, program: str = "systemd-inhibit") -> Iterator[str]:
         return
     try:
         held = _echoes(child)
-        yield (
-            ""
-            if held
-            else f"sleep and shutdown are not inhibited: {program} was refused, or logind does not run"
-        )
+        yield ("" if held else f"sleep and shutdown are not inhibited: {program} was refused, or logind does not run")
     finally:
         _end(child)
 
@@ -71,9 +67,7 @@ def battery_note(power: Path = _POWER) -> str:
     """
     supplies = [folder for folder in sorted(power.glob("*")) if _text(folder / "scope") != "Device"]
     mains = any(_text(one / "type") != "Battery" and _text(one / "online") == "1" for one in supplies)
-    empties = any(
-        _text(one / "type") == "Battery" and _text(one / "status") == "Discharging" for one in supplies
-    )
+    empties = any(_text(one / "type") == "Battery" and _text(one / "status") == "Discharging" for one in supplies)
     return "the machine runs on its battery; plug it in" if empties and not mains else ""
 
 
@@ -123,9 +117,7 @@ class Holding:
 
 
 @contextmanager
-def hold_disk(
-    path: str, *, image_sector_size: int = 512, why: str = "changing partitions"
-) -> Iterator[Holding]:
+def hold_disk(path: str, *, image_sector_size: int = 512, why: str = "changing partitions") -> Iterator[Holding]:
     """Opened exclusively (O_EXCL: no mount, swap, array or mapping, and none may come), locked as udev expects
     (systemd, "Locking Block Device Access"); for a device, sleep and shutdown are inhibited.
 
@@ -227,9 +219,7 @@ def _not_opened(path: str, error: OSError) -> Refused:
     word = shell_word(path)
     match error.errno:
         case errno.EBUSY:
-            return Refused(
-                f"{path} is in use by a program that has it for itself", hint=f"sudo fuser -v {word}"
-            )
+            return Refused(f"{path} is in use by a program that has it for itself", hint=f"sudo fuser -v {word}")
         case errno.EACCES | errno.EPERM if path.startswith("/dev/"):
             return Refused(f"{path} may not be written by this user", hint="type the same after sudo")
         case errno.EACCES:

@@ -23,12 +23,7 @@ from aligntool.formats.layers import NOT_READ, WHAT, Contents, read_contents
 from aligntool.formats.reader import BeatingReader
 from aligntool.inventory import AtaFacts, Disk, DiskKind, Gap, Inventory, IoLimits, LinkHop, NvmeFacts, Unseen
 from aligntool.linux import devices
-from aligntool.linux.commands import (
-    get_host_memory_buffer,
-    identify_controller,
-    identify_device,
-    identify_namespace,
-)
+from aligntool.linux.commands import get_host_memory_buffer, identify_controller, identify_device, identify_namespace
 from aligntool.linux.deadline import SILENCE_S, SILENT, Pulse, answer_of, answers_of
 from aligntool.linux.devices import (
     Block,
@@ -82,17 +77,13 @@ def nvme_controllers(tree: Tree, block: Block) -> tuple[str, ...]:
         return (above,)
     paths = [tree.real(f"{block.path}/multipath/{name}") for name in tree.names(f"{block.path}/multipath")]
     found = [path.rpartition("/")[0] for path in paths if path]
-    if (
-        not found
-    ):  # before Linux 6.15 sysfs does not say which of the subsystem's controllers have the namespace
+    if not found:  # before Linux 6.15 sysfs does not say which of the subsystem's controllers have the namespace
         names = [name for name in tree.names(above) if name[4:].isdigit() and name.startswith("nvme")]
         found = [real for name in names if (real := tree.real(f"{above}/{name}"))]
     return tuple(dict.fromkeys(found))
 
 
-def read_nvme(
-    tree: Tree, block: Block, controllers: tuple[str, ...], descriptor: int | None
-) -> tuple[NvmeFacts, bool]:
+def read_nvme(tree: Tree, block: Block, controllers: tuple[str, ...], descriptor: int | None) -> tuple[NvmeFacts, bool]:
     """The facts, and whether Identify itself was read."""
     pages = _captured(tree, block) if descriptor is None else _asked(tree, block, descriptor)
     controller, namespace = decode_controller(pages[0] or b""), decode_namespace(pages[1] or b"")
@@ -132,9 +123,7 @@ def _captured(tree: Tree, block: Block) -> Pages:
     )
 
 
-def read_ata(
-    tree: Tree, block: Block, kind: DiskKind, descriptor: int | None
-) -> tuple[AtaFacts, AtaNames] | None:
+def read_ata(tree: Tree, block: Block, kind: DiskKind, descriptor: int | None) -> tuple[AtaFacts, AtaNames] | None:
     """VPD page 89h is what the kernel read at boot: no command, no root, in captured trees too. Else SG_IO."""
     data = identify_in_vpd(tree.content(f"{block.device}/vpd_pg89", 4096))
     if data is None and descriptor is not None and kind is DiskKind.ATA:
@@ -179,10 +168,7 @@ class Looker:
             seen, descriptor = replace(NOT_READ, unseen=(CAPTURED,)), None
             disk = self._described(block, kind, record, limits, descriptor)
         elif closed is not None:
-            seen, disk = (
-                replace(NOT_READ, unseen=(closed,)),
-                self._described(block, kind, record, limits, None),
-            )
+            seen, disk = (replace(NOT_READ, unseen=(closed,)), self._described(block, kind, record, limits, None))
         else:
             disk, seen = self._opened(block, kind, record, limits, pulse, partitioned=bool(kernel))
         node = f"/dev/{block.name}"
@@ -203,14 +189,7 @@ class Looker:
             yield Unseen("partitions", why, gap=Gap.DISK)
 
     def _opened(
-        self,
-        block: Block,
-        kind: DiskKind,
-        record: Record,
-        limits: IoLimits,
-        pulse: Pulse,
-        *,
-        partitioned: bool,
+        self, block: Block, kind: DiskKind, record: Record, limits: IoLimits, pulse: Pulse, *, partitioned: bool
     ) -> tuple[Disk, Contents]:
         opened = self._open(block, pulse)
         if isinstance(opened, Unseen):
@@ -228,9 +207,7 @@ class Looker:
             seen = read_contents(reader, sector_size=limits.logical_block_size)
             return disk, seen
         except OSError as error:
-            return disk, replace(
-                NOT_READ, unseen=(Unseen(WHAT, f"cannot be read: {error.strerror}", gap=Gap.DISK),)
-            )
+            return disk, replace(NOT_READ, unseen=(Unseen(WHAT, f"cannot be read: {error.strerror}", gap=Gap.DISK),))
         finally:
             os.close(opened)
 
@@ -306,9 +283,7 @@ class Looker:
             unseen=unseen,
         )
 
-    def _as_drive(
-        self, disk: Disk, block: Block, record: Record, identity: Identity, descriptor: int | None
-    ) -> Disk:
+    def _as_drive(self, disk: Disk, block: Block, record: Record, identity: Identity, descriptor: int | None) -> Disk:
         tree = self.around.tree
         told = read_ata(tree, block, disk.kind, descriptor)
         model, serial, firmware = identity.model, identity.serial, identity.firmware
@@ -480,9 +455,7 @@ class _Looking:
             return None, ()
         seen = self._in_time(lambda _: read_system(self.tree), _FILES_S)
         why = f"did not answer within {_FILES_S:g} s"
-        return seen, () if seen else (
-            Unseen("mdadm.conf, fstab and initramfs", why, "sudo dmesg", Gap.NO_ANSWER),
-        )
+        return seen, () if seen else (Unseen("mdadm.conf, fstab and initramfs", why, "sudo dmesg", Gap.NO_ANSWER),)
 
     def named(self, targets: Sequence[str]) -> list[Disk | Refused]:
         """Each target, or why it cannot be looked at. Every one is tried: all reasons are reported at once."""
@@ -524,9 +497,7 @@ class _Looking:
             found[index] = one or [self._bare(blocks[index])]
         return [disk for one in found for disk in one or ()]
 
-    def _disk(
-        self, block: Block, looker: Callable[[], Looker], pulse: Pulse, *, closed: Unseen | None
-    ) -> list[Disk]:
+    def _disk(self, block: Block, looker: Callable[[], Looker], pulse: Pulse, *, closed: Unseen | None) -> list[Disk]:
         return [looker().look_at(block, pulse, closed)] if is_disk(self.tree, block) else []
 
     def _looker(self) -> Callable[[], Looker]:

@@ -39,9 +39,7 @@ _MASKED_ATTRIBUTES = frozenset((
     "serial", "wwid", "wwn", "nguid", "eui", "uuid", "subsysnqn", "hostnqn", "hostid", "cid", "sas_address",
     "unique_id", "volume_name", "ident",
 ))  # fmt: skip
-_LEFT_OUT = frozenset((
-    "vpd_pg80", "vpd_pg83", "inquiry", "address", "csd", "hostname",
-))  # fmt: skip
+_LEFT_OUT = frozenset(("vpd_pg80", "vpd_pg83", "inquiry", "address", "csd", "hostname"))
 _KEPT_PROPERTIES = re.compile(
     r"ID_(?:BUS|TYPE|MODEL|MODEL_ENC|REVISION|ATA(?:_\w+)?|DRIVE_\w+|PART_TABLE_TYPE|FS_TYPE|FS_VERSION|FS_USAGE|"
     r"PART_ENTRY_(?:SCHEME|TYPE|FLAGS|NUMBER|OFFSET|SIZE|DISK))|MAJOR|MINOR|DEVTYPE|PARTN|DISKSEQ|SUBSYSTEM"
@@ -50,9 +48,7 @@ _MASKED_PROPERTIES = re.compile(
     r"(?:ID_|SCSI_IDENT_|ID_SCSI_)SERIAL(?:_SHORT)?|ID_WWN\w*|ID_PART_(?:ENTRY|TABLE)_UUID|ID_PART_ENTRY_NAME|"
     r"ID_FS_(?:UUID|LABEL)(?:_ENC)?|MD_UUID"
 )
-_KEPT_UEVENT = re.compile(
-    r"(?:MAJOR|MINOR|DEVNAME|DEVTYPE|DISKSEQ|PARTN|DRIVER|PCI_CLASS|PCI_ID|PCI_SUBSYS_ID)=.*"
-)
+_KEPT_UEVENT = re.compile(r"(?:MAJOR|MINOR|DEVNAME|DEVTYPE|DISKSEQ|PARTN|DRIVER|PCI_CLASS|PCI_ID|PCI_SUBSYS_ID)=.*")
 
 _BLANKED: dict[str, tuple[tuple[int, int], ...]] = {
     # NVMe: serial number; FRU identifier; subsystem name, which holds the serial number; vendor's own bytes.
@@ -169,11 +165,7 @@ def _mask_text(masks: Masks, path: str, name: str, text: str) -> str:
         return "".join(_swap_line(masks, line) for line in text.splitlines())
     if name == "uevent":
         return "".join(f"{line}\n" for line in text.splitlines() if _KEPT_UEVENT.fullmatch(line))
-    for ending, mask in (
-        ("/dm/name", masks.name),
-        ("/dm/uuid", masks.mapping_uuid),
-        ("/backing_file", masks.place),
-    ):
+    for ending, mask in (("/dm/name", masks.name), ("/dm/uuid", masks.mapping_uuid), ("/backing_file", masks.place)):
         if path.endswith(ending):
             return mask(text.strip()) + "\n"
     return masks.value(text) if name in _MASKED_ATTRIBUTES else masks.anywhere(text)

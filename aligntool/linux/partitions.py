@@ -103,9 +103,7 @@ def _signed(offset: int | None) -> int | None:
     return offset - (1 << 32) if offset is not None and offset >= 1 << 31 else offset
 
 
-def told_table(
-    record: Record, partitions: Sequence[KernelPartition], sector_size: int | None
-) -> Table | None:
+def told_table(record: Record, partitions: Sequence[KernelPartition], sector_size: int | None) -> Table | None:
     """The table as udev names it; UNKNOWN where only the kernel's partitions show that there is one."""
     scheme = record.get("ID_PART_TABLE_TYPE") or _scheme(partitions)
     if scheme is None and not partitions:
@@ -171,9 +169,7 @@ def with_kernel(partition: Partition, part: KernelPartition) -> Partition:
     )
 
 
-def _containers(
-    label: TableLabel, partitions: Sequence[KernelPartition], sector_size: int
-) -> dict[int, Extent]:
+def _containers(label: TableLabel, partitions: Sequence[KernelPartition], sector_size: int) -> dict[int, Extent]:
     """Extended partitions, by number, as long as what they hold.
 
     The kernel shows two sectors of them, so that LILO finds room and nobody makes a file system there
@@ -264,10 +260,7 @@ def _read_mapped(around: Surroundings, name: str) -> KernelPartition | None:
 def without_mapped_partitions(disks: Sequence[Disk]) -> tuple[Disk, ...]:
     """The disks, and of the mappings only those that are not told as partitions of another."""
     told = {part.node for disk in disks if disk.kind is DiskKind.DM for part in disk.partitions}
-    return tuple(
-        disk for disk in disks
-        if disk.kind is not DiskKind.DM or disk.name not in told or disk.partitions
-    )  # fmt: skip
+    return tuple(disk for disk in disks if disk.kind is not DiskKind.DM or disk.name not in told or disk.partitions)
 
 
 # The table on the disk and the partitions of the kernel, brought together. The two can differ: a table changed and

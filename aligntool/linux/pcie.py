@@ -16,15 +16,10 @@ from aligntool.recipes.drives import ChipsetTable, PortFamily, Side, lane_bandwi
 # Format: https://pci-ids.ucw.cz/ ("vendor name", then "<tab>device name", then "<tab><tab>subvendor subdevice
 # name").
 
-PLACES = (
-    "/usr/share/misc/pci.ids",
-    "/usr/share/hwdata/pci.ids",
-)  # Debian and Arch; Fedora, openSUSE and Arch
+PLACES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")  # Debian and Arch; Fedora, openSUSE and Arch
 LONGEST_FILE = 16 * 1024 * 1024
 
-_NEXT_VENDOR = re.compile(
-    rb"\n[0-9a-fA-FC]{1,4} "
-)  # a vendor, or the list of classes ("C 00  ...") at the end
+_NEXT_VENDOR = re.compile(rb"\n[0-9a-fA-FC]{1,4} ")  # a vendor, or the list of classes ("C 00  ...") at the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,17 +128,8 @@ def _is_vmd(tree: Tree, path: str, device: str) -> bool:
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _HOST_BRIDGE = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
 _NUMBER = re.compile(r"0x[0-9a-f]{1,8}")
-_SPEEDS = {
-    "2.5": 2.5,
-    "5": 5.0,
-    "8": 8.0,
-    "16": 16.0,
-    "32": 32.0,
-    "64": 64.0,
-}  # drivers/pci/probe.c, pci_speed_string
-_WIDTHS = frozenset(
-    (1, 2, 4, 8, 12, 16, 32)
-)  # PCI Express base specification, Link Capabilities, Maximum Link Width
+_SPEEDS = {"2.5": 2.5, "5": 5.0, "8": 8.0, "16": 16.0, "32": 32.0, "64": 64.0}  # drivers/pci/probe.c, pci_speed_string
+_WIDTHS = frozenset((1, 2, 4, 8, 12, 16, 32))  # PCI Express base specification, Link Capabilities, Maximum Link Width
 _LPC = "1f.0"  # where every Intel chipset since ICH0 has its LPC or eSPI bridge, whose number tells the model
 
 
@@ -160,10 +146,7 @@ class Topology:
         """Nothing for a device that does not hang on PCI."""
         places = _places(sysfs_device)
         hops = [self._hop(place, place is places[-1]) for place in places]
-        hops = [
-            replace(hop, port=Port.SWITCH) if _is_switch(hops, place) else hop
-            for place, hop in enumerate(hops)
-        ]
+        hops = [replace(hop, port=Port.SWITCH) if _is_switch(hops, place) else hop for place, hop in enumerate(hops)]
         return tuple(reversed(hops))
 
     def _hop(self, place: "_Place", last: bool) -> LinkHop:

@@ -26,9 +26,7 @@ _LIVE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _CAPTURED = _LIVE | os.O_NOFOLLOW
 _LONGEST_PATH = 1024  # deeper ones are resolved in a loop, not by recursion
 _DOTS = ("", ".", "..")
-_PADDING = (
-    f"{whitespace}\0"  # tar believes st_size, which is a page, and fills what it could not read with NULs
-)
+_PADDING = f"{whitespace}\0"  # tar believes st_size, which is a page, and fills what it could not read with NULs
 _SYSFS = ("block", "class/block", "dev/block", "class/nvme", "devices")  # any of these makes a folder a /sys
 
 
@@ -174,9 +172,7 @@ class Tree:
                 return None
             if target == "":
                 here = f"{here}/{word}"
-                if (
-                    here.count("/") > DEEPEST
-                ):  # every folder above is asked for something, and each is looked up
+                if here.count("/") > DEEPEST:  # every folder above is asked for something, and each is looked up
                     return None
                 continue
             links += 1
@@ -303,9 +299,7 @@ def parse_mounts(content: bytes) -> Iterator[Mount]:
         if found and len(words) >= 6 and len(rest) >= 3:
             number, options = words[2].decode("ascii", "replace"), b",".join((words[5], rest[2]))
             kind = rest[0].decode("utf-8", "replace")
-            yield Mount(
-                unescape(words[4]), kind, unescape(rest[1]), options.decode("utf-8", "replace"), number
-            )
+            yield Mount(unescape(words[4]), kind, unescape(rest[1]), options.decode("utf-8", "replace"), number)
 
 
 def parse_swaps(content: bytes) -> Iterator[str]:
@@ -388,9 +382,7 @@ def open_database(tree: Tree) -> UdevDatabase:
     The files in /dev of a live machine are devices, and nothing here opens one.
     """
     return UdevDatabase(
-        tree,
-        has_records=tree.is_directory("/run/udev/data"),
-        has_files=not tree.live and tree.is_directory("/dev"),
+        tree, has_records=tree.is_directory("/run/udev/data"), has_files=not tree.live and tree.is_directory("/dev")
     )
 
 

@@ -253,9 +253,7 @@ def _padded(count: int) -> int:
 
 
 def _is_kept(path: str) -> bool:
-    return path in _CONFS or _in_folder(
-        path, ("etc/mdadm.conf.d/", "etc/mdadm/mdadm.conf.d/", "etc/cmdline.d/")
-    )
+    return path in _CONFS or _in_folder(path, ("etc/mdadm.conf.d/", "etc/mdadm/mdadm.conf.d/", "etc/cmdline.d/"))
 
 
 def _in_folder(path: str, folders: tuple[str, ...]) -> bool:
@@ -293,9 +291,7 @@ MOST = 64
 def read_unfinished(tree: Tree) -> tuple[str, ...]:
     """By the records in aligntool's folder, which root alone may read; one that is damaged is told all the same."""
     names = [name for name in tree.names(RECORDS) if name.endswith(".json")]
-    return tuple(
-        _sentence(f"{RECORDS}/{name}", tree.content(f"{RECORDS}/{name}", LONGEST)) for name in names[:MOST]
-    )
+    return tuple(_sentence(f"{RECORDS}/{name}", tree.content(f"{RECORDS}/{name}", LONGEST)) for name in names[:MOST])
 
 
 def _sentence(file: str, content: bytes | None) -> str:

@@ -50,7 +50,7 @@ _CONTAINERS = (
     (0, b"\x3a\xff\x26\xed", "an Android sparse image", "simg2img {path} disk.img && aligntool audit disk.img"),
     (0, b"EVF\x09\x0d\x0a\xff\x00", "an EnCase image (E01)", _EWF),
     (0, b"partclone-image", "a partclone image", "partclone.restore -s {path} -O disk.img"),
-)  # fmt: skip
+)
 _HEAD = 512
 _SECTOR = 512
 _BLANK = 1024 * 1024  # a new partition begins behind it, and a backup GPT lies in the last so many bytes
@@ -111,14 +111,7 @@ def _refuse_other_files(path: str, reader: Reader, seen: Contents) -> None:
     """Raise Refused for a file in which nothing can be judged. What is a disk is recognised, or blank where a table and
     a file system begin: zeros, or ones as flash is after an erase.
     """
-    if (
-        not seen.table_read
-        or seen.table
-        or seen.partitions
-        or seen.content
-        or seen.gpt_headers
-        or seen.unseen
-    ):
+    if not seen.table_read or seen.table or seen.partitions or seen.content or seen.gpt_headers or seen.unseen:
         return
     if reader.size % _SECTOR:
         raise Refused(f"{path} is not a disk image: {reader.size} bytes are not whole sectors of {_SECTOR}")
@@ -137,9 +130,7 @@ def refuse_containers(path: str, reader: Reader) -> None:
     head = reader.read(0, _HEAD)
     for offset, magic, what, hint in _CONTAINERS:
         if head.startswith(magic, offset):
-            raise Refused(
-                f"{path} is {what}, not the bytes of a disk", hint=hint.format(path=shell_word(path))
-            )
+            raise Refused(f"{path} is {what}, not the bytes of a disk", hint=hint.format(path=shell_word(path)))
 
 
 # Where to look: this machine, a folder with another one's files, or the archive that `aligntool snapshot` wrote. An
@@ -194,15 +185,7 @@ def unpack(archive: str, folder: str) -> None:
                 if members > MOST_MEMBERS or member.size > LARGEST_MEMBER:
                     raise Refused(f"{archive} unpacks to more than any captured machine has")
                 _unpack_member(tar, member, folder)
-    except (
-        tarfile.TarError,
-        lzma.LZMAError,
-        zlib.error,
-        OSError,
-        EOFError,
-        ValueError,
-        OverflowError,
-    ) as error:
+    except (tarfile.TarError, lzma.LZMAError, zlib.error, OSError, EOFError, ValueError, OverflowError) as error:
         hint = "give a folder, or a file that `aligntool snapshot` wrote"
         raise Refused(f"{archive} cannot be unpacked: {error}", hint=hint) from error
 
@@ -318,9 +301,7 @@ def _on_this_machine(tree: Tree, target: str) -> Block | None:
             raise Refused(f"{target} is a node for a block device that this kernel does not have")
         return block
     if stat.S_ISDIR(mode):
-        hint = (
-            f"aligntool audit --sysroot {shell_word(target)}" if Path(target, "sys").is_dir() else "lsblk -d"
-        )
+        hint = f"aligntool audit --sysroot {shell_word(target)}" if Path(target, "sys").is_dir() else "lsblk -d"
         raise Refused(f"{target} is a folder", hint=hint)
     what = "a character device" if stat.S_ISCHR(mode) else "neither a block device nor a regular file"
     raise Refused(f"{target} is {what}", hint=_sibling(target))

@@ -239,9 +239,7 @@ def read_fat(reader: Reader, start: int) -> tuple[Extent, ...]:
 
 
 def _read(reader: Reader, at: int, length: int) -> bytes:
-    pieces = [
-        reader.read(at + done, min(LONGEST_READ, length - done)) for done in range(0, length, LONGEST_READ)
-    ]
+    pieces = [reader.read(at + done, min(LONGEST_READ, length - done)) for done in range(0, length, LONGEST_READ)]
     table = b"".join(pieces)
     if len(table) != length:
         raise NoMap("its allocation table is cut off")
@@ -270,9 +268,7 @@ def _clusters(boot: Boot, first: int, end: int) -> Extent:
 
 def _entries(bits: int, table: bytes) -> Iterable[int]:
     if bits == 12:
-        return (
-            (le16(table, at * 3 // 2) >> (4 if at % 2 else 0)) & 0xFFF for at in range(len(table) * 2 // 3)
-        )
+        return ((le16(table, at * 3 // 2) >> (4 if at % 2 else 0)) & 0xFFF for at in range(len(table) * 2 // 3))
     words = array("H" if bits == 16 else "I")
     words.frombytes(table)
     if byteorder == "big":
@@ -288,12 +284,7 @@ FREE = "?"
 
 # kind -> program. Each of them passed the test that copies the mapped runs alone and compares every file. Not here is
 # partclone.f2fs: it could be tried on what mkfs.f2fs and sload.f2fs write, and not on what a kernel has written.
-PROGRAMS = {
-    "xfs": "partclone.xfs",
-    "btrfs": "partclone.btrfs",
-    "ntfs": "partclone.ntfs",
-    "exfat": "partclone.exfat",
-}
+PROGRAMS = {"xfs": "partclone.xfs", "btrfs": "partclone.btrfs", "ntfs": "partclone.ntfs", "exfat": "partclone.exfat"}
 
 
 def read_partclone(program: str, device: str) -> tuple[tuple[Extent, ...], int]:

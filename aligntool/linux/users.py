@@ -82,9 +82,7 @@ def _nodes(device: int) -> dict[int, str]:
     """The names of a disk and of its partitions by device number."""
     folder = sysfs_folder(device)
     parts = [file.parent for file in sorted(folder.glob("*/partition"))]
-    return {device: kernel_name(folder)} | {
-        _number((part / "dev").read_text()): kernel_name(part) for part in parts
-    }
+    return {device: kernel_name(folder)} | {_number((part / "dev").read_text()): kernel_name(part) for part in parts}
 
 
 def _number(text: str) -> int:
@@ -116,8 +114,7 @@ def _holders(nodes: Mapping[int, str]) -> Iterator[Occupant]:
             elif (holder / "dm/name").is_file():
                 mapping = (holder / "dm/name").read_text().strip()
                 yield Occupant(
-                    f"the mapping {mapping} ({above}) stands on {name}",
-                    f"sudo dmsetup remove {shell_word(mapping)}",
+                    f"the mapping {mapping} ({above}) stands on {name}", f"sudo dmsetup remove {shell_word(mapping)}"
                 )
             else:
                 yield Occupant(f"{above} stands on {name}", f"lsblk /dev/{name}")
@@ -220,9 +217,7 @@ def disk_of(device: int) -> tuple[str, int]:
 def _runs(descriptor: int, path: str, start: int) -> Iterator[Run]:
     at, count = 0, 0
     while True:
-        buffer = bytearray(
-            _HEAD.pack(at, (1 << 64) - 1 - at, _SYNC, 0, _AT_ONCE, 0) + bytes(_RUN.size * _AT_ONCE)
-        )
+        buffer = bytearray(_HEAD.pack(at, (1 << 64) - 1 - at, _SYNC, 0, _AT_ONCE, 0) + bytes(_RUN.size * _AT_ONCE))
         try:
             fcntl.ioctl(descriptor, _FIEMAP, buffer)
         except OSError as error:
@@ -231,9 +226,7 @@ def _runs(descriptor: int, path: str, start: int) -> Iterator[Run]:
             raise Refused(f"the place of {path} on its disk is unknown: {why}") from error
         found = _HEAD.unpack_from(buffer)[3]
         for index in range(found):
-            logical, physical, length, _, _, flags, *_ = _RUN.unpack_from(
-                buffer, _HEAD.size + index * _RUN.size
-            )
+            logical, physical, length, _, _, flags, *_ = _RUN.unpack_from(buffer, _HEAD.size + index * _RUN.size)
             if flags & _ELSEWHERE:
                 raise Refused(f"{path} is kept compressed, encrypted or inline, and has no place of its own")
             yield Run(logical, Extent(start + physical, length))

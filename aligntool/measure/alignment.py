@@ -183,9 +183,7 @@ def not_by_the_processor(knee: Knee, cpu: Curve) -> Knee:
     """As fast over every span is what a processor shows, too."""
     if not knee.flat or not bound_spans(cpu):
         return knee
-    return replace(
-        knee, confidence=0.0, why="can't tell: CPU-bound, the drive may be faster over small spans"
-    )
+    return replace(knee, confidence=0.0, why="can't tell: CPU-bound, the drive may be faster over small spans")
 
 
 def knee_beside_others(knee: Knee, seen: Conditions) -> Knee:
@@ -210,9 +208,7 @@ def _knee(rates: Mapping[int, float]) -> Knee:
         if full and rates[span] < FALLEN * median(full):
             share = rates[span] / median(full)
             if len(full) < FEWEST_BEFORE:
-                return Knee(
-                    None, None, share, 0.0, "can't tell: the smallest spans have no steady rate to fall from"
-                )
+                return Knee(None, None, share, 0.0, "can't tell: the smallest spans have no steady rate to fall from")
             back = [each for each in spans[place:] if rates[each] >= FALLEN * median(full)]
             if back:
                 return Knee(None, None, share, 0.0, "can't tell: it gets slower and faster again")
@@ -303,11 +299,7 @@ def places_of(
     base = align_up(max(room.start, 1), lcm(MIB, unit))
     control = base + align_up(_CONTROL, unit)
     places = [Place("aligned, as 2048", base, 0), Place("as well aligned", control, 0, control=True)]
-    places += (
-        _misaligned(base, unit, sector, every=every)
-        if only is None
-        else [_one_start(only, base, unit, sector)]
-    )
+    places += _misaligned(base, unit, sector, every=every) if only is None else [_one_start(only, base, unit, sector)]
     if len(places) == 2:
         raise Refused(
             f"every start is on the boundary of a unit of {format_size(unit)}, for sectors have {format_size(sector)}",
@@ -360,13 +352,7 @@ def refuse_too_many(runs: int) -> None:
 
 
 def runs_of(
-    places: Sequence[Place],
-    loads: Sequence[Load],
-    room: Extent,
-    path: str,
-    shift: int,
-    runtime_s: float,
-    repeat: int,
+    places: Sequence[Place], loads: Sequence[Load], room: Extent, path: str, shift: int, runtime_s: float, repeat: int
 ) -> Iterator[Run]:
     """One repeat: every load from every start. The starts take turns, and each repeat begins with another one.
 
@@ -497,9 +483,7 @@ def _without_chance(rows: Sequence[tuple[Row, Sequence[float]]]) -> tuple[Row, .
             why = f"slower in every repeat, but among {len(measured)} rows that is chance in {chance:.0%} of cases"
             row = replace(row, word=Word.CANNOT_TELL, why=why)
         elif row.word is Word.MATTERS and (other := _contradiction(row, [each for each, _ in rows])):
-            why = (
-                f"the start {other.place.title} is off every boundary that this one is off, and loses nothing"
-            )
+            why = f"the start {other.place.title} is off every boundary that this one is off, and loses nothing"
             row = replace(row, word=Word.CANNOT_TELL, why=why)
         told.append(row)
     return tuple(told)
@@ -512,9 +496,7 @@ def _contradiction(row: Row, rows: Sequence[Row]) -> Row | None:
         (
             each
             for each in rows
-            if each.load == row.load
-            and each.place.residue & -each.place.residue <= step
-            and each.ratio >= MATTERS
+            if each.load == row.load and each.place.residue & -each.place.residue <= step and each.ratio >= MATTERS
         ),
         None,
     )

@@ -82,9 +82,7 @@ def locked(disks: Sequence[str]) -> Iterator[None]:
                 stack.callback(os.close, descriptor)
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                raise Refused(
-                    f"{path} cannot be locked: {error.strerror}", hint=f"sudo fuser -v {path}"
-                ) from error
+                raise Refused(f"{path} cannot be locked: {error.strerror}", hint=f"sudo fuser -v {path}") from error
         yield
 
 
@@ -100,9 +98,7 @@ def alone(members: Sequence[str]) -> Iterator[None]:
                 stack.callback(os.close, descriptor)
             except OSError as error:
                 why = "is in use" if error.errno == errno.EBUSY else f"cannot be opened: {error.strerror}"
-                raise Refused(
-                    f"{device} {why}; nothing was written", hint=f"sudo fuser -v {device}"
-                ) from error
+                raise Refused(f"{device} {why}; nothing was written", hint=f"sudo fuser -v {device}") from error
         yield
 
 
@@ -119,8 +115,7 @@ def make_tuning_array(step: MakeArray) -> str:
             return found[0]
         if time.monotonic() > deadline:
             raise Stopped(
-                f"mdadm made {step.device}, and no array of UUID {step.uuid} runs",
-                hint=clear_hint(step.members),
+                f"mdadm made {step.device}, and no array of UUID {step.uuid} runs", hint=clear_hint(step.members)
             )
         time.sleep(_PAUSE_S)
 
@@ -279,9 +274,7 @@ def plan_sweep(
     shape = decided.shape
     room = span_of(min(each.shape.size for each in made.values()), decided.stripe.data, span)
     if room < MIB:
-        raise Refused(
-            "the members are too small to measure anything on", hint="--span 64MiB, or larger drives"
-        )
+        raise Refused("the members are too small to measure anything on", hint="--span 64MiB, or larger drives")
     each_span = align_up(room // decided.stripe.data, MIB)
     return Sweep(
         level=goal.level, layout=shape.layout, bitmap=shape.bitmap, workload=goal.workload,
@@ -370,9 +363,7 @@ class Measuring:
             look_again()
             for device in sweep.members:
                 if values := examine(device):
-                    raise Refused(
-                        f"{device} has become a member of the array {values.get('MD_UUID', 'of another')}"
-                    )
+                    raise Refused(f"{device} has become a member of the array {values.get('MD_UUID', 'of another')}")
             loads = len(sweep.members) * len(sweep.alone) + len(sweep.order) * len(sweep.shapes)
             runs = self._runs = Runs(loads, tell, expected_s=sweep.seconds)
             self.wrote = True
@@ -510,9 +501,7 @@ def _forgets(device: str, extent: Extent) -> bool:
 
 
 def _zero_out(device: str, extent: Extent) -> Ended:
-    return run_program(
-        "blkdiscard", "--zeroout", "--offset", str(extent.start), "--length", str(extent.length), device
-    )
+    return run_program("blkdiscard", "--zeroout", "--offset", str(extent.start), "--length", str(extent.length), device)
 
 
 def _is_blank(device: str, extent: Extent) -> bool:

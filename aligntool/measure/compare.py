@@ -224,9 +224,7 @@ def boot_drive(result: Result) -> Drive | None:
     """
     if result.settings.passes:
         return None
-    rates = [
-        Fraction(round(side.rate.median), 10**6) for side in _boot_sides(result) if side.rate.median >= 1
-    ]
+    rates = [Fraction(round(side.rate.median), 10**6) for side in _boot_sides(result) if side.rate.median >= 1]
     return Drive(*rates) if len(rates) == 2 else None
 
 
@@ -246,9 +244,7 @@ def boot_doubts(result: Result) -> Iterator[str]:
 
 def _boot_sides(result: Result) -> list[Series]:
     """Reads first."""
-    sides = (
-        result.find(random=True, block=4 * KIB, depth=1, threads=1, write=write) for write in (False, True)
-    )
+    sides = (result.find(random=True, block=4 * KIB, depth=1, threads=1, write=write) for write in (False, True))
     return [side for side in sides if side]
 
 
@@ -273,9 +269,7 @@ def _about_noise(result: Result) -> Iterator[str]:
     if result.settings.passes or result.settings.until_steady:
         return
     if noisy := _titles(result.series, lambda each: each.rate.share > NOISY and each.rate.count > 1):
-        yield (
-            f"the runs lie more than {NOISY:.0%} apart: {noisy}. Something else was going on, or a cache filled up"
-        )
+        yield (f"the runs lie more than {NOISY:.0%} apart: {noisy}. Something else was going on, or a cache filled up")
 
 
 def _about_passes(result: Result) -> Iterator[str]:
@@ -292,9 +286,7 @@ def _about_passes(result: Result) -> Iterator[str]:
         found = cache_of(times)
         verdict = _cached(result, write=each.test.write) if found is Cache.SHOWS else found.value
         verdict += f", but {JUST_WRITTEN}" if found is Cache.NONE and result.kind == "folder" else ""
-        figures = ", ".join(
-            f"{significant(rate / 1e6)} MB/s over {_passes(count)}" for count, rate in over.items()
-        )
+        figures = ", ".join(f"{significant(rate / 1e6)} MB/s over {_passes(count)}" for count, rate in over.items())
         yield (
             f"{each.test.title}: {figures}, those after the first {median(times):.1f} times as fast "
             f"({min(times):.1f} to {max(times):.1f}): {verdict}"
@@ -411,17 +403,13 @@ def _about_threads(result: Result) -> Iterator[str]:
         if len(group) < 3:
             continue
         best = max(group, key=lambda each: each.iops.median)
-        enough = min(
-            (each for each in group if each.iops.high >= best.iops.low), key=lambda each: each.test.threads
-        )
+        enough = min((each for each in group if each.iops.high >= best.iops.low), key=lambda each: each.test.threads)
         last = max(each.test.threads for each in group)
         threads = "thread" if enough.test.threads == 1 else "threads"
         if enough.test.threads == last:
             rest = f"more than {last} threads were not tried"
         elif min(each.iops.count for each in group) < LEAST_RUNS:
-            rest = (
-                f"can't tell from how many threads on the rest is noise: fewer than {LEAST_RUNS} runs of each"
-            )
+            rest = f"can't tell from how many threads on the rest is noise: fewer than {LEAST_RUNS} runs of each"
         else:
             rest = f"from {enough.test.threads} {threads} on the rest is within the noise"
         yield f"{best.test.title} has the most IOPS, {best.iops.median:,.0f}; {rest}"

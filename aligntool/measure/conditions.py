@@ -127,9 +127,7 @@ def _about_drive(drive: DriveState) -> Iterator[str]:
         yield f"{drive.name} is degraded: a member is missing"
     if drive.link_slowed:
         yield f"the link of {drive.name} is slower than it could be: {drive.link}"
-    hottest = max(
-        (t for t in (drive.temperature_c, drive.temperature_after_c) if t is not None), default=None
-    )
+    hottest = max((t for t in (drive.temperature_c, drive.temperature_after_c) if t is not None), default=None)
     if hottest is not None and hottest >= HOT_C and drive.kind == "nvme":
         yield f"{drive.name} got to {hottest:g} °C: it may have slowed itself down"
     if drive.scheduler and drive.scheduler not in ("none", "mq-deadline") and drive.rotational is False:

@@ -219,10 +219,7 @@ def read_fio(text: str, *, interrupted: bool = False) -> Measured:
     if not isinstance(jobs, list) or not jobs:
         raise ValueError("fio gave figures of no job")
     job = _mapping(jobs[0])
-    options = {
-        **_mapping(_mapping(document).get("global options", {})),
-        **_mapping(job.get("job options", {})),
-    }
+    options = {**_mapping(_mapping(document).get("global options", {})), **_mapping(job.get("job options", {}))}
     return Measured(
         name=str(job.get("jobname", "")),
         read=_side(_mapping(job.get("read", {}))),

@@ -62,9 +62,7 @@ def whole(word: bytes) -> int:
 def bad_line(number: int, line: bytes, expected: str) -> Refused:
     """A refusal that shows the beginning of the line."""
     shown = line[:60].decode("utf-8", "backslashreplace")
-    return Refused(
-        f"line {number} of the log is not {expected}: {shown!r}", hint="see docs/trace.md, Formats"
-    )
+    return Refused(f"line {number} of the log is not {expected}: {shown!r}", hint="see docs/trace.md, Formats")
 
 
 # The text that blkparse prints: blkparse(1), "DEFAULT OUTPUT", and the output of blkparse 1.2.0. A line is
@@ -78,9 +76,7 @@ def bad_line(number: int, line: bytes, expected: str) -> Refused:
 FIRST_LINE = re.compile(rb"\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d+\s+\d+\s+[A-Zm]\w?\s")
 _DEVICE = re.compile(rb"\d{1,10},\d{1,10}")
 _RWBS = re.compile(rb"[A-Z]{1,8}")
-_SUMMARY = re.compile(
-    rb"(CPU\d+|Total|Events) \(|Throughput |Skips: |Input file |[^(]+ \(\d+(, \.\.\.)?\)\s*$"
-)
+_SUMMARY = re.compile(rb"(CPU\d+|Total|Events) \(|Throughput |Skips: |Input file |[^(]+ \(\d+(, \.\.\.)?\)\s*$")
 
 _MOMENTS = {b"Q": Moment.QUEUED, b"D": Moment.ISSUED, b"R": Moment.REQUEUED, b"C": Moment.COMPLETED}
 _SKIPPED = (b"G", b"I", b"M", b"F", b"S", b"P", b"U", b"UT", b"X", b"B", b"A", b"T", b"m")
@@ -186,9 +182,7 @@ def blkparse_lines(path: Path) -> Iterator[bytes]:
     if named:
         yield from _text_of(program, str(path.absolute()))
         return
-    with (
-        tempfile.TemporaryDirectory() as folder
-    ):  # from its standard input blkparse counts times anew on the way
+    with tempfile.TemporaryDirectory() as folder:  # from its standard input blkparse counts times anew on the way
         link = Path(folder, "log.blktrace.0")
         link.symlink_to(path.absolute())
         yield from _text_of(program, str(link))
@@ -238,9 +232,7 @@ def _check_whole(path: Path) -> None:
             if magic != MAGIC:
                 raise Refused(f"{path.name} is damaged: its record {number} has another magic number")
             if len(record) < RECORD or len(file.read(more)) < more:
-                raise Refused(
-                    f"{path.name} was cut short: it ends within record {number}", hint="record it again"
-                )
+                raise Refused(f"{path.name} was cut short: it ends within record {number}", hint="record it again")
 
 
 # Our own format, for logs of other tools: CSV with the columns time_s,op,lba,sectors (docs/trace.md).

@@ -121,9 +121,7 @@ class Recorded:
     complaint: str = ""  # what else blktrace said is wrong
 
 
-def record(
-    device: str, debugfs: str, command: Sequence[str], folder: Path, *, output: int | None = None
-) -> Recorded:
+def record(device: str, debugfs: str, command: Sequence[str], folder: Path, *, output: int | None = None) -> Recorded:
     """Runs the command to its end, with the terminal's input and output, while the device is traced. `output`: the
     descriptor that gets the command's standard output instead.
 
@@ -190,10 +188,7 @@ def _not_started(said: str, device: str) -> Refused:
             hint="man 7 kernel_lockdown; record on another machine, or without Secure Boot",
         )
     if _BUSY in said:
-        return Refused(
-            f"{device} is being traced already",
-            hint=f"to end that trace: sudo blktrace -k -d {device}",
-        )
+        return Refused(f"{device} is being traced already", hint=f"to end that trace: sudo blktrace -k -d {device}")
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     return Refused(f"blktrace did not start on {device}: {' / '.join(lines[:2]) or 'no message'}")
 
@@ -216,9 +211,7 @@ def _run(command: Sequence[str], output: int | None) -> tuple[int, bool]:
     try:
         child = subprocess.Popen(command, stdout=output)
     except (OSError, ValueError) as error:
-        raise Refused(
-            f"{command[0]} cannot be started: {getattr(error, 'strerror', None) or error}"
-        ) from error
+        raise Refused(f"{command[0]} cannot be started: {getattr(error, 'strerror', None) or error}") from error
     interrupted = False
     try:
         child.wait()
@@ -311,10 +304,7 @@ def _missing(folder: Path, debugfs: str | None) -> Iterator[Objection]:
             f"to end that trace: sudo blktrace -k -d {shell_word(f'/dev/{folder.name}')}",
         )
     if debugfs is None:
-        yield (
-            "debugfs is not mounted, and events come through it",
-            f"sudo mount -t debugfs debugfs {_DEBUGFS}",
-        )
+        yield ("debugfs is not mounted, and events come through it", f"sudo mount -t debugfs debugfs {_DEBUGFS}")
 
 
 def _is_traced(folder: Path) -> bool:

@@ -6,16 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from statistics import median
 
-from aligntool.documents import (
-    BOUNDS,
-    MOST,
-    OPTIONAL,
-    as_object,
-    check_schema,
-    decode,
-    decode_shown,
-    load_object,
-)
+from aligntool.documents import BOUNDS, MOST, OPTIONAL, as_object, check_schema, decode, decode_shown, load_object
 from aligntool.errors import Refused
 from aligntool.measure.conditions import Conditions, DriveState
 from aligntool.measure.fio import NEAR_A_CORE, Measured
@@ -55,9 +46,7 @@ def steadiness(values: Sequence[float]) -> Steadiness | None:
     rise = sum((at - middle) * value for at, value in enumerate(window))
     slope = abs(rise / sum((at - middle) ** 2 for at in range(WINDOW)) * (WINDOW - 1)) / average
     excursion = (max(window) - min(window)) / average
-    return Steadiness(
-        excursion <= MOST_EXCURSION and slope <= MOST_SLOPE, len(values), average, excursion, slope
-    )
+    return Steadiness(excursion <= MOST_EXCURSION and slope <= MOST_SLOPE, len(values), average, excursion, slope)
 
 
 # Figures of a benchmark: runs, gathered by test, and what they amount to.
@@ -80,9 +69,7 @@ class Sample:
     busy_cores: float | None = None  # of the whole machine meanwhile: the kernel's threads (md's) count here
 
 
-def sample_of(
-    measured: Measured, number: int, *, write: bool, busy_cores: float | None = None
-) -> Sample | None:
+def sample_of(measured: Measured, number: int, *, write: bool, busy_cores: float | None = None) -> Sample | None:
     """None: fio did nothing of this kind."""
     side = measured.side(write=write)
     if side is None:
@@ -193,9 +180,7 @@ class Series:
         """The figure is then the processor's as much as the drive's: a thread was full, or the threads together took
         most of what a full machine did.
         """
-        return self.thread_full or (
-            self.machine_full and self.cores >= OWN_SHARE * (self.middle("busy_cores") or 0)
-        )
+        return self.thread_full or (self.machine_full and self.cores >= OWN_SHARE * (self.middle("busy_cores") or 0))
 
     @property
     def busy_machine(self) -> bool:
@@ -332,11 +317,7 @@ def to_json(result: Result) -> str:
     """Sizes are bytes, rates bytes a second, latencies microseconds."""
     document = {"schema": SCHEMA, "version": VERSION, **as_object(result)}
     document["series"] = [
-        {
-            "title": each.test.title,
-            **as_object(each.test),
-            "samples": [as_object(sample) for sample in each.samples],
-        }
+        {"title": each.test.title, **as_object(each.test), "samples": [as_object(sample) for sample in each.samples]}
         for each in result.series
     ]
     return json.dumps(_plain(document), indent=1, allow_nan=False) + "\n"
@@ -346,11 +327,7 @@ def _plain(value: object) -> object:
     """Bytes of a path that were no UTF-8 become U+FFFD, so that any JSON reader takes the document."""
     match value:
         case str():
-            return (
-                value
-                if value.isascii()
-                else value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-            )
+            return value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         case dict():
             return {key: _plain(each) for key, each in value.items()}
         case list() | tuple():
@@ -410,8 +387,6 @@ def conditions_of(value: object) -> Conditions:
     """Return conditions, of which only the fields of the right kinds are taken: they are shown, not computed with."""
     table = decode(dict[str, object], value, "conditions")
     rows = decode(_Drives, table, "conditions").drives
-    drives = tuple(
-        decode_shown(DriveState(decode(_Named, row, "drives").name), row, "drives") for row in rows
-    )
+    drives = tuple(decode_shown(DriveState(decode(_Named, row, "drives").name), row, "drives") for row in rows)
     others = {key: one for key, one in table.items() if key != "drives"}
     return decode_shown(Conditions(drives=drives), others, "conditions")

@@ -42,9 +42,7 @@ def made_file(folder: str, size: int, *, name: str | None = None) -> Iterator[st
         try:
             os.posix_fallocate(descriptor, 0, size)
         except OSError as error:
-            raise Refused(
-                f"{format_about(size)} cannot be allocated in {folder}: {error.strerror}"
-            ) from error
+            raise Refused(f"{format_about(size)} cannot be allocated in {folder}: {error.strerror}") from error
         finally:
             os.close(descriptor)
         yield path
@@ -111,9 +109,7 @@ def held_device(path: str) -> Iterator[None]:
                 raise Refused(f"{path} became another device while it was opened", hint="try again")
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            hint = (
-                "type the same after sudo" if isinstance(error, PermissionError) else f"sudo fuser -v {path}"
-            )
+            hint = "type the same after sudo" if isinstance(error, PermissionError) else f"sudo fuser -v {path}"
             raise Refused(f"{path} cannot be opened exclusively: {error.strerror}", hint=hint) from error
         stack.enter_context(awake(f"a benchmark of {path}"))
         yield

@@ -25,10 +25,7 @@ def _about_disk(disk: Disk) -> Iterator[Objection]:
     if disk.read_only:
         yield f"{disk.name} is read-only", ""
     if disk.failing:
-        yield (
-            f"{disk.name} reports that it is failing: {disk.failing}",
-            f"smartctl -a {shell_word(disk.path)}",
-        )
+        yield (f"{disk.name} reports that it is failing: {disk.failing}", f"smartctl -a {shell_word(disk.path)}")
 
 
 def _about_use(disk: Disk, partition: Partition | None) -> Iterator[Objection]:
@@ -66,10 +63,7 @@ def _about_content(disk: Disk, partition: Partition | None) -> Iterator[Objectio
 def _held(name: str, layers: tuple[Layer, ...], hint: str | None) -> Iterator[Objection]:
     found = [f'{layer_name(each)} "{each.label}"' if each.label else layer_name(each) for each in layers]
     for what in found or ([hint] if hint else []):
-        yield (
-            f"{name} is not empty: {what}",
-            "a benchmark never erases; name something empty, or a folder on it",
-        )
+        yield (f"{name} is not empty: {what}", "a benchmark never erases; name something empty, or a folder on it")
 
 
 # Which runs of fio a benchmark is made of, and in which order.
@@ -185,9 +179,7 @@ def plan_bench(profile: str, goal: BenchGoal, target: Target, wish: Wish) -> Ben
             if target.kind is not TargetKind.FOLDER
             else "a larger --size",
         )
-    fills = (
-        0 if not may_write else 2 if goal.prepare == "twice" else int(target.kind is not TargetKind.DEVICE)
-    )
+    fills = 0 if not may_write else 2 if goal.prepare == "twice" else int(target.kind is not TargetKind.DEVICE)
     if goal.prepare == "twice" and not may_write:
         skipped = (*skipped, "overwriting everything twice before: nothing may be written here")
     settings = Settings(

@@ -90,9 +90,7 @@ SHARE = 0.8  # of what a serial drive needs: a busy share is measured to some pe
 BATCHED = 0.5  # of the processor's time a request at depth 1: deep queues share interrupts and wake-ups
 IDLE_US = 200.0  # intel_idle: of the states that a wait below 5 ms is worth, the deepest (C8) takes so long to leave
 QUICK_US = 25.0  # a page read of flash takes longer (25 of SLC, 40 to 100 of TLC)
-_ATTACHED = (
-    DiskKind.NVME, DiskKind.ATA, DiskKind.USB, DiskKind.UFS, DiskKind.SD, DiskKind.EMMC, DiskKind.LOOP
-)  # fmt: skip
+_ATTACHED = (DiskKind.NVME, DiskKind.ATA, DiskKind.USB, DiskKind.UFS, DiskKind.SD, DiskKind.EMMC, DiskKind.LOOP)
 _FAR = (DiskKind.NETWORK, DiskKind.MEMORY)  # no flash need be there: a target's memory answers at once
 
 
@@ -184,9 +182,7 @@ def depths_between(tests: Sequence[BenchTest]) -> tuple[BenchTest, ...]:
     """Return the tests with two and four requests in flight that `depth_gains` needs and a profile lacks: of each
     random read that it has at depth 1 and at DEEP or more, with one thread.
     """
-    single = {
-        (each.block, each.depth) for each in tests if each.random and not each.write and each.threads == 1
-    }
+    single = {(each.block, each.depth) for each in tests if each.random and not each.write and each.threads == 1}
     blocks = [block for block, depth in sorted(single) if depth == 1]
     return tuple(
         BenchTest(True, block, depth, 1, False)

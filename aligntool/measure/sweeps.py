@@ -6,15 +6,7 @@ from math import gcd
 from aligntool.documents import as_object, check_schema, decode, load_object
 from aligntool.errors import Refused
 from aligntool.inventory import NvmeFacts
-from aligntool.measure.alignment import (
-    ENOUGH,
-    Knee,
-    Rate,
-    Row,
-    rows_beside_others,
-    said_of_all,
-    verdicts,
-)
+from aligntool.measure.alignment import ENOUGH, Knee, Rate, Row, rows_beside_others, said_of_all, verdicts
 from aligntool.measure.conditions import Conditions, warnings_of
 from aligntool.measure.results import EXPERIMENTS, conditions_of
 from aligntool.measure.unit import Probed
@@ -127,9 +119,7 @@ class Spans(Experiment):
         """What was not looked at, and what to type for it; "": a knee was found, or there is no more."""
         if not self.knee.flat or self.drive_size is None or self.whole:
             return ""
-        return (
-            f"the drive has {format_about(self.drive_size)}: {_way_on(self.setting, self.spanned)} for more"
-        )
+        return f"the drive has {format_about(self.drive_size)}: {_way_on(self.setting, self.spanned)} for more"
 
 
 def _way_on(setting: Setting | None, spanned: int) -> str:

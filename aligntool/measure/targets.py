@@ -66,9 +66,7 @@ def _kept(file: str) -> Kept:
         return Kept(file, from_json(text, file))
     name = "alignment" if isinstance(found, Starts) else "span"
     return Kept(
-        file,
-        None,
-        experiment=Brief(found.when, name, found.target, found.summary, found.drive, found.complete),
+        file, None, experiment=Brief(found.when, name, found.target, found.summary, found.drive, found.complete)
     )
 
 
@@ -108,13 +106,9 @@ def _find(named: str) -> Target:
         mode = Path(path).stat().st_mode
     except FileNotFoundError:
         if named.rpartition("/")[2] in ("", ".", ".."):
-            raise Refused(
-                f"{named}: folder not found; nothing was written", hint=f"mkdir {quote(named)}"
-            ) from None
+            raise Refused(f"{named}: folder not found; nothing was written", hint=f"mkdir {quote(named)}") from None
         if "/" not in named:  # a slip of the keyboard is not a wish for a file
-            hint = (
-                f"a folder or device; ./{named} makes a file here; bench list, show and compare are commands"
-            )
+            hint = f"a folder or device; ./{named} makes a file here; bench list, show and compare are commands"
             raise Refused(f"{named} is not there", hint=hint) from None
         return _new_file(named, path)
     except (OSError, ValueError) as error:
@@ -151,8 +145,7 @@ def _in_folder(named: str, folder: str, name: str | None) -> Target:
     mount = mount_of(folder)
     if mount and mount.kind in MEMORY:
         raise Refused(
-            f"{named} is in memory ({mount.kind}): not a drive",
-            hint="name a folder on the drive, such as /home",
+            f"{named} is in memory ({mount.kind}): not a drive", hint="name a folder on the drive, such as /home"
         )
     room = os.statvfs(folder)
     if room.f_flag & os.ST_RDONLY:
@@ -224,10 +217,7 @@ def mount_of(path: str) -> Mount | None:
     """Return the mount that a path lies on: the last one with the longest mount point above it."""
     real = os.path.realpath(path)
     try:
-        above = [
-            mount for mount in mounts_now()
-            if mount.place in ("/", real) or real.startswith(f"{mount.place}/")
-        ]  # fmt: skip
+        above = [mount for mount in mounts_now() if mount.place in ("/", real) or real.startswith(f"{mount.place}/")]
     except OSError:
         return None
     return max(reversed(above), key=lambda mount: len(mount.place), default=None)

@@ -285,8 +285,7 @@ def made_file(folder: str, size: int, tell: Tell) -> Iterator[Made]:
     room = os.statvfs(folder)
     if room.f_bavail * room.f_frsize < size + size // 8:
         raise Refused(
-            f"{folder} has no room for a file of {format_size(size)}",
-            hint=f"--size {format_size(max(size // 4, MIB))}",
+            f"{folder} has no room for a file of {format_size(size)}", hint=f"--size {format_size(max(size // 4, MIB))}"
         )
     with ExitStack() as stack:
         try:
@@ -303,9 +302,7 @@ def made_file(folder: str, size: int, tell: Tell) -> Iterator[Made]:
         target = stack.enter_context(opened_disk(path, write=True))
         place = _placing(placed.runs)
         yield Made(
-            Target(path, target.reading, target.writing, place),
-            placed.disk,
-            tuple(run.disk for run in placed.runs),
+            Target(path, target.reading, target.writing, place), placed.disk, tuple(run.disk for run in placed.runs)
         )
 
 

@@ -59,9 +59,7 @@ def parse_drive(text: str) -> Drive:
     """
     rates = [_rate(word) for word in text.split(",")]
     if len(rates) > 2 or None in rates:
-        raise ValueError(
-            f"{text!r} is not a rate; write MB/s of reads, or of reads and writes, like 41.5,120"
-        )
+        raise ValueError(f"{text!r} is not a rate; write MB/s of reads, or of reads and writes, like 41.5,120")
     first, last = rates[0], rates[-1]
     return Drive(first or Fraction(0), last or Fraction(0))
 
@@ -176,9 +174,7 @@ class Latencies:
             if len(self._queued) == MOST_KEPT:
                 self._queued.clear()
             self._queued[source, start] = time, length
-        elif (
-            moment is Moment.ISSUED
-        ):  # after a requeue once more: the time at the drive counts from the last one
+        elif moment is Moment.ISSUED:  # after a requeue once more: the time at the drive counts from the last one
             if len(self._issued) == MOST_KEPT:
                 self._issued.clear()
             self._issued[source, start] = time
@@ -409,8 +405,7 @@ class _Tally:
         counts = self._counts[kind]
         random = counts.count - counts.sequential if kind in WITH_RANGE else 0
         crossings = tuple(
-            Crossing(boundary, counts.off[at], counts.straddling[at])
-            for at, boundary in enumerate(self._boundaries)
+            Crossing(boundary, counts.off[at], counts.straddling[at]) for at, boundary in enumerate(self._boundaries)
         )
         return Row(
             kind, counts.count, counts.bytes, counts.sequential, random, _trimmed(counts.sizes),

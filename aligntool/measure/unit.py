@@ -37,12 +37,8 @@ from aligntool.units import Extent, format_size, is_power_of_two
 
 CERTAIN = 6.0  # a step must be so many times as high as its own uncertainty
 IN_EACH = 3.0  # and so many times in every quarter and on each side alone
-AMONG_MANY = (
-    5.0  # and so many times must one quantile of one level contradict it to be more than chance among dozens
-)
-SMALLEST_SHARE = (
-    0.02  # of the time of a request: less is not worth a boundary, and may come from the computer
-)
+AMONG_MANY = 5.0  # and so many times must one quantile of one level contradict it to be more than chance among dozens
+SMALLEST_SHARE = 0.02  # of the time of a request: less is not worth a boundary, and may come from the computer
 CLEAN = 1 / 3  # of a step's height, within which the levels below it and above it must agree with each other
 LEAST = 1 / 2  # of a step's height, that each part of the experiment must show
 MOST = 2.0  # of a step's height, that no quantile may move
@@ -86,8 +82,7 @@ def find_whole(cells: Cells, control: Cells, request_us: float) -> Steps:
 def resampled(cells: Cells, dice: Dice) -> Cells:
     """Each cell drawn again from itself (bootstrap)."""
     return {
-        level: tuple(dice.choices(stratum, k=len(stratum)) for stratum in strata)
-        for level, strata in cells.items()
+        level: tuple(dice.choices(stratum, k=len(stratum)) for stratum in strata) for level, strata in cells.items()
     }
 
 
@@ -165,16 +160,11 @@ def _unclean(low: Sequence[Level], high: Sequence[Level], sides: Sides) -> str:
 def _differs(group: Sequence[Level], margin: int, limit: float) -> bool:
     """Whether one level of it lies apart from the others in this part of the experiment, beyond doubt."""
     centre = fmean(one.margins[margin].median for one in group)
-    return any(
-        abs(one.margins[margin].median - centre) - IN_EACH * one.margins[margin].error > limit
-        for one in group
-    )
+    return any(abs(one.margins[margin].median - centre) - IN_EACH * one.margins[margin].error > limit for one in group)
 
 
 def _margin_height(low: Sequence[Level], high: Sequence[Level], margin: int) -> float:
-    return fmean(one.margins[margin].median for one in high) - fmean(
-        one.margins[margin].median for one in low
-    )
+    return fmean(one.margins[margin].median for one in high) - fmean(one.margins[margin].median for one in low)
 
 
 def _not_from_zero(low: Sequence[Level], high: Sequence[Level]) -> str:
@@ -184,9 +174,7 @@ def _not_from_zero(low: Sequence[Level], high: Sequence[Level]) -> str:
     return "the two requests of a pair differ where no boundary is crossed"
 
 
-def _moves_as_a_whole(
-    low: Sequence[Level], high: Sequence[Level], height: float, sides: Sides, side: int
-) -> bool:
+def _moves_as_a_whole(low: Sequence[Level], high: Sequence[Level], height: float, sides: Sides, side: int) -> bool:
     """Return whether every request across takes longer by about as much, and none of those across a smaller boundary.
     Where one crossing in three pays, or four in five, or where places are slow by chance, only some quantiles move.
     If pages of two sizes are mixed, the size at which only some pay is the last one below the step or the first one.
@@ -196,8 +184,7 @@ def _moves_as_a_whole(
     for group in (high, high[:1]):
         after = sides.shifts(group, side, _LOWER + _UPPER)
         rises = [
-            View(two.median - one.median, hypot(one.error, two.error))
-            for one, two in zip(before, after, strict=True)
+            View(two.median - one.median, hypot(one.error, two.error)) for one, two in zip(before, after, strict=True)
         ]
         if any(one.median < least for one in rises[: len(_LOWER)]):
             return False
@@ -226,9 +213,7 @@ def _whole(seen: Sequence[Level], shifted: Sequence[Level], floor: float) -> Ste
         return Steps((), f"{why} faster to write whole than in part")
     (unit,) = found
     if unit is seen[-1]:
-        return Steps(
-            (), "only the largest size that was tried is faster to write whole, and no larger one confirms it"
-        )
+        return Steps((), "only the largest size that was tried is faster to write whole, and no larger one confirms it")
     limit = CLEAN * unit.median
     if any(abs(level.median) + 2 * level.error > limit for level in seen if level.size < unit.size):
         return Steps((), "writes of less than a unit do not take the same time")
@@ -267,9 +252,7 @@ def _not_by_place(unit: Level, shifted: Sequence[Level], floor: float) -> str:
 
 RESAMPLES = 100
 CONFIDENT = 0.95  # the audit takes nothing less
-MOST_CONFIDENT = (
-    0.97  # what simulated drives can vouch for (docs/probing.md), however often it comes out again
-)
+MOST_CONFIDENT = 0.97  # what simulated drives can vouch for (docs/probing.md), however often it comes out again
 _MIDDLE = 0.95  # of the resampled heights lie in the interval that is reported
 
 _FINDERS: Mapping[Kind, Callable[[Cells, Cells, float], Steps]] = {
@@ -499,9 +482,7 @@ def read_measured(text: str, name: str, again: str = "") -> MeasuredDisk:
         for unit in units:
             _check_unit(unit)
         sure = tuple(unit for unit in units if unit.confidence >= CONFIDENT)
-        return MeasuredDisk(
-            disk.name or "", disk.path or "", disk.size, sure, disk.serial or None, disk.wwn or None
-        )
+        return MeasuredDisk(disk.name or "", disk.path or "", disk.size, sure, disk.serial or None, disk.wwn or None)
     except ValueError as error:
         raise Refused(f"{name} is not a result of a probe: {error}", hint=again) from None
 

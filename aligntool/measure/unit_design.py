@@ -111,9 +111,7 @@ def windows(size: int) -> tuple[Extent, ...]:
 def fullest(of: Sequence[Extent], shares: Sequence[float]) -> Regions:
     """The two with the largest share of data, the first and the last one among equals."""
     first = max(range(len(of)), key=lambda index: (shares[index], -index))
-    second = max(
-        (index for index in range(len(of)) if index != first), key=lambda index: (shares[index], index)
-    )
+    second = max((index for index in range(len(of)) if index != first), key=lambda index: (shares[index], index))
     return of[min(first, second)], of[max(first, second)]
 
 
@@ -204,9 +202,7 @@ def _pair(cell: _Cell, parts: Regions, sector: int, dice: Dice, *, dear_first: b
             dear, cheap = Extent(here + side * level // 2, level // 2), Extent(there, level)
         case Kind.SHIFT:
             dear, cheap = Extent(here - level // 2, level), Extent(there, level)
-        case _ if (
-            level == sector
-        ):  # across a point inside two sectors that belong together: beside every boundary
+        case _ if level == sector:  # across a point inside two sectors that belong together: beside every boundary
             dear, cheap = Extent(here - sector, request), Extent(there - sector, request)
         case _:
             dear, cheap = Extent(here - sector, request), Extent(there - side * request, request)
@@ -222,9 +218,7 @@ def _pair(cell: _Cell, parts: Regions, sector: int, dice: Dice, *, dear_first: b
 # the ranks one standard deviation to both sides.
 
 SPREAD = 1.858  # 1.2533 x 1.4826
-LUMPS = (
-    2.0  # so many times as far apart as that, the ranks show that the values follow no normal distribution
-)
+LUMPS = 2.0  # so many times as far apart as that, the ranks show that the values follow no normal distribution
 FEWEST = 8  # samples in a stratum
 
 TimedPair = tuple[float, float]
@@ -305,9 +299,7 @@ def centred(cells: Cells) -> Cells:
     ]
     off = [quarters[index % QUARTERS] - fmean(quarters) for index in range(strata)]
     return {
-        level: tuple(
-            [(dear - off[index], cheap) for dear, cheap in pairs] for index, pairs in enumerate(of_level)
-        )
+        level: tuple([(dear - off[index], cheap) for dear, cheap in pairs] for index, pairs in enumerate(of_level))
         for level, of_level in cells.items()
     }
 
@@ -348,10 +340,7 @@ class Sides:
     def _of(self, size: int, side: int) -> tuple[list[float], list[float]]:
         if (size, side) not in self._sorted:
             pairs = [pair for index in _SIDES[side] for pair in self._cells[size][index]]
-            self._sorted[size, side] = (
-                sorted([one for one, _ in pairs]),
-                sorted([other for _, other in pairs]),
-            )
+            self._sorted[size, side] = (sorted([one for one, _ in pairs]), sorted([other for _, other in pairs]))
         return self._sorted[size, side]
 
 

@@ -130,13 +130,9 @@ def conf_steps(disk: Disk, inventory: Inventory, files: Files, system: System) -
     wrong = wrong_lines(disk, inventory, files)
     file = wrong[0].file if wrong else _file(files, system)
     uuid = disk.array.uuid if disk.array else None
-    yield EditFile(
-        file, _lines(need, inventory, files), wrong[0].text if wrong else f"UUID={uuid}", file + BACKUP
-    )
+    yield EditFile(file, _lines(need, inventory, files), wrong[0].text if wrong else f"UUID={uuid}", file + BACKUP)
     for other in wrong[1:]:
-        yield EditFile(
-            other.file, (f"# replaced by aligntool: {other.text}",), other.text, other.file + BACKUP
-        )
+        yield EditFile(other.file, (f"# replaced by aligntool: {other.text}",), other.text, other.file + BACKUP)
 
 
 def lines_from_now_on(inventory: Inventory, system: System, new: str) -> Iterator[EditFile]:
@@ -419,10 +415,6 @@ def late_start_steps(goal: RaidGoal, system: System) -> Iterator[WriteFile | Ena
 
 def bring_late_start() -> Iterator[WriteFile | EnableUnit]:
     """For all arrays of mdadm.conf at once."""
-    for file, text in (
-        (LATE_START_SCRIPT_FILE, LATE_START_SCRIPT),
-        (SERVICE_FILE, SERVICE),
-        (TIMER_FILE, TIMER_TEXT),
-    ):
+    for file, text in ((LATE_START_SCRIPT_FILE, LATE_START_SCRIPT), (SERVICE_FILE, SERVICE), (TIMER_FILE, TIMER_TEXT)):
         yield own_file(file, text)
     yield EnableUnit(LATE_START)

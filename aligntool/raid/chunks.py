@@ -156,9 +156,7 @@ def ceiling(
         return Ceiling(read, write_each, binds, unknown, alone, binds_write, told)
     count = len(disks)
     whole = None if read_each is None else count * read_each
-    data = (
-        None if write_each is None else (count - level.parity) * write_each // copies_of(level, count, layout)
-    )
+    data = None if write_each is None else (count - level.parity) * write_each // copies_of(level, count, layout)
     return Ceiling(whole, data, binds, unknown, None, binds_write, told)
 
 
@@ -174,9 +172,7 @@ def _with_drives(
     return found
 
 
-def _slowest(
-    lanes: Mapping[str, Lane], shared: Sequence[Uplink], disks: Sequence[Disk]
-) -> tuple[int | None, str]:
+def _slowest(lanes: Mapping[str, Lane], shared: Sequence[Uplink], disks: Sequence[Disk]) -> tuple[int | None, str]:
     """A stripe loads all members alike, so the slowest share binds all of them."""
     limits = [(lane.bandwidth, lane.what) for lane in lanes.values()]
     limits += [(_share(uplink, disks), _uplink_words(uplink, disks)) for uplink in shared]
@@ -244,13 +240,9 @@ def ceiling_words(found: Ceiling) -> tuple[str, ...]:
     if found.binds_write in ("", found.binds):
         said = [f"{who} at most {read} reading and {write} writing; {found.binds} binds"]
     else:
-        said = [
-            f"{who} at most {read} reading ({found.binds} binds) and {write} writing ({found.binds_write} binds)"
-        ]
+        said = [f"{who} at most {read} reading ({found.binds} binds) and {write} writing ({found.binds_write} binds)"]
     if found.alone:
-        said.append(
-            f"one sequential reader of a RAID1 gets one drive, at most {rate(found.alone)}; several get more"
-        )
+        said.append(f"one sequential reader of a RAID1 gets one drive, at most {rate(found.alone)}; several get more")
     if found.unknown:
         said.append(f"the links of {', '.join(found.unknown)} are not known, so the ceiling may be lower")
     return tuple(said)
@@ -327,7 +319,7 @@ _STRIPED: dict[str, _Words] = {
     "sequential": (HALF_MIB, _NOT_SLOWER, Evidence.RULE),
     "lsm": (MIB, "written and compacted in long runs; ScyllaDB's own setup uses 1MiB", Evidence.PUBLISHED),
     "vm": (256 * KIB, "guests mix small and large requests; between the two", Evidence.RULE),
-}  # fmt: skip
+}
 _PARITY: dict[str, _Words] = {
     "general": (128 * KIB, "a full stripe that fits one request is written without reading", Evidence.RULE),
     "boot": (64 * KIB, "booting is small reads one at a time, which no chunk of 64KiB and more splits", Evidence.RULE),
@@ -335,7 +327,7 @@ _PARITY: dict[str, _Words] = {
     "sequential": (HALF_MIB, _NOT_SLOWER, Evidence.RULE),
     "lsm": (128 * KIB, "long writes fill whole stripes of at most 1MiB", Evidence.RULE),
     "vm": (64 * KIB, "short stripes are completed sooner by mixed writes", Evidence.RULE),
-}  # fmt: skip
+}
 
 
 def member_units(grids: Sequence[Grid]) -> tuple[Grid, ...]:
@@ -415,11 +407,7 @@ def _binding_floor(stripes: Stripes) -> tuple[str, Evidence]:
     """The largest of the floors, in words."""
     floors = [(LEAST, f"at least {format_size(LEAST)}", Evidence.RULE)]
     floors += [
-        (
-            grid.size,
-            f"a multiple of the members' {grid.kind} of {format_size(grid.size)}",
-            _strength(grid.source),
-        )
+        (grid.size, f"a multiple of the members' {grid.kind} of {format_size(grid.size)}", _strength(grid.source))
         for grid in stripes.units
     ]
     if stripes.workload == "database":

@@ -156,8 +156,7 @@ def _bitmap_note(shape: Shape) -> str:
         return f"no bitmap: {shape.level.title} has nothing to resynchronise"
     if shape.bitmap == "none":
         return (
-            "no bitmap: after a crash the whole array is resynchronised, and until then a second failure can lose "
-            "data"
+            "no bitmap: after a crash the whole array is resynchronised, and until then a second failure can lose data"
         )
     each = format_size(bitmap_chunk(shape))
     if shape.level.parity:
@@ -177,9 +176,7 @@ def _bitmap_note(shape: Shape) -> str:
 # Each file system has its own units: mke2fs counts in blocks, mkfs.xfs in bytes and data members, btrfs and swap in
 # nothing.
 
-XFS_LOG_UNIT = (
-    256 * KIB
-)  # the largest; mkfs.xfs falls back to 32KiB above it (xfs_mkfs.c, calc_stripe_factors)
+XFS_LOG_UNIT = 256 * KIB  # the largest; mkfs.xfs falls back to 32KiB above it (xfs_mkfs.c, calc_stripe_factors)
 XFS_LOG_FALLBACK = 32 * KIB
 BLOCK = 4096
 XFS_INODE = 512  # mkfs.xfs's own with checksums
@@ -312,9 +309,7 @@ def filesystem_notes(goal: RaidGoal, stripe: Stripe) -> Iterator[str]:
             )
         case "ext4" if chunk:
             width = (
-                "and a stripe width"
-                if has_width(stripe)
-                else "and no stripe width, which slows its allocator on flash"
+                "and a stripe width" if has_width(stripe) else "and no stripe width, which slows its allocator on flash"
             )
             yield f"ext4: a stride of one chunk {width}"
         case "ext4":

@@ -49,9 +49,7 @@ class Maker:
     """A program that builds initramfs images."""
 
     rebuild: tuple[str, ...]  # the command that builds those of all installed kernels
-    check: tuple[
-        str, ...
-    ]  # with a UUID behind it: prints the array's line, or fails where an initramfs lacks it
+    check: tuple[str, ...]  # with a UUID behind it: prints the array's line, or fails where an initramfs lacks it
     programs: tuple[str, ...]  # that `check` runs
     where: str  # which images have to have the line
 

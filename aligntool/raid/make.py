@@ -19,14 +19,7 @@ from aligntool.raid.members import data_area, partition_node
 from aligntool.raid.persist import FSTAB, other_place
 from aligntool.raid.planning import Needs, needs_of_plan
 from aligntool.raid.record import Paths, Record, forget, record_file, save
-from aligntool.raid.steps_drives import (
-    HeldMembers,
-    hold_members,
-    is_made,
-    is_same_drive,
-    look_around,
-    old_signatures,
-)
+from aligntool.raid.steps_drives import HeldMembers, hold_members, is_made, is_same_drive, look_around, old_signatures
 from aligntool.raid.steps_md import refuse_foreign, refuse_used, stop_earlier
 from aligntool.raid.steps_system import (
     find_file,
@@ -73,9 +66,7 @@ def refuse_impossible(plan: Plan, paths: Paths) -> None:
     refuse([*_about_kernel(plan.steps), *preflight(needs_of_plan(plan, here=True), plan.steps, paths, disks)])
 
 
-def preflight(
-    needs: Needs, steps: Sequence[Step], paths: Paths, disks: Sequence[Disk] = ()
-) -> list[Objection]:
+def preflight(needs: Needs, steps: Sequence[Step], paths: Paths, disks: Sequence[Disk] = ()) -> list[Objection]:
     """Return every reason that can be found by looking, so also for a plan that is only shown, and for a goal without a
     plan, which has no `steps`. `disks`: of the machine, to find drives with two names. Root only.
     """
@@ -185,10 +176,7 @@ def _about_names(step: EditFile, paths: Paths) -> Iterator[Objection]:
         for other in others:
             taken = len(ours) > 1 and len(other) > 1
             if taken and other[0] == ours[0] == "ARRAY" and other[1] == ours[1]:
-                yield (
-                    f"{step.path} gives the name {ours[1]} to another array: {' '.join(other)}",
-                    "--name another",
-                )
+                yield (f"{step.path} gives the name {ours[1]} to another array: {' '.join(other)}", "--name another")
             elif taken and step.path == FSTAB and other[1].rstrip("/") == ours[1] != "/":
                 yield f"{step.path} mounts {other[0]} at {ours[1]} already", _elsewhere(ours[1], paths)
 
@@ -428,11 +416,7 @@ def _start_array_to_undo(record: Record, plan: Plan) -> Iterator[Said]:
     except Stopped as error:
         made = next((step for step in plan.steps if isinstance(step, MakeArray)), None)
         begun = [plan.steps[index] for index in record.traces]
-        if (
-            made
-            and steps_md.has_superblocks(made)
-            and any(isinstance(step, MakeFileSystem) for step in begun)
-        ):
+        if made and steps_md.has_superblocks(made) and any(isinstance(step, MakeFileSystem) for step in begun):
             clear = f"mdadm --zero-superblock {' '.join(made.members)}"
             raise Refused(
                 f"the array cannot be started, so it is unknown whether files lie on it: {error}",
@@ -476,9 +460,7 @@ def plan_here(plan: Plan, disks: Sequence[Disk]) -> Plan:
     if len(set(names.values())) < len(names):
         reasons.append("two drives of the plan are the same drive now")
     if reasons:
-        raise Refused(
-            "\n".join(reasons), hint="attach every drive of the array; lsblk -o NAME,MODEL,SERIAL,SIZE"
-        )
+        raise Refused("\n".join(reasons), hint="attach every drive of the array; lsblk -o NAME,MODEL,SERIAL,SIZE")
     return replace(plan, steps=tuple(_step_here(step, names) for step in plan.steps))
 
 

@@ -155,9 +155,7 @@ def _kept(recommended: int, against: Mapping[int, Ratio], apart: frozenset[int],
     if not apart:
         return f"no chunk differed from {format_size(recommended)} by more than the noise of {rounds} rounds"
     told = ", ".join(f"{format_size(chunk)} {against[chunk]}" for chunk in slower)
-    return (
-        f"none was clearly faster than {format_size(recommended)} in {rounds} rounds, and slower were: {told}"
-    )
+    return f"none was clearly faster than {format_size(recommended)} in {rounds} rounds, and slower were: {told}"
 
 
 def scores_of(samples: Sequence[Sample]) -> dict[int, tuple[float, ...]]:
@@ -173,9 +171,7 @@ def scores_of(samples: Sequence[Sample]) -> dict[int, tuple[float, ...]]:
         for number in sorted({sample.round for sample in samples})
         if all(cells.get((number, chunk), {}).keys() == shapes for chunk in chunks)
     ]
-    return {
-        chunk: tuple(geometric_mean(cells[number, chunk].values()) for number in whole) for chunk in chunks
-    }
+    return {chunk: tuple(geometric_mean(cells[number, chunk].values()) for number in whole) for chunk in chunks}
 
 
 def geometric_mean(rates: Iterable[float]) -> float:
@@ -232,9 +228,7 @@ def _check_tuning(tuning: Tuning) -> None:
         raise ValueError("it has one load twice for one array of one round")
 
 
-def why_not_here(
-    tuning: Tuning, disks: Sequence[Disk], goal: RaidGoal, layout: str, bitmap: str
-) -> tuple[str, ...]:
+def why_not_here(tuning: Tuning, disks: Sequence[Disk], goal: RaidGoal, layout: str, bitmap: str) -> tuple[str, ...]:
     """Every reason why it is not about this array; (): it is."""
     asked = (
         ("level", LEVELS[tuning.level].title, LEVELS[goal.level].title),
@@ -244,9 +238,7 @@ def why_not_here(
     )
     reasons = [f"its {what} was {then}, and here it is {now}" for what, then, now in asked if then != now]
     if tuning.workload == "database" and tuning.database_page != goal.database_page:
-        reasons.append(
-            f"its database pages had {tuning.database_page} bytes, and here they have {goal.database_page}"
-        )
+        reasons.append(f"its database pages had {tuning.database_page} bytes, and here they have {goal.database_page}")
     then = {member.key: member.name for member in tuning.members}
     now = {identity_of(disk).key: disk.name for disk in disks}
     strange = [name for key, name in now.items() if key not in then or not any(key)]
@@ -278,12 +270,7 @@ class MeasuredHere:
 
 
 def measured_here(
-    goal: RaidGoal,
-    stripes: Stripes,
-    advice: ChunkAdvice,
-    disks: Sequence[Disk],
-    layout: str,
-    bitmap: str,
+    goal: RaidGoal, stripes: Stripes, advice: ChunkAdvice, disks: Sequence[Disk], layout: str, bitmap: str
 ) -> MeasuredHere:
     """Raises Refused for a text that is not a result of `raid tune`."""
     if not goal.measured:
@@ -294,9 +281,7 @@ def measured_here(
         return MeasuredHere(advice, ("the measurement says nothing here: this level has no chunk",), rates)
     reasons = why_not_here(tuning, disks, goal, layout, bitmap)
     if reasons:
-        return MeasuredHere(
-            advice, (f"the measurement is not used for the chunk: {'; '.join(reasons)}",), rates
-        )
+        return MeasuredHere(advice, (f"the measurement is not used for the chunk: {'; '.join(reasons)}",), rates)
     choice = choose(tuning.samples, advice.size)
     if choice.chunk is None:
         return MeasuredHere(advice, (f"the measurement is not used for the chunk: {choice.reason}",), rates)
@@ -386,22 +371,12 @@ def shapes_of(workload: str, database_page: int) -> tuple[Shape, ...]:
     """The loads that stand for a workload; all of them count alike."""
     page = database_page
     loads = {
-        "general": (
-            Shape("read", MIB, 8),
-            Shape("write", MIB, 8),
-            Shape("randrw", 16 * KIB, 16, read_share=70),
-        ),
+        "general": (Shape("read", MIB, 8), Shape("write", MIB, 8), Shape("randrw", 16 * KIB, 16, read_share=70)),
         "boot": (Shape("randread", 4 * KIB, 1), Shape("randwrite", 4 * KIB, 1)),
-        "database": (
-            Shape("randrw", page, 16, read_share=70),
-            Shape("randwrite", page, 1, threads=4, sync_every=1),
-        ),
+        "database": (Shape("randrw", page, 16, read_share=70), Shape("randwrite", page, 1, threads=4, sync_every=1)),
         "sequential": (Shape("read", MIB, 8), Shape("write", MIB, 8), Shape("read", MIB, 1)),
         "lsm": (Shape("write", MIB, 4), Shape("read", MIB, 4), Shape("randread", 16 * KIB, 32)),
-        "vm": (
-            Shape("randrw", 4 * KIB, 32, read_share=70),
-            Shape("randrw", 64 * KIB, 8, read_share=70),
-        ),
+        "vm": (Shape("randrw", 4 * KIB, 32, read_share=70), Shape("randrw", 64 * KIB, 8, read_share=70)),
     }
     return loads[workload]
 
@@ -427,9 +402,7 @@ def sweep_chunks(stripes: Stripes, asked: Sequence[int] = ()) -> tuple[int, ...]
 def sweep_order(chunks: Sequence[int], repeats: int) -> tuple[tuple[int, int], ...]:
     """Cells (round, chunk): A B C, C B A, A B C ... so that what drifts, drifts over all of them alike."""
     return tuple(
-        (number, chunk)
-        for number in range(repeats)
-        for chunk in (chunks if number % 2 == 0 else chunks[::-1])
+        (number, chunk) for number in range(repeats) for chunk in (chunks if number % 2 == 0 else chunks[::-1])
     )
 
 

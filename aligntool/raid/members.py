@@ -19,12 +19,7 @@ NEARLY_WORN = 80  # per cent of the rated endurance
 UNEVEN = 20  # per cent between the least and the most worn
 
 
-_ASKED = (
-    DiskKind.ATA,
-    DiskKind.SCSI,
-    DiskKind.NVME,
-    DiskKind.USB,
-)  # what else there is has no health of its own
+_ASKED = (DiskKind.ATA, DiskKind.SCSI, DiskKind.NVME, DiskKind.USB)  # what else there is has no health of its own
 
 
 def unasked(disks: Sequence[Disk]) -> Iterator[str]:
@@ -114,9 +109,7 @@ def partition_node(disk: str, number: int) -> str:
     return f"{disk}p{number}" if disk[-1:].isdigit() else f"{disk}{number}"
 
 
-def member_sentences(
-    member: Member, known: Sequence[KnownGeometry], uplinks: Sequence[Uplink] = ()
-) -> Iterator[str]:
+def member_sentences(member: Member, known: Sequence[KnownGeometry], uplinks: Sequence[Uplink] = ()) -> Iterator[str]:
     """What it is, its link, its formats, its memory, its wear. A sentence each, with its name before."""
     disk = member.disk
     facts = [disk.model or "a drive without a model", f"firmware {disk.firmware}" if disk.firmware else ""]
@@ -217,7 +210,7 @@ def differences(members: Sequence[Member], known: Known) -> Iterator[str]:
         ("links", lambda disk: link_words(disk) or None),
         ("kinds", lambda disk: disk.kind.value),
         ("DRAM", lambda disk: "no DRAM" if is_dramless(disk, known.get(disk.name, ())) else "not said to lack it"),
-    )  # fmt: skip
+    )
     for what, ask in asked:
         found = {member.name: ask(disk) for member, disk in zip(members, drives, strict=True)}
         if len(set(found.values()) - {None}) > 1:
@@ -244,9 +237,7 @@ def _odd(drives: Sequence[Disk]) -> Iterator[str]:
 
 
 def _numa(drives: Sequence[Disk]) -> Iterator[str]:
-    nodes = {
-        disk.name: disk.numa_node for disk in drives if disk.numa_node is not None and disk.numa_node >= 0
-    }
+    nodes = {disk.name: disk.numa_node for disk in drives if disk.numa_node is not None and disk.numa_node >= 0}
     if len(set(nodes.values())) > 1:
         told = ", ".join(f"{name} {node}" for name, node in nodes.items())
         yield (
@@ -312,9 +303,7 @@ def _cut(placed: Placed, length: int, *, new: bool) -> Placed:
     """A partition that is taken keeps its own length; the array uses no more than the smallest of it."""
     extent = Extent(placed.extent.start, length)
     entries = tuple(
-        NewEntry(entry.number, extent, entry.type_code, entry.name)
-        if entry.extent == placed.extent
-        else entry
+        NewEntry(entry.number, extent, entry.type_code, entry.name) if entry.extent == placed.extent else entry
         for entry in placed.entries
     )
     return Placed(placed.member, placed.device, extent, entries if new else ())
@@ -334,9 +323,7 @@ def _new(member: Member, goal: RaidGoal, level: Level) -> Placed:
     """A GPT with, if asked for, an EFI system partition, and the member."""
     disk = member.disk
     sector = disk.limits.logical_block_size or disk.sector_size
-    end = (
-        align_down(disk.size or 0, sector) - sector - align_up(GPT_ENTRIES, sector) - spare_room(goal, level)
-    )
+    end = align_down(disk.size or 0, sector) - sector - align_up(GPT_ENTRIES, sector) - spare_room(goal, level)
     entries: list[NewEntry] = []
     start = first_on_grids(member.grids, MIB)
     if goal.esp_size:
@@ -431,9 +418,7 @@ def data_area(steps: Sequence[Step]) -> DataArea:
     return next((step.data for step in steps if isinstance(step, MakeArray)), DataArea())
 
 
-def zeroed(
-    disk: Disk, entries: Sequence[NewEntry], taken: Extent | None, area: DataArea
-) -> tuple[Extent, ...]:
+def zeroed(disk: Disk, entries: Sequence[NewEntry], taken: Extent | None, area: DataArea) -> tuple[Extent, ...]:
     """Bytes of the drive: a MiB at both ends of it, of each partition that it has or gets, and of the array's data.
 
     `entries`: of the new table, the member last. `taken`: the partition that is taken as it is; nothing beside it is

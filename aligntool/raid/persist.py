@@ -111,10 +111,7 @@ def refuse_mount(disk: Disk, inventory: Inventory, wish: PlaceWish, files: Files
     named = [line for line in fstab_lines(disk, inventory, files) if _is_by_node(line, disk, inventory)]
     for line in (*named, *_crypt_lines(disk, inventory, files)):
         if uuid_behind(line.spec, disk) is None:
-            yield (
-                f"the UUID on {line.spec}, from which {line.place} is mounted, is unknown",
-                f"blkid {line.spec}",
-            )
+            yield (f"the UUID on {line.spec}, from which {line.place} is mounted, is unknown", f"blkid {line.spec}")
     if wish.place is None:
         return
     layer = disk.content[0] if len(disk.content) == 1 else None
@@ -150,9 +147,7 @@ def _is_taken(place: str, inventory: Inventory, files: Files) -> bool:
     return place in mounted or any(line.place == place for line in files.fstab)
 
 
-def mount_steps(
-    disk: Disk, inventory: Inventory, wish: PlaceWish, files: Files
-) -> Iterator[EditFile | SystemStep]:
+def mount_steps(disk: Disk, inventory: Inventory, wish: PlaceWish, files: Files) -> Iterator[EditFile | SystemStep]:
     """A new line, and the mount itself where it is not there yet."""
     if wish.place is None or not disk.content:
         return
@@ -228,7 +223,7 @@ def plan_persist(disk: Disk, inventory: Inventory, goal: PersistGoal) -> Plan:
         steps=steps,
         attention=tuple(_attention(case)) if steps else (),
         notes=tuple(_notes(case, goal)),
-    )  # fmt: skip
+    )
 
 
 def _swallowed(steps: Sequence[Step], files: Files) -> Iterator[Objection]:
@@ -237,9 +232,7 @@ def _swallowed(steps: Sequence[Step], files: Files) -> Iterator[Objection]:
     lines += [(FSTAB, line.text) for line in files.fstab] + [(CRYPTTAB, line.text) for line in files.crypttab]
     for step in steps:
         if isinstance(step, EditFile):
-            if (
-                "\ufffd" in step.instead_of
-            ):  # what a byte that is not UTF-8 was read as: it cannot be found again
+            if "\ufffd" in step.instead_of:  # what a byte that is not UTF-8 was read as: it cannot be found again
                 yield (
                     f"{step.path}: a line holds characters that are not UTF-8: {step.instead_of}",
                     f"change it in {step.path} by hand first",
@@ -310,10 +303,7 @@ def _is_to_be_rebuilt(case: Case, *, edits: bool) -> bool:
     if not case.files.initramfs or not case.is_assembled_early:
         return False
     return edits or any(
-        (
-            assembles(image, case.disk, case.files)
-            and not lines_of(case.disk, image.conf.arrays if image.conf else ())
-        )
+        (assembles(image, case.disk, case.files) and not lines_of(case.disk, image.conf.arrays if image.conf else ()))
         or (starts_from(case.disk, case.inventory) and not image.has_mdadm)
         for image in case.files.initramfs
         if not image.unseen

@@ -114,18 +114,11 @@ def notes_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[str,
         for member in members
         for line in member_sentences(member, known.get(member.disk.name, ()), inventory.uplinks)
     ]
-    notes += [
-        *_chunk(decided),
-        *_layout(decided),
-        *consistency_notes(decided.shape),
-        *_placement_notes(decided),
-    ]
+    notes += [*_chunk(decided), *_layout(decided), *consistency_notes(decided.shape), *_placement_notes(decided)]
     notes += [*filesystem_notes(decided.goal, decided.stripe), *_given(decided)]
     disks = [member.disk for member in members]
     rates = {**known_rates({disk.name: known.get(disk.name, ()) for disk in disks}), **decided.measured.rates}
-    notes += ceiling_words(
-        ceiling(disks, inventory.uplinks, decided.shape.level, decided.shape.layout, rates)
-    )
+    notes += ceiling_words(ceiling(disks, inventory.uplinks, decided.shape.level, decided.shape.layout, rates))
     return tuple(notes)
 
 
@@ -323,9 +316,7 @@ def _system_attention(decided: Decided) -> Iterator[str]:
 LEAST_MEMBER = 16 * MIB
 
 
-def plan_raid(
-    members: Sequence[Judged], inventory: Inventory, goal: RaidGoal, *, known: Known | None = None
-) -> Plan:
+def plan_raid(members: Sequence[Judged], inventory: Inventory, goal: RaidGoal, *, known: Known | None = None) -> Plan:
     """`known`: what the drive database says of each disk. Raises Refused with every reason."""
     decided = decide_raid(members, goal)
     refuse(tuple(shape_problems(goal, decided.placed, decided.shape, decided.stripe)))
@@ -360,9 +351,7 @@ def needs_of_plan(plan: Plan, *, here: bool) -> Needs:
     made = next((step for step in plan.steps if isinstance(step, MakeArray)), None)
     making = [step for step in plan.steps if isinstance(step, MakeArray | MakeFileSystem)]
     steps = tuple(step for step in plan.steps if isinstance(step, FileStep | SystemStep)) if here else ()
-    programs = {
-        name for step in (*making, *steps) if isinstance(step, ProgramStep) for name in programs_of(step)
-    }
+    programs = {name for step in (*making, *steps) if isinstance(step, ProgramStep) for name in programs_of(step)}
     programs |= set(_MAKING) if made else set()
     return Needs(frozenset(programs), made.device if made else "", steps)
 
@@ -436,9 +425,7 @@ def _decide(members: Sequence[Member], goal: RaidGoal, level: Level) -> Decided:
 def _about_room(placed: Sequence[Placed], least: int = LEAST_MEMBER) -> Iterator[Objection]:
     small = [each for each in placed if each.extent.length < least]
     if small:
-        told = ", ".join(
-            f"{each.member.name} has {format_about(max(each.extent.length, 0))}" for each in small
-        )
+        told = ", ".join(f"{each.member.name} has {format_about(max(each.extent.length, 0))}" for each in small)
         yield f"members need at least {format_size(least)}, and {told}", "take larger drives"
 
 

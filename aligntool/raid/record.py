@@ -147,9 +147,7 @@ def one_at_a_time(state: Path = STATE) -> Iterator[None]:
         descriptor = os.open(state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         root = isinstance(error, PermissionError)
-        raise Refused(
-            f"{state}: {error.strerror}", hint="type the same after sudo" if root else ""
-        ) from error
+        raise Refused(f"{state}: {error.strerror}", hint="type the same after sudo" if root else "") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield

@@ -75,10 +75,7 @@ def _about_chunk(goal: RaidGoal) -> Iterator[Objection]:
             "--chunk 64KiB",
         )
     elif level.word != "raid0" and not is_power_of_two(chunk):
-        yield (
-            f"a chunk of {format_size(chunk)} is not a power of two, which {level.title} asks for",
-            "--chunk 64KiB",
-        )
+        yield (f"a chunk of {format_size(chunk)} is not a power of two, which {level.title} asks for", "--chunk 64KiB")
 
 
 # Which array is meant by a name: the kernel's, a node below /dev, or the one that mdadm gave it.
@@ -100,9 +97,7 @@ def find_array(disks: Sequence[Disk], name: str, *, command: str) -> Disk:
     if found:
         paths = ", ".join(disk.path for disk in found)
         raise Refused(f"{name}: several md arrays have that name: {paths}", hint=_typed(found, command))
-    raise Refused(
-        f"{name}: no md array of that name runs here", hint=_typed(arrays, command) or "aligntool audit"
-    )
+    raise Refused(f"{name}: no md array of that name runs here", hint=_typed(arrays, command) or "aligntool audit")
 
 
 def _typed(arrays: Sequence[Disk], command: str) -> str:
@@ -162,10 +157,7 @@ def _about_paths(members: Sequence[Member]) -> Iterator[Objection]:
             same = f"WWN {disk.wwn}" if disk.wwn and disk.wwn == other.disk.wwn else f"serial {disk.serial}"
             why = "both on one drive" if disk.path == other.disk.path else f"one drive by two names, {same}"
             why = f"both made of {found[-1]}" if found[0] == "below" else why
-            yield (
-                f"{other.name} and {member.name} are {why}: they would fail together",
-                "name each drive once",
-            )
+            yield (f"{other.name} and {member.name} are {why}: they would fail together", "name each drive once")
         seen.update(dict.fromkeys(keys, member))
 
 
@@ -250,27 +242,18 @@ def _about_wipe(members: Sequence[Member], goal: RaidGoal) -> Iterator[Objection
     """A name that is not a member is a slip of the keyboard, and the next one may be worse."""
     for name in goal.wipe:
         if not any(_is_named(member, name) for member in members):
-            yield (
-                f"--wipe {name}: not a member of this array",
-                f"members: {', '.join(each.name for each in members)}",
-            )
+            yield (f"--wipe {name}: not a member of this array", f"members: {', '.join(each.name for each in members)}")
 
 
 def _about_member(member: Member, goal: RaidGoal) -> Iterator[Objection]:
     disk, part = member.disk, member.partition
     if disk.kind is DiskKind.IMAGE:
-        yield (
-            f"{disk.path} is a file; md works on block devices",
-            f"losetup -f --show {shell_word(disk.path)}",
-        )
+        yield (f"{disk.path} is a file; md works on block devices", f"losetup -f --show {shell_word(disk.path)}")
         return
     if not disk.size:
         yield f"the size of {disk.name} is unknown", ""
     if disk.zoned not in (None, "none"):
-        yield (
-            f"{disk.name} is {disk.zoned} zoned: parts of it must be written in order, which md does not do",
-            "",
-        )
+        yield (f"{disk.name} is {disk.zoned} zoned: parts of it must be written in order, which md does not do", "")
     if disk.read_only:
         yield f"{disk.name} is read-only", ""
     if disk.failing:
@@ -290,9 +273,7 @@ def _about_use(member: Member) -> Iterator[Objection]:
     if member.partition is not None:
         used.append((member.name, member.partition.mounted_at, member.partition.holders))
     else:
-        used += [
-            (Member(member.judged, part).name, part.mounted_at, part.holders) for part in disk.partitions
-        ]
+        used += [(Member(member.judged, part).name, part.mounted_at, part.holders) for part in disk.partitions]
     used.append((disk.name, disk.mounted_at, disk.holders))
     for name, places, holders in used:
         for place in places:
@@ -373,9 +354,7 @@ def _recognised(member: Member) -> tuple[str, ...]:
     if disk.table and not disk.partitions:
         found.append(f"a partition table ({disk.table.label}) without partitions")
     if disk.table is None:  # firmware that finds one "repairs" the other, over what lies there by then
-        found += [
-            f"what is left of a GPT, its {copy.name} copy at byte {copy.at}" for copy in disk.gpt_headers
-        ]
+        found += [f"what is left of a GPT, its {copy.name} copy at byte {copy.at}" for copy in disk.gpt_headers]
     return tuple(found)
 
 
@@ -404,9 +383,7 @@ BTRFS_LEAST = 109 * MIB  # mkfs.btrfs, for one device: 114294784
 EXT4_STRIDE = 0xFFFF  # s_raid_stride has 16 bits, and mke2fs cuts what is more
 
 
-def shape_problems(
-    goal: RaidGoal, placed: Sequence[Placed], shape: Shape, stripe: Stripe
-) -> Iterator[Objection]:
+def shape_problems(goal: RaidGoal, placed: Sequence[Placed], shape: Shape, stripe: Stripe) -> Iterator[Objection]:
     yield from _about_lengths(goal, placed, shape)
     if goal.metadata == "1.0" and shape.level.word != "raid1":
         yield (
@@ -454,10 +431,7 @@ def _about_filesystem(goal: RaidGoal, shape: Shape, stripe: Stripe) -> Iterator[
             "--chunk 512KiB",
         )
     if goal.filesystem == "ext4" and (stripe.chunk or 0) // (goal.block_size or BLOCK) > EXT4_STRIDE:
-        yield (
-            f"a chunk of {format_size(stripe.chunk or 0)} is too large for the stride of ext4",
-            "--chunk 512KiB",
-        )
+        yield (f"a chunk of {format_size(stripe.chunk or 0)} is too large for the stride of ext4", "--chunk 512KiB")
 
 
 def _least_size(goal: RaidGoal, stripe: Stripe) -> int:

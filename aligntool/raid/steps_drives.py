@@ -43,10 +43,7 @@ def look_around() -> tuple[Disk, ...]:
 def stop_unless_blank(step: MakeMember, taken: Extent | None, area: DataArea, *, begun: bool) -> None:
     """As `came_onto`. Raises Stopped."""
     if why := came_onto(step, taken, area, begun=begun):
-        raise Stopped(
-            f"{why}; it is not overwritten",
-            hint="sudo aligntool rollback leaves that alone",
-        )
+        raise Stopped(f"{why}; it is not overwritten", hint="sudo aligntool rollback leaves that alone")
 
 
 def came_onto(step: MakeMember, taken: Extent | None, area: DataArea, *, begun: bool) -> str:
@@ -91,13 +88,9 @@ def old_signatures(step: MakeMember, area: DataArea) -> Iterator[Objection]:
     if not area.offset:
         return
     if step.entries:
-        yield from _shown(
-            step.disk.path, area.of(step.entries[-1].extent), "where the array's data would begin"
-        )
+        yield from _shown(step.disk.path, area.of(step.entries[-1].extent), "where the array's data would begin")
     else:
-        yield from _shown(
-            step.device, Extent(area.offset, area.length or 0), "where the array's data would begin"
-        )
+        yield from _shown(step.device, Extent(area.offset, area.length or 0), "where the array's data would begin")
 
 
 def _shown(device: str, place: Extent, where: str) -> Iterator[Objection]:
@@ -190,9 +183,7 @@ def hold_members(steps: Sequence[Step]) -> Iterator[HeldMembers]:
 _ANYWHERE = DataArea()
 
 
-def make_member(
-    step: MakeMember, members: HeldMembers, *, again: bool, area: DataArea = _ANYWHERE
-) -> Iterator[Said]:
+def make_member(step: MakeMember, members: HeldMembers, *, again: bool, area: DataArea = _ANYWHERE) -> Iterator[Said]:
     """`again`: the step was begun before, so the drive may be anywhere between before and after.
 
     `area`: where the array's data will lie on the member; with `wipe` both its ends are cleared, too, so that nothing
@@ -243,9 +234,7 @@ def stop_unless_standing(step: MakeMember, area: DataArea, *, blank: bool) -> No
     if same and not step.entries:
         same = is_same_disk(subject(disk), step.disk) or _is_blanked(disk, step)
     if problems or not same:
-        raise Stopped(
-            f"{step.device} is not as it was made: {'; '.join(problems) or 'its drive has changed'}"
-        )
+        raise Stopped(f"{step.device} is not as it was made: {'; '.join(problems) or 'its drive has changed'}")
     if blank:
         number = None if step.entries else part_number(disk, step)
         stop_unless_blank(step, whole_of(disk, step, number), area, begun=True)
@@ -277,20 +266,14 @@ def is_same_drive(disk: Disk, step: MakeMember) -> bool:
 def _stop_unless_planned(disk: Disk, step: MakeMember, *, again: bool) -> None:
     """Raises Stopped: another drive, another table, something recognised on it that the plan does not have."""
     if not is_same_drive(disk, step):
-        raise Stopped(
-            f"{disk.path} is another drive than the plan's: model, serial number, WWN or size differ"
-        )
+        raise Stopped(f"{disk.path} is another drive than the plan's: model, serial number, WWN or size differ")
     if not (disk.table_read and disk.content_read):
         raise Stopped(f"{disk.path} could not be read, so it may not be as it was when the plan was made")
-    erased = (
-        step.old_arrays if again else ()
-    )  # without its table a drive shows its last partition's as its own
+    erased = step.old_arrays if again else ()  # without its table a drive shows its last partition's as its own
     number = None if step.entries else part_number(disk, step)
     came = set(held_by(disk, number, ignored_arrays=erased)) - set(step.holds)
     if came:
-        raise Stopped(
-            f"{disk.path} holds what was not there when the plan was made: {', '.join(sorted(came))}"
-        )
+        raise Stopped(f"{disk.path} holds what was not there when the plan was made: {', '.join(sorted(came))}")
     if is_same_disk(subject(disk), replace(step.disk, path=disk.path)) or (again and _is_between(disk, step)):
         return
     raise Stopped(f"{disk.path} has another partition table than when the plan was made")
@@ -409,8 +392,7 @@ def refuse_unread(disk: Disk) -> None:
     """Raise Refused where the content of the drive could not be read: its table stays then."""
     if not (disk.table_read and disk.content_read and all(part.content_read for part in disk.partitions)):
         raise Refused(
-            f"{disk.path} could not be read, so its table stays",
-            hint=f"sudo aligntool audit {shell_word(disk.path)}",
+            f"{disk.path} could not be read, so its table stays", hint=f"sudo aligntool audit {shell_word(disk.path)}"
         )
 
 

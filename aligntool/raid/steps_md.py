@@ -175,9 +175,7 @@ def make_array(step: MakeArray, size: int) -> Iterator[Said]:
         yield Said(f"{step.device} runs already")
     else:
         if running is not None and (shown := shown_on(f"/dev/{running}")):
-            raise Stopped(
-                f"/dev/{running} runs without all its members and holds {shown}; it is not made again"
-            )
+            raise Stopped(f"/dev/{running} runs without all its members and holds {shown}; it is not made again")
         take_apart(step)
         _stop_where_something_lies(step.members)
         run_or_stop(*command_of(step))

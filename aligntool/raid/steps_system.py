@@ -355,9 +355,7 @@ def edited(before: bytes, step: FileStep) -> bytes:
         return before
     first = places[0] if places else len(lines)
     gone = {*places, *(at for at, line in enumerate(lines) if wanted == [line])}
-    front, back = (
-        [lines[at] for at in part if at not in gone] for part in (range(first), range(first, len(lines)))
-    )
+    front, back = ([lines[at] for at in part if at not in gone] for part in (range(first), range(first, len(lines))))
     return b"\n".join([*front, *wanted, *back]) + b"\n"
 
 
@@ -507,10 +505,7 @@ def _is_mount_point(file: Path) -> bool:
 def is_kept(step: FileStep, record: Record) -> bool:
     """What the file was before this work is kept by an earlier step of it."""
     others = [(record.plan.steps[at], trace) for at, trace in record.traces.items()]
-    return any(
-        isinstance(other, FileStep) and other.path == step.path and "after" in trace
-        for other, trace in others
-    )
+    return any(isinstance(other, FileStep) and other.path == step.path and "after" in trace for other, trace in others)
 
 
 def kept_words(record: Record, paths: Paths) -> Iterator[Said]:

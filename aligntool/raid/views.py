@@ -51,10 +51,7 @@ class ArrayView:
 
 
 def arrays_of(
-    report: Report,
-    names: Sequence[str] = (),
-    rates: Rates = MappingProxyType({}),
-    known: Known = MappingProxyType({}),
+    report: Report, names: Sequence[str] = (), rates: Rates = MappingProxyType({}), known: Known = MappingProxyType({})
 ) -> tuple[ArrayView, ...]:
     """The arrays of those names or paths, or all. `rates`: of the drives, where they are known. `known`: what the drive
     database says of each. Raises Refused for a name of no array, or of several.
@@ -62,9 +59,7 @@ def arrays_of(
     disks = [judged.disk for judged in report.judged]
     wanted = {find_array(disks, name, command="aligntool raid show").name for name in names}
     arrays = [judged for judged in report.judged if judged.disk.array]
-    return tuple(
-        _view(judged, report, rates, known) for judged in arrays if not names or judged.disk.name in wanted
-    )
+    return tuple(_view(judged, report, rates, known) for judged in arrays if not names or judged.disk.name in wanted)
 
 
 def _view(judged: Judged, report: Report, rates: Rates, known: Known) -> ArrayView:
@@ -169,8 +164,7 @@ def _contents(judged: Judged) -> Iterator[str]:
     for part in disk.partitions:
         what = ", ".join(_layer(layer) for layer in part.content) or part.content_hint or part.type_name
         yield (
-            f"partition {part.number} at byte {part.extent.start}: "
-            f"{what or 'nothing known'}{_mounted(part.mounted_at)}"
+            f"partition {part.number} at byte {part.extent.start}: {what or 'nothing known'}{_mounted(part.mounted_at)}"
         )
     if disk.holders:
         yield f"carries {', '.join(disk.holders)}"

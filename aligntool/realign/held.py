@@ -63,9 +63,7 @@ def signs_of(view: View, *others: View) -> Signs:
     found = [(signature, at) for signature in SIGNATURES for at in _found(view, signature)]
     vital = frozenset({at for _, at in found} | {at for other in others for at in _of_another(other)})
     size = len(view.sign)
-    level_of = {
-        sector: index for index, level in enumerate(_last(view, found)) for sector in sectors_of(level, size)
-    }
+    level_of = {sector: index for index, level in enumerate(_last(view, found)) for sector in sectors_of(level, size)}
     last = tuple(
         frozenset(at for at in vital if level_of.get(align_down(at, size)) == index)
         for index in sorted(set(level_of.values()))
@@ -105,8 +103,7 @@ def _last(view: View, found: Sequence[tuple[Signature, int]]) -> tuple[Bytes, ..
         return (frozenset({at}),)
     labels = [at for one, at in found if one is ZFS_NVLIST]
     blocks = sorted(
-        (at for one, at in found if one is ZFS_UBERBLOCK),
-        key=lambda at: (at >= ZFS_LABEL, -_transaction(view, at), at),
+        (at for one, at in found if one is ZFS_UBERBLOCK), key=lambda at: (at >= ZFS_LABEL, -_transaction(view, at), at)
     )
     return (frozenset(blocks[:ZFS_UBERBLOCKS_WANTED]), frozenset(labels[:1]))
 
@@ -250,9 +247,7 @@ def clear_free(device: Device, start: int, view: View, occupied: Sequence[Extent
     Left over from years ago, it would be seen there until the move is done.
     """
     size = len(view.sign)
-    _clear(
-        device, start, view, lambda at: not any(one.overlaps(Extent(start + at, size)) for one in occupied)
-    )
+    _clear(device, start, view, lambda at: not any(one.overlaps(Extent(start + at, size)) for one in occupied))
 
 
 def _clear(device: Device, start: int, view: View, may: Callable[[int], bool]) -> None:

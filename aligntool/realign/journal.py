@@ -165,9 +165,7 @@ class Journal:
         return self._newest.position
 
     @classmethod
-    def create(
-        cls, device: Device, place: JournalPlace, contents: Contents, id_: bytes, first: Position
-    ) -> "Journal":
+    def create(cls, device: Device, place: JournalPlace, contents: Contents, id_: bytes, first: Position) -> "Journal":
         """Write both copies and read them back. Every slot holds a record before there is a head.
 
         Raises Refused when the body does not fit, and when what is read back is not what was written: nothing else
@@ -180,15 +178,10 @@ class Journal:
                           f" {short} bytes short",
                           hint="aligntool plan realign --journal FILE, on another disk")  # fmt: skip
         at = place.extent.start
-        for offset in (
-            0,
-            *copy_lengths(place.extent.length),
-        ):  # no head, old or new, over half a body, nor one
+        for offset in (0, *copy_lengths(place.extent.length)):  # no head, old or new, over half a body, nor one
             device.write(at + offset, bytes(SLOT))  # that `open` could take for the second copy's
         device.flush()
-        heads = [
-            Head(copy, id_, place.copy_length, len(body), hashlib.sha256(body).digest()) for copy in COPIES
-        ]
+        heads = [Head(copy, id_, place.copy_length, len(body), hashlib.sha256(body).digest()) for copy in COPIES]
         records = [Record(number, first) for number in range(RECORD_SLOTS)]
         journal = cls(device, at, heads[0], contents, records[-1])
         for copy in COPIES:
@@ -200,9 +193,7 @@ class Journal:
             device.write(journal._place(head.copy), head.sealed())
         device.flush()
         if not journal._reads_back(body, records):
-            raise Refused(
-                "what was written to the journal is not what is read back from it: this disk is failing"
-            )
+            raise Refused("what was written to the journal is not what is read back from it: this disk is failing")
         return journal
 
     @classmethod
@@ -217,9 +208,7 @@ class Journal:
         journal = cls(device, at, pieces.head, unpack(pieces.body), Record(0, Position(0)))
         journal.damage, journal._damaged = pieces.sentences, pieces.damaged
         slots = {slot: journal._records(slot) for slot in range(1, 1 + RECORD_SLOTS)}
-        journal.lost_slots = tuple(
-            at + slot * SLOT for slot, found in slots.items() if found == [None] * len(COPIES)
-        )
+        journal.lost_slots = tuple(at + slot * SLOT for slot, found in slots.items() if found == [None] * len(COPIES))
         journal._damaged += tuple(journal._lost_records(slots))
         records = [record for found in slots.values() for record in found if record is not None]
         journal._newest = max(records, key=lambda record: record.number, default=journal._newest)
@@ -369,9 +358,7 @@ def _make(path: Path, length: int) -> int:
     except OSError as error:
         os.close(descriptor)
         path.unlink()
-        raise Refused(
-            f"{path}: a journal of {format_about(length)} cannot be made: {error.strerror}"
-        ) from error
+        raise Refused(f"{path}: a journal of {format_about(length)} cannot be made: {error.strerror}") from error
     return descriptor
 
 

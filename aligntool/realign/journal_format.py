@@ -23,9 +23,7 @@ SMALLEST_COPY, LONGEST_COPY = 1 << 16, 1 << 30
 _SECTOR = 512  # of a slot, what is used: the smallest sector that there is
 _MAGIC = b"aligntool journal\n"
 _VERSION = 1
-_HEAD = struct.Struct(
-    "<18sHB16sQQ32s"
-)  # magic, version, which copy, id, copy length, body length, body SHA-256
+_HEAD = struct.Struct("<18sHB16sQQ32s")  # magic, version, which copy, id, copy length, body length, body SHA-256
 _RECORD = struct.Struct("<18s16sQBIQ")  # magic, id, number, forward, step, batch
 _RECORD_MAGIC = b"aligntool record_\n"
 _CHECKSUM = struct.Struct("<I")
@@ -231,9 +229,8 @@ def _is_body(body: bytes, head: Head) -> bool:
 def _put_together(bodies: list[bytes], head: Head) -> bytes | None:
     """Return the body of which each copy has lost another part; None where both have lost the same part."""
     blocks = [
-        at for at in range(0, head.body_length, _BLOCK)
-        if bodies[0][at : at + _BLOCK] != bodies[1][at : at + _BLOCK]
-    ]  # fmt: skip
+        at for at in range(0, head.body_length, _BLOCK) if bodies[0][at : at + _BLOCK] != bodies[1][at : at + _BLOCK]
+    ]
     runs: list[list[int]] = []
     for at in blocks:
         if runs and runs[-1][-1] + _BLOCK == at:

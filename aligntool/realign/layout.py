@@ -68,9 +68,7 @@ def _set_in_gpt(device: Device, copy: GptCopy, entries: Sequence[NewEntry]) -> N
 def _copy(device: Device, lba: int) -> GptCopy:
     copy = read_copy(device, lba, device.sector_size)
     if copy is None:
-        raise Stopped(
-            f"sector {lba} should hold the new GPT's header, and does not", hint="aligntool audit DISK"
-        )
+        raise Stopped(f"sector {lba} should hold the new GPT's header, and does not", hint="aligntool audit DISK")
     return copy
 
 
@@ -140,9 +138,7 @@ def write_cylinder_mbr(image: Path, entries: Sequence[MbrEntry], *, disk_id: int
 
 
 def _add(parted: Any, disk: Any, entry: MbrEntry) -> None:
-    geometry = parted.Geometry(
-        disk.device, start=entry.extent.start // SECTOR, length=entry.extent.length // SECTOR
-    )
+    geometry = parted.Geometry(disk.device, start=entry.extent.start // SECTOR, length=entry.extent.length // SECTOR)
     kinds = {
         Role.PRIMARY: parted.PARTITION_NORMAL,
         Role.EXTENDED: parted.PARTITION_EXTENDED,
@@ -212,9 +208,7 @@ def layout_lattice(
             notes.append(f"starts lie on {_named(grid)} as well")
             found = both
         elif gap:
-            notes.append(
-                f"{_named(grid)} would leave gaps of up to {format_size(both.size)}, and is left aside"
-            )
+            notes.append(f"{_named(grid)} would leave gaps of up to {format_size(both.size)}, and is left aside")
     return found, tuple(notes)
 
 
@@ -240,11 +234,7 @@ def plan_layout(judged: Judged, goal: LayoutGoal) -> Plan:
     refuse_impossible(disk, goal)
     sector_size = table_sector(disk)
     grid, grid_notes = layout_lattice(
-        judged.grids,
-        goal.grain,
-        sector_size=sector_size,
-        disk_size=disk.size or 0,
-        count=len(goal.parts),
+        judged.grids, goal.grain, sector_size=sector_size, disk_size=disk.size or 0, count=len(goal.parts)
     )
     room = _room(disk.size or 0, goal, sector_size)
     extents = _placed(goal, room, grid)
@@ -355,9 +345,7 @@ def _place(entry: NewEntry, part: PartWish, grid: StartGrid) -> Place:
     return Place(entry.number, None, entry.extent, what, f"on {format_size(grid.size)}")
 
 
-def _notes(
-    disk: Disk, goal: LayoutGoal, extents: Sequence[Extent], room: Extent, step: MakeTable
-) -> tuple[str, ...]:
+def _notes(disk: Disk, goal: LayoutGoal, extents: Sequence[Extent], room: Extent, step: MakeTable) -> tuple[str, ...]:
     notes = [
         f"partition {number} is {format_size(extent.length)}, not {format_size(part.size)}: lengths are multiples of "
         f"{format_size(goal.grain)}"

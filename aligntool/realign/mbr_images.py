@@ -56,13 +56,9 @@ def check_after(after: Mapping[int, Extent], changed: Set[int], *, room: Extent,
     for number in changed:
         place = after[number]
         if place.start % sector_size or place.length % sector_size or place.length <= 0:
-            raise refused(
-                f"partition {number} would be {where(place)}: no whole sectors of {sector_size} bytes"
-            )
+            raise refused(f"partition {number} would be {where(place)}: no whole sectors of {sector_size} bytes")
         if not room.contains(place):
-            raise refused(
-                f"partition {number} would be {where(place)}, but partitions may only be {where(room)}"
-            )
+            raise refused(f"partition {number} would be {where(place)}, but partitions may only be {where(room)}")
         for other, taken in after.items():
             if other != number and taken.overlaps(place):
                 raise refused(f"partition {number} would be {where(place)}, on partition {other}")
@@ -160,9 +156,8 @@ def new_chain(
         logical = place.logical
         data, link = _entries(logical.sector, chain.slot, logical.at)
         data = moved_entry(
-            data, logical.extent, place.extent,
-            counted_from=place.at, sector_size=sector_size, geometry=geometry,
-        )  # fmt: skip
+            data, logical.extent, place.extent, counted_from=place.at, sector_size=sector_size, geometry=geometry
+        )
         if following is not None:
             link = moved_entry(
                 following.logical.link, _linked(following.logical), _linked(following),
@@ -202,9 +197,7 @@ def _check_places(places: list[_Place], container: Extent, slot: int, sector_siz
         if record.start % sector_size or record.end > place.extent.start:
             raise refused(f"the EBR at byte {record.start} would not be a sector before partition {number}")
         if any(record.overlaps(other.extent) for other in places):
-            raise refused(
-                f"the EBR of partition {number}, at byte {record.start}, would be inside a partition"
-            )
+            raise refused(f"the EBR of partition {number}, at byte {record.start}, would be inside a partition")
     if len(set(records)) < len(records):
         raise refused(f"two EBRs of partition {slot} would be at one place")
 
@@ -328,9 +321,7 @@ class _Mbr:
         return {one.number: one.extent for chain in self.chains for one in chain.logicals}
 
 
-def mbr_images(
-    device: Device, park: ParkEntries, rewrite: RewriteTable, *, journal_at: int | None
-) -> TableImages:
+def mbr_images(device: Device, park: ParkEntries, rewrite: RewriteTable, *, journal_at: int | None) -> TableImages:
     """As `table_images`."""
     changes = {change.number: change for change in rewrite.changes}
     mbr = _read(device, with_chains=any(number >= _FIRST_LOGICAL for number in changes))
@@ -343,12 +334,11 @@ def mbr_images(
     geometry = _geometry(mbr)
     moved = {
         number: moved_entry(
-            entry, changes[number].before, changes[number].after,
-            sector_size=mbr.sector_size, geometry=geometry,
+            entry, changes[number].before, changes[number].after, sector_size=mbr.sector_size, geometry=geometry
         )
         for number, entry in mbr.entries.items()
         if number in changes
-    }  # fmt: skip
+    }
     chains = [chain for chain in mbr.chains if any(one.number in changes for one in chain.logicals)]
     old_ebrs = tuple(Sectors(at, sector) for chain in chains for at, sector in chain.sectors.items())
     new_ebrs = tuple(ebr for chain in chains for ebr in new_chain(chain, changes, mbr.sector_size, geometry))
@@ -368,9 +358,7 @@ def is_readable(device: Device) -> bool:
     """
     if any(copy.sound for copy in copies_of(device)):
         return True
-    kinds = {
-        entry.code for entry in entries_of(bytes(device.read(0, device.sector_size))) or () if entry.sectors
-    }
+    kinds = {entry.code for entry in entries_of(bytes(device.read(0, device.sector_size))) or () if entry.sectors}
     if GPT_PROTECTIVE in kinds:
         return len(kinds) > 1
     try:

@@ -12,16 +12,7 @@ from aligntool.realign.held import marker, read_held
 from aligntool.realign.journal import GRID, Contents, Journal, new_id, pack
 from aligntool.realign.journal_format import BODY_AT, SLOT, Head, LostPiece, Position, is_head, read_head
 from aligntool.realign.mbr_images import TableState, is_readable, table_state
-from aligntool.realign.standing import (
-    MARKER,
-    Standing,
-    has_markers,
-    index_of,
-    is_complete,
-    peek,
-    place_of,
-    standing,
-)
+from aligntool.realign.standing import MARKER, Standing, has_markers, index_of, is_complete, peek, place_of, standing
 from aligntool.realign.steps import Kernel, Walk, patched, progress
 from aligntool.realign.table import is_ours, leftovers, protective, table_images, write_table
 from aligntool.steps import CopyContent, HoldContent, ParkEntries, ReleaseContent, RewriteTable, WriteJournal
@@ -84,9 +75,7 @@ def find_journal(device: Device, file: Device | None, *, any_table: bool = False
     return None
 
 
-def _search_for(
-    device: Device, mark: ParkedMark | None, *, sound: bool, any_table: bool
-) -> Journal | LostPiece | None:
+def _search_for(device: Device, mark: ParkedMark | None, *, sound: bool, any_table: bool) -> Journal | LostPiece | None:
     """Return the journal to which no entry leads, or that one is there of which a piece is lost.
 
     One whose markers are on the disk goes before all others. Raises Refused where several may be meant.
@@ -132,15 +121,8 @@ def _counts(device: Device, journal: Journal, *, sound: bool, is_marked: bool, a
     state = table_state(device, images)
     if state is not TableState.OTHER or is_ours(device, images):
         whole = sound and state in (TableState.BEFORE, TableState.AFTER)
-        return (
-            is_marked or not whole
-        )  # else one that could not be wiped, beside a table that is as it should be
-    return (
-        (any_table and _is_begun(journal))
-        or is_marked
-        or not is_readable(device)
-        or has_markers(device, journal)
-    )
+        return is_marked or not whole  # else one that could not be wiped, beside a table that is as it should be
+    return (any_table and _is_begun(journal)) or is_marked or not is_readable(device) or has_markers(device, journal)
 
 
 def _intact(journal: Journal) -> Journal:
@@ -248,11 +230,7 @@ def _is_marked_by_another(device: Device, journal: Journal) -> bool:
             found = peek(device, step.source.start, len(was))
             for at in range(0, len(found), size):
                 marker = MARKER.match(found, at, at + size)
-                if (
-                    marker
-                    and marker[1] != journal.id.hex().encode()
-                    and found[at : at + size] != was[at : at + size]
-                ):
+                if marker and marker[1] != journal.id.hex().encode() and found[at : at + size] != was[at : at + size]:
                     return True
     return False
 
@@ -368,9 +346,7 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
     device = context.device
     journal = find_journal(device, context.journal, any_table=restore_table)
     if journal is None:
-        raise Refused(
-            "nothing is in flight on this disk", hint="aligntool audit DISK shows where things stand"
-        )
+        raise Refused("nothing is in flight on this disk", hint="aligntool audit DISK shows where things stand")
     walk, images, stands = _walk(context, journal), journal.contents.images, standing(device, journal)
     if stands is Standing.CHANGED and not restore_table:
         raise Refused(f"{CHANGED_TABLE}; nothing was written", hint=_restoring(back=back))
@@ -404,9 +380,7 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
 
 
 def _restoring(*, back: bool) -> str:
-    return (
-        f"aligntool {'rollback' if back else 'resume'} DISK --restore-table, which shows both tables and asks"
-    )
+    return f"aligntool {'rollback' if back else 'resume'} DISK --restore-table, which shows both tables and asks"
 
 
 def _walk(context: MoveContext, journal: Journal) -> Walk:
@@ -425,9 +399,7 @@ def _contents(
     rewrite = next(step for step in plan.steps if isinstance(step, RewriteTable))
     images = table_images(device, park, rewrite, journal_at=at, journal_id=id_)
     if table_state(device, images) is not TableState.BEFORE:
-        raise Refused(
-            "the partition table is not as it was when the plan was made", hint="make the plan anew"
-        )
+        raise Refused("the partition table is not as it was when the plan was made", hint="make the plan anew")
     held = {step.partition: read_held(device, step.source.start, step.held)
             for step in plan.steps if isinstance(step, HoldContent)}  # fmt: skip
     for step in plan.steps:

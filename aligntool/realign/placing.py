@@ -102,12 +102,7 @@ def kind_of(partition: Partition) -> str:
 
 
 def hold(
-    partition: Partition,
-    length: int,
-    sector_size: int,
-    more: Iterable[Extent] = (),
-    *,
-    spots_only: bool = False,
+    partition: Partition, length: int, sector_size: int, more: Iterable[Extent] = (), *, spots_only: bool = False
 ) -> Held:
     """`length`: bytes of the partition when it moves. `more`: what is held as well.
     `spots_only`: the sectors in which a signature could lie, and no more, for a small journal.
@@ -312,9 +307,7 @@ def containers(disk: Disk) -> tuple[Partition, ...]:
 def logicals_of(disk: Disk, container: Partition) -> tuple[Partition, ...]:
     """In the order of the chain of EBRs, which is the order of their numbers."""
     return tuple(
-        part
-        for part in disk.partitions
-        if part.role is Role.LOGICAL and container.extent.contains(part.extent)
+        part for part in disk.partitions if part.role is Role.LOGICAL and container.extent.contains(part.extent)
     )
 
 

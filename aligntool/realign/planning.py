@@ -69,11 +69,7 @@ def write_plan(
     changes = _changes(disk, found)
     after = {change.number: change.after for change in changes}
     moving = frozenset(found.order if found else ())
-    patched = {
-        part.number: _patching(disk, part, changes, shrunk)
-        for part in disk.partitions
-        if part.number in moving
-    }
+    patched = {part.number: _patching(disk, part, changes, shrunk) for part in disk.partitions if part.number in moving}
     steps = _steps(disk, found, shrunk, changes, patched) if found and found.journal else ()
     return Plan(
         purpose="realign",
@@ -100,9 +96,7 @@ def _changes(disk: Disk, found: Found | None) -> tuple[EntryChange, ...]:
     return tuple(sorted((*others, *found.chain), key=lambda change: change.number))
 
 
-def _patching(
-    disk: Disk, part: Partition, changes: Sequence[EntryChange], shrunk: Mapping[int, Shrunk]
-) -> Patching:
+def _patching(disk: Disk, part: Partition, changes: Sequence[EntryChange], shrunk: Mapping[int, Shrunk]) -> Patching:
     """ntfsresize puts the copy of the boot sector into the last sector of the length that it is told."""
     if part.number in shrunk:
         last = shrunk[part.number].length - disk.sector_size
@@ -222,11 +216,7 @@ def _estimate(disk: Disk, moving: frozenset[int], used: Mapping[int, Used]) -> E
 
 
 def plan_realign(
-    judged: Judged,
-    goal: RealignGoal,
-    used: Mapping[int, Used],
-    *,
-    all_disks: Inventory | None = None,
+    judged: Judged, goal: RealignGoal, used: Mapping[int, Used], *, all_disks: Inventory | None = None
 ) -> Plan:
     """The cheapest way to bring every start onto the grids. `used`: what a move of each partition has to copy;
     partitions it lacks are copied whole. `all_disks`: the rest of the machine, to name what holds a partition.
@@ -266,9 +256,7 @@ def _find_places(
 ) -> tuple[Found | None, dict[int, Shrunk]]:
     found = search(disk, movable(disk, wish, used, {}), goal)
     if (found is None or found.journal is None) and goal.shrink:
-        shorter = room_by_shrinking(
-            disk, used, lambda shrunk: search(disk, movable(disk, wish, used, shrunk), goal)
-        )
+        shorter = room_by_shrinking(disk, used, lambda shrunk: search(disk, movable(disk, wish, used, shrunk), goal))
         if shorter is not None:
             return shorter
     if found is not None and found.journal is None:
@@ -300,9 +288,7 @@ def _refuse_if_untold(judged: Judged) -> None:
         raise Refused(f"alignment cannot be judged: {why}", hint=next_command(judged.disk, "audit"))
 
 
-def _no_room(
-    disk: Disk, goal: RealignGoal, wish: Wanted, used: Mapping[int, Used], found: Found | None
-) -> Reason:
+def _no_room(disk: Disk, goal: RealignGoal, wish: Wanted, used: Mapping[int, Used], found: Found | None) -> Reason:
     helps, hint = what_would_help(
         disk, used, lambda shrunk: search(disk, movable(disk, wish, used, shrunk), goal), shrink=goal.shrink
     )
@@ -376,8 +362,7 @@ def mends(judged: Judged) -> tuple[Mend, ...]:
     room = _rooms(judged, wish)
     against = partition_reasons(judged.disk, parts_of(judged.disk, frozenset(off)))
     return tuple(
-        _mend(judged.disk, number, room.get(number, _Room.NONE), (*disk_wide, *against[number]))
-        for number in off
+        _mend(judged.disk, number, room.get(number, _Room.NONE), (*disk_wide, *against[number])) for number in off
     )
 
 
@@ -393,8 +378,7 @@ def point_to_answers(report: Report, mends: Mapping[str, Sequence[Mend]]) -> Rep
         if mend.next
     }
     findings = (
-        replace(one, next=answers.get((one.disk, one.partition, one.next), one.next))
-        for one in report.findings
+        replace(one, next=answers.get((one.disk, one.partition, one.next), one.next)) for one in report.findings
     )
     return replace(report, findings=tuple(findings))
 
@@ -406,9 +390,7 @@ def on_captured_machine(
     there.
     """
     findings = (replace(one, next=_there(one.next)) for one in report.findings)
-    moved = {
-        name: tuple(replace(mend, next=_there(mend.next)) for mend in found) for name, found in mends.items()
-    }
+    moved = {name: tuple(replace(mend, next=_there(mend.next)) for mend in found) for name, found in mends.items()}
     return replace(report, findings=tuple(findings)), moved
 
 
@@ -433,9 +415,7 @@ def _mend(disk: Disk, number: int, room: _Room, reasons: tuple[Reason, ...]) -> 
     shorter = [one.number for one in disk.partitions if kind_of(one) in SHRINKABLE]
     if shorter:
         numbers = " or ".join(str(number) for number in shorter[-2:])
-        why = (
-            f"there is not enough room; shrinking the file system on partition {numbers} may make some{first}"
-        )
+        why = f"there is not enough room; shrinking the file system on partition {numbers} may make some{first}"
         return Mend(number, WITH_SHRINK, why, next_command(disk, "plan realign", "--shrink"))
     why = "there is not enough room, and no file system here that can be shrunk"
     return Mend(number, NOT, why, next_look(disk))
@@ -451,9 +431,7 @@ def _rooms(judged: Judged, wish: Wanted) -> dict[int, _Room]:
     together = _search(judged, wish)
     if together is not _Room.NONE:
         return dict.fromkeys(wish.must, together)
-    return {
-        number: _search(judged, wanted(judged, RealignGoal(partitions=(number,)))) for number in wish.must
-    }
+    return {number: _search(judged, wanted(judged, RealignGoal(partitions=(number,)))) for number in wish.must}
 
 
 def _search(judged: Judged, wish: Wanted) -> _Room:

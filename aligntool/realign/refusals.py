@@ -44,9 +44,7 @@ def holdings(disk: Disk) -> tuple[str, ...]:
     if disk.table and not disk.partitions:
         found.append(f"a partition table ({disk.table.label}) without partitions")
     if disk.table is None:
-        found += [
-            f"what is left of a GPT, its {copy.name} copy at byte {copy.at}" for copy in disk.gpt_headers
-        ]
+        found += [f"what is left of a GPT, its {copy.name} copy at byte {copy.at}" for copy in disk.gpt_headers]
     return tuple(found)
 
 
@@ -68,10 +66,7 @@ def _about_disk(disk: Disk, *, wipe: bool) -> Iterator[Objection]:
         yield f"{disk.name} is a DASD, whose tables are made by its own tool", "fdasd"
     yield from _about_use(disk)
     if not disk.table_read or not disk.content_read:
-        yield (
-            f"{disk.name}: content not readable, so it may not be empty",
-            next_command(disk, "audit"),
-        )
+        yield (f"{disk.name}: content not readable, so it may not be empty", next_command(disk, "audit"))
     elif not wipe and (held := holdings(disk)):
         yield from ((f"{disk.name} is not empty: {each}", _way_on(disk)) for each in held)
 

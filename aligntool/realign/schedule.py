@@ -188,11 +188,7 @@ def _cut_lanes(group: Sequence[Extent], distance: int, lanes: Lanes) -> list[Lan
             rest, lane = pieces
             reach = rest[-1].end + distance  # as far as the lane behind will write
             foot = [Extent(run.start, min(run.end, reach) - run.start) for run in lane if run.start < reach]
-            body = [
-                Extent(max(run.start, reach), run.end - max(run.start, reach))
-                for run in lane
-                if run.end > reach
-            ]
+            body = [Extent(max(run.start, reach), run.end - max(run.start, reach)) for run in lane if run.end > reach]
             found.append(Lane(tuple(body), tuple(foot)))
             feet -= 1
         found.append(Lane(tuple(rest)))

@@ -230,9 +230,7 @@ def patching(partition: Partition, after: Extent, record_after: int | None, sect
         return Patching()
     said, number = layer.hidden_sectors, partition.number
     if said == 0:
-        return Patching(
-            note=f"partition {number}: its boot sector names no start of the partition; that stays so"
-        )
+        return Patching(note=f"partition {number}: its boot sector names no start of the partition; that stays so")
     new = _new_value(partition, said, after, record_after, sector_size)
     if new is None:
         return Patching(
@@ -271,9 +269,7 @@ def _patches(layer: Layer, before: int, after: int) -> tuple[Patch, ...]:
         return _exfat(layer, before, after)
     boots = (0,) if layer.backup_boot is None else (0, layer.backup_boot)
     name = _NAMES[layer.kind]
-    return tuple(
-        Patch(name if boot == 0 else f"{name} (copy)", boot + _HIDDEN, 4, before, after) for boot in boots
-    )
+    return tuple(Patch(name if boot == 0 else f"{name} (copy)", boot + _HIDDEN, 4, before, after) for boot in boots)
 
 
 def _exfat(layer: Layer, before: int, after: int) -> tuple[Patch, ...]:
@@ -367,9 +363,7 @@ def _search(disk: Disk, movable: Movable, goal: RealignGoal, room: Room) -> Foun
     return best
 
 
-def _choices(
-    rows: Iterable[Sequence[Piece]], room: Room, movable: Movable
-) -> Iterator[tuple[Sequence[Piece], Choice]]:
+def _choices(rows: Iterable[Sequence[Piece]], room: Room, movable: Movable) -> Iterator[tuple[Sequence[Piece], Choice]]:
     """Rows as they are; where that is impossible or moves what could stay, with one partition put elsewhere."""
     found = [(row, choice) for row in rows if (choice := choose(row, room))]
     if all(choice.cost[1] > len(movable.must) for _, choice in found):
@@ -393,11 +387,7 @@ def _with_a_jump(row: Sequence[Piece], room: Room) -> Iterator[Sequence[Piece]]:
         rest = [*row[:index], *row[index + 1 :]]
         rest_inside = _inside(rest)
         for slot in range(len(rest) + 1):
-            if (
-                slot != index
-                and not (slot < len(rest) and rest_inside[slot])
-                and _fits(piece, rest, slot, room)
-            ):
+            if slot != index and not (slot < len(rest) and rest_inside[slot]) and _fits(piece, rest, slot, room):
                 yield [*rest[:slot], piece, *rest[slot:]]
 
 
@@ -418,9 +408,7 @@ def _inside(row: Sequence[Piece]) -> list[bool]:
     return found
 
 
-def _settle(
-    disk: Disk, row: Sequence[Piece], places: Mapping[int, Extent], goal: RealignGoal
-) -> Found | None:
+def _settle(disk: Disk, row: Sequence[Piece], places: Mapping[int, Extent], goal: RealignGoal) -> Found | None:
     lengths = {piece.number: piece.extent for piece in row if piece.number is not None}
     before = {part.number: lengths.get(part.number, part.extent) for part in disk.partitions}
     after = {number: places.get(number, extent) for number, extent in before.items()}

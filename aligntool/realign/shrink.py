@@ -71,9 +71,7 @@ def refuse_unable(path: str, step: ShrinkContent) -> None:
     the whole file to its length.
     """
     if os.geteuid() != 0:
-        raise Refused(
-            f"partition {step.partition} can be shrunk by root only", hint="type the same after sudo"
-        )
+        raise Refused(f"partition {step.partition} can be shrunk by root only", hint="type the same after sudo")
     programs = {words[0] for words in shrink_words(step.kind, "", "", step.length)}
     missing = sorted(program for program in programs if find_program(program) is None)
     if missing:
@@ -98,9 +96,7 @@ def shrink_content(path: str, step: ShrinkContent) -> None:
     with partition_loop(path, step.extent) as loop, _mount_point() as folder:
         doing = _doing(step.kind, loop.device, folder, step.length)
         if doing[0][0] == "unshare":
-            script = "".join(
-                f"{shlex.join((find_program(words[0]) or words[0], *words[1:]))}\n" for words in doing[1:]
-            )
+            script = "".join(f"{shlex.join((find_program(words[0]) or words[0], *words[1:]))}\n" for words in doing[1:])
             _do_apart(path, step, loop, doing[0], script)
         else:
             for words in doing:

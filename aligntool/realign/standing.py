@@ -27,9 +27,7 @@ from aligntool.units import Extent, align_down, align_up
 # `status`, `resume` and `rollback` must give the same one; a table that nobody can read must not be taken for one that
 # was changed on purpose.
 
-MARKER = re.compile(
-    rb"aligntool: .*\njournal ([0-9a-f]{32}) (?:at byte ([0-9]+)|in a file elsewhere)\n", re.DOTALL
-)
+MARKER = re.compile(rb"aligntool: .*\njournal ([0-9a-f]{32}) (?:at byte ([0-9]+)|in a file elsewhere)\n", re.DOTALL)
 _MOST_FLIPPED = 16  # bytes of a sector that may differ: it is damaged, and still that sector
 
 
@@ -38,9 +36,7 @@ class Standing(Enum):
     IN_FLIGHT = auto()
     COMPLETE = auto()  # every partition is at its new place, and whole
     LEFT = auto()  # as COMPLETE, and the table was changed since: the user went on working
-    UNREADABLE = (
-        auto()
-    )  # in flight or complete; there is no table, and the disk is still as the journal knows it
+    UNREADABLE = auto()  # in flight or complete; there is no table, and the disk is still as the journal knows it
     CHANGED = auto()  # in flight, and there is another table, or none and nothing that the journal knows
 
 

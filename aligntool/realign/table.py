@@ -75,9 +75,7 @@ def _sound_pair(device: Device) -> tuple[GptCopy, GptCopy]:
         raise unsound(f"the primary GPT for sectors of {sector_size} bytes is damaged or missing")
     backup = read_copy(device, primary.header.other_lba, sector_size)
     if backup is None or not backup.sound:
-        raise unsound(
-            f"the backup GPT, which should be at sector {primary.header.other_lba}, is damaged or missing"
-        )
+        raise unsound(f"the backup GPT, which should be at sector {primary.header.other_lba}, is damaged or missing")
     if not _agree(primary, backup):
         raise unsound("the two copies of the GPT are valid, and they disagree")
     places = [Extent(0, sector_size), primary.usable]
@@ -162,9 +160,7 @@ def protective(device: Device, images: TableImages) -> Writing:
 # Partition tables onto the disk, in the order that is the argument for their safety.
 
 
-def write_table(
-    device: Device, images: TableImages, goal: TableState, *, first: Writing | None = None
-) -> None:
+def write_table(device: Device, images: TableImages, goal: TableState, *, first: Writing | None = None) -> None:
     """From whatever a cut has left to `goal`: group by group, each durable and read back before the next begins.
 
     `first`: groups to write before it, over any other table. Raises Stopped when what is read back differs, or, without
@@ -199,9 +195,7 @@ def is_ours(device: Device, images: TableImages) -> bool:
     for sectors in all_sectors(images.parked):
         found = bytes(device.read(sectors.at, len(sectors.data)))
         known = states[sectors.at]
-        if found not in known and not all(
-            byte in set(those) for byte, *those in zip(found, *known, strict=True)
-        ):
+        if found not in known and not all(byte in set(those) for byte, *those in zip(found, *known, strict=True)):
             return False
     return True
 

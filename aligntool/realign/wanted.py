@@ -34,9 +34,7 @@ class Shrunk:
 Fits = Callable[[Mapping[int, Shrunk]], Found | None]
 
 
-def room_by_shrinking(
-    disk: Disk, used: Mapping[int, Used], fits: Fits
-) -> tuple[Found, dict[int, Shrunk]] | None:
+def room_by_shrinking(disk: Disk, used: Mapping[int, Used], fits: Fits) -> tuple[Found, dict[int, Shrunk]] | None:
     """The first file system, from the end of the disk, that can give enough; by the least number of MiB."""
     for part in shrinkable(disk):
         most = _most(part, used)
@@ -83,9 +81,7 @@ def attention_to_shrunk(shrunk: Mapping[int, Shrunk]) -> Iterator[str]:
 def shrinkable(disk: Disk) -> tuple[Partition, ...]:
     """From the end of the disk to its start."""
     found = [
-        part
-        for part in disk.partitions
-        if part.role in (Role.PRIMARY, Role.LOGICAL) and kind_of(part) in SHRINKABLE
+        part for part in disk.partitions if part.role in (Role.PRIMARY, Role.LOGICAL) and kind_of(part) in SHRINKABLE
     ]
     against = partition_reasons(disk, found)
     found = [part for part in found if not against[part.number]]
@@ -142,12 +138,8 @@ def wanted(judged: Judged, goal: RealignGoal) -> Wanted:
     need = needed(judged.grids, disk.sector_size)
     sorting = _Sorting(next_command(disk, "audit"))
     if need is None:
-        sizes = ", ".join(
-            f"{grid.kind} {format_size(grid.size)} + {format_size(grid.phase)}" for grid in judged.grids
-        )
-        return Wanted(
-            (), {}, (), {}, (Reason(f"no place is on all the grids at once: {sizes}", sorting.audit),)
-        )
+        sizes = ", ".join(f"{grid.kind} {format_size(grid.size)} + {format_size(grid.phase)}" for grid in judged.grids)
+        return Wanted((), {}, (), {}, (Reason(f"no place is on all the grids at once: {sizes}", sorting.audit),))
     start_grids = choices(need, goal.grain, only_grain=goal.grain_given)
     sorting.reasons += _unknown_names(judged, goal)
     verdicts = judged.by_partition()
@@ -158,12 +150,7 @@ def wanted(judged: Judged, goal: RealignGoal) -> Wanted:
         elif verdict is not None:
             _sort(sorting, part, verdict, goal, on_grain(need, goal.grain))
     return Wanted(
-        start_grids,
-        sorting.must,
-        tuple(sorting.may),
-        sorting.stays,
-        tuple(sorting.reasons),
-        tuple(sorting.notes),
+        start_grids, sorting.must, tuple(sorting.may), sorting.stays, tuple(sorting.reasons), tuple(sorting.notes)
     )
 
 
@@ -200,16 +187,12 @@ def _sort(sorting: _Sorting, part: Partition, verdict: Verdict, goal: RealignGoa
         off = verdict.answer is Answer.OFF
         sorting.stays[number] = "not named" if off else "on the grid"
         if off:
-            sorting.notes.append(
-                f"partition {number} is {off_words(verdict)} as well and stays: it was not named"
-            )
+            sorting.notes.append(f"partition {number} is {off_words(verdict)} as well and stays: it was not named")
     else:
         _sort_by_place(sorting, part, verdict, goal, grain)
 
 
-def _sort_by_place(
-    sorting: _Sorting, part: Partition, verdict: Verdict, goal: RealignGoal, grain: StartGrid
-) -> None:
+def _sort_by_place(sorting: _Sorting, part: Partition, verdict: Verdict, goal: RealignGoal, grain: StartGrid) -> None:
     number, named = part.number, part.number in goal.partitions
     on_grain_now = grain.has(part.extent.start)
     if verdict.answer is Answer.OFF:
@@ -352,9 +335,7 @@ def _where_to(goal: RealignGoal, wish: Wanted, found: Found, number: int) -> Ite
 
 def _same_order(disk: Disk, found: Found) -> bool:
     numbers = [part.number for part in disk.partitions if part.number in found.after]
-    return sorted(numbers, key=lambda one: found.before[one]) == sorted(
-        numbers, key=lambda one: found.after[one]
-    )
+    return sorted(numbers, key=lambda one: found.before[one]) == sorted(numbers, key=lambda one: found.after[one])
 
 
 def _about_the_table(disk: Disk, found: Found) -> Iterator[str]:

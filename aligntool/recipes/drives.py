@@ -34,10 +34,7 @@ _MODEL_KEYS = ("name", "family", "bridges", "uplink", "speed", "lanes", "source"
 
 # For devices that are younger than the table: what pci.ids calls them. The first that fits is taken.
 _BY_NAME = (
-    (
-        "cpu",
-        re.compile(r"Core Processor|Xeon|Thunderbolt|Atom|Celeron|Pentium|Processor.*Root Port|GPP Bridge"),
-    ),
+    ("cpu", re.compile(r"Core Processor|Xeon|Thunderbolt|Atom|Celeron|Pentium|Processor.*Root Port|GPP Bridge")),
     ("chipset", re.compile(r"\bPCH\b|Chipset|chipset|\bICH\d|Point(-[A-Z]+)? PCI Express Root Port")),
 )
 
@@ -67,9 +64,7 @@ class _Range:
 @dataclass(frozen=True, slots=True)
 class ChipsetTable:
     ranges: tuple[_Range, ...]
-    models: tuple[
-        tuple[str, str, PortFamily], ...
-    ]  # (LPC bridge's PCI number, family name, what is different)
+    models: tuple[tuple[str, str, PortFamily], ...]  # (LPC bridge's PCI number, family name, what is different)
     vmd: frozenset[str]  # PCI numbers of VMD controllers
 
     def family(self, pci_id: str, name: str | None) -> PortFamily | None:
@@ -86,9 +81,7 @@ class ChipsetTable:
 
     def narrowed(self, family: PortFamily, bridge: str) -> PortFamily:
         """The same with the uplink of the very model, which its LPC bridge tells: small models have fewer lanes."""
-        return next(
-            (model for pci_id, name, model in self.models if (pci_id, name) == (bridge, family.name)), family
-        )
+        return next((model for pci_id, name, model in self.models if (pci_id, name) == (bridge, family.name)), family)
 
 
 def lane_bandwidth(speed_gts: float, lanes: int) -> int:
@@ -122,9 +115,7 @@ def _family(entry: Entry) -> PortFamily:
     side = Side(entry.choice("side", tuple(Side)) or Side.CPU)
     if side is Side.CPU and entry.text("uplink"):
         raise entry.refusal("only a chipset has an uplink")
-    return PortFamily(
-        entry.required("name"), side, entry.text("uplink"), _uplink(entry), entry.required("source")
-    )
+    return PortFamily(entry.required("name"), side, entry.text("uplink"), _uplink(entry), entry.required("source"))
 
 
 def _ranges(entry: Entry, family: PortFamily) -> list[_Range]:
@@ -136,9 +127,7 @@ def _ranges(entry: Entry, family: PortFamily) -> list[_Range]:
     for text in listed:
         match = _RANGE.fullmatch(text)
         if match is None:
-            raise entry.refusal(
-                f"devices: {text!r} is not a number of four hexadecimal digits, nor two with a dash"
-            )
+            raise entry.refusal(f"devices: {text!r} is not a number of four hexadecimal digits, nor two with a dash")
         first, last = int(match[1], 16), int(match[2] or match[1], 16)
         ranges.append(_Range(vendor, first, last, family))
     return ranges
@@ -148,10 +137,7 @@ def _models(entry: Entry, families: dict[str, PortFamily]) -> list[tuple[str, st
     entry.allow(*_MODEL_KEYS)
     name = entry.choice("family", tuple(families)) or entry.required("family")
     model = replace(
-        families[name],
-        uplink=entry.required("uplink"),
-        bandwidth=_uplink(entry),
-        source=entry.required("source"),
+        families[name], uplink=entry.required("uplink"), bandwidth=_uplink(entry), source=entry.required("source")
     )
     return [(_checked(entry, bridge), name, model) for bridge in entry.texts("bridges")]
 
@@ -161,9 +147,7 @@ def _uplink(entry: Entry) -> int | None:
     if speed is None and lanes is None:
         return None
     if speed not in _ENCODING or not isinstance(lanes, int):
-        raise entry.refusal(
-            "speed (GT/s) and lanes go together", hint=f"speeds: {', '.join(map(str, _ENCODING))}"
-        )
+        raise entry.refusal("speed (GT/s) and lanes go together", hint=f"speeds: {', '.join(map(str, _ENCODING))}")
     return lane_bandwidth(speed, lanes)
 
 
@@ -317,9 +301,7 @@ def _memory(entry: Entry) -> tuple[bool | None, bool | None]:
 def _distrust(entry: Entry) -> tuple[str, ...]:
     for each in entry.texts("distrust"):
         if each not in _LIMITS:
-            raise entry.refusal(
-                f"distrust: {each!r} is not a queue limit", hint=f"limits: {', '.join(_LIMITS)}"
-            )
+            raise entry.refusal(f"distrust: {each!r} is not a queue limit", hint=f"limits: {', '.join(_LIMITS)}")
     return entry.texts("distrust")
 
 
@@ -355,9 +337,7 @@ _INQUIRY_KINDS = frozenset((DiskKind.ATA, DiskKind.SCSI, DiskKind.USB))
 class DriveDatabase:
     rows: tuple[DriveRow, ...]  # of models
     classes: tuple[DriveRow, ...]  # the defaults; the first that fits is taken
-    _by_model: dict[tuple[str, bool], tuple[DriveRow, ...]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    _by_model: dict[tuple[str, bool], tuple[DriveRow, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def known(self, disk: Disk) -> tuple[KnownGeometry, ...]:
         model = normal(disk.model or "")
@@ -371,9 +351,7 @@ class DriveDatabase:
         text = normal(model)
         rows = self._of_model(text, True)
         if not rows and text:
-            rows = tuple(
-                row for row in self.rows if text in normal(row.name) or text in normal(" ".join(row.match))
-            )
+            rows = tuple(row for row in self.rows if text in normal(row.name) or text in normal(" ".join(row.match)))
         wanted = [row for row in rows if firmware is None or row.fits_firmware(firmware)]
         return tuple(row.geometry for row in sorted(wanted, key=lambda row: not row.firmware))
 

@@ -8,11 +8,7 @@ from aligntool.change import LayoutGoal, PartWish, RaidGoal, RealignGoal
 from aligntool.errors import Refused
 from aligntool.formats.part_types import ROLES, role_list
 from aligntool.inventory import KnownGeometry
-from aligntool.recipes.drives import (
-    ChipsetTable,
-    DriveDatabase,
-    DriveRow,
-)
+from aligntool.recipes.drives import ChipsetTable, DriveDatabase, DriveRow
 from aligntool.recipes.schema import Document, Entry, read_recipes, read_tables
 from aligntool.units import GIB, MIB, format_size, is_power_of_two, parse_size
 
@@ -57,9 +53,7 @@ class BenchGoal:
     size: int = GIB  # bytes that the requests are spread over
     runtime_s: float = 5.0  # of each run
     repeats: int = 5
-    prepare: str = (
-        "none"  # "twice": everything is overwritten twice first, as SNIA's test specification has it
-    )
+    prepare: str = "none"  # "twice": everything is overwritten twice first, as SNIA's test specification has it
     until_steady: bool = False  # rounds until the figures are steady, instead of a fixed number
     score: str | None = None
 
@@ -149,9 +143,7 @@ WORKLOADS = ("general", "boot", "database", "sequential", "lsm", "vm")
 FILE_SYSTEMS = ("xfs", "ext4", "btrfs", "swap", "none")
 NOWHERE = "none"
 MEMBERS = ("new-partitions", "partitions", "whole-drives")
-_SIZES = (
-    "chunk", "database_page", "block_size", "inode_size", "log_size", "member_size", "spare_room", "esp_size",
-)  # fmt: skip
+_SIZES = ("chunk", "database_page", "block_size", "inode_size", "log_size", "member_size", "spare_room", "esp_size")
 _WORDS = (
     "level",
     "name",
@@ -267,9 +259,7 @@ def parse_recipe(file: str, content: str) -> Recipe:
     document = read_tables(file, content, kinds=("part", "test"), keys=keys)
     top, parts = document.top, document.tables["part"]
     if top.values.get("format") != FORMAT:
-        raise top.refusal(
-            f"format is {top.values.get('format')!r}", hint=f"this aligntool reads format = {FORMAT}"
-        )
+        raise top.refusal(f"format is {top.values.get('format')!r}", hint=f"this aligntool reads format = {FORMAT}")
     kind = top.choice("kind", tuple(_KEYS)) or top.required("kind")
     top.allow(*_KEYS[kind])
     if kind != "layout" and parts:

@@ -27,12 +27,8 @@ def read_recipes(folder: str) -> tuple[tuple[str, str], ...]:
     for place in _places(folder):
         if place.is_dir():
             found = {file.name: file for file in place.iterdir() if file.name.endswith(".toml")}
-            return tuple(
-                (f"recipes/{folder}/{name}", found[name].read_text("utf-8")) for name in sorted(found)
-            )
-    raise Refused(
-        f"this installation of aligntool lacks its recipes/{folder} folder", hint="install aligntool again"
-    )
+            return tuple((f"recipes/{folder}/{name}", found[name].read_text("utf-8")) for name in sorted(found))
+    raise Refused(f"this installation of aligntool lacks its recipes/{folder} folder", hint="install aligntool again")
 
 
 def read_recipe(name: str) -> tuple[str, str]:

@@ -14,14 +14,7 @@ from aligntool.raid.commands import tuning_command
 from aligntool.raid.measured import Choice, Tuning, Verdict
 from aligntool.raid.views import ArrayView, MemberView
 from aligntool.render.lines import EMPTY, Line, Style, cell_width, plain, wrapped
-from aligntool.render.plan import (
-    attention_lines,
-    sentence_lines,
-    shell_line,
-    size_words,
-    step_lines,
-    time_words,
-)
+from aligntool.render.plan import attention_lines, sentence_lines, shell_line, size_words, step_lines, time_words
 from aligntool.steps import MakeMember
 from aligntool.units import format_size
 
@@ -35,9 +28,7 @@ def raid_plan_lines(plan: Plan, *, width: int, type_next: str = "") -> Iterator[
     """
     members = [step for step in plan.steps if isinstance(step, MakeMember)]
     yield ((f"{plan.disk.path}: {plan.goal}", Style.TITLE),)
-    facts = (
-        f"  {size_words(plan.disk.size)} · {plan.disk.sector_size}-byte sectors · UUID {plan.disk.disk_id}"
-    )
+    facts = f"  {size_words(plan.disk.size)} · {plan.disk.sector_size}-byte sectors · UUID {plan.disk.disk_id}"
     yield from _wrapped_array(facts, width, Style.DIM)
     if members:
         yield from _wrapped_array("  of " + ", ".join(step.device for step in members), width, Style.DIM)
@@ -75,14 +66,8 @@ def array_lines(views: Sequence[ArrayView], *, width: int) -> Iterator[Line]:
 
 def _member(member: MemberView, width: int) -> Iterator[Line]:
     words = [member.model or "", member.own_link or "", member.data]
-    yield from _wrapped_array(
-        f"  {member.name}: " + ", ".join(word for word in words if word), width, Style.PLAIN
-    )
-    more = [
-        f"narrowest on its way: {member.link}" if member.link else "",
-        *member.shares,
-        member.memory or "",
-    ]
+    yield from _wrapped_array(f"  {member.name}: " + ", ".join(word for word in words if word), width, Style.PLAIN)
+    more = [f"narrowest on its way: {member.link}" if member.link else "", *member.shares, member.memory or ""]
     for phrase in (phrase for phrase in more if phrase):
         yield from _wrapped_array(f"    {phrase}", width, Style.PLAIN)
 
@@ -123,12 +108,8 @@ def sweep_lines(sweep: Sweep, *, width: int) -> Iterator[Line]:
     for start, end in ((extent.start, extent.end) for extent in sweep.written):
         yield plain(f"  - bytes {start} to {end} of each member, and md's superblock before them")
     for chunk in sweep.chunks:
-        yield from _wrapped_tuning(
-            f"    $ {shell_line(tuning_command(sweep.arrays[chunk]))}", width, "      "
-        )
-    yield from _wrapped_tuning(
-        "    $ mdadm --stop ARRAY; mdadm --zero-superblock MEMBER; blkdiscard MEMBER", width
-    )
+        yield from _wrapped_tuning(f"    $ {shell_line(tuning_command(sweep.arrays[chunk]))}", width, "      ")
+    yield from _wrapped_tuning("    $ mdadm --stop ARRAY; mdadm --zero-superblock MEMBER; blkdiscard MEMBER", width)
 
 
 def tuning_lines(tuning: Tuning, choice: Choice, recommended: int, *, width: int) -> Iterator[Line]:
@@ -206,11 +187,7 @@ def _fitting(rows: list[list[str]], width: int) -> Iterator[Line]:
 def _table(rows: list[list[str]]) -> Iterator[Line]:
     widths = [max(cell_width(row[at]) for row in rows) for at in range(len(rows[0]))]
     for row in rows:
-        yield plain(
-            "  ".join(
-                cell + " " * (width - cell_width(cell)) for cell, width in zip(row, widths, strict=True)
-            )
-        )
+        yield plain("  ".join(cell + " " * (width - cell_width(cell)) for cell, width in zip(row, widths, strict=True)))
 
 
 def _wrapped_tuning(text: str, width: int, indent: str = "    ") -> Iterator[Line]:

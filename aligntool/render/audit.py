@@ -4,18 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from aligntool.audit.explanations import explanation
-from aligntool.audit.report import (
-    Answer,
-    Code,
-    Cost,
-    Finding,
-    Grid,
-    GridKind,
-    Judged,
-    Report,
-    Severity,
-    Verdict,
-)
+from aligntool.audit.report import Answer, Code, Cost, Finding, Grid, GridKind, Judged, Report, Severity, Verdict
 from aligntool.inventory import (
     AtaFacts,
     Disk,
@@ -176,9 +165,7 @@ def finding_lines(report: Report, *, width: int, verbose: bool, quiet: bool) -> 
         yield EMPTY
 
 
-def _group(
-    findings: Sequence[Finding], *, width: int, verbose: bool, quiet: bool, alone: str | None
-) -> Iterator[Line]:
+def _group(findings: Sequence[Finding], *, width: int, verbose: bool, quiet: bool, alone: str | None) -> Iterator[Line]:
     """Findings of one code and severity. `alone`: the only disk there is, which need not be named again."""
     severity, code = findings[0].severity, findings[0].code
     if quiet:
@@ -215,9 +202,7 @@ def alike_of(findings: Sequence[Finding], *, alone: str | None) -> list[tuple[Fi
     for (words, _, _), group in groups.items():
         names = ", ".join(finding.disk or "" for finding in group[:MOST_OF_A_KIND])
         names += f" and {len(group) - MOST_OF_A_KIND} more" if len(group) > MOST_OF_A_KIND else ""
-        said.append(
-            (group[0], f"{names}: {words}" if len(group) > 1 and names else _one_name(group[0], words, alone))
-        )
+        said.append((group[0], f"{names}: {words}" if len(group) > 1 and names else _one_name(group[0], words, alone)))
     return said
 
 
@@ -304,9 +289,7 @@ _NO_MENDS: Mends = {}
 _ANSWERS = {Answer.ON: Style.GOOD, Answer.OFF: Style.BAD, Answer.UNKNOWN: Style.DOUBT}
 
 
-def audit_lines(
-    report: Report, *, width: int, verbose: bool, quiet: bool, mends: Mends = _NO_MENDS
-) -> Iterator[Line]:
+def audit_lines(report: Report, *, width: int, verbose: bool, quiet: bool, mends: Mends = _NO_MENDS) -> Iterator[Line]:
     """`mends`: whether what is off can be realigned, by the disk's name."""
     if quiet:
         yield from finding_lines(report, width=width, verbose=False, quiet=True)
@@ -319,10 +302,7 @@ def audit_lines(
             yield from fact_lines(judged.disk, width=width)
         yield EMPTY
     if fine:
-        yield (
-            (f"{len(fine)} more disks with every partition on the grid", Style.GOOD),
-            ("; -v shows them", Style.DIM),
-        )
+        yield ((f"{len(fine)} more disks with every partition on the grid", Style.GOOD), ("; -v shows them", Style.DIM))
         yield EMPTY
     if verbose and report.inventory.uplinks:
         yield from uplink_lines(report.inventory, width=width)
@@ -422,11 +402,7 @@ def row_of(disk: Disk, partition: Partition, verdict: Verdict | None) -> Row:
     sector_size = disk.sector_size
     start = partition.extent.start
     sector = str(start // sector_size) if start % sector_size == 0 else "–"
-    content = (
-        "extended"
-        if partition.role is Role.EXTENDED
-        else _contents(partition.content, partition.content_hint)
-    )
+    content = "extended" if partition.role is Role.EXTENDED else _contents(partition.content, partition.content_hint)
     return (
         str(partition.number), partition.node or "", sector, format_size(start), format_about(partition.extent.length),
         content or partition.type_name, verdict,
@@ -439,9 +415,7 @@ def _contents(layers: Sequence[Layer], hint: str | None) -> str:
         return hint or ""
     names, layer = [], layers[0]
     while True:
-        names.append(
-            layer.version if layer.kind == "vfat" and layer.version else _SHORT.get(layer.kind, layer.kind)
-        )
+        names.append(layer.version if layer.kind == "vfat" and layer.version else _SHORT.get(layer.kind, layer.kind))
         if not layer.inner or len(names) == 4:
             return " › ".join(names)
         layer = layer.inner[0]
@@ -467,9 +441,7 @@ def _rows(rows: Sequence[Row], *, width: int) -> Iterator[Line]:
 
 def _cells(cells: Sequence[str], widths: Sequence[int]) -> str:
     right = (True, False, True, True, True, False)
-    shown = [
-        fit(cell, size, right=align) for cell, size, align in zip(cells, widths, right, strict=True) if size
-    ]  # fmt: skip
+    shown = [fit(cell, size, right=align) for cell, size, align in zip(cells, widths, right, strict=True) if size]
     return "  " + "  ".join(shown)
 
 

@@ -113,9 +113,7 @@ def figure_lines(series: Sequence[Series], *, width: int) -> Iterator[Line]:
 
 def _width(titles: Sequence[str], rows: Sequence[Sequence[str]], gap: int) -> int:
     """Of the table, without its notes."""
-    return max(map(len, titles), default=0) + sum(
-        gap + max(map(len, column)) for column in zip(*rows, strict=True)
-    )
+    return max(map(len, titles), default=0) + sum(gap + max(map(len, column)) for column in zip(*rows, strict=True))
 
 
 def _table(
@@ -197,10 +195,7 @@ def warning_lines(sentences: Sequence[str], width: int) -> Iterator[Line]:
 def _condition_lines(result: Result, width: int) -> Iterator[Line]:
     seen, settings = result.conditions, result.settings
     facts = [f"kernel {seen.kernel}" if seen.kernel else "", seen.fio, f"engine {settings.engine}"]
-    facts += [
-        "direct I/O" if settings.direct else "BUFFERED",
-        f"governor {seen.governor}" if seen.governor else "",
-    ]
+    facts += ["direct I/O" if settings.direct else "BUFFERED", f"governor {seen.governor}" if seen.governor else ""]
     facts += [seen.filesystem or "", f"{format_about(seen.free)} free" if seen.free else ""]
     facts += [f"over {format_size(settings.span)}" + (" of its own for each test" if settings.passes else "")]
     facts += ["" if seen.caches_dropped else "caches not dropped (needs root)"]
@@ -362,9 +357,7 @@ def list_lines(kept: Sequence[Kept], *, width: int) -> Iterator[Line]:
             continue
         result = each.result
         drive = result.conditions.drive
-        first = next(
-            (f"{one.test.title} {mb_s(one.rate.median)} MB/s" for one in result.series), "no figures"
-        )
+        first = next((f"{one.test.title} {mb_s(one.rate.median)} MB/s" for one in result.series), "no figures")
         yield from stacked((
             (f"{result.when}  {result.settings.profile}", Style.TITLE),
             (f"  {result.target}  {drive}  {first}", Style.PLAIN),

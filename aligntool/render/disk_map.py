@@ -136,9 +136,7 @@ def crossings(check: Check, request: int) -> str:
     if request >= size:
         return f"every {format_size(request)} request touches one unit more"
     period = size // request if size % request == 0 else size
-    across = sum(
-        1 for index in range(min(period, 4096)) if _straddles(check.off_by + index * request, request, size)
-    )
+    across = sum(1 for index in range(min(period, 4096)) if _straddles(check.off_by + index * request, request, size))
     if not across:
         return "no block straddles, but larger requests do"
     return f"{across} of {min(period, 4096)} blocks straddle a boundary"

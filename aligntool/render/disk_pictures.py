@@ -9,18 +9,7 @@ from aligntool.inventory import Disk, Partition, Role
 from aligntool.render.audit import verdict_words
 from aligntool.render.disk_map import block_of, crossings, judgement
 from aligntool.render.lines import harmless
-from aligntool.render.svg import (
-    Element,
-    Picture,
-    box,
-    fitting,
-    frame,
-    line,
-    path,
-    percent,
-    words,
-    words_width,
-)
+from aligntool.render.svg import Element, Picture, box, fitting, frame, line, path, percent, words, words_width
 from aligntool.units import format_about, format_size
 
 # A disk as a picture: its partitions in order, to scale as far as they stay readable, and how each one
@@ -78,9 +67,7 @@ def _pieces(judged: Judged) -> list[Piece]:
         made += _gap(end, part.extent.start, disk)
         what = ", ".join(layer_name(layer) for layer in part.content) or part.content_hint or part.type_name
         made.append(
-            Piece(
-                part.extent.start, part.extent.length, part, verdicts.get(part.number), str(part.number), what
-            )
+            Piece(part.extent.start, part.extent.length, part, verdicts.get(part.number), str(part.number), what)
         )
         end = max(end, part.extent.end)
     return made + list(_gap(end, disk.size or 0, disk))

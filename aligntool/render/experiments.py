@@ -182,11 +182,7 @@ def host_memory_words(nvme: NvmeFacts | None) -> Iterator[str]:
     if nvme is None:
         return
     if not nvme.hmb_preferred:
-        yield (
-            "the drive uses no Host Memory Buffer"
-            if nvme.hmb_preferred == 0
-            else "Host Memory Buffer: not read"
-        )
+        yield ("the drive uses no Host Memory Buffer" if nvme.hmb_preferred == 0 else "Host Memory Buffer: not read")
         return
     asked = f"Host Memory Buffer: {format_about(nvme.hmb_preferred)} requested"
     if nvme.hmb_granted is None:

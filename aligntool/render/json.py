@@ -36,12 +36,7 @@ _OF_PLANS = frozenset({"sampled", "taken"})  # an audit asks for neither
 
 def audit_json(report: Report, mends: Mends = _NO_MENDS) -> Iterator[str]:
     """The document in pieces, in order. `mends`: whether what is off can be realigned, by the disk's name."""
-    head: Value = {
-        "schema": SCHEMA,
-        "version": VERSION,
-        "aligntool": __version__,
-        "summary": _summary(report),
-    }
+    head: Value = {"schema": SCHEMA, "version": VERSION, "aligntool": __version__, "summary": _summary(report)}
     yield dumps(head)[:-1] + ',\n"disks": ['
     for index, judged in enumerate(report.judged):
         yield ("," if index else "") + "\n" + dumps(_disk(judged, mends.get(judged.disk.name, ())))
@@ -83,9 +78,8 @@ def _disk(judged: Judged, mends: Sequence[Mend]) -> Value:
         for partition in disk.partitions
     ]
     document["kernel_partitions"] = [
-        {"number": number, "start": extent.start, "length": extent.length}
-        for number, extent in disk.kernel_partitions
-    ]  # fmt: skip
+        {"number": number, "start": extent.start, "length": extent.length} for number, extent in disk.kernel_partitions
+    ]
     return document
 
 

@@ -67,9 +67,7 @@ def show(lines: Iterable[Line], stream: TextIO, *, color: bool) -> None:
 
     console = Console(file=stream, highlight=False, soft_wrap=True)
     for line in lines:
-        console.print(
-            Text.assemble(*((harmless(piece), style.value) for piece, style in line)), soft_wrap=True
-        )
+        console.print(Text.assemble(*((harmless(piece), style.value) for piece, style in line)), soft_wrap=True)
 
 
 def wants_color(stream: TextIO, environment: dict[str, str]) -> bool:

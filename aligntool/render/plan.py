@@ -129,9 +129,7 @@ def step_title(step: Step) -> str:
         case ReleaseContent():
             return f"put the recognisable parts of partition {step.partition} at the new place"
         case RewriteTable():
-            return (
-                f"write the {LABELS.get(step.label, step.label)} table: from here on the new places are true"
-            )
+            return f"write the {LABELS.get(step.label, step.label)} table: from here on the new places are true"
         case CloseJournal():
             return "wipe the journal's head"
         case MakeTable():
@@ -332,9 +330,7 @@ def _places(plan: Plan, width: int) -> Iterator[Line]:
     if not rows:
         yield (("  no partitions", Style.DIM),)
         return
-    widths = [
-        max(cell_width(harmless(cell)) for cell in column) for column in zip(_HEADS, *rows, strict=True)
-    ]
+    widths = [max(cell_width(harmless(cell)) for cell in column) for column in zip(_HEADS, *rows, strict=True)]
     widths[-1] = max(min(widths[-1], width - sum(widths[:-1]) - 2 * len(widths)), 8)
     yield ((_cells(_HEADS, widths), Style.DIM),)
     for place, row in zip(plan.places, rows, strict=True):
@@ -372,10 +368,7 @@ def _row(place: Place, sector_size: int) -> tuple[str, ...]:
 
 def _cells(cells: Sequence[str], widths: Sequence[int]) -> str:
     last = len(cells) - 1
-    shown = [
-        fit(cell, size, right=index != last)
-        for index, (cell, size) in enumerate(zip(cells, widths, strict=True))
-    ]
+    shown = [fit(cell, size, right=index != last) for index, (cell, size) in enumerate(zip(cells, widths, strict=True))]
     return "  " + "  ".join(shown)
 
 
@@ -392,11 +385,7 @@ def _cost(plan: Plan, width: int) -> Iterator[Line]:
                 yield plain(line)
     journal = journal_of(plan)
     if journal:
-        where = (
-            f"in {journal.file}"
-            if journal.file
-            else f"in free space of this disk, bytes {span(journal.extent)}"
-        )
+        where = f"in {journal.file}" if journal.file else f"in free space of this disk, bytes {span(journal.extent)}"
         text = f"Journal (J): {size_words(journal.extent.length)} {where}"
         for line in wrapped(text, width, "  "):
             yield plain(line)

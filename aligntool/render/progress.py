@@ -77,9 +77,7 @@ def event_json(plan: Plan, event: Event) -> str:
         case StepBegun():
             return _line({"event": "step-begun", **_step(plan, event.index)})
         case Progress():
-            return _line(
-                {"event": "progress", **_step(plan, event.index), "done": event.done, "total": event.total}
-            )
+            return _line({"event": "progress", **_step(plan, event.index), "done": event.done, "total": event.total})
         case StepDone():
             return _line({"event": "step-done", **_step(plan, event.index)})
         case Said():
@@ -108,12 +106,7 @@ def _step(plan: Plan, index: int) -> Mapping[str, Value]:
     if not 0 <= index < len(plan.steps):
         return {"index": index, "step": None, "partition": None, "title": ""}
     step = plan.steps[index]
-    return {
-        "index": index,
-        "step": step_name(step),
-        "partition": partition_of(step),
-        "title": step_title(step),
-    }
+    return {"index": index, "step": step_name(step), "partition": partition_of(step), "title": step_title(step)}
 
 
 def _line(value: Value) -> str:
@@ -246,9 +239,7 @@ def result_lines(plan: Plan, judged: Judged) -> Iterator[Line]:
             yield ((f"partition {place.number} is not in the table", Style.BAD),)
             continue
         start, sector_size = part.extent.start, judged.disk.sector_size
-        words = (
-            f"partition {place.number}: sector {sector_words(start, sector_size)} ({format_size(start)}), "
-        )
+        words = f"partition {place.number}: sector {sector_words(start, sector_size)} ({format_size(start)}), "
         yield ((words, Style.PLAIN), *verdict_words(verdicts.get(place.number)))
 
 
@@ -340,9 +331,7 @@ _STATES = {
 }
 
 
-def status_lines(
-    disk: str, standing: Standing, *, width: int, type_next: tuple[str, ...] = ()
-) -> Iterator[Line]:
+def status_lines(disk: str, standing: Standing, *, width: int, type_next: tuple[str, ...] = ()) -> Iterator[Line]:
     """Return the state of a disk. `type_next`: the commands that make sense now."""
     words, style = _STATES.get(standing.state, (standing.state, Style.DOUBT))
     yield ((f"{disk}: ", Style.TITLE), (words, style))
@@ -354,13 +343,7 @@ def status_lines(
 
 
 def array_status_lines(
-    plan: Plan,
-    position: int,
-    *,
-    forward: bool,
-    sentences: Sequence[str],
-    type_next: Sequence[str],
-    width: int,
+    plan: Plan, position: int, *, forward: bool, sentences: Sequence[str], type_next: Sequence[str], width: int
 ) -> Iterator[Line]:
     """Return the state of an unfinished array. `position`: the step that is next, or is being undone."""
     yield ((f"{plan.disk.path}: ", Style.TITLE), ("unfinished", Style.BAD))
@@ -397,9 +380,7 @@ def array_status_json(
 ) -> str:
     """Return the same document for an array; None: no array is unfinished."""
     disk, state = (plan.disk.path, "unfinished") if plan else (None, "old")
-    return _status_document(
-        disk, state, plan, position, sentences, type_next, forward=forward, copied=(None, None)
-    )
+    return _status_document(disk, state, plan, position, sentences, type_next, forward=forward, copied=(None, None))
 
 
 def _status_document(

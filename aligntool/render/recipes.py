@@ -164,11 +164,7 @@ def _bar(done: tuple[Run, ...], row: int, cells: int, span: int) -> str:
 def explain_lines(code: Code, *, width: int) -> Iterator[Line]:
     """Return the explanation of one code."""
     text = explanation(code)
-    yield (
-        (code.value, Style.TITLE),
-        (f"  {text.title}  ", Style.TITLE),
-        (text.severity, Style.NOTE),
-    )
+    yield ((code.value, Style.TITLE), (f"  {text.title}  ", Style.TITLE), (text.severity, Style.NOTE))
     for question, answer in zip(QUESTIONS, text.answers, strict=True):
         yield EMPTY
         yield ((question, Style.TITLE),)
@@ -178,11 +174,7 @@ def explain_lines(code: Code, *, width: int) -> Iterator[Line]:
 def list_lines(*, width: int) -> Iterator[Line]:
     """Return a line for every code and for the other topic that is explained."""
     for code, text in explanations().items():
-        yield (
-            (code.value, Style.TITLE),
-            (f"  {text.severity:<8}", Style.NOTE),
-            (text.title, Style.PLAIN),
-        )
+        yield ((code.value, Style.TITLE), (f"  {text.severity:<8}", Style.NOTE), (text.title, Style.PLAIN))
     yield ((TOPIC, Style.TITLE), (f"  {TITLE}", Style.PLAIN))
 
 

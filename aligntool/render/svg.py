@@ -287,9 +287,7 @@ def alternative_of(chart: Chart) -> str:
             return said + ("; …" if len(chart.bars) > 20 else "")
         case CurveChart():
             said = "; ".join(_curve_words(one) for one in chart.series if one.points)
-            return f"{chart.y_title} over {chart.x_title}. {said}" + (
-                f". {chart.mark.text}" if chart.mark else ""
-            )
+            return f"{chart.y_title} over {chart.x_title}. {said}" + (f". {chart.mark.text}" if chart.mark else "")
 
 
 def _aside(note: str) -> str:
@@ -373,11 +371,7 @@ def _grid(most: float, middle: float, scale: float, bottom: int) -> Iterator[Ele
             yield line(x, top, x, top + 18, "faint" if index else "axis")
         if count <= 4 or index % 2 == 0:
             yield words(
-                x,
-                bottom + 12,
-                f"{index * step:+g}".replace("-", "−") if index else "0",
-                "small dim",
-                anchor="middle",
+                x, bottom + 12, f"{index * step:+g}".replace("-", "−") if index else "0", "small dim", anchor="middle"
             )
 
 
@@ -418,9 +412,7 @@ def _places(points: Sequence[Point], *, doubling: bool) -> dict[float, float]:
     if low == high:
         return {xs[0]: (CURVES_LEFT + CURVES_RIGHT) / 2}
     inner = CURVES_RIGHT - CURVES_LEFT - 20
-    return {
-        x: CURVES_LEFT + 10 + (value - low) / (high - low) * inner for x, value in zip(xs, made, strict=True)
-    }
+    return {x: CURVES_LEFT + 10 + (value - low) / (high - low) * inner for x, value in zip(xs, made, strict=True)}
 
 
 def _place(x: float, places: dict[float, float]) -> float:

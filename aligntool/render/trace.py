@@ -67,10 +67,7 @@ class Rated:
 
 def boot_lines(rated: Sequence[Rated], counted: Counted, *, width: int) -> Iterator[Line]:
     counts, drives = counted.counts, [each.drive for each in rated]
-    yield (
-        (f"{counts.reads:,} reads, {counts.writes:,} writes", Style.TITLE),
-        (f"  ({counted.words})", Style.DIM),
-    )
+    yield ((f"{counts.reads:,} reads, {counts.writes:,} writes", Style.TITLE), (f"  ({counted.words})", Style.DIM))
     yield EMPTY
     for name, drive in zip(_NAMES, drives, strict=False):
         yield (
@@ -87,9 +84,7 @@ def boot_lines(rated: Sequence[Rated], counted: Counted, *, width: int) -> Itera
         a, b = drives
         yield EMPTY
         gap = gap_s(a, b, counts)
-        faster = (
-            "as fast as A" if not gap else f"{_seconds(abs(gap))} {'faster' if gap > 0 else 'slower'} than A"
-        )
+        faster = "as fast as A" if not gap else f"{_seconds(abs(gap))} {'faster' if gap > 0 else 'slower'} than A"
         yield (("drive B is ", Style.PLAIN), (faster, Style.TITLE))
         yield plain(
             f"  {_us(a.read_s - b.read_s)} × {counts.reads:,} + {_us(a.write_s - b.write_s)} × {counts.writes:,}"
@@ -197,11 +192,7 @@ def _latencies(found: Sequence[Latency]) -> Iterator[Line]:
         (Moment.QUEUED, "Q2C", "from its queueing until its completion, in µs"),
     ):
         rows = [
-            (
-                one.kind.value,
-                f"{one.count:,}",
-                *map(_micro, (one.least, one.mean, *one.percentiles, one.most)),
-            )
+            (one.kind.value, f"{one.count:,}", *map(_micro, (one.least, one.mean, *one.percentiles, one.most)))
             for one in found
             if one.since is since
         ]
@@ -235,9 +226,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Line
     """Numbers to the right, the first column to the left."""
     widths = [max(len(cell) for cell in column) for column in zip(heads, *rows, strict=True)]
     for number, cells in enumerate((heads, *rows)):
-        shown = [
-            fit(cell, width, right=at > 0) for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        ]
+        shown = [fit(cell, width, right=at > 0) for at, (cell, width) in enumerate(zip(cells, widths, strict=True))]
         yield (("  " + "  ".join(shown), Style.PLAIN if number else Style.DIM),)
 
 

@@ -44,8 +44,7 @@ def volumes(demo: tuple[Path, DemoDisk], tmp_path_factory: pytest.TempPathFactor
 def _sfdisk(image: Path) -> list[tuple[int, int, int]]:
     table = json.loads(run("sfdisk", "--json", image))["partitiontable"]
     return [
-        (int(it["node"].removeprefix(str(image))), it["start"] * 512, it["size"] * 512)
-        for it in table["partitions"]
+        (int(it["node"].removeprefix(str(image))), it["start"] * 512, it["size"] * 512) for it in table["partitions"]
     ]
 
 
@@ -63,11 +62,7 @@ def test_sfdisk_reads_exactly_the_layout_that_was_promised(demo: tuple[Path, Dem
         for it in table["partitions"]
     ]
     assert seen == [(it.extent.start, it.extent.length, it.type_code, it.active) for it in disk.partitions]
-    assert (
-        [number for number, _, _ in _sfdisk(image)]
-        == [it.number for it in disk.partitions]
-        == [1, 2, 3, 5, 6]
-    )
+    assert [number for number, _, _ in _sfdisk(image)] == [it.number for it in disk.partitions] == [1, 2, 3, 5, 6]
     assert "No errors detected" in run("sfdisk", "--verify", image)
 
 
@@ -76,13 +71,9 @@ def test_parted_reads_the_same_bytes_and_the_geometry_of_the_day(demo: tuple[Pat
     image, disk = demo
     lines = run("parted", "-s", "-m", image, "unit", "B", "print").splitlines()[2:]
     seen = [tuple(line.split(":")[:3]) for line in lines]
-    assert seen == [
-        (str(it.number), f"{it.extent.start}B", f"{it.extent.end - 1}B") for it in disk.partitions
-    ]
+    assert seen == [(str(it.number), f"{it.extent.start}B", f"{it.extent.end - 1}B") for it in disk.partitions]
     # The last sector, 2097151 = 130 * 16065 + 138 * 63 + 7, in parted's cylinder, head and sector.
-    assert (
-        run("parted", "-s", "-m", image, "unit", "chs", "print").splitlines()[1].split(":")[1] == "130,138,7"
-    )
+    assert run("parted", "-s", "-m", image, "unit", "chs", "print").splitlines()[1].split(":")[1] == "130,138,7"
     assert ":255:63:" in run("parted", "-s", "-m", image, "unit", "cyl", "print").splitlines()[2]
 
 
@@ -152,9 +143,7 @@ def test_ntfs_is_clean_knows_where_it_lies_and_gives_its_files_back(
 
 
 @pytest.mark.needs_tools("fsck.fat", "mtype")
-def test_fat32_is_clean_and_gives_its_files_back(
-    demo: tuple[Path, DemoDisk], volumes: dict[str, Path]
-) -> None:
+def test_fat32_is_clean_and_gives_its_files_back(demo: tuple[Path, DemoDisk], volumes: dict[str, Path]) -> None:
     run("fsck.fat", "-n", volumes["vfat"])
     files = _partition(demo[1], "vfat").files
     assert len(files) >= 2
@@ -170,9 +159,7 @@ def test_the_image_takes_little_room_and_no_other_file_stays_behind(demo: tuple[
     assert list(image.parent.iterdir()) == [image]
 
 
-def test_two_images_have_the_same_table_identifiers_and_swap_space(
-    demo: tuple[Path, DemoDisk], tmp_path: Path
-) -> None:
+def test_two_images_have_the_same_table_identifiers_and_swap_space(demo: tuple[Path, DemoDisk], tmp_path: Path) -> None:
     first, disk = demo
     second = tmp_path / "again.img"
     assert make_demo_image(second) == disk
@@ -264,9 +251,7 @@ def test_missing_programs_are_all_named_with_their_debian_packages(
     monkeypatch.setitem(PROGRAMS, "mkfs.void", "void-progs")
     with pytest.raises(Refused) as caught:
         make_demo_image(tmp_path / "disk.img")
-    assert "mkfs.nothing (Debian package nothing-progs), mkfs.void (Debian package void-progs)" in str(
-        caught.value
-    )
+    assert "mkfs.nothing (Debian package nothing-progs), mkfs.void (Debian package void-progs)" in str(caught.value)
     assert caught.value.hint == "apt-get install nothing-progs void-progs"
     assert not (tmp_path / "disk.img").exists()
 
@@ -281,12 +266,7 @@ def _make_in_subprocess(image: Path, environment: dict[str, str]) -> subprocess.
     )
     root = Path(__file__).parent.parent.parent
     return subprocess.run(
-        [sys.executable, "-c", code, image],
-        cwd=root,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", code, image], cwd=root, env=environment, capture_output=True, text=True, check=True
     )
 
 

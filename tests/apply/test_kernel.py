@@ -134,10 +134,7 @@ def test_a_partition_over_another_is_an_error_of_the_kernel(parted_disk: Path) -
 
 
 @pytest.mark.parametrize(
-    ("length", "sector_size", "shown_length"),
-    [(8 * MIB, 512, 1024), (8 * MIB, 4096, 4096), (512, 512, 512)],
+    ("length", "sector_size", "shown_length"), [(8 * MIB, 512, 1024), (8 * MIB, 4096, 4096), (512, 512, 512)]
 )
-def test_a_container_is_as_short_as_the_kernel_makes_it(
-    length: int, sector_size: int, shown_length: int
-) -> None:
+def test_a_container_is_as_short_as_the_kernel_makes_it(length: int, sector_size: int, shown_length: int) -> None:
     assert shown_container(Extent(MIB, length), sector_size) == Extent(MIB, shown_length)

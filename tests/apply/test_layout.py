@@ -26,9 +26,7 @@ from tests.conftest import run
 MakeImage = Callable[..., Path]
 Attach = Callable[..., Path]
 
-GOAL = LayoutGoal(
-    (PartWish(32 * MIB, "esp", "EFI"), PartWish(None, "linux-raid", "Größe"), PartWish(8 * MIB, "swap"))
-)
+GOAL = LayoutGoal((PartWish(32 * MIB, "esp", "EFI"), PartWish(None, "linux-raid", "Größe"), PartWish(8 * MIB, "swap")))
 
 
 def seen(path: Path, sector_size: int | None = None) -> Judged:
@@ -76,8 +74,7 @@ def test_sfdisk_sgdisk_and_parted_read_a_new_gpt_as_it_was_planned(sparse: MakeI
     assert "No problems found" in run("sgdisk", "-v", image)
     printed = run("parted", "-s", "-m", image, "unit", "B", "print").splitlines()[2:]
     assert [line.split(":")[1:4] for line in printed] == [
-        [f"{place.after.start}B", f"{place.after.end - 1}B", f"{place.after.length}B"]
-        for place in plan.places
+        [f"{place.after.start}B", f"{place.after.end - 1}B", f"{place.after.length}B"] for place in plan.places
     ]
     assert "esp" in printed[0] and "raid" in printed[1] and "swap" in printed[2]
 
@@ -96,9 +93,7 @@ def test_the_backup_of_a_new_gpt_says_the_same_as_its_primary(sparse: MakeImage)
 @pytest.mark.needs_tools("sfdisk")
 def test_sfdisk_reads_a_new_mbr_with_its_types_and_its_active_entry(sparse: MakeImage) -> None:
     image = sparse(256 * MIB)
-    goal = LayoutGoal(
-        (PartWish(32 * MIB, "boot"), PartWish(64 * MIB, "lvm"), PartWish(None, "windows")), label="dos"
-    )
+    goal = LayoutGoal((PartWish(32 * MIB, "boot"), PartWish(64 * MIB, "lvm"), PartWish(None, "windows")), label="dos")
     plan, _ = made(image, goal)
     table = by_sfdisk(image)
     entries: list[dict[str, object]] = table["partitions"]  # type: ignore[assignment]
@@ -111,9 +106,7 @@ def test_sfdisk_reads_a_new_mbr_with_its_types_and_its_active_entry(sparse: Make
 
 @pytest.mark.needs_tools("fdisk")
 @pytest.mark.parametrize("label", ["gpt", "dos"])
-def test_the_image_of_a_disk_with_4096_byte_sectors_gets_a_table_in_those(
-    sparse: MakeImage, label: str
-) -> None:
+def test_the_image_of_a_disk_with_4096_byte_sectors_gets_a_table_in_those(sparse: MakeImage, label: str) -> None:
     image = sparse(256 * MIB)
     plan, _ = made(image, replace(GOAL, label=label), sector_size=4096)
     printed = run("fdisk", "-b", "4096", "-l", "-o", "Start,Sectors", image).splitlines()
@@ -122,9 +115,7 @@ def test_the_image_of_a_disk_with_4096_byte_sectors_gets_a_table_in_those(
 
 
 @pytest.mark.needs_tools("blkid", "mkfs.ext4", "sfdisk")
-def test_wiping_leaves_no_signature_where_the_old_or_the_new_partitions_are(
-    sparse: MakeImage, tmp_path: Path
-) -> None:
+def test_wiping_leaves_no_signature_where_the_old_or_the_new_partitions_are(sparse: MakeImage, tmp_path: Path) -> None:
     image = sparse(256 * MIB)
     run("sfdisk", "-q", image, stdin="label: gpt\nstart=2048, size=131072\nstart=133120, size=65536\n")
     run("mkfs.ext4", "-q", "-F", "-E", f"offset={MIB}", image, "64M")
@@ -163,9 +154,7 @@ def test_a_second_run_is_refused_and_changes_nothing(sparse: MakeImage) -> None:
 
 @pytest.mark.needs_tools("mkfs.ext4", "sfdisk")
 @pytest.mark.parametrize("wipe", [False, True])
-def test_a_plan_is_refused_once_a_file_system_was_made_where_it_saw_none(
-    sparse: MakeImage, wipe: bool
-) -> None:
+def test_a_plan_is_refused_once_a_file_system_was_made_where_it_saw_none(sparse: MakeImage, wipe: bool) -> None:
     image = sparse(64 * MIB)
     if wipe:
         run("sfdisk", "-q", image, stdin="label: gpt\nstart=2048, size=65536\n")
@@ -254,9 +243,7 @@ def test_a_table_that_is_not_there_stops_instead_of_being_patched() -> None:
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "sfdisk", "partx")
 @pytest.mark.parametrize("sector", [512, 4096])
-def test_on_a_block_device_the_kernel_shows_the_new_partitions(
-    sparse: MakeImage, loop: Attach, sector: int
-) -> None:
+def test_on_a_block_device_the_kernel_shows_the_new_partitions(sparse: MakeImage, loop: Attach, sector: int) -> None:
     device = loop(sparse(256 * MIB), sector_size=sector)
     plan, _ = made(device, GOAL)
     try:

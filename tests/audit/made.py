@@ -37,9 +37,7 @@ def made_disk(
     label: TableLabel = TableLabel.GPT,
 ) -> Disk:
     sector = logical or 512
-    parts = tuple(
-        _partition(index, words.split(), sector) for index, words in enumerate(_split(partitions), 1)
-    )
+    parts = tuple(_partition(index, words.split(), sector) for index, words in enumerate(_split(partitions), 1))
     return Disk(
         name=name, path=f"/dev/{name}", kind=kind, size=size, rotational=rotational,
         limits=IoLimits(logical, physical, minimum if minimum is not None else physical, optimal, offset),

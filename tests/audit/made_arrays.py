@@ -27,9 +27,7 @@ def drive(number: int, *, size: int = SIZE, rotational: bool = False, logical: i
         size=size,
     )  # fmt: skip
     parts = tuple(replace(part, node=f"{name}p{part.number}") for part in disk.partitions)
-    return replace(
-        disk, partitions=parts, limits=replace(disk.limits, discard_max=2 << 40), content_read=True
-    )
+    return replace(disk, partitions=parts, limits=replace(disk.limits, discard_max=2 << 40), content_read=True)
 
 
 def array(drives: Sequence[Disk], level: str = "raid1", **facts: object) -> Disk:
@@ -64,9 +62,7 @@ def fstab(*texts: str) -> tuple[TableLine, ...]:
     return parse_fstab("\n".join(texts))
 
 
-def image(
-    *texts: str, maker: str = "initramfs-tools", mdadm: bool = True, asked: tuple[str, ...] = ()
-) -> Initramfs:
+def image(*texts: str, maker: str = "initramfs-tools", mdadm: bool = True, asked: tuple[str, ...] = ()) -> Initramfs:
     """Without lines: no mdadm.conf inside."""
     conf = parse_mdadm_conf("\n".join(texts), "etc/mdadm/mdadm.conf") if texts else None
     return Initramfs("/boot/initrd.img-6.1", maker, mdadm, conf, asked)

@@ -7,16 +7,7 @@ import pytest
 from aligntool.audit.explanations import explanation
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Finding, Report
-from aligntool.inventory import (
-    Disk,
-    DiskKind,
-    Inventory,
-    KnownGeometry,
-    Layer,
-    Source,
-    TableCopy,
-    TableCopyState,
-)
+from aligntool.inventory import Disk, DiskKind, Inventory, KnownGeometry, Layer, Source, TableCopy, TableCopyState
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.audit.made import made_disk
 from tests.audit.made_arrays import LEVELS, array, drive, machine, system, told
@@ -30,9 +21,7 @@ def report(inventory: Inventory, known: tuple[KnownGeometry, ...] = ()) -> Repor
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_an_array_that_is_in_order_gives_no_finding_but_the_note_that_parity_passes_no_discards(
-    level: str,
-) -> None:
+def test_an_array_that_is_in_order_gives_no_finding_but_the_note_that_parity_passes_no_discards(level: str) -> None:
     found = report(machine(level, system()))
     assert told(found) == ([("AT607", "info")] if level in ("raid5", "raid6") else [])
     assert not [one for one in found.findings if one.severity.value != "info"], found.findings
@@ -70,7 +59,7 @@ RULES: list[tuple[str, dict[str, object], list[tuple[str, str]]]] = [
     ("raid6", {"chunk": 1024 * KIB}, [("AT604", "info"), ("AT607", "info")]),
     ("raid10", {"chunk": 1024 * KIB}, []),
     ("container", {}, []),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("level", "facts", "expected"), RULES)
@@ -81,9 +70,7 @@ def test_each_rule_on_both_sides_of_its_border(
     if level == "container":
         disk = inventory.disks[-1]
         assert disk.array is not None
-        changed = replace(
-            disk, array=replace(disk.array, level="container", degraded=1, sync_action="resync")
-        )
+        changed = replace(disk, array=replace(disk.array, level="container", degraded=1, sync_action="resync"))
         inventory = replace(inventory, disks=(*inventory.disks[:-1], changed))
     assert told(report(inventory)) == expected
 
@@ -91,19 +78,14 @@ def test_each_rule_on_both_sides_of_its_border(
 def test_a_chunk_that_cuts_the_page_of_its_members_is_told_with_who_says_so() -> None:
     found = report(machine("raid0", None, chunk=64 * KIB), (PAGE,))
     (finding,) = [one for one in found.findings if one.code.value == "AT603"]
-    assert (
-        "smaller than the NAND page of nvme" in finding.summary
-        and "a drive of large pages" in finding.summary
-    )
+    assert "smaller than the NAND page of nvme" in finding.summary and "a drive of large pages" in finding.summary
     assert told(report(machine("raid0", None, chunk=192 * KIB), (PAGE,))) == []
     assert told(report(machine("raid0", None, chunk=128 * KIB), (PAGE,))) == [("AT603", "warning")]
 
 
 def test_how_far_a_resync_is_is_told_with_its_rate_and_what_is_left() -> None:
     facts = {"sync_action": "resync", "sync_done": 25 * GIB, "sync_total": 100 * GIB, "sync_rate": GIB // 4}
-    (finding,) = [
-        one for one in report(machine("raid1", None, **facts)).findings if one.code.value == "AT602"
-    ]
+    (finding,) = [one for one in report(machine("raid1", None, **facts)).findings if one.code.value == "AT602"]
     assert "25.0 %" in finding.summary and "256MiB/s" in finding.summary and "6 min left" in finding.summary
 
 
@@ -146,10 +128,7 @@ def test_a_fine_bitmap_is_only_told_of_flash() -> None:
 @pytest.mark.parametrize("action", ["resync", "recover", "check", "repair", "reshape", "frozen"])
 @pytest.mark.parametrize(
     ("level", "facts", "code"),
-    [
-        ("raid1", {"policy": "resync", "bitmap": "none"}, "AT605"),
-        ("raid5", {"bitmap_chunk": 64 * MIB}, "AT606"),
-    ],
+    [("raid1", {"policy": "resync", "bitmap": "none"}, "AT605"), ("raid5", {"bitmap_chunk": 64 * MIB}, "AT606")],
 )
 def test_a_bitmap_is_to_be_changed_only_once_nothing_else_is_done_to_the_array(
     level: str, facts: dict[str, object], code: str, action: str
@@ -166,9 +145,7 @@ def test_a_bitmap_is_to_be_changed_only_once_nothing_else_is_done_to_the_array(
 
 def test_members_with_sectors_of_two_sizes_are_told_with_each() -> None:
     drives = [drive(0), drive(1, logical=4096)]
-    (finding,) = [
-        one for one in report(Inventory((*drives, array(drives)))).findings if one.code.value == "AT610"
-    ]
+    (finding,) = [one for one in report(Inventory((*drives, array(drives)))).findings if one.code.value == "AT610"]
     assert finding.severity.value == "warning" and finding.evidence == ("nvme0n1p1: 512B, nvme1n1p1: 4096B",)
 
 
@@ -191,10 +168,7 @@ def whole(*copies: TableCopy, data: int = MIB, kind: DiskKind = DiskKind.NVME, t
         (whole(BACKUP), [("AT608", "error")]),
         (whole(PRIMARY), [("AT608", "error")]),
         (whole(PRIMARY, BACKUP), [("AT608", "error")]),
-        (
-            whole(PRIMARY, data=0, table=True),
-            [("AT609", "info")],
-        ),  # with the data at byte 0 it is the array's own
+        (whole(PRIMARY, data=0, table=True), [("AT609", "info")]),  # with the data at byte 0 it is the array's own
         (whole(BACKUP, data=0), [("AT608", "error")]),  # behind the array's data, and there is no other
         (whole(BACKUP, kind=DiskKind.LOOP), []),  # no firmware sees it
         (made_disk("2048+4096 linux_raid_member", name="nvme0n1", kind=DiskKind.NVME), []),

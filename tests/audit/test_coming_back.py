@@ -16,12 +16,7 @@ from tests.audit.made import made_disk
 from tests.audit.made_arrays import FS, OTHER, RIGHT, UUID, fstab, image, lines, machine, system, told
 
 NOTHING = MdadmConf()
-LINE, WRONG, INSIDE, FOREIGN = (
-    ("AT611", "warning"),
-    ("AT612", "warning"),
-    ("AT613", "warning"),
-    ("AT614", "warning"),
-)
+LINE, WRONG, INSIDE, FOREIGN = (("AT611", "warning"), ("AT612", "warning"), ("AT613", "warning"), ("AT614", "warning"))
 
 
 def findings(files: System | None, level: str = "raid1", **facts: object) -> list[tuple[str, str]]:
@@ -118,9 +113,7 @@ def test_dracut_is_told_by_the_kernels_command_line_too(
         ("arch", "lsinitcpio"),
     ],
 )
-def test_an_image_that_was_not_seen_is_to_be_looked_into_by_the_systems_own_program(
-    family: str, program: str
-) -> None:
+def test_an_image_that_was_not_seen_is_to_be_looked_into_by_the_systems_own_program(family: str, program: str) -> None:
     for why, typed in (
         ("its files lie in a squashfs image inside", f"sudo {program} /boot/initrd.img-6.1"),
         ("needs root", "sudo aligntool audit"),
@@ -178,26 +171,20 @@ def test_a_foreign_array_is_one_whose_host_is_another_and_that_no_line_names(
         ("#/dev/md127 /srv ext4 nofail 0 2", []),
     ],
 )
-def test_fstab_names_the_array_so_that_it_lasts_and_may_be_missing(
-    line: str, expected: list[tuple[str, str]]
-) -> None:
+def test_fstab_names_the_array_so_that_it_lasts_and_may_be_missing(line: str, expected: list[tuple[str, str]]) -> None:
     assert findings(system(fstab=fstab(line))) == expected
 
 
 def test_a_number_that_an_array_line_keeps_is_only_a_note() -> None:
     conf = lines(f"ARRAY /dev/md0 UUID={UUID}")
     files = system(
-        conf=conf,
-        fstab=fstab("/dev/md0 /srv ext4 nofail 0 2"),
-        images=(image(f"ARRAY /dev/md0 UUID={UUID}"),),
+        conf=conf, fstab=fstab("/dev/md0 /srv ext4 nofail 0 2"), images=(image(f"ARRAY /dev/md0 UUID={UUID}"),)
     )
     assert findings(files) == [("AT615", "info")]
 
 
 def test_crypttab_and_the_kernels_command_line_are_read_for_numbers() -> None:
-    files = system(
-        crypttab=parse_crypttab("data /dev/md127 none luks"), words=("root=/dev/md127", "resume=UUID=1-2")
-    )
+    files = system(crypttab=parse_crypttab("data /dev/md127 none luks"), words=("root=/dev/md127", "resume=UUID=1-2"))
     assert findings(files) == [("AT615", "warning")] * 2
 
 
@@ -214,9 +201,7 @@ def numbered(inventory: Inventory) -> Finding:
         ("any:data", lines(f"ARRAY /dev/md0 UUID={UUID}")),  # the initramfs does not know the line yet
     ],
 )
-def test_what_mends_a_number_names_the_array_that_runs_and_raid_show_tells_it(
-    name: str, conf: MdadmConf
-) -> None:
+def test_what_mends_a_number_names_the_array_that_runs_and_raid_show_tells_it(name: str, conf: MdadmConf) -> None:
     """The array of /dev/md0 is /dev/md127 after a start without its line."""
     files = system(conf=conf, fstab=fstab("/dev/md0 /srv ext4 nofail 0 2"))
     inventory = machine("raid1", files, name=name)

@@ -23,9 +23,7 @@ def codes(report: Report) -> list[str]:
 
 
 @pytest.mark.needs_tools("genisoimage", "blkid")
-@pytest.mark.parametrize(
-    ("options", "kinds"), [(("-udf",), {"iso9660", "udf"}), (("-hfs",), {"iso9660", "hfs"})]
-)
+@pytest.mark.parametrize(("options", "kinds"), [(("-udf",), {"iso9660", "udf"}), (("-hfs",), {"iso9660", "hfs"})])
 def test_a_bridge_disc_is_one_thing(tmp_path: Path, options: tuple[str, ...], kinds: set[str]) -> None:
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "song.ogg").write_bytes(bytes(MIB))

@@ -6,19 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.audit.report import (
-    misaligned_write_rate,
-    predict,
-    read_modify_write,
-    units_touched,
-    write_amplification,
-)
+from aligntool.audit.report import misaligned_write_rate, predict, read_modify_write, units_touched, write_amplification
 from aligntool.units import KIB
 
 
 @pytest.mark.parametrize(
-    ("unit", "rate"),
-    [(4 * KIB, (1, 2)), (16 * KIB, (4, 5)), (32 * KIB, (8, 9)), (64 * KIB, (16, 17))],
+    ("unit", "rate"), [(4 * KIB, (1, 2)), (16 * KIB, (4, 5)), (32 * KIB, (8, 9)), (64 * KIB, (16, 17))]
 )
 def test_a_misaligned_4_kib_write_keeps_the_share_of_the_rate_that_the_article_gives(
     unit: int, rate: tuple[int, int]
@@ -42,10 +35,7 @@ def test_a_4_kib_write_into_a_16_kib_unit_is_amplified_4_times_even_when_aligned
 
 
 def test_a_misaligned_read_takes_one_sector_more() -> None:
-    aligned, shifted = (
-        units_touched(16 * KIB, 4 * KIB, 2048 * 512),
-        units_touched(16 * KIB, 4 * KIB, 63 * 512),
-    )
+    aligned, shifted = (units_touched(16 * KIB, 4 * KIB, 2048 * 512), units_touched(16 * KIB, 4 * KIB, 63 * 512))
     assert shifted - aligned == 1
     assert predict(4 * KIB).extra_read == 4 * KIB
 
@@ -57,9 +47,7 @@ def test_read_modify_write_counts_what_a_drive_would_touch(start: int, length: i
     if last - first > 5000:
         return
     partly = sum(
-        1
-        for index in range(first, last + 1)
-        if not (start <= index * unit and (index + 1) * unit <= start + length)
+        1 for index in range(first, last + 1) if not (start <= index * unit and (index + 1) * unit <= start + length)
     )
     assert read_modify_write(start, length, unit) == (partly * unit, (last - first + 1) * unit)
 

@@ -103,15 +103,9 @@ def test_a_faster_lba_format_on_offer_is_named() -> None:
 
 
 def test_nvme_units_become_grids_only_when_a_partition_could_meet_them() -> None:
-    units = {
-        grid.size
-        for grid in judge(drive(nvme=NvmeFacts(preferred_write_granularity=64 * KIB))).judged[0].grids
-    }
+    units = {grid.size for grid in judge(drive(nvme=NvmeFacts(preferred_write_granularity=64 * KIB))).judged[0].grids}
     assert 64 * KIB in units
-    bogus = {
-        grid.size
-        for grid in judge(drive(nvme=NvmeFacts(preferred_write_granularity=24 * KIB))).judged[0].grids
-    }
+    bogus = {grid.size for grid in judge(drive(nvme=NvmeFacts(preferred_write_granularity=24 * KIB))).judged[0].grids}
     assert 24 * KIB not in bogus
 
 
@@ -121,9 +115,7 @@ def test_a_queue_of_one_on_sata_is_noted() -> None:
 
 
 def test_what_was_not_seen_is_told_for_each_disk() -> None:
-    report = judge(
-        replace(made_disk(), unseen=(Unseen("partition table", "needs root", "sudo aligntool audit"),))
-    )
+    report = judge(replace(made_disk(), unseen=(Unseen("partition table", "needs root", "sudo aligntool audit"),)))
     assert codes(report) == ["AT901"] and report.findings[0].next == "sudo aligntool audit"
 
 
@@ -156,12 +148,7 @@ def end(port: Port, now: tuple[float, int], most: tuple[float, int]) -> LinkHop:
 
 @pytest.mark.parametrize(
     ("of_drive", "of_slot"),
-    [
-        ((16.0, 4), (8.0, 8)),
-        ((32.0, 4), (16.0, 8)),
-        ((8.0, 4), (5.0, 8)),
-        ((16.0, 4), (32.0, 2)),
-    ],
+    [((16.0, 4), (8.0, 8)), ((32.0, 4), (16.0, 8)), ((8.0, 4), (5.0, 8)), ((16.0, 4), (32.0, 2))],
 )
 def test_a_link_at_the_lower_speed_and_the_fewer_lanes_of_its_ends_is_as_good_as_it_gets(
     of_drive: tuple[float, int], of_slot: tuple[float, int]

@@ -29,12 +29,7 @@ def test_an_mbr_that_may_count_in_either_sector_size_is_not_judged_until_one_is_
     """A table for sectors of 4096 bytes, of which sfdisk makes the same bytes, with nothing in its partitions."""
     image = tmp_path / "disk.img"
     image.write_bytes(bytes(64 * MIB))
-    run(
-        "sfdisk",
-        "-q",
-        image,
-        stdin="label: dos\nunit: sectors\nstart=257, size=1000\nstart=1300, size=1000\n",
-    )
+    run("sfdisk", "-q", image, stdin="label: dos\nunit: sectors\nstart=257, size=1000\nstart=1300, size=1000\n")
     report = audit(look([str(image)], given=Given(sector_size=sectors)), {})
     answer = {None: Answer.UNKNOWN, 512: Answer.OFF, 4096: Answer.ON}[sectors]
     assert report.judged[0].verdicts[0].answer is answer

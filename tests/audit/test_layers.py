@@ -32,9 +32,7 @@ def test_data_that_start_off_the_sectors_inside_a_good_partition_are_an_error(pa
 
 
 def test_mdadms_default_offset_is_named_against_a_4_mib_unit() -> None:
-    card = replace(
-        made_disk("8192+20971520", kind=DiskKind.SD, rotational=False), preferred_erase_size=4 * MIB
-    )
+    card = replace(made_disk("8192+20971520", kind=DiskKind.SD, rotational=False), preferred_erase_size=4 * MIB)
     member = Layer("linux_raid_member", Extent(4 * MIB, 10 * GIB), "1.2", data_start=4 * MIB + 129 * MIB)
     report = judge(with_content(card, member))
     assert "AT402" in codes(report)
@@ -64,18 +62,14 @@ def test_a_factory_card_with_its_clusters_on_the_boundary_is_a_warning_without_a
 
 
 def test_a_container_that_makes_up_for_the_start_says_so_and_the_start_stays_an_error() -> None:
-    luks = Layer(
-        "crypto_LUKS", Extent(63 * 512, GIB), "LUKS2", data_start=32769 * 512 + 63 * 512, data_unit=512
-    )
+    luks = Layer("crypto_LUKS", Extent(63 * 512, GIB), "LUKS2", data_start=32769 * 512 + 63 * 512, data_unit=512)
     finding = judge(with_content(made_disk("63+20971520", physical=4096), luks)).findings[0]
     assert (finding.code.value, finding.severity) == ("AT101", Severity.ERROR)
     assert "the data of LUKS2 inside begin on the boundary all the same" in finding.evidence
     shifted = replace(luks, data_start=32768 * 512 + 63 * 512)
     assert not any(
         "LUKS2" in words
-        for words in judge(with_content(made_disk("63+20971520", physical=4096), shifted))
-        .findings[0]
-        .evidence
+        for words in judge(with_content(made_disk("63+20971520", physical=4096), shifted)).findings[0].evidence
     )
 
 
@@ -98,13 +92,7 @@ def test_a_volume_within_a_chunk_of_the_array_below_is_a_warning() -> None:
 
 
 RAID = Layer(
-    "linux_raid_member",
-    HOME,
-    "1.2",
-    data_start=2 * MIB,
-    raid_level="raid5",
-    raid_chunk=64 * KIB,
-    raid_members=4,
+    "linux_raid_member", HOME, "1.2", data_start=2 * MIB, raid_level="raid5", raid_chunk=64 * KIB, raid_members=4
 )
 
 
@@ -143,9 +131,7 @@ def test_a_file_system_larger_than_its_partition_is_an_error() -> None:
 
 
 def test_small_blocks_two_superblocks_and_damage_are_told() -> None:
-    report = on_ssd(
-        Layer("ext4", HOME, data_unit=1024), Layer("btrfs", HOME, data_unit=4096, problems=("bad crc",))
-    )
+    report = on_ssd(Layer("ext4", HOME, data_unit=1024), Layer("btrfs", HOME, data_unit=4096, problems=("bad crc",)))
     assert {"AT406", "AT408", "AT409"} == set(codes(report))
 
 

@@ -29,9 +29,7 @@ from tests.audit.made import codes, judge, made_disk
         (DiskKind.NVME, 4096, 4096, 8 * MIB, Grade.BOGUS),
     ],
 )
-def test_optimal_io_sizes_are_graded(
-    kind: DiskKind, physical: int, minimum: int, optimal: int, grade: Grade
-) -> None:
+def test_optimal_io_sizes_are_graded(kind: DiskKind, physical: int, minimum: int, optimal: int, grade: Grade) -> None:
     disk = made_disk("2048+1000", kind=kind, physical=physical, minimum=minimum, optimal=optimal)
     assert grade_optimal_io(disk)[0] is grade
     report = judge(disk)
@@ -71,9 +69,7 @@ def test_a_plausible_optimal_io_size_is_at_most_a_note() -> None:
         (DiskKind.ATA, 4096, 64 * MIB, True),
     ],
 )
-def test_minimum_io_sizes_are_believed_or_not(
-    kind: DiskKind, physical: int, minimum: int, doubted: bool
-) -> None:
+def test_minimum_io_sizes_are_believed_or_not(kind: DiskKind, physical: int, minimum: int, doubted: bool) -> None:
     disk = made_disk("2048+1000", kind=kind, physical=physical, minimum=minimum)
     assert bool(minimum_io_doubt(disk)) == doubted
     assert ("AT205" in codes(judge(disk))) == doubted
@@ -89,9 +85,7 @@ def test_a_disputed_sector_size_is_settled_for_the_larger() -> None:
 
 
 def test_a_large_unit_is_told_with_its_amplification() -> None:
-    report = judge(
-        made_disk("2048+1000", kind=DiskKind.NVME, rotational=False, physical=4096, minimum=16 * KIB)
-    )
+    report = judge(made_disk("2048+1000", kind=DiskKind.NVME, rotational=False, physical=4096, minimum=16 * KIB))
     finding = next(finding for finding in report.findings if finding.code.value == "AT207")
     assert "4 times" in finding.summary
 

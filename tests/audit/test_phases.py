@@ -25,9 +25,7 @@ def array(
     nodes = tuple(disk.partitions[0].node or "" for disk in members)
     facts = ArrayFacts(level, chunk or None, nodes, tuple((node, data) for node in nodes), "0.90")
     physical = members[0].limits.physical_block_size or 512
-    made = made_disk(
-        starts, name="md3", kind=DiskKind.MD, physical=physical, minimum=chunk or physical, offset=offset
-    )
+    made = made_disk(starts, name="md3", kind=DiskKind.MD, physical=physical, minimum=chunk or physical, offset=offset)
     return replace(made, array=facts, slaves=nodes)
 
 
@@ -45,9 +43,7 @@ def test_raid10_on_partitions_at_63_is_judged_though_the_kernel_says_minus_one()
     assert answers(*members, raid) == [(Answer.OFF, 3072), (Answer.OFF, 3584)]
     told = [finding for finding in judge(*members, raid).findings if finding.disk == "md3"]
     assert {finding.code.value for finding in told if finding.severity is not Severity.INFO} == {"AT101"}
-    assert [finding.code.value for finding in told if "−1" in finding.summary or "-1" in finding.summary] == [
-        "AT208"
-    ]
+    assert [finding.code.value for finding in told if "−1" in finding.summary or "-1" in finding.summary] == ["AT208"]
     assert "the data of every member begin" in told[0].summary
 
 
@@ -87,9 +83,7 @@ def test_what_cannot_be_added_up_stays_unknown(change: str) -> None:
     raid = array("linear" if change == "linear" else "raid0", 64 * KIB, -1, *members, starts="2048+1000")
     assert raid.array
     if change == "a data offset is not known":
-        raid = replace(
-            raid, array=replace(raid.array, member_data_offsets=raid.array.member_data_offsets[:1])
-        )
+        raid = replace(raid, array=replace(raid.array, member_data_offsets=raid.array.member_data_offsets[:1]))
     seen = members[:1] if change == "a member is not seen" else members
     assert [answer for answer, _ in answers(*seen, raid)] == [Answer.UNKNOWN]
 

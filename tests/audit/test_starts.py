@@ -88,9 +88,7 @@ NAMES = [  # vendor and model as their SCSI INQUIRY data have them
 
 @pytest.mark.parametrize(("vendor", "model"), NAMES)
 @pytest.mark.parametrize("port", ["ata", "sas"])
-def test_512_is_not_believed_of_what_a_controller_or_a_hypervisor_makes(
-    vendor: str, model: str, port: str
-) -> None:
+def test_512_is_not_believed_of_what_a_controller_or_a_hypervisor_makes(vendor: str, model: str, port: str) -> None:
     kind = DiskKind.ATA if port == "ata" else DiskKind.SCSI
     disk = replace(made_disk("63+1000", kind=kind), vendor=vendor, model=model, drive_port=port)
     assert judge(disk).judged[0].grids[0].source is Source.ASSUMED
@@ -119,14 +117,10 @@ def test_an_array_whose_members_were_not_looked_at_is_not_believed() -> None:
 
 
 def test_an_image_is_assumed_to_have_4096_byte_sectors_and_the_user_may_say_otherwise() -> None:
-    image = made_disk(
-        "63+1000", kind=DiskKind.IMAGE, logical=None, physical=None, offset=None, rotational=None
-    )
+    image = made_disk("63+1000", kind=DiskKind.IMAGE, logical=None, physical=None, offset=None, rotational=None)
     assert codes(judge(image))[0] == "AT101"
     assert "AT204" in codes(judge(image))
-    said = replace(
-        image, limits=replace(image.limits, physical_block_size=512), limits_given=("physical_block_size",)
-    )
+    said = replace(image, limits=replace(image.limits, physical_block_size=512), limits_given=("physical_block_size",))
     assert "AT101" not in codes(judge(said))
     assert judge(said).judged[0].grids[0].source is Source.GIVEN
 
@@ -281,11 +275,7 @@ def test_a_start_after_an_odd_neighbour_names_the_neighbour() -> None:
 
 def test_every_check_of_a_verdict_says_which_grid_and_who_asked_for_it() -> None:
     verdict = judge(made_disk("63+1000", physical=4096, optimal=1 * MIB)).judged[0].verdicts[0]
-    assert {check.grid.kind for check in verdict.checks} == {
-        GridKind.PHYSICAL,
-        GridKind.OPTIMAL_IO,
-        GridKind.GRAIN,
-    }
+    assert {check.grid.kind for check in verdict.checks} == {GridKind.PHYSICAL, GridKind.OPTIMAL_IO, GridKind.GRAIN}
     assert all(check.grid.by and check.grid.source for check in verdict.checks)
     assert {check.off_by for check in verdict.checks} == {3584, 32256}
 
@@ -300,9 +290,7 @@ def test_an_assumed_allocation_unit_is_only_a_note() -> None:
     guess = KnownGeometry(Source.ASSUMED, "class", "…", "low", erase_block=4 * MIB)
     for kind in (DiskKind.USB, DiskKind.SD, DiskKind.EMMC):
         report = judge(made_disk("2048+1000", kind=kind, rotational=False, physical=4096), known=(guess,))
-        assert [(finding.code.value, finding.severity) for finding in report.findings] == [
-            ("AT103", Severity.INFO)
-        ]
+        assert [(finding.code.value, finding.severity) for finding in report.findings] == [("AT103", Severity.INFO)]
         assert report.judged[0].verdicts[0].answer is Answer.ON
 
 
@@ -328,10 +316,7 @@ def test_the_minimum_io_of_a_raid_controller_is_judged_like_the_chunk_of_md() ->
     lun = made_disk(starts, kind=DiskKind.SCSI, physical=4096, minimum=64 * KIB)
     lun = replace(lun, drive_port=None)
     array = made_disk(starts, name="md0", kind=DiskKind.MD, physical=4096, minimum=64 * KIB)
-    found = [
-        [(one.code.value, one.severity, one.partition) for one in judge(disk).findings]
-        for disk in (lun, array)
-    ]
+    found = [[(one.code.value, one.severity, one.partition) for one in judge(disk).findings] for disk in (lun, array)]
     assert found[0] == found[1] == [("AT104", Severity.WARNING, 2)]
 
 
@@ -346,9 +331,7 @@ def test_the_other_grids_that_are_missed_stand_as_evidence_and_the_worst_is_not_
 def test_the_kernels_own_verdict_stands_as_evidence() -> None:
     disk = made_disk("63+1000", physical=4096)
     disk = replace(disk, partitions=(replace(disk.partitions[0], kernel_alignment_offset=512),))
-    assert (
-        judge(disk).findings[0].evidence[-1] == "the kernel agrees: the partition's alignment_offset is 512"
-    )
+    assert judge(disk).findings[0].evidence[-1] == "the kernel agrees: the partition's alignment_offset is 512"
 
 
 def test_the_next_thing_to_type_needs_root_for_a_device_and_not_for_an_image() -> None:
@@ -410,13 +393,8 @@ def test_a_physical_sector_that_is_none_is_not_believed(reported: int) -> None:
         (DiskKind.USB, False, GIB, "USB bridges"),
     ],
 )
-def test_the_reason_of_an_assumption_is_told(
-    kind: DiskKind, rotational: bool | None, size: int, words: str
-) -> None:
-    assert (
-        words
-        in judge(made_disk("2048+1000", kind=kind, rotational=rotational, size=size)).judged[0].grids[0].by
-    )
+def test_the_reason_of_an_assumption_is_told(kind: DiskKind, rotational: bool | None, size: int, words: str) -> None:
+    assert words in judge(made_disk("2048+1000", kind=kind, rotational=rotational, size=size)).judged[0].grids[0].by
 
 
 def test_a_logical_partition_63_sectors_after_its_record_is_named_and_a_primary_is_not() -> None:
@@ -428,9 +406,7 @@ def test_a_logical_partition_63_sectors_after_its_record_is_named_and_a_primary_
     assert judge(elsewhere).findings[0].cause is None
 
 
-@pytest.mark.parametrize(
-    ("unit", "asked"), [(4 * MIB, True), (64 * MIB, True), (128 * MIB, False), (6144, False)]
-)
+@pytest.mark.parametrize(("unit", "asked"), [(4 * MIB, True), (64 * MIB, True), (128 * MIB, False), (6144, False)])
 def test_an_allocation_unit_is_believed_up_to_64_mib(unit: int, asked: bool) -> None:
     card = replace(made_disk("2048+1000", kind=DiskKind.SD, physical=512), preferred_erase_size=unit)
     assert (unit in {grid.size for grid in judge(card).judged[0].grids}) is asked
@@ -440,6 +416,4 @@ def test_a_rotating_disk_behind_usb_has_no_allocation_unit() -> None:
     row = KnownGeometry(Source.ASSUMED, "class", "…", "low", erase_block=4 * MIB)
     for rotational, asked in ((True, False), (False, True), (None, True)):
         disk = made_disk("2048+1000", kind=DiskKind.USB, rotational=rotational, physical=4096)
-        assert (
-            GridKind.ALLOCATION in {grid.kind for grid in judge(disk, known=(row,)).judged[0].grids}
-        ) is asked
+        assert (GridKind.ALLOCATION in {grid.kind for grid in judge(disk, known=(row,)).judged[0].grids}) is asked

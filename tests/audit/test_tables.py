@@ -5,17 +5,7 @@ from dataclasses import replace
 import pytest
 
 from aligntool.audit.report import Answer, Severity
-from aligntool.inventory import (
-    Disk,
-    DiskKind,
-    Fault,
-    Layer,
-    Table,
-    TableCopy,
-    TableCopyState,
-    TableFault,
-    TableLabel,
-)
+from aligntool.inventory import Disk, DiskKind, Fault, Layer, Table, TableCopy, TableCopyState, TableFault, TableLabel
 from aligntool.units import MIB, Extent
 from tests.audit.made import codes, judge, made_disk
 
@@ -70,9 +60,7 @@ def test_a_damaged_gpt_is_saved_first_and_a_broken_chain_dumped() -> None:
 
 
 def test_a_path_is_given_back_so_that_a_shell_takes_it() -> None:
-    disk = replace(
-        faulty(TableFault(Fault.BAD_ENTRY, "…")), path="/tmp/my disk's\x1b.img", kind=DiskKind.IMAGE
-    )
+    disk = replace(faulty(TableFault(Fault.BAD_ENTRY, "…")), path="/tmp/my disk's\x1b.img", kind=DiskKind.IMAGE)
     assert judge(disk).findings[0].next == "sfdisk --dump $'/tmp/my disk\\047s\\033.img'"
     spaced = replace(disk, path="/tmp/my disk's.img")
     assert judge(spaced).findings[0].next == "sfdisk --dump '/tmp/my disk'\\''s.img'"
@@ -83,9 +71,7 @@ def test_the_covering_entry_of_a_hybrid_iso_overlaps_on_purpose() -> None:
     parts = (replace(iso.partitions[0], type_code="0x00"), iso.partitions[1])
     fault = TableFault(Fault.OVERLAP, "…", None, (1, 2))
     report = judge(replace(iso, partitions=parts, table=Table(TableLabel.DOS, 512, faults=(fault,))))
-    assert [finding.severity for finding in report.findings if finding.code.value == "AT304"] == [
-        Severity.INFO
-    ]
+    assert [finding.severity for finding in report.findings if finding.code.value == "AT304"] == [Severity.INFO]
     assert report.judged[0].verdicts[0].matters is False
 
 
@@ -107,14 +93,10 @@ def test_a_table_on_a_member_of_a_whole_disk_array_is_the_arrays(kind: str, ours
 
 def test_a_path_of_a_multipath_device_is_judged_only_once() -> None:
     path = replace(made_disk("63+1000", physical=4096), holders=("dm-0",))
-    multipath = replace(
-        made_disk("63+1000", name="dm-0", kind=DiskKind.DM, physical=4096), mapping="multipath mpatha"
-    )
+    multipath = replace(made_disk("63+1000", name="dm-0", kind=DiskKind.DM, physical=4096), mapping="multipath mpatha")
     report = judge(path, multipath)
     assert [
-        (finding.disk, finding.code.value)
-        for finding in report.findings
-        if finding.severity is Severity.ERROR
+        (finding.disk, finding.code.value) for finding in report.findings if finding.severity is Severity.ERROR
     ] == [("dm-0", "AT101")]
     crypt = replace(multipath, mapping="crypt LUKS2 root", partitions=(), table=None)
     assert ("sda", "AT101") in [(finding.disk, finding.code.value) for finding in judge(path, crypt).findings]
@@ -133,10 +115,7 @@ def kernel_has(*partitions: tuple[int, int, int]) -> Disk:
         (((1, 2048, 1000000), (2, 1048576, 1000000)), None),
         (((1, 2048, 999992), (2, 1048576, 1000000)), "partition 1: the kernel has"),
         (((1, 2048, 1000000),), "partition 2 is in the table and not in the kernel"),
-        (
-            ((1, 2048, 1000000), (2, 1048576, 1000000), (3, 9000000, 8)),
-            "partition 3 is in the kernel and not in",
-        ),
+        (((1, 2048, 1000000), (2, 1048576, 1000000), (3, 9000000, 8)), "partition 3 is in the kernel and not in"),
         ((), None),
     ],
 )

@@ -87,9 +87,7 @@ def with_fio_alone(jobs: Sequence[str]) -> Once:
     found = {}
     begin = time.perf_counter()
     said = [
-        subprocess.run(
-            [*shlex.split(job), "--output-format=json"], check=True, capture_output=True, text=True
-        )
+        subprocess.run([*shlex.split(job), "--output-format=json"], check=True, capture_output=True, text=True)
         for job in jobs
     ]
     wall = time.perf_counter() - begin
@@ -102,9 +100,8 @@ def with_fio_alone(jobs: Sequence[str]) -> Once:
 def jobs_of(words: Sequence[str], folder: Path) -> list[str]:
     """As they can be typed."""
     done = subprocess.run(
-        aligntool("bench", *words, "--dry-run"),
-        check=True, capture_output=True, text=True, env=_environment(folder),
-    )  # fmt: skip
+        aligntool("bench", *words, "--dry-run"), check=True, capture_output=True, text=True, env=_environment(folder)
+    )
     return [line for line in done.stdout.splitlines() if line.startswith("fio ")]
 
 
@@ -136,7 +133,7 @@ def table(pairs: Sequence[tuple[Once, Once]], runtime_s: float) -> str:
     ]
     rows += [
         f"| IOPS of {name} | {_ratio([a.iops[name] / b.iops[name] for a, b in pairs])} |" for name in pairs[0][1].iops
-    ]  # fmt: skip
+    ]
     return "\n".join((*rows, "", f"A job takes {more:.2f} s more than with fio alone."))
 
 
@@ -145,9 +142,7 @@ def _ratio(ratios: Sequence[float]) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--runtime", type=float, default=5.0, help="seconds of each job")
     parser.add_argument("--write", type=Path, help="put the results into this page, between its markers")

@@ -67,9 +67,7 @@ echo 3 > /proc/sys/vm/drop_caches
 """
 KEPT = "cp /etc/fstab /root/fstab; cp /etc/mdadm/mdadm.conf /root/mdadm.conf"
 PART = "lsblk -n -o START /dev/nvme0n1p1"
-TIMED = (
-    "before=$(cut -d' ' -f1 /proc/uptime)\n({script}) >&2 || exit\necho $before $(cut -d' ' -f1 /proc/uptime)"
-)
+TIMED = "before=$(cut -d' ' -f1 /proc/uptime)\n({script}) >&2 || exit\necho $before $(cut -d' ' -f1 /proc/uptime)"
 
 
 def measured(repeats: int) -> dict[str, list[float]]:
@@ -116,9 +114,7 @@ def table(found: dict[str, list[float]]) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--write", type=Path, help="put the results into this page, between its markers")
     given = parser.parse_args(words)

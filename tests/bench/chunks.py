@@ -19,13 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from aligntool.raid.chunks import LEVELS, WORKLOADS  # noqa: E402
-from aligntool.raid.measured import (  # noqa: E402  # noqa: E402
-    DEFAULT_CHUNK,
-    Tuning,
-    choose,
-    parse_tuning,
-    shapes_of,
-)
+from aligntool.raid.measured import DEFAULT_CHUNK, Tuning, choose, parse_tuning, shapes_of  # noqa: E402  # noqa: E402
 from aligntool.units import KIB, MIB, format_size  # noqa: E402
 from tests.bench.page import put  # noqa: E402
 
@@ -71,9 +65,7 @@ def rows(level: str, tuning: Tuning, recommended: dict[str, int]) -> Iterator[st
         if chunk == DEFAULT_CHUNK:
             yield f"{title} the same chunk | |"
             continue
-        samples = [
-            each for each in tuning.samples if each.shape in names and each.chunk in (chunk, DEFAULT_CHUNK)
-        ]
+        samples = [each for each in tuning.samples if each.shape in names and each.chunk in (chunk, DEFAULT_CHUNK)]
         found = choose(samples, DEFAULT_CHUNK)
         if not found.against:
             yield f"{title} – | {found.reason} |"
@@ -101,9 +93,7 @@ def table(found: dict[str, tuple[Tuning, dict[str, int]]], asked: Asked) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--levels", default="raid5,raid0")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--runtime", type=float, default=1.0)

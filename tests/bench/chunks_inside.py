@@ -24,9 +24,7 @@ def main() -> None:
         measuring = Measuring(sweep)
         measuring.run(_tell, lambda: None)
         (folder / f"{level}.json").write_text(tuning_text(measuring.tuning(complete=True)))
-        (folder / f"{level}.recommended").write_text(
-            "".join(f"{name}={size}\n" for name, size in recommended.items())
-        )
+        (folder / f"{level}.recommended").write_text("".join(f"{name}={size}\n" for name, size in recommended.items()))
 
 
 def _tell(words: str, share: float, left_s: float | None) -> None:
@@ -37,9 +35,7 @@ def _sweep(level: str, repeats: int, runtime_s: float, span: int) -> tuple[Sweep
     members, _, _, _ = look_at_members(DEVICES)
     goal = RaidGoal(level, array_uuid=f"{TEST_UUID}:00000000:00000001")
     recommended = {
-        workload: plan_sweep(
-            members, replace(goal, workload=workload), repeats=1, runtime_s=runtime_s
-        ).recommended
+        workload: plan_sweep(members, replace(goal, workload=workload), repeats=1, runtime_s=runtime_s).recommended
         for workload in WORKLOADS
     }
     chunks = sorted({DEFAULT_CHUNK, *recommended.values()})

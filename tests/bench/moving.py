@@ -14,17 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.bench.old_disks import (
-    ALIGNED,
-    CONTENTS,
-    MIB,
-    START,
-    OldDisk,
-    make_disk,
-    make_sparse_disk,
-    reset,
-    write_out,
-)
+from tests.bench.old_disks import ALIGNED, CONTENTS, MIB, START, OldDisk, make_disk, make_sparse_disk, reset, write_out
 from tests.bench.once import Run, aligntool, once
 from tests.conftest import find_tool, run
 
@@ -46,9 +36,7 @@ Rounds = Mapping[str, Sequence[Run]]
 
 def moving(folder: Path, size: int, contents: Sequence[str], repeats: int) -> Iterator[str]:
     """The tables, line by line. `size`: bytes of the disk, a multiple of 1 MiB. `contents`: of CONTENTS."""
-    missing = [
-        name for name in ("sfdisk", "e2image", "mkfs.ext4", "debugfs", "e2fsck") if not find_tool(name)
-    ]
+    missing = [name for name in ("sfdisk", "e2image", "mkfs.ext4", "debugfs", "e2fsck") if not find_tool(name)]
     if missing:
         yield f"The mover was not timed: {', '.join(missing)} not installed."
         return

@@ -54,8 +54,7 @@ def _ext4(folder: Path, image: Path, length: int, *, third: bool) -> None:
         for index in range(count):
             _fill(Path(name) / f"file{index}", 0, _FILE)
         options = f"offset={START},nodiscard,lazy_itable_init=0,lazy_journal_init=0"
-        run("mkfs.ext4", "-q", "-F", "-m", "0", "-E", options, "-d", name,
-            image, f"{length // 1024}k")  # fmt: skip
+        run("mkfs.ext4", "-q", "-F", "-m", "0", "-E", options, "-d", name, image, f"{length // 1024}k")
     if third:
         lines = "".join(f"rm file{index}\n" for index in range(count) if index % 8 not in (1, 4, 6))
         run("debugfs", "-w", "-f", "-", f"{image}?offset={START}", stdin=lines)

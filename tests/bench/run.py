@@ -73,13 +73,9 @@ def one_image(folder: Path, repeats: int) -> list[str]:
         file.truncate(64 * GIB)
     script = "label: gpt\n" + "".join(f"start={2048 + index * 2097152}, size=2097152\n" for index in range(8))
     subprocess.run([str(tools["sfdisk"]), "-q", str(image)], input=script, text=True, check=True)
-    theirs = (
-        f"{tools['parted']} -s {image} unit B print; {tools['sfdisk']} -J {image}; {tools['lsblk']} -J -O"
-    )
+    theirs = f"{tools['parted']} -s {image} unit B print; {tools['sfdisk']} -J {image}; {tools['lsblk']} -J -O"
     pair = in_turn(aligntool("audit", "--json", str(image)), ["sh", "-c", theirs], repeats)
-    return [
-        f"| `aligntool audit --json IMG` | `parted -s IMG print; sfdisk -J IMG; lsblk -J -O` | {pair.words()} | |"
-    ]
+    return [f"| `aligntool audit --json IMG` | `parted -s IMG print; sfdisk -J IMG; lsblk -J -O` | {pair.words()} | |"]
 
 
 def fleet(folder: Path, repeats: int, sizes: Sequence[int]) -> list[str]:
@@ -134,13 +130,7 @@ QUICK = Sizes(1, 1, (5, 10), 128 * MIB, CONTENTS[:1], (128 * MIB,), 64 * GIB)
 def full(repeats: int) -> Sizes:
     # A file on ext4 is at most a block shorter than 16 TiB.
     return Sizes(
-        repeats,
-        max(repeats // 2, 1),
-        (250, 500, 1000),
-        4 * GIB,
-        CONTENTS,
-        (GIB, 2 * GIB, 4 * GIB),
-        (16 << 40) - MIB,
+        repeats, max(repeats // 2, 1), (250, 500, 1000), 4 * GIB, CONTENTS, (GIB, 2 * GIB, 4 * GIB), (16 << 40) - MIB
     )
 
 
@@ -169,9 +159,7 @@ def report(sizes: Sizes) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--write", type=Path, help="put the results into this page, between its markers")
     parser.add_argument("--quick", action="store_true", help="everything small and once: does it still run?")

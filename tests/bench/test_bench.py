@@ -24,12 +24,7 @@ def test_the_benchmark_runs_and_fills_its_page(tmp_path: Path) -> None:
     assert done.stdout.strip() in written
     assert "before" in written and "after" in written and "old" not in written
     assert written.count("| `aligntool") == 2 and "| 10 × 8 |" in written
-    for beside in (
-        "sfdisk --move-data",
-        "sfdisk --move-data --move-use-fsync",
-        "e2image -ra -p",
-        "dd, direct",
-    ):
+    for beside in ("sfdisk --move-data", "sfdisk --move-data --move-use-fsync", "e2image -ra -p", "dd, direct"):
         assert f"| ext4, a third used | file | `{beside}" in written
     assert "| 0.125 GiB |" in written and "| 64 GiB |" in written
 

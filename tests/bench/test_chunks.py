@@ -20,7 +20,7 @@ def figures(factor: float) -> Tuning:
         for number in range(5)
         for chunk in (64 * KIB, 128 * KIB, 512 * KIB)
         for name in dict.fromkeys(name for each in names.values() for name in each)
-    ]  # fmt: skip
+    ]
     return Tuning("raid5", "", "general", 16 * KIB, "internal", (), 1, 1.0, True, (), tuple(samples))
 
 
@@ -40,6 +40,4 @@ def test_the_table_of_a_tuning_fits_the_terminal_and_keeps_every_figure(width: i
     shown = [line.rstrip("\n") for line in lines]
     assert [line for line in shown if len(line.rstrip()) > width] == []
     shapes = {sample.shape for sample in tuning.samples}
-    assert sum(line.count("1000 (1000–1000)") + line.count("1500 (1500–1500)") for line in shown) == 3 * len(
-        shapes
-    )
+    assert sum(line.count("1000 (1000–1000)") + line.count("1500 (1500–1500)") for line in shown) == 3 * len(shapes)

@@ -11,9 +11,7 @@ def test_results_stand_between_their_markers_and_nothing_else_changes(tmp_path: 
     page = tmp_path / "page.md"
     page.write_text("a\n<!-- b begin -->\nold\n<!-- b end -->\nc\n<!-- d begin -->\nkept\n<!-- d end -->\n")
     put(page, "b", "new")
-    assert page.read_text() == (
-        "a\n<!-- b begin -->\nnew\n<!-- b end -->\nc\n<!-- d begin -->\nkept\n<!-- d end -->\n"
-    )
+    assert page.read_text() == ("a\n<!-- b begin -->\nnew\n<!-- b end -->\nc\n<!-- d begin -->\nkept\n<!-- d end -->\n")
     page.write_text("no markers")
     with pytest.raises(SystemExit):
         put(page, "b", "new")

@@ -9,18 +9,10 @@ from aligntool.units import KIB, MIB
 
 
 def sample(
-    rate: float,
-    *,
-    number: int = 1,
-    block: int = 4 * KIB,
-    cpu: float = 10,
-    seconds: float = 1.0,
-    busy: float = 0.5,
+    rate: float, *, number: int = 1, block: int = 4 * KIB, cpu: float = 10, seconds: float = 1.0, busy: float = 0.5
 ) -> Sample:
     """`rate` in bytes a second, `busy` in cores."""
-    return Sample(
-        number, round(rate), rate / block, round(rate * seconds), seconds, 50.0, cpu, 40.0, 90.0, 200.0, busy
-    )
+    return Sample(number, round(rate), rate / block, round(rate * seconds), seconds, 50.0, cpu, 40.0, 90.0, 200.0, busy)
 
 
 def series(
@@ -29,8 +21,7 @@ def series(
 ) -> Series:  # fmt: skip
     test = BenchTest(random, block, depth, threads, write)
     return Series(
-        test,
-        tuple(sample(rate, number=n, block=block, cpu=cpu, busy=busy) for n, rate in enumerate(rates, 1)),
+        test, tuple(sample(rate, number=n, block=block, cpu=cpu, busy=busy) for n, rate in enumerate(rates, 1))
     )
 
 

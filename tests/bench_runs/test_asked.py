@@ -46,9 +46,7 @@ def test_the_time_that_passes_take_is_shown_and_grows_with_them() -> None:
         assert word in "".join(text_of(plan_words(many, seen, width=200)))
 
 
-def test_a_result_keeps_the_whole_path_of_what_was_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_result_keeps_the_whole_path_of_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_bytes(bytes(MIB))
     monkeypatch.chdir(tmp_path)

@@ -27,9 +27,7 @@ def looks(*busy: float, every_s: float = 0.1, cores: int = 2) -> list[Look]:
     for number, each in enumerate(busy, 1):
         before, ticks = made[-1], 100 * every_s
         at_s = 50.0 + number * every_s
-        made.append(
-            Look(at_s, before.busy + round(ticks * each), before.passed + round(ticks * cores), cores)
-        )
+        made.append(Look(at_s, before.busy + round(ticks * each), before.passed + round(ticks * cores), cores))
     return made
 
 
@@ -42,11 +40,7 @@ def looks(*busy: float, every_s: float = 0.1, cores: int = 2) -> list[Look]:
         ((*[2] * 10, 0, 0, 0), 1.0, 2.0),  # all of it after
         ((2, 2, 2, *[1] * 7, 2, 2, 2), 1.0, 1.0),  # what others did before and after does not count
         ((0, *[1, 2] * 5, 0), 1.0, 1.5),
-        (
-            (0, 0, 0, 0, 2, 2, 2, 0),
-            0.3,
-            None,
-        ),  # shorter than start and end: nobody knows which looks are inside
+        ((0, 0, 0, 0, 2, 2, 2, 0), 0.3, None),  # shorter than start and end: nobody knows which looks are inside
         ((2,), 0.1, 2.0),
         ((), 1.0, None),
     ],

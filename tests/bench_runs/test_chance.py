@@ -40,8 +40,7 @@ def test_the_chance_of_two_is_about_that_of_counted_permutations() -> None:
         both = [log(rate) for rate in (*one, *other)]
         splits = list(combinations(range(16), 8))
         as_far = sum(
-            abs(2 * sum(both[place] for place in chosen) - sum(both)) / 8 >= apart - 1e-12
-            for chosen in splits
+            abs(2 * sum(both[place] for place in chosen) - sum(both)) / 8 >= apart - 1e-12 for chosen in splits
         )
         assert welch_p_value(one, other) == pytest.approx(as_far / len(splits), abs=0.02)
 

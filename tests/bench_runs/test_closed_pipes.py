@@ -26,9 +26,8 @@ def test_no_file_stays_behind_when_nobody_reads_any_more(tmp_path: Path, words: 
     folder = tmp_path / "drive"
     folder.mkdir()
     with subprocess.Popen(
-        program(*words, folder),
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment(tmp_path),
-    ) as child:  # fmt: skip
+        program(*words, folder), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment(tmp_path)
+    ) as child:
         assert child.stderr
         for line in child.stderr:
             if line.startswith("  filling"):

@@ -19,9 +19,7 @@ from aligntool.render.svg import Bar, RatioChart
 from tests.bench_runs.made import result, series
 
 
-def only(
-    before: tuple[float, ...], after: tuple[float, ...], *, cpu: tuple[float, float] = (10, 10)
-) -> Ratio:
+def only(before: tuple[float, ...], after: tuple[float, ...], *, cpu: tuple[float, float] = (10, 10)) -> Ratio:
     found = compare(result(series(*before, cpu=cpu[0])), result(series(*after, cpu=cpu[1])))
     assert len(found) == 1
     return found[0]
@@ -51,16 +49,12 @@ def test_the_ratio_is_log10(factor: float, log: float) -> None:
         ((100e6,), (900e6,), Verdict.SINGLE),
     ],
 )
-def test_ranges_that_overlap_are_noise(
-    before: tuple[float, ...], after: tuple[float, ...], verdict: Verdict
-) -> None:
+def test_ranges_that_overlap_are_noise(before: tuple[float, ...], after: tuple[float, ...], verdict: Verdict) -> None:
     assert only(before, after).verdict is verdict
 
 
 def test_passes_over_the_same_data_are_no_repeats() -> None:
-    (found,) = compare(
-        result(series(*around(100e6)), passes=(1, 5)), result(series(*around(900e6)), passes=(1, 5))
-    )
+    (found,) = compare(result(series(*around(100e6)), passes=(1, 5)), result(series(*around(900e6)), passes=(1, 5)))
     assert found.verdict is Verdict.SINGLE
 
 
@@ -71,9 +65,7 @@ def goal_of(profile: str) -> BenchGoal:
     return goal
 
 
-def measured_again(
-    profile: str, seed: int, noise: Callable[[random.Random], float], *, faster: float = 1
-) -> Result:
+def measured_again(profile: str, seed: int, noise: Callable[[random.Random], float], *, faster: float = 1) -> Result:
     """The whole profile on a drive of 100 MB/s, one test of it as many times as fast."""
     goal, dice = goal_of(profile), random.Random(seed)
     found = []
@@ -81,12 +73,7 @@ def measured_again(
         rates = [1e8 * noise(dice) * (1 if place else faster) for _ in range(goal.repeats)]
         found.append(
             series(
-                *rates,
-                random=test.random,
-                block=test.block,
-                depth=test.depth,
-                threads=test.threads,
-                write=test.write,
+                *rates, random=test.random, block=test.block, depth=test.depth, threads=test.threads, write=test.write
             )
         )
     return result(*found)
@@ -215,9 +202,7 @@ def test_the_picture_has_a_line_for_each_test_that_both_have() -> None:
 
 
 def test_nothing_in_common_is_said_and_a_rate_of_nothing_is_left_out() -> None:
-    assert "no test in common" in "".join(
-        text_of(picture(compare(result(series(1e6)), result(series(1e6, depth=2)))))
-    )
+    assert "no test in common" in "".join(text_of(picture(compare(result(series(1e6)), result(series(1e6, depth=2))))))
     assert compare(result(series(0, 0, 0)), result(series(1e6, 1e6, 1e6))) == ()
 
 

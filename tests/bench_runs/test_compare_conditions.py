@@ -81,12 +81,8 @@ def test_what_spoils_one_side_is_said_of_that_side(doubtful: Result, words: str)
         (of(Conditions(), queue_depth=1), "queue depth of sda", "32", "1"),
     ],
 )
-def test_conditions_that_were_not_the_same_are_said(
-    changed: Result, what: str, before: str, after: str
-) -> None:
-    first = of(
-        Conditions(), link="8 GT/s x4", firmware="1.0", scheduler="mq-deadline", write_cache="write back"
-    )
+def test_conditions_that_were_not_the_same_are_said(changed: Result, what: str, before: str, after: str) -> None:
+    first = of(Conditions(), link="8 GT/s x4", firmware="1.0", scheduler="mq-deadline", write_cache="write back")
     told, document, page = everywhere(first, changed)
     assert f"not the same: {what}: {before} and {after}" in told
     assert f"not the same: {what}: {before} and {after}" in page
@@ -113,12 +109,8 @@ def test_a_drive_that_was_to_be_steady_and_is_not_has_no_verdict() -> None:
         (ratio,) = compare(before, after)
         assert (ratio.verdict, ratio.chance) == (Verdict.UNSTEADY, None)
         told, document, page = everywhere(before, after)
-        assert (
-            f"warning: {why[:50]}" in told and " ? " in told and "slower" not in told.split("log10 of B")[0]
-        )
+        assert f"warning: {why[:50]}" in told and " ? " in told and "slower" not in told.split("log10 of B")[0]
         assert document["others"][0]["tests"][0]["verdict"] == "not steady"
         assert why in page
     # The same course as repeats is noise of five runs.
-    assert (
-        compare(result(series(*around(100e6))), result(falling.series[0]))[0].verdict is not Verdict.UNSTEADY
-    )
+    assert compare(result(series(*around(100e6))), result(falling.series[0]))[0].verdict is not Verdict.UNSTEADY

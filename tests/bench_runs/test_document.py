@@ -78,9 +78,7 @@ def test_damaged_results_are_refused_or_read_and_nothing_else() -> None:
     for _ in range(600):
         damaged = list(text)
         for _ in range(dice.randrange(1, 4)):
-            damaged[dice.randrange(len(damaged))] = chr(
-                dice.choice([0, 34, 44, 45, 48, 57, 91, 123, 125, 0x20AC])
-            )
+            damaged[dice.randrange(len(damaged))] = chr(dice.choice([0, 34, 44, 45, 48, 57, 91, 123, 125, 0x20AC]))
         try:
             from_json("".join(damaged), "x")
             ended["read"] += 1
@@ -92,12 +90,7 @@ def test_damaged_results_are_refused_or_read_and_nothing_else() -> None:
 def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "large").write_bytes(b" " * (LARGEST + 1))
-    for name, why in (
-        ("binary", "not text"),
-        ("large", "too large"),
-        ("gone", "No such file"),
-        (".", "directory"),
-    ):
+    for name, why in (("binary", "not text"), ("large", "too large"), ("gone", "No such file"), (".", "directory")):
         with pytest.raises(Refused, match=why):
             read_result(str(tmp_path / name))
 

@@ -14,14 +14,7 @@ from aligntool.units import MIB, significant
 from tests.bench_runs.test_runs import answered
 from tests.conftest import run
 from tests.inference.right_or_unknown import Answer, right_or_unknown
-from tests.inference.slow_drives import (
-    aligntool,
-    aligntool_first,
-    device_over,
-    nbdkit_file,
-    needs_nbdkit,
-    slow_drive,
-)
+from tests.inference.slow_drives import aligntool, aligntool_first, device_over, nbdkit_file, needs_nbdkit, slow_drive
 from tests.thorough import when_thorough
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("fio"), needs_nbdkit]
@@ -103,10 +96,7 @@ def test_passes_over_the_same_data_show_a_cache_and_nothing_else(
             sum(side["io_bytes"] for side in some) / sum(side["runtime"] for side in some) / 1000
             for some in (sides[:1], sides)
         )
-        assert (
-            f"{title}: {significant(first)} MB/s over one pass, {significant(whole)} MB/s over 5 passes"
-            in said
-        )
+        assert f"{title}: {significant(first)} MB/s over one pass, {significant(whole)} MB/s over 5 passes" in said
     assert said.count("no cache shows") == (1 if drive is CACHED else 2)
 
 
@@ -132,10 +122,7 @@ GAIN, NONE = "the drive works on several requests at once", "no gain from a deep
 
 
 def test_a_drive_that_serves_many_requests_at_once_gains_from_a_deep_queue(tmp_path: Path) -> None:
-    with (
-        nbdkit_file(tmp_path, "--filter=delay", *DELAYED) as file,
-        device_over(file) as device,
-    ):
+    with nbdkit_file(tmp_path, "--filter=delay", *DELAYED) as file, device_over(file) as device:
         _gains(tmp_path, device, GAIN, NONE)
 
 

@@ -55,9 +55,7 @@ def test_what_was_so_meanwhile_is_kept_with_the_result(place: Path, words: tuple
     seen = found["conditions"]
     assert (seen["kernel"], seen["fio"]) == (os.uname().release, run("fio", "--version").strip())
     # In a chroot whose root is not a mount point neither can tell.
-    assert seen["filesystem"] == (
-        run("findmnt", "-no", "FSTYPE", "-T", place / "drive", fails=True).strip() or None
-    )
+    assert seen["filesystem"] == (run("findmnt", "-no", "FSTYPE", "-T", place / "drive", fails=True).strip() or None)
     assert found["complete"] is True
     shown = bench(place, "show", place / "kept.json").stdout
     assert f"{settings['repeats']} repeats of 0.1 s, direct I/O, engine libaio" in shown
@@ -67,22 +65,12 @@ def test_what_was_so_meanwhile_is_kept_with_the_result(place: Path, words: tuple
 @fio
 @pytest.mark.needs_root
 @both
-def test_the_disk_is_named_as_the_system_names_it(
-    place: Path, words: tuple[str, ...], loop: Any, sparse: Any
-) -> None:
+def test_the_disk_is_named_as_the_system_names_it(place: Path, words: tuple[str, ...], loop: Any, sparse: Any) -> None:
     device = loop(sparse(32 * MIB))
     found = valid(bench(place, *words[:-2], device, "--json").stdout)
     size = int(run("blockdev", "--getsize64", device))
-    assert (found["disk"]["name"], found["disk"]["path"], found["disk"]["size"]) == (
-        device.name,
-        str(device),
-        size,
-    )
-    assert (found["settings"]["kind"], found["settings"]["size"], found["settings"]["piece"]) == (
-        "device",
-        size,
-        size,
-    )
+    assert (found["disk"]["name"], found["disk"]["path"], found["disk"]["size"]) == (device.name, str(device), size)
+    assert (found["settings"]["kind"], found["settings"]["size"], found["settings"]["piece"]) == ("device", size, size)
     (drive,) = found["conditions"]["drives"]
     scheduler = Path(f"/sys/block/{device.name}/queue/scheduler").read_text()
     assert drive["name"] == device.name and f"[{drive['scheduler']}]" in f"[{scheduler.strip()}]{scheduler}"
@@ -138,9 +126,7 @@ def test_the_report_says_what_was_so_and_whether_it_is_whole(complete: bool) -> 
     rates = tuple(Rate(load, each, 0, 100.0) for each in places_of(Extent(0, GIB), 4 * KIB, 512))
     starts = Starts("", "/srv", 4 * KIB, "--unit", rates, conditions=seen, setting=setting, complete=complete)
     knee = Knee(None, None, 1.0, 1.0, "no knee up to 1MiB")
-    spans = Spans(
-        "", "/srv", False, knee, {MIB: [1.0]}, None, conditions=seen, setting=setting, complete=complete
-    )
+    spans = Spans("", "/srv", False, knee, {MIB: [1.0]}, None, conditions=seen, setting=setting, complete=complete)
     for found in (starts, spans):
         shown = experiment_shown(found, 1)
         assert ("not complete" in shown.summary) is not complete
@@ -161,9 +147,7 @@ def test_a_file_in_pieces_says_how_much_of_it_is_worked_on(tmp_path: Path) -> No
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("fio", "mkfs.ext4", "mount", "filefrag")
-def test_the_piece_that_is_worked_on_is_the_longest_that_filefrag_shows(
-    place: Path, loop: Any, sparse: Any
-) -> None:
+def test_the_piece_that_is_worked_on_is_the_longest_that_filefrag_shows(place: Path, loop: Any, sparse: Any) -> None:
     """A file system that was full, and of which every other file and some in a row were then removed."""
     device, folder = loop(sparse(96 * MIB)), place / "drive"
     run("mkfs.ext4", "-q", "-m", "0", device)
@@ -177,18 +161,7 @@ def test_the_piece_that_is_worked_on_is_the_longest_that_filefrag_shows(
             if number % 2 or 20 <= number < 34:
                 file.unlink()
         os.sync()
-        words = (
-            "alignment",
-            "--unit",
-            "4KiB",
-            "--start",
-            "32256",
-            "--runtime",
-            "0.1",
-            "--size",
-            "30MiB",
-            "--json",
-        )
+        words = ("alignment", "--unit", "4KiB", "--start", "32256", "--runtime", "0.1", "--size", "30MiB", "--json")
         with subprocess.Popen(
             program("bench", *words, folder),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(place),
@@ -234,16 +207,11 @@ def longest_piece(shown: str) -> int:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (
-            ("alignment", "--unit", "1GiB", "--size", "64MiB"),
-            "64MiB are too little to start at several places",
-        ),
+        (("alignment", "--unit", "1GiB", "--size", "64MiB"), "64MiB are too little to start at several places"),
         (("span", "--from", "64MiB", "--size", "64MiB"), "two spans need 128MiB in one piece"),
     ],
 )
-def test_what_cannot_be_tried_is_refused_before_a_file_is_filled(
-    place: Path, words: tuple[str, ...], why: str
-) -> None:
+def test_what_cannot_be_tried_is_refused_before_a_file_is_filled(place: Path, words: tuple[str, ...], why: str) -> None:
     said = bench(place, *words, place / "drive", code=3).stderr
     assert why in said and "filling" not in said
 

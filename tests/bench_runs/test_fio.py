@@ -23,9 +23,8 @@ fio = pytest.mark.needs_tools("fio")
 
 def job(path: Path, **words: object) -> Job:
     plain = Job(
-        name="one", path=str(path), pattern=Pattern.RANDOM_READ, block=4 * KIB, span=SIZE, runtime_s=0.3,
-        direct=False,
-    )  # fmt: skip
+        name="one", path=str(path), pattern=Pattern.RANDOM_READ, block=4 * KIB, span=SIZE, runtime_s=0.3, direct=False
+    )
     return replace(plain, **words)  # type: ignore[arg-type]
 
 
@@ -34,9 +33,7 @@ def job(path: Path, **words: object) -> Job:
 def test_what_fio_wrote_is_what_is_told(sparse: Callable[..., Path], name: str) -> None:
     path = sparse(SIZE, name)
     kept: list[str] = []
-    measured = run_job(
-        job(path, pattern=Pattern.RANDOM_MIXED, read_share=70, depth=4, threads=2), keep=kept.append
-    )
+    measured = run_job(job(path, pattern=Pattern.RANDOM_MIXED, read_share=70, depth=4, threads=2), keep=kept.append)
     said = json.loads(kept[0])
     told = said["jobs"][0]
     assert measured.threads == 2 and measured.fio_version == said["fio version"]
@@ -68,9 +65,7 @@ def test_a_file_is_filled_with_what_no_packer_makes_smaller(sparse: Callable[...
 def test_threads_that_go_on_each_have_a_part_of_the_span(tmp_path: Path, sparse: Callable[..., Path]) -> None:
     """fio's own iolog says where each of them was."""
     path, log = sparse(SIZE), tmp_path / "log"
-    words = fio_words(
-        job(path, pattern=Pattern.READ, threads=2, block=64 * KIB, offset=4 * KIB, span=SIZE - MIB)
-    )
+    words = fio_words(job(path, pattern=Pattern.READ, threads=2, block=64 * KIB, offset=4 * KIB, span=SIZE - MIB))
     words = tuple(word for word in words if not word.startswith(("--time_based", "--runtime")))
     run("fio", *words, f"--write_iolog={log}")
     found = sorted(
@@ -87,12 +82,7 @@ def test_fio_is_never_let_loose_on_what_is_too_short(sparse: Callable[..., Path]
     """It would delete the file and make another one."""
     path = sparse(SIZE)
     before = path.stat()
-    for words in (
-        {"span": SIZE + 1},
-        {"offset": 4 * KIB},
-        {"offset": -4096},
-        {"block": 2 * SIZE},
-    ):
+    for words in ({"span": SIZE + 1}, {"offset": 4 * KIB}, {"offset": -4096}, {"block": 2 * SIZE}):
         with pytest.raises(Refused, match="8MiB"):
             run_job(job(path, pattern=Pattern.RANDOM_WRITE, **words))
     for other in (path.parent, path.parent / "missing" / "file", Path("/dev/null")):
@@ -104,9 +94,7 @@ def test_fio_is_never_let_loose_on_what_is_too_short(sparse: Callable[..., Path]
 
 
 @fio
-def test_a_failure_of_fio_is_one_sentence_and_says_whether_something_was_written(
-    sparse: Callable[..., Path],
-) -> None:
+def test_a_failure_of_fio_is_one_sentence_and_says_whether_something_was_written(sparse: Callable[..., Path]) -> None:
     path = sparse(SIZE)
     with pytest.raises(Refused, match="engine no_such_engine not loadable") as refused:
         run_job(job(path, engine="no_such_engine"))
@@ -226,9 +214,7 @@ def test_what_is_no_answer_of_fio_is_said(text: str, why: str) -> None:
 
 
 def test_a_thread_with_no_time_left_is_held_back_by_its_core() -> None:
-    made = Measured(
-        name="x", read=None, write=None, user_cpu=40, system_cpu=54.9, threads=4, error=0, fio_version=""
-    )
+    made = Measured(name="x", read=None, write=None, user_cpu=40, system_cpu=54.9, threads=4, error=0, fio_version="")
     assert not made.cpu_bound and made.cores == pytest.approx(3.796)
     assert replace(made, system_cpu=55.0).cpu_bound
 

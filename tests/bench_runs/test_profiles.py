@@ -120,14 +120,7 @@ def test_a_run_asks_the_drive_for_the_same_as_one_that_was_written_by_hand(
     path.write_bytes(bytes(32 * MIB))
     plan = plan_of(profile, replace(FOLDER, direct=False), Wish(size=32 * MIB, runtime_s=0.4))
     (test,) = (test for test in plan.tests if test.title == title)
-    common = (
-        f"--filename={path}",
-        "--ioengine=libaio",
-        "--direct=0",
-        "--time_based",
-        "--runtime=0.4",
-        "--size=32m",
-    )
+    common = (f"--filename={path}", "--ioengine=libaio", "--direct=0", "--time_based", "--runtime=0.4", "--size=32m")
     ours = requests(tmp_path / "ours", fio_words(job_of(plan, test, str(path))))
     theirs = requests(tmp_path / "hand", ("--name=hand", "--thread", "--end_fsync=1", *common, *hand.split()))
     assert {(do, length) for do, _, length in ours} == {(do, length) for do, _, length in theirs}
@@ -165,17 +158,7 @@ def understood(words: list[str]) -> list[dict[str, str]]:
             option = found[1]
             if option == "name":
                 jobs.append({})
-            elif option in (
-                "rw",
-                "bs",
-                "ioengine",
-                "iodepth",
-                "numjobs",
-                "direct",
-                "time_based",
-                "runtime",
-                "size",
-            ):
+            elif option in ("rw", "bs", "ioengine", "iodepth", "numjobs", "direct", "time_based", "runtime", "size"):
                 jobs[-1][option] = found[2]
         elif (found := re.search(r"ret=0, out=(\d+)", line)) and option in jobs[-1]:
             jobs[-1][option] = found[1]  # as a number, in bytes or microseconds
@@ -236,8 +219,7 @@ def test_a_device_with_blocks_of_4_kib_gets_no_smaller_requests() -> None:
     plan = plan_of("atto", replace(DISK, logical_block=4096))
     assert min(test.block for test in plan.tests) == 4096
     assert any(
-        "SEQ512 Q4T1 read: the device takes multiples of its logical blocks of 4KiB" in why
-        for why in plan.skipped
+        "SEQ512 Q4T1 read: the device takes multiples of its logical blocks of 4KiB" in why for why in plan.skipped
     )
 
 
@@ -367,6 +349,5 @@ def test_a_benchmark_without_tests_or_with_partitions_is_refused() -> None:
         parse_recipe("mine.toml", GOOD + '[[part]]\nsize = "rest"\nrole = "linux"\n')
     with pytest.raises(Refused, match="only a recipe for a benchmark"):
         parse_recipe(
-            "x.toml",
-            'format = 1\nkind = "realign"\nsummary = "x"\nsource = "y"\n[[test]]\naccess = "random"\n',
+            "x.toml", 'format = 1\nkind = "realign"\nsummary = "x"\nsource = "y"\n[[test]]\naccess = "random"\n'
         )

@@ -57,13 +57,7 @@ def test_a_drive_that_serves_one_request_at_a_time_is_never_told_to_work_on_seve
         for thread in (0.1, 0.5, 1.0):
             for background in (0.0, 0.5):
                 drawn = simulated(
-                    service_us,
-                    max(host * service_us, 1),
-                    1,
-                    noise,
-                    dice,
-                    background=background,
-                    thread=thread,
+                    service_us, max(host * service_us, 1), 1, noise, dice, background=background, thread=thread
                 )
                 assert verdict(drawn) is not Gain.SOME, (host, thread, background)
 

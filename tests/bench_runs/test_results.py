@@ -76,11 +76,7 @@ def test_the_score_of_as_ssd_is_the_published_one() -> None:
     assert "access time" not in said(result(*made))
 
 
-SOME, NONE, UNKNOWN = (
-    "works on several requests at once (NCQ or",
-    "no gain from a deep queue",
-    "can't tell whether",
-)
+SOME, NONE, UNKNOWN = ("works on several requests at once (NCQ or", "no gain from a deep queue", "can't tell whether")
 
 
 @pytest.mark.parametrize(
@@ -101,9 +97,7 @@ def test_a_deep_queue_helps_or_not_or_nobody_can_tell(
     one: tuple[float, ...], deep: tuple[float, ...], answer: str
 ) -> None:
     between = (series(*[2e6] * 5, depth=2), series(*[3.8e6] * 5, depth=4))
-    made = result(
-        series(*(each * 1e6 for each in one)), *between, series(*(each * 1e6 for each in deep), depth=32)
-    )
+    made = result(series(*(each * 1e6 for each in one)), *between, series(*(each * 1e6 for each in deep), depth=32))
     found = said(made)
     assert "the device offers a depth of 32" in found
     assert [words for words in (SOME, NONE, UNKNOWN) if words in found] == [answer]
@@ -194,8 +188,7 @@ def test_what_is_said_of_passes_is_true_or_cannot_be_told(count: int) -> None:
             times = dice.uniform(3, 40) if hybrid else 1
             rates = [57, *[57 * times] * (count - 1)]
             disturbed = [
-                rate * (dice.uniform(0.1, 0.9) if at and dice.random() < 0.1 else 1)
-                for at, rate in enumerate(rates)
+                rate * (dice.uniform(0.1, 0.9) if at and dice.random() < 0.1 else 1) for at, rate in enumerate(rates)
             ]
             found = said(result(series(*noisy(disturbed, 0.05, dice)), passes=(1, count)))
             claims = ["no cache shows" in found, "a cache keeps" in found]
@@ -206,9 +199,7 @@ def test_what_is_said_of_passes_is_true_or_cannot_be_told(count: int) -> None:
 
 def test_a_hybrid_drive_shows_by_its_later_passes() -> None:
     """Read once at 1 MB/s, then from the cache at 30; written alike each time."""
-    made = result(
-        series(1e6, 30e6, 30e6, 30e6, 30e6), series(2e6, 2e6, 2.1e6, 1.9e6, 2e6, write=True), passes=(1, 5)
-    )
+    made = result(series(1e6, 30e6, 30e6, 30e6, 30e6), series(2e6, 2e6, 2.1e6, 1.9e6, 2e6, write=True), passes=(1, 5))
     lines = list(result_notes(made))
     assert "the figures of each test are those of its first pass" in lines[0]
     assert (
@@ -239,18 +230,11 @@ def test_passes_are_no_repeats() -> None:
     for words in ("for a system", "AS SSD", "has the most IOPS"):
         assert words in said(repeated) and words not in said(made)
     only_read = (series(0.4e6, 30e6, 30e6),)
-    assert "for a system" in said(result(*only_read)) and "for a system" not in said(
-        result(*only_read, passes=(1, 3))
-    )
+    assert "for a system" in said(result(*only_read)) and "for a system" not in said(result(*only_read, passes=(1, 3)))
 
 
 def test_a_slow_pass_among_fast_ones_tells_nothing() -> None:
-    for rates in (
-        (57, 200, 200, 155, 49),
-        (57, 200, 200, 155, 80),
-        (57, 20, 58, 57, 57),
-        (57, 60, 200, 57, 57),
-    ):
+    for rates in ((57, 200, 200, 155, 49), (57, 200, 200, 155, 80), (57, 20, 58, 57, 57), (57, 60, 200, 57, 57)):
         found = said(result(series(*(rate * 1e6 for rate in rates)), passes=(1, 5)))
         assert "can't tell whether there is a cache" in found and "no cache shows" not in found
 
@@ -276,11 +260,7 @@ def test_passes_are_weighed_by_their_time() -> None:
 def test_the_article_s_drives_take_the_article_s_time() -> None:
     """E3: 100 MB/s is 40.96 µs a read; 300 MB/s 13.65 µs."""
     slow = boot_drive(result(series(100e6), series(20e6, write=True)))
-    assert (
-        slow
-        and float(slow.read_s) == pytest.approx(40.96e-6)
-        and float(slow.write_s) == pytest.approx(204.8e-6)
-    )
+    assert slow and float(slow.read_s) == pytest.approx(40.96e-6) and float(slow.write_s) == pytest.approx(204.8e-6)
     assert boot_drive(result(series(100e6), series(20e6, write=True, depth=32))) is None
 
 
@@ -328,9 +308,7 @@ def test_runs_far_apart_are_said_to_be_noisy() -> None:
         ([0, 0, 0, 0, 0], False, 0, 0),
     ],
 )
-def test_steady_state_is_snia_s(
-    rounds: list[float], steady: bool, excursion: float, slope: float | None
-) -> None:
+def test_steady_state_is_snia_s(rounds: list[float], steady: bool, excursion: float, slope: float | None) -> None:
     found = steadiness(rounds)
     assert found and found.steady is steady and found.rounds == len(rounds)
     assert found.excursion == pytest.approx(excursion)
@@ -356,9 +334,7 @@ def test_the_figures_of_a_steady_drive_are_those_of_its_last_five_rounds() -> No
     assert len(from_json(to_json(made), "x").series[0].samples) == 11
     assert row_of(made, "RND4K Q32T1 write")[:2] == ["100.0", "98.0–102.0"]
     assert "the figures of each test are those of its last 5 rounds" in said(made)
-    busy = replace(
-        only, samples=tuple(replace(each, cpu=99 if each.number < 7 else 10) for each in only.samples)
-    )
+    busy = replace(only, samples=tuple(replace(each, cpu=99 if each.number < 7 else 10) for each in only.samples))
     assert busy.cpu == 10
 
 
@@ -395,10 +371,7 @@ def test_a_steady_file_is_no_steady_drive(kind: str, told: bool) -> None:
         (Conditions(filesystem="overlay"), "overlay"),
         (Conditions(filesystem="ext4", free=5 * GIB, room=100 * GIB), "95 % full"),
         (Conditions(drives=(DriveState("md0", array_action="resync"),)), "md0 is busy with a resync"),
-        (
-            Conditions(drives=(DriveState("md0", array_action="idle", array_degraded=True),)),
-            "md0 is degraded",
-        ),
+        (Conditions(drives=(DriveState("md0", array_action="idle", array_degraded=True),)), "md0 is degraded"),
         (Conditions(drives=(DriveState("nvme0n1", link="8 GT/s x2", link_slowed=True),)), "8 GT/s x2"),
         (Conditions(drives=(DriveState("nvme0n1", kind="nvme", temperature_after_c=81.0),)), "81 °C"),
         (Conditions(drives=(DriveState("nvme0n1", rotational=False, scheduler="bfq"),)), "scheduler bfq"),
@@ -417,13 +390,7 @@ def test_a_run_through_the_cache_is_said_first() -> None:
 
 @pytest.mark.parametrize(
     ("needed", "free", "fits"),
-    [
-        (GIB, 3 * GIB, True),
-        (GIB, GIB, False),
-        (95 * MIB, 100 * MIB, True),
-        (96 * MIB, 100 * MIB, False),
-        (0, 0, True),
-    ],
+    [(GIB, 3 * GIB, True), (GIB, GIB, False), (95 * MIB, 100 * MIB, True), (96 * MIB, 100 * MIB, False), (0, 0, True)],
 )
 def test_a_file_system_is_not_filled_to_its_brim(needed: int, free: int, fits: bool) -> None:
     assert (room_words(needed, free) is None) is fits
@@ -432,18 +399,12 @@ def test_a_file_system_is_not_filled_to_its_brim(needed: int, free: int, fits: b
 def test_a_block_of_the_name_is_written_as_the_field_does() -> None:
     assert series(1e6, block=512).test.name == "RND512 Q1T1"
     assert series(1e6, random=False, block=128 * KIB, depth=32).test.title == "SEQ128K Q32T1 read"
-    assert (
-        series(1e6, random=False, block=MIB, depth=8, threads=2, write=True).test.title == "SEQ1M Q8T2 write"
-    )
+    assert series(1e6, random=False, block=MIB, depth=8, threads=2, write=True).test.title == "SEQ1M Q8T2 write"
 
 
 def test_a_drive_that_was_only_read_is_rated_for_a_system_by_its_single_reads() -> None:
     """And one of which both were measured by the boot of the article: 40,553 reads and 4,938 writes of 4 KiB."""
-    deep, read, write = (
-        series(900e6, depth=32),
-        series(40e6, 50e6, 60e6),
-        series(99e6, 100e6, 101e6, write=True),
-    )
+    deep, read, write = (series(900e6, depth=32), series(40e6, 50e6, 60e6), series(99e6, 100e6, 101e6, write=True))
     (said,) = (line for line in result_notes(result(deep, read)) if line.startswith("for a system"))
     assert "50.0 MB/s read one at a time" in said and "writes were not measured" in said
     (said,) = (line for line in result_notes(result(deep, read, write)) if line.startswith("for a system"))

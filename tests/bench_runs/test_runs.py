@@ -60,17 +60,12 @@ def bench(place: Path, *words: str | Path, code: int = 0) -> "subprocess.Complet
 
 
 def interrupted(
-    place: Path,
-    *words: str | Path,
-    at: str,
-    by: signal.Signals = signal.SIGINT,
-    before: Callable[[], object] = int,
+    place: Path, *words: str | Path, at: str, by: signal.Signals = signal.SIGINT, before: Callable[[], object] = int
 ) -> tuple[str, str]:
     """The same with a signal once it says this: its standard output, and what it went on to complain."""
     with subprocess.Popen(
-        program("bench", *words),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(place),
-    ) as child:  # fmt: skip
+        program("bench", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(place)
+    ) as child:
         assert child.stderr and child.stdout
         for line in child.stderr:
             if at in line:
@@ -97,9 +92,7 @@ def test_every_figure_is_fio_s_own(place: Path) -> None:
     for row in document["series"]:
         way = "write" if row["write"] else "read"
         jobs = [
-            json.loads((place / "fio" / f"{row['title'].replace(' ', '-')}-{number}.json").read_text())[
-                "jobs"
-            ][0]
+            json.loads((place / "fio" / f"{row['title'].replace(' ', '-')}-{number}.json").read_text())["jobs"][0]
             for number in (1, 2, 3)
         ]
         for sample, job in zip(row["samples"], jobs, strict=True):
@@ -131,13 +124,9 @@ def test_results_are_listed_shown_and_compared(place: Path) -> None:
     a, b = history / "1.json", history / "2.json"
     apart = (-2, -1, 0, 1, 2)
     read, written = ([rate + each for each in apart] for rate in (100, 50))
-    a.write_text(
-        to_json(result(series(*(x * 1e6 for x in read)), series(*(x * 1e6 for x in written), write=True)))
-    )
+    a.write_text(to_json(result(series(*(x * 1e6 for x in read)), series(*(x * 1e6 for x in written), write=True))))
     read, written = ([rate + each for each in apart] for rate in (1000, 10))
-    b.write_text(
-        to_json(result(series(*(x * 1e6 for x in read)), series(*(x * 1e6 for x in written), write=True)))
-    )
+    b.write_text(to_json(result(series(*(x * 1e6 for x in read)), series(*(x * 1e6 for x in written), write=True))))
     listed = json.loads(bench(place, "list", "--json").stdout)
     assert [row["file"] for row in listed] == [str(a), str(b)]
     assert "RND4K Q1T1 read 100.0 MB/s" in bench(place, "list").stdout
@@ -155,20 +144,8 @@ def test_results_are_listed_shown_and_compared(place: Path) -> None:
 
 @fio
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interruption_leaves_nothing_behind_and_keeps_what_was_measured(
-    place: Path, number: signal.Signals
-) -> None:
-    words = (
-        place / "drive",
-        "-p",
-        place / "short.toml",
-        "--runtime",
-        "0.2",
-        "--repeats",
-        "500",
-        "-o",
-        place / "out",
-    )
+def test_an_interruption_leaves_nothing_behind_and_keeps_what_was_measured(place: Path, number: signal.Signals) -> None:
+    words = (place / "drive", "-p", place / "short.toml", "--runtime", "0.2", "--repeats", "500", "-o", place / "out")
     made: list[Path] = []
     told, _ = interrupted(
         place, *words, at="2 of 500", by=number, before=lambda: made.extend((place / "drive").iterdir())
@@ -265,9 +242,7 @@ def test_a_hole_between_data_counts_as_far_as_it_is_read(tmp_path: Path) -> None
 
 @fio
 def test_a_size_of_no_whole_blocks_is_rounded_down(place: Path) -> None:
-    told = bench(
-        place, place / "drive", "-p", "boot", "--runtime", "0.1", "--repeats", "1", "--size", "9000", "--json"
-    )
+    told = bench(place, place / "drive", "-p", "boot", "--runtime", "0.1", "--repeats", "1", "--size", "9000", "--json")
     assert json.loads(told.stdout)["settings"]["span"] == 8192
     said = bench(place, place / "drive", "-p", "boot", "--size", "1000", code=3).stderr
     assert "do not fit into 1000B" in said and "a larger --size" in said
@@ -299,13 +274,7 @@ def test_slips_of_the_keyboard_are_said(place: Path) -> None:
     assert "lst is not there" in bench(place, "lst", code=3).stderr
     assert "there is no recipe 'cristal'" in bench(place, place / "drive", "-p", "cristal", code=3).stderr
     assert "is for a layout" in bench(place, place / "drive", "-p", "desktop-uefi", code=3).stderr
-    for words in (
-        ("--passes", "0,5"),
-        ("--passes", "x"),
-        ("--runtime", "0"),
-        ("--repeats", "0"),
-        ("--size", "1G"),
-    ):
+    for words in (("--passes", "0,5"), ("--passes", "x"), ("--runtime", "0"), ("--repeats", "0"), ("--size", "1G")):
         bench(place, place / "drive", *words, code=2)
 
 
@@ -324,9 +293,7 @@ def test_an_error_of_fio_is_one_sentence_and_what_was_measured_is_kept(place: Pa
         [sys.executable, "-c", code, "bench", str(place / "drive"), "-p", str(place / "short.toml")],
         capture_output=True, text=True, check=False, env=environment(place), timeout=120,
     )  # fmt: skip
-    assert (
-        done.returncode == 3 and "8MiB cannot be allocated" in done.stderr and "Traceback" not in done.stderr
-    )
+    assert done.returncode == 3 and "8MiB cannot be allocated" in done.stderr and "Traceback" not in done.stderr
     assert list((place / "drive").iterdir()) == []
 
 

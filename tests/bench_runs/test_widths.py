@@ -20,16 +20,14 @@ from tests.bench_runs.made import result
 from tests.bench_runs.test_profiles import plan_of
 
 
-def wide(
-    scale: float, *, threads: int = 16, cpu: float = 99, busy: float = 63.9, random: bool = True
-) -> Series:
+def wide(scale: float, *, threads: int = 16, cpu: float = 99, busy: float = 63.9, random: bool = True) -> Series:
     """Figures with many digits, on a machine of 64 cores."""
     test = BenchTest(random, 512 * KIB if random else MIB, 128, threads, True)
     late = 99999.9 * scale / 1e9
     runs = tuple(
         Sample(number, round(scale * rate), scale * rate / 4096, MIB, 1.0, 1234567.8, cpu, late, late, late, busy)
         for number, rate in enumerate((0.9, 1.1, 1.05, 1.0, 1.02), 1)
-    )  # fmt: skip
+    )
     return Series(test, runs)
 
 
@@ -45,9 +43,7 @@ def made(scale: float) -> Result:
     return replace(result(wide(scale), wide(scale, threads=1, random=False)), conditions=seen)
 
 
-@pytest.mark.parametrize(
-    ("scale", "width"), list(product((1e5, 61e6, 3.4e9, 14e9, 250e9), (72, 80, 100, 120)))
-)
+@pytest.mark.parametrize(("scale", "width"), list(product((1e5, 61e6, 3.4e9, 14e9, 250e9), (72, 80, 100, 120))))
 def test_no_line_of_a_result_is_wider_than_the_terminal(scale: float, width: int) -> None:
     lines = list(text_of(result_lines(made(scale), width=width)))
     assert [line for line in lines if len(line.rstrip("\n")) > width] == []
@@ -94,9 +90,7 @@ def test_the_rows_of_an_alignment_and_the_list_fit_the_terminal(cpu: float) -> N
         "2026-01-02T03:04:05Z", "/srv/a/folder/of/some/length/on/a/drive", 16384, "flash page, assumed", rates,
         conditions=made(1e9).conditions, complete=False,
     )  # fmt: skip
-    brief = Brief(
-        found.when, "alignment", found.target, found.summary, "A Drive With A Name 1 TB", complete=False
-    )
+    brief = Brief(found.when, "alignment", found.target, found.summary, "A Drive With A Name 1 TB", complete=False)
     kept = [Kept("a.json", made(1e9), ""), Kept("b.json", None, "", brief)]
     lines = [*text_of(alignment_lines(found, found.rows, width=80)), *text_of(list_lines(kept, width=80))]
     assert len(lines) > 20

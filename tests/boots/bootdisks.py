@@ -81,9 +81,7 @@ def _put_esp(folder: Path, disk: Path, start: int) -> None:
     _move_in(content, disk, start)
 
 
-def put_root(
-    folder: Path, tree: Path, disk: Path, start: int, *, length: int = ROOT_LENGTH, menu: str = GRUB
-) -> None:
+def put_root(folder: Path, tree: Path, disk: Path, start: int, *, length: int = ROOT_LENGTH, menu: str = GRUB) -> None:
     """The tree as an ext4 of `length` bytes from sector `start` on, with GRUB's menu."""
     content = folder / "root-content"
     grub = tree / "boot" / "grub"

@@ -33,9 +33,7 @@ WantedBy=multi-user.target
 
 def mirror() -> tuple[str, str]:
     """(address, suite) of this machine's own Debian."""
-    said = run(
-        "apt-get", "indextargets", "--format", "$(SITE) $(RELEASE) $(COMPONENT)", "Created-By: Packages"
-    )
+    said = run("apt-get", "indextargets", "--format", "$(SITE) $(RELEASE) $(COMPONENT)", "Created-By: Packages")
     for line in said.splitlines():
         address, suite, component = line.split()
         if component == "main" and "-" not in suite and address.rstrip("/").endswith("/debian"):

@@ -91,9 +91,7 @@ def test_one_missing_target_is_refused_and_the_other_audited_all_the_same(old_di
         (("nonsense",), 2),
     ],
 )
-def test_bad_input_gives_one_clear_error_the_right_code_and_no_trace(
-    words: tuple[str, ...], code: int
-) -> None:
+def test_bad_input_gives_one_clear_error_the_right_code_and_no_trace(words: tuple[str, ...], code: int) -> None:
     done = run_aligntool(*words)
     assert done.returncode == code, done.stderr
     assert done.stderr.strip() and "Traceback" not in done.stderr
@@ -121,9 +119,7 @@ def test_a_closed_pipe_is_no_error() -> None:
 
 
 @pytest.mark.needs_tools("sfdisk", "script")
-@pytest.mark.parametrize(
-    "words", [("explain",), ("drives",), ("--version",), ("--help",), ("explain", "--markdown")]
-)
+@pytest.mark.parametrize("words", [("explain",), ("drives",), ("--version",), ("--help",), ("explain", "--markdown")])
 def test_an_answer_that_cannot_be_written_is_an_error_of_one_line_and_no_bug(words: tuple[str, ...]) -> None:
     command = program(*words)
     with open("/dev/full", "w") as full:  # noqa: PTH123
@@ -132,9 +128,7 @@ def test_an_answer_that_cannot_be_written_is_an_error_of_one_line_and_no_bug(wor
     assert done.stderr == "aligntool: standard output cannot be written: No space left on device\n"
 
 
-@pytest.mark.parametrize(
-    ("closed", "code", "said"), [(">&-", 3, "closed"), ("2>&-", 0, ""), (">&- 2>&-", 3, "")]
-)
+@pytest.mark.parametrize(("closed", "code", "said"), [(">&-", 3, "closed"), ("2>&-", 0, ""), (">&- 2>&-", 3, "")])
 def test_closed_streams_are_no_bug(closed: str, code: int, said: str) -> None:
     shell = ["sh", "-c", f'"$@" {closed}', "sh", *program("explain", "AT101")]
     done = subprocess.run(shell, capture_output=True, text=True, check=False, cwd=ROOT)
@@ -144,9 +138,7 @@ def test_closed_streams_are_no_bug(closed: str, code: int, said: str) -> None:
 
 def test_colour_is_used_on_a_terminal_and_not_with_no_color(old_disk: Path) -> None:
     command = f"{sys.executable} -m aligntool audit '{old_disk}'"
-    terminal = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {
-        "TERM": "xterm-256color"
-    }
+    terminal = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm-256color"}
     for extra, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
         done = subprocess.run(
             ["script", "-qec", command, "/dev/null"], capture_output=True, text=True, check=False,

@@ -86,9 +86,7 @@ def test_a_kept_layout_ends_with_what_was_changed(tmp_path: Path) -> None:
     ],
     ids=" ".join,
 )
-def test_a_refusal_ends_its_stream_with_all_that_standard_error_has(
-    tmp_path: Path, words: tuple[str, ...]
-) -> None:
+def test_a_refusal_ends_its_stream_with_all_that_standard_error_has(tmp_path: Path, words: tuple[str, ...]) -> None:
     done = run_aligntool(*words, tmp_path / "missing")
     assert done.returncode == 3
     end = end_of(done)

@@ -87,9 +87,7 @@ def test_of_a_partition_nobody_says_that_its_disk_is_not_in_flight(dirty_disk: P
 
 
 @pytest.mark.parametrize("size", [0, 6, 512, 1000, 4096])
-@pytest.mark.parametrize(
-    "words", [("status",), ("resume",), ("rollback",), ("plan", "realign"), ("realign", "--yes")]
-)
+@pytest.mark.parametrize("words", [("status",), ("resume",), ("rollback",), ("plan", "realign"), ("realign", "--yes")])
 def test_a_file_too_small_for_partitions_is_refused_in_one_sentence(
     tmp_path: Path, words: tuple[str, ...], size: int
 ) -> None:
@@ -117,8 +115,7 @@ def test_a_demo_tells_its_talk_and_its_data_in_one_order(tmp_path: Path) -> None
         capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     said = [
-        done.stdout.find(words)
-        for words in ("$ aligntool audit", "AT101", "$ aligntool plan", "To copy:", " steps;")
+        done.stdout.find(words) for words in ("$ aligntool audit", "AT101", "$ aligntool plan", "To copy:", " steps;")
     ]
     assert said == sorted(said) and -1 not in said
 

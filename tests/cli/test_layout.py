@@ -115,9 +115,7 @@ def test_recipes_are_listed_shown_and_checked(tmp_path: Path) -> None:
     assert all(each["name"] in text for each in listed)
     assert "8GiB: swap" in run_aligntool("recipes", "show", "desktop-uefi").stdout
     both = run_aligntool("recipes", "show", "sd-card").stdout
-    assert (
-        "aligntool realign DISK --recipe sd-card" in both and "aligntool layout DISK --recipe sd-card" in both
-    )
+    assert "aligntool realign DISK --recipe sd-card" in both and "aligntool layout DISK --recipe sd-card" in both
     own = tmp_path / "own.toml"
     own.write_text('format = 1\nkind = "realign"\nsummary = "s"\nsource = "me"\ngrain = "64KiB"\n')
     good = run_aligntool("recipes", "check", own)
@@ -151,8 +149,6 @@ def test_a_partition_is_no_disk_to_make_a_table_for(sparse: MakeImage, loop: Cal
             done = run_aligntool("layout", target, "--part", "rest:swap", "--yes", "--wipe")
             assert done.returncode == 3 and f"give {device}" in done.stderr, done.stderr
         assert hashed(image) == before
-        assert (
-            run_aligntool("layout", device.name, "--part", "rest:swap", "--dry-run", "--wipe").returncode == 0
-        )
+        assert run_aligntool("layout", device.name, "--part", "rest:swap", "--dry-run", "--wipe").returncode == 0
     finally:
         run("partx", "-d", device, fails=True)

@@ -16,22 +16,7 @@ from tests.commands import whole_program
 from tests.run_aligntool import run_aligntool
 
 # Each is a number to int() or float(), and none is one to the tools of a disk.
-STRANGE = (
-    "1_000",
-    "nan",
-    "inf",
-    "-inf",
-    "infinity",
-    "-5",
-    "+5",
-    " 5",
-    "5 ",
-    "0x10",
-    "1e3",
-    "\u0665",
-    "\uff15",
-    "",
-)
+STRANGE = ("1_000", "nan", "inf", "-inf", "infinity", "-5", "+5", " 5", "5 ", "0x10", "1e3", "\u0665", "\uff15", "")
 
 
 @pytest.mark.parametrize("word", STRANGE)

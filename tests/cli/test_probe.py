@@ -71,10 +71,7 @@ def test_a_round_that_does_not_fit_is_refused_with_what_it_takes(image: Path) ->
 
 def test_a_round_that_takes_too_long_is_refused_and_nothing_is_told_of_a_part_of_it(image: Path) -> None:
     rounds = design(regions(Extent(0, 64 * MIB)), 512, (Kind.READ,), Random(1), most=64 * KIB)
-    with (
-        opened_disk(str(image), write=False) as target,
-        pytest.raises(Refused, match="only 0 of 256 pairs") as refused,
-    ):
+    with opened_disk(str(image), write=False) as target, pytest.raises(Refused, match="only 0 of 256 pairs") as refused:
         time_rounds(rounds, target, limit_s=1e-9, most_bytes=MIB)
     assert refused.value.hint.startswith("--limit ")
 

@@ -14,16 +14,7 @@ import jsonschema
 import pytest
 
 from aligntool.units import MIB
-from tests.cli.old_disks import (
-    LENGTH,
-    ROOT,
-    SIZE,
-    START,
-    assert_whole,
-    first_start,
-    found_at,
-    make_old_disk,
-)
+from tests.cli.old_disks import LENGTH, ROOT, SIZE, START, assert_whole, first_start, found_at, make_old_disk
 from tests.conftest import run
 from tests.run_aligntool import program, run_aligntool
 
@@ -71,24 +62,14 @@ def test_a_plan_is_shown_with_the_command_that_applies_it_and_the_disk_stays_as_
     before = digest(disk)
     done = run_aligntool("plan", "realign", disk)
     assert done.returncode == 0 and done.stderr == ""
-    for words in (
-        "32256B",
-        "2048",
-        "up by 1016320B",
-        "before",
-        "after",
-        "Journal",
-        f"aligntool realign '{disk}'",
-    ):
+    for words in ("32256B", "2048", "up by 1016320B", "before", "after", "Journal", f"aligntool realign '{disk}'"):
         assert words in done.stdout, words
     assert digest(disk) == before
 
 
 def test_the_command_lines_of_the_checks_are_shown_and_do_what_they_say(disk: Path) -> None:
     said = run_aligntool("plan", "realign", disk).stdout
-    line = next(
-        line.strip().removeprefix("$ ") for line in said.splitlines() if line.strip().startswith("$ ")
-    )
+    line = next(line.strip().removeprefix("$ ") for line in said.splitlines() if line.strip().startswith("$ "))
     assert "e2fsck" in line
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False,
                           env=os.environ | {"PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"})  # fmt: skip
@@ -105,16 +86,12 @@ def test_the_plan_as_json_is_valid_by_its_schema_and_agrees_with_sfdisk(disk: Pa
 
 
 def test_options_typed_come_back_in_the_command_that_applies_the_plan(disk: Path) -> None:
-    said = run_aligntool(
-        "plan", "realign", disk, "-p", "1", "--grain", "4MiB", "--physical-sector-size", "4096"
-    ).stdout
+    said = run_aligntool("plan", "realign", disk, "-p", "1", "--grain", "4MiB", "--physical-sector-size", "4096").stdout
     assert "-p 1 --grain 4MiB --physical-sector-size 4KiB" in said
     assert "8192" in said, "4 MiB are 8192 sectors"
 
 
-@pytest.mark.parametrize(
-    "words", [("realign", "--dry-run"), ("realign",), ("realign", "--dry-run", "--json")]
-)
+@pytest.mark.parametrize("words", [("realign", "--dry-run"), ("realign",), ("realign", "--dry-run", "--json")])
 def test_a_dry_run_and_nobody_to_ask_write_nothing(disk: Path, words: tuple[str, ...]) -> None:
     before = digest(disk)
     done = run_aligntool(*words, disk)
@@ -127,9 +104,7 @@ def test_a_dry_run_and_nobody_to_ask_write_nothing(disk: Path, words: tuple[str,
 # The move
 
 
-def test_a_realigned_disk_is_on_the_grid_and_whole_and_a_second_time_there_is_nothing_to_do(
-    disk: Path,
-) -> None:
+def test_a_realigned_disk_is_on_the_grid_and_whole_and_a_second_time_there_is_nothing_to_do(disk: Path) -> None:
     done = run_aligntool("realign", "--yes", disk)
     assert done.returncode == 0, done.stderr
     assert "partition 1: sector 2048 (1MiB), on the grid" in done.stdout
@@ -149,9 +124,7 @@ def test_events_are_json_lines_from_the_plan_to_the_end(disk: Path) -> None:
     copied = [line for line in lines if line["event"] == "progress"]
     assert copied[-1]["done"] == copied[-1]["total"] > 0
     begun = [line["index"] for line in lines if line["event"] == "step-begun"]
-    assert begun == sorted(begun) and begun == [
-        line["index"] for line in lines if line["event"] == "step-done"
-    ]
+    assert begun == sorted(begun) and begun == [line["index"] for line in lines if line["event"] == "step-done"]
 
 
 # The question
@@ -266,9 +239,7 @@ def test_a_plan_that_is_no_longer_true_is_refused_and_says_what_changed(
 # Interrupted
 
 
-def interrupted(
-    disk: Path, *words: str | Path, with_signal: signal.Signals = signal.SIGINT
-) -> tuple[int, str, float]:
+def interrupted(disk: Path, *words: str | Path, with_signal: signal.Signals = signal.SIGINT) -> tuple[int, str, float]:
     """Exit code, standard error, and the seconds between the signal and the end."""
     process = subprocess.Popen(
         program("realign", "--yes", "--json", "--rate", "2MiB", *words, disk),
@@ -359,9 +330,7 @@ def full_disk(tmp_path: Path) -> Path:
     return make_old_disk(tmp_path / "full.img", size=START + LENGTH + MIB)
 
 
-def test_a_full_disk_is_refused_with_the_option_that_helps_and_moves_with_it(
-    full_disk: Path, tmp_path: Path
-) -> None:
+def test_a_full_disk_is_refused_with_the_option_that_helps_and_moves_with_it(full_disk: Path, tmp_path: Path) -> None:
     """On a finer grain than 1 MiB there would be room for a small journal."""
     words = ("realign", "--yes", "--grain", "1MiB")
     refused = run_aligntool(*words, full_disk)
@@ -436,9 +405,7 @@ def test_a_file_system_that_fills_the_disk_is_shrunk_only_when_asked_for(tmp_pat
 # What is typed wrongly
 
 
-@pytest.mark.parametrize(
-    "words", [("plan", "realign"), ("realign", "--yes"), ("status",), ("resume",), ("rollback",)]
-)
+@pytest.mark.parametrize("words", [("plan", "realign"), ("realign", "--yes"), ("status",), ("resume",), ("rollback",)])
 def test_what_is_no_disk_is_one_clear_error_with_exit_code_3(words: tuple[str, ...]) -> None:
     for target in ("/no/such/disk", "/dev/null"):
         done = run_aligntool(*words, target)

@@ -25,9 +25,7 @@ def texts(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         match node:
             case ast.JoinedStr():
-                yield "".join(
-                    str(part.value) if isinstance(part, ast.Constant) else GAP for part in node.values
-                )
+                yield "".join(str(part.value) if isinstance(part, ast.Constant) else GAP for part in node.values)
             case ast.Constant(value=str(text)):
                 yield text
             case ast.Call(func=ast.Name(id=name), args=args) if name in BUILDERS:
@@ -68,10 +66,7 @@ def test_every_option_in_a_named_command_exists() -> None:
         command, options = resolve(line)
         if command is None or hasattr(command, "commands"):
             continue
-        known = {word for one in command.params for word in (*one.opts, *one.secondary_opts)} | {
-            "--help",
-            "-h",
-        }
+        known = {word for one in command.params for word in (*one.opts, *one.secondary_opts)} | {"--help", "-h"}
         checked += 1
         wrong += [f"{name}: aligntool {line}: {option}" for option in options if option not in known]
     assert not wrong
@@ -86,9 +81,7 @@ def test_the_refusal_of_a_folder_names_a_command_that_exists(tmp_path: Path) -> 
     assert "--sysroot" not in run_aligntool("plan", "realign", tmp_path).stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "mode"), [(("audit",), "qemu-nbd -r -c"), (("plan", "realign"), "qemu-nbd -c")]
-)
+@pytest.mark.parametrize(("words", "mode"), [(("audit",), "qemu-nbd -r -c"), (("plan", "realign"), "qemu-nbd -c")])
 def test_a_container_is_attached_for_writing_only_where_it_is_to_be_changed(
     tmp_path: Path, words: tuple[str, ...], mode: str
 ) -> None:
@@ -121,9 +114,7 @@ def test_a_hyphen_is_standard_output_or_refused(tmp_path: Path, monkeypatch: pyt
 
 
 def test_what_an_audit_of_a_captured_machine_says_to_type_names_no_disk_of_this_one(tmp_path: Path) -> None:
-    disks = [
-        MadeDisk("vda", 1 << 30, [MadePartition(1, 63 * 512, 1 << 28), MadePartition(2, 1 << 29, 1 << 20)])
-    ]
+    disks = [MadeDisk("vda", 1 << 30, [MadePartition(1, 63 * 512, 1 << 28), MadePartition(2, 1 << 29, 1 << 20)])]
     root = make_tree(tmp_path / "tree", disks)
     import json
 

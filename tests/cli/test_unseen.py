@@ -45,16 +45,7 @@ def made(folder: Path, what: str) -> Path:
     return path
 
 
-NOT_DISKS = [
-    "text",
-    "text of whole sectors",
-    "random",
-    "random behind zeros",
-    "odd zeros",
-    "empty",
-    "folder",
-    "pipe",
-]
+NOT_DISKS = ["text", "text of whole sectors", "random", "random behind zeros", "odd zeros", "empty", "folder", "pipe"]
 
 
 @pytest.mark.parametrize("what", [*NOT_DISKS, "missing"])
@@ -66,10 +57,7 @@ def test_a_target_that_cannot_be_judged_is_3_and_listed_in_every_form(tmp_path: 
     jsonschema.validate(listed, SCHEMA)
     assert [one["what"] for one in listed["unseen"]] == [str(path)] and listed["summary"]["disks"] == 0
     assert [one["code"] for one in listed["findings"]] == ["AT902"]
-    quiet, metrics = (
-        run_aligntool("audit", "-q", path),
-        run_aligntool("audit", "--format", "prometheus", path),
-    )
+    quiet, metrics = (run_aligntool("audit", "-q", path), run_aligntool("audit", "--format", "prometheus", path))
     assert (quiet.returncode, metrics.returncode) == (3, 3)
     assert str(path) in quiet.stderr and 'code="AT902"' in metrics.stdout
 
@@ -89,24 +77,9 @@ def test_without_root_a_named_device_is_3_and_the_machine_with_fail_on(
     device = loop(sparse(64 * MIB))
 
     def as_nobody(*words: str) -> subprocess.CompletedProcess[str]:
-        drop = [
-            shutil.which("setpriv") or "setpriv",
-            "--reuid",
-            "65534",
-            "--regid",
-            "65534",
-            "--clear-groups",
-        ]
+        drop = [shutil.which("setpriv") or "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
         keep = "import os,sys;os.chdir('/');from aligntool.__main__ import main;main()"
-        command = [
-            *drop,
-            "--inh-caps=-all",
-            "--bounding-set=+dac_read_search",
-            sys.executable,
-            "-c",
-            keep,
-            *words,
-        ]
+        command = [*drop, "--inh-caps=-all", "--bounding-set=+dac_read_search", sys.executable, "-c", keep, *words]
         return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=60)
 
     done = as_nobody("audit", "-q", "--fail-on", "warning", str(device))

@@ -183,9 +183,7 @@ def main() -> int:
     record = Record(FOUND)
     if given.engine == "guided":
         tempfile.tempdir = str(given.work)
-        fuzz_guided(
-            given.target, record, work=given.work, runs=given.runs, seconds=given.seconds, seed=given.seed
-        )
+        fuzz_guided(given.target, record, work=given.work, runs=given.runs, seconds=given.seconds, seed=given.seed)
     from tests.fuzz.targets import target_named
 
     fuzz_blindly(target_named(given.target), record, runs=given.runs, seconds=given.seconds, seed=given.seed)

@@ -85,19 +85,7 @@ def md(version: str, level: int = 1, *, data: int = 2048, size: int = SIZE) -> t
 
 
 def md_0_90(size: int = SIZE) -> tuple[int, bytes]:
-    words = {
-        0: 0xA92B4EFC,
-        1: 0,
-        2: 90,
-        5: 7,
-        7: 1,
-        8: (size - 65536) // 1024,
-        10: 2,
-        13: 1,
-        14: 2,
-        15: 3,
-        65: 65536,
-    }
+    words = {0: 0xA92B4EFC, 1: 0, 2: 90, 5: 7, 7: 1, 8: (size - 65536) // 1024, 10: 2, 13: 1, 14: 2, 15: 3, 65: 65536}
     return (size & ~0xFFFF) - 0x10000, packed(512, *((4 * word, le(value)) for word, value in words.items()))
 
 
@@ -140,8 +128,8 @@ def lvm(text: bytes = LVM_TEXT) -> list[tuple[int, bytes]]:
         (72, le(MIB, 8)), (104, le(4096, 8) + le(MIB - 4096, 8)),
     )  # fmt: skip
     area = packed(
-        512, (4, b" LVM2 x[5A%r0N*>" + le(1) + le(4096, 8) + le(MIB - 4096, 8) + le(512, 8) + le(len(text), 8)),
-    )  # fmt: skip
+        512, (4, b" LVM2 x[5A%r0N*>" + le(1) + le(4096, 8) + le(MIB - 4096, 8) + le(512, 8) + le(len(text), 8))
+    )
     return [(512, label), (4096, area), (4096 + 512, text)]
 
 
@@ -168,13 +156,7 @@ def luks2(magic: bytes, at: int, **changes: object) -> tuple[int, bytes]:
 def luks_volumes() -> list[SparseDisk]:
     first, second = luks2(b"LUKS\xba\xbe", 0), luks2(b"SKUL\xba\xbe", 16384)
     two = luks2(b"LUKS\xba\xbe", 0, offset="512", size="1048576")
-    return [
-        _disk(first, second, start=MIB),
-        _disk(first),
-        _disk(second),
-        _disk(two),
-        _disk(luks1(), start=32256),
-    ]
+    return [_disk(first, second, start=MIB), _disk(first), _disk(second), _disk(two), _disk(luks1(), start=32256)]
 
 
 def linux_fs() -> list[SparseDisk]:
@@ -216,9 +198,7 @@ def windows_fs() -> list[SparseDisk]:
     locked = packed(512, (0, b"\xeb\x58\x90-FVE-FS-"), (11, le(512, 2) + b"\x08"), (176, le(MIB, 8)))
     metadata = packed(256, (0, b"-FVE-FS-"), (10, le(2, 2)), (64, le(100)), (80, UUID),
                       (112, le(28, 2) + le(7, 2) + le(2, 2) + le(1, 2) + "PC C: 1/1".encode("utf-16-le")))  # fmt: skip
-    refs = packed(
-        512, (3, b"ReFS\0\0\0\0"), (16, b"FSRS"), (24, le(131072, 8) + le(512) + le(8)), (40, b"\3\4")
-    )
+    refs = packed(512, (3, b"ReFS\0\0\0\0"), (16, b"FSRS"), (24, le(131072, 8) + le(512) + le(8)), (40, b"\3\4"))
     return [
         _disk((0, fat16), ((4 + 256) * 512, label), start=MIB),
         _disk((0, fat32), (512, info), ((32 + 2016) * 512, label)),
@@ -246,20 +226,10 @@ def other_layers() -> list[SparseDisk]:
     tree = packed(512, (24, be(1)), (32, be(4096, 2)))
     leaf = packed(64, (16, be(1)), (20, be(4, 2) + "Disk".encode("utf-16-be")))
     hfs = packed(
-        512,
-        (0, b"BD"),
-        (18, be(1000, 2) + be(4096)),
-        (28, be(16, 2)),
-        (36, b"\4Disk"),
-        (124, b"H+" + be(1, 2)),
+        512, (0, b"BD"), (18, be(1000, 2) + be(4096)), (28, be(16, 2)), (36, b"\4Disk"), (124, b"H+" + be(1, 2))
     )
     ufs = packed(
-        1376,
-        (36, le(16384)),
-        (52, le(4096)),
-        (144, le(1) + le(2)),
-        (1080, le(16384, 8)),
-        (1372, le(0x19540119)),
+        1376, (36, le(16384)), (52, le(4096)), (144, le(1) + le(2)), (1080, le(16384, 8)), (1372, le(0x19540119))
     )
     iso = packed(2048, (0, b"\1CD001\1"), (40, b"DISC".ljust(32)), (80, le(1000) + be(1000)), (128, le(2048, 2)),
                  (813, b"2020010100000000\0"))  # fmt: skip

@@ -22,8 +22,7 @@ Disks = Callable[[], list[SparseDisk]]
 def mbr(*entries: tuple[int, int, int]) -> bytes:
     """Entries of type, start and length."""
     rows = b"".join(
-        struct.pack("<B3sB3sII", 0, b"\1\1\0", kind, b"\xfe\xff\xff", start, length)
-        for kind, start, length in entries
+        struct.pack("<B3sB3sII", 0, b"\1\1\0", kind, b"\xfe\xff\xff", start, length) for kind, start, length in entries
     )
     return bytes(440) + b"\xcd\xab\x34\x12\0\0" + rows.ljust(64, b"\0") + b"\x55\xaa"
 
@@ -93,11 +92,7 @@ def mbr_disks() -> list[SparseDisk]:
 def old_labels() -> list[SparseDisk]:
     apm = [(0, b"ER\x02\0" + struct.pack(">I", 131072))]
     for number, kind in enumerate((b"Apple_partition_map", b"Apple_HFS", b"Apple_Free"), 1):
-        entry = (
-            struct.pack(">2s2xIII", b"PM", 3, 64 * number, 63)
-            + b"name".ljust(32, b"\0")
-            + kind.ljust(32, b"\0")
-        )
+        entry = struct.pack(">2s2xIII", b"PM", 3, 64 * number, 63) + b"name".ljust(32, b"\0") + kind.ljust(32, b"\0")
         apm.append((512 * number, entry.ljust(136, b"\1")))
     sun = bytearray(512)
     struct.pack_into(">I8xH", sun, 128, 1, 8)
@@ -155,15 +150,7 @@ def nvme_pages() -> list[SparseDisk]:
 
 def ata_pages() -> list[SparseDisk]:
     words = bytearray(512)
-    for number, value in (
-        (0, 0x40),
-        (75, 31),
-        (76, 0x0100),
-        (78, 0x0200),
-        (106, 0x6003),
-        (209, 0x4001),
-        (217, 5400),
-    ):
+    for number, value in ((0, 0x40), (75, 31), (76, 0x0100), (78, 0x0200), (106, 0x6003), (209, 0x4001), (217, 5400)):
         struct.pack_into("<H", words, 2 * number, value)
     words[20:40], words[54:94] = b"ESIRLA".ljust(20), b"aMedU p".ljust(40)
     page = b"\0\x89\x02\x38".ljust(56, b"\0") + b"\xec".ljust(4, b"\0")
@@ -173,10 +160,7 @@ def ata_pages() -> list[SparseDisk]:
 
 def udev_texts(_folder: Path) -> list[bytes]:
     records = [content for path, content in FILES.items() if path.startswith("/run/udev")]
-    return [
-        *records,
-        b"DEVLINKS=/dev/disk/by-id/a /dev/disk/by-path/b\nID_MODEL_ENC=a\\x20b\\x5c\\xff\nID_SERIAL=1\n",
-    ]
+    return [*records, b"DEVLINKS=/dev/disk/by-id/a /dev/disk/by-path/b\nID_MODEL_ENC=a\\x20b\\x5c\\xff\nID_SERIAL=1\n"]
 
 
 def lvm_texts(_folder: Path) -> list[bytes]:

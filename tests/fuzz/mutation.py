@@ -59,9 +59,7 @@ class Mutator:
                 edit = replace(edit, kind=self.random.randrange(16))
             case 2:
                 place = self.random.choice(PLACES)
-                target = self.random.choice(
-                    ("/", "..", "../..", place, place.rpartition("/")[0], "/etc/passwd")
-                )
+                target = self.random.choice(("/", "..", "../..", place, place.rpartition("/")[0], "/etc/passwd"))
                 edit = replace(edit, kind=13, content=target.encode())
             case 3:
                 other = self.random.randrange(len(PLACES))

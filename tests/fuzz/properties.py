@@ -97,9 +97,7 @@ def _conforms(hint: Any, value: object) -> bool:
 
 def tell(inventory: Inventory, *, rows: Known | None = None, validate: bool) -> None:
     """Everything that is ever said about these disks: harmless on a terminal, valid for a program."""
-    which = sum(disk.size or 0 for disk in inventory.disks) % len(
-        _ROWS
-    )  # now with a known drive, now without
+    which = sum(disk.size or 0 for disk in inventory.disks) % len(_ROWS)  # now with a known drive, now without
     rows = rows or {disk.name: _ROWS[which] for disk in inventory.disks}
     report = audit(inventory, rows, _WISHES[which])
     parsed = json.loads(_told("json", audit_json(report)), parse_constant=_no_number)

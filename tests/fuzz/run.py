@@ -83,9 +83,7 @@ def tell(outcome: Outcome, elapsed_s: float) -> None:
         kept = outcome.told if outcome.failures else outcome.told[-3000:]
         wanted = [line for line in kept.splitlines() if not line.startswith(("#", "INFO", "stat::"))]
         print("\n".join(f"    {line}" for line in wanted), flush=True)
-        print(
-            f"    repeat: {sys.executable} -m tests.fuzz.campaign {outcome.target} --repeat FILE", flush=True
-        )
+        print(f"    repeat: {sys.executable} -m tests.fuzz.campaign {outcome.target} --repeat FILE", flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

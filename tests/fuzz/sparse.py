@@ -82,9 +82,7 @@ def decode(data: bytes) -> SparseDisk:
     return SparseDisk(size & LARGEST, tuple(pieces), start & LARGEST, choices)
 
 
-def of_pieces(
-    size: int, pieces: Iterable[tuple[int, bytes]], *, start: int = 0, choices: int = 0
-) -> SparseDisk:
+def of_pieces(size: int, pieces: Iterable[tuple[int, bytes]], *, start: int = 0, choices: int = 0) -> SparseDisk:
     """Only what is not zero is kept, so that a megabyte of zeros between two sectors costs nothing."""
     kept = [Piece(at + begin, run) for at, content in pieces for begin, run in _runs(content)]
     return SparseDisk(size, tuple(kept), start, choices)

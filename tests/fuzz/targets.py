@@ -37,9 +37,7 @@ from tests.fuzz.mutation import Mutator
 from tests.fuzz.properties import Broken, check, tell
 from tests.fuzz.sparse import HAS_BAD_SECTOR, IS_DRIVE, SparseDisk, decode
 
-MOST_READ_BY_TABLES = (
-    8 * MIB
-)  # both GPT copies at three places with a MiB of entries each, and a chain of EBRs
+MOST_READ_BY_TABLES = 8 * MIB  # both GPT copies at three places with a MiB of entries each, and a chain of EBRs
 MOST_READ_BY_LAYERS = 24 * MIB  # 32 areas one inside the other: both ends of each, and the labels of ZFS
 MOST_READ_OF_LUKS = 9 * MIB  # two headers of at most 4 MiB
 MOST_REQUESTS = 20_000
@@ -62,9 +60,7 @@ def run_table(data: bytes) -> str:
     disk = decode(data)
     reader = disk.reader()
     reader.most_bytes = MOST_READ_BY_TABLES
-    reading = read_table(
-        reader, sector_size=disk.sector_size
-    )  # an OSError here is a failure: none may leave it
+    reading = read_table(reader, sector_size=disk.sector_size)  # an OSError here is a failure: none may leave it
     _few_requests(reader.requests)
     _tell_disk(data, disk, table=reading.table, partitions=reading.partitions, table_read=True)
     if reading.table is None:
@@ -72,9 +68,7 @@ def run_table(data: bytes) -> str:
     faults = {fault.fault.value for fault in reading.table.faults}
     roles = {partition.role.value for partition in reading.partitions}
     states = [copy.state.value for copy in reading.table.copies]
-    return " ".join(
-        (reading.table.label, str(reading.table.sector_size), *sorted(faults), *sorted(roles), *states)
-    )
+    return " ".join((reading.table.label, str(reading.table.sector_size), *sorted(faults), *sorted(roles), *states))
 
 
 def run_layers(data: bytes) -> str:
@@ -91,9 +85,7 @@ def run_layers(data: bytes) -> str:
     _few_requests(reader.requests)
     encrypted = sum("crypto_LUKS" in shape for shape in _shapes(layers))
     if reader.bytes_read > MOST_READ_BY_LAYERS + encrypted * MOST_READ_OF_LUKS:
-        raise Broken(
-            f"{reader.bytes_read} bytes were read for {encrypted} encrypted volumes and what is around them"
-        )
+        raise Broken(f"{reader.bytes_read} bytes were read for {encrypted} encrypted volumes and what is around them")
     partition = Partition(1, container, content=layers, content_read=True)
     table = Table(TableLabel.GPT, disk.sector_size or 512)
     _tell_disk(data, disk, table=table, partitions=(partition,), table_read=True)
@@ -124,9 +116,7 @@ def _shapes(layers: Sequence[Layer]) -> Iterable[str]:
 
 def run_nvme(data: bytes) -> str:
     pages = decode(data)
-    raw = (
-        pages.reader().read(0, 8192 + 8).ljust(8192 + 8, b"\0") if not pages.choices & HAS_BAD_SECTOR else b""
-    )
+    raw = pages.reader().read(0, 8192 + 8).ljust(8192 + 8, b"\0") if not pages.choices & HAS_BAD_SECTOR else b""
     controller, namespace = decode_controller(raw[:4096]), decode_namespace(raw[4096:8192])
     granted = decode_hmb(raw[8192] if raw else 0, raw[8193:8197])
     facts = combine(controller, namespace, hmb_granted=granted)
@@ -136,9 +126,7 @@ def run_nvme(data: bytes) -> str:
         model=names.model if names else None, serial=names.serial if names else None,
         partitions=(Partition(1, Extent(pages.start, 4096)),), table=Table(TableLabel.GPT, 512), table_read=True,
     )  # fmt: skip
-    return _told(
-        data, disk, str((len(facts.formats), facts.format_in_use, facts.max_transfer, facts.hmb_granted))
-    )
+    return _told(data, disk, str((len(facts.formats), facts.format_in_use, facts.max_transfer, facts.hmb_granted)))
 
 
 def run_ata(data: bytes) -> str:
@@ -148,11 +136,7 @@ def run_ata(data: bytes) -> str:
     facts, names = decode_identify(identify), decode_names(identify)
     logical = facts.logical_sector_size if facts else None
     limits = IoLimits(
-        logical,
-        facts.physical_sector_size if facts else None,
-        None,
-        0,
-        facts.alignment_offset if facts else None,
+        logical, facts.physical_sector_size if facts else None, None, 0, facts.alignment_offset if facts else None
     )
     disk = Disk(
         "sda", "/dev/sda", DiskKind.ATA, pages.size, limits, ata=facts, model=names.model, firmware=names.firmware,

@@ -29,9 +29,7 @@ GUIDED = ("lvm", "contents")
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-def test_no_damaged_input_breaks_a_parser_or_what_is_told_of_it(
-    target: Target, tmp_path: Path, count: Count
-) -> None:
+def test_no_damaged_input_breaks_a_parser_or_what_is_told_of_it(target: Target, tmp_path: Path, count: Count) -> None:
     record = Record(tmp_path / "found")
     runs = INPUTS_OF_SLOW_TARGETS if target.name == "machine" else INPUTS
     fuzz_blindly(target, record, runs=runs, seconds=60, seed=SEED)
@@ -60,9 +58,7 @@ def test_an_image_that_is_cut_off_anywhere_in_a_structure_breaks_nothing(family:
 BROKE_SOMETHING_ONCE = {
     "XFS of which 121 bytes are left": of_pieces(121, [(0, b"XFSB")], choices=IS_CUT_SHORT),
     "NTFS of which 13 bytes are left": of_pieces(13, [(0, b"\xeb\x52\x90NTFS    ")], choices=IS_CUT_SHORT),
-    "BitLocker of which 11 bytes are left": of_pieces(
-        11, [(0, b"\xeb\x52\x90-FVE-FS-")], choices=IS_CUT_SHORT
-    ),
+    "BitLocker of which 11 bytes are left": of_pieces(11, [(0, b"\xeb\x52\x90-FVE-FS-")], choices=IS_CUT_SHORT),
     "HFS of which 36 bytes are left": of_pieces(1060, [(1024, b"BD"), (1046, b"\x02")], choices=IS_CUT_SHORT),
 }
 

@@ -48,8 +48,7 @@ def lvm_of_many_pieces(segments: int, *, group: bytes = b"vg", size: int = 64 * 
         for index in range(segments)
     )
     text = (
-        group
-        + b'{extent_size=1\nphysical_volumes{p{id="abcdef-ghij-klmn-opqr-stuv-wxyz-ABCDEF"\npe_start=0\n'
+        group + b'{extent_size=1\nphysical_volumes{p{id="abcdef-ghij-klmn-opqr-stuv-wxyz-ABCDEF"\npe_start=0\n'
         b'pe_count=10}}\nlogical_volumes{l{status=["VISIBLE"]\n' + listed + b"}}}\n"
     )
     label, header = dict(lvm())[512], packed(
@@ -65,9 +64,7 @@ def mirrors_of_luks(size: int = 64 * MIB) -> SparseDisk:
     """Three RAID superblocks, each with itself inside, and in every one of them two LUKS2 headers of 4 MiB."""
     header = packed(512, (0, b"LUKS\xba\xbe\0\2"), (8, be(4 * MIB, 8)), (16, be(3, 8)), (72, b"sha512"))
     second = header.replace(b"LUKS", b"SKUL", 1)
-    return mend(
-        of_pieces(size, [(0, header), (4 * MIB, second), md("1.2", data=0), md("1.0", data=0), md_0_90()])
-    )
+    return mend(of_pieces(size, [(0, header), (4 * MIB, second), md("1.2", data=0), md("1.0", data=0), md_0_90()]))
 
 
 def partitions_on_one_place(count: int) -> SparseDisk:
@@ -111,10 +108,7 @@ def archive_of_holes(path: Path, members: int, each: int = 16 * MIB) -> None:
         member = tarfile.TarInfo(f"sys/block/f{index}")
         member.type = tarfile.GNUTYPE_SPARSE
         raw = bytearray(member.tobuf(tarfile.GNU_FORMAT))
-        raw[386:410], raw[483:495] = (
-            b"%011o\0" % 0 * 2,
-            b"%011o\0" % each,
-        )  # one run of nothing; the real size
+        raw[386:410], raw[483:495] = (b"%011o\0" % 0 * 2, b"%011o\0" % each)  # one run of nothing; the real size
         raw[148:156] = b" " * 8
         raw[148:156] = b"%06o\0 " % sum(raw)
         headers.append(bytes(raw))

@@ -18,16 +18,7 @@ from aligntool.measure.alignment import Place as At
 from aligntool.measure.conditions import Conditions, DriveState
 from aligntool.measure.fio import Pattern
 from aligntool.measure.sweeps import Setting, Spans, Starts
-from aligntool.measure.unit import (
-    Boundary,
-    Evidence,
-    Inference,
-    Looked,
-    Penalty,
-    Probed,
-    ProbeResult,
-    document,
-)
+from aligntool.measure.unit import Boundary, Evidence, Inference, Looked, Penalty, Probed, ProbeResult, document
 from aligntool.measure.unit_design import Kind
 from aligntool.raid.chunks import Ceiling
 from aligntool.raid.measured import Identity, Sample, Tuning, tuning_text

@@ -58,18 +58,8 @@ class Case:
 
 
 CASES = {
-    "gpt-up": Case(
-        "gpt",
-        (Moved(2, 143, 192, 60), Moved(1, 63, 96, 80)),
-        (Moved(3, 256, 256, 20),),
-        (192, 1024, 256),
-    ),
-    "gpt-down": Case(
-        "gpt",
-        (Moved(1, 127, 96, 80), Moved(2, 207, 184, 60)),
-        (Moved(3, 34, 34, 20),),
-        (192, 64, 64),
-    ),
+    "gpt-up": Case("gpt", (Moved(2, 143, 192, 60), Moved(1, 63, 96, 80)), (Moved(3, 256, 256, 20),), (192, 1024, 256)),
+    "gpt-down": Case("gpt", (Moved(1, 127, 96, 80), Moved(2, 207, 184, 60)), (Moved(3, 34, 34, 20),), (192, 64, 64)),
     "dos-up": Case(
         "dos",
         (Moved(6, 243, 248, 40, (242, 247)), Moved(5, 164, 200, 40, (163, 163)), Moved(1, 63, 64, 60)),
@@ -79,11 +69,7 @@ CASES = {
         staged=True,
     ),
     "dos-down-file": Case(
-        "dos",
-        (Moved(1, 127, 96, 80), Moved(2, 207, 184, 60)),
-        (Moved(3, 300, 300, 20),),
-        (0, 64, 64),
-        in_file=True,
+        "dos", (Moved(1, 127, 96, 80), Moved(2, 207, 184, 60)), (Moved(3, 300, 300, 20),), (0, 64, 64), in_file=True
     ),
 }
 
@@ -145,9 +131,7 @@ def records(raw: bytes, at: int) -> list[tuple[int, int, int, bool]]:
 def newest(case: Case, raw: bytes) -> tuple[int, int, bool]:
     """Step, batch and direction of the newest record in either copy."""
     at = journal_at(case)
-    _, step, batch, forward = max(
-        one for copy in (0, 1) for one in records(raw, at + copy * copy_length(case))
-    )
+    _, step, batch, forward = max(one for copy in (0, 1) for one in records(raw, at + copy * copy_length(case)))
     return step, batch, forward
 
 

@@ -119,9 +119,7 @@ def _copy(case: Case, part: Moved) -> CopyContent:
     distance = abs(part.after - part.before)
     window = (8 if distance < 8 else min(distance, 16)) * SECTOR
     lanes = Lanes(window, 16 * SECTOR, 40 * SECTOR, case.journal[2] * 1024, case.staged and distance < 8)
-    return CopyContent(
-        part.number, "unknown", _extent(part, part.before), _extent(part, part.after), HELD, lanes
-    )
+    return CopyContent(part.number, "unknown", _extent(part, part.before), _extent(part, part.after), HELD, lanes)
 
 
 def _change(part: Moved) -> EntryChange:

@@ -35,11 +35,7 @@ PARK = 1  # the place of ParkEntries among the steps
 
 kept = cache(lambda name: tuple(stages(name)))
 
-STAGES = [
-    pytest.param(case, stage, id=f"{name}-{stage.name}")
-    for name, case in CASES.items()
-    for stage in kept(name)
-]
+STAGES = [pytest.param(case, stage, id=f"{name}-{stage.name}") for name, case in CASES.items() for stage in kept(name)]
 each_stage = pytest.mark.parametrize(("case", "stage"), STAGES)
 each_case = pytest.mark.parametrize("name", CASES)
 
@@ -56,9 +52,7 @@ def check_table(case: Case, disk: bytes, *, new: bool) -> None:
         assert seen[part.number].extent.start == (part.after if new else part.before) * SECTOR
 
 
-def ended(
-    case: Case, disk: bytes, file: bytes | None, how: Callable[[MoveContext], Iterator[object]]
-) -> bytes:
+def ended(case: Case, disk: bytes, file: bytes | None, how: Callable[[MoveContext], Iterator[object]]) -> bytes:
     """The disk after a resume or a rollback; as it is where nothing is in flight."""
     made, shop = shop_of(disk, file)
     if find_journal(shop.device, shop.journal) is not None:
@@ -75,9 +69,7 @@ def test_every_kind_of_stage_is_kept() -> None:
         last = len(make.plan_of(case).steps) - 1
         positions = {stage.position for stage in kept(name)}
         assert {step for step, _, forward in positions if forward} == set(range(PARK, last + 1))
-        assert {step for step, _, forward in positions if not forward} >= set(
-            range(PARK, 2 + len(case.parts))
-        )
+        assert {step for step, _, forward in positions if not forward} >= set(range(PARK, 2 + len(case.parts)))
         assert max(batch for _, batch, forward in positions if forward) >= 3
 
 

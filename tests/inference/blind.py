@@ -75,23 +75,14 @@ class BoundariesAnywhere(Hostile):
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         places = range(extent.start // 512 + 1, (extent.end - 1) // 512 + 1)
-        return (
-            2 * self.step * sum((place * 2654435761 + self.seed * 40503 >> 9) % 50 == 0 for place in places)
-        )
+        return 2 * self.step * sum((place * 2654435761 + self.seed * 40503 >> 9) % 50 == 0 for place in places)
 
 
 class ShiftedOddPages(Hostile):
     """Of no power of two: 20, 33, 63.5 and 100 KiB; or of one, 512 bytes or 4 KiB later."""
 
     def setup(self) -> None:
-        pages = (
-            (20 * KIB, 0),
-            (33 * KIB, 0),
-            (127 * 512, 0),
-            (100 * KIB, 0),
-            (64 * KIB, 512),
-            (16 * KIB, 4 * KIB),
-        )
+        pages = ((20 * KIB, 0), (33 * KIB, 0), (127 * 512, 0), (100 * KIB, 0), (64 * KIB, 512), (16 * KIB, 4 * KIB))
         self.page, self.phase = self.dice.choice(pages)
 
     def cost(self, extent: Extent, *, write: bool) -> float:

@@ -64,9 +64,7 @@ class Drive:
         self.dice = random.Random(self.seed)
         if self.boundaries is None:
             found = [self.page, self.allocation, self.unit if self.writes and self.flushes else 0]
-            self.boundaries = frozenset(
-                size for size in found if size and not size & (size - 1) and not self.phase
-            )
+            self.boundaries = frozenset(size for size in found if size and not size & (size - 1) and not self.phase)
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -152,10 +150,7 @@ def _kinds_of_drives() -> Iterator[tuple[str, Drive]]:
         yield "flash without DRAM, a tenth of the map not at hand", Drive(page=size, map_misses=0.1)
         yield "flash without DRAM, half of the map not at hand", Drive(page=size, map_misses=0.5)
         yield "flash, unit of 4 to 64 KiB, reads and writes", Drive(page=size, unit=size, writes=True)
-        yield (
-            "the same, a write cache that ignores flushes",
-            Drive(page=size, unit=size, writes=True, flushes=False),
-        )
+        yield ("the same, a write cache that ignores flushes", Drive(page=size, unit=size, writes=True, flushes=False))
         yield "unit of 4 to 64 KiB, only writes show it", Drive(unit=size, writes=True)
     yield "page of 16 KiB, sectors of 4 KiB (4Kn)", Drive(page=16 * KIB, sector=4096)
     yield "mapped in 4 KiB, page of 16 KiB", Drive(page=16 * KIB, unit=4 * KIB, writes=True)
@@ -164,10 +159,7 @@ def _kinds_of_drives() -> Iterator[tuple[str, Drive]]:
         yield "SD card, allocation unit of 4 MiB", card
         yield "SD card, allocation unit of 4 MiB, small", replace(card, size=512 * MIB)
     disk = Drive(base_us=4000, rotation_us=8300, write_us=4000, unit=4096)
-    yield (
-        "rotating disk, 4 KiB sectors, reads and writes",
-        replace(disk, writes=True, boundaries=frozenset({4096})),
-    )
+    yield ("rotating disk, 4 KiB sectors, reads and writes", replace(disk, writes=True, boundaries=frozenset({4096})))
     yield "no pattern: rotating disk, read only", disk
     yield "no pattern: memory, virtual disk", Drive(base_us=5, transfer_us=0.05)
     yield "no pattern: flash, unwritten or cached", Drive(writes=True)
@@ -176,8 +168,5 @@ def _kinds_of_drives() -> Iterator[tuple[str, Drive]]:
         yield "no power of two: unit of 12 to 96 KiB", Drive(page=odd * KIB, unit=odd * KIB, writes=True)
     yield "4 KiB shifted by 3584 bytes", Drive(page=4096, unit=4096, phase=3584, writes=True)
     yield "16 KiB shifted by 31.5 KiB", Drive(page=16 * KIB, phase=63 * 512)
-    for name, other in (
-        ("a page in one half of the drive only", 0),
-        ("pages of 16 and 32 KiB, one in each half", 32),
-    ):
+    for name, other in (("a page in one half of the drive only", 0), ("pages of 16 and 32 KiB, one in each half", 32)):
         yield name, Drive(page=16 * KIB, second_region=Drive(page=other * KIB), boundaries=frozenset())

@@ -155,9 +155,7 @@ class TwoThresholds(SmallWritesSlow):
         self.more = self.least * self.dice.choice((2, 4, 8))
 
     def cost(self, extent: Extent, *, write: bool) -> float:
-        return (
-            (2 * self.step * ((extent.length < self.least) + (extent.length < self.more))) if write else 0.0
-        )
+        return (2 * self.step * ((extent.length < self.least) + (extent.length < self.more))) if write else 0.0
 
 
 class NaturallyAlignedFast(SmallWritesSlow):
@@ -277,9 +275,7 @@ class SlowSpots(Hostile):
     def cost(self, extent: Extent, *, write: bool) -> float:
         spots = range(extent.start // self.spot, (extent.end - 1) // self.spot + 1)
         return (
-            2 * self.step
-            if any(random.Random(one * 7919 + self.seed).random() < self.share for one in spots)
-            else 0.0
+            2 * self.step if any(random.Random(one * 7919 + self.seed).random() < self.share for one in spots) else 0.0
         )
 
 
@@ -304,8 +300,7 @@ class MixedPages(Hostile):
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         crossed = sum(
-            (extent.end - 1 - edge) // self.period - (extent.start - edge) // self.period
-            for edge in self.edges
+            (extent.end - 1 - edge) // self.period - (extent.start - edge) // self.period for edge in self.edges
         )
         return self.step * crossed
 
@@ -386,9 +381,7 @@ class TurningPhysical(Turning):
         self.boundaries = frozenset({4 * KIB})
 
     def cost(self, extent: Extent, *, write: bool) -> float:
-        return super().cost(extent, write=write) + (
-            self.turn * bool(parts(extent, 4 * KIB)) if write else 0.0
-        )
+        return super().cost(extent, write=write) + (self.turn * bool(parts(extent, 4 * KIB)) if write else 0.0)
 
 
 class Zoned(Turning):

@@ -113,6 +113,5 @@ def _parts(offset: int, length: int) -> int:
         return 0
     first, last = offset // unit, (offset + length - 1) // unit
     return sum(
-        not (offset <= index * unit and (index + 1) * unit <= offset + length)
-        for index in range(first, last + 1)
+        not (offset <= index * unit and (index + 1) * unit <= offset + length) for index in range(first, last + 1)
     )

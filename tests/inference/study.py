@@ -122,10 +122,7 @@ def _table(found: Iterable[Probed]) -> Iterator[str]:
     yield "| simulated drive | " + " | ".join(f"{noise} noise" for noise in NOISES) + " |\n"
     yield "|---|" + "---|" * len(NOISES) + "\n"
     for family, by_noise in by_family.items():
-        cells = (
-            ", ".join(f"{count} {word}" for word, count in sorted(by_noise[noise].items()))
-            for noise in NOISES
-        )
+        cells = (", ".join(f"{count} {word}" for word, count in sorted(by_noise[noise].items())) for noise in NOISES)
         yield f"| {family} | " + " | ".join(cells) + " |\n"
 
 
@@ -150,9 +147,7 @@ def _summary(found: list[Probed]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("which", nargs="?", choices=["usual", *KINDS], default="usual")
     parser.add_argument("--each", type=int, default=3, help="drives of each kind and noise")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds of each experiment")
@@ -172,10 +167,7 @@ def main() -> None:
         begin, end = (mark.format(asked.which) for mark in MARKS)
         asked.write.write_text(
             re.sub(
-                f"{re.escape(begin)}.*?{re.escape(end)}",
-                begin + text.replace("\\", r"\\") + end,
-                page,
-                flags=re.DOTALL,
+                f"{re.escape(begin)}.*?{re.escape(end)}", begin + text.replace("\\", r"\\") + end, page, flags=re.DOTALL
             )
         )
 

@@ -51,9 +51,7 @@ def test_a_start_at_sector_63_is_predicted_as_the_article_has_it(unit: int, shar
 def test_a_start_off_the_unit_by_whole_requests_costs_small_requests_nothing() -> None:
     assert predicted(WRITES, 4 * KIB, 16 * KIB) == 1
     long = Load(Pattern.WRITE, 128 * KIB, 1)
-    assert predicted(long, 4 * KIB, 16 * KIB) == pytest.approx(
-        8 / 9
-    )  # nine units of 16 KiB in place of eight
+    assert predicted(long, 4 * KIB, 16 * KIB) == pytest.approx(8 / 9)  # nine units of 16 KiB in place of eight
 
 
 def _rates(
@@ -105,7 +103,7 @@ def test_two_rates_of_one_processor_say_nothing_of_the_drive(cpu: float, word: W
 
 @pytest.mark.parametrize(
     ("load", "word"), [(None, Word.DOES_NOT), (3.9, Word.DOES_NOT), (4.0, Word.CANNOT_TELL), (18.0, Word.CANNOT_TELL)]
-)  # fmt: skip
+)
 def test_as_fast_from_every_start_is_what_a_busy_machine_shows_too(load: float | None, word: Word) -> None:
     def found(share: float) -> Starts:
         rates = _rates(lambda place: share if place.residue else 1.0, unit=4096, noise=0.005)
@@ -129,12 +127,7 @@ NOISES = {
     "5 %": gauss(0.05), "10 %": gauss(0.1), "30 %, skewed": lambda dice: dice.lognormvariate(0, 0.3),
     "disturbed": disturbed,
 }  # fmt: skip
-PAIRS = (
-    ("5 %", 8),
-    ("10 %", 6),
-    ("30 %, skewed", 5),
-    ("disturbed", 5),
-)  # of noise and repeats: each at least once
+PAIRS = (("5 %", 8), ("10 %", 6), ("30 %, skewed", 5), ("disturbed", 5))  # of noise and repeats: each at least once
 
 
 def whole(
@@ -144,12 +137,7 @@ def whole(
     dice = random.Random(seed)
     return verdicts(
         [
-            Rate(
-                load,
-                place,
-                repeat,
-                1000 * noise(dice) * (predicted(load, place.residue, unit) if costs else 1),
-            )
+            Rate(load, place, repeat, 1000 * noise(dice) * (predicted(load, place.residue, unit) if costs else 1))
             for repeat in range(repeats)
             for load in loads_of(writes=writes, depth=1)
             for place in places_of(ROOM, unit, 512)
@@ -161,9 +149,7 @@ def whole(
 @pytest.mark.parametrize(
     ("noise", "repeats"),
     [
-        pytest.param(
-            noise, repeats, marks=() if (noise, repeats) in PAIRS else when_thorough("simulates for seconds")
-        )
+        pytest.param(noise, repeats, marks=() if (noise, repeats) in PAIRS else when_thorough("simulates for seconds"))
         for noise in NOISES
         for repeats in (5, 6, 8)
     ],
@@ -192,9 +178,8 @@ def test_the_article_s_losses_are_found_among_all_rows(unit: int) -> None:
     for seed in range(50):
         rows = whole(gauss(0.02), repeats=5, seed=seed, unit=unit, costs=True)
         row = next(
-            row for row in rows
-            if row.load.pattern is Pattern.RANDOM_WRITE and row.place.title == "as sector 63"
-        )  # fmt: skip
+            row for row in rows if row.load.pattern is Pattern.RANDOM_WRITE and row.place.title == "as sector 63"
+        )
         found += row.word is Word.MATTERS and overall(rows) is Word.MATTERS
         assert row.ratio == pytest.approx(ARTICLE[unit], abs=0.05)
     assert found >= {4 * KIB: 50, 16 * KIB: 50, 32 * KIB: 40}[unit]

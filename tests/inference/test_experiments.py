@@ -56,7 +56,7 @@ def test_a_file_is_only_read_and_every_row_follows_from_the_rates(image: Path) -
         assert row["predicted"] == pytest.approx(4 / 5 if row["load"]["block"] == 4 * KIB else 128 / 129)
         shares = [
             rate["cpu"] for rate in found["rates"] if (rate["load"], rate["place"]) == (row["load"], row["place"])
-        ]  # fmt: skip
+        ]
         assert row["cpu"] == median(shares) and len(shares) == 5
     shown, _ = aligntool("bench", "show", kept)
     assert sum(f"CPU {row['cpu']:.0f}%" in shown for row in found["rows"]) == 2
@@ -149,9 +149,7 @@ def starts(**changes: object) -> dict[str, Any]:
 
 
 def spans(**changes: object) -> dict[str, Any]:
-    curve = [
-        {"span": size * MIB, "iops": [rate, rate, rate]} for size, rate in ((64, 900), (128, 900), (256, 300))
-    ]
+    curve = [{"span": size * MIB, "iops": [rate, rate, rate]} for size, rate in ((64, 900), (128, 900), (256, 300))]
     knee = {"below": 128 * MIB, "above": 256 * MIB, "share": 1 / 3, "confidence": 1.0, "why": ""}
     memory = {"preferred": 64 * MIB, "minimum": 8 * MIB, "granted": 32 * MIB, "enabled": True}
     return {
@@ -225,7 +223,7 @@ def as_the_model_has_it(shares: dict[str, float]) -> Callable[[dict[str, Any]], 
         answers = [
             told(row["word"], "matters here" if row["predicted"] < 0.95 else "does not matter here", "can't tell")
             for row in found["rows"]
-        ]  # fmt: skip
+        ]
         if Answer.WRONG in answers:
             return Answer.WRONG
         for row in found["rows"]:
@@ -261,9 +259,7 @@ def test_a_drive_that_reads_more_pages_at_sector_63_keeps_the_article_s_share(
         slow_drive(tmp_path, f"page={page}", "base_us=5000", "page_us=5000", "rate=1") as file,
         device_over(file) as device,
     ):
-        found = right_or_unknown(
-            lambda: measured("bench", "alignment", device, *words), as_the_model_has_it(shares)
-        )
+        found = right_or_unknown(lambda: measured("bench", "alignment", device, *words), as_the_model_has_it(shares))
     assert found["verdict"] == "matters here"
     for row in found["rows"]:
         assert (row["place"]["title"], row["place"]["residue"]) == ("as sector 63", 32256 % page)

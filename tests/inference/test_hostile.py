@@ -38,9 +38,7 @@ SEEDS = range(4)
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_drive_that_is_slower_for_writes_below_a_size_has_no_unit_and_the_reason_is_given(
-    seed: int,
-) -> None:
+def test_a_drive_that_is_slower_for_writes_below_a_size_has_no_unit_and_the_reason_is_given(seed: int) -> None:
     found = probe_simulated(SmallWritesSlow(seed), 3, 20)
     assert found.unit is None and not found.doubtful
     (why,) = [one for one in found.why_unknown if one.startswith(Kind.PART)]
@@ -77,15 +75,10 @@ def test_the_unit_is_found_beside_a_threshold_and_where_the_first_request_of_a_p
 def test_writes_of_parts_are_no_evidence_without_their_control() -> None:
     drive = Hostile(1)
     dice = random.Random(1)
-    pairs = [
-        pair
-        for one in design(regions(Extent(0, drive.size)), 512, (Kind.PART,), dice, rounds=4)
-        for pair in one
-    ]
+    pairs = [pair for one in design(regions(Extent(0, drive.size)), 512, (Kind.PART,), dice, rounds=4) for pair in one]
     assert {pair.kind for pair in pairs} == {Kind.PART, Kind.SHIFT}
     samples = [
-        Sample(pair.kind, pair.level, pair.quarter, 900.0 if pair.level == 16 * KIB else 100.0, 100.0)
-        for pair in pairs
+        Sample(pair.kind, pair.level, pair.quarter, 900.0 if pair.level == 16 * KIB else 100.0, 100.0) for pair in pairs
     ]
     assert infer(samples, dice, resamples=20).unit == 16 * KIB
     assert infer([one for one in samples if one.kind is Kind.PART], dice, resamples=20).unit is None

@@ -26,9 +26,7 @@ from tests.inference.study import Simulated
 SIZE = 500 * GIB
 
 
-def measured(
-    *sizes: int, serial: str | None = "S1", wwn: str | None = None, size: int = SIZE
-) -> MeasuredDisk:
+def measured(*sizes: int, serial: str | None = "S1", wwn: str | None = None, size: int = SIZE) -> MeasuredDisk:
     return MeasuredDisk("sda", "/dev/sda", size, tuple(MeasuredUnit(one, 0.99) for one in sizes), serial, wwn)
 
 
@@ -69,14 +67,10 @@ def test_a_measured_boundary_of_megabytes_matters_on_cards(kind: DiskKind, sever
         (measured(4096, wwn="eui.1"), replace(disk(), wwn="eui.2"), False),
     ],
 )
-def test_a_measurement_counts_for_the_disk_that_it_was_made_on(
-    of: MeasuredDisk, mine: Disk, is_it: bool
-) -> None:
+def test_a_measurement_counts_for_the_disk_that_it_was_made_on(of: MeasuredDisk, mine: Disk, is_it: bool) -> None:
     assert of.is_of(mine) is is_it
     report = judge(mine, wishes=Wishes(measured=(of,)))
-    assert (
-        any(grid.source is Source.MEASURED for grid in report.judged[0].grids) is False
-    )  # 4096 is the sector itself
+    assert any(grid.source is Source.MEASURED for grid in report.judged[0].grids) is False  # 4096 is the sector itself
     larger = replace(of, units=(MeasuredUnit(64 * KIB, 1.0),))
     grids = judge(mine, wishes=Wishes(measured=(larger,))).judged[0].grids
     assert any(grid.source is Source.MEASURED for grid in grids) is is_it

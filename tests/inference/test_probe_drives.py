@@ -49,10 +49,7 @@ def by_writes_across(size: int) -> Callable[[dict[str, Any]], Answer]:
 @needs_nbdkit
 def test_a_loop_device_over_a_slow_drive_shows_its_page_and_the_audit_takes_it(tmp_path: Path) -> None:
     kept = tmp_path / "measured.json"
-    with (
-        slow_drive(tmp_path, "page=16384", "base_us=500", "page_us=20000") as file,
-        device_over(file) as device,
-    ):
+    with slow_drive(tmp_path, "page=16384", "base_us=500", "page_us=20000") as file, device_over(file) as device:
 
         def measure() -> dict[str, Any]:
             kept.unlink(missing_ok=True)
@@ -86,16 +83,12 @@ def test_a_disk_that_is_given_up_shows_the_unit_of_its_writes_too(tmp_path: Path
 
 
 @needs_nbdkit
-def test_a_drive_that_is_slower_for_writes_below_a_size_has_no_unit_and_the_audit_takes_none(
-    tmp_path: Path,
-) -> None:
+def test_a_drive_that_is_slower_for_writes_below_a_size_has_no_unit_and_the_audit_takes_none(tmp_path: Path) -> None:
     kept = tmp_path / "measured.json"
     with slow_drive(tmp_path, "small=16384", "base_us=200", "small_us=3000") as file:
         words = ("--destructive", "--yes", "--most", "30MiB", "--sector-size", "1024", "-o", kept)
         found = probed(file, *words)
-    with file.open(
-        "wb"
-    ) as blank:  # the drive is gone, and so is what was written to it: a disk of its name and size
+    with file.open("wb") as blank:  # the drive is gone, and so is what was written to it: a disk of its name and size
         blank.truncate(GIB)
     out, _ = aligntool("audit", file, "--measured", kept, "--json")
     assert found["unit"] is None and found["boundaries"] == []
@@ -109,9 +102,7 @@ def test_a_drive_that_is_slower_for_writes_below_a_size_has_no_unit_and_the_audi
     )
     assert part > 2000 > abs(shifted)
     (disk,) = json.loads(out)["disks"]
-    assert "measured" not in {
-        value for grid in disk["grids"] for value in grid.values() if isinstance(value, str)
-    }
+    assert "measured" not in {value for grid in disk["grids"] for value in grid.values() if isinstance(value, str)}
 
 
 @pytest.mark.needs_tools("mkfs.ext4")

@@ -54,9 +54,7 @@ def test_the_penalty_that_is_told_is_that_of_the_drive() -> None:
         pytest.param(Drive(page=4096, unit=4096, phase=3584, writes=True), id="shifted by 3584 bytes"),
         pytest.param(Drive(unit=16 * KIB, writes=True, flushes=False), id="a cache takes every write"),
         pytest.param(Drive(page=16 * KIB, second_region=Drive()), id="a page in one half only"),
-        pytest.param(
-            Drive(page=16 * KIB, second_region=Drive(page=32 * KIB)), id="another page in each half"
-        ),
+        pytest.param(Drive(page=16 * KIB, second_region=Drive(page=32 * KIB)), id="another page in each half"),
     ],
 )
 def test_a_drive_without_one_pattern_comes_out_unknown_and_says_why(drive: Drive, noise: object) -> None:
@@ -103,11 +101,7 @@ def test_nothing_measured_is_unknown() -> None:
 
 
 def _pairs(kinds: tuple[Kind, ...], size: int = GIB, sector: int = 512) -> list[Pair]:
-    return [
-        pair
-        for one in design(regions(Extent(0, size)), sector, kinds, random.Random(3), rounds=2)
-        for pair in one
-    ]
+    return [pair for one in design(regions(Extent(0, size)), sector, kinds, random.Random(3), rounds=2) for pair in one]
 
 
 @pytest.mark.parametrize("sector", [512, 4096])
@@ -125,9 +119,7 @@ def test_a_part_lies_inside_one_unit_of_every_size_from_its_level_on() -> None:
     for pair in (one for one in _pairs((Kind.PART,)) if one.kind is Kind.PART):
         assert pair.dear.length * 2 == pair.cheap.length == pair.level
         for extent in (pair.dear, pair.cheap):
-            assert all(
-                extent.start // size == (extent.end - 1) // size for size in (pair.level, 2 * pair.level)
-            )
+            assert all(extent.start // size == (extent.end - 1) // size for size in (pair.level, 2 * pair.level))
 
 
 @pytest.mark.parametrize("size", [40 * MIB, GIB, 10_000_000_000])
@@ -169,9 +161,7 @@ def test_the_stratum_is_the_region_the_order_and_the_side() -> None:
 
 
 def test_small_disks_are_asked_for_small_boundaries_only() -> None:
-    assert (
-        max(levels(512, regions(Extent(0, 16 * MIB)))) < max(levels(512, regions(Extent(0, GIB)))) == 8 * MIB
-    )
+    assert max(levels(512, regions(Extent(0, 16 * MIB)))) < max(levels(512, regions(Extent(0, GIB)))) == 8 * MIB
 
 
 def test_dice_of_python_are_dice() -> None:

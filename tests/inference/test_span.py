@@ -24,21 +24,12 @@ from aligntool.units import GIB, KIB, MIB
 
 
 def curve(
-    spans: Sequence[int],
-    cached: int,
-    *,
-    hit_us: float = 60,
-    miss_us: float = 60,
-    noise: float = 0.01,
-    seed: int = 1,
+    spans: Sequence[int], cached: int, *, hit_us: float = 60, miss_us: float = 60, noise: float = 0.01, seed: int = 1
 ) -> dict[int, list[float]]:
     """A table that is at hand for `cached` bytes: of requests all over a larger span, so many wait for it."""
     dice = random.Random(seed)
     return {
-        span: [
-            32e6 / (hit_us + miss_us * max(0.0, 1 - cached / span)) * (1 + dice.gauss(0, noise))
-            for _ in range(5)
-        ]
+        span: [32e6 / (hit_us + miss_us * max(0.0, 1 - cached / span)) * (1 + dice.gauss(0, noise)) for _ in range(5)]
         for span in spans
     }
 
@@ -111,9 +102,7 @@ def test_fewer_than_five_repeats_tell_nothing() -> None:
     assert not find_knee({}, random.Random(1)).found
 
 
-def stepped(
-    at: int, share: float, noise: float, dice: random.Random, *, first: int = MIB
-) -> dict[int, list[float]]:
+def stepped(at: int, share: float, noise: float, dice: random.Random, *, first: int = MIB) -> dict[int, list[float]]:
     """As fast up to the span `at`, and `share` of that beyond it: a table that is at hand or not."""
     return {
         span: [2327 * (1 if span <= at else share) * dice.gauss(1, noise) for _ in range(5)]
@@ -201,13 +190,9 @@ def test_as_fast_everywhere_is_what_a_processor_shows_too() -> None:
         ([], ""),
     ],
 )
-def test_on_a_rotating_disk_slower_is_no_knee(
-    drives: list[tuple[str, str, bool | None]], turning: str
-) -> None:
+def test_on_a_rotating_disk_slower_is_no_knee(drives: list[tuple[str, str, bool | None]], turning: str) -> None:
     """Where nothing gets slower there is none, whatever turns."""
-    seen = Conditions(
-        drives=tuple(DriveState(name, kind=kind, rotational=turns) for name, kind, turns in drives)
-    )
+    seen = Conditions(drives=tuple(DriveState(name, kind=kind, rotational=turns) for name, kind, turns in drives))
     bent = knee_of(curve(spans(64), GIB, miss_us=180), {}, seen, random.Random(1))
     flat, busy = curve(spans(64), 1 << 50), {span: [99.0] * 5 for span in spans(64)}
     assert bent.found is bent.sure is (not turning)
@@ -217,9 +202,7 @@ def test_on_a_rotating_disk_slower_is_no_knee(
     assert "CPU-bound" in knee_of(flat, busy, seen, random.Random(1)).words
 
 
-@pytest.mark.parametrize(
-    ("load", "flat"), [(None, True), (0.5, True), (3.9, True), (4.0, False), (18.0, False)]
-)
+@pytest.mark.parametrize(("load", "flat"), [(None, True), (0.5, True), (3.9, True), (4.0, False), (18.0, False)])
 def test_as_fast_everywhere_is_what_a_busy_machine_shows_too(load: float | None, flat: bool) -> None:
     seen = Conditions(cores=4, load=load)
     knee = knee_of(curve(spans(64), 1 << 50), {}, seen, random.Random(1))
@@ -279,9 +262,7 @@ def test_no_knee_over_a_part_of_a_drive_names_that_part_and_says_how_to_look_at_
 def test_no_knee_over_the_whole_drive_is_good_and_of_a_drive_of_unknown_size_it_is_not() -> None:
     whole, unknown = flat_over(TB, TB), flat_over(TB, None)
     assert whole.whole is True and whole.summary == "no knee up to 931.3GiB" == unknown.summary
-    assert ("no knee up to 931.3GiB", Style.GOOD) in [
-        each for line in span_lines(whole, width=90) for each in line
-    ]
+    assert ("no knee up to 931.3GiB", Style.GOOD) in [each for line in span_lines(whole, width=90) for each in line]
     assert Style.GOOD not in [style for line in span_lines(unknown, width=90) for _, style in line]
     assert whole.beyond == unknown.beyond == ""
     assert json.loads(span_json(unknown, None))["drive_size"] is None

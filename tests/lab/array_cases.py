@@ -69,9 +69,7 @@ class Planned:
         steps: list[dict[str, Any]] = json.loads(text)["plan"]["steps"]
         self.array = next(step for step in steps if step["step"] == "MakeArray")
         self.content = next(step for step in steps if step["step"] == "MakeFileSystem")
-        self.files = {
-            step["path"]: step["lines"] for step in steps if step["step"] in ("EditFile", "WriteFile")
-        }
+        self.files = {step["path"]: step["lines"] for step in steps if step["step"] in ("EditFile", "WriteFile")}
         made = next(step for step in from_json(text).steps if isinstance(step, MakeArray))
         found = (re.fullmatch(r"--([a-z-]+)=(.*)", word) for word in command_of(made))
         self.words = {match[1]: match[2] for match in found if match}

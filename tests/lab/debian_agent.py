@@ -71,7 +71,7 @@ class Agent:
             "input-data": base64.b64encode(script.encode()).decode(),
             "env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "HOME=/root"],
             "capture-output": True,
-        }  # fmt: skip
+        }
         return int(self.ask("guest-exec", **words)["pid"])
 
     def ended(self, pid: int) -> Done | None:
@@ -79,9 +79,7 @@ class Agent:
         said = self.ask("guest-exec-status", pid=pid)
         if not said["exited"]:
             return None
-        out, err = (
-            base64.b64decode(said.get(name, "")).decode(errors="replace") for name in ("out-data", "err-data")
-        )
+        out, err = (base64.b64decode(said.get(name, "")).decode(errors="replace") for name in ("out-data", "err-data"))
         return Done(int(said.get("exitcode", 128 + said.get("signal", 0))), out, err)
 
     def wait(self, pid: int, limit_s: float) -> Done:

@@ -82,9 +82,7 @@ class DebianPC:
         """A shell script, with what it said; its exit code is checked unless `code` is None."""
         done = self.wait(self.begin(script), limit_s)
         if code is not None and done.code != code:
-            raise AssertionError(
-                f"exit {done.code}, not {code}:\n{script}\n{done.out}{done.err}\n{self.console}"
-            )
+            raise AssertionError(f"exit {done.code}, not {code}:\n{script}\n{done.out}{done.err}\n{self.console}")
         return done
 
     def begin(self, script: str) -> int:
@@ -152,7 +150,7 @@ class DebianPC:
             *("-drive", f"file={self.tool},format=raw,if=none,id=tool,readonly=on"),
             *("-device", "virtio-blk-pci,drive=tool,serial=aligntool"),
             *lab_drives.words(self.drives, self.folder),
-        )  # fmt: skip
+        )
 
     def _system_disk(self) -> tuple[str, ...]:
         if self.disk is None:
@@ -160,7 +158,7 @@ class DebianPC:
         return (
             *("-drive", f"file={self.disk},format=qcow2,if=none,id=system,cache=writeback"),
             *("-device", "virtio-blk-pci,drive=system,serial=system,bootindex=1"),
-        )  # fmt: skip
+        )
 
 
 def _reached(path: Path) -> Agent | None:

@@ -67,10 +67,7 @@ def words(drives: Sequence[Drive], folder: Path, *, cache: str = "writeback") ->
     if any(isinstance(drive, Scsi) for drive in drives):
         said += ["-device", "virtio-scsi-pci,id=scsi"]
     for drive in drives:
-        said += [
-            "-drive",
-            f"file={image(drive, folder)},if=none,id=d-{drive.serial},format=raw,cache={cache}",
-        ]
+        said += ["-drive", f"file={image(drive, folder)},if=none,id=d-{drive.serial},format=raw,cache={cache}"]
         said += ["-device", _device(drive)]
     return tuple(said)
 

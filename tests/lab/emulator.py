@@ -26,9 +26,7 @@ FIRMWARE = (
 )
 
 
-def pc_words(
-    *, memory_mib: int = 1024, uefi: bool = False, accelerator: Sequence[str] = SOFTWARE
-) -> tuple[str, ...]:
+def pc_words(*, memory_mib: int = 1024, uefi: bool = False, accelerator: Sequence[str] = SOFTWARE) -> tuple[str, ...]:
     """A PC without a disk and without a network, its serial line on standard output. A stock kernel hangs in some
     machines' /dev/kvm, so KVM is for those who have tried it (`guest.kvm_works`)."""
     firmware = ("-drive", f"if=pflash,format=raw,unit=0,readonly=on,file={_firmware()}") if uefi else ()
@@ -37,7 +35,7 @@ def pc_words(
         *("-machine", "q35", *accelerator, "-smp", "2", "-m", str(memory_mib)),
         *("-display", "none", "-monitor", "none", "-serial", "stdio", "-no-reboot", "-nic", "none"),
         *firmware,
-    )  # fmt: skip
+    )
 
 
 def _firmware() -> Path:

@@ -33,12 +33,8 @@ def drives(number: int, size: int, block: int) -> list[Nvme]:
 def main() -> int:
     words = argparse.ArgumentParser(prog="make lab ARGS=...", description=__doc__)
     words.add_argument("--drives", type=int, default=4, metavar="N", help="NVMe drives (4)")
-    words.add_argument(
-        "--size", type=int, default=1024, metavar="MIB", help="MiB of each (1024); the file is sparse"
-    )
-    words.add_argument(
-        "--block", type=int, default=512, choices=(512, 4096), help="bytes of a logical block (512)"
-    )
+    words.add_argument("--size", type=int, default=1024, metavar="MIB", help="MiB of each (1024); the file is sparse")
+    words.add_argument("--block", type=int, default=512, choices=(512, 4096), help="bytes of a logical block (512)")
     words.add_argument("--memory", type=int, default=2048, metavar="MIB", help="MiB of memory (2048)")
     words.add_argument("--run", metavar="COMMAND", help="run this instead of a shell")
     given = words.parse_args()

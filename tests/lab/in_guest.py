@@ -57,9 +57,7 @@ def drive(serial: str) -> str:
 def by_serial() -> dict[str, Path]:
     """Every NVMe drive by its serial number."""
     drives = (path.parent for path in Path("/sys/class/block").glob("nvme*/device"))
-    return {
-        (drive / "device/serial").read_text().strip(): Path("/dev") / drive.name for drive in sorted(drives)
-    }
+    return {(drive / "device/serial").read_text().strip(): Path("/dev") / drive.name for drive in sorted(drives)}
 
 
 def main(parts: Sequence[str]) -> None:

@@ -65,9 +65,7 @@ def _fetch(package: str, version: str) -> Kernel:
             pytest.skip(f"apt-get could not download {package}: {done.stderr.strip()}")
         made, ready = Path(folder) / "tree", CACHE / f"kernel-{version}"
         run("dpkg", "-x", packages[0], made)
-        packed = list(
-            made.rglob("*.ko.xz")
-        )  # since Debian 13; the guest's first insmod knows only plain ones
+        packed = list(made.rglob("*.ko.xz"))  # since Debian 13; the guest's first insmod knows only plain ones
         if packed:
             run("xz", "--decompress", *packed)
         run("depmod", "-b", made, version)
@@ -80,9 +78,7 @@ def virtme_run() -> str:
     """virtme-ng's starter of guests, from the environment that runs the tests."""
     busybox = find_tool("busybox")
     if busybox and "=>" in run("ldd", busybox, fails=True):
-        pytest.skip(
-            "busybox is not linked statically, and an initramfs has no libraries (package busybox-static)"
-        )
+        pytest.skip("busybox is not linked statically, and an initramfs has no libraries (package busybox-static)")
     beside = Path(sys.executable).parent / "virtme-run"
     found = str(beside) if beside.exists() else shutil.which("virtme-run")
     if not found:

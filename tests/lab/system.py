@@ -62,7 +62,7 @@ def facts(pc: DebianPC, device: str) -> Facts:
         limits={name: int(value) for name, _, value in (line.partition(":") for line in said["limits"].splitlines())},
         blkid=_pairs(said["blkid"]),
         mount=mounts[0] if mounts else None,
-    )  # fmt: skip
+    )
 
 
 def arrays(pc: DebianPC) -> set[str]:
@@ -76,9 +76,7 @@ def _sections(text: str) -> dict[str, str]:
 
 
 def _pairs(text: str) -> dict[str, str]:
-    return {
-        name: value for name, found, value in (line.partition("=") for line in text.splitlines()) if found
-    }
+    return {name: value for name, found, value in (line.partition("=") for line in text.splitlines()) if found}
 
 
 def _colons(text: str) -> dict[str, str]:

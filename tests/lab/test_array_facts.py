@@ -24,9 +24,7 @@ from tests.thorough import when_thorough
 pytestmark = [
     when_thorough("makes nine arrays in an emulated PC"),
     pytest.mark.needs_root,
-    pytest.mark.needs_tools(
-        "qemu-system-x86_64", "busybox", "file", "depmod", "mdadm", "sfdisk", "sgdisk", "udevadm"
-    ),
+    pytest.mark.needs_tools("qemu-system-x86_64", "busybox", "file", "depmod", "mdadm", "sfdisk", "sgdisk", "udevadm"),
 ]
 
 DRIVES = tuple(Nvme(name, size=512 * MIB) for name in ("a", "b", "c", "d", "e", "f"))
@@ -153,9 +151,7 @@ def test_the_bitmaps_chunk_is_the_one_that_mdadm_was_given(said: Path, report: R
 @pytest.mark.parametrize(
     ("number", "name"), tuple(enumerate(("mirror", "near", "far", "offset", "five", "six", "none"), 1))
 )
-def test_the_data_begin_where_the_members_superblock_says(
-    said: Path, report: Report, number: int, name: str
-) -> None:
+def test_the_data_begin_where_the_members_superblock_says(said: Path, report: Report, number: int, name: str) -> None:
     text = (said / "mdadm" / f"member{number}").read_text()
     match = re.search(r"Data Offset : (\d+) sectors", text)
     assert match is not None
@@ -164,9 +160,7 @@ def test_the_data_begin_where_the_members_superblock_says(
 
 
 def codes(report: Report, disk: str) -> set[str]:
-    return {
-        one.code.value for one in report.findings if one.disk == disk and one.code.value.startswith("AT6")
-    }
+    return {one.code.value for one in report.findings if one.disk == disk and one.code.value.startswith("AT6")}
 
 
 @pytest.mark.parametrize(

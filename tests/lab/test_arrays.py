@@ -47,9 +47,7 @@ class Machine:
 
 
 def _make(pc: DebianPC, case: Case) -> tuple[Planned, Facts]:
-    planned = pc.run(
-        f"aligntool raid plan {case.command} -o /root/{case.name}.json >&2; cat /root/{case.name}.json"
-    )
+    planned = pc.run(f"aligntool raid plan {case.command} -o /root/{case.name}.json >&2; cat /root/{case.name}.json")
     if case.applied:
         pc.run(f"aligntool apply /root/{case.name}.json --yes")
     else:

@@ -23,10 +23,7 @@ from tests.lab.system import arrays, facts
 from tests.lab.wanted import DEBIAN_PC
 from tests.thorough import when_thorough
 
-pytestmark = [
-    *DEBIAN_PC,
-    when_thorough("starts a PC a dozen times"),
-]
+pytestmark = [*DEBIAN_PC, when_thorough("starts a PC a dozen times")]
 # Steps of a RAID1's plan: 0 and 1 members, 2 array, 3 file system, 4 mdadm.conf, 5 initramfs, 6 a look into it,
 # 7 to 9 files of its late start, 10 that enabled, 11 fstab, 12 systemd, 13 folder, 14 mount. Before its line is in
 # fstab nothing may mount it.
@@ -154,7 +151,5 @@ def test_what_was_taken_back_leaves_drives_without_a_trace(pc: DebianPC, back: S
 
 
 def test_what_was_taken_back_is_not_in_the_initramfs(pc: DebianPC, back: Seen) -> None:
-    said = pc.run(
-        "unmkinitramfs /initrd.img /tmp/in && cat $(find /tmp/in -path '*etc/mdadm/mdadm.conf')"
-    ).out
+    said = pc.run("unmkinitramfs /initrd.img /tmp/in && cat $(find /tmp/in -path '*etc/mdadm/mdadm.conf')").out
     assert "HOMEHOST" in said and f"/dev/md/{TAKEN_BACK}" not in said

@@ -13,9 +13,7 @@ from tests.thorough import when_thorough
 pytestmark = [
     when_thorough("measures in an emulated PC for minutes"),
     pytest.mark.needs_root,
-    pytest.mark.needs_tools(
-        "qemu-system-x86_64", "busybox", "file", "depmod", "fio", "mdadm", "mkfs.ext4", "wipefs"
-    ),
+    pytest.mark.needs_tools("qemu-system-x86_64", "busybox", "file", "depmod", "fio", "mdadm", "mkfs.ext4", "wipefs"),
 ]
 
 DRIVES = (
@@ -83,9 +81,7 @@ def test_an_array_in_use_is_only_read(said: Path) -> None:
     assert [row["title"] for row in json.loads(read(said, "array.out"))["series"]] == ["RND4K Q1T1 read"]
     assert read(said, "member.code") == read(said, "mounted.code") == "3\n"
     assert "md0" in read(said, "member.err") and "not empty: md 1.2" in read(said, "member.err")
-    assert "mounted at /tmp/mounted" in read(said, "mounted.err") and "not empty: ext4" in read(
-        said, "mounted.err"
-    )
+    assert "mounted at /tmp/mounted" in read(said, "mounted.err") and "not empty: ext4" in read(said, "mounted.err")
 
 
 def test_an_empty_drive_is_given_up_and_seen_as_the_kernel_sees_it(said: Path) -> None:

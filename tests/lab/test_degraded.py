@@ -18,10 +18,7 @@ from tests.lab.system import CIRCUMSTANCES, Facts, facts
 from tests.lab.wanted import DEBIAN_PC
 from tests.thorough import when_thorough
 
-pytestmark = [
-    *DEBIAN_PC,
-    when_thorough("starts a PC twice"),
-]
+pytestmark = [*DEBIAN_PC, when_thorough("starts a PC twice")]
 ARRAYS = {"mirror": ("1", "ext4", 2), "archive": ("5", "xfs", 3)}  # level, file system, members
 FILL = """set -e
 head -c 3000000 /dev/urandom > /srv/{name}/file
@@ -96,7 +93,5 @@ def test_the_files_are_what_they_were_and_no_unit_failed(told: Told) -> None:
 def test_the_audit_says_that_a_member_is_missing(told: Told) -> None:
     code, said = told.audit
     assert code == 1
-    found = {
-        (each["disk"], each["severity"]) for each in json.loads(said)["findings"] if each["code"] == "AT601"
-    }
+    found = {(each["disk"], each["severity"]) for each in json.loads(said)["findings"] if each["code"] == "AT601"}
     assert found == {(told.after[name].node, "error") for name in ARRAYS}

@@ -19,11 +19,7 @@ from tests.lab.system import Facts, arrays, facts
 from tests.lab.wanted import DEBIAN_PC
 from tests.thorough import when_thorough
 
-pytestmark = [
-    *DEBIAN_PC,
-    pytest.mark.needs_tools("unshare", "lsinitrd"),
-    when_thorough("starts a PC three times"),
-]
+pytestmark = [*DEBIAN_PC, pytest.mark.needs_tools("unshare", "lsinitrd"), when_thorough("starts a PC three times")]
 MIRROR = Case("mirror", "--level 1 --fs ext4", 2, 512, "ext4", 1)
 SCRATCH = Case("scratch", "--recipe nvme-raid0-scratch", 2, 512, "xfs", 2)
 FEDORA = """cat > /etc/dracut.conf.d/machine.conf <<END

@@ -16,9 +16,7 @@ from tests.lab.guest import INIT
 from tests.lab.kernel import debian_kernel
 from tests.thorough import when_thorough
 
-pytestmark = pytest.mark.needs_tools(
-    "qemu-system-x86_64", "busybox", "file", "depmod", "udevadm", "lspci", "nvme"
-)
+pytestmark = pytest.mark.needs_tools("qemu-system-x86_64", "busybox", "file", "depmod", "udevadm", "lspci", "nvme")
 
 NARROW, WIDE = Port("narrow", speed="8", width=2), Port("wide", speed="16", width=4)
 SWITCH = Switch("switch", WIDE)
@@ -64,9 +62,7 @@ def told(failed: tuple[Path, str]) -> Path:
 @fails_on_purpose
 def test_the_drives_that_were_asked_for_are_there(told: Path) -> None:
     disks = json.loads((told / "lsblk.json").read_text())["blockdevices"]
-    found = {
-        disk["serial"]: (disk["size"], disk["log-sec"], disk["phy-sec"]) for disk in disks if disk["serial"]
-    }
+    found = {disk["serial"]: (disk["size"], disk["log-sec"], disk["phy-sec"]) for disk in disks if disk["serial"]}
     assert found == {drive.serial: (drive.size, drive.block, SEEN[drive.serial]) for drive in DRIVES}
 
 
@@ -93,10 +89,7 @@ def test_a_script_that_fails_shows_what_it_and_the_kernel_said(failed: tuple[Pat
 
 def test_a_pc_that_hangs_shows_its_console_and_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     """Whatever hangs: here it is a shell that waits for a program."""
-    console, words = (
-        tmp_path / "console",
-        f"echo the kernel came this far; sh -c 'sleep 1000; true' {tmp_path}; true",
-    )
+    console, words = (tmp_path / "console", f"echo the kernel came this far; sh -c 'sleep 1000; true' {tmp_path}; true")
     with started(("sh", "-c", words), console) as pc:
         while "came this far" not in pc.console():
             assert pc.is_on()

@@ -48,9 +48,7 @@ echo "$line" >> {"/etc/mdadm/mdadm.conf.d/more.conf" if name == "odd" else "/etc
 """
     for number, (name, line) in enumerate(LINES.items())
 )
-SAY = "\n".join(
-    f"cat /sys/block/$(cat /lab/{name}.node)/md/array_state > /lab/{name}.after" for name in LINES
-)
+SAY = "\n".join(f"cat /sys/block/$(cat /lab/{name}.node)/md/array_state > /lab/{name}.after" for name in LINES)
 WHOLE = f"""
 modprobe -a raid0 raid1
 mkdir -p /etc/mdadm/mdadm.conf.d

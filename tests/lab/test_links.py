@@ -146,9 +146,7 @@ def ceiling(notes: str) -> tuple[float, float, str]:
     return float(found[1]) * scale[found[2]], float(found[3]) * scale[found[4]], binds[0]
 
 
-def test_a_stripe_is_as_fast_as_its_narrowest_link_times_its_members(
-    said: Path, seen: dict[str, str]
-) -> None:
+def test_a_stripe_is_as_fast_as_its_narrowest_link_times_its_members(said: Path, seen: dict[str, str]) -> None:
     narrow = addresses(said, X2.serial)[0]
     reading, writing, binds = ceiling(plan(said, "x4-and-x2"))
     slowest = min(carried(seen, addresses(said, serial)[0]) for serial in PLANS["x4-and-x2"][1])
@@ -165,9 +163,7 @@ def test_a_stripe_behind_one_uplink_is_as_fast_as_that(said: Path, seen: dict[st
     assert "shared by" in binds
 
 
-def test_a_mirror_reads_from_both_links_and_writes_at_the_pace_of_the_slower(
-    said: Path, seen: dict[str, str]
-) -> None:
+def test_a_mirror_reads_from_both_links_and_writes_at_the_pace_of_the_slower(said: Path, seen: dict[str, str]) -> None:
     rates = [carried(seen, addresses(said, serial)[0]) for serial in PLANS["slowed-mirror"][1]]
     reading, writing, _ = ceiling(plan(said, "slowed-mirror"))
     assert reading == pytest.approx(sum(rates), rel=0.005)

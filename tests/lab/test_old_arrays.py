@@ -24,11 +24,7 @@ EVERY = [
     Case(level, metadata, old, new, how)
     for level in ("0", "1", "5")
     for metadata in ("0.90", "1.0", "1.2")
-    for old, news in (
-        ("whole", ("partitions", "whole")),
-        ("same", ("partitions", "taken")),
-        ("other", ("whole",)),
-    )
+    for old, news in (("whole", ("partitions", "whole")), ("same", ("partitions", "taken")), ("other", ("whole",)))
     for new in news
     for how in ("", "backwards", "cut")
 ]

@@ -17,10 +17,7 @@ from tests.lab.system import CIRCUMSTANCES, Facts, arrays, facts
 from tests.lab.wanted import DEBIAN_PC
 from tests.thorough import when_thorough
 
-pytestmark = [
-    *DEBIAN_PC,
-    when_thorough("starts a PC three times"),
-]
+pytestmark = [*DEBIAN_PC, when_thorough("starts a PC three times")]
 
 SCRATCH, MIRROR = ("left", "right"), ("first", "second")
 # Drives without a table, as the article had them, and an mdadm that is told as little as it was; beside its RAID0 a
@@ -69,8 +66,7 @@ def told(debian: Debian) -> Iterator[Told]:
 
 def _told(pc: DebianPC, left: tuple[Nvme, ...]) -> Told:
     nodes = {
-        key: " ".join(f"{BY_ID}{name}" for name in names)
-        for key, names in (("scratch", SCRATCH), ("mirror", MIRROR))
+        key: " ".join(f"{BY_ID}{name}" for name in names) for key, names in (("scratch", SCRATCH), ("mirror", MIRROR))
     }
     pc.run(BY_HAND.format(**nodes))
     pc.reboot()
@@ -79,8 +75,7 @@ def _told(pc: DebianPC, left: tuple[Nvme, ...]) -> Told:
     before = {name: facts(pc, f"/dev/disk/by-label/{name}") for name in nodes}
     unpersisted = pc.run("aligntool audit --verbose", code=None).out
     persisted, again = (
-        [pc.run(f"aligntool raid persist /dev/{each.node} --yes").out for each in before.values()]
-        for _ in range(2)
+        [pc.run(f"aligntool raid persist /dev/{each.node} --yes").out for each in before.values()] for _ in range(2)
     )
     pc.off()
     pc.drives = left
@@ -123,9 +118,7 @@ def test_the_mirror_that_lost_a_drive_was_started_without_it(told: Told) -> None
     """The audit had said that nobody would, and what it gave to type has mended it."""
     assert len(told.after["mirror"].examine) == 1, told.circumstances
     mirror = told.before["mirror"].node
-    assert f"{mirror}: raid1 that lacks a drive at a start stays inactive" in " ".join(
-        told.unpersisted.split()
-    )
+    assert f"{mirror}: raid1 that lacks a drive at a start stays inactive" in " ".join(told.unpersisted.split())
     assert "systemctl enable mdadm-late-start.timer" in "".join(told.persisted)
 
 

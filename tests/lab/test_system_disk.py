@@ -23,11 +23,7 @@ from tests.lab.system import Facts, facts
 from tests.lab.wanted import DEBIAN_PC
 from tests.thorough import when_thorough
 
-pytestmark = [
-    *DEBIAN_PC,
-    pytest.mark.needs_tools("unshare"),
-    when_thorough("starts a PC five times"),
-]
+pytestmark = [*DEBIAN_PC, pytest.mark.needs_tools("unshare"), when_thorough("starts a PC five times")]
 LEFT, RIGHT, FRESH = (Nvme(name, 2 * GIB) for name in ("left", "right", "fresh"))
 ARRAY = "/dev/md/system"
 DEGRADED = "AT601"
@@ -89,9 +85,7 @@ def blocks() -> dict[str, str]:
     """The commands of docs/raid.md under "A system on RAID1", each block by its first word."""
     text = (ROOT / "docs" / "raid.md").read_text()
     section = text.partition("\n## A system on RAID1\n")[2].partition("\n## ")[0]
-    return {
-        block.split()[0]: block for block in re.findall(r"^```\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
-    }
+    return {block.split()[0]: block for block in re.findall(r"^```\n(.*?)^```", section, re.MULTILINE | re.DOTALL)}
 
 
 def typed(pc: DebianPC, commands: str) -> str:

@@ -14,9 +14,7 @@ from tests.thorough import THOROUGH, when_thorough
 
 pytestmark = [
     pytest.mark.needs_root,
-    pytest.mark.needs_tools(
-        "qemu-system-x86_64", "busybox", "file", "depmod", "fio", "blkparse", "mkfs.ext4"
-    ),
+    pytest.mark.needs_tools("qemu-system-x86_64", "busybox", "file", "depmod", "fio", "blkparse", "mkfs.ext4"),
 ]
 
 WORDS = (traced.EVERY,) if THOROUGH else ()

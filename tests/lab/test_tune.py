@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.needs_root,
     pytest.mark.needs_tools("qemu-system-x86_64", "busybox", "file", "depmod"),
     pytest.mark.needs_tools("fio", "mdadm", "wipefs", "nvme", "smartctl"),
-]  # fmt: skip
+]
 
 SERIALS = ("tune-a", "tune-b", "tune-c")
 # Asked while the second load of the first array runs: what md itself says of it.
@@ -117,9 +117,7 @@ def test_what_a_killed_sweep_leaves_is_known_again_refused_and_taken_away_when_t
     assert read(said, "clear.txt").rstrip().endswith("exit 0")
 
 
-def test_the_plan_takes_the_drives_own_rates_from_the_result_and_says_why_there_is_no_verdict(
-    said: Path,
-) -> None:
+def test_the_plan_takes_the_drives_own_rates_from_the_result_and_says_why_there_is_no_verdict(said: Path) -> None:
     plan = " ".join(read(said, "plan.txt").split())
     assert plan.endswith("exit 0")
     assert "1 whole round is too few" in plan and "measured here" in plan

@@ -43,10 +43,7 @@ OFF_THE_PAGE = {
     *(("unmap-alignment", start) for start in (5000,)),
 }
 # docs/cli.md, "a start off optimal_io_size is misaligned": not where that number is bogus (AT202).
-BOGUS_OPTIMAL = {
-    *(("bogus-optimal", start) for start in (2048,)),
-    *(("unmap-alignment", start) for start in (8192,)),
-}
+BOGUS_OPTIMAL = {*(("bogus-optimal", start) for start in (2048,)), *(("unmap-alignment", start) for start in (8192,))}
 
 
 def heard(folder: Path, name: str) -> Heard:
@@ -69,11 +66,7 @@ def test_every_partition_that_was_made_was_judged_by_all_three(disks: dict[str, 
 @pytest.mark.parametrize("name", ODD)
 def test_the_numbers_behind_a_verdict_are_those_of_sysfs(disks: dict[str, Heard], name: str) -> None:
     disk = disks[name]
-    limits = {
-        path.removeprefix("queue/"): number
-        for path, number in disk.sysfs.items()
-        if path.startswith("queue/")
-    }
+    limits = {path.removeprefix("queue/"): number for path, number in disk.sysfs.items() if path.startswith("queue/")}
     limits |= {word: disk.sysfs[word] for word in ("alignment_offset", "discard_alignment")}
     assert len(limits) == 7
     assert {word: disk.disk["limits"][word] for word in limits} == limits
@@ -88,9 +81,7 @@ def test_on_the_physical_sector_the_kernel_and_parted_agree(disks: dict[str, Hea
     assert _kernel(disks[name]) == disks[name].parted("minimal")
 
 
-def test_the_audit_differs_from_the_kernel_only_where_a_report_is_not_believed(
-    disks: dict[str, Heard],
-) -> None:
+def test_the_audit_differs_from_the_kernel_only_where_a_report_is_not_believed(disks: dict[str, Heard]) -> None:
     differing = {
         (name, start)
         for name, disk in disks.items()
@@ -106,9 +97,7 @@ def test_the_audit_differs_from_the_kernel_only_where_a_report_is_not_believed(
     assert reported == {*SCSI, "nvme-4Kn"} - {"bogus-optimal"}
 
 
-def test_off_the_grid_and_still_aligned_for_the_kernel_is_a_warning_of_the_page(
-    disks: dict[str, Heard],
-) -> None:
+def test_off_the_grid_and_still_aligned_for_the_kernel_is_a_warning_of_the_page(disks: dict[str, Heard]) -> None:
     warned = {
         (name, start)
         for name, disk in disks.items()
@@ -122,9 +111,7 @@ def test_off_the_grid_and_still_aligned_for_the_kernel_is_a_warning_of_the_page(
 
 
 def test_what_the_kernel_calls_misaligned_is_an_error(disks: dict[str, Heard]) -> None:
-    misaligned = {
-        (name, start) for name, disk in disks.items() for start, on in _kernel(disk).items() if not on
-    }
+    misaligned = {(name, start) for name, disk in disks.items() for start, on in _kernel(disk).items() if not on}
     assert misaligned == {each for each in MISALIGNED if each[0] in ODD}
     for name, start in misaligned:
         assert disks[name].answers()[start] == "off"
@@ -182,9 +169,9 @@ def test_identify_namespace_is_what_nvme_cli_prints(said: Path, serial: str) -> 
     block = 1 << theirs["lbafs"][in_use]["ds"]
     assert disk["size"] == theirs["nsze"] * block
     assert nvme["format_in_use"] == in_use
-    assert [
-        (one["metadata_size"], one["data_size"], one["relative_performance"]) for one in nvme["formats"]
-    ] == [(one["ms"], 1 << one["ds"], one["rp"]) for one in theirs["lbafs"][: theirs["nlbaf"] + 1]]
+    assert [(one["metadata_size"], one["data_size"], one["relative_performance"]) for one in nvme["formats"]] == [
+        (one["ms"], 1 << one["ds"], one["rp"]) for one in theirs["lbafs"][: theirs["nlbaf"] + 1]
+    ]
     assert theirs["nsfeat"] & 16, "without these the next lines would compare nothing"
     assert {
         "preferred_write_granularity": (theirs["npwg"] + 1) * block,

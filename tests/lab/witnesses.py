@@ -18,9 +18,7 @@ SPEED_CODES = {2.5: 1, 5: 2, 8: 3, 16: 4}  # PCI Express Base Specification, Lin
 
 def main(names: Sequence[str]) -> None:
     """Ask about the links, the NVMe drives and the geometries that have these names."""
-    run(
-        "umount", "/etc/fstab"
-    )  # virtme-ng has one of its own mounted there, and an array's line could not go into it
+    run("umount", "/etc/fstab")  # virtme-ng has one of its own mounted there, and an array's line could not go into it
     Path("/etc/fstab").touch()
     drives = {drive.serial: by_serial()[drive.serial] for drive in DRIVES}
     for drive in NVME:
@@ -67,9 +65,7 @@ def ask(disk: Path, name: str) -> None:
         if path.name in ATTRIBUTES and path.is_file()
     ]
     (OUT / f"sysfs-{name}").write_text("\n".join(lines) + "\n")
-    numbers = [
-        path.parent.name.removeprefix(disk.name).removeprefix("p") for path in here.glob("*/partition")
-    ]
+    numbers = [path.parent.name.removeprefix(disk.name).removeprefix("p") for path in here.glob("*/partition")]
     kinds = ("minimal", "optimal")
     checks = [("align-check", kind, number) for kind in kinds for number in sorted(numbers, key=int)]
     say(f"parted-{name}", "parted", disk, *(word for check in checks for word in check))
@@ -77,13 +73,7 @@ def ask(disk: Path, name: str) -> None:
 
 ATTRIBUTES = {
     *("alignment_offset", "discard_alignment", "start", "size"),
-    *(
-        "logical_block_size",
-        "physical_block_size",
-        "minimum_io_size",
-        "optimal_io_size",
-        "discard_granularity",
-    ),
+    *("logical_block_size", "physical_block_size", "minimum_io_size", "optimal_io_size", "discard_granularity"),
 }
 
 
@@ -146,9 +136,7 @@ def run(*words: str | Path, stdin: str = "") -> None:
 
 def say(name: str, *words: str | Path) -> None:
     """A program's standard output, whatever its exit code is: parted's is about the last partition only."""
-    done = subprocess.run(
-        [str(word) for word in words], stdin=subprocess.DEVNULL, capture_output=True, check=False
-    )
+    done = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, capture_output=True, check=False)
     (OUT / name).write_bytes(done.stdout)
     (OUT / f"{name}.err").write_bytes(done.stderr)
 

@@ -12,9 +12,7 @@ from tests.machines.captured import HERE, answers, disk, judged, names, report
 SHIFTED, BUSES = "lowest-aligned-7", "sata-usb-and-sd-card"
 
 
-@pytest.mark.parametrize(
-    "machine", sorted(path.name.removesuffix(".tar.xz") for path in HERE.glob("*.tar.xz"))
-)
+@pytest.mark.parametrize("machine", sorted(path.name.removesuffix(".tar.xz") for path in HERE.glob("*.tar.xz")))
 def test_what_a_snapshot_cannot_hold_is_said_for_every_disk(machine: str) -> None:
     for one in report(machine).judged:
         assert any("captured tree" in unseen.why for unseen in one.disk.unseen)

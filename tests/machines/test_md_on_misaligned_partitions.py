@@ -80,9 +80,7 @@ def test_whole_disks_whose_sectors_are_shifted_make_misaligned_arrays() -> None:
 
 def test_mappings_are_told_apart() -> None:
     """cryptsetup luksDump: one LUKS1 and two LUKS2; lvs -a: nine volumes; dmsetup: two mappings made by hand."""
-    kinds = [
-        (disk.mapping or "").split(" ") for disk in report(RAID).inventory.disks if disk.kind is DiskKind.DM
-    ]
+    kinds = [(disk.mapping or "").split(" ") for disk in report(RAID).inventory.disks if disk.kind is DiskKind.DM]
     assert sorted(words[1] for words in kinds if words[0] == "crypt") == ["LUKS1", "LUKS2", "LUKS2"]
     assert sum(words[0] == "lvm" for words in kinds) == 9
     assert sum(words[0] == "dm" for words in kinds) == 2

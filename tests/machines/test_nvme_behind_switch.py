@@ -94,16 +94,8 @@ def test_links_up_to_the_root_are_those_of_lspci(name: str) -> None:
 def test_the_drives_behind_the_switch_share_its_uplink() -> None:
     """lspci -t: 0e.0-[03-06]----00.0-[04-06]--+-00.0-[05] and \\-01.0-[06]; one lane of 2.5 GT/s carries 250 MB/s."""
     (uplink,) = report(SWITCH).inventory.uplinks
-    assert (uplink.name, uplink.members, uplink.bandwidth) == (
-        "0000:03:00.0",
-        ("nvme8n1", "nvme9n1"),
-        250_000_000,
-    )
-    assert [hop.port for hop in disk(SWITCH, "nvme9n1").links[0]][:3] == [
-        Port.ENDPOINT,
-        Port.SWITCH,
-        Port.SWITCH,
-    ]
+    assert (uplink.name, uplink.members, uplink.bandwidth) == ("0000:03:00.0", ("nvme8n1", "nvme9n1"), 250_000_000)
+    assert [hop.port for hop in disk(SWITCH, "nvme9n1").links[0]][:3] == [Port.ENDPOINT, Port.SWITCH, Port.SWITCH]
 
 
 @pytest.mark.parametrize("name", ["nvme1n1", "nvme4n1"])

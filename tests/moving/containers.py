@@ -139,9 +139,7 @@ def check_lvm(content: Path) -> None:
     with _lvm(content) as (lvm, device):
         lvm("vgck", "proving")
         lvm("pvck", "--dump", "headers", device)
-        ((start, length),) = {
-            (at, length) for name, at, length in lvm.segments(device) if name == "proving/root"
-        }
+        ((start, length),) = {(at, length) for name, at, length in lvm.segments(device) if name == "proving/root"}
     with tempfile.TemporaryDirectory(prefix="aligntool-read-") as name:
         inner = Path(name) / "inner"
         with content.open("rb") as file:

@@ -64,9 +64,7 @@ class Crowd:
     def content(self, platter: bytes, part: Part, start: int) -> tuple[bytes, ...]:
         """Everything of a partition that counts, were it at `start`; the patched field is left out."""
         wanted = sorted({*part.runs, *part.held.ranges})
-        return tuple(
-            _unpatched(platter[start + it.start : start + it.end], it.start, part.held) for it in wanted
-        )
+        return tuple(_unpatched(platter[start + it.start : start + it.end], it.start, part.held) for it in wanted)
 
 
 def _unpatched(raw: bytes, start: int, held: Held) -> bytes:
@@ -167,13 +165,7 @@ def _part(
 def _signs(length: int) -> tuple[tuple[int, bytes], ...]:
     """Magics of libblkid, in its order, no two in one sector: of an LSI RAID, LVM, XFS, ext and SysV."""
     at_the_end = (((length - 1) * SECTOR, b"$XIDE$"),) if length > 5 else ()
-    return (
-        *at_the_end,
-        (536, b"LVM2 001"),
-        (0, b"XFSB"),
-        (1080, b"\x53\xef"),
-        (2048, b"\x2b\x55\x44"),
-    )
+    return (*at_the_end, (536, b"LVM2 001"), (0, b"XFSB"), (1080, b"\x53\xef"), (2048, b"\x2b\x55\x44"))
 
 
 def _order(moving: list[Part]) -> list[Part]:
@@ -205,9 +197,7 @@ def _container(parts: list[Part]) -> Extent | None:
     return Extent(first, max(max(part.old.end, part.new.end) for part in logicals) - first)
 
 
-def _platter(
-    luck: random.Random, label: str, parts: list[Part], size: int, container: Extent | None
-) -> bytes:
+def _platter(luck: random.Random, label: str, parts: list[Part], size: int, container: Extent | None) -> bytes:
     platter = bytearray(luck.randbytes(size) if luck.random() < 0.5 else size)
     platter[: FIRST * SECTOR] = bytes(FIRST * SECTOR)
     platter[-34 * SECTOR :] = bytes(34 * SECTOR)
@@ -223,19 +213,13 @@ def _platter(
             platter[part.old.start + at : part.old.start + at + len(magic)] = magic
         field = (part.old.start // SECTOR).to_bytes(4, "little")
         platter[part.old.start + PATCH_AT : part.old.start + PATCH_AT + 4] = field
-    lines = [
-        f"label: {label}",
-        "first-lba: 34" if label == "gpt" else "label-id: 0x12345678",
-        "unit: sectors",
-    ]
+    lines = [f"label: {label}", "first-lba: 34" if label == "gpt" else "label-id: 0x12345678", "unit: sectors"]
     entries = [(part.number, part.old, "L") for part in parts]
     if container:
         entries.append((4, container, "E"))
     for number, extent, kind in sorted(entries):
         kind = "0x83" if kind == "L" and label == "dos" else kind
-        lines.append(
-            f"{number} : start={extent.start // SECTOR}, size={extent.length // SECTOR}, type={kind}"
-        )
+        lines.append(f"{number} : start={extent.start // SECTOR}, size={extent.length // SECTOR}, type={kind}")
     with tempfile.NamedTemporaryFile(suffix=".img") as file:
         file.write(platter)
         file.flush()
@@ -254,13 +238,10 @@ def _plan(
     steps: list[Step] = [WriteJournal(place), ParkEntries(numbers, parked)]
     steps += [HoldContent(part.number, part.old, part.held) for part in order]
     steps += [
-        CopyContent(part.number, "unknown", part.old, part.new, part.held, _lanes(luck, part, place))
-        for part in order
+        CopyContent(part.number, "unknown", part.old, part.new, part.held, _lanes(luck, part, place)) for part in order
     ]
     steps += [ReleaseContent(part.number, "unknown", part.new, part.held, _patches(part)) for part in order]
-    changes = tuple(
-        EntryChange(part.number, part.old, part.new, part.record_old, part.record_new) for part in changed
-    )
+    changes = tuple(EntryChange(part.number, part.old, part.new, part.record_old, part.record_new) for part in changed)
     steps += [RewriteTable(label, changes), CloseJournal(place)]
     places = tuple(Place(part.number, part.old, part.new, "made up") for part in parts)
     disk = Subject("crowd.img", size, SECTOR, label, None, None, None, None, "")

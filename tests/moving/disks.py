@@ -22,9 +22,7 @@ from tests.moving.filesystems import SECTOR, Hashes, Kind
 
 PIECE = 1 * MIB
 ZEROES = bytes(PIECE)
-EBR_TO_LOGICAL = (
-    63  # sectors between a logical partition's own record and its start, as on a disk of cylinders
-)
+EBR_TO_LOGICAL = 63  # sectors between a logical partition's own record and its start, as on a disk of cylinders
 
 
 @dataclass(frozen=True)
@@ -91,9 +89,7 @@ class Disk:
         check_table(self.image)
 
 
-def make_disk(
-    image: Path, label: str, rows: tuple[Row, ...], contents: dict[str, Path], *, free: int
-) -> Disk:
+def make_disk(image: Path, label: str, rows: tuple[Row, ...], contents: dict[str, Path], *, free: int) -> Disk:
     """`free` sectors are behind the last partition. Boot code and the gap behind it are full of noise."""
     end = max(row.end for row in rows)
     with image.open("xb") as file:
@@ -195,17 +191,13 @@ def check_table(image: Path) -> None:
     if json.loads(run("sfdisk", "--json", image))["partitiontable"]["label"] == "gpt":
         said = run("sgdisk", "--verify", image)
         assert "No problems found" in said, said
-        assert "corrupt GPT" not in said, (
-            said
-        )  # one of two copies is damaged, which is not a problem to sgdisk
+        assert "corrupt GPT" not in said, said  # one of two copies is damaged, which is not a problem to sgdisk
     run("parted", "-s", image, "unit", "s", "print")
 
 
 def blkid(image: Path, extent: Extent) -> dict[str, str]:
     """Empty where blkid finds nothing."""
-    said = run(
-        "blkid", "-p", "-o", "udev", "-O", str(extent.start), "-S", str(extent.length), image, fails=True
-    )
+    said = run("blkid", "-p", "-o", "udev", "-O", str(extent.start), "-S", str(extent.length), image, fails=True)
     return dict(line.split("=", 1) for line in said.splitlines() if line.startswith("ID_FS_"))
 
 

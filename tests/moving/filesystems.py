@@ -138,23 +138,7 @@ def check_btrfs(content: Path) -> None:
 
 def make_ntfs(content: Path) -> None:
     # Sectors per track, heads and the start are what a disk of cylinders has; `disks` writes the real start.
-    run(
-        "mkntfs",
-        "-q",
-        "-Q",
-        "-F",
-        "-p",
-        "63",
-        "-H",
-        "255",
-        "-S",
-        "63",
-        "-c",
-        "4096",
-        "-L",
-        "an ntfs",
-        content,
-    )
+    run("mkntfs", "-q", "-Q", "-F", "-p", "63", "-H", "255", "-S", "63", "-c", "4096", "-L", "an ntfs", content)
     with mounted(content, "ntfs-3g") as folder:
         fileset.fill(folder)
 

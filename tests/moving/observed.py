@@ -157,9 +157,7 @@ def look_at_every_state(
         for at in range(0, len(start), MIB):
             if start[at : at + MIB] != trip.platter[at : at + MIB]:
                 witness.write(at, start[at : at + MIB])
-        marker = marker or next(
-            raw for entry in log if entry for raw in (entry[1][:SECTOR],) if raw.startswith(SIGN)
-        )
+        marker = marker or next(raw for entry in log if entry for raw in (entry[1][:SECTOR],) if raw.startswith(SIGN))
         for number, epoch in enumerate(_epochs(log)):
             there = {at: witness.read(at, SECTOR) for at in epoch}
             changes = {at: raw for at, raw in epoch.items() if there[at] != raw}
@@ -169,9 +167,7 @@ def look_at_every_state(
                 try:
                     _check(trip, witness, seen, marker)
                 except AssertionError as error:
-                    error.add_note(
-                        f"{trip.specimen.name}, epoch {number}, {len(state)} of {len(changes)} sectors"
-                    )
+                    error.add_note(f"{trip.specimen.name}, epoch {number}, {len(state)} of {len(changes)} sectors")
                     raise
                 for at in state:
                     witness.write(at, there[at])

@@ -55,9 +55,7 @@ class Planned:
             return replace(place, extent=replace(place.extent, start=0), file="journal")
 
         steps = tuple(
-            replace(step, journal=moved(step.journal))
-            if isinstance(step, WriteJournal | CloseJournal)
-            else step
+            replace(step, journal=moved(step.journal)) if isinstance(step, WriteJournal | CloseJournal) else step
             for step in self.plan.steps
         )
         return replace(self, plan=replace(self.plan, steps=steps))
@@ -108,12 +106,7 @@ def _runs(luck: random.Random, length: int, sector: int) -> tuple[Extent, ...]:
 def _make(image: Path, luck: random.Random, label: str, sector: int, spares: tuple[int, ...]) -> None:
     rows, at = [], luck.choice((34, 63))
     primaries = luck.randint(1, 3)
-    lines = [
-        f"label: {label}",
-        "unit: sectors",
-        "grain: 512",
-        *(["first-lba: 34"] if label == "gpt" else []),
-    ]
+    lines = [f"label: {label}", "unit: sectors", "grain: 512", *(["first-lba: 34"] if label == "gpt" else [])]
     for _ in range(primaries):
         at += luck.choice(GAPS)
         rows.append((at, luck.choice(LENGTHS) // sector + luck.randint(0, 7)))
@@ -130,10 +123,7 @@ def _make(image: Path, luck: random.Random, label: str, sector: int, spares: tup
             at = sum(logicals[-1])
         at += luck.choice(GAPS)
         lines.append(f"4 : start={begin}, size={at - begin}, type=5")
-        lines += [
-            f"{5 + index} : start={start}, size={size}, type=83"
-            for index, (start, size) in enumerate(logicals)
-        ]
+        lines += [f"{5 + index} : start={start}, size={size}, type=83" for index, (start, size) in enumerate(logicals)]
         rows += logicals
     size = (at * sector + luck.choice(spares)) // sector * sector + 40 * sector
     with image.open("wb") as file:

@@ -25,10 +25,7 @@ class SimulatedDisk:
         self._cut = cut
         self._sector = sector
         self._bad = frozenset(bad)  # sectors that give an I/O error
-        self._first, self._written = (
-            bytes(platter),
-            set[int](),
-        )  # a hole is what holds zeros and was never written
+        self._first, self._written = (bytes(platter), set[int]())  # a hole is what holds zeros and was never written
         self.operations = 0
         self.log: list[tuple[int, bytes] | None] = []  # writes in order; None: a flush
 
@@ -69,9 +66,7 @@ class SimulatedDisk:
             self._first[offset : offset + length]
         )
 
-    def together(
-        self, jobs: Iterable[Callable[[], None]], meanwhile: Callable[[], None] | None = None
-    ) -> None:
+    def together(self, jobs: Iterable[Callable[[], None]], meanwhile: Callable[[], None] | None = None) -> None:
         if meanwhile:
             meanwhile()
         for job in jobs:

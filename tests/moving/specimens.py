@@ -13,14 +13,7 @@ from tests.moving.superblocks import UUID, Specimen
 
 FILE_SYSTEMS = (
     *(
-        Specimen(
-            f"fat{bits}",
-            "vfat",
-            made.made_by(f"mkfs.vfat -F {bits} {{image}}"),
-            length,
-            "mkfs.vfat",
-            shared=True,
-        )
+        Specimen(f"fat{bits}", "vfat", made.made_by(f"mkfs.vfat -F {bits} {{image}}"), length, "mkfs.vfat", shared=True)
         for bits, length in ((12, 2 * MIB), (16, 16 * MIB), (32, 36 * MIB))
     ),
     Specimen("fat16 without boot code", "vfat", made.fat_and_table, 16 * MIB, "mkfs.vfat", shared=True),
@@ -44,9 +37,7 @@ FILE_SYSTEMS = (
         Specimen(
             f"xfs log {at}",
             "xfs_external_log",
-            made.at_place(
-                at, packed(512, (0, b"\xfe\xed\xba\xbe"), (8, be(2) + be(1024)), (300, be(1)), (304, UUID))
-            ),
+            made.at_place(at, packed(512, (0, b"\xfe\xed\xba\xbe"), (8, be(2) + be(1024)), (300, be(1)), (304, UUID))),
             12 * MIB,
         )
         for at in (0, 200 * KIB)
@@ -86,22 +77,13 @@ FILE_SYSTEMS = (
             (8 * KIB, b"ReIsErFs"),
         )
     ),
-    Specimen(
-        "reiser4",
-        "reiser4",
-        made.at_place(64 * KIB, packed(64, (0, b"ReIsEr4"), (18, le(4096, 2)), (20, UUID))),
-    ),
+    Specimen("reiser4", "reiser4", made.at_place(64 * KIB, packed(64, (0, b"ReIsEr4"), (18, le(4096, 2)), (20, UUID)))),
     Specimen(
         "jfs",
         "jfs",
         made.at_place(
             32 * KIB,
-            packed(
-                512,
-                (0, b"JFS1" + le(1)),
-                (16, le(4096) + le(12, 2) + le(3, 2) + le(512) + le(9, 2)),
-                (136, UUID),
-            ),
+            packed(512, (0, b"JFS1" + le(1)), (16, le(4096) + le(12, 2) + le(3, 2) + le(512) + le(9, 2)), (136, UUID)),
         ),
         20 * MIB,
     ),
@@ -117,16 +99,13 @@ FILE_SYSTEMS = (
     Specimen(
         "hfs",
         "hfs",
-        made.at_place(
-            1024, packed(512, (0, b"BD"), (18, be(1000, 2) + be(4096)), (28, be(16, 2)), (36, b"\4Disk"))
-        ),
+        made.at_place(1024, packed(512, (0, b"BD"), (18, be(1000, 2) + be(4096)), (28, be(16, 2)), (36, b"\4Disk"))),
     ),
     Specimen(
         "hfsplus",
         "hfsplus",
         made.at_place(
-            1024,
-            packed(512, (0, b"H+\0\4"), (40, be(4096) + be(1024)), (104, UUID[:8]), (288, be(16) + be(4))),
+            1024, packed(512, (0, b"H+\0\4"), (40, be(4096) + be(1024)), (104, UUID[:8]), (288, be(16) + be(4)))
         ),
     ),
     Specimen(
@@ -148,15 +127,9 @@ FILE_SYSTEMS = (
     Specimen(
         "hpfs",
         "hpfs",
-        lambda length: [
-            (8 * KIB, b"\x49\xe8\x95\xf9\xc5\xe9\x53\xfa\2"),
-            (8 * KIB + 512, b"\x49\x18\x91\xf9"),
-        ],
+        lambda length: [(8 * KIB, b"\x49\xe8\x95\xf9\xc5\xe9\x53\xfa\2"), (8 * KIB + 512, b"\x49\x18\x91\xf9")],
     ),
-    *(
-        Specimen(f"sysv {block}", "sysv", made.at_place(block * KIB + 1016, le(0xFD187E20)))
-        for block in (0, 9, 15, 18)
-    ),
+    *(Specimen(f"sysv {block}", "sysv", made.at_place(block * KIB + 1016, le(0xFD187E20))) for block in (0, 9, 15, 18)),
     Specimen("xenix", "xenix", made.at_place(2048, b"\x2b\x55\x44")),
     Specimen("ntfs", "ntfs", made.made_by("mkfs.ntfs -q -Q -F {image}"), 8 * MIB, "mkfs.ntfs", shared=True),
     Specimen("refs", "ReFS", made.at_place(0, b"\0\0\0ReFS\0")),
@@ -184,17 +157,11 @@ FILE_SYSTEMS = (
         for at in (1, 2, 4, 8)
     ),
     Specimen("oracleasm", "oracleasm", made.at_place(32, b"ORCLDISKVOL1")),
+    Specimen("vxfs", "vxfs", made.at_place(1024, packed(64, (0, b"\xf5\xfc\x01\xa5"), (4, le(4)), (32, le(1024))))),
     Specimen(
-        "vxfs", "vxfs", made.at_place(1024, packed(64, (0, b"\xf5\xfc\x01\xa5"), (4, le(4)), (32, le(1024))))
+        "vxfs big-endian", "vxfs", made.at_place(8192, packed(64, (0, b"\xa5\x01\xfc\xf5"), (4, be(4)), (32, be(1024))))
     ),
-    Specimen(
-        "vxfs big-endian",
-        "vxfs",
-        made.at_place(8192, packed(64, (0, b"\xa5\x01\xfc\xf5"), (4, be(4)), (32, be(1024)))),
-    ),
-    Specimen(
-        "squashfs", "squashfs", made.made_by("mksquashfs {files} {image} -quiet -noappend"), tool="mksquashfs"
-    ),
+    Specimen("squashfs", "squashfs", made.made_by("mksquashfs {files} {image} -quiet -noappend"), tool="mksquashfs"),
     Specimen("squashfs3", "squashfs3", made.at_place(0, packed(64, (0, b"sqsh"), (28, be(3, 2) + be(1, 2))))),
     Specimen("netware", "nss", made.at_place(4 * KIB, packed(64, (0, b"SPB5")))),
     Specimen("btrfs", "btrfs", made.made_by("mkfs.btrfs -q {image}"), 120 * MIB, "mkfs.btrfs"),
@@ -215,27 +182,17 @@ FILE_SYSTEMS = (
         "PMBR",
         made.at_place(0, packed(512, (450, b"\xee\0\0\0" + le(1) + le(100)), (510, b"\x55\xaa"))),
     ),
-    Specimen(
-        "gpt", "gpt", made.made_by("sgdisk -n 1:0:+1M {image}"), tool="sgdisk", signatures=3, shared=True
-    ),
+    Specimen("gpt", "gpt", made.made_by("sgdisk -n 1:0:+1M {image}"), tool="sgdisk", signatures=3, shared=True),
     Specimen("mac table", "mac", lambda length: [(0, b"ER\x02\0"), (512, b"PM\0\0\0\0\0\1")]),
     Specimen("sun table", "sun", made.at_place(0, made.sun())),
     Specimen(
-        "sgi table",
-        "sgi",
-        made.at_place(0, made.sum_fixed(packed(512, (0, b"\x0b\xe5\xa9\x41")), 504, 4, 128, ">")),
+        "sgi table", "sgi", made.at_place(0, made.sum_fixed(packed(512, (0, b"\x0b\xe5\xa9\x41")), 504, 4, 128, ">"))
     ),
     Specimen("aix table", "aix", made.at_place(0, b"\xc9\xc2\xd4\xc1")),
     Specimen("ultrix table", "ultrix", made.at_place(16 * KIB - 72, le(0x032957) + le(1))),
+    Specimen("unixware table", "unixware", lambda length: [(29 * 512 + 156, le(0x600DDEEE)), (29174, le(0xCAE5600D))]),
     Specimen(
-        "unixware table",
-        "unixware",
-        lambda length: [(29 * 512 + 156, le(0x600DDEEE)), (29174, le(0xCAE5600D))],
-    ),
-    Specimen(
-        "solaris table",
-        "solaris",
-        made.at_place(512, packed(512, (12, le(0x600DDEEE)), (16, le(1)), (30, le(16, 2)))),
+        "solaris table", "solaris", made.at_place(512, packed(512, (12, le(0x600DDEEE)), (16, le(1)), (30, le(16, 2))))
     ),
     Specimen("atari table", "atari", made.at_place(0, made.ATARI), 8 * MIB),
 )

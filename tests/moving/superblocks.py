@@ -69,9 +69,7 @@ def made_by(command: str, *, arguments: Callable[[int], str] = lambda _: "") -> 
             run(*(word.format(image=image, files=files) for word in f"{command} {arguments(length)}".split()),
                 stdin="secret")  # fmt: skip
             raw = image.read_bytes()[:length]
-        return [
-            (at, raw[at : at + 64 * KIB]) for at in range(0, length, 64 * KIB) if any(raw[at : at + 64 * KIB])
-        ]
+        return [(at, raw[at : at + 64 * KIB]) for at in range(0, length, 64 * KIB) if any(raw[at : at + 64 * KIB])]
 
     return make
 
@@ -86,11 +84,7 @@ def sum_fixed(raw: bytes, at: int, width: int, count: int, order: str = "<") -> 
 
 def ddf(length: int) -> Pieces:
     anchor = packed(
-        512,
-        (0, b"\xff" * 512),
-        (0, be(0xDE11DE11)),
-        (8, b"Linux-MD" + b"A" * 16 + b"01.02.00"),
-        (96, bytes(16)),
+        512, (0, b"\xff" * 512), (0, be(0xDE11DE11)), (8, b"Linux-MD" + b"A" * 16 + b"01.02.00"), (96, bytes(16))
     )
     return [(length - 512, packed(512, (0, anchor), (4, be(zlib.crc32(anchor, 0xFFFFFFFF) ^ 0xFFFFFFFF))))]
 
@@ -192,17 +186,12 @@ def udf(length: int) -> Pieces:
         for index, name in enumerate((b"BEA01", b"NSR02", b"TEA01"))
     ] + [
         (256 * 2048, packed(512, (0, le(2, 2)), (12, le(256)), (16, le(8 * 2048) + le(257)))),
-        (
-            257 * 2048,
-            packed(512, (0, le(6, 2)), (12, le(257)), (212, le(2048)), (84, b"\x08disc"), (211, b"\5")),
-        ),
+        (257 * 2048, packed(512, (0, le(6, 2)), (12, le(257)), (212, le(2048)), (84, b"\x08disc"), (211, b"\5"))),
     ]
 
 
 def iso(length: int) -> Pieces:
-    root = packed(
-        34, (0, b"\x22\0"), (2, le(20) + be(20)), (10, le(2048) + be(2048)), (25, b"\2"), (32, b"\1\0")
-    )
+    root = packed(34, (0, b"\x22\0"), (2, le(20) + be(20)), (10, le(2048) + be(2048)), (25, b"\2"), (32, b"\1\0"))
     volume = packed(
         2048,
         (0, b"\1CD001\1"),
@@ -241,10 +230,7 @@ PLACES_OF_PROMISE = (63, 255, 256, 16, 399, 591, 675, 735, 911, 974, 991, 951, 3
 
 def minix(at: int, magic: bytes) -> Callable[[int], Pieces]:
     return at_place(
-        1024,
-        packed(
-            64, (0, le(64, 2) + le(1000, 2) + le(1, 2) + le(1, 2) + le(7, 2)), (18, le(1, 2)), (at, magic)
-        ),
+        1024, packed(64, (0, le(64, 2) + le(1000, 2) + le(1, 2) + le(1, 2) + le(7, 2)), (18, le(1, 2)), (at, magic))
     )
 
 

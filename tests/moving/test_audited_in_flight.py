@@ -55,9 +55,7 @@ CASES = {
 
 @pytest.mark.needs_tools("sfdisk", "mkfs.fat", "mcopy")
 @pytest.mark.parametrize("case", CASES)
-def test_a_killed_move_is_an_error_in_every_output_until_resumed(
-    case: str, make: MakeDisk, tmp_path: Path
-) -> None:
+def test_a_killed_move_is_an_error_in_every_output_until_resumed(case: str, make: MakeDisk, tmp_path: Path) -> None:
     label, rows, free, elsewhere = CASES[case]
     disk = make(label, *rows, free=free)
     journal = tmp_path / "journal"

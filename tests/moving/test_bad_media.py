@@ -18,15 +18,7 @@ from tests.moving.conftest import Contents
 from tests.moving.containers import CONTAINERS, write
 from tests.moving.disks import Row, entries, make_disk
 from tests.moving.filesystems import FILESYSTEMS, SECTOR
-from tests.moving.in_flight import (
-    Journey,
-    arrived,
-    brought_to_an_end,
-    copy,
-    nothing_or_the_whole,
-    trial,
-    whole,
-)
+from tests.moving.in_flight import Journey, arrived, brought_to_an_end, copy, nothing_or_the_whole, trial, whole
 from tests.moving.media import Write, medium, needs_media
 from tests.moving.mover import DONE, REFUSED, STOPPED, exit_code, realign, resume, rollback
 from tests.moving.test_write_log import replay
@@ -63,9 +55,7 @@ def find(image: Path, extent: Extent, what: bytes) -> int:
 
 @pytest.mark.parametrize("mended", [True, False], ids=["mended and resumed", "taken back as it is"])
 @pytest.mark.parametrize("what", ["read", "write", "garble"])
-def test_a_bad_sector_stops_the_move_and_nothing_is_lost(
-    what: str, mended: bool, trip: Trip, tmp_path: Path
-) -> None:
+def test_a_bad_sector_stops_the_move_and_nothing_is_lost(what: str, mended: bool, trip: Trip, tmp_path: Path) -> None:
     journey, _ = trip
     old, new = journey.old[1], journey.new[1]
     bad = find(journey.disk.image, old, fileset.fragmented()[200 * KIB :][:2000])
@@ -80,9 +70,7 @@ def test_a_bad_sector_stops_the_move_and_nothing_is_lost(
         nothing_or_the_whole(journey, disk.image)
         if mended:
             disk.fail()
-        assert brought_to_an_end(journey, disk.image, disk.disk, back=not mended) == (
-            "new" if mended else "old"
-        )
+        assert brought_to_an_end(journey, disk.image, disk.disk, back=not mended) == ("new" if mended else "old")
 
 
 def test_a_journal_that_cannot_be_written_is_a_refusal(trip: Trip, tmp_path: Path) -> None:
@@ -99,9 +87,7 @@ def test_a_journal_that_cannot_be_written_is_a_refusal(trip: Trip, tmp_path: Pat
 
 
 @pytest.mark.parametrize("what", ["write", "flush"])
-def test_a_table_that_cannot_be_written_leaves_the_old_state_or_a_way_on(
-    what: str, trip: Trip, tmp_path: Path
-) -> None:
+def test_a_table_that_cannot_be_written_leaves_the_old_state_or_a_way_on(what: str, trip: Trip, tmp_path: Path) -> None:
     journey, _ = trip
     with medium(copy(journey.disk.image, tmp_path / "failing.img")) as disk:
         disk.fail((what, 0, SECTOR))
@@ -120,11 +106,7 @@ def test_one_story_after_another_of_faults_at_random_ends_well(trip: Trip, tmp_p
     places = [write.at for epoch in epochs for write in epoch]
     for number in range(60 if THOROUGH else 3):
         faults = [
-            (
-                chance.choice(("read", "write", "garble")),
-                chance.choice(places) + chance.randrange(64) * SECTOR,
-                SECTOR,
-            )
+            (chance.choice(("read", "write", "garble")), chance.choice(places) + chance.randrange(64) * SECTOR, SECTOR)
             for _ in range(chance.choice((1, 1, 3)))
         ]
         image = copy(journey.disk.image, tmp_path / f"story {number}.img")
@@ -135,9 +117,7 @@ def test_one_story_after_another_of_faults_at_random_ends_well(trip: Trip, tmp_p
             raise
 
 
-def one_story(
-    journey: Journey, image: Path, faults: list[tuple[str, int, int]], chance: random.Random
-) -> None:
+def one_story(journey: Journey, image: Path, faults: list[tuple[str, int, int]], chance: random.Random) -> None:
     with medium(image) as disk:
         disk.fail(*faults)
         said = realign(disk.disk, code=None)
@@ -235,14 +215,7 @@ def test_a_disk_with_nothing_in_flight_is_a_refusal(trip: Trip) -> None:
 def test_a_table_that_was_changed_meanwhile_is_a_refusal_until_it_is_put_back(cut: Cut) -> None:
     journey, image = cut
     kept = image.read_bytes()[:SECTOR]
-    run(
-        "sfdisk",
-        "-q",
-        "--no-reread",
-        "--append",
-        image,
-        stdin=f"start={image.stat().st_size // SECTOR - 20}\n",
-    )
+    run("sfdisk", "-q", "--no-reread", "--append", image, stdin=f"start={image.stat().st_size // SECTOR - 20}\n")
     refused_and_left_alone(image, "partition table", "→")
     write(image, 0, kept)
     assert brought_to_an_end(journey, image, image, back=False) == "new"

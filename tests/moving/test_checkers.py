@@ -61,9 +61,7 @@ def test_one_wrong_bit_in_a_file_is_another_hash(kind: Kind, name: str, make: Ma
     flip(disk.image, find(disk.image, disk.extents()[1], fileset.noise(name, 2000)) + 700)
     after = disk.seen()[1].hashes
     assert [path for path in after if after[path] != before[1].hashes[path]] == [
-        {"photograph": "one/two/three/Fotos – été/größer als gedacht.jpg", "fragmented": fileset.FRAGMENTED}[
-            name
-        ]
+        {"photograph": "one/two/three/Fotos – été/größer als gedacht.jpg", "fragmented": fileset.FRAGMENTED}[name]
     ]
 
 
@@ -75,9 +73,7 @@ def test_a_wrong_bit_in_the_last_sector_is_another_hash(kind: Kind, make: MakeDi
     assert disk.seen()[1].hashes != before[1].hashes
 
 
-@pytest.mark.parametrize(
-    "kind", [kind.parameter() for kind in (*FILESYSTEMS, *CONTAINERS) if kind.name != "unknown"]
-)
+@pytest.mark.parametrize("kind", [kind.parameter() for kind in (*FILESYSTEMS, *CONTAINERS) if kind.name != "unknown"])
 def test_lost_ends_are_found_by_the_checker_and_by_blkid(kind: Kind, make: MakeDisk) -> None:
     disk = make("dos", Row(kind, 63), free=0)
     before, extent = disk.seen()[1].blkid, disk.extents()[1]
@@ -92,9 +88,7 @@ def test_lost_ends_are_found_by_the_checker_and_by_blkid(kind: Kind, make: MakeD
 
 
 @pytest.mark.needs_root
-@pytest.mark.parametrize(
-    "kind", [kind.parameter() for kind in FILESYSTEMS if kind.name in {"ext3", "fat16", "ntfs"}]
-)
+@pytest.mark.parametrize("kind", [kind.parameter() for kind in FILESYSTEMS if kind.name in {"ext3", "fat16", "ntfs"}])
 def test_another_mover_that_copies_everything_loses_nothing(kind: Kind, make: MakeDisk, loop: Loop) -> None:
     disk = make("dos", Row(kind, 63), free=4096)
     before = disk.seen()
@@ -108,17 +102,7 @@ def test_another_mover_that_copies_everything_loses_nothing(kind: Kind, make: Ma
 
 def _move_by_sfdisk(disk: Disk, start: str, loop: Loop) -> None:
     device = loop(disk.image)
-    run(
-        "sfdisk",
-        "-q",
-        "--no-reread",
-        "--no-tell-kernel",
-        "--move-data",
-        "-N",
-        "1",
-        device,
-        stdin=f"{start},\n",
-    )
+    run("sfdisk", "-q", "--no-reread", "--no-tell-kernel", "--move-data", "-N", "1", device, stdin=f"{start},\n")
 
 
 @pytest.mark.parametrize("label", ["dos", "gpt"])
@@ -138,9 +122,7 @@ def test_the_table_is_as_it_was_asked_for(label: str, make: MakeDisk) -> None:
 def test_logical_partitions_lie_a_track_behind_their_records(make: MakeDisk) -> None:
     one, two = FILESYSTEMS[0], FILESYSTEMS[6]
     disk = make("dos", Row(one, 63), Row(two, 40001, logical=True), Row(one, 70001, logical=True))
-    assert {number: extent.start // SECTOR for number, extent in disk.extents().items()} == {
-        1: 63, 5: 40001, 6: 70001,
-    }  # fmt: skip
+    assert {number: extent.start // SECTOR for number, extent in disk.extents().items()} == {1: 63, 5: 40001, 6: 70001}
     assert hidden_sectors(disk.image, 40001 * SECTOR, two) == [63]
     disk.check()
 

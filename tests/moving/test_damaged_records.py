@@ -63,18 +63,14 @@ def moments(crowd: Crowd, seed: int, *, torn: bool = True) -> Iterator[bytes]:
     middle = final(act(crowd, crowd.platter, "realign", whole.operations * 2 // 3))
     back = act(crowd, middle, "rollback")
     for start, log in ((crowd.platter, whole.log), (middle, back.log)):
-        for platter in itertools.islice(
-            crashes(start, log, random.Random(seed), torn=torn), seed, None, STRIDE
-        ):
+        for platter in itertools.islice(crashes(start, log, random.Random(seed), torn=torn), seed, None, STRIDE):
             if find_journal(SimulatedDisk(platter), None) is not None:
                 yield platter
 
 
 @pytest.mark.parametrize("seed", CROWDS)
 @pytest.mark.parametrize("label", ["gpt", "dos"])
-def test_with_a_slot_damaged_in_both_copies_nothing_goes_on_from_an_older_record(
-    label: str, seed: int
-) -> None:
+def test_with_a_slot_damaged_in_both_copies_nothing_goes_on_from_an_older_record(label: str, seed: int) -> None:
     crowd = make_crowd(9200 + seed, label)
     ends = set()
     ways = itertools.cycle(WAYS)
@@ -119,10 +115,7 @@ def test_a_record_that_a_cut_left_in_one_copy_is_made_whole_before_the_work_goes
 def newer_copy(crowd: Crowd, platter: bytes) -> int | None:
     """The one whose newest record the other lacks; None where both have the same."""
     copies = [
-        [
-            read_record(SimulatedDisk(platter), slot_at(crowd, copy, slot), id_of(crowd, platter))
-            for slot in SLOTS
-        ]
+        [read_record(SimulatedDisk(platter), slot_at(crowd, copy, slot), id_of(crowd, platter)) for slot in SLOTS]
         for copy in (0, 1)
     ]
     newest = [max(record.number for record in records if record) for records in copies]

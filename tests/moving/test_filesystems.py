@@ -27,10 +27,7 @@ pytestmark = pytest.mark.needs_tools("sfdisk", "sgdisk", "parted", "blkid")
 
 KINDS = (*FILESYSTEMS, *CONTAINERS)
 NAMED = {kind.name: kind for kind in KINDS}
-MOVES = [
-    pytest.param(kind, shift, marks=kind.marks, id=f"{kind.name}, {shift.name}")
-    for kind, shift in chosen(KINDS)
-]
+MOVES = [pytest.param(kind, shift, marks=kind.marks, id=f"{kind.name}, {shift.name}") for kind, shift in chosen(KINDS)]
 SOME = [NAMED[name].parameter() for name in (NAMED if THOROUGH else ("ext4", "xfs", "fat32", "luks2"))]
 
 
@@ -75,20 +72,14 @@ def test_a_move_in_an_image_file_keeps_everything(kind: Kind, shift: Shift, make
 
 @pytest.mark.needs_root
 @pytest.mark.parametrize("kind", SOME)
-@pytest.mark.parametrize(
-    "shift", [SHIFTS[0], SHIFTS[1], *(SHIFTS[2:] if THOROUGH else ())], ids=lambda it: it.name
-)
-def test_a_move_on_a_loop_device_keeps_everything(
-    kind: Kind, shift: Shift, make: MakeDisk, loop: Loop
-) -> None:
+@pytest.mark.parametrize("shift", [SHIFTS[0], SHIFTS[1], *(SHIFTS[2:] if THOROUGH else ())], ids=lambda it: it.name)
+def test_a_move_on_a_loop_device_keeps_everything(kind: Kind, shift: Shift, make: MakeDisk, loop: Loop) -> None:
     disk = make(shift.label, Row(kind, shift.start), free=shift.free)
     assert moved(disk, loop(disk.image), *shift.options())[1].start == shift.target * SECTOR
 
 
 @pytest.mark.parametrize("label", ["dos", "gpt"])
-@pytest.mark.parametrize(
-    "kind", [NAMED[name].parameter() for name in (NAMED if THOROUGH else ("ext4", "fat16"))]
-)
+@pytest.mark.parametrize("kind", [NAMED[name].parameter() for name in (NAMED if THOROUGH else ("ext4", "fat16"))])
 def test_ten_gib_to_the_left_are_like_one_sector(kind: Kind, label: str, make: MakeDisk) -> None:
     rows = far_left(kind)
     disk = make(label, *rows, free=33 if label == "gpt" else 0)
@@ -156,16 +147,7 @@ def test_a_disk_with_sectors_of_4_kib_is_moved_alike(
     place(contents(kind), image, start)
     device = loop(image, sector_size=4096)
     table = f"label: {label}\nstart=10, size={size // 4096}, type=L\n"
-    run(
-        "sfdisk",
-        "-q",
-        "--no-reread",
-        "--no-tell-kernel",
-        "--wipe",
-        "never",
-        device,
-        stdin=first_usable(label) + table,
-    )
+    run("sfdisk", "-q", "--no-reread", "--no-tell-kernel", "--wipe", "never", device, stdin=first_usable(label) + table)
     before, entry = read(image, Extent(start, kind.length), kind), entries(device)[1]
     assert entry.pop("start") == 10
     realign(device, "--grain", "1MiB")

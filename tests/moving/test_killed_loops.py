@@ -62,14 +62,7 @@ def test_killed_while_a_checker_works_no_loop_device_is_left_and_the_next_run_is
     disk = make("dos", Row(NAMED["fat16"], 63), free=12 * 2048)
     before, began = disk.seen(), programs / "began"
     checker = find_tool("fsck.fat")
-    stand_in(
-        programs,
-        "fsck.fat",
-        'eval "device=\\${$#}"',
-        'exec 5<"$device"',
-        f"touch '{began}'",
-        "exec sleep 1000",
-    )
+    stand_in(programs, "fsck.fat", 'eval "device=\\${$#}"', 'exec 5<"$device"', f"touch '{began}'", "exec sleep 1000")
     process = begin("realign", disk.image, "--yes")
     wait_until(began.exists)
     assert attached_to(disk.image)

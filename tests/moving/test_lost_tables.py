@@ -51,9 +51,7 @@ def ended(platter: bytes, way: Callable[..., Iterator[object]], *, restore_table
 
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 @pytest.mark.parametrize("seed", range(20 if THOROUGH else 2))
-def test_without_a_readable_table_the_journal_is_found_and_the_table_written_anew(
-    label: str, seed: int
-) -> None:
+def test_without_a_readable_table_the_journal_is_found_and_the_table_written_anew(label: str, seed: int) -> None:
     crowd = make_crowd(9400 + seed, label)
     for kind in (HoldContent, CopyContent):
         platter = without_table(crowd, until(crowd, crowd.platter, kind)[0])
@@ -97,13 +95,7 @@ def test_the_journal_is_found_without_a_table_and_without_its_first_head(label: 
 def pieces(crowd: Crowd) -> list[tuple[str, int]]:
     """What a copy of the journal has, and a byte of each."""
     start = place_of(crowd).extent.start
-    parts = {
-        "head": 20,
-        "slot 1": 4096 + 20,
-        "slot 2": 8192 + 20,
-        "body": 12288 + 20,
-        "end of body": 12288 + 800,
-    }
+    parts = {"head": 20, "slot 1": 4096 + 20, "slot 2": 8192 + 20, "body": 12288 + 20, "end of body": 12288 + 800}
     return [(name, start + copy * COPY + at) for copy in (0, 1) for name, at in parts.items()]
 
 
@@ -171,9 +163,7 @@ def test_a_table_made_anew_by_another_program_gives_way_to_the_journals(
     crowd = make_crowd(9404, label)
     image = tmp_path / "disk.img"
     image.write_bytes(copying(crowd))
-    run(
-        "sfdisk", "-q", "--no-reread", "--no-tell-kernel", "--wipe", "never", image, stdin=f"label: {other}\n"
-    )
+    run("sfdisk", "-q", "--no-reread", "--no-tell-kernel", "--wipe", "never", image, stdin=f"label: {other}\n")
     done = ended(image.read_bytes(), way, restore_table=True)
     check_end(crowd, done, new=way is resume)
     image.write_bytes(done)
@@ -193,9 +183,7 @@ def test_a_rollback_that_finds_the_move_complete_repairs_the_table_that_it_found
         crowd.platter[SECTOR + 40 : 34 * SECTOR] if label == "gpt" else closing[SECTOR + 40 : 34 * SECTOR]
     )
     disk = SimulatedDisk(bytes(torn))
-    with pytest.raises(
-        Stopped if label == "gpt" else Refused
-    ):  # an MBR is not torn: nothing is left to repair
+    with pytest.raises(Stopped if label == "gpt" else Refused):  # an MBR is not torn: nothing is left to repair
         list(rollback(MoveContext(disk, NoKernel())))
     check_end(crowd, final(disk), new=True)
     assert final(disk)[: 34 * SECTOR] == done[: 34 * SECTOR]

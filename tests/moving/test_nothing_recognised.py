@@ -37,8 +37,7 @@ looked_at: list[int] = []
 
 def parameters(specimens: list[Specimen]) -> list[object]:
     return [
-        pytest.param(one, id=one.name, marks=pytest.mark.needs_tools(one.tool) if one.tool else ())
-        for one in specimens
+        pytest.param(one, id=one.name, marks=pytest.mark.needs_tools(one.tool) if one.tool else ()) for one in specimens
     ]
 
 
@@ -48,9 +47,7 @@ def test_nothing_is_recognised_or_everything(specimen: Specimen, shift: Shift) -
     if specimen.seen not in known_kinds():
         pytest.skip(f"this libblkid does not know {specimen.seen}")
     if shift is NEAR and specimen.seen == "xfs_external_log":
-        pytest.skip(
-            "its header is recognised wherever it lies in the first 256 KiB, from the other place as well"
-        )
+        pytest.skip("its header is recognised wherever it lies in the first 256 KiB, from the other place as well")
     luck = random.Random(specimen.name)
     trip = make_trip(specimen, shift)
     log = log_of_the_move(trip)
@@ -69,9 +66,7 @@ def test_every_kind_that_libblkid_knows_has_a_specimen() -> None:
 
 @pytest.mark.parametrize("shift", [UP, DOWN], ids=lambda shift: f"{shift.old}-{shift.new}")
 @pytest.mark.parametrize("name", ["ext4", "luks2 16K"])
-def test_what_was_left_over_at_the_new_place_is_not_recognised_once_the_move_has_begun(
-    name: str, shift: Shift
-) -> None:
+def test_what_was_left_over_at_the_new_place_is_not_recognised_once_the_move_has_begun(name: str, shift: Shift) -> None:
     specimen, old = (next(one for one in SPECIMENS if one.name == it) for it in (name, "ext3"))
     stale = bytearray(specimen.length)
     for at, raw in pieces_of(old):

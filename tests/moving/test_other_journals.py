@@ -32,9 +32,7 @@ def with_place(crowd: Crowd, **changes: object) -> Crowd:
         return replace(place, **changes)  # type: ignore[arg-type]
 
     steps = tuple(
-        replace(step, journal=changed(step.journal))
-        if isinstance(step, WriteJournal | CloseJournal)
-        else step
+        replace(step, journal=changed(step.journal)) if isinstance(step, WriteJournal | CloseJournal) else step
         for step in crowd.plan.steps
     )
     return replace(crowd, plan=replace(crowd.plan, steps=steps))

@@ -190,8 +190,6 @@ def check_what_stays(planned: Planned, platter: bytes) -> None:
     at = 0
     for extent in sorted(touched):
         if extent.start > at:
-            assert platter[at : extent.start] == planned.platter[at : extent.start], (
-                f"between {at} and {extent}"
-            )
+            assert platter[at : extent.start] == planned.platter[at : extent.start], f"between {at} and {extent}"
         at = max(at, extent.end)
     assert platter[at:] == planned.platter[at:]

@@ -79,9 +79,7 @@ def test_the_journal_of_a_move_that_never_began_is_not_taken_for_that_of_the_one
 
 @pytest.mark.parametrize("copy", [0, 1])
 @pytest.mark.parametrize("way", ["resume", "rollback"])
-def test_a_record_that_one_copy_has_lost_is_written_again_before_the_work_goes_on(
-    copy: int, way: str
-) -> None:
+def test_a_record_that_one_copy_has_lost_is_written_again_before_the_work_goes_on(copy: int, way: str) -> None:
     """Both slots, not only the one that the next record goes to; then the other copy loses its records."""
     crowd = make_crowd(9603, "gpt")
     lost = (slot_at(crowd, copy, slot) for slot in SLOTS)

@@ -170,9 +170,7 @@ def test_xfs_is_refused_with_the_reason(make: MakeDisk) -> None:
     assert disk.image.read_bytes() == before
 
 
-def test_a_tool_that_is_killed_in_the_middle_is_told_with_what_to_type(
-    make: MakeDisk, programs: Path
-) -> None:
+def test_a_tool_that_is_killed_in_the_middle_is_told_with_what_to_type(make: MakeDisk, programs: Path) -> None:
     """And what is to be typed is true: e2fsck mends it, and then it is shrunk and moved."""
     disk = full(make, "dos", Row(NAMED["ext4"], 63))
     before = seen(disk)
@@ -196,9 +194,7 @@ def test_a_tool_that_left_the_file_system_too_long_stops_the_move(make: MakeDisk
 
 
 @pytest.mark.needs_tools("ntfsresize")
-def test_a_killed_aligntool_leaves_the_tool_to_its_end_and_no_loop_device(
-    make: MakeDisk, programs: Path
-) -> None:
+def test_a_killed_aligntool_leaves_the_tool_to_its_end_and_no_loop_device(make: MakeDisk, programs: Path) -> None:
     """ntfsresize tells each percent: into a pipe whose reader is gone it could not, and would be ended by that."""
     disk = full(make, "dos", Row(NAMED["ntfs"], 63))
     before = seen(disk)
@@ -213,9 +209,7 @@ def test_a_killed_aligntool_leaves_the_tool_to_its_end_and_no_loop_device(
     wait_for(begun)
     process.kill()
     process.wait()
-    assert "a program that aligntool started works on the file" in realign(
-        disk.image, "--shrink", code=REFUSED
-    )
+    assert "a program that aligntool started works on the file" in realign(disk.image, "--shrink", code=REFUSED)
     go_on.touch()
     wait_for(ended)
     assert ended.read_text() == "0\n"
@@ -268,9 +262,7 @@ def wait_until_detached(image: Path) -> None:
 # Caches
 
 
-def test_nobody_reads_what_a_cache_had_before_the_tool_or_misses_what_it_wrote(
-    sparse: Sparse, loop: Loop
-) -> None:
+def test_nobody_reads_what_a_cache_had_before_the_tool_or_misses_what_it_wrote(sparse: Sparse, loop: Loop) -> None:
     """The disk's cache is kept old by somebody who has it open, the loop device's own is not written back by itself
     as long as somebody has that open.
     """

@@ -60,9 +60,7 @@ class Case:
         if back:
             work = ((Position(0, number), batch) for number, batch in self.schedule.backwards(done))
         else:
-            work = (
-                (Position(0, number + 1), batch) for number, batch in enumerate(batches) if number >= done
-            )
+            work = ((Position(0, number + 1), batch) for number, batch in enumerate(batches) if number >= done)
         try:
             for _ in copy_batches(places, work, record, back=back):
                 pass

@@ -80,9 +80,7 @@ def check_nothing_or_whole(crowd: Crowd, platter: bytes) -> None:
             signs = signs_at(platter, part, start)
             if any(signs):
                 assert signs[0], f"partition {part.number} is recognised at {start} by what is left over"
-                assert whole_but_signs(crowd, platter, part, start), (
-                    f"partition {part.number} half seen at {start}"
-                )
+                assert whole_but_signs(crowd, platter, part, start), f"partition {part.number} half seen at {start}"
 
 
 def whole_but_signs(crowd: Crowd, platter: bytes, part: Part, start: int) -> bool:
@@ -102,9 +100,7 @@ def check_table(crowd: Crowd, platter: bytes) -> None:
         entry = seen.get(part.number)
         if entry is not None and not entry.parked:
             assert entry.extent in (part.old, part.new)
-            assert whole_at(crowd, platter, part, entry.extent.start), (
-                f"partition {part.number} is offered half moved"
-            )
+            assert whole_at(crowd, platter, part, entry.extent.start), f"partition {part.number} is offered half moved"
 
 
 def check_end(crowd: Crowd, platter: bytes, *, new: bool) -> None:
@@ -114,9 +110,7 @@ def check_end(crowd: Crowd, platter: bytes, *, new: bool) -> None:
         start = (part.new if new else part.old).start
         assert whole_at(crowd, platter, part, start)
         if part.held.ranges[0].start == 0:
-            assert (
-                int.from_bytes(platter[start + PATCH_AT : start + PATCH_AT + 4], "little") == start // SECTOR
-            )
+            assert int.from_bytes(platter[start + PATCH_AT : start + PATCH_AT + 4], "little") == start // SECTOR
     assert find_journal(SimulatedDisk(platter), None) is None
 
 
@@ -185,6 +179,4 @@ def test_what_nobody_moves_stays_to_the_byte(tmp_path: Path) -> None:
             touched += [Extent(it, SECTOR) for it in (part.record_old, part.record_new) if it is not None]
         for at in range(0, len(done), SECTOR):
             if not any(it.start <= at < it.end for it in touched):
-                assert done[at : at + SECTOR] == crowd.platter[at : at + SECTOR], (
-                    f"sector {at // SECTOR} changed"
-                )
+                assert done[at : at + SECTOR] == crowd.platter[at : at + SECTOR], f"sector {at // SECTOR} changed"

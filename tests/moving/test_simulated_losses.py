@@ -8,15 +8,7 @@ from aligntool.errors import Refused, Stopped
 from aligntool.realign.move import MoveContext, realign
 from tests.moving.crowded import Crowd, make_crowd
 from tests.moving.simulated import SimulatedDisk
-from tests.moving.test_simulated_cuts import (
-    NoKernel,
-    act,
-    check_end,
-    check_nothing_or_whole,
-    final,
-    is_new,
-    recover,
-)
+from tests.moving.test_simulated_cuts import NoKernel, act, check_end, check_nothing_or_whole, final, is_new, recover
 
 pytestmark = pytest.mark.needs_tools("sfdisk")
 

@@ -76,9 +76,7 @@ def only_targets(crowd: Crowd) -> list[int]:
 @pytest.mark.parametrize("seed", range(12))
 def test_a_target_that_cannot_be_written_does_not_stand_in_the_way_back(seed: int) -> None:
     label = "gpt" if seed % 2 else "dos"
-    crowd = next(
-        it for number in range(1000) if only_targets(it := make_crowd(5000 + 40 * seed + number, label))
-    )
+    crowd = next(it for number in range(1000) if only_targets(it := make_crowd(5000 + 40 * seed + number, label)))
     bad = {random.Random(seed).choice(only_targets(crowd))}
     platter, end = until_it_stops(crowd, crowd.platter, "realign", bad)
     assert end == "stopped"
@@ -92,12 +90,7 @@ def test_a_target_that_cannot_be_written_does_not_stand_in_the_way_back(seed: in
 def test_one_damaged_copy_of_the_journal_is_enough(copy: int, where: str) -> None:
     crowd = make_crowd(6000, "gpt")
     start = place_of(crowd).extent.start + copy * COPY
-    offset, length = {
-        "head": (0, 512),
-        "records": (4096, 8192),
-        "body": (12288, 512),
-        "all of it": (0, COPY),
-    }[where]
+    offset, length = {"head": (0, 512), "records": (4096, 8192), "body": (12288, 512), "all of it": (0, COPY)}[where]
     platter = bytearray(half_way(crowd))
     platter[start + offset : start + offset + length] = b"\xff" * length
     if where in ("head", "body", "all of it"):

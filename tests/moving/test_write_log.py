@@ -72,9 +72,7 @@ def test_a_power_cut_anywhere_in_a_move_loses_nothing(kind: object, make: MakeDi
 
 
 @pytest.mark.parametrize("finish", [resume, rollback], ids=["resume", "rollback"])
-def test_a_power_cut_while_it_is_finished_loses_nothing(
-    finish: object, make: MakeDisk, tmp_path: Path
-) -> None:
+def test_a_power_cut_while_it_is_finished_loses_nothing(finish: object, make: MakeDisk, tmp_path: Path) -> None:
     assert callable(finish)
     disk = mbr_disk(make)
     with medium(copy(disk.image, trial(disk))) as recorder:
@@ -133,9 +131,7 @@ def test_what_survives_is_some_of_what_was_written() -> None:
     chance = random.Random(1)
     kept = [survivors(epoch, chance) for _ in range(50)]
     assert {len(pieces) for pieces in kept} >= {0, 15}
-    assert all(
-        piece.at // SECTOR < 10 or piece.content == b"x" * SECTOR for pieces in kept for piece in pieces
-    )
+    assert all(piece.at // SECTOR < 10 or piece.content == b"x" * SECTOR for pieces in kept for piece in pieces)
 
 
 def test_the_recorder_tells_every_write_and_flush(tmp_path: Path) -> None:

@@ -66,9 +66,7 @@ class Witness:
     def see(self, start: int, length: int) -> dict[str, str]:
         """Names and values as `blkid -p -o export` prints them; nothing recognised: nothing."""
         library = self._library
-        done = library.blkid_probe_set_device(
-            self._probe, self._file, ctypes.c_int64(start), ctypes.c_int64(length)
-        )
+        done = library.blkid_probe_set_device(self._probe, self._file, ctypes.c_int64(start), ctypes.c_int64(length))
         assert done == 0
         found = library.blkid_do_safeprobe(self._probe)
         if found == -2:

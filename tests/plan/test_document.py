@@ -16,10 +16,7 @@ PLAN = Plan(
     Subject("disk.img", 1 << 30, 512, "gpt", "ABC", None, None, None, "00"),
     "every start on 1MiB",
     (Place(1, Extent(32256, 4096), Extent(MIB, 4096), 'ext4 "root"'),),
-    (
-        CopyContent(1, "ext4", Extent(32256, 4096), Extent(MIB, 4096), HELD, Lanes(1, 2, 3, 4)),
-        CloseJournal(PLACE),
-    ),
+    (CopyContent(1, "ext4", Extent(32256, 4096), Extent(MIB, 4096), HELD, Lanes(1, 2, 3, 4)), CloseJournal(PLACE)),
 )
 
 

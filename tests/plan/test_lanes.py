@@ -25,12 +25,8 @@ def schedules(draw: st.DrawFn) -> tuple[Schedule, int]:
     distance = draw(st.integers(1, 40)) * SECTOR
     staged = draw(st.booleans())
     stash = draw(st.integers(1 if staged else 0, 100)) * SECTOR
-    window = (
-        draw(st.integers(1, 60)) * SECTOR if staged else draw(st.integers(1, distance // SECTOR)) * SECTOR
-    )
-    lanes = Lanes(
-        window, draw(st.integers(1, 100)) * SECTOR, draw(st.integers(1, 200)) * SECTOR, stash, staged
-    )
+    window = draw(st.integers(1, 60)) * SECTOR if staged else draw(st.integers(1, distance // SECTOR)) * SECTOR
+    lanes = Lanes(window, draw(st.integers(1, 100)) * SECTOR, draw(st.integers(1, 200)) * SECTOR, stash, staged)
     return Schedule(tuple(runs), distance * draw(st.sampled_from((1, -1))), lanes), at * SECTOR
 
 

@@ -58,9 +58,7 @@ def by_dracut(folder: Path, conf: str, *, command_line: str = "") -> Path:
 def by_cpio(folder: Path, files: dict[str, bytes], *, compress: str = "", early: bool = False) -> Path:
     """A plain archive of these files, packed by that program; `early`: with microcode before it, not packed."""
     image = folder / "made.img"
-    head = (
-        _archive(folder / "early", {"kernel/x86/microcode/GenuineIntel.bin": b"\1" * 5000}) if early else b""
-    )
+    head = _archive(folder / "early", {"kernel/x86/microcode/GenuineIntel.bin": b"\1" * 5000}) if early else b""
     body = _archive(folder / "main", files)
     if compress:
         body = subprocess.run((compress, "-c"), input=body, capture_output=True, check=True).stdout

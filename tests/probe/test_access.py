@@ -63,33 +63,23 @@ class TestSleepers:
             path.write_text(text)
         return Tree(str(root)), None
 
-    @pytest.mark.parametrize(
-        ("status", "asleep"), [("suspended", True), ("active", False), ("unsupported", False)]
-    )
-    def test_a_suspended_disk_is_known_without_opening_it(
-        self, tmp_path: Path, status: str, asleep: bool
-    ) -> None:
+    @pytest.mark.parametrize(("status", "asleep"), [("suspended", True), ("active", False), ("unsupported", False)])
+    def test_a_suspended_disk_is_known_without_opening_it(self, tmp_path: Path, status: str, asleep: bool) -> None:
         tree, _ = self.block(tmp_path, power__runtime_status=status)
         block = find_block(tree, "sda")
         assert block is not None and devices.suspended(tree, block) is asleep
 
     @pytest.mark.parametrize("name", ["mmcblk0", "sda"])
-    def test_flash_that_the_kernel_suspends_whenever_it_is_idle_is_read(
-        self, tmp_path: Path, name: str
-    ) -> None:
+    def test_flash_that_the_kernel_suspends_whenever_it_is_idle_is_read(self, tmp_path: Path, name: str) -> None:
         """As an emulated SD card showed it: runtime_status suspended, whatever one does, until it is opened."""
         asleep = {"power/runtime_status": "suspended"}
         root = make_tree(tmp_path, [MadeDisk(name, GIB, rotational=False, device=asleep)])
         block = find_block(Tree(str(root)), name)
-        assert (
-            block is not None and Tree(str(root)).text(f"{block.device}/power/runtime_status") == "suspended"
-        )
+        assert block is not None and Tree(str(root)).text(f"{block.device}/power/runtime_status") == "suspended"
         assert not devices.suspended(Tree(str(root)), block)
 
     @pytest.mark.parametrize(("state", "stuck"), [("offline", True), ("blocked", True), ("running", False)])
-    def test_a_disk_that_the_kernel_gave_up_is_not_opened(
-        self, tmp_path: Path, state: str, stuck: bool
-    ) -> None:
+    def test_a_disk_that_the_kernel_gave_up_is_not_opened(self, tmp_path: Path, state: str, stuck: bool) -> None:
         tree, _ = self.block(tmp_path, state=state)
         block = find_block(tree, "sda")
         assert block is not None and (devices.blocked(tree, block) is not None) is stuck
@@ -139,39 +129,22 @@ class TestBadSectors:
         assert first.content_read
         assert not second.content
         assert second.content_read is False
-        assert any(
-            "partition 2" in unseen.what and "Input/output error" in unseen.why for unseen in seen.unseen
-        )
+        assert any("partition 2" in unseen.what and "Input/output error" in unseen.why for unseen in seen.unseen)
 
-    def test_a_disk_whose_first_sector_cannot_be_read_still_has_its_second_table(
-        self, good: BytesReader
-    ) -> None:
+    def test_a_disk_whose_first_sector_cannot_be_read_still_has_its_second_table(self, good: BytesReader) -> None:
         seen = read_contents(Failing(good, 0, 512), sector_size=512)
         assert seen.table_read and len(seen.partitions) == 2
 
-    def test_partitions_of_an_unreadable_mbr_are_what_udev_read_when_it_was_good(
-        self, tmp_path: Path
-    ) -> None:
+    def test_partitions_of_an_unreadable_mbr_are_what_udev_read_when_it_was_good(self, tmp_path: Path) -> None:
         """As scsi_debug with a medium error in sector 0 showed it: the container is none to be judged."""
         path = tmp_path / "disk.img"
         path.write_bytes(bytes(16 * MIB))
-        run(
-            "sfdisk",
-            "--quiet",
-            path,
-            stdin="label: dos\nstart=63,size=1000\nstart=4104,type=5\nstart=4167,size=9\n",
-        )
+        run("sfdisk", "--quiet", path, stdin="label: dos\nstart=63,size=1000\nstart=4104,type=5\nstart=4167,size=9\n")
         seen = read_contents(Failing(BytesReader(path.read_bytes()), 0, 512), sector_size=512)
         udev = {"ID_PART_ENTRY_TYPE": "0x83"}, {"ID_PART_ENTRY_TYPE": "0x5", "ID_PART_ENTRY_SIZE": "28664"}
         kernel = [
-            KernelPartition(
-                number, Extent(start * 512, size * 512), f"sda{number}", 0, 0, (), (), Record(said)
-            )
-            for number, start, size, said in (
-                (1, 63, 1000, udev[0]),
-                (2, 4104, 2, udev[1]),
-                (5, 4167, 9, udev[0]),
-            )
+            KernelPartition(number, Extent(start * 512, size * 512), f"sda{number}", 0, 0, (), (), Record(said))
+            for number, start, size, said in ((1, 63, 1000, udev[0]), (2, 4104, 2, udev[1]), (5, 4167, 9, udev[0]))
         ]
         disk = Record({"ID_PART_TABLE_TYPE": "dos", "ID_PART_TABLE_UUID": "1a2b3c4d"})
         table, partitions = bring_together(seen, kernel, disk, 512)
@@ -195,18 +168,7 @@ KEYS = ("ID_PART_TABLE_TYPE", "ID_PART_TABLE_UUID", "ID_PART_ENTRY_TYPE", "ID_PA
 odd = st.one_of(
     st.binary(max_size=40),
     st.sampled_from(
-        [
-            b"",
-            b"-1",
-            b"0",
-            b"18446744073709551615",
-            b"gpt",
-            b"dos",
-            b"0x5",
-            b"0xffffffffffffffff",
-            b"\\x",
-            b"2",
-        ]
+        [b"", b"-1", b"0", b"18446744073709551615", b"gpt", b"dos", b"0x5", b"0xffffffffffffffff", b"\\x", b"2"]
     ),
 )
 
@@ -217,9 +179,7 @@ odd = st.one_of(
     st.dictionaries(st.sampled_from(KEYS), odd, max_size=6),
     st.integers(1, 20),
 )
-@settings(
-    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_a_captured_tree_says_there_is_an_answer(
     tmp_path_factory: pytest.TempPathFactory,
     name: str,
@@ -228,10 +188,7 @@ def test_whatever_a_captured_tree_says_there_is_an_answer(
     number: int,
 ) -> None:
     udev = {key: value.decode("latin-1").replace("\n", "") for key, value in told.items()}
-    parts = [
-        MadePartition(number, 2 * MIB, 1024, udev=udev),
-        MadePartition(number + 4, 3 * MIB, MIB, udev=udev),
-    ]
+    parts = [MadePartition(number, 2 * MIB, 1024, udev=udev), MadePartition(number + 4, 3 * MIB, MIB, udev=udev)]
     made = MadeDisk(name, GIB, parts, udev=udev, attributes=dict(attributes), device=dict(attributes))
     root = make_tree(tmp_path_factory.mktemp("odd"), [made, MadeDisk("sdq", GIB)])
     inventory = look([], sysroot=str(root))

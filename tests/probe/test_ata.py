@@ -24,11 +24,7 @@ def identify(**words: int) -> bytes:
     data[49], data[53], data[80], data[83], data[86] = 0x2F00, 7, 0x03F0, 0x4400, 0x0400
     data[60], data[61], data[100], data[101] = 0xFFFF, 0x0FFF, 0x8870, 0xE8E0
     data[75], data[76], data[78] = 31, 0x0106, 0x0040
-    for first, text in (
-        (10, "WD-WMAZA1234567     "),
-        (23, "51.0AB51"),
-        (27, "WDC WD20EARS-00MVWB0".ljust(40)),
-    ):
+    for first, text in ((10, "WD-WMAZA1234567     "), (23, "51.0AB51"), (27, "WDC WD20EARS-00MVWB0".ljust(40))):
         for index in range(0, len(text), 2):
             data[first + index // 2] = ord(text[index]) << 8 | ord(text[index + 1])
     for name, value in words.items():
@@ -71,9 +67,7 @@ def test_sectors_rotation_and_queue_are_those_hdparm_reads(words: dict[str, int]
     assert facts.logical_sector_size == int(first(r"Logical\s+Sector size:\s+(\d+)", told, either))
     assert facts.physical_sector_size == int(first(r"Physical Sector size:\s+(\d+)", told, either))
     rotation = first(r"Rotation Rate: (.*)", told, "")
-    assert facts.rotation_rpm == (
-        1 if rotation == "Solid State Device" else int(rotation) if rotation else None
-    )
+    assert facts.rotation_rpm == (1 if rotation == "Solid State Device" else int(rotation) if rotation else None)
     if "w76" not in words:
         assert facts.queue_depth == int(first(r"Queue depth: (\d+)", told, "0"))
 
@@ -131,16 +125,10 @@ def vpd_page(data: bytes, command: int = 0xEC) -> bytes:
 
 def test_the_vpd_page_in_sysfs_gives_the_facts_and_the_whole_model_without_root(tmp_path: Path) -> None:
     page = vpd_page(identify(w106=0x6003, w217=5400))
-    made = MadeDisk(
-        "sda", GIB, vendor="ATA", model="WDC WD20EARS-00M", firmware="51.0", device={"vpd_pg89": page}
-    )
+    made = MadeDisk("sda", GIB, vendor="ATA", model="WDC WD20EARS-00M", firmware="51.0", device={"vpd_pg89": page})
     (disk,) = look([], sysroot=str(make_tree(tmp_path, [made]))).disks
     assert disk.kind is DiskKind.ATA and disk.ata is not None
-    assert (disk.ata.logical_sector_size, disk.ata.physical_sector_size, disk.ata.rotation_rpm) == (
-        512,
-        4096,
-        5400,
-    )
+    assert (disk.ata.logical_sector_size, disk.ata.physical_sector_size, disk.ata.rotation_rpm) == (512, 4096, 5400)
     assert (disk.model, disk.serial, disk.firmware) == ("WDC WD20EARS-00MVWB0", "WD-WMAZA1234567", "51.0AB51")
 
 

@@ -89,11 +89,7 @@ def test_discard_granularity_is_what_lsblk_printed(machine: Path) -> None:
 
 
 def test_mount_points_are_what_lsblk_printed(machine: Path) -> None:
-    found = {
-        part.node: part.mounted_at
-        for disk in look([], sysroot=str(machine)).disks
-        for part in disk.partitions
-    }
+    found = {part.node: part.mounted_at for disk in look([], sysroot=str(machine)).disks for part in disk.partitions}
     for name, row in rows(machine, "basic").items():
         if row["TYPE"] == "part":
             assert row.get("MOUNTPOINT", "") in (found[name] or ("",))
@@ -175,9 +171,7 @@ LIMITS = [
     MadeDisk("sda", GIB),
     MadeDisk("sda", GIB, physical=4096, optimal_io=33553920),
     MadeDisk("sda", GIB, logical=4096, physical=4096),
-    MadeDisk(
-        "sda", GIB, physical=4096, alignment_offset=3584, discard_granularity=4096, discard_alignment=3584
-    ),
+    MadeDisk("sda", GIB, physical=4096, alignment_offset=3584, discard_granularity=4096, discard_alignment=3584),
     MadeDisk("sda", GIB, physical=512, minimum_io=16384, chunk_sectors=256, max_hw_sectors_kb=32767),
     MadeDisk("dm-0", GIB, alignment_offset=-1),
 ]
@@ -202,9 +196,7 @@ def test_limits_are_kept_as_the_kernel_gives_them_however_bogus(tmp_path: Path, 
 @pytest.mark.needs_tools("lsblk")
 def test_lsblk_reads_a_made_up_tree_as_we_do(tmp_path: Path) -> None:
     """The builder of trees is not a friend of ours: another program reads the same numbers in what it made."""
-    made = MadeDisk(
-        "sda", 8 * GIB, physical=4096, optimal_io=33553920, alignment_offset=3584, rotational=True
-    )
+    made = MadeDisk("sda", 8 * GIB, physical=4096, optimal_io=33553920, alignment_offset=3584, rotational=True)
     root = make_tree(tmp_path, [made])
     (row,) = json.loads(run("lsblk", "-J", "-O", "-b", "--sysroot", root))["blockdevices"]
     (disk,) = look([], sysroot=str(root)).disks

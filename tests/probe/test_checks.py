@@ -21,11 +21,7 @@ MADE: dict[str, tuple[tuple[str, ...], int, tuple[int, bytes]]] = {
     ),  # free blocks of the first group
     "xfs": (("mkfs.xfs", "-q", "-f"), 320 * MIB, (512, b"rubbish!")),  # head of the first group's free space
     "btrfs": (("mkfs.btrfs", "-q", "-f"), 128 * MIB, (64 * 1024 + 80, b"\1\2\3")),  # root of the root tree
-    "ntfs": (
-        ("mkfs.ntfs", "-q", "-F", "-f", "-c", "4096"),
-        16 * MIB,
-        (4 * 4096 + 5 * 1024, b"rubbish!"),
-    ),  # root
+    "ntfs": (("mkfs.ntfs", "-q", "-F", "-f", "-c", "4096"), 16 * MIB, (4 * 4096 + 5 * 1024, b"rubbish!")),  # root
     "vfat": (("mkfs.fat", "-F32"), 64 * MIB, (32 * 512 + 40, b"\x29\0\0\0")),  # a chain that nobody owns
     "exfat": (("mkfs.exfat",), 16 * MIB, (80, b"\xff\xff\xff")),  # where the allocation table is
     "f2fs": (("mkfs.f2fs", "-q"), 64 * MIB, (512 * 4096 + 140, b"\x63\x63\x63\x63")),  # in the checkpoint
@@ -100,9 +96,7 @@ def test_a_stale_count_of_free_clusters_is_no_damage(sparse: Sparse) -> None:
 def test_what_has_no_checker_or_cannot_be_opened_is_not_called_whole(sparse: Sparse, tmp_path: Path) -> None:
     disk = sparse(8 * MIB)
     for kind in ("swap", "crypto_LUKS", "zfs_member"):
-        assert check_content(str(disk), Extent(0, 8 * MIB), kind) == CheckResult(
-            False, None, f"no checker for {kind}"
-        )
+        assert check_content(str(disk), Extent(0, 8 * MIB), kind) == CheckResult(False, None, f"no checker for {kind}")
     result = check_content(str(tmp_path / "none"), Extent(0, 8 * MIB), "ext4")
     assert not result.checked
     assert result.problem is None

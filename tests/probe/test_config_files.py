@@ -32,15 +32,7 @@ tmpfs /tmp tmpfs
 def test_fstab_is_read_as_findmnt_reads_it(tmp_path: Path) -> None:
     file = tmp_path / "fstab"
     file.write_text(FSTAB)
-    said = run(
-        "findmnt",
-        "--tab-file",
-        file,
-        "--noheadings",
-        "--raw",
-        "--output",
-        "SOURCE,TARGET,FSTYPE,OPTIONS",
-    )
+    said = run("findmnt", "--tab-file", file, "--noheadings", "--raw", "--output", "SOURCE,TARGET,FSTYPE,OPTIONS")
     # findmnt shows quotes as they stand; what it looks for is without them (libblkid, blkid_parse_tag_string)
     told = [line.replace("\\x20", " ").replace('"', "").split(" ") for line in said.splitlines()]
     found = parse_fstab(FSTAB)
@@ -97,21 +89,13 @@ def test_crypttab_names_what_lies_below() -> None:
 
 @pytest.mark.parametrize(
     ("word", "kept"),
-    [
-        ("root=/dev/md0", True),
-        ("rd.md.uuid=1", True),
-        ("resume=x", True),
-        ("password=secret", False),
-        ("quiet", False),
-    ],
+    [("root=/dev/md0", True), ("rd.md.uuid=1", True), ("resume=x", True), ("password=secret", False), ("quiet", False)],
 )
 def test_of_the_command_line_only_what_is_about_arrays_is_kept(word: str, kept: bool) -> None:
     assert is_about_arrays(word) == kept
 
 
-@pytest.mark.parametrize(
-    "text", [UUID, UUID.replace(":", ""), "01234567-89ab-cdef-0123-456789abcdef", UUID.upper()]
-)
+@pytest.mark.parametrize("text", [UUID, UUID.replace(":", ""), "01234567-89ab-cdef-0123-456789abcdef", UUID.upper()])
 def test_an_arrays_uuid_is_one_however_it_is_written(text: str) -> None:
     assert array_uuid(text) == UUID
     assert array_uuid(text[:-1]) is None and array_uuid(None) is None

@@ -30,9 +30,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def _children() -> set[str]:
-    return {
-        pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()
-    }
+    return {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
 
 
 def test_what_a_program_wrote_is_kept_to_the_last_byte_however_slowly_it_came() -> None:
@@ -148,14 +146,10 @@ class TestStalledDisk:
     def test_a_pipe_that_reads_the_audit_ends_with_it(self, tmp_path: Path) -> None:
         with stalled_disk(tmp_path) as device:
             line = f"{sys.executable} -m aligntool audit --timeout 1 {device} | cat"
-            done = subprocess.run(
-                line, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-            )
+            done = subprocess.run(line, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
         assert "AT903" in done.stdout
 
-    def test_an_image_on_a_file_system_that_hangs_is_refused_and_the_other_judged(
-        self, tmp_path: Path
-    ) -> None:
+    def test_an_image_on_a_file_system_that_hangs_is_refused_and_the_other_judged(self, tmp_path: Path) -> None:
         good = tmp_path / "good.img"
         good.write_bytes(bytes(MIB))
         with stalled_file(tmp_path) as file:

@@ -22,19 +22,7 @@ def only(root: Path) -> Disk:
 
 
 def test_disks_are_listed_and_the_rest_of_the_block_devices_is_not(tmp_path: Path) -> None:
-    disks = [
-        "sda",
-        "nvme0n1",
-        "mmcblk0",
-        "vda",
-        "loop0",
-        "md127",
-        "dm-0",
-        "bcache0",
-        "dasda",
-        "pmem0",
-        "xvda",
-    ]
+    disks = ["sda", "nvme0n1", "mmcblk0", "vda", "loop0", "md127", "dm-0", "bcache0", "dasda", "pmem0", "xvda"]
     others = ["sr0", "fd0", "zram0", "mmcblk0boot0", "mmcblk0boot1", "mmcblk0rpmb", "nvme0c0n1", "mtdblock0"]
     root = make_tree(tmp_path, [MadeDisk(name, GIB) for name in disks + others])
     assert sorted(names(root)) == sorted(disks)
@@ -70,18 +58,12 @@ def test_the_order_is_that_of_a_person_counting(tmp_path: Path) -> None:
 def test_a_slash_in_a_name_is_an_exclamation_mark_in_sysfs(tmp_path: Path) -> None:
     root = make_tree(tmp_path, [MadeDisk("cciss!c0d0", GIB, [MadePartition(1, MIB, MIB)])])
     disk = only(root)
-    assert (disk.name, disk.path, disk.partitions[0].node) == (
-        "cciss/c0d0",
-        "/dev/cciss/c0d0",
-        "cciss/c0d0p1",
-    )
+    assert (disk.name, disk.path, disk.partitions[0].node) == ("cciss/c0d0", "/dev/cciss/c0d0", "cciss/c0d0p1")
     assert look(["/dev/cciss/c0d0p1"], sysroot=str(root)).disks == (disk,)
 
 
 @pytest.mark.parametrize("missing", [("sys/block",), ("sys/block", "sys/class/block")])
-def test_a_tree_without_sys_block_is_searched_in_the_other_places(
-    tmp_path: Path, missing: tuple[str, ...]
-) -> None:
+def test_a_tree_without_sys_block_is_searched_in_the_other_places(tmp_path: Path, missing: tuple[str, ...]) -> None:
     import shutil
 
     root = make_tree(tmp_path, [MadeDisk("sda", GIB, [MadePartition(1, MIB, MIB)]), MadeDisk("nvme0n1", GIB)])
@@ -145,14 +127,8 @@ def test_a_ufs_disk_is_known_by_the_driver_of_its_host(tmp_path: Path) -> None:
 
 class TestWhatADiskIsCalled:
     def test_udev_has_the_whole_model_where_scsi_shows_sixteen_characters(self, tmp_path: Path) -> None:
-        udev = {
-            "ID_BUS": "ata",
-            "ID_MODEL_ENC": "WDC\\x20WD20EARS-00MVWB0\\x20\\x20",
-            "ID_SERIAL_SHORT": "WD-1",
-        }
-        disk = only(
-            make_tree(tmp_path, [MadeDisk("sda", GIB, vendor="ATA", model="WDC WD20EARS-00M", udev=udev)])
-        )
+        udev = {"ID_BUS": "ata", "ID_MODEL_ENC": "WDC\\x20WD20EARS-00MVWB0\\x20\\x20", "ID_SERIAL_SHORT": "WD-1"}
+        disk = only(make_tree(tmp_path, [MadeDisk("sda", GIB, vendor="ATA", model="WDC WD20EARS-00M", udev=udev)]))
         assert (disk.model, disk.serial) == ("WDC WD20EARS-00MVWB0", "WD-1")
 
     def test_the_model_of_another_device_does_not_replace_the_kernel_s(self, tmp_path: Path) -> None:
@@ -178,9 +154,7 @@ class TestWhatADiskIsCalled:
 
     def test_a_card_tells_its_name_and_its_erase_sizes(self, tmp_path: Path) -> None:
         device = {"type": "SD", "erase_size": "512", "preferred_erase_size": "4194304"}
-        disk = only(
-            make_tree(tmp_path, [MadeDisk("mmcblk0", GIB, model="SD16G", serial="0x1", device=device)])
-        )
+        disk = only(make_tree(tmp_path, [MadeDisk("mmcblk0", GIB, model="SD16G", serial="0x1", device=device)]))
         assert (disk.model, disk.serial) == ("SD16G", "0x1")
         assert (disk.erase_size, disk.preferred_erase_size) == (512, 4194304)
 
@@ -191,9 +165,7 @@ class TestStacks:
             "md/level": "raid5", "md/chunk_size": "524288", "md/metadata_version": "1.2", "md/degraded": "1",
             "md/dev-sda1/offset": "264192", "md/dev-sdb1/offset": "2048",
         })  # fmt: skip
-        members = [
-            MadeDisk(name, GIB, [MadePartition(1, MIB, MIB, holders=["md127"])]) for name in ("sda", "sdb")
-        ]
+        members = [MadeDisk(name, GIB, [MadePartition(1, MIB, MIB, holders=["md127"])]) for name in ("sda", "sdb")]
         inventory = look([], sysroot=str(make_tree(tmp_path, [*members, md])))
         disk = inventory.disk("md127")
         assert disk is not None and disk.array is not None

@@ -25,9 +25,7 @@ from tests.probe.trees import MadeDisk, MadePartition, make_tree
 Sparse = Callable[..., Path]
 Loop = Callable[..., Path]
 
-TABLE_OF_2005 = (
-    "label: dos\nlabel-id: 0x12345678\nstart=63, size=40000, type=83\nstart=40320, size=20000, type=7\n"
-)
+TABLE_OF_2005 = "label: dos\nlabel-id: 0x12345678\nstart=63, size=40000, type=83\nstart=40320, size=20000, type=7\n"
 
 
 @pytest.fixture
@@ -132,12 +130,7 @@ class TestImages:
     @pytest.mark.needs_tools("sfdisk")
     def test_an_image_gives_its_table_and_reports_no_limits(self, image: Path) -> None:
         (disk,) = look([str(image)]).disks
-        assert (disk.kind, disk.size, disk.limits, disk.limits_given) == (
-            DiskKind.IMAGE,
-            64 * MIB,
-            IoLimits(),
-            (),
-        )
+        assert (disk.kind, disk.size, disk.limits, disk.limits_given) == (DiskKind.IMAGE, 64 * MIB, IoLimits(), ())
         assert (disk.name, disk.path, disk.table_read) == (str(image), str(image), True)
         assert disk.table is not None and disk.table.label is TableLabel.DOS
         assert [part.extent for part in disk.partitions] == [
@@ -180,9 +173,7 @@ class TestImages:
         assert disk.content == () and all(part.content_read for part in disk.partitions)
 
     @pytest.mark.needs_tools("sfdisk", "mdadm")
-    def test_a_superblock_at_the_end_of_the_last_partition_is_not_that_of_the_disk(
-        self, sparse: Sparse
-    ) -> None:
+    def test_a_superblock_at_the_end_of_the_last_partition_is_not_that_of_the_disk(self, sparse: Sparse) -> None:
         """md 0.90 lies at the end, and the end of the last partition is the end of the disk."""
         path = sparse(64 * MIB)
         run("sfdisk", "--quiet", path, stdin="label: dos\nstart=2048, type=fd\n")
@@ -214,9 +205,7 @@ class TestImages:
         with pytest.raises(Refused, match=name) as refusal:
             look([str(path)])
         assert str(path) in refusal.value.hint
-        assert (
-            "qemu-nbd -r" if name in ("qcow2", "vmdk", "vdi", "vhdx") else f"{name} -dc"
-        ) in refusal.value.hint
+        assert ("qemu-nbd -r" if name in ("qcow2", "vmdk", "vdi", "vhdx") else f"{name} -dc") in refusal.value.hint
 
     @pytest.mark.needs_tools("xz", "gzip", "zstd", "bzip2")
     @pytest.mark.parametrize("tool", ["xz", "gzip", "zstd", "bzip2"])
@@ -264,14 +253,7 @@ def as_nobody(work: Callable[[], Inventory]) -> Inventory:
 
 def without_contents(disk: Disk) -> Disk:
     return replace(
-        disk,
-        unseen=(),
-        table=None,
-        table_read=False,
-        content=(),
-        content_read=False,
-        partitions=(),
-        mapping=None,
+        disk, unseen=(), table=None, table_read=False, content=(), content_read=False, partitions=(), mapping=None
     )
 
 
@@ -325,9 +307,7 @@ def refused_hint(path: str) -> Inventory:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("strace", "sfdisk", "partx", "losetup")
-def test_nothing_is_opened_for_writing_and_no_ioctl_changes_anything(
-    image: Path, loop: Loop, tmp_path: Path
-) -> None:
+def test_nothing_is_opened_for_writing_and_no_ioctl_changes_anything(image: Path, loop: Loop, tmp_path: Path) -> None:
     device = loop(image)
     run("partx", "-a", device)
     log = tmp_path / "strace.log"
@@ -362,9 +342,7 @@ def test_nothing_is_opened_for_writing_and_no_ioctl_changes_anything(
 @pytest.mark.needs_tools("sfdisk", "partx", "losetup", "mkfs.ext4", "mkswap")
 class TestLoopDevices:
     @pytest.mark.parametrize("sector_size", [512, 4096])
-    def test_table_kernel_and_contents_come_together(
-        self, sparse: Sparse, loop: Loop, sector_size: int
-    ) -> None:
+    def test_table_kernel_and_contents_come_together(self, sparse: Sparse, loop: Loop, sector_size: int) -> None:
         path = sparse(64 * MIB)
         device = loop(path, sector_size=sector_size)
         run("sfdisk", "--quiet", "--no-reread", device, stdin="label: gpt\nsize=16MiB\nsize=16MiB\n")
@@ -376,10 +354,7 @@ class TestLoopDevices:
         finally:
             run("partx", "-d", device)
         assert disk.kind is DiskKind.LOOP and disk.mapping == f"file {path}"
-        assert disk.table is not None and (disk.table.label, disk.table.sector_size) == (
-            TableLabel.GPT,
-            sector_size,
-        )
+        assert disk.table is not None and (disk.table.label, disk.table.sector_size) == (TableLabel.GPT, sector_size)
         assert disk.table.faults == ()
         first, second = disk.partitions
         assert (first.node, second.node) == (f"{device.name}p1", f"{device.name}p2")
@@ -388,9 +363,7 @@ class TestLoopDevices:
         assert [layer.kind for part in disk.partitions for layer in part.content] == ["ext4", "swap"]
         assert first.kernel_alignment_offset == 0
 
-    def test_a_look_is_not_fooled_by_what_an_earlier_one_left_in_the_cache(
-        self, sparse: Sparse, loop: Loop
-    ) -> None:
+    def test_a_look_is_not_fooled_by_what_an_earlier_one_left_in_the_cache(self, sparse: Sparse, loop: Loop) -> None:
         """The disk's page cache knows nothing of writes through the partition's, while something holds the disk."""
         device = loop(sparse(64 * MIB))
         run("sfdisk", "--quiet", "--no-reread", device, stdin="label: gpt\nsize=32MiB\n")
@@ -438,10 +411,7 @@ class TestLoopDevices:
         run("partx", "-a", device)
         (tmp_path / "link").symlink_to(f"{device}p2")
         try:
-            names = [
-                look([target]).disks[0].name
-                for target in (f"{device}p1", str(tmp_path / "link"), device.name)
-            ]
+            names = [look([target]).disks[0].name for target in (f"{device}p1", str(tmp_path / "link"), device.name)]
         finally:
             run("partx", "-d", device)
         assert names == [device.name] * 3

@@ -34,9 +34,7 @@ ATTRIBUTES = {
 }
 
 
-def facts(
-    tmp_path: Path, attributes: dict[str, str | None], udev: dict[str, str] | None = None
-) -> ArrayFacts | None:
+def facts(tmp_path: Path, attributes: dict[str, str | None], udev: dict[str, str] | None = None) -> ArrayFacts | None:
     md = MadeDisk(
         "md127",
         2 * GIB,

@@ -160,9 +160,7 @@ def test_any_page_decodes_to_something_sane(namespace_start: bytes, controller_s
     facts = combine(controller, namespace)
     assert len(facts.formats) <= 64
     assert all(512 <= lba.data_size <= 2**32 for lba in facts.formats)
-    assert all(
-        value is None or value >= 0 for value in (facts.preferred_write_granularity, facts.max_transfer)
-    )
+    assert all(value is None or value >= 0 for value in (facts.preferred_write_granularity, facts.max_transfer))
 
 
 def test_the_pages_of_a_captured_tree_are_used(tmp_path: Path) -> None:

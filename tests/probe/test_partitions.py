@@ -53,10 +53,7 @@ def test_a_gpt_is_told_by_udev_where_nobody_could_read_it(tmp_path: Path) -> Non
         FS_TYPE="vfat", FS_VERSION="FAT32",
     )  # fmt: skip
     told = {"ID_PART_TABLE_TYPE": "gpt", "ID_PART_TABLE_UUID": "cafe"}
-    parts = [
-        MadePartition(1, MIB, 100 * MIB, udev=udev, mounted_at=["/boot/efi"]),
-        MadePartition(12, GIB, GIB),
-    ]
+    parts = [MadePartition(1, MIB, 100 * MIB, udev=udev, mounted_at=["/boot/efi"]), MadePartition(12, GIB, GIB)]
     disk = only(make_tree(tmp_path, [MadeDisk("sda", 8 * GIB, parts, udev=told)]))
     assert disk.table is not None and not disk.table_read
     assert (disk.table.label, disk.table.disk_id, disk.table.sector_size) == (TableLabel.GPT, "cafe", 512)

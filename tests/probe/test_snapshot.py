@@ -44,11 +44,7 @@ def machine(folder: Path) -> Path:
         "ID_FS_TYPE": "ext4", "ID_FS_UUID": UUID, "ID_FS_LABEL": "my-label", "ID_PART_ENTRY_UUID": "1a2b3c4d-01",
         "ID_PART_ENTRY_TYPE": "0x83", "ID_PART_ENTRY_NAME": "Alices\\x20data", "ID_FS_LABEL_ENC": "my-label",
     }  # fmt: skip
-    nvme = {
-        "subsysnqn": "nqn.2014.08.org:secret",
-        "novelty": "at AB:CD:EF:01:02:03",
-        "wwid": "eui.0025385b71b0f3a1",
-    }
+    nvme = {"subsysnqn": "nqn.2014.08.org:secret", "novelty": "at AB:CD:EF:01:02:03", "wwid": "eui.0025385b71b0f3a1"}
     disks = [
         MadeDisk(
             "sda", 8 * GIB, [MadePartition(1, 32256, GIB, udev=part, mounted_at=["/home/alice/stuff", "/home"])],
@@ -90,8 +86,7 @@ def test_a_snapshot_without_serials_gives_the_same_numbers(tmp_path: Path) -> No
 def blurred(disk: Disk) -> Disk:
     """Without what a mask changes; how often something is mounted stays."""
     parts = tuple(
-        replace(part, name=None, uuid=None, mounted_at=("x",) * len(part.mounted_at))
-        for part in disk.partitions
+        replace(part, name=None, uuid=None, mounted_at=("x",) * len(part.mounted_at)) for part in disk.partitions
     )
     table = replace(disk.table, disk_id=None) if disk.table else None
     blanks: dict[str, object] = {
@@ -154,9 +149,7 @@ class TestMasks:
         assert masks.value("S3Z8NB0K") == masks.value("S3Z8NB0K") != masks.value("S3Z8NB0L")
         assert masks.value(" WD-1234 \n").strip() == masks.value("WD-1234")
 
-    @pytest.mark.parametrize(
-        "value", [UUID, "0x50014ee2b0a1b2c3", "naa.50014ee2b0a1b2c3", "1a2b3c4d-01", "ABCD-0123"]
-    )
+    @pytest.mark.parametrize("value", [UUID, "0x50014ee2b0a1b2c3", "naa.50014ee2b0a1b2c3", "1a2b3c4d-01", "ABCD-0123"])
     def test_a_number_stays_a_number_in_the_same_notation(self, value: str) -> None:
         masked = Masks().value(value)
         assert masked != value
@@ -165,10 +158,7 @@ class TestMasks:
     def test_one_uuid_has_one_placeholder_in_all_notations(self) -> None:
         masks, digits = Masks(), UUID.replace("-", "")
         colons = ":".join(digits[at : at + 8] for at in range(0, 32, 8))
-        masked = {
-            masks.value(each).replace("-", "").replace(":", "")
-            for each in (UUID, digits, colons, UUID.upper())
-        }
+        masked = {masks.value(each).replace("-", "").replace(":", "") for each in (UUID, digits, colons, UUID.upper())}
         assert len(masked) == 1 and masked != {digits}
 
     def test_placeholders_differ_however_many_there_are(self) -> None:
@@ -199,9 +189,7 @@ class TestMasks:
         assert namespace[128:384] == page[128:384]
 
     def test_the_identify_page_of_an_ata_drive_loses_its_world_wide_name_and_keeps_its_geometry(self) -> None:
-        page = vpd_page(
-            identify(w106=0x6003, w108=0x5001, w109=0x4EE2, w110=0xB0A1, w111=0xB2C3, w209=0x4001)
-        )
+        page = vpd_page(identify(w106=0x6003, w108=0x5001, w109=0x4EE2, w110=0xB0A1, w111=0xB2C3, w209=0x4001))
         masked = mask_file(Masks(), "/sys/devices/x/vpd_pg89", page) or b""
         words = struct.unpack("<256H", masked[60:572])
         assert words[10:20] == (0,) * 10 and words[108:112] == (0,) * 4
@@ -317,9 +305,7 @@ class TestHostileArchives:
         with pytest.raises(Refused, match="more than any captured machine"):
             look([], sysroot=str(archive_of(tmp_path / "a.tar.xz", *members)))
 
-    @pytest.mark.parametrize(
-        "content", [b"", b"no archive", b"\xfd7zXZ\0broken", b"\x1f\x8bbroken", bytes(10240)]
-    )
+    @pytest.mark.parametrize("content", [b"", b"no archive", b"\xfd7zXZ\0broken", b"\x1f\x8bbroken", bytes(10240)])
     def test_what_is_no_archive_is_refused(self, tmp_path: Path, content: bytes) -> None:
         path = tmp_path / "a.tar.xz"
         path.write_bytes(content)

@@ -166,11 +166,7 @@ def kept(root: Path, file: Path, *, serials: bool) -> Inventory:
 
 @pytest.mark.needs_tools("cpio", "gzip", "tar")
 def test_a_snapshot_keeps_what_the_findings_need_and_no_names(tmp_path: Path) -> None:
-    inside = {
-        "conf/initramfs.conf": b"",
-        "sbin/mdadm": b"x",
-        "etc/mdadm/mdadm.conf": f"# Alices\n{LINE}".encode(),
-    }
+    inside = {"conf/initramfs.conf": b"", "sbin/mdadm": b"x", "etc/mdadm/mdadm.conf": f"# Alices\n{LINE}".encode()}
     root, file = with_image(machine(tmp_path / "tree"), inside), tmp_path / "masked.tar.gz"
     masked = kept(root, file, serials=False)
     found = masked.system
@@ -185,9 +181,7 @@ def test_a_snapshot_keeps_what_the_findings_need_and_no_names(tmp_path: Path) ->
     run("tar", "-xf", file, "-C", out)
     said = " ".join(f"{path} {path.read_text(errors='replace')}" for path in out.rglob("*") if path.is_file())
     said = said.replace(str(tmp_path), "")
-    assert [
-        secret for secret in SECRETS if secret in said.replace("-", "").replace(":", "") or secret in said
-    ] == []
+    assert [secret for secret in SECRETS if secret in said.replace("-", "").replace(":", "") or secret in said] == []
 
 
 def test_files_that_are_links_are_kept_where_they_were_asked_for(tmp_path: Path) -> None:
@@ -203,11 +197,7 @@ def test_files_that_are_links_are_kept_where_they_were_asked_for(tmp_path: Path)
 
 
 def test_a_foreign_array_is_foreign_in_a_snapshot_too(tmp_path: Path) -> None:
-    for name, codes in (
-        ("alice-pc:data", {"AT611"}),
-        ("other-pc:data", {"AT611", "AT614"}),
-        ("any:data", {"AT611"}),
-    ):
+    for name, codes in (("alice-pc:data", {"AT611"}), ("other-pc:data", {"AT611", "AT614"}), ("any:data", {"AT611"})):
         root = machine(tmp_path / name.partition("-")[0], name=name, etc__mdadm__mdadm=None)
         (root / "etc/mdadm/mdadm.conf").write_text("MAILADDR root\n")
         masked = kept(root, tmp_path / f"{name}.tar.gz", serials=False)

@@ -99,9 +99,7 @@ def test_a_device_node_in_a_captured_tree_is_not_opened(root: Path) -> None:
     assert Tree(str(root)).text("/sys/devices/a/node") is None
 
 
-@pytest.mark.parametrize(
-    "text", ["", " ", "abc", "1e9", "0x10", "--1", "1_000", "٣", "9" * 21, "-", "1 2", "\0"]
-)
+@pytest.mark.parametrize("text", ["", " ", "abc", "1e9", "0x10", "--1", "1_000", "٣", "9" * 21, "-", "1 2", "\0"])
 def test_what_is_no_number_is_none(text: str) -> None:
     assert as_number(text) is None
 

@@ -8,15 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.linux.sysfs import (
-    SWAP,
-    Tree,
-    open_database,
-    parse_dump,
-    parse_record,
-    read_mounts,
-    unescape_udev,
-)
+from aligntool.linux.sysfs import SWAP, Tree, open_database, parse_dump, parse_record, read_mounts, unescape_udev
 from tests.conftest import find_tool, run
 
 RECORD = b"""S:disk/by-id/ata-WDC_WD20EARS_1
@@ -51,14 +43,7 @@ def test_what_lsblk_sysroot_reads_is_read_alike() -> None:
 
 @pytest.mark.parametrize(
     ("escaped", "plain"),
-    [
-        ("", ""),
-        ("a\\x20b", "a b"),
-        ("\\x2", "\\x2"),
-        ("\\xzz", "\\xzz"),
-        ("\\x5cx20", "\\x20"),
-        ("é\\x20", "é "),
-    ],
+    [("", ""), ("a\\x20b", "a b"), ("\\x2", "\\x2"), ("\\xzz", "\\xzz"), ("\\x5cx20", "\\x20"), ("é\\x20", "é ")],
 )
 def test_escapes(escaped: str, plain: str) -> None:
     assert unescape_udev(escaped) == plain

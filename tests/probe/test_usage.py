@@ -56,9 +56,7 @@ MOUNTED = {
     "btrfs": Kind(("mkfs.btrfs", "-q"), BTRFS_CHECK, size=160 * MIB),
     "btrfs, no DUP": Kind(("mkfs.btrfs", "-q", "-m", "single"), BTRFS_CHECK, size=160 * MIB),
     "btrfs, mixed": Kind(("mkfs.btrfs", "-q", "--mixed"), BTRFS_CHECK, size=100 * MIB),
-    "btrfs, compressed": Kind(
-        ("mkfs.btrfs", "-q"), BTRFS_CHECK, ("mount", "-o", "compress-force=zlib"), 160 * MIB
-    ),
+    "btrfs, compressed": Kind(("mkfs.btrfs", "-q"), BTRFS_CHECK, ("mount", "-o", "compress-force=zlib"), 160 * MIB),
     "ntfs": NTFS,
     "ntfs, 512": replace(NTFS, make=(*NTFS.make, "-c", "512")),
     "ntfs, 64 KiB": replace(NTFS, make=(*NTFS.make, "-c", "65536")),
@@ -137,19 +135,10 @@ def is_sound(used: UsedMap, length: int) -> bool:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools(
-    "partclone.xfs",
-    "mkfs.ext4",
-    "dumpe2fs",
-    "mkfs.xfs",
-    "mkfs.btrfs",
-    "mkfs.ntfs",
-    "mkfs.exfat",
-    "mount.exfat-fuse",
+    "partclone.xfs", "mkfs.ext4", "dumpe2fs", "mkfs.xfs", "mkfs.btrfs", "mkfs.ntfs", "mkfs.exfat", "mount.exfat-fuse"
 )
 @pytest.mark.parametrize("name", MOUNTED)
-def test_a_copy_of_the_used_bytes_alone_is_a_whole_file_system(
-    sparse: Sparse, tmp_path: Path, name: str
-) -> None:
+def test_a_copy_of_the_used_bytes_alone_is_a_whole_file_system(sparse: Sparse, tmp_path: Path, name: str) -> None:
     kind, folder = MOUNTED[name], tmp_path / "mounted"
     disk = sparse(START + kind.size + 2 * MIB)
     extent = Extent(START, kind.size + 512)  # one sector is behind the file system, for whoever looks there
@@ -181,13 +170,9 @@ def test_older_tree_roots_of_a_btrfs_are_used_as_well(sparse: Sparse, tmp_path: 
             for turn in range(6):
                 (folder / f"turn {turn}").write_bytes(bytes(100 * turn))
                 run("sync", "-f", folder)
-        root = re.search(
-            r"^root\s+(\d+)$", run("btrfs", "inspect-internal", "dump-super", device), re.MULTILINE
-        )
+        root = re.search(r"^root\s+(\d+)$", run("btrfs", "inspect-internal", "dump-super", device), re.MULTILINE)
         assert root
-        lost = [
-            int(at) for at in re.findall(r"physical (\d+)", run("btrfs-map-logical", "-l", root[1], device))
-        ]
+        lost = [int(at) for at in re.findall(r"physical (\d+)", run("btrfs-map-logical", "-l", root[1], device))]
     used = read_used(str(disk), Extent(0, size), the_layer(disk, Extent(0, size)), sector_size=512)
     assert lost and not used.by.startswith("everything"), used.by
     for image in (disk, only_the_used(disk, Extent(0, size), used)):
@@ -207,9 +192,7 @@ def test_older_tree_roots_of_a_btrfs_are_used_as_well(sparse: Sparse, tmp_path: 
 def test_everything_of_a_btrfs_is_used_when_its_data_lies_there_twice(sparse: Sparse) -> None:
     image = sparse(256 * MIB)
     run("mkfs.btrfs", "-q", "-m", "dup", "-d", "dup", image)
-    used = read_used(
-        str(image), Extent(0, 256 * MIB), the_layer(image, Extent(0, 256 * MIB)), sector_size=512
-    )
+    used = read_used(str(image), Extent(0, 256 * MIB), the_layer(image, Extent(0, 256 * MIB)), sector_size=512)
     assert used.runs == (Extent(0, 256 * MIB),)
     assert "DATA|DUP" in used.by
 
@@ -345,18 +328,7 @@ def test_everything_of_an_ext4_is_used_that_is_unclean_or_does_not_add_up(sparse
 @pytest.mark.needs_tools("mkfs.ext4", "dumpe2fs")
 def test_the_map_of_two_tebibytes_is_small_and_covers_them(sparse: Sparse) -> None:
     image = sparse(2 * TIB)
-    run(
-        "mkfs.ext4",
-        "-q",
-        "-F",
-        "-E",
-        "nodiscard,lazy_itable_init=1",
-        "-G",
-        "8192",
-        "-i",
-        str(64 * MIB),
-        image,
-    )
+    run("mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=1", "-G", "8192", "-i", str(64 * MIB), image)
     extent = Extent(0, 2 * TIB)
     used = read_used(str(image), extent, the_layer(image, extent), sector_size=512)
     assert is_sound(used, 2 * TIB) and used.by == "dumpe2fs"
@@ -401,9 +373,7 @@ Group 1: (Blocks 50-99)
 
 def test_blocks_that_dumpe2fs_does_not_list_as_free_are_used() -> None:
     runs = usage.used_in_dumpe2fs(REPORT, 409600)
-    assert runs == tuple(
-        Extent(first * 4096, count * 4096) for first, count in ((0, 10), (20, 10), (31, 29), (69, 21))
-    )
+    assert runs == tuple(Extent(first * 4096, count * 4096) for first, count in ((0, 10), (20, 10), (31, 29), (69, 21)))
 
 
 @pytest.mark.parametrize(
@@ -431,12 +401,7 @@ def test_the_final_map_covers_all_that_was_used_and_both_ends_in_few_runs(
     final = with_edges(
         used, length, known=min(known * 4096, length), sector_size=sector_size, by="x", most_runs=most_runs
     )
-    must = [
-        *used,
-        Extent(0, EDGE),
-        Extent(length - EDGE, EDGE),
-        Extent(known * 4096, max(length - known * 4096, 0)),
-    ]
+    must = [*used, Extent(0, EDGE), Extent(length - EDGE, EDGE), Extent(known * 4096, max(length - known * 4096, 0))]
     for part in must:
         assert part.length == 0 or any(one.contains(part) for one in final.runs)
     assert is_sound(final, length) and len(final.runs) <= most_runs

@@ -197,9 +197,7 @@ def _register(root: Path, path: str, name: str, number: str, *, disk: bool = Tru
 
 def _udev(root: Path, number: str, properties: Mapping[str, str], links: Sequence[str]) -> None:
     if properties or links:
-        lines = [f"S:{link}\n" for link in links] + [
-            f"E:{key}={value}\n" for key, value in properties.items()
-        ]
+        lines = [f"S:{link}\n" for link in links] + [f"E:{key}={value}\n" for key, value in properties.items()]
         _write(f"{root}/run/udev/data/b{number}", "".join(lines))
 
 

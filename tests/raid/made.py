@@ -19,9 +19,8 @@ def drive(number: int, *, size: int = SIZE, logical: int = 512, parts: str = "",
     """An NVMe drive that was looked at; `parts` as in tests/audit/made.py, empty: nothing is on it."""
     name = f"nvme{number}n1"
     disk = made_disk(
-        parts, name=name, kind=DiskKind.NVME, logical=logical, physical=4096, rotational=False, size=size,
-        offset=phase,
-    )  # fmt: skip
+        parts, name=name, kind=DiskKind.NVME, logical=logical, physical=4096, rotational=False, size=size, offset=phase
+    )
     named = tuple(replace(part, node=f"{name}p{part.number}") for part in disk.partitions)
     return replace(
         disk, partitions=named, content_read=True, model="ACME NV1", serial=f"S{number:04}",
@@ -33,18 +32,11 @@ def drives(count: int, *, size: int = SIZE, logical: int = 512) -> tuple[Disk, .
     return tuple(drive(number, size=size, logical=logical) for number in range(count))
 
 
-def linked(
-    disk: Disk, bandwidth: int | None, *, gts: float = 8, width: int = 4, hidden: int | None = None
-) -> Disk:
+def linked(disk: Disk, bandwidth: int | None, *, gts: float = 8, width: int = 4, hidden: int | None = None) -> Disk:
     """On a root port of its own; `hidden`: the link of the chipset above that."""
     number = int(disk.name[4:-2])
     end = LinkHop(
-        f"0000:0{number}:00.0",
-        Port.ENDPOINT,
-        speed_gts=gts,
-        width=width,
-        bandwidth=bandwidth,
-        max_bandwidth=bandwidth,
+        f"0000:0{number}:00.0", Port.ENDPOINT, speed_gts=gts, width=width, bandwidth=bandwidth, max_bandwidth=bandwidth
     )
     root = LinkHop(
         f"0000:00:1{number}.0", Port.CHIPSET_ROOT if hidden else Port.CPU_ROOT, bandwidth=bandwidth,
@@ -64,10 +56,7 @@ def goal(level: str = "raid1", **words: object) -> RaidGoal:
 
 
 def planned(
-    wanted: RaidGoal,
-    *disks: Disk,
-    uplinks: tuple[Uplink, ...] = (),
-    known: tuple[KnownGeometry, ...] = (),
+    wanted: RaidGoal, *disks: Disk, uplinks: tuple[Uplink, ...] = (), known: tuple[KnownGeometry, ...] = ()
 ) -> Plan:
     rows = {disk.name: known for disk in disks}
     return plan_raid(judged(*disks, known=known), Inventory(disks, uplinks), wanted, known=rows)

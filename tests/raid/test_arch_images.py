@@ -46,18 +46,9 @@ def looked(folder: Path, **images: Path) -> subprocess.CompletedProcess[str]:
     (here := folder / "here").mkdir()
     (temporary := folder / "tmp").mkdir()
     search = f"{folder / 'bin'}:{os.environ['PATH']}"
-    env = os.environ | {
-        "MKINITCPIO_PRESETS": str(folder / "presets"),
-        "PATH": search,
-        "TMPDIR": str(temporary),
-    }
+    env = os.environ | {"MKINITCPIO_PRESETS": str(folder / "presets"), "PATH": search, "TMPDIR": str(temporary)}
     done = subprocess.run(
-        command_of(CheckInitramfs("mkinitcpio", UUID)),
-        cwd=here,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
+        command_of(CheckInitramfs("mkinitcpio", UUID)), cwd=here, env=env, capture_output=True, text=True, check=False
     )
     assert list(here.iterdir()) == [], "the folder that it was called in is somebody's: /, of root's shell"
     assert list(temporary.iterdir()) == [], "nothing is left behind"

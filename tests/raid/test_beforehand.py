@@ -15,9 +15,7 @@ from tests.run_aligntool import run_aligntool
 pytestmark = [
     pytest.mark.needs_root,
     pytest.mark.needs_tools("losetup", "mkfs.ext4", "mdadm", "blkid"),
-    pytest.mark.skipif(
-        find_distribution() is None, reason="whose files make an array permanent is not known here"
-    ),
+    pytest.mark.skipif(find_distribution() is None, reason="whose files make an array permanent is not known here"),
 ]
 REBUILD = next((MAKERS[SYSTEMS[family].maker].rebuild[0] for family in (find_distribution(),) if family), "")
 needs_rebuild = pytest.mark.skipif(
@@ -41,9 +39,7 @@ def drives(sparse: Callable[..., Path], loop: Callable[..., Path]) -> tuple[Path
         ("/etc/passwd", "is not a directory"),
     ],
 )
-@pytest.mark.parametrize(
-    "command", [("raid", "plan"), ("raid", "create", "--dry-run"), ("raid", "create", "--yes")]
-)
+@pytest.mark.parametrize("command", [("raid", "plan"), ("raid", "create", "--dry-run"), ("raid", "create", "--yes")])
 def test_no_plan_is_shown_for_a_place_that_is_taken(
     drives: tuple[Path, Path], command: tuple[str, ...], place: str, why: str
 ) -> None:

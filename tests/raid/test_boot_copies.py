@@ -19,10 +19,7 @@ from aligntool.units import MIB
 from tests.conftest import run
 from tests.moving.attached import mounted
 
-pytestmark = [
-    pytest.mark.needs_root,
-    pytest.mark.needs_tools("losetup", "mkfs.ext4", "findmnt", "blkid", "mount"),
-]
+pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("losetup", "mkfs.ext4", "findmnt", "blkid", "mount")]
 LOADER = "EFI/BOOT/BOOTX64.EFI"
 
 

@@ -6,15 +6,7 @@ from hypothesis import strategies as st
 
 from aligntool.audit.report import Grid, GridKind, Severity
 from aligntool.inventory import Source
-from aligntool.raid.chunks import (
-    LEVELS,
-    WORKLOADS,
-    Evidence,
-    Stripes,
-    data_members,
-    judge_chunk,
-    recommend_chunk,
-)
+from aligntool.raid.chunks import LEVELS, WORKLOADS, Evidence, Stripes, data_members, judge_chunk, recommend_chunk
 from aligntool.units import KIB, MIB, is_power_of_two
 
 
@@ -107,29 +99,19 @@ def test_a_chunk_that_was_asked_for_is_judged_by_the_same_rules(chunk: int, leve
 
 def test_what_nobody_published_is_called_a_rule_of_thumb() -> None:
     """Published are the 4 KiB figure, md's largest request and ScyllaDB's setup; the rules built on them are not."""
-    for level, workload in (
-        ("raid0", "general"),
-        ("raid5", "general"),
-        ("raid6", "sequential"),
-        ("raid5", "lsm"),
-    ):
+    for level, workload in (("raid0", "general"), ("raid5", "general"), ("raid6", "sequential"), ("raid5", "lsm")):
         assert recommend_chunk(stripes(level, 4, workload)).evidence is Evidence.RULE
     least = next(rule for rule in judge_chunk(64 * KIB, stripes("raid0", 4)) if "16KiB" in rule.sentence)
     assert least.evidence is Evidence.RULE and "is not measured" in least.sentence
     assert recommend_chunk(stripes("raid6", 100)).evidence is Evidence.RULE  # the floor of 16 KiB
-    assert (
-        recommend_chunk(stripes("raid5", 9, unit=256 * KIB)).evidence is Evidence.REPORTED
-    )  # the drives' own
+    assert recommend_chunk(stripes("raid5", 9, unit=256 * KIB)).evidence is Evidence.REPORTED  # the drives' own
 
 
 def test_two_rules_that_conflict_are_said_to() -> None:
     """RAID5 of nine drives that work in 256 KiB: a stripe of 2 MiB, and no smaller chunk."""
     advice = recommend_chunk(stripes("raid5", 9, unit=256 * KIB))
     (broken,) = [rule for rule in advice.rules if not rule.kept]
-    assert (advice.size, broken.conflict) == (
-        256 * KIB,
-        "a multiple of the members' indirection unit of 256KiB",
-    )
+    assert (advice.size, broken.conflict) == (256 * KIB, "a multiple of the members' indirection unit of 256KiB")
     asked = judge_chunk(512 * KIB, stripes("raid5", 9))
     assert [rule.conflict for rule in asked if not rule.kept] == [""]
 

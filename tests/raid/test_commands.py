@@ -88,9 +88,7 @@ def test_what_arrays_of_a_captured_machine_say_to_type_is_for_that_machine(tmp_p
         size.write_text(f"{int(size.read_text()) + 1}\n")
     shown = run_aligntool("raid", "show", "--json", "--sysroot", tmp_path)
     hints = [hint for each in json.loads(shown.stdout)["arrays"] for hint in each["next"]]
-    assert hints and all(
-        hint.startswith(("on the captured machine: ", "aligntool explain ")) for hint in hints
-    )
+    assert hints and all(hint.startswith(("on the captured machine: ", "aligntool explain ")) for hint in hints)
     assert any(hint.startswith("on the captured machine: ") for hint in hints)
 
 
@@ -112,26 +110,14 @@ def test_a_plan_that_is_only_shown_ends_with_what_carries_it_out(tmp_path: Path)
     """Here, with the capture's sysfs in a mount namespace of its own, the array is one of this machine."""
     run("tar", "-xf", MACHINE, "-C", tmp_path)
     script = 'mount --bind "$1" /sys && shift && exec "$@"'
-    inside = [
-        "unshare",
-        "--mount",
-        "--propagation",
-        "private",
-        "sh",
-        "-c",
-        script,
-        "sh",
-        str(tmp_path / "sys"),
-    ]
+    inside = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", str(tmp_path / "sys")]
     kept = tmp_path / "plan.json"
     for more, said in (
         (["--dry-run"], "sudo aligntool raid persist /dev/md2 --system arch"),
         (["-o", str(kept)], f"sudo aligntool apply {kept}"),
     ):
         words = ["raid", "persist", "/dev/md2", "--system", "arch", *more]
-        done = subprocess.run(
-            [*inside, *program(*words)], capture_output=True, text=True, check=False, timeout=120
-        )
+        done = subprocess.run([*inside, *program(*words)], capture_output=True, text=True, check=False, timeout=120)
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines()[-1] == f"→ {said}"
 
@@ -158,21 +144,8 @@ def test_a_distribution_that_nobody_knows_is_not_taken_for_another(tmp_path: Pat
     """With another os-release(5) in a mount namespace of its own, which is gone with the command."""
     release = tmp_path / "os-release"
     release.write_text("ID=templeos\n")
-    script = (
-        'mount --bind "$1" /usr/lib/os-release && mount --bind "$1" /etc/os-release && shift && exec "$@"'
-    )
-    words = [
-        "unshare",
-        "--mount",
-        "--propagation",
-        "private",
-        "sh",
-        "-c",
-        script,
-        "sh",
-        str(release),
-        *program(),
-    ]
+    script = 'mount --bind "$1" /usr/lib/os-release && mount --bind "$1" /etc/os-release && shift && exec "$@"'
+    words = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", str(release), *program()]
     drives = ["raid", "plan", "--level", "1", "/nowhere/a", "/nowhere/b"]
     done = subprocess.run([*words, *drives], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 3 and "family is not known" in done.stderr

@@ -92,22 +92,13 @@ def test_what_shows_through_of_an_earlier_array_stops_no_file_system(
     assert f"TYPE={kind}\n" in run("blkid", "-p", "-o", "export", device)
 
 
-EXT4 = [
-    ("raid0", 4, 512 * KIB, "128", None),
-    ("raid5", 4, 128 * KIB, "32", "96"),
-    ("raid1", 2, None, None, None),
-]
+EXT4 = [("raid0", 4, 512 * KIB, "128", None), ("raid5", 4, 128 * KIB, "32", "96"), ("raid1", 2, None, None, None)]
 
 
 @pytest.mark.needs_tools("mkfs.ext4", "dumpe2fs")
 @pytest.mark.parametrize(("level", "count", "chunk", "stride", "width"), EXT4, ids=[row[0] for row in EXT4])
 def test_ext4_has_the_stride_of_the_chunk_and_a_width_with_parity_only(
-    sparse: Callable[..., Path],
-    level: str,
-    count: int,
-    chunk: int | None,
-    stride: str | None,
-    width: str | None,
+    sparse: Callable[..., Path], level: str, count: int, chunk: int | None, stride: str | None, width: str | None
 ) -> None:
     command = made(planned(goal(level, chunk=chunk, filesystem="ext4"), *drives(count)), "ext4")
     image = sparse(GIB)
@@ -120,9 +111,7 @@ def test_ext4_has_the_stride_of_the_chunk_and_a_width_with_parity_only(
 
 @pytest.mark.needs_tools("mkfs.btrfs", "mkswap", "blkid")
 @pytest.mark.parametrize("kind", ["btrfs", "swap"])
-def test_other_kinds_are_made_with_the_uuid_that_fstab_will_name(
-    sparse: Callable[..., Path], kind: str
-) -> None:
+def test_other_kinds_are_made_with_the_uuid_that_fstab_will_name(sparse: Callable[..., Path], kind: str) -> None:
     image = sparse(GIB)
     run(*made(planned(goal(filesystem=kind), *drives(2)), kind), image)
     said = run("blkid", "-p", "-o", "export", image)
@@ -158,9 +147,7 @@ def test_mdadm_understands_every_word_and_stops_at_members_that_are_not_there(
 
     def ask(words: list[str]) -> str:
         words = [find_tool("mdadm") or "", *(gone.get(word, word) for word in words)]
-        done = subprocess.run(
-            words, capture_output=True, text=True, check=False, timeout=60, stdin=subprocess.DEVNULL
-        )
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60, stdin=subprocess.DEVNULL)
         assert done.returncode
         return done.stdout + done.stderr
 

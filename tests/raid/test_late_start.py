@@ -45,10 +45,7 @@ def test_the_timer_starts_the_service_and_that_the_script() -> None:
         units[name] = configparser.ConfigParser()
         units[name].read_string(files[name])
     timer, service = units.values()
-    assert (
-        timer["Timer"]["Unit"] == "mdadm-late-start.service"
-        and timer["Install"]["WantedBy"] == "sysinit.target"
-    )
+    assert timer["Timer"]["Unit"] == "mdadm-late-start.service" and timer["Install"]["WantedBy"] == "sysinit.target"
     assert service["Service"]["ExecStart"] == "/bin/sh /usr/local/lib/mdadm-late-start.sh"
 
 

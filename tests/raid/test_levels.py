@@ -41,8 +41,6 @@ def test_a_full_stripe_is_the_optimal_io_size_of_the_kernel(
         ("raid6", "left-symmetric", 6, 4.0),
     ],
 )
-def test_an_array_holds_what_its_copies_and_parity_leave(
-    level: str, layout: str, members: int, times: float
-) -> None:
+def test_an_array_holds_what_its_copies_and_parity_leave(level: str, layout: str, members: int, times: float) -> None:
     """md(4)."""
     assert capacity(LEVELS[level], members, layout, GIB) == times * GIB

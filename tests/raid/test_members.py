@@ -56,9 +56,7 @@ def test_what_is_wrong_with_a_member_needs_the_user(words: dict[str, object], sa
 def test_members_on_different_numa_nodes_are_told_with_what_that_costs() -> None:
     one, two = drives(2)
     said = planned(goal(), replace(one, numa_node=0), replace(two, numa_node=1)).attention
-    assert any(
-        "NUMA nodes: nvme0n1 0, nvme1n1 1" in line and "between the processors" in line for line in said
-    )
+    assert any("NUMA nodes: nvme0n1 0, nvme1n1 1" in line and "between the processors" in line for line in said)
     for other in (0, None, -1):
         said = planned(goal(), replace(one, numa_node=0), replace(two, numa_node=other)).attention
         assert not any("NUMA" in line for line in said)
@@ -68,9 +66,7 @@ def test_a_shared_uplink_is_told_of_each_member_below_it() -> None:
     disks = [linked(disk, X4, hidden=X4) for disk in drives(3)]
     uplink = Uplink("DMI 3.0 x4", X4, Source.KNOWN, ("nvme0n1", "nvme1n1"))
     said = notes(planned(goal(), *disks, uplinks=(uplink,)))
-    assert (
-        "nvme0n1 shares DMI 3.0 x4 with nvme1n1" in said and "nvme1n1 shares DMI 3.0 x4 with nvme0n1" in said
-    )
+    assert "nvme0n1 shares DMI 3.0 x4 with nvme1n1" in said and "nvme1n1 shares DMI 3.0 x4 with nvme0n1" in said
     assert "nvme2n1 shares" not in said
 
 
@@ -86,11 +82,7 @@ def test_a_link_is_told_as_it_is_and_at_most() -> None:
 
 @pytest.mark.parametrize(
     ("granted", "said"),
-    [
-        (64 * MIB, "asks for 64MiB of the host's and got 64MiB"),
-        (0, "and got nothing"),
-        (None, "of the host's:"),
-    ],
+    [(64 * MIB, "asks for 64MiB of the host's and got 64MiB"), (0, "and got nothing"), (None, "of the host's:")],
 )
 def test_a_host_memory_buffer_is_told_as_asked_for_and_as_given(granted: int | None, said: str) -> None:
     one, two = drives(2)

@@ -79,9 +79,7 @@ CASES: list[tuple[str, str, str, str, Sequence[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("conf", "table", "crypt", "words"), [row[1:] for row in CASES], ids=[row[0] for row in CASES]
-)
+@pytest.mark.parametrize(("conf", "table", "crypt", "words"), [row[1:] for row in CASES], ids=[row[0] for row in CASES])
 def test_what_was_missing_is_there_afterwards_and_nothing_is_left_to_do(
     conf: str, table: str, crypt: str, words: Sequence[str]
 ) -> None:
@@ -98,9 +96,7 @@ def test_what_was_missing_is_there_afterwards_and_nothing_is_left_to_do(
         assert any(word in line for _, _, new in edits(plan) for line in new), (word, edits(plan))
     assert told(audit(after, {})) == []
     assert persist(after).steps == ()
-    kept = [
-        line for text in (conf, table, crypt) for line in text.splitlines() if line.startswith(("#", "MAIL"))
-    ]
+    kept = [line for text in (conf, table, crypt) for line in text.splitlines() if line.startswith(("#", "MAIL"))]
     assert all(line in "\n".join(texts.values()).splitlines() for line in kept)
 
 
@@ -119,9 +115,7 @@ NO_DISCARDS = {"raid5": [("AT607", "info")], "raid6": [("AT607", "info")]}
 
 
 @pytest.mark.parametrize("level", ["raid1", "raid10", "raid5", "raid6"])
-def test_an_array_that_debian_starts_only_whole_gets_the_late_start_and_then_nothing_is_left(
-    level: str,
-) -> None:
+def test_an_array_that_debian_starts_only_whole_gets_the_late_start_and_then_nothing_is_left(level: str) -> None:
     inventory = machine(level, replace(system(), late_start=False))
     assert told(audit(inventory, {})) == [*NO_DISCARDS.get(level, ()), ("AT618", "info")]
     plan = persist(inventory)
@@ -255,9 +249,7 @@ def test_debians_first_line_ends_the_hooks_own_search_so_every_other_array_gets_
         array=replace(first.array, uuid=OTHER, name="here:root", members=(), links=()),
     )  # fmt: skip
     both = replace(inventory, disks=(*inventory.disks[:-1], other, first))
-    assert [new for _, _, new in edits(persist(both))] == [
-        (RIGHT, f"ARRAY /dev/md/root metadata=1.2 UUID={OTHER}")
-    ]
+    assert [new for _, _, new in edits(persist(both))] == [(RIGHT, f"ARRAY /dev/md/root metadata=1.2 UUID={OTHER}")]
     assert [new for _, _, new in edits(persist(both, word="fedora"))] == [(RIGHT,)]
 
 
@@ -285,18 +277,9 @@ def test_a_new_array_whose_line_is_debians_first_brings_the_others_theirs() -> N
         (RIGHT,),
         (f"ARRAY /dev/md/scratch metadata=1.2 UUID={ARRAY_UUID}",),
     ]
-    known = replace(
-        running, disks=(*new, *running.disks), system=system(conf=lines(f"ARRAY /dev/md1 UUID={OTHER}"))
-    )
+    known = replace(running, disks=(*new, *running.disks), system=system(conf=lines(f"ARRAY /dev/md1 UUID={OTHER}")))
     assert (
-        len(
-            [
-                one
-                for one in edits(plan_raid(judged(*new), known, goal(name="scratch")))
-                if "mdadm.conf" in one[0]
-            ]
-        )
-        == 1
+        len([one for one in edits(plan_raid(judged(*new), known, goal(name="scratch"))) if "mdadm.conf" in one[0]]) == 1
     )
 
 
@@ -334,17 +317,9 @@ def test_an_old_initramfs_is_built_anew_though_every_file_is_right() -> None:
 def test_a_mount_is_added_with_its_line_and_made_now() -> None:
     plan = persist(machine("raid1", system()), mount="/srv/data")
     assert edits(plan) == [
-        (
-            "/etc/fstab",
-            f"UUID={FS}",
-            (f"UUID={FS} /srv/data ext4 noatime,nofail,x-systemd.device-timeout=2min 0 2",),
-        )
+        ("/etc/fstab", f"UUID={FS}", (f"UUID={FS} /srv/data ext4 noatime,nofail,x-systemd.device-timeout=2min 0 2",))
     ]
-    assert commands(plan) == [
-        ("systemctl", "daemon-reload"),
-        ("mkdir", "-p", "/srv/data"),
-        ("mount", "/srv/data"),
-    ]
+    assert commands(plan) == [("systemctl", "daemon-reload"), ("mkdir", "-p", "/srv/data"), ("mount", "/srv/data")]
 
 
 def test_a_mount_that_is_there_already_is_not_made_again() -> None:
@@ -371,13 +346,7 @@ def test_swap_is_named_by_its_uuid_and_may_be_missing() -> None:
 def test_what_cannot_be_mended_by_files_is_told() -> None:
     files = system(conf=CONF, words=("root=/dev/md127", "resume=/dev/md127", "rd.auto"))
     said = " ".join(persist(machine("raid1", files, name="there:data", degraded=1)).attention)
-    for words in (
-        "root=/dev/md127",
-        "do not hibernate",
-        "names the host 'there'",
-        "--update=homehost",
-        "degraded",
-    ):
+    for words in ("root=/dev/md127", "do not hibernate", "names the host 'there'", "--update=homehost", "degraded"):
         assert words in said, words
 
 
@@ -439,9 +408,7 @@ def test_the_lines_that_are_written_are_fstabs_own_language(tmp_path: Path) -> N
     done(inventory, persist(inventory), texts)
     file = tmp_path / "fstab"
     file.write_text(texts["/etc/fstab"])
-    said = run(
-        "findmnt", "--tab-file", file, "--noheadings", "--raw", "--output", "SOURCE,TARGET,FSTYPE,OPTIONS"
-    )
+    said = run("findmnt", "--tab-file", file, "--noheadings", "--raw", "--output", "SOURCE,TARGET,FSTYPE,OPTIONS")
     assert said.splitlines() == [
         f"UUID={FS} /srv ext4 defaults,nofail,x-systemd.device-timeout=2min",
         "UUID=aa-bb /other vfat ro",

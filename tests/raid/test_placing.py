@@ -92,9 +92,7 @@ def test_members_give_whole_chunks_however_large_those_are() -> None:
     assert kib(option(plan, "size")) % (16 * MIB) == 0
 
 
-@pytest.mark.parametrize(
-    ("size", "headroom"), [(20 * GIB, 16 * MIB), (100 * GIB, 64 * MIB), (300 * GIB, 128 * MIB)]
-)
+@pytest.mark.parametrize(("size", "headroom"), [(20 * GIB, 16 * MIB), (100 * GIB, 64 * MIB), (300 * GIB, 128 * MIB)])
 def test_small_members_lose_no_more_to_the_offset_than_mdadm_takes(size: int, headroom: int) -> None:
     """super1.c, validate_geometry1: 128 MiB, halved while a 1024th of the member is less; and the metadata."""
     offset = kib(option(planned(goal(), *drives(2, size=size)), "data-offset"))
@@ -142,9 +140,7 @@ def test_whatever_the_drives_are_the_members_fit_and_their_data_lie_on_the_grids
 
 
 @pytest.mark.needs_tools("sgdisk", "parted")
-def test_the_tables_of_a_system_are_such_as_sgdisk_and_parted_find_no_fault_with(
-    sparse: Callable[..., Path],
-) -> None:
+def test_the_tables_of_a_system_are_such_as_sgdisk_and_parted_find_no_fault_with(sparse: Callable[..., Path]) -> None:
     plan = planned(goal(esp_size=512 * MIB), *drives(2, size=20 * GIB))
     image = sparse(20 * GIB)
     words: list[str] = []

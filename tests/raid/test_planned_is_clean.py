@@ -53,9 +53,7 @@ def _member(disk: Disk, plan: Plan, offset: int) -> Disk:
         )
     member = next(part for part in parts if f"/dev/{part.node}" == step.device)
     layer = Layer("linux_raid_member", member.extent, "1.2", data_start=member.extent.start + offset)
-    parts = tuple(
-        replace(part, content=(layer,), content_read=True) if part is member else part for part in parts
-    )
+    parts = tuple(replace(part, content=(layer,), content_read=True) if part is member else part for part in parts)
     return replace(disk, partitions=parts, limits=replace(disk.limits, discard_max=2 << 40))
 
 
@@ -80,9 +78,7 @@ def _array(plan: Plan, step: MakeArray, drives: tuple[Disk, ...], offset: int) -
     )  # fmt: skip
     limits = replace(disk.limits, discard_max=0 if number in PARITY else 2 << 40)
     content = tuple(
-        _content(one, plan.disk.size)
-        for one in plan.steps
-        if isinstance(one, MakeFileSystem) and one.kind != "vfat"
+        _content(one, plan.disk.size) for one in plan.steps if isinstance(one, MakeFileSystem) and one.kind != "vfat"
     )
     return replace(disk, array=facts, slaves=nodes, content=content, content_read=True, limits=limits)
 
@@ -137,6 +133,4 @@ def test_the_audit_would_see_a_difference() -> None:
     fine = replace(array, array=replace(array.array, bitmap_chunk=64 * MIB))
     found = audit(replace(inventory, disks=(*inventory.disks[:-1], fine)), {}).findings
     assert "AT606" in {one.code.value for one in found}
-    assert "AT611" in {
-        one.code.value for one in audit(replace(inventory, system=System("debian")), {}).findings
-    }
+    assert "AT611" in {one.code.value for one in audit(replace(inventory, system=System("debian")), {}).findings}

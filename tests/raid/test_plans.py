@@ -118,11 +118,7 @@ def test_an_array_is_as_large_as_mdadm_made_it(wanted: RaidGoal, count: int, siz
     assert plan.disk.size == size
     (array,) = [step for step in plan.steps if isinstance(step, MakeArray)]
     offset = f"--data-offset={sectors // 2}K"
-    assert (
-        (offset in command_of(array))
-        if sectors
-        else not any("data-offset" in word for word in command_of(array))
-    )
+    assert (offset in command_of(array)) if sectors else not any("data-offset" in word for word in command_of(array))
 
 
 def notes(plan: Plan) -> str:
@@ -151,10 +147,7 @@ def test_the_articles_array_is_told_value_by_value() -> None:
         (goal("raid1"), "no --assume-clean"),
         (goal("raid1", bitmap="none"), "the whole array is resynchronised"),
         (goal("raid1"), "metadata 1.2 lies 4KiB into each member"),
-        (
-            goal("raid0", chunk=64 * KIB),
-            "read 512KiB ahead",
-        ),  # 4 x 64 KiB: read_ahead_kb was 512 (Linux 6.12)
+        (goal("raid0", chunk=64 * KIB), "read 512KiB ahead"),  # 4 x 64 KiB: read_ahead_kb was 512 (Linux 6.12)
         (goal("raid10", layout="f2"), "copies lie in different halves"),
     ],
 )
@@ -199,12 +192,7 @@ def test_members_that_differ_are_told_by_what_they_differ_in() -> None:
     one, two = linked(drive(0), 3_938_000_000), linked(drive(1), 1_969_000_000, width=2)
     other = replace(two, model="ACME NV2", numa_node=1, size=(two.size or 0) + 4096)
     said = "\n".join(planned(goal(), replace(one, numa_node=0), other).attention)
-    for words in (
-        "models: nvme0n1 ACME NV1, nvme1n1 ACME NV2",
-        "NUMA nodes",
-        "sizes",
-        "links: nvme0n1 link 8 GT/s x4",
-    ):
+    for words in ("models: nvme0n1 ACME NV1, nvme1n1 ACME NV2", "NUMA nodes", "sizes", "links: nvme0n1 link 8 GT/s x4"):
         assert f"different {words}" in said, words
     assert "different" not in "\n".join(planned(goal(), *drives(2)).attention)
 
@@ -214,9 +202,7 @@ def test_a_link_that_holds_a_drive_back_and_drives_that_firmware_hides_are_told(
     able = replace(one.links[0][0], max_speed_gts=16.0, max_width=4, max_bandwidth=7_876_000_000)
     slow = replace(one, links=((able, one.links[0][1]),))
     said = planned(goal(), slow, two).attention
-    assert any(
-        line.startswith("nvme0n1: link 8 GT/s x2 of 16 GT/s x4; its slot or its link") for line in said
-    )
+    assert any(line.startswith("nvme0n1: link 8 GT/s x2 of 16 GT/s x4; its slot or its link") for line in said)
     assert not any(line.startswith("nvme1n1:") for line in said)
     adapter = Adapter("0000:00:17.0", "SATA controller", remapped_nvme=2)
     plan = plan_raid(judged(*drives(2)), Inventory(drives(2), adapters=(adapter,)), goal())
@@ -243,10 +229,7 @@ def test_what_needs_the_user_is_said(wanted: RaidGoal, words: str) -> None:
     [
         (True, "devices_handle_discard_safely is on here"),
         (False, "passes no discards on because raid456's devices_handle_discard_safely is off:"),
-        (
-            None,
-            "passes no discards on while raid456's devices_handle_discard_safely is off, which is its default",
-        ),
+        (None, "passes no discards on while raid456's devices_handle_discard_safely is off, which is its default"),
     ],
 )
 def test_discards_on_parity_are_told_as_the_kernel_is_set(safely: bool | None, words: str) -> None:
@@ -261,13 +244,10 @@ def test_a_partition_with_another_type_gets_that_of_a_member_behind_the_array() 
     disks = (drive(0, parts="2048+40000000"), drive(1, parts="2048+40000000"))
     steps = planned(goal(partitions=(1, 1)), *disks).steps
     kinds = [type(step).__name__ for step in steps]
-    found = [
-        command_of(step) for step in steps[kinds.index("MakeArray") + 1 :] if isinstance(step, SystemStep)
-    ]
+    found = [command_of(step) for step in steps[kinds.index("MakeArray") + 1 :] if isinstance(step, SystemStep)]
     raid = "A19D880F-05FC-4D3B-A006-743F0F84911E"
     assert found[:2] == [
-        ("sfdisk", "--no-tell-kernel", "--part-type", f"/dev/nvme{number}n1", "1", raid)
-        for number in range(2)
+        ("sfdisk", "--no-tell-kernel", "--part-type", f"/dev/nvme{number}n1", "1", raid) for number in range(2)
     ]
     assert "SetPartitionType" not in to_json(planned(goal(), *drives(2)))
 

@@ -44,7 +44,7 @@ MEMBERS: list[tuple[str, Change, str, str]] = [
     ("", lambda disk: replace(disk, kind=DiskKind.DM), "makes no partitions on a mapping", "--whole-drives"),
     ("", lambda disk: replace(disk, zoned="host-managed"), "nvme1n1 is host-managed zoned", ""),
     ("", lambda disk: replace(disk, size=8 * MIB), "members need at least 16MiB", "larger"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("parts", "change", "why", "hint"), MEMBERS, ids=[row[2] for row in MEMBERS])
@@ -93,9 +93,7 @@ def test_a_raid0_may_have_a_chunk_that_is_no_power_of_two_and_is_told_what_that_
 
 
 def test_all_reasons_are_told_at_once() -> None:
-    bad = replace(
-        drive(1, parts="2048+1000 ext4"), read_only=True, failing="it dies", limits=IoLimits(4096, 4096)
-    )
+    bad = replace(drive(1, parts="2048+1000 ext4"), read_only=True, failing="it dies", limits=IoLimits(4096, 4096))
     with pytest.raises(Refused) as refused:
         planned(goal("raid5", chunk=96 * KIB), drive(0), bad)
     for why in ("read-only", "it dies", "not empty", "different sizes", "at least 3", "power of two"):
@@ -111,21 +109,14 @@ def test_what_wipe_names_may_be_lost_and_nothing_else() -> None:
     plan = planned(goal(wipe=("/dev/nvme0n1", "nvme1n1")), *full)
     assert plan.steps
     for number in range(2):
-        assert any(
-            line.startswith("lost: partition 1, ext4") and f"nvme{number}n1" in line
-            for line in plan.attention
-        )
+        assert any(line.startswith("lost: partition 1, ext4") and f"nvme{number}n1" in line for line in plan.attention)
 
 
 def test_wiping_a_partition_is_no_leave_to_wipe_its_drive_and_a_name_that_is_no_member_is_refused() -> None:
     full = [drive(number, parts="2048+1000 ext4") for number in range(2)]
     with pytest.raises(Refused) as refused:
         planned(goal(wipe=("nvme0n1p1", "nvme1n1", "sda")), *full)
-    for why in (
-        "nvme0n1 is not empty",
-        "--wipe nvme0n1p1: not a member",
-        "--wipe sda: not a member",
-    ):
+    for why in ("nvme0n1 is not empty", "--wipe nvme0n1p1: not a member", "--wipe sda: not a member"):
         assert why in str(refused.value)
 
 

@@ -145,9 +145,7 @@ def trained(disk: Disk, width: int) -> Disk:
     """Behind a port of 8 GT/s x4, with as many lanes as that in use."""
     here = linked(disk, X4 * width // 4, width=width)
     end, root = here.links[0]
-    return replace(
-        here, links=((replace(end, max_speed_gts=8.0, max_width=4, max_bandwidth=X4), root),), model="ACME"
-    )
+    return replace(here, links=((replace(end, max_speed_gts=8.0, max_width=4, max_bandwidth=X4), root),), model="ACME")
 
 
 def behind_the_chipset() -> Report:
@@ -176,10 +174,7 @@ def test_a_member_is_told_with_its_link_at_most_whom_it_shares_an_uplink_with_an
 
 def test_the_same_of_a_member_is_in_the_json() -> None:
     one, two = json.loads(arrays_json(arrays_of(behind_the_chipset())))["arrays"][0]["members"]
-    assert [each["own_link"] for each in (one, two)] == [
-        "link 8 GT/s x4, its most",
-        "link 8 GT/s x2 of 8 GT/s x4",
-    ]
+    assert [each["own_link"] for each in (one, two)] == ["link 8 GT/s x4, its most", "link 8 GT/s x2 of 8 GT/s x4"]
     assert [each["bandwidth"] for each in (one, two)] == [X4, X4 // 2]
     assert one["shares"] == ["shares DMI 3.0 x4 with nvme1n1, nvme7n1"]
     assert [each["dramless"] for each in (one, two)] == [False, True]

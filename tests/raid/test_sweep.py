@@ -48,9 +48,7 @@ def test_a_test_array_is_made_as_the_real_one_but_for_its_name_its_chunk_and_its
         extra = () if level == "raid0" else ("--assume-clean",)
         assert set(tuning_command(array)) == {*command_of(real), *extra}
         assert (
-            tuning_command(array)[-count:]
-            == array.members
-            == tuple(f"/dev/nvme{number}n1" for number in range(count))
+            tuning_command(array)[-count:] == array.members == tuple(f"/dev/nvme{number}n1" for number in range(count))
         )
         assert f"--chunk={chunk // KIB}K" in tuning_command(array)
 
@@ -58,9 +56,7 @@ def test_a_test_array_is_made_as_the_real_one_but_for_its_name_its_chunk_and_its
 def test_the_data_begin_at_the_same_byte_of_a_drive_as_those_of_an_array_on_partitions() -> None:
     """So the same pages of the flash are asked. Both on 4 MiB; with large members one and the same byte."""
     size = 960_197_124_096
-    tried = plan_sweep(
-        judged(*drives(2, size=size)), goal("raid0", array_uuid=UUID), repeats=1, runtime_s=1.0
-    )
+    tried = plan_sweep(judged(*drives(2, size=size)), goal("raid0", array_uuid=UUID), repeats=1, runtime_s=1.0)
     plan = planned(goal("raid0"), *drives(2, size=size))
     (real,) = [step for step in plan.steps if isinstance(step, MakeArray)]
     offset = next(word for word in command_of(real) if word.startswith("--data-offset="))
@@ -125,9 +121,7 @@ def test_a_plan_of_an_array_offers_to_clear_a_test_array_instead_of_wiping_it() 
 
 @pytest.mark.needs_tools("fio")
 @pytest.mark.parametrize("workload", WORKLOADS)
-def test_fio_understands_every_load_as_it_is_meant(
-    workload: str, sparse: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_fio_understands_every_load_as_it_is_meant(workload: str, sparse: Callable[..., Path], tmp_path: Path) -> None:
     """fio's own "job options", and what it did."""
     image = sparse(16 * MIB)
     for number, shape in enumerate(shapes_of(workload, 16 * KIB)):
@@ -135,11 +129,7 @@ def test_fio_understands_every_load_as_it_is_meant(
         job = replace(job_of(shape, str(image), 16 * MIB, made), direct=False)
         output = tmp_path / f"{number}.json"
         # So many requests instead of some tenths of a second, in which a busy machine gets too few of one kind done.
-        words = [
-            word
-            for word in fio_words(job)
-            if not word.startswith(("--time_based", "--runtime", "--ramp_time"))
-        ]
+        words = [word for word in fio_words(job) if not word.startswith(("--time_based", "--runtime", "--ramp_time"))]
         run("fio", "--output-format=json", f"--output={output}", *words, "--number_ios=400")
         document = json.loads(output.read_text())
         told = document["jobs"][0]
@@ -240,9 +230,7 @@ def test_who_wants_to_take_back_what_a_sweep_left_is_told_what_does(sparse: Call
     assert "any:aligntool-tune" in told and UUID in told and "- correct" in told
     done = run_aligntool("rollback", image)
     assert done.returncode == 3 and f"aligntool raid tune --clear {image}" in done.stderr
-    other = run_aligntool(
-        "rollback", member(sparse(SIZE, "other.img"), superblock_1("1.2", "raid0", chunk=512 * KIB))
-    )
+    other = run_aligntool("rollback", member(sparse(SIZE, "other.img"), superblock_1("1.2", "raid0", chunk=512 * KIB)))
     assert other.returncode == 3 and "raid tune" not in other.stderr
 
 

@@ -113,9 +113,7 @@ def test_members_are_looked_at_again_when_nobody_else_can_take_them(two: list[st
 
 @on_loops
 @tools
-def test_what_somebody_wrote_while_the_question_stood_is_not_overwritten(
-    two: list[str], tmp_path: Path
-) -> None:
+def test_what_somebody_wrote_while_the_question_stood_is_not_overwritten(two: list[str], tmp_path: Path) -> None:
     leader, terminal = pty.openpty()
     with subprocess.Popen(
         program("raid", "tune", *QUICK, "-o", tmp_path / "out.json", *two),
@@ -141,9 +139,7 @@ def test_what_somebody_wrote_while_the_question_stood_is_not_overwritten(
 
 @on_loops
 @tools
-def test_a_load_that_only_reads_and_fails_ends_a_sweep_that_has_written(
-    two: list[str], tmp_path: Path
-) -> None:
+def test_a_load_that_only_reads_and_fails_ends_a_sweep_that_has_written(two: list[str], tmp_path: Path) -> None:
     """fio itself fails: it is asked for an engine that it does not have, for loads that read."""
     (tmp_path / "bin").mkdir()
     wrapper = tmp_path / "bin" / "fio"
@@ -162,9 +158,7 @@ def test_a_load_that_only_reads_and_fails_ends_a_sweep_that_has_written(
 
 @on_loops
 @tools
-def test_whoever_stops_reading_ends_the_sweep_and_finds_the_members_empty(
-    two: list[str], tmp_path: Path
-) -> None:
+def test_whoever_stops_reading_ends_the_sweep_and_finds_the_members_empty(two: list[str], tmp_path: Path) -> None:
     """As `raid tune ... 2>&1 | head` does."""
     with subprocess.Popen(
         program("raid", "tune", *QUICK, "--yes", "-o", tmp_path / "out.json", *two),
@@ -191,10 +185,7 @@ def test_a_result_is_kept_before_it_is_shown_to_somebody_who_is_gone(
     with monkeypatch.context() as patched, Output(os.fdopen(writing, "wb"), "utf-8") as output:
         patched.setattr(sys, "stdout", output)
         said = keep_and_tell(measured, swept, goal("raid0"), str(tmp_path / "out.json"), [])
-    assert said == [
-        "standard output cannot be written: Broken pipe",
-        f"what was measured is in {tmp_path}/out.json",
-    ]
+    assert said == ["standard output cannot be written: Broken pipe", f"what was measured is in {tmp_path}/out.json"]
     assert parse_tuning((tmp_path / "out.json").read_text()) == measured
 
 

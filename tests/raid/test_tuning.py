@@ -59,11 +59,7 @@ def true(**better: float) -> dict[int, float]:
         (true(), Verdict.KEPT, 512 * KIB),
         (true(k64=1.3), Verdict.CHANGED, 64 * KIB),
         (true(k64=0.5, k128=0.8), Verdict.KEPT, 512 * KIB),
-        (
-            true(k512=0.7),
-            Verdict.CHANGED,
-            256 * KIB,
-        ),  # all others alike: the nearest that is larger or smaller
+        (true(k512=0.7), Verdict.CHANGED, 256 * KIB),  # all others alike: the nearest that is larger or smaller
         (true(k64=1.5, k128=1.5), Verdict.CHANGED, 128 * KIB),
         (true(k1024=1.2), Verdict.CHANGED, MIB),
         (true(k512=1.4), Verdict.KEPT, 512 * KIB),
@@ -86,9 +82,7 @@ def test_what_drifts_over_the_rounds_is_not_taken_for_a_difference() -> None:
 
 def test_without_any_difference_noise_alone_is_hardly_ever_taken_for_one() -> None:
     """Two chunks, five rounds: 2 in C(10, 5) = 252 sweeps have ranges that lie apart; five chunks have four pairs."""
-    changed = sum(
-        choose(samples(true(), noise=0.3, seed=seed), 512 * KIB).chunk != 512 * KIB for seed in range(500)
-    )
+    changed = sum(choose(samples(true(), noise=0.3, seed=seed), 512 * KIB).chunk != 512 * KIB for seed in range(500))
     assert changed <= 500 * 4 / 252 * 2
 
 
@@ -129,16 +123,12 @@ def test_faster_drives_make_no_other_choice(seed: int, factor: float) -> None:
     dice = random.Random(seed)
     truth = {chunk: dice.choice((0.5, 1.0, 1.5)) for chunk in CHUNKS}
     figures = samples(truth, seed=seed)
-    scaled = tuple(
-        replace(one, read=int(one.read * factor), write=int(one.write * factor)) for one in figures
-    )
+    scaled = tuple(replace(one, read=int(one.read * factor), write=int(one.write * factor)) for one in figures)
     assert choose(scaled, 512 * KIB).chunk == choose(figures, 512 * KIB).chunk
 
 
 def test_chunks_are_tried_there_and_back() -> None:
-    assert sweep_order((1, 2, 3), 3) == (
-        (0, 1), (0, 2), (0, 3), (1, 3), (1, 2), (1, 1), (2, 1), (2, 2), (2, 3),
-    )  # fmt: skip
+    assert sweep_order((1, 2, 3), 3) == ((0, 1), (0, 2), (0, 3), (1, 3), (1, 2), (1, 1), (2, 1), (2, 2), (2, 3))
 
 
 @pytest.mark.parametrize("level", ["raid0", "raid10", "raid5", "raid6"])
@@ -173,9 +163,7 @@ def test_the_loads_of_each_workload_have_names_of_their_own() -> None:
 
 
 def tuning(truth: dict[int, float], wanted: RaidGoal, count: int = 4, **words: object) -> Tuning:
-    members = tuple(
-        replace(identity_of(disk), read=3_000_000_000, write=1_000_000_000) for disk in drives(count)
-    )
+    members = tuple(replace(identity_of(disk), read=3_000_000_000, write=1_000_000_000) for disk in drives(count))
     bitmap = "none" if wanted.level == "raid0" else "internal"
     made = Tuning(wanted.level, "n2" if wanted.level == "raid10" else "", wanted.workload, wanted.database_page, bitmap,
                   members, GIB, 5.0, True, (("fio", "fio-3.33"),), samples(truth))  # fmt: skip
@@ -220,18 +208,13 @@ OTHER = Identity("nvme0n1", "ACME NV1", "another", "eui.ffff", None)
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (
-            {"level": "raid10", "layout": "n2", "bitmap": "internal"},
-            "its level was RAID10, and here it is RAID0",
-        ),
+        ({"level": "raid10", "layout": "n2", "bitmap": "internal"}, "its level was RAID10, and here it is RAID0"),
         ({"workload": "vm"}, "its workload was vm, and here it is general"),
         ({"members": (OTHER,)}, "nvme0n1, nvme1n1, nvme2n1, nvme3n1 took no part in it"),
         ({"samples": ()}, "0 whole rounds are too few"),
     ],
 )
-def test_figures_of_another_array_are_not_used_and_it_is_said_why(
-    change: dict[str, object], why: str
-) -> None:
+def test_figures_of_another_array_are_not_used_and_it_is_said_why(change: dict[str, object], why: str) -> None:
     plan = with_measured(goal("raid0"), tuning(true(k64=1.3), goal("raid0"), **change))  # type: ignore[arg-type]
     assert "--chunk=512K" in _create(plan)
     assert any("the measurement is not used for the chunk" in line and why in line for line in plan.notes)
@@ -289,9 +272,7 @@ def test_a_file_that_is_no_result_is_refused_in_one_sentence(text: str, said: st
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*DOCUMENT]), inner, max_size=3)
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*DOCUMENT]), inner, max_size=3),
 )
 
 

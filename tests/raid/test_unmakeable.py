@@ -60,10 +60,7 @@ def test_an_array_too_small_for_its_file_system_is_refused_as_mkfs_would(
     made = planned(replace(wanted, filesystem="none"), *drives(count, size=size)).disk.size
     large = mkfs(planned(wanted, *drives(count)))
     assert subprocess.run(
-        [find_tool(large[0]) or "", *large[1:], str(sparse(made))],
-        capture_output=True,
-        check=False,
-        timeout=60,
+        [find_tool(large[0]) or "", *large[1:], str(sparse(made))], capture_output=True, check=False, timeout=60
     ).returncode
 
 
@@ -85,9 +82,7 @@ def test_a_stripe_too_wide_for_xfs_is_refused_as_mkfs_would(sparse: Callable[...
     image = str(sparse(200 * GIB))
     run(command[0], "-N", *command[1:], image)
     words = [word.replace(f"su={256 * MIB}", f"su={512 * MIB}") for word in command]
-    done = subprocess.run(
-        [find_tool(words[0]) or "", "-N", *words[1:], image], capture_output=True, check=False
-    )
+    done = subprocess.run([find_tool(words[0]) or "", "-N", *words[1:], image], capture_output=True, check=False)
     assert done.returncode and b"too large" in done.stderr
 
 
@@ -141,12 +136,7 @@ def test_superblocks_at_the_end_are_for_members_that_are_read_alone() -> None:
 
 # What to type next -------------------------------------------------------------------------------------------------
 
-FORMATS = (
-    LbaFormat(0, 512, 0, 2),
-    LbaFormat(1, 4096, 8, 0),
-    LbaFormat(2, 4096, 0, 1),
-    LbaFormat(3, 4096, 0, 3),
-)
+FORMATS = (LbaFormat(0, 512, 0, 2), LbaFormat(1, 4096, 8, 0), LbaFormat(2, 4096, 0, 1), LbaFormat(3, 4096, 0, 3))
 LARGE = IoLimits(4096, 4096, 4096)
 
 
@@ -164,10 +154,7 @@ def next_of(wanted: RaidGoal, *disks: Disk) -> list[str]:
     ("large", "words"),
     [
         ((1,), ["--lbaf=0 /dev/nvme1n1"]),  # the fewest drives are erased: one, not two
-        (
-            (1, 2),
-            ["--lbaf=2 /dev/nvme0n1"],
-        ),  # without metadata, and of those the one that the drive rates best
+        ((1, 2), ["--lbaf=2 /dev/nvme0n1"]),  # without metadata, and of those the one that the drive rates best
     ],
 )
 def test_drives_of_two_block_sizes_are_told_how_the_fewest_of_them_are_formatted_anew(
@@ -190,9 +177,7 @@ def test_drives_of_two_block_sizes_are_told_how_the_fewest_of_them_are_formatted
         lambda disk: replace(disk, partitions=drive(0, parts="2048+1000 ext4").partitions),
     ],
 )
-def test_no_command_that_erases_is_told_for_a_drive_that_may_hold_something(
-    change: Callable[[Disk], Disk],
-) -> None:
+def test_no_command_that_erases_is_told_for_a_drive_that_may_hold_something(change: Callable[[Disk], Disk]) -> None:
     small, large = telling(drive(0)), replace(drive(1), limits=LARGE)
     assert any("--lbaf=2 /dev/nvme0n1" in line for line in next_of(goal(), small, large))
     said = next_of(goal(), change(small), large)
@@ -214,11 +199,7 @@ def test_partitions_of_two_block_sizes_are_no_reason_to_erase_their_drives() -> 
     ("table", "asked", "free"),
     [
         ("UUID=1 /srv/data xfs defaults 0 0", "/srv/data", "/srv/data-2"),
-        (
-            "UUID=1 /srv/data xfs defaults 0 0\nUUID=2 /srv/data-2 xfs defaults 0 0",
-            "/srv/data",
-            "/srv/data-3",
-        ),
+        ("UUID=1 /srv/data xfs defaults 0 0\nUUID=2 /srv/data-2 xfs defaults 0 0", "/srv/data", "/srv/data-3"),
         ("UUID=1 /home xfs defaults 0 0", "/home", "/srv/home"),
         ("UUID=1 /home xfs defaults 0 0\nUUID=2 /srv/home xfs defaults 0 0", "/home", "/srv/home-2"),
     ],
@@ -235,13 +216,9 @@ def test_for_a_place_that_fstab_has_given_away_a_free_one_is_told(table: str, as
 def test_a_drive_that_only_root_may_look_at_sends_to_sudo_and_another_to_the_audit() -> None:
     """After an audit by root the same plan, typed without it, would be refused again."""
     one, other = drives(2)
-    closed = replace(
-        one, content_read=False, unseen=(Unseen("partition table", "needs root to open /dev/nvme0n1"),)
-    )
+    closed = replace(one, content_read=False, unseen=(Unseen("partition table", "needs root to open /dev/nvme0n1"),))
     assert next_of(goal(), closed, other) == ["type the same after sudo"]
-    broken = replace(
-        one, content_read=False, unseen=(Unseen("partition table", "cannot be read: I/O error"),)
-    )
+    broken = replace(one, content_read=False, unseen=(Unseen("partition table", "cannot be read: I/O error"),))
     assert next_of(goal(), broken, other) == ["sudo aligntool audit /dev/nvme0n1"]
 
 

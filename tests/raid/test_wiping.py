@@ -47,11 +47,7 @@ def test_beside_a_partition_that_is_taken_nothing_is_zeroed() -> None:
     wanted = goal("raid1", members="partitions", partitions=(2, 2), wipe=("nvme0n1p2", "nvme1n1p2"))
     for step in planned(wanted, full, other).steps[:2]:
         assert isinstance(step, MakeMember)
-        assert spans(step) == [
-            (210763776, 216006656),
-            (222298112, 227540992),
-            (10946084864, 10948182016),
-        ]
+        assert spans(step) == [(210763776, 216006656), (222298112, 227540992), (10946084864, 10948182016)]
 
 
 def test_the_bytes_stand_below_the_step_and_below_no_other() -> None:

@@ -26,9 +26,7 @@ def movable_disk(
     offset: int = 0,
     kind: DiskKind = DiskKind.ATA,
 ) -> Disk:
-    disk = made_disk(
-        text, label=label, size=size, logical=logical, physical=physical, offset=offset, kind=kind
-    )
+    disk = made_disk(text, label=label, size=size, logical=logical, physical=physical, offset=offset, kind=kind)
     return with_records(with_room(disk))
 
 

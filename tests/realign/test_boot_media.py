@@ -102,8 +102,7 @@ def test_ventoys_boot_code_under_another_table_is_no_ventoy_stick(sparse: Sparse
 
 def test_rufus_uefi_ntfs_is_found_by_its_partition_and_moves(sparse: Sparse) -> None:
     """UEFI:NTFS goes through all partitions of its disk: it need not follow the first one."""
-    image = partitioned(sparse(256 * MIB), "dos", "start=2048, size=100001, type=7",
-                        "start=102049, size=2048, type=ef")  # fmt: skip
+    image = partitioned(sparse(256 * MIB), "dos", "start=2048, size=100001, type=7", "start=102049, size=2048, type=ef")
     fat(image, 102049, 2048, "UEFI_NTFS")
     assert starts(planned(image)) == [2048, 102400]
 
@@ -231,9 +230,7 @@ def test_a_partition_with_a_boards_loader_is_not_moved(sparse: Sparse) -> None:
 
 
 @pytest.mark.parametrize(("names", "there"), [(1, False), (5000, True)])
-def test_grub_that_reads_its_next_stage_inside_a_partition_is_said(
-    sparse: Sparse, names: int, there: bool
-) -> None:
+def test_grub_that_reads_its_next_stage_inside_a_partition_is_said(sparse: Sparse, names: int, there: bool) -> None:
     image = partitioned(sparse(256 * MIB), "dos", "start=63, size=100000, bootable")
     ext4(image, 63, 100000)
     put(image, 0x5C, struct.pack("<Q", names))
@@ -266,9 +263,7 @@ def test_lilo_and_extlinux_keep_lists_of_sectors_and_that_is_said(
 )
 def test_what_an_encryption_of_the_whole_disk_may_hold_stays(sparse: Sparse, at: int, mark: bytes) -> None:
     """It decrypts by the number of a sector of the disk: elsewhere the same bytes are noise."""
-    image = partitioned(
-        sparse(256 * MIB), "dos", "start=63, size=100000, type=7", "start=204801, size=100000"
-    )
+    image = partitioned(sparse(256 * MIB), "dos", "start=63, size=100000, type=7", "start=204801, size=100000")
     ext4(image, 204801, 100000)
     put(image, at, mark)
     assert "partition 1 may be encrypted" in refusal(image)
@@ -287,9 +282,7 @@ def test_a_bsd_label_whose_only_slice_is_the_partition_is_refused(sparse: Sparse
     assert "count from the start of the disk" in refusal(image)
 
 
-@pytest.mark.parametrize(
-    "kind", ["824CC7A0-36A8-11E3-890A-952519AD3F61", "516E7CB4-6ECF-11D6-8FF8-00022D09712B"]
-)
+@pytest.mark.parametrize("kind", ["824CC7A0-36A8-11E3-890A-952519AD3F61", "516E7CB4-6ECF-11D6-8FF8-00022D09712B"])
 def test_a_bsd_label_inside_a_gpt_partition_is_refused(sparse: Sparse, kind: str) -> None:
     image = partitioned(sparse(256 * MIB), "gpt", f"start=63, size=100000, type={kind}")
     assert "disklabel" in refusal(image)

@@ -179,9 +179,7 @@ def test_every_start_is_on_every_grid_and_nothing_overlaps(
 @pytest.mark.needs_tools("sfdisk")
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 def test_every_type_code_is_one_that_sfdisk_knows(label: str) -> None:
-    listed = {
-        line.split()[0].upper() for line in run("sfdisk", "-T", "-X", label).splitlines() if line.strip()
-    }
+    listed = {line.split()[0].upper() for line in run("sfdisk", "-T", "-X", label).splitlines() if line.strip()}
     for role in ROLES.values():
         code = role.gpt if label == "gpt" else role.mbr and role.mbr.removeprefix("0x").upper()
         assert code is None or code.lstrip("0") in {one.lstrip("0") for one in listed}, role.word
@@ -201,13 +199,7 @@ def test_all_reasons_are_given_at_once_with_a_hint_for_each() -> None:
     disk = judged(replace(made_disk("2048+4096 ext4"), read_only=True, mounted_at=("/srv",)))
     goal = LayoutGoal((REST, PartWish(None, "efi")), label="gpt")
     said = refusal(disk, goal)
-    for reason in (
-        "read-only",
-        "mounted at /srv",
-        "not empty: partition 1, ext4",
-        "only one partition",
-        "'efi'",
-    ):
+    for reason in ("read-only", "mounted at /srv", "not empty: partition 1, ext4", "only one partition", "'efi'"):
         assert reason in str(said)
     assert "umount /srv" in said.hint and "--wipe" not in said.hint and "bios-boot" in said.hint
 
@@ -268,11 +260,7 @@ def test_an_mbr_that_would_have_to_reach_too_far_is_refused_for_a_gpt(sector: in
         (LayoutGoal(()), "needs partitions", "--part"),
         (LayoutGoal((REST,), label="mbr"), "'mbr' is not a table", "--label dos"),
         (LayoutGoal((ESP,) * 5, label="dos"), "5 partitions are more than the 4", "--label gpt"),
-        (
-            LayoutGoal((PartWish(MIB, "bios-boot"), REST), label="dos"),
-            "no type for BIOS boot",
-            "--label gpt",
-        ),
+        (LayoutGoal((PartWish(MIB, "bios-boot"), REST), label="dos"), "no type for BIOS boot", "--label gpt"),
         (LayoutGoal((PartWish(0, "linux"),)), "needs a size", ""),
         (LayoutGoal((REST,), grain=1000), "not a multiple of the 512-byte sectors", "--grain 1MiB"),
         (LayoutGoal((PartWish(MIB, "linux", "x" * 37),)), "longer than 36", ""),

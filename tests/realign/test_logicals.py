@@ -16,9 +16,7 @@ from tests.conftest import run
 from tests.realign.made_moves import judged, movable_disk, plan_for, starts
 
 SECTOR = 512
-CYLINDERS = (
-    "63+100000 ntfs; 2e 112455+305235; 5l 112518+100359 ntfs; 6l 212940+100359 ntfs; 7l 313362+104328 ext4"
-)
+CYLINDERS = "63+100000 ntfs; 2e 112455+305235; 5l 112518+100359 ntfs; 6l 212940+100359 ntfs; 7l 313362+104328 ext4"
 
 
 def old_disk(text: str = CYLINDERS, sectors: int = 600000) -> Disk:
@@ -122,9 +120,7 @@ def write_with_sfdisk(image: Path, disk: Disk, places: dict[int, Extent]) -> dic
     for part in sorted(disk.partitions, key=lambda part: part.number):
         kind = "5" if part.role is Role.EXTENDED else "83"
         extent = places[part.number]
-        lines.append(
-            f"{part.number} : start={extent.start // SECTOR}, size={extent.length // SECTOR}, type={kind}"
-        )
+        lines.append(f"{part.number} : start={extent.start // SECTOR}, size={extent.length // SECTOR}, type={kind}")
     run("sfdisk", "-q", "--no-reread", "--no-tell-kernel", image, stdin="\n".join(lines) + "\n")
     table = json.loads(run("sfdisk", "--json", image))["partitiontable"]
     return {

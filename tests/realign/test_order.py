@@ -19,7 +19,4 @@ from aligntool.units import Extent
 def test_a_target_waits_until_its_place_is_free(
     moves: dict[int, tuple[int, int]], order: tuple[int, ...] | None
 ) -> None:
-    assert (
-        copy_order({one: (Extent(old, 1000), Extent(new, 1000)) for one, (old, new) in moves.items()})
-        == order
-    )
+    assert copy_order({one: (Extent(old, 1000), Extent(new, 1000)) for one, (old, new) in moves.items()}) == order

@@ -33,28 +33,20 @@ ANY_JOURNAL = RealignGoal(journal_file="journal.bin")
         ("63+8193; 8264+40000", 49000, [64, 8264]),
     ],
 )
-def test_a_crowded_disk_gets_the_coarsest_boundary_there_is_room_for(
-    text: str, sectors: int, after: list[int]
-) -> None:
+def test_a_crowded_disk_gets_the_coarsest_boundary_there_is_room_for(text: str, sectors: int, after: list[int]) -> None:
     assert starts(plan_for(movable_disk(text, size=sectors * 512), ANY_JOURNAL)) == after
 
 
 def test_what_is_on_the_grid_makes_room_only_when_there_is_no_other_way() -> None:
     disk = movable_disk("63+2001 ext4; 2064+2000 swap; 20480+40000 xfs", size=61440 * 512)
     plan = plan_for(disk, ANY_JOURNAL, {2: Used(2, 128 * KIB, "the header")})
-    assert starts(plan) == [
-        4096,
-        2064,
-        20480,
-    ]  # it jumps over its neighbour, which costs less than moving both
+    assert starts(plan) == [4096, 2064, 20480]  # it jumps over its neighbour, which costs less than moving both
     assert any("another order" in note for note in plan.notes)
 
 
 def test_a_neighbour_on_the_grid_moves_when_nothing_else_helps() -> None:
     """The 32 sectors behind the second one are all there is; the first needs one of them."""
-    disk = movable_disk(
-        "63+2001 ext4; 2064+2000 swap; 4096+57344 xfs", size=61440 * 512, label=TableLabel.DOS
-    )
+    disk = movable_disk("63+2001 ext4; 2064+2000 swap; 4096+57344 xfs", size=61440 * 512, label=TableLabel.DOS)
     plan = plan_for(disk, ANY_JOURNAL)
     assert starts(plan) == [64, 2080, 4096]
     assert any("partition 2 is on the grid and moves all the same" in note for note in plan.notes)
@@ -62,9 +54,7 @@ def test_a_neighbour_on_the_grid_moves_when_nothing_else_helps() -> None:
 
 
 def test_a_neighbour_that_must_not_be_touched_makes_no_room() -> None:
-    disk = movable_disk(
-        "63+2001 ext4; 2064+2000 BitLocker; 4096+57344 xfs", size=61440 * 512, label=TableLabel.DOS
-    )
+    disk = movable_disk("63+2001 ext4; 2064+2000 BitLocker; 4096+57344 xfs", size=61440 * 512, label=TableLabel.DOS)
     with pytest.raises(Refused, match="no room to put partition 1"):
         plan_for(disk, ANY_JOURNAL)
 
@@ -106,9 +96,7 @@ def test_a_grain_that_is_given_is_kept_or_refused() -> None:
     assert starts(plan_for(roomy, insisted)) == [2048]
     crowded = movable_disk("63+2000; 2064+40000", size=42500 * 512)
     with pytest.raises(Refused, match="grain that was asked for"):
-        plan_for(
-            crowded, RealignGoal(grain=MIB, grain_given=True, journal_file="journal.bin", partitions=(1,))
-        )
+        plan_for(crowded, RealignGoal(grain=MIB, grain_given=True, journal_file="journal.bin", partitions=(1,)))
 
 
 def test_nothing_begins_before_the_least_start() -> None:

@@ -77,9 +77,7 @@ def _is_possible(row: tuple[Piece, ...], starts: tuple[int, ...]) -> bool:
 @pytest.mark.parametrize("count", [20, 200])
 def test_a_long_row_finds_a_way_where_there_is_one(count: int) -> None:
     """Everybody has to go right by one step of the lattice, and there is just room for it."""
-    row = tuple(
-        Piece(Extent(1 + 16 * index, 16), index + 1, (StartGrid(16),), False, 16) for index in range(count)
-    )
+    row = tuple(Piece(Extent(1 + 16 * index, 16), index + 1, (StartGrid(16),), False, 16) for index in range(count))
     exact = Room(Extent(0, 16 * (count + 1)))
     choice = choose(row, exact)
     assert choice is not None

@@ -47,16 +47,11 @@ def disks(draw: st.DrawFn) -> Disk:
     spare = draw(st.sampled_from([0, 100, 4000, 8000, 20000, 200000]))
     size = (at + 40 + spare) * logical
     return movable_disk(
-        "; ".join(words),
-        label=label, size=size, logical=logical, physical=physical, offset=offset, kind=DiskKind.ATA,
-    )  # fmt: skip
+        "; ".join(words), label=label, size=size, logical=logical, physical=physical, offset=offset, kind=DiskKind.ATA
+    )
 
 
-GOALS = st.builds(
-    RealignGoal,
-    shrink=st.booleans(),
-    journal_file=st.sampled_from([None, None, "journal.bin"]),
-)
+GOALS = st.builds(RealignGoal, shrink=st.booleans(), journal_file=st.sampled_from([None, None, "journal.bin"]))
 
 
 def planned(disk: Disk, goal: RealignGoal) -> Plan | None:
@@ -86,19 +81,13 @@ def test_a_plan_keeps_every_promise(disk: Disk, goal: RealignGoal) -> None:
 
 
 def _changes(plan: Plan) -> dict[int, EntryChange]:
-    return {
-        change.number: change
-        for step in plan.steps
-        if isinstance(step, RewriteTable)
-        for change in step.changes
-    }
+    return {change.number: change for step in plan.steps if isinstance(step, RewriteTable) for change in step.changes}
 
 
 def _disk_after(disk: Disk, plan: Plan) -> Disk:
     changes = _changes(plan)
     assert {place.number: place.after for place in plan.places} == {
-        part.number: changes[part.number].after if part.number in changes else part.extent
-        for part in disk.partitions
+        part.number: changes[part.number].after if part.number in changes else part.extent for part in disk.partitions
     }
     parts = []
     for part in disk.partitions:
@@ -153,9 +142,7 @@ def _order_is_safe(plan: Plan) -> None:
         if not step.lanes.staged:
             assert 0 < step.lanes.window <= abs(step.target.start - step.source.start)
         assert step.lanes.window % plan.disk.sector_size == 0
-    moved = {
-        place.number for place in plan.places if place.before and place.after.start != place.before.start
-    }
+    moved = {place.number for place in plan.places if place.before and place.after.start != place.before.start}
     assert {step.partition for step in copies} == moved
 
 

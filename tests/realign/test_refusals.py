@@ -8,18 +8,7 @@ import pytest
 from aligntool.audit.judge import audit
 from aligntool.change import RealignGoal
 from aligntool.errors import Refused
-from aligntool.inventory import (
-    Disk,
-    DiskKind,
-    Fault,
-    Inventory,
-    Layer,
-    Partition,
-    Role,
-    Table,
-    TableFault,
-    TableLabel,
-)
+from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, Table, TableFault, TableLabel
 from aligntool.realign.planning import mends, plan_realign
 from aligntool.units import MIB, Extent
 from tests.realign.made_moves import judged, movable_disk, plan_for
@@ -93,10 +82,8 @@ REFUSED = [
     (partition(content=(Layer("ext4", Extent(0, 1)), Layer("xfs", Extent(0, 1)))), "ext4 and xfs", "wipefs"),
     (nested, "a label of its own inside", "audit"),
     (disk(kernel_partitions=((1, Extent(64 * 512, 100000 * 512)),)), "the kernel has it at byte 32768", "partprobe"),
-]  # fmt: skip
-BROKEN = [
-    one for one in Fault if one not in (Fault.GPT_BACKUP_MISPLACED, Fault.PROTECTIVE_MBR, Fault.HYBRID_MBR)
 ]
+BROKEN = [one for one in Fault if one not in (Fault.GPT_BACKUP_MISPLACED, Fault.PROTECTIVE_MBR, Fault.HYBRID_MBR)]
 
 
 def refusal_of(seen: Disk, goal: RealignGoal | None = None) -> Refused:
@@ -161,9 +148,7 @@ def test_a_disk_that_is_in_order_is_not_asked_whether_it_is_mounted() -> None:
 
 
 def test_partitions_that_are_not_there_are_refused_by_their_number() -> None:
-    assert "no partition 7 on sda; there are 1, 2" in str(
-        refusal_of(movable_disk(OFF), RealignGoal(partitions=(7,)))
-    )
+    assert "no partition 7 on sda; there are 1, 2" in str(refusal_of(movable_disk(OFF), RealignGoal(partitions=(7,))))
 
 
 def test_a_disk_without_partitions_is_refused() -> None:

@@ -11,9 +11,7 @@ def disk(
     size: int | None = None,
     rotational: bool | None = None,
 ) -> Disk:
-    return Disk(
-        "sda", "/dev/sda", kind, size, IoLimits(), model=model, firmware=firmware, rotational=rotational
-    )
+    return Disk("sda", "/dev/sda", kind, size, IoLimits(), model=model, firmware=firmware, rotational=rotational)
 
 
 def of_model(found: tuple[KnownGeometry, ...]) -> list[str]:

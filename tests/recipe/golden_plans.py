@@ -30,24 +30,18 @@ RECIPES = tuple(each for each in load_recipes() if each.kind in ("realign", "lay
 
 # A disk of the kind that the recipe is for; starts and lengths in its sectors.
 DISKS: dict[str, Disk] = {
-    "realign/sector-63": movable_disk(
-        "63+409600 ntfs; 409663+204800 ext4", label=TableLabel.DOS, size=400 * MIB
-    ),
+    "realign/sector-63": movable_disk("63+409600 ntfs; 409663+204800 ext4", label=TableLabel.DOS, size=400 * MIB),
     "realign/gpt-34-40": movable_disk("34+409600 ext4; 409634+204800 xfs", size=400 * MIB),
     "realign/cloned-ssd": replace(
-        movable_disk("63+401562 ext4; 401625+208845 swap", label=TableLabel.DOS, size=400 * MIB),
-        rotational=False,
+        movable_disk("63+401562 ext4; 401625+208845 swap", label=TableLabel.DOS, size=400 * MIB), rotational=False
     ),
     "realign/sd-card": replace(
-        movable_disk(
-            "2048+131072 vfat; 133120+409600 ext4", label=TableLabel.DOS, size=400 * MIB, kind=DiskKind.SD
-        ),
+        movable_disk("2048+131072 vfat; 133120+409600 ext4", label=TableLabel.DOS, size=400 * MIB, kind=DiskKind.SD),
         preferred_erase_size=4 * MIB,
         rotational=False,
     ),
     "realign/large-unit-qlc": replace(
-        movable_disk("40+409600 ext4; 409640+204800 xfs", size=400 * MIB, kind=DiskKind.NVME),
-        rotational=False,
+        movable_disk("40+409600 ext4; 409640+204800 xfs", size=400 * MIB, kind=DiskKind.NVME), rotational=False
     ),
     "layouts/server-nvme-raid": _empty(1_920_383_410_176, kind=DiskKind.NVME),
     "layouts/desktop-uefi": _empty(1_000_204_886_016, kind=DiskKind.NVME),
@@ -73,10 +67,7 @@ def golden_plan(recipe: Recipe) -> tuple[Plan, Judged]:
     judged = judge(DISKS[key(recipe)], wishes=Wishes(grain=goal.grain)).judged[0]
     if isinstance(goal, LayoutGoal):
         return plan_layout(judged, goal), judged
-    half = {
-        part.number: Used(part.number, part.extent.length // 2, "half of it")
-        for part in judged.disk.partitions
-    }
+    half = {part.number: Used(part.number, part.extent.length // 2, "half of it") for part in judged.disk.partitions}
     return plan_realign(judged, goal, half), judged
 
 

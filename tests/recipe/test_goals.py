@@ -22,9 +22,7 @@ def test_a_recipe_makes_the_plan_that_it_is_known_for(each: Recipe) -> None:
 
 
 @pytest.mark.parametrize("each", RECIPES, ids=key)
-def test_every_start_is_on_the_grain_and_on_the_grids_whatever_is_written_in_the_golden_plan(
-    each: Recipe,
-) -> None:
+def test_every_start_is_on_the_grain_and_on_the_grids_whatever_is_written_in_the_golden_plan(each: Recipe) -> None:
     plan, judged = golden_plan(each)
     goal = goal_of(each)
     assert plan.places and plan.steps
@@ -43,9 +41,7 @@ def test_every_recipe_has_a_disk_and_a_golden_plan_and_every_plan_a_recipe() -> 
     keys = {key(each) for each in RECIPES}
     assert keys == set(DISKS)
     assert keys == {str(path.relative_to(GOLDEN).with_suffix("")) for path in GOLDEN.rglob("*.json")}
-    on_disk = {
-        path for folder in ("realign", "layouts") for path in (ROOT / "recipes" / folder).glob("*.toml")
-    }
+    on_disk = {path for folder in ("realign", "layouts") for path in (ROOT / "recipes" / folder).glob("*.toml")}
     assert keys == {str(path.relative_to(ROOT / "recipes").with_suffix("")) for path in on_disk}
 
 
@@ -99,9 +95,7 @@ def test_the_recipes_that_the_mistakes_are_made_in_are_good_themselves() -> None
         "one", "dir/one.toml", "one of each", None, "made up",
         LayoutGoal((PartWish(512 * MIB, "esp", "EFI"), PartWish(None, "linux")), "dos", 4 * MIB, GIB),
     )  # fmt: skip
-    assert parse_recipe("two.toml", REALIGN).goal == RealignGoal(
-        grain=4 * MIB, grain_given=True, least_start=8 * MIB
-    )
+    assert parse_recipe("two.toml", REALIGN).goal == RealignGoal(grain=4 * MIB, grain_given=True, least_start=8 * MIB)
     free = parse_recipe("two.toml", REALIGN.replace('grain = "4MiB"', "")).goal
     assert isinstance(free, RealignGoal) and free.grain == MIB and not free.grain_given
 
@@ -133,7 +127,7 @@ def test_the_recipes_that_the_mistakes_are_made_in_are_good_themselves() -> None
         (LAYOUT, 'size = "rest"', "", "size is missing", ""),
         (REALIGN, '"8MiB"', '"9MiB"', "multiple of the grain", ""),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_in_a_recipe_is_refused_by_file_and_key(
     content: str, before: str, after: str, complaint: str, hint: str
 ) -> None:
@@ -163,9 +157,7 @@ def test_a_wish_is_size_role_and_name(text: str, wish: PartWish) -> None:
     assert parse_part(text) == wish
 
 
-@pytest.mark.parametrize(
-    "text", ["", "512MiB", "esp", "esp:512MiB", "1G:linux", "0:linux", ":linux", "1GiB:efi"]
-)
+@pytest.mark.parametrize("text", ["", "512MiB", "esp", "esp:512MiB", "1G:linux", "0:linux", ":linux", "1GiB:efi"])
 def test_what_is_no_wish_says_how_to_write_one(text: str) -> None:
     with pytest.raises(ValueError, match=r"SIZE:ROLE|not a size|needs a size"):
         parse_part(text)

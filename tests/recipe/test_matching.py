@@ -28,9 +28,7 @@ def test_a_wd20ears_is_known_in_every_spelling(database: DriveDatabase, model: s
     assert found[0].physical_block_size == 4096
 
 
-@pytest.mark.parametrize(
-    "model", ["WDC WD20EARX-00PASB0", "WD20EARX", "WDC WD20EADS-00R6B0", "XWD20EARS", "20EARS"]
-)
+@pytest.mark.parametrize("model", ["WDC WD20EARX-00PASB0", "WD20EARX", "WDC WD20EADS-00R6B0", "XWD20EARS", "20EARS"])
 def test_other_drives_are_not_taken_for_a_wd20ears(database: DriveDatabase, model: str) -> None:
     assert "WD Caviar Green EARS" not in of_model(database.known(disk(model)))
 
@@ -42,10 +40,7 @@ def test_the_wd20earx_has_a_row_of_its_own(database: DriveDatabase) -> None:
 @pytest.mark.parametrize(
     ("model", "row"),
     [
-        (
-            "Samsung SSD 840",
-            "Samsung SSD 840, 840 EVO, 840 PRO",
-        ),  # "Samsung SSD 840 EVO" without its 16th character
+        ("Samsung SSD 840", "Samsung SSD 840, 840 EVO, 840 PRO"),  # "Samsung SSD 840 EVO" without its 16th character
         ("INTEL SSDSA2M080", "Intel X25-M"),
         ("C300-CTFDDAC128M", "Crucial/Micron RealSSD C300"),
         ("WDC WD5000BPVT-2", "WD Scorpio Blue and Black: BPVT, LPVT, BPKT"),
@@ -68,9 +63,7 @@ def test_the_ocz_vertex_is_not_the_vertex_2(database: DriveDatabase) -> None:
 
 
 def test_a_row_for_one_bus_is_not_used_on_another(database: DriveDatabase) -> None:
-    assert of_model(database.known(disk("INTEL SSDPFWNV153TZ", kind=DiskKind.NVME))) == [
-        "Intel/Solidigm D5-P5316"
-    ]
+    assert of_model(database.known(disk("INTEL SSDPFWNV153TZ", kind=DiskKind.NVME))) == ["Intel/Solidigm D5-P5316"]
     assert of_model(database.known(disk("INTEL SSDPFWNV153TZ", kind=DiskKind.SCSI))) == []
 
 
@@ -113,9 +106,7 @@ def test_a_row_for_the_firmware_comes_before_the_row_for_all(database: DriveData
 
 
 @pytest.mark.parametrize("firmware", [None, "", "ELFK0S.6"])
-def test_a_row_for_one_firmware_is_not_used_for_another(
-    database: DriveDatabase, firmware: str | None
-) -> None:
+def test_a_row_for_one_firmware_is_not_used_for_another(database: DriveDatabase, firmware: str | None) -> None:
     nv2 = disk("KINGSTON SNV2S1000G", kind=DiskKind.NVME, firmware=firmware)
     assert of_model(database.known(nv2)) == ["Kingston NV2"]
 
@@ -129,11 +120,7 @@ def test_a_row_for_one_firmware_is_not_used_for_another(
         (disk("MMC32G", kind=DiskKind.EMMC), "SD card or eMMC", {"erase_block": 4 * MIB}),
         (disk("Cruzer", kind=DiskKind.USB, rotational=False), "USB flash drive", {"erase_block": 4 * MIB}),
         (disk(kind=DiskKind.VIRTIO, rotational=True), "virtual disk", {"physical_block_size": 4 * KIB}),
-        (
-            disk("VBOX HARDDISK", rotational=True),
-            "virtual disk, by its name",
-            {"physical_block_size": 4 * KIB},
-        ),
+        (disk("VBOX HARDDISK", rotational=True), "virtual disk, by its name", {"physical_block_size": 4 * KIB}),
         (disk("QEMU NVMe Ctrl", kind=DiskKind.NVME), "virtual disk, by its name", {"page_size": None}),
         (disk(kind=DiskKind.IMAGE), "image file", {"physical_block_size": 4 * KIB}),
         (disk("X", size=3 * TIB, rotational=True), "hard disk above 2 TiB", {"physical_block_size": 4 * KIB}),

@@ -38,9 +38,7 @@ def test_every_row_is_found_by_its_examples_and_by_its_name(database: DriveDatab
         for example in row.examples:
             kind = row.buses[0] if row.buses else DiskKind.ATA
             firmware = row.firmware[0].replace("*", "1") if row.firmware else None
-            assert of_model(database.known(disk(example, kind=kind, firmware=firmware)))[0] == row.name, (
-                example
-            )
+            assert of_model(database.known(disk(example, kind=kind, firmware=firmware)))[0] == row.name, example
         assert row.name in of_model(database.search(row.name)), row.name
 
 

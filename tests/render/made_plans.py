@@ -59,15 +59,9 @@ STEPS = (
     HoldContent(1, OLD, HELD),
     CopyContent(1, "ntfs", OLD, NEW, HELD, Lanes(MIB // 2, 32 * MIB, GIB, 36 * MIB)),
     ReleaseContent(
-        1,
-        "ntfs",
-        NEW,
-        HELD,
-        (Patch("NTFS hidden sectors", 28, 4, 63, 2048), Patch("exFAT boot checksum", 5632, 512)),
+        1, "ntfs", NEW, HELD, (Patch("NTFS hidden sectors", 28, 4, 63, 2048), Patch("exFAT boot checksum", 5632, 512))
     ),
-    RewriteTable(
-        "dos", (EntryChange(1, OLD, NEW), EntryChange(5, LOGICAL_OLD, LOGICAL_NEW, 700 * MIB, 700 * MIB))
-    ),
+    RewriteTable("dos", (EntryChange(1, OLD, NEW), EntryChange(5, LOGICAL_OLD, LOGICAL_NEW, 700 * MIB, 700 * MIB))),
     CloseJournal(JOURNAL),
 )
 
@@ -89,9 +83,7 @@ LAYOUT = Plan(
     (Place(1, None, Extent(MIB, 512 * MIB), "esp"),),
     (
         MakeTable(
-            "gpt",
-            (NewEntry(1, Extent(MIB, 512 * MIB), "C12A7328-F81F-11D2-BA4B-00A0C93EC93B", "boot"),),
-            wipe=True,
+            "gpt", (NewEntry(1, Extent(MIB, 512 * MIB), "C12A7328-F81F-11D2-BA4B-00A0C93EC93B", "boot"),), wipe=True
         ),
     ),
 )
@@ -106,11 +98,7 @@ ARRAY = Plan(
     (),
     (
         MakeMember(
-            MEMBER,
-            "/dev/nvme0n1p1",
-            "gpt",
-            (NewEntry(1, Extent(MIB, 512 * MIB), RAID_TYPE, "data"),),
-            wipe=True,
+            MEMBER, "/dev/nvme0n1p1", "gpt", (NewEntry(1, Extent(MIB, 512 * MIB), RAID_TYPE, "data"),), wipe=True
         ),
         MakeArray(
             "/dev/md/data",

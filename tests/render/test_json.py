@@ -46,10 +46,7 @@ def document(report: Report) -> Any:
 def full_report() -> Report:
     """A machine with something in every field."""
     lvm = Layer(
-        "LVM2_member",
-        Extent(MIB, MIB),
-        data_start=2 * MIB,
-        segments=(Segment("vg/lv", 0, Extent(MIB, MIB), 64),),
+        "LVM2_member", Extent(MIB, MIB), data_start=2 * MIB, segments=(Segment("vg/lv", 0, Extent(MIB, MIB), 64),)
     )
     disk = with_content(made_disk("63+4096 ext4; 8192+4096", kind=DiskKind.NVME, physical=4096), lvm)
     hop = LinkHop("0000:01:00.0", Port.ENDPOINT, "SSD", 8.0, 4, 8.0, 4, 3938400000, 3938400000)

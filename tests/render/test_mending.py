@@ -49,12 +49,7 @@ CROWDED = "34+2097029 ext4; 2097063+4192903 ntfs"
 
 @pytest.mark.parametrize(
     ("spec", "mounted", "hybrid", "planned"),
-    [
-        (FREE, "", False, True),
-        (FREE, "/srv", False, False),
-        (CROWDED, "", False, False),
-        (FREE, "", True, False),
-    ],
+    [(FREE, "", False, True), (FREE, "/srv", False, False), (CROWDED, "", False, False), (FREE, "", True, False)],
 )
 def test_a_finding_points_to_a_plan_only_where_there_is_one(
     spec: str, mounted: str, *, hybrid: bool, planned: bool

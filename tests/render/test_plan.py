@@ -148,8 +148,7 @@ def test_every_event_is_a_line_of_json_that_names_the_step_and_its_partition() -
     begin = json.loads(begin_json(PLAN))
     assert (begin["event"], begin["digest"], begin["steps"]) == ("plan", digest(PLAN), len(PLAN.steps))
     lines = [
-        json.loads(event_json(PLAN, event))
-        for event in (StepBegun(5), Progress(5, 10, 20), StepDone(5), Said("so"))
+        json.loads(event_json(PLAN, event)) for event in (StepBegun(5), Progress(5, 10, 20), StepDone(5), Said("so"))
     ]
     assert [line["event"] for line in lines] == ["step-begun", "progress", "step-done", "said"]
     assert all((line["step"], line["partition"]) == ("CopyContent", 1) for line in lines[:3])

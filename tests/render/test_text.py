@@ -48,9 +48,7 @@ def test_no_control_or_format_character_of_a_disk_reaches_the_terminal(name: str
     disk = replace(made_disk("63+4096"), model=name + HOSTILE, name=name or "x")
     disk = replace(disk, partitions=(replace(disk.partitions[0], type_name=name + HOSTILE),))
     report = judge(disk)
-    everything = (
-        text(report) + "".join(text_of(map_lines(report, width=80))) + "".join(audit_prometheus(report))
-    )
+    everything = text(report) + "".join(text_of(map_lines(report, width=80))) + "".join(audit_prometheus(report))
     assert all(char.isprintable() or char == "\n" for char in everything)
 
 
@@ -73,9 +71,7 @@ def test_escapes_show_what_was_there() -> None:
     ("environment", "terminal", "colour"),
     [({}, True, True), ({}, False, False), ({"NO_COLOR": "1"}, True, False), ({"TERM": "dumb"}, True, False)],
 )
-def test_colour_only_on_a_terminal_that_wants_it(
-    environment: dict[str, str], terminal: bool, colour: bool
-) -> None:
+def test_colour_only_on_a_terminal_that_wants_it(environment: dict[str, str], terminal: bool, colour: bool) -> None:
     class Stream(io.StringIO):
         def isatty(self) -> bool:
             return terminal
@@ -145,9 +141,7 @@ def test_every_metric_is_a_line_the_exposition_format_allows(name: str) -> None:
 
 
 def test_metrics_tell_aligned_off_and_unknown() -> None:
-    report = judge(
-        made_disk("63+4096; 2048+4096", physical=4096), made_disk("2048+10", name="md0", offset=-1)
-    )
+    report = judge(made_disk("63+4096; 2048+4096", physical=4096), made_disk("2048+10", name="md0", offset=-1))
     lines = "".join(audit_prometheus(report)).splitlines()
     assert 'aligntool_partition_aligned{disk="sda",partition="1"} 0' in lines
     assert 'aligntool_partition_aligned{disk="sda",partition="2"} 1' in lines

@@ -45,9 +45,7 @@ def test_counts_and_bytes_are_those_of_blkparse(tmp_path: Path, seed: int, order
     assert (rows[Kind.READ].count, rows[Kind.READ].bytes >> 10) == dispatched(text, "Read")
     # blkparse has discards among the writes.
     writes = rows[Kind.WRITE], rows[Kind.DISCARD]
-    assert (sum(row.count for row in writes), sum(row.bytes for row in writes) >> 10) == dispatched(
-        text, "Write"
-    )
+    assert (sum(row.count for row in writes), sum(row.bytes for row in writes) >> 10) == dispatched(text, "Write")
 
 
 def test_text_and_binary_and_a_renamed_file_give_the_same_pattern(tmp_path: Path) -> None:
@@ -97,9 +95,7 @@ def test_a_flush_is_counted_and_has_no_range(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("length", [3 * 48 - 1, 2 * 48 + 1, 47])
-def test_a_trace_that_was_cut_short_is_refused_though_blkparse_says_nothing(
-    tmp_path: Path, length: int
-) -> None:
+def test_a_trace_that_was_cut_short_is_refused_though_blkparse_says_nothing(tmp_path: Path, length: int) -> None:
     log = write_trace(tmp_path / "sda.blktrace.0", drawn_records(0))
     log.write_bytes(log.read_bytes()[:length])
     run("blkparse", "-i", log)

@@ -26,11 +26,7 @@ def test_passes_over_the_same_data_are_refused(tmp_path: Path) -> None:
 
 def test_what_spoils_a_result_stands_beside_the_estimate(tmp_path: Path) -> None:
     """Of one that was interrupted, buffered and held back by the processor; nothing of one that was not."""
-    read, write, deep = (
-        series(*[50e6] * 5, cpu=99),
-        series(*[100e6] * 5, write=True),
-        series(9e6, depth=32, cpu=99),
-    )
+    read, write, deep = (series(*[50e6] * 5, cpu=99), series(*[100e6] * 5, write=True), series(9e6, depth=32, cpu=99))
     made = result(read, write, deep)
     doubtful = replace(
         made,
@@ -61,24 +57,12 @@ def test_rounds_that_did_not_become_steady_are_said_beside_the_estimate(tmp_path
     ("words", "label", "sources"),
     [
         ((), "(the article of 2022)", ("article", "article")),
-        (
-            ("--reads", "7"),
-            "7 reads, 4,938 writes  (reads given, writes of the article of 2022)",
-            ("given", "article"),
-        ),
+        (("--reads", "7"), "7 reads, 4,938 writes  (reads given, writes of the article of 2022)", ("given", "article")),
         (("--writes", "7"), "(reads of the article of 2022, writes given)", ("article", "given")),
         (("--reads", "1", "--writes", "1"), "1 reads, 1 writes  (given)", ("given", "given")),
         (("--trace", "LOG"), "2 reads, 1 writes  (LOG)", ("trace", "trace")),
-        (
-            ("--trace", "LOG", "--reads", "9"),
-            "9 reads, 1 writes  (reads given, writes of LOG)",
-            ("given", "trace"),
-        ),
-        (
-            ("--trace", "LOG", "--reads", "1", "--writes", "1"),
-            "1 reads, 1 writes  (given)",
-            ("given", "given"),
-        ),
+        (("--trace", "LOG", "--reads", "9"), "9 reads, 1 writes  (reads given, writes of LOG)", ("given", "trace")),
+        (("--trace", "LOG", "--reads", "1", "--writes", "1"), "1 reads, 1 writes  (given)", ("given", "given")),
     ],
 )
 def test_the_label_says_where_the_counts_come_from(

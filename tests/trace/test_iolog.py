@@ -41,9 +41,7 @@ def test_counts_and_bytes_are_those_of_fio(tmp_path: Path, shape: str, size: str
 
 @pytest.mark.needs_tools("fio")
 @pytest.mark.parametrize(("shape", "sequential"), [("--rw=read", 255), ("--rw=write", 255)])
-def test_a_sequential_load_is_sequential_but_for_its_first_command(
-    tmp_path: Path, shape: str, sequential: int
-) -> None:
+def test_a_sequential_load_is_sequential_but_for_its_first_command(tmp_path: Path, shape: str, sequential: int) -> None:
     log, _ = fio(tmp_path, shape, "--bs=4k", "--size=1M")
     assert [row.sequential for row in pattern_of(log).rows if row.bytes] == [sequential]
 
@@ -58,13 +56,7 @@ def test_a_random_load_is_sequential_as_often_as_chance_has_it(tmp_path: Path) -
 @pytest.mark.needs_tools("fio")
 def test_a_load_that_begins_512_bytes_past_a_boundary_is_off_the_grid_and_straddles(tmp_path: Path) -> None:
     log, _ = fio(
-        tmp_path,
-        "--rw=randwrite",
-        "--bs=4k",
-        "--size=1M",
-        "--offset=512",
-        "--blockalign=512",
-        "--norandommap",
+        tmp_path, "--rw=randwrite", "--bs=4k", "--size=1M", "--offset=512", "--blockalign=512", "--norandommap"
     )
     offsets = [int(line.split()[-2]) for line in log.read_text().splitlines() if " write " in line]
     off = sum(1 for offset in offsets if offset % 4096)
@@ -100,14 +92,7 @@ def test_version_2_is_read_as_the_manual_has_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [
-        "/dev/sda read 0",
-        "/dev/sda eat 0 4096",
-        "/dev/sda read -1 4096",
-        "/dev/sda read 0 0",
-        "nonsense",
-        "a b c d e",
-    ],
+    ["/dev/sda read 0", "/dev/sda eat 0 4096", "/dev/sda read -1 4096", "/dev/sda read 0 0", "nonsense", "a b c d e"],
 )
 def test_a_line_that_is_none_is_named(tmp_path: Path, line: str) -> None:
     log = tmp_path / "iolog"

@@ -44,9 +44,7 @@ def of_btt(folder: Path, log: Path) -> dict[Moment, list[float]]:
     found = {}
     for moment, prefix in ((Moment.ISSUED, "d"), (Moment.QUEUED, "q")):
         files = [each for each in folder.iterdir() if re.fullmatch(rf"{prefix}_.*\.dat", each.name)]
-        found[moment] = [
-            float(line.split()[1]) for file in files for line in file.read_text().splitlines() if line
-        ]
+        found[moment] = [float(line.split()[1]) for file in files for line in file.read_text().splitlines() if line]
     return found
 
 
@@ -61,9 +59,7 @@ def summary_of_btt(folder: Path) -> dict[Moment, tuple[float, float, float, int]
     return found
 
 
-def check(
-    one: Latency, seconds: Sequence[float], least: float, middle: float, most: float, count: int
-) -> None:
+def check(one: Latency, seconds: Sequence[float], least: float, middle: float, most: float, count: int) -> None:
     """The list of btt has microseconds, its summary nanoseconds."""
     assert one.count == len(seconds) == count
     assert one.least / 1e9 == pytest.approx(least, abs=1e-9)

@@ -58,9 +58,7 @@ def test_everything_that_is_missing_is_said_at_once_with_what_to_type(device: Pa
     hidden += f"for each in {places}; do [ ! -e $each ] || mount --bind /dev/null $each; done"
     done = elsewhere(hidden, device, "--", "true")
     assert done.returncode == 3 and done.stdout == ""
-    assert (
-        "not installed: blktrace, blkparse" in done.stderr and "install the package blktrace" in done.stderr
-    )
+    assert "not installed: blktrace, blkparse" in done.stderr and "install the package blktrace" in done.stderr
     assert "debugfs is not mounted" in done.stderr
     assert "sudo mount -t debugfs debugfs /sys/kernel/debug" in done.stderr
 
@@ -100,9 +98,7 @@ def test_a_log_that_is_there_is_never_written_over(device: Path, tmp_path: Path)
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "unshare", "blkparse")
-def test_a_kernel_that_is_locked_down_says_so_and_the_command_does_not_run(
-    device: Path, tmp_path: Path
-) -> None:
+def test_a_kernel_that_is_locked_down_says_so_and_the_command_does_not_run(device: Path, tmp_path: Path) -> None:
     """Whether it is, blktrace itself says."""
     log, ran = tmp_path / "log", tmp_path / "ran"
     mounted = "mount -t debugfs debugfs /sys/kernel/debug"

@@ -6,16 +6,7 @@ from hypothesis import strategies as st
 
 from aligntool.audit.report import units_touched
 from aligntool.errors import Refused
-from aligntool.measure.trace import (
-    MOST_SOURCES,
-    UNTIMED,
-    Boundary,
-    Event,
-    Kind,
-    Moment,
-    Pattern,
-    read_pattern,
-)
+from aligntool.measure.trace import MOST_SOURCES, UNTIMED, Boundary, Event, Kind, Moment, Pattern, read_pattern
 
 KINDS = {"R": Kind.READ, "W": Kind.WRITE, "D": Kind.DISCARD, "F": Kind.FLUSH}
 
@@ -26,9 +17,7 @@ def events(text: str) -> list[Event]:
     for word in text.split():
         source, _, command = word.rpartition(":")
         start, _, length = command[1:].partition("+")
-        found.append(
-            (Moment.ISSUED, KINDS[command[0]], source.encode(), int(start or 0), int(length or 0), UNTIMED)
-        )
+        found.append((Moment.ISSUED, KINDS[command[0]], source.encode(), int(start or 0), int(length or 0), UNTIMED))
     return found
 
 
@@ -66,26 +55,16 @@ def test_a_command_is_sequential_when_it_is_of_the_same_kind_and_goes_on_upwards
 
 def test_the_boot_of_the_article_has_so_many_reads_and_six_of_them_sequential() -> None:
     run = [(Moment.ISSUED, Kind.READ, b"", 512 * at, 512, UNTIMED) for at in range(7)]
-    rest = [
-        (Moment.ISSUED, Kind.READ, b"", 4096 * (at * 7919 % 40_546 * 2 + 10), 512, UNTIMED)
-        for at in range(40_546)
-    ]
+    rest = [(Moment.ISSUED, Kind.READ, b"", 4096 * (at * 7919 % 40_546 * 2 + 10), 512, UNTIMED) for at in range(40_546)]
     (row,) = read_pattern([*run, *rest]).rows
     assert (row.count, row.sequential, row.random) == (40_553, 6, 40_547)
 
 
 @given(
-    st.integers(0, 1 << 20),
-    st.integers(1, 1 << 20),
-    st.sampled_from((512, 4096, 16384, 12288)),
-    st.integers(0, 4095),
+    st.integers(0, 1 << 20), st.integers(1, 1 << 20), st.sampled_from((512, 4096, 16384, 12288)), st.integers(0, 4095)
 )
-def test_what_straddles_touches_a_unit_more_than_its_size_needs(
-    start: int, length: int, grid: int, phase: int
-) -> None:
-    pattern = read_pattern(
-        [(Moment.ISSUED, Kind.READ, b"", start, length, UNTIMED)], [Boundary("", grid, phase)]
-    )
+def test_what_straddles_touches_a_unit_more_than_its_size_needs(start: int, length: int, grid: int, phase: int) -> None:
+    pattern = read_pattern([(Moment.ISSUED, Kind.READ, b"", start, length, UNTIMED)], [Boundary("", grid, phase)])
     (crossing,) = pattern.rows[0].crossings
     touched = units_touched(length, grid, (start - phase) % grid)
     assert crossing.off == ((start - phase) % grid > 0)

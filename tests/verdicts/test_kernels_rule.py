@@ -57,19 +57,12 @@ def test_every_answer_is_the_kernels(tmp_path: Path, limits: tuple[int, int, int
 
 
 def test_both_kinds_of_answer_occur_in_these_combinations(tmp_path: Path) -> None:
-    disk = MadeDisk(
-        "sda", SIZE, [MadePartition(1, 63 * 512, 4096), MadePartition(2, 1 << 20, 4096)], physical=4096
-    )
-    assert [verdict.answer for verdict in made_report(tmp_path, disk).judged[0].verdicts] == [
-        Answer.OFF,
-        Answer.ON,
-    ]
+    disk = MadeDisk("sda", SIZE, [MadePartition(1, 63 * 512, 4096), MadePartition(2, 1 << 20, 4096)], physical=4096)
+    assert [verdict.answer for verdict in made_report(tmp_path, disk).judged[0].verdicts] == [Answer.OFF, Answer.ON]
 
 
 @pytest.mark.parametrize("rotational", [False, True])
 def test_an_ssd_that_reports_512_bytes_is_the_documented_difference(tmp_path: Path, rotational: bool) -> None:
-    disk = MadeDisk(
-        "sda", SIZE, [MadePartition(1, 63 * 512, 4096)], physical=512, rotational=rotational, vendor="ATA"
-    )
+    disk = MadeDisk("sda", SIZE, [MadePartition(1, 63 * 512, 4096)], physical=512, rotational=rotational, vendor="ATA")
     verdict = made_report(tmp_path, disk).judged[0].verdicts[0]
     assert verdict.answer is (Answer.ON if rotational else Answer.OFF)

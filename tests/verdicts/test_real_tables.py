@@ -206,8 +206,6 @@ def test_partitions_of_a_multipath_map_are_judged_once_where_udev_says_they_star
     report = audit(look((), sysroot=str(tmp_path)), {})
     found = {judged.disk.name: judged for judged in report.judged}
     assert sorted(found) == ["dm-0", "sda", "sdb"]
-    assert [(verdict.start, in_short(verdict)) for verdict in found["dm-0"].verdicts] == [
-        (start * 512, answer)
-    ]
+    assert [(verdict.start, in_short(verdict)) for verdict in found["dm-0"].verdicts] == [(start * 512, answer)]
     (partition,) = found["dm-0"].disk.partitions
     assert (partition.node, partition.mounted_at, partition.content_hint) == ("dm-1", ("/",), "ext4")

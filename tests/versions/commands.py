@@ -40,13 +40,7 @@ def read_lines(path: Path) -> dict[str, list[str]]:
 
 
 LINES = read_lines(Path(__file__).with_name("lines.txt"))
-FEW = (
-    "old.img",
-    "gpt34.img",
-    "logical.img",
-    "empty.img",
-    "sectors-4096.img",
-)
+FEW = ("old.img", "gpt34.img", "logical.img", "empty.img", "sectors-4096.img")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +93,13 @@ def _reading(inputs: Inputs) -> Iterator[dict[str, object]]:
     for image in inputs.images:
         large = (inputs.folder / image).stat().st_size > LARGE  # all of it may be searched for a journal
         taken = [
-            line
-            for line in LINES["table" if "/" in image else "image"]
-            if not (large and line.startswith(SEARCHING))
+            line for line in LINES["table" if "/" in image else "image"] if not (large and line.startswith(SEARCHING))
         ]
         lines += [line.format(image) for line in taken]
     lines += [line.format(*[image] * 2) for image in FEW for line in LINES["few"]]
     for machine in inputs.machines:  # the archive, which is unpacked each time, and then the folder
         folder = f"machines/{machine.removesuffix('.tar.xz')}"
-        lines += [
-            line.format(machine if number < 2 else folder) for number, line in enumerate(LINES["machine"])
-        ]
+        lines += [line.format(machine if number < 2 else folder) for number, line in enumerate(LINES["machine"])]
     for line in lines:
         if line == "audit --json" or line.startswith(("raid show nothing", "raid persist nothing")):
             continue  # they look at the whole machine that this runs on
@@ -181,20 +171,7 @@ def _keeping() -> Iterator[dict[str, object]]:
 
 def _changing() -> Iterator[dict[str, object]]:
     """Moves and tables from the first write to the last."""
-    for image in (
-        "old",
-        "two",
-        "gpt34",
-        "middle",
-        "down",
-        "logical",
-        "fat",
-        "tight",
-        "luks",
-        "lvm",
-        "bare",
-        "aligned",
-    ):
+    for image in ("old", "two", "gpt34", "middle", "down", "logical", "fat", "tight", "luks", "lvm", "bare", "aligned"):
         for more in ("", " --json", " --shrink --json", " -p 1 --grain 4KiB --json"):
             yield scenario(
                 "move",
@@ -242,19 +219,10 @@ def _changing() -> Iterator[dict[str, object]]:
 
 def _in_flight() -> Iterator[dict[str, object]]:
     """Moves that are cut before a flush, and what brings them to an end."""
-    for image, last in (
-        ("old", 40),
-        ("two", 30),
-        ("gpt34", 30),
-        ("logical", 40),
-        ("down", 30),
-        ("middle", 30),
-    ):
+    for image, last in (("old", 40), ("two", 30), ("gpt34", 30), ("logical", 40), ("down", 30), ("middle", 30)):
         name = f"{image}.img"
         for cut in range(1, last, 2 if image == "old" else 5):
-            for way in (
-                ("resume", "rollback") if image == "old" else ("resume",) if cut % 2 else ("rollback",)
-            ):
+            for way in ("resume", "rollback") if image == "old" else ("resume",) if cut % 2 else ("rollback",):
                 yield scenario(
                     f"cut at {cut}",
                     step(f"realign --yes {name}", cut=cut),
@@ -264,9 +232,7 @@ def _in_flight() -> Iterator[dict[str, object]]:
                     step(f"status --json {name}"),
                     files=[name],
                 )
-        yield scenario(
-            "cut again and again", step(f"realign --yes {name}", cut=9), *_again(name), files=[name]
-        )
+        yield scenario("cut again and again", step(f"realign --yes {name}", cut=9), *_again(name), files=[name])
         yield scenario(
             "interrupted",
             step(f"realign --yes --json {name}", cut=9, signal=int(signal.SIGINT)),

@@ -61,9 +61,7 @@ def read_explanations(path: Path | None) -> list[Explanation]:
     found = []
     for number, each in enumerate(tomllib.loads(path.read_text()).get("explained", []), 1):
         if not each.get("reason") or set(each) - known:
-            raise SystemExit(
-                f"{path}: entry {number} needs a reason, and has no key but {', '.join(sorted(known))}"
-            )
+            raise SystemExit(f"{path}: entry {number} needs a reason, and has no key but {', '.join(sorted(known))}")
         pairs = tuple((str(pattern), str(by)) for pattern, by in each.get("replace", []))
         found.append(
             Explanation(
@@ -167,9 +165,7 @@ def report(found: list[Difference], *, text: bool, every: bool) -> int:
     for (kind, path), members in groups.items():
         print(f"\n{kind} {path}: {len(members)}")
         for each in members if every else members[:1]:
-            print(
-                f"  {each.command}\n    {each.path}\n    - {_short(each.before)}\n    + {_short(each.after)}"
-            )
+            print(f"  {each.command}\n    {each.path}\n    - {_short(each.before)}\n    + {_short(each.after)}")
     print()
     for kind in (*MACHINE, *TEXT):
         of_kind = [each for each in found if each.kind == kind]

@@ -169,9 +169,7 @@ def call(step: Document, folder: Path, name: str, scratch: Path) -> Document:
         finally:
             os._exit(code & 0xFF)
     _, status = os.waitpid(pid, 0)
-    texts = [
-        path.read_bytes()[:SEEN].decode("utf-8", "replace") if path.exists() else "" for path in (out, error)
-    ]
+    texts = [path.read_bytes()[:SEEN].decode("utf-8", "replace") if path.exists() else "" for path in (out, error)]
     return {"exit": os.waitstatus_to_exitcode(status), "stdout": texts[0], "stderr": texts[1]}
 
 
@@ -219,13 +217,7 @@ def run_scenario(scenario: Document, jobs: Document, scratch: Path) -> Iterator[
     if own:
         folder.mkdir(parents=True)
         for file in scenario["files"]:
-            copy = [
-                "cp",
-                "--sparse=always",
-                "--no-preserve=mode",
-                str(inputs / file),
-                str(folder / Path(file).name),
-            ]
+            copy = ["cp", "--sparse=always", "--no-preserve=mode", str(inputs / file), str(folder / Path(file).name)]
             subprocess.run(copy, check=True)
     for number, step in enumerate(scenario["steps"], 1):
         key = f"{scenario['name']} #{number} {' '.join(step['words'])}"

@@ -47,9 +47,7 @@ SPECIMENS: dict[str, str] = {
 
 def run(*words: str | Path, stdin: str = "") -> None:
     command = [str(word) for word in words]
-    done = subprocess.run(
-        command, input=stdin, capture_output=True, text=True, env=os.environ | FIXED, check=False
-    )
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, env=os.environ | FIXED, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}: {done.stderr}")
 
@@ -166,12 +164,7 @@ def make_gpt(path: Path, sector: int, size: int, *extents: tuple[int, int]) -> N
 def make_damaged(folder: Path) -> None:
     """GPTs of which one copy, both copies or the place of the backup is damaged, and files that are not disks."""
     whole = (folder / "gpt34.img").read_bytes()
-    for name, places in {
-        "primary": (512 + 60,),
-        "backup": (-512 + 60,),
-        "both": (532, -492),
-        "array": (1024,),
-    }.items():
+    for name, places in {"primary": (512 + 60,), "backup": (-512 + 60,), "both": (532, -492), "array": (1024,)}.items():
         image = folder / f"damaged-{name}.img"
         image.write_bytes(whole)
         for at in places:
@@ -216,16 +209,10 @@ def make_tables(folder: Path, tables: Path | None) -> tuple[list[str], list[str]
 
 def make_logs(folder: Path) -> None:
     """Logs of commands in every format."""
-    rows = [
-        f"0.{n:03},{'W' if n % 3 == 0 else 'R'},{8 * (n * 37 % 101)},{8 if n % 5 else 64},init"
-        for n in range(400)
-    ]
+    rows = [f"0.{n:03},{'W' if n % 3 == 0 else 'R'},{8 * (n * 37 % 101)},{8 if n % 5 else 64},init" for n in range(400)]
     (folder / "boot.csv").write_text("time_s,op,lba,sectors,who\n" + "\n".join(rows) + "\n")
     log = ["fio version 2 iolog", "/dev/sda add", "/dev/sda open"]
-    log += [
-        f"/dev/sda {'read' if n % 4 else 'write'} {4096 * (n * 13 % 97) + 512 * (n % 2)} 4096"
-        for n in range(300)
-    ]
+    log += [f"/dev/sda {'read' if n % 4 else 'write'} {4096 * (n * 13 % 97) + 512 * (n % 2)} 4096" for n in range(300)]
     (folder / "fio.log").write_text("\n".join([*log, "/dev/sda close", ""]))
     lines: list[str] = []
     records = b""
@@ -233,9 +220,7 @@ def make_logs(folder: Path) -> None:
         sector, kind = 2048 + 8 * (n * 29 % 211), "R" if n % 3 else "WS"
         for action, letter, late in ((1, "Q", 0), (7, "D", 10_000), (8, "C", 90_000)):
             time = n * 100_000 + late
-            lines.append(
-                f"  8,0    1 {len(lines):8} {time / 1e9:14.9f}   697  {letter}   {kind} {sector} + 8 [init]"
-            )
+            lines.append(f"  8,0    1 {len(lines):8} {time / 1e9:14.9f}   697  {letter}   {kind} {sector} + 8 [init]")
             does = (1 if kind == "R" else 2) | 1 << 8 | {1: 1 << 4, 7: 1 << 6, 8: 1 << 7}[action]
             records += struct.pack("<IIQQIIIIIHH", 0x65617407, len(lines), time, sector, 4096, action | does << 16,
                                    697, 8 << 20, 0, 0, 0)  # fmt: skip

@@ -5,17 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from aligntool.audit.explanations import QUESTIONS, explanation
-from aligntool.audit.report import (
-    Answer,
-    Code,
-    Cost,
-    Finding,
-    Judged,
-    MeasuredDisk,
-    Report,
-    Severity,
-    Verdict,
-)
+from aligntool.audit.report import Answer, Code, Cost, Finding, Judged, MeasuredDisk, Report, Severity, Verdict
 from aligntool.inventory import Disk, LinkHop, Port, Uplink, most_of, runs_below
 from aligntool.raid.chunks import Rates, hop_words, narrowest, rate
 from aligntool.raid.views import ArrayView
@@ -127,8 +117,7 @@ def groups_of(report: Report, losses: Sequence[Loss] = ()) -> tuple[Group, ...]:
     alone = report.judged[0].disk.name if len(report.judged) == 1 else None
     disks = {judged.disk.name: judged.disk for judged in report.judged}
     return tuple(
-        _group(findings, alone, tuple(dict.fromkeys(_measured(findings, disks, losses))))
-        for findings in found.values()
+        _group(findings, alone, tuple(dict.fromkeys(_measured(findings, disks, losses)))) for findings in found.values()
     )
 
 
@@ -145,16 +134,12 @@ def _group(findings: list[Finding], alone: str | None, measured: tuple[str, ...]
         more=max(len(alike) - MOST_OF_A_KIND, 0),
         costs=cost_rows(cost) if cost else (),
         measured=measured,
-        commands=tuple(dict.fromkeys(finding.next for finding in findings if _is_told(finding)))[
-            :MOST_COMMANDS
-        ],
+        commands=tuple(dict.fromkeys(finding.next for finding in findings if _is_told(finding)))[:MOST_COMMANDS],
         explained=tuple(zip(QUESTIONS, text.answers, strict=True)),
     )
 
 
-def _measured(
-    findings: Sequence[Finding], disks: Mapping[str, Disk], losses: Sequence[Loss]
-) -> Iterator[str]:
+def _measured(findings: Sequence[Finding], disks: Mapping[str, Disk], losses: Sequence[Loss]) -> Iterator[str]:
     """Beside what is predicted for a disk what was measured on it, and on no other."""
     for finding in findings:
         disk = disks.get(finding.disk or "")
@@ -265,9 +250,7 @@ def _branch(node: _Node, report: Report, arrays: Sequence[ArrayView], above: Lin
     if node.hidden:
         speed = rate(node.hop.hidden_bandwidth) if node.hop.hidden_bandwidth else ""
         binding = _binding(node, arrays, report)
-        return Branch(
-            node.hidden, "to the processor; the system does not show it", speed, binding, below=below
-        )
+        return Branch(node.hidden, "to the processor; the system does not show it", speed, binding, below=below)
     what = f"{node.hop.port}" + (f", {node.hop.name}" if node.hop.name else "")
     return Branch(
         node.hop.address,
@@ -303,9 +286,7 @@ def _binding(node: _Node, arrays: Sequence[ArrayView], report: Report) -> tuple[
     elif node.hop is not None:
         names = {hop_words(disk, node.hop) for disk in disks}
     uplink = next((each for each in report.inventory.uplinks if _is(each, node)), None)
-    return tuple(
-        array.name for array in arrays if names & binding_of(array) or (uplink and _binds(uplink, array))
-    )
+    return tuple(array.name for array in arrays if names & binding_of(array) or (uplink and _binds(uplink, array)))
 
 
 def binding_of(array: ArrayView) -> frozenset[str]:
@@ -497,8 +478,7 @@ class DiskView:
 def disk_views(report: Report, mends: Mends) -> tuple[DiskView, ...]:
     names = disk_names(report)
     return tuple(
-        _view(judged, names[judged.disk.name], mends.get(judged.disk.name, ()))
-        for judged in report.judged[:MOST_DISKS]
+        _view(judged, names[judged.disk.name], mends.get(judged.disk.name, ())) for judged in report.judged[:MOST_DISKS]
     )
 
 

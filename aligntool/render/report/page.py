@@ -122,6 +122,4 @@ def _chart(chart: Chart) -> Markup:
 def _policy(styles: str) -> str:
     """No script, no network, no style but this one, known by its digest (Content Security Policy Level 3)."""
     digest = b64encode(sha256(styles.encode()).digest()).decode()
-    return (
-        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
-    )
+    return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"

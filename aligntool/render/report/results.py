@@ -7,15 +7,7 @@ from statistics import median
 
 from aligntool.audit.report import MeasuredDisk
 from aligntool.measure.alignment import Knee, Row, Word
-from aligntool.measure.compare import (
-    Ratio,
-    Verdict,
-    compare_all,
-    differences,
-    doubts,
-    result_notes,
-    unmatched,
-)
+from aligntool.measure.compare import Ratio, Verdict, compare_all, differences, doubts, result_notes, unmatched
 from aligntool.measure.conditions import warnings_of
 from aligntool.measure.fio import Pattern
 from aligntool.measure.results import Result
@@ -47,9 +39,8 @@ def experiment_shown(found: Starts | Spans, number: int) -> Measured:
     who = ", ".join(word for word in (f"bench {name} on {found.target}", found.conditions.drive) if word)
     rows = tuple(_experiment_conditions(found))
     return replace(
-        shown, title=f"{number}. {who}", notes=(*shown.notes, *warnings), conditions=rows,
-        about=(who, shown.summary),
-    )  # fmt: skip
+        shown, title=f"{number}. {who}", notes=(*shown.notes, *warnings), conditions=rows, about=(who, shown.summary)
+    )
 
 
 def _experiment_conditions(found: Starts | Spans) -> Iterator[tuple[str, str]]:
@@ -70,29 +61,17 @@ def _alignment(found: Starts, number: int) -> Measured:
         )
         for place, load in enumerate(dict.fromkeys(row.load for row in rows if row.high), 1)
     )
-    summary = ", ".join(
-        word for word in (when_words(found.when), f"{found.summary} ({found.unit_by})") if word
-    )
+    summary = ", ".join(word for word in (when_words(found.when), f"{found.summary} ({found.unit_by})") if word)
     return Measured(
-        "", summary, charts, tuple(_start_figures(rows, found)),
-        tuple(_said(rows)), losses=tuple(_losses(rows, found)),
-    )  # fmt: skip
+        "", summary, charts, tuple(_start_figures(rows, found)), tuple(_said(rows)), losses=tuple(_losses(rows, found))
+    )
 
 
 def _start_figures(rows: Sequence[Row], found: Starts) -> Iterator[tuple[str, ...]]:
     """Every start of every load, the aligned ones too; of no load: nothing."""
     judged = {(row.load, row.place): row for row in rows}
     if rows:
-        yield (
-            "start",
-            "IOPS",
-            "range of IOPS",
-            "CPU of a core",
-            "predicted",
-            "measured",
-            "range",
-            "note",
-        )
+        yield ("start", "IOPS", "range of IOPS", "CPU of a core", "predicted", "measured", "range", "note")
     for load in dict.fromkeys(row.load for row in rows):
         yield (load.title,)
         of_load = [rate for rate in found.rates if rate.load == load]
@@ -119,14 +98,7 @@ def _bars(rows: Sequence[Row]) -> Iterator[Bar]:
     """Of one load: how far two aligned starts differ, and of each other start what was predicted and measured."""
     low, high = rows[0].noise
     if high:
-        yield Bar(
-            "aligned, beside another aligned start",
-            1.0,
-            "1",
-            low,
-            high,
-            range_text=range_words(low, high),
-        )
+        yield Bar("aligned, beside another aligned start", 1.0, "1", low, high, range_text=range_words(low, high))
     for row in rows[:MOST_STARTS]:
         yield Bar(f"{row.place.title}, predicted", row.predicted, f"{row.predicted:.2f}")
         if not row.high:
@@ -171,7 +143,7 @@ def _span(found: Spans, number: int) -> Measured:
     figures = (
         ("span", "IOPS", "range of IOPS", "CPU of a core"),
         *((format_about(span), *_iops(rates, found.cpu.get(span, ()))) for span, rates in sorted(found.curve.items())),
-    )  # fmt: skip
+    )
     notes = (*([found.beyond] if found.beyond else []), *host_memory_words(found.nvme))
     return Measured(f"{number}. span: {found.target}", summary, (chart,), figures, notes)
 
@@ -209,9 +181,7 @@ def measured_of(results: Sequence[Result | Starts | Spans]) -> tuple[Measured, .
     pairs = list(_pairs(results))
     found = compare_all([(first[1], other[1]) for first, other in pairs])
     lines = sum(map(len, found))
-    shown += [
-        _beside(first, other, ratios, lines) for (first, other), ratios in zip(pairs, found, strict=True)
-    ]
+    shown += [_beside(first, other, ratios, lines) for (first, other), ratios in zip(pairs, found, strict=True)]
     return tuple(shown)
 
 
@@ -241,13 +211,7 @@ def _one(result: Result, number: int) -> Measured:
     title = f"{number}. {_named(result)}"
     told = ", ".join(each for each in summary if each)
     return Measured(
-        title,
-        told,
-        charts,
-        _figures(result),
-        notes,
-        tuple(_result_conditions(result)),
-        about=(_named(result), told),
+        title, told, charts, _figures(result), notes, tuple(_result_conditions(result)), about=(_named(result), told)
     )
 
 
@@ -261,10 +225,7 @@ def _figures(result: Result) -> Rows:
     """What `aligntool bench` shows on a terminal, in the same columns."""
     heads = tuple(_HEADS.get(name, name) for name in FIGURES)
     bound = any(each.held_back for each in result.series)
-    rows = [
-        (each.test.title, *figure_cells(each), *((each.held_back,) if bound else ()))
-        for each in result.series
-    ]
+    rows = [(each.test.title, *figure_cells(each), *((each.held_back,) if bound else ())) for each in result.series]
     return (("test", *heads, *(("note",) if bound else ())), *rows) if rows else ()
 
 
@@ -274,9 +235,7 @@ def _runs(result: Result) -> str:
         return f"{max(settings.passes)} passes over the same data"
     if settings.until_steady:
         return "rounds until it is steady"
-    return (
-        f"medians of {settings.repeats} runs with their range" if settings.repeats > 1 else "one run of each"
-    )
+    return f"medians of {settings.repeats} runs with their range" if settings.repeats > 1 else "one run of each"
 
 
 def _charts(result: Result, name: str) -> Iterator[Chart]:
@@ -328,10 +287,7 @@ def _sweep_chart(group: Sequence[Figures], name: str, *, sizes: bool) -> CurveCh
     test = group[0].test
     if sizes:
         kind = "random" if test.random else "sequential"
-        title, heads = (
-            f"Rate over request size, {kind}, QD{test.depth}",
-            ("request", "MB/s (10^6 bytes a second)"),
-        )
+        title, heads = (f"Rate over request size, {kind}, QD{test.depth}", ("request", "MB/s (10^6 bytes a second)"))
     else:
         title = f"IOPS over threads, {format_size(test.block)} requests, QD{test.depth} each"
         heads = ("threads", "IOPS")

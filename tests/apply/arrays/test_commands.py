@@ -24,10 +24,7 @@ RAID = "A19D880F-05FC-4D3B-A006-743F0F84911E"
 
 
 def types(disk: Path) -> list[str]:
-    return [
-        part["type"].upper()
-        for part in json.loads(run("sfdisk", "--json", disk))["partitiontable"]["partitions"]
-    ]
+    return [part["type"].upper() for part in json.loads(run("sfdisk", "--json", disk))["partitiontable"]["partitions"]]
 
 
 def steps(disk: Disk) -> Sequence[SetPartitionType]:

@@ -18,7 +18,7 @@ from tests.probe.layers.test_md import member, superblock_1
 pytestmark = [
     pytest.mark.needs_root,
     pytest.mark.needs_tools("losetup", "blkid", "wipefs", "mkfs.ext4", "e2fsck", "mkfs.xfs", "xfs_db", "xfs_repair"),
-]  # fmt: skip
+]
 
 SIZE = 320 * MIB  # mkfs.xfs takes no less than 300 MB
 WORD = "somebody's only copy\n"
@@ -81,9 +81,7 @@ def test_a_file_system_that_was_used_since_is_not_made_again_though_its_checker_
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
-def test_one_that_was_cut_short_while_it_was_made_is_made_again(
-    kind: str, device: Path, paths: Paths
-) -> None:
+def test_one_that_was_cut_short_while_it_was_made_is_made_again(kind: str, device: Path, paths: Paths) -> None:
     step = step_of(kind, device)
     make(step, new=True)
     if kind == "ext4":
@@ -106,9 +104,7 @@ def test_a_finished_xfs_that_its_checker_finds_broken_is_left_alone(device: Path
     assert run("sha256sum", device) == before
 
 
-def test_whether_a_file_system_was_ever_mounted_is_in_its_superblock(
-    device: Path, paths: Paths, folder: Path
-) -> None:
+def test_whether_a_file_system_was_ever_mounted_is_in_its_superblock(device: Path, paths: Paths, folder: Path) -> None:
     make(step_of("ext4", device), new=True)
     assert was_never_mounted(str(device), "ext4")
     run("mount", device, folder)
@@ -117,9 +113,7 @@ def test_whether_a_file_system_was_ever_mounted_is_in_its_superblock(
     assert not was_never_mounted(str(device), "ext4")
 
 
-def test_what_somebody_else_put_there_while_the_work_stood_still_is_not_overwritten(
-    device: Path, paths: Paths
-) -> None:
+def test_what_somebody_else_put_there_while_the_work_stood_still_is_not_overwritten(device: Path, paths: Paths) -> None:
     run("mkfs.ext4", "-q", "-F", "-L", "his", device)
     before = run("sha256sum", device)
     with pytest.raises(Stopped, match="holds ext4"):
@@ -149,9 +143,7 @@ def test_files_are_not_taken_back_with_the_array_though_nothing_is_mounted(
     assert read_it_back(device, folder) == WORD
 
 
-def test_an_empty_file_system_is_taken_back_also_where_it_was_mounted(
-    device: Path, paths: Paths, folder: Path
-) -> None:
+def test_an_empty_file_system_is_taken_back_also_where_it_was_mounted(device: Path, paths: Paths, folder: Path) -> None:
     step = step_of("ext4", device)
     make(step, new=True)
     run("mount", device, folder)
@@ -186,9 +178,7 @@ def test_an_array_that_cannot_be_started_is_not_taken_apart_once_it_may_hold_fil
     )
     file_system = file_system_step(array.device)
     (paths.state / "arrays").mkdir(parents=True)
-    record = Record(
-        paths.state / "arrays/x.json", plan_of([array, file_system]), 1, True, traces={0: {}, 1: {}}
-    )
+    record = Record(paths.state / "arrays/x.json", plan_of([array, file_system]), 1, True, traces={0: {}, 1: {}})
     with pytest.raises(Refused, match="cannot be started"):
         list(go_back(record, record.plan, paths))
     for each in members:

@@ -57,9 +57,7 @@ def test_it_is_where_mdadm_is_told_to_put_it(level: str) -> None:
     assert f"{found.offset // KIB}K" == words["data-offset"]
     assert (None if found.length is None else f"{found.length // KIB}K") == words.get("size")
     member = Extent(MIB, 1 << 40)
-    assert found.of(member).end == (
-        member.end if level == "raid0" else MIB + found.offset + (found.length or 0)
-    )
+    assert found.of(member).end == (member.end if level == "raid0" else MIB + found.offset + (found.length or 0))
 
 
 def test_what_is_zeroed_is_where_the_step_has_its_data() -> None:
@@ -71,18 +69,14 @@ def test_what_is_zeroed_is_where_the_step_has_its_data() -> None:
 @root
 @tools
 @pytest.mark.parametrize("where", ["partition", "drive"])
-def test_what_an_earlier_array_held_is_told_before_the_first_write(
-    drive: Path, tmp_path: Path, where: str
-) -> None:
+def test_what_an_earlier_array_held_is_told_before_the_first_write(drive: Path, tmp_path: Path, where: str) -> None:
     at = PART.start + AREA.offset
     run("mkfs.ext4", "-q", "-E", f"offset={at}", drive, "64M")
     step = taken(tmp_path, drive, wipe=False)
     told = f"{drive}p1 holds ext4 at byte {AREA.offset}"
     if where == "drive":
         step, told = member_step(paths_in(tmp_path), drive), f"{drive} holds ext4 at byte {at}"
-    assert [
-        f"{told}, where the array's data would begin" == why for why, _ in old_signatures(step, AREA)
-    ] == [True]
+    assert [f"{told}, where the array's data would begin" == why for why, _ in old_signatures(step, AREA)] == [True]
     assert list(old_signatures(step, DataArea(18 * MIB, 62 * MIB))) == []
 
 

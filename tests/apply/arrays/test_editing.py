@@ -8,14 +8,7 @@ import pytest
 
 from aligntool.change import Said
 from aligntool.errors import Refused
-from aligntool.raid.steps_system import (
-    backup_of,
-    edit_file,
-    edited,
-    find_file_trace,
-    refuse_unwritable,
-    restore_file,
-)
+from aligntool.raid.steps_system import backup_of, edit_file, edited, find_file_trace, refuse_unwritable, restore_file
 from aligntool.steps import EditFile, FileStep, WriteFile
 from tests.apply.arrays.made import FS_UUID, LINE, fstab_step, paths_in
 from tests.conftest import run
@@ -43,15 +36,7 @@ def edit(folder: Path, step: FileStep) -> list[str]:
         (f"{LINE}\n# kept\n".encode(), f"{LINE}\n# kept\n"),
         (f"{LINE}\na\nUUID={FS_UUID} /old xfs x 0 0\nb\n".encode(), f"{LINE}\na\nb\n"),
     ],
-    ids=[
-        "empty",
-        "at the end",
-        "no final newline",
-        "in place of",
-        "a comment stays",
-        "there already",
-        "both",
-    ],
+    ids=["empty", "at the end", "no final newline", "in place of", "a comment stays", "there already", "both"],
 )
 def test_a_line_gets_into_a_file_and_everything_else_stays(before: bytes, after: str) -> None:
     assert edited(before, fstab_step()) == after.encode()
@@ -71,9 +56,7 @@ def test_findmnt_reads_the_line_as_it_was_meant(tmp_path: Path, fstab: Path) -> 
     assert run(*words, "/tmp").split()[1] == "tmpfs"
 
 
-def test_mode_owner_and_extended_attributes_are_kept_and_a_link_is_followed(
-    tmp_path: Path, fstab: Path
-) -> None:
+def test_mode_owner_and_extended_attributes_are_kept_and_a_link_is_followed(tmp_path: Path, fstab: Path) -> None:
     real = fstab.with_name("fstab.real")
     real.write_text("old\n")
     real.chmod(0o640)
@@ -131,17 +114,11 @@ def test_what_is_taken_back_takes_its_own_copy_along_and_no_other(tmp_path: Path
     assert names_beside(fstab) == ["fstab", "fstab.before-aligntool"]
 
 
-UNIT = WriteFile(
-    "/etc/own.timer", ("[Unit]", "", "[Timer]", "OnActiveSec=30"), "/etc/own.timer.before-aligntool"
-)
+UNIT = WriteFile("/etc/own.timer", ("[Unit]", "", "[Timer]", "OnActiveSec=30"), "/etc/own.timer.before-aligntool")
 
 
-@pytest.mark.parametrize(
-    "before", [None, "[Unit]\n\n[Timer]\nOnActiveSec=60\n", "[Timer]\nOnActiveSec=30\n[Unit]", ""]
-)
-def test_a_file_of_our_own_is_written_whole_and_put_back_whole(
-    tmp_path: Path, fstab: Path, before: str | None
-) -> None:
+@pytest.mark.parametrize("before", [None, "[Unit]\n\n[Timer]\nOnActiveSec=60\n", "[Timer]\nOnActiveSec=30\n[Unit]", ""])
+def test_a_file_of_our_own_is_written_whole_and_put_back_whole(tmp_path: Path, fstab: Path, before: str | None) -> None:
     file, paths = fstab.with_name("own.timer"), paths_in(tmp_path)
     if before is not None:
         file.write_text(before)
@@ -168,9 +145,7 @@ def put_back(folder: Path, change: str | None) -> tuple[bytes | None, list[Said]
 
 
 @pytest.mark.parametrize("before", [b"x", b"x\n", b"\xff\n\n", b""])
-def test_a_file_that_is_taken_back_is_what_it_was_byte_for_byte(
-    tmp_path: Path, fstab: Path, before: bytes
-) -> None:
+def test_a_file_that_is_taken_back_is_what_it_was_byte_for_byte(tmp_path: Path, fstab: Path, before: bytes) -> None:
     fstab.write_bytes(before)
     assert put_back(tmp_path, None)[0] == before
 
@@ -180,9 +155,7 @@ def test_a_file_that_was_missing_is_missing_again(tmp_path: Path, fstab: Path) -
     assert not fstab.with_name("fstab.before-aligntool").exists()
 
 
-def test_a_file_that_was_changed_since_is_left_alone_and_the_line_is_named(
-    tmp_path: Path, fstab: Path
-) -> None:
+def test_a_file_that_was_changed_since_is_left_alone_and_the_line_is_named(tmp_path: Path, fstab: Path) -> None:
     fstab.write_text("x\n")
     now, said = put_back(tmp_path, "theirs\n")
     assert now == f"x\n{LINE}\ntheirs\n".encode()

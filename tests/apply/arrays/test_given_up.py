@@ -30,13 +30,7 @@ def drives(sparse: Sparse, loop: Attach) -> Iterator[tuple[Path, Path]]:
     found = loop(sparse(GIB, "a.img")), loop(sparse(GIB, "b.img"))
     try:
         for drive in found:
-            run(
-                "sfdisk",
-                "-q",
-                "--no-tell-kernel",
-                drive,
-                stdin="label: gpt\nstart=2048, size=1000000, type=R\n",
-            )
+            run("sfdisk", "-q", "--no-tell-kernel", drive, stdin="label: gpt\nstart=2048, size=1000000, type=R\n")
             run("partx", "-a", drive)
         yield found
     finally:
@@ -45,9 +39,7 @@ def drives(sparse: Sparse, loop: Attach) -> Iterator[tuple[Path, Path]]:
 
 
 @pytest.mark.parametrize("part", ["", "p1"], ids=["a drive", "a partition"])
-def test_a_kept_plan_does_not_give_up_what_came_since(
-    drives: tuple[Path, Path], tmp_path: Path, part: str
-) -> None:
+def test_a_kept_plan_does_not_give_up_what_came_since(drives: tuple[Path, Path], tmp_path: Path, part: str) -> None:
     kept, first = tmp_path / "plan.json", f"{drives[0]}p1"
     assert Path(first).is_block_device()
     run("mkfs.ext4", "-q", "-L", "old", first)
@@ -70,9 +62,7 @@ def test_a_kept_plan_does_not_give_up_what_came_since(
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_the_walk_itself_gives_up_nothing_else(
-    sparse: Sparse, loop: Attach, tmp_path: Path, again: bool
-) -> None:
+def test_the_walk_itself_gives_up_nothing_else(sparse: Sparse, loop: Attach, tmp_path: Path, again: bool) -> None:
     drive, paths = loop(sparse(64 * MIB)), paths_in(tmp_path)
     run("mkfs.ext4", "-q", "-L", "old", drive)
     step = member_step(paths, drive, wipe=True)
@@ -82,9 +72,7 @@ def test_the_walk_itself_gives_up_nothing_else(
     assert 'LABEL="precious"' in run("blkid", "-p", drive)
 
 
-def test_what_nobody_recognises_is_given_up_by_name_only(
-    sparse: Sparse, loop: Attach, tmp_path: Path
-) -> None:
+def test_what_nobody_recognises_is_given_up_by_name_only(sparse: Sparse, loop: Attach, tmp_path: Path) -> None:
     """Plain dm-crypt, a raw database, a hidden volume: random to whoever looks, and blkid names nothing."""
     drives = [loop(sparse(GIB, name)) for name in ("a.img", "b.img")]
     run("dd", "if=/dev/urandom", f"of={drives[0]}", "bs=1M", "count=64", "conv=fsync")

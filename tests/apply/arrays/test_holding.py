@@ -55,9 +55,7 @@ def taken(folder: Path, drive: Path) -> MakeMember:
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["partition", "drive"])
-def test_what_is_mounted_through_a_loop_over_a_member_is_seen(
-    drives: list[Path], tmp_path: Path, whole: bool
-) -> None:
+def test_what_is_mounted_through_a_loop_over_a_member_is_seen(drives: list[Path], tmp_path: Path, whole: bool) -> None:
     """The kernel lets open(2) with O_EXCL succeed, and wipefs, though a file system on it is mounted."""
     run("mkfs.ext4", "-q", f"{drives[0]}p1")
     (tmp_path / "mnt").mkdir()
@@ -73,9 +71,7 @@ def test_what_is_mounted_through_a_loop_over_a_member_is_seen(
             with pytest.raises(Refused, match=f"is attached to {over}"), hold_members([step]):
                 pass
             with pytest.raises(Refused, match=f"is attached to {over}"):
-                made_member(
-                    step,
-                )
+                made_member(step)
             assert "ext4" in run("blkid", "-p", f"{drives[0]}p1")
         finally:
             run("umount", tmp_path / "mnt")
@@ -119,9 +115,7 @@ def test_a_neighbour_that_is_mounted_is_in_nobodys_way(drives: list[Path], tmp_p
         with hold_members([step]):
             pass
         run("dd", "if=/dev/urandom", f"of={drives[0]}p1", "bs=1M", "count=6", "conv=fsync")
-        made_member(
-            step,
-        )
+        made_member(step)
         head = run("cmp", "-n", str(6 * MIB), f"{drives[0]}p1", "/dev/zero", fails=True)
         assert f" {5 * MIB + 1}, line" in head, "the head is wiped, and only that"
         run("ls", tmp_path / "mnt" / "lost+found")

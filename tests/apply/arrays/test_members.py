@@ -49,9 +49,7 @@ def table(drive: Path) -> list[tuple[int, int, str, str]]:
     """(start and length in bytes, type, name) of each entry, by sfdisk."""
     said = json.loads(run("sfdisk", "--json", drive))["partitiontable"]
     sector = said["sectorsize"]
-    return [
-        (one["start"] * sector, one["size"] * sector, one["type"], one["name"]) for one in said["partitions"]
-    ]
+    return [(one["start"] * sector, one["size"] * sector, one["type"], one["name"]) for one in said["partitions"]]
 
 
 def wanted(step: MakeMember) -> list[tuple[int, int, str, str]]:
@@ -59,9 +57,7 @@ def wanted(step: MakeMember) -> list[tuple[int, int, str, str]]:
 
 
 @pytest.mark.parametrize("sector", [512, 4096])
-def test_a_drive_gets_its_table_once_and_gives_it_back(
-    sparse: Sparse, loop: Attach, paths: Paths, sector: int
-) -> None:
+def test_a_drive_gets_its_table_once_and_gives_it_back(sparse: Sparse, loop: Attach, paths: Paths, sector: int) -> None:
     drive = loop(sparse(SIZE), sector_size=sector)
     step = member_step(paths, drive, esp=True)
     made_member(step)
@@ -116,9 +112,7 @@ def test_a_lost_partition_is_seen_and_not_written_over(drive: Path, paths: Paths
     assert run("wipefs", "--no-act", "--parsable", drive) == ""
 
 
-def test_what_is_given_up_leaves_no_signature_before_the_new_partition_is_there(
-    drive: Path, paths: Paths
-) -> None:
+def test_what_is_given_up_leaves_no_signature_before_the_new_partition_is_there(drive: Path, paths: Paths) -> None:
     run("sfdisk", "-q", drive, stdin="label: dos\nstart=2048, size=60000\nstart=70000, size=40000\n")
     lost_partition(drive)
     step = member_step(paths, drive, wipe=True)
@@ -209,9 +203,7 @@ def test_a_drive_that_was_reused_since_its_plan_is_not_overwritten(drive: Path, 
     assert drive.read_bytes() == holds
 
 
-def test_a_member_that_was_reused_is_neither_made_part_of_the_array_nor_taken_back(
-    drive: Path, paths: Paths
-) -> None:
+def test_a_member_that_was_reused_is_neither_made_part_of_the_array_nor_taken_back(drive: Path, paths: Paths) -> None:
     step = member_step(paths, drive)
     data, area = step.entries[-1].extent, DataArea(offset=4 * MIB)
     try:

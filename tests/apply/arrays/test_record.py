@@ -47,8 +47,7 @@ def test_a_byte_that_was_changed_is_noticed(record: Record) -> None:
 
 
 @pytest.mark.parametrize(
-    "hostile",
-    ["[]", "null", "1e999", "[" * 100_000, '{"schema": "aligntool.record"}', "\x00" * 100, '{"plan": {}}'],
+    "hostile", ["[]", "null", "1e999", "[" * 100_000, '{"schema": "aligntool.record"}', "\x00" * 100, '{"plan": {}}']
 )
 def test_anything_else_is_refused_and_the_file_is_named(record: Record, hostile: str) -> None:
     record.file.write_text(hostile)

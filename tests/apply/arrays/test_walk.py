@@ -23,16 +23,7 @@ from aligntool.raid.record import Paths, Record, find_records, one_at_a_time, sa
 from aligntool.raid.steps_drives import look_at
 from aligntool.steps import CheckInitramfs, MakeDirectory, Mount, RebuildInitramfs, ReloadUnits
 from aligntool.units import MIB
-from tests.apply.arrays.made import (
-    FS_UUID,
-    LINE,
-    file_system_step,
-    fstab_step,
-    member_step,
-    paths_in,
-    plan_of,
-    program,
-)
+from tests.apply.arrays.made import FS_UUID, LINE, file_system_step, fstab_step, member_step, paths_in, plan_of, program
 from tests.conftest import run
 
 OLD = "tmpfs /tmp tmpfs defaults 0 0"
@@ -61,13 +52,7 @@ def drive(sparse: Callable[..., Path], loop: Callable[..., Path]) -> Iterator[Pa
 def whole_plan(paths: Paths, drive: Path, folder: Path) -> Plan:
     member = member_step(paths, drive)
     return plan_of(
-        [
-            member,
-            file_system_step(member.device),
-            fstab_step(),
-            ReloadUnits(),
-            MakeDirectory(str(folder / "srv/data")),
-        ]
+        [member, file_system_step(member.device), fstab_step(), ReloadUnits(), MakeDirectory(str(folder / "srv/data"))]
     )
 
 
@@ -116,9 +101,7 @@ def empty_again(plan: Plan, paths: Paths, drive: Path) -> None:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "sfdisk", "blkid", "wipefs", "mkfs.ext4", "e2fsck", "cmp", "blkdiscard")
-def test_cut_after_any_event_and_taken_back_everything_is_as_it_was(
-    paths: Paths, drive: Path, tmp_path: Path
-) -> None:
+def test_cut_after_any_event_and_taken_back_everything_is_as_it_was(paths: Paths, drive: Path, tmp_path: Path) -> None:
     plan = whole_plan(paths, drive, tmp_path)
     events = 0
     while cut_after(plan, paths, events):
@@ -132,9 +115,7 @@ def test_cut_after_any_event_and_taken_back_everything_is_as_it_was(
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "sfdisk", "blkid", "wipefs", "mkfs.ext4", "e2fsck", "cmp", "blkdiscard")
-def test_cut_after_any_event_and_gone_on_with_it_is_finished(
-    paths: Paths, drive: Path, tmp_path: Path
-) -> None:
+def test_cut_after_any_event_and_gone_on_with_it_is_finished(paths: Paths, drive: Path, tmp_path: Path) -> None:
     plan = whole_plan(paths, drive, tmp_path)
     events = 0
     while cut_after(plan, paths, events):
@@ -151,9 +132,7 @@ def test_cut_after_any_event_and_gone_on_with_it_is_finished(
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "sfdisk", "blkid", "wipefs", "mkfs.ext4", "e2fsck", "cmp", "blkdiscard")
-def test_a_way_back_that_is_cut_itself_ends_where_it_should(
-    paths: Paths, drive: Path, tmp_path: Path
-) -> None:
+def test_a_way_back_that_is_cut_itself_ends_where_it_should(paths: Paths, drive: Path, tmp_path: Path) -> None:
     plan = whole_plan(paths, drive, tmp_path)
     assert cut_after(plan, paths, 2 * len(plan.steps))
     while find_records(paths.state):

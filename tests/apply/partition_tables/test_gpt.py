@@ -65,9 +65,7 @@ def test_sgdisk_and_parted_read_the_result_alike_but_for_the_starts(sparse: Spar
     before = {tool: told(path) for tool, told in READERS.items()}
     device = MemoryDevice.of(path)
     found = extents(path)
-    images = images_for(
-        device, "gpt", [moved(1, found[1], 1985 * 512), moved(3, found[3], 959 * 512)], [1, 3]
-    )
+    images = images_for(device, "gpt", [moved(1, found[1], 1985 * 512), moved(3, found[3], 959 * 512)], [1, 3])
     device.put(images.after)
     path.write_bytes(device.content)
 
@@ -122,12 +120,7 @@ def test_sectors_of_4096_bytes(sparse: Sparse, loop: object) -> None:
     assert callable(loop)
     attached = [loop(sparse(64 * MIB, name), sector_size=4096) for name in ("old.img", "new.img")]
     for path, starts in zip(attached, ((511, 7000, 2513), (512, 7000, 2560)), strict=True):
-        run(
-            "sfdisk",
-            "-q",
-            path,
-            stdin=script(starts).replace("size=40000", "size=4000").replace("80\n", "6\n"),
-        )
+        run("sfdisk", "-q", path, stdin=script(starts).replace("size=40000", "size=4000").replace("80\n", "6\n"))
     old, new = attached
     device = MemoryDevice.of(old, 4096)
     images = images_for(device, "gpt", changes_between(old, new, 4096), [1, 4])
@@ -213,11 +206,7 @@ def test_headers_with_right_checksums_in_wrong_places_are_refused() -> None:
     content = gpt_disk(entries)
     change = moved(1, Extent(101 * 512, 100 * 512), -512)
     images_for(MemoryDevice(bytearray(content)), "gpt", [change], [1])
-    for own, other, first, why in [
-        (2000, 1, 34, "backup"),
-        (2047, 7, 34, "disagree"),
-        (2047, 1, 33, "on itself"),
-    ]:
+    for own, other, first, why in [(2000, 1, 34, "backup"), (2047, 7, 34, "disagree"), (2047, 1, 33, "on itself")]:
         primary = header(own=1, other=2047, entries_lba=2, entries=entries, numbers={"first": first})
         backup = header(own=own, other=other, entries_lba=2015, entries=entries, numbers={"first": first})
         device = MemoryDevice(bytearray(content))

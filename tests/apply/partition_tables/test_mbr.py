@@ -28,8 +28,7 @@ from tests.probe.tables.images import disk, mbr
 
 HEAD = "label: dos\nlabel-id: 0x1234abcd\n"
 PRIMARIES = (
-    "1: start={}, size=20001, type=7, bootable\n2: start=30000, size=63, type=c\n"
-    "4: start={}, size=40000, type=83\n"
+    "1: start={}, size=20001, type=7, bootable\n2: start=30000, size=63, type=c\n4: start={}, size=40000, type=83\n"
 )
 LOGICALS = (
     "1: start=2048, size=2048, type=83\n2: start=6144, size=110000, type={container}\n"
@@ -51,9 +50,7 @@ def sectors_of(device: MemoryDevice, *places: int | None) -> list[bytes]:
 
 
 @pytest.mark.needs_tools("sfdisk")
-@pytest.mark.parametrize(
-    ("old_starts", "new_starts"), [((63, 60000), (2048, 61440)), ((8191, 31000), (2048, 32768))]
-)
+@pytest.mark.parametrize(("old_starts", "new_starts"), [((63, 60000), (2048, 61440)), ((8191, 31000), (2048, 32768))])
 def test_what_comes_out_is_the_mbr_that_sfdisk_makes_with_these_starts(
     sparse: Sparse, old_starts: tuple[int, int], new_starts: tuple[int, int]
 ) -> None:
@@ -74,16 +71,12 @@ def test_what_comes_out_is_the_mbr_that_sfdisk_makes_with_these_starts(
 
 @pytest.mark.needs_tools("fdisk")
 @pytest.mark.parametrize("heads", [16, 240])
-def test_chs_addresses_follow_the_geometry_of_the_old_ones(
-    sparse: Sparse, tmp_path: Path, heads: int
-) -> None:
+def test_chs_addresses_follow_the_geometry_of_the_old_ones(sparse: Sparse, tmp_path: Path, heads: int) -> None:
     made = []
     for name, start in (("old", 63), ("new", 2048)):
         path = sparse(64 * MIB, f"{name}.img")
         source = tmp_path / f"{name}.sfdisk"
-        source.write_text(
-            f"{HEAD}1: start={start}, size=20000, type=83\n3: start=60000, size=5000, type=83\n"
-        )
+        source.write_text(f"{HEAD}1: start={start}, size=20000, type=83\n3: start=60000, size=5000, type=83\n")
         run("fdisk", "-H", str(heads), "-S", "63", path, stdin=f"I\n{source}\nw\n")
         made.append(path)
     old, new = made
@@ -153,11 +146,7 @@ def test_in_flight_other_tools_see_type_7f_in_the_old_place(sparse: Sparse, jour
 @pytest.mark.needs_tools("sfdisk", "parted")
 @pytest.mark.parametrize(
     ("container", "starts"),
-    [
-        ("5", (8192, 32768, 57344)),
-        ("f", (10000, 30721, 57344)),
-        ("85", (8192, 30721, 57344)),
-    ],
+    [("5", (8192, 32768, 57344)), ("f", (10000, 30721, 57344)), ("85", (8192, 30721, 57344))],
     ids=["all of them", "the last", "first and last"],
 )
 def test_what_comes_out_is_the_chain_that_sfdisk_makes_with_these_starts(
@@ -206,9 +195,7 @@ def test_a_container_may_become_longer(sparse: Sparse) -> None:
     new = made_by_sfdisk(sparse, longer, "new.img")
     device = MemoryDevice.of(old)
     device.put(images_for(device, "dos", changes_between(old, new), [2]).after)
-    assert sectors_of(device, *records(new).values()) == sectors_of(
-        MemoryDevice.of(new), *records(new).values()
-    )
+    assert sectors_of(device, *records(new).values()) == sectors_of(MemoryDevice.of(new), *records(new).values())
 
 
 @pytest.mark.needs_root

@@ -73,11 +73,7 @@ def cut(device: MemoryDevice, images: TableImages, goal: TableState, draw: st.Da
 @CASES
 def test_each_table_is_known_and_has_its_mark(case: Case) -> None:
     device = case.device()
-    for state, images in (
-        (BEFORE, case.images.before),
-        (PARKED, case.images.parked),
-        (AFTER, case.images.after),
-    ):
+    for state, images in ((BEFORE, case.images.before), (PARKED, case.images.parked), (AFTER, case.images.after)):
         device.put(images)
         assert table_state(device, case.images) is state
         mark = find_parked(device)

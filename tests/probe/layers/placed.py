@@ -82,12 +82,7 @@ def blkid(path: Path, extent: Extent | None = None) -> dict[str, str]:
     place = ("-O", str(extent.start), "-S", str(extent.length)) if extent else ()
     said = run("blkid", "-p", "-o", "udev", *place, path, fails=True)
     pairs = dict(line.split("=", 1) for line in said.splitlines() if line.startswith("ID_FS_"))
-    names = {
-        "TYPE": "ID_FS_TYPE",
-        "VERSION": "ID_FS_VERSION",
-        "LABEL": "ID_FS_LABEL_ENC",
-        "UUID": "ID_FS_UUID_ENC",
-    }
+    names = {"TYPE": "ID_FS_TYPE", "VERSION": "ID_FS_VERSION", "LABEL": "ID_FS_LABEL_ENC", "UUID": "ID_FS_UUID_ENC"}
     return {key: _plain(pairs[name]) for key, name in names.items() if name in pairs}
 
 
@@ -101,9 +96,7 @@ def _plain(encoded: str) -> str:
 
 def as_blkid(layer: Layer) -> dict[str, str]:
     """The layer in blkid's words, to compare."""
-    version = (
-        layer.version.removeprefix("LUKS") if layer.kind == "crypto_LUKS" and layer.version else layer.version
-    )
+    version = layer.version.removeprefix("LUKS") if layer.kind == "crypto_LUKS" and layer.version else layer.version
     said = {"TYPE": layer.kind, "VERSION": version, "LABEL": layer.label, "UUID": layer.uuid}
     return {key: value for key, value in said.items() if value is not None}
 

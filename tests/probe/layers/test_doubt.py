@@ -75,9 +75,7 @@ def test_one_wrong_byte_breaks_the_checksum_and_is_told(
 
 
 @pytest.mark.needs_tools("genisoimage", "mkfs.fat", "blkid")
-def test_a_disc_image_with_a_boot_sector_of_fat_is_doubtful_to_blkid_too(
-    tmp_path: Path, sparse: Sparse
-) -> None:
+def test_a_disc_image_with_a_boot_sector_of_fat_is_doubtful_to_blkid_too(tmp_path: Path, sparse: Sparse) -> None:
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "word").write_text("word" * 1_000_000)
     run("genisoimage", "-quiet", "-o", tmp_path / "image", tmp_path / "files")
@@ -96,14 +94,7 @@ def test_nothing_is_recognised_where_nothing_is(size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "extent",
-    [
-        Extent(8 * MIB, MIB),
-        Extent(MIB - 512, 8 * MIB),
-        Extent(0, 1 << 62),
-        Extent(1 << 70, MIB),
-        Extent(0, 0),
-    ],
+    "extent", [Extent(8 * MIB, MIB), Extent(MIB - 512, 8 * MIB), Extent(0, 1 << 62), Extent(1 << 70, MIB), Extent(0, 0)]
 )
 def test_an_extent_beyond_the_disk_is_no_error(extent: Extent) -> None:
     assert read_layers(BytesReader(bytes(MIB)), extent) == ()
@@ -147,8 +138,6 @@ def test_a_partition_costs_few_bytes_and_few_requests(sparse: Sparse, kind: str)
     if kind != "empty":
         run(*commands[kind], content, stdin="secret")
     disk = Broken(content.read_bytes())
-    assert [layer.kind for layer in read_layers(disk, Extent(0, disk.size))] == (
-        [] if kind == "empty" else [kind]
-    )
+    assert [layer.kind for layer in read_layers(disk, Extent(0, disk.size))] == ([] if kind == "empty" else [kind])
     assert disk.asked < 1.5 * MIB
     assert disk.requests < 16

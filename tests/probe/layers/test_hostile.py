@@ -98,19 +98,11 @@ def physical_volume(text: bytes) -> bytes:
         return b"".join(value.to_bytes(8, "little") for value in values)
 
     rest = (
-        (32).to_bytes(4, "little")
-        + b"LVM2 001"
-        + b"0" * 32
-        + numbers(16 * MIB, MIB, 0, 0, 0, 4096, MIB - 4096, 0, 0)
+        (32).to_bytes(4, "little") + b"LVM2 001" + b"0" * 32 + numbers(16 * MIB, MIB, 0, 0, 0, 4096, MIB - 4096, 0, 0)
     )
     rest = rest.ljust(512 - 20, b"\0")
     label = b"LABELONE" + numbers(1) + summed(rest) + rest
-    area = (
-        b" LVM2 x[5A%r0N*>"
-        + (1).to_bytes(4, "little")
-        + numbers(4096, MIB - 4096, 512, len(text))
-        + summed(text)
-    )
+    area = b" LVM2 x[5A%r0N*>" + (1).to_bytes(4, "little") + numbers(4096, MIB - 4096, 512, len(text)) + summed(text)
     area = area.ljust(508, b"\0")
     content = bytearray(2 * MIB)
     content[512:1024] = label
@@ -129,13 +121,7 @@ def check(layer: Layer) -> None:
     """Whatever the bytes were, the answer is made of sane types."""
     assert layer.kind
     assert layer.extent.length >= 0
-    for number in (
-        layer.data_start,
-        layer.claims_size,
-        layer.stripe_unit,
-        layer.stripe_width,
-        layer.raid_chunk,
-    ):
+    for number in (layer.data_start, layer.claims_size, layer.stripe_unit, layer.stripe_width, layer.raid_chunk):
         assert number is None or (isinstance(number, int) and number >= 0)
     assert layer.data_unit is None or layer.data_unit > 0
     for text in (layer.version, layer.label, layer.uuid, *layer.problems):
@@ -151,9 +137,7 @@ def test_any_bytes_in_any_extent(content: bytes, start: int, length: int) -> Non
     look(content * 300, Extent(0, length))
 
 
-@settings(
-    deadline=20_000, max_examples=examples(400), suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(deadline=20_000, max_examples=examples(400), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_real_superblocks_with_bytes_changed(images: dict[str, Image], data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(images)))
@@ -162,15 +146,12 @@ def test_real_superblocks_with_bytes_changed(images: dict[str, Image], data: st.
         at = data.draw(st.sampled_from(images[name].written)) + data.draw(st.integers(0, 7))
         new = data.draw(
             st.one_of(
-                st.binary(min_size=1, max_size=8),
-                st.sampled_from([b"\xff" * 8, bytes(8), b"\x7f" + b"\xff" * 3]),
+                st.binary(min_size=1, max_size=8), st.sampled_from([b"\xff" * 8, bytes(8), b"\x7f" + b"\xff" * 3])
             )
         )
         if at + len(new) <= len(content):
             content[at : at + len(new)] = new
-    length = data.draw(
-        st.sampled_from([size, size, 1025, 64 * KIB, 1 << 62, data.draw(st.integers(0, size))])
-    )
+    length = data.draw(st.sampled_from([size, size, 1025, 64 * KIB, 1 << 62, data.draw(st.integers(0, size))]))
     look(bytes(content), Extent(data.draw(st.sampled_from([0, 0, 0, 512])), length))
 
 
@@ -186,11 +167,7 @@ def test_the_lvm_text_parser_takes_any_text(text: str) -> None:
 
 
 @settings(deadline=20_000, max_examples=examples(300))
-@given(
-    st.lists(
-        st.tuples(st.integers(0, len(GROUP)), st.text(alphabet='019{}[]",= pv-\x00é', max_size=4)), max_size=4
-    )
-)
+@given(st.lists(st.tuples(st.integers(0, len(GROUP)), st.text(alphabet='019{}[]",= pv-\x00é', max_size=4)), max_size=4))
 def test_an_lvm_group_with_words_changed_and_its_checksum_put_right(changes: list[tuple[int, str]]) -> None:
     text = GROUP
     for at, new in changes:

@@ -29,9 +29,7 @@ Sparse = Callable[..., Path]
     ],
     ids=" ".join,
 )
-def test_ext_is_read_as_dumpe2fs_and_blkid_read_it(
-    sparse: Sparse, start: int, options: tuple[str, ...]
-) -> None:
+def test_ext_is_read_as_dumpe2fs_and_blkid_read_it(sparse: Sparse, start: int, options: tuple[str, ...]) -> None:
     content = sparse(24 * MIB)
     run("mkfs.ext4", "-q", "-F", *options, content)
     placed = place(content, start)
@@ -45,9 +43,7 @@ def test_ext_is_read_as_dumpe2fs_and_blkid_read_it(
         assert layer.stripe_unit is None
         return
     assert layer.stripe_unit == (number(report, "RAID stride") * block if "RAID stride" in report else 0)
-    assert layer.stripe_width == (
-        number(report, "RAID stripe width") * block if "RAID stripe width" in report else 0
-    )
+    assert layer.stripe_width == (number(report, "RAID stripe width") * block if "RAID stripe width" in report else 0)
 
 
 @pytest.mark.needs_tools("mkfs.ext4", "dumpe2fs")
@@ -65,9 +61,7 @@ def test_a_file_system_larger_than_its_partition_is_told_with_the_missing_bytes(
     content = sparse(24 * MIB)
     run("mkfs.ext4", "-q", "-F", content)
     (layer,) = layers_of(content, Extent(0, 20 * MIB))
-    assert layer.problems == (
-        f"ext4 claims {24 * MIB} bytes, its container has {20 * MIB}: {4 * MIB} are missing",
-    )
+    assert layer.problems == (f"ext4 claims {24 * MIB} bytes, its container has {20 * MIB}: {4 * MIB} are missing",)
 
 
 @pytest.mark.needs_tools("mkfs.xfs", "xfs_db", "blkid")
@@ -83,9 +77,7 @@ def test_a_file_system_larger_than_its_partition_is_told_with_the_missing_bytes(
     ],
     ids=" ".join,
 )
-def test_xfs_is_read_as_xfs_db_and_blkid_read_it(
-    sparse: Sparse, start: int, options: tuple[str, ...]
-) -> None:
+def test_xfs_is_read_as_xfs_db_and_blkid_read_it(sparse: Sparse, start: int, options: tuple[str, ...]) -> None:
     content = sparse(600 * MIB)
     run("mkfs.xfs", "-q", "-f", *options, content)
     placed = place(content, start)
@@ -153,9 +145,7 @@ def test_f2fs_is_read_as_its_own_dump_and_blkid_read_it(sparse: Sparse, start: i
     placed = place(content, start)
     layer, report = placed.layer(), run("dump.f2fs", "-d", "1", content)
     agree(layer, placed.blkid())
-    values = {
-        line.split()[0]: int(line.split(":")[-1].strip(" ]")) for line in report.splitlines() if "[0x" in line
-    }
+    values = {line.split()[0]: int(line.split(":")[-1].strip(" ]")) for line in report.splitlines() if "[0x" in line}
     assert (values["crc"] != 0) == bool(features)
     block = 1 << values["log_blocksize"]
     assert layer.data_unit == block
@@ -166,9 +156,7 @@ def test_f2fs_is_read_as_its_own_dump_and_blkid_read_it(sparse: Sparse, start: i
 @pytest.mark.needs_tools("mkswap", "swaplabel", "blkid")
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("page", [4 * KIB, 8 * KIB, 16 * KIB, 64 * KIB])
-def test_swap_of_any_page_size_is_read_as_swaplabel_and_blkid_read_it(
-    sparse: Sparse, start: int, page: int
-) -> None:
+def test_swap_of_any_page_size_is_read_as_swaplabel_and_blkid_read_it(sparse: Sparse, start: int, page: int) -> None:
     content = sparse(8 * MIB)
     run("mkswap", "-p", str(page), "-L", "swap one", content)
     placed = place(content, start)

@@ -22,9 +22,7 @@ def luks(content: Path, version: str, *options: str) -> Path:
 
 
 @pytest.mark.parametrize("start", STARTS)
-@pytest.mark.parametrize(
-    "options", [(), ("--align-payload", "8192"), ("--align-payload", "63")], ids=" ".join
-)
+@pytest.mark.parametrize("options", [(), ("--align-payload", "8192"), ("--align-payload", "63")], ids=" ".join)
 def test_luks1_payload_is_where_luks_dump_says(sparse: Sparse, start: int, options: tuple[str, ...]) -> None:
     content = luks(sparse(24 * MIB), "luks1", *options)
     placed = place(content, start)
@@ -47,9 +45,7 @@ def test_luks1_payload_is_where_luks_dump_says(sparse: Sparse, start: int, optio
     ],
     ids=" ".join,
 )
-def test_luks2_payload_and_sector_are_what_the_json_says(
-    sparse: Sparse, start: int, options: tuple[str, ...]
-) -> None:
+def test_luks2_payload_and_sector_are_what_the_json_says(sparse: Sparse, start: int, options: tuple[str, ...]) -> None:
     content = luks(sparse(32 * MIB), "luks2", *options)
     placed = place(content, start)
     layer = placed.layer()
@@ -109,6 +105,4 @@ def test_a_payload_beyond_the_end_is_told(sparse: Sparse) -> None:
     with content.open("r+b") as file:
         file.truncate(8 * MIB)
     (layer,) = layers_of(content)
-    assert any(
-        f"{16 * MIB} bytes in" in problem and f"{8 * MIB} bytes" in problem for problem in layer.problems
-    )
+    assert any(f"{16 * MIB} bytes in" in problem and f"{8 * MIB} bytes" in problem for problem in layer.problems)

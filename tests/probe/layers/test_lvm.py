@@ -83,9 +83,7 @@ def the_layer(image: Path) -> Layer:
 def test_a_bare_physical_volume_says_where_its_data_start(made: Made, options: tuple[str, ...]) -> None:
     lvm, (image,), (device,) = made(1, *options)
     layer = the_layer(image)
-    facts = lvm(
-        "pvs", "--noheadings", "--units", "b", "--nosuffix", "-o", "pe_start,pv_uuid,dev_size", device
-    ).split()
+    facts = lvm("pvs", "--noheadings", "--units", "b", "--nosuffix", "-o", "pe_start,pv_uuid,dev_size", device).split()
     assert layer.data_start == int(facts[0])
     assert layer.uuid == facts[1]
     assert layer.claims_size == int(facts[2])
@@ -223,11 +221,7 @@ def test_a_metadata_checksum_that_fails_is_told(made: Made) -> None:
 
 
 def test_the_text_parser_gives_up_quietly() -> None:
-    assert lvm.parse('a = 1 b = [1, "x\\"y", -2.5] c { d = 4 } e = @') == {
-        "a": 1,
-        "b": [1, 'x"y', -2.5],
-        "c": {"d": 4},
-    }
+    assert lvm.parse('a = 1 b = [1, "x\\"y", -2.5] c { d = 4 } e = @') == {"a": 1, "b": [1, 'x"y', -2.5], "c": {"d": 4}}
     depth, section = 0, lvm.parse("a {" * 100_000)
     while (inner := section.get("a")) is not None:
         assert isinstance(inner, dict)

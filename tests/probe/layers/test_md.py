@@ -26,9 +26,7 @@ SIZE = 32 * MIB
 PLACES = {"1.0": SIZE - 8 * KIB, "1.1": 0, "1.2": 4 * KIB}
 
 
-def superblock_1(
-    version: str, level: str, *, chunk: int = 0, disks: int = 2, data: int = MIB
-) -> tuple[int, bytes]:
+def superblock_1(version: str, level: str, *, chunk: int = 0, disks: int = 2, data: int = MIB) -> tuple[int, bytes]:
     """Where it goes on a member of SIZE bytes, and its bytes. `data` is where the data start."""
     at = PLACES[version]
     start, end = (0, at & ~(4 * KIB - 1)) if version == "1.0" else (data, SIZE)
@@ -157,9 +155,7 @@ def partitioned(content: Path, start: int) -> Path:
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_a_0_90_superblock_at_the_disks_end_belongs_to_the_last_partition_when_its_size_says_so(
-    sparse: Sparse,
-) -> None:
+def test_a_0_90_superblock_at_the_disks_end_belongs_to_the_last_partition_when_its_size_says_so(sparse: Sparse) -> None:
     disk = partitioned(member(sparse(SIZE), superblock_0_90("raid1")), MIB)
     assert blkid(disk, Extent(MIB, SIZE))["TYPE"] == "linux_raid_member"
     assert [layer.kind for layer in layers_of(disk, Extent(MIB, SIZE))] == ["linux_raid_member"]
@@ -186,10 +182,7 @@ def test_a_1_0_superblock_at_the_disks_end_belongs_to_the_last_partition(sparse:
 
 @pytest.mark.parametrize(
     ("superblock", "at"),
-    [
-        (superblock_1("1.2", "raid0", chunk=64 * KIB), 4 * KIB + 100),
-        (superblock_0_90("raid5"), SIZE - 64 * KIB + 600),
-    ],
+    [(superblock_1("1.2", "raid0", chunk=64 * KIB), 4 * KIB + 100), (superblock_0_90("raid5"), SIZE - 64 * KIB + 600)],
 )
 def test_a_bad_checksum_is_told(sparse: Sparse, superblock: tuple[int, bytes], at: int) -> None:
     content = member(member(sparse(SIZE), superblock), (at, b"\x5a"))
@@ -211,9 +204,7 @@ def test_a_file_system_left_under_a_1_2_superblock_is_told_after_it(sparse: Spar
 @pytest.mark.needs_tools("mkfs.ext4")
 def test_a_file_system_that_runs_over_the_superblock_of_a_mirror_makes_both_doubtful(sparse: Sparse) -> None:
     content = sparse(SIZE)
-    run(
-        "mkfs.ext4", "-q", "-F", "-L", "new", content
-    )  # as large as the member: it does not know of the superblock
+    run("mkfs.ext4", "-q", "-F", "-L", "new", content)  # as large as the member: it does not know of the superblock
     member(content, superblock_1("1.0", "raid1"))
     layers = layers_of(content)
     assert [layer.kind for layer in layers] == ["linux_raid_member", "ext4"]
@@ -222,21 +213,10 @@ def test_a_file_system_that_runs_over_the_superblock_of_a_mirror_makes_both_doub
 
 @pytest.mark.needs_tools("cryptsetup")
 @pytest.mark.parametrize("superblock", ["1.0", "0.90"])
-def test_a_mirror_with_its_superblock_at_the_end_shows_what_it_holds_only_once(
-    sparse: Sparse, superblock: str
-) -> None:
+def test_a_mirror_with_its_superblock_at_the_end_shows_what_it_holds_only_once(sparse: Sparse, superblock: str) -> None:
     """LUKS and LVM owe their container nothing but its start; on a real RAID1 blkid -p names the array alone."""
     content = sparse(SIZE)
-    quick = (
-        "--pbkdf",
-        "pbkdf2",
-        "--pbkdf-force-iterations",
-        "1000",
-        "-q",
-        "--key-file",
-        "-",
-        "--disable-locks",
-    )
+    quick = ("--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", "-q", "--key-file", "-", "--disable-locks")
     run("cryptsetup", "luksFormat", "--type", "luks2", *quick, content, stdin="secret")
     member(content, superblock_1("1.0", "raid1") if superblock == "1.0" else superblock_0_90("raid1"))
     (layer,) = layers_of(content)

@@ -23,9 +23,7 @@ Sparse = Callable[..., Path]
 @pytest.mark.needs_tools("make-bcache", "bcache-super-show", "mkfs.ext4", "blkid")
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("options", [(), ("-o", "2048"), ("-w", "4k")], ids=" ".join)
-def test_a_bcache_backing_device_is_read_through(
-    sparse: Sparse, start: int, options: tuple[str, ...]
-) -> None:
+def test_a_bcache_backing_device_is_read_through(sparse: Sparse, start: int, options: tuple[str, ...]) -> None:
     content, inner = sparse(32 * MIB), sparse(16 * MIB, "fs.img")
     run("make-bcache", "-B", *options, content)
     report = run("bcache-super-show", content)
@@ -80,9 +78,7 @@ def test_erofs_is_read_as_blkid_reads_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs_tools("genisoimage", "blkid")
-@pytest.mark.parametrize(
-    "options", [("-V", "PLAIN DISC"), ("-J", "-V", "A Longer Name Than Sixteen")], ids=" ".join
-)
+@pytest.mark.parametrize("options", [("-V", "PLAIN DISC"), ("-J", "-V", "A Longer Name Than Sixteen")], ids=" ".join)
 def test_iso_9660_is_read_as_blkid_reads_it(tmp_path: Path, options: tuple[str, ...]) -> None:
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "word").write_text("word" * 1_000_000)
@@ -120,10 +116,7 @@ def zfs_label(*, ashift: int, order: str) -> bytes:
     def pair(name: str, kind: int, value: bytes) -> bytes:
         raw = name.encode()
         body = (
-            struct.pack(">I", len(raw))
-            + raw.ljust(-(-len(raw) // 4) * 4, b"\0")
-            + struct.pack(">II", kind, 1)
-            + value
+            struct.pack(">I", len(raw)) + raw.ljust(-(-len(raw) // 4) * 4, b"\0") + struct.pack(">II", kind, 1) + value
         )
         return struct.pack(">II", len(body) + 8, len(body) + 8) + body
 
@@ -137,9 +130,7 @@ def zfs_label(*, ashift: int, order: str) -> bytes:
         + pair("name", 9, text("tank"))
         + pair("state", 8, struct.pack(">Q", 0))
     )
-    pairs += pair("txg", 8, struct.pack(">Q", 4)) + pair(
-        "pool_guid", 8, struct.pack(">Q", 1782036546311300980)
-    )
+    pairs += pair("txg", 8, struct.pack(">Q", 4)) + pair("pool_guid", 8, struct.pack(">Q", 1782036546311300980))
     pairs += pair("guid", 8, struct.pack(">Q", 77)) + pair("vdev_tree", 19, tree) + bytes(8)
     label = bytearray(256 * KIB)
     nvlist = bytes((1, 1, 0, 0)) + struct.pack(">II", 0, 1) + pairs
@@ -153,9 +144,7 @@ def zfs_label(*, ashift: int, order: str) -> bytes:
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize("ashift", [9, 12, 13])
-def test_a_zfs_member_tells_its_pool_and_its_unit(
-    sparse: Sparse, start: int, order: str, ashift: int
-) -> None:
+def test_a_zfs_member_tells_its_pool_and_its_unit(sparse: Sparse, start: int, order: str, ashift: int) -> None:
     content = sparse(96 * MIB)
     label = zfs_label(ashift=ashift, order=order)
     with content.open("r+b") as file:
@@ -237,9 +226,7 @@ def test_an_intel_raid_member_tells_level_and_strip(
     assert layer.raid_chunk == (None if name == "raid1" else 128 * KIB)
     assert layer.data_start == MIB
     assert layers_of(disk, Extent(0, 16 * MIB)) == (), "it is the whole disk's end that counts"
-    report = run(
-        "env", "IMSM_NO_PLATFORM=1", "IMSM_DEVNAME_AS_SERIAL=1", find_tool("mdadm") or "", "-E", loop(disk)
-    )
+    report = run("env", "IMSM_NO_PLATFORM=1", "IMSM_DEVNAME_AS_SERIAL=1", find_tool("mdadm") or "", "-E", loop(disk))
     assert field(report, "Checksum").endswith("correct")
     assert field(report, "RAID Level") == name.removeprefix("raid")
     assert number(report, "Members") == members

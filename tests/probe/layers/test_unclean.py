@@ -43,10 +43,7 @@ CLEAN = {
     "ext2": (8 * MIB, ("mkfs.ext2", "-q", "-F")),
     "ext4": (16 * MIB, ("mkfs.ext4", "-q", "-F")),
     "xfs": (320 * MIB, ("mkfs.xfs", "-q", "-f")),
-    "xfs with a log in stripes": (
-        1024 * MIB,
-        ("mkfs.xfs", "-q", "-f", "-d", "su=64k,sw=1", "-l", "su=64k,size=64m"),
-    ),
+    "xfs with a log in stripes": (1024 * MIB, ("mkfs.xfs", "-q", "-f", "-d", "su=64k,sw=1", "-l", "su=64k,size=64m")),
     "btrfs": (128 * MIB, ("mkfs.btrfs", "-q")),
     "f2fs": (64 * MIB, ("mkfs.f2fs", "-q")),
     "ntfs": (16 * MIB, ("mkfs.ntfs", "-q", "-F", "-f")),
@@ -98,12 +95,7 @@ def test_protection_against_mounting_on_two_machines_is_told_by_its_state(
 @pytest.mark.needs_tools("mkfs.ext4", "mkfs.xfs", "xfs_logprint", "e2fsck")
 @pytest.mark.parametrize(
     "command",
-    [
-        ("mkfs.ext2", "-q"),
-        ("mkfs.ext4", "-q"),
-        ("mkfs.xfs", "-q"),
-        ("mkfs.xfs", "-q", "-l", "su=256k,size=64m"),
-    ],
+    [("mkfs.ext2", "-q"), ("mkfs.ext4", "-q"), ("mkfs.xfs", "-q"), ("mkfs.xfs", "-q", "-l", "su=256k,size=64m")],
     ids=" ".join,
 )
 def test_a_mounted_file_system_is_unclean_until_it_is_unmounted(
@@ -168,9 +160,7 @@ def test_the_last_record_of_an_xfs_log_is_found_across_its_end(sparse: Sparse, f
     """
     image = sparse(320 * MIB)
     run("mkfs.xfs", "-q", "-f", image)
-    told = run(
-        "xfs_db", "-r", "-c", "sb 0", "-c", "print agblocks agblklog logstart logblocks blocksize", image
-    )
+    told = run("xfs_db", "-r", "-c", "sb 0", "-c", "print agblocks agblklog logstart logblocks blocksize", image)
     agblocks, shift, start, blocks, size = (int(line.split()[2]) for line in told.splitlines())
     log = ((start >> shift) * agblocks + (start & (1 << shift) - 1)) * size
     header, operation = bytes_of(image, log, 512), bytearray(bytes_of(image, log + 512, 512))
@@ -178,9 +168,7 @@ def test_the_last_record_of_an_xfs_log_is_found_across_its_end(sparse: Sparse, f
     operation[:4], operation[9] = (2).to_bytes(4), flags
     count = blocks * size // 512
     put(image, log, bytes(operation) + ((1).to_bytes(4) + bytes(508)) * (count - 2) + header)
-    assert layer_of(image).unclean == (
-        None if flags else "needs its log replayed (the last record is not an unmount)"
-    )
+    assert layer_of(image).unclean == (None if flags else "needs its log replayed (the last record is not an unmount)")
 
 
 @pytest.mark.needs_root
@@ -259,9 +247,7 @@ def test_a_hibernated_windows_is_found_among_any_number_of_files(
 
 
 @pytest.mark.needs_tools("mkfs.ntfs", "ntfscp")
-def test_a_hibernated_windows_is_found_wherever_in_the_index_its_name_stands(
-    sparse: Sparse, tmp_path: Path
-) -> None:
+def test_a_hibernated_windows_is_found_wherever_in_the_index_its_name_stands(sparse: Sparse, tmp_path: Path) -> None:
     """Name by name it moves on, across the ends of sectors, where NTFS keeps two bytes elsewhere."""
     image, content = sparse(16 * MIB), tmp_path / "content"
     content.write_bytes(b"found by this" + bytes(5000))
@@ -361,10 +347,7 @@ def test_a_hibernated_linux_is_unclean(sparse: Sparse) -> None:
     [
         (("mkfs.ntfs", "-q", "-f", "-p", "63"), 512),
         (("mkfs.fat", "-F32", "-h", "63"), 512),
-        (
-            ("mkfs.exfat",),
-            105,
-        ),  # the flags and the use in per cent, from byte 106 on, are in the first copy alone
+        (("mkfs.exfat",), 105),  # the flags and the use in per cent, from byte 106 on, are in the first copy alone
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )

@@ -30,9 +30,7 @@ Sparse = Callable[..., Path]
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else f"{value // MIB}MiB",
 )
-def test_fat_is_read_as_fsck_and_blkid_read_it(
-    sparse: Sparse, start: int, options: tuple[str, ...], size: int
-) -> None:
+def test_fat_is_read_as_fsck_and_blkid_read_it(sparse: Sparse, start: int, options: tuple[str, ...], size: int) -> None:
     content = sparse(size)
     run("mkfs.fat", *options, content)
     placed = place(content, start)
@@ -99,9 +97,7 @@ def test_a_master_boot_record_is_no_file_system(sparse: Sparse, code: bytes) -> 
 @pytest.mark.parametrize(
     "options", [("-L", "Two Books"), ("-c", "128K", "-b", "1M"), ("-c", "4K", "-b", "4K")], ids=" ".join
 )
-def test_exfat_is_read_as_its_own_dump_and_blkid_read_it(
-    sparse: Sparse, start: int, options: tuple[str, ...]
-) -> None:
+def test_exfat_is_read_as_its_own_dump_and_blkid_read_it(sparse: Sparse, start: int, options: tuple[str, ...]) -> None:
     content = sparse(64 * MIB)
     run("mkfs.exfat", *options, content)
     placed = place(content, start)
@@ -142,9 +138,7 @@ def test_exfat_on_a_disk_of_4_kib_sectors_is_read_as_its_own_dump_reads_it(
     ],
     ids=" ".join,
 )
-def test_ntfs_is_read_as_ntfsresize_and_blkid_read_it(
-    sparse: Sparse, start: int, options: tuple[str, ...]
-) -> None:
+def test_ntfs_is_read_as_ntfsresize_and_blkid_read_it(sparse: Sparse, start: int, options: tuple[str, ...]) -> None:
     content = sparse(64 * MIB)
     run("mkfs.ntfs", "-q", "-F", "-f", *options, content)
     placed = place(content, start)
@@ -165,9 +159,7 @@ def bitlocker(*, start: bytes, metadata_field: int) -> bytes:
     name = "LAPTOP C: 1/2/2024\0".encode("utf-16-le")
     entry = (8 + len(name)).to_bytes(2, "little") + b"\x07\0\x02\0\x01\0" + name
     size = 48 + len(entry)
-    header = (
-        size.to_bytes(4, "little") + b"\x01\0\0\0" + (48).to_bytes(4, "little") + size.to_bytes(4, "little")
-    )
+    header = size.to_bytes(4, "little") + b"\x01\0\0\0" + (48).to_bytes(4, "little") + size.to_bytes(4, "little")
     block = b"-FVE-FS-" + bytes(2) + b"\x02\0" + bytes(52) + header + bytes(range(1, 17)) + bytes(16) + entry
     volume[at : at + len(block)] = block
     return bytes(volume)
@@ -175,9 +167,7 @@ def bitlocker(*, start: bytes, metadata_field: int) -> bytes:
 
 @pytest.mark.needs_tools("blkid")
 @pytest.mark.parametrize(
-    ("start", "field_at"),
-    [(b"\xeb\x58\x90-FVE-FS-", 176), (b"\xeb\x58\x90MSWIN4.1", 440)],
-    ids=["Windows 7", "To Go"],
+    ("start", "field_at"), [(b"\xeb\x58\x90-FVE-FS-", 176), (b"\xeb\x58\x90MSWIN4.1", 440)], ids=["Windows 7", "To Go"]
 )
 def test_bitlocker_is_recognised_and_its_data_lie_where_they_lay_before(
     sparse: Sparse, start: bytes, field_at: int
@@ -189,9 +179,7 @@ def test_bitlocker_is_recognised_and_its_data_lie_where_they_lay_before(
     assert layer.kind == placed.blkid()["TYPE"] == "BitLocker"
     assert layer.data_start == 63 * 512
     assert layer.data_unit == 4 * KIB
-    assert (
-        layer.uuid == "04030201-0605-0807-090a-0b0c0d0e0f10"
-    )  # a GUID of Microsoft's byte order (libbde, 4.2)
+    assert layer.uuid == "04030201-0605-0807-090a-0b0c0d0e0f10"  # a GUID of Microsoft's byte order (libbde, 4.2)
     assert layer.label == "LAPTOP C: 1/2/2024"
 
 

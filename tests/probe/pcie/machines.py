@@ -13,11 +13,7 @@ Machine = Callable[[Mapping[str, Attributes]], Tree]
 
 
 def link(
-    vendor: str,
-    device: str,
-    kind: str,
-    now: tuple[str, str] | None = None,
-    most: tuple[str, str] | None = None,
+    vendor: str, device: str, kind: str, now: tuple[str, str] | None = None, most: tuple[str, str] | None = None
 ) -> Attributes:
     attributes = {"vendor": f"0x{vendor}", "device": f"0x{device}", "class": kind}
     if now:
@@ -60,8 +56,7 @@ def switch_disks(tree: Tree) -> list[Disk]:
     upstream = f"{PCI}/0000:00:03.0/0000:03:00.0"
     return [
         disk(
-            f"nvme{slot}n1",
-            topology.links(f"{upstream}/0000:04:{slot:02x}.0/0000:{5 + slot:02x}:00.0/nvme/nvme{slot}"),
+            f"nvme{slot}n1", topology.links(f"{upstream}/0000:04:{slot:02x}.0/0000:{5 + slot:02x}:00.0/nvme/nvme{slot}")
         )
         for slot in range(4)
     ]

@@ -88,7 +88,4 @@ def test_nvme_drives_that_firmware_raid_hides_are_told(
 
 def test_an_ordinary_machine_has_no_such_adapter(machine: Machine) -> None:
     assert find_adapters(machine(switch_with_four_drives())) == ()
-    assert (
-        find_adapters(machine({"pci0000:00/0000:00:1f.2": link("8086", "1d6a", RAID) | {"driver": "isci"}}))
-        == ()
-    )
+    assert find_adapters(machine({"pci0000:00/0000:00:1f.2": link("8086", "1d6a", RAID) | {"driver": "isci"}})) == ()

@@ -54,9 +54,7 @@ def test_a_tree_without_pci_attributes_gives_addresses_and_claims_nothing_else(
         assert device is not None
         hops = read_links(tree, device)
         assert ports(hops) == expected
-        assert {(hop.name, hop.bandwidth, hop.max_bandwidth, hop.hidden_uplink) for hop in hops} == {
-            (None,) * 4
-        }
+        assert {(hop.name, hop.bandwidth, hop.max_bandwidth, hop.hidden_uplink) for hop in hops} == {(None,) * 4}
         disks.append(disk(node, hops))
     assert find_uplinks(disks) == ()
     assert find_adapters(tree) == ()

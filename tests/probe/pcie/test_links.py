@@ -18,10 +18,7 @@ from tests.probe.pcie.machines import AHCI, BRIDGE, GEN1, GEN2, GEN3, NVME, PCI,
 def test_a_drive_on_the_processor_has_its_four_lanes(machine: Machine) -> None:
     root = link("8086", "1901", BRIDGE, (GEN3, "4"), (GEN3, "16"))
     tree = machine(
-        {
-            "pci0000:00/0000:00:01.0": root,
-            "pci0000:00/0000:00:01.0/0000:01:00.0": link(*SAMSUNG, NVME, (GEN3, "4")),
-        }
+        {"pci0000:00/0000:00:01.0": root, "pci0000:00/0000:00:01.0/0000:01:00.0": link(*SAMSUNG, NVME, (GEN3, "4"))}
     )
     drive, port = read_links(tree, f"{PCI}/0000:00:01.0/0000:01:00.0/nvme/nvme0")
     assert (drive.address, drive.port) == ("0000:01:00.0", Port.ENDPOINT)
@@ -53,15 +50,7 @@ def test_a_gen3_drive_in_a_gen2_slot_has_two_gigabytes_a_second(machine: Machine
 
 @pytest.mark.parametrize(
     ("speed", "lanes", "megabytes"),
-    [
-        (2.5, 1, 250),
-        (5.0, 4, 2000),
-        (8.0, 1, 985),
-        (8.0, 4, 3938),
-        (16.0, 4, 7877),
-        (32.0, 4, 15754),
-        (64.0, 4, 32000),
-    ],
+    [(2.5, 1, 250), (5.0, 4, 2000), (8.0, 1, 985), (8.0, 4, 3938), (16.0, 4, 7877), (32.0, 4, 15754), (64.0, 4, 32000)],
 )
 def test_bandwidth_is_what_is_left_after_encoding(speed: float, lanes: int, megabytes: int) -> None:
     assert round(lane_bandwidth(speed, lanes) / 1_000_000) == megabytes
@@ -86,9 +75,7 @@ def test_bandwidth_is_what_is_left_after_encoding(speed: float, lanes: int, mega
         ("8.0.0 GT/s PCIe", None),
     ],
 )
-def test_a_link_speed_is_read_as_every_kernel_prints_it(
-    machine: Machine, text: str, gts: float | None
-) -> None:
+def test_a_link_speed_is_read_as_every_kernel_prints_it(machine: Machine, text: str, gts: float | None) -> None:
     tree = machine({"pci0000:00/0000:01:00.0": {"current_link_speed": text, "current_link_width": "4"}})
     hop = read_links(tree, f"{PCI}/0000:01:00.0")[0]
     assert hop.speed_gts == gts
@@ -119,11 +106,7 @@ def test_a_device_without_pci_has_no_links() -> None:
 
 
 @given(
-    st.lists(
-        st.sampled_from(
-            ["sys", "devices", "pci0000:00", "pci10000:e0", "0000:00:01.0", "10000:e1:00.0", "x", ""]
-        )
-    )
+    st.lists(st.sampled_from(["sys", "devices", "pci0000:00", "pci10000:e0", "0000:00:01.0", "10000:e1:00.0", "x", ""]))
 )
 def test_no_path_is_too_strange(words: list[str]) -> None:
     hops = read_links(Tree("/nonexistent"), "/".join(words))
@@ -134,11 +117,7 @@ def test_a_sata_controller_is_the_first_hop_of_its_disks(machine: Machine) -> No
     tree = machine({"pci0000:00/0000:00:17.0": link("8086", "a102", AHCI)})
     path = f"{PCI}/0000:00:17.0/ata1/host0/target0:0:0/0:0:0:0/block/sda"
     (controller,) = read_links(tree, path)
-    assert (controller.address, controller.port, controller.bandwidth) == (
-        "0000:00:17.0",
-        Port.ENDPOINT,
-        None,
-    )
+    assert (controller.address, controller.port, controller.bandwidth) == ("0000:00:17.0", Port.ENDPOINT, None)
     assert controller.hidden_uplink == "DMI 3.0 x4"  # it is a part of the chipset
 
 

@@ -45,9 +45,7 @@ def names(tmp_path: Path) -> PciNames:
         ("dead", "beef", None),
     ],
 )
-def test_a_device_is_named_by_its_maker_and_number(
-    names: PciNames, vendor: str, device: str, name: str | None
-) -> None:
+def test_a_device_is_named_by_its_maker_and_number(names: PciNames, vendor: str, device: str, name: str | None) -> None:
     assert names.device(vendor, device) == name
 
 
@@ -73,9 +71,7 @@ def test_the_root_of_a_young_chipset_is_told_by_its_name(machine: Machine, tmp_p
     assert [hop.hidden_uplink for hop in found] == ["chipset link", None, None]
 
 
-def test_a_path_is_read_once_however_many_disks_hang_on_it(
-    machine: Machine,
-) -> None:
+def test_a_path_is_read_once_however_many_disks_hang_on_it(machine: Machine) -> None:
     tree = machine(switch_with_four_drives())
     topology = Topology(tree)
     first = topology.links(f"{PCI}/0000:00:03.0/0000:03:00.0/0000:04:00.0/0000:05:00.0/nvme/nvme0")

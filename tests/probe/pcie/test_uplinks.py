@@ -127,8 +127,7 @@ def test_disks_on_one_adapter_share_its_link(machine: Machine) -> None:
     base = f"{PCI}/0000:00:02.0/0000:02:00.0/host0/port-0:"
     topology = Topology(tree)
     disks = [
-        disk(name, topology.links(f"{base}{name}/end_device/target/0:0:0:0/block/{name}"))
-        for name in ("sda", "sdb")
+        disk(name, topology.links(f"{base}{name}/end_device/target/0:0:0:0/block/{name}")) for name in ("sda", "sdb")
     ]
     (uplink,) = find_uplinks(disks)
     assert (uplink.name, uplink.bandwidth, uplink.members) == ("0000:02:00.0", 7_876_923_076, ("sda", "sdb"))

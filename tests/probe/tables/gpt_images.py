@@ -10,12 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.conftest import run
-from tests.probe.tables.images import (
-    MIB,
-    disk,
-    mbr,
-    patch,
-)
+from tests.probe.tables.images import MIB, disk, mbr, patch
 
 Sparse = Callable[..., Path]
 SIZE = 64 * MIB
@@ -79,9 +74,7 @@ def gpt_disk(
     length = -(-len(array) // 512)
     numbers = {"first": 2 + length, "last": sectors - length - 2, "count": count, "entry_size": entry_size}
     primary = header(own=1, other=sectors - 1, entries_lba=2, entries=array, numbers=numbers)
-    backup = header(
-        own=sectors - 1, other=1, entries_lba=sectors - 1 - length, entries=array, numbers=numbers
-    )
+    backup = header(own=sectors - 1, other=1, entries_lba=sectors - 1 - length, entries=array, numbers=numbers)
     return disk(
         sectors * 512,
         (0, pmbr or mbr((0xEE, 1, sectors - 1, 0))),

@@ -81,9 +81,7 @@ def detail_of(reading: TableReading, kind: Fault) -> str:
 def places(reading: TableReading) -> dict[int, tuple[int, int]]:
     """Number -> (start, size) in sectors of the table, as sfdisk says them."""
     size = table_of(reading).sector_size
-    return {
-        part.number: (part.extent.start // size, part.extent.length // size) for part in reading.partitions
-    }
+    return {part.number: (part.extent.start // size, part.extent.length // size) for part in reading.partitions}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.conftest import run
-from tests.probe.tables.images import (
-    MIB,
-    disk,
-    mbr,
-)
+from tests.probe.tables.images import MIB, disk, mbr
 
 Sparse = Callable[..., Path]
 SIZE = 64 * MIB

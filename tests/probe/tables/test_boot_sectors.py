@@ -36,14 +36,10 @@ def make(sparse: Sparse, kind: str) -> Path:
     return path
 
 
-@pytest.mark.needs_tools(
-    "mkfs.fat", "mkfs.exfat", "mkntfs", "mke2fs", "mkfs.xfs", "mkfs.btrfs", "mkfs.f2fs", "mkswap"
-)
+@pytest.mark.needs_tools("mkfs.fat", "mkfs.exfat", "mkntfs", "mke2fs", "mkfs.xfs", "mkfs.btrfs", "mkfs.f2fs", "mkswap")
 @pytest.mark.parametrize("kind", MAKERS)
 @pytest.mark.parametrize("sector_size", [None, 512, 4096])
-def test_a_file_system_on_the_whole_disk_is_no_table(
-    kind: str, sector_size: int | None, sparse: Sparse
-) -> None:
+def test_a_file_system_on_the_whole_disk_is_no_table(kind: str, sector_size: int | None, sparse: Sparse) -> None:
     path = make(sparse, kind)
     assert read_image(path, sector_size).table is None
     # A boot loader in its boot area: 55 AA, code, and nothing where the entries are. LILO and GRUB leave this.
@@ -53,9 +49,7 @@ def test_a_file_system_on_the_whole_disk_is_no_table(
 
 
 @pytest.mark.needs_tools("mkfs.fat")
-@pytest.mark.parametrize(
-    "message", [MESSAGE, b"\0" * 8 + b"Remove disks or other media.\xff", bytes(range(0, 64))]
-)
+@pytest.mark.parametrize("message", [MESSAGE, b"\0" * 8 + b"Remove disks or other media.\xff", bytes(range(0, 64))])
 def test_the_message_of_a_boot_sector_is_not_taken_for_entries(message: bytes, sparse: Sparse) -> None:
     """util-linux issue 4103: four partitions at 778135908 and the like, out of the text in a FAT boot sector."""
     path = make(sparse, "FAT32")

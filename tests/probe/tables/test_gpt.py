@@ -30,15 +30,7 @@ Sparse = Callable[..., Path]
 
 def test_every_field_is_what_sfdisk_says(sparse: Sparse) -> None:
     path = make_gpt(
-        sparse,
-        "-a1",
-        "-n1:34:2047",
-        "-t1:ef02",
-        "-n2:2048:+8M",
-        "-c2:Grüße 💾",
-        "-t2:8300",
-        "-A2:set:60",
-        "-n9:0:+3M",
+        sparse, "-a1", "-n1:34:2047", "-t1:ef02", "-n2:2048:+8M", "-c2:Grüße 💾", "-t2:8300", "-A2:set:60", "-n9:0:+3M"
     )
     told, reading = sfdisk_partitions(path), read_image(path)
     table = sfdisk(path)
@@ -113,9 +105,7 @@ def test_a_huge_count_is_bounded_and_said(count: int) -> None:
         (entry(200, 2040), Fault.OUTSIDE_USABLE, (1,)),
     ],
 )
-def test_a_bad_entry_is_a_fault_with_its_number(
-    entries: bytes, fault: Fault, numbers: tuple[int, ...]
-) -> None:
+def test_a_bad_entry_is_a_fault_with_its_number(entries: bytes, fault: Fault, numbers: tuple[int, ...]) -> None:
     reading = read_bytes(gpt_disk(entries))
     found = next(item for item in table_of(reading).faults if item.fault is fault)
     assert found.partitions == numbers
@@ -187,9 +177,9 @@ def test_a_16_tib_disk_costs_a_few_hundred_kib_at_most() -> None:
     array = entry(2048, 2**34).ljust(128 * 128, b"\0")
     pieces = {
         0: mbr((0xEE, 1, 0xFFFFFFFF, 0)),
-        512: header(
-            own=1, other=sectors - 1, entries_lba=2, entries=array, numbers={"last": sectors - 34}
-        ).ljust(512, b"\0"),
+        512: header(own=1, other=sectors - 1, entries_lba=2, entries=array, numbers={"last": sectors - 34}).ljust(
+            512, b"\0"
+        ),
         1024: array,
         (sectors - 33) * 512: array,
         (sectors - 1) * 512: header(

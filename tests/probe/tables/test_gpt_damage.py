@@ -60,12 +60,8 @@ def test_one_wrong_byte_is_found_where_sgdisk_finds_it(offset: int, name: str, s
     states, reading = sgdisk_states(path), read_image(path)
     table = table_of(reading)
     primary, backup = table.copies
-    assert (primary.state is TableCopyState.GOOD) == (
-        states["Main header"] and states["Main partition table"]
-    )
-    assert (backup.state is TableCopyState.GOOD) == (
-        states["Backup header"] and states["Backup partition table"]
-    )
+    assert (primary.state is TableCopyState.GOOD) == (states["Main header"] and states["Main partition table"])
+    assert (backup.state is TableCopyState.GOOD) == (states["Backup header"] and states["Backup partition table"])
     kind = Fault.GPT_PRIMARY_DAMAGED if name == "primary" else Fault.GPT_BACKUP_DAMAGED
     assert faults_of(reading) == [kind]
     assert reading.partitions == whole.partitions, "the other copy has them all"
@@ -104,9 +100,7 @@ def test_with_nothing_left_of_the_gpt_its_mbr_is_shown(sparse: Sparse) -> None:
     assert table_of(reading).label is TableLabel.DOS
     assert [copy.state for copy in table_of(reading).copies] == [TableCopyState.MISSING] * 2
     assert faults_of(reading) == [Fault.GPT_PRIMARY_DAMAGED, Fault.GPT_BACKUP_DAMAGED]
-    assert places(reading) == {
-        number: (part.start, part.size) for number, part in sfdisk_partitions(path).items()
-    }
+    assert places(reading) == {number: (part.start, part.size) for number, part in sfdisk_partitions(path).items()}
 
 
 def test_a_grown_disk_has_its_backup_misplaced(sparse: Sparse) -> None:
@@ -126,9 +120,7 @@ def test_on_a_grown_disk_with_a_damaged_primary_the_backup_is_found_all_the_same
     with path.open("r+b") as file:
         file.truncate(80 * MIB)
     patch(path, 512, bytes(512 * 33))
-    assert (
-        table_of(read_image(path)).label is TableLabel.DOS
-    )  # nothing at LBA 1, nothing at the end: nobody finds it
+    assert table_of(read_image(path)).label is TableLabel.DOS  # nothing at LBA 1, nothing at the end: nobody finds it
     patch(path, 512, b"EFI PART")
     reading = read_image(path)
     assert reading.partitions == whole.partitions
@@ -188,13 +180,7 @@ def _sfdisk_refusal(path: Path) -> str:
 
 @pytest.mark.parametrize(
     ("sectors", "right"),
-    [
-        (SIZE // 512 - 1, True),
-        (0xFFFFFFFF, True),
-        (SIZE // 512, False),
-        (1000, False),
-        (SIZE // 512 - 2, False),
-    ],
+    [(SIZE // 512 - 1, True), (0xFFFFFFFF, True), (SIZE // 512, False), (1000, False), (SIZE // 512 - 2, False)],
 )
 def test_the_protective_mbr_has_two_right_sizes(sectors: int, right: bool, sparse: Sparse) -> None:
     path = make_gpt(sparse)

@@ -34,9 +34,7 @@ def codes(report: Report) -> set[str]:
 
 def typed(tool: str, *words: str | Path, stdin: str = "") -> tuple[int, str]:
     """Exit code and all output; sgdisk's exit code differs from case to case."""
-    done = subprocess.run(
-        [find_tool(tool) or tool, *words], input=stdin, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([find_tool(tool) or tool, *words], input=stdin, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -75,12 +73,8 @@ def test_a_backup_alone_is_an_error_and_gdisk_restores_the_table_as_explained(sp
     assert not {"AT301", "AT310"} & codes(judged(path))
 
 
-@pytest.mark.parametrize(
-    "make", [["mke2fs", "-q", "-F"], ["mkswap", "-q"], ["mke2fs", "-q", "-F", "-t", "ext4"]]
-)
-def test_a_backup_that_an_older_table_left_below_a_file_system_is_no_table(
-    sparse: Sparse, make: list[str]
-) -> None:
+@pytest.mark.parametrize("make", [["mke2fs", "-q", "-F"], ["mkswap", "-q"], ["mke2fs", "-q", "-F", "-t", "ext4"]])
+def test_a_backup_that_an_older_table_left_below_a_file_system_is_no_table(sparse: Sparse, make: list[str]) -> None:
     path = make_gpt(sparse)
     patch(path, 0, bytes(MIB))
     run(*make, path)

@@ -20,9 +20,7 @@ from tests.thorough import examples
 MOST_PARTITIONS = 8192  # a MiB of GPT entries
 MOST_BYTES = 6 * MIB
 MOST_REQUESTS = 2000
-COMMON = settings(
-    max_examples=examples(150), deadline=2000, suppress_health_check=[HealthCheck.data_too_large]
-)
+COMMON = settings(max_examples=examples(150), deadline=2000, suppress_health_check=[HealthCheck.data_too_large])
 SECTOR_SIZES = st.sampled_from([None, 512, 1024, 2048, 4096])
 
 
@@ -31,12 +29,7 @@ def images() -> list[bytes]:
     made = [
         gpt_disk(entry(200, 299, name=b"a\0b\0") + entry(300, 399), sectors=512),
         gpt_disk(entry(200, 299), sectors=512, pmbr=mbr((0xEE, 1, 33, 0), (0x0C, 200, 100, 0))),
-        chain(
-            256 * 1024,
-            (100, 400),
-            (100, mbr((0x83, 10, 20, 0), (0x05, 200, 50, 0))),
-            (300, mbr((0x82, 5, 9, 0))),
-        ),
+        chain(256 * 1024, (100, 400), (100, mbr((0x83, 10, 20, 0), (0x05, 200, 50, 0))), (300, mbr((0x82, 5, 9, 0)))),
         disk(256 * 1024, (0, mbr((0xA5, 100, 300, 0))), (101 * 512, bsd_label((40, 110, 7), (9, 160, 1)))),
         disk(256 * 1024, (0, mbr((0xBF, 100, 300, 0))), (101 * 512, solaris_vtoc((2, 10, 40)))),
         disk(256 * 1024, (512, bsd_label((40, 110, 7), (9, 160, 1)))),
@@ -90,9 +83,7 @@ def test_a_damaged_table_of_any_kind_is_read_within_bounds(
 
 @given(image=st.sampled_from(IMAGES), length=st.integers(0, 70000), sector_size=SECTOR_SIZES)
 @COMMON
-def test_a_table_cut_off_anywhere_is_read_within_bounds(
-    image: bytes, length: int, sector_size: int | None
-) -> None:
+def test_a_table_cut_off_anywhere_is_read_within_bounds(image: bytes, length: int, sector_size: int | None) -> None:
     read_within_bounds(image[:length], sector_size)
 
 
@@ -135,16 +126,9 @@ def test_headers_with_right_checksums_and_any_numbers_are_read_within_bounds(
     other, entries_lba, first, last = lbas
     numbers = {"count": count, "entry_size": entry_size, "first": first, "last": last}
     broken = header(
-        own=1,
-        other=other,
-        entries_lba=entries_lba,
-        crc=None if checksum else 7,
-        entries=array,
-        numbers=numbers,
+        own=1, other=other, entries_lba=entries_lba, crc=None if checksum else 7, entries=array, numbers=numbers
     )
-    read_within_bounds(
-        disk(600 * 512, (0, mbr((0xEE, 1, 599, 0))), (512, broken), (1024, array)), sector_size
-    )
+    read_within_bounds(disk(600 * 512, (0, mbr((0xEE, 1, 599, 0))), (512, broken), (1024, array)), sector_size)
 
 
 def test_eight_thousand_overlapping_entries_give_a_list_that_a_person_can_read() -> None:

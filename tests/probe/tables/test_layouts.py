@@ -63,9 +63,7 @@ def test_a_real_machines_table_reads_as_sfdisk_reads_it(layout: Path, tmp_path: 
 @pytest.mark.needs_tools("python3")
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda path: path.stem)
 @pytest.mark.parametrize("known", [True, False], ids=["sector size reported", "image file"])
-def test_a_real_machines_table_has_the_numbers_that_it_was_made_of(
-    layout: Path, known: bool, tmp_path: Path
-) -> None:
+def test_a_real_machines_table_has_the_numbers_that_it_was_made_of(layout: Path, known: bool, tmp_path: Path) -> None:
     facts = json.loads(layout.read_text())
     image = build(layout, tmp_path / "disk.img")
     reading = read_image(image, facts["sector_size"] if known else None)
@@ -133,9 +131,7 @@ def test_sfdisk_lists_the_same_partitions_in_an_image(name: str, shared_data: Pa
 
 
 @pytest.mark.needs_tools("partx")
-def test_bsd_slices_in_a_dos_partition_are_nested_and_numbered_after_it(
-    shared_data: Path, tmp_path: Path
-) -> None:
+def test_bsd_slices_in_a_dos_partition_are_nested_and_numbered_after_it(shared_data: Path, tmp_path: Path) -> None:
     image = unpack(shared_data / "images" / "dos+bsd.img.xz", tmp_path / "disk.img")
     roles = {part.number: part.role for part in read_image(image).partitions}
     assert roles == {1: Role.PRIMARY, 2: Role.PRIMARY, 5: Role.NESTED, 6: Role.NESTED}
@@ -144,10 +140,7 @@ def test_bsd_slices_in_a_dos_partition_are_nested_and_numbered_after_it(
 
 # util-linux's own expectation for these two images (tests/expected/partx/partx-image-dasd-*, release 2.43):
 # its Debian 12 release reads no DASD labels. In sectors of 512 bytes.
-DASD = {
-    "dasd-cdl": ("0X3726", {1: (192, 4032), 2: (4224, 4032)}),
-    "dasd-ldl": ("0X3526", {1: (24, 14424456)}),
-}
+DASD = {"dasd-cdl": ("0X3726", {1: (192, 4032), 2: (4224, 4032)}), "dasd-ldl": ("0X3526", {1: (24, 14424456)})}
 
 
 @pytest.mark.parametrize("name", sorted(DASD))
@@ -160,9 +153,7 @@ def test_dasd_volumes_have_the_partitions_that_util_linux_expects(
     reading = read_image(image, sector_size)
     table = table_of(reading)
     assert (table.label, table.sector_size, table.disk_id) == (TableLabel.DASD, 4096, serial)
-    found = {
-        part.number: (part.extent.start // 512, part.extent.length // 512) for part in reading.partitions
-    }
+    found = {part.number: (part.extent.start // 512, part.extent.length // 512) for part in reading.partitions}
     assert found == expected
 
 

@@ -36,8 +36,7 @@ def codes(image: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("wiped", "names"),
-    [("", {"primary", "backup"}), ("start", {"backup"}), ("end", {"primary"}), ("gpt", set())],
+    ("wiped", "names"), [("", {"primary", "backup"}), ("start", {"backup"}), ("end", {"primary"}), ("gpt", set())]
 )
 def test_a_header_that_sgdisk_left_is_seen_at_either_end(
     sparse: Callable[..., Path], wiped: str, names: set[str]
@@ -62,9 +61,7 @@ def test_a_member_partition_leaves_its_disks_table_alone(sparse: Callable[..., P
     assert disk.gpt_headers == () and not {"AT608", "AT609"} & codes(image)
 
 
-def test_the_table_of_what_is_inside_an_array_is_not_taken_for_the_drives(
-    sparse: Callable[..., Path],
-) -> None:
+def test_the_table_of_what_is_inside_an_array_is_not_taken_for_the_drives(sparse: Callable[..., Path]) -> None:
     """Metadata 1.0 lies at the end: the drive begins as the array does, with the array's own GPT."""
     image = sparse(SIZE)
     inside = sparse(SIZE - (1 << 20), "array.img")

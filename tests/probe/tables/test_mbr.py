@@ -48,15 +48,10 @@ def test_sfdisks_tables_read_as_sfdisk_reads_them(script: str, sparse: Sparse) -
 @pytest.mark.needs_tools("sfdisk")
 def test_roles_flags_and_type_names(sparse: Sparse) -> None:
     path = make_mbr(
-        sparse,
-        "start=2048, size=2048, type=7, bootable\nstart=8192, size=90000, type=5\nstart=10240, type=83",
+        sparse, "start=2048, size=2048, type=7, bootable\nstart=8192, size=90000, type=5\nstart=10240, type=83"
     )
     parts = {part.number: part for part in read_image(path).partitions}
-    assert {number: part.role for number, part in parts.items()} == {
-        1: Role.PRIMARY,
-        2: Role.EXTENDED,
-        5: Role.LOGICAL,
-    }
+    assert {number: part.role for number, part in parts.items()} == {1: Role.PRIMARY, 2: Role.EXTENDED, 5: Role.LOGICAL}
     assert parts[1].flags == ("boot",) and parts[5].flags == ()
     assert [part.type_name for part in parts.values()] == ["NTFS, exFAT or HPFS", "Extended", "Linux"]
 
@@ -116,9 +111,7 @@ def test_links_count_from_the_extended_partition_and_data_from_its_own_ebr() -> 
 
 
 def test_an_empty_ebr_and_a_link_in_the_first_entry_are_followed() -> None:
-    content = chain(
-        MIB, (100, 1900), (100, mbr((0x05, 300, 100, 0))), (400, mbr((0x83, 8, 20, 0), (0x83, 40, 10, 0)))
-    )
+    content = chain(MIB, (100, 1900), (100, mbr((0x05, 300, 100, 0))), (400, mbr((0x83, 8, 20, 0), (0x83, 40, 10, 0))))
     assert places(read_bytes(content)) == {1: (100, 1900), 5: (408, 20), 6: (440, 10)}
 
 
@@ -129,9 +122,7 @@ def test_two_extended_partitions_are_numbered_one_after_the_other() -> None:
         (100 * 512, mbr((0x83, 10, 20, 0))),
         (1000 * 512, mbr((0x83, 10, 20, 0))),
     )
-    assert places(read_bytes(content)) == {
-        1: (100, 500), 2: (700, 10), 3: (1000, 500), 5: (110, 20), 6: (1010, 20),
-    }  # fmt: skip
+    assert places(read_bytes(content)) == {1: (100, 500), 2: (700, 10), 3: (1000, 500), 5: (110, 20), 6: (1010, 20)}
 
 
 def test_a_chain_that_turns_in_a_circle_ends_and_says_so() -> None:
@@ -175,10 +166,7 @@ def test_a_logical_partition_outside_its_extended_one_is_listed_with_a_fault() -
 
 def test_an_ebr_inside_a_partition_is_a_fault_util_linux_3925() -> None:
     content = chain(
-        MIB,
-        (100, 1900),
-        (100, mbr((0x83, 10, 600, 0), (0x05, 500, 100, 0))),
-        (600, mbr((0x82, 200, 50, 0))),
+        MIB, (100, 1900), (100, mbr((0x83, 10, 600, 0), (0x05, 500, 100, 0))), (600, mbr((0x82, 200, 50, 0)))
     )
     reading = read_bytes(content)
     assert faults_of(reading) == [Fault.EBR_INSIDE_PARTITION]

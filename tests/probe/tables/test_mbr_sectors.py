@@ -68,9 +68,7 @@ def test_without_evidence_the_reported_sector_size_holds(reported: int) -> None:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("sfdisk", "losetup")
-def test_sfdisks_table_on_a_4096_byte_loop_device_reads_the_same(
-    sparse: Sparse, loop: Callable[..., Path]
-) -> None:
+def test_sfdisks_table_on_a_4096_byte_loop_device_reads_the_same(sparse: Sparse, loop: Callable[..., Path]) -> None:
     path = sparse(512 * MIB)
     device = loop(path, sector_size=4096)
     script = "label: dos\n" + SCRIPTS["logicals"]

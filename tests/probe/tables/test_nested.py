@@ -6,15 +6,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.inventory import Role
-from tests.probe.tables.images import (
-    MIB,
-    disk,
-    mbr,
-    partx_partitions,
-    places,
-    read_bytes,
-    read_image,
-)
+from tests.probe.tables.images import MIB, disk, mbr, partx_partitions, places, read_bytes, read_image
 from tests.probe.tables.mbr_images import bsd_label, solaris_vtoc
 
 
@@ -61,6 +53,4 @@ def test_nested_numbers_go_on_after_the_logical_ones(tmp_path: Path) -> None:
         (1000 * 512, mbr((0x83, 10, 20, 0))),
         (101 * 512, bsd_label((40, 110, 7), (9, 160, 1), (500, 100, 0))),
     )
-    assert places(read_bytes(content)) == {
-        1: (100, 500), 2: (1000, 500), 5: (1010, 20), 6: (110, 40), 7: (160, 9),
-    }  # fmt: skip
+    assert places(read_bytes(content)) == {1: (100, 500), 2: (1000, 500), 5: (1010, 20), 6: (110, 40), 7: (160, 9)}

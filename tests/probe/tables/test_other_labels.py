@@ -36,9 +36,7 @@ LABELS = {
 
 def make(sparse: Sparse, label: str) -> Path:
     path = sparse(SIZE)
-    first = {"mac": ["one"], "gpt": ["one"]}.get(
-        label, ["primary"] if label in ("dvh", "atari", "msdos") else []
-    )
+    first = {"mac": ["one"], "gpt": ["one"]}.get(label, ["primary"] if label in ("dvh", "atari", "msdos") else [])
     words = ["mkpart", *first, "ext2", "8MiB", "16MiB", "mkpart", *first, "ext2", "24MiB", "30MiB"]
     run("parted", "-s", path, "mklabel", label, *words)
     return path
@@ -77,9 +75,7 @@ def test_apple_partitions_have_names_types_and_roles(sparse: Sparse) -> None:
         assert (part.role is Role.MAP) == (part.type_code in ("Apple_partition_map", "Apple_Free"))
 
 
-def apple_map(
-    block: int, *entries: tuple[int, int, str], count: int | None = None, named: int | None = None
-) -> bytes:
+def apple_map(block: int, *entries: tuple[int, int, str], count: int | None = None, named: int | None = None) -> bytes:
     """A driver descriptor and a map of (start, blocks, type); `named`: the block size that the descriptor tells."""
     pieces = [(0, b"ER" + struct.pack(">HI", named or block, 1000))]
     for number, (start, blocks, kind) in enumerate(entries, 1):

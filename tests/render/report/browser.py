@@ -78,9 +78,7 @@ def _requests(log: Path) -> list[str]:
     text = log.read_text().rstrip()
     events = json.loads(text if text.endswith("}") else text.rstrip(",") + "]}")["events"]
     parameters = [event.get("params", {}) for event in events]
-    urls = {
-        one.get("url", "") for one in parameters if one.get("initiator", "not an origin") != "not an origin"
-    }
+    urls = {one.get("url", "") for one in parameters if one.get("initiator", "not an origin") != "not an origin"}
     return sorted(url for url in urls if not url.startswith(("file:", "data:")))
 
 

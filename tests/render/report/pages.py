@@ -66,11 +66,7 @@ def content_of(inventory: Inventory, measured: tuple[Measured, ...] = ()) -> Con
 def array_machine() -> Inventory:
     """RAID0 over two drives behind one DMI, and a third whose link is half as wide as it could be."""
     first, second = (
-        linked(
-            drive(number, parts="63+9000 ext4 2048+1000000 raid" if number else "2048+1000000 raid"),
-            X4,
-            hidden=X4,
-        )
+        linked(drive(number, parts="63+9000 ext4 2048+1000000 raid" if number else "2048+1000000 raid"), X4, hidden=X4)
         for number in (0, 1)
     )
     third = linked(drive(2), X4 // 2, width=2)
@@ -93,9 +89,7 @@ def array_page() -> str:
         ("test", "MB/s", "range of MB/s", "p99.9 µs"),
         ("SEQ1M Q8T1 read", "3,400.0", "3,300.0–3,450.0", "1,200"),
     )
-    shown = Measured(
-        "nvme0n1", "5 repeats, median with range", charts(), figures, ("a note",), (("kernel", "6.12"),)
-    )
+    shown = Measured("nvme0n1", "5 repeats, median with range", charts(), figures, ("a note",), (("kernel", "6.12"),))
     return page_html(content_of(array_machine(), (shown,)))
 
 

@@ -116,8 +116,7 @@ def test_a_finding_tells_what_was_measured_on_that_disk_from_such_a_start() -> N
 
 
 @pytest.mark.parametrize(
-    "other",
-    [{"wwn": "eui.1"}, {"wwn": None, "serial": "S1"}, {"wwn": None, "serial": None}, {"size": 1 << 30}],
+    "other", [{"wwn": "eui.1"}, {"wwn": None, "serial": "S1"}, {"wwn": None, "serial": None}, {"size": 1 << 30}]
 )
 def test_what_was_measured_on_another_disk_stands_under_benchmarks_only(other: dict[str, object]) -> None:
     page = of_a_disk(32256, **other)
@@ -131,21 +130,13 @@ def test_cpu_use_and_conditions_stand_beside_the_figures() -> None:
     assert isinstance(rates, list)
     for rate in rates:
         rate["cpu"] = 99 if rate["place"]["residue"] else 12
-    conditions = {
-        "drives": [{"name": "sda", "model": "Made Up 1", "kind": "loop"}],
-        "kernel": "6.1",
-        "fio": "fio-3.33",
-    }
+    conditions = {"drives": [{"name": "sda", "model": "Made Up 1", "kind": "loop"}], "kernel": "6.1", "fio": "fio-3.33"}
     found = drawn(document | {"conditions": conditions})
     heads, load, *rows = found.figures
     assert load == ("random write, 4KiB QD1",)
     shown = {row[0]: dict(zip(heads, row, strict=True)) for row in rows}
     aligned = shown["aligned"]
-    assert (aligned["IOPS"], aligned["range of IOPS"], aligned["CPU of a core"]) == (
-        "1,000",
-        "990–1,010",
-        "12%",
-    )
+    assert (aligned["IOPS"], aligned["range of IOPS"], aligned["CPU of a core"]) == ("1,000", "990–1,010", "12%")
     old = shown["/srv"]
     assert (old["IOPS"], old["CPU of a core"], old["measured"]) == ("518", "99%", "0.52")
     assert old["note"].endswith("CPU-bound")
@@ -166,9 +157,7 @@ def test_the_knee_is_marked_and_said_with_its_confidence() -> None:
 
 
 @pytest.mark.parametrize(("confidence", "before"), [(0.95, ""), (0.94, "perhaps ")])
-def test_what_is_less_sure_is_perhaps_so_on_the_page_too_and_has_no_mark(
-    confidence: float, before: str
-) -> None:
+def test_what_is_less_sure_is_perhaps_so_on_the_page_too_and_has_no_mark(confidence: float, before: str) -> None:
     knee = {"below": GIB, "above": 2 * GIB, "share": 0.4, "confidence": confidence, "why": ""}
     found = read(span() | {"knee": knee})
     assert isinstance(found, Spans)
@@ -220,9 +209,7 @@ def test_a_broken_file_is_refused_by_name(document: Document) -> None:
 @pytest.mark.parametrize("word", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_hostile_experiment_is_text_and_nothing_else(word: str) -> None:
     page = page_html(
-        content_of(
-            array_machine(), (drawn(alignment(word[:4096])), replace(drawn(span(word[:4096])), title="2"))
-        )
+        content_of(array_machine(), (drawn(alignment(word[:4096])), replace(drawn(span(word[:4096])), title="2")))
     )
     tree = parsed(page)
     assert not [element for element in tree.iter() if element.tag in ("script", "img", "iframe")]

@@ -23,20 +23,7 @@ from tests.render.report.pages import HOSTILE, array_machine, array_page, captur
 
 MACHINES = ("md-on-misaligned-partitions", "nvme-behind-switch", "sata-usb-and-sd-card", "lowest-aligned-7")
 SVG = "{http://www.w3.org/2000/svg}"
-ACTIVE = {
-    "script",
-    "iframe",
-    "object",
-    "embed",
-    "form",
-    "base",
-    "link",
-    "image",
-    "use",
-    "foreignObject",
-    "a",
-    "img",
-}
+ACTIVE = {"script", "iframe", "object", "embed", "form", "base", "link", "image", "use", "foreignObject", "a", "img"}
 
 
 def parsed(page: str) -> ElementTree.Element:
@@ -83,9 +70,7 @@ def test_ids_are_given_once_and_every_reference_leads_to_one() -> None:
 
 def test_headings_go_down_one_step_at_a_time_and_there_is_one_first() -> None:
     for page in pages():
-        levels = [
-            int(element.tag[1]) for element in parsed(page).iter() if re.fullmatch(r"h\d", str(element.tag))
-        ]
+        levels = [int(element.tag[1]) for element in parsed(page).iter() if re.fullmatch(r"h\d", str(element.tag))]
         assert levels[0] == 1 and levels.count(1) == 1
         assert all(later <= before + 1 for before, later in pairwise(levels))
 
@@ -129,9 +114,7 @@ def test_the_link_that_binds_is_named_and_marked() -> None:
     assert "5.91 GB/s" in said
     (branches,) = (one for one in tree.iter("div") if one.attrib.get("class") == "tree")
     marked = [
-        item
-        for item in branches.iter("li")
-        if any("binds" in words_of(part) for part in item if part.tag == "span")
+        item for item in branches.iter("li") if any("binds" in words_of(part) for part in item if part.tag == "span")
     ]
     assert len(marked) == 1
     below = [words_of(one).split()[0] for one in marked[0].iter("strong")]
@@ -158,19 +141,13 @@ def test_a_drive_that_is_slower_than_its_link_is_drawn_and_binds() -> None:
     assert chart.note == "nvme0n1 itself: known: Intel SSD 750 400 GB"
     tree = parsed(page_html(Content(found, (array,), rates=rates)))
     (branches,) = (one for one in tree.iter("div") if one.attrib.get("class") == "tree")
-    bound = [
-        words_of(one)
-        for one in branches.iter("li")
-        if not list(one.iter("ul")) and "binds md0" in words_of(one)
-    ]
+    bound = [words_of(one) for one in branches.iter("li") if not list(one.iter("ul")) and "binds md0" in words_of(one)]
     assert len(bound) == 1 and "nvme0n1" in bound[0]
 
 
 def test_a_link_is_called_slow_where_the_audit_says_so_and_nowhere_else() -> None:
     # Root ports of up to x4 with drives of x1 below: both ends together can do no more than they do.
-    slow = {
-        finding.disk for finding in report("nvme-behind-switch").findings if finding.code.value == "AT501"
-    }
+    slow = {finding.disk for finding in report("nvme-behind-switch").findings if finding.code.value == "AT501"}
     assert words_of(parsed(captured_page("nvme-behind-switch"))).count("slower than it could be") == len(slow)
     assert words_of(parsed(array_page())).count("slower than it could be") == 1
 

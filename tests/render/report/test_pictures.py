@@ -50,9 +50,7 @@ def boxes(picture: Picture, style: str) -> list[ElementTree.Element]:
 @pytest.mark.needs_tools("rsvg-convert")
 def test_every_picture_is_drawn_by_librsvg_at_twice_its_size() -> None:
     pictures = [*pictures_of(content_of(array_machine())), *map(chart_picture, charts())]
-    assert {"map-nvme1n1", "start-nvme1n1-1", "links-1", "queue-depth", "span"} <= {
-        one.name for one in pictures
-    }
+    assert {"map-nvme1n1", "start-nvme1n1-1", "links-1", "queue-depth", "span"} <= {one.name for one in pictures}
     for picture in pictures:
         text = svg_text(picture, alone=True)
         size = [int(ElementTree.fromstring(text).attrib[name]) for name in ("width", "height")]
@@ -71,26 +69,13 @@ def drawn_words(picture: Picture) -> str:
 def test_a_picture_of_its_own_says_what_was_measured_on_what() -> None:
     slow = result(*(series(*(9e6 + step for step in range(5)), depth=depth) for depth in (1, 32)))
     fast = replace(
-        result(series(*(9e7 + step for step in range(5))), drive=DriveState("nvme0n1", "Other 2")),
-        target="/home",
+        result(series(*(9e7 + step for step in range(5))), drive=DriveState("nvme0n1", "Other 2")), target="/home"
     )
     content = content_of(array_machine(), measured_of((slow, fast)))
     made = {picture.name: drawn_words(picture) for picture in pictures_of(content)}
-    for said in (
-        "Random, IOPS",
-        "made-up on /srv",
-        "Made Up 1",
-        "RND4K Q1T1 read",
-        "2026-01-02 03:04 UTC",
-        "IOPS",
-    ):
+    for said in ("Random, IOPS", "made-up on /srv", "Made Up 1", "RND4K Q1T1 read", "2026-01-02 03:04 UTC", "IOPS"):
         assert said in made["bench-1-random"], said
-    for said in (
-        "1. made-up on /srv, Made Up 1",
-        "2. made-up on /home, Other 2",
-        "2. Other 2 over",
-        "1. Made Up 1",
-    ):
+    for said in ("1. made-up on /srv, Made Up 1", "2. made-up on /home, Other 2", "2. Other 2 over", "1. Made Up 1"):
         assert said in made["ratio-2"], said
     assert "Map of nvme1n1" in made["map-nvme1n1"] and "physical sector" in made["map-nvme1n1"]
     assert "md0, raid0 of nvme0n1p1, nvme1n1p1, nvme2n1" in made["links-1"] and "GB/s" in made["links-1"]
@@ -145,9 +130,7 @@ def test_shares_fill_the_row_and_none_is_too_small(lengths: list[int]) -> None:
     found = shares(lengths, LEAST_SHARE)
     assert sum(found) == pytest.approx(1)
     assert min(found) >= LEAST_SHARE - 1e-9
-    large = [
-        (length, share) for length, share in zip(lengths, found, strict=True) if share > LEAST_SHARE + 1e-9
-    ]
+    large = [(length, share) for length, share in zip(lengths, found, strict=True) if share > LEAST_SHARE + 1e-9]
     for length, share in large:
         assert share / large[0][1] == pytest.approx(length / large[0][0])
 

@@ -44,13 +44,9 @@ def test_the_figures_on_the_page_are_those_of_fio(tmp_path: Path) -> None:
         for side in ("read", "write"):
             if job[side]["total_ios"]:
                 block = {"1048576": "SEQ1M", "4096": "RND4K"}[job["job options"]["bs"]]
-                late = {
-                    f"p{float(key):g}": at / 1000 for key, at in job[side]["clat_ns"]["percentile"].items()
-                }
+                late = {f"p{float(key):g}": at / 1000 for key, at in job[side]["clat_ns"]["percentile"].items()}
                 found = late | {"rate": job[side]["bw_bytes"] / 1e6, "iops": job[side]["iops"]}
-                runs.setdefault(f"{block} Q1T1 {side}", []).append(
-                    found | {"cpu": job["usr_cpu"] + job["sys_cpu"]}
-                )
+                runs.setdefault(f"{block} Q1T1 {side}", []).append(found | {"cpu": job["usr_cpu"] + job["sys_cpu"]})
     assert len(runs) == 4 and {len(each) for each in runs.values()} == {3}
     tree = parsed((tmp_path / "report.html").read_text())
     (table,) = (one for one in tree.iter("table") if one.attrib.get("class") == "figures")
