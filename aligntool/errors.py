@@ -1,6 +1,7 @@
 """The two ways to stop: before the first write, and after it. And the exit codes that say which."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import IntEnum
 
 
@@ -16,14 +17,33 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One reason why nothing is begun. Codes are stable and listed in docs/refusals.md; the words are not."""
+
+    code: str
+    subject: str  # the disk, partition, file or option that it is about
+    text: str
+    hint: str = ""  # what to type next, a line each; "" where nothing helps
+    lasting: bool = True  # False: doing what the hint says removes the reason
+
+
 class Refused(Exception):
     """Nothing was written. The message says why; the hint is the next thing to type."""
 
     exit_code = ExitCode.REFUSED
 
-    def __init__(self, reason: str, *, hint: str = "") -> None:
+    def __init__(
+        self, reason: str, *, hint: str = "", code: str = "other", subject: str = "", refusals: Iterable[Refusal] = ()
+    ) -> None:
         super().__init__(reason)
         self.hint = hint
+        self._code, self._subject, self._refusals = code, subject, tuple(refusals)
+
+    @property
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Every reason, at least one."""
+        return self._refusals or (Refusal(self._code, self._subject, str(self), self.hint),)
 
 
 class Stopped(Exception):
@@ -36,20 +56,12 @@ class Stopped(Exception):
         self.hint = hint
 
 
-Objection = tuple[str, str]  # why not, and what to type next: "" where nothing helps
-
-
-def refuse(reasons: Iterable[Objection]) -> None:
-    """Raises Refused with every reason and every hint, each said once; returns where there are none."""
-    found = list(reasons)
+def refuse(refusals: Iterable[Refusal]) -> None:
+    """Raise Refused with every reason and every hint, each once; return where there are none."""
+    found = tuple(dict.fromkeys(refusals))
     if found:
-        hints = dict.fromkeys(line for _, hint in found for line in hint.split("\n") if line)
-        raise Refused("\n".join(dict.fromkeys(why for why, _ in found)), hint="\n".join(hints))
-
-
-def objection_of(refusal: Refused) -> Objection:
-    """To be said together with others."""
-    return str(refusal), refusal.hint
+        hints = dict.fromkeys(line for one in found for line in one.hint.split("\n") if line)
+        raise Refused("\n".join(dict.fromkeys(one.text for one in found)), hint="\n".join(hints), refusals=found)
 
 
 def refuse_folder_name(name: str) -> None:

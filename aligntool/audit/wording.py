@@ -1,9 +1,12 @@
 """How findings name things, so that every sentence names them alike."""
 
+from collections.abc import Iterable, Iterator
+
 from aligntool.audit.report import Grid
+from aligntool.errors import Refusal
 from aligntool.formats.parked import seems_in_flight
 from aligntool.inventory import Disk, DiskKind, Layer, Partition, Source, TableLabel
-from aligntool.units import format_size
+from aligntool.units import format_about, format_size
 
 
 def where(disk: Disk, partition: Partition | None) -> str:
@@ -93,3 +96,32 @@ def end_of_use(name: str, place: str) -> str:
     if place == "/":
         return "lsblk -d lists the other drives"
     return f"sudo swapoff /dev/{name}" if place == "[SWAP]" else f"sudo umount {shell_word(place)}"
+
+
+def uses(name: str, node: str, places: Iterable[str], holders: Iterable[str]) -> Iterator[Refusal]:
+    """Yield why a device must not be overwritten now: where it is mounted, and what is made of it."""
+    for place in places:
+        yield Refusal("mounted", name, f"{name} is mounted at {place}", end_of_use(node.removeprefix("/dev/"), place))
+    for holder in holders:
+        yield Refusal("held", name, f"{name} is a part of {holder}, which is running", f"aligntool audit {holder}")
+
+
+def holdings(disk: Disk, whole: str = "whole disk") -> tuple[str, ...]:
+    """Return what is on the disk, a phrase each: "partition 2, ext4 "root", 20GiB"."""
+    found = [f"partition {part.number}, {_partition_content(part)}" for part in disk.partitions]
+    found += [f"{each} on the {whole}" for each in contents(disk)]
+    if disk.table and not disk.partitions:
+        found.append(f"a partition table ({disk.table.label}) without partitions")
+    if disk.table is None:  # firmware that finds one "repairs" the other, over what lies there by then
+        found += [f"what is left of a GPT, its {copy.name} copy at byte {copy.at}" for copy in disk.gpt_headers]
+    return tuple(found)
+
+
+def contents(on: Disk | Partition) -> tuple[str, ...]:
+    """Return the layers on a disk or partition with their labels; where none was decoded, what was recognised."""
+    found = tuple(f'{layer_name(each)} "{each.label}"' if each.label else layer_name(each) for each in on.content)
+    return found or ((on.content_hint,) if on.content_hint else ())
+
+
+def _partition_content(part: Partition) -> str:
+    return f"{', '.join(contents(part)) or part.type_name or 'no known content'}, {format_about(part.extent.length)}"

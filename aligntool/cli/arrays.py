@@ -18,7 +18,7 @@ from aligntool.cli.audit import known_of
 from aligntool.cli.options import command, print_lines, terminal_width
 from aligntool.cli.plan import refuse_in_flight
 from aligntool.cli.run_change import Applying, follow, pipes_may_break, write_end
-from aligntool.errors import Refused, Stopped, objection_of, refuse
+from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.inventory import ArrayFacts, Disk
 from aligntool.linux.commands import asked_health
 from aligntool.linux.content import sample
@@ -84,7 +84,8 @@ def go_on(record: Record, *, back: bool, json_: bool) -> None:
         try:
             plan = plan_here(record.plan, look_around())
         except Refused as refusal:
-            raise Refused(str(refusal), hint=f"{refusal.hint}\n{_given_up(record)}") from None
+            refusal.hint += f"\n{_given_up(record)}"
+            raise
         events = go_back(record, plan, paths) if back else go_forward(record, plan, paths)
         follow(plan, Applying(events, ways_on(plan)), json_=json_)
 
@@ -194,7 +195,7 @@ def refuse_unready(needs: Needs, steps: Sequence[Step] = (), others: Refused | N
     disks = look((), arrays=True, files=False).disks if steps else ()
     reasons = preflight(needs, steps, Paths(), disks)
     if reasons:
-        refuse([*([objection_of(others)] if others else []), *reasons])
+        refuse([*(others.refusals if others else ()), *reasons])
 
 
 # Looking at drives that are, or are to be, members of an array.
@@ -251,7 +252,7 @@ def _look(targets: list[str], sysroot: str | None = None, *, arrays: bool = Fals
     """`arrays`: those that run as well. Raises Refused, also where one of several targets could not be looked at."""
     inventory = look(targets, sysroot=sysroot, arrays=arrays)
     if targets:
-        refuse((each.why, each.hint) for each in inventory.unseen)
+        refuse(Refusal("not-read", each.what, each.why, each.hint) for each in inventory.unseen)
     known = known_of(inventory)
     report = audit(inventory, known)
     return on_captured_machine(report, {})[0] if inventory.captured else report, known

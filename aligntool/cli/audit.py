@@ -27,7 +27,7 @@ from aligntool.cli.options import (
     print_lines,
     terminal_width,
 )
-from aligntool.errors import ExitCode, Refused, refuse
+from aligntool.errors import ExitCode, Refusal, Refused, refuse
 from aligntool.formats.parked import seems_in_flight
 from aligntool.inventory import Gap, Inventory, Unseen
 from aligntool.linux.deadline import SILENCE_S
@@ -134,7 +134,7 @@ def audit(
     inventory = look(tuple(targets or ()), sysroot=sysroot, given=given, wake=wake, silence_s=timeout, keep_going=True)
     form = Format.JSON if json_ else format_
     if targets and not inventory.disks and form is Format.TEXT:
-        refuse((unseen.why, unseen.hint) for unseen in inventory.unseen)
+        refuse(Refusal("not-read", unseen.what, unseen.why, unseen.hint) for unseen in inventory.unseen)
     wishes = Wishes(page_size=page_size, grain=grain or MIB, measured=measured_on(measured or (), inventory))
     report = judge(inventory, known_of(inventory), wishes)
     _tell(report, form, map_=map_, quiet=quiet, verbose=verbose)

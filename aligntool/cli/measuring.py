@@ -170,7 +170,8 @@ def refuse_unless_empty(disk: Disk) -> None:
         refuse_destruction(disk, None)
     except Refused as refusal:
         only = f"without --destructive it is only read: {command('probe', disk.path)}"
-        raise Refused(str(refusal), hint=f"{refusal.hint}\n{only}".strip()) from None
+        refusal.hint = f"{refusal.hint}\n{only}".strip()
+        raise
 
 
 def confirm_given_up(disk: Disk, yes: bool) -> None:

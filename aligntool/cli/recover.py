@@ -1,7 +1,7 @@
 """`aligntool apply`, `status`, `resume` and `rollback`."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,7 @@ from aligntool.cli.request import Request, read_plan_text
 from aligntool.cli.run_change import Applying, Operation, ends_stream, follow, identity, run_change
 from aligntool.cli.tune import clear_hint_of
 from aligntool.device import Device
-from aligntool.errors import Objection, Refused, refuse
+from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.reader import TableReading
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Partition, Role
@@ -269,7 +269,7 @@ def confirm_restoring(disk: str, journal_file: str | None, plan: Plan, *, yes: b
         written = _read(overlay(device, journal), plan)
     show(table_lines("the partition table found", found.partitions), sys.stderr, color=colored())
     show(table_lines("the partition table to be written", written.partitions), sys.stderr, color=colored())
-    refuse(_objections(disk, plan, found.partitions, written.partitions))
+    refuse(_overwritten(disk, plan, found.partitions, written.partitions))
     confirm_disk(disk, *identity(plan), yes)
     return found
 
@@ -288,17 +288,14 @@ def _read(reader: Laid, plan: Plan) -> TableReading:
     return read_table(reader, sector_size=plan.disk.sector_size)
 
 
-def _objections(disk: str, plan: Plan, found: Sequence[Partition], written: Sequence[Partition]) -> list[Objection]:
+def _overwritten(disk: str, plan: Plan, found: Sequence[Partition], written: Sequence[Partition]) -> Iterator[Refusal]:
     """Of each partition that the table to be written lacks and that lies where the move still reads or writes."""
-    known = {part.extent for part in written}
-    known |= {place for place in places_in_use(plan, with_journal=False)}
-    return [
-        (
-            f"partition {part.number}, bytes {part.extent.start} to {part.extent.end - 1}, is not in the journal's"
-            " table and lies where the move reads or writes: it would be overwritten",
-            f"if nothing in it is needed: sfdisk --delete {shell_word(disk)} {part.number}; then the same again",
-        )
-        for part in found
-        if part.role is not Role.EXTENDED and part.extent not in known
-        and any(part.extent.overlaps(place) for place in places_in_use(plan))
-    ]  # fmt: skip
+    known = {part.extent for part in written} | set(places_in_use(plan, with_journal=False))
+    for part in found:
+        in_the_way = any(part.extent.overlaps(place) for place in places_in_use(plan))
+        if part.role is not Role.EXTENDED and part.extent not in known and in_the_way:
+            what = f"partition {part.number}"
+            text = f"{what}, bytes {part.extent.start} to {part.extent.end - 1}, is not in the journal's table and lies"
+            hint = f"if nothing in it is needed: sfdisk --delete {shell_word(disk)} {part.number}; then the same again"
+            text += " where the move reads or writes: it would be overwritten"
+            yield Refusal("overwritten", what, text, hint)

@@ -22,7 +22,7 @@ from aligntool.cli.options import (
     WakeOption,
     WishedGrainOption,
 )
-from aligntool.errors import Refused, refuse
+from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Inventory
 from aligntool.linux.deadline import SILENCE_S
 from aligntool.linux.drives import Given
@@ -89,7 +89,7 @@ def report(
     given = Given(sector_size=sector_size, physical_sector_size=physical_sector_size)
     inventory = look(tuple(targets or ()), sysroot=sysroot, given=given, wake=wake, silence_s=timeout)
     if targets:
-        refuse((f"{each.what}: {each.why}", each.hint) for each in inventory.unseen)
+        refuse(Refusal("not-read", each.what, f"{each.what}: {each.why}", each.hint) for each in inventory.unseen)
     content = _content(inventory, Wishes(page_size=page_size, grain=grain or MIB), measured)
     pages = _drawn(_find_picture(content, chart), svg, png) if chart else []
     if output is not None:

@@ -19,7 +19,7 @@ from typing import ParamSpec, Protocol, TextIO
 from aligntool.audit.wording import shell_word
 from aligntool.change import Event, KernelBehind, Plan, Progress, StepBegun
 from aligntool.cli.options import colored, command, confirm_disk, keep
-from aligntool.errors import Refused, Stopped
+from aligntool.errors import Refusal, Refused, Stopped
 from aligntool.render.lines import Line, show, wants_color
 from aligntool.render.progress import OnEvent, begin_json, end_json, progress_bar, progress_json, progress_lines
 from aligntool.steps import EditFile, MakeMember, ShrinkContent, WriteFile, WriteJournal
@@ -291,7 +291,8 @@ def ends_stream(run: Callable[_Words, None]) -> Callable[_Words, None]:
         try:
             return run(*args, **kwargs)
         except Refused as error:
-            write_end("refused", changed=False, sentences=tuple(str(error).split("\n")), hint=error.hint)
+            sentences = tuple(str(error).split("\n"))
+            write_end("refused", changed=False, sentences=sentences, hint=error.hint, refusals=error.refusals)
             raise
         except KeyboardInterrupt:
             write_end("interrupted", changed=False, sentences=("nothing was written",))
@@ -300,9 +301,11 @@ def ends_stream(run: Callable[_Words, None]) -> Callable[_Words, None]:
     return ended
 
 
-def write_end(state: str, *, changed: bool, sentences: tuple[str, ...] = (), hint: str = "") -> None:
+def write_end(
+    state: str, *, changed: bool, sentences: tuple[str, ...] = (), hint: str = "", refusals: tuple[Refusal, ...] = ()
+) -> None:
     """Write the `end` event to standard output."""
-    sys.stdout.write(end_json(state=state, changed=changed, sentences=sentences, hint=hint))
+    sys.stdout.write(end_json(state=state, changed=changed, sentences=sentences, hint=hint, refusals=refusals))
     sys.stdout.flush()
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aligntool.audit.wording import shell_word
-from aligntool.errors import Refused, refuse
+from aligntool.errors import Refusal, Refused, refuse
 from aligntool.linux.block import DiskDevice
 from aligntool.linux.kernel import KernelView
 from aligntool.linux.users import kernel_name, locks_on, nodes_of, remaining_occupants, sysfs_folder
@@ -145,7 +145,7 @@ def hold_partition(path: str) -> Iterator[DiskDevice]:
         stack.callback(os.close, descriptor)
         _lock(descriptor, path)
         names = nodes_of(os.fstat(descriptor)).values()
-        refuse((one.what, one.end) for name in names for one in locks_on(f"/dev/{name}"))
+        refuse(Refusal("in-use", path, one.what, one.end) for name in names for one in locks_on(f"/dev/{name}"))
         stack.enter_context(_disk_locked(descriptor))
         yield stack.enter_context(DiskDevice(descriptor))
 
@@ -212,7 +212,8 @@ def _refuse_occupied(path: str, status: os.stat_result) -> None:
     found = remaining_occupants(status)
     if found:
         reasons = "; ".join(one.what for one in found)
-        raise Refused(f"{path} is in use: {reasons}", hint=" && ".join(one.end for one in found))
+        end = " && ".join(one.end for one in found)
+        raise Refused(f"{path} is in use: {reasons}", hint=end, code="in-use", subject=path)
 
 
 def _not_opened(path: str, error: OSError) -> Refused:

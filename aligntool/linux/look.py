@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import TypeVar
 
-from aligntool.errors import Refused, objection_of, refuse
+from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.identify import (
     PAGE,
     AtaNames,
@@ -412,9 +412,9 @@ def look(
         refused = [(name, one) for name, one in zip(targets, found, strict=True) if isinstance(one, Refused)]
         if not keep_going:
             if not disks:
-                refuse(objection_of(refusal) for _, refusal in refused)
+                refuse(one for _, refusal in refused for one in refusal.refusals)
             late = [(disk, one) for disk in disks for one in disk.unseen if one.gap is Gap.NO_ANSWER]
-            refuse((f"{disk.path} {one.why}", one.hint) for disk, one in late)
+            refuse(Refusal("no-answer", disk.path, f"{disk.path} {one.why}", one.hint) for disk, one in late)
         unique = {disk.path: disk for disk in disks}
         for disk in looking.arrays() if arrays else ():
             unique.setdefault(disk.path, disk)

@@ -16,7 +16,7 @@ from aligntool import __version__
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import shell_word
 from aligntool.change import RaidGoal
-from aligntool.errors import Objection, Refused, Stopped
+from aligntool.errors import Refused, Stopped
 from aligntool.linux.hold import awake
 from aligntool.linux.kernel import settle
 from aligntool.linux.process import Ended, export_values, run_program
@@ -302,11 +302,12 @@ def _decided(members: Sequence[Judged], goal: RaidGoal) -> Decided:
         return decide_raid(members, goal)
     except Refused as error:
         hints = [line for line in error.hint.split("\n") if line and not line.startswith("--wipe")]
-        if " is not empty" in str(error):
+        if any(one.code == "not-empty" for one in error.refusals):
             hints.append(
                 "only empty drives, or empty partitions, are measured: wipefs DEV shows what is recognised there"
             )
-        raise Refused(str(error), hint="\n".join(hints)) from None
+        error.hint = "\n".join(hints)
+        raise
 
 
 def _array(decided: Decided) -> MakeArray:
@@ -336,7 +337,7 @@ def sweep_words(sweep: Sweep) -> str:
 
 _LOOKS = 64
 _LOOK = 4 * KIB
-_INTERRUPTED: Objection = ("interrupted", "")
+_INTERRUPTED = ("interrupted", "")
 
 
 class Measuring:
@@ -442,7 +443,7 @@ def _given_back(sweep: Sweep) -> Iterator[None]:
     """However it ends, no test array is left and every member is emptied that can be. Raises Stopped with what ended it
     early, and with what is left to do.
     """
-    found: list[Objection] = []
+    found: list[tuple[str, str]] = []
     try:
         yield
     except KeyboardInterrupt:
@@ -465,7 +466,7 @@ def _given_back(sweep: Sweep) -> Iterator[None]:
         raise Stopped("; ".join(dict.fromkeys(why for why, _ in found)), hint="\n".join(hints))
 
 
-def _tried(undo: Callable[[], None]) -> list[Objection]:
+def _tried(undo: Callable[[], None]) -> list[tuple[str, str]]:
     """Return what failed; the rest is undone all the same."""
     try:
         undo()
@@ -474,7 +475,7 @@ def _tried(undo: Callable[[], None]) -> list[Objection]:
     return []
 
 
-def _reason(error: Refused | Stopped | OSError) -> Objection:
+def _reason(error: Refused | Stopped | OSError) -> tuple[str, str]:
     if isinstance(error, OSError):
         return (f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)), ""
     return str(error), error.hint

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from aligntool.audit.wording import shell_word
-from aligntool.errors import Objection, Refused, refuse, refuse_folder_name
+from aligntool.errors import Refusal, Refused, refuse, refuse_folder_name
 from aligntool.linux.process import end_with_us, find_program, how_ended, run_program
 from aligntool.linux.sysfs import mounts_now
 from aligntool.measure.targets import mount_of
@@ -286,25 +286,23 @@ def find_traceable(named: str) -> Traceable:
     return Traceable(path, folder.name.replace("!", "/"), debugfs or _DEBUGFS)
 
 
-def _missing(folder: Path, debugfs: str | None) -> Iterator[Objection]:
-    """What, and what to type next."""
+def _missing(folder: Path, debugfs: str | None) -> Iterator[Refusal]:
+    name = folder.name
     if os.geteuid() != 0:
-        yield "only root may trace a disk", "type the same after sudo"
-    lacking = [name for name in ("blktrace", "blkparse") if find_program(name) is None]
+        yield Refusal("root-only", name, "only root may trace a disk", "type the same after sudo")
+    lacking = ", ".join(each for each in ("blktrace", "blkparse") if find_program(each) is None)
     if lacking:
-        yield f"not installed: {', '.join(lacking)}", "install the package blktrace"
+        yield Refusal("not-installed", lacking, f"not installed: {lacking}", "install the package blktrace")
     if not (folder / "trace").is_dir():
-        yield (
-            f"this kernel cannot trace {folder.name}: it was built without CONFIG_BLK_DEV_IO_TRACE",
-            "take the kernel of a distribution, or record on another machine",
-        )
+        text = f"this kernel cannot trace {name}: it was built without CONFIG_BLK_DEV_IO_TRACE"
+        hint = "take the kernel of a distribution, or record on another machine"
+        yield Refusal("kernel-lacks", name, text, hint)
     if _is_traced(folder):  # blktrace would fail, and end that trace as it goes
-        yield (
-            f"{folder.name} is being traced already",
-            f"to end that trace: sudo blktrace -k -d {shell_word(f'/dev/{folder.name}')}",
-        )
+        hint = f"to end that trace: sudo blktrace -k -d {shell_word(f'/dev/{name}')}"
+        yield Refusal("in-use", name, f"{name} is being traced already", hint)
     if debugfs is None:
-        yield ("debugfs is not mounted, and events come through it", f"sudo mount -t debugfs debugfs {_DEBUGFS}")
+        text = "debugfs is not mounted, and events come through it"
+        yield Refusal("not-mounted", _DEBUGFS, text, f"sudo mount -t debugfs debugfs {_DEBUGFS}")
 
 
 def _is_traced(folder: Path) -> bool:

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from aligntool.audit.wording import end_of_use, layer_name, shell_word, where
-from aligntool.errors import Objection, Refused, refuse
-from aligntool.inventory import Disk, Layer, Partition, Role
+from aligntool.audit.wording import contents, shell_word, uses, where
+from aligntool.errors import Refusal, Refused, refuse
+from aligntool.inventory import Disk, Partition, Role
 from aligntool.measure.fio import ENGINE, Job, Pattern, fill_job
 from aligntool.measure.results import Course, Settings
 from aligntool.measure.statistics import LEAST_RUNS, depths_between
@@ -21,49 +21,38 @@ def refuse_destruction(disk: Disk, partition: Partition | None) -> None:
     refuse([*_about_disk(disk), *_about_use(disk, partition), *_about_content(disk, partition)])
 
 
-def _about_disk(disk: Disk) -> Iterator[Objection]:
+def _about_disk(disk: Disk) -> Iterator[Refusal]:
     if disk.read_only:
-        yield f"{disk.name} is read-only", ""
+        yield Refusal("read-only", disk.name, f"{disk.name} is read-only")
     if disk.failing:
-        yield (f"{disk.name} reports that it is failing: {disk.failing}", f"smartctl -a {shell_word(disk.path)}")
+        text = f"{disk.name} reports that it is failing: {disk.failing}"
+        yield Refusal("failing", disk.name, text, f"smartctl -a {shell_word(disk.path)}")
 
 
-def _about_use(disk: Disk, partition: Partition | None) -> Iterator[Objection]:
-    used = [(where(disk, None), disk.name, disk.mounted_at, disk.holders)]
-    parts = disk.partitions if partition is None else (partition,)
-    used += [(where(disk, part), part.node or disk.name, part.mounted_at, part.holders) for part in parts]
-    for name, node, places, holders in used:
-        for place in places:
-            yield f"{name} is mounted at {place}", end_of_use(node.removeprefix("/dev/"), place)
-        if partition is None or name != disk.name:
-            yield from ((f"{name} is a part of {holder}, which is running", "") for holder in holders)
+def _about_use(disk: Disk, partition: Partition | None) -> Iterator[Refusal]:
+    yield from uses(disk.name, disk.name, disk.mounted_at, disk.holders if partition is None else ())
+    for part in disk.partitions if partition is None else (partition,):
+        yield from uses(where(disk, part), part.node or disk.name, part.mounted_at, part.holders)
 
 
-def _about_content(disk: Disk, partition: Partition | None) -> Iterator[Objection]:
+def _about_content(disk: Disk, partition: Partition | None) -> Iterator[Refusal]:
     look = f"sudo aligntool audit {shell_word(disk.path)}"
-    if partition is not None:
-        if partition.role in (Role.EXTENDED, Role.MAP, Role.NESTED):
-            yield f"{where(disk, partition)} is not a partition of its own but {partition.role.value}", ""
-        if not partition.content_read:
-            yield f"{where(disk, partition)} could not be read and may not be empty", look
-        yield from _held(where(disk, partition), partition.content, partition.content_hint)
-        return
-    if not disk.table_read or not disk.content_read:
-        yield f"{disk.name} could not be read and may not be empty", look
-    for part in disk.partitions:
-        yield (
-            f"{disk.name} is not empty: partition {part.number}, {format_about(part.extent.length)}",
-            "a benchmark never erases; name an empty disk, or a folder on this one",
-        )
-    if disk.table and not disk.partitions:
-        yield f"{disk.name} has a partition table ({disk.table.label})", ""
-    yield from _held(disk.name, disk.content, disk.content_hint)
-
-
-def _held(name: str, layers: tuple[Layer, ...], hint: str | None) -> Iterator[Objection]:
-    found = [f'{layer_name(each)} "{each.label}"' if each.label else layer_name(each) for each in layers]
-    for what in found or ([hint] if hint else []):
-        yield (f"{name} is not empty: {what}", "a benchmark never erases; name something empty, or a folder on it")
+    on, name = partition or disk, where(disk, partition)
+    if partition is not None and partition.role in (Role.EXTENDED, Role.MAP, Role.NESTED):
+        text = f"{name} is not a partition of its own but {partition.role.value}"
+        yield Refusal("not-a-partition", name, text)
+    if not on.content_read or (partition is None and not disk.table_read):
+        yield Refusal("not-read", name, f"{name} could not be read and may not be empty", look)
+    if partition is None:
+        hint = "a benchmark never erases; name an empty disk, or a folder on this one"
+        for part in disk.partitions:
+            text = f"{name} is not empty: partition {part.number}, {format_about(part.extent.length)}"
+            yield Refusal("not-empty", name, text, hint)
+        if disk.table and not disk.partitions:
+            yield Refusal("not-empty", name, f"{name} has a partition table ({disk.table.label})")
+    hint = "a benchmark never erases; name something empty, or a folder on it"
+    for what in contents(on):
+        yield Refusal("not-empty", name, f"{name} is not empty: {what}", hint)
 
 
 # Which runs of fio a benchmark is made of, and in which order.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aligntool.audit.wording import shell_word
 from aligntool.change import Event, Plan, Said, StepBegun, StepDone
-from aligntool.errors import Objection, Refused, Stopped, refuse
+from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.inventory import Disk
 from aligntool.linux.kernel import partition_problem
 from aligntool.linux.process import find_program, run_program
@@ -61,21 +61,22 @@ _MODULE = {"raid5": "raid456", "raid6": "raid456"}
 def refuse_impossible(plan: Plan, paths: Paths) -> None:
     """Raises Refused with every reason there is. Writes nothing, but may load the kernel's module for the level."""
     if os.geteuid() != 0:
-        raise Refused("arrays are made by root only", hint="type the same after sudo")
+        raise Refused("arrays are made by root only", hint="type the same after sudo", code="root-only")
     disks = look_around() if any(isinstance(step, MakeMember) for step in plan.steps) else ()
     refuse([*_about_kernel(plan.steps), *preflight(needs_of_plan(plan, here=True), plan.steps, paths, disks)])
 
 
-def preflight(needs: Needs, steps: Sequence[Step], paths: Paths, disks: Sequence[Disk] = ()) -> list[Objection]:
+def preflight(needs: Needs, steps: Sequence[Step], paths: Paths, disks: Sequence[Disk] = ()) -> list[Refusal]:
     """Return every reason that can be found by looking, so also for a plan that is only shown, and for a goal without a
     plan, which has no `steps`. `disks`: of the machine, to find drives with two names. Root only.
     """
     reasons = [
-        (f"{program} is not installed", f"install the package {package}")
+        Refusal("not-installed", program, f"{program} is not installed", f"install the package {package}")
         for program, package in missing_programs(needs.programs)
     ]
     if needs.device and Path(needs.device).exists():
-        reasons.append((f"an array of the name {needs.device} runs already", "--name another"))
+        text = f"an array of the name {needs.device} runs already"
+        reasons.append(Refusal("name-taken", needs.device, text, "--name another"))
     reasons += [*_about_paths(steps, disks), *_about_files(needs.steps, steps, paths)]
     if find_program("blkid"):
         reasons += _about_members(steps)
@@ -83,11 +84,12 @@ def preflight(needs: Needs, steps: Sequence[Step], paths: Paths, disks: Sequence
         if isinstance(step, RebuildInitramfs):
             reasons += refuse_hooks(step, paths)
         if isinstance(step, Mount) and find_program("mountpoint"):
-            reasons += ((why, _elsewhere(step.path, paths)) for why in refuse_mount_point(step))
+            free = _elsewhere(step.path, paths)
+            reasons += (Refusal("mount-point", step.path, text, free) for text in refuse_mount_point(step))
     return reasons
 
 
-def _about_kernel(steps: Sequence[Step]) -> Iterator[Objection]:
+def _about_kernel(steps: Sequence[Step]) -> Iterator[Refusal]:
     """/proc/mdstat lists the levels that the kernel can do; one that it has as a module is loaded."""
     for step in steps:
         if isinstance(step, MakeArray):
@@ -95,7 +97,8 @@ def _about_kernel(steps: Sequence[Step]) -> Iterator[Objection]:
             if f"[{word}]" not in _mdstat() and find_program("modprobe"):
                 run_program("modprobe", "-q", "--", _MODULE.get(word, word))
             if f"[{word}]" not in _mdstat():
-                yield f"this kernel has no md, or not {word}", f"modprobe {_MODULE.get(word, word)}; uname -r"
+                hint = f"modprobe {_MODULE.get(word, word)}; uname -r"
+                yield Refusal("kernel-lacks", word, f"this kernel has no md, or not {word}", hint)
 
 
 def _mdstat() -> str:
@@ -105,14 +108,14 @@ def _mdstat() -> str:
         return ""
 
 
-def _about_members(steps: Sequence[Step]) -> Iterator[Objection]:
+def _about_members(steps: Sequence[Step]) -> Iterator[Refusal]:
     """What no table shows and blkid would find the moment a partition is there."""
     for step in steps:
         if isinstance(step, MakeMember) and not step.wipe:
             yield from old_signatures(step, data_area(steps))
 
 
-def _about_paths(steps: Sequence[Step], disks: Sequence[Disk]) -> Iterator[Objection]:
+def _about_paths(steps: Sequence[Step], disks: Sequence[Disk]) -> Iterator[Refusal]:
     """A drive that is in use by another name: the kernel knows of two drives, and guards each for itself."""
     members = [step for step in steps if isinstance(step, MakeMember)]
     for other in disks:
@@ -121,10 +124,10 @@ def _about_paths(steps: Sequence[Step], disks: Sequence[Disk]) -> Iterator[Objec
         for step in members:
             if other.path != step.disk.path and (places or above) and _is_same(other, step.disk):
                 used = f"mounted at {places[0]}" if places else f"a part of {above[0]}"
-                yield (
-                    f"{step.disk.path} and {other.path} are one drive by two names, and it is {used}",
-                    f"lsblk -o NAME,WWN,SERIAL,MOUNTPOINTS {step.disk.path} {other.path}",
-                )
+                path = step.disk.path
+                text = f"{path} and {other.path} are one drive by two names, and it is {used}"
+                hint = f"lsblk -o NAME,WWN,SERIAL,MOUNTPOINTS {path} {other.path}"
+                yield Refusal("same-drive", path, text, hint)
 
 
 def _is_same(disk: Disk, was: Subject) -> bool:
@@ -135,17 +138,17 @@ def _is_same(disk: Disk, was: Subject) -> bool:
     return bool(disk.serial) and same
 
 
-def _about_files(files: Sequence[Step], steps: Sequence[Step], paths: Paths) -> Iterator[Objection]:
+def _about_files(files: Sequence[Step], steps: Sequence[Step], paths: Paths) -> Iterator[Refusal]:
     drives = [each.disk.path for each in steps if isinstance(each, MakeMember)]
     for step in files:
         if isinstance(step, FileStep):
-            yield from ((why, "") for why in refuse_unwritable(step, paths))
+            yield from (Refusal("not-writable", step.path, text) for text in refuse_unwritable(step, paths))
         if isinstance(step, EditFile):
             yield from _about_names(step, paths)
             yield from _about_copies(step, drives, paths)
 
 
-def _about_copies(step: EditFile, drives: Sequence[str], paths: Paths) -> Iterator[Objection]:
+def _about_copies(step: EditFile, drives: Sequence[str], paths: Paths) -> Iterator[Refusal]:
     """EFI system partitions of another array that are kept alike: its line would go, and they would drift apart."""
     if step.path != LIST_FILE:
         return
@@ -156,15 +159,13 @@ def _about_copies(step: EditFile, drives: Sequence[str], paths: Paths) -> Iterat
     for uuid in re.findall(r"[0-9A-F]{4}-[0-9A-F]{4}", " ".join(re.findall(r"(?m)^ESP_COPIES=(.*)", text))):
         device = os.path.realpath(paths.of(f"/dev/disk/by-uuid/{uuid}"))
         if os.path.lexists(device) and not any(device.startswith(drive) for drive in drives):
-            yield (
-                f"{step.path} keeps {device}, an EFI system partition of another array, like its others, and would "
-                "not any more",
-                "make this array from a live system, so that each has a list of its own",
-            )
+            text = f"{step.path} keeps {device}, an EFI system partition of another array, like its others, and would"
+            hint = "make this array from a live system, so that each has a list of its own"
+            yield Refusal("file-conflict", step.path, f"{text} not any more", hint)
             return
 
 
-def _about_names(step: EditFile, paths: Paths) -> Iterator[Objection]:
+def _about_names(step: EditFile, paths: Paths) -> Iterator[Refusal]:
     """Another array of that name in mdadm.conf, another file system at that place in fstab."""
     try:
         text = find_file(paths, step.path).read_text(errors="surrogateescape")
@@ -176,9 +177,11 @@ def _about_names(step: EditFile, paths: Paths) -> Iterator[Objection]:
         for other in others:
             taken = len(ours) > 1 and len(other) > 1
             if taken and other[0] == ours[0] == "ARRAY" and other[1] == ours[1]:
-                yield (f"{step.path} gives the name {ours[1]} to another array: {' '.join(other)}", "--name another")
+                text = f"{step.path} gives the name {ours[1]} to another array: {' '.join(other)}"
+                yield Refusal("name-taken", ours[1], text, "--name another")
             elif taken and step.path == FSTAB and other[1].rstrip("/") == ours[1] != "/":
-                yield f"{step.path} mounts {other[0]} at {ours[1]} already", _elsewhere(ours[1], paths)
+                text = f"{step.path} mounts {other[0]} at {ours[1]} already"
+                yield Refusal("mount-point", ours[1], text, _elsewhere(ours[1], paths))
 
 
 def _elsewhere(place: str, paths: Paths) -> str:

@@ -23,7 +23,7 @@ from aligntool.audit.array_boot import (
 )
 from aligntool.audit.wording import shell_word
 from aligntool.change import Plan
-from aligntool.errors import Objection, Refused, refuse
+from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Disk, Inventory
 from aligntool.raid.boot import BACKUP, SYSTEMS, System, bring_late_start, conf_steps, conf_words
 from aligntool.raid.commands import PATIENCE, default_options, mount_line, waits_as_asked
@@ -106,30 +106,35 @@ def _with_field(text: str, number: int, value: str) -> str:
     return f"{text.rstrip()} {value} 0 0"
 
 
-def refuse_mount(disk: Disk, inventory: Inventory, wish: PlaceWish, files: Files) -> Iterator[Objection]:
+def refuse_mount(disk: Disk, inventory: Inventory, wish: PlaceWish, files: Files) -> Iterator[Refusal]:
     """Yield why the tables cannot be changed as wanted."""
     named = [line for line in fstab_lines(disk, inventory, files) if _is_by_node(line, disk, inventory)]
     for line in (*named, *_crypt_lines(disk, inventory, files)):
         if uuid_behind(line.spec, disk) is None:
-            yield (f"the UUID on {line.spec}, from which {line.place} is mounted, is unknown", f"blkid {line.spec}")
+            text = f"the UUID on {line.spec}, from which {line.place} is mounted, is unknown"
+            yield Refusal("uuid-unknown", line.spec, text, f"blkid {line.spec}")
     if wish.place is None:
         return
     layer = disk.content[0] if len(disk.content) == 1 else None
     if not _PLACE.fullmatch(wish.place) or wish.place == "/":
-        yield f"{wish.place!r} is not a mount point that fstab can hold", "--mount /srv/data"
+        text = f"{wish.place!r} is not a mount point that fstab can hold"
+        yield Refusal("invalid-option", "--mount", text, "--mount /srv/data")
     if layer is None or not layer.uuid or layer.kind not in FILE_SYSTEMS:
         if disk.content_read:
             what = layer.kind if layer else "no one file system"
-            yield f"{disk.path} holds {what}, which cannot be mounted as it is", f"blkid -p {disk.path}"
+            text = f"{disk.path} holds {what}, which cannot be mounted as it is"
+            yield Refusal("not-mountable", disk.path, text, f"blkid -p {disk.path}")
         else:
-            yield f"the content of {disk.path} could not be read", f"sudo blkid -p {disk.path}"
+            text = f"the content of {disk.path} could not be read"
+            yield Refusal("not-read", disk.path, text, f"sudo blkid -p {disk.path}")
     for line in files.fstab:
         mine = line in fstab_lines(disk, inventory, files)
         if line.place == wish.place and not mine:
             free = other_place(wish.place, lambda place: _is_taken(place, inventory, files))
-            yield f"fstab mounts {line.spec} at {wish.place} already", f"--mount {shell_word(free)}"
+            text = f"fstab mounts {line.spec} at {wish.place} already"
+            yield Refusal("mount-point", wish.place, text, f"--mount {shell_word(free)}")
         elif mine and line.place != wish.place:
-            yield f"fstab mounts it at {line.place} already", "leave --mount out"
+            yield Refusal("mount-point", line.place, f"fstab mounts it at {line.place} already", "leave --mount out")
 
 
 def other_place(place: str, taken: Callable[[str], bool]) -> str:
@@ -208,9 +213,9 @@ class Case:
 def plan_persist(disk: Disk, inventory: Inventory, goal: PersistGoal) -> Plan:
     """Raises Refused with every reason why the array cannot be made to come back by these files."""
     case = _case(disk, inventory, goal)
-    refuse([*_unfit(case), *(refuse_mount(disk, inventory, _wish(goal), case.files))])
+    refuse([*_unfit(case), *refuse_mount(disk, inventory, _wish(goal), case.files)])
     steps = tuple(_steps(case, goal))
-    refuse([*_swallowed(steps, case.files)])
+    refuse(_swallowed(steps, case.files))
     facts = disk.array
     level = facts.level if facts else ""
     return Plan(
@@ -226,24 +231,20 @@ def plan_persist(disk: Disk, inventory: Inventory, goal: PersistGoal) -> Plan:
     )
 
 
-def _swallowed(steps: Sequence[Step], files: Files) -> Iterator[Objection]:
+def _swallowed(steps: Sequence[Step], files: Files) -> Iterator[Refusal]:
     """An edit replaces every line with that text in it: one that only begins like the line that is meant stops it."""
     lines = [(line.file, line.text) for line in files.mdadm.arrays]
     lines += [(FSTAB, line.text) for line in files.fstab] + [(CRYPTTAB, line.text) for line in files.crypttab]
     for step in steps:
         if isinstance(step, EditFile):
             if "\ufffd" in step.instead_of:  # what a byte that is not UTF-8 was read as: it cannot be found again
-                yield (
-                    f"{step.path}: a line holds characters that are not UTF-8: {step.instead_of}",
-                    f"change it in {step.path} by hand first",
-                )
+                text = f"{step.path}: a line holds characters that are not UTF-8: {step.instead_of}"
+                yield Refusal("file-conflict", step.path, text, f"change it in {step.path} by hand first")
             for file, text in lines:
                 if file == step.path and step.instead_of in text and text != step.instead_of:
-                    yield (
-                        f"{file}: the line {step.instead_of!r} cannot be replaced, because another one holds the same "
-                        f"words: {text}",
-                        f"change it in {file} by hand first",
-                    )
+                    why = f"{file}: the line {step.instead_of!r} cannot be replaced, because another one holds the same"
+                    hint = f"change it in {file} by hand first"
+                    yield Refusal("file-conflict", file, f"{why} words: {text}", hint)
 
 
 def _wish(goal: PersistGoal) -> PlaceWish:
@@ -253,31 +254,32 @@ def _wish(goal: PersistGoal) -> PlaceWish:
 def _case(disk: Disk, inventory: Inventory, goal: PersistGoal) -> Case:
     """Raise Refused where nothing can be planned."""
     facts, files = disk.array, inventory.system
+    path = disk.path
     if facts is None:
-        raise Refused(f"{disk.path} is not a running md array", hint="aligntool raid show")
+        raise Refused(f"{path} is not a running md array", hint="aligntool raid show", code="no-array", subject=path)
     if not is_native(disk):
-        raise Refused(
-            f"{disk.path} is an array of the firmware ({facts.metadata}): what makes it come back is kept there",
-            hint=f"mdadm --detail-platform; mdadm --detail {disk.path}",
-        )
+        text = f"{path} is an array of the firmware ({facts.metadata}): what makes it come back is kept there"
+        hint = f"mdadm --detail-platform; mdadm --detail {path}"
+        raise Refused(text, hint=hint, code="firmware-array", subject=path)
     if files is None:
-        raise Refused("the files of this system cannot be seen", hint="ls /etc/os-release /etc/fstab")
+        text, hint = "the files of this system cannot be seen", "ls /etc/os-release /etc/fstab"
+        raise Refused(text, hint=hint, code="not-read")
     if not facts.uuid:
-        raise Refused(f"the UUID of {disk.path} is unknown", hint=f"mdadm --detail {disk.path}")
+        text, hint = f"the UUID of {path} is unknown", f"mdadm --detail {path}"
+        raise Refused(text, hint=hint, code="uuid-unknown", subject=path)
     word = goal.system or files.family
     if word not in SYSTEMS:
-        why = f"{word!r} is not a known system" if word else "this system's family is not known"
-        raise Refused(why, hint=f"--system: {', '.join(SYSTEMS)}")
+        text = f"{word!r} is not a known system" if word else "this system's family is not known"
+        hint = f"--system: {', '.join(SYSTEMS)}"
+        raise Refused(text, hint=hint, code="invalid-option", subject="--system")
     return Case(disk, inventory, files, SYSTEMS[word], facts.uuid)
 
 
-def _unfit(case: Case) -> Iterator[Objection]:
+def _unfit(case: Case) -> Iterator[Refusal]:
     for line in wrong_lines(case.disk, case.inventory, case.files):
         if line.joined:
-            yield (
-                f"the array's wrong line in {line.file} goes on over several lines: {line.text}",
-                f"take it out of {line.file} by hand first",
-            )
+            text = f"the array's wrong line in {line.file} goes on over several lines: {line.text}"
+            yield Refusal("file-conflict", line.file, text, f"take it out of {line.file} by hand first")
 
 
 def _steps(case: Case, goal: PersistGoal) -> Iterator[Step]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from aligntool.audit.report import Judged
 from aligntool.change import Plan, RaidGoal
-from aligntool.errors import Objection, Refused, refuse
+from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Inventory
 from aligntool.raid.boot import (
     SYSTEMS,
@@ -65,7 +65,7 @@ from aligntool.raid.members import (
     unasked,
     zeroed,
 )
-from aligntool.raid.refusals import holdings, member_problems, shape_problems, unrecognised, wiped
+from aligntool.raid.refusals import member_holdings, member_problems, shape_problems, unrecognised, wiped
 from aligntool.steps import (
     DataArea,
     EditFile,
@@ -234,7 +234,7 @@ def _member_attention(decided: Decided, known: Known) -> Iterator[str]:
     members = [each.member for each in decided.placed]
     for member in members:
         if wiped(member, decided.goal):
-            yield from (f"lost: {each}, on {member.name}" for each in holdings(member))
+            yield from (f"lost: {each}, on {member.name}" for each in member_holdings(member))
     if not decided.shape.level.redundant:
         yield (
             f"{decided.shape.level.title}: when one drive fails, everything is lost; keep nothing on it that is "
@@ -319,7 +319,7 @@ LEAST_MEMBER = 16 * MIB
 def plan_raid(members: Sequence[Judged], inventory: Inventory, goal: RaidGoal, *, known: Known | None = None) -> Plan:
     """`known`: what the drive database says of each disk. Raises Refused with every reason."""
     decided = decide_raid(members, goal)
-    refuse(tuple(shape_problems(goal, decided.placed, decided.shape, decided.stripe)))
+    refuse(shape_problems(goal, decided.placed, decided.shape, decided.stripe))
     named = tuple(each.member for each in decided.placed)
     steps = tuple(_steps(decided, inventory))
     shape, level = decided.shape, decided.shape.level
@@ -381,7 +381,7 @@ def decide_raid(members: Sequence[Judged], goal: RaidGoal) -> Decided:
 
 def named_members(members: Sequence[Judged], goal: RaidGoal) -> tuple[Member, ...]:
     """Each drive with the partition of it that is meant. Raises Refused for a partition that is not there."""
-    refuse(tuple(_about_missing(members, goal)))
+    refuse(_about_missing(members, goal))
     return tuple(each for each in _found(members, goal) if each is not None)
 
 
@@ -395,11 +395,12 @@ def _found(members: Sequence[Judged], goal: RaidGoal) -> tuple[Member | None, ..
     return tuple(found)
 
 
-def _about_missing(members: Sequence[Judged], goal: RaidGoal) -> Iterator[Objection]:
+def _about_missing(members: Sequence[Judged], goal: RaidGoal) -> Iterator[Refusal]:
     numbers = goal.partitions or (None,) * len(members)
     for judged, number, found in zip(members, numbers, _found(members, goal), strict=True):
         if found is None:
-            yield f"{judged.disk.name} has no partition {number}", f"aligntool audit {judged.disk.path}"
+            name, look = judged.disk.name, f"aligntool audit {judged.disk.path}"
+            yield Refusal("no-partition", f"partition {number} of {name}", f"{name} has no partition {number}", look)
 
 
 def _decide(members: Sequence[Member], goal: RaidGoal, level: Level) -> Decided:
@@ -416,17 +417,20 @@ def _decide(members: Sequence[Member], goal: RaidGoal, level: Level) -> Decided:
     chunk = goal.chunk if goal.chunk is not None else advice.size
     shape = shape_of(goal, level, layout, chunk, placed, offset.size)
     if shape.each < max(chunk or 0, LEAST_MEMBER):
-        refuse(tuple(_about_room(placed, least=offset.size + max(chunk or 0, LEAST_MEMBER))))
+        refuse(_about_room(placed, least=offset.size + max(chunk or 0, LEAST_MEMBER)))
     flash = all(is_flash(member.disk) for member in members)
     stripe = Stripe(chunk, data, bool(level.parity), flash)
     return Decided(goal, placed, offset, stripes, advice, shape, stripe, measured)
 
 
-def _about_room(placed: Sequence[Placed], least: int = LEAST_MEMBER) -> Iterator[Objection]:
+def _about_room(placed: Sequence[Placed], least: int = LEAST_MEMBER) -> Iterator[Refusal]:
     small = [each for each in placed if each.extent.length < least]
     if small:
         told = ", ".join(f"{each.member.name} has {format_about(max(each.extent.length, 0))}" for each in small)
-        yield f"members need at least {format_size(least)}, and {told}", "take larger drives"
+        names = ", ".join(each.member.name for each in small)
+        yield Refusal(
+            "too-small", names, f"members need at least {format_size(least)}, and {told}", "take larger drives"
+        )
 
 
 def _array(shape: Shape, members: Sequence[Member], goal: RaidGoal) -> Subject:

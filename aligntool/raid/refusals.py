@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from aligntool.audit.array_boot import running_nodes, short_name
-from aligntool.audit.wording import end_of_use, layer_name, next_command, shell_word
+from aligntool.audit.wording import contents, holdings, next_command, shell_word, uses
 from aligntool.change import RaidGoal
-from aligntool.errors import Objection, Refused
-from aligntool.inventory import Disk, DiskKind, Layer, LbaFormat, Partition, Role
+from aligntool.errors import Refusal, Refused
+from aligntool.inventory import Disk, DiskKind, LbaFormat, Role
 from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.chunks import LEVELS, WORKLOADS, copies_of, layouts_of
 from aligntool.raid.commands import BLOCK, Shape, Stripe
@@ -29,7 +29,7 @@ LONGEST_NAME = 27  # "any:" before it makes 31; before a longer one mdadm leaves
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-def goal_problems(goal: RaidGoal, members: int) -> Iterator[Objection]:
+def goal_problems(goal: RaidGoal, members: int) -> Iterator[Refusal]:
     words: tuple[tuple[str, str | None, tuple[str, ...], str], ...] = (
         ("level", goal.level, tuple(LEVELS), "--level"),
         ("workload", goal.workload, WORKLOADS, "--workload"),
@@ -40,42 +40,42 @@ def goal_problems(goal: RaidGoal, members: int) -> Iterator[Objection]:
     )
     for what, word, allowed, option in words:
         if word is not None and word not in allowed:
-            yield f"{word!r} is not a {what} of an array", f"{option or what}: {', '.join(allowed)}"
+            text, hint = f"{word!r} is not a {what} of an array", f"{option or what}: {', '.join(allowed)}"
+            yield Refusal("invalid-option", option or what, text, hint)
     if not _NAME.fullmatch(goal.name) or len(goal.name) > LONGEST_NAME:
-        yield (
-            f"{goal.name!r} is not a valid array name: letters, digits, '.', '_' and '-', at most {LONGEST_NAME}",
-            "--name data",
-        )
+        text = f"{goal.name!r} is not a valid array name: letters, digits, '.', '_' and '-', at most {LONGEST_NAME}"
+        yield Refusal("invalid-option", "--name", text, "--name data")
     if goal.mount_at and not re.fullmatch(r"/[^\s\\#]*", goal.mount_at):
-        yield f"{goal.mount_at!r} is not a mount point that fstab can hold", f"--mount /srv/{goal.name}"
+        text = f"{goal.mount_at!r} is not a mount point that fstab can hold"
+        yield Refusal("invalid-option", "--mount", text, f"--mount /srv/{goal.name}")
     if goal.system not in SYSTEMS:
-        yield f"{goal.system!r} is not a known system", f"--system: {', '.join(SYSTEMS)}"
+        text = f"{goal.system!r} is not a known system"
+        yield Refusal("invalid-option", "--system", text, f"--system: {', '.join(SYSTEMS)}")
     if level := LEVELS.get(goal.level):
         allowed = layouts_of(level, members)
         if goal.layout is not None and goal.layout not in allowed:
-            yield (
-                f"{level.title} of {members} has no layout {goal.layout!r}",
-                f"layouts: {', '.join(allowed) or 'none'}",
-            )
+            text = f"{level.title} of {members} has no layout {goal.layout!r}"
+            yield Refusal("invalid-option", "--layout", text, f"layouts: {', '.join(allowed) or 'none'}")
         if goal.bitmap == "internal" and not level.redundant:
-            yield f"{level.title} has nothing to resynchronise, so it has no bitmap", ""
+            text = f"{level.title} has nothing to resynchronise, so it has no bitmap"
+            yield Refusal("invalid-option", "--bitmap", text)
         yield from _about_chunk(goal)
 
 
-def _about_chunk(goal: RaidGoal) -> Iterator[Objection]:
+def _about_chunk(goal: RaidGoal) -> Iterator[Refusal]:
     """What md itself refuses: raid0.c create_strip_zones, raid5.c setup_conf, raid10.c setup_geo, mdadm Create.c."""
     level, chunk = LEVELS[goal.level], goal.chunk
     if chunk is None:
         return
+    text, hint = "", "--chunk 64KiB"
     if not level.striped:
-        yield f"{level.title} has no chunk: every member holds everything", "leave --chunk out"
+        text, hint = f"{level.title} has no chunk: every member holds everything", "leave --chunk out"
     elif chunk <= 0 or chunk % PAGE:
-        yield (
-            f"a chunk of {format_size(chunk)} is not a multiple of the kernel's pages of {format_size(PAGE)}",
-            "--chunk 64KiB",
-        )
+        text = f"a chunk of {format_size(chunk)} is not a multiple of the kernel's pages of {format_size(PAGE)}"
     elif level.word != "raid0" and not is_power_of_two(chunk):
-        yield (f"a chunk of {format_size(chunk)} is not a power of two, which {level.title} asks for", "--chunk 64KiB")
+        text = f"a chunk of {format_size(chunk)} is not a power of two, which {level.title} asks for"
+    if text:
+        yield Refusal("invalid-option", "--chunk", text, hint)
 
 
 # Which array is meant by a name: the kernel's, a node below /dev, or the one that mdadm gave it.
@@ -96,8 +96,10 @@ def find_array(disks: Sequence[Disk], name: str, *, command: str) -> Disk:
         return found[0]
     if found:
         paths = ", ".join(disk.path for disk in found)
-        raise Refused(f"{name}: several md arrays have that name: {paths}", hint=_typed(found, command))
-    raise Refused(f"{name}: no md array of that name runs here", hint=_typed(arrays, command) or "aligntool audit")
+        text, hint = f"{name}: several md arrays have that name: {paths}", _typed(found, command)
+        raise Refused(text, hint=hint, code="name-ambiguous", subject=name)
+    hint = _typed(arrays, command) or "aligntool audit"
+    raise Refused(f"{name}: no md array of that name runs here", hint=hint, code="no-array", subject=name)
 
 
 def _typed(arrays: Sequence[Disk], command: str) -> str:
@@ -117,7 +119,7 @@ def _given_names(disk: Disk) -> frozenset[str]:
 # These checks stand between a typing error and lost data.
 
 
-def member_problems(members: Sequence[Member], goal: RaidGoal, *, count: int) -> Iterator[Objection]:
+def member_problems(members: Sequence[Member], goal: RaidGoal, *, count: int) -> Iterator[Refusal]:
     """Every reason that the members and the goal are; `count`: how many were named, also those that are not there."""
     yield from goal_problems(goal, count)
     yield from _about_count(count, goal)
@@ -129,18 +131,18 @@ def member_problems(members: Sequence[Member], goal: RaidGoal, *, count: int) ->
         yield from _about_member(member, goal)
 
 
-def _about_count(count: int, goal: RaidGoal) -> Iterator[Objection]:
+def _about_count(count: int, goal: RaidGoal) -> Iterator[Refusal]:
     level = LEVELS.get(goal.level)
     if level is None:
         return
     layout = goal.layout or (layouts_of(level, count) or ("",))[0]
     least = max(level.least_members, copies_of(level, 0, layout))
     if count < least:
-        counted = f"{least} members, and {count} {'is' if count == 1 else 'are'} named"
-        yield f"{level.title} needs at least {counted}", "name more drives"
+        text = f"{level.title} needs at least {least} members, and {count} {'is' if count == 1 else 'are'} named"
+        yield Refusal("too-few-members", "--level", text, "name more drives")
 
 
-def _about_paths(members: Sequence[Member]) -> Iterator[Objection]:
+def _about_paths(members: Sequence[Member]) -> Iterator[Refusal]:
     """Two names for one drive: multipath, two namespaces, two partitions, two volumes on it. One failure would take
     both.
     """
@@ -157,46 +159,41 @@ def _about_paths(members: Sequence[Member]) -> Iterator[Objection]:
             same = f"WWN {disk.wwn}" if disk.wwn and disk.wwn == other.disk.wwn else f"serial {disk.serial}"
             why = "both on one drive" if disk.path == other.disk.path else f"one drive by two names, {same}"
             why = f"both made of {found[-1]}" if found[0] == "below" else why
-            yield (f"{other.name} and {member.name} are {why}: they would fail together", "name each drive once")
+            text = f"{other.name} and {member.name} are {why}: they would fail together"
+            yield Refusal("same-drive", member.name, text, "name each drive once")
         seen.update(dict.fromkeys(keys, member))
 
 
-def _about_kinds(members: Sequence[Member], goal: RaidGoal) -> Iterator[Objection]:
+def _about_kinds(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refusal]:
     """Drives get a table, partitions keep theirs, and no array is made of both."""
     parts = [member.name for member in members if member.partition]
     drives = [member.name for member in members if not member.partition]
+    subject = ", ".join(parts or drives)
     if parts and drives:
-        yield (
-            f"{', '.join(parts)} are partitions and {', '.join(drives)} whole drives",
-            "name partitions only, or drives only",
-        )
+        text = f"{subject} are partitions and {', '.join(drives)} whole drives"
+        yield Refusal("wrong-members", subject, text, "name partitions only, or drives only")
     elif drives and goal.members == "partitions":
-        yield (
-            f"{', '.join(drives)}: partitions were asked for, and these are drives",
-            "name partitions: /dev/nvme0n1p3",
-        )
+        text = f"{subject}: partitions were asked for, and these are drives"
+        yield Refusal("wrong-members", subject, text, "name partitions: /dev/nvme0n1p3")
     elif parts and goal.whole_drives:
-        yield f"{', '.join(parts)}: whole drives were asked for, and these are partitions", "name the drives"
+        text = f"{subject}: whole drives were asked for, and these are partitions"
+        yield Refusal("wrong-members", subject, text, "name the drives")
     mapped = [member.name for member in members if not member.partition and member.disk.kind is DiskKind.DM]
     if mapped and goal.members == "new-partitions":
-        yield (
-            f"{', '.join(mapped)}: the kernel makes no partitions on a mapping (device-mapper)",
-            "--whole-drives takes mappings as they are",
-        )
+        text = f"{', '.join(mapped)}: the kernel makes no partitions on a mapping (device-mapper)"
+        yield Refusal("mapping", ", ".join(mapped), text, "--whole-drives takes mappings as they are")
     if parts and goal.esp_size:
-        yield "an EFI system partition needs a new table, and partitions were named", "name the drives"
+        text = "an EFI system partition needs a new table, and partitions were named"
+        yield Refusal("wrong-members", subject, text, "name the drives")
 
 
-def _about_sectors(members: Sequence[Member], goal: RaidGoal) -> Iterator[Objection]:
+def _about_sectors(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refusal]:
     """An array of both counts in the larger ones, and changes when a member goes (kernel commit 6c6b66f65e55)."""
     sizes = {member.name: member.disk.limits.logical_block_size for member in members}
     if len(set(sizes.values()) - {None}) > 1:
         told = ", ".join(f"{name} {size}" for name, size in sizes.items())
-        yield (
-            "the members have logical blocks of different sizes, and an array of them changes its own when one "
-            f"fails: {told}",
-            "\n".join(_to_blocks_alike(members, goal)),
-        )
+        text = "the members have logical blocks of different sizes, and an array of them changes its own when one fails"
+        yield Refusal("block-sizes", ", ".join(sizes), f"{text}: {told}", "\n".join(_to_blocks_alike(members, goal)))
 
 
 def _to_blocks_alike(members: Sequence[Member], goal: RaidGoal) -> Iterator[str]:
@@ -235,76 +232,71 @@ def _may_be_formatted(member: Member, goal: RaidGoal) -> bool:
     """A whole drive whose content is known, that nobody uses, and that is empty or may be lost."""
     disk = member.disk
     known = member.partition is None and disk.kind is DiskKind.NVME and disk.table_read and disk.content_read
-    return known and not any(_about_use(member)) and (wiped(member, goal) or not holdings(member))
+    return known and not any(_about_use(member)) and (wiped(member, goal) or not member_holdings(member))
 
 
-def _about_wipe(members: Sequence[Member], goal: RaidGoal) -> Iterator[Objection]:
+def _about_wipe(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refusal]:
     """A name that is not a member is a slip of the keyboard, and the next one may be worse."""
     for name in goal.wipe:
         if not any(_is_named(member, name) for member in members):
-            yield (f"--wipe {name}: not a member of this array", f"members: {', '.join(each.name for each in members)}")
+            hint = f"members: {', '.join(each.name for each in members)}"
+            yield Refusal("unknown-member", name, f"--wipe {name}: not a member of this array", hint)
 
 
-def _about_member(member: Member, goal: RaidGoal) -> Iterator[Objection]:
+def _about_member(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
     disk, part = member.disk, member.partition
     if disk.kind is DiskKind.IMAGE:
-        yield (f"{disk.path} is a file; md works on block devices", f"losetup -f --show {shell_word(disk.path)}")
+        hint = f"losetup -f --show {shell_word(disk.path)}"
+        yield Refusal("file", disk.path, f"{disk.path} is a file; md works on block devices", hint)
         return
     if not disk.size:
-        yield f"the size of {disk.name} is unknown", ""
+        yield Refusal("size-unknown", disk.name, f"the size of {disk.name} is unknown")
     if disk.zoned not in (None, "none"):
-        yield (f"{disk.name} is {disk.zoned} zoned: parts of it must be written in order, which md does not do", "")
+        text = f"{disk.name} is {disk.zoned} zoned: parts of it must be written in order, which md does not do"
+        yield Refusal("zoned", disk.name, text)
     if disk.read_only:
-        yield f"{disk.name} is read-only", ""
+        yield Refusal("read-only", disk.name, f"{disk.name} is read-only")
     if disk.failing:
-        yield (
-            f"{disk.name} says that it fails: {disk.failing}",
-            f"smartctl -a {shell_word(disk.path)}; replace it first",
-        )
+        yield Refusal("failing", disk.name, f"{disk.name} says that it fails: {disk.failing}", _replacing(disk))
     if part is not None and part.role in (Role.EXTENDED, Role.MAP, Role.NESTED):
-        yield f"{member.name} is not a partition of its own but {part.role.value}", ""
+        text = f"{member.name} is not a partition of its own but {part.role.value}"
+        yield Refusal("not-a-partition", member.name, text)
     yield from _about_use(member)
     yield from _about_content(member, goal)
 
 
-def _about_use(member: Member) -> Iterator[Objection]:
+def _replacing(disk: Disk) -> str:
+    return f"smartctl -a {shell_word(disk.path)}; replace it first"
+
+
+def _about_use(member: Member) -> Iterator[Refusal]:
     disk = member.disk
-    used: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
-    if member.partition is not None:
-        used.append((member.name, member.partition.mounted_at, member.partition.holders))
-    else:
-        used += [(Member(member.judged, part).name, part.mounted_at, part.holders) for part in disk.partitions]
-    used.append((disk.name, disk.mounted_at, disk.holders))
-    for name, places, holders in used:
-        for place in places:
-            yield f"{name} is mounted at {place}", end_of_use(name, place)
-        for holder in holders:
-            yield f"{name} is a part of {holder}, which is running", f"aligntool audit {holder}"
-    yield from disk.taken
+    for part in (member.partition,) if member.partition else disk.partitions:
+        name = Member(member.judged, part).name
+        yield from uses(name, name, part.mounted_at, part.holders)
+    yield from uses(disk.name, disk.name, disk.mounted_at, disk.holders)
+    yield from (Refusal("in-use", member.name, text, hint) for text, hint in disk.taken)
 
 
-def _about_content(member: Member, goal: RaidGoal) -> Iterator[Objection]:
-    disk, part = member.disk, member.partition
+def _about_content(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
+    disk, part, name = member.disk, member.partition, member.name
     read = part.content_read if part else disk.table_read and disk.content_read
     if not read:
         rights = any(each.why.startswith("needs root") for each in disk.unseen)
         look = "type the same after sudo" if rights else f"sudo aligntool audit {shell_word(disk.path)}"
-        yield f"{member.name} could not be read, so it may not be empty", look
+        yield Refusal("not-read", name, f"{name} could not be read, so it may not be empty", look)
     elif has_test_array(disk):
-        yield (
-            f"{member.name} holds a test array that a sweep over chunks left behind",
-            f"sudo aligntool raid tune --clear {shell_word(f'/dev/{member.name}')}",
-        )
+        clear = f"sudo aligntool raid tune --clear {shell_word(f'/dev/{name}')}"
+        yield Refusal("test-array", name, f"{name} holds a test array that a sweep over chunks left behind", clear)
     elif disk.sampled and disk.sampled.unreadable:
-        yield (
-            f"{member.name} cannot be read at {disk.sampled.unreadable} of {disk.sampled.places} places",
-            f"smartctl -a {shell_word(disk.path)}; replace it first",
-        )
+        text = f"{name} cannot be read at {disk.sampled.unreadable} of {disk.sampled.places} places"
+        yield Refusal("failing", name, text, _replacing(disk))
     elif not wiped(member, goal):
         # A hint is pasted without a second thought: none leads to the loss of what was recognised.
         look = next_command(disk, "audit")
-        hint = look if _has_content(member) else f"--wipe {shell_word(member.name)} gives all of it up"
-        yield from ((f"{member.name} is not empty: {each}", hint) for each in holdings(member))
+        hint = look if _has_content(member) else f"--wipe {shell_word(name)} gives all of it up"
+        for each in member_holdings(member):
+            yield Refusal("not-empty", name, f"{name} is not empty: {each}", hint)
 
 
 def _has_content(member: Member) -> bool:
@@ -325,13 +317,12 @@ def _is_named(member: Member, name: str) -> bool:
     return name in paths or (member.partition is None and name == member.disk.path)
 
 
-def holdings(member: Member) -> tuple[str, ...]:
+def member_holdings(member: Member) -> tuple[str, ...]:
     """What lies on what would be taken, a phrase each."""
     sampled = member.disk.sampled
-    found = _recognised(member)
+    found = contents(member.partition) if member.partition else holdings(member.disk, "whole drive")
     if sampled and sampled.written and not found:
-        counted = f"{sampled.written} of {sampled.places} places"
-        found = (f"unrecognised data lies at {counted} that were read",)
+        found = (f"unrecognised data lies at {sampled.written} of {sampled.places} places that were read",)
     return found
 
 
@@ -343,29 +334,6 @@ def unrecognised(member: Member) -> tuple[str, ...]:
     if disk.sampled is None or not disk.sampled.written or held_by(disk, part.number if part else None):
         return ()
     return (f"unrecognised: SHA-256 of {disk.sampled.places} places {disk.sampled.digest}",)
-
-
-def _recognised(member: Member) -> tuple[str, ...]:
-    disk, part = member.disk, member.partition
-    if part is not None:
-        return _content(part.content, part.content_hint)
-    found = [f"partition {each.number}, {_partition(each)}" for each in disk.partitions]
-    found += [f"{what} on the whole drive" for what in _content(disk.content, disk.content_hint)]
-    if disk.table and not disk.partitions:
-        found.append(f"a partition table ({disk.table.label}) without partitions")
-    if disk.table is None:  # firmware that finds one "repairs" the other, over what lies there by then
-        found += [f"what is left of a GPT, its {copy.name} copy at byte {copy.at}" for copy in disk.gpt_headers]
-    return tuple(found)
-
-
-def _partition(part: Partition) -> str:
-    what = ", ".join(_content(part.content, part.content_hint)) or part.type_name or "no known content"
-    return f"{what}, {format_about(part.extent.length)}"
-
-
-def _content(layers: Sequence[Layer], hint: str | None) -> tuple[str, ...]:
-    found = tuple(f'{layer_name(each)} "{each.label}"' if each.label else layer_name(each) for each in layers)
-    return found or ((hint,) if hint else ())
 
 
 # Why mdadm or mkfs would stop at an array, or make another one than was planned, once it is decided.
@@ -383,17 +351,15 @@ BTRFS_LEAST = 109 * MIB  # mkfs.btrfs, for one device: 114294784
 EXT4_STRIDE = 0xFFFF  # s_raid_stride has 16 bits, and mke2fs cuts what is more
 
 
-def shape_problems(goal: RaidGoal, placed: Sequence[Placed], shape: Shape, stripe: Stripe) -> Iterator[Objection]:
+def shape_problems(goal: RaidGoal, placed: Sequence[Placed], shape: Shape, stripe: Stripe) -> Iterator[Refusal]:
     yield from _about_lengths(goal, placed, shape)
     if goal.metadata == "1.0" and shape.level.word != "raid1":
-        yield (
-            f"metadata 1.0 lets a member be read alone, and those of a {shape.level.title} cannot be",
-            "--metadata 1.2",
-        )
+        text = f"metadata 1.0 lets a member be read alone, and those of a {shape.level.title} cannot be"
+        yield Refusal("invalid-option", "--metadata", text, "--metadata 1.2")
     yield from _about_filesystem(goal, shape, stripe)
 
 
-def _about_lengths(goal: RaidGoal, placed: Sequence[Placed], shape: Shape) -> Iterator[Objection]:
+def _about_lengths(goal: RaidGoal, placed: Sequence[Placed], shape: Shape) -> Iterator[Refusal]:
     """Of a RAID0 md takes whole members: there is no --size, and what is longer becomes a zone of fewer members
     (raid0.c, create_strip_zones)."""
     if any(each.entries for each in placed):
@@ -401,37 +367,36 @@ def _about_lengths(goal: RaidGoal, placed: Sequence[Placed], shape: Shape) -> It
     if goal.spare_room:
         what = "whole drives of a RAID0 are" if goal.whole_drives else "partitions that are there are"
         if not (goal.whole_drives and shape.level.redundant):
-            yield f"no room can be left free: {what} used as they are", "leave --spare-room out"
+            text = f"no room can be left free: {what} used as they are"
+            yield Refusal("invalid-option", "--spare-room", text, "leave --spare-room out")
     if shape.level.redundant or not shape.chunk:
         return
     if goal.member_size is not None:
-        yield "a RAID0 has no size for its members: they are used as they are", "leave member_size out"
+        text = "a RAID0 has no size for its members: they are used as they are"
+        yield Refusal("invalid-option", "member_size", text, "leave member_size out")
     lengths = {each.member.name: own_length(each) for each in placed}
     used = {name: (length - shape.offset) // shape.chunk for name, length in lengths.items()}
     if len(set(used.values())) > 1:
         told = ", ".join(f"{name} {format_about(length)}" for name, length in lengths.items())
-        yield (
-            f"the members of a RAID0 are used whole, and these differ in length ({told}): beyond the shortest fewer "
-            "drives would share the work",
-            "name partitions of one length, or drives without --whole-drives: these get such partitions",
-        )
+        text = f"the members of a RAID0 are used whole, and these differ in length ({told})"
+        hint = "name partitions of one length, or drives without --whole-drives: these get such partitions"
+        text += ": beyond the shortest fewer drives would share the work"
+        yield Refusal("lengths-differ", ", ".join(lengths), text, hint)
 
 
-def _about_filesystem(goal: RaidGoal, shape: Shape, stripe: Stripe) -> Iterator[Objection]:
-    least = _least_size(goal, stripe)
+def _about_filesystem(goal: RaidGoal, shape: Shape, stripe: Stripe) -> Iterator[Refusal]:
+    least, chunk = _least_size(goal, stripe), stripe.chunk or 0
     if shape.size < least:
-        yield (
-            f"{goal.filesystem} needs {format_size(least)} here, and the array has {format_about(shape.size)}",
-            "take larger members, or --fs ext4",
-        )
-    if goal.filesystem == "xfs" and (stripe.chunk or 0) * stripe.data >= XFS_WIDTH:
-        yield (
-            f"a stripe of {stripe.data} times {format_size(stripe.chunk or 0)} is too wide for xfs, whose widest is "
-            f"below {format_size(XFS_WIDTH)}",
-            "--chunk 512KiB",
-        )
-    if goal.filesystem == "ext4" and (stripe.chunk or 0) // (goal.block_size or BLOCK) > EXT4_STRIDE:
-        yield (f"a chunk of {format_size(stripe.chunk or 0)} is too large for the stride of ext4", "--chunk 512KiB")
+        text = f"{goal.filesystem} needs {format_size(least)} here, and the array has {format_about(shape.size)}"
+        yield Refusal("too-small", shape.device, text, "take larger members, or --fs ext4")
+    text = ""
+    if goal.filesystem == "xfs" and chunk * stripe.data >= XFS_WIDTH:
+        text = f"a stripe of {stripe.data} times {format_size(chunk)} is too wide for xfs, whose widest is below"
+        text += f" {format_size(XFS_WIDTH)}"
+    elif goal.filesystem == "ext4" and chunk // (goal.block_size or BLOCK) > EXT4_STRIDE:
+        text = f"a chunk of {format_size(chunk)} is too large for the stride of ext4"
+    if text:
+        yield Refusal("invalid-option", "--chunk", text, "--chunk 512KiB")
 
 
 def _least_size(goal: RaidGoal, stripe: Stripe) -> int:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from aligntool.audit.wording import shell_word
 from aligntool.change import Said
 from aligntool.device import Device
-from aligntool.errors import Objection, Refused, Stopped, objection_of, refuse
+from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.inventory import Disk, TableCopyState, TableLabel
 from aligntool.linux.block import DiskDevice
 from aligntool.linux.content import sample
@@ -79,7 +79,7 @@ def whole_of(disk: Disk, step: MakeMember, number: int | None) -> Extent | None:
 # and has the array in use before a file system is made on it.
 
 
-def old_signatures(step: MakeMember, area: DataArea) -> Iterator[Objection]:
+def old_signatures(step: MakeMember, area: DataArea) -> Iterator[Refusal]:
     """What blkid finds, though no table shows it, where new partitions would be and where the array's data would: a
     lost partition, an old member, what an earlier array held.
     """
@@ -93,17 +93,18 @@ def old_signatures(step: MakeMember, area: DataArea) -> Iterator[Objection]:
         yield from _shown(step.device, Extent(area.offset, area.length or 0), "where the array's data would begin")
 
 
-def _shown(device: str, place: Extent, where: str) -> Iterator[Objection]:
+def _shown(device: str, place: Extent, where: str) -> Iterator[Refusal]:
     """`place` without a length: to the end of the device."""
     length = ("-S", str(place.length)) if place.length else ()
     said = run_program(
         "blkid", "-p", "-O", str(place.start), *length, "-o", "value", "-s", "TYPE", "-s", "PTTYPE", device
     )
     if said.code == 0 and said.output.strip():
-        why = f"{device} holds {said.output.split()[0]} at byte {place.start}, {where}"
-        yield why, f"sudo blkid -p -O {place.start} {shell_word(device)}"
+        text = f"{device} holds {said.output.split()[0]} at byte {place.start}, {where}"
+        yield Refusal("not-empty", device, text, f"sudo blkid -p -O {place.start} {shell_word(device)}")
     elif said.code not in (0, 2):
-        yield f"{device}: blkid cannot tell what lies at byte {place.start}: {said.last_words}", ""
+        text = f"{device}: blkid cannot tell what lies at byte {place.start}: {said.last_words}"
+        yield Refusal("not-read", device, text)
 
 
 # The members of an array to be, all at once taken for oneself from the last look at them until their tables
@@ -160,7 +161,7 @@ class HeldMembers:
 @contextmanager
 def hold_members(steps: Sequence[Step]) -> Iterator[HeldMembers]:
     """Raises Refused with the reasons of all members."""
-    refused: list[Refused] = []
+    found: list[Refused] = []
     members = HeldMembers()
     try:
         for step in steps:
@@ -168,8 +169,8 @@ def hold_members(steps: Sequence[Step]) -> Iterator[HeldMembers]:
                 if isinstance(step, MakeMember):
                     members.hold(step)
             except Refused as refusal:
-                refused.append(refusal)
-        refuse(objection_of(refusal) for refusal in refused)
+                found.append(refusal)
+        refuse(one for refused in found for one in refused.refusals)
         yield members
     finally:
         members.release()
@@ -318,8 +319,8 @@ def _make_table(held: Holding, disk: Disk, step: MakeMember, area: DataArea) -> 
 
 def _stop_where_something_shows(step: MakeMember, area: DataArea) -> None:
     """The kernel and udev look at a partition the moment it is there, and would start an old array in it."""
-    for why, _ in old_signatures(step, area):
-        raise Stopped(f"{why}; nothing was written over it")
+    for one in old_signatures(step, area):
+        raise Stopped(f"{one.text}; nothing was written over it")
 
 
 def _wipe_taken(disk: Disk, step: MakeMember, members: HeldMembers, *, again: bool, area: DataArea) -> None:

@@ -10,7 +10,7 @@ from itertools import dropwhile, takewhile
 from pathlib import Path
 
 from aligntool.change import Plan, Said
-from aligntool.errors import Objection, Refused, Stopped
+from aligntool.errors import Refusal, Refused, Stopped
 from aligntool.linux.files import keep_copy, replace_file, sync_folder
 from aligntool.linux.process import PACKAGES, find_program, run_or_stop, run_program
 from aligntool.linux.sysfs import mounts_now
@@ -245,7 +245,7 @@ _HOOKS = re.compile(r"""^[ \t]*HOOKS(\+?)=(?:\(([^)]*)\)|"([^"]*)"|'([^']*)')"""
 _COMMENT = re.compile(r"(?:^|(?<=\s))#.*", re.MULTILINE)
 
 
-def refuse_hooks(step: RebuildInitramfs, paths: Paths) -> Iterator[Objection]:
+def refuse_hooks(step: RebuildInitramfs, paths: Paths) -> Iterator[Refusal]:
     """Yield a reason where mkinitcpio would leave mdadm.conf out: on Arch the user names the hooks, in a file of bash.
 
     mkinitcpio.conf(5): the file, then those of the directory beside it, in which HOOKS is set or added to. Where none
@@ -262,10 +262,8 @@ def refuse_hooks(step: RebuildInitramfs, paths: Paths) -> Iterator[Objection]:
         for added, *words in _HOOKS.findall(text):
             hooks = [*(hooks or [] if added else []), *"".join(words).split()]
     if hooks is not None and HOOK not in hooks:
-        yield (
-            f"{CONF} has no {HOOK} in HOOKS: the initramfs would know nothing of the array",
-            f"put {HOOK} before filesystems in HOOKS of {CONF}",
-        )
+        text = f"{CONF} has no {HOOK} in HOOKS: the initramfs would know nothing of the array"
+        yield Refusal("initramfs-hooks", CONF, text, f"put {HOOK} before filesystems in HOOKS of {CONF}")
 
 
 def missing_programs(names: Collection[str]) -> Iterator[tuple[str, str]]:

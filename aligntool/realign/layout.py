@@ -6,20 +6,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from aligntool.audit.report import Grid, GridKind, Judged, Severity
-from aligntool.audit.wording import asked_by
+from aligntool.audit.wording import asked_by, holdings
 from aligntool.change import Event, LayoutGoal, PartWish, Place, Plan, Said, StepBegun, StepDone
 from aligntool.device import Device
-from aligntool.errors import Refused, Stopped, refuse
+from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.formats.gpt import GptCopy, read_copy
 from aligntool.formats.part_types import ROLES
 from aligntool.inventory import Disk, Role
 from aligntool.linux.hold import hold_disk
 from aligntool.realign.placing import StartGrid, needed, on_grain
-from aligntool.realign.refusals import TABLE_NAMES, holdings, refuse_impossible, refuse_unfit
+from aligntool.realign.refusals import TABLE_NAMES, refuse_impossible, refuse_unfit
 from aligntool.steps import MakeMember, MakeTable, NewEntry, Subject, is_same_disk, subject, wiped_ends
 from aligntool.units import KIB, MIB, Extent, align_down, align_up, format_about, format_size, off_by
 
@@ -238,7 +238,8 @@ def plan_layout(judged: Judged, goal: LayoutGoal) -> Plan:
     )
     room = _room(disk.size or 0, goal, sector_size)
     extents = _placed(goal, room, grid)
-    _refuse_beyond_mbr(disk, goal, extents, sector_size)
+    if goal.label == "dos":
+        refuse(_beyond_mbr(disk, extents, sector_size))
     step = MakeTable(goal.label, _entries(goal, extents), goal.wipe)
     return Plan(
         purpose="layout",
@@ -301,31 +302,20 @@ def _placed(goal: LayoutGoal, room: Extent, grid: StartGrid) -> tuple[Extent, ..
         left = [Extent(start, align_down(end - start, goal.grain))]
         at = start + goal.grain  # as little as it may be
     if at > end:
-        _refuse_small(room, at - end)
+        text = f"the disk is too small by {_exactly(at - end)}: there are {_exactly(room.length)} for partitions"
+        hint = "ask for less, or give one partition the rest: --part rest:linux"
+        raise Refused(text, hint=hint, code="too-small", subject="--part")
     return (*before, *left, *reversed(behind))
 
 
-def _refuse_small(room: Extent, missing: int) -> NoReturn:
-    raise Refused(
-        f"the disk is too small by {_exactly(missing)}: there are {_exactly(room.length)} for partitions",
-        hint="ask for less, or give one partition the rest: --part rest:linux",
-    )
-
-
-def _refuse_beyond_mbr(disk: Disk, goal: LayoutGoal, extents: Sequence[Extent], sector_size: int) -> None:
+def _beyond_mbr(disk: Disk, extents: Sequence[Extent], sector_size: int) -> Iterator[Refusal]:
     """An MBR entry has 32 bits each for its first sector and its number of sectors."""
     limit = 2**32 * sector_size
-    far = [index for index, each in enumerate(extents, 1) if each.end > limit or each.length >= limit]
-    if goal.label == "dos" and far:
-        reasons = [
-            (
-                f"partition {index} would end at byte {extents[index - 1].end} of {disk.name}, and an MBR reaches no "
-                f"farther than {format_size(limit)}",
-                "--label gpt",
-            )
-            for index in far
-        ]
-        refuse(reasons)
+    for number, each in enumerate(extents, 1):
+        if each.end > limit or each.length >= limit:
+            end = f"partition {number} would end at byte {each.end} of {disk.name}"
+            text = f"{end}, and an MBR reaches no farther than {format_size(limit)}"
+            yield Refusal("table-limit", f"partition {number}", text, "--label gpt")
 
 
 def _entries(goal: LayoutGoal, extents: Sequence[Extent]) -> tuple[NewEntry, ...]:

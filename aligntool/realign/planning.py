@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from aligntool.audit.report import Answer, Judged, Report
-from aligntool.audit.wording import layer_name, next_command, next_look, next_realign
+from aligntool.audit.wording import holdings, layer_name, next_command, next_look, next_realign
 from aligntool.change import Estimate, Place, Plan, RealignGoal, Used
-from aligntool.errors import Refused
+from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Disk, DiskKind, Inventory, Partition, Role
 from aligntool.realign.placing import Movable, containers, first_place, hold, kind_of, logicals_of, pieces_of
-from aligntool.realign.refusals import Reason, disk_reasons, holdings, partition_reasons
+from aligntool.realign.refusals import disk_reasons, partition_reasons
 from aligntool.realign.search import SHORT, Found, Patching, boot_floor, needed_for, patching, room_of, search
 from aligntool.realign.wanted import (
     SHRINKABLE,
@@ -225,8 +225,7 @@ def plan_realign(
     """
     disk = judged.disk
     if not disk.partitions:
-        why, hint = _nothing_there(disk)
-        raise Refused(why, hint=hint)
+        refuse((_nothing_there(disk),))
     wish = wanted(judged, goal)
     if not wish.must and not wish.reasons:
         _refuse_if_untold(judged)
@@ -268,16 +267,17 @@ def parts_of(disk: Disk, numbers: Collection[int]) -> tuple[Partition, ...]:
     return tuple(part for part in disk.partitions if part.number in numbers)
 
 
-def _nothing_there(disk: Disk) -> tuple[str, str]:
-    if not disk.table_read:
-        return f"the partition table of {disk.name} was not read", next_command(disk, "plan realign")
+def _nothing_there(disk: Disk) -> Refusal:
+    text = f"there are no partitions on {disk.name}"
     held = holdings(disk)
-    faults = disk.table.faults if disk.table else ()
-    if held or faults or not disk.content_read or disk.gpt_headers:
+    if not disk.table_read:
+        text = f"the partition table of {disk.name} was not read"
+        return Refusal("not-read", disk.name, text, next_command(disk, "plan realign"))
+    if held or (disk.table and disk.table.faults) or not disk.content_read or disk.gpt_headers:
         # No hint leads to a new table where anything was recognised, or could not be looked at.
         found = f": {', '.join(held)}" if held else ""
-        return f"there are no partitions on {disk.name}{found}", next_command(disk, "audit")
-    return f"there are no partitions on {disk.name}", next_command(disk, "plan layout", "--part rest:linux")
+        return Refusal("no-partition", disk.name, f"{text}{found}", next_command(disk, "audit"))
+    return Refusal("no-partition", disk.name, text, next_command(disk, "plan layout", "--part rest:linux"))
 
 
 def _refuse_if_untold(judged: Judged) -> None:
@@ -285,10 +285,11 @@ def _refuse_if_untold(judged: Judged) -> None:
     untold = [verdict for verdict in judged.verdicts if verdict.answer is Answer.UNKNOWN]
     if untold and len(untold) == len(judged.verdicts):
         why = untold[0].why or "unknown"
-        raise Refused(f"alignment cannot be judged: {why}", hint=next_command(judged.disk, "audit"))
+        text, hint = f"alignment cannot be judged: {why}", next_command(judged.disk, "audit")
+        raise Refused(text, hint=hint, code="not-judged", subject=judged.disk.name)
 
 
-def _no_room(disk: Disk, goal: RealignGoal, wish: Wanted, used: Mapping[int, Used], found: Found | None) -> Reason:
+def _no_room(disk: Disk, goal: RealignGoal, wish: Wanted, used: Mapping[int, Used], found: Found | None) -> Refusal:
     helps, hint = what_would_help(
         disk, used, lambda shrunk: search(disk, movable(disk, wish, used, shrunk), goal), shrink=goal.shrink
     )
@@ -298,21 +299,22 @@ def _no_room(disk: Disk, goal: RealignGoal, wish: Wanted, used: Mapping[int, Use
             f" free one has {format_about(found.journal_room)}, {found.journal_least - found.journal_room} bytes short"
         )
         text += "; a file on another disk does as well"
-        return Reason(f"{text}{helps}", next_command(disk, "realign", "--journal FILE"), lasting=False)
+        hint = next_command(disk, "realign", "--journal FILE")
+        return Refusal("no-journal-room", disk.name, f"{text}{helps}", hint, lasting=False)
     numbers = ", ".join(str(number) for number in sorted(wish.must))
     who = "partition" if len(wish.must) == 1 else "partitions"
     grain = " of the grain that was asked for" if goal.grain_given else ""
     text = f"there is no room to put {who} {numbers} on a boundary{grain}"
     if (floor := boot_floor(disk)) > MIB:
         text += f" (nothing is moved down below {format_size(floor)}: a boot loader may lie there)"
-    return Reason(f"{text}{helps}", hint or next_look(disk), lasting=False)
+    return Refusal("no-room", disk.name, f"{text}{helps}", hint or next_look(disk), lasting=False)
 
 
-def _refusal(disk: Disk, reasons: list[Reason], standing: Mapping[int, tuple[Reason, ...]]) -> Refused:
+def _refusal(disk: Disk, reasons: list[Refusal], standing: Mapping[int, tuple[Refusal, ...]]) -> Refused:
     """All reasons, and the next thing to type: the others alone where some cannot be moved for good, else the first
     thing that can be done.
     """
-    lines = list(dict.fromkeys(reason.text for reason in reasons))
+    lines = dict.fromkeys(reason.text for reason in reasons)
     own = [reason for found in standing.values() for reason in found]
     free = [number for number, found in standing.items() if not found]
     passing = [reason for reason in reasons if not reason.lasting]
@@ -320,7 +322,7 @@ def _refusal(disk: Disk, reasons: list[Reason], standing: Mapping[int, tuple[Rea
         hint = next_command(disk, "plan realign", *(f"-p {one}" for one in free))
     else:
         hint = (passing or reasons)[0].hint if reasons else ""
-    return Refused("\n".join(lines), hint=hint)
+    return Refused("\n".join(lines), hint=hint, refusals=dict.fromkeys(reasons))
 
 
 # Whether a misaligned partition can be repaired, for the audit to report.
@@ -400,7 +402,7 @@ def _there(command: str) -> str:
     return f"on the captured machine: {command}"
 
 
-def _mend(disk: Disk, number: int, room: _Room, reasons: tuple[Reason, ...]) -> Mend:
+def _mend(disk: Disk, number: int, room: _Room, reasons: tuple[Refusal, ...]) -> Mend:
     lasting = next((reason for reason in reasons if reason.lasting), None)
     if lasting is not None:
         return Mend(number, NOT, lasting.text, lasting.hint)

@@ -7,9 +7,10 @@ from aligntool.audit.report import Answer, Judged, Verdict
 from aligntool.audit.starts import EFI_SYSTEM
 from aligntool.audit.wording import layer_name, next_command
 from aligntool.change import RealignGoal, Used
+from aligntool.errors import Refusal
 from aligntool.inventory import Disk, Fault, Partition, Role, TableLabel
 from aligntool.realign.placing import StartGrid, choices, kind_of, needed, on_grain
-from aligntool.realign.refusals import Reason, partition_reasons
+from aligntool.realign.refusals import partition_reasons
 from aligntool.realign.search import Found, Patching
 from aligntool.units import MIB, align_down, align_up, format_about, format_size
 
@@ -118,7 +119,7 @@ class Wanted:
     must: dict[int, str]  # number -> why it moves
     may: tuple[int, ...]  # on the grid, but could make room
     stays: dict[int, str]  # number -> why it stays
-    reasons: tuple[Reason, ...] = ()
+    reasons: tuple[Refusal, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -128,7 +129,7 @@ class _Sorting:
     must: dict[int, str] = field(default_factory=dict)
     may: list[int] = field(default_factory=list)
     stays: dict[int, str] = field(default_factory=dict)
-    reasons: list[Reason] = field(default_factory=list)
+    reasons: list[Refusal] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -139,7 +140,8 @@ def wanted(judged: Judged, goal: RealignGoal) -> Wanted:
     sorting = _Sorting(next_command(disk, "audit"))
     if need is None:
         sizes = ", ".join(f"{grid.kind} {format_size(grid.size)} + {format_size(grid.phase)}" for grid in judged.grids)
-        return Wanted((), {}, (), {}, (Reason(f"no place is on all the grids at once: {sizes}", sorting.audit),))
+        text = f"no place is on all the grids at once: {sizes}"
+        return Wanted((), {}, (), {}, (Refusal("grids-exclude", disk.name, text, sorting.audit),))
     start_grids = choices(need, goal.grain, only_grain=goal.grain_given)
     sorting.reasons += _unknown_names(judged, goal)
     verdicts = judged.by_partition()
@@ -161,28 +163,28 @@ def off_words(verdict: Verdict) -> str:
     return f"off {format_size(worst.grid.size)} by {format_size(worst.off_by)}"
 
 
-def _unknown_names(judged: Judged, goal: RealignGoal) -> Iterator[Reason]:
+def _unknown_names(judged: Judged, goal: RealignGoal) -> Iterator[Refusal]:
     there = [part.number for part in judged.disk.partitions]
     for number in goal.partitions:
         if number not in there:
             numbers = ", ".join(str(one) for one in there) or "none"
-            yield Reason(f"there is no partition {number} on {judged.disk.name}; there are {numbers}",
-                         next_command(judged.disk, "audit"))  # fmt: skip
+            text = f"there is no partition {number} on {judged.disk.name}; there are {numbers}"
+            yield Refusal("no-partition", f"partition {number}", text, next_command(judged.disk, "audit"))
 
 
 def _sort(sorting: _Sorting, part: Partition, verdict: Verdict, goal: RealignGoal, grain: StartGrid) -> None:
-    number, named = part.number, part.number in goal.partitions
+    number, named, what = part.number, part.number in goal.partitions, f"partition {part.number}"
     chosen = named or not goal.partitions
     if not verdict.matters:
         sorting.stays[number] = verdict.why
         if named:
-            hint = f"name another partition; {number} stays"
-            sorting.reasons.append(Reason(f"partition {number} is not moved: {verdict.why}", hint))
+            text, hint = f"{what} is not moved: {verdict.why}", f"name another partition; {number} stays"
+            sorting.reasons.append(Refusal("stays", what, text, hint))
     elif verdict.answer is Answer.UNKNOWN:
         sorting.stays[number] = "unknown whether it is on the grid"
         if chosen:
-            text = f"partition {number}: alignment cannot be judged: {verdict.why}"
-            sorting.reasons.append(Reason(text, sorting.audit))
+            text = f"{what}: alignment cannot be judged: {verdict.why}"
+            sorting.reasons.append(Refusal("not-judged", what, text, sorting.audit))
     elif not chosen:
         off = verdict.answer is Answer.OFF
         sorting.stays[number] = "not named" if off else "on the grid"

@@ -6,6 +6,7 @@ from typing import Protocol, TextIO
 
 from aligntool.audit.report import Judged
 from aligntool.change import Event, Plan, Progress, Said, StepBegun, StepDone, digest, step_name
+from aligntool.errors import Refusal
 from aligntool.inventory import Partition
 from aligntool.render.audit import verdict_words
 from aligntool.render.disk_map import words_bar
@@ -84,21 +85,26 @@ def event_json(plan: Plan, event: Event) -> str:
             return _line({"event": "said", "text": event.text})
 
 
-def end_json(*, state: str, changed: bool, sentences: tuple[str, ...], hint: str) -> str:
+def end_json(
+    *, state: str, changed: bool, sentences: tuple[str, ...], hint: str, refusals: tuple[Refusal, ...] = ()
+) -> str:
     """Return the last line: "new", "old", "refused" or "interrupted", whether anything was written, and what to type
     next. It is the only line where a command refuses before it has a plan, so it names its schema, too.
     """
-    return _line(
-        {
-            "event": "end",
-            "schema": SCHEMA,
-            "version": VERSION,
-            "state": state,
-            "changed": changed,
-            "sentences": list(sentences),
-            "next": hint,
-        }
-    )
+    line: dict[str, Value] = {
+        "event": "end",
+        "schema": SCHEMA,
+        "version": VERSION,
+        "state": state,
+        "changed": changed,
+        "sentences": list(sentences),
+        "next": hint,
+    }
+    if refusals:
+        line["refusals"] = [
+            {"code": one.code, "subject": one.subject, "text": one.text, "hint": one.hint} for one in refusals
+        ]
+    return _line(line)
 
 
 def _step(plan: Plan, index: int) -> Mapping[str, Value]:

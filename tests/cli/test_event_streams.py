@@ -95,6 +95,9 @@ def test_a_refusal_ends_its_stream_with_all_that_standard_error_has(tmp_path: Pa
     assert isinstance(sentences, list) and sentences
     assert all(f"aligntool: {sentence}" in done.stderr for sentence in sentences)
     assert all(f"→ {line}" in done.stderr for line in str(end["next"]).split("\n") if line)
+    refusals = end["refusals"]
+    assert isinstance(refusals, list) and all(list(one) == ["code", "subject", "text", "hint"] for one in refusals)
+    assert list(dict.fromkeys(line for one in refusals for line in one["text"].split("\n"))) == sentences
 
 
 @pytest.mark.parametrize("name", ["resume", "rollback"])

@@ -105,7 +105,7 @@ def lost_partition(drive: Path) -> None:
 def test_a_lost_partition_is_seen_and_not_written_over(drive: Path, paths: Paths) -> None:
     lost_partition(drive)
     step = member_step(paths, drive)
-    assert [f"ext4 at byte {MIB}" in why for why, _ in old_signatures(step, DataArea())] == [True]
+    assert [f"ext4 at byte {MIB}" in one.text for one in old_signatures(step, DataArea())] == [True]
     with pytest.raises(Stopped, match="nothing was written over it"):
         made_member(step)
     assert "ext4" in run("blkid", "-p", "-O", str(MIB), drive)
