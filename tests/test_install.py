@@ -52,7 +52,7 @@ def test_the_wheel_holds_the_program_the_recipes_and_the_licence_and_no_tests(wh
     recipes = {f"aligntool/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "recipes").rglob("*.toml")}
     assert len(recipes) >= 4
     assert recipes <= names
-    assert {"aligntool/py.typed", "aligntool/audit/findings.md"} <= names
+    assert {"aligntool/py.typed", "aligntool/audit/findings.md", "aligntool/raid/system_files/esp-copies.sh"} <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0] for name in names} <= {"aligntool", f"{wheel.name.split('-py3')[0]}.dist-info"}
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "aligntool").rglob("*.py")}

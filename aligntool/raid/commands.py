@@ -4,24 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+from aligntool import steps
 from aligntool.change import RaidGoal
+from aligntool.raid.boot import MAKERS
 from aligntool.raid.chunks import LEVELS, Level, capacity
-from aligntool.raid.initramfs import MAKERS
 from aligntool.raid.members import METADATA, Placed
-from aligntool.steps import (
-    CheckInitramfs,
-    DataArea,
-    EnableUnit,
-    MakeArray,
-    MakeDirectory,
-    MakeFileSystem,
-    Mount,
-    RebuildInitramfs,
-    ReloadUnits,
-    SetPartitionType,
-    Swapon,
-    SystemStep,
-)
+from aligntool.steps import DataArea, MakeArray, MakeFileSystem, SystemStep
 from aligntool.units import GIB, KIB, MIB, align_down, format_size
 
 # `mdadm --create`, with every value in it, so that neither its defaults nor its questions decide.
@@ -180,9 +168,6 @@ XFS_LOG_UNIT = 256 * KIB  # the largest; mkfs.xfs falls back to 32KiB above it (
 XFS_LOG_FALLBACK = 32 * KIB
 BLOCK = 4096
 XFS_INODE = 512  # mkfs.xfs's own with checksums
-# How long a mount waits for its device. mdadm-last-resort@.timer starts an array without the members that are missing
-# 30 s after the first one was seen, and the mount began to wait before that; with nofail nothing waits for the mount.
-PATIENCE = "x-systemd.device-timeout=2min"
 XFS_LABEL, EXT_LABEL = 12, 16  # longest names, in bytes
 
 
@@ -259,35 +244,6 @@ def has_width(stripe: Stripe) -> bool:
     return stripe.parity or not stripe.flash
 
 
-def default_options(filesystem: str) -> tuple[str, ...]:
-    """What aligntool recommends; `nofail` comes on top for an array that the system can start without."""
-    return ("noatime",) if filesystem in ("xfs", "ext4", "btrfs") else ()
-
-
-def waits_as_asked(options: Sequence[str]) -> bool:
-    """Somebody said already how long it is waited for: systemd.mount(5)."""
-    return any(each.startswith("x-systemd.device-timeout=") for each in options)
-
-
-def mount_options(goal: RaidGoal) -> tuple[str, ...]:
-    """`nofail`: a machine whose data array is missing starts all the same, and can be repaired over the network."""
-    given = default_options(goal.filesystem) if goal.mount_options is None else goal.mount_options
-    extra = () if goal.place == "/" else ("nofail", *(() if waits_as_asked(given) else (PATIENCE,)))
-    return tuple(dict.fromkeys((*given, *extra)))
-
-
-def fstab_line(goal: RaidGoal) -> str:
-    """By UUID, never by /dev/mdN, which changes from boot to boot."""
-    if goal.filesystem == "swap":
-        return f"UUID={goal.filesystem_uuid} none swap sw,nofail 0 0"
-    return mount_line(goal.filesystem_uuid, goal.place, goal.filesystem, mount_options(goal))
-
-
-def mount_line(uuid: str, place: str, kind: str, options: Sequence[str]) -> str:
-    """Return a line of fstab. XFS and btrfs are not checked at boot: fsck.xfs(8)."""
-    return f"UUID={uuid} {place} {kind} {','.join(options)} 0 {2 if kind.startswith('ext') else 0}"
-
-
 def filesystem_notes(goal: RaidGoal, stripe: Stripe) -> Iterator[str]:
     """Why the geometry is what it is, a sentence each."""
     chunk = stripe.chunk
@@ -333,58 +289,45 @@ ProgramStep = MakeArray | MakeFileSystem | SystemStep
 
 def command_of(step: ProgramStep) -> tuple[str, ...]:
     """Return the command of a step: what is shown, and what is run."""
-    match step:
-        case MakeArray():
-            return create_command(step)
-        case MakeFileSystem():
-            return (mkfs_of(step.kind), *step.options, step.device)
-        case SetPartitionType():
-            # The kernel keeps no types, and reading the table again would fail while another partition is in use.
-            quiet = ("sfdisk", "--no-tell-kernel", "--part-type")
-            return (*quiet, step.disk, str(step.partition), step.type_code)
-        case RebuildInitramfs():
-            return MAKERS[step.maker].rebuild
-        case CheckInitramfs():
-            return (*MAKERS[step.maker].check, step.uuid)
-        case ReloadUnits():
-            return ("systemctl", "daemon-reload")
-        case EnableUnit():
-            return ("systemctl", "enable", step.unit)
-        case MakeDirectory():
-            return ("mkdir", "-p", step.path)
-        case Mount():
-            return ("mount", step.path)
-        case Swapon():
-            return ("swapon", "-U", step.uuid)
-        case _:
-            assert_never(step)
-
-
-def programs_of(step: ProgramStep) -> tuple[str, ...]:
-    """Return the programs that a step needs."""
-    if isinstance(step, CheckInitramfs):
-        return MAKERS[step.maker].programs
-    return (command_of(step)[0],)
+    if isinstance(step, MakeArray):
+        return create_command(step)
+    if isinstance(step, MakeFileSystem):
+        return (mkfs_of(step.kind), *step.options, step.device)
+    return _purpose_and_command(step)[1]
 
 
 def purpose_of(step: SystemStep) -> str:
     """Return what a step does, in a few words."""
+    return _purpose_and_command(step)[0]
+
+
+def programs_of(step: ProgramStep) -> tuple[str, ...]:
+    """Return the programs that a step needs."""
+    if isinstance(step, steps.CheckInitramfs):
+        return MAKERS[step.maker].programs
+    return (command_of(step)[0],)
+
+
+def _purpose_and_command(step: SystemStep) -> tuple[str, tuple[str, ...]]:
     match step:
-        case SetPartitionType():
-            return f"give partition {step.partition} of {step.disk} the type of a member"
-        case RebuildInitramfs():
-            return "rebuild every initramfs"
-        case CheckInitramfs():
-            return f"check that the array's line is inside {MAKERS[step.maker].where}"
-        case ReloadUnits():
-            return "have systemd read its unit files and fstab again"
-        case EnableUnit():
-            return f"enable {step.unit}"
-        case MakeDirectory():
-            return f"make the directory {step.path}"
-        case Mount():
-            return f"mount {step.path} as fstab has it"
-        case Swapon():
-            return "use the swap space"
+        case steps.SetPartitionType():
+            # The kernel keeps no types, and reading the table again would fail while another partition is in use.
+            quiet = ("sfdisk", "--no-tell-kernel", "--part-type", step.disk, str(step.partition), step.type_code)
+            return f"give partition {step.partition} of {step.disk} the type of a member", quiet
+        case steps.RebuildInitramfs():
+            return "rebuild every initramfs", MAKERS[step.maker].rebuild
+        case steps.CheckInitramfs():
+            maker = MAKERS[step.maker]
+            return f"check that the array's line is inside {maker.where}", (*maker.check, step.uuid)
+        case steps.ReloadUnits():
+            return "have systemd read its unit files and fstab again", ("systemctl", "daemon-reload")
+        case steps.EnableUnit():
+            return f"enable {step.unit}", ("systemctl", "enable", step.unit)
+        case steps.MakeDirectory():
+            return f"make the directory {step.path}", ("mkdir", "-p", step.path)
+        case steps.Mount():
+            return f"mount {step.path} as fstab has it", ("mount", step.path)
+        case steps.Swapon():
+            return "use the swap space", ("swapon", "-U", step.uuid)
         case _:
             assert_never(step)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from aligntool.audit.array_boot import places_on
 from aligntool.audit.wording import shell_word
 from aligntool.change import Event, Plan, Said, StepBegun, StepDone
 from aligntool.errors import Refusal, Refused, Stopped, refuse
@@ -13,10 +14,10 @@ from aligntool.inventory import Disk
 from aligntool.linux.kernel import partition_problem
 from aligntool.linux.process import find_program, run_program
 from aligntool.raid import steps_drives, steps_md, steps_system
-from aligntool.raid.boot import LIST_FILE
+from aligntool.raid.boot import FSTAB, LIST_FILE
 from aligntool.raid.commands import purpose_of
 from aligntool.raid.members import data_area, partition_node
-from aligntool.raid.persist import FSTAB, other_place
+from aligntool.raid.persist import other_place
 from aligntool.raid.planning import Needs, needs_of_plan
 from aligntool.raid.record import Paths, Record, forget, record_file, save
 from aligntool.raid.steps_drives import HeldMembers, hold_members, is_made, is_same_drive, look_around, old_signatures
@@ -119,7 +120,7 @@ def _about_paths(steps: Sequence[Step], disks: Sequence[Disk]) -> Iterator[Refus
     """A drive that is in use by another name: the kernel knows of two drives, and guards each for itself."""
     members = [step for step in steps if isinstance(step, MakeMember)]
     for other in disks:
-        places = [*other.mounted_at, *(place for part in other.partitions for place in part.mounted_at)]
+        places = places_on(other)
         above = [*other.holders, *(holder for part in other.partitions for holder in part.holders)]
         for step in members:
             if other.path != step.disk.path and (places or above) and _is_same(other, step.disk):

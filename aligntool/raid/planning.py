@@ -3,83 +3,18 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from aligntool import steps
 from aligntool.audit.report import Judged
 from aligntool.change import Plan, RaidGoal
-from aligntool.errors import Refusal, Refused, refuse
+from aligntool.errors import Refusal, refuse
 from aligntool.inventory import Inventory
-from aligntool.raid.boot import (
-    SYSTEMS,
-    boot_copy_steps,
-    boot_partition_steps,
-    boot_words,
-    late_start_steps,
-    lines_from_now_on,
-    mount_steps,
-    persistence_steps,
-)
-from aligntool.raid.chunks import (
-    LEVELS,
-    ChunkAdvice,
-    Level,
-    Stripes,
-    ceiling,
-    ceiling_words,
-    data_members,
-    judge_chunk,
-    known_rates,
-    layouts_of,
-    member_units,
-    recommend_chunk,
-)
-from aligntool.raid.commands import (
-    XFS_INODE,
-    ProgramStep,
-    Shape,
-    Stripe,
-    array_device,
-    consistency_notes,
-    default_options,
-    file_system_step,
-    filesystem_notes,
-    make_array,
-    mkfs_of,
-    programs_of,
-    shape_of,
-)
+from aligntool.raid import boot, chunks, commands, members, refusals
+from aligntool.raid.boot import SYSTEMS
+from aligntool.raid.chunks import LEVELS, ChunkAdvice, Level, Stripes, judge_chunk
+from aligntool.raid.commands import Shape, Stripe
 from aligntool.raid.measured import MeasuredHere, measured_here
-from aligntool.raid.members import (
-    DataOffset,
-    Known,
-    Member,
-    Placed,
-    data_offset,
-    differences,
-    is_dramless,
-    is_flash,
-    link_sentences,
-    member_sentences,
-    own_length,
-    place_members,
-    spare_room,
-    type_steps,
-    unasked,
-    zeroed,
-)
-from aligntool.raid.refusals import member_holdings, member_problems, shape_problems, unrecognised, wiped
-from aligntool.steps import (
-    DataArea,
-    EditFile,
-    FileStep,
-    MakeArray,
-    MakeFileSystem,
-    MakeMember,
-    Step,
-    Subject,
-    SystemStep,
-    held_by,
-    subject,
-    superblocks_on,
-)
+from aligntool.raid.members import DataOffset, Known, Member, Placed, place_members
+from aligntool.steps import FileStep, MakeArray, MakeFileSystem, MakeMember, Step, Subject, SystemStep
 from aligntool.units import MIB, format_about, format_size
 
 # What was decided for an array and why, and what needs the user: the sentences of its plan.
@@ -100,26 +35,27 @@ class Decided:
     stripe: Stripe
     measured: MeasuredHere
 
-    @property
-    def place(self) -> str:
-        """Where it is mounted; "": nowhere."""
-        return self.goal.place
-
 
 def notes_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[str, ...]:
     """What was decided and why, a sentence each."""
-    members = [each.member for each in decided.placed]
-    notes = [
-        line
-        for member in members
-        for line in member_sentences(member, known.get(member.disk.name, ()), inventory.uplinks)
-    ]
-    notes += [*_chunk(decided), *_layout(decided), *consistency_notes(decided.shape), *_placement_notes(decided)]
-    notes += [*filesystem_notes(decided.goal, decided.stripe), *_given(decided)]
-    disks = [member.disk for member in members]
-    rates = {**known_rates({disk.name: known.get(disk.name, ()) for disk in disks}), **decided.measured.rates}
-    notes += ceiling_words(ceiling(disks, inventory.uplinks, decided.shape.level, decided.shape.layout, rates))
-    return tuple(notes)
+    shape, named = decided.shape, [each.member for each in decided.placed]
+    disks = [member.disk for member in named]
+    rates = {**chunks.known_rates({disk.name: known.get(disk.name, ()) for disk in disks}), **decided.measured.rates}
+    ceiling = chunks.ceiling(disks, inventory.uplinks, shape.level, shape.layout, rates)
+    return (
+        *(
+            line
+            for member in named
+            for line in members.member_sentences(member, known.get(member.disk.name, ()), inventory.uplinks)
+        ),
+        *_chunk(decided),
+        *_layout(decided),
+        *commands.consistency_notes(shape),
+        *_placement_notes(decided),
+        *commands.filesystem_notes(decided.goal, decided.stripe),
+        *_given(decided),
+        *chunks.ceiling_words(ceiling),
+    )
 
 
 def _chunk(decided: Decided) -> Iterator[str]:
@@ -176,10 +112,10 @@ def _placement_notes(decided: Decided) -> Iterator[str]:
         yield "metadata 1.2 lies 4KiB into each member: what reads a member as a plain file system finds none"
     if goal.metadata == "1.0":
         yield "metadata 1.0 lies at the end, so the data begin where the member begins"
-    room = spare_room(goal, decided.shape.level)
+    room = members.spare_room(goal, decided.shape.level)
     if room and (first.entries or goal.whole_drives):
         yield f"{format_size(room)} stay free at the end of each drive, so that a slightly smaller one can replace it"
-    lengths = {own_length(each) for each in decided.placed}
+    lengths = {members.own_length(each) for each in decided.placed}
     if len(lengths) > 1 and (first.entries or decided.shape.level.redundant):
         yield (
             f"every member gives {format_size(first.extent.length)}, as the smallest allows; the rest of larger ones "
@@ -200,12 +136,12 @@ def _given(decided: Decided) -> Iterator[str]:
     if goal.filesystem == "xfs" and goal.inode_size:
         same = (
             "the same as mkfs.xfs takes by itself"
-            if goal.inode_size == XFS_INODE
-            else f"aligntool would take {XFS_INODE}B"
+            if goal.inode_size == commands.XFS_INODE
+            else f"aligntool would take {commands.XFS_INODE}B"
         )
         yield f"XFS: inodes of {goal.inode_size}B as asked for; {same}"
-    if goal.mount_options is not None and decided.place:
-        usual = default_options(goal.filesystem)
+    if goal.mount_options is not None and goal.place:
+        usual = boot.default_options(goal.filesystem)
         for option in goal.mount_options:
             if option == "logbufs=8":
                 yield "mount option logbufs=8 as asked for; it is what XFS takes by itself"
@@ -231,19 +167,19 @@ def attention_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[
 
 
 def _member_attention(decided: Decided, known: Known) -> Iterator[str]:
-    members = [each.member for each in decided.placed]
-    for member in members:
-        if wiped(member, decided.goal):
-            yield from (f"lost: {each}, on {member.name}" for each in member_holdings(member))
+    named = [each.member for each in decided.placed]
+    for member in named:
+        if refusals.wiped(member, decided.goal):
+            yield from (f"lost: {each}, on {member.name}" for each in refusals.member_holdings(member))
     if not decided.shape.level.redundant:
         yield (
             f"{decided.shape.level.title}: when one drive fails, everything is lost; keep nothing on it that is "
             "nowhere else"
         )
-    yield from unasked([each.disk for each in members])
-    yield from differences(members, known)
-    yield from (line for member in members for line in link_sentences(member))
-    dramless = [each.name for each in members if is_dramless(each.disk, known.get(each.disk.name, ()))]
+    yield from members.unasked([each.disk for each in named])
+    yield from members.differences(named, known)
+    yield from (line for member in named for line in members.link_sentences(member))
+    dramless = [each.name for each in named if members.is_dramless(each.disk, known.get(each.disk.name, ()))]
     if dramless:
         yield f"without DRAM: {', '.join(dramless)}; not for arrays with many random writes"
     if decided.offset.off:
@@ -299,8 +235,8 @@ def _discards(decided: Decided, inventory: Inventory) -> Iterator[str]:
 
 def _system_attention(decided: Decided) -> Iterator[str]:
     goal = decided.goal
-    yield from boot_words(goal, decided.placed)
-    if goal.filesystem not in ("none", "swap") and not decided.place:
+    yield from boot.boot_words(goal, decided.placed)
+    if goal.filesystem not in ("none", "swap") and not goal.place:
         yield (
             "a system that is put on the array needs the same ARRAY line in its own mdadm.conf and initramfs, and "
             f"the file system by UUID={goal.filesystem_uuid} in its own fstab"
@@ -316,19 +252,18 @@ def _system_attention(decided: Decided) -> Iterator[str]:
 LEAST_MEMBER = 16 * MIB
 
 
-def plan_raid(members: Sequence[Judged], inventory: Inventory, goal: RaidGoal, *, known: Known | None = None) -> Plan:
+def plan_raid(drives: Sequence[Judged], inventory: Inventory, goal: RaidGoal, *, known: Known | None = None) -> Plan:
     """`known`: what the drive database says of each disk. Raises Refused with every reason."""
-    decided = decide_raid(members, goal)
-    refuse(shape_problems(goal, decided.placed, decided.shape, decided.stripe))
-    named = tuple(each.member for each in decided.placed)
-    steps = tuple(_steps(decided, inventory))
-    shape, level = decided.shape, decided.shape.level
+    decided = decide_raid(drives, goal)
+    shape, placed = decided.shape, decided.placed
+    refuse(refusals.shape_problems(goal, placed, shape, decided.stripe))
+    sector = placed[0].member.disk.limits.logical_block_size or 512  # the array's are its members'
     return Plan(
         purpose="raid",
-        disk=_array(shape, named, goal),
-        goal=f"{level.title} of {len(named)} members, {format_about(shape.size)}",
+        disk=Subject(shape.device, shape.size, sector, None, goal.array_uuid, None, None, None, ""),
+        goal=f"{shape.level.title} of {len(placed)} members, {format_about(shape.size)}",
         places=(),
-        steps=steps,
+        steps=tuple(_steps(decided, inventory)),
         attention=attention_of(decided, inventory, known or {}),
         notes=notes_of(decided, inventory, known or {}),
     )
@@ -349,76 +284,68 @@ _MAKING = ("mdadm", "blkid", "wipefs", "mountpoint")
 def needs_of_plan(plan: Plan, *, here: bool) -> Needs:
     """Return what the plan needs. `here`: its files and commands are for this machine; others are not looked for."""
     made = next((step for step in plan.steps if isinstance(step, MakeArray)), None)
+    ours = tuple(step for step in plan.steps if isinstance(step, FileStep | SystemStep)) if here else ()
     making = [step for step in plan.steps if isinstance(step, MakeArray | MakeFileSystem)]
-    steps = tuple(step for step in plan.steps if isinstance(step, FileStep | SystemStep)) if here else ()
-    programs = {name for step in (*making, *steps) if isinstance(step, ProgramStep) for name in programs_of(step)}
-    programs |= set(_MAKING) if made else set()
-    return Needs(frozenset(programs), made.device if made else "", steps)
+    run = (step for step in (*making, *ours) if isinstance(step, commands.ProgramStep))
+    programs = {name for step in run for name in commands.programs_of(step)} | set(_MAKING if made else ())
+    return Needs(frozenset(programs), made.device if made else "", ours)
 
 
 def needs_of_goal(goal: RaidGoal, *, here: bool) -> Needs:
     """Return what every plan for the goal would need, whatever its members are; `here` as of `needs_of_plan`."""
     if goal.system not in SYSTEMS:
         return Needs()
-    device = array_device(goal)
-    steps = (*persistence_steps(goal, SYSTEMS[goal.system], device), *mount_steps(goal)) if here else ()
-    programs = {name for step in steps if not isinstance(step, EditFile) for name in programs_of(step)}
-    programs |= {*_MAKING, *({mkfs_of(goal.filesystem)} if goal.filesystem != "none" else ())}
-    return Needs(frozenset(programs), device, steps)
+    device = commands.array_device(goal)
+    permanent = (*boot.persistence_steps(goal, SYSTEMS[goal.system], device), *boot.mount_steps_of_goal(goal))
+    ours = permanent if here else ()
+    programs = {name for step in ours if not isinstance(step, steps.EditFile) for name in commands.programs_of(step)}
+    programs |= {*_MAKING, *({commands.mkfs_of(goal.filesystem)} if goal.filesystem != "none" else ())}
+    return Needs(frozenset(programs), device, ours)
 
 
-def decide_raid(members: Sequence[Judged], goal: RaidGoal) -> Decided:
+def decide_raid(drives: Sequence[Judged], goal: RaidGoal) -> Decided:
     """Everything that an array is, without its steps. Raises Refused with every reason."""
-    found = _found(members, goal)
-    named = tuple(each for each in found if each is not None)
-    reasons = [*_about_missing(members, goal), *member_problems(named, goal, count=len(members))]
+    named, reasons = _named(drives, goal)
+    whole = bool(named) and not reasons and all(member.disk.size for member in named)
+    reasons += refusals.member_problems(named, goal, count=len(drives))
     level = LEVELS.get(goal.level)
-    if level and named and len(named) == len(members) and all(member.disk.size for member in named):
+    if level and whole:
         reasons += _about_room(place_members(named, goal, level))
     refuse(reasons)
     return _decide(named, goal, LEVELS[goal.level])
 
 
-def named_members(members: Sequence[Judged], goal: RaidGoal) -> tuple[Member, ...]:
-    """Each drive with the partition of it that is meant. Raises Refused for a partition that is not there."""
-    refuse(_about_missing(members, goal))
-    return tuple(each for each in _found(members, goal) if each is not None)
-
-
-def _found(members: Sequence[Judged], goal: RaidGoal) -> tuple[Member | None, ...]:
-    """None: the drive has no such partition."""
-    numbers = goal.partitions or (None,) * len(members)
-    found: list[Member | None] = []
-    for judged, number in zip(members, numbers, strict=True):
+def _named(drives: Sequence[Judged], goal: RaidGoal) -> tuple[list[Member], list[Refusal]]:
+    """Return each drive with the partition of it that is meant, and a reason for each partition that is not there."""
+    found: list[Member] = []
+    missing: list[Refusal] = []
+    for judged, number in zip(drives, goal.partitions or (None,) * len(drives), strict=True):
         part = next((part for part in judged.disk.partitions if part.number == number), None)
-        found.append(None if number is not None and part is None else Member(judged, part))
-    return tuple(found)
-
-
-def _about_missing(members: Sequence[Judged], goal: RaidGoal) -> Iterator[Refusal]:
-    numbers = goal.partitions or (None,) * len(members)
-    for judged, number, found in zip(members, numbers, _found(members, goal), strict=True):
-        if found is None:
+        if number is not None and part is None:
             name, look = judged.disk.name, f"aligntool audit {judged.disk.path}"
-            yield Refusal("no-partition", f"partition {number} of {name}", f"{name} has no partition {number}", look)
+            text = f"{name} has no partition {number}"
+            missing.append(Refusal("no-partition", f"partition {number} of {name}", text, look))
+        else:
+            found.append(Member(judged, part))
+    return found, missing
 
 
-def _decide(members: Sequence[Member], goal: RaidGoal, level: Level) -> Decided:
-    layout = goal.layout or (layouts_of(level, len(members)) or ("",))[0]
-    placed = place_members(members, goal, level)
-    offset = data_offset(placed, goal)
-    data = data_members(level, len(members), layout)
-    units = member_units(tuple(grid for member in members for grid in member.grids))
+def _decide(named: Sequence[Member], goal: RaidGoal, level: Level) -> Decided:
+    layout = goal.layout or (chunks.layouts_of(level, len(named)) or ("",))[0]
+    placed = place_members(named, goal, level)
+    offset = members.data_offset(placed, goal)
+    data = chunks.data_members(level, len(named), layout)
+    units = chunks.member_units(tuple(grid for member in named for grid in member.grids))
     stripes = Stripes(level, data, goal.workload, goal.database_page, units)
     bitmap = goal.bitmap or ("internal" if level.redundant else "none")
-    advice = recommend_chunk(stripes)
-    measured = measured_here(goal, stripes, advice, [member.disk for member in members], layout, bitmap)
+    advice = chunks.recommend_chunk(stripes)
+    measured = measured_here(goal, stripes, advice, [member.disk for member in named], layout, bitmap)
     advice = measured.advice
     chunk = goal.chunk if goal.chunk is not None else advice.size
-    shape = shape_of(goal, level, layout, chunk, placed, offset.size)
+    shape = commands.shape_of(goal, level, layout, chunk, placed, offset.size)
     if shape.each < max(chunk or 0, LEAST_MEMBER):
         refuse(_about_room(placed, least=offset.size + max(chunk or 0, LEAST_MEMBER)))
-    flash = all(is_flash(member.disk) for member in members)
+    flash = all(members.is_flash(member.disk) for member in named)
     stripe = Stripe(chunk, data, bool(level.parity), flash)
     return Decided(goal, placed, offset, stripes, advice, shape, stripe, measured)
 
@@ -428,50 +355,42 @@ def _about_room(placed: Sequence[Placed], least: int = LEAST_MEMBER) -> Iterator
     if small:
         told = ", ".join(f"{each.member.name} has {format_about(max(each.extent.length, 0))}" for each in small)
         names = ", ".join(each.member.name for each in small)
-        yield Refusal(
-            "too-small", names, f"members need at least {format_size(least)}, and {told}", "take larger drives"
-        )
+        text = f"members need at least {format_size(least)}, and {told}"
+        yield Refusal("too-small", names, text, "take larger drives")
 
 
-def _array(shape: Shape, members: Sequence[Member], goal: RaidGoal) -> Subject:
-    """The array to be. Its sectors are its members'."""
-    sector = members[0].disk.limits.logical_block_size or 512
-    return Subject(shape.device, shape.size, sector, None, goal.array_uuid, None, None, None, "")
-
-
-def _make_member(placed: Placed, goal: RaidGoal, area: DataArea) -> MakeMember:
+def _make_member(placed: Placed, goal: RaidGoal, area: steps.DataArea) -> MakeMember:
     disk, part = placed.member.disk, placed.member.partition
     number = part.number if part else None
-    holds = held_by(disk, number) + unrecognised(placed.member)
-    wipe = wiped(placed.member, goal)
+    holds = steps.held_by(disk, number) + refusals.unrecognised(placed.member)
+    wipe = refusals.wiped(placed.member, goal)
     return MakeMember(
-        disk=subject(disk),
+        disk=steps.subject(disk),
         device=placed.device,
         label="gpt" if placed.entries else "",
         entries=placed.entries,
         wipe=wipe,
         holds=holds,
-        zeroed=zeroed(disk, placed.entries, part.extent if part else None, area) if wipe else (),
-        old_arrays=superblocks_on(disk, number) if wipe else (),
+        zeroed=members.zeroed(disk, placed.entries, part.extent if part else None, area) if wipe else (),
+        old_arrays=steps.superblocks_on(disk, number) if wipe else (),
     )
 
 
 def _steps(decided: Decided, inventory: Inventory) -> Iterator[Step]:
     goal, shape, placed = decided.goal, decided.shape, decided.placed
-    devices = tuple(each.device for each in placed)
-    made = make_array(goal, shape, devices)
+    system = SYSTEMS[goal.system]
+    made = commands.make_array(goal, shape, tuple(each.device for each in placed))
     yield from (_make_member(each, goal, made.data) for each in placed)
     yield made
-    yield from type_steps(placed)
-    yield from boot_partition_steps(goal, placed)
-    file_system = file_system_step(goal, decided.stripe, shape.device)
-    if file_system:
+    yield from members.type_steps(placed)
+    yield from boot.boot_partition_steps(goal, placed)
+    if file_system := commands.file_system_step(goal, decided.stripe, shape.device):
         yield file_system
-    others = lines_from_now_on(inventory, SYSTEMS[goal.system], shape.device)
-    yield from persistence_steps(goal, SYSTEMS[goal.system], shape.device, others)
-    yield from late_start_steps(goal, SYSTEMS[goal.system])
-    yield from boot_copy_steps(goal, placed)
-    yield from mount_steps(goal)
+    others = boot.lines_from_now_on(inventory, system, shape.device)
+    yield from boot.persistence_steps(goal, system, shape.device, others)
+    yield from boot.late_start_steps(goal, system)
+    yield from boot.boot_copy_steps(goal, placed)
+    yield from boot.mount_steps_of_goal(goal)
 
 
 # Where an array's data would begin on its members' drives, before anybody has decided whether there may be
@@ -480,14 +399,11 @@ def _steps(decided: Decided, inventory: Inventory) -> Iterator[Step]:
 # What lies there is looked at before an array is planned: old data there would show through the new array.
 
 
-def data_begins(members: Sequence[Judged], goal: RaidGoal) -> tuple[int, ...]:
+def data_begins(drives: Sequence[Judged], goal: RaidGoal) -> tuple[int, ...]:
     """One for each member; none where the goal is one that is refused anyway."""
-    level = LEVELS.get(goal.level)
-    if level is None or not members:
+    level, (named, missing) = LEVELS.get(goal.level), _named(drives, goal)
+    if level is None or missing or not named:
         return ()
-    try:
-        placed = place_members(named_members(members, goal), goal, level)
-    except Refused:
-        return ()
-    offset = data_offset(placed, goal).size
+    placed = place_members(named, goal, level)
+    offset = members.data_offset(placed, goal).size
     return tuple(each.extent.start + offset for each in placed)

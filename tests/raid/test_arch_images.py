@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.raid.boot import MAKERS
 from aligntool.raid.commands import command_of
-from aligntool.raid.initramfs import MAKERS
 from aligntool.steps import CheckInitramfs
 from tests.conftest import find_tool, run
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.linux.system import find_distribution
-from aligntool.raid.boot import SYSTEMS
-from aligntool.raid.initramfs import MAKERS
+from aligntool.raid.boot import MAKERS, SYSTEMS
 from tests.conftest import find_tool, run
 from tests.run_aligntool import run_aligntool
 

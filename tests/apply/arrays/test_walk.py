@@ -17,7 +17,7 @@ from aligntool.change import Plan, StepDone
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.kernel import forget_partitions
 from aligntool.linux.process import find_program
-from aligntool.raid.initramfs import MAKERS
+from aligntool.raid.boot import MAKERS
 from aligntool.raid.make import begin, go_back, go_forward, plan_here
 from aligntool.raid.record import Paths, Record, find_records, one_at_a_time, save
 from aligntool.raid.steps_drives import look_at
