@@ -3,17 +3,21 @@
 A command's module is imported when the command runs or its help is shown, and not before.
 """
 
+import io
+import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from importlib import import_module
-from typing import Annotated
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from aligntool import __version__
-from aligntool.cli.streams import prepare_streams
 from aligntool.errors import ExitCode, Refused, Stopped
 from aligntool.render.lines import harmless
 
@@ -30,8 +34,8 @@ COMMANDS = {
     "rollback": ("recover", "rollback", "Undo an interrupted move or array."),
     "probe": ("probe", "probe", "Find the unit in which a drive works internally, by timing requests."),
     "report": ("report", "report", "Write one HTML page of disks, findings, arrays and benchmarks."),
-    "snapshot": ("snapshot", "snapshot", "Capture what an audit reads of this machine."),
-    "demo": ("demo", "demo", "Make a misaligned disk image, audit it, realign it, audit it again."),
+    "snapshot": ("report", "snapshot", "Capture what an audit reads of this machine."),
+    "demo": ("partitions", "demo", "Make a misaligned disk image, audit it, realign it, audit it again."),
     "plan realign": ("partitions", "plan_realign", "Plan how partitions get onto the boundary, and show every step."),
     "plan layout": ("partitions", "plan_layout_command", "Plan a new partition table for an empty disk, and show it."),
     "raid plan": ("raid", "plan_command", "Plan an array, and show how it would be made."),
@@ -91,13 +95,36 @@ class LateCommand(TyperCommand):
         """Return the command with its options."""
         function = getattr(import_module(f"aligntool.cli.{self._module}"), self._function)
         alone = typer.Typer(add_completion=False)
-        alone.command(self.name)(function)
+        alone.command(self.name)(spread_options(function))
         return typer.main.get_command(alone)  # type: ignore[return-value] # a single command is not a group
 
     def make_context(  # type: ignore[override] # click's Context, which some versions of typer bring along
         self, info_name: str | None, args: list[str], parent: typer.Context | None = None, **extra: object
     ) -> typer.Context:
         return self.load().make_context(info_name, args, parent, **extra)  # type: ignore[return-value]
+
+
+def spread_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command as typer wants it: the fields of each parameter that is a dataclass are options of their own."""
+    own = signature(command).parameters
+    groups: dict[str, Any] = {name: each.annotation for name, each in own.items() if is_dataclass(each.annotation)}
+    spread: list[Parameter] = []
+    for name, each in own.items():
+        group = [
+            Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
+            for field in (fields(groups[name]) if name in groups else ())
+        ]
+        spread += group or [each]
+
+    def typed(**given: object) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        command(**given)
+
+    typed.__signature__ = Signature(spread)  # type: ignore[attr-defined]
+    typed.__annotations__ = {each.name: each.annotation for each in spread}
+    typed.__doc__, typed.__name__ = command.__doc__, command.__name__
+    return typed
 
 
 def _late_commands(before: str) -> dict[str, LateCommand]:
@@ -187,3 +214,39 @@ def _print_bug() -> None:
     traceback.print_exc()
     print("aligntool: this is a bug in aligntool. Please report it with the lines above.", file=sys.stderr)
     print("  → aligntool snapshot -o snapshot.tar.xz   captures this machine for the report", file=sys.stderr)
+
+
+# Standard output that reports its own errors: a full disk or a closed output becomes a refusal.
+
+
+class Output(io.TextIOWrapper):
+    """Drops what cannot be written, once that is reported; Python would try again at exit."""
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except OSError as error:
+            raise self._stuck(error) from error
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as error:
+            raise self._stuck(error) from error
+
+    def _stuck(self, error: OSError) -> Refused:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+        return Refused(f"standard output cannot be written: {error.strerror}")
+
+
+def prepare_streams() -> None:
+    """Both can be closed (`>&-`), and then Python has None in their place."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123
+    elif isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr.reconfigure(errors="backslashreplace")
+    if sys.stdout is None:
+        raise Refused("standard output is closed")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        coding, by_line = sys.stdout.encoding, sys.stdout.line_buffering
+        sys.stdout = Output(sys.stdout.detach(), coding, "backslashreplace", line_buffering=by_line)

@@ -4,35 +4,23 @@ import sys
 from difflib import get_close_matches
 from typing import Annotated
 
-import typer
-
 from aligntool.audit.explanations import findings_markdown
 from aligntool.audit.report import Code
-from aligntool.cli.options import JsonOption, print_lines, read_text, terminal_width
+from aligntool.cli.options import JsonOption, argument, option, print_lines, read_text, terminal_width
 from aligntool.errors import Refused
 from aligntool.recipes.drives import load_drives
 from aligntool.recipes.goals import Recipe, load_recipes, parse_recipe, recipe
-from aligntool.render.recipes import (
-    TOPIC,
-    drive_lines,
-    explain_lines,
-    explain_topic,
-    list_lines,
-    recipe_lines,
-    recipe_rows,
-    recipes_json,
-    row_lines,
-)
+from aligntool.render import recipes as shown
 
 # `aligntool drives`: what the drive database knows of a model.
 
 
 def drives(
     model: Annotated[
-        str | None, typer.Argument(metavar="MODEL", help="As the kernel or the label prints it; none: list every row.")
+        str | None, argument("MODEL", "As the kernel or the label prints it; none: list every row.")
     ] = None,
     *,
-    firmware: Annotated[str | None, typer.Option("--firmware", help="Firmware revision, where it decides.")] = None,
+    firmware: Annotated[str | None, option("--firmware", "Firmware revision, where it decides.")] = None,
 ) -> None:
     """Show what is known of a drive, with the source of every fact.
 
@@ -40,23 +28,21 @@ def drives(
     """
     database = load_drives()
     if model is None:
-        print_lines(row_lines([row.geometry for row in database.rows]))
+        print_lines(shown.row_lines([row.geometry for row in database.rows]))
         return
     found = database.search(model, firmware=firmware)
     if not found:
         raise Refused(f"the drive database has no row for {model!r}", hint="aligntool drives lists every row")
-    print_lines(drive_lines(found, width=terminal_width()))
+    print_lines(shown.drive_lines(found, width=terminal_width()))
 
 
 # `aligntool explain`: what a finding code means, and what stands behind some of the figures.
 
 
 def explain(
-    code: Annotated[
-        str | None, typer.Argument(metavar="CODE", help="Such as AT101, or queue-depth; none: list them all.")
-    ] = None,
+    code: Annotated[str | None, argument("CODE", "Such as AT101, or queue-depth; none: list them all.")] = None,
     *,
-    markdown: Annotated[bool, typer.Option("--markdown", hidden=True, help="The page docs/findings.md.")] = False,
+    markdown: Annotated[bool, option("--markdown", "The page docs/findings.md.", hidden=True)] = False,
 ) -> None:
     """Explain a finding: what it means, what it costs, and what to do.
 
@@ -69,10 +55,10 @@ def explain(
         return
     width = terminal_width()
     if code is None:
-        print_lines(list_lines(width=width))
+        print_lines(shown.list_lines(width=width))
         return
-    if code.lower() == TOPIC:
-        print_lines(explain_topic(width=width))
+    if code.lower() == shown.TOPIC:
+        print_lines(shown.explain_topic(width=width))
         return
     known = {one.value: one for one in Code}
     if code.upper() not in known:
@@ -81,7 +67,7 @@ def explain(
             f"there is no finding {code!r}",
             hint=f"aligntool explain {near[0]}" if near else "aligntool explain lists them",
         )
-    print_lines(explain_lines(known[code.upper()], width=width))
+    print_lines(shown.explain_lines(known[code.upper()], width=width))
 
 
 # `aligntool recipes`: the goals that come with aligntool, and a check for one's own.
@@ -94,15 +80,13 @@ def list_recipes(*, json_: JsonOption = False) -> None:
     """
     found = load_recipes()
     if json_:
-        sys.stdout.write(recipes_json(found))
+        sys.stdout.write(shown.recipes_json(found))
     else:
-        print_lines(recipe_rows(found, width=terminal_width()))
+        print_lines(shown.recipe_rows(found, width=terminal_width()))
 
 
 def show_recipe(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="As `aligntool recipes list` names it.")],
-    *,
-    json_: JsonOption = False,
+    name: Annotated[str, argument("NAME", "As `aligntool recipes list` names it.")], *, json_: JsonOption = False
 ) -> None:
     """Show the goal of a recipe, and the sources of its numbers.
 
@@ -113,9 +97,7 @@ def show_recipe(
 
 
 def check_recipe(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A recipe of your own, in TOML.")],
-    *,
-    json_: JsonOption = False,
+    file: Annotated[str, argument("FILE", "A recipe of your own, in TOML.")], *, json_: JsonOption = False
 ) -> None:
     """Check a recipe of your own, and show it.
 
@@ -131,6 +113,6 @@ def check_recipe(
 
 def _show(found: tuple[Recipe, ...], *, json_: bool) -> None:
     if json_:
-        sys.stdout.write(recipes_json(found))
+        sys.stdout.write(shown.recipes_json(found))
     else:
-        print_lines(recipe_lines(found, width=terminal_width()))
+        print_lines(shown.recipe_lines(found, width=terminal_width()))

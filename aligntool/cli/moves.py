@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from aligntool.audit.wording import shell_word
 from aligntool.change import Event, Plan, Said, StepBegun, StepDone
 from aligntool.cli.options import command, naming, print_lines, terminal_width
-from aligntool.cli.plan import Found, commands_of, find_plan, layer_of, look_at, read_map
-from aligntool.cli.request import Request, plan_text
+from aligntool.cli.plan import Found, Request, commands_of, find_plan, layer_of, look_at, plan_text, read_map
 from aligntool.cli.run_change import STOPPING, Applying, pipes_may_break, write_end
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.block import Limited

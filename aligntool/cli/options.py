@@ -4,17 +4,20 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import astuple, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.models import ArgumentInfo, OptionInfo
 
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refused, Stopped, refuse_folder_name
 from aligntool.render.lines import Line, harmless, show, wants_color
-from aligntool.units import is_power_of_two, parse_size
+from aligntool.units import format_size, is_power_of_two, parse_size
 
 
 def command(name: str, disk: str, *words: str) -> str:
@@ -167,9 +170,22 @@ def read_text(path: str, *, hint: str) -> str:
         raise Refused(f"{path}: {why}", hint=hint) from error
 
 
-def print_lines(lines: Iterable[Line]) -> None:
-    """Write to standard output, in colour on a terminal."""
-    show(lines, sys.stdout, color=colored())
+def print_lines(lines: str | Iterable[Line]) -> None:
+    """Write lines to standard output, in colour on a terminal, or a text as it is."""
+    if isinstance(lines, str):
+        sys.stdout.write(lines)
+    else:
+        show(lines, sys.stdout, color=colored())
+
+
+def say(words: str) -> None:
+    """Write a remark to standard error."""
+    print(f"aligntool: {harmless(words)}", file=sys.stderr, flush=True)
+
+
+def now() -> str:
+    """Return the time in UTC, as ISO 8601 has it."""
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def terminal_width() -> int:
@@ -181,12 +197,6 @@ def colored() -> bool:
     return wants_color(sys.stdout, dict(os.environ))
 
 
-_GEOMETRY = "Geometry, where the device does not report it"
-
-TargetsArgument = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="TARGET", help="Devices or disk image files; none: every disk of this machine."),
-]
 _SECTOR_SIZES = ("sector_size", "physical_sector_size")
 
 
@@ -203,67 +213,87 @@ def _ordered_sectors(context: typer.Context, option: typer.CallbackParam, given:
     return given
 
 
-JsonOption = Annotated[bool, typer.Option("--json", help="As JSON.")]
-EventsOption = Annotated[bool, typer.Option("--json", help="Report events as JSON lines.")]
-YesOption = Annotated[
-    bool, typer.Option("--yes", help="Do not ask. It answers the one question and overrides no refusal.")
+def option(
+    names: str, about: str, metavar: str | None = None, parser: Callable[[str], object] | None = None, **more: Any
+) -> OptionInfo:
+    """Return an option. `names`: as they are typed, with a space between them. `more`: typer's own arguments."""
+    made: OptionInfo = typer.Option(*names.split(), help=about, metavar=metavar, parser=parser, **more)
+    return made
+
+
+def argument(metavar: str, about: str) -> ArgumentInfo:
+    """Return an argument by its place."""
+    made: ArgumentInfo = typer.Argument(metavar=metavar, help=about)
+    return made
+
+
+def _geometry(names: str, about: str, metavar: str, parser: Callable[[str], object] | None, **more: Any) -> OptionInfo:
+    panel = "Geometry, where the device does not report it"
+    return option(names, about, metavar, parser, rich_help_panel=panel, **more)
+
+
+TargetsArgument = Annotated[
+    list[str] | None, argument("TARGET", "Devices or disk image files; none: every disk of this machine.")
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and stop.")]
-DiskArgument = Annotated[str, typer.Argument(metavar="DISK", help="A whole disk, or a disk image file.")]
-PlanOutputOption = Annotated[
-    str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the plan, for `aligntool apply FILE`.")
+DiskArgument = Annotated[str, argument("DISK", "A whole disk, or a disk image file.")]
+MeasureTargetArgument = Annotated[
+    str, argument("TARGET", "A folder (a file is made in it and removed), a file, a device.")
 ]
-SysrootOption = Annotated[
-    str | None, typer.Option("--sysroot", metavar="DIR", help="A captured machine: a snapshot or its folder.")
-]
-OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")]
-RecipeOption = Annotated[str | None, typer.Option("--recipe", metavar="NAME", help="A goal that comes with aligntool.")]
+JsonOption = Annotated[bool, option("--json", "As JSON.")]
+EventsOption = Annotated[bool, option("--json", "Report events as JSON lines.")]
+YesOption = Annotated[bool, option("--yes", "Do not ask. It answers the one question and overrides no refusal.")]
+DryRunOption = Annotated[bool, option("--dry-run", "Show what would be done, and stop.")]
+PlanOutputOption = Annotated[str | None, option("--output -o", "Keep the plan, for `aligntool apply FILE`.", "FILE")]
+SysrootOption = Annotated[str | None, option("--sysroot", "A captured machine: a snapshot or its folder.", "DIR")]
+OverwriteOption = Annotated[bool, option("--overwrite", "Replace files that are there.")]
+RecipeOption = Annotated[str | None, option("--recipe", "A goal that comes with aligntool.", "NAME")]
 DestructiveOption = Annotated[
-    bool, typer.Option("--destructive", help="Write on the device itself; only if it is empty. You are asked.")
+    bool, option("--destructive", "Write on the device itself; only if it is empty. You are asked.")
 ]
 FioOutputOption = Annotated[
-    str | None, typer.Option("--fio-output", metavar="DIR", help="Keep fio's own JSON of every run in this folder.")
+    str | None, option("--fio-output", "Keep fio's own JSON of every run in this folder.", "DIR")
 ]
-RateOption = Annotated[
-    int | None, typer.Option("--rate", parser=size, metavar="SIZE", help="Copy at most so much a second, as 50MiB.")
-]
+RateOption = Annotated[int | None, option("--rate", "Copy at most so much a second, as 50MiB.", "SIZE", size)]
 SystemOption = Annotated[
-    str | None,
-    typer.Option("--system", metavar="NAME",
-                 help="debian, debian-dracut, fedora, opensuse or arch [default: this machine's]."),
-]  # fmt: skip
-MeasureTargetArgument = Annotated[
-    str, typer.Argument(metavar="TARGET", help="A folder (a file is made in it and removed), a file, a device.")
+    str | None, option("--system", "debian, debian-dracut, fedora, opensuse or arch [default: this machine's].", "NAME")
 ]
-WakeOption = Annotated[bool, typer.Option("--wake", help="Also read disks that are asleep.")]
-TimeoutOption = Annotated[
-    float,
-    typer.Option("--timeout", parser=seconds(0.1, 3600), metavar="SECONDS",
-                 help="How long a disk may take for an answer; then the others are looked at without it."),
-]  # fmt: skip
+WakeOption = Annotated[bool, option("--wake", "Also read disks that are asleep.")]
+_TIMEOUT = "How long a disk may take for an answer; then the others are looked at without it."
+TimeoutOption = Annotated[float, option("--timeout", _TIMEOUT, "SECONDS", seconds(0.1, 3600))]
 SectorOption = Annotated[
     int | None,
-    typer.Option("--sector-size", parser=sector, callback=_ordered_sectors, metavar="SIZE", rich_help_panel=_GEOMETRY,
-                 help="Logical sector size, such as 4096."),
-]  # fmt: skip
+    _geometry("--sector-size", "Logical sector size, such as 4096.", "SIZE", sector, callback=_ordered_sectors),
+]
+_PHYSICAL = "Physical sector size; image files are assumed to have 4096."
 PhysicalOption = Annotated[
-    int | None,
-    typer.Option("--physical-sector-size", parser=sector, callback=_ordered_sectors, metavar="SIZE",
-                 rich_help_panel=_GEOMETRY,
-                 help="Physical sector size; image files are assumed to have 4096."),
-]  # fmt: skip
-PageOption = Annotated[
-    int | None,
-    typer.Option("--page-size", parser=grid, metavar="SIZE", rich_help_panel=_GEOMETRY,
-                 help="NAND page or internal unit, such as 16KiB."),
-]  # fmt: skip
+    int | None, _geometry("--physical-sector-size", _PHYSICAL, "SIZE", sector, callback=_ordered_sectors)
+]
+PageOption = Annotated[int | None, _geometry("--page-size", "NAND page or internal unit, such as 16KiB.", "SIZE", grid)]
 WishedGrainOption = Annotated[
-    int | None,
-    typer.Option("--grain", parser=grid, metavar="SIZE", rich_help_panel=_GEOMETRY,
-                 help="Boundary that partitions should start on [default: 1MiB]."),
-]  # fmt: skip
+    int | None, _geometry("--grain", "Boundary that partitions should start on [default: 1MiB].", "SIZE", grid)
+]
 MeasuredOption = Annotated[
     list[str] | None,
-    typer.Option("--measured", metavar="FILE", rich_help_panel=_GEOMETRY,
-                 help="Hold the disk against what `aligntool probe -o FILE` measured on it."),
-]  # fmt: skip
+    _geometry("--measured", "Hold the disk against what `aligntool probe -o FILE` measured on it.", "FILE", None),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """Options of a disk that does not report its geometry."""
+
+    sector_size: SectorOption = None
+    physical_sector_size: PhysicalOption = None
+    page_size: PageOption = None
+
+    @property
+    def typed(self) -> dict[str, int | None]:
+        """The options by their names on the command line."""
+        names = ("--sector-size", "--physical-sector-size", "--page-size")
+        return dict(zip(names, astuple(self), strict=True))
+
+
+def typed_words(options: Mapping[str, str | int | None]) -> list[str]:
+    """Return the options that were given, as they are typed."""
+    given = {name: value for name, value in options.items() if value}
+    return [f"{name} {format_size(v) if isinstance(v, int) else shell_word(v)}" for name, v in given.items()]

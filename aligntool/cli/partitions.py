@@ -1,72 +1,48 @@
-"""`aligntool realign`, `plan realign`, `layout` and `plan layout`."""
+"""`aligntool realign`, `plan realign`, `layout`, `plan layout` and `demo`."""
 
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
 import typer
 
+from aligntool.audit.judge import audit
+from aligntool.audit.report import Answer, Report, Wishes
 from aligntool.audit.wording import shell_word
 from aligntool.change import LayoutGoal, PartWish, Plan, RealignGoal, to_json
+from aligntool.cli import options
 from aligntool.cli.moves import Realign, disk_plan_lines
-from aligntool.cli.options import (
-    DiskArgument,
-    DryRunOption,
-    EventsOption,
-    JsonOption,
-    PageOption,
-    PhysicalOption,
-    PlanOutputOption,
-    RateOption,
-    RecipeOption,
-    SectorOption,
-    YesOption,
-    command,
-    grid,
-    naming,
-    partition_numbers,
-    size,
-)
-from aligntool.cli.plan import (
-    GrainOption,
-    JournalOption,
-    PartitionsOption,
-    ShrinkOption,
-    asked_for,
-    look_at,
-    refuse_in_flight,
-    refuse_part,
-)
-from aligntool.cli.request import Request
-from aligntool.cli.run_change import Applying, ends_stream, run_change, show_only, write_end
+from aligntool.cli.options import argument, command, grid, option, print_lines, size, terminal_width, typed_words
+from aligntool.cli.plan import RealignOptions, Request, find_plan, look_at, refuse_in_flight, refuse_part
+from aligntool.cli.run_change import Applying, apply_plan, ends_stream, run_change, show_only, write_end
+from aligntool.demo_disk import make_demo_image
 from aligntool.errors import Refused, Stopped
 from aligntool.inventory import Disk
+from aligntool.linux.look import look
 from aligntool.realign.layout import make_layout, plan_layout
+from aligntool.realign.planning import mends
 from aligntool.recipes.goals import parse_part, recipe
-from aligntool.render.lines import Line
-from aligntool.units import format_size
+from aligntool.render.audit import audit_lines
+from aligntool.render.disk_map import boundary_lines
+from aligntool.render.lines import Line, save_svg
+from aligntool.render.plan import plan_lines
 
 # `aligntool realign`: plan, shown, confirmed, applied.
 
 
 @ends_stream
 def realign(
-    disk: DiskArgument,
+    disk: options.DiskArgument,
     *,
-    partitions: PartitionsOption = None,
-    grain: GrainOption = None,
-    recipe: RecipeOption = None,
-    shrink: ShrinkOption = False,
-    journal: JournalOption = None,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    rate: RateOption = None,
-    json_: EventsOption = False,
-    sector_size: SectorOption = None,
-    physical_sector_size: PhysicalOption = None,
-    page_size: PageOption = None,
+    asked: RealignOptions,
+    dry_run: options.DryRunOption = False,
+    yes: options.YesOption = False,
+    rate: options.RateOption = None,
+    json_: options.EventsOption = False,
+    geometry: options.Geometry,
 ) -> None:
     """Move partitions onto the boundary.
 
@@ -79,26 +55,16 @@ def realign(
 
     Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped part-way with the journal left.
     """
-    asked = asked_for(
-        partitions=partition_numbers(partitions), grain=grain, recipe=recipe, shrink=shrink, journal=journal,
-        sector_size=sector_size, physical_sector_size=physical_sector_size, page_size=page_size,
-    )  # fmt: skip
-    run_change(Realign(disk, asked, rate), yes=yes, json_=json_, dry_run=dry_run)
+    run_change(Realign(disk, asked.request(geometry), rate), yes=yes, json_=json_, dry_run=dry_run)
 
 
 def plan_realign(
-    disk: DiskArgument,
+    disk: options.DiskArgument,
     *,
-    partitions: PartitionsOption = None,
-    grain: GrainOption = None,
-    recipe: RecipeOption = None,
-    shrink: ShrinkOption = False,
-    journal: JournalOption = None,
-    output: PlanOutputOption = None,
-    json_: JsonOption = False,
-    sector_size: SectorOption = None,
-    physical_sector_size: PhysicalOption = None,
-    page_size: PageOption = None,
+    asked: RealignOptions,
+    output: options.PlanOutputOption = None,
+    json_: options.JsonOption = False,
+    geometry: options.Geometry,
 ) -> None:
     """Plan how partitions get onto the boundary, and show every step.
 
@@ -108,11 +74,7 @@ def plan_realign(
 
     Exit code: 0 there is a plan, or nothing to do; 3 refused, with every reason.
     """
-    asked = asked_for(
-        partitions=partition_numbers(partitions), grain=grain, recipe=recipe, shrink=shrink, journal=journal,
-        sector_size=sector_size, physical_sector_size=physical_sector_size, page_size=page_size,
-    )  # fmt: skip
-    operation = Realign(disk, asked)
+    operation = Realign(disk, asked.request(geometry))
     show_only(operation, operation.make_plan(), json_=json_, output=output)
 
 
@@ -126,37 +88,40 @@ def _part(text: str) -> PartWish:
         raise typer.BadParameter(str(error)) from None
 
 
-PartsOption = Annotated[
-    list[str] | None,
-    typer.Option("--part", metavar="SIZE:ROLE[:NAME]",
-                 help="A partition, such as 512MiB:esp; in their order. `rest:linux` takes what the others leave."),
-]  # fmt: skip
-LabelOption = Annotated[
-    str | None, typer.Option("--label", metavar="gpt|dos", help="gpt, or dos for an MBR [default: gpt].")
-]
-LayoutGrainOption = Annotated[
-    int | None, typer.Option("--grain", parser=grid, metavar="SIZE", help="Boundary to start on [default: 1MiB].")
-]
-SpareOption = Annotated[
-    int | None, typer.Option("--spare-end", parser=size, metavar="SIZE", help="Leave so much free at the end.")
-]
-WipeOption = Annotated[bool, typer.Option("--wipe", help="The disk is not empty, and everything on it may be lost.")]
+_PART = "A partition, such as 512MiB:esp; in their order. `rest:linux` takes what the others leave."
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutOptions:
+    """Options of a new partition table, beside the geometry."""
+
+    parts: Annotated[list[str] | None, option("--part", _PART, "SIZE:ROLE[:NAME]")] = None
+    label: Annotated[str | None, option("--label", "gpt, or dos for an MBR [default: gpt].", "gpt|dos")] = None
+    recipe: options.RecipeOption = None
+    grain: Annotated[int | None, option("--grain", "Boundary to start on [default: 1MiB].", "SIZE", grid)] = None
+    spare_end: Annotated[int | None, option("--spare-end", "Leave so much free at the end.", "SIZE", size)] = None
+    wipe: Annotated[bool, option("--wipe", "The disk is not empty, and everything on it may be lost.")] = False
+
+    def goal_and_request(self, geometry: options.Geometry) -> tuple[LayoutGoal, Request]:
+        """Return the goal, and the geometry that was given. What is typed beside a recipe comes before the recipe's
+        own. Raises Refused.
+        """
+        goal = _goal(tuple(_part(text) for text in self.parts or ()), self.recipe)
+        goal = replace(goal, label=self.label or goal.label, grain=self.grain or goal.grain, wipe=self.wipe,
+                       spare_end=goal.spare_end if self.spare_end is None else self.spare_end)  # fmt: skip
+        own = {"--recipe": self.recipe, "--label": self.label, "--grain": self.grain, "--spare-end": self.spare_end}
+        typed = [*(f"--part {shell_word(part)}" for part in self.parts or ()), *typed_words(own | geometry.typed)]
+        wishes = RealignGoal(grain=goal.grain)  # the audit beside it asks for this grain
+        return goal, Request(wishes, **asdict(geometry), typed=(*typed, *(["--wipe"] if self.wipe else [])))
 
 
 def plan_layout_command(
-    disk: DiskArgument,
+    disk: options.DiskArgument,
     *,
-    parts: PartsOption = None,
-    label: LabelOption = None,
-    recipe: RecipeOption = None,
-    grain: LayoutGrainOption = None,
-    spare_end: SpareOption = None,
-    wipe: WipeOption = False,
-    output: PlanOutputOption = None,
-    json_: JsonOption = False,
-    sector_size: SectorOption = None,
-    physical_sector_size: PhysicalOption = None,
-    page_size: PageOption = None,
+    asked: LayoutOptions,
+    output: options.PlanOutputOption = None,
+    json_: options.JsonOption = False,
+    geometry: options.Geometry,
 ) -> None:
     """Plan a new partition table for an empty disk, and show it.
 
@@ -164,30 +129,19 @@ def plan_layout_command(
 
     Exit code: 0 there is a plan; 3 refused, with every reason.
     """
-    goal, given = _asked(
-        parts=parts, label=label, recipe=recipe, grain=grain, spare_end=spare_end, wipe=wipe,
-        sector_size=sector_size, physical_sector_size=physical_sector_size, page_size=page_size,
-    )  # fmt: skip
-    operation = Layout(disk, goal, given)
+    operation = Layout(disk, *asked.goal_and_request(geometry))
     show_only(operation, operation.make_plan(), json_=json_, output=output)
 
 
 @ends_stream
 def layout_command(
-    disk: DiskArgument,
+    disk: options.DiskArgument,
     *,
-    parts: PartsOption = None,
-    label: LabelOption = None,
-    recipe: RecipeOption = None,
-    grain: LayoutGrainOption = None,
-    spare_end: SpareOption = None,
-    wipe: WipeOption = False,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    json_: EventsOption = False,
-    sector_size: SectorOption = None,
-    physical_sector_size: PhysicalOption = None,
-    page_size: PageOption = None,
+    asked: LayoutOptions,
+    dry_run: options.DryRunOption = False,
+    yes: options.YesOption = False,
+    json_: options.EventsOption = False,
+    geometry: options.Geometry,
 ) -> None:
     """Give an empty disk a new partition table, every start on its grids.
 
@@ -197,11 +151,7 @@ def layout_command(
 
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the table was finished.
     """
-    goal, given = _asked(
-        parts=parts, label=label, recipe=recipe, grain=grain, spare_end=spare_end, wipe=wipe,
-        sector_size=sector_size, physical_sector_size=physical_sector_size, page_size=page_size,
-    )  # fmt: skip
-    run_change(Layout(disk, goal, given), yes=yes, json_=json_, dry_run=dry_run)
+    run_change(Layout(disk, *asked.goal_and_request(geometry)), yes=yes, json_=json_, dry_run=dry_run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +183,7 @@ class Layout:
     @contextmanager
     def held(self, plan: Plan) -> Iterator[Applying]:
         path = plan.disk.path
-        with naming(path):
+        with options.naming(path):
             events = make_layout(plan, _look_again(plan))
             yield Applying(events, command("layout", path, "--wipe"))
 
@@ -251,41 +201,6 @@ def _look_again(plan: Plan) -> Disk:
     return look_at(plan.disk.path, Request(sector_size=plan.disk.sector_size))[0].disk
 
 
-def _asked(
-    *,
-    parts: list[str] | None,
-    label: str | None,
-    recipe: str | None,
-    grain: int | None,
-    spare_end: int | None,
-    wipe: bool,
-    sector_size: int | None,
-    physical_sector_size: int | None,
-    page_size: int | None,
-) -> tuple[LayoutGoal, Request]:
-    """Return the goal, and the geometry that was given. What is typed beside a recipe comes before the recipe's own.
-
-    Raises Refused.
-    """
-    goal = _goal(tuple(_part(text) for text in parts or ()), recipe)
-    goal = replace(goal, label=label or goal.label, grain=grain or goal.grain, wipe=wipe,
-                   spare_end=goal.spare_end if spare_end is None else spare_end)  # fmt: skip
-    options = {
-        "--recipe": recipe and shell_word(recipe),
-        "--label": label and shell_word(label),
-        "--grain": grain and format_size(grain),
-        "--spare-end": spare_end and format_size(spare_end),
-        "--sector-size": sector_size and format_size(sector_size),
-        "--physical-sector-size": physical_sector_size and format_size(physical_sector_size),
-        "--page-size": page_size and format_size(page_size),
-    }
-    typed = [f"--part {shell_word(part)}" for part in parts or ()]
-    typed += [f"{option} {value}" for option, value in options.items() if value]
-    typed += ["--wipe"] if wipe else []
-    wishes = RealignGoal(grain=goal.grain)  # the audit beside it asks for this grain
-    return goal, Request(wishes, sector_size, physical_sector_size, page_size, tuple(typed))
-
-
 def _goal(parts: tuple[PartWish, ...], name: str | None) -> LayoutGoal:
     if name is None:
         return LayoutGoal(parts)
@@ -293,3 +208,89 @@ def _goal(parts: tuple[PartWish, ...], name: str | None) -> LayoutGoal:
     if parts or not isinstance(goal, LayoutGoal):
         raise Refused(f"the recipe {name} already has partitions", hint="give either --part or --recipe")
     return goal
+
+
+# `aligntool demo`: the main job on a disk image of its own, without root.
+
+_PICTURE_WIDTH = 100
+
+
+def demo(
+    image: Annotated[str | None, argument("IMAGE", "Keep the image as this file; none: a temporary one.")] = None,
+    *,
+    picture: Annotated[
+        str | None, option("--picture", "Save the audit as an SVG picture.", "FILE", hidden=True)
+    ] = None,
+) -> None:
+    """Make a misaligned disk image, audit it, realign it, audit it again.
+
+    The image is of a PC of 2005, with files on it.
+
+    An image that is kept is audited and left misaligned, to play with.
+
+    Example: aligntool demo old-disk.img
+    """
+    if image is not None:
+        _audit_old_disk(image, picture)
+        _show_demo_plan(image)
+        _comment(f"\nThe image stays as it is. Move its partitions: {command('realign', image)}")
+        return
+    with tempfile.TemporaryDirectory(prefix="aligntool-demo-") as folder:
+        path = f"{folder}/disk.img"
+        _audit_old_disk(path, picture)
+        plan = _show_demo_plan(path)
+        _realign(plan, path)
+    _comment("\nThe image is gone; `aligntool demo old-disk.img` keeps one to play with.")
+
+
+def _audit_old_disk(image: str, picture: str | None) -> None:
+    _comment(f"Making {image}: an MBR disk as Windows XP and a Linux of 2005 partitioned it ...")
+    make_demo_image(image)
+    report = _report(image)
+    _typed(command("audit --map", image))
+    print_lines(_lines(report, terminal_width()))
+    if picture is not None:
+        save_svg(_lines(report, _PICTURE_WIDTH), picture, title="aligntool audit --map", width=_PICTURE_WIDTH)
+
+
+def _show_demo_plan(image: str) -> Plan:
+    """Without the steps, which fill three screens."""
+    _typed(command("plan realign", image))
+    plan = find_plan(image, Request()).plan
+    print_lines(plan_lines(plan, width=terminal_width(), brief=True))
+    _comment(f"({len(plan.steps)} steps; the command itself shows each with every byte)")
+    return plan
+
+
+def _realign(plan: Plan, image: str) -> None:
+    _typed(command("realign", image, "--yes"))
+    apply_plan(Realign(image, Request()), plan, json_=False)
+    _typed(command("audit", image))
+    report = _report(image)
+    lines = audit_lines(report, width=terminal_width(), verbose=False, quiet=False)
+    print_lines(lines)
+
+
+def _report(image: str) -> Report:
+    return audit(look((image,)), {}, Wishes())
+
+
+def _typed(words: str) -> None:
+    _comment(f"\n$ {words}\n")
+
+
+def _comment(words: str) -> None:
+    """Where both streams go to the same place, talk comes after the data that stand before it."""
+    sys.stdout.flush()
+    print(words, file=sys.stderr, flush=True)
+
+
+def _lines(report: Report, width: int) -> Iterator[Line]:
+    """The table, and the picture of the first partition that is off."""
+    found = {judged.disk.name: mends(judged) for judged in report.judged}
+    yield from audit_lines(report, width=width, verbose=False, quiet=False, mends=found)
+    yield ()
+    for judged in report.judged:
+        off = next((verdict for verdict in judged.verdicts if verdict.answer is Answer.OFF), None)
+        if off:
+            yield from boundary_lines(judged, off, width=width)

@@ -1,21 +1,20 @@
 """Look at one disk and plan its realign: what `plan`, `realign` and `apply` share, with their options."""
 
+import json
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
-
-import typer
 
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Judged, Wishes
 from aligntool.audit.wording import shell_word
-from aligntool.change import Plan, RealignGoal, Used
+from aligntool.change import Plan, RealignGoal, Used, from_json, to_json
 from aligntool.cli.audit import known_of
-from aligntool.cli.options import command, grid
-from aligntool.cli.request import Request
+from aligntool.cli.options import Geometry, RecipeOption, command, grid, option, partition_numbers, typed_words
+from aligntool.documents import as_object, by_field
 from aligntool.errors import Refused
 from aligntool.formats.parked import find_parked
 from aligntool.inventory import Disk, Inventory, Layer
@@ -31,55 +30,74 @@ from aligntool.realign.shrink import shrink_words
 from aligntool.realign.wanted import shrinkable
 from aligntool.recipes.goals import recipe
 from aligntool.steps import CheckContent, CopyContent, ShrinkContent
-from aligntool.units import Extent, format_size
-
-PartitionsOption = Annotated[
-    list[str] | None,
-    typer.Option("--partition", "-p", metavar="N[,N]",
-                 help="Only these partitions, such as 1,2. None: every one that is off the grid."),
-]  # fmt: skip
-GrainOption = Annotated[
-    int | None,
-    typer.Option("--grain", parser=grid, metavar="SIZE", help="Boundary to start on; 1MiB where there is room."),
-]
-ShrinkOption = Annotated[
-    bool, typer.Option("--shrink", help="File systems may be shrunk with their own tools to make room.")
-]
-JournalOption = Annotated[
-    str | None,
-    typer.Option("--journal", metavar="FILE", help="Journal in a file on another disk, not in free space of this one."),
-]
+from aligntool.units import Extent
 
 
-def asked_for(
-    *,
-    partitions: list[int] | None,
-    grain: int | None,
-    recipe: str | None,
-    shrink: bool,
-    journal: str | None,
-    sector_size: int | None,
-    physical_sector_size: int | None,
-    page_size: int | None,
-) -> Request:
-    """The options as one value. What is typed beside a recipe comes before the recipe's own. Raises Refused."""
-    goal = RealignGoal() if recipe is None else _recipe_goal(recipe)
-    if grain is not None:
-        goal = replace(goal, grain=grain, grain_given=True)
-    if partitions:
-        goal = replace(goal, partitions=tuple(sorted(set(partitions))))
-    goal = replace(goal, shrink=shrink or goal.shrink, journal_file=_absolute(journal))
-    options = {
-        "--grain": grain and format_size(grain),
-        "--recipe": recipe and shell_word(recipe),
-        "--journal": journal and shell_word(journal),
-        "--sector-size": sector_size and format_size(sector_size),
-        "--physical-sector-size": physical_sector_size and format_size(physical_sector_size),
-        "--page-size": page_size and format_size(page_size),
-    }
-    typed = [f"-p {number}" for number in partitions or ()] + (["--shrink"] if shrink else [])
-    typed += [f"{option} {value}" for option, value in options.items() if value]
-    return Request(goal, sector_size, physical_sector_size, page_size, tuple(typed))
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked of a plan: sizes in bytes; None: the disk and the database are asked.
+
+    A plan that is applied later is made again from the same request: docs/cli.md, "aligntool apply".
+    """
+
+    goal: RealignGoal = field(default_factory=RealignGoal)
+    sector_size: int | None = None
+    physical_sector_size: int | None = None
+    page_size: int | None = None
+    typed: tuple[str, ...] = ()  # these options as words
+
+
+def plan_text(plan: Plan, asked: Request) -> str:
+    """The plan's document with the wishes in it. The digest is over the plan only; wishes that were changed lead to
+    another plan, and that is refused.
+    """
+    return json.dumps(json.loads(to_json(plan)) | {"asked": as_object(asked)}, indent=2) + "\n"
+
+
+def read_plan_text(text: str) -> tuple[Plan, Request]:
+    """Raises Refused."""
+    plan = from_json(text)
+    try:
+        written = json.loads(text).get("asked", {})
+        goal = by_field(RealignGoal, written.get("goal", {}))
+        if "partitions" in goal:
+            goal["partitions"] = tuple(goal["partitions"])
+        found = by_field(Request, written)
+        return plan, Request(**(found | {"goal": RealignGoal(**goal), "typed": tuple(found.get("typed", ()))}))
+    except (TypeError, AttributeError, ValueError) as error:
+        hint = command("plan realign", plan.disk.path)
+        raise Refused(f"the plan lacks what was asked for: {error}", hint=hint) from error
+
+
+@dataclass(frozen=True, slots=True)
+class RealignOptions:
+    """Options of a realign, beside the geometry."""
+
+    partitions: Annotated[
+        list[str] | None,
+        option("--partition -p", "Only these partitions, such as 1,2. None: every one that is off the grid.", "N[,N]"),
+    ] = None
+    grain: Annotated[int | None, option("--grain", "Boundary to start on; 1MiB where there is room.", "SIZE", grid)] = (
+        None
+    )
+    recipe: RecipeOption = None
+    shrink: Annotated[bool, option("--shrink", "File systems may be shrunk with their own tools to make room.")] = False
+    journal: Annotated[
+        str | None, option("--journal", "Journal in a file on another disk, not in free space of this one.", "FILE")
+    ] = None
+
+    def request(self, geometry: Geometry) -> Request:
+        """The options as one value. What is typed beside a recipe comes before the recipe's own. Raises Refused."""
+        numbers = partition_numbers(self.partitions) or []
+        goal = RealignGoal() if self.recipe is None else _recipe_goal(self.recipe)
+        if self.grain is not None:
+            goal = replace(goal, grain=self.grain, grain_given=True)
+        if numbers:
+            goal = replace(goal, partitions=tuple(sorted(numbers)))
+        goal = replace(goal, shrink=self.shrink or goal.shrink, journal_file=_absolute(self.journal))
+        options = {"--grain": self.grain, "--recipe": self.recipe, "--journal": self.journal, **geometry.typed}
+        typed = [*(f"-p {number}" for number in numbers), *(["--shrink"] if self.shrink else [])]
+        return Request(goal, **asdict(geometry), typed=(*typed, *typed_words(options)))
 
 
 def _recipe_goal(name: str) -> RealignGoal:

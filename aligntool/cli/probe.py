@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 from random import Random
 from time import monotonic
 from typing import Annotated
@@ -11,82 +11,44 @@ from typing import Annotated
 import typer
 
 from aligntool.audit.wording import shell_word
-from aligntool.cli.measuring import (
-    bench_progress,
-    confirm_given_up,
-    ended_by_signals,
-    identity,
-    refuse_to_overwrite,
-    refuse_unless_empty,
-)
-from aligntool.cli.options import YesOption, command, keep, print_lines, sector, size, terminal_width, whole
+from aligntool.cli import options
+from aligntool.cli.measuring import bench_progress, ended_by_signals, identity, refuse_to_overwrite
+from aligntool.cli.options import argument, command, option, print_lines, sector, size, terminal_width, whole
 from aligntool.errors import ExitCode, Refused
 from aligntool.inventory import Disk
 from aligntool.linux.drives import Given
 from aligntool.linux.hold import hold_disk
 from aligntool.linux.look import look
-from aligntool.measure.timing import (
-    Target,
-    Timed,
-    made_file,
-    opened_disk,
-    smallest_request,
-    time_rounds,
-    written_shares,
-)
+from aligntool.measure import timing, unit_design
+from aligntool.measure.schedule import refuse_destruction
 from aligntool.measure.unit import ProbeResult, infer
-from aligntool.measure.unit_design import (
-    LEAST_LEVELS,
-    Kind,
-    Regions,
-    Round,
-    design,
-    fullest,
-    levels,
-    regions_among,
-    windows,
-)
 from aligntool.render.experiments import probe_json, probe_lines
 from aligntool.render.plan import time_words
 from aligntool.units import GIB, MIB, format_size
 
 
 def probe(
-    target: Annotated[
-        str,
-        typer.Argument(metavar="TARGET", help="A disk or image file, only to be read; or a folder to make a file in."),
-    ],
+    target: Annotated[str, argument("TARGET", "A disk or image file, only to be read; or a folder to make a file in.")],
     *,
     destructive: Annotated[
-        bool, typer.Option("--destructive", help="Also write on the disk itself; only if it is empty.")
+        bool, option("--destructive", "Also write on the disk itself; only if it is empty.")
     ] = False,
-    yes: YesOption = False,
-    limit: Annotated[
-        int, typer.Option("--limit", parser=whole(1, 86400), metavar="SECONDS",
-                          help="Time requests for so long at most.")
-    ] = 120,
+    yes: options.YesOption = False,
+    limit: Annotated[int, option("--limit", "Time requests for so long at most.", "SECONDS", whole(1, 86400))] = 120,
     most: Annotated[
-        int | None, typer.Option("--most", parser=size, metavar="SIZE",
-                                 help="Read and write so much at most; 1GiB. One round of requests must fit.")
+        int | None,
+        option("--most", "Read and write so much at most; 1GiB. One round of requests must fit.", "SIZE", size),
     ] = None,
-    file_size: Annotated[
-        int | None, typer.Option("--size", parser=size, metavar="SIZE", help="Of the file in a folder; 512MiB.")
-    ] = None,
-    largest: Annotated[
-        int | None, typer.Option("--largest", parser=size, metavar="SIZE", help="The largest unit to look for; 8MiB.")
-    ] = None,
-    sector_size: Annotated[
-        int | None, typer.Option("--sector-size", parser=sector, metavar="SIZE", help="The smallest request to time.")
-    ] = None,
-    seed: Annotated[
-        int, typer.Option("--seed", parser=whole(0), metavar="N", help="Places and order come from it.")
-    ] = 1,
+    file_size: Annotated[int | None, option("--size", "Of the file in a folder; 512MiB.", "SIZE", size)] = None,
+    largest: Annotated[int | None, option("--largest", "The largest unit to look for; 8MiB.", "SIZE", size)] = None,
+    sector_size: Annotated[int | None, option("--sector-size", "The smallest request to time.", "SIZE", sector)] = None,
+    seed: Annotated[int, option("--seed", "Places and order come from it.", "N", whole(0))] = 1,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the result, for `audit --measured FILE`.")
+        str | None, option("--output -o", "Keep the result, for `audit --measured FILE`.", "FILE")
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the penalty of every size.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="As JSON; sizes are bytes, times µs.")] = False,
-) -> None:  # fmt: skip
+    verbose: Annotated[bool, option("--verbose -v", "Show the penalty of every size.")] = False,
+    json_: Annotated[bool, option("--json", "As JSON; sizes are bytes, times µs.")] = False,
+) -> None:
     """Find the unit in which a drive works internally, by timing requests.
 
     A unit that cannot be found is reported as unknown.
@@ -121,22 +83,22 @@ class _Asked:
 
 def _on_disk(path: str, asked: _Asked, *, destructive: bool, yes: bool) -> ProbeResult:
     disk = _look(path, asked.sector_size)
-    with _held(disk, destructive=destructive, yes=yes), opened_disk(disk.path, write=destructive) as target:
+    with _held(disk, destructive=destructive, yes=yes), timing.opened_disk(disk.path, write=destructive) as target:
         least = asked.sector_size or disk.limits.logical_block_size or 512
-        smallest = smallest_request(target.reading, 0, least)
-        places = windows(disk.size or 0)
-        shares = tuple(0.0 for _ in places) if destructive else written_shares(target, places, smallest)
-        kinds = tuple(Kind) if destructive else (Kind.READ,)
-        return _run(disk, target, fullest(places, shares), smallest, kinds, asked, None)
+        smallest = timing.smallest_request(target.reading, 0, least)
+        places = unit_design.windows(disk.size or 0)
+        shares = tuple(0.0 for _ in places) if destructive else timing.written_shares(target, places, smallest)
+        kinds = tuple(unit_design.Kind) if destructive else (unit_design.Kind.READ,)
+        return _run(disk, target, unit_design.fullest(places, shares), smallest, kinds, asked, None)
 
 
 def _in_folder(folder: str, file_size: int, asked: _Asked) -> ProbeResult:
-    with ended_by_signals(), _progress("filling") as tell, made_file(folder, file_size, tell) as made:
+    with ended_by_signals(), _progress("filling") as tell, timing.made_file(folder, file_size, tell) as made:
         disk = _look(made.disk, asked.sector_size)
         least = asked.sector_size or disk.limits.logical_block_size or 512
-        smallest = smallest_request(made.target.reading, 0, least)
-        parts = regions_among(made.extents)
-        return _run(disk, made.target, parts, smallest, tuple(Kind), asked, made.target.path)
+        smallest = timing.smallest_request(made.target.reading, 0, least)
+        parts = unit_design.regions_among(made.extents)
+        return _run(disk, made.target, parts, smallest, tuple(unit_design.Kind), asked, made.target.path)
 
 
 def _look(path: str, sector_size: int | None) -> Disk:
@@ -153,25 +115,50 @@ def _held(disk: Disk, *, destructive: bool, yes: bool) -> Iterator[None]:
         yield
         return
 
-    refuse_unless_empty(disk)
+    _refuse_unless_empty(disk)
     print(
         f"{disk.path} is empty. Small pieces of it all over are overwritten, and what they get stays.", file=sys.stderr
     )
-    confirm_given_up(disk, yes)
+    _confirm_overwriting(disk, yes)
     with hold_disk(disk.path, why="timing writes"):
-        refuse_unless_empty(_look(disk.path, None))
+        _refuse_unless_empty(_look(disk.path, None))
         yield
 
 
+def _refuse_unless_empty(disk: Disk) -> None:
+    """As for a benchmark. Raises Refused for a disk with a table, a file system or a signature, that fails, is in use,
+    or could not be looked at.
+    """
+    try:
+        refuse_destruction(disk, None)
+    except Refused as refusal:
+        only = f"without --destructive it is only read: {command('probe', disk.path)}"
+        refusal.hint = f"{refusal.hint}\n{only}".strip()
+        raise
+
+
+def _confirm_overwriting(disk: Disk, yes: bool) -> None:
+    """Returns when the user typed the serial number, or the name of a disk that has none. Raises Refused."""
+    serial = (disk.serial or "").strip()
+    word, what = (serial, "the disk's serial number") if serial else (PurePath(disk.path).name, "its name")
+    options.confirm_disk(disk.path, word, what, yes)
+
+
 def _run(
-    disk: Disk, target: Target, parts: Regions, smallest: int, kinds: tuple[Kind, ...], asked: _Asked, file: str | None
+    disk: Disk,
+    target: timing.Target,
+    parts: unit_design.Regions,
+    smallest: int,
+    kinds: tuple[unit_design.Kind, ...],
+    asked: _Asked,
+    file: str | None,
 ) -> ProbeResult:
-    if len(levels(smallest, parts, asked.largest)) < LEAST_LEVELS:
+    if len(unit_design.levels(smallest, parts, asked.largest)) < unit_design.LEAST_LEVELS:
         raise Refused(
             f"there is too little room to look for a unit: two regions of {format_size(parts[1].length)}",
             hint="a larger --size, or a larger disk",
         )
-    rounds = design(parts, smallest, kinds, asked.dice, most=asked.largest)
+    rounds = unit_design.design(parts, smallest, kinds, asked.dice, most=asked.largest)
     timed = _timed(rounds, target, asked)
     if not timed.rounds:
         raise KeyboardInterrupt
@@ -183,9 +170,9 @@ def _run(
     )  # fmt: skip
 
 
-def _timed(rounds: Iterable[Round], target: Target, asked: _Asked) -> Timed:
+def _timed(rounds: Iterable[unit_design.Round], target: timing.Target, asked: _Asked) -> timing.Timed:
     with _progress(f"timing for at most {time_words(asked.limit_s)}") as tell:
-        return time_rounds(rounds, target, limit_s=asked.limit_s, most_bytes=asked.most, tell=tell)
+        return timing.time_rounds(rounds, target, limit_s=asked.limit_s, most_bytes=asked.most, tell=tell)
 
 
 @contextmanager
@@ -212,6 +199,6 @@ def _tell(result: ProbeResult, output: str | None, *, verbose: bool, json_: bool
         return
 
     sys.stdout.flush()
-    keep(output, probe_json(result))
+    options.keep(output, probe_json(result))
     if result.inference.boundaries:
         print(f"aligntool: {command('audit', result.disk.path, '--measured', shell_word(output))}", file=sys.stderr)

@@ -1,10 +1,9 @@
 """`aligntool raid plan`, `create` and `persist`: a goal from the options, the plan, its application."""
 
-import inspect
 import json
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ import typer
 
 from aligntool.audit.wording import shell_word
 from aligntool.change import Plan, RaidGoal, from_json, to_json, with_wanted
+from aligntool.cli import options
 from aligntool.cli.arrays import (
     array_plan_lines,
     held_array,
@@ -26,21 +26,7 @@ from aligntool.cli.arrays import (
     tell_resync,
     wait_for_resync,
 )
-from aligntool.cli.options import (
-    DryRunOption,
-    EventsOption,
-    JsonOption,
-    PlanOutputOption,
-    RecipeOption,
-    SysrootOption,
-    SystemOption,
-    YesOption,
-    command,
-    place,
-    print_lines,
-    size,
-    terminal_width,
-)
+from aligntool.cli.options import argument, command, option, place, print_lines, size, terminal_width
 from aligntool.cli.run_change import Applying, ends_stream, run_change, show_only
 from aligntool.documents import as_object, by_field
 from aligntool.errors import Refused, Stopped
@@ -55,11 +41,7 @@ from aligntool.recipes.goals import recipe
 from aligntool.render.arrays import array_lines, arrays_json
 from aligntool.render.lines import Line, plain
 
-# What is wanted of an array, as it is typed: one set of options for `raid plan` and `raid create`.
-#
-# The two commands must take the same options and mean the same by them: an option that is added here is an option of
-# both.
-
+DrivesArgument = Annotated[list[str], argument("DEV...", "Drives, or one partition of each drive.")]
 LEVELS = ("0", "1", "10", "5", "6")
 
 
@@ -71,102 +53,67 @@ def level_word(text: str) -> str:
     return f"raid{word}"
 
 
-def goal_as_typed(
-    drives: Annotated[list[str], typer.Argument(metavar="DEV...", help="Drives, or one partition of each drive.")],
-    *,
-    level: Annotated[
-        str | None, typer.Option("--level", "-l", parser=level_word, metavar="0|1|10|5|6", help="Which RAID.")
-    ] = None,
-    recipe: RecipeOption = None,
-    chunk: Annotated[
-        int | None, typer.Option("--chunk", parser=size, metavar="SIZE", help="The chunk [default: as recommended].")
-    ] = None,
+@dataclass(frozen=True, slots=True)
+class ArrayOptions:
+    """The options of `raid plan` and `raid create`."""
+
+    level: Annotated[str | None, option("--level -l", "Which RAID.", "0|1|10|5|6", level_word)] = None
+    recipe: options.RecipeOption = None
+    chunk: Annotated[int | None, option("--chunk", "The chunk [default: as recommended].", "SIZE", size)] = None
     workload: Annotated[
-        str | None,
-        typer.Option("--workload", metavar="NAME", help="What for: general, boot, database, sequential, lsm, vm."),
-    ] = None,
-    filesystem: Annotated[
-        str | None, typer.Option("--fs", metavar="NAME", help="xfs, ext4, btrfs, swap, none [default: xfs].")
-    ] = None,
+        str | None, option("--workload", "What for: general, boot, database, sequential, lsm, vm.", "NAME")
+    ] = None
+    filesystem: Annotated[str | None, option("--fs", "xfs, ext4, btrfs, swap, none [default: xfs].", "NAME")] = None
     layout: Annotated[
-        str | None,
-        typer.Option("--layout", metavar="NAME", help="RAID10: n2, f2, o2 ...; RAID5, RAID6: left-symmetric ..."),
-    ] = None,
-    bitmap: Annotated[
-        str | None, typer.Option("--bitmap", metavar="internal|none", help="The write-intent bitmap.")
-    ] = None,
+        str | None, option("--layout", "RAID10: n2, f2, o2 ...; RAID5, RAID6: left-symmetric ...", "NAME")
+    ] = None
+    bitmap: Annotated[str | None, option("--bitmap", "The write-intent bitmap.", "internal|none")] = None
     metadata: Annotated[
-        str | None,
-        typer.Option(
-            "--metadata", metavar="1.2|1.0", help="1.2, or 1.0, at the end, for a RAID1 alone [default: 1.2]."
-        ),
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="The array's name [default: data].")
-    ] = None,
+        str | None, option("--metadata", "1.2, or 1.0, at the end, for a RAID1 alone [default: 1.2].", "1.2|1.0")
+    ] = None
+    name: Annotated[str | None, option("--name", "The array's name [default: data].", "NAME")] = None
     mount: Annotated[
-        str | None,
-        typer.Option(
-            "--mount", parser=place, metavar="DIR", help="Where to mount it; none: nowhere [default: /srv/NAME]."
-        ),
-    ] = None,
-    page: Annotated[
-        int | None,
-        typer.Option("--database-page", parser=size, metavar="SIZE", help="For --workload database [default: 16KiB]."),
-    ] = None,
+        str | None, option("--mount", "Where to mount it; none: nowhere [default: /srv/NAME].", "DIR", place)
+    ] = None
+    database_page: Annotated[
+        int | None, option("--database-page", "For --workload database [default: 16KiB].", "SIZE", size)
+    ] = None
     spare_room: Annotated[
-        int | None,
-        typer.Option("--spare-room", parser=size, metavar="SIZE", help="Leave so much free at the end of each drive."),
-    ] = None,
-    whole: Annotated[
-        bool, typer.Option("--whole-drives", help="No partition tables: the drives themselves are the members.")
-    ] = False,
-    wipe: Annotated[
-        list[str] | None,
-        typer.Option("--wipe", metavar="DEV", help="What is on this member may be lost; may be given again."),
-    ] = None,
-    measured: Annotated[
-        str | None, typer.Option("--measured", metavar="FILE", help="What `raid tune` measured on these drives.")
-    ] = None,
-    system: SystemOption = None,
-) -> RaidGoal:
-    """The goal, with new UUIDs. What is typed beside a recipe comes before the recipe's own. Raises Refused."""
-    goal = _goal(level, recipe)
-    if page and (workload or goal.workload) != "database":
-        raise Refused("--database-page needs --workload database", hint="--workload database")
-    return replace(
-        goal,
-        chunk=chunk or goal.chunk,
-        workload=workload or goal.workload,
-        filesystem=filesystem or goal.filesystem,
-        layout=layout or goal.layout,
-        bitmap=bitmap or goal.bitmap,
-        name=name or goal.name,
-        mount_at=goal.mount_at if mount is None else "" if mount == "none" else mount,
-        database_page=page or goal.database_page,
-        spare_room=spare_room or goal.spare_room,
-        members="whole-drives" if whole else goal.members,
-        wipe=tuple(resolved(name) for name in wipe or ()),
-        metadata=metadata or goal.metadata,
-        system=system or _this_system(),
-        measured=_measurement(measured) if measured else goal.measured,
+        int | None, option("--spare-room", "Leave so much free at the end of each drive.", "SIZE", size)
+    ] = None
+    whole: Annotated[bool, option("--whole-drives", "No partition tables: the drives themselves are the members.")] = (
+        False
     )
+    wipe: Annotated[
+        list[str] | None, option("--wipe", "What is on this member may be lost; may be given again.", "DEV")
+    ] = None
+    measured: Annotated[str | None, option("--measured", "What `raid tune` measured on these drives.", "FILE")] = None
+    system: options.SystemOption = None
+
+    def goal(self) -> RaidGoal:
+        """Return what is wanted, with new UUIDs. What is typed beside a recipe comes before the recipe's own.
+
+        Raises Refused.
+        """
+        goal = _goal(self.level, self.recipe)
+        if self.database_page and (self.workload or goal.workload) != "database":
+            raise Refused("--database-page needs --workload database", hint="--workload database")
+        mount_at = "" if self.mount == "none" else self.mount
+        return replace(
+            goal,
+            **{name: value for name in _OF_GOAL if (value := getattr(self, name))},
+            mount_at=goal.mount_at if mount_at is None else mount_at,
+            members="whole-drives" if self.whole else goal.members,
+            wipe=tuple(resolved(name) for name in self.wipe or ()),
+            system=self.system or _this_system(),
+            measured=_measurement(self.measured) if self.measured else goal.measured,
+        )
 
 
-def takes_goal(command: Callable[..., None]) -> Callable[..., None]:
-    """A command `(drives, goal, *, own options)`, as typer sees it: with the options of `goal_as_typed` and its own."""
-    shared, own = inspect.signature(goal_as_typed).parameters, inspect.signature(command).parameters
-    together = [*shared.values(), *(each for name, each in own.items() if name not in ("drives", "goal"))]
-
-    def typed(**given: object) -> None:
-        goal = goal_as_typed(**{name: given[name] for name in shared})  # type: ignore[arg-type]
-        rest = {name: value for name, value in given.items() if name not in shared}
-        command(given["drives"], goal, **rest)
-
-    typed.__signature__ = inspect.Signature(together)  # type: ignore[attr-defined]
-    typed.__annotations__ = {each.name: each.annotation for each in together}
-    typed.__doc__, typed.__name__ = command.__doc__, command.__name__
-    return typed
+# Options that are fields of the goal as they are.
+_OF_GOAL = (
+    "chunk", "workload", "filesystem", "layout", "bitmap", "name", "database_page", "spare_room", "metadata",
+)  # fmt: skip
 
 
 def _goal(level: str | None, name: str | None) -> RaidGoal:
@@ -210,17 +157,15 @@ def _this_system() -> str:
 
 @ends_stream
 def persist_command(
-    array: Annotated[str, typer.Argument(metavar="ARRAY", help="An array that runs: md127, /dev/md/data, data.")],
+    array: Annotated[str, argument("ARRAY", "An array that runs: md127, /dev/md/data, data.")],
     *,
-    system: SystemOption = None,
-    mount: Annotated[
-        str | None, typer.Option("--mount", parser=place, metavar="DIR", help="Mount it there, now and at every start.")
-    ] = None,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    output: PlanOutputOption = None,
-    json_: EventsOption = False,
-    sysroot: SysrootOption = None,
+    system: options.SystemOption = None,
+    mount: Annotated[str | None, option("--mount", "Mount it there, now and at every start.", "DIR", place)] = None,
+    dry_run: options.DryRunOption = False,
+    yes: options.YesOption = False,
+    output: options.PlanOutputOption = None,
+    json_: options.EventsOption = False,
+    sysroot: options.SysrootOption = None,
 ) -> None:
     """Make an array that is there start at every boot.
 
@@ -308,9 +253,12 @@ def read_persist_text(text: str) -> tuple[Plan, PersistGoal]:
 # `aligntool raid plan` and `show`.
 
 
-@takes_goal
 def plan_command(
-    drives: list[str], goal: RaidGoal, *, output: PlanOutputOption = None, json_: JsonOption = False
+    drives: DrivesArgument,
+    *,
+    asked: ArrayOptions,
+    output: options.PlanOutputOption = None,
+    json_: options.JsonOption = False,
 ) -> None:
     """Plan an array, and show how it would be made.
 
@@ -320,7 +268,7 @@ def plan_command(
 
     Exit code: 0 there is a plan; 3 refused, with every reason.
     """
-    operation = CreateArray(tuple(drives), goal)
+    operation = CreateArray(tuple(drives), asked.goal())
     show_only(operation, operation.make_plan(), json_=json_, output=output)
 
 
@@ -348,12 +296,10 @@ def find_array_plan(drives: list[str], goal: RaidGoal) -> Plan:
 
 
 def show_command(
-    arrays: Annotated[
-        list[str] | None, typer.Argument(metavar="[ARRAY...]", help="Arrays: md0, /dev/md/data, data; none: all.")
-    ] = None,
+    arrays: Annotated[list[str] | None, argument("[ARRAY...]", "Arrays: md0, /dev/md/data, data; none: all.")] = None,
     *,
-    sysroot: SysrootOption = None,
-    json_: JsonOption = False,
+    sysroot: options.SysrootOption = None,
+    json_: options.JsonOption = False,
 ) -> None:
     """Show arrays: members, links, state, and where the data lie.
 
@@ -374,15 +320,14 @@ def show_command(
 
 
 @ends_stream
-@takes_goal
 def create_command(
-    drives: list[str],
-    goal: RaidGoal,
+    drives: DrivesArgument,
     *,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Return when the first resynchronisation is done.")] = False,
-    json_: EventsOption = False,
+    asked: ArrayOptions,
+    dry_run: options.DryRunOption = False,
+    yes: options.YesOption = False,
+    wait: Annotated[bool, option("--wait", "Return when the first resynchronisation is done.")] = False,
+    json_: options.EventsOption = False,
 ) -> None:
     """Make an array, with everything that makes it start at every boot.
 
@@ -392,7 +337,7 @@ def create_command(
 
     Exit code: 0 done, 3 refused and nothing written, 4 stopped part-way with the record kept.
     """
-    operation = CreateArray(tuple(drives), goal, with_goal=False, wait=wait)
+    operation = CreateArray(tuple(drives), asked.goal(), with_goal=False, wait=wait)
     run_change(operation, yes=yes, json_=json_, dry_run=dry_run)
 
 

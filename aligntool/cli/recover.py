@@ -7,28 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from aligntool.audit.wording import shell_word
 from aligntool.change import LayoutGoal, Plan, from_json, wanted_of
+from aligntool.cli import options
 from aligntool.cli.arrays import record_of, recover_array, tell_array_status
 from aligntool.cli.moves import Realign, held_disk, hurrying, report_result, ways_on
-from aligntool.cli.options import (
-    EventsOption,
-    JsonOption,
-    RateOption,
-    YesOption,
-    colored,
-    command,
-    confirm_disk,
-    naming,
-    print_lines,
-    read_text,
-    terminal_width,
-)
+from aligntool.cli.options import argument, command, naming, option, print_lines, read_text, terminal_width
 from aligntool.cli.partitions import Layout
+from aligntool.cli.plan import Request, read_plan_text
 from aligntool.cli.raid import CreateArray, Persist, read_persist_text
-from aligntool.cli.request import Request, read_plan_text
 from aligntool.cli.run_change import Applying, Operation, ends_stream, follow, identity, run_change
 from aligntool.cli.tune import clear_hint_of
 from aligntool.device import Device
@@ -53,11 +40,11 @@ from aligntool.units import KIB
 
 @ends_stream
 def apply(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="As `aligntool plan ... -o FILE` wrote it.")],
+    file: Annotated[str, argument("FILE", "As `aligntool plan ... -o FILE` wrote it.")],
     *,
-    yes: YesOption = False,
-    rate: RateOption = None,
-    json_: EventsOption = False,
+    yes: options.YesOption = False,
+    rate: options.RateOption = None,
+    json_: options.EventsOption = False,
 ) -> None:
     """Apply a plan that was kept in a file.
 
@@ -91,26 +78,27 @@ def _kept(text: str, rate: int | None) -> tuple[Operation, Plan]:
 _LEAST = 64 * KIB  # bytes; the tables alone take more than half of it
 
 JournalFileOption = Annotated[
-    str | None, typer.Option("--journal", metavar="FILE", help="The journal's file, where it was put on another disk.")
+    str | None, option("--journal", "The journal's file, where it was put on another disk.", "FILE")
 ]
 
 
 RestoreOption = Annotated[
-    bool,
-    typer.Option("--restore-table", help="Write the journal's partition table over one that another program changed."),
+    bool, option("--restore-table", "Write the journal's partition table over one that another program changed.")
 ]
 
 
 TargetArgument = Annotated[
     str | None,
-    typer.Argument(
-        metavar="[DISK]",
-        help="A disk or an image; of an unfinished array a member or its name. Without: the array that is unfinished.",
+    argument(
+        "[DISK]",
+        "A disk or an image; of an unfinished array a member or its name. Without: the array that is unfinished.",
     ),
 ]
 
 
-def status(disk: TargetArgument = None, *, journal: JournalFileOption = None, json_: JsonOption = False) -> None:
+def status(
+    disk: TargetArgument = None, *, journal: JournalFileOption = None, json_: options.JsonOption = False
+) -> None:
     """Show how far an interrupted move or array came, and what to type.
 
     Writes nothing.
@@ -135,9 +123,9 @@ def resume(
     *,
     journal: JournalFileOption = None,
     restore_table: RestoreOption = False,
-    yes: YesOption = False,
-    rate: RateOption = None,
-    json_: EventsOption = False,
+    yes: options.YesOption = False,
+    rate: options.RateOption = None,
+    json_: options.EventsOption = False,
 ) -> None:
     """Finish an interrupted move or array.
 
@@ -156,9 +144,9 @@ def rollback(
     *,
     journal: JournalFileOption = None,
     restore_table: RestoreOption = False,
-    yes: YesOption = False,
-    rate: RateOption = None,
-    json_: EventsOption = False,
+    yes: options.YesOption = False,
+    rate: options.RateOption = None,
+    json_: options.EventsOption = False,
 ) -> None:
     """Undo an interrupted move or array.
 
@@ -267,10 +255,10 @@ def confirm_restoring(disk: str, journal_file: str | None, plan: Plan, *, yes: b
             raise Refused(f"{disk}: nothing is in flight on this disk")
         found = read_found(device, plan)
         written = _read(overlay(device, journal), plan)
-    show(table_lines("the partition table found", found.partitions), sys.stderr, color=colored())
-    show(table_lines("the partition table to be written", written.partitions), sys.stderr, color=colored())
+    show(table_lines("the partition table found", found.partitions), sys.stderr, color=options.colored())
+    show(table_lines("the partition table to be written", written.partitions), sys.stderr, color=options.colored())
     refuse(_overwritten(disk, plan, found.partitions, written.partitions))
-    confirm_disk(disk, *identity(plan), yes)
+    options.confirm_disk(disk, *identity(plan), yes)
     return found
 
 

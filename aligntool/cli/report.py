@@ -1,39 +1,29 @@
-"""`aligntool report`, `recipes` and `snapshot`."""
+"""`aligntool report` and `snapshot`."""
 
 import sys
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Annotated
 
-import typer
-
 from aligntool.audit.drives import unjudged
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Wishes
+from aligntool.cli import options
 from aligntool.cli.audit import known_of, with_mends
-from aligntool.cli.options import (
-    OverwriteOption,
-    PageOption,
-    PhysicalOption,
-    SectorOption,
-    SysrootOption,
-    TargetsArgument,
-    TimeoutOption,
-    WakeOption,
-    WishedGrainOption,
-)
+from aligntool.cli.options import option, say
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Inventory
 from aligntool.linux.deadline import SILENCE_S
 from aligntool.linux.drives import Given
-from aligntool.linux.files import png_of, write_pages
+from aligntool.linux.files import png_of, write_pages, write_snapshot
 from aligntool.linux.look import look
+from aligntool.linux.snapshot import collect
+from aligntool.linux.sysfs import Tree
 from aligntool.measure.results import from_json
 from aligntool.measure.sweeps import experiment_from_json
 from aligntool.measure.targets import read_text
 from aligntool.raid.chunks import known_rates
 from aligntool.raid.views import arrays_of
-from aligntool.render.lines import harmless
 from aligntool.render.recipes import TOPIC
 from aligntool.render.report.disks import Content, Measured, pictures_of
 from aligntool.render.report.page import page_html
@@ -47,31 +37,23 @@ _STDOUT = "-"
 
 
 def report(
-    targets: TargetsArgument = None,
+    targets: options.TargetsArgument = None,
     *,
     output: Annotated[
-        str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to write the page; - is standard output."),
+        str | None, option("--output -o", "Where to write the page; - is standard output.", "FILE")
     ] = None,
-    chart: Annotated[
-        str | None, typer.Option("--chart", metavar="NAME", help="A single picture, for --svg and --png.")
-    ] = None,
-    svg: Annotated[str | None, typer.Option("--svg", metavar="FILE", help="Write that picture as SVG.")] = None,
-    png: Annotated[
-        str | None, typer.Option("--png", metavar="FILE", help="Write that picture as PNG; needs rsvg-convert.")
-    ] = None,
+    chart: Annotated[str | None, option("--chart", "A single picture, for --svg and --png.", "NAME")] = None,
+    svg: Annotated[str | None, option("--svg", "Write that picture as SVG.", "FILE")] = None,
+    png: Annotated[str | None, option("--png", "Write that picture as PNG; needs rsvg-convert.", "FILE")] = None,
     bench: Annotated[
-        list[str] | None,
-        typer.Option("--bench", metavar="FILE", help="A result of `aligntool bench`; may be given again."),
+        list[str] | None, option("--bench", "A result of `aligntool bench`; may be given again.", "FILE")
     ] = None,
-    overwrite: OverwriteOption = False,
-    sysroot: SysrootOption = None,
-    wake: WakeOption = False,
-    timeout: TimeoutOption = SILENCE_S,
-    sector_size: SectorOption = None,
-    physical_sector_size: PhysicalOption = None,
-    page_size: PageOption = None,
-    grain: WishedGrainOption = None,
+    overwrite: options.OverwriteOption = False,
+    sysroot: options.SysrootOption = None,
+    wake: options.WakeOption = False,
+    timeout: options.TimeoutOption = SILENCE_S,
+    geometry: options.Geometry,
+    grain: options.WishedGrainOption = None,
 ) -> None:
     """Write one HTML page of disks, findings, arrays and benchmarks.
 
@@ -82,21 +64,21 @@ def report(
     Exit code: 0 written, whatever was found; 3 refused, and nothing was written.
     """
     _check_words(output, chart, svg, png)
-    if output is None and chart is not None and (known := _known_picture(chart)):
-        _write(_drawn(known, svg, png), overwrite=overwrite)
-        return
-    measured = _measured(bench or [])
-    given = Given(sector_size=sector_size, physical_sector_size=physical_sector_size)
+    if output is None and chart == TOPIC:  # no disk has to be looked at for it
+        return _write(_drawn(queue_picture(), svg, png), overwrite=overwrite)
+    texts = [(file, read_text(file)) for file in bench or ()]
+    measured = measured_of([experiment_from_json(text, file) or from_json(text, file) for file, text in texts])
+    given = Given(sector_size=geometry.sector_size, physical_sector_size=geometry.physical_sector_size)
     inventory = look(tuple(targets or ()), sysroot=sysroot, given=given, wake=wake, silence_s=timeout)
     if targets:
         refuse(Refusal("not-read", each.what, f"{each.what}: {each.why}", each.hint) for each in inventory.unseen)
-    content = _content(inventory, Wishes(page_size=page_size, grain=grain or MIB), measured)
+    content = _content(inventory, Wishes(page_size=geometry.page_size, grain=grain or MIB), measured)
     pages = _drawn(_find_picture(content, chart), svg, png) if chart else []
     if output is not None:
-        pages.insert(0, (output, _page(content)))
+        pages.insert(0, (output, page_html(content).encode()))
     _write(pages, overwrite=overwrite)
     for unseen in unjudged(content.report):
-        _say(f"{unseen.what}: {unseen.why}")
+        say(f"{unseen.what}: {unseen.why}")
 
 
 def _check_words(output: str | None, chart: str | None, svg: str | None, png: str | None) -> None:
@@ -109,20 +91,6 @@ def _check_words(output: str | None, chart: str | None, svg: str | None, png: st
     named = [name for name in (output, svg, png) if name]
     if len(set(named)) < len(named):
         raise Refused("two files of the same name were asked for")
-
-
-def _known_picture(chart: str) -> Picture | None:
-    """Those for which no disk has to be looked at."""
-    return queue_picture() if chart == TOPIC else None
-
-
-def _measured(files: list[str]) -> tuple[Measured, ...]:
-    """Raises Refused for a file that is not a result."""
-    if not files:
-        return ()
-
-    texts = [(file, read_text(file)) for file in files]
-    return measured_of([experiment_from_json(text, file) or from_json(text, file) for file, text in texts])
 
 
 def _content(inventory: Inventory, wishes: Wishes, measured: tuple[Measured, ...]) -> Content:
@@ -141,10 +109,6 @@ def _find_picture(content: Content, name: str) -> Picture:
     raise Refused(f"there is no picture {name!r}; there are {', '.join(made)}", hint=f"--chart {near[0]}")
 
 
-def _page(content: Content) -> bytes:
-    return page_html(content).encode()
-
-
 def _drawn(picture: Picture, svg: str | None, png: str | None) -> list[tuple[str, bytes]]:
     text = svg_text(picture, alone=True)
     made = [(svg, text.encode())] if svg else []
@@ -155,12 +119,29 @@ def _write(pages: list[tuple[str, bytes]], *, overwrite: bool) -> None:
     files = [(name, content) for name, content in pages if name != _STDOUT]
     write_pages(files, overwrite=overwrite)
     for name, _ in files:
-        _say(f"{name} written")
+        say(f"{name} written")
     sys.stdout.flush()
     for content in (content for name, content in pages if name == _STDOUT):
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
 
 
-def _say(words: str) -> None:
-    print(f"aligntool: {harmless(words)}", file=sys.stderr)
+# `aligntool snapshot`: this machine as a file, for a bug report or an audit elsewhere.
+
+
+def snapshot(
+    output: Annotated[str, option("--output -o", "Where to: .tar.xz or .tar.gz.", "FILE")],
+    *,
+    serials: Annotated[bool, option("--serials", "Keep serial numbers, UUIDs and labels.")] = False,
+    overwrite: options.OverwriteOption = False,
+) -> None:
+    """Capture what an audit reads of this machine.
+
+    Serial numbers are left out unless --serials is given.
+
+    Example: sudo aligntool snapshot -o server7.tar.xz
+
+    The file is audited with: aligntool audit --sysroot server7.tar.xz
+    """
+    write_snapshot(output, collect(Tree(""), serials=serials), overwrite=overwrite)
+    print(f"{output} written; audit it with: aligntool audit --sysroot {output}")

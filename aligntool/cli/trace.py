@@ -14,21 +14,12 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import Judged, Severity, Wishes
 from aligntool.cli.audit import known_of
 from aligntool.cli.measuring import ended_by_signals
-from aligntool.cli.options import grid, print_lines, size, terminal_width, whole
+from aligntool.cli.options import argument, grid, option, print_lines, size, terminal_width, whole
 from aligntool.errors import ExitCode, Refused
 from aligntool.linux.look import look
+from aligntool.measure import record_trace
 from aligntool.measure.compare import boot_doubts, boot_drive
 from aligntool.measure.logs import LogFormat, open_log
-from aligntool.measure.record_trace import (
-    Recorded,
-    Traceable,
-    find_traceable,
-    keep_log,
-    lies_on,
-    log_folder,
-    record,
-    refuse_name,
-)
 from aligntool.measure.targets import read_result
 from aligntool.measure.trace import (
     ARTICLE,
@@ -48,26 +39,18 @@ from aligntool.render.trace import Counted, Rated, Source, boot_json, boot_lines
 
 
 def boot(
-    results: Annotated[
-        list[str] | None, typer.Argument(metavar="RESULT...", help="One or two results of aligntool bench.")
-    ] = None,
+    results: Annotated[list[str] | None, argument("RESULT...", "One or two results of aligntool bench.")] = None,
     *,
     rate_a: Annotated[
-        str | None, typer.Option("--rate-a", metavar="MB/s[,MB/s]",
-                                 help="Random 4 KiB rate of a drive at queue depth 1, in MB/s: reads, writes.")
+        str | None,
+        option("--rate-a", "Random 4 KiB rate of a drive at queue depth 1, in MB/s: reads, writes.", "MB/s[,MB/s]"),
     ] = None,
-    rate_b: Annotated[
-        str | None, typer.Option("--rate-b", metavar="MB/s[,MB/s]", help="Of another drive, to compare.")
-    ] = None,
-    log: Annotated[
-        str | None, typer.Option("--trace", metavar="LOG", help="Count the commands of this log, not the article's.")
-    ] = None,
-    reads: Annotated[int | None, typer.Option("--reads", parser=whole(0), metavar="N", help="So many reads.")] = None,
-    writes: Annotated[
-        int | None, typer.Option("--writes", parser=whole(0), metavar="N", help="So many writes.")
-    ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="As JSON; times in seconds.")] = False,
-) -> None:  # fmt: skip
+    rate_b: Annotated[str | None, option("--rate-b", "Of another drive, to compare.", "MB/s[,MB/s]")] = None,
+    log: Annotated[str | None, option("--trace", "Count the commands of this log, not the article's.", "LOG")] = None,
+    reads: Annotated[int | None, option("--reads", "So many reads.", "N", whole(0))] = None,
+    writes: Annotated[int | None, option("--writes", "So many writes.", "N", whole(0))] = None,
+    json_: Annotated[bool, option("--json", "As JSON; times in seconds.")] = False,
+) -> None:
     """Estimate how long a drive is busy with the commands of a boot.
 
     Two drives are compared.
@@ -140,29 +123,46 @@ _GRID = "Alignment"
 
 
 def trace(
-    log: Annotated[
-        str, typer.Argument(metavar="LOG", help="Text of blkparse, a blktrace file, an iolog of fio, CSV; - for stdin.")
-    ],
+    log: Annotated[str, argument("LOG", "Text of blkparse, a blktrace file, an iolog of fio, CSV; - for stdin.")],
     *,
-    format_: Annotated[TraceFormat, typer.Option("--format", help="Which format it has.")] = TraceFormat.AUTO,
+    format_: Annotated[TraceFormat, option("--format", "Which format it has.")] = TraceFormat.AUTO,
     grid_: Annotated[
-        int | None, typer.Option("--grid", parser=grid, metavar="SIZE", rich_help_panel=_GRID,
-                                 help="Hold the requests against boundaries of this size, such as 4KiB.")
+        int | None,
+        option(
+            "--grid",
+            "Hold the requests against boundaries of this size, such as 4KiB.",
+            "SIZE",
+            grid,
+            rich_help_panel=_GRID,
+        ),
     ] = None,
     phase_: Annotated[
-        int | None, typer.Option("--phase", parser=phase, metavar="N", rich_help_panel=_GRID,
-                          help="How many bytes past zero the boundaries of --grid begin.")
+        int | None,
+        option(
+            "--phase", "How many bytes past zero the boundaries of --grid begin.", "N", phase, rich_help_panel=_GRID
+        ),
     ] = None,
     disk: Annotated[
-        str | None, typer.Option("--disk", metavar="DISK", rich_help_panel=_GRID,
-                                 help="Hold them against the boundaries of this disk, as the audit finds them.")
+        str | None,
+        option(
+            "--disk",
+            "Hold them against the boundaries of this disk, as the audit finds them.",
+            "DISK",
+            rich_help_panel=_GRID,
+        ),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", parser=whole(1), metavar="N", rich_help_panel=_GRID,
-                                 help="The log counts from the start of this partition of --disk.")
+        int | None,
+        option(
+            "--partition -p",
+            "The log counts from the start of this partition of --disk.",
+            "N",
+            whole(1),
+            rich_help_panel=_GRID,
+        ),
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="As JSON; sizes are bytes.")] = False,
-) -> None:  # fmt: skip
+    json_: Annotated[bool, option("--json", "As JSON; sizes are bytes.")] = False,
+) -> None:
     """Analyse a log of commands to a drive.
 
     It shows sequential or random, request sizes, queue depth, and the share off the grid.
@@ -221,26 +221,19 @@ def _start(judged: Judged, number: int | None) -> int:
 
 
 def record_command(
-    disk: Annotated[str, typer.Argument(metavar="DISK", help="A disk or partition; all that it is asked is recorded.")],
-    cmd: Annotated[
-        list[str], typer.Argument(metavar="CMD...", help="What is run meanwhile, with its own words; after --.")
-    ],
+    disk: Annotated[str, argument("DISK", "A disk or partition; all that it is asked is recorded.")],
+    cmd: Annotated[list[str], argument("CMD...", "What is run meanwhile, with its own words; after --.")],
     *,
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the log, as text of blkparse.")
-    ] = None,
+    output: Annotated[str | None, option("--output -o", "Keep the log, as text of blkparse.", "FILE")] = None,
     grid_: Annotated[
-        int | None, typer.Option("--grid", parser=grid, metavar="SIZE",
-                                 help="Hold requests against boundaries of this size; else against the audit's.")
+        int | None,
+        option("--grid", "Hold requests against boundaries of this size; else against the audit's.", "SIZE", grid),
     ] = None,
     phase_: Annotated[
-        int | None, typer.Option("--phase", parser=phase, metavar="N",
-                                 help="How many bytes past zero the boundaries of --grid begin.")
+        int | None, option("--phase", "How many bytes past zero the boundaries of --grid begin.", "N", phase)
     ] = None,
-    json_: Annotated[
-        bool, typer.Option("--json", help="As JSON; CMD's standard output then goes to standard error.")
-    ] = False,
-) -> None:  # fmt: skip
+    json_: Annotated[bool, option("--json", "As JSON; CMD's standard output then goes to standard error.")] = False,
+) -> None:
     """Run a command, and analyse what the disk does meanwhile.
 
     blktrace records it.
@@ -251,7 +244,7 @@ def record_command(
     """
     if not cmd or shutil.which(cmd[0]) is None:
         raise Refused(f"{cmd[0] if cmd else 'nothing'}: command not found; nothing was recorded")
-    found = find_traceable(disk)
+    found = record_trace.find_traceable(disk)
     boundaries = _boundaries(found, grid_, phase_)
     with _log(found, output) as folder:
         recorded = _recorded(found, cmd, folder, json_=json_)
@@ -260,7 +253,7 @@ def record_command(
     raise typer.Exit(ExitCode.INTERRUPTED if recorded.interrupted else recorded.code)
 
 
-def _boundaries(found: Traceable, grid_: int | None, phase_: int | None) -> Sequence[Boundary]:
+def _boundaries(found: record_trace.Traceable, grid_: int | None, phase_: int | None) -> Sequence[Boundary]:
     """Read before it is recorded. A disk that cannot be audited is traced all the same."""
     if grid_ is not None or phase_ is not None:
         return boundaries_of(grid_, phase_, None, None)
@@ -272,22 +265,24 @@ def _boundaries(found: Traceable, grid_: int | None, phase_: int | None) -> Sequ
 
 
 @contextmanager
-def _log(found: Traceable, output: str | None) -> Iterator[Path]:
+def _log(found: record_trace.Traceable, output: str | None) -> Iterator[Path]:
     """A folder for it; a warning where it lies on the disk that is traced; kept at the end when it shall be."""
-    refuse_name(output)
-    with ended_by_signals(), log_folder(output) as folder:
-        if lies_on(str(folder), found):
+    record_trace.refuse_name(output)
+    with ended_by_signals(), record_trace.log_folder(output) as folder:
+        if record_trace.lies_on(str(folder), found):
             where = "-o FILE on another disk" if output else "-o FILE, or TMPDIR, on another disk"
             _say(f"the log is written to the disk that is traced, and is in the trace itself; better {where}")
         try:
             yield folder
         finally:
-            keep_log(folder, output)
+            record_trace.keep_log(folder, output)
 
 
-def _recorded(found: Traceable, cmd: list[str], folder: Path, *, json_: bool) -> Recorded:
+def _recorded(found: record_trace.Traceable, cmd: list[str], folder: Path, *, json_: bool) -> record_trace.Recorded:
     sys.stdout.flush()
-    recorded = record(found.path, found.debugfs, cmd, folder, output=sys.stderr.fileno() if json_ else None)
+    recorded = record_trace.record(
+        found.path, found.debugfs, cmd, folder, output=sys.stderr.fileno() if json_ else None
+    )
     if recorded.complaint:
         _say(f"blktrace: {recorded.complaint}")
     if recorded.dropped:
@@ -295,7 +290,9 @@ def _recorded(found: Traceable, cmd: list[str], folder: Path, *, json_: bool) ->
     return recorded
 
 
-def _tell(found: Traceable, recorded: Recorded, boundaries: Sequence[Boundary], *, json_: bool) -> None:
+def _tell(
+    found: record_trace.Traceable, recorded: record_trace.Recorded, boundaries: Sequence[Boundary], *, json_: bool
+) -> None:
     pattern = _pattern(str(recorded.text), boundaries)
     if json_:
         sys.stdout.write(trace_json(pattern, LogFormat.BLKPARSE))

@@ -14,19 +14,10 @@ import typer
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import shell_word
 from aligntool.change import RaidGoal
+from aligntool.cli import options
 from aligntool.cli.arrays import look_at_members, sampled_members
 from aligntool.cli.measuring import bench_progress, ended_by_signals
-from aligntool.cli.options import (
-    DryRunOption,
-    YesOption,
-    confirm_disk,
-    keep,
-    print_lines,
-    seconds,
-    size,
-    terminal_width,
-    whole,
-)
+from aligntool.cli.options import argument, option, print_lines, seconds, size, terminal_width, whole
 from aligntool.cli.raid import level_word
 from aligntool.cli.run_change import pipes_may_break
 from aligntool.errors import Refused, Stopped, refuse_folder_name
@@ -56,49 +47,31 @@ def _workload(text: str) -> str:
 
 
 def tune_command(
-    drives: Annotated[
-        list[str], typer.Argument(metavar="DEV...", help="Empty drives, or one empty partition of each drive.")
-    ],
+    drives: Annotated[list[str], argument("DEV...", "Empty drives, or one empty partition of each drive.")],
     *,
-    level: Annotated[
-        str | None, typer.Option("--level", "-l", parser=level_word, metavar="0|10|5|6", help="Which RAID.")
-    ] = None,
+    level: Annotated[str | None, option("--level -l", "Which RAID.", "0|10|5|6", level_word)] = None,
     workload: Annotated[
-        str,
-        typer.Option(
-            "--workload", parser=_workload, metavar="NAME",
-            help="What for: general, boot, database, sequential, lsm, vm.",
-        ),
+        str, option("--workload", "What for: general, boot, database, sequential, lsm, vm.", "NAME", _workload)
     ] = "general",
-    chunks: Annotated[
-        str | None, typer.Option("--chunks", metavar="SIZE,...", help="The chunks to try, such as 64KiB,128KiB.")
-    ] = None,
-    layout: Annotated[str | None, typer.Option("--layout", metavar="NAME", help="As of `raid plan`.")] = None,
-    bitmap: Annotated[str | None, typer.Option("--bitmap", metavar="internal|none", help="As of `raid plan`.")] = None,
-    page: Annotated[
-        int | None,
-        typer.Option("--database-page", parser=size, metavar="SIZE", help="Of the database [default: 16KiB]."),
-    ] = None,
-    span: Annotated[
-        int | None, typer.Option("--span", parser=size, metavar="SIZE", help="How much of each array is used.")
-    ] = None,
-    runtime: Annotated[
-        float, typer.Option("--runtime", parser=seconds(0.1, 86400), metavar="SECONDS", help="Of each load.")
-    ] = 5.0,
-    repeats: Annotated[int, typer.Option("--repeats", parser=whole(1, 1000), metavar="N", help="Rounds.")] = 5,
+    chunks: Annotated[str | None, option("--chunks", "The chunks to try, such as 64KiB,128KiB.", "SIZE,...")] = None,
+    layout: Annotated[str | None, option("--layout", "As of `raid plan`.", "NAME")] = None,
+    bitmap: Annotated[str | None, option("--bitmap", "As of `raid plan`.", "internal|none")] = None,
+    page: Annotated[int | None, option("--database-page", "Of the database [default: 16KiB].", "SIZE", size)] = None,
+    span: Annotated[int | None, option("--span", "How much of each array is used.", "SIZE", size)] = None,
+    runtime: Annotated[float, option("--runtime", "Of each load.", "SECONDS", seconds(0.1, 86400))] = 5.0,
+    repeats: Annotated[int, option("--repeats", "Rounds.", "N", whole(1, 1000))] = 5,
     output: Annotated[
         str | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE",
-            help="Keep the result in this new file, for `raid plan --measured FILE`; needed to measure.",
+        option(
+            "--output -o",
+            "Keep the result in this new file, for `raid plan --measured FILE`; needed to measure.",
+            "FILE",
         ),
     ] = None,
-    clear: Annotated[
-        bool, typer.Option("--clear", help="Only remove test arrays that a sweep left on these members.")
-    ] = False,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-) -> None:  # fmt: skip
+    clear: Annotated[bool, option("--clear", "Only remove test arrays that a sweep left on these members.")] = False,
+    dry_run: options.DryRunOption = False,
+    yes: options.YesOption = False,
+) -> None:
     """Measure which chunk is the fastest on empty drives.
 
     Test arrays are made, loaded by fio in turns, and removed.
@@ -175,7 +148,7 @@ def _refuse_output(output: str | None) -> None:
 
 def _confirm(sweep: Sweep, yes: bool) -> None:
     names = " ".join(PurePath(device).name for device in sweep.members)
-    confirm_disk(", ".join(sweep.members), names, "the members' names", yes)
+    options.confirm_disk(", ".join(sweep.members), names, "the members' names", yes)
 
 
 def _run(sweep: Sweep, goal: RaidGoal, output: str, look_again: Callable[[], None]) -> None:
@@ -234,7 +207,7 @@ def keep_and_tell(tuning: Tuning, sweep: Sweep, goal: RaidGoal, output: str, sai
     text = tuning_text(tuning, _verdict(choice, sweep.recommended))
     where = f"what was measured is in {output}"
     try:
-        keep(output, text)
+        options.keep(output, text)
     except Refused as error:  # minutes of measuring are not thrown away because a disk is full
         said, where = [*said, str(error)], ""
     lines = tuning_lines(tuning, choice, sweep.recommended, width=terminal_width())
@@ -288,7 +261,7 @@ def clear_members(drives: list[str], *, yes: bool) -> None:
     if not ours:
         raise Refused(f"no test array lies on {', '.join(devices)}; nothing was written")
     names = " ".join(PurePath(device).name for device in ours)
-    confirm_disk(", ".join(ours), names, "the members' names", yes)
+    options.confirm_disk(", ".join(ours), names, "the members' names", yes)
     with locked([judged.disk.path for judged in members]):
         take_away(ours)
     wiped = " ".join(f"--wipe {shell_word(device)}" for device in ours)

@@ -5,17 +5,8 @@ from math import ceil
 from shlex import quote
 
 from aligntool import __version__
-from aligntool.measure.compare import (
-    JUST_WRITTEN,
-    Ratio,
-    Verdict,
-    compare_all,
-    differences,
-    doubts,
-    result_notes,
-    steady_file,
-    unmatched,
-)
+from aligntool.measure import compare
+from aligntool.measure.compare import Verdict
 from aligntool.measure.conditions import Conditions, DriveState, warnings_of
 from aligntool.measure.fio import fio_words
 from aligntool.measure.results import Kept, Result, Series, Spread
@@ -59,9 +50,9 @@ def plan_words(plan: BenchPlan, seen: Conditions, *, width: int) -> Iterator[Lin
     if not plan.writes:
         yield plain("  nothing is written")
     if settings.passes and plan.makes_file:
-        yield from _notes((JUST_WRITTEN,), width, "  ")
+        yield from _notes((compare.JUST_WRITTEN,), width, "  ")
     if settings.until_steady and plan.makes_file:
-        yield from _notes((steady_file(settings.span),), width, "  ")
+        yield from _notes((compare.steady_file(settings.span),), width, "  ")
     yield from _notes(plan.skipped, width, "  left out: ")
     yield from _notes(tuple(warnings_of(seen, direct=settings.direct)), width, "  warning: ")
 
@@ -88,7 +79,7 @@ def result_lines(result: Result, *, width: int) -> Iterator[Line]:
     yield EMPTY
     yield from figure_lines(result.series, width=width)
     yield EMPTY
-    yield from _notes(tuple(result_notes(result)), width, "  ")
+    yield from _notes(tuple(compare.result_notes(result)), width, "  ")
     yield from _notes(result.skipped, width, "  left out: ")
     yield from _notes(tuple(warnings_of(result.conditions, direct=settings.direct)), width, "  warning: ")
 
@@ -215,28 +206,25 @@ _HALF = 16  # columns of the picture on each side of zero, at most
 _LEAST_HALF = 4
 _BESIDE = 34  # columns beside the picture and the title: line, numbers, verdict
 _STYLES = {Verdict.FASTER: Style.GOOD, Verdict.SLOWER: Style.BAD}
-_SIGNS = {
-    Verdict.FASTER: "faster", Verdict.SLOWER: "slower", Verdict.NOISE: "noise", Verdict.SINGLE: "?",
-    Verdict.UNSTEADY: "?", Verdict.CPU: "CPU-bound",
-}  # fmt: skip
+_SIGNS = {Verdict.NOISE: "noise", Verdict.SINGLE: "?", Verdict.UNSTEADY: "?", Verdict.CPU: "CPU-bound"}
 
 
 def compare_lines(results: Sequence[Result], names: Sequence[str], *, width: int) -> Iterator[Line]:
     """Each of the others beside the first one."""
-    found = compare_all([(results[0], other) for other in results[1:]])
+    found = compare.compare_all([(results[0], other) for other in results[1:]])
     for name, other, ratios in zip(names[1:], results[1:], found, strict=True):
         yield ((name, Style.TITLE), (f" beside {names[0]}", Style.PLAIN))
         yield from _who(results[0], "  A  ")
-        yield from _warnings(doubts(results[0]), "     ", width)
+        yield from _warnings(compare.doubts(results[0]), "     ", width)
         yield from _who(other, "  B  ")
-        yield from _warnings(doubts(other), "     ", width)
-        changed = "; ".join(each.words for each in differences(results[0], other))
+        yield from _warnings(compare.doubts(other), "     ", width)
+        changed = "; ".join(each.words for each in compare.differences(results[0], other))
         if changed:
             yield from _doubtful(f"  not the same: {changed}", width)
         yield EMPTY
         yield from picture(ratios, width=width)
         yield EMPTY
-    yield from _warnings(unmatched(results), "  ", width)
+    yield from _warnings(compare.unmatched(results), "  ", width)
     for line in wrapped(
         "log10 of B over A, bytes a second: 0 equal, -1 ten times slower. faster, slower: if nothing else changed in "
         f"between. noise: the ranges of the runs overlap, or among so many lines ({sum(map(len, found))} in all) one "
@@ -255,7 +243,7 @@ def _doubtful(text: str, width: int) -> Iterator[Line]:
         yield ((line, Style.DOUBT),)
 
 
-def picture(ratios: Sequence[Ratio], *, width: int = 100) -> Iterator[Line]:
+def picture(ratios: Sequence[compare.Ratio], *, width: int = 100) -> Iterator[Line]:
     """Bars from the zero in the middle; the scale reaches to the next whole power of ten."""
     if not ratios:
         yield plain("  they have no test in common")
@@ -271,7 +259,7 @@ def picture(ratios: Sequence[Ratio], *, width: int = 100) -> Iterator[Line]:
             (fit(f"  {ratio.test.title}", longest) + "  ", Style.PLAIN),
             (bar(ratio.log_ratio, reach, half), style),
             (f"  {ratio.log_ratio:+8.2f} {_times(ratio.times):>8}  ", Style.PLAIN),
-            (_SIGNS[ratio.verdict], style),
+            (_SIGNS.get(ratio.verdict, ratio.verdict.value), style),
         )
 
 
@@ -296,30 +284,30 @@ def _who(result: Result, before: str) -> Iterator[Line]:
 
 def compare_json(results: Sequence[Result], names: Sequence[str]) -> str:
     """Rates in bytes a second."""
-    found = compare_all([(results[0], other) for other in results[1:]])
+    found = compare.compare_all([(results[0], other) for other in results[1:]])
     document: Value = {
         "schema": "aligntool.bench.compare",
         "version": 1,
         "aligntool": __version__,
         "first": harmless(names[0]),
         "first_complete": results[0].complete,
-        "first_warnings": [harmless(each) for each in doubts(results[0])],
+        "first_warnings": [harmless(each) for each in compare.doubts(results[0])],
         "others": [
             {
                 "name": harmless(name),
                 "complete": other.complete,
-                "warnings": [harmless(each) for each in doubts(other)],
+                "warnings": [harmless(each) for each in compare.doubts(other)],
                 "differences": _differences(results[0], other),
                 "tests": [_test(each) for each in ratios],
             }
             for name, other, ratios in zip(names[1:], results[1:], found, strict=True)
         ],
-        "warnings": list(unmatched(results)),
+        "warnings": list(compare.unmatched(results)),
     }
     return dumps(document) + "\n"
 
 
-def _test(each: Ratio) -> Value:
+def _test(each: compare.Ratio) -> Value:
     return {
         "title": each.test.title, "before": _spread(each.before), "after": _spread(each.after),
         "log10": each.log_ratio, "times": each.times, "chance": each.chance, "verdict": each.verdict.value,
@@ -329,7 +317,7 @@ def _test(each: Ratio) -> Value:
 def _differences(first: Result, other: Result) -> Value:
     return [
         {"what": harmless(each.what), "before": harmless(each.before), "after": harmless(each.after)}
-        for each in differences(first, other)
+        for each in compare.differences(first, other)
     ]
 
 

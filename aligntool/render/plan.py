@@ -4,37 +4,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
 
+from aligntool import steps
 from aligntool.audit.wording import shell_word
 from aligntool.change import Place, Plan, Used
 from aligntool.raid.commands import ProgramStep, command_of, purpose_of
 from aligntool.render.disk_map import journal_of, plan_map_lines
 from aligntool.render.lines import EMPTY, Line, Style, cell_width, fit, harmless, plain, wrapped
-from aligntool.steps import (
-    ArrayStep,
-    CheckContent,
-    CheckInitramfs,
-    CloseJournal,
-    CopyContent,
-    EditFile,
-    EntryChange,
-    Held,
-    HoldContent,
-    JournalPlace,
-    MakeArray,
-    MakeFileSystem,
-    MakeMember,
-    MakeTable,
-    NewEntry,
-    ParkEntries,
-    Patch,
-    ReleaseContent,
-    RewriteTable,
-    ShrinkContent,
-    Step,
-    SystemStep,
-    WriteFile,
-    WriteJournal,
-)
 from aligntool.units import Extent, format_about, format_size
 
 # The steps that make an array, in words.
@@ -42,45 +17,46 @@ from aligntool.units import Extent, format_about, format_size
 _PLAIN = re.compile(r"--?[A-Za-z-]+=[\w./:,@%+-]+|[a-z]+=[\w=,./-]+", re.ASCII)
 
 
-def array_title(step: ArrayStep) -> str:
+def array_title(step: steps.ArrayStep) -> str:
     """What it does, in a few words."""
-    if isinstance(step, SystemStep):
+    if isinstance(step, steps.SystemStep):
         return purpose_of(step)
     match step:
-        case MakeMember():
+        case steps.MakeMember():
             table = "make a table on" if step.entries else "take"
             return f"{table} {step.disk.path}: {step.device} becomes a member"
-        case MakeArray():
+        case steps.MakeArray():
             return f"make the array {step.device}, UUID {step.uuid}"
-        case MakeFileSystem():
+        case steps.MakeFileSystem():
             return f"make {step.kind} on {step.device}, UUID {step.uuid}"
-        case EditFile():
+        case steps.EditFile():
             return f"edit {step.path}; what it was is kept as {step.backup}, numbered after the first"
-        case WriteFile():
+        case steps.WriteFile():
             return f"write {step.path}; other text in it is kept as {step.backup}, numbered after the first"
         case _:
             assert_never(step)
 
 
-def array_details(step: ArrayStep) -> Iterator[str]:
+def array_details(step: steps.ArrayStep) -> Iterator[str]:
     """Identity of a drive, lines of a file, and commands."""
     if isinstance(step, ProgramStep):
         yield f"$ {shell_line(command_of(step))}"
-        if isinstance(step, CheckInitramfs):
+        if isinstance(step, steps.CheckInitramfs):
             yield f"and it must print {step.uuid}"
         return
     match step:
-        case MakeMember():
+        case steps.MakeMember():
             disk = step.disk
             known = (("", disk.model), ("serial ", disk.serial), ("WWN ", disk.wwn))
             yield ", ".join(f"{title}{word}" for title, word in known if word) or "no identity is known"
             if step.zeroed:
-                ranges = ", ".join(f"{each.start}..{each.end}" for each in step.zeroed)
+                ranges = ", ".join(map(span, step.zeroed))
                 yield f"zeroed first, so that no old signature comes back: bytes {ranges}"
-        case EditFile():
+            yield from (_entry(entry, disk.sector_size) for entry in step.entries)
+        case steps.EditFile():
             yield f"in place of a line with {step.instead_of}, else at the end:"
             yield from step.lines
-        case WriteFile():
+        case steps.WriteFile():
             yield "the whole file:"
             yield from step.lines
         case _:
@@ -109,99 +85,89 @@ def size_words(size: int) -> str:
     return about if about == format_size(size) else f"{about} ({size}B)"
 
 
-def step_title(step: Step) -> str:
+def step_title(step: steps.Step) -> str:
     """What it does, in a few words."""
-    if isinstance(step, ArrayStep):
+    if isinstance(step, steps.ArrayStep):
         return array_title(step)
     match step:
-        case CheckContent():
+        case steps.CheckContent():
             return f"check partition {step.partition} ({step.kind}), reading only"
-        case ShrinkContent():
+        case steps.ShrinkContent():
             return f"shrink {step.kind} on partition {step.partition} to {size_words(step.length)}"
-        case WriteJournal():
+        case steps.WriteJournal():
             return "write the journal"
-        case ParkEntries():
+        case steps.ParkEntries():
             return f"park {_partitions(step.parked)}: a type that nothing mounts"
-        case HoldContent():
+        case steps.HoldContent():
             return f"hide partition {step.partition}: its recognisable parts go into the journal"
-        case CopyContent():
+        case steps.CopyContent():
             return f"copy partition {step.partition}"
-        case ReleaseContent():
+        case steps.ReleaseContent():
             return f"put the recognisable parts of partition {step.partition} at the new place"
-        case RewriteTable():
+        case steps.RewriteTable():
             return f"write the {LABELS.get(step.label, step.label)} table: from here on the new places are true"
-        case CloseJournal():
+        case steps.CloseJournal():
             return "wipe the journal's head"
-        case MakeTable():
+        case steps.MakeTable():
             return f"make {_A.get(step.label, 'a')} {LABELS.get(step.label, step.label)} table"
         case _:
             assert_never(step)
 
 
-def step_details(step: Step, *, sector_size: int) -> Iterator[str]:
+ContentStep = steps.CheckContent | steps.ShrinkContent | steps.HoldContent | steps.CopyContent | steps.ReleaseContent
+
+
+def step_details(step: steps.Step, *, sector_size: int) -> Iterator[str]:
     """The bytes that it reads and writes, counted from the start of the disk."""
-    if isinstance(step, ArrayStep):
+    if isinstance(step, steps.ArrayStep):
         yield from array_details(step)
-        if isinstance(step, MakeMember):
-            yield from (_entry(entry, step.disk.sector_size) for entry in step.entries)
-        return
-    match step:
-        case CheckContent() | ShrinkContent() | HoldContent() | CopyContent() | ReleaseContent():
-            yield from _content_details(step)
-        case WriteJournal():
-            yield from _journal(step.journal)
-        case CloseJournal():
-            yield f"bytes {_in_file(step.journal)}{span(step.journal.extent)} are free again"
-        case ParkEntries() | RewriteTable() | MakeTable():
-            yield from _table_details(step, sector_size)
-        case _:
-            assert_never(step)
-
-
-ContentStep = CheckContent | ShrinkContent | HoldContent | CopyContent | ReleaseContent
-TableStep = ParkEntries | RewriteTable | MakeTable
+    elif isinstance(step, ContentStep):
+        yield from _content_details(step)
+    else:
+        yield from _table_details(step, sector_size)
 
 
 def _content_details(step: ContentStep) -> Iterator[str]:
     match step:
-        case CheckContent():
+        case steps.CheckContent():
             yield f"bytes {span(step.extent)}"
-        case ShrinkContent():
+        case steps.ShrinkContent():
             yield f"bytes {span(step.extent)}; the last {size_words(step.extent.length - step.length)} become free"
             yield "by its own tool: a power cut while that runs is not covered by the journal"
-        case HoldContent():
+        case steps.HoldContent():
             yield from _held(step.held, step.source.start)
-        case CopyContent():
+        case steps.CopyContent():
             yield from _copy(step)
-        case ReleaseContent():
+        case steps.ReleaseContent():
             yield from _held(step.held, step.target.start)
-            for patch in step.patches:
-                yield _patch(patch, step.target.start)
+            yield from (_patch(patch, step.target.start) for patch in step.patches)
 
 
-def _table_details(step: TableStep, sector_size: int) -> Iterator[str]:
+def _table_details(
+    step: steps.WriteJournal | steps.CloseJournal | steps.ParkEntries | steps.RewriteTable | steps.MakeTable,
+    sector_size: int,
+) -> Iterator[str]:
     match step:
-        case ParkEntries():
+        case steps.WriteJournal():
+            yield from _journal(step.journal)
+        case steps.CloseJournal():
+            yield f"bytes {_in_file(step.journal)}{span(step.journal.extent)} are free again"
+        case steps.ParkEntries():
             hidden = [number for number in step.partitions if number not in step.parked]
             if hidden:
                 yield f"with it {_partitions(hidden)}, whose chain is then out of sight"
-        case RewriteTable():
+        case steps.RewriteTable():
             for change in step.changes:
                 yield from _change(change, sector_size)
-        case MakeTable():
+        case steps.MakeTable():
             if step.wipe:
                 yield "signatures that lie on the disk are wiped first"
-            for entry in step.entries:
-                yield _entry(entry, sector_size)
+            yield from (_entry(entry, sector_size) for entry in step.entries)
 
 
-def partition_of(step: Step) -> int | None:
+def partition_of(step: steps.Step) -> int | None:
     """The one partition that it is about."""
-    match step:
-        case CheckContent() | ShrinkContent() | HoldContent() | CopyContent() | ReleaseContent():
-            return step.partition
-        case _:
-            return None
+    return step.partition if isinstance(step, ContentStep) else None
 
 
 def distance_words(distance: int) -> str:
@@ -214,36 +180,36 @@ def sector_words(start: int, sector_size: int) -> str:
     return str(start // sector_size) if start % sector_size == 0 else "–"
 
 
-def _journal(place: JournalPlace) -> Iterator[str]:
+def _journal(place: steps.JournalPlace) -> Iterator[str]:
     start, length = place.extent.start, place.copy_length
     where = _in_file(place)
     yield f"bytes {where}{span(Extent(start, length))} and {span(Extent(start + length, length))}: the same twice"
     yield f"bytes {where}{span(place.stash.moved_to(start + place.stash.start))}: the stash"
 
 
-def _in_file(place: JournalPlace) -> str:
+def _in_file(place: steps.JournalPlace) -> str:
     return f"of {place.file}, " if place.file else ""
 
 
-def _held(held: Held, start: int) -> Iterator[str]:
+def _held(held: steps.Held, start: int) -> Iterator[str]:
     yield "bytes " + ", ".join(span(run.moved_to(start + run.start)) for run in held.ranges)
 
 
-def _copy(step: CopyContent) -> Iterator[str]:
+def _copy(step: steps.CopyContent) -> Iterator[str]:
     yield f"bytes {span(step.source)} to {span(step.target)}, used blocks only where they are known"
     lanes = step.lanes
     how = "all through the stash" if lanes.staged else f"at most {format_size(lanes.window)} at once"
     yield f"{how}; flushed, read back and recorded every {format_size(lanes.batch)}"
 
 
-def _patch(patch: Patch, start: int) -> str:
+def _patch(patch: steps.Patch, start: int) -> str:
     where = f"bytes {span(Extent(start + patch.at, patch.length))}"
     if patch.before is None or patch.after is None:
         return f"{patch.what}, {where}: computed anew"
     return f"{patch.what}, {where}: {patch.before} → {patch.after}"
 
 
-def _change(change: EntryChange, sector_size: int) -> Iterator[str]:
+def _change(change: steps.EntryChange, sector_size: int) -> Iterator[str]:
     before, after = change.before, change.after
     sectors = f"sector {sector_words(before.start, sector_size)} → {sector_words(after.start, sector_size)}"
     yield f"entry {change.number}: {sectors}, bytes {span(before)} → {span(after)}"
@@ -252,7 +218,7 @@ def _change(change: EntryChange, sector_size: int) -> Iterator[str]:
         yield f"its extended boot record: byte {old} → {change.record_after}"
 
 
-def _entry(entry: NewEntry, sector_size: int) -> str:
+def _entry(entry: steps.NewEntry, sector_size: int) -> str:
     name = f" {entry.name}" if entry.name else ""
     boot = ", active" if entry.active else ""
     sector = sector_words(entry.extent.start, sector_size)

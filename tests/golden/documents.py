@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from aligntool.change import LayoutGoal, PartWish, Plan, RaidGoal, RealignGoal, to_json, with_wanted
+from aligntool.cli.plan import Request, plan_text
 from aligntool.cli.raid import persist_text
-from aligntool.cli.request import Request, plan_text
 from aligntool.measure import results
 from aligntool.measure.alignment import Knee, Load, Rate
 from aligntool.measure.alignment import Place as At

@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 
 from aligntool.change import STEPS, StepBegun, from_json, wanted_of
+from aligntool.cli.plan import read_plan_text
 from aligntool.cli.raid import read_persist_text
-from aligntool.cli.request import read_plan_text
 from aligntool.documents import WIRE, as_object, by_field, wire_names
 from aligntool.measure import results
 from aligntool.measure.sweeps import Spans, Starts, experiment_from_json

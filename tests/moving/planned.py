@@ -12,8 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from aligntool.change import Plan, RealignGoal, Used
-from aligntool.cli.plan import look_at
-from aligntool.cli.request import Request
+from aligntool.cli.plan import Request, look_at
 from aligntool.errors import Refused
 from aligntool.realign.planning import plan_realign
 from aligntool.steps import CloseJournal, HoldContent, JournalPlace, ReleaseContent, WriteJournal

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.cli.app import Output
 from aligntool.cli.arrays import look_at_members
-from aligntool.cli.streams import Output
 from aligntool.cli.tune import keep_and_tell
 from aligntool.errors import Refused, Stopped
 from aligntool.measure.chunks import Measuring, Sweep, plan_sweep, undisturbed

@@ -10,33 +10,10 @@ from aligntool.inventory import Disk, LinkHop, Port, Uplink, most_of, runs_below
 from aligntool.raid.chunks import Rates, hop_words, narrowest, rate
 from aligntool.raid.views import ArrayView
 from aligntool.realign.planning import Mend
-from aligntool.render.audit import (
-    Mends,
-    alike_of,
-    facts_of,
-    geometry_words,
-    mend_lines,
-    names_of,
-    row_of,
-    table_words,
-    verdict_words,
-)
+from aligntool.render import audit, svg
 from aligntool.render.disk_map import check_drawn
 from aligntool.render.disk_pictures import disk_picture, start_picture
 from aligntool.render.lines import harmless
-from aligntool.render.svg import (
-    Bar,
-    BarChart,
-    Chart,
-    CurveChart,
-    Picture,
-    RatioChart,
-    Rows,
-    bar_picture,
-    curve_picture,
-    queue_picture,
-    ratio_picture,
-)
 from aligntool.units import format_about, format_size
 
 # Benchmarks as a page shows them: charts, sentences, conditions.
@@ -73,8 +50,8 @@ class Measured:
 
     title: str
     summary: str
-    charts: tuple[Chart, ...] = ()
-    figures: Rows = ()
+    charts: tuple[svg.Chart, ...] = ()
+    figures: svg.Rows = ()
     notes: tuple[str, ...] = ()
     conditions: tuple[tuple[str, str], ...] = ()
     losses: tuple[Loss, ...] = ()
@@ -124,7 +101,7 @@ def groups_of(report: Report, losses: Sequence[Loss] = ()) -> tuple[Group, ...]:
 def _group(findings: list[Finding], alone: str | None, measured: tuple[str, ...]) -> Group:
     code = findings[0].code
     text = explanation(code)
-    alike = alike_of(findings, alone=alone)
+    alike = audit.alike_of(findings, alone=alone)
     cost = next((finding.cost for finding in findings if finding.cost), None)
     return Group(
         code=code.value,
@@ -178,7 +155,7 @@ def cost_rows(cost: Cost) -> tuple[tuple[str, str], ...]:
     return tuple(rows)
 
 
-def commands_of(report: Report, mends: Mends) -> tuple[tuple[str, str], ...]:
+def commands_of(report: Report, mends: audit.Mends) -> tuple[tuple[str, str], ...]:
     """What to type next, and why; what the worst findings ask for comes first."""
     why: dict[str, list[str]] = {}
     for finding in report.findings:
@@ -315,13 +292,13 @@ def _binds_itself(drive: str, array: ArrayView) -> bool:
     return any(what.startswith(f"{drive} itself (") for what in binding_of(array))
 
 
-def ceiling_chart(array: ArrayView, report: Report, number: int, rates: Rates) -> BarChart | None:
+def ceiling_chart(array: ArrayView, report: Report, number: int, rates: Rates) -> svg.BarChart | None:
     """What the ways of an array's members and the drives themselves carry, and its ceiling. None: nothing is known."""
     found = array.ceiling
     if found.read is None and found.write is None:
         return None
     bars = [
-        Bar(f"{array.name}, {way}", most / 1e9, rate(most), kind="good", note="the array's ceiling")
+        svg.Bar(f"{array.name}, {way}", most / 1e9, rate(most), kind="good", note="the array's ceiling")
         for way, most in (("reading", found.read), ("writing", found.write))
         if most is not None
     ]
@@ -329,10 +306,10 @@ def ceiling_chart(array: ArrayView, report: Report, number: int, rates: Rates) -
     title = f"What the links and the drives of {array.name} carry"
     drives = [member.drive for member in array.members if member.drive in rates]
     note = "; ".join(f"{drive} itself: {rates[drive].by}" for drive in drives if drive)
-    return BarChart(f"links-{number}", title, "GB/s (10^9 bytes a second)", tuple(bars), note)
+    return svg.BarChart(f"links-{number}", title, "GB/s (10^9 bytes a second)", tuple(bars), note)
 
 
-def _shared_bars(array: ArrayView, report: Report) -> Iterator[Bar]:
+def _shared_bars(array: ArrayView, report: Report) -> Iterator[svg.Bar]:
     for uplink in report.inventory.uplinks:
         below = [member for member in array.members if member.drive in uplink.members]
         if uplink.bandwidth and below:
@@ -340,7 +317,7 @@ def _shared_bars(array: ArrayView, report: Report) -> Iterator[Bar]:
             yield _carries(uplink.name, uplink.bandwidth, note, binds=_binds(uplink, array))
 
 
-def _link_bars(array: ArrayView, report: Report) -> Iterator[Bar]:
+def _link_bars(array: ArrayView, report: Report) -> Iterator[svg.Bar]:
     drives = {judged.disk.name: judged.disk for judged in report.judged}
     for member in array.members:
         disk = drives.get(member.drive or "")
@@ -348,7 +325,7 @@ def _link_bars(array: ArrayView, report: Report) -> Iterator[Bar]:
             yield _carries(member.name, lane.bandwidth, "its own link", binds=lane.what in binding_of(array))
 
 
-def _drive_bars(array: ArrayView, rates: Rates) -> Iterator[Bar]:
+def _drive_bars(array: ArrayView, rates: Rates) -> Iterator[svg.Bar]:
     """What each drive does alone, where it is known."""
     for member in array.members:
         known = rates.get(member.drive or "")
@@ -363,9 +340,9 @@ def _drive_bars(array: ArrayView, rates: Rates) -> Iterator[Bar]:
                 yield _carries(f"{member.drive} itself, {way}", own, "", binds=binds)
 
 
-def _carries(label: str, bandwidth: int, note: str, *, binds: bool) -> Bar:
+def _carries(label: str, bandwidth: int, note: str, *, binds: bool) -> svg.Bar:
     note = ", ".join(word for word in ("binds" if binds else "", note) if word)
-    return Bar(label, bandwidth / 1e9, rate(bandwidth), kind="bad" if binds else "plain", note=note)
+    return svg.Bar(label, bandwidth / 1e9, rate(bandwidth), kind="bad" if binds else "plain", note=note)
 
 
 # What a report is made of, and the names of its pictures.
@@ -382,33 +359,33 @@ class Content:
 
     report: Report
     arrays: tuple[ArrayView, ...] = ()
-    mends: Mends = field(default_factory=dict)
+    mends: audit.Mends = field(default_factory=dict)
     measured: tuple[Measured, ...] = ()
     made: str = ""
     rates: Rates = field(default_factory=dict)
 
 
-def chart_picture(chart: Chart, about: tuple[str, ...] = ()) -> Picture:
+def chart_picture(chart: svg.Chart, about: tuple[str, ...] = ()) -> svg.Picture:
     """`about`: the text below the title in a picture of its own."""
     return replace(_drawn(chart), about=about)
 
 
-def _drawn(chart: Chart) -> Picture:
+def _drawn(chart: svg.Chart) -> svg.Picture:
     match chart:
-        case BarChart():
-            return bar_picture(chart)
-        case RatioChart():
-            return ratio_picture(chart)
-        case CurveChart():
-            return curve_picture(chart)
+        case svg.BarChart():
+            return svg.bar_picture(chart)
+        case svg.RatioChart():
+            return svg.ratio_picture(chart)
+        case svg.CurveChart():
+            return svg.curve_picture(chart)
 
 
-def pictures_of(content: Content) -> Iterator[Picture]:
+def pictures_of(content: Content) -> Iterator[svg.Picture]:
     """All of them, in the order of the page."""
     names = disk_names(content.report)
     for judged in content.report.judged:
         if picture := disk_picture(judged, f"map-{names[judged.disk.name]}"):
-            yield replace(picture, about=(facts_line(judged.disk), geometry_words(judged)))
+            yield replace(picture, about=(facts_line(judged.disk), audit.geometry_words(judged)))
         for picture in start_pictures(judged, names[judged.disk.name]):
             yield replace(picture, about=(facts_line(judged.disk), picture.alternative))
     for number, array in enumerate(content.arrays, 1):
@@ -417,7 +394,7 @@ def pictures_of(content: Content) -> Iterator[Picture]:
             yield chart_picture(chart, (f"{array.name}, {array.level} of {members}", chart.note))
     for measured in content.measured:
         yield from (chart_picture(chart, measured.about) for chart in measured.charts)
-    yield queue_picture()
+    yield svg.queue_picture()
 
 
 def disk_names(report: Report) -> dict[str, str]:
@@ -435,10 +412,10 @@ def facts_line(disk: Disk) -> str:
     if disk.vendor and disk.model and disk.model.startswith(disk.vendor):
         words = [disk.model]
     size = "size unknown" if disk.size is None else format_about(disk.size)
-    return " · ".join(word for word in (" ".join(words), size, disk.kind.value, table_words(disk)) if word)
+    return " · ".join(word for word in (" ".join(words), size, disk.kind.value, audit.table_words(disk)) if word)
 
 
-def start_pictures(judged: Judged, name: str) -> Iterator[Picture]:
+def start_pictures(judged: Judged, name: str) -> Iterator[svg.Picture]:
     """Of the first partitions that are off."""
     for verdict in _off(judged)[:MOST_STARTS]:
         number = "whole" if verdict.partition is None else verdict.partition
@@ -466,8 +443,8 @@ class DiskView:
     name: str
     facts: str
     geometry: str
-    picture: Picture | None
-    starts: tuple[Picture, ...]
+    picture: svg.Picture | None
+    starts: tuple[svg.Picture, ...]
     rows: tuple[tuple[str, ...], ...]
     more_rows: int
     mends: tuple[str, ...]
@@ -475,7 +452,7 @@ class DiskView:
     unseen: tuple[str, ...]
 
 
-def disk_views(report: Report, mends: Mends) -> tuple[DiskView, ...]:
+def disk_views(report: Report, mends: audit.Mends) -> tuple[DiskView, ...]:
     names = disk_names(report)
     return tuple(
         _view(judged, names[judged.disk.name], mends.get(judged.disk.name, ())) for judged in report.judged[:MOST_DISKS]
@@ -488,13 +465,13 @@ def _view(judged: Judged, name: str, mends: Sequence[Mend]) -> DiskView:
         id=name,
         name=disk.name,
         facts=facts_line(disk),
-        geometry=geometry_words(judged),
+        geometry=audit.geometry_words(judged),
         picture=disk_picture(judged, f"map-{name}"),
         starts=tuple(start_pictures(judged, name)),
         rows=_rows(judged),
         more_rows=max(len(disk.partitions) - MOST_ROWS, 0),
-        mends=tuple("".join(text for text, _ in line).strip() for line in mend_lines(mends, width=10_000)),
-        details=tuple(facts_of(disk)),
+        mends=tuple("".join(text for text, _ in line).strip() for line in audit.mend_lines(mends, width=10_000)),
+        details=tuple(audit.facts_of(disk)),
         unseen=tuple(f"{unseen.what}: {unseen.why}" for unseen in disk.unseen),
     )
 
@@ -504,8 +481,8 @@ def _rows(judged: Judged) -> tuple[tuple[str, ...], ...]:
     made = []
     for part in judged.disk.partitions[:MOST_ROWS]:
         verdict = verdicts.get(part.number)
-        row = row_of(judged.disk, part, verdict)
-        content = " ".join(word for word in (row[5], harmless(names_of(part))) if word)
+        row = audit.row_of(judged.disk, part, verdict)
+        content = " ".join(word for word in (row[5], harmless(audit.names_of(part))) if word)
         made.append((*row[:5], content, _verdict(verdict)))
     whole = verdicts.get(None)
     if not made and whole:
@@ -516,4 +493,4 @@ def _rows(judged: Judged) -> tuple[tuple[str, ...], ...]:
 
 
 def _verdict(verdict: Verdict | None) -> str:
-    return "".join(text for text, _ in verdict_words(verdict))
+    return "".join(text for text, _ in audit.verdict_words(verdict))

@@ -14,15 +14,7 @@ from aligntool.measure.conditions import Conditions
 from aligntool.raid.chunks import ceiling_words, rate
 from aligntool.render.bench import drive_facts
 from aligntool.render.lines import harmless
-from aligntool.render.report.disks import (
-    Content,
-    ceiling_chart,
-    chart_picture,
-    commands_of,
-    disk_views,
-    groups_of,
-    tree_of,
-)
+from aligntool.render.report import disks
 from aligntool.render.svg import Chart, Picture, queue_picture, style_sheet, svg_text, table_of
 from aligntool.units import format_about, format_size
 
@@ -54,7 +46,7 @@ LONGEST = 1200
 """Characters of one text on the page; a name on a disk may be longer than a book."""
 
 
-def page_html(content: Content) -> str:
+def page_html(content: disks.Content) -> str:
     styles = style_sheet("page.css") + style_sheet("picture.css")
     report = content.report
     return (
@@ -68,17 +60,17 @@ def page_html(content: Content) -> str:
             counts={answer.name.lower(): report.count_answers(answer) for answer in Answer},
             severities={severity.value: report.count(severity) for severity in Severity},
             disk_count=len(report.judged),
-            disks=disk_views(report, content.mends),
-            groups=groups_of(report, [loss for one in content.measured for loss in one.losses]),
+            disks=disks.disk_views(report, content.mends),
+            groups=disks.groups_of(report, [loss for one in content.measured for loss in one.losses]),
             uplinks=report.inventory.uplinks,
             unseen=unjudged(report),
             arrays=[
-                (array, ceiling_words(array.ceiling), ceiling_chart(array, report, number, content.rates))
+                (array, ceiling_words(array.ceiling), disks.ceiling_chart(array, report, number, content.rates))
                 for number, array in enumerate(content.arrays, 1)
             ],
-            tree=tree_of(report, content.arrays),
+            tree=disks.tree_of(report, content.arrays),
             measured=content.measured,
-            commands=commands_of(report, content.mends),
+            commands=disks.commands_of(report, content.mends),
             queue=queue_picture(),
         )
     )
@@ -116,7 +108,7 @@ def _svg(picture: Picture) -> Markup:
 
 
 def _chart(chart: Chart) -> Markup:
-    return _svg(chart_picture(chart))
+    return _svg(disks.chart_picture(chart))
 
 
 def _policy(styles: str) -> str:

@@ -6,8 +6,8 @@ from math import log10
 from statistics import median
 
 from aligntool.audit.report import MeasuredDisk
+from aligntool.measure import compare
 from aligntool.measure.alignment import Knee, Row, Word
-from aligntool.measure.compare import Ratio, Verdict, compare_all, differences, doubts, result_notes, unmatched
 from aligntool.measure.conditions import warnings_of
 from aligntool.measure.fio import Pattern
 from aligntool.measure.results import Result
@@ -165,8 +165,8 @@ def _mark(knee: Knee) -> Mark | None:
 
 ENOUGH = 3  # points that make a curve
 _HEADS = {"range": "range of MB/s", "CPU": "CPU of a core", "busy": "cores busy"}
-_NOTES = {Verdict.SINGLE: "too few runs", Verdict.CPU: "CPU-bound"}
-_RESULT_KINDS = {Verdict.FASTER: "good", Verdict.SLOWER: "bad", Verdict.CPU: "doubt"}
+_NOTES = {compare.Verdict.SINGLE: "too few runs", compare.Verdict.CPU: "CPU-bound"}
+_RESULT_KINDS = {compare.Verdict.FASTER: "good", compare.Verdict.SLOWER: "bad", compare.Verdict.CPU: "doubt"}
 
 Numbered = tuple[int, Result]
 Groups = dict[tuple[object, ...], list[Figures]]
@@ -179,7 +179,7 @@ def measured_of(results: Sequence[Result | Starts | Spans]) -> tuple[Measured, .
         for number, result in enumerate(results, 1)
     ]
     pairs = list(_pairs(results))
-    found = compare_all([(first[1], other[1]) for first, other in pairs])
+    found = compare.compare_all([(first[1], other[1]) for first, other in pairs])
     lines = sum(map(len, found))
     shown += [_beside(first, other, ratios, lines) for (first, other), ratios in zip(pairs, found, strict=True)]
     return tuple(shown)
@@ -204,7 +204,7 @@ def _one(result: Result, number: int) -> Measured:
         "" if result.complete else "not complete: it was interrupted, or fio failed",
     ]  # fmt: skip
     notes = (
-        *result_notes(result),
+        *compare.result_notes(result),
         *(f"left out: {each}" for each in result.skipped),
         *(f"warning: {each}" for each in warnings_of(result.conditions, direct=settings.direct)),
     )
@@ -321,7 +321,7 @@ def _courses(result: Result, name: str) -> Iterator[CurveChart]:
         yield CurveChart(f"{name}-{word}-{number}", title, word, unit, series, doubling=False)
 
 
-def _beside(before: Numbered, after: Numbered, ratios: Sequence[Ratio], lines: int) -> Measured:
+def _beside(before: Numbered, after: Numbered, ratios: Sequence[compare.Ratio], lines: int) -> Measured:
     """`lines`: that are put side by side on the page."""
     (one, first), (number, other) = before, after
     a, b = _who(first, one), _who(other, number)
@@ -334,11 +334,11 @@ def _beside(before: Numbered, after: Numbered, ratios: Sequence[Ratio], lines: i
     notes = [
         f"“faster” and “slower” hold if nothing else changed in between; chance is taken into account for {lines} lines"
     ]
-    notes += [f"not the same: {each.words}" for each in differences(first, other)]
-    notes += [f"warning: {who}: {each}" for who, side in ((a, first), (b, other)) for each in doubts(side)]
+    notes += [f"not the same: {each.words}" for each in compare.differences(first, other)]
+    notes += [f"warning: {who}: {each}" for who, side in ((a, first), (b, other)) for each in compare.doubts(side)]
     return Measured(
         f"{b} beside {a}", summary, (chart,) if bars else (),
-        notes=(*notes, *(f"warning: {each}" for each in unmatched((first, other)))), about=about,
+        notes=(*notes, *(f"warning: {each}" for each in compare.unmatched((first, other)))), about=about,
     )  # fmt: skip
 
 
@@ -346,7 +346,7 @@ def _who(result: Result, number: int) -> str:
     return f"{number}. {result.conditions.drive or result.target}"
 
 
-def _ratio_bar(each: Ratio) -> Bar:
+def _ratio_bar(each: compare.Ratio) -> Bar:
     low = high = None
     if each.before.low > 0 and each.after.low > 0:
         low, high = log10(each.after.low / each.before.high), log10(each.after.high / each.before.low)
