@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from inspect import Parameter, Signature, signature
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -107,7 +107,8 @@ class LateCommand(TyperCommand):
 def spread_options(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command as typer wants it: the fields of each parameter that is a dataclass are options of their own."""
     own = signature(command).parameters
-    groups: dict[str, Any] = {name: each.annotation for name, each in own.items() if is_dataclass(each.annotation)}
+    kinds = {name: each.annotation for name, each in own.items()}
+    groups = {name: kind for name, kind in kinds.items() if isinstance(kind, type) and is_dataclass(kind)}
     spread: list[Parameter] = []
     for name, each in own.items():
         group = [

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer.models import ArgumentInfo, OptionInfo
@@ -214,10 +215,20 @@ def _ordered_sectors(context: typer.Context, option: typer.CallbackParam, given:
 
 
 def option(
-    names: str, about: str, metavar: str | None = None, parser: Callable[[str], object] | None = None, **more: Any
+    names: str,
+    about: str,
+    metavar: str | None = None,
+    parser: Callable[[str], object] | None = None,
+    *,
+    callback: Callable[..., object] | None = None,
+    panel: str | None = None,
+    hidden: bool = False,
 ) -> OptionInfo:
-    """Return an option. `names`: as they are typed, with a space between them. `more`: typer's own arguments."""
-    made: OptionInfo = typer.Option(*names.split(), help=about, metavar=metavar, parser=parser, **more)
+    """Return an option. `names`: as they are typed, with a space between them."""
+    made: OptionInfo = typer.Option(
+        *names.split(), help=about, metavar=metavar, parser=parser, callback=callback, rich_help_panel=panel,
+        hidden=hidden,
+    )  # fmt: skip
     return made
 
 
@@ -227,10 +238,7 @@ def argument(metavar: str, about: str) -> ArgumentInfo:
     return made
 
 
-def _geometry(names: str, about: str, metavar: str, parser: Callable[[str], object] | None, **more: Any) -> OptionInfo:
-    panel = "Geometry, where the device does not report it"
-    return option(names, about, metavar, parser, rich_help_panel=panel, **more)
-
+_geometry = partial(option, panel="Geometry, where the device does not report it")
 
 TargetsArgument = Annotated[
     list[str] | None, argument("TARGET", "Devices or disk image files; none: every disk of this machine.")
@@ -274,7 +282,7 @@ WishedGrainOption = Annotated[
 ]
 MeasuredOption = Annotated[
     list[str] | None,
-    _geometry("--measured", "Hold the disk against what `aligntool probe -o FILE` measured on it.", "FILE", None),
+    _geometry("--measured", "Hold the disk against what `aligntool probe -o FILE` measured on it.", "FILE"),
 ]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Annotated, Any
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -34,6 +34,7 @@ from aligntool.units import GIB, MIB, Extent, format_about
 #
 # Starts and spans count from the disk's first byte, whatever the path is.
 
+Result = TypeVar("Result", Starts, Spans)
 RuntimeOption = Annotated[float, option("--runtime", "Of each run.", "SECONDS", seconds(0.1, 3600.0))]
 
 
@@ -151,16 +152,16 @@ def _look_at_disk(name: str) -> Disk | None:
         return None
 
 
-def _beside(working: Working, runs: Runs, swept: Swept[Key], disk: Disk | None) -> dict[str, Any]:
-    """Return what the results of both have beside the figures."""
+def _described(result: Result, working: Working, runs: Runs, swept: Swept[Key], disk: Disk | None) -> Result:
+    """Return the result with what it has beside the figures."""
     target, piece = working.target, working.room.length
-    kind = target.kind.value
-    return {
-        "conditions": replace(warmed(working.seen), fio=swept.fio_version),  # how warm it got, and by which fio
-        "setting": Setting(kind, working.size, piece, runs.seconds, runs.repeats, target.direct, ENGINE),
-        "disk": measuring.identity(disk) if disk else None,  # for a reader who asks whether it is the same disk
-        "complete": swept.complete,
-    }
+    return replace(
+        result,
+        conditions=replace(warmed(working.seen), fio=swept.fio_version),  # how warm it got, and by which fio
+        setting=Setting(target.kind.value, working.size, piece, runs.seconds, runs.repeats, target.direct, ENGINE),
+        disk=measuring.identity(disk) if disk else None,  # for a reader who asks whether it is the same disk
+        complete=swept.complete,
+    )
 
 
 def _report(text: str, lines: Iterator[Line], asked: SweepOptions, when: str, name: str) -> None:
@@ -224,7 +225,8 @@ def bench_alignment(
             alignment.Rate(load, place, repeat, iops, cpu)
             for ((load, place, repeat), iops), (_, cpu) in zip(swept.rates, swept.cpu, strict=True)
         )
-        measured = Starts(options.now(), found.place, wide, by, rates, **_beside(working, runs, swept, disk))
+        measured = Starts(options.now(), found.place, wide, by, rates)
+        measured = _described(measured, working, runs, swept, disk)
     wrote = working.writes and asked.destructive
     if not measured.rates:
         _end(swept, wrote=wrote)
@@ -300,8 +302,8 @@ def _report_span(
     cpu = {span: shares for span, shares in _by_span(swept.cpu).items() if span in curve}
     knee = alignment.knee_of(curve, cpu, working.seen, Random(1))
     nvme = disk.nvme if disk else None
-    beside = _beside(working, runs, swept, disk)
-    measured = Spans(options.now(), working.target.place, write, knee, curve, nvme, cpu, **beside)
+    measured = Spans(options.now(), working.target.place, write, knee, curve, nvme, cpu)
+    measured = _described(measured, working, runs, swept, disk)
     lines = span_lines(measured, width=terminal_width())
     _report(span_json(measured, disk), lines, asked, measured.when, "span")
 

@@ -128,37 +128,22 @@ def trace(
     format_: Annotated[TraceFormat, option("--format", "Which format it has.")] = TraceFormat.AUTO,
     grid_: Annotated[
         int | None,
-        option(
-            "--grid",
-            "Hold the requests against boundaries of this size, such as 4KiB.",
-            "SIZE",
-            grid,
-            rich_help_panel=_GRID,
-        ),
+        option("--grid", "Hold the requests against boundaries of this size, such as 4KiB.", "SIZE", grid, panel=_GRID),
     ] = None,
     phase_: Annotated[
         int | None,
-        option(
-            "--phase", "How many bytes past zero the boundaries of --grid begin.", "N", phase, rich_help_panel=_GRID
-        ),
+        option("--phase", "How many bytes past zero the boundaries of --grid begin.", "N", phase, panel=_GRID),
     ] = None,
     disk: Annotated[
         str | None,
         option(
-            "--disk",
-            "Hold them against the boundaries of this disk, as the audit finds them.",
-            "DISK",
-            rich_help_panel=_GRID,
+            "--disk", "Hold them against the boundaries of this disk, as the audit finds them.", "DISK", panel=_GRID
         ),
     ] = None,
     partition: Annotated[
         int | None,
         option(
-            "--partition -p",
-            "The log counts from the start of this partition of --disk.",
-            "N",
-            whole(1),
-            rich_help_panel=_GRID,
+            "--partition -p", "The log counts from the start of this partition of --disk.", "N", whole(1), panel=_GRID
         ),
     ] = None,
     json_: Annotated[bool, option("--json", "As JSON; sizes are bytes.")] = False,
