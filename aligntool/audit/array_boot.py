@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from aligntool.audit.arrays import REDUNDANT, tell
+from aligntool.audit.arrays import REDUNDANT
+from aligntool.audit.drives import tell
 from aligntool.audit.report import Code, Finding, Severity
 from aligntool.audit.wording import shell_word
 from aligntool.inventory import ArrayFacts, Disk, Inventory

@@ -1,8 +1,9 @@
 """Judge running md arrays: degraded, chunk, stripe cache, bitmap, discards, members that differ."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from aligntool.audit.drives import tell
 from aligntool.audit.report import Code, Finding, Grid, GridKind, Judged, Severity
 from aligntool.audit.wording import as_root
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, Inventory, Layer, Partition
@@ -17,7 +18,6 @@ PARITY_BITMAP = GIB
 NEEDS_BITMAP = 100 * GIB  # from members of this size on mdadm makes one, or asks (Create.c, mdadm.c)
 PARITY = {"raid4": 1, "raid5": 1, "raid6": 2}
 REDUNDANT = ("raid1", "raid4", "raid5", "raid6", "raid10")
-_UNITS = (GridKind.PHYSICAL, GridKind.MINIMUM_IO, GridKind.PAGE, GridKind.UNIT)
 _BUSY = {
     "resync": "its copies are made alike",
     "recover": "a member is rebuilt",
@@ -29,9 +29,8 @@ _BUSY = {
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """`partition` None: the drive as a whole."""
+    """A drive, or one of its partitions."""
 
-    name: str
     judged: Judged
     partition: Partition | None = None
 
@@ -39,16 +38,43 @@ class Member:
     def disk(self) -> Disk:
         return self.judged.disk
 
+    @property
+    def name(self) -> str:
+        """The kernel's."""
+        if self.partition is None:
+            return self.disk.name
+        return self.partition.node or partition_node(self.disk.name, self.partition.number)
+
+    @property
+    def grids(self) -> tuple[Grid, ...]:
+        """Those that a start must lie on."""
+        return tuple(grid for grid in self.judged.grids if grid.severity is not Severity.INFO)
+
 
 Members = Mapping[str, Member]
 """By kernel name, of everything that could be a member."""
 
 
-def members_of(judged: tuple[Judged, ...]) -> Members:
-    found = {one.disk.name: Member(one.disk.name, one) for one in judged}
+def members_of(judged: Sequence[Judged]) -> Members:
+    found = {one.disk.name: Member(one) for one in judged}
     for one in judged:
-        found.update((part.node, Member(part.node, one, part)) for part in one.disk.partitions if part.node)
+        found.update((part.node, Member(one, part)) for part in one.disk.partitions if part.node)
     return found
+
+
+def partition_node(disk: str, number: int) -> str:
+    """A partition's name or path, by the kernel's rule: "p" after a digit (block/partitions/core.c, disk_name)."""
+    return f"{disk}p{number}" if disk[-1:].isdigit() else f"{disk}{number}"
+
+
+def is_flash(disk: Disk) -> bool:
+    return disk.kind is DiskKind.NVME or disk.rotational is False
+
+
+def chunk_units(grids: Sequence[Grid]) -> tuple[Grid, ...]:
+    """Return the boundaries of a member that a chunk must not cut."""
+    kinds = (GridKind.PHYSICAL, GridKind.MINIMUM_IO, GridKind.PAGE, GridKind.UNIT)
+    return tuple(grid for grid in grids if grid.kind in kinds)
 
 
 def array_findings(disk: Disk, members: Members, *, safely: bool | None = None) -> Iterator[Finding]:
@@ -64,13 +90,6 @@ def array_findings(disk: Disk, members: Members, *, safely: bool | None = None) 
     yield from _bitmap(disk, facts, known)
     yield from _discards(disk, facts, known, safely)
     yield from _sectors(disk, known)
-
-
-def tell(disk: Disk, code: Code, severity: Severity, sentence: str, *evidence: str, next_: str = "") -> Finding:
-    return Finding(
-        code, severity, f"{disk.name}: {sentence}", disk=disk.name, evidence=evidence,
-        next=next_ or f"aligntool explain {code}",
-    )  # fmt: skip
 
 
 def _degraded(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
@@ -112,7 +131,7 @@ def _chunk(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Iterator[Findi
     chunk = facts.chunk
     if not chunk:
         return
-    cut = [(member, grid) for member in known for grid in _units(member) if chunk % grid.size]
+    cut = [(member, grid) for member in known for grid in chunk_units(member.judged.grids) if chunk % grid.size]
     worst = max(cut, key=lambda pair: pair[1].size, default=None)
     if worst is not None:
         member, grid = worst
@@ -130,22 +149,17 @@ def _chunk(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Iterator[Findi
         )  # fmt: skip
 
 
-def _units(member: Member) -> tuple[Grid, ...]:
-    return tuple(grid for grid in member.judged.grids if grid.kind in _UNITS)
-
-
 def _stripe(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
     parity, count = PARITY.get(facts.level), facts.devices or len(facts.members)
     if parity is None or not facts.chunk or count <= parity:
         return
     whole = facts.chunk * (count - parity)
     if whole > FULL_STRIPE:
-        yield tell(
-            disk, Code.STRIPE_TOO_LONG, Severity.INFO,
+        text = (
             f"a full stripe is {format_size(whole)} ({format_size(facts.chunk)} × {count - parity} data members), "
-            f"more than the {format_size(FULL_STRIPE)} that md takes at once, so it is never written in one request",
-            *_cache(facts),
-        )  # fmt: skip
+            f"more than the {format_size(FULL_STRIPE)} that md takes at once, so it is never written in one request"
+        )
+        yield tell(disk, Code.STRIPE_TOO_LONG, Severity.INFO, text, *_cache(facts))
 
 
 def _cache(facts: ArrayFacts) -> Iterator[str]:
@@ -222,14 +236,12 @@ def _discards(disk: Disk, facts: ArrayFacts, known: list[Member], safely: bool |
     if facts.level not in PARITY or disk.limits.discard_max != 0 or not known:
         return
     if all((member.disk.limits.discard_max or 0) > 0 for member in known) and _all_flash(known):
-        yield tell(
-            disk, Code.DISCARDS_OFF, Severity.INFO,
-            f"{facts.level} passes no discards on: fstrim does nothing, and its drives fill up", _WHY[safely],
-        )  # fmt: skip
+        text = f"{facts.level} passes no discards on: fstrim does nothing, and its drives fill up"
+        yield tell(disk, Code.DISCARDS_OFF, Severity.INFO, text, _WHY[safely])
 
 
-def _all_flash(known: list[Member]) -> bool:
-    return bool(known) and all(member.disk.kind is DiskKind.NVME or member.disk.rotational is False for member in known)
+def _all_flash(known: Sequence[Member]) -> bool:
+    return bool(known) and all(is_flash(member.disk) for member in known)
 
 
 def _sectors(disk: Disk, known: list[Member]) -> Iterator[Finding]:
@@ -296,28 +308,18 @@ def whole_member_findings(disk: Disk) -> Iterator[Finding]:
     stale = [copy for copy in disk.gpt_headers if layer.data_start or copy.name == "backup"]
     if stale and not (layer.data_start == 0 and disk.table):
         where = " and ".join(f"the {copy.name} header at byte {copy.at}" for copy in stale)
+        text = f"is a member of an md array as a whole, and {where} of a GPT is still on it"
+        seen = "such firmware wiped bytes 4096 to 16384 at every start, and the superblock of metadata 1.2 with them"
         fixed = layer.raid_level in _NONE_TO_SPARE
         remedy = f"no member can be taken out of a {layer.raid_level}: copy its data away, and make the array anew"
-        look = as_root(disk, f"wipefs --no-act {disk.path}")
-        yield Finding(
-            Code.MEMBER_WITH_GPT, Severity.ERROR,
-            f"{disk.name}: is a member of an md array as a whole, and {where} of a GPT is still on it",
-            disk=disk.name, layer="md",
-            evidence=(
-                "published: such firmware wiped bytes 4096 to 16384 at every start, and the superblock of metadata "
-                "1.2 with them",
-                *([remedy] if fixed else []),
-            ),
-            next=f"aligntool explain {Code.MEMBER_WITH_GPT}" if fixed else look,
-        )  # fmt: skip
+        evidence = (f"published: {seen}", *([remedy] if fixed else []))
+        look = "" if fixed else as_root(disk, f"wipefs --no-act {disk.path}")
+        yield replace(tell(disk, Code.MEMBER_WITH_GPT, Severity.ERROR, text, *evidence, next_=look), layer="md")
         return
     if disk.kind is DiskKind.IMAGE:
         return  # it may as well be that of a partition
-    yield Finding(
-        Code.WHOLE_DRIVE_MEMBER, Severity.INFO,
-        f"{disk.name}: is a member of an md array as a whole, without a partition table of its own",
-        disk=disk.name, layer="md", next=f"aligntool explain {Code.WHOLE_DRIVE_MEMBER}",
-    )  # fmt: skip
+    text = "is a member of an md array as a whole, without a partition table of its own"
+    yield replace(tell(disk, Code.WHOLE_DRIVE_MEMBER, Severity.INFO, text), layer="md")
 
 
 def _is_whole(disk: Disk, layer: Layer) -> bool:

@@ -37,31 +37,28 @@ def device_findings(disk: Disk, grids: Sequence[Grid], known: Sequence[KnownGeom
         yield from _formats(disk, disk.nvme)
 
 
-def told(disk: Disk, code: Code, severity: Severity, sentence: str, **more: str) -> Finding:
-    """A finding about the disk itself."""
-    return Finding(
-        code, severity, f"{disk.name}: {sentence}", disk=disk.name, next=more.get("next", f"aligntool explain {code}")
-    )
+def tell(disk: Disk, code: Code, severity: Severity, sentence: str, *evidence: str, next_: str = "") -> Finding:
+    """Return a finding about the disk itself."""
+    hint = next_ or f"aligntool explain {code}"
+    return Finding(code, severity, f"{disk.name}: {sentence}", disk=disk.name, evidence=evidence, next=hint)
 
 
 def _conflict(disk: Disk, physical: Grid) -> Iterator[Finding]:
     offset = disk.limits.alignment_offset or 0
     if physical.phase and offset % physical.size != physical.phase:
-        yield told(
+        yield tell(
             disk, Code.SHIFTED_GRID, Severity.INFO,
             f"its physical sectors of {format_size(physical.size)} start {format_size(physical.phase)} past byte 0,"
             f" where the data of its members lie; the kernel reports an alignment_offset of {offset}",
         )  # fmt: skip
     elif offset < 0:
         members = ", ".join(disk.slaves) or "unknown"
-        yield told(disk, Code.STACK_CONFLICT, Severity.WARNING, f"alignment_offset is −1; members: {members}")
+        yield tell(disk, Code.STACK_CONFLICT, Severity.WARNING, f"alignment_offset is −1; members: {members}")
     elif offset > 0:
         wide = max(disk.limits.physical_block_size or 512, disk.limits.minimum_io_size or 0)
         units = "physical sectors" if wide == disk.limits.physical_block_size else "minimum I/O units"
-        yield told(
-            disk, Code.SHIFTED_GRID, Severity.INFO,
-            f"its {units} of {format_size(wide)} start {format_size(offset)} past byte 0 (alignment_offset)",
-        )  # fmt: skip
+        text = f"its {units} of {format_size(wide)} start {format_size(offset)} past byte 0 (alignment_offset)"
+        yield tell(disk, Code.SHIFTED_GRID, Severity.INFO, text)
 
 
 def _sector(disk: Disk, physical: Grid) -> Iterator[Finding]:
@@ -70,20 +67,14 @@ def _sector(disk: Disk, physical: Grid) -> Iterator[Finding]:
     said = f"reports {format_size(reported)}" if reported else "reports nothing"
     size = format_size(physical.size)
     if physical.source is Source.KNOWN and physical.size != reported:
-        yield told(disk, Code.SECTOR_SIZE_HIDDEN, Severity.INFO, f"{said}, but {physical.by} has {size} sectors")
+        yield tell(disk, Code.SECTOR_SIZE_HIDDEN, Severity.INFO, f"{said}, but {physical.by} has {size} sectors")
     elif physical.source is Source.ASSUMED and (disk.partitions or disk.content or disk.kind is DiskKind.IMAGE):
-        yield told(
-            disk,
-            Code.SECTOR_SIZE_ASSUMED,
-            Severity.INFO,
-            f"{said}; {size} sectors are assumed: {physical.by}{_logical(disk)}",
-        )
+        text = f"{said}; {size} sectors are assumed: {physical.by}{_logical(disk)}"
+        yield tell(disk, Code.SECTOR_SIZE_ASSUMED, Severity.INFO, text)
     if disk.ata and disk.ata.physical_sector_size and reported and disk.ata.physical_sector_size > reported:
         drive = format_size(disk.ata.physical_sector_size)
-        yield told(
-            disk, Code.SECTOR_SIZE_DISPUTED, Severity.INFO,
-            f"the drive's IDENTIFY says {drive} a physical sector, the kernel reports {format_size(reported)}",
-        )  # fmt: skip
+        text = f"the drive's IDENTIFY says {drive} a physical sector, the kernel reports {format_size(reported)}"
+        yield tell(disk, Code.SECTOR_SIZE_DISPUTED, Severity.INFO, text)
 
 
 def _logical(disk: Disk) -> str:
@@ -102,21 +93,13 @@ def _bogus(disk: Disk) -> Iterator[Finding]:
     grade, reason = grade_optimal_io(disk)
     if grade is Grade.BOGUS:
         size = disk.limits.optimal_io_size or 0
-        yield told(
-            disk,
-            Code.BOGUS_OPTIMAL_IO,
-            Severity.INFO,
-            f"optimal_io_size {size} ({format_size(size)}) is ignored: {reason}",
-        )
+        text = f"optimal_io_size {size} ({format_size(size)}) is ignored: {reason}"
+        yield tell(disk, Code.BOGUS_OPTIMAL_IO, Severity.INFO, text)
     doubt = minimum_io_doubt(disk)
     if doubt:
         size = disk.limits.minimum_io_size or 0
-        yield told(
-            disk,
-            Code.BOGUS_MINIMUM_IO,
-            Severity.INFO,
-            f"minimum_io_size {size} ({format_size(size)}) is ignored: {doubt}",
-        )
+        text = f"minimum_io_size {size} ({format_size(size)}) is ignored: {doubt}"
+        yield tell(disk, Code.BOGUS_MINIMUM_IO, Severity.INFO, text)
 
 
 def _distrusted(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Finding]:
@@ -130,7 +113,7 @@ def _distrusted(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Finding]
         row = next((row for row in known if limit in row.distrust), None)
         if row and size and not doubted[limit]:
             sentence = f"{limit} {size} ({format_size(size)}) is ignored: {row.row} reports it without needing it"
-            yield told(disk, code, Severity.INFO, sentence)
+            yield tell(disk, code, Severity.INFO, sentence)
 
 
 def _table_tells(disk: Disk) -> Iterator[Finding]:
@@ -138,7 +121,7 @@ def _table_tells(disk: Disk) -> Iterator[Finding]:
         return
     if disk.table.sector_size != 512:
         size = disk.table.sector_size
-        yield told(
+        yield tell(
             disk, Code.TABLE_TELLS_SECTOR_SIZE, Severity.INFO,
             f"its {disk.table.label} table is written in sectors of {size} bytes;"
             f" attach it with losetup --sector-size {size}",
@@ -170,7 +153,7 @@ def _formats(disk: Disk, nvme: NvmeFacts) -> Iterator[Finding]:
     ]  # fmt: skip
     best = min(better, key=lambda form: (form.relative_performance, -form.data_size), default=None)
     if best:
-        yield told(
+        yield tell(
             disk, Code.BETTER_LBA_FORMAT, Severity.INFO,
             f"uses LBA format {current.index} ({current.data_size} bytes, relative performance"
             f" {current.relative_performance}); format {best.index} ({best.data_size} bytes) is rated"
@@ -257,8 +240,8 @@ def drive_findings(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Findi
     yield from _queue(disk)
     for row in known:
         if row.note and row.source is Source.KNOWN:
-            yield told(
-                disk, Code.DRIVE_NOTE, Severity.INFO, f"{row.row}: {row.note}", next=f"aligntool drives '{row.row}'"
+            yield tell(
+                disk, Code.DRIVE_NOTE, Severity.INFO, f"{row.row}: {row.note}", next_=f"aligntool drives '{row.row}'"
             )
     yield from unseen_findings(disk.unseen, disk)
 
@@ -302,12 +285,10 @@ def _link(disk: Disk, path: Sequence[LinkHop]) -> Iterator[Finding]:
     if runs_below(drive, most):
         yield _slow_link(disk, drive, most)
     elif most.both_ends and _above(drive, most):
-        yield told(
-            disk, Code.SLOW_SLOT, Severity.INFO,
-            f"it could do {_most_words(drive)}, in its slot only {_most_words(most)}",
-        )  # fmt: skip
+        text = f"it could do {_most_words(drive)}, in its slot only {_most_words(most)}"
+        yield tell(disk, Code.SLOW_SLOT, Severity.INFO, text)
     if disk.kind is DiskKind.NVME and any(hop.port in _SHARED_ROOTS for hop in path):
-        yield told(
+        yield tell(
             disk, Code.BEHIND_CHIPSET, Severity.INFO, "hangs behind the chipset and shares its link to the processor"
         )
 
@@ -323,9 +304,9 @@ def _slow_link(disk: Disk, drive: LinkHop, most: LinkMost) -> Finding:
     rate = f", {format_rate(most.bandwidth)}" if most.bandwidth else ""
     if most.both_ends:
         text = f"{runs}, but drive and port can do {_most_words(most)}{rate}"
-        return told(disk, Code.LINK_DEGRADED, Severity.WARNING, text)
+        return tell(disk, Code.LINK_DEGRADED, Severity.WARNING, text)
     text = f"{runs}; the drive can do {_most_words(most)}{rate}, what the port above it can do is not reported"
-    return told(disk, Code.LINK_DEGRADED, Severity.INFO, text)
+    return tell(disk, Code.LINK_DEGRADED, Severity.INFO, text)
 
 
 def _above(drive: LinkHop, most: LinkMost) -> bool:
@@ -367,15 +348,13 @@ def _memory_buffer(disk: Disk, nvme: NvmeFacts) -> Iterator[Finding]:
     if granted is not None and granted < nvme.hmb_preferred:
         least = f", at least {format_about(nvme.hmb_minimum)}" if nvme.hmb_minimum else ""
         given = format_about(granted) if granted else "nothing"
-        yield told(
-            disk, Code.HMB_SHORT, Severity.INFO,
-            f"asks the host for {format_about(nvme.hmb_preferred)} of memory (HMB){least}; it was given {given}",
-        )  # fmt: skip
+        text = f"asks the host for {format_about(nvme.hmb_preferred)} of memory (HMB){least}; it was given {given}"
+        yield tell(disk, Code.HMB_SHORT, Severity.INFO, text)
     if disk.size:
         buffer = nvme.hmb_preferred if granted is None else granted
         word = "would map" if granted is None else "maps"
         covered = min(mapped_by(buffer), disk.size)
-        yield told(
+        yield tell(
             disk, Code.HMB_COVERAGE, Severity.INFO,
             f"DRAM-less; a buffer of {format_about(buffer)} {word} at most {format_about(covered)} of its"
             f" {format_about(disk.size)}; the whole map takes {format_about(map_size(disk.size))}",
@@ -385,4 +364,4 @@ def _memory_buffer(disk: Disk, nvme: NvmeFacts) -> Iterator[Finding]:
 def _queue(disk: Disk) -> Iterator[Finding]:
     depth = disk.queue_depth
     if depth == 1 and disk.kind is DiskKind.ATA:
-        yield told(disk, Code.NO_QUEUE, Severity.INFO, "offers a queue depth of 1: NCQ is off or missing")
+        yield tell(disk, Code.NO_QUEUE, Severity.INFO, "offers a queue depth of 1: NCQ is off or missing")

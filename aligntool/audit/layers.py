@@ -1,34 +1,18 @@
 """Judge what lies inside partitions: file systems' and LVM's settings, data areas, stripes."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from aligntool.audit.grids import STACKED, believed_minimum_io
 from aligntool.audit.report import Answer, Code, Finding, Grid, GridKind, Judged, Severity, Verdict, predict
 from aligntool.audit.starts import EFI_SYSTEM
 from aligntool.audit.wording import as_root, asked_by, layer_name, next_look, shell_word, spot, where
-from aligntool.inventory import LIVE_TOGETHER, Disk, Layer, Partition, Segment, missing_bytes
+from aligntool.inventory import LIVE_TOGETHER, Disk, Layer, Partition, missing_bytes
 from aligntool.units import format_size
 
 # Stripe settings of ext4 and XFS against the array below them.
 #
 # The array is the md layer under the file system (in an image of a member), or the striped device it lies on.
-
-
-def stripe_findings(
-    disk: Disk, partition: Partition | None, layer: Layer, below: Layer | None, sector_size: int
-) -> Iterator[Finding]:
-    if layer.stripe_unit is None:
-        return
-    level, chunk, stripe = _array(disk, below)
-    if chunk == 0 and _is_a_sector(disk, layer.stripe_unit):
-        return
-    sentence = _mismatch(layer, level, chunk, stripe)
-    if sentence:
-        yield Finding(
-            Code.STRIPE_MISMATCH, Severity.WARNING, f"{where(disk, partition)}: {layer_name(layer)} {sentence}",
-            disk=disk.name, partition=partition.number if partition else None, layer=layer_name(layer),
-            start=layer.extent.start, sector_size=sector_size, next=f"aligntool explain {Code.STRIPE_MISMATCH}",
-        )  # fmt: skip
 
 
 def _is_a_sector(disk: Disk, unit: int) -> bool:
@@ -112,16 +96,37 @@ def _node(disk: Disk, partition: Partition | None) -> str:
     return f"/dev/{partition.node}" if partition and partition.node else disk.path
 
 
+@dataclass(frozen=True, slots=True)
 class _Walk:
     """One partition's stack, from the bottom up."""
 
-    def __init__(self, judged: Judged, partition: Partition | None, verdict: Verdict | None, sector_size: int) -> None:
-        self.disk: Disk = judged.disk
-        self.grids = tuple(grid for grid in judged.grids if grid.kind in _COMPARED)
-        self.partition = partition
-        self.verdict = verdict
-        self.sector_size = sector_size
-        self.start = partition.extent.start if partition else 0
+    judged: Judged
+    partition: Partition | None
+    verdict: Verdict | None
+    sector_size: int
+
+    @property
+    def disk(self) -> Disk:
+        return self.judged.disk
+
+    @property
+    def grids(self) -> tuple[Grid, ...]:
+        return tuple(grid for grid in self.judged.grids if grid.kind in _COMPARED)
+
+    @property
+    def start(self) -> int:
+        return self.partition.extent.start if self.partition else 0
+
+    @property
+    def number(self) -> int | None:
+        return self.partition.number if self.partition else None
+
+    def finding(self, code: Code, severity: Severity, text: str, layer: Layer) -> Finding:
+        return Finding(
+            code, severity, f"{where(self.disk, self.partition)}: {text}", disk=self.disk.name,
+            partition=self.number, layer=layer_name(layer),
+            start=layer.extent.start, sector_size=self.sector_size, next=f"aligntool explain {code}",
+        )  # fmt: skip
 
     def layer(self, layer: Layer, below: Layer | None, depth: int) -> Iterator[Finding]:
         yield from self._size(layer)
@@ -130,10 +135,20 @@ class _Walk:
             yield from self._data_start(layer)
         yield from self._segments(layer)
         yield from self._small_blocks(layer)
-        yield from stripe_findings(self.disk, self.partition, layer, below, self.sector_size)
+        yield from self._stripes(layer, below)
         if depth < DEEPEST:
             for inner in layer.inner:
                 yield from self.layer(inner, layer, depth + 1)
+
+    def _stripes(self, layer: Layer, below: Layer | None) -> Iterator[Finding]:
+        if layer.stripe_unit is None:
+            return
+        level, chunk, stripe = _array(self.disk, below)
+        if chunk == 0 and _is_a_sector(self.disk, layer.stripe_unit):
+            return
+        if sentence := _mismatch(layer, level, chunk, stripe):
+            text = f"{layer_name(layer)} {sentence}"
+            yield self.finding(Code.STRIPE_MISMATCH, Severity.WARNING, text, layer)
 
     def _data_start(self, layer: Layer) -> Iterator[Finding]:
         start = layer.data_start or 0
@@ -143,12 +158,7 @@ class _Walk:
         if layer.kind in _CLUSTERED:
             yield from self._clusters(layer, start, grid)
             return
-        code = {
-            GridKind.PHYSICAL: Code.LAYER_OFF_PHYSICAL,
-            GridKind.MINIMUM_IO: Code.LAYER_OFF_PHYSICAL,
-            GridKind.CHUNK: Code.LAYER_OFF_CHUNK,
-        }.get(grid.kind, Code.LAYER_OFF_PAGE)
-        yield self._off(code, grid.severity, layer_name(layer), "data start", start, grid)
+        yield self._off(_code_of(grid), grid.severity, layer_name(layer), "data start", start, grid)
 
     def _clusters(self, layer: Layer, start: int, grid: Grid) -> Iterator[Finding]:
         """FAT and exFAT: only the physical sector counts, and on an EFI system partition hardly that."""
@@ -167,13 +177,8 @@ class _Walk:
             if grid is None or (segment.volume, grid.kind) in said:
                 continue
             said.add((segment.volume, grid.kind))
-            yield self._segment(segment, grid)
-
-    def _segment(self, segment: Segment, grid: Grid) -> Finding:
-        physical = grid.kind in (GridKind.PHYSICAL, GridKind.MINIMUM_IO)
-        code = Code.LAYER_OFF_PHYSICAL if physical else Code.LAYER_OFF_PAGE
-        code = Code.LAYER_OFF_CHUNK if grid.kind is GridKind.CHUNK else code
-        return self._off(code, grid.severity, f"LVM {segment.volume}", "a segment", segment.extent.start, grid)
+            name, start = f"LVM {segment.volume}", segment.extent.start
+            yield self._off(_code_of(grid), grid.severity, name, "a segment", start, grid)
 
     def _worst_grid(self, start: int, base: int | None = None) -> Grid | None:
         """The worst grid that `start` is off, unless the layer below is off it by just as much."""
@@ -189,7 +194,7 @@ class _Walk:
             code, severity,
             f"{where(self.disk, self.partition)}: {what} of {name} is at {spot(start, self.sector_size)} of the disk,"
             f" {format_size(past)} past a boundary of {format_size(grid.size)} ({asked_by(grid)})",
-            disk=self.disk.name, partition=self._number, layer=name, start=start, sector_size=self.sector_size,
+            disk=self.disk.name, partition=self.number, layer=name, start=start, sector_size=self.sector_size,
             grid=grid, off_by=past, cost=predict(grid.size), next=next_look(self.disk),
         )  # fmt: skip
 
@@ -204,41 +209,35 @@ class _Walk:
         room = self._room(layer)
         if room is None or layer.claims_size is None:
             return
-        yield Finding(
-            Code.LARGER_THAN_CONTAINER, Severity.ERROR,
-            f"{where(self.disk, self.partition)}: {layer_name(layer)} says it has {format_size(layer.claims_size)},"
-            f" but there are {format_size(room)}: {format_size(layer.claims_size - room)} too few",
-            disk=self.disk.name, partition=self._number, layer=layer_name(layer), start=layer.extent.start,
-            sector_size=self.sector_size, next=f"aligntool explain {Code.LARGER_THAN_CONTAINER}",
-        )  # fmt: skip
+        text = (
+            f"{layer_name(layer)} says it has {format_size(layer.claims_size)},"
+            f" but there are {format_size(room)}: {format_size(layer.claims_size - room)} too few"
+        )
+        yield self.finding(Code.LARGER_THAN_CONTAINER, Severity.ERROR, text, layer)
 
     def _problems(self, layer: Layer) -> Iterator[Finding]:
         room = self._room(layer)
         same = missing_bytes(layer.kind, layer.claims_size or 0, room) if room is not None else None
         for problem in layer.problems:
-            if problem == same:
-                continue  # AT407 reports it
-            yield Finding(
-                Code.DAMAGED_SUPERBLOCK, Severity.WARNING,
-                f"{where(self.disk, self.partition)}: {layer_name(layer)}: {problem}",
-                disk=self.disk.name, partition=self._number, layer=layer_name(layer), start=layer.extent.start,
-                sector_size=self.sector_size, next=f"aligntool explain {Code.DAMAGED_SUPERBLOCK}",
-            )  # fmt: skip
+            if problem != same:  # AT407 reports that one
+                text = f"{layer_name(layer)}: {problem}"
+                yield self.finding(Code.DAMAGED_SUPERBLOCK, Severity.WARNING, text, layer)
 
     def _small_blocks(self, layer: Layer) -> Iterator[Finding]:
         physical = next((grid for grid in self.grids if grid.kind is GridKind.PHYSICAL), None)
         unit = layer.data_unit or 0
         if physical is None or not 0 < unit < physical.size or layer.kind in ("swap", "iso9660", "squashfs", "erofs"):
             return
-        yield Finding(
-            Code.SMALL_BLOCKS, Severity.INFO,
-            f"{where(self.disk, self.partition)}: {layer_name(layer)} works in units of {format_size(unit)},"
-            f" smaller than the physical sector of {format_size(physical.size)} ({physical.source})",
-            disk=self.disk.name, partition=self._number, layer=layer_name(layer), start=layer.extent.start,
-            sector_size=self.sector_size, grid=physical, cost=predict(physical.size, request=unit),
-            next=f"aligntool explain {Code.SMALL_BLOCKS}",
-        )  # fmt: skip
+        text = (
+            f"{layer_name(layer)} works in units of {format_size(unit)},"
+            f" smaller than the physical sector of {format_size(physical.size)} ({physical.source})"
+        )
+        found = self.finding(Code.SMALL_BLOCKS, Severity.INFO, text, layer)
+        yield replace(found, grid=physical, cost=predict(physical.size, request=unit))
 
-    @property
-    def _number(self) -> int | None:
-        return self.partition.number if self.partition else None
+
+def _code_of(grid: Grid) -> Code:
+    """What it is called where a layer's data are off this grid."""
+    if grid.kind in (GridKind.PHYSICAL, GridKind.MINIMUM_IO):
+        return Code.LAYER_OFF_PHYSICAL
+    return Code.LAYER_OFF_CHUNK if grid.kind is GridKind.CHUNK else Code.LAYER_OFF_PAGE

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from aligntool.audit.drives import tell
 from aligntool.audit.report import Code, Finding, Severity
 from aligntool.audit.wording import as_root, next_command, next_resume, shell_word
 from aligntool.formats.parked import parked_numbers, seems_in_flight
@@ -63,10 +64,7 @@ def table_findings(disk: Disk, above: str) -> Iterator[Finding]:
     """`above`: the array that the table belongs to, in which case its faults are only notes."""
     if above:
         if disk.partitions or disk.table:
-            yield Finding(
-                Code.FIRMWARE_RAID_MEMBER, Severity.INFO, f"{disk.name}: {above}", disk=disk.name,
-                next=f"aligntool explain {Code.FIRMWARE_RAID_MEMBER}",
-            )  # fmt: skip
+            yield tell(disk, Code.FIRMWARE_RAID_MEMBER, Severity.INFO, above)
         return
     yield from _in_flight(disk)
     if disk.table:
@@ -201,7 +199,5 @@ def _kernel_disagrees(disk: Disk) -> Iterator[Finding]:
     said += [f"partition {number} is in the table and not in the kernel" for number in missing]
     said += [f"partition {number} is in the kernel and not in the table" for number in extra]
     if said:
-        yield Finding(
-            Code.KERNEL_DISAGREES, Severity.WARNING, f"{disk.name}: the kernel's partitions are not those of the table",
-            disk=disk.name, evidence=tuple(said), next=f"sudo partprobe {shell_word(disk.path)}",
-        )  # fmt: skip
+        text, probe = "the kernel's partitions are not those of the table", f"sudo partprobe {shell_word(disk.path)}"
+        yield tell(disk, Code.KERNEL_DISAGREES, Severity.WARNING, text, *said, next_=probe)

@@ -7,10 +7,11 @@ from pkgutil import get_data
 
 from aligntool import steps
 from aligntool.audit.array_boot import LEAVES_INACTIVE, RunningArray, known_arrays, node_of, running_arrays, short_name
+from aligntool.audit.arrays import partition_node
 from aligntool.change import RaidGoal
 from aligntool.inventory import Inventory
 from aligntool.raid.chunks import LEVELS
-from aligntool.raid.members import Placed, partition_node
+from aligntool.raid.members import Placed
 from aligntool.steps import EditFile, EnableUnit, InitramfsStep, MakeFileSystem, SystemStep, WriteFile
 from aligntool.system import LATE_START
 from aligntool.system import System as Files

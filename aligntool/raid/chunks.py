@@ -4,7 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from aligntool.audit.report import Grid, GridKind
+from aligntool.audit.arrays import FULL_STRIPE
+from aligntool.audit.arrays import LEAST_CHUNK as LEAST
+from aligntool.audit.report import Grid
 from aligntool.inventory import Disk, KnownGeometry, LinkHop, Source, Uplink
 from aligntool.units import KIB, MIB, format_rate, format_size, is_power_of_two
 
@@ -257,8 +259,6 @@ def rate(bandwidth: int) -> str:
 #
 # docs/raid.md has the source of each rule. Sizes in bytes.
 
-LEAST = 16 * KIB
-FULL_STRIPE = MIB  # RAID5_MAX_REQ_STRIPES: 256 pages of 4 KiB in one request, drivers/md/raid5.c
 LARGEST = MIB
 HALF_MIB = MIB // 2
 
@@ -330,12 +330,6 @@ _PARITY: dict[str, _Words] = {
 }
 
 
-def member_units(grids: Sequence[Grid]) -> tuple[Grid, ...]:
-    """The boundaries of the members that a chunk must not cut."""
-    kinds = (GridKind.PHYSICAL, GridKind.MINIMUM_IO, GridKind.PAGE, GridKind.UNIT)
-    return tuple(grid for grid in grids if grid.kind in kinds)
-
-
 def recommend_chunk(stripes: Stripes) -> ChunkAdvice:
     """The chunk that aligntool would take."""
     if not stripes.level.striped:
@@ -348,7 +342,7 @@ def recommend_chunk(stripes: Stripes) -> ChunkAdvice:
         if reason == _NOT_SLOWER:
             reason = _SHORTER
     if size < least:
-        what, evidence = _binding_floor(stripes)
+        _, what, evidence = _binding_floor(stripes)
         size, reason = least, f"the least that the rules allow: {what}"
     return ChunkAdvice(size, reason, evidence, judge_chunk(size, stripes))
 
@@ -380,7 +374,7 @@ def _rules(chunk: int, stripes: Stripes) -> Iterator[Rule]:
             f"a full stripe of at most {format_size(FULL_STRIPE)}, the kernel's largest request to RAID5 and RAID6; "
             f"this one has {format_size(whole)}"
         )
-        conflict = _binding_floor(stripes)[0] if whole > FULL_STRIPE and chunk <= least_chunk(stripes) else ""
+        conflict = _binding_floor(stripes)[1] if whole > FULL_STRIPE and chunk <= least_chunk(stripes) else ""
         yield Rule(sentence, Evidence.PUBLISHED, whole <= FULL_STRIPE, conflict)
     if not is_power_of_two(chunk):
         yield Rule("a power of two, as every file system's stripe unit expects", Evidence.RULE, False)
@@ -397,13 +391,10 @@ def _wanted(stripes: Stripes) -> _Words:
 
 def least_chunk(stripes: Stripes) -> int:
     """A power of two that is below none of the floors; what is not a power of two among them does not count."""
-    floors = [LEAST, *(grid.size for grid in stripes.units)]
-    if stripes.workload == "database":
-        floors.append(2 * stripes.database_page)
-    return _power_above(min(max(floors), LARGEST))
+    return _power_above(min(_binding_floor(stripes)[0], LARGEST))
 
 
-def _binding_floor(stripes: Stripes) -> tuple[str, Evidence]:
+def _binding_floor(stripes: Stripes) -> _Words:
     """The largest of the floors, in words."""
     floors = [(LEAST, f"at least {format_size(LEAST)}", Evidence.RULE)]
     floors += [
@@ -413,8 +404,7 @@ def _binding_floor(stripes: Stripes) -> tuple[str, Evidence]:
     if stripes.workload == "database":
         page = stripes.database_page
         floors.append((2 * page, f"at least two database pages of {format_size(page)}", Evidence.RULE))
-    _, words, evidence = max(floors, key=lambda floor: floor[0])
-    return words, evidence
+    return max(floors, key=lambda floor: floor[0])
 
 
 def _strength(source: Source) -> Evidence:

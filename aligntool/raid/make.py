@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from aligntool import steps
 from aligntool.audit.array_boot import places_on
+from aligntool.audit.arrays import partition_node
 from aligntool.audit.wording import shell_word
 from aligntool.change import Event, Plan, Said, StepBegun, StepDone
 from aligntool.errors import Refusal, Refused, Stopped, refuse
@@ -16,40 +18,23 @@ from aligntool.linux.process import find_program, run_program
 from aligntool.raid import steps_drives, steps_md, steps_system
 from aligntool.raid.boot import FSTAB, LIST_FILE
 from aligntool.raid.commands import purpose_of
-from aligntool.raid.members import data_area, partition_node
+from aligntool.raid.members import array_of, data_area
 from aligntool.raid.persist import other_place
 from aligntool.raid.planning import Needs, needs_of_plan
 from aligntool.raid.record import Paths, Record, forget, record_file, save
 from aligntool.raid.steps_drives import HeldMembers, hold_members, is_made, is_same_drive, look_around, old_signatures
 from aligntool.raid.steps_md import refuse_foreign, refuse_used, stop_earlier
-from aligntool.raid.steps_system import (
-    find_file,
-    is_kept,
-    kept_words,
-    missing_programs,
-    rebuild_restored,
-    refuse_hooks,
-    refuse_mount_point,
-    refuse_unwritable,
-    reload_restored,
-)
+from aligntool.raid.steps_system import find_file
 from aligntool.steps import (
     ArrayStep,
-    CheckInitramfs,
     EditFile,
     FileStep,
     MakeArray,
     MakeFileSystem,
     MakeMember,
     Mount,
-    RebuildInitramfs,
-    ReloadUnits,
-    SetPartitionType,
     Step,
-    Subject,
-    Swapon,
     SystemStep,
-    array_step,
 )
 
 # Everything that can be known to stand in the way, before the first write.
@@ -67,32 +52,32 @@ def refuse_impossible(plan: Plan, paths: Paths) -> None:
     refuse([*_about_kernel(plan.steps), *preflight(needs_of_plan(plan, here=True), plan.steps, paths, disks)])
 
 
-def preflight(needs: Needs, steps: Sequence[Step], paths: Paths, disks: Sequence[Disk] = ()) -> list[Refusal]:
+def preflight(needs: Needs, planned: Sequence[Step], paths: Paths, disks: Sequence[Disk] = ()) -> list[Refusal]:
     """Return every reason that can be found by looking, so also for a plan that is only shown, and for a goal without a
-    plan, which has no `steps`. `disks`: of the machine, to find drives with two names. Root only.
+    plan, which has no `planned`. `disks`: of the machine, to find drives with two names. Root only.
     """
     reasons = [
         Refusal("not-installed", program, f"{program} is not installed", f"install the package {package}")
-        for program, package in missing_programs(needs.programs)
+        for program, package in steps_system.missing_programs(needs.programs)
     ]
     if needs.device and Path(needs.device).exists():
         text = f"an array of the name {needs.device} runs already"
         reasons.append(Refusal("name-taken", needs.device, text, "--name another"))
-    reasons += [*_about_paths(steps, disks), *_about_files(needs.steps, steps, paths)]
+    reasons += [*_about_paths(planned, disks), *_about_files(needs.steps, planned, paths)]
     if find_program("blkid"):
-        reasons += _about_members(steps)
+        reasons += _about_members(planned)
     for step in needs.steps:
-        if isinstance(step, RebuildInitramfs):
-            reasons += refuse_hooks(step, paths)
+        if isinstance(step, steps.RebuildInitramfs):
+            reasons += steps_system.refuse_hooks(step, paths)
         if isinstance(step, Mount) and find_program("mountpoint"):
             free = _elsewhere(step.path, paths)
-            reasons += (Refusal("mount-point", step.path, text, free) for text in refuse_mount_point(step))
+            reasons += (Refusal("mount-point", step.path, text, free) for text in steps_system.refuse_mount_point(step))
     return reasons
 
 
-def _about_kernel(steps: Sequence[Step]) -> Iterator[Refusal]:
+def _about_kernel(planned: Sequence[Step]) -> Iterator[Refusal]:
     """/proc/mdstat lists the levels that the kernel can do; one that it has as a module is loaded."""
-    for step in steps:
+    for step in planned:
         if isinstance(step, MakeArray):
             word = step.level
             if f"[{word}]" not in _mdstat() and find_program("modprobe"):
@@ -103,22 +88,19 @@ def _about_kernel(steps: Sequence[Step]) -> Iterator[Refusal]:
 
 
 def _mdstat() -> str:
-    try:
-        return Path("/proc/mdstat").read_text()
-    except OSError:
-        return ""
+    return steps_md.text_of(Path("/proc/mdstat"))
 
 
-def _about_members(steps: Sequence[Step]) -> Iterator[Refusal]:
+def _about_members(planned: Sequence[Step]) -> Iterator[Refusal]:
     """What no table shows and blkid would find the moment a partition is there."""
-    for step in steps:
+    for step in planned:
         if isinstance(step, MakeMember) and not step.wipe:
-            yield from old_signatures(step, data_area(steps))
+            yield from old_signatures(step, data_area(planned))
 
 
-def _about_paths(steps: Sequence[Step], disks: Sequence[Disk]) -> Iterator[Refusal]:
+def _about_paths(planned: Sequence[Step], disks: Sequence[Disk]) -> Iterator[Refusal]:
     """A drive that is in use by another name: the kernel knows of two drives, and guards each for itself."""
-    members = [step for step in steps if isinstance(step, MakeMember)]
+    members = [step for step in planned if isinstance(step, MakeMember)]
     for other in disks:
         places = places_on(other)
         above = [*other.holders, *(holder for part in other.partitions for holder in part.holders)]
@@ -131,7 +113,7 @@ def _about_paths(steps: Sequence[Step], disks: Sequence[Disk]) -> Iterator[Refus
                 yield Refusal("same-drive", path, text, hint)
 
 
-def _is_same(disk: Disk, was: Subject) -> bool:
+def _is_same(disk: Disk, was: steps.Subject) -> bool:
     """By WWN; where one has none, by model, serial number and size."""
     if disk.wwn and was.wwn:
         return disk.wwn == was.wwn
@@ -139,11 +121,13 @@ def _is_same(disk: Disk, was: Subject) -> bool:
     return bool(disk.serial) and same
 
 
-def _about_files(files: Sequence[Step], steps: Sequence[Step], paths: Paths) -> Iterator[Refusal]:
-    drives = [each.disk.path for each in steps if isinstance(each, MakeMember)]
+def _about_files(files: Sequence[Step], planned: Sequence[Step], paths: Paths) -> Iterator[Refusal]:
+    drives = [each.disk.path for each in planned if isinstance(each, MakeMember)]
     for step in files:
         if isinstance(step, FileStep):
-            yield from (Refusal("not-writable", step.path, text) for text in refuse_unwritable(step, paths))
+            yield from (
+                Refusal("not-writable", step.path, text) for text in steps_system.refuse_unwritable(step, paths)
+            )
         if isinstance(step, EditFile):
             yield from _about_names(step, paths)
             yield from _about_copies(step, drives, paths)
@@ -153,10 +137,7 @@ def _about_copies(step: EditFile, drives: Sequence[str], paths: Paths) -> Iterat
     """EFI system partitions of another array that are kept alike: its line would go, and they would drift apart."""
     if step.path != LIST_FILE:
         return
-    try:
-        text = find_file(paths, step.path).read_text(errors="surrogateescape")
-    except (OSError, Refused):
-        return
+    text = _text_of(step.path, paths)
     for uuid in re.findall(r"[0-9A-F]{4}-[0-9A-F]{4}", " ".join(re.findall(r"(?m)^ESP_COPIES=(.*)", text))):
         device = os.path.realpath(paths.of(f"/dev/disk/by-uuid/{uuid}"))
         if os.path.lexists(device) and not any(device.startswith(drive) for drive in drives):
@@ -168,11 +149,7 @@ def _about_copies(step: EditFile, drives: Sequence[str], paths: Paths) -> Iterat
 
 def _about_names(step: EditFile, paths: Paths) -> Iterator[Refusal]:
     """Another array of that name in mdadm.conf, another file system at that place in fstab."""
-    try:
-        text = find_file(paths, step.path).read_text(errors="surrogateescape")
-    except (OSError, Refused):
-        return
-    lines = [line for line in text.splitlines() if not re.match(r"\s*(#|$)", line)]
+    lines = [line for line in _text_of(step.path, paths).splitlines() if not re.match(r"\s*(#|$)", line)]
     others = [line.split() for line in lines if step.instead_of not in line]  # that one is replaced
     for ours in (line.split() for line in step.lines):
         for other in others:
@@ -185,13 +162,17 @@ def _about_names(step: EditFile, paths: Paths) -> Iterator[Refusal]:
                 yield Refusal("mount-point", ours[1], text, _elsewhere(ours[1], paths))
 
 
+def _text_of(path: str, paths: Paths) -> str:
+    """Return what a file of the system holds; "" where it cannot be read."""
+    try:
+        return find_file(paths, path).read_text(errors="surrogateescape")
+    except (OSError, Refused):
+        return ""
+
+
 def _elsewhere(place: str, paths: Paths) -> str:
     """A place that is not there yet, and that fstab does not name."""
-    try:
-        lines = find_file(paths, FSTAB).read_text(errors="surrogateescape").splitlines()
-    except (OSError, Refused):
-        lines = []
-    named = {word for line in lines for word in line.split()[1:2]}
+    named = {word for line in _text_of(FSTAB, paths).splitlines() for word in line.split()[1:2]}
     free = other_place(place, lambda each: each in named or os.path.lexists(each))
     return f"--mount {shell_word(free)}"
 
@@ -208,7 +189,7 @@ def begin(plan: Plan, paths: Paths) -> Record:
     """The record of a plan that is about to be carried out, durable. Raises Refused: no drive was written to."""
     try:
         for step in plan.steps:
-            array_step(step)
+            steps.array_step(step)
     except ValueError as error:
         raise Refused(str(error), hint="aligntool raid plan") from None
     record = Record(record_file(paths.state, plan), plan)
@@ -240,7 +221,7 @@ def go_forward(record: Record, plan: Plan, paths: Paths, held: HeldMembers | Non
 def _walk_forward(record: Record, plan: Plan, paths: Paths, held: HeldMembers) -> Iterator[Event]:
     first_run = not (record.traces or record.begun or record.position)
     for index in range(max(record.position, 0), len(plan.steps)):
-        step = array_step(plan.steps[index])
+        step = steps.array_step(plan.steps[index])
         if not isinstance(step, MakeMember) and held.release():
             steps_drives.wait_for_members(plan.steps)
         again = index in record.traces
@@ -256,7 +237,7 @@ def _walk_forward(record: Record, plan: Plan, paths: Paths, held: HeldMembers) -
         record = replace(record, position=index + 1, begun=False)
         _save(record)
         yield StepDone(index)
-    yield from kept_words(record, paths)
+    yield from steps_system.kept_words(record, paths)
     _forget(record)
 
 
@@ -271,7 +252,7 @@ def go_back(record: Record, plan: Plan, paths: Paths) -> Iterator[Event]:
     refuse_in_use(plan, first)
     yield from _unmount_started(plan, first)
     for index in range(min(first, len(plan.steps) - 1), -1, -1):
-        step = array_step(plan.steps[index])
+        step = steps.array_step(plan.steps[index])
         record = replace(record, position=index, begun=True, forward=False)
         _save(record)
         yield StepBegun(index)
@@ -279,20 +260,15 @@ def go_back(record: Record, plan: Plan, paths: Paths) -> Iterator[Event]:
         record = replace(record, position=index - 1)  # which was begun, or there would be nothing after it
         _save(record)
         yield StepDone(index)
-    yield from rebuild_restored(plan, record)
+    yield from steps_system.rebuild_restored(plan, record)
     _forget(record)
 
 
 def refuse_filled(plan: Plan) -> None:
     """Raise Refused where files lie on what would be removed."""
     for step in plan.steps:
-        if isinstance(step, Mount):
-            found = steps_system.files_below(step.path) if steps_system.is_mounted(step.path) else []
-            if found:
-                raise Refused(
-                    f"files lie on the new array at {step.path}: {', '.join(found)}; they would be lost",
-                    hint="aligntool resume keeps the array; to take it back all the same, move the files away first",
-                )
+        if isinstance(step, Mount) and steps_system.is_mounted(step.path):
+            steps_system.refuse_files(f"the new array at {step.path}", steps_system.files_below(step.path))
 
 
 def refuse_in_use(plan: Plan, last: int) -> None:
@@ -309,22 +285,20 @@ def _unmount_started(plan: Plan, last: int) -> Iterator[Said]:
     """What no step up to `last` mounted, and a start of the machine did, because its line was in fstab already."""
     uuids = [step.uuid for step in plan.steps if isinstance(step, MakeFileSystem)]
     for step in plan.steps[last + 1 :]:
-        if isinstance(step, Mount | Swapon) and steps_system.is_started_by_fstab(step, uuids):
+        if isinstance(step, Mount | steps.Swapon) and steps_system.is_started_by_fstab(step, uuids):
             yield from steps_system.undo_system(step, {})
 
 
 def _where_it_runs(step: MakeFileSystem, plan: Plan) -> MakeFileSystem:
     """After a reboot the array may run under another name, and is not started anew to be taken back."""
-    for each in plan.steps:
-        if isinstance(each, MakeArray) and each.device == step.device:
-            name = steps_md.find_running(each)
-            return replace(step, device=f"/dev/{name}") if name else step
-    return step
+    made = array_of(plan.steps)
+    name = steps_md.find_running(made) if made and made.device == step.device else None
+    return replace(step, device=f"/dev/{name}") if name else step
 
 
 def _trace(step: ArrayStep, paths: Paths, record: Record) -> Mapping[str, str]:
     if isinstance(step, FileStep):
-        return steps_system.find_file_trace(step, paths, keeps=not is_kept(step, record))
+        return steps_system.find_file_trace(step, paths, keeps=not steps_system.is_kept(step, record))
     if isinstance(step, SystemStep):
         return steps_system.find_system_trace(step)
     return {}  # what a member held is in the plan
@@ -351,7 +325,7 @@ def _do(
     elif isinstance(step, FileStep):
         yield from steps_system.edit_file(step, paths, trace)
     else:
-        if again and isinstance(step, CheckInitramfs):
+        if again and isinstance(step, steps.CheckInitramfs):
             yield from _rebuilt(plan.steps.index(step), plan)
         yield from steps_system.apply_system(step)
 
@@ -359,7 +333,7 @@ def _do(
 def _rebuilt(index: int, plan: Plan) -> Iterator[Said]:
     """Rebuild what the check at `index` looks into: the user may have repaired what it is built from."""
     for step in reversed(plan.steps[:index]):
-        if isinstance(step, RebuildInitramfs | ReloadUnits):
+        if isinstance(step, steps.RebuildInitramfs | steps.ReloadUnits):
             yield Said(f"{purpose_of(step)}: {steps_system.shell_words(step)}")
             yield from steps_system.apply_system(step)
             return
@@ -394,20 +368,17 @@ def _undo(step: ArrayStep, index: int, plan: Plan, paths: Paths, record: Record)
         yield from steps_md.remove_file_system(_where_it_runs(step, plan))
     elif isinstance(step, FileStep):
         yield from steps_system.restore_file(step, paths, record.trace(index))
-        yield from reload_restored(index, plan, record)
+        yield from steps_system.reload_restored(index, plan, record)
     else:
         yield from steps_system.undo_system(step, record.trace(index))
 
 
 def _start_array(record: Record, plan: Plan) -> Iterator[Said]:
     """Steps that are still to come need the array that was made; after a reboot it may run under another name."""
-    made = next((at for at, step in enumerate(plan.steps) if isinstance(step, MakeArray)), None)
-    if made is None or record.position <= made:
-        return
-    step = plan.steps[made]
-    if isinstance(step, MakeArray):
+    made = array_of(plan.steps)
+    if made and record.position > plan.steps.index(made):
         named = any(isinstance(each, MakeFileSystem) for each in plan.steps[record.position :])
-        yield from steps_md.start_array(step, named=named)
+        yield from steps_md.start_array(made, named=named)
 
 
 def _start_array_to_undo(record: Record, plan: Plan) -> Iterator[Said]:
@@ -418,7 +389,7 @@ def _start_array_to_undo(record: Record, plan: Plan) -> Iterator[Said]:
     try:
         yield from _start_array(record, plan)
     except Stopped as error:
-        made = next((step for step in plan.steps if isinstance(step, MakeArray)), None)
+        made = array_of(plan.steps)
         begun = [plan.steps[index] for index in record.traces]
         if made and steps_md.has_superblocks(made) and any(isinstance(step, MakeFileSystem) for step in begun):
             clear = f"mdadm --zero-superblock {' '.join(made.members)}"
@@ -452,15 +423,16 @@ _NUMBERS = range(1, 129)
 
 def plan_here(plan: Plan, disks: Sequence[Disk]) -> Plan:
     """Raises Refused, naming every drive that is missing or cannot be told from another."""
-    steps = [step for step in plan.steps if isinstance(step, MakeMember)]
     names: dict[str, str] = {}
     reasons = []
-    for step in steps:
-        found = _drive(step, disks)
-        if len(found) == 1:
-            names |= _renamed(step.disk.path, found[0].path)
-        else:
-            reasons.append(_sentence(step, found))
+    for step in plan.steps:
+        if isinstance(step, MakeMember):
+            found = _drive(step, disks)
+            if len(found) == 1:
+                before, now = step.disk.path, found[0].path
+                names |= {before: now, **{partition_node(before, at): partition_node(now, at) for at in _NUMBERS}}
+            else:
+                reasons.append(_sentence(step, found))
     if len(set(names.values())) < len(names):
         reasons.append("two drives of the plan are the same drive now")
     if reasons:
@@ -486,11 +458,6 @@ def _sentence(step: MakeMember, found: Sequence[Disk]) -> str:
     return f"{drive}, is not there"
 
 
-def _renamed(before: str, now: str) -> dict[str, str]:
-    parts = {partition_node(before, number): partition_node(now, number) for number in _NUMBERS}
-    return {before: now, **parts}
-
-
 def _step_here(step: Step, names: Mapping[str, str]) -> Step:
     """Only whole words are replaced, and all at once, so that two drives may have swapped their names."""
     match step:
@@ -501,6 +468,6 @@ def _step_here(step: Step, names: Mapping[str, str]) -> Step:
             return replace(step, members=tuple(names.get(each, each) for each in step.members))
         case MakeFileSystem():
             return replace(step, device=names.get(step.device, step.device))
-        case SetPartitionType():
+        case steps.SetPartitionType():
             return replace(step, disk=names.get(step.disk, step.disk))
     return step

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from aligntool.audit.report import Grid, Judged, Severity
+from aligntool.audit.arrays import Member, partition_node
+from aligntool.audit.report import Grid
 from aligntool.change import RaidGoal
 from aligntool.formats.part_types import ROLES
-from aligntool.inventory import Disk, DiskKind, Health, KnownGeometry, LinkHop, Partition, TableLabel, Uplink
+from aligntool.inventory import Disk, DiskKind, Health, KnownGeometry, LinkHop, TableLabel, Uplink
 from aligntool.raid.chunks import Level
 from aligntool.steps import DataArea, MakeArray, NewEntry, SetPartitionType, Step, wiped_ends
 from aligntool.units import KIB, MIB, Extent, align_down, align_up, format_about, format_size
@@ -78,35 +79,6 @@ def wear_of(members: Mapping[str, Health | None]) -> Iterator[str]:
 
 Known = Mapping[str, Sequence[KnownGeometry]]
 """What the drive database says of each disk, by the disk's name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A drive, or one of its partitions."""
-
-    judged: Judged
-    partition: Partition | None = None
-
-    @property
-    def disk(self) -> Disk:
-        return self.judged.disk
-
-    @property
-    def name(self) -> str:
-        """The kernel's, of what was named."""
-        if self.partition is None:
-            return self.disk.name
-        return self.partition.node or partition_node(self.disk.name, self.partition.number)
-
-    @property
-    def grids(self) -> tuple[Grid, ...]:
-        """Those that a start must lie on."""
-        return tuple(grid for grid in self.judged.grids if grid.severity is not Severity.INFO)
-
-
-def partition_node(disk: str, number: int) -> str:
-    """A partition's name or path, by the kernel's rule: "p" after a digit (block/partitions/core.c, disk_name)."""
-    return f"{disk}p{number}" if disk[-1:].isdigit() else f"{disk}{number}"
 
 
 def member_sentences(member: Member, known: Sequence[KnownGeometry], uplinks: Sequence[Uplink] = ()) -> Iterator[str]:
@@ -244,10 +216,6 @@ def _numa(drives: Sequence[Disk]) -> Iterator[str]:
             f"the members hang on different NUMA nodes: {told}; whatever runs on one of them reaches the others over "
             "the link between the processors"
         )
-
-
-def is_flash(disk: Disk) -> bool:
-    return disk.kind is DiskKind.NVME or disk.rotational is False
 
 
 # Where the members lie, and where the array's data begin in each.
@@ -413,9 +381,15 @@ def _raid_type(member: Member) -> str:
 # The plan shows them and applying zeroes them: both ask here.
 
 
+def array_of(steps: Sequence[Step]) -> MakeArray | None:
+    """Return the step that makes the array."""
+    return next((step for step in steps if isinstance(step, MakeArray)), None)
+
+
 def data_area(steps: Sequence[Step]) -> DataArea:
     """Return where the array that these steps make has its data on each member."""
-    return next((step.data for step in steps if isinstance(step, MakeArray)), DataArea())
+    made = array_of(steps)
+    return made.data if made else DataArea()
 
 
 def zeroed(disk: Disk, entries: Sequence[NewEntry], taken: Extent | None, area: DataArea) -> tuple[Extent, ...]:

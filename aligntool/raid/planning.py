@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from aligntool import steps
+from aligntool.audit.arrays import Member, chunk_units, is_flash
 from aligntool.audit.report import Judged
 from aligntool.change import Plan, RaidGoal
 from aligntool.errors import Refusal, refuse
@@ -13,7 +14,7 @@ from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.chunks import LEVELS, ChunkAdvice, Level, Stripes, judge_chunk
 from aligntool.raid.commands import Shape, Stripe
 from aligntool.raid.measured import MeasuredHere, measured_here
-from aligntool.raid.members import DataOffset, Known, Member, Placed, place_members
+from aligntool.raid.members import DataOffset, Known, Placed, place_members
 from aligntool.steps import FileStep, MakeArray, MakeFileSystem, MakeMember, Step, Subject, SystemStep
 from aligntool.units import MIB, format_about, format_size
 
@@ -283,7 +284,7 @@ _MAKING = ("mdadm", "blkid", "wipefs", "mountpoint")
 
 def needs_of_plan(plan: Plan, *, here: bool) -> Needs:
     """Return what the plan needs. `here`: its files and commands are for this machine; others are not looked for."""
-    made = next((step for step in plan.steps if isinstance(step, MakeArray)), None)
+    made = members.array_of(plan.steps)
     ours = tuple(step for step in plan.steps if isinstance(step, FileStep | SystemStep)) if here else ()
     making = [step for step in plan.steps if isinstance(step, MakeArray | MakeFileSystem)]
     run = (step for step in (*making, *ours) if isinstance(step, commands.ProgramStep))
@@ -335,7 +336,7 @@ def _decide(named: Sequence[Member], goal: RaidGoal, level: Level) -> Decided:
     placed = place_members(named, goal, level)
     offset = members.data_offset(placed, goal)
     data = chunks.data_members(level, len(named), layout)
-    units = chunks.member_units(tuple(grid for member in named for grid in member.grids))
+    units = chunk_units(tuple(grid for member in named for grid in member.grids))
     stripes = Stripes(level, data, goal.workload, goal.database_page, units)
     bitmap = goal.bitmap or ("internal" if level.redundant else "none")
     advice = chunks.recommend_chunk(stripes)
@@ -345,7 +346,7 @@ def _decide(named: Sequence[Member], goal: RaidGoal, level: Level) -> Decided:
     shape = commands.shape_of(goal, level, layout, chunk, placed, offset.size)
     if shape.each < max(chunk or 0, LEAST_MEMBER):
         refuse(_about_room(placed, least=offset.size + max(chunk or 0, LEAST_MEMBER)))
-    flash = all(members.is_flash(member.disk) for member in named)
+    flash = all(is_flash(member.disk) for member in named)
     stripe = Stripe(chunk, data, bool(level.parity), flash)
     return Decided(goal, placed, offset, stripes, advice, shape, stripe, measured)
 

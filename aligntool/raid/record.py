@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aligntool.change import Plan, digest, from_json, to_json
-from aligntool.documents import check_schema, decode, load_object
+from aligntool.documents import as_object, check_schema, decode, load_object
 from aligntool.errors import Refused
 from aligntool.linux.files import replace_file, sync_folder
-from aligntool.steps import MakeArray
+from aligntool.raid.members import array_of
 
 # The record of an array that is being made: its plan, how far it came, and what it takes to undo each step.
 #
@@ -52,8 +52,8 @@ class Record:
 
 def record_file(state: Path, plan: Plan) -> Path:
     """Named by the array's UUID, which no two plans share; without an array by the plan's digest."""
-    uuid = next((step.uuid for step in plan.steps if isinstance(step, MakeArray)), digest(plan)[:32])
-    return state / "arrays" / f"{uuid.replace(':', '')}.json"
+    made = array_of(plan.steps)
+    return state / "arrays" / f"{made.uuid.replace(':', '') if made else digest(plan)[:32]}.json"
 
 
 def save(record: Record) -> None:
@@ -99,18 +99,6 @@ def read_record(file: Path) -> Record:
         ) from error
 
 
-def _body(record: Record) -> dict[str, object]:
-    return {
-        "schema": SCHEMA,
-        "version": VERSION,
-        "plan": json.loads(to_json(record.plan)),
-        "position": record.position,
-        "begun": record.begun,
-        "forward": record.forward,
-        "traces": {str(index): dict(trace) for index, trace in sorted(record.traces.items())},
-    }
-
-
 @dataclass(frozen=True, slots=True)
 class _Body:
     schema: str
@@ -120,6 +108,12 @@ class _Body:
     begun: bool
     forward: bool
     traces: dict[str, dict[str, str]]
+
+
+def _body(record: Record) -> dict[str, object]:
+    plan: dict[str, object] = json.loads(to_json(record.plan))
+    traces = {str(index): dict(trace) for index, trace in sorted(record.traces.items())}
+    return as_object(_Body(SCHEMA, VERSION, plan, record.position, record.begun, record.forward, traces))
 
 
 def _read(file: Path, document: dict[str, object]) -> Record:

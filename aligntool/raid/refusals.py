@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from aligntool.audit.array_boot import running_nodes, short_name
+from aligntool.audit.arrays import Member
 from aligntool.audit.wording import contents, holdings, next_command, shell_word, uses
 from aligntool.change import RaidGoal
 from aligntool.errors import Refusal, Refused
@@ -12,7 +13,7 @@ from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.chunks import LEVELS, WORKLOADS, copies_of, layouts_of
 from aligntool.raid.commands import BLOCK, Shape, Stripe
 from aligntool.raid.measured import has_test_array
-from aligntool.raid.members import Member, Placed, own_length
+from aligntool.raid.members import Placed, own_length
 from aligntool.steps import held_by
 from aligntool.units import GIB, KIB, MIB, format_about, format_size, is_power_of_two
 

@@ -1,9 +1,10 @@
 """Steps on members: lock, erase signatures, partition."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 
+from aligntool.audit.arrays import partition_node
 from aligntool.audit.wording import shell_word
 from aligntool.change import Said
 from aligntool.device import Device
@@ -15,7 +16,7 @@ from aligntool.linux.hold import Holding, hold_disk, hold_partition
 from aligntool.linux.kernel import partition_problem, settle, wait_for_partition
 from aligntool.linux.look import look
 from aligntool.linux.process import run_program
-from aligntool.raid.members import partition_node, zeroed
+from aligntool.raid.members import zeroed
 from aligntool.realign.layout import libparted_errors, new_table, set_types, zero
 from aligntool.steps import DataArea, MakeMember, NewEntry, Step, held_by, is_same_disk, subject
 from aligntool.units import Extent
@@ -133,21 +134,11 @@ class HeldMembers:
         else:
             self._partitions[step.device] = self._stack.enter_context(hold_partition(step.device))
 
-    @contextmanager
-    def disk(self, path: str) -> Iterator[Holding]:
-        if path in self._disks:
-            yield self._disks[path]
-        else:
-            with hold_disk(path, why=_WHY) as held:
-                yield held
+    def disk(self, path: str) -> AbstractContextManager[Holding]:
+        return nullcontext(self._disks[path]) if path in self._disks else hold_disk(path, why=_WHY)
 
-    @contextmanager
-    def partition(self, path: str) -> Iterator[DiskDevice]:
-        if path in self._partitions:
-            yield self._partitions[path]
-        else:
-            with hold_partition(path) as device:
-                yield device
+    def partition(self, path: str) -> AbstractContextManager[DiskDevice]:
+        return nullcontext(self._partitions[path]) if path in self._partitions else hold_partition(path)
 
     def release(self) -> bool:
         """Give all of them back; return whether anything was held."""
@@ -364,9 +355,8 @@ def remove_member(step: MakeMember, area: DataArea = _ANYWHERE, *, blank: bool =
 
     Raises Refused where somebody uses the drive, Stopped when writing fails.
     """
-    lost = ", which --wipe erased, does not come back" if step.wipe else ""
-    if lost:
-        yield Said(f"what lay on {step.device}{lost}")
+    if step.wipe:
+        yield Said(f"what lay on {step.device}, which --wipe erased, does not come back")
     if not step.entries:
         return
     disk = look_at(step.disk.path)

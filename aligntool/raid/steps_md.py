@@ -14,7 +14,7 @@ from aligntool.linux.content import check_content
 from aligntool.linux.kernel import kernel_folder, settle
 from aligntool.linux.process import export_values, run_or_stop, run_program
 from aligntool.raid.commands import command_of
-from aligntool.raid.steps_system import files_below
+from aligntool.raid.steps_system import files_below, refuse_files
 from aligntool.steps import MakeArray, MakeFileSystem, MakeMember, Step
 from aligntool.units import KIB, Extent, format_size
 
@@ -50,12 +50,17 @@ def unlike(step: MakeArray, folder: Path, size: int | None = None) -> Iterator[s
             yield f"it has {format_size(found * SECTOR)} and not {format_size(size)}"
 
 
-def _number(file: Path) -> int | None:
+def text_of(file: Path) -> str:
+    """Return what a file of the kernel's says; "" where there is none."""
     try:
-        text = file.read_text().split()
+        return file.read_text().strip()
     except OSError:
-        return None
-    return int(text[0]) if text and text[0].isdigit() else None
+        return ""
+
+
+def _number(file: Path) -> int | None:
+    word = text_of(file).partition(" ")[0]
+    return int(word) if word.isdigit() else None
 
 
 # Whether anybody used what was made: a file system, or an array, of a work that stopped on the way.
@@ -128,11 +133,7 @@ def refuse_used(step: MakeFileSystem) -> None:
         return
     with _mount_points(step) as places:
         found = sorted({name for place in places for name in files_below(place)})[:5]
-    if found:
-        raise Refused(
-            f"files lie on {step.device}: {', '.join(found)}; they would be lost",
-            hint="aligntool resume keeps the array; to take it back all the same, move the files away first",
-        )
+    refuse_files(step.device, found)
 
 
 @contextmanager
@@ -192,9 +193,7 @@ def start_array(step: MakeArray, *, named: bool) -> Iterator[Said]:
     running = find_running(step)
     if running is not None and (not named or _leads_to(step.device, running)):
         return
-    if running is not None or arrays_above(step.members):
-        for name in sorted(arrays_above(step.members)):
-            _stop_if_ours(name, step)
+    _stop_ours(step)
     run_or_stop("mdadm", "--assemble", step.device, f"--uuid={step.uuid}", *step.members)
     settle()
     yield Said(f"{step.device} was started again")
@@ -204,8 +203,7 @@ def start_array(step: MakeArray, *, named: bool) -> Iterator[Said]:
 def take_apart(step: MakeArray) -> None:
     """No array of that UUID runs, and no member carries it. Raises Stopped where a member belongs to another array."""
     _stop_foreign(step)
-    for name in sorted(arrays_above(step.members)):
-        _stop_if_ours(name, step)
+    _stop_ours(step)
     for member in step.members:
         if superblock_uuid(member) == step.uuid:
             run_or_stop("mdadm", "--zero-superblock", member)
@@ -273,11 +271,12 @@ def _stop_foreign(step: MakeArray) -> None:
             raise Stopped(f"/dev/{name} stands on other drives as well: {', '.join(sorted(slaves(name)))}")
 
 
-def _stop_if_ours(name: str, step: MakeArray) -> None:
-    uuids = {superblock_uuid(f"/dev/{each}") for each in slaves(name)}
-    if uuids != {step.uuid}:
-        raise Stopped(f"/dev/{name} is another array, and stands on members of this one")
-    run_or_stop("mdadm", "--stop", f"/dev/{name}")
+def _stop_ours(step: MakeArray) -> None:
+    """Stop the arrays on the members. Raise Stopped for one that is not the step's."""
+    for name in sorted(arrays_above(step.members)):
+        if {superblock_uuid(f"/dev/{each}") for each in slaves(name)} != {step.uuid}:
+            raise Stopped(f"/dev/{name} is another array, and stands on members of this one")
+        run_or_stop("mdadm", "--stop", f"/dev/{name}")
 
 
 def _stop_where_something_lies(members: Sequence[str]) -> None:
@@ -301,10 +300,7 @@ def slaves(name: str) -> set[str]:
 
 def attribute(name: str, word: str) -> str:
     """Return what the kernel says in a file of the array's folder md; "" where there is none."""
-    try:
-        return Path("/sys/block", name, "md", word).read_text().strip()
-    except OSError:
-        return ""
+    return text_of(Path("/sys/block", name, "md", word))
 
 
 # A file system made where the plan wants one, or found there already.
@@ -327,7 +323,9 @@ def make_file_system(step: MakeFileSystem, *, new: bool) -> Iterator[Said]:
         if problem is None:
             yield Said(f"{step.device} has its {step.kind} already")
             return
-        _stop_if_used(step, problem)
+        if not was_never_mounted(step.device, step.kind):
+            repair = f"it may have been used since, so it is not made again: repair {step.device} with its own tool"
+            raise Stopped(f"{problem}; {repair}")
         yield Said(f"made again: {problem}")
     elif not new and (shown := shown_on(step.device)):
         raise Stopped(
@@ -339,14 +337,6 @@ def make_file_system(step: MakeFileSystem, *, new: bool) -> Iterator[Said]:
     settle()
     if not is_there(step):
         raise Stopped(f"{step.device} does not hold {step.kind} {step.uuid} after {command_of(step)[0]}")
-
-
-def _stop_if_used(step: MakeFileSystem, problem: str) -> None:
-    """A file system that was finished and is not whole may have been mounted, and hold files."""
-    if not was_never_mounted(step.device, step.kind):
-        raise Stopped(
-            f"{problem}; it may have been used since, so it is not made again: repair {step.device} with its own tool"
-        )
 
 
 def remove_file_system(step: MakeFileSystem) -> Iterator[Said]:

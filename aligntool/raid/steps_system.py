@@ -4,11 +4,12 @@ import base64
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import dropwhile, takewhile
 from pathlib import Path
 
+from aligntool import steps
 from aligntool.change import Plan, Said
 from aligntool.errors import Refusal, Refused, Stopped
 from aligntool.linux.files import keep_copy, replace_file, sync_folder
@@ -16,21 +17,7 @@ from aligntool.linux.process import PACKAGES, find_program, run_or_stop, run_pro
 from aligntool.linux.sysfs import mounts_now
 from aligntool.raid.commands import command_of, purpose_of
 from aligntool.raid.record import Paths, Record
-from aligntool.steps import (
-    CheckInitramfs,
-    EditFile,
-    EnableUnit,
-    FileStep,
-    MakeDirectory,
-    Mount,
-    RebuildInitramfs,
-    ReloadUnits,
-    SetPartitionType,
-    Step,
-    Swapon,
-    SystemStep,
-    WriteFile,
-)
+from aligntool.steps import EditFile, FileStep, Mount, Step, SystemStep
 
 # What a step on the system found before it began, how it is applied, and how it is undone. A section below for each
 # kind; what is not handled in one is run and has nothing to undo. Commands and titles: commands.py.
@@ -42,16 +29,16 @@ _SHOWN = 500
 def find_system_trace(step: SystemStep) -> dict[str, str]:
     """Return what undoing the step needs to know of the system as it is now."""
     match step:
-        case MakeDirectory():
+        case steps.MakeDirectory():
             return _missing_directory(step)
-        case SetPartitionType():
+        case steps.SetPartitionType():
             return {"type": _type_now(step)}
     return {"before": "there"} if _is_in_effect(step) else {}
 
 
 def apply_system(step: SystemStep) -> Iterator[Said]:
     """Raise Stopped with what the program printed."""
-    if isinstance(step, ReloadUnits | EnableUnit) and not _SYSTEMD.is_dir():
+    if isinstance(step, steps.ReloadUnits | steps.EnableUnit) and not _SYSTEMD.is_dir():
         yield Said(f"systemd is not running here, so this is skipped: {shell_words(step)}")
         return
     if _is_in_effect(step):
@@ -60,22 +47,19 @@ def apply_system(step: SystemStep) -> Iterator[Said]:
         yield Said("done already")
         return
     ended = run_or_stop(*command_of(step))
-    if isinstance(step, CheckInitramfs):
+    if isinstance(step, steps.CheckInitramfs):
         _stop_unless_shown(step, ended.output)
 
 
 def undo_system(step: SystemStep, trace: Mapping[str, str]) -> Iterator[Said]:
     """Undo mounts, swap, units, types and directories, where the step made them."""
     match step:
-        case Mount():
-            yield from _unmount(step, trace)
-        case Swapon():
-            yield from _swapoff(step, trace)
-        case EnableUnit():
-            yield from _disable(step, trace)
-        case SetPartitionType():
+        case Mount() | steps.Swapon() | steps.EnableUnit():
+            if "before" not in trace and _is_in_effect(step):
+                yield from _end(step)
+        case steps.SetPartitionType():
             yield from _restore_type(step, trace)
-        case MakeDirectory():
+        case steps.MakeDirectory():
             yield from _remove_directories(step, trace)
 
 
@@ -87,24 +71,30 @@ def _is_in_effect(step: SystemStep) -> bool:
     match step:
         case Mount():
             return is_mounted(step.path)
-        case Swapon():
+        case steps.Swapon():
             return _is_swap(step.uuid)
-        case EnableUnit():
+        case steps.EnableUnit():
             return _is_enabled(step.unit)
     return False
 
 
-# Mount
+def _end(step: Mount | steps.Swapon | steps.EnableUnit) -> Iterator[Said]:
+    command: tuple[str, ...]
+    match step:
+        case Mount():
+            if why := _other_than_fstab(step.path):
+                yield Said(f"{why}; it stays mounted")
+                return
+            command, text = ("umount", step.path), f"{step.path} is unmounted"
+        case steps.Swapon():
+            command, text = ("swapoff", "-U", step.uuid), "the swap space is not used any more"
+        case steps.EnableUnit():
+            command, text = ("systemctl", "disable", step.unit), f"{step.unit} is disabled"
+    run_or_stop(*command)
+    yield Said(text)
 
 
-def _unmount(step: Mount, trace: Mapping[str, str]) -> Iterator[Said]:
-    if "before" in trace or not is_mounted(step.path):
-        return
-    if why := _other_than_fstab(step.path):
-        yield Said(f"{why}; it stays mounted")
-        return
-    run_or_stop("umount", step.path)
-    yield Said(f"{step.path} is unmounted")
+# Mount, Swapon, EnableUnit
 
 
 def is_mounted(place: str) -> bool:
@@ -146,13 +136,13 @@ def files_below(place: str) -> list[str]:
         return []
 
 
-# Swapon
-
-
-def _swapoff(step: Swapon, trace: Mapping[str, str]) -> Iterator[Said]:
-    if "before" not in trace and _is_swap(step.uuid):
-        run_or_stop("swapoff", "-U", step.uuid)
-        yield Said("the swap space is not used any more")
+def refuse_files(where: str, names: Sequence[str]) -> None:
+    """Raise Refused where files lie on what would be removed."""
+    if names:
+        raise Refused(
+            f"files lie on {where}: {', '.join(names)}; they would be lost",
+            hint="aligntool resume keeps the array; to take it back all the same, move the files away first",
+        )
 
 
 def _is_swap(uuid: str) -> bool:
@@ -167,18 +157,9 @@ def is_started_by_fstab(step: Step, uuids: Collection[str]) -> bool:
     match step:
         case Mount():
             return _uuid_at(step.path).lower() in {uuid.lower() for uuid in uuids}
-        case Swapon():
+        case steps.Swapon():
             return _is_swap(step.uuid)
     return False
-
-
-# EnableUnit
-
-
-def _disable(step: EnableUnit, trace: Mapping[str, str]) -> Iterator[Said]:
-    if "before" not in trace and _is_enabled(step.unit):
-        run_or_stop("systemctl", "disable", step.unit)
-        yield Said(f"{step.unit} is disabled")
 
 
 def _is_enabled(unit: str) -> bool:
@@ -188,12 +169,12 @@ def _is_enabled(unit: str) -> bool:
 # SetPartitionType
 
 
-def _type_now(step: SetPartitionType) -> str:
+def _type_now(step: steps.SetPartitionType) -> str:
     """As sfdisk takes it. Raise Stopped where it finds no such partition."""
     return run_or_stop("sfdisk", "--part-type", step.disk, str(step.partition)).output.strip()
 
 
-def _restore_type(step: SetPartitionType, trace: Mapping[str, str]) -> Iterator[Said]:
+def _restore_type(step: steps.SetPartitionType, trace: Mapping[str, str]) -> Iterator[Said]:
     """Only while the partition has the type that the step gave it."""
     old = trace.get("type")
     if old and _same_type(_type_now(step), step.type_code) and not _same_type(old, step.type_code):
@@ -208,14 +189,14 @@ def _same_type(one: str, other: str) -> bool:
 # MakeDirectory
 
 
-def _missing_directory(step: MakeDirectory) -> dict[str, str]:
+def _missing_directory(step: steps.MakeDirectory) -> dict[str, str]:
     """Return the topmost directory that will be made."""
     place = Path(step.path)
     missing = [each for each in (place, *place.parents) if not each.exists()]
     return {"made": str(missing[-1])} if missing else {}
 
 
-def _remove_directories(step: MakeDirectory, trace: Mapping[str, str]) -> Iterator[Said]:
+def _remove_directories(step: steps.MakeDirectory, trace: Mapping[str, str]) -> Iterator[Said]:
     """From the inside out, as long as they are empty."""
     if "made" not in trace:
         return
@@ -232,7 +213,7 @@ def _remove_directories(step: MakeDirectory, trace: Mapping[str, str]) -> Iterat
 # CheckInitramfs, RebuildInitramfs
 
 
-def _stop_unless_shown(step: CheckInitramfs, output: str) -> None:
+def _stop_unless_shown(step: steps.CheckInitramfs, output: str) -> None:
     if step.uuid not in output:
         raise Stopped(
             f"{purpose_of(step)}: {step.uuid} was not found; printed: {output.strip()[-_SHOWN:] or 'nothing'}"
@@ -245,11 +226,11 @@ _HOOKS = re.compile(r"""^[ \t]*HOOKS(\+?)=(?:\(([^)]*)\)|"([^"]*)"|'([^']*)')"""
 _COMMENT = re.compile(r"(?:^|(?<=\s))#.*", re.MULTILINE)
 
 
-def refuse_hooks(step: RebuildInitramfs, paths: Paths) -> Iterator[Refusal]:
+def refuse_hooks(step: steps.RebuildInitramfs, paths: Paths) -> Iterator[Refusal]:
     """Yield a reason where mkinitcpio would leave mdadm.conf out: on Arch the user names the hooks, in a file of bash.
 
     mkinitcpio.conf(5): the file, then those of the directory beside it, in which HOOKS is set or added to. Where none
-    of them sets it the answer is unknown here, and CheckInitramfs finds out.
+    of them sets it the answer is unknown here, and steps.CheckInitramfs finds out.
     """
     if step.maker != "mkinitcpio":
         return
@@ -289,7 +270,7 @@ def reload_restored(index: int, plan: Plan, record: Record) -> Iterator[Said]:
     behind = dropwhile(lambda at: isinstance(plan.steps[at], FileStep), later)
     for at in takewhile(lambda at: isinstance(plan.steps[at], SystemStep), behind):
         step = plan.steps[at]
-        if isinstance(step, ReloadUnits):
+        if isinstance(step, steps.ReloadUnits):
             yield from _again(at, step, record)
 
 
@@ -297,7 +278,7 @@ def rebuild_restored(plan: Plan, record: Record) -> Iterator[Said]:
     """Once the array is gone: Debian's hook writes every running array into an image whose mdadm.conf names none."""
     changed = [at for at in record.traces if "after" in record.trace(at)]
     for at, step in enumerate(plan.steps):
-        if isinstance(step, RebuildInitramfs) and any(each < at for each in changed):
+        if isinstance(step, steps.RebuildInitramfs) and any(each < at for each in changed):
             yield from _again(at, step, record)
 
 
@@ -341,7 +322,7 @@ def edited(before: bytes, step: FileStep) -> bytes:
     """The file with the lines in it; of a file that is written as a whole nothing else. A comment that names the same
     thing stays a comment.
     """
-    if isinstance(step, WriteFile):
+    if isinstance(step, steps.WriteFile):
         return "".join(f"{line}\n" for line in step.lines).encode()
     wanted = [line.encode() for line in step.lines]
     lines = before.split(b"\n")

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.audit.arrays import Member
 from aligntool.errors import Stopped
 from aligntool.inventory import Disk
-from aligntool.raid.members import Member, Placed, type_steps
+from aligntool.raid.members import Placed, type_steps
 from aligntool.raid.steps_drives import look_at
 from aligntool.raid.steps_system import apply_system, find_system_trace, undo_system
 from aligntool.steps import Mount, SetPartitionType
