@@ -41,6 +41,8 @@ from aligntool.units import KIB, MIB, Extent
 
 @dataclass(frozen=True, slots=True)
 class StepBegun:
+    """A step begins."""
+
     index: int  # of the plan's steps
 
 
@@ -55,6 +57,8 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
+    """A step is done, and what it wrote is durable."""
+
     index: int
 
 
@@ -187,6 +191,8 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """What will be done to a disk or an array, step by step, and what it costs. It promises only its steps."""
+
     purpose: str  # "realign", "layout", "raid", "persist"
     disk: Subject  # of an array: the array to be; its members are in the steps
     goal: str  # in words: "every start on 1MiB"
@@ -269,6 +275,8 @@ def _anew(plan: Plan) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
+    """What an array's plan was made of: the drives as named, and the goal."""
+
     drives: tuple[str, ...]
     goal: RaidGoal
 

@@ -121,6 +121,8 @@ def _hints(kind: type) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Decoder:
+    """Decode JSON values into dataclasses; `exact` refuses unknown keys."""
+
     exact: bool
     tags: Tags
 

@@ -16,6 +16,8 @@ from aligntool.units import Extent
 
 @dataclass(frozen=True, slots=True)
 class LbaFormat:
+    """One format of an NVMe namespace: block and metadata sizes in bytes, and how fast the drive calls it."""
+
     index: int
     data_size: int  # bytes
     metadata_size: int
@@ -357,6 +359,8 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableFault:
+    """One thing that is wrong with a partition table, with its numbers."""
+
     fault: Fault
     detail: str  # one sentence with the numbers, for people
     at: int | None = None  # byte on the disk where it was seen
@@ -414,6 +418,8 @@ class BootCode:
 
 @dataclass(frozen=True, slots=True)
 class Table:
+    """A partition table: its kind, the sectors that it counts in, and what is wrong with it."""
+
     label: TableLabel
     sector_size: int  # bytes in the sectors that this table counts in
     disk_id: str | None = None  # GPT disk GUID, or MBR signature as 0x1234abcd
@@ -437,6 +443,8 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Partition:
+    """One partition, or a region that a table describes as one. Extents in bytes from the start of the disk."""
+
     number: int
     extent: Extent
     role: Role = Role.PRIMARY
@@ -492,6 +500,8 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
+    """A block device or an image file, with all that was read of it. Sizes and offsets in bytes; None: unknown."""
+
     name: str  # kernel name ("nvme0n1"), or the path of an image file as the user typed it
     path: str  # "/dev/nvme0n1" or the image file
     kind: DiskKind
@@ -548,6 +558,8 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
+    """Everything that was looked at: disks, links, adapters, the system, and what could not be seen."""
+
     disks: tuple[Disk, ...]
     uplinks: tuple[Uplink, ...] = ()
     adapters: tuple[Adapter, ...] = ()

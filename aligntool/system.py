@@ -41,6 +41,8 @@ class TableLine:
 
 @dataclass(frozen=True, slots=True)
 class Initramfs:
+    """What one initramfs image has for starting arrays."""
+
     path: str
     maker: str = ""  # "initramfs-tools", "dracut", "mkinitcpio"; "": not told
     has_mdadm: bool = False

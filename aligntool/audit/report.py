@@ -1,11 +1,13 @@
 """Finding codes, severities, verdicts and the Report that an audit returns; the cost model."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 
+from aligntool.documents import BOUNDS, POSITIVE, check_schema, decode, load_object
+from aligntool.errors import Refused
 from aligntool.inventory import Disk, Inventory, Source
-from aligntool.units import MIB, off_by
+from aligntool.units import MIB, is_power_of_two, off_by
 
 # The finding codes: stable names, one rule each. What they mean stands in `explanations`; `aligntool explain
 # CODE` tells it.
@@ -265,6 +267,8 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
+    """One thing that an audit found: its code, evidence, and the next command."""
+
     code: Code
     severity: Severity
     summary: str  # one sentence: what, where, by how much
@@ -299,6 +303,8 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Report:
+    """The result of an audit."""
+
     inventory: Inventory
     judged: tuple[Judged, ...]
     findings: tuple[Finding, ...]  # worst first, then in the order of the disks
@@ -342,6 +348,47 @@ class MeasuredDisk:
             if mine or its:
                 return mine == its
         return self.name == disk.path.rpartition("/")[2]
+
+
+PROBE_SCHEMA, PROBE_VERSION = "aligntool.probe", 1
+CONFIDENT = 0.95  # an audit takes nothing less
+_LARGEST_UNIT = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class _MeasuredDisk:
+    """The disk of a result, as far as an audit uses it."""
+
+    name: str | None
+    path: str | None
+    size: int = field(metadata={BOUNDS: POSITIVE})
+    serial: str | None
+    wwn: str | None
+
+
+def read_measured(text: str, name: str, again: str = "") -> MeasuredDisk:
+    """Return the units of a kept result of a probe that are sure enough.
+
+    `name`: of the file, for people; `again`: the command that makes another one. Raises Refused for any other document.
+    """
+    try:
+        found = load_object(text)
+        check_schema(found, PROBE_SCHEMA, PROBE_VERSION)
+        disk = decode(_MeasuredDisk, found.get("disk"), "disk")
+        units = decode(tuple[MeasuredUnit, ...], found.get("boundaries"), "boundaries")
+        for unit in units:
+            _check_unit(unit)
+        sure = tuple(unit for unit in units if unit.confidence >= CONFIDENT)
+        return MeasuredDisk(disk.name or "", disk.path or "", disk.size, sure, disk.serial or None, disk.wwn or None)
+    except ValueError as error:
+        raise Refused(f"{name} is not a result of a probe: {error}", hint=again) from None
+
+
+def _check_unit(unit: MeasuredUnit) -> None:
+    if not is_power_of_two(unit.size) or not 512 <= unit.size <= _LARGEST_UNIT:
+        raise ValueError(f"{unit.size} is not a boundary of a disk")
+    if unit.confidence > 1:
+        raise ValueError(f"{unit.confidence} is not a confidence")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import typer
 from aligntool.audit.drives import unjudged
 from aligntool.audit.judge import Known
 from aligntool.audit.judge import audit as judge
-from aligntool.audit.report import MeasuredDisk, Report, Severity, Wishes
+from aligntool.audit.report import MeasuredDisk, Report, Severity, Wishes, read_measured
 from aligntool.audit.wording import shell_word
 from aligntool.cli.options import (
     MeasuredOption,
@@ -33,7 +33,6 @@ from aligntool.inventory import Gap, Inventory, Unseen
 from aligntool.linux.deadline import SILENCE_S
 from aligntool.linux.drives import Given
 from aligntool.linux.look import look
-from aligntool.measure.unit import read_measured
 from aligntool.realign.planning import Mend, mends, on_captured_machine, point_to_answers
 from aligntool.recipes.drives import load_drives
 from aligntool.render.audit import audit_lines
@@ -143,7 +142,7 @@ def audit(
 
 def known_of(inventory: Inventory) -> Known:
     """Return the rows of the drive database for each disk."""
-    database = load_drives()
+    database = load_drives(models=any(disk.model for disk in inventory.disks))
     return {disk.name: database.known(disk) for disk in inventory.disks}
 
 

@@ -214,6 +214,8 @@ def read_bytes(device: Device, at: int, length: int) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
+    """The state of one copy of a GPT."""
+
     name: str
     lba: int
     sector_size: int

@@ -16,6 +16,8 @@ IDENTIFY_DEVICE = 0xEC
 
 @dataclass(frozen=True, slots=True)
 class AtaNames:
+    """What an ATA drive calls itself."""
+
     model: str | None
     serial: str | None
     firmware: str | None
@@ -125,6 +127,8 @@ SMALLEST_LBADS, LARGEST_LBADS = 9, 32
 
 @dataclass(frozen=True, slots=True)
 class ControllerPage:
+    """The NVMe Identify Controller data structure, as far as it is used."""
+
     model: str | None
     serial: str | None
     firmware: str | None
@@ -137,6 +141,8 @@ class ControllerPage:
 
 @dataclass(frozen=True, slots=True)
 class NamespacePage:
+    """The NVMe Identify Namespace data structure, as far as it is used. Sizes in bytes."""
+
     formats: tuple[LbaFormat, ...]
     format_in_use: int
     block_size: int | None  # of the format in use

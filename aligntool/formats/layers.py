@@ -19,6 +19,8 @@ _EMPTY_ROLES = (Role.EXTENDED, Role.MAP)
 
 @dataclass(frozen=True, slots=True)
 class Contents:
+    """Everything that was recognised on a disk."""
+
     table: Table | None = None
     table_read: bool = False
     partitions: tuple[Partition, ...] = ()
@@ -142,6 +144,8 @@ LAST_RESORT: tuple[Read, ...] = (luks.read_luks_second,)
 
 @dataclass(frozen=True, slots=True)
 class _Search:
+    """A search for nested layers, with a ration of regions."""
+
     sector_size: int
     areas_left: Iterator[int]  # shared by everything found below one partition
 

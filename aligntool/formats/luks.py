@@ -22,6 +22,8 @@ CHECKSUM_AT, CHECKSUM_SIZE = 448, 64
 
 @dataclass(frozen=True, slots=True)
 class _Header:
+    """One LUKS2 header copy, and what is wrong with it."""
+
     content: bytes
     problems: tuple[str, ...]
 

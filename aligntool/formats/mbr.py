@@ -18,6 +18,8 @@ _MAXED = b"\xfe\xff\xff"  # 1023/254/63: "beyond what CHS reaches" in every tool
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
+    """The CHS geometry that a table was written for."""
+
     heads: int
     sectors: int  # of a track
 
@@ -70,6 +72,8 @@ _AIX = b"\xc9\xc2\xd4\xc1"  # "IBMA" in EBCDIC: an AIX disk, whose 55 AA means n
 
 @dataclass(frozen=True, slots=True)
 class MbrEntry:
+    """One 16-byte entry of an MBR or EBR. Sectors."""
+
     boot: int
     chs_start: bytes
     code: int

@@ -41,6 +41,8 @@ DDF_ANCHORS = (1, 257)  # sectors before the end
 
 @dataclass(frozen=True, slots=True)
 class _Signature:
+    """Where a firmware RAID keeps its metadata, and how they are recognised."""
+
     kind: str
     magic: bytes
     sectors_before_end: int
@@ -51,6 +53,8 @@ class _Signature:
 
 @dataclass(frozen=True, slots=True)
 class _Volume:
+    """One volume of a firmware RAID."""
+
     start: int  # bytes from the disk's start
     level: str | None
     chunk: int | None
@@ -193,6 +197,8 @@ _WHOLE_ON_ONE_MEMBER = ("raid1", "multipath")
 
 @dataclass(frozen=True, slots=True)
 class _Member:
+    """One superblock of an md member."""
+
     version: str
     level: int
     members: int

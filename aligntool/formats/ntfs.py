@@ -48,6 +48,8 @@ Runs = tuple[tuple[int, int], ...]  # (first cluster, or -1 for a hole; clusters
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
+    """One attribute of an NTFS file record."""
+
     value: bytes  # what a resident one holds
     runs: Runs  # where another one lies
 

@@ -317,6 +317,8 @@ def _date(raw: bytes) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
+    """A magic by which a layer is recognised, and where its label and UUID are."""
+
     kind: str
     at: int  # of the magic; negative: from the container's end
     magic: bytes

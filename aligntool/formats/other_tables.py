@@ -185,6 +185,8 @@ _VTOC_TAGS = {1: "boot", 2: "root", 3: "swap", 4: "usr", 5: "whole disk", 6: "st
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
+    """One partition before its table is known."""
+
     extent: Extent
     type_code: str
     type_name: str

@@ -191,6 +191,8 @@ def mbr_type_name(code: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PartRole:
+    """What a new partition is for, and its type in each table."""
+
     word: str
     title: str
     gpt: str  # type GUID in upper case

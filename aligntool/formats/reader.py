@@ -154,6 +154,8 @@ MOST_FAULTS = 32  # of one kind in one table: a hostile disk may make thousands,
 
 @dataclass(frozen=True, slots=True)
 class TableReading:
+    """What one reader of partition tables found."""
+
     table: Table | None  # None: no table found
     partitions: tuple[Partition, ...]
 
@@ -240,6 +242,8 @@ class LayerFields(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Area:
+    """One region to be recognised, with its first and last bytes read already."""
+
     reader: Reader
     extent: Extent
     sector_size: int

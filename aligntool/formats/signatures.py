@@ -29,11 +29,16 @@ class Signature:
     """
 
     kind: str
-    pattern: re.Pattern[bytes]
+    source: bytes  # of `pattern`, which most commands never need
     width: int
     heads: tuple[int, ...] = ()
     tails: tuple[tuple[int, int], ...] = ()
     vital: int | None = None
+
+    @property
+    def pattern(self) -> re.Pattern[bytes]:
+        """Return the compiled pattern; `re` keeps it."""
+        return re.compile(self.source, re.DOTALL)
 
     def places(self, length: int) -> Iterator[int]:
         """Offsets in a partition of `length` bytes."""
@@ -43,12 +48,12 @@ class Signature:
 
 
 def _is(kind: str, *magics: bytes, heads: tuple[int, ...] = (), tails: tuple[tuple[int, int], ...] = ()) -> Signature:
-    pattern = re.compile(b"|".join(re.escape(magic) for magic in magics))
-    return Signature(kind, pattern, max(map(len, magics)), heads, tails)
+    source = b"|".join(re.escape(magic) for magic in magics)
+    return Signature(kind, source, max(map(len, magics)), heads, tails)
 
 
 def _matches(kind: str, pattern: bytes, width: int, *heads: int, vital: int | None = None) -> Signature:
-    return Signature(kind, re.compile(pattern, re.DOTALL), width, heads, vital=vital)
+    return Signature(kind, pattern, width, heads, vital=vital)
 
 
 def _both(*values: int) -> tuple[bytes, ...]:

@@ -26,6 +26,8 @@ _LARGEST = 2**31 - 1  # sectors; libblkid takes nothing larger for an Atari disk
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
+    """One entry of a table. Sectors."""
+
     flag: int
     kind: str
     start: int
@@ -152,6 +154,8 @@ _BSD_TYPES = numbered_types(
 
 @dataclass(frozen=True, slots=True)
 class Slice:
+    """One slice of a BSD disklabel."""
+
     number: int  # of the letter: 1 is "a"
     extent: Extent  # as the label states; in 512 bytes whatever the disk's sector is (kernel msdos.c, libfdisk bsd.c)
     kind: int

@@ -53,6 +53,8 @@ SILENT = Pulse()  # for work in this process, which nobody waits for with a dead
 
 @dataclass(slots=True)
 class _Child:
+    """A child process that is looking, and since when it has been silent."""
+
     pid: int
     orders: int  # where the number of the next job is written
     answers: int

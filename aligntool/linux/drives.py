@@ -55,6 +55,8 @@ _SERIALS = ("SCSI_IDENT_SERIAL", "ID_SCSI_SERIAL", "ID_SERIAL_SHORT", "ID_SERIAL
 
 @dataclass(frozen=True, slots=True)
 class Identity:
+    """What a drive calls itself."""
+
     model: str | None = None
     vendor: str | None = None
     serial: str | None = None

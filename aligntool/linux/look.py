@@ -143,6 +143,8 @@ _ON_THE_BUS = (DiskKind.NVME, DiskKind.ATA, DiskKind.SCSI, DiskKind.VIRTIO, Disk
 
 @dataclass(frozen=True, slots=True)
 class Looker:
+    """What looking at each disk needs to know of the machine."""
+
     around: Surroundings
     topology: Topology
     given: Given

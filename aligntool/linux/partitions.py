@@ -26,6 +26,8 @@ _GPT_FLAGS = {0: "required", 1: "no-block-io", 2: "legacy-boot"}  # as probe.tab
 
 @dataclass(frozen=True, slots=True)
 class KernelPartition:
+    """A partition as the running kernel has it. Bytes."""
+
     number: int
     extent: Extent
     node: str

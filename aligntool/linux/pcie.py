@@ -281,6 +281,8 @@ def _bandwidth(speed_gts: float | None, width: int | None) -> int | None:
 
 @dataclass(slots=True)
 class _Shared:
+    """A link, and the drives behind it."""
+
     hop: LinkHop
     members: dict[str, None] = field(default_factory=dict)  # in order, each once
 

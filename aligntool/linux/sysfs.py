@@ -259,6 +259,8 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Mounts:
+    """Where devices are mounted, by number and by node."""
+
     by_number: Mapping[str, tuple[str, ...]]
     by_node: Mapping[str, tuple[str, ...]]  # "/dev/sda1": btrfs, ZFS and overlay have anonymous numbers
 
@@ -359,6 +361,8 @@ NOTHING = Record({})
 
 @dataclass(frozen=True, slots=True)
 class UdevDatabase:
+    """udev's records, live or captured."""
+
     tree: Tree
     has_records: bool  # /run/udev/data is there
     has_files: bool  # captured for `lsblk --sysroot`

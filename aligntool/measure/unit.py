@@ -2,14 +2,13 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from math import hypot
 from statistics import fmean, median
 
-from aligntool.audit.report import MeasuredDisk, MeasuredUnit
-from aligntool.documents import BOUNDS, POSITIVE, as_object, check_schema, decode, load_object
-from aligntool.errors import Refused
+from aligntool.audit.report import CONFIDENT, PROBE_SCHEMA, PROBE_VERSION
+from aligntool.documents import as_object
 from aligntool.measure.unit_design import (
     FEWEST,
     QUARTERS,
@@ -28,7 +27,7 @@ from aligntool.measure.unit_design import (
     together,
     typical,
 )
-from aligntool.units import Extent, format_size, is_power_of_two
+from aligntool.units import Extent, format_size
 
 # Levels of one kind of pairs -> the boundaries that they show, or why none is believed.
 #
@@ -251,7 +250,6 @@ def _not_by_place(unit: Level, shifted: Sequence[Level], floor: float) -> str:
 # and the same dice give the same answer (docs/probing.md).
 
 RESAMPLES = 100
-CONFIDENT = 0.95  # the audit takes nothing less
 MOST_CONFIDENT = 0.97  # what simulated drives can vouch for (docs/probing.md), however often it comes out again
 _MIDDLE = 0.95  # of the resampled heights lie in the interval that is reported
 
@@ -395,11 +393,7 @@ def _confirmed(
         )
 
 
-# What a probe found, as a document, and what the audit may take from it.
-
-SCHEMA = "aligntool.probe"
-VERSION = 1
-_LARGEST = 1 << 30
+# What a probe found, as a document; `audit.report.read_measured` reads it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,8 +431,8 @@ def document(result: ProbeResult, version: str) -> dict[str, object]:
     """Sizes in bytes, times in µs, shares and confidences from 0 to 1."""
     inference = result.inference
     return {
-        "schema": SCHEMA,
-        "version": VERSION,
+        "schema": PROBE_SCHEMA,
+        "version": PROBE_VERSION,
         "aligntool": version,
         "disk": as_object(result.disk),
         "unit": inference.unit,
@@ -468,38 +462,3 @@ def _boundary(boundary: Boundary) -> dict[str, object]:
         "confidence": boundary.confidence,
         "evidence": [as_object(one) for one in boundary.evidence],
     }
-
-
-def read_measured(text: str, name: str, again: str = "") -> MeasuredDisk:
-    """The units that are sure enough. `name`: of the file, for people; `again`: the command that makes another one.
-    Raises Refused for any other document.
-    """
-    try:
-        found = load_object(text)
-        check_schema(found, SCHEMA, VERSION)
-        disk = decode(_MeasuredDisk, found.get("disk"), "disk")
-        units = decode(tuple[MeasuredUnit, ...], found.get("boundaries"), "boundaries")
-        for unit in units:
-            _check_unit(unit)
-        sure = tuple(unit for unit in units if unit.confidence >= CONFIDENT)
-        return MeasuredDisk(disk.name or "", disk.path or "", disk.size, sure, disk.serial or None, disk.wwn or None)
-    except ValueError as error:
-        raise Refused(f"{name} is not a result of a probe: {error}", hint=again) from None
-
-
-def _check_unit(unit: MeasuredUnit) -> None:
-    if not is_power_of_two(unit.size) or not 512 <= unit.size <= _LARGEST:
-        raise ValueError(f"{unit.size} is not a boundary of a disk")
-    if unit.confidence > 1:
-        raise ValueError(f"{unit.confidence} is not a confidence")
-
-
-@dataclass(frozen=True, slots=True)
-class _MeasuredDisk:
-    """The disk of a result, as far as an audit uses it."""
-
-    name: str | None
-    path: str | None
-    size: int = field(metadata={BOUNDS: POSITIVE})
-    serial: str | None
-    wwn: str | None

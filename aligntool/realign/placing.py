@@ -365,6 +365,8 @@ class Lean(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Room:
+    """Where partitions may be placed. Bytes."""
+
     extent: Extent  # where partitions may lie
     least_start: int = 0  # no partition that moves may begin before
     floor: int = MIB  # nothing moves left below it: a boot loader may lie there
@@ -380,6 +382,8 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class _State:
+    """The best way to have placed the partitions up to one of them."""
+
     cost: Cost
     end: int
     pick: int

@@ -344,6 +344,8 @@ class _Room(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Mend:
+    """Whether one misaligned partition can be realigned, and the command that does it."""
+
     partition: int
     answer: str
     why: str  # one sentence

@@ -218,6 +218,8 @@ _LARGEST = {"ntfs": 0xFFFFFFFF, "vfat": 0xFFFFFFFF, "exfat": 0xFFFFFFFFFFFFFFFF}
 
 @dataclass(frozen=True, slots=True)
 class Patching:
+    """What a file system needs changed inside when its partition moves, and what the user is told of it."""
+
     patches: tuple[Patch, ...] = ()
     attention: str = ""
     note: str = ""

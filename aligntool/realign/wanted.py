@@ -28,6 +28,8 @@ _LEAST = {"btrfs": 256 * MIB}  # btrfs_ioctl_resize() in the kernel's fs/btrfs/i
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
+    """A partition whose file system gets smaller first."""
+
     kind: str
     length: int  # bytes that the partition has afterwards
 
@@ -115,6 +117,8 @@ def _shrunk(part: Partition, by: int) -> Shrunk:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
+    """Which partitions must move, may move and stay, and why."""
+
     start_grids: tuple[StartGrid, ...]  # best first
     must: dict[int, str]  # number -> why it moves
     may: tuple[int, ...]  # on the grid, but could make room
@@ -125,6 +129,8 @@ class Wanted:
 
 @dataclass(slots=True)
 class _Sorting:
+    """`Wanted`, while it is being filled."""
+
     audit: str  # the command
     must: dict[int, str] = field(default_factory=dict)
     may: list[int] = field(default_factory=list)

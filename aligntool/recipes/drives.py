@@ -46,6 +46,8 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PortFamily:
+    """PCIe root ports of one kind: on the processor, or behind the uplink of a chipset."""
+
     name: str
     side: Side
     uplink: str | None = None  # "DMI 3.0 x4"
@@ -55,6 +57,8 @@ class PortFamily:
 
 @dataclass(frozen=True, slots=True)
 class _Range:
+    """A range of PCI device numbers of one family."""
+
     vendor: str
     first: int
     last: int
@@ -63,6 +67,8 @@ class _Range:
 
 @dataclass(frozen=True, slots=True)
 class ChipsetTable:
+    """The families of root ports, by PCI number and by name."""
+
     ranges: tuple[_Range, ...]
     models: tuple[tuple[str, str, PortFamily], ...]  # (LPC bridge's PCI number, family name, what is different)
     vmd: frozenset[str]  # PCI numbers of VMD controllers
@@ -175,6 +181,8 @@ _LIMITS = tuple(IoLimits.__dataclass_fields__)
 
 @dataclass(frozen=True, slots=True)
 class DriveRow:
+    """One row of the drive database: which drives it is about, and their geometry."""
+
     file: str
     name: str
     geometry: KnownGeometry
@@ -335,6 +343,8 @@ _INQUIRY_KINDS = frozenset((DiskKind.ATA, DiskKind.SCSI, DiskKind.USB))
 
 @dataclass(frozen=True, slots=True)
 class DriveDatabase:
+    """All rows, and the matches found so far."""
+
     rows: tuple[DriveRow, ...]  # of models
     classes: tuple[DriveRow, ...]  # the defaults; the first that fits is taken
     _by_model: dict[tuple[str, bool], tuple[DriveRow, ...]] = field(default_factory=dict, repr=False, compare=False)
@@ -364,9 +374,12 @@ class DriveDatabase:
         return self._by_model[key]
 
 
-def load_drives() -> DriveDatabase:
-    """The packaged database. Raises Refused naming file, row and key when it is not as docs/recipes.md says."""
-    return parse_drives(read_recipes("drives"))
+def load_drives(*, models: bool = True) -> DriveDatabase:
+    """Return the packaged database, or where no drive names its model only the defaults of classes.
+
+    Raises Refused naming file, row and key when it is not as docs/recipes.md says.
+    """
+    return parse_drives(read_recipes("drives") if models else [read_recipe("drives/classes.toml")])
 
 
 def parse_drives(texts: Iterable[tuple[str, str]]) -> DriveDatabase:

@@ -232,6 +232,8 @@ def read_tables(file: str, content: str, *, kinds: tuple[str, ...], keys: tuple[
 
 @dataclass(frozen=True, slots=True)
 class Document:
+    """A TOML file: its top-level keys, and its arrays of tables."""
+
     top: Entry
     tables: Mapping[str, tuple[Entry, ...]]
 

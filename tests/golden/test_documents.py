@@ -9,13 +9,13 @@ from typing import get_args
 import jsonschema
 import pytest
 
+from aligntool.audit.report import read_measured
 from aligntool.change import STEPS, StepBegun, from_json, wanted_of
 from aligntool.cli.plan import read_plan_text
 from aligntool.cli.raid import read_persist_text
 from aligntool.documents import WIRE, as_object, by_field, wire_names
 from aligntool.measure import results
 from aligntool.measure.sweeps import Spans, Starts, experiment_from_json
-from aligntool.measure.unit import read_measured
 from aligntool.raid.measured import parse_tuning
 from aligntool.raid.record import read_record
 from aligntool.render.experiments import alignment_json, span_json

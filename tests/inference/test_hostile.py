@@ -6,7 +6,8 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from aligntool.measure.unit import CONFIDENT, MOST_CONFIDENT, infer
+from aligntool.audit.report import CONFIDENT
+from aligntool.measure.unit import MOST_CONFIDENT, infer
 from aligntool.measure.unit_design import Kind, Sample, design, regions
 from aligntool.units import GIB, KIB, Extent
 from tests.inference import blind

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.audit.report import GridKind, MeasuredDisk, MeasuredUnit, Severity, Wishes
+from aligntool.audit.report import GridKind, MeasuredDisk, MeasuredUnit, Severity, Wishes, read_measured
 from aligntool.cli.audit import measured_on
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, Gap, Inventory, Source, Unseen
-from aligntool.measure.unit import Probed, ProbeResult, document, infer, read_measured
+from aligntool.measure.unit import Probed, ProbeResult, document, infer
 from aligntool.measure.unit_design import Kind, design, regions
 from aligntool.render.experiments import probe_lines
 from aligntool.units import GIB, KIB, MIB, Extent

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.measure.unit import CONFIDENT, infer
+from aligntool.audit.report import CONFIDENT
+from aligntool.measure.unit import infer
 from aligntool.measure.unit_design import ROUNDS, Dice, Kind, Pair, design, levels, regions
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.inference.drives import LOUD, QUIET, USUAL, Drive, population
