@@ -19,11 +19,10 @@ from aligntool.errors import Refused
 from aligntool.formats.parked import find_parked
 from aligntool.inventory import Disk, Inventory, Layer
 from aligntool.linux.block import look_only
-from aligntool.linux.commands import read_failing
-from aligntool.linux.content import CHECKERS, E2FSCK, EXT
+from aligntool.linux.commands import asked_health
+from aligntool.linux.content import CHECKERS, E2FSCK, EXT, UsedMap, read_used
 from aligntool.linux.drives import Given
 from aligntool.linux.look import look
-from aligntool.linux.usage import UsedMap, read_used
 from aligntool.linux.users import loops_over, occupants, remaining_occupants
 from aligntool.realign.planning import plan_realign
 from aligntool.realign.shrink import shrink_words
@@ -156,7 +155,7 @@ def find_plan(target: str, asked: Request) -> Found:
         judged, _ = look_at(target, asked)
     refuse_part(target, judged.disk, "a disk is realigned, all of it or some of its partitions", "--partition")
     refuse_in_flight(judged.disk.path)
-    failing = read_failing(judged.disk)
+    failing = asked_health(judged.disk).failing
     try:
         return plan_for(replace(judged, disk=replace(judged.disk, failing=failing)), asked)
     except Refused as error:

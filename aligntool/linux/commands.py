@@ -5,10 +5,12 @@ import fcntl
 import json
 import mmap
 import os
+import struct
 from dataclasses import replace
 
 from aligntool.inventory import Disk, DiskKind, Health
 from aligntool.linux.process import run_program
+from aligntool.linux.sysfs import opened
 
 # Asking an ATA drive: IDENTIFY DEVICE and CHECK POWER MODE, through SG_IO. This is where a command goes to a drive:
 # these two neither change anything nor wake it, and only root may send them.
@@ -22,36 +24,8 @@ _PIO_IN, _NON_DATA = 4 << 1, 3 << 1
 _IDENTIFY_DEVICE, _CHECK_POWER_MODE = 0xEC, 0xE5
 _STANDBY = 0x00  # CHECK POWER MODE's count: PM2, standby; FFh active, 80h idle
 _ATA_INFORMATION = b"\x00\x1d"  # additional sense: ATA PASS THROUGH INFORMATION AVAILABLE
+_REQUEST = struct.Struct("@iiBBHIPPPIIiPBBBBHHiII0P")  # struct sg_io_hdr, include/scsi/sg.h
 _ATA_RETURN = 0x09  # descriptor type of the registers that come back in the sense data
-
-
-class _Request(ctypes.Structure):
-    """struct sg_io_hdr, include/scsi/sg.h"""
-
-    _fields_ = (
-        ("interface_id", ctypes.c_int),
-        ("direction", ctypes.c_int),
-        ("command_length", ctypes.c_ubyte),
-        ("sense_room", ctypes.c_ubyte),
-        ("iovec_count", ctypes.c_ushort),
-        ("data_length", ctypes.c_uint),
-        ("data", ctypes.c_void_p),
-        ("command", ctypes.c_void_p),
-        ("sense", ctypes.c_void_p),
-        ("timeout_ms", ctypes.c_uint),
-        ("flags", ctypes.c_uint),
-        ("pack_id", ctypes.c_int),
-        ("user", ctypes.c_void_p),
-        ("status", ctypes.c_ubyte),
-        ("masked_status", ctypes.c_ubyte),
-        ("message_status", ctypes.c_ubyte),
-        ("sense_length", ctypes.c_ubyte),
-        ("host_status", ctypes.c_ushort),
-        ("driver_status", ctypes.c_ushort),
-        ("residual", ctypes.c_int),
-        ("duration", ctypes.c_uint),
-        ("info", ctypes.c_uint),
-    )
 
 
 def identify_device(descriptor: int) -> bytes | None:
@@ -88,24 +62,18 @@ def _send(descriptor: int, words: bytes, length: int) -> tuple[bytes, bytes] | N
     command = ctypes.create_string_buffer(words, len(words))
     sense = ctypes.create_string_buffer(64)
     data = ctypes.create_string_buffer(max(length, 1))
-    request = _Request(
-        interface_id=ord("S"),
-        direction=_FROM_DEVICE if length else _NO_DATA,
-        command_length=len(words),
-        sense_room=len(sense),
-        data_length=length,
-        data=ctypes.addressof(data) if length else None,
-        command=ctypes.addressof(command),
-        sense=ctypes.addressof(sense),
-        timeout_ms=PATIENCE_MS,
-    )
+    places = (ctypes.addressof(data) if length else 0, ctypes.addressof(command), ctypes.addressof(sense))
+    direction = _FROM_DEVICE if length else _NO_DATA
+    head = (ord("S"), direction, len(words), len(sense), 0, length, *places, PATIENCE_MS)
+    request = bytearray(_REQUEST.pack(*head, *(0,) * 12))
     try:
-        fcntl.ioctl(descriptor, SG_IO, request, True)
+        fcntl.ioctl(descriptor, SG_IO, request)
     except OSError:
         return None
-    if request.host_status or (length and request.status):
+    status, _, _, sense_length, host_status, *_ = _REQUEST.unpack(request)[13:]
+    if host_status or (length and status):
         return None
-    return data.raw[:length], sense.raw[: request.sense_length]
+    return data.raw[:length], sense.raw[:sense_length]
 
 
 # Asking an NVMe drive: Identify, Get Features and Get Log Page through the kernel's admin ioctl. This is where a
@@ -117,35 +85,11 @@ PAGE = 4096
 
 HEALTH_LENGTH = 512
 
+_COMMAND = struct.Struct("=BBHIIIQQIIIIIIIIII")  # struct nvme_passthru_cmd; the last is the result
 _GET_LOG, _GET_FEATURES, _IDENTIFY = 0x02, 0x0A, 0x06
 _CNS_NAMESPACE, _CNS_CONTROLLER = 0x00, 0x01
 _FEATURE_HMB = 0x0D
 _LOG_HEALTH, _WHOLE_DRIVE = 0x02, 0xFFFFFFFF
-
-
-class _Command(ctypes.Structure):
-    """struct nvme_passthru_cmd"""
-
-    _fields_ = (
-        ("opcode", ctypes.c_uint8),
-        ("flags", ctypes.c_uint8),
-        ("reserved", ctypes.c_uint16),
-        ("nsid", ctypes.c_uint32),
-        ("cdw2", ctypes.c_uint32),
-        ("cdw3", ctypes.c_uint32),
-        ("metadata", ctypes.c_uint64),
-        ("address", ctypes.c_uint64),
-        ("metadata_length", ctypes.c_uint32),
-        ("data_length", ctypes.c_uint32),
-        ("cdw10", ctypes.c_uint32),
-        ("cdw11", ctypes.c_uint32),
-        ("cdw12", ctypes.c_uint32),
-        ("cdw13", ctypes.c_uint32),
-        ("cdw14", ctypes.c_uint32),
-        ("cdw15", ctypes.c_uint32),
-        ("timeout_ms", ctypes.c_uint32),
-        ("result", ctypes.c_uint32),
-    )
 
 
 def identify_controller(descriptor: int) -> bytes | None:
@@ -187,21 +131,16 @@ def _ask(descriptor: int, opcode: int, nsid: int, cdw10: int, length: int = PAGE
     """The buffer is a page of its own: the drive writes into it by DMA."""
     with mmap.mmap(-1, PAGE) as page:
         window = ctypes.c_char.from_buffer(page)
-        command = _Command(
-            opcode=opcode,
-            nsid=nsid,
-            address=ctypes.addressof(window),
-            data_length=length,
-            cdw10=cdw10,
-            timeout_ms=PATIENCE_MS,
-        )
+        data = (ctypes.addressof(window), 0, length)
+        command = bytearray(_COMMAND.pack(opcode, 0, 0, nsid, 0, 0, 0, *data, cdw10, 0, 0, 0, 0, 0, PATIENCE_MS, 0))
         try:
-            status = fcntl.ioctl(descriptor, NVME_IOCTL_ADMIN_CMD, command, True)
+            status = fcntl.ioctl(descriptor, NVME_IOCTL_ADMIN_CMD, command)
         except OSError:
             return None
         finally:
             del window  # else the page cannot be unmapped
-        return (command.result, page[:length]) if status == 0 else None  # a positive status is the drive's refusal
+        result = _COMMAND.unpack(command)[-1]
+        return (result, page[:length]) if status == 0 else None  # a positive status is the drive's refusal
 
 
 # Whether a drive reports that it fails, how worn it is, and how warm. It is asked only before a plan: reading and
@@ -237,23 +176,11 @@ def asked_health(disk: Disk) -> Disk:
     """The disk with what it says of its end and its health; as it was where it cannot be asked. At most ten seconds."""
     if disk.kind not in PHYSICAL or os.geteuid() != 0:
         return disk
-    report = run_program(
-        "smartctl", "-j", "-H", "-A", "-l", "ssd", disk.path, only_reads=True, limit_s=PATIENCE_S
-    ).output
-    failing, health = failing_of(report), health_of(report)
+    words = ("smartctl", "-j", "-H", "-A", "-l", "ssd", disk.path)
+    failing, health = of_report(run_program(*words, only_reads=True, limit_s=PATIENCE_S).output)
     if failing is None and health is None:
         failing, health = _nvme_itself(disk)
     return replace(disk, failing=failing, health=health)
-
-
-def read_failing(disk: Disk) -> str | None:
-    """What the drive says of its own end; None: nothing, or it cannot be asked. Takes at most ten seconds."""
-    if disk.kind not in PHYSICAL or os.geteuid() != 0:
-        return None
-    report = run_program("smartctl", "-j", "-H", "-A", disk.path, only_reads=True, limit_s=PATIENCE_S).output
-    if health_of(report) is None and failing_of(report) is None:
-        return _nvme_itself(disk)[0]
-    return failing_of(report)
 
 
 def _nvme_itself(disk: Disk) -> tuple[str | None, Health | None]:
@@ -261,13 +188,10 @@ def _nvme_itself(disk: Disk) -> tuple[str | None, Health | None]:
     if disk.kind is not DiskKind.NVME:
         return None, None
     try:
-        descriptor = os.open(disk.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with opened(disk.path) as descriptor:
+            log = health_log(descriptor)
     except OSError:
         return None, None
-    try:
-        log = health_log(descriptor)
-    finally:
-        os.close(descriptor)
     return of_health_log(log) if log else (None, None)
 
 
@@ -287,39 +211,26 @@ def of_health_log(log: bytes) -> tuple[str | None, Health]:
     return "; ".join(said) or None, health
 
 
-def failing_of(report: str) -> str | None:
-    """The same from the JSON that smartctl (7.0 or newer) printed; None when it is none."""
+def of_report(report: str) -> tuple[str | None, Health | None]:
+    """The same from the JSON that smartctl (7.0 or newer) printed; None where it tells nothing of it."""
     try:
         document: object = json.loads(report)
     except (ValueError, RecursionError):
-        return None
-    said = []
-    if _at(document, "smart_status", "passed") is False:
-        said.append("the drive expects to fail (SMART status)")
-    table = _at(document, "ata_smart_attributes", "table")
-    for attribute in table if isinstance(table, list) else []:
-        said += _unreadable(attribute)
-    warning = _at(document, "nvme_smart_health_information_log", "critical_warning")
-    if isinstance(warning, int):
-        said += [what for bit, what in CRITICAL.items() if warning & bit]
-    return "; ".join(said) or None
-
-
-def health_of(report: str) -> Health | None:
-    """Verdict, wear, spare blocks, errors and temperature from the same JSON; None when it tells none of them."""
-    try:
-        document: object = json.loads(report)
-    except (ValueError, RecursionError):
-        return None
-    log = _at(document, "nvme_smart_health_information_log")
-    used = _first(
+        return None, None
+    passed, log = _at(document, "smart_status", "passed"), _at(document, "nvme_smart_health_information_log")
+    warning = _count(log, "critical_warning") or 0
+    said = ["the drive expects to fail (SMART status)"] if passed is False else []
+    for attribute in _rows(document, "ata_smart_attributes", "table"):
+        number, count = _at(attribute, "id"), (_count(attribute, "raw", "value") or 0) & COUNT_MASK
+        if count and isinstance(number, int) and number in UNREADABLE:
+            said.append(f"{count} {UNREADABLE[number]} (attribute {number})")
+    said += [what for bit, what in CRITICAL.items() if warning & bit]
+    used = (
         _count(log, "percentage_used"), _count(document, "endurance_used", "current_percent"),
         _used_by_statistics(document), _used_by_attribute(document),
     )  # fmt: skip
-    warning = _count(log, "critical_warning") or 0
-    passed = _at(document, "smart_status", "passed")
-    found = Health(
-        used_percent=used,
+    health = Health(
+        used_percent=next((value for value in used if value is not None), None),
         spare_percent=_count(log, "available_spare"),
         spare_threshold=_count(log, "available_spare_threshold"),
         media_errors=_count(log, "media_errors"),
@@ -327,14 +238,12 @@ def health_of(report: str) -> Health | None:
         too_hot=bool(warning & TOO_HOT),
         passed=passed if isinstance(passed, bool) else None,
     )
-    return None if found == Health() else found
+    return "; ".join(said) or None, None if health == Health() else health
 
 
 def _used_by_statistics(document: object) -> int | None:
-    pages = _at(document, "ata_device_statistics", "pages")
-    for page in pages if isinstance(pages, list) else []:
-        rows = _at(page, "table") if _at(page, "number") == ENDURANCE_PAGE else None
-        for row in rows if isinstance(rows, list) else []:
+    for page in _rows(document, "ata_device_statistics", "pages"):
+        for row in _rows(page, "table") if _at(page, "number") == ENDURANCE_PAGE else ():
             if _at(row, "offset") == ENDURANCE_OFFSET and _at(row, "flags", "valid") is True:
                 return _count(row, "value")
     return None
@@ -342,29 +251,21 @@ def _used_by_statistics(document: object) -> int | None:
 
 def _used_by_attribute(document: object) -> int | None:
     """Of a model that smartctl knows, or the names are guesses."""
-    table = _at(document, "ata_smart_attributes", "table")
-    if _at(document, "in_smartctl_database") is not True or not isinstance(table, list):
+    if _at(document, "in_smartctl_database") is not True:
         return None
-    left = [_count(row, "value") for row in table if _at(row, "name") in LIFE_LEFT]
+    rows = _rows(document, "ata_smart_attributes", "table")
+    left = [_count(row, "value") for row in rows if _at(row, "name") in LIFE_LEFT]
     return next((100 - value for value in left if value is not None and value <= 100), None)
 
 
-def _first(*values: int | None) -> int | None:
-    return next((value for value in values if value is not None), None)
+def _rows(value: object, *names: str) -> list[object]:
+    found = _at(value, *names)
+    return found if isinstance(found, list) else []
 
 
 def _count(value: object, *names: str) -> int | None:
     found = _at(value, *names)
-    whole = isinstance(found, int) and not isinstance(found, bool) and found >= 0
-    return found if whole and isinstance(found, int) else None
-
-
-def _unreadable(attribute: object) -> list[str]:
-    number, count = _at(attribute, "id"), _at(attribute, "raw", "value")
-    if not isinstance(number, int) or not isinstance(count, int):
-        return []
-    count &= COUNT_MASK
-    return [f"{count} {UNREADABLE[number]} (attribute {number})"] if count and number in UNREADABLE else []
+    return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
 
 
 def _at(value: object, *names: str) -> object:

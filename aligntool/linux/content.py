@@ -1,18 +1,24 @@
-"""Look into partitions: sampled digests, holes, file system checks."""
+"""Look into partitions: file system checks, used blocks, sampled digests, holes."""
 
 import errno
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice, pairwise
 from pathlib import Path
+from sys import byteorder
+from tempfile import TemporaryDirectory
 
-from aligntool.formats.reader import Reader
-from aligntool.inventory import Sampled
-from aligntool.linux.loops import NoLoop, fresh_reader, read_only_loop
+from aligntool.formats.fat import Boot, read_boot
+from aligntool.formats.reader import LONGEST_READ, Reader, be64, le16, le64
+from aligntool.inventory import Layer, Sampled
 from aligntool.linux.process import NOT_RUN, Ended, find_program, run_program
-from aligntool.units import KIB, Extent, align_down
+from aligntool.linux.sysfs import opened
+from aligntool.linux.users import NoLoop, fresh_reader, read_only_loop
+from aligntool.units import GIB, KIB, MIB, Extent, align_down, align_up
 
 # Asking a file system's own checker whether it is whole. Nothing is repaired and nothing written. Each checker has
 # its own words for "only look" and its own ideas of what is worth a complaint.
@@ -100,15 +106,10 @@ def hole_share(path: str, span: int) -> float | None:
     everything data.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        with opened(path, os.O_RDONLY) as descriptor:
+            return _share(descriptor, min(span, os.fstat(descriptor).st_size))
     except OSError:
         return None
-    try:
-        return _share(descriptor, min(span, os.fstat(descriptor).st_size))
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
 
 
 def _share(descriptor: int, span: int) -> float | None:
@@ -131,7 +132,7 @@ def _share(descriptor: int, span: int) -> float | None:
 # only look that asks for data as such: everything else is looked for by its own signature, and what has none (plain
 # dm-crypt, a raw database, a hidden volume) is found by nothing but this.
 
-EDGE = 128 * KIB  # at either end, read as one place
+SAMPLED_EDGE = 128 * KIB  # at either end, read as one place
 PLACE = 4 * KIB
 SPREAD = 100  # places, evenly over the whole
 
@@ -141,7 +142,7 @@ def sample(path: str, extent: Extent, beside: Sequence[int] = ()) -> Sampled:
     places = tuple(_places(extent, beside))
     try:
         with fresh_reader(path) as reader:
-            pieces = [_read(reader, place) for place in places]
+            pieces = [_read_place(reader, place) for place in places]
     except OSError:
         pieces = [None] * len(places)
     return Sampled(
@@ -153,14 +154,14 @@ def sample(path: str, extent: Extent, beside: Sequence[int] = ()) -> Sampled:
 
 
 def _places(extent: Extent, beside: Sequence[int]) -> Iterator[Extent]:
-    edge = min(EDGE, extent.length)
+    edge = min(SAMPLED_EDGE, extent.length)
     wanted = [Extent(extent.start, edge), Extent(extent.end - edge, edge)]
     starts = [extent.start + extent.length * (2 * index + 1) // (2 * SPREAD) for index in range(SPREAD)]
     wanted += [Extent(align_down(at, PLACE), PLACE) for at in (*beside, *starts)]
     yield from dict.fromkeys(each for each in wanted if each.start >= extent.start and each.end <= extent.end)
 
 
-def _read(reader: Reader, place: Extent) -> bytes | None:
+def _read_place(reader: Reader, place: Extent) -> bytes | None:
     """None: the drive cannot give it."""
     try:
         found = reader.read(place.start, place.length)
@@ -173,3 +174,391 @@ def _is_blank(piece: bytes) -> bool:
     """As a drive answers for what was never written, or was discarded: zeros, or ones throughout."""
     blocks = (piece[at : at + PLACE] for at in range(0, len(piece), PLACE))
     return all(block.count(block[:1]) == len(block) and block[:1] in (b"\x00", b"\xff") for block in blocks)
+
+
+# Which bytes of a partition a move has to copy, and the checks of every such answer. This is the one place where "a
+# little more" is decided: a byte that is missing here is lost.
+
+EDGE = MIB  # of both ends is always copied: boot sectors, their copies, RAID and LVM remains
+SMALLEST_GAP = 64 * KIB  # a shorter one costs more to leave out than to copy
+MOST_RUNS = 65536
+
+
+class NoMap(Exception):
+    """A sentence: why a tool's answer is none, or is not believed."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsedMap:
+    """`runs` are counted from the partition's start, sorted, apart from each other, multiples of its sector size."""
+
+    runs: tuple[Extent, ...]
+    by: str  # "dumpe2fs", "everything: no map for crypto_LUKS"
+
+    @property
+    def bytes(self) -> int:
+        return sum(run.length for run in self.runs)
+
+
+def everything(length: int, why: str) -> UsedMap:
+    """One run for a partition of `length` bytes, and the reason."""
+    return UsedMap((Extent(0, length),), f"everything: {why}")
+
+
+def with_edges(
+    used: Iterable[Extent], length: int, *, known: int, sector_size: int, by: str, most_runs: int = MOST_RUNS
+) -> UsedMap:
+    """The runs of a partition of `length` bytes, of which the tool knows the first `known`.
+
+    What lies behind these and both edges count as used. Raises NoMap when a run is outside the partition.
+    """
+    edges = (Extent(0, EDGE), Extent(length - EDGE, EDGE), Extent(known, length - known))
+    spans = []
+    for run in (*used, *edges):
+        start, end = max(run.start, 0), min(run.end, length)
+        if run not in edges and (start, end) != (run.start, run.end):
+            raise NoMap(f"the run from {run.start} to {run.end} is outside the partition")
+        if start < end:
+            spans.append((align_down(start, sector_size), min(align_up(end, sector_size), length)))
+    return UsedMap(_few(_joined(sorted(spans), SMALLEST_GAP), most_runs), by)
+
+
+def _joined(spans: list[tuple[int, int]], gap: int) -> list[tuple[int, int]]:
+    """Sorted spans; those with less than `gap` between them become one."""
+    joined: list[tuple[int, int]] = []
+    for start, end in spans:
+        if joined and start - joined[-1][1] < gap:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _few(spans: list[tuple[int, int]], most: int) -> tuple[Extent, ...]:
+    """At most `most` runs: the smallest gaps are filled first."""
+    if len(spans) > most:
+        gaps = sorted(after[0] - before[1] for before, after in pairwise(spans))
+        spans = _joined(spans, gaps[len(spans) - most - 1] + 1)
+    return tuple(Extent(start, end - start) for start, end in spans)
+
+
+# What must be known of a btrfs before a map of its used blocks is believed. partclone.btrfs 0.3.23 was seen to lose
+# the second copy of data with the DUP profile (a copy of the mapped runs alone was not whole): only data that is
+# there once is believed.
+
+SUPERBLOCKS = (64 * KIB, 64 * MIB, 256 * GIB)  # btrfs_sb_offset(), linux/fs/btrfs/disk-io.h
+ROOM = 64 * KIB  # kept for each of them
+BYTES_USED, NUM_DEVICES = 120, 136  # in struct btrfs_super_block
+PATIENCE_S = 300.0
+
+_CHUNK = re.compile(r"\blength (\d+) .* type (\S+)")
+_STRIPE = re.compile(r"\bstripe \d+ devid \d+ offset (\d+)")
+_PROFILES = {"DATA", "METADATA", "single"}
+
+
+def superblock_mirrors(length: int) -> tuple[Extent, ...]:
+    """The superblocks in a partition of `length` bytes, counted from its start."""
+    return tuple(Extent(at, ROOM) for at in SUPERBLOCKS if at + ROOM <= length)
+
+
+def bytes_used(reader: Reader, start: int) -> int:
+    return le64(reader.read(start + SUPERBLOCKS[0] + BYTES_USED, 8), 0)
+
+
+def check_devices(reader: Reader, start: int) -> None:
+    """Raises NoMap: what lies on one device of several is known only to all of them."""
+    devices = le64(reader.read(start + SUPERBLOCKS[0] + NUM_DEVICES, 8), 0)
+    if devices != 1:
+        raise NoMap(f"this btrfs has {devices} devices")
+
+
+def tree_chunks(device: str) -> tuple[Extent, ...]:
+    """Where trees lie, those of before as well.
+
+    partclone maps the present ones alone; `mount -o usebackuproot` goes back to older ones, not yet overwritten.
+
+    Raises NoMap when data lies here in any other way than once, or the answer is not understood.
+    """
+    words = ("btrfs", "inspect-internal", "dump-tree", "-t", "chunk", device)
+    answer = run_program(*words, only_reads=True, limit_s=PATIENCE_S)
+    if answer.code != 0:
+        raise NoMap(f"btrfs inspect-internal failed: {answer.last_lines}")
+    found, length = [], 0
+    for line in answer.output.splitlines():
+        if chunk := _CHUNK.search(line):
+            kinds = set(chunk[2].split("|"))
+            if "DATA" in kinds and kinds - _PROFILES:
+                raise NoMap(f"this btrfs has data as {chunk[2]}, of which partclone maps one copy alone")
+            length = int(chunk[1]) if kinds & {"METADATA", "SYSTEM"} else 0
+        elif (stripe := _STRIPE.search(line)) and length:
+            found.append(Extent(int(stripe[1]), length))
+    if not found:
+        raise NoMap("btrfs inspect-internal names no chunk of metadata")
+    return tuple(found)
+
+
+# Used blocks of ext2, ext3 and ext4, as dumpe2fs lists the free ones. dumpe2fs finds a file system inside an image
+# by itself: neither root nor a loop device is needed. Clusters of bigalloc are listed by their first block, groups
+# without a bitmap (BLOCK_UNINIT) as the library computes them.
+
+PROGRAM = "dumpe2fs"
+DUMPE2FS_S = 1800.0  # the bitmaps of a full disk of 16 TiB are 512 MiB, all over the disk
+
+_KEPT = (b"Block size:", b"Block count:", b"Cluster size:", b"Free blocks:", b"  Free blocks: ")
+_FREE = re.compile(r"^  Free blocks: (.*)$", re.MULTILINE)
+
+
+def read_ext(path: str, start: int, claims: int) -> tuple[Extent, ...]:
+    """Runs counted from the file system's start. Raises NoMap."""
+    if find_program(PROGRAM) is None:
+        raise NoMap(f"{PROGRAM} is not installed")
+    if "?" in path:
+        raise NoMap("a question mark in the path means something to dumpe2fs")
+    where = f"{Path(path).absolute()}?offset={start}"
+    answer = run_program(PROGRAM, where, only_reads=True, limit_s=DUMPE2FS_S, keep=_KEPT)
+    if answer.code != 0:
+        raise NoMap(f"{PROGRAM} failed: {answer.last_lines}")
+    return used_in_dumpe2fs(answer.output, claims)
+
+
+def used_in_dumpe2fs(report: str, claims: int) -> tuple[Extent, ...]:
+    """The used runs from what dumpe2fs printed. Raises NoMap when it does not add up.
+
+    The free blocks that are listed must be as many as the superblock counts.
+    """
+    block, count = _number(report, "Block size"), _number(report, "Block count")
+    cluster = _number(report, "Cluster size", missing=block)
+    if count * block != claims or cluster % block:
+        raise NoMap(f"{PROGRAM} counts {count} blocks of {block} bytes, the superblock {claims} bytes")
+    free = []
+    for listed in _FREE.findall(report):
+        for item in listed.split(","):
+            first, _, last = item.strip().partition("-")
+            if first:
+                free.append(_run(first, last or first, cluster // block))
+    free = [(first, min(end, count)) for first, end in free]  # the last cluster may be cut short
+    told = _number(report, "Free blocks")
+    listed_blocks = sum(end - first for first, end in free)
+    if listed_blocks != told:
+        raise NoMap(f"{PROGRAM} lists {listed_blocks} free blocks, the superblock counts {told}")
+    return _between(free, count, block)
+
+
+def _run(first: str, last: str, ratio: int) -> tuple[int, int]:
+    if not (first.isdecimal() and last.isdecimal()) or int(first) > int(last):
+        raise NoMap(f"{PROGRAM} says {first!r}-{last!r}, which is not a run of blocks")
+    return int(first), int(last) + ratio
+
+
+def _number(report: str, name: str, *, missing: int | None = None) -> int:
+    found = re.search(rf"^{name}: +(\d+)$", report, re.MULTILINE)
+    if found is None and missing is not None:
+        return missing
+    if found is None:
+        raise NoMap(f"{PROGRAM} does not say its {name.lower()}")
+    return int(found[1])
+
+
+def _between(free: list[tuple[int, int]], count: int, block: int) -> tuple[Extent, ...]:
+    """What lies between free runs of blocks, in bytes. Raises NoMap when these overlap or are out of order."""
+    used, at = [], 0
+    for first, end in (*free, (count, count)):
+        if first < at:
+            raise NoMap(f"{PROGRAM} lists block {first} twice or out of order")
+        used.append(Extent(at * block, (first - at) * block))
+        at = end
+    return tuple(run for run in used if run.length)
+
+
+# Used clusters of FAT12, FAT16 and FAT32, from the allocation table itself. The table is simple enough to be read
+# here, so that neither root nor another program is needed: entry 0 is free, anything else (a next cluster, the end
+# of a chain, a bad cluster) is not. Source: Microsoft's FAT specification 1.03, "FAT Data Structure".
+
+FIRST = 2  # the number of the first cluster
+NOT_MIRRORED = 0x80  # in BPB_ExtFlags: only one copy of the table is kept up to date
+
+
+def read_fat(reader: Reader, start: int) -> tuple[Extent, ...]:
+    """Runs counted from the file system's start. Raises NoMap, and OSError where the medium cannot be read."""
+    sector = reader.read(start, 512)
+    boot = read_boot(sector)
+    if boot is None:
+        raise NoMap("its boot sector makes no sense")
+    if boot.bits == 32 and le16(sector, 40) & NOT_MIRRORED:
+        raise NoMap("only one copy of its allocation table is kept up to date")
+    copy_length = boot.fats // boot.copies * boot.sector
+    table_start = start + boot.reserved * boot.sector
+    length = -(-(boot.clusters + FIRST) * boot.bits // 8)
+    if length > copy_length:
+        raise NoMap(f"its allocation table of {copy_length} bytes is too short for {boot.clusters} clusters")
+    table = _read(reader, table_start, length)
+    for copy in range(1, boot.copies):
+        if _read(reader, table_start + copy * copy_length, length) != table:
+            raise NoMap("the copies of its allocation table differ")
+    return _runs(boot, table)
+
+
+def _read(reader: Reader, at: int, length: int) -> bytes:
+    pieces = [reader.read(at + done, min(LONGEST_READ, length - done)) for done in range(0, length, LONGEST_READ)]
+    table = b"".join(pieces)
+    if len(table) != length:
+        raise NoMap("its allocation table is cut off")
+    return table
+
+
+def _runs(boot: Boot, table: bytes) -> tuple[Extent, ...]:
+    """Everything before the clusters, then each run of clusters that are not free."""
+    runs: list[Extent] = [Extent(0, boot.data_start)]
+    begin: int | None = None
+    entries = islice(_entries(boot.bits, table), FIRST, boot.clusters + FIRST)
+    for number, entry in enumerate(entries, start=FIRST):
+        if entry and begin is None:
+            begin = number
+        elif not entry and begin is not None:
+            runs.append(_clusters(boot, begin, number))
+            begin = None
+    if begin is not None:
+        runs.append(_clusters(boot, begin, boot.clusters + FIRST))
+    return tuple(runs)
+
+
+def _clusters(boot: Boot, first: int, end: int) -> Extent:
+    return Extent(boot.data_start + (first - FIRST) * boot.cluster, (end - first) * boot.cluster)
+
+
+def _entries(bits: int, table: bytes) -> Iterable[int]:
+    if bits == 12:
+        return ((le16(table, at * 3 // 2) >> (4 if at % 2 else 0)) & 0xFFF for at in range(len(table) * 2 // 3))
+    words = array("H" if bits == 16 else "I")
+    words.frombytes(table)
+    if byteorder == "big":
+        words.byteswap()
+    return words if bits == 16 else (word & 0x0FFFFFFF for word in words)
+
+
+# Used blocks as partclone maps them for ddrescue. "+" is used, "?" is free, anything else is taken for used, and the
+# lines must cover the file system without a hole. Format: GNU ddrescue manual, "Mapfile structure".
+
+PARTCLONE_S = 1800.0
+FREE = "?"
+
+# kind -> program. Each of them passed the test that copies the mapped runs alone and compares every file. Not here is
+# partclone.f2fs: it could be tried on what mkfs.f2fs and sload.f2fs write, and not on what a kernel has written.
+PROGRAMS = {"xfs": "partclone.xfs", "btrfs": "partclone.btrfs", "ntfs": "partclone.ntfs", "exfat": "partclone.exfat"}
+
+
+def read_partclone(program: str, device: str) -> tuple[tuple[Extent, ...], int]:
+    """The used runs, and how many bytes the map covers; both from the device's start. Raises NoMap.
+
+    It is not forced: a file system that is mounted or not clean makes partclone fail, and that is right.
+    """
+    if find_program(program) is None:
+        raise NoMap(f"{program} is not installed")
+    with TemporaryDirectory(prefix="aligntool-") as folder:
+        target, log = Path(folder, "map"), Path(folder, "log")
+        words = ("-D", "-q", "-B", "-s", device, "-o", str(target), "-L", str(log))
+        answer = run_program(program, *words, only_reads=True, limit_s=PARTCLONE_S)
+        if answer.code != 0:
+            raise NoMap(f"{program} failed: {answer.last_lines}")
+        try:
+            return used_in_mapfile(target.read_text(encoding="ascii"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise NoMap(f"{program} left no map: {error}") from error
+
+
+def used_in_mapfile(text: str) -> tuple[tuple[Extent, ...], int]:
+    """The used runs of a mapfile and where it ends. Raises NoMap when it has a hole or a line that makes no sense."""
+    lines = [line.split() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    used, at = [], 0
+    for words in lines[1:]:  # the first one says where the reading stands
+        try:
+            position, size, status = words
+            run = Extent(int(position, 16), int(size, 16))
+        except ValueError as error:
+            raise NoMap(f"a line of its map makes no sense: {' '.join(words)}") from error
+        if run.start != at or run.length <= 0:
+            raise NoMap(f"its map has a hole or an overlap at byte {at}")
+        if status != FREE:
+            used.append(run)
+        at = run.end
+    if not used:
+        raise NoMap("its map calls nothing used")
+    return tuple(used), at
+
+
+# How much of a partition is used, so that a move copies no more. The runs of bytes that must be copied, and the
+# source. Whenever an answer is in doubt it is "everything", with the reason: copying too much costs time, copying
+# too little costs data.
+
+XFS_FREE_AT = 144  # sb_fdblocks, struct xfs_dsb
+
+
+def read_used(path: str, extent: Extent, layer: Layer | None, *, sector_size: int) -> UsedMap:
+    """What must be copied of the partition at `extent` of the disk or image `path`. `layer`: what lies on it.
+
+    Never raises for what a tool does: then it is everything. Nothing may write to the partition meanwhile.
+    """
+    if layer is None:
+        return everything(extent.length, "its content is unknown")
+    if layer.kind == "swap" and layer.unclean is None:
+        return UsedMap((), "swap: header only")
+    doubt = _doubt(extent, layer)
+    if doubt:
+        return everything(extent.length, doubt)
+    try:
+        with fresh_reader(path) as reader:
+            runs, known, by = _ask(path, reader, extent, layer)
+        return with_edges(runs, extent.length, known=known, sector_size=sector_size, by=by)
+    except (NoMap, NoLoop) as reason:
+        return everything(extent.length, str(reason))
+    except OSError as error:
+        return everything(extent.length, f"it cannot be read: {error.strerror}")
+
+
+def _doubt(extent: Extent, layer: Layer) -> str | None:
+    """Why no map of this would be believed."""
+    if layer.kind not in (*EXT, "vfat", *PROGRAMS):
+        return f"no map for {layer.kind}"
+    if layer.unclean:
+        return f"the {layer.kind} is unclean: {layer.unclean}"
+    if layer.problems:
+        return f"the {layer.kind} is in doubt: {layer.problems[0]}"
+    if layer.extent.start != extent.start or not layer.claims_size:
+        return f"the {layer.kind} does not say how long it is"
+    return None
+
+
+def _ask(path: str, reader: Reader, extent: Extent, layer: Layer) -> tuple[tuple[Extent, ...], int, str]:
+    """The used runs, the length that they speak of, and who says so. Raises NoMap, NoLoop, OSError."""
+    claims = layer.claims_size or 0
+    if layer.kind in EXT:
+        return read_ext(path, extent.start, claims), claims, PROGRAM
+    if layer.kind == "vfat":
+        return read_fat(reader, extent.start), claims, "the allocation table"
+    if layer.kind == "btrfs":
+        check_devices(reader, extent.start)
+    program = PROGRAMS[layer.kind]
+    trees: tuple[Extent, ...] = ()
+    with read_only_loop(path, extent) as device:
+        if layer.kind == "btrfs":
+            trees = tree_chunks(device)
+        runs, known = read_partclone(program, device)
+    if not claims - 2 * (layer.data_unit or 0) <= known <= claims:
+        raise NoMap(f"{program} maps {known} bytes, the superblock counts {claims}")
+    least, mapped = _least(layer, reader), sum(run.length for run in runs)
+    if mapped < least:
+        raise NoMap(f"{program} finds {mapped} used bytes, the superblock {least}")
+    mirrors = superblock_mirrors(extent.length) if layer.kind == "btrfs" else ()
+    return (*runs, *trees, *mirrors), known, program
+
+
+def _least(layer: Layer, reader: Reader) -> int:
+    """Bytes that must be used by the superblock's own count; 0 where it has none."""
+    match layer.kind:
+        case "btrfs":
+            return bytes_used(reader, layer.extent.start)
+        case "xfs":
+            free = be64(reader.read(layer.extent.start + XFS_FREE_AT, 8), 0)
+            return (layer.claims_size or 0) - free * (layer.data_unit or 0)
+        case _:
+            return 0

@@ -10,7 +10,7 @@ from aligntool.formats.layers import WHAT
 from aligntool.formats.reader import clip
 from aligntool.inventory import DiskKind, Gap, Unseen
 from aligntool.linux.commands import is_standby
-from aligntool.linux.sysfs import Record, Tree
+from aligntool.linux.sysfs import READ_ONLY, Record, Tree
 
 # Which block devices there are. Every captured tree keeps them in another place, and the kernel has many block
 # devices that are not disks.
@@ -164,8 +164,6 @@ def _order(block: Block) -> tuple[int, str, int, str]:
 
 # Opening a disk for reading, or the reason why not. Nothing is opened for writing, a sleeping drive is not woken,
 # and one drive that cannot be opened does not stop the look at the others.
-
-READ_ONLY = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 _REASONS = {
     errno.ENOMEDIUM: "there is no medium in the drive",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.process import find_program, run_program
-from aligntool.linux.users import sysfs_folder
+from aligntool.linux.users import block_number, sysfs_folder
 from aligntool.units import Extent
 
 # Device nodes of partitions: that they are there, are block devices, and show the bytes that were planned. A tool
@@ -42,9 +42,9 @@ def wait_for_partition(disk: str, device: str, extent: Extent) -> None:
 
 def partition_problem(disk: str, device: str, extent: Extent) -> str:
     """Why `device` is not the partition of `disk` at `extent`; "": it is."""
-    node, whole = _block_number(device), _block_number(disk)
-    if node is None or whole is None:
-        return f"{device if node is None else disk} is not a block device"
+    node, whole = block_number(device), block_number(disk)
+    if not (node and whole):
+        return f"{disk if node else device} is not a block device"
     folder = sysfs_folder(node)
     try:
         start, length = (int((folder / name).read_text()) * _SYSFS_SECTOR for name in ("start", "size"))
@@ -59,16 +59,8 @@ def partition_problem(disk: str, device: str, extent: Extent) -> str:
 
 def kernel_folder(device: str) -> Path | None:
     """Of a block device in sysfs; None where the path is none."""
-    number = _block_number(device)
-    return None if number is None else sysfs_folder(number)
-
-
-def _block_number(device: str) -> int | None:
-    try:
-        status = Path(device).stat()
-    except OSError:
-        return None
-    return status.st_rdev if stat.S_ISBLK(status.st_mode) else None
+    number = block_number(device)
+    return sysfs_folder(number) if number else None
 
 
 # What the kernel believes about a disk's partitions: removed and announced again, without reading the table anew. A
@@ -128,8 +120,7 @@ class KernelView:
         status = os.fstat(descriptor)
         self._folder: Path | None = None
         if stat.S_ISBLK(status.st_mode):
-            number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
-            self._folder = Path("/sys/dev/block", number).resolve()
+            self._folder = sysfs_folder(status.st_rdev)
         self._shows = bool(self.extents())
 
     def numbers(self) -> tuple[int, ...]:

@@ -7,57 +7,15 @@ from functools import cache, partial
 from typing import TypeVar
 
 from aligntool.errors import Refusal, Refused, refuse
-from aligntool.formats.identify import (
-    PAGE,
-    AtaNames,
-    combine,
-    decode_controller,
-    decode_hmb,
-    decode_identify,
-    decode_names,
-    decode_namespace,
-    identify_in_vpd,
-    read_allocation_unit,
-)
+from aligntool.formats import identify
 from aligntool.formats.layers import NOT_READ, WHAT, Contents, read_contents
 from aligntool.formats.reader import BeatingReader
 from aligntool.inventory import AtaFacts, Disk, DiskKind, Gap, Inventory, IoLimits, LinkHop, NvmeFacts, Unseen
-from aligntool.linux import devices
-from aligntool.linux.commands import get_host_memory_buffer, identify_controller, identify_device, identify_namespace
+from aligntool.linux import commands, devices, drives, partitions
 from aligntool.linux.deadline import SILENCE_S, SILENT, Pulse, answer_of, answers_of
-from aligntool.linux.devices import (
-    Block,
-    FileReader,
-    backing_file,
-    find_kind,
-    is_disk,
-    list_blocks,
-    list_names,
-    names_above,
-    names_at_the_bottom,
-    names_below,
-    read_mapping,
-)
-from aligntool.linux.drives import (
-    SYSFS_SECTOR,
-    Given,
-    Identity,
-    override,
-    read_array,
-    read_drive_port,
-    read_identity,
-    read_limits,
-    read_rotation,
-)
-from aligntool.linux.partitions import (
-    KernelPartition,
-    Surroundings,
-    bring_together,
-    read_kernel_partitions,
-    read_mapped_partitions,
-    unreadable_partitions,
-    without_mapped_partitions,
-)
+from aligntool.linux.devices import Block, FileReader
+from aligntool.linux.drives import SYSFS_SECTOR, Given
+from aligntool.linux.partitions import KernelPartition, Surroundings
 from aligntool.linux.pcie import Topology, find_adapters, find_uplinks
 from aligntool.linux.sysfs import Record, Tree, open_database, read_mounts
 from aligntool.linux.system import RECORDS, read_system
@@ -86,13 +44,13 @@ def nvme_controllers(tree: Tree, block: Block) -> tuple[str, ...]:
 def read_nvme(tree: Tree, block: Block, controllers: tuple[str, ...], descriptor: int | None) -> tuple[NvmeFacts, bool]:
     """The facts, and whether Identify itself was read."""
     pages = _captured(tree, block) if descriptor is None else _asked(tree, block, descriptor)
-    controller, namespace = decode_controller(pages[0] or b""), decode_namespace(pages[1] or b"")
-    granted = decode_hmb(*pages[2]) if pages[2] is not None else None
+    controller, namespace = identify.decode_controller(pages[0] or b""), identify.decode_namespace(pages[1] or b"")
+    granted = identify.decode_hmb(*pages[2]) if pages[2] is not None else None
     if granted is None and controller is not None and controller.hmb_preferred == 0:
         granted = 0  # a drive that wants none gets none
     enabled = tree.text(f"{controllers[0]}/hmb") if controllers else None
     facts = replace(
-        combine(controller, namespace, hmb_granted=granted),
+        identify.combine(controller, namespace, hmb_granted=granted),
         hmb_enabled=None if enabled not in ("0", "1") else enabled == "1",
         multipath=block.device.rpartition("/")[2].startswith("nvme-subsys"),
         controllers=tuple(path.rpartition("/")[2] for path in controllers),
@@ -104,32 +62,34 @@ Pages = tuple[bytes | None, bytes | None, tuple[int, bytes] | None]
 
 
 def _asked(tree: Tree, block: Block, descriptor: int) -> Pages:
-    controller = identify_controller(descriptor)
-    namespace = identify_namespace(descriptor, tree.number(f"{block.path}/nsid"))
-    decoded = decode_controller(controller or b"")
+    controller = commands.identify_controller(descriptor)
+    namespace = commands.identify_namespace(descriptor, tree.number(f"{block.path}/nsid"))
+    decoded = identify.decode_controller(controller or b"")
     wants = decoded is not None and decoded.hmb_preferred > 0
-    return controller, namespace, get_host_memory_buffer(descriptor) if wants else None
+    return controller, namespace, commands.get_host_memory_buffer(descriptor) if wants else None
 
 
 def _captured(tree: Tree, block: Block) -> Pages:
     if tree.live:
         return None, None, None
     place = f"{CAPTURED_IDENTIFY}/{block.sysname}"
-    hmb = tree.content(f"{place}.hmb", 4 + PAGE)
+    hmb = tree.content(f"{place}.hmb", 4 + identify.PAGE)
     return (
-        tree.content(f"{place}.ctrl", PAGE),
-        tree.content(f"{place}.ns", PAGE),
+        tree.content(f"{place}.ctrl", identify.PAGE),
+        tree.content(f"{place}.ns", identify.PAGE),
         (int.from_bytes(hmb[:4], "little"), hmb[4:]) if hmb and len(hmb) >= 4 else None,
     )
 
 
-def read_ata(tree: Tree, block: Block, kind: DiskKind, descriptor: int | None) -> tuple[AtaFacts, AtaNames] | None:
+def read_ata(
+    tree: Tree, block: Block, kind: DiskKind, descriptor: int | None
+) -> tuple[AtaFacts, identify.AtaNames] | None:
     """VPD page 89h is what the kernel read at boot: no command, no root, in captured trees too. Else SG_IO."""
-    data = identify_in_vpd(tree.content(f"{block.device}/vpd_pg89", 4096))
+    data = identify.identify_in_vpd(tree.content(f"{block.device}/vpd_pg89", 4096))
     if data is None and descriptor is not None and kind is DiskKind.ATA:
-        data = identify_device(descriptor)
-    facts = decode_identify(data) if data is not None else None
-    return (facts, decode_names(data)) if facts is not None and data is not None else None
+        data = commands.identify_device(descriptor)
+    facts = identify.decode_identify(data) if data is not None else None
+    return (facts, identify.decode_names(data)) if facts is not None and data is not None else None
 
 
 # One disk, from everything that can be seen of it. This is where sysfs, udev, the table on the disk and the drive's
@@ -161,16 +121,15 @@ class Looker:
         """The disk from sysfs, udev and, opened, from itself. `closed`: why it is not to be opened."""
         number = self.around.tree.text(f"{block.path}/dev")
         record = self.around.udev.record(number, block.sysname)
-        kind = find_kind(self.around.tree, block, record)
-        limits, limits_given = override(read_limits(self.around.tree, block.path), self.given)
-        kernel = read_kernel_partitions(self.around, block)
+        kind = devices.find_kind(self.around.tree, block, record)
+        limits, limits_given = drives.override(drives.read_limits(self.around.tree, block.path), self.given)
+        kernel = partitions.read_kernel_partitions(self.around, block)
         if kind is DiskKind.DM:
-            kernel = kernel or read_mapped_partitions(self.around, block)
+            kernel = kernel or partitions.read_mapped_partitions(self.around, block)
         if not self.around.tree.live:
-            seen, descriptor = replace(NOT_READ, unseen=(CAPTURED,)), None
-            disk = self._described(block, kind, record, limits, descriptor)
-        elif closed is not None:
-            seen, disk = (replace(NOT_READ, unseen=(closed,)), self._described(block, kind, record, limits, None))
+            closed = CAPTURED
+        if closed is not None:
+            seen, disk = replace(NOT_READ, unseen=(closed,)), self._described(block, kind, record, limits, None)
         else:
             disk, seen = self._opened(block, kind, record, limits, pulse, partitioned=bool(kernel))
         node = f"/dev/{block.name}"
@@ -185,7 +144,7 @@ class Looker:
         """What sysfs always has, and this one does not: a capture with holes, or a device that is going away."""
         if disk.size is None:
             yield Unseen("size", f"{block.path}/size cannot be read", gap=Gap.DISK)
-        missing = unreadable_partitions(self.around.tree, block, kernel)
+        missing = partitions.unreadable_partitions(self.around.tree, block, kernel)
         if missing:
             why = f"start or size of {', '.join(missing)} cannot be read"
             yield Unseen("partitions", why, gap=Gap.DISK)
@@ -232,7 +191,7 @@ class Looker:
     ) -> Disk:
         """Everything but what lies on the disk."""
         tree, path = self.around.tree, block.path
-        identity = read_identity(tree, block, kind, record)
+        identity = drives.read_identity(tree, block, kind, record)
         size = tree.number(f"{path}/size")
         disk = Disk(
             name=block.name,
@@ -249,10 +208,10 @@ class Looker:
             removable=tree.text(f"{path}/removable") == "1",
             read_only=tree.text(f"{path}/ro") == "1",
             numa_node=self._numa_node(block.device),
-            slaves=names_below(tree, path),
-            stands_on=names_at_the_bottom(tree, path),
+            slaves=devices.names_below(tree, path),
+            stands_on=devices.names_at_the_bottom(tree, path),
             zoned=tree.text(f"{path}/queue/zoned"),
-            holders=names_above(tree, path),
+            holders=devices.names_above(tree, path),
         )
         if kind is DiskKind.NVME:
             return self._as_nvme(disk, block, descriptor)
@@ -261,7 +220,7 @@ class Looker:
                 disk,
                 erase_size=tree.number(f"{block.device}/erase_size"),
                 preferred_erase_size=tree.number(f"{block.device}/preferred_erase_size"),
-                allocation_unit=read_allocation_unit(tree.text(f"{block.device}/ssr")),
+                allocation_unit=identify.read_allocation_unit(tree.text(f"{block.device}/ssr")),
                 links=self._links((block.device,)),
             )
         if kind in _ON_THE_BUS:
@@ -278,14 +237,14 @@ class Looker:
             disk,
             nvme=facts,
             queue_depth=None if depth is None else depth + 1,  # SQSIZE counts from zero
-            numa_node=disk.numa_node
-            if disk.numa_node is not None or not controllers
-            else self._numa_node(controllers[0]),
+            numa_node=self._numa_node(controllers[0]) if disk.numa_node is None and controllers else disk.numa_node,
             links=self._links(controllers),
             unseen=unseen,
         )
 
-    def _as_drive(self, disk: Disk, block: Block, record: Record, identity: Identity, descriptor: int | None) -> Disk:
+    def _as_drive(
+        self, disk: Disk, block: Block, record: Record, identity: drives.Identity, descriptor: int | None
+    ) -> Disk:
         tree = self.around.tree
         told = read_ata(tree, block, disk.kind, descriptor)
         model, serial, firmware = identity.model, identity.serial, identity.firmware
@@ -301,8 +260,8 @@ class Looker:
             firmware=firmware,
             queue_depth=tree.number(f"{block.device}/queue_depth"),
             ata=told[0] if told is not None else None,
-            drive_port=read_drive_port(tree, block, disk.kind),
-            rotation_rpm=read_rotation(tree, block, record),
+            drive_port=drives.read_drive_port(tree, block, disk.kind),
+            rotation_rpm=drives.read_rotation(tree, block, record),
             links=self._links((block.device,)),
         )
 
@@ -310,15 +269,15 @@ class Looker:
         tree, path = self.around.tree, block.path
         match disk.kind:
             case DiskKind.MD:
-                return replace(disk, array=read_array(tree, path, record))
+                return replace(disk, array=drives.read_array(tree, path, record))
             case DiskKind.DM:
-                return replace(disk, mapping=read_mapping(tree, path))
+                return replace(disk, mapping=devices.read_mapping(tree, path))
             case DiskKind.LOOP:
-                return replace(disk, mapping=backing_file(tree, path))
+                return replace(disk, mapping=devices.backing_file(tree, path))
         return disk
 
-    def _links(self, devices: Sequence[str]) -> tuple[tuple[LinkHop, ...], ...]:
-        return tuple(links for device in devices if (links := self.topology.links(device)))
+    def _links(self, paths: Sequence[str]) -> tuple[tuple[LinkHop, ...], ...]:
+        return tuple(links for device in paths if (links := self.topology.links(device)))
 
     def _numa_node(self, path: str) -> int | None:
         """Of the device or the nearest one above it that has one; -1: the firmware does not say."""
@@ -335,12 +294,12 @@ class Looker:
 
 
 def _with_contents(disk: Disk, seen: Contents, kernel: Sequence[KernelPartition], record: Record) -> Disk:
-    table, partitions = bring_together(seen, kernel, record, disk.limits.logical_block_size)
+    table, parts = partitions.bring_together(seen, kernel, record, disk.limits.logical_block_size)
     return replace(
         disk,
         table=table,
         table_read=seen.table_read,
-        partitions=partitions,
+        partitions=parts,
         kernel_partitions=()
         if disk.kind is DiskKind.DM  # the kernel has none there: what is known of them is the table itself
         else tuple((part.number, part.extent) for part in kernel),
@@ -439,7 +398,7 @@ class _Looking:
 
     def all_disks(self, *, arrays: bool) -> list[Disk]:
         """A device whose attributes cannot even be listed in time does not keep the others from being looked at."""
-        blocks = self._in_time(lambda _: list_blocks(self.tree)) or list_names(self.tree)
+        blocks = self._in_time(lambda _: devices.list_blocks(self.tree)) or devices.list_names(self.tree)
         if not arrays:
             return self._look_at(blocks)
         needed = self._in_time(lambda _: _arrays_and_below(self.tree, blocks)) or frozenset()
@@ -448,7 +407,7 @@ class _Looking:
 
     def arrays(self) -> list[Disk]:
         """Those that run, as sysfs and udev know them."""
-        blocks = self._in_time(lambda _: [one for one in list_blocks(self.tree) if _is_array(self.tree, one)])
+        blocks = self._in_time(lambda _: [one for one in devices.list_blocks(self.tree) if _is_array(self.tree, one)])
         return self._look_at(blocks or [], _NOT_NEEDED)
 
     def system(self, disks: Sequence[Disk]) -> tuple[System | None, tuple[Unseen, ...]]:
@@ -462,27 +421,17 @@ class _Looking:
     def named(self, targets: Sequence[str]) -> list[Disk | Refused]:
         """Each target, or why it cannot be looked at. Every one is tried: all reasons are reported at once."""
         looker = self._looker()
-        jobs = [partial(self._target, target, looker) for target in targets]
-        found = self._all_in_time(jobs)
-        late = [index for index, one in enumerate(found) if one is None]
-        again = self._all_in_time(
-            [partial(self._target, targets[index], looker, closed=self._no_answer()) for index in late]
-        )
-        for index, one in zip(late, again, strict=True):
-            found[index] = one or Refused(f"{targets[index]} {self._no_answer().why}")
-        return [one for one in found if one is not None]
+        found = self._twice([partial(self._target, target, looker) for target in targets], None)
+        late = self._no_answer().why
+        return [one or Refused(f"{target} {late}") for target, one in zip(targets, found, strict=True)]
 
-    def _target(
-        self, target: str, looker: Callable[[], Looker], pulse: Pulse, *, closed: Unseen | None = None
-    ) -> Disk | Refused:
+    def _target(self, target: str, looker: Callable[[], Looker], pulse: Pulse, closed: Unseen | None) -> Disk | Refused:
         try:
             block = find_target(self.tree, target)
+            if block is None and closed is not None:
+                return Refused(f"{target} {closed.why}")
             if block is None:
-                return (
-                    read_image(target, self.given, pulse, known=self.known)
-                    if closed is None
-                    else Refused(f"{target} {closed.why}")
-                )
+                return read_image(target, self.given, pulse, known=self.known)
             disk = looker().look_at(block, pulse, closed)
         except Refused as refusal:
             return refusal
@@ -492,23 +441,25 @@ class _Looking:
     def _look_at(self, blocks: Sequence[Block], closed: Unseen | None = None) -> list[Disk]:
         """Each disk; one that gives no answer is described from sysfs alone, and by its name where that hangs, too."""
         looker = self._looker()
-        found = self._all_in_time([partial(self._disk, block, looker, closed=closed) for block in blocks])
-        late = [index for index, one in enumerate(found) if one is None]
-        jobs = [partial(self._disk, blocks[index], looker, closed=self._no_answer()) for index in late]
-        for index, one in zip(late, self._all_in_time(jobs), strict=True):
-            found[index] = one or [self._bare(blocks[index])]
-        return [disk for one in found for disk in one or ()]
+        found = self._twice([partial(self._disk, block, looker) for block in blocks], closed)
+        disks = [[self._bare(block)] if one is None else one for block, one in zip(blocks, found, strict=True)]
+        return [disk for one in disks for disk in one]
 
-    def _disk(self, block: Block, looker: Callable[[], Looker], pulse: Pulse, *, closed: Unseen | None) -> list[Disk]:
-        return [looker().look_at(block, pulse, closed)] if is_disk(self.tree, block) else []
+    def _disk(self, block: Block, looker: Callable[[], Looker], pulse: Pulse, closed: Unseen | None) -> list[Disk]:
+        return [looker().look_at(block, pulse, closed)] if devices.is_disk(self.tree, block) else []
+
+    def _twice(self, looks: Sequence[Callable[[Pulse, Unseen | None], T]], closed: Unseen | None) -> list[T | None]:
+        """What the looks give; one without an answer is asked once more, and opens nothing then."""
+        found = self._all_in_time([partial(_closed, one, closed) for one in looks])
+        late = [index for index, one in enumerate(found) if one is None]
+        again = self._all_in_time([partial(_closed, looks[index], self._no_answer()) for index in late])
+        for index, one in zip(late, again, strict=True):
+            found[index] = one
+        return found
 
     def _looker(self) -> Callable[[], Looker]:
         """Return what makes the Looker of all disks, once, in the process that needs it."""
-
-        def make() -> Looker:
-            return Looker.of(self.tree, self.given, wake=self.wake)
-
-        return cache(make)
+        return cache(lambda: Looker.of(self.tree, self.given, wake=self.wake))
 
     def _no_answer(self) -> Unseen:
         why = f"did not answer within {self.silence_s:g} s"
@@ -529,6 +480,10 @@ class _Looking:
         return [answers[index] for index in range(len(jobs))]
 
 
+def _closed(one: Callable[[Pulse, Unseen | None], T], closed: Unseen | None, pulse: Pulse) -> T:
+    return one(pulse, closed)
+
+
 def _is_array(tree: Tree, block: Block) -> bool:
     return tree.exists(f"{block.path}/md")
 
@@ -536,12 +491,12 @@ def _is_array(tree: Tree, block: Block) -> bool:
 def _arrays_and_below(tree: Tree, blocks: Sequence[Block]) -> frozenset[str]:
     """The kernel's names of arrays that run and of the disks that they stand on."""
     running = [block for block in blocks if _is_array(tree, block)]
-    below = {name for block in running for name in names_at_the_bottom(tree, block.path)}
+    below = {name for block in running for name in devices.names_at_the_bottom(tree, block.path)}
     return frozenset(below | {block.name for block in running})
 
 
 def _inventory(looking: _Looking, found: Sequence[Disk], *, files: bool) -> Inventory:
-    disks = without_mapped_partitions(found)
+    disks = partitions.without_mapped_partitions(found)
     system, unseen = looking.system(disks) if files else (None, ())
     adapters, captured = find_adapters(looking.tree), not looking.tree.live
     return Inventory(disks, find_uplinks(disks), adapters, unseen, system, captured)

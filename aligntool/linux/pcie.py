@@ -1,13 +1,14 @@
 """Read PCIe links, adapters and uplinks from sysfs, and names from DMI."""
 
-import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 
 from aligntool.inventory import Adapter, Disk, LinkHop, Port, Source, Uplink
 from aligntool.linux.sysfs import Tree
-from aligntool.recipes.drives import ChipsetTable, PortFamily, Side, lane_bandwidth, load_chipsets
+from aligntool.recipes.drives import PortFamily, Side, lane_bandwidth, load_chipsets
 
 # Names of PCI devices, from the pci.ids file of the machine that runs aligntool. The file is long (1.3 MB, 35,000
 # names) and a machine needs a handful of them: it is read once, when the first name is wanted, and searched as
@@ -18,6 +19,7 @@ from aligntool.recipes.drives import ChipsetTable, PortFamily, Side, lane_bandwi
 
 PLACES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")  # Debian and Arch; Fedora, openSUSE and Arch
 LONGEST_FILE = 16 * 1024 * 1024
+_chipsets = cache(load_chipsets)
 
 _NEXT_VENDOR = re.compile(rb"\n[0-9a-fA-FC]{1,4} ")  # a vendor, or the list of classes ("C 00  ...") at the end
 
@@ -44,11 +46,7 @@ class PciNames:
 
 def _read(place: str) -> bytes:
     try:
-        descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        with os.fdopen(descriptor, "rb") as file:
+        with Path(place).open("rb") as file:
             return b"\n" + file.read(LONGEST_FILE)
     except OSError:
         return b""
@@ -116,7 +114,7 @@ def _is_vmd(tree: Tree, path: str, device: str) -> bool:
         return True
     if any(name.startswith("pci1") and ":" in name for name in tree.names(path)):
         return True
-    return f"8086:{device.removeprefix('0x')}" in load_chipsets().vmd
+    return f"8086:{device.removeprefix('0x')}" in _chipsets().vmd
 
 
 # The way from a drive up to the root of its PCIe tree, hop by hop. One LinkHop per PCI address on that path, the
@@ -140,7 +138,6 @@ class Topology:
     tree: Tree
     names: PciNames = field(default_factory=PciNames)
     _hops: dict[str, LinkHop] = field(default_factory=dict, repr=False, compare=False)
-    _table: list[ChipsetTable] = field(default_factory=list, repr=False, compare=False)
 
     def links(self, sysfs_device: str) -> tuple[LinkHop, ...]:
         """Nothing for a device that does not hang on PCI."""
@@ -160,7 +157,7 @@ class Topology:
         vendor, device = self._id(path, "vendor"), self._id(path, "device")
         name = self.names.device(vendor, device) if vendor and device else None
         pci_id = f"{vendor}:{device}" if vendor and device else None
-        family = self._family(pci_id, name) if place.on_root_bus else None
+        family = _chipsets().family(pci_id, name) if place.on_root_bus and pci_id else None
         speed = _speed(self.tree.text(f"{path}/current_link_speed"))
         width = _width(self.tree.number(f"{path}/current_link_width"))
         most_speed = _speed(self.tree.text(f"{path}/max_link_speed"))
@@ -185,26 +182,13 @@ class Topology:
         text = self.tree.text(f"{path}/{attribute}")
         return f"{int(text, 16):04x}" if text is not None and _NUMBER.fullmatch(text) else None
 
-    def _chipsets(self) -> ChipsetTable:
-        if not self._table:
-            self._table.append(load_chipsets())
-        return self._table[0]
-
-    def _family(self, pci_id: str | None, name: str | None) -> PortFamily | None:
-        return None if pci_id is None else self._chipsets().family(pci_id, name)
-
     def _hidden(self, place: "_Place", family: PortFamily | None) -> PortFamily | None:
         """The link between the processor and the chipset that this hop is a part of."""
         if family is None or family.side is not Side.CHIPSET:
             return None
         bridge = f"{place.outermost_bus}/{place.outermost_bus.rpartition('/pci')[2]}:{_LPC}"
         model = self._id(bridge, "device")
-        return self._chipsets().narrowed(family, f"8086:{model}") if model else family
-
-
-def read_links(tree: Tree, sysfs_device: str) -> tuple[LinkHop, ...]:
-    """One LinkHop per PCI address on the path, the drive first, the root last. For many drives use one `Topology`."""
-    return Topology(tree).links(sysfs_device)
+        return _chipsets().narrowed(family, f"8086:{model}") if model else family
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,8 +283,14 @@ def find_uplinks(disks: Iterable[Disk]) -> tuple[Uplink, ...]:
                 if hop.hidden_uplink is not None:
                     bus = path[-1].address.rpartition(":")[0]
                     hidden.setdefault((bus, hop.hidden_uplink), _Shared(hop)).members[disk.name] = None
-    chipsets = load_chipsets() if any(each.hop.port is Port.SWITCH for each in visible.values()) else None
-    return (*_visible(visible, chipsets), *_hidden(hidden))
+    found = [
+        Uplink(address, each.hop.bandwidth, Source.REPORTED, tuple(each.members))
+        for address, each in sorted(visible.items(), key=lambda one: one[0])
+        if len(each.members) > 1 or _is_chipset(each.hop)
+    ]
+    for (_, name), each in sorted(hidden.items(), key=lambda one: one[0]):
+        found.append(Uplink(name, each.hop.hidden_bandwidth, Source.KNOWN, tuple(each.members)))
+    return tuple(found)
 
 
 def _link_ends(path: tuple[LinkHop, ...]) -> Iterator[LinkHop]:
@@ -322,21 +312,7 @@ def _link_ends(path: tuple[LinkHop, ...]) -> Iterator[LinkHop]:
             yield hop
 
 
-def _visible(shared: dict[str, _Shared], chipsets: ChipsetTable | None) -> Iterator[Uplink]:
-    for address in sorted(shared):
-        hop, members = shared[address].hop, tuple(shared[address].members)
-        if len(members) < 2 and not (chipsets and hop.port is Port.SWITCH and _is_chipset(hop, chipsets)):
-            continue
-        yield Uplink(address, hop.bandwidth, Source.REPORTED, members)
-
-
-def _is_chipset(hop: LinkHop, chipsets: ChipsetTable) -> bool:
+def _is_chipset(hop: LinkHop) -> bool:
     """AMD's chipsets are switches: their uplink is plain to see."""
-    family = chipsets.family(hop.pci_id, hop.name) if hop.pci_id else None
+    family = _chipsets().family(hop.pci_id, hop.name) if hop.port is Port.SWITCH and hop.pci_id else None
     return family is not None and family.side is Side.CHIPSET
-
-
-def _hidden(shared: dict[tuple[str, str], _Shared]) -> Iterator[Uplink]:
-    for bus, name in sorted(shared):
-        each = shared[bus, name]
-        yield Uplink(name, each.hop.hidden_bandwidth, Source.KNOWN, tuple(each.members))

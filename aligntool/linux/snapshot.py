@@ -1,20 +1,21 @@
-"""Record what an audit reads of a machine into an archive."""
+"""Record what an audit reads of a machine into an archive, with or without its identities."""
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from aligntool.formats.config_files import is_about_arrays, parse_fstab, parse_mdadm_conf
 from aligntool.inventory import Disk, DiskKind
 from aligntool.linux.commands import get_host_memory_buffer, identify_controller, identify_namespace
-from aligntool.linux.devices import Block, list_blocks, open_to_read, suspended
+from aligntool.linux.devices import Block, list_blocks, suspended
 from aligntool.linux.drives import Given
 from aligntool.linux.look import CAPTURED_IDENTIFY, Looker
-from aligntool.linux.masks import Masks, mask_file
 from aligntool.linux.pcie import find_adapters
-from aligntool.linux.sysfs import LONGEST_CONTENT, Tree, as_number, stripped
+from aligntool.linux.sysfs import LIVE, LONGEST_CONTENT, MOUNTS, SWAPS, Tree, as_number, opened, parse_mounts, stripped
 from aligntool.linux.system import CAPTURED as IMAGES
 from aligntool.linux.system import image_text, read_images, read_system
-from aligntool.system import LATE_START_ENABLED
+from aligntool.system import LATE_START_ENABLED, ArrayLine, MdadmConf
 
 # A look at this machine that records everything it reads. This is how a snapshot cannot forget anything: what was
 # not read while looking is not needed to look again.
@@ -51,7 +52,7 @@ class Recorder(Tree):
     files: dict[str, bytes] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
-    source: Tree = field(default_factory=lambda: Tree(""))
+    source: Tree = LIVE
 
     @property
     def live(self) -> bool:
@@ -139,20 +140,10 @@ class Recorder(Tree):
 _FOLDERS = ("", "/queue", "/md", "/md/bitmap", "/dm", "/loop", "/bcache", "/integrity")
 _VOLATILE = frozenset(("stat", "inflight", "trace", "events", "io_poll_delay"))
 _MORE = ("/proc/sys/kernel/osrelease", "/proc/mdstat")
-_DEVICE = [
-    "type",
-    "state",
-    "transport",
-    "cntlid",
-    "subsystype",
-    "queue_type",
-    "timeout",
-    "vpd_pg89",
-    "vpd_pgb0",
-    "vpd_pgb1",
-    "vpd_pgb2",
-    "cmdq_en",
-]
+_DEVICE = (
+    "type", "state", "transport", "cntlid", "subsystype", "queue_type", "timeout", "vpd_pg89", "vpd_pgb0", "vpd_pgb1",
+    "vpd_pgb2", "cmdq_en",
+)  # fmt: skip
 _MOST_ATTRIBUTES = 400  # in one folder
 
 
@@ -198,16 +189,14 @@ def _keep_attributes(recorder: Recorder, block: Block) -> None:
 def _identify(tree: Tree, block: Block) -> Iterator[tuple[str, bytes]]:
     if not tree.live or suspended(tree, block):
         return
-    descriptor = open_to_read(f"/dev/{block.name}")
-    if not isinstance(descriptor, int):
-        return
     place = f"{CAPTURED_IDENTIFY}/{block.sysname}"
     try:
-        controller = identify_controller(descriptor)
-        namespace = identify_namespace(descriptor, tree.number(f"{block.path}/nsid"))
-        buffer = get_host_memory_buffer(descriptor)
-    finally:
-        os.close(descriptor)
+        with opened(f"/dev/{block.name}") as descriptor:
+            controller = identify_controller(descriptor)
+            namespace = identify_namespace(descriptor, tree.number(f"{block.path}/nsid"))
+            buffer = get_host_memory_buffer(descriptor)
+    except OSError:
+        return
     if controller is not None:
         yield f"{place}.ctrl", controller
     if namespace is not None:
@@ -227,3 +216,261 @@ def _masked(entries: list[Entry]) -> Iterator[Entry]:
         content = mask_file(masks, f"/{entry.path}", entry.content) if entry.kind == FILE else b""
         if content is not None:
             yield Entry(path, entry.kind, content)
+
+
+# Replace serial numbers, UUIDs, labels and names in a snapshot by placeholders, and leave out what no audit needs.
+#
+# The same value gets the same placeholder everywhere, so that what refers to each other still does, and a masked
+# snapshot audits to the findings of the machine. Properties, options and words are kept by lists of what may stay.
+
+HOSTNAME = "/proc/sys/kernel/hostname"
+SYSTEM_FILES = ("/etc/", "/usr/lib/os-release", "/aligntool/initramfs/", "/proc/cmdline", HOSTNAME)
+
+_UUID = re.compile(r"(?<![0-9A-Fa-f-])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![0-9A-Fa-f-])")
+_MAC = re.compile(r"(?<![0-9A-Fa-f:])(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}(?![0-9A-Fa-f:])")
+_ARRAY_UUID = re.compile(r"[0-9a-f]{32}")
+_DM_OWNER = re.compile(r"((?:part\d+-)?(?:LVM|mpath|DMRAID|CRYPT-[A-Z0-9]+|[A-Za-z]+)-)(.+)", re.DOTALL)
+_NUMBERED_ID = re.compile(r"(.{8})(-\d\d)")  # an MBR partition's PARTUUID ends in its number
+_PREFIXED = re.compile(r"(naa\.|eui\.|uuid\.|t10\.|nvme\.|nqn\.|0x)(.+)", re.DOTALL)
+_LEAST_DIGITS = 8  # of what is hexadecimal and keeps its length
+
+_COMMON_PLACES = frozenset((
+    "/", "/boot", "/boot/efi", "/efi", "/home", "/var", "/var/log", "/var/lib", "/usr", "/opt", "/srv",
+    "/tmp", "/root", "/mnt", "/media", "[SWAP]", "none", "swap",
+))  # fmt: skip
+_OF_THE_SYSTEM = ("/home", "/var", "/usr", "/boot", "/opt", "/root", "/etc")
+_KEPT_OPTIONS = frozenset((
+    "defaults", "nofail", "noauto", "auto", "ro", "rw", "noatime", "relatime", "nodiratime", "discard",
+    "nodiscard", "sw", "nouuid", "_netdev",
+))  # fmt: skip
+_KEPT_STARTS = ("x-systemd.device-timeout=", "pri=", "logbufs=", "logbsize=", "sunit=", "swidth=", "stripe=")
+_SPECS = ("UUID=", "LABEL=", "PARTUUID=", "PARTLABEL=", "ID=")
+
+_MASKED_ATTRIBUTES = frozenset((
+    "serial", "wwid", "wwn", "nguid", "eui", "uuid", "subsysnqn", "hostnqn", "hostid", "cid", "sas_address",
+    "unique_id", "volume_name", "ident",
+))  # fmt: skip
+_LEFT_OUT = frozenset(("vpd_pg80", "vpd_pg83", "inquiry", "address", "csd", "hostname"))
+_KEPT_PROPERTIES = re.compile(
+    r"ID_(?:BUS|TYPE|MODEL|MODEL_ENC|REVISION|ATA(?:_\w+)?|DRIVE_\w+|PART_TABLE_TYPE|FS_TYPE|FS_VERSION|FS_USAGE|"
+    r"PART_ENTRY_(?:SCHEME|TYPE|FLAGS|NUMBER|OFFSET|SIZE|DISK))|MAJOR|MINOR|DEVTYPE|PARTN|DISKSEQ|SUBSYSTEM"
+)
+_MASKED_PROPERTIES = re.compile(
+    r"(?:ID_|SCSI_IDENT_|ID_SCSI_)SERIAL(?:_SHORT)?|ID_WWN\w*|ID_PART_(?:ENTRY|TABLE)_UUID|ID_PART_ENTRY_NAME|"
+    r"ID_FS_(?:UUID|LABEL)(?:_ENC)?|MD_UUID"
+)
+_KEPT_UEVENT = re.compile(r"(?:MAJOR|MINOR|DEVNAME|DEVTYPE|DISKSEQ|PARTN|DRIVER|PCI_CLASS|PCI_ID|PCI_SUBSYS_ID)=.*")
+
+_BLANKED: dict[str, tuple[tuple[int, int], ...]] = {
+    # NVMe: serial number; FRU identifier; subsystem name, which holds the serial number; vendor's own bytes.
+    "ctrl": ((4, 24), (112, 128), (768, 1024), (3072, 4096)),
+    "ns": ((104, 128), (384, 4096)),  # NGUID, EUI-64; vendor's own bytes
+    "hmb": ((8, 4100),),  # where in memory the buffer lies
+    # ATA words 10-19 (serial), 108-111 (world-wide name), 129-159 (vendor's), 176-205 (medium's serial), 255.
+    "vpd_pg89": ((80, 100), (276, 284), (318, 380), (412, 472), (570, 572)),
+}
+
+
+@dataclass(slots=True)
+class Masks:
+    """The placeholders given so far."""
+
+    _given: dict[str, int] = field(default_factory=dict)
+
+    def value(self, secret: str) -> str:
+        """Return the placeholder of an identity, with its prefix and the number at its end."""
+        plain = secret.strip()
+        if not plain.strip("0-:.x"):
+            return secret  # zeros identify nothing
+        prefixed, numbered = _PREFIXED.fullmatch(plain), _NUMBERED_ID.fullmatch(plain)
+        if prefixed:
+            masked = prefixed.group(1) + self._placeholder(prefixed.group(2))
+        elif numbered:
+            masked = self._placeholder(numbered.group(1)) + numbered.group(2)
+        else:
+            masked = self._placeholder(plain)
+        return secret.replace(plain, masked, 1)
+
+    def name(self, name: str) -> str:
+        """Mask a device-mapper name part by part: LVM reads its hyphens."""
+        parts = name.replace("--", "\0").split("-")
+        return "-".join(self._placeholder(part.replace("\0", "--")) for part in parts)
+
+    def array_name(self, name: str) -> str:
+        """Mask "host:name" of md; "any" and numbers stay."""
+        words = [word if word == "any" or word.isdecimal() else self.name(word) for word in name.split(":")]
+        return ":".join(words)
+
+    def mapping_uuid(self, uuid: str) -> str:
+        """Keep "LVM-" or "CRYPT-LUKS2-", which name the maker of the mapping."""
+        owner = _DM_OWNER.fullmatch(uuid)
+        return owner.group(1) + self._placeholder(owner.group(2)) if owner else self.value(uuid)
+
+    def place(self, path: str) -> str:
+        """Mask a mount point; whether the system needs it stays visible."""
+        if path in _COMMON_PLACES:
+            return path
+        above = f"/{path.split('/')[1]}" if path.startswith("/") else ""
+        return f"{above if above in _OF_THE_SYSTEM else ''}/masked/{self._number(path)}"
+
+    def node(self, node: str) -> str:
+        """Mask what names a device: "/dev/md/NAME", "/dev/mapper/NAME", a path; "/dev/sda1" stays."""
+        for folder, mask in (("/dev/md/", self.array_name), ("/dev/mapper/", self.name)):
+            if node.startswith(folder):
+                return folder + mask(node.removeprefix(folder))
+        if node.startswith("<") or (node.startswith("/dev/") and node.count("/") == 2):
+            return node
+        return self.place(node) if node.startswith("/") else self.array_name(node)
+
+    def anywhere(self, text: str) -> str:
+        """Mask UUIDs and network addresses wherever they stand."""
+        text = _UUID.sub(lambda found: self.value(found.group()), text)
+        return _MAC.sub(lambda found: self.value(found.group()), text)
+
+    def _number(self, secret: str) -> int:
+        return self._given.setdefault(secret, len(self._given) + 1)
+
+    def _placeholder(self, secret: str) -> str:
+        """Return "masked7"; of a hexadecimal number one with its length and separators."""
+        if not secret:
+            return secret
+        key = secret.lower()
+        digits = re.sub("[-:.]", "", key)
+        if _ARRAY_UUID.fullmatch(digits):  # mdadm, blkid and the kernel each write it in their own way
+            key = digits
+        number = self._number(key)
+        if len(digits) < _LEAST_DIGITS or digits.strip("0123456789abcdef"):
+            return f"masked{number}"
+        left = iter(f"{number:x}".rjust(len(digits), "0"))
+        return "".join(letter if letter in "-:." else next(left) for letter in secret)
+
+
+def mask_file(masks: Masks, path: str, content: bytes) -> bytes | None:
+    """Return the content without secrets; None: the file is left out."""
+    name = path.rpartition("/")[2]
+    if name in _LEFT_OUT and "/pci_bus/" not in path and not path.startswith(SYSTEM_FILES):
+        return None
+    runs = _BLANKED.get(name) or _BLANKED.get(name.rpartition(".")[2] if "/identify/" in path else "")
+    if runs is not None:
+        raw = bytearray(content)
+        for start, end in runs:
+            raw[start:end] = bytes(len(raw[start:end]))
+        return bytes(raw)
+    text = content.decode("utf-8", "replace")
+    if path.startswith(SYSTEM_FILES):
+        return mask_system_file(masks, path, text).encode()
+    return _mask_text(masks, path, name, text).encode()
+
+
+def _mask_text(masks: Masks, path: str, name: str, text: str) -> str:
+    if path.startswith("/run/udev/data/"):
+        kept = filter(None, (_udev_line(masks, line) for line in text.splitlines()))
+        return "".join(f"{line}\n" for line in kept)
+    if path == MOUNTS:
+        return "".join(
+            f"1 1 {mount.number} / {masks.place(mount.place)} rw - {mount.kind} {masks.node(mount.source)} rw\n"
+            for mount in parse_mounts(text.encode())
+            if mount.source.startswith("/dev/")
+        )
+    if path == SWAPS:
+        return "".join(_swap_line(masks, line) for line in text.splitlines())
+    if name == "uevent":
+        return "".join(f"{line}\n" for line in text.splitlines() if _KEPT_UEVENT.fullmatch(line))
+    for ending, mask in (("/dm/name", masks.name), ("/dm/uuid", masks.mapping_uuid), ("/backing_file", masks.place)):
+        if path.endswith(ending):
+            return mask(text.strip()) + "\n"
+    return masks.value(text) if name in _MASKED_ATTRIBUTES else masks.anywhere(text)
+
+
+def _udev_line(masks: Masks, line: str) -> str:
+    if line.startswith("S:md/"):
+        return f"S:md/{masks.array_name(line.removeprefix('S:md/'))}"
+    key, _, value = line.removeprefix("E:").partition("=")
+    if not line.startswith("E:"):
+        return ""
+    special = {"DM_NAME": masks.name, "MD_NAME": masks.array_name, "DM_UUID": masks.mapping_uuid}
+    mask = special.get(key) or (masks.value if _MASKED_PROPERTIES.fullmatch(key) else None)
+    if mask:
+        return f"E:{key}={mask(value)}"
+    return line if _KEPT_PROPERTIES.fullmatch(key) else ""
+
+
+def _swap_line(masks: Masks, line: str) -> str:
+    words = line.split()
+    if words and words[0].startswith("/dev/"):
+        words[0] = masks.node(words[0])
+    elif words and words[0] != "Filename":
+        return ""  # a swap file
+    return "\t".join(words) + "\n"
+
+
+# Files of the system are written by hand: comments, addresses and commands in them are left out.
+
+
+def mask_system_file(masks: Masks, path: str, text: str) -> str:
+    if path == HOSTNAME:
+        return masks.name(text.strip()) + "\n"
+    if path == "/proc/cmdline":
+        words = [word for word in text.split() if is_about_arrays(word)]
+        return " ".join(_word(masks, word) for word in words) + "\n"
+    if path.endswith("os-release"):
+        kept = [line for line in text.splitlines() if line.startswith(("ID=", "ID_LIKE="))]
+        return "".join(f"{line}\n" for line in kept)
+    if path == LATE_START_ENABLED:
+        return ""  # that it is there is enough
+    if path == "/etc/fstab":
+        return "".join(_fstab(masks, text))
+    if path.startswith("/aligntool/"):
+        head, inside, conf = text.partition("conf:\n")
+        head = "".join(f"{_fact(masks, line)}\n" for line in head.splitlines())
+        return head + inside + "".join(_conf(masks, parse_mdadm_conf(conf, path)))
+    return "".join(_conf(masks, parse_mdadm_conf(text, path)))
+
+
+def _conf(masks: Masks, conf: MdadmConf) -> Iterator[str]:
+    if conf.homehost:
+        special = conf.homehost.startswith("<") or conf.homehost == "any"
+        yield f"HOMEHOST {conf.homehost if special else masks.name(conf.homehost)}\n"
+    for line in conf.arrays:
+        yield " ".join(_array(masks, line)) + "\n"
+
+
+def _array(masks: Masks, line: ArrayLine) -> Iterator[str]:
+    yield "ARRAY"
+    if line.device:
+        yield masks.node(line.device)
+    if line.uuid:
+        yield f"UUID={masks.value(line.uuid)}"
+    if line.name:
+        yield f"name={masks.array_name(line.name)}"
+    yield from (f"{word}=masked" for word in line.pinned)
+
+
+def _fstab(masks: Masks, text: str) -> Iterator[str]:
+    for line in parse_fstab(text):
+        spec = _spec(masks, line.spec)
+        if spec:
+            kept = [word for word in line.options if word in _KEPT_OPTIONS or word.startswith(_KEPT_STARTS)]
+            yield f"{spec} {masks.place(line.place)} {line.kind} {','.join(kept) or 'defaults'} 0 0\n"
+
+
+def _word(masks: Masks, word: str) -> str:
+    key, _, value = word.partition("=")
+    if key == "rd.md.uuid":
+        return f"{key}={masks.value(value)}"
+    if key in ("root", "resume"):
+        return f"{key}={_spec(masks, value) or 'masked'}"
+    return word if key.startswith("rd.") else f"{key}=masked"
+
+
+def _fact(masks: Masks, line: str) -> str:
+    key, _, value = line.partition("=")
+    return f"{key}={masks.value(value)}" if key == "asked" else masks.anywhere(line)
+
+
+def _spec(masks: Masks, spec: str) -> str:
+    """Of a device; "" for a network share, a pseudo file system, a file."""
+    key = next((key for key in _SPECS if spec.startswith(key)), None)
+    if key is not None:
+        return key + masks.value(spec.removeprefix(key))
+    return masks.node(spec) if spec.startswith("/dev/") else ""

@@ -1,8 +1,10 @@
 """Read sysfs, the udev database and mount tables of a running machine or a captured tree."""
 
 import os
+import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import whitespace
@@ -22,12 +24,22 @@ LONGEST_CONTENT = 4 * 1024 * 1024  # mountinfo of a machine with thousands of mo
 DEEPEST = 100  # folders in folders; the longest path of a real sysfs has about forty
 MOST_LINKS = 40  # as many as the kernel follows (MAXSYMLINKS)
 
-_LIVE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-_CAPTURED = _LIVE | os.O_NOFOLLOW
+READ_ONLY = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_CAPTURED = READ_ONLY | os.O_NOFOLLOW
 _LONGEST_PATH = 1024  # deeper ones are resolved in a loop, not by recursion
 _DOTS = ("", ".", "..")
 _PADDING = f"{whitespace}\0"  # tar believes st_size, which is a page, and fills what it could not read with NULs
 _SYSFS = ("block", "class/block", "dev/block", "class/nvme", "devices")  # any of these makes a folder a /sys
+
+
+@contextmanager
+def opened(path: str | Path, flags: int = READ_ONLY) -> Iterator[int]:
+    """Yield a descriptor of a file or device; it is closed afterwards. Raises OSError."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +125,7 @@ class Tree:
     def _open(self, path: str) -> int | None:
         try:
             if self.live:
-                return os.open(path, _LIVE)
+                return os.open(path, READ_ONLY)
             place = self._host(path)
             return None if place is None else os.open(place, _CAPTURED)
         except (OSError, ValueError):
@@ -183,6 +195,9 @@ class Tree:
         return here
 
 
+LIVE = Tree("")
+
+
 def _link_target(place: str) -> str | None:
     """Where a symbolic link leads; "" when it is not a link; None when nothing is there."""
     try:
@@ -243,6 +258,7 @@ def _has_sysfs(place: str) -> bool:
 # systems of several devices have a number there that no device has.
 
 SWAP = "[SWAP]"  # as lsblk writes it
+_OCTAL = re.compile(rb"\\([0-7]{3})")
 MOUNTS, SWAPS = "/proc/self/mountinfo", "/proc/swaps"
 
 
@@ -314,18 +330,7 @@ def parse_swaps(content: bytes) -> Iterator[str]:
 
 def unescape(word: bytes) -> str:
     r"""Octal escapes of the kernel: \040, \011, \012, \134, \043 (fs/proc_namespace.c, mangle)."""
-    if b"\\" not in word:
-        return word.decode("utf-8", "replace")
-    raw, at = bytearray(), 0
-    while at < len(word):
-        digits = word[at + 1 : at + 4]
-        if word[at : at + 1] == b"\\" and len(digits) == 3 and not digits.strip(b"01234567"):
-            raw.append(int(digits, 8) & 0xFF)
-            at += 4
-        else:
-            raw.append(word[at])
-            at += 1
-    return raw.decode("utf-8", "replace")
+    return _OCTAL.sub(lambda found: bytes((int(found[1], 8) & 0xFF,)), word).decode("utf-8", "replace")
 
 
 # The udev database: what its rules and blkid found out about a device, kept for everybody to read. Two forms of it
@@ -333,7 +338,7 @@ def unescape(word: bytes) -> str:
 # for `lsblk --sysroot`), and udev escapes strings in its own way.
 
 LONGEST_RECORD = 256 * 1024  # thousands of links; the daemon itself keeps them in one small file
-_HEX = frozenset("0123456789abcdefABCDEF")
+_HEX = re.compile(rb"\\x([0-9a-fA-F]{2})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,11 +378,8 @@ class UdevDatabase:
             content = self.tree.content(f"/run/udev/data/b{number}", LONGEST_RECORD)
             if content is not None:
                 return parse_record(content)
-        if self.has_files:
-            content = self.tree.content(f"/dev/{name}", LONGEST_RECORD)
-            if content is not None:
-                return parse_dump(content)
-        return NOTHING
+        content = self.tree.content(f"/dev/{name}", LONGEST_RECORD) if self.has_files else None
+        return NOTHING if content is None else parse_dump(content)
 
 
 def open_database(tree: Tree) -> UdevDatabase:
@@ -392,39 +394,25 @@ def open_database(tree: Tree) -> UdevDatabase:
 
 def parse_record(content: bytes) -> Record:
     """Lines "E:KEY=value" and "S:link" (systemd, src/libsystemd/sd-device/device-private.c)."""
-    properties: dict[str, str] = {}
-    links = []
-    for line in content.decode("utf-8", "replace").split("\n"):
-        if line.startswith("E:"):
-            key, found, value = line[2:].partition("=")
-            if found:
-                properties[key] = value
-        elif line.startswith("S:"):
-            links.append(line[2:])
-    return Record(properties, tuple(links))
+    lines = content.decode("utf-8", "replace").split("\n")
+    properties = _values(line[2:] for line in lines if line.startswith("E:"))
+    return Record(properties, tuple(line[2:] for line in lines if line.startswith("S:")))
 
 
 def parse_dump(content: bytes) -> Record:
     """Lines "KEY=value", as `udevadm info --query=property` prints them; links stand in DEVLINKS."""
-    properties: dict[str, str] = {}
-    for line in content.decode("utf-8", "replace").split("\n"):
-        key, found, value = line.partition("=")
-        if found:
-            properties[key] = value
+    properties = _values(content.decode("utf-8", "replace").split("\n"))
     links = properties.get("DEVLINKS", "").split()
     return Record(properties, tuple(link.removeprefix("/dev/") for link in links))
+
+
+def _values(lines: Iterable[str]) -> dict[str, str]:
+    return {key: value for key, found, value in (line.partition("=") for line in lines) if found}
 
 
 def unescape_udev(text: str) -> str:
     r"""Turn udev's "\x20" back into bytes, and the bytes into text; anything that is not such an escape stays."""
     if "\\x" not in text:
         return text
-    raw, at = bytearray(), 0
-    while at < len(text):
-        if text.startswith("\\x", at) and len(text) >= at + 4 and _HEX.issuperset(text[at + 2 : at + 4]):
-            raw.append(int(text[at + 2 : at + 4], 16))
-            at += 4
-        else:
-            raw += text[at].encode("utf-8", "replace")
-            at += 1
-    return raw.decode("utf-8", "replace")
+    raw = text.encode("utf-8", "replace")
+    return _HEX.sub(lambda found: bytes.fromhex(found[1].decode()), raw).decode("utf-8", "replace")

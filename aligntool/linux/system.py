@@ -7,7 +7,6 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import IO
 
 from aligntool.formats.config_files import (
@@ -19,7 +18,7 @@ from aligntool.formats.config_files import (
     parse_mdadm_conf,
 )
 from aligntool.linux.process import find_program
-from aligntool.linux.sysfs import Tree
+from aligntool.linux.sysfs import LIVE, Tree
 from aligntool.system import LATE_START_ENABLED, Initramfs, MdadmConf, System
 
 # Which family of distributions runs here: whose files and commands make an array permanent.
@@ -36,15 +35,10 @@ DRACUT = "/usr/bin/dracut"
 LONGEST_SCRIPT = 1 << 20
 
 
-def find_distribution() -> str | None:
-    """Of this machine; None: of none that is known."""
-    for file in FILES:
-        try:
-            family = family_of(Path(file).read_text(encoding="utf-8", errors="replace"))
-        except OSError:
-            continue
-        return with_dracut(family, _content)
-    return None
+def find_distribution(tree: Tree = LIVE) -> str | None:
+    """The family of a machine; None: of none that is known."""
+    release = next((text for file in FILES if (text := _text(tree, file)) is not None), "")
+    return with_dracut(family_of(release), tree.content)
 
 
 def with_dracut(family: str | None, content: Callable[[str, int], bytes | None]) -> str | None:
@@ -57,14 +51,6 @@ def with_dracut(family: str | None, content: Callable[[str, int], bytes | None])
         return family
     script = content(UPDATE_INITRAMFS, LONGEST_SCRIPT)
     return family if script is not None and b"mkinitramfs" in script else "debian-dracut"
-
-
-def _content(path: str, most: int) -> bytes | None:
-    try:
-        with Path(path).open("rb") as file:
-            return file.read(most)
-    except OSError:
-        return None
 
 
 def family_of(text: str) -> str | None:
@@ -325,11 +311,10 @@ _MACHINE = re.compile(r"[0-9a-f]{32}|Default")  # a folder of the Boot Loader Sp
 
 def read_system(tree: Tree) -> System | None:
     """Takes seconds where there are images to unpack. Images that only root may read are told as unseen."""
-    release = next((text for file in FILES if (text := _text(tree, file))), None)
     fstab = _text(tree, "/etc/fstab")
-    if release is None and fstab is None:
+    if fstab is None and all(_text(tree, file) is None for file in FILES):
         return None
-    family = with_dracut(family_of(release or ""), tree.content)
+    family = find_distribution(tree)
     words = (tree.text("/proc/cmdline") or "").split()
     return System(
         family=family,

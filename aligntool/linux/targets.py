@@ -19,9 +19,9 @@ from aligntool.formats.layers import Contents, read_contents
 from aligntool.formats.reader import BeatingReader, Reader
 from aligntool.inventory import Disk, DiskKind, IoLimits
 from aligntool.linux.deadline import SILENCE_S, SILENT, Pulse, answer_of
-from aligntool.linux.devices import READ_ONLY, Block, FileReader, block_of_number, find_block, list_blocks
+from aligntool.linux.devices import Block, FileReader, block_of_number, find_block, list_blocks
 from aligntool.linux.drives import Given, override
-from aligntool.linux.sysfs import Tree, captured_tree, open_database
+from aligntool.linux.sysfs import READ_ONLY, Tree, captured_tree, open_database, opened
 
 # A file that a user names: a disk image, or the reason why it is not one. A file reports nothing: its limits are
 # empty but for what the user gives, and containers and compressed images look like files of bytes and are not.
@@ -278,8 +278,8 @@ def refuse_silent(path: str, silence_s: float = SILENCE_S) -> None:
             mode = os.stat(path).st_mode  # noqa: PTH116
             if not (stat.S_ISREG(mode) or stat.S_ISBLK(mode)):
                 return True
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-            os.pread(descriptor, 4096, 0)
+            with opened(path) as descriptor:
+                os.pread(descriptor, 4096, 0)
         return True  # whatever it answered
 
     if answer_of(read, silence_s) is None:

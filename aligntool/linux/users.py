@@ -1,4 +1,4 @@
-"""Find what uses a block device: mounts, swap, holders, open files; where a file lies on disk."""
+"""Find what uses a block device: mounts, swap, holders, locks; where a file lies on disk; attach loop devices."""
 
 import errno
 import fcntl
@@ -7,13 +7,14 @@ import stat
 import struct
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from aligntool.audit.wording import shell_word
-from aligntool.errors import Refused
-from aligntool.linux.loops import GET_STATUS, STATUS_SIZE, is_own
-from aligntool.linux.sysfs import SWAPS, mounts_now, parse_swaps
+from aligntool.errors import Refused, Stopped
+from aligntool.linux.devices import FileReader, forget_cached
+from aligntool.linux.sysfs import READ_ONLY, SWAPS, mounts_now, opened, parse_swaps
 from aligntool.units import Extent
 
 # Who uses a disk: mounts, swap, what is stacked on it, loop devices over it. The kernel says only "busy" (EBUSY),
@@ -93,14 +94,14 @@ def _number(text: str) -> int:
 def _mounts(nodes: Mapping[int, str]) -> Iterator[Occupant]:
     """Compare the source as well as the number: a btrfs has a number that no device has."""
     for mount in mounts_now():
-        name = nodes.get(_number(mount.number)) or nodes.get(_device_number(mount.source))
+        name = nodes.get(_number(mount.number)) or nodes.get(block_number(mount.source))
         if name:
             yield Occupant(f"{name} is mounted at {mount.place}", f"sudo umount {shell_word(mount.place)}")
 
 
 def _swaps(nodes: Mapping[int, str]) -> Iterator[Occupant]:
     for path in parse_swaps(Path(SWAPS).read_bytes()):
-        name = nodes.get(_device_number(path))
+        name = nodes.get(block_number(path))
         if name:
             yield Occupant(f"{name} is used as swap", f"sudo swapoff {shell_word(path)}")
 
@@ -139,13 +140,11 @@ def _loops(targets: Mapping[tuple[int, int], str]) -> Iterator[Occupant]:
 
 def _is_own(loop: str) -> bool:
     try:
-        descriptor = os.open(loop, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return is_own(fcntl.ioctl(descriptor, GET_STATUS, bytes(STATUS_SIZE)))
-        finally:
-            os.close(descriptor)  # the last close detaches it
+        with opened(loop, os.O_RDONLY) as descriptor:  # the last close detaches it
+            status = fcntl.ioctl(descriptor, GET_STATUS, bytes(_INFO.size))
     except OSError:  # not root, or detached meanwhile
         return False
+    return bool(_INFO.unpack(status)[9].rstrip(b"\0") == _MARK)
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
@@ -153,13 +152,13 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
     return (0, status.st_rdev) if stat.S_ISBLK(status.st_mode) else (status.st_dev, status.st_ino)
 
 
-def _device_number(path: str) -> int:
-    """-1 where the path is not a block device: "tmpfs", "nfs:/srv", a swap file."""
+def block_number(path: str) -> int:
+    """Return the device number; 0 where the path is not a block device: "tmpfs", "nfs:/srv", a swap file."""
     try:
         status = Path(path).stat()
     except (OSError, ValueError):
-        return -1
-    return status.st_rdev if stat.S_ISBLK(status.st_mode) else -1
+        return 0
+    return status.st_rdev if stat.S_ISBLK(status.st_mode) else 0
 
 
 # Where on its disk a file lies. A boundary of a disk can be looked for inside a file only where it is known where
@@ -273,7 +272,7 @@ def in_use(path: str) -> tuple[Occupant, ...]:
 def locks_on(path: str) -> tuple[Occupant, ...]:
     """POSIX and OFD locks, and flock, of other processes; on this node, and on no other of the same device."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
+        descriptor = os.open(path, READ_ONLY)
     except OSError:
         return ()  # a node that is not there has no locks; one that may not be read is refused elsewhere
     try:
@@ -306,3 +305,145 @@ def _has_flock(status: os.stat_result) -> bool:
         if len(words) > 5 and words[1] == "FLOCK" and words[5] == place and words[4] != str(os.getpid()):
             return True
     return False
+
+
+# What the kernel is asked for when a loop device is attached, as the bytes of linux/loop.h.
+#
+# A loop device of aligntool has LO_FLAGS_AUTOCLEAR from the first moment: the kernel detaches it when the
+# last program closes it, so a SIGKILL leaves none behind. Its name (`lo_file_name`) is a mark by which a
+# later run recognises one that a program of a killed run still has open. The backing file of `losetup --list`
+# is sysfs', and stays what it is.
+
+CONTROL = "/dev/loop-control"
+GET_FREE, CONFIGURE, GET_STATUS = 0x4C82, 0x4C0A, 0x4C05
+
+_READ_ONLY, _AUTOCLEAR = 1, 4
+_MARK = b"aligntool"
+# struct loop_info64: device, inode, rdevice, offset, sizelimit; number, encrypt type and key size, flags; file name,
+# crypt name, key, init. struct loop_config: descriptor, block size, that, eight reserved words.
+_INFO = struct.Struct("=5Q4I64s64s32s2Q")
+_CONFIG = struct.Struct(f"=II{_INFO.size}s8Q")
+
+
+def loop_config(descriptor: int, extent: Extent, *, read_only: bool) -> bytes:
+    """Return the argument of LOOP_CONFIGURE (Linux 5.8): `extent` of the open file, in sectors of 512 bytes."""
+    flags = _AUTOCLEAR | (_READ_ONLY if read_only else 0)
+    info = _INFO.pack(0, 0, 0, extent.start, extent.length, 0, 0, 0, flags, _MARK, b"", b"", 0, 0)
+    return _CONFIG.pack(descriptor, 0, info, *(0,) * 8)
+
+
+# A partition as a device of its own, for a program that writes to it while the disk is held. Two dangers: the
+# program reads what an old cache holds, and the mover reads what the program has not written yet.
+#
+# The loop device goes through the page cache of the disk, which is dropped before; the mover's direct reads
+# write that cache back, but not the loop device's own, which is written back here. A disk's partitions have
+# caches of their own, which end when nobody has them open, and nobody has: the disk is held.
+
+# <linux/fs.h>; root may.
+_BLKROSET = 0x125D  # an int: 1 makes a block device read-only, and a loop device stays so for its next user
+_BLKFLSBUF = 0x1261  # write the cache of a block device back and drop it
+_TRIES = 64  # another program may take the free device between the question and the answer
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLoop:
+    """`device` is this partition as long as `descriptor` is open, here or in a program that it was passed to."""
+
+    device: str
+    descriptor: int
+
+
+@contextmanager
+def partition_loop(path: str, extent: Extent) -> Iterator[PartitionLoop]:
+    """Everything written to it is durable when the context ends without an error.
+
+    It is detached when the last program closes it (LO_FLAGS_AUTOCLEAR), and so when aligntool is killed. A program
+    that has the descriptor cannot find another disk under the device's name then. Raises Refused before, and Stopped
+    where what was written cannot be made durable.
+    """
+    try:
+        _write_back(path)
+        loop = _attach(path, extent, read_only=False)
+        fcntl.ioctl(loop.descriptor, _BLKROSET, struct.pack("i", 0))
+    except NoLoop as reason:
+        raise Refused(str(reason), hint="sudo modprobe loop") from reason
+    except OSError as error:
+        raise Refused(f"{path}: {error.strerror}") from error
+    try:
+        yield loop
+        os.fsync(loop.descriptor)
+    except OSError as error:
+        raise Stopped(f"{loop.device} over {path}: {error.strerror}; no partition was moved") from error
+    finally:
+        os.close(loop.descriptor)
+        _write_back(path)
+
+
+def _attach(path: str, extent: Extent, *, read_only: bool) -> PartitionLoop:
+    """Raises OSError where `path` cannot be opened, and NoLoop."""
+    flags = READ_ONLY if read_only else os.O_RDWR | os.O_CLOEXEC
+    with opened(path, flags) as backing:
+        config = loop_config(backing, extent, read_only=read_only)
+        try:
+            with opened(CONTROL, os.O_RDWR) as control:
+                return _attach_free(control, config, flags)
+        except OSError as error:
+            raise NoLoop(f"no loop device: {error.strerror}") from error
+
+
+def _attach_free(control: int, config: bytes, flags: int) -> PartitionLoop:
+    for _ in range(_TRIES):
+        device = f"/dev/loop{fcntl.ioctl(control, GET_FREE)}"
+        descriptor = os.open(device, flags)
+        try:
+            fcntl.ioctl(descriptor, CONFIGURE, config)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno != errno.EBUSY:
+                raise
+        else:
+            return PartitionLoop(device, descriptor)
+    raise OSError(errno.EBUSY, "other programs take every free one")
+
+
+def _write_back(path: str) -> None:
+    """The page cache of the disk or image is written; of a disk, it is dropped as well."""
+    with opened(path, os.O_RDONLY) as descriptor:
+        os.fsync(descriptor)
+        if stat.S_ISBLK(os.fstat(descriptor).st_mode):
+            fcntl.ioctl(descriptor, _BLKFLSBUF)
+
+
+# A partition as other programs may read it: without stale caches, as a device that nothing can write to. It is the
+# only thing that probing asks of the kernel beyond reading.
+
+
+class NoLoop(Exception):
+    """A sentence: why there is no loop device."""
+
+
+@contextmanager
+def fresh_reader(path: str) -> Iterator[FileReader]:
+    """A reader of the disk or image as it is now, without what an earlier look left in the cache. Raises OSError."""
+    with opened(path) as descriptor:
+        forget_cached(descriptor)
+        yield FileReader(descriptor, os.lseek(descriptor, 0, os.SEEK_END))
+
+
+@contextmanager
+def read_only_loop(path: str, extent: Extent) -> Iterator[str]:
+    """The device's path, for as long as the context lasts. Raises NoLoop, and OSError where `path` cannot be opened.
+
+    The kernel detaches it when nobody has it open any more, also when aligntool is killed: whoever runs a program on it
+    passes `leashed` to `ask`, so that the program ends with aligntool. Its sectors have 512 bytes whatever the disk
+    has: every checker reads its own sector size from the superblock.
+    """
+    if os.geteuid() != 0:
+        raise NoLoop("needs root")
+    with fresh_reader(path):
+        pass
+    loop = _attach(path, extent, read_only=True)
+    try:
+        yield loop.device
+    finally:
+        os.close(loop.descriptor)

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refused, Stopped
-from aligntool.linux.loops import PartitionLoop, partition_loop
 from aligntool.linux.process import Ended, find_program, how_ended, run_program
+from aligntool.linux.users import PartitionLoop, partition_loop
 from aligntool.steps import ShrinkContent
 from aligntool.units import KIB, format_size
 

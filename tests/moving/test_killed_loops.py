@@ -10,8 +10,8 @@ import pytest
 
 from aligntool.errors import Refused
 from aligntool.linux.hold import hold_disk
-from aligntool.linux.loops import partition_loop, read_only_loop
 from aligntool.linux.process import run_program
+from aligntool.linux.users import partition_loop, read_only_loop
 from aligntool.units import MIB, Extent
 from tests.conftest import find_tool, run
 from tests.moving.conftest import MakeDisk

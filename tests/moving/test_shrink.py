@@ -14,7 +14,7 @@ import pytest
 
 from aligntool.errors import Refused
 from aligntool.linux.block import DiskDevice
-from aligntool.linux.loops import partition_loop
+from aligntool.linux.users import partition_loop
 from aligntool.realign.shrink import refuse_unable
 from aligntool.steps import ShrinkContent
 from aligntool.units import MIB, Extent

@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aligntool.inventory import Disk, DiskKind, Health, IoLimits
-from aligntool.linux.commands import asked_health, failing_of, health_of, of_health_log, read_failing
+from aligntool.linux.commands import asked_health, of_health_log, of_report
+
+
+def failing_of(report: str) -> str | None:
+    return of_report(report)[0]
+
+
+def health_of(report: str) -> Health | None:
+    return of_report(report)[1]
+
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -79,7 +88,7 @@ def test_no_json_makes_it_raise(document: object) -> None:
 def test_what_is_no_drive_is_not_asked(tmp_path: Path, kind: DiskKind) -> None:
     image = str(tmp_path / "disk.img")
     disk = Disk(image, image, kind, 512, IoLimits())
-    assert read_failing(disk) is None and asked_health(disk) == disk
+    assert asked_health(disk) == disk
 
 
 def nvme_log(**fields: int) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.linux.content import EDGE, PLACE, SPREAD, sample
+from aligntool.linux.content import PLACE, SAMPLED_EDGE, SPREAD, sample
 from aligntool.units import GIB, MIB, Extent
 
 Sparse = Callable[..., Path]
@@ -28,7 +28,7 @@ def test_a_blank_drive_and_one_that_answers_with_ones_hold_nothing(sparse: Spars
     assert (found.written, found.unreadable) == (0, 0) and found.places > 50
 
 
-@pytest.mark.parametrize("at", [0, 64 << 10, GIB - EDGE, GIB - 1, 132 * MIB])
+@pytest.mark.parametrize("at", [0, 64 << 10, GIB - SAMPLED_EDGE, GIB - 1, 132 * MIB])
 def test_one_byte_at_an_end_or_where_the_data_will_begin_is_seen(sparse: Sparse, at: int) -> None:
     image = sparse(GIB)
     before = sample(str(image), WHOLE, (132 * MIB,))

@@ -17,8 +17,7 @@ from aligntool.inventory import Disk, DiskKind, Inventory
 from aligntool.linux import targets
 from aligntool.linux.files import write_snapshot
 from aligntool.linux.look import look
-from aligntool.linux.masks import Masks, mask_file
-from aligntool.linux.snapshot import Entry, collect
+from aligntool.linux.snapshot import Entry, Masks, collect, mask_file
 from aligntool.linux.sysfs import Tree
 from aligntool.units import GIB, MIB
 from tests.conftest import run

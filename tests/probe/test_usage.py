@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aligntool.inventory import Layer
-from aligntool.linux import usage
+from aligntool.linux import content
+from aligntool.linux.content import EDGE, MOST_RUNS, SMALLEST_GAP, NoMap, UsedMap, read_used, with_edges
 from aligntool.linux.devices import FileReader
-from aligntool.linux.usage import EDGE, MOST_RUNS, SMALLEST_GAP, NoMap, UsedMap, read_used, with_edges
 from aligntool.units import GIB, KIB, MIB, TIB, Extent
 from tests.conftest import run
 from tests.probe.layers.placed import layers_of
@@ -261,7 +261,7 @@ def test_the_clusters_of_a_fat_are_those_that_mshowfat_lists(
     run("mdel", "-i", image, *(f"::{name}" for name in names[::2]))
 
     with image.open("rb") as file:
-        runs = usage.read_fat(FileReader(file.fileno(), size), 0)
+        runs = content.read_fat(FileReader(file.fileno(), size), 0)
     report = run("fsck.fat", "-v", "-n", image)
     start = next(int(line.split()[5]) for line in report.splitlines() if "Data area starts at byte" in line)
     listed = run("mshowfat", "-i", image, *(f"::{name}" for name in (*names[1::2], "rest")))
@@ -345,7 +345,7 @@ MAP = """# Mapfile
 
 @pytest.mark.parametrize("status", ["+", "-", "*", "/"])
 def test_what_a_mapfile_does_not_call_untried_is_used(status: str) -> None:
-    runs, end = usage.used_in_mapfile(MAP.format(status))
+    runs, end = content.used_in_mapfile(MAP.format(status))
     assert (runs, end) == ((Extent(0, 0x1000), Extent(0x2000, 0x1000)), 0x3000)
 
 
@@ -358,7 +358,7 @@ def test_a_mapfile_with_a_hole_or_a_strange_line_is_not_believed(line: str, inst
     broken = MAP.format("+").replace(line, instead)
     assert broken != MAP.format("+")
     with pytest.raises(NoMap):
-        usage.used_in_mapfile(broken)
+        content.used_in_mapfile(broken)
 
 
 REPORT = """Block count:              100
@@ -372,7 +372,7 @@ Group 1: (Blocks 50-99)
 
 
 def test_blocks_that_dumpe2fs_does_not_list_as_free_are_used() -> None:
-    runs = usage.used_in_dumpe2fs(REPORT, 409600)
+    runs = content.used_in_dumpe2fs(REPORT, 409600)
     assert runs == tuple(Extent(first * 4096, count * 4096) for first, count in ((0, 10), (20, 10), (31, 29), (69, 21)))
 
 
@@ -383,7 +383,7 @@ def test_blocks_that_dumpe2fs_does_not_list_as_free_are_used() -> None:
 )  # fmt: skip
 def test_a_report_that_does_not_add_up_is_not_believed(words: str, instead: str) -> None:
     with pytest.raises(NoMap):
-        usage.used_in_dumpe2fs(REPORT.replace(words, instead), 409600)
+        content.used_in_dumpe2fs(REPORT.replace(words, instead), 409600)
 
 
 @given(

@@ -32,6 +32,10 @@ def disk(name: str, *paths: tuple[LinkHop, ...]) -> Disk:
     return Disk(name, f"/dev/{name}", DiskKind.NVME, 10**12, IoLimits(), links=paths)
 
 
+def read_links(tree: Tree, device: str) -> tuple[LinkHop, ...]:
+    return Topology(tree).links(device)
+
+
 def ports(hops: tuple[LinkHop, ...]) -> list[tuple[str, Port]]:
     return [(hop.address, hop.port) for hop in hops]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from aligntool.inventory import Port
-from aligntool.linux.pcie import find_adapters, find_uplinks, read_links
+from aligntool.linux.pcie import find_adapters, find_uplinks
 from tests.probe.pcie.machines import (
     AHCI,
     BRIDGE,
@@ -16,6 +16,7 @@ from tests.probe.pcie.machines import (
     disk,
     link,
     ports,
+    read_links,
     switch_with_four_drives,
 )
 

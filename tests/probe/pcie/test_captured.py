@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from aligntool.inventory import Port
-from aligntool.linux.pcie import find_adapters, find_uplinks, read_links
+from aligntool.linux.pcie import find_adapters, find_uplinks
 from aligntool.linux.sysfs import Tree
-from tests.probe.pcie.machines import disk, ports
+from tests.probe.pcie.machines import disk, ports, read_links
 
 
 @pytest.fixture(scope="module")

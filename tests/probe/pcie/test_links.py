@@ -9,10 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aligntool.inventory import Port
-from aligntool.linux.pcie import read_links
 from aligntool.linux.sysfs import Tree
 from aligntool.recipes.drives import lane_bandwidth
-from tests.probe.pcie.machines import AHCI, BRIDGE, GEN1, GEN2, GEN3, NVME, PCI, SAMSUNG, Machine, link, ports
+from tests.probe.pcie.machines import (
+    AHCI,
+    BRIDGE,
+    GEN1,
+    GEN2,
+    GEN3,
+    NVME,
+    PCI,
+    SAMSUNG,
+    Machine,
+    link,
+    ports,
+    read_links,
+)
 
 
 def test_a_drive_on_the_processor_has_its_four_lanes(machine: Machine) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from aligntool.inventory import Port, Source
-from aligntool.linux.pcie import Topology, find_uplinks, read_links
+from aligntool.linux.pcie import Topology, find_uplinks
 from tests.probe.pcie.machines import (
     BRIDGE,
     GEN2,
@@ -17,6 +17,7 @@ from tests.probe.pcie.machines import (
     disk,
     link,
     ports,
+    read_links,
     switch_disks,
     switch_with_four_drives,
 )
