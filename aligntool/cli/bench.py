@@ -13,10 +13,10 @@ from aligntool import __version__
 from aligntool.cli import measuring, options
 from aligntool.cli.options import argument, option, print_lines, read_text, seconds, size, terminal_width, whole
 from aligntool.errors import ExitCode, Refused
+from aligntool.linux.hold import hold_for_others
 from aligntool.measure import targets
-from aligntool.measure.conditions import Conditions
-from aligntool.measure.results import Result, to_json
-from aligntool.measure.run import Ran, held_device, keep_result, made_file, run_bench
+from aligntool.measure.results import Conditions, Result, to_json
+from aligntool.measure.run import Bench, Ran, keep_result, made_file, run_bench, series_of
 from aligntool.measure.schedule import BenchPlan, TargetKind, Wish, plan_bench
 from aligntool.measure.sweeps import Spans, Starts
 from aligntool.recipes.goals import BenchGoal, parse_recipe, recipe
@@ -184,17 +184,16 @@ def _refuse(plan: BenchPlan, *, destructive: bool) -> str:
     return measuring.refuse_data(target)
 
 
-def _measured(plan: BenchPlan, seen: Conditions, fio_output: str | None) -> tuple[Result, Ran]:
+def _measured(plan: BenchPlan, seen: Conditions, fio_output: str | None) -> tuple[Result, Ran[Bench]]:
     began = options.now()
     with measuring.ended_by_signals(), _place(plan) as path, measuring.bench_progress() as tell:
         ran = run_bench(plan, path, tell=tell, keep=measuring.fio_keeper(fio_output))
-    if not ran.series and ran.failure is not None:
-        raise ran.failure
-    if not ran.series:
-        raise KeyboardInterrupt
+    series = series_of(ran)
+    if not series:
+        raise ran.failure or KeyboardInterrupt
     after = replace(targets.warmed(seen), fio=ran.fio_version, caches_dropped=ran.caches_dropped)
     result = Result(
-        began, __version__, plan.target.place, plan.target.kind.value, plan.settings, after, ran.series,
+        began, __version__, plan.target.place, plan.target.kind.value, plan.settings, after, series,
         plan.skipped, ran.complete,
     )  # fmt: skip
     return result, ran
@@ -208,7 +207,7 @@ def _place(plan: BenchPlan) -> Iterator[str]:
         with made_file(target.path, plan.room, name=target.name) as path:
             yield path
     elif plan.writes:
-        with held_device(target.path):
+        with hold_for_others(target.path, "a benchmark"):
             measuring.refuse_data(target)  # the question may have waited long for its answer
             yield target.path
     else:

@@ -15,7 +15,7 @@ from aligntool.cli.run_change import pipes_may_break
 from aligntool.errors import Refused
 from aligntool.inventory import Disk
 from aligntool.linux.look import look
-from aligntool.measure.conditions import room_words
+from aligntool.measure.results import room_words
 from aligntool.measure.run import keep_in_history, keep_result
 from aligntool.measure.schedule import Target, TargetKind, refuse_destruction
 from aligntool.measure.targets import history_folder

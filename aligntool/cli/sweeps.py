@@ -17,12 +17,13 @@ from aligntool.cli.audit import known_of
 from aligntool.cli.options import grid, option, print_lines, seconds, size, terminal_width, whole
 from aligntool.errors import ExitCode, Refused
 from aligntool.inventory import Disk, Inventory
+from aligntool.linux.hold import hold_for_others
 from aligntool.linux.look import look
 from aligntool.linux.users import disk_of, file_extents
 from aligntool.measure import alignment
-from aligntool.measure.conditions import Conditions, warnings_of
 from aligntool.measure.fio import ENGINE, Job, fill_job
-from aligntool.measure.run import FILLING, Keep, Key, SweepProgress, Swept, fill, held_device, made_file, run_sweep
+from aligntool.measure.results import Conditions, warnings_of
+from aligntool.measure.run import FILLING, Keep, Key, Ran, SweepProgress, fill, made_file, run_sweep
 from aligntool.measure.schedule import Target, TargetKind
 from aligntool.measure.sweeps import Setting, Spans, Starts, piece_words
 from aligntool.measure.targets import find_target, look_at_conditions, warmed
@@ -134,7 +135,7 @@ def _device(target: Target, seen: Conditions, asked: SweepOptions) -> Iterator[W
         yield working
         return
     options.confirm_disk(target.path, measuring.refuse_data(target), "its name", asked.yes)
-    with held_device(target.path):
+    with hold_for_others(target.path, "a benchmark"):
         measuring.refuse_data(target)
         yield working
 
@@ -152,7 +153,7 @@ def _look_at_disk(name: str) -> Disk | None:
         return None
 
 
-def _described(result: Result, working: Working, runs: Runs, swept: Swept[Key], disk: Disk | None) -> Result:
+def _described(result: Result, working: Working, runs: Runs, swept: Ran[Key], disk: Disk | None) -> Result:
     """Return the result with what it has beside the figures."""
     target, piece = working.target, working.room.length
     return replace(
@@ -176,7 +177,7 @@ def _report(text: str, lines: Iterator[Line], asked: SweepOptions, when: str, na
         options.keep(asked.output, text)
 
 
-def _end(swept: Swept[Key], *, wrote: bool) -> None:
+def _end(swept: Ran[Key], *, wrote: bool) -> None:
     """The exit code of what was measured only in part."""
     if swept.failure is not None:
         raise swept.failure
@@ -221,10 +222,7 @@ def bench_alignment(
         wide, by = (unit, "--unit") if unit is not None else _unit_of(disk)
         places = alignment.places_of(working.room, wide, found.logical_block, start, every=every)
         swept = _sweep(working, places, depth, runs)
-        rates = tuple(
-            alignment.Rate(load, place, repeat, iops, cpu)
-            for ((load, place, repeat), iops), (_, cpu) in zip(swept.rates, swept.cpu, strict=True)
-        )
+        rates = tuple(alignment.Rate(*run.key, run.iops, run.measured.thread_cpu) for run in swept.runs)
         measured = Starts(options.now(), found.place, wide, by, rates)
         measured = _described(measured, working, runs, swept, disk)
     wrote = working.writes and asked.destructive
@@ -247,7 +245,7 @@ def _unit_of(disk: Disk | None) -> tuple[int, str]:
     return widest.size, f"{widest.kind.value}, {widest.source.value}"
 
 
-def _sweep(working: Working, places: tuple[alignment.Place, ...], depth: int, runs: Runs) -> Swept[StartKey]:
+def _sweep(working: Working, places: tuple[alignment.Place, ...], depth: int, runs: Runs) -> Ran[StartKey]:
     loads = alignment.loads_of(writes=working.writes, depth=depth)
     count = runs.repeats * len(places) * len(loads)
     alignment.refuse_too_many(count)
@@ -296,10 +294,11 @@ def bench_span(
 
 
 def _report_span(
-    working: Working, curve: dict[int, list[float]], swept: Swept[int], runs: Runs, asked: SweepOptions, *, write: bool
+    working: Working, curve: dict[int, list[float]], swept: Ran[int], runs: Runs, asked: SweepOptions, *, write: bool
 ) -> None:
     disk = _look_at_disk(working.disk)
-    cpu = {span: shares for span, shares in _by_span(swept.cpu).items() if span in curve}
+    by_span = _by_span((run.key, run.measured.thread_cpu) for run in swept.runs)
+    cpu = {span: shares for span, shares in by_span.items() if span in curve}
     knee = alignment.knee_of(curve, cpu, working.seen, Random(1))
     nvme = disk.nvme if disk else None
     measured = Spans(options.now(), working.target.place, write, knee, curve, nvme, cpu)
@@ -310,18 +309,18 @@ def _report_span(
 
 def _measured(
     working: Working, smallest: int, largest: int | None, runs: Runs, *, write: bool
-) -> tuple[dict[int, list[float]], Swept[int]]:
+) -> tuple[dict[int, list[float]], Ran[int]]:
     """Spans that double, and then the one in the middle of the knee."""
     spans = alignment.spans_of(_whole(working.room.length, smallest, largest), smallest)
     swept = _sweep_spans(spans, working, runs, write=write)
-    curve = _by_span(swept.rates)
+    curve = _by_span((run.key, run.iops) for run in swept.runs)
     knee = alignment.not_by_the_arm(alignment.find_knee(curve, Random(1)), working.seen)
     middle = None if swept.interrupted or swept.failure else alignment.between(knee)
     if middle is not None:
         more = _sweep_spans((middle,), working, runs, write=write)
-        if len(more.rates) == runs.repeats:
-            curve |= _by_span(more.rates)
-        more.rates, more.cpu = swept.rates + more.rates, swept.cpu + more.cpu
+        if len(more.runs) == runs.repeats:
+            curve |= _by_span((run.key, run.iops) for run in more.runs)
+        more.runs[:0] = swept.runs
         return dict(sorted(curve.items())), more
     return curve, swept
 
@@ -337,7 +336,7 @@ def _whole(room: int, smallest: int, largest: int | None) -> int:
     return whole
 
 
-def _sweep_spans(spans: tuple[int, ...], working: Working, runs: Runs, *, write: bool) -> Swept[int]:
+def _sweep_spans(spans: tuple[int, ...], working: Working, runs: Runs, *, write: bool) -> Ran[int]:
     start = working.room.start - working.shift
 
     def jobs() -> Iterator[tuple[int, str, Job]]:
@@ -349,7 +348,7 @@ def _sweep_spans(spans: tuple[int, ...], working: Working, runs: Runs, *, write:
     return run_sweep(jobs(), len(spans) * runs.repeats, runs.tell, runs.keep)
 
 
-def _by_span(figures: list[tuple[int, float]]) -> dict[int, list[float]]:
+def _by_span(figures: Iterable[tuple[int, float]]) -> dict[int, list[float]]:
     found: dict[int, list[float]] = {}
     for span, figure in figures:
         found.setdefault(span, []).append(figure)

@@ -21,8 +21,9 @@ from aligntool.cli.options import argument, option, print_lines, seconds, size, 
 from aligntool.cli.raid import level_word
 from aligntool.cli.run_change import pipes_may_break
 from aligntool.errors import Refused, Stopped, refuse_folder_name
+from aligntool.linux.hold import locked
 from aligntool.linux.look import look
-from aligntool.measure.chunks import Measuring, Sweep, examine, is_test, locked, plan_sweep, take_away
+from aligntool.measure.chunks import Measuring, Sweep, examine, is_test, plan_sweep, take_away
 from aligntool.raid.measured import TEST_UUID, Choice, Tuning, choose, has_test_array, tuning_text
 from aligntool.render.arrays import plan_command, sweep_lines, tuning_lines
 from aligntool.render.lines import Style

@@ -1,12 +1,14 @@
 """Read what the kernel reports of a drive: I/O limits, identity, md attributes, SCSI transport."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from aligntool.formats.config_files import array_uuid
 from aligntool.inventory import ArrayFacts, DiskKind, IoLimits
 from aligntool.linux.devices import Block, names_below
 from aligntool.linux.sysfs import NOTHING, Record, Tree
+from aligntool.units import KIB
 
 # Evidence that a SCSI disk is one drive, and not a LUN that a RAID controller, an array or a hypervisor
 # makes.
@@ -64,30 +66,29 @@ class Identity:
     wwn: str | None = None
 
 
+# model, vendor, serial, firmware below the device, and the name below the device or the block device
+_NVME = ("model", "", "serial", "firmware_rev")  # of the controller, or of the subsystem above a multipath device
+_CARD = ("name", "manfid", "serial", "fwrev")
+
+
 def read_identity(tree: Tree, block: Block, kind: DiskKind, record: Record) -> Identity:
+    device = block.device
     if kind is DiskKind.NVME:
-        return _nvme(tree, block)
+        return _named(tree, device, _NVME, f"{block.path}/wwid")
     if kind in _SCSI or (kind is DiskKind.VIRTIO and block.sysname.startswith("sd")):
-        return _scsi(tree, block, record)
+        return _scsi(tree, device, record)
     if kind in (DiskKind.SD, DiskKind.EMMC):
-        return _card(tree, block)
+        return _named(tree, device, _CARD, f"{device}/cid")
     serial = tree.text(f"{block.path}/serial") if kind is DiskKind.VIRTIO else None
     return Identity(record.decoded("ID_MODEL_ENC"), None, serial or _serial(record), None, _wwn(record))
 
 
-def _nvme(tree: Tree, block: Block) -> Identity:
-    """The controller has them, and so has the subsystem above a multipath device."""
-    above = block.device
-    return Identity(
-        model=tree.text(f"{above}/model") or None,
-        serial=tree.text(f"{above}/serial") or None,
-        firmware=tree.text(f"{above}/firmware_rev") or None,
-        wwn=tree.text(f"{block.path}/wwid") or None,
-    )
+def _named(tree: Tree, device: str, names: Sequence[str], wwn: str) -> Identity:
+    model, vendor, serial, firmware = (tree.text(f"{device}/{name}") if name else None for name in names)
+    return Identity(model or None, vendor or None, serial or None, firmware or None, tree.text(wwn) or None)
 
 
-def _scsi(tree: Tree, block: Block, record: Record) -> Identity:
-    device = block.device
+def _scsi(tree: Tree, device: str, record: Record) -> Identity:
     return Identity(
         model=_longer(tree.text(f"{device}/model"), record),
         vendor=tree.text(f"{device}/vendor") or None,
@@ -103,17 +104,6 @@ def _longer(short: str | None, record: Record) -> str | None:
     if whole and (record.get("ID_BUS") == "ata" or not short or whole.startswith(short)):
         return whole
     return short or None
-
-
-def _card(tree: Tree, block: Block) -> Identity:
-    device = block.device
-    return Identity(
-        model=tree.text(f"{device}/name") or None,
-        vendor=tree.text(f"{device}/manfid") or None,
-        serial=tree.text(f"{device}/serial") or None,
-        firmware=tree.text(f"{device}/fwrev") or None,
-        wwn=tree.text(f"{device}/cid") or None,
-    )
 
 
 def _serial(record: Record) -> str | None:
@@ -167,8 +157,8 @@ def read_limits(tree: Tree, path: str) -> IoLimits:
         alignment_offset=number(f"{path}/alignment_offset"),
         discard_granularity=number(f"{queue}/discard_granularity"),
         discard_alignment=number(f"{path}/discard_alignment"),
-        chunk_size=_limit_times(number(f"{queue}/chunk_sectors"), SYSFS_SECTOR),
-        max_transfer=_limit_times(number(f"{queue}/max_hw_sectors_kb"), 1024),
+        chunk_size=_times(number(f"{queue}/chunk_sectors"), SYSFS_SECTOR),
+        max_transfer=_times(number(f"{queue}/max_hw_sectors_kb"), KIB),
         discard_max=number(f"{queue}/discard_max_bytes"),
     )
 
@@ -185,15 +175,10 @@ def override(limits: IoLimits, given: Given) -> tuple[IoLimits, tuple[str, ...]]
     return limits, tuple(names)
 
 
-def _limit_times(number: int | None, factor: int) -> int | None:
-    return None if number is None else number * factor
-
-
 # A running md array: what the kernel says of it in sysfs, and udev of its name. md counts in KiB, in 512-byte
 # sectors and in bytes, one attribute so and the next otherwise (Documentation/admin-guide/md.rst), and packs the
 # layout of a RAID10 into one number.
 
-KIB = 1024
 OFFSET = 1 << 16  # in the layout of a RAID10: the far copies lie one chunk further (raid10.c, setup_geo)
 PARITY_LAYOUTS = ("left-asymmetric", "right-asymmetric", "left-symmetric", "right-symmetric")  # raid5.h
 
@@ -216,7 +201,7 @@ def read_array(tree: Tree, path: str, record: Record = NOTHING) -> ArrayFacts | 
         degraded=tree.number(f"{md}/degraded"),
         layout=layout_word(level, tree.number(f"{md}/layout")),
         devices=tree.number(f"{md}/raid_disks"),
-        each=_md_times(tree.number(f"{md}/component_size"), KIB),
+        each=_times(tree.number(f"{md}/component_size"), KIB),
         uuid=array_uuid(record.get("MD_UUID") or tree.text(f"{md}/uuid")),
         name=record.get("MD_NAME"),
         links=tuple(link for link in record.links if link.startswith("md/")),
@@ -224,7 +209,7 @@ def read_array(tree: Tree, path: str, record: Record = NOTHING) -> ArrayFacts | 
         sync_action=tree.text(f"{md}/sync_action") or None,
         sync_done=done,
         sync_total=total,
-        sync_rate=_md_times(tree.number(f"{md}/sync_speed"), KIB),
+        sync_rate=_times(tree.number(f"{md}/sync_speed"), KIB),
         policy=tree.text(f"{md}/consistency_policy") or None,
         bitmap=_bitmap(tree, md),
         bitmap_chunk=tree.number(f"{md}/bitmap/chunksize"),
@@ -264,13 +249,9 @@ def _progress(text: str | None) -> tuple[int | None, int | None]:
 
 
 def _data_offsets(tree: Tree, md: str, members: tuple[str, ...]) -> list[tuple[str, int]]:
-    found = []
-    for member in members:
-        offset = tree.number(f"{md}/dev-{member.replace('/', '!')}/offset")
-        if offset is not None and offset >= 0:
-            found.append((member, offset * SYSFS_SECTOR))
-    return found
+    found = ((member, tree.number(f"{md}/dev-{member.replace('/', '!')}/offset")) for member in members)
+    return [(member, offset * SYSFS_SECTOR) for member, offset in found if offset is not None and offset >= 0]
 
 
-def _md_times(number: int | None, factor: int) -> int | None:
+def _times(number: int | None, factor: int) -> int | None:
     return None if number is None or number < 0 else number * factor

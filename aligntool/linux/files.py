@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol
+from typing import BinaryIO, Literal
 
 from aligntool.errors import Refused, refuse_folder_name
 from aligntool.linux.process import run_program
@@ -183,21 +183,10 @@ _Mode = Literal["w", "w:gz", "w:xz"]
 _MODES: dict[str, _Mode] = {".tar": "w", ".tar.gz": "w:gz", ".tgz": "w:gz", ".tar.xz": "w:xz", ".txz": "w:xz"}
 
 
-class Entry(Protocol):
-    """linux.snapshot's Entry."""
-
-    @property
-    def path(self) -> str: ...
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def content(self) -> bytes: ...
-
-
-def write_snapshot(path: str, entries: Iterable[Entry], *, overwrite: bool = False) -> None:
-    """Write a tar file, compressed as its name says. Raises Refused, before anything is collected where it can."""
+def write_snapshot(path: str, entries: Iterable[tuple[str, str, bytes]], *, overwrite: bool = False) -> None:
+    """Write linux.snapshot's entries to a tar file, compressed as its name says. Raises Refused, before anything is
+    collected where it can.
+    """
     refuse_folder_name(path)
     name = Path(path).name
     mode = next((mode for suffix, mode in _MODES.items() if name.endswith(suffix)), None)
@@ -207,23 +196,23 @@ def write_snapshot(path: str, entries: Iterable[Entry], *, overwrite: bool = Fal
     archive = BytesIO()
     with tarfile.open(fileobj=archive, mode=mode, format=tarfile.PAX_FORMAT) as tar:
         for entry in entries:
-            _add(tar, entry)
+            _add(tar, *entry)
     write_file(path, archive.getvalue(), overwrite=overwrite, mode=0o600)
 
 
-def _add(tar: tarfile.TarFile, entry: Entry) -> None:
+def _add(tar: tarfile.TarFile, path: str, kind: str, content: bytes) -> None:
     """Add an entry; owner, time and mode are the same for all, so that the archive is reproducible."""
-    info = tarfile.TarInfo(entry.path)
-    match entry.kind:
+    info = tarfile.TarInfo(path)
+    match kind:
         case "directory":
             info.type, info.mode = tarfile.DIRTYPE, 0o755
             tar.addfile(info)
         case "symlink":
-            info.type, info.linkname = tarfile.SYMTYPE, os.fsdecode(entry.content)
+            info.type, info.linkname = tarfile.SYMTYPE, os.fsdecode(content)
             tar.addfile(info)
         case _:
-            info.size = len(entry.content)
-            tar.addfile(info, BytesIO(entry.content))
+            info.size = len(content)
+            tar.addfile(info, BytesIO(content))
 
 
 _SCALE = "2"  # for screens with small pixels

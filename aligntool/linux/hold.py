@@ -7,22 +7,22 @@ import select
 import stat
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.linux.block import DiskDevice
 from aligntool.linux.kernel import KernelView
+from aligntool.linux.sysfs import on_battery, opened
 from aligntool.linux.users import kernel_name, locks_on, nodes_of, remaining_occupants, sysfs_folder
 
 # The machine stays awake while a disk is being changed, and says so when it may not. It is courtesy, not safety: a
 # move survives a power cut, so nothing here is ever an error.
 
 _ANSWER_S = 5.0
-_POWER = Path("/sys/class/power_supply")
+_HOLDING = ("sh", "-c", "echo; exec cat")  # speaks once the inhibition holds, ends with its standard input
 
 
 @contextmanager
@@ -34,22 +34,9 @@ def awake(why: str, *, program: str = "systemd-inhibit") -> Iterator[str]:
     """
     try:
         child = subprocess.Popen(
-            [
-                program,
-                "--what=sleep:shutdown:idle",
-                "--mode=block",
-                "--who=aligntool",
-                f"--why={why}",
-                "sh",
-                "-c",
-                "echo; exec cat",
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-            start_new_session=True,
-        )
+            (program, "--what=sleep:shutdown:idle", "--mode=block", "--who=aligntool", f"--why={why}", *_HOLDING),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0, start_new_session=True,
+        )  # fmt: skip
     except OSError:
         yield f"sleep and shutdown are not inhibited: {program} is not there"
         return
@@ -58,17 +45,6 @@ def awake(why: str, *, program: str = "systemd-inhibit") -> Iterator[str]:
         yield ("" if held else f"sleep and shutdown are not inhibited: {program} was refused, or logind does not run")
     finally:
         _end(child)
-
-
-def battery_note(power: Path = _POWER) -> str:
-    """A sentence when a battery of the machine is discharging and no mains are there, else an empty one.
-
-    Documentation/ABI/testing/sysfs-class-power. Batteries of mice and pens have the scope "Device".
-    """
-    supplies = [folder for folder in sorted(power.glob("*")) if _text(folder / "scope") != "Device"]
-    mains = any(_text(one / "type") != "Battery" and _text(one / "online") == "1" for one in supplies)
-    empties = any(_text(one / "type") == "Battery" and _text(one / "status") == "Discharging" for one in supplies)
-    return "the machine runs on its battery; plug it in" if empties and not mains else ""
 
 
 def _echoes(child: "subprocess.Popen[bytes]") -> bool:
@@ -90,13 +66,6 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text().strip()
-    except OSError:
-        return ""
 
 
 # A disk taken for oneself before anything is written to it, and given back afterwards. What must be true before the
@@ -127,9 +96,16 @@ def hold_disk(path: str, *, image_sector_size: int = 512, why: str = "changing p
         descriptor = _open(path)
         stack.callback(os.close, descriptor)
         is_block = stat.S_ISBLK(os.fstat(descriptor).st_mode)
-        _lock(descriptor, path)
+        _flock(descriptor, path, and_posix=True)
         device = stack.enter_context(DiskDevice(descriptor, image_sector_size=image_sector_size))
-        notes = (stack.enter_context(awake(f"{why}: {path}")), battery_note()) if is_block else ()
+        notes = (
+            (
+                stack.enter_context(awake(f"{why}: {path}")),
+                "the machine runs on its battery; plug it in" if on_battery() else "",
+            )
+            if is_block
+            else ()
+        )
         yield Holding(device, KernelView(descriptor), is_block, tuple(note for note in notes if note))
 
 
@@ -143,34 +119,60 @@ def hold_partition(path: str) -> Iterator[DiskDevice]:
     with ExitStack() as stack:
         descriptor = _open(path, whole=False)
         stack.callback(os.close, descriptor)
-        _lock(descriptor, path)
+        _flock(descriptor, path, and_posix=True)
         names = nodes_of(os.fstat(descriptor)).values()
         refuse(Refusal("in-use", path, one.what, one.end) for name in names for one in locks_on(f"/dev/{name}"))
-        stack.enter_context(_disk_locked(descriptor))
+        folder = sysfs_folder(os.fstat(descriptor).st_rdev)
+        if (folder / "partition").exists():  # else a mapping, whose own lock is all there is
+            stack.enter_context(locked([f"/dev/{kernel_name(folder.parent)}"]))
         yield stack.enter_context(DiskDevice(descriptor))
 
 
 @contextmanager
-def _disk_locked(partition: int) -> Iterator[None]:
-    """Opened for reading only: udev reads the table of a whole disk anew when a writer closes it."""
-    folder = sysfs_folder(os.fstat(partition).st_rdev)
-    if not (folder / "partition").exists():  # a mapping, whose own lock is all there is
+def hold_for_others(path: str, why: str) -> Iterator[None]:
+    """A disk or partition that a program of ours writes to: opened exclusively and locked, and not opened to write."""
+    with ExitStack() as stack:
+        descriptor = _open(path, whole=None)
+        stack.callback(os.close, descriptor)
+        _flock(descriptor, path)
+        stack.enter_context(awake(f"{why}: {path}"))
         yield
-        return
-    disk = f"/dev/{kernel_name(folder.parent)}"
-    try:
-        descriptor = os.open(disk, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
-    except OSError as error:
-        raise _not_opened(disk, error) from error
-    try:
-        _flock(descriptor, disk)
-        yield
-    finally:
-        os.close(descriptor)
 
 
-def _open(path: str, *, whole: bool = True) -> int:
-    """The path is looked at again once it is open: another device may have got its name meanwhile."""
+@contextmanager
+def alone(paths: Iterable[str]) -> Iterator[None]:
+    """Hold devices exclusively (open(2), O_EXCL on a block device), which a load on a member itself does not do.
+    Raises Refused where one is in use.
+    """
+    with ExitStack() as stack:
+        for path in paths:
+            try:
+                stack.enter_context(opened(path, os.O_RDONLY | os.O_EXCL | os.O_NOCTTY))
+            except OSError as error:
+                raise _not_opened(path, error) from error
+        yield
+
+
+@contextmanager
+def locked(disks: Iterable[str]) -> Iterator[None]:
+    """udev keeps away from a whole disk that is locked (systemd, "Locking Block Device Access"): otherwise it would see
+    the superblocks of an array that has just been stopped, and start it again. Opened for reading only: udev reads the
+    table of a whole disk anew when a writer closes it. Raises Refused.
+    """
+    with ExitStack() as stack:
+        for disk in dict.fromkeys(disks):
+            try:
+                descriptor = stack.enter_context(opened(disk, os.O_RDONLY | os.O_NOCTTY))
+            except OSError as error:
+                raise _not_opened(disk, error) from error
+            _flock(descriptor, disk)
+        yield
+
+
+def _open(path: str, *, whole: bool | None = True) -> int:
+    """The path is looked at again once it is open: another device may have got its name meanwhile. `whole`: a disk;
+    False: a partition; None: either.
+    """
     try:
         before = os.stat(path)  # noqa: PTH116 - the same call as the fstat below
         _refuse_unfit(path, before, whole=whole)
@@ -185,14 +187,14 @@ def _open(path: str, *, whole: bool = True) -> int:
     return descriptor
 
 
-def _refuse_unfit(path: str, status: os.stat_result, *, whole: bool) -> None:
+def _refuse_unfit(path: str, status: os.stat_result, *, whole: bool | None) -> None:
     if stat.S_ISREG(status.st_mode):
         return
     if not stat.S_ISBLK(status.st_mode):
         raise Refused(f"{path} is neither a block device nor an image file", hint="lsblk -d")
     if whole:
         refuse_partition(path, status)
-    elif not any((sysfs_folder(status.st_rdev) / name).exists() for name in ("partition", "dm")):
+    elif whole is False and not any((sysfs_folder(status.st_rdev) / name).exists() for name in ("partition", "dm")):
         # Partitions of a multipath map are mappings of their own.
         raise Refused(f"{path} is not a partition", hint="lsblk")
     if (sysfs_folder(status.st_rdev) / "ro").read_text().strip() == "1":
@@ -230,12 +232,8 @@ def _not_opened(path: str, error: OSError) -> Refused:
     return Refused(f"{path} cannot be opened to write: {error.strerror}", hint=f"ls -l {word}")
 
 
-def _lock(descriptor: int, path: str) -> None:
-    """flock, kept; and a look whether anybody has a POSIX lock on it, as QEMU has on the disks of its machines."""
-    _flock(descriptor, path, and_posix=True)
-
-
 def _flock(descriptor: int, path: str, *, and_posix: bool = False) -> None:
+    """flock, kept; and a look whether anybody has a POSIX lock on it, as QEMU has on the disks of its machines."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:

@@ -1,7 +1,7 @@
 """Read the partitions of a disk: from the kernel, from the table, and both merged."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -49,12 +49,15 @@ class Surroundings:
 
 def read_kernel_partitions(around: Surroundings, block: Block) -> tuple[KernelPartition, ...]:
     """Ordered by number, each number once. What has no start and size there is no partition."""
+    names = [name for name in around.tree.names(block.path) if name.startswith(block.sysname)]
+    return _by_number(_read_sysfs(around, f"{block.path}/{name}", name, block.sysname) for name in names)
+
+
+def _by_number(read: Iterable[KernelPartition | None]) -> tuple[KernelPartition, ...]:
     found: dict[int, KernelPartition] = {}
-    for name in around.tree.names(block.path):
-        if name.startswith(block.sysname):
-            partition = _read_sysfs(around, f"{block.path}/{name}", name, block.sysname)
-            if partition is not None:
-                found.setdefault(partition.number, partition)
+    for partition in read:
+        if partition is not None:
+            found.setdefault(partition.number, partition)
     return tuple(found[number] for number in sorted(found))
 
 
@@ -110,10 +113,7 @@ def told_table(record: Record, partitions: Sequence[KernelPartition], sector_siz
     scheme = record.get("ID_PART_TABLE_TYPE") or _scheme(partitions)
     if scheme is None and not partitions:
         return None
-    if scheme in ("gpt", "dos") or scheme is None:
-        label = TableLabel(scheme or "unknown")
-    else:
-        label = next((known for known in TableLabel if known.value == scheme), TableLabel.UNKNOWN)
+    label = next((known for known in TableLabel if known.value == scheme), TableLabel.UNKNOWN)
     identity = record.get("ID_PART_TABLE_UUID")
     if identity is not None and label is TableLabel.DOS:
         identity = f"0x{identity.removeprefix('0x').rjust(8, '0')}"
@@ -229,12 +229,7 @@ _UUID = re.compile(r"part(\d{1,4})-.+", re.ASCII)
 
 def read_mapped_partitions(around: Surroundings, block: Block) -> tuple[KernelPartition, ...]:
     """Ordered by number, each number once."""
-    found: dict[int, KernelPartition] = {}
-    for name in around.tree.names(f"{block.path}/holders"):
-        partition = _read_mapped(around, name)
-        if partition is not None:
-            found.setdefault(partition.number, partition)
-    return tuple(found[number] for number in sorted(found))
+    return _by_number(_read_mapped(around, name) for name in around.tree.names(f"{block.path}/holders"))
 
 
 def _read_mapped(around: Surroundings, name: str) -> KernelPartition | None:

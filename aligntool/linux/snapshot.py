@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from aligntool.formats.config_files import is_about_arrays, parse_fstab, parse_mdadm_conf
 from aligntool.inventory import Disk, DiskKind
@@ -36,8 +37,7 @@ _OPEN_TO_ALL = (
 _KEPT_AS_ASKED = ("/proc/", "/etc/", "/usr/lib/")
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One thing to put into a snapshot."""
 
     path: str  # "sys/block/sda", without the leading slash

@@ -196,6 +196,22 @@ class Tree:
 
 
 LIVE = Tree("")
+POWER = "/sys/class/power_supply"
+
+
+def on_battery(power: str = POWER) -> bool:
+    """Whether a battery of the machine is discharging and no mains are there.
+
+    Documentation/ABI/testing/sysfs-class-power. Batteries of mice and pens have the scope "Device".
+    """
+    folders = [f"{power}/{name}" for name in LIVE.names(power)]
+    found = [
+        (LIVE.text(f"{each}/type"), LIVE.text(f"{each}/online"), LIVE.text(f"{each}/status"))
+        for each in folders
+        if LIVE.text(f"{each}/scope") != "Device"
+    ]
+    mains = any(kind != "Battery" and online == "1" for kind, online, _ in found)
+    return not mains and any(kind == "Battery" and status == "Discharging" for kind, _, status in found)
 
 
 def _link_target(place: str) -> str | None:

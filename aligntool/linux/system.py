@@ -9,14 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import IO
 
-from aligntool.formats.config_files import (
-    array_uuid,
-    is_about_arrays,
-    merge_confs,
-    parse_crypttab,
-    parse_fstab,
-    parse_mdadm_conf,
-)
+from aligntool.formats import config_files
 from aligntool.linux.process import find_program
 from aligntool.linux.sysfs import LIVE, Tree
 from aligntool.system import LATE_START_ENABLED, Initramfs, MdadmConf, System
@@ -128,8 +121,10 @@ def read_initramfs(descriptor: int, path: str) -> Initramfs:
         return Initramfs(path, unseen="its files lie in a squashfs image inside")
     if not seen.maker and not seen.mdadm and not seen.confs:
         return Initramfs(path, unseen="the program that made it is unknown")
-    confs = [parse_mdadm_conf(text, name) for name, text in sorted(seen.confs.items())]
-    return Initramfs(path, seen.maker, seen.mdadm, merge_confs(confs) if confs else None, tuple(seen.asked))
+    confs = [config_files.parse_mdadm_conf(text, name) for name, text in sorted(seen.confs.items())]
+    return Initramfs(
+        path, seen.maker, seen.mdadm, config_files.merge_confs(confs) if confs else None, tuple(seen.asked)
+    )
 
 
 def _read(descriptor: int, seen: _Seen) -> None:
@@ -262,7 +257,7 @@ def _note(seen: _Seen, path: str, content: bytes) -> None:
 def _asked(text: str) -> Iterator[str]:
     """rd.md.uuid=... of dracut.cmdline(7)."""
     for word in text.split():
-        if word.startswith("rd.md.uuid=") and (uuid := array_uuid(word.partition("=")[2])):
+        if word.startswith("rd.md.uuid=") and (uuid := config_files.array_uuid(word.partition("=")[2])):
             yield uuid
 
 
@@ -320,10 +315,10 @@ def read_system(tree: Tree) -> System | None:
         family=family,
         hostname=_known(tree.text("/proc/sys/kernel/hostname")),
         mdadm=_mdadm(tree, family),
-        fstab=parse_fstab(fstab or ""),
-        crypttab=parse_crypttab(_text(tree, "/etc/crypttab") or ""),
+        fstab=config_files.parse_fstab(fstab or ""),
+        crypttab=config_files.parse_crypttab(_text(tree, "/etc/crypttab") or ""),
         initramfs=tuple(read_images(tree)),
-        command_line=tuple(word for word in words if is_about_arrays(word)),
+        command_line=tuple(word for word in words if config_files.is_about_arrays(word)),
         unfinished=read_unfinished(tree),
         discards_on_parity={"Y": True, "N": False}.get(tree.text(SAFELY) or ""),
         late_start=tree.content(LATE_START_ENABLED) is not None,
@@ -342,7 +337,9 @@ def _mdadm(tree: Tree, family: str | None) -> MdadmConf:
     for folder in MDADM_FOLDERS:
         files += [f"{folder}/{name}" for name in tree.names(folder)[:MOST_FILES] if name.endswith(".conf")]
     found = [(file, _text(tree, file)) for file in files]
-    return merge_confs([parse_mdadm_conf(text, file) for file, text in found if text is not None])
+    return config_files.merge_confs(
+        [config_files.parse_mdadm_conf(text, file) for file, text in found if text is not None]
+    )
 
 
 def _text(tree: Tree, path: str) -> str | None:
@@ -401,13 +398,13 @@ def told_image(text: str) -> Initramfs:
     for line in head.splitlines():
         key, _, value = line.partition("=")
         fields[key] = value
-        if key == "asked" and (uuid := array_uuid(value)):
+        if key == "asked" and (uuid := config_files.array_uuid(value)):
             asked.append(uuid)
     return Initramfs(
         path=fields.get("path", ""),
         maker=fields.get("maker", ""),
         has_mdadm=fields.get("mdadm") == "yes",
-        conf=parse_mdadm_conf(conf, "mdadm.conf") if inside else None,
+        conf=config_files.parse_mdadm_conf(conf, "mdadm.conf") if inside else None,
         arrays_asked=tuple(asked),
         unseen=fields.get("unseen", ""),
     )

@@ -8,8 +8,8 @@ from statistics import median
 
 from aligntool.audit.report import CONFIDENT, units_touched
 from aligntool.errors import Refused
-from aligntool.measure.conditions import Conditions, bottom_of, crowded_words
 from aligntool.measure.fio import NEAR_A_CORE, Job, Pattern
+from aligntool.measure.results import Conditions, bottom_of, crowded_words
 from aligntool.measure.statistics import LEAST_RUNS, PROMISED, holm, loss_p_value, welch_p_value
 from aligntool.measure.unit_design import Dice
 from aligntool.units import KIB, MIB, Extent, align_up, format_about, format_size

@@ -1,7 +1,5 @@
 """Build test arrays of several chunks, measure them, remove them."""
 
-import errno
-import fcntl
 import os
 import signal
 import stat
@@ -17,32 +15,21 @@ from aligntool.audit.report import Judged
 from aligntool.audit.wording import shell_word
 from aligntool.change import RaidGoal
 from aligntool.errors import Refused, Stopped
-from aligntool.linux.hold import awake
+from aligntool.linux.content import sample
+from aligntool.linux.hold import alone, awake, locked
 from aligntool.linux.kernel import settle
 from aligntool.linux.process import Ended, export_values, run_program
 from aligntool.linux.users import sysfs_folder
 from aligntool.measure.fio import Job, Pattern, Side, fill_job, run_job
 from aligntool.measure.run import Cell, Runs, SweepProgress
+from aligntool.raid import measured
 from aligntool.raid.chunks import LEVELS, copies_of
 from aligntool.raid.commands import make_array, tuning_command
-from aligntool.raid.measured import (
-    TEST_NAME,
-    TEST_UUID,
-    Identity,
-    Sample,
-    Shape,
-    Tuning,
-    drive_shapes,
-    identity_of,
-    shapes_of,
-    span_of,
-    sweep_chunks,
-    sweep_order,
-)
+from aligntool.raid.measured import Identity, Sample, Tuning
 from aligntool.raid.members import METADATA
 from aligntool.raid.planning import Decided, decide_raid
 from aligntool.steps import MakeArray, Subject, subject
-from aligntool.units import KIB, MIB, Extent, align_up, format_size
+from aligntool.units import MIB, Extent, align_up, format_size
 
 # Test arrays: created, found, removed. Superblocks are zeroed here, only those with the name and UUID of a test array.
 
@@ -52,7 +39,7 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def signals_wait() -> Iterator[None]:
     """What takes a test array away is not interrupted; a Ctrl-C meanwhile counts afterwards.
 
     By handlers: a mask is a thread's own, and the kernel would hand the signal to the thread that draws the bar.
@@ -68,38 +55,6 @@ def undisturbed() -> Iterator[None]:
             signal.signal(one, handler)
         if came:
             signal.raise_signal(came[0])
-
-
-@contextmanager
-def locked(disks: Sequence[str]) -> Iterator[None]:
-    """udev keeps away from a whole disk that is locked (systemd, "Locking Block Device Access"). Otherwise it would see
-    the superblocks of an array that has just been stopped, and start it again. Raises Refused.
-    """
-    with ExitStack() as stack:
-        for path in dict.fromkeys(disks):
-            try:
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                stack.callback(os.close, descriptor)
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise Refused(f"{path} cannot be locked: {error.strerror}", hint=f"sudo fuser -v {path}") from error
-        yield
-
-
-@contextmanager
-def alone(members: Sequence[str]) -> Iterator[None]:
-    """Hold the members exclusively (open(2), O_EXCL on a block device), which a load on a member itself does not do.
-    Raises Refused where one is in use.
-    """
-    with ExitStack() as stack:
-        for device in members:
-            try:
-                descriptor = os.open(device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC | os.O_NOCTTY)
-                stack.callback(os.close, descriptor)
-            except OSError as error:
-                why = "is in use" if error.errno == errno.EBUSY else f"cannot be opened: {error.strerror}"
-                raise Refused(f"{device} {why}; nothing was written", hint=f"sudo fuser -v {device}") from error
-        yield
 
 
 def make_tuning_array(step: MakeArray) -> str:
@@ -131,7 +86,7 @@ def running_arrays() -> Iterator[tuple[str, dict[str, str]]]:
 def is_test(values: dict[str, str]) -> bool:
     """By name and UUID both, as `mdadm --examine --export` and `--detail --export` tell them."""
     name = values.get("MD_NAME", "").rpartition(":")[2]
-    return name == TEST_NAME and values.get("MD_UUID", "").startswith(TEST_UUID)
+    return name == measured.TEST_NAME and values.get("MD_UUID", "").startswith(measured.TEST_UUID)
 
 
 def examine(device: str) -> dict[str, str]:
@@ -217,8 +172,8 @@ class Sweep:
     chunks: tuple[int, ...]
     order: tuple[tuple[int, int], ...]  # (round, chunk)
     arrays: Mapping[int, MakeArray]  # by chunk
-    shapes: tuple[Shape, ...]
-    alone: tuple[Shape, ...]  # what each drive is asked to do by itself
+    shapes: tuple[measured.Shape, ...]
+    alone: tuple[measured.Shape, ...]  # what each drive is asked to do by itself
     members: tuple[str, ...]  # device nodes
     disks: tuple[Subject, ...]
     identities: tuple[Identity, ...]
@@ -268,21 +223,22 @@ def plan_sweep(
     wanted = _wanted(goal)
     decided = _decided(members, wanted)
     recommended = decided.advice.size or 0
-    tried = sweep_chunks(decided.stripes, chunks)
+    tried = measured.sweep_chunks(decided.stripes, chunks)
     # The largest chunk first: what refuses an array of one chunk refuses the sweep.
     made = {chunk: _decided(members, replace(wanted, chunk=chunk)) for chunk in reversed(tried)}
     shape = decided.shape
-    room = span_of(min(each.shape.size for each in made.values()), decided.stripe.data, span)
+    room = measured.span_of(min(each.shape.size for each in made.values()), decided.stripe.data, span)
     if room < MIB:
         raise Refused("the members are too small to measure anything on", hint="--span 64MiB, or larger drives")
     each_span = align_up(room // decided.stripe.data, MIB)
     return Sweep(
         level=goal.level, layout=shape.layout, bitmap=shape.bitmap, workload=goal.workload,
-        database_page=goal.database_page, recommended=recommended, chunks=tried, order=sweep_order(tried, repeats),
-        arrays={chunk: _array(made[chunk]) for chunk in tried}, shapes=shapes_of(goal.workload, goal.database_page),
-        alone=drive_shapes(), members=tuple(each.device for each in decided.placed),
+        database_page=goal.database_page, recommended=recommended, chunks=tried,
+        order=measured.sweep_order(tried, repeats), arrays={chunk: _array(made[chunk]) for chunk in tried},
+        shapes=measured.shapes_of(goal.workload, goal.database_page), alone=measured.drive_shapes(),
+        members=tuple(each.device for each in decided.placed),
         disks=tuple(subject(each.member.disk) for each in decided.placed),
-        identities=tuple(identity_of(each.member.disk) for each in decided.placed),
+        identities=tuple(measured.identity_of(each.member.disk) for each in decided.placed),
         data_offset=shape.offset, span=room, each_span=min(each_span, shape.each),
         written=_written(decided, min(each_span + max(tried), shape.each)), runtime_s=runtime_s,
     )  # fmt: skip
@@ -291,8 +247,8 @@ def plan_sweep(
 def _wanted(goal: RaidGoal) -> RaidGoal:
     taken = "partitions" if any(goal.partitions) else "whole-drives"
     return replace(
-        goal, name=TEST_NAME, filesystem="none", mount_at="", members=taken, metadata="1.2", wipe=(), chunk=None,
-        measured="", esp_size=0, member_size=None,
+        goal, name=measured.TEST_NAME, filesystem="none", mount_at="", members=taken, metadata="1.2", wipe=(),
+        chunk=None, measured="", esp_size=0, member_size=None,
     )  # fmt: skip
 
 
@@ -335,8 +291,6 @@ def sweep_words(sweep: Sweep) -> str:
 # Running a sweep: every test array is created, filled, measured and removed. However it ends, the members are as
 # empty as before.
 
-_LOOKS = 64
-_LOOK = 4 * KIB
 _INTERRUPTED = ("interrupted", "")
 
 
@@ -421,11 +375,11 @@ def _array_cells(sweep: Sweep, runs: Runs) -> Iterator[Cell[tuple[int, int, str]
         for shape in sweep.shapes:
             job = job_of(shape, array, sweep.span, sweep)
             yield Cell((number, chunk, shape.name), f"{words}: {shape.name}", job)
-        with undisturbed():
+        with signals_wait():
             take_away(sweep.members)
 
 
-def job_of(shape: Shape, device: str, span: int, sweep: Sweep) -> Job:
+def job_of(shape: measured.Shape, device: str, span: int, sweep: Sweep) -> Job:
     """A load as fio is to make it on this device, over `span` bytes from its start."""
     return Job(
         name="aligntool-tune", path=device, pattern=Pattern(shape.pattern), block=shape.block, span=span,
@@ -454,7 +408,7 @@ def _given_back(sweep: Sweep) -> Iterator[None]:
         done = False
         while not done:
             try:
-                with undisturbed():
+                with signals_wait():
                     found += _tried(partial(take_away, sweep.members))
                     for device in sweep.members:
                         found += _tried(partial(_empty, device, sweep))
@@ -498,24 +452,11 @@ def _empty(device: str, sweep: Sweep) -> None:
 
 def _forgets(device: str, extent: Extent) -> bool:
     place = ("--offset", str(extent.start), "--length", str(extent.length))
-    return not run_program("blkdiscard", *place, device).code and _is_blank(device, extent)
+    if run_program("blkdiscard", *place, device).code:
+        return False
+    found = sample(device, extent)
+    return not (found.written or found.unreadable)
 
 
 def _zero_out(device: str, extent: Extent) -> Ended:
     return run_program("blkdiscard", "--zeroout", "--offset", str(extent.start), "--length", str(extent.length), device)
-
-
-def _is_blank(device: str, extent: Extent) -> bool:
-    """By a few looks, past the page cache. What cannot be read is not."""
-    try:
-        descriptor = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        os.posix_fadvise(descriptor, extent.start, extent.length, os.POSIX_FADV_DONTNEED)
-        steps = range(extent.start, extent.end - _LOOK + 1, max(extent.length // _LOOKS, _LOOK))
-        return not any(any(os.pread(descriptor, _LOOK, at)) for at in steps)
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)

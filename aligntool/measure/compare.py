@@ -7,8 +7,18 @@ from fractions import Fraction
 from math import log10
 from statistics import median
 
-from aligntool.measure.conditions import Conditions, DriveState, warnings_of
-from aligntool.measure.results import MOST_EXCURSION, WINDOW, Result, Series, Spread, as_ssd_score, steadiness
+from aligntool.measure.results import (
+    MOST_EXCURSION,
+    WINDOW,
+    Conditions,
+    DriveState,
+    Result,
+    Series,
+    Spread,
+    as_ssd_score,
+    steadiness,
+    warnings_of,
+)
 from aligntool.measure.statistics import LEAST_RUNS, PROMISED, about_depth, holm, welch_p_value
 from aligntool.measure.trace import ARTICLE, Drive
 from aligntool.recipes.goals import BenchTest
@@ -45,6 +55,9 @@ class Ratio:
     @property
     def times(self) -> float:
         return self.after.median / self.before.median
+
+
+_TITLES = {"filesystem": "file system", "mount_options": "mount options"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,22 +173,11 @@ def differences(before: Result, after: Result) -> tuple[Difference, ...]:
 
 
 def _of_machines(a: Conditions, b: Conditions) -> Iterator[Difference]:
-    for what, one, other in (
-        ("kernel", a.kernel, b.kernel),
-        ("fio", a.fio, b.fio),
-        ("processor", a.processor, b.processor),
-        ("cores", a.cores, b.cores),
-        ("governor", a.governor, b.governor),
-        ("file system", a.filesystem, b.filesystem),
-        ("mount options", a.mount_options, b.mount_options),
-    ):
-        yield Difference(what, str(one or "not known"), str(other or "not known"))
+    for name in ("kernel", "fio", "processor", "cores", "governor", "filesystem", "mount_options"):
+        before, after = (str(getattr(seen, name) or "not known") for seen in (a, b))
+        yield Difference(_TITLES.get(name, name), before, after)
     if a.kernel and b.kernel:
-        yield Difference("caches", _dropped(a), _dropped(b))
-
-
-def _dropped(seen: Conditions) -> str:
-    return "dropped" if seen.caches_dropped else "not dropped"
+        yield Difference("caches", *("dropped" if seen.caches_dropped else "not dropped" for seen in (a, b)))
 
 
 def _of_drives(a: Sequence[DriveState], b: Sequence[DriveState]) -> Iterator[Difference]:
@@ -184,17 +186,17 @@ def _of_drives(a: Sequence[DriveState], b: Sequence[DriveState]) -> Iterator[Dif
         yield Difference("number of drives", str(len(a)), str(len(b)))
     for one, other in zip(a, b, strict=False):
         name = one.name if one.name == other.name else f"{one.name} and {other.name}"
-        facts: list[tuple[str, str | int | None, str | int | None]] = [
-            ("link", one.link, other.link),
-            ("scheduler", one.scheduler, other.scheduler),
-            ("write cache", one.write_cache, other.write_cache),
-            ("queue depth", one.queue_depth, other.queue_depth),
-        ]
-        if one.model == other.model:
-            facts.append(("firmware", one.firmware, other.firmware))
-        for what, before, after in facts:
+        facts = (
+            "link",
+            "scheduler",
+            "write_cache",
+            "queue_depth",
+            *(("firmware",) if one.model == other.model else ()),
+        )
+        for fact in facts:
+            before, after = getattr(one, fact), getattr(other, fact)
             if before is not None and after is not None:
-                yield Difference(f"{what} of {name}", str(before), str(after))
+                yield Difference(f"{fact.replace('_', ' ')} of {name}", str(before), str(after))
 
 
 # What the figures say of the drive: the processor in the way, a cache, noise.
@@ -365,13 +367,8 @@ def _about_score(result: Result) -> Iterator[str]:
 
 def access_times(result: Result) -> list[tuple[str, float]]:
     """What AS SSD calls so, in milliseconds: the median latency of one 4 KiB request at a time."""
-    found = []
-    for write in (False, True):
-        each = result.find(random=True, block=4 * KIB, depth=1, threads=1, write=write)
-        micro = each.middle("p50_us") if each else None
-        if micro is not None:
-            found.append(("write" if write else "read", micro / 1000))
-    return found
+    sides = [("write" if each.test.write else "read", each.middle("p50_us")) for each in _boot_sides(result)]
+    return [(side, us / 1000) for side, us in sides if us is not None]
 
 
 def _about_boot(result: Result) -> Iterator[str]:
@@ -383,7 +380,7 @@ def _about_boot(result: Result) -> Iterator[str]:
             f"the commands of a boot take it {float(drive.boot_s(ARTICLE)):.1f} s (aligntool estimate boot)"
         )
         return
-    read = result.find(random=True, block=4 * KIB, depth=1, threads=1, write=False)
+    read = next((side for side in _boot_sides(result) if not side.test.write), None)
     if read and not result.settings.passes:
         yield (
             f"for a system: {significant(read.rate.median / 1e6)} MB/s read one at a time, which is what a boot waits "

@@ -1,7 +1,5 @@
 """Run fio: jobs to a file of options, its JSON to figures."""
 
-import json
-import math
 import os
 import re
 import select
@@ -10,12 +8,13 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
+from aligntool.documents import WIRE, decode, load_object
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.process import find_program
 from aligntool.units import format_size
@@ -157,121 +156,85 @@ class Side:
     bytes_per_s: int  # fio's bw_bytes
     iops: float
     moved: int  # bytes
-    requests: int
     runtime_s: float
     mean_us: float
     p50_us: float | None = None
     p99_us: float | None = None
     p999_us: float | None = None
 
-    @property
-    def mb_s(self) -> float:
-        """10^6 bytes a second, as benchmarks print it."""
-        return self.bytes_per_s / 1e6
-
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """One run of one job."""
 
-    name: str
     read: Side | None
     write: Side | None
-    user_cpu: float  # percent of one core that each thread used on average
-    system_cpu: float
-    threads: int
+    thread_cpu: float  # percent of one core, user and system, of each thread on average
     error: int  # errno; 0: none
     fio_version: str
-    options: tuple[tuple[str, str], ...] = ()  # fio's "job options"
-    interrupted: bool = False  # ended before its time
-
-    @property
-    def thread_cpu(self) -> float:
-        """Percent of one core, user and system, of each thread on average."""
-        return self.user_cpu + self.system_cpu
-
-    @property
-    def cores(self) -> float:
-        """Cores that all threads together kept busy."""
-        return self.thread_cpu * self.threads / 100
-
-    @property
-    def cpu_bound(self) -> bool:
-        """A thread that has no time left cannot ask the drive for more: the figure is then the processor's."""
-        return self.thread_cpu >= NEAR_A_CORE
 
     def side(self, *, write: bool) -> Side | None:
         return self.write if write else self.read
 
 
-def read_fio(text: str, *, interrupted: bool = False) -> Measured:
+@dataclass(frozen=True, slots=True)
+class _Latency:
+    mean: float | None
+    percentile: dict[str, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Direction:
+    total_ios: int | None
+    io_bytes: int | None
+    bw_bytes: int | None
+    iops: float | None
+    runtime: float | None
+    clat_ns: _Latency | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    read: _Direction | None
+    write: _Direction | None
+    usr_cpu: float | None
+    sys_cpu: float | None
+    error: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """fio's document, as far as it is used."""
+
+    jobs: tuple[_Job, ...]
+    version: str | None = field(metadata={WIRE: "fio version"})
+
+
+def read_fio(text: str) -> Measured:
     """The first job of the document, which with group_reporting is all of them. Raises ValueError."""
     start = 0 if text.startswith("{") else text.find("\n{")
     if start < 0:
         raise ValueError("fio gave no figures")
     try:
-        document = json.loads(text[start:])
+        found = decode(_Output, load_object(text[start:]))
     except ValueError as error:
-        raise ValueError(f"what fio gave is not JSON: {error}") from None
-    except RecursionError:
-        raise ValueError("what fio gave is not JSON of fio") from None
-    jobs = _mapping(document).get("jobs")
-    if not isinstance(jobs, list) or not jobs:
+        raise ValueError(f"what fio gave is not JSON of fio: {error}") from None
+    if not found.jobs:
         raise ValueError("fio gave figures of no job")
-    job = _mapping(jobs[0])
-    options = {**_mapping(_mapping(document).get("global options", {})), **_mapping(job.get("job options", {}))}
-    return Measured(
-        name=str(job.get("jobname", "")),
-        read=_side(_mapping(job.get("read", {}))),
-        write=_side(_mapping(job.get("write", {}))),
-        user_cpu=_number(job, "usr_cpu"),
-        system_cpu=_number(job, "sys_cpu"),
-        threads=_threads(options.get("numjobs", "1")),
-        error=int(_number(job, "error")),
-        fio_version=str(_mapping(document).get("fio version", "")),
-        options=tuple((str(name), str(value)) for name, value in sorted(options.items())),
-        interrupted=interrupted,
-    )
+    job = found.jobs[0]
+    cpu = (job.usr_cpu or 0.0) + (job.sys_cpu or 0.0)
+    return Measured(_side(job.read), _side(job.write), cpu, job.error or 0, found.version or "")
 
 
-def _side(side: Mapping[str, object]) -> Side | None:
+def _side(side: _Direction | None) -> Side | None:
     """None: nothing of this kind was done."""
-    if not _number(side, "total_ios") or not _number(side, "io_bytes"):
+    if side is None or not side.total_ios or not side.io_bytes:
         return None
-    latency = _mapping(side.get("clat_ns", {}))
-    percentiles = _mapping(latency.get("percentile", {}))
-    return Side(
-        bytes_per_s=int(_number(side, "bw_bytes")),
-        iops=_number(side, "iops"),
-        moved=int(_number(side, "io_bytes")),
-        requests=int(_number(side, "total_ios")),
-        runtime_s=_number(side, "runtime") / 1e3,
-        mean_us=_number(latency, "mean") / 1e3,
-        p50_us=_microseconds(percentiles, "50.000000"),
-        p99_us=_microseconds(percentiles, "99.000000"),
-        p999_us=_microseconds(percentiles, "99.900000"),
-    )
-
-
-def _microseconds(percentiles: Mapping[str, object], name: str) -> float | None:
-    return _number(percentiles, name) / 1e3 if name in percentiles else None
-
-
-def _threads(text: object) -> int:
-    return int(text) if isinstance(text, str) and text.isdecimal() and text.isascii() and len(text) < 6 else 1
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    if not isinstance(value, dict):
-        raise ValueError("what fio gave has another shape than its JSON has")
-    return value
-
-
-def _number(values: Mapping[str, object], name: str) -> float:
-    value = values.get(name, 0)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise ValueError(f"fio gave {value!r} for {name}")
-    return value
+    latency = side.clat_ns or _Latency(None, None)
+    us = {name: value / 1e3 for name, value in (latency.percentile or {}).items()}
+    percentiles = (us.get(name) for name in ("50.000000", "99.000000", "99.900000"))
+    runtime_s, mean_us = (side.runtime or 0) / 1e3, (latency.mean or 0) / 1e3
+    return Side(side.bw_bytes or 0, side.iops or 0.0, side.io_bytes, runtime_s, mean_us, *percentiles)
 
 
 # Running fio: one job, from its start to its figures.
@@ -303,11 +266,11 @@ def run_job(job: Job, *, tell: Tell | None = None, keep: Callable[[str], None] |
     if program is None:
         raise Refused("fio makes the load, and it is not installed", hint=INSTALL)
     _refuse_unfit(job)
-    text, said, code, interrupted = _run(program, job, tell or _nobody)
+    text, said, code, interrupted = _run(program, job, tell or (lambda share: None))
     if keep is not None:
         keep(text)
     try:
-        measured = read_fio(text, interrupted=interrupted)
+        measured = read_fio(text)
     except ValueError as error:
         if interrupted:
             raise FioInterrupted(None) from None
@@ -437,7 +400,3 @@ def _hint(said: str) -> str:
     if "Permission denied" in said:
         return "type the same after sudo"
     return ""
-
-
-def _nobody(share: float) -> None:
-    """Nobody wants to know how far it is."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from shlex import quote
 from typing import BinaryIO
@@ -252,27 +252,41 @@ def is_header(line: bytes) -> bool:
 
 def csv_events(lines: Iterable[bytes]) -> Iterator[Event]:
     """Columns after the fourth are ignored; of a flush also lba and sectors. Raises Refused."""
-    numbered = enumerate(lines, 1)
-    _, header = next(numbered, (1, b""))
+    rest = iter(lines)
+    header = next(rest, b"")
     if not is_header(header):
         raise bad_line(1, header, f"the header {HEADER.decode()}")
-    for number, line in numbered:
-        words = line.rstrip(b"\r").split(b",", 4)
+    yield from _parsed(rest, _row_event, f"a row of {HEADER.decode()}")
+
+
+def _row_event(line: bytes) -> Event:
+    """Raises ValueError, IndexError or KeyError."""
+    words = line.rstrip(b"\r").split(b",", 4)
+    kind = _COLUMN_KINDS[words[1]]
+    if not _TIME.fullmatch(words[0]):
+        raise ValueError
+    start, length = (0, 0) if kind is Kind.FLUSH else _bytes_of(whole(words[2]) * SECTOR, whole(words[3]) * SECTOR)
+    return Moment.ISSUED, kind, b"", start, length, UNTIMED
+
+
+def _bytes_of(start: int, length: int) -> tuple[int, int]:
+    """Raises ValueError for nothing, and for what lies beyond any disk."""
+    if not length or start + length > LAST_BYTE:
+        raise ValueError
+    return start, length
+
+
+def _parsed(rest: Iterable[bytes], parse: Callable[[bytes], Event | None], expected: str) -> Iterator[Event]:
+    """The lines after the first one. Raises Refused."""
+    for number, line in enumerate(rest, 2):
         try:
-            kind = _COLUMN_KINDS[words[1]]
-            if not _TIME.fullmatch(words[0]):
-                raise ValueError
-            if kind is Kind.FLUSH:
-                start, length = 0, 0
-            else:
-                start, length = whole(words[2]) * SECTOR, whole(words[3]) * SECTOR
-                if not length or start + length > LAST_BYTE:
-                    raise ValueError
+            event = parse(line)
         except (IndexError, KeyError, ValueError):
             if not line.strip():
                 continue
-            raise bad_line(number, line, f"a row of {HEADER.decode()}") from None
-        yield Moment.ISSUED, kind, b"", start, length, UNTIMED
+            raise bad_line(number, line, expected) from None
+        if event:
+            yield event
 
 
 # The logs that fio writes with --write_iolog, versions 2 and 3: fio(1), "TRACE FILE FORMAT", and iolog.c. After the
@@ -298,19 +312,13 @@ _ABOUT_FILES = (b"add", b"open", b"close")
 
 def iolog_events(lines: Iterable[bytes]) -> Iterator[Event]:
     """Raises Refused."""
-    numbered = enumerate(lines, 1)
-    _, title = next(numbered, (1, b""))
+    rest = iter(lines)
+    title = next(rest, b"")
     found = IOLOG_FIRST_LINE.fullmatch(title)
     if not found:
         raise bad_line(1, title, '"fio version 2 iolog" or "fio version 3 iolog"')
-    timed = found[1] == b"3"
-    for number, line in numbered:
-        try:
-            event = _event(line, timed=timed)
-        except (IndexError, KeyError, ValueError):
-            raise bad_line(number, line, f"an action of fio's iolog, version {found[1].decode()}") from None
-        if event:
-            yield event
+    parse = partial(_event, timed=found[1] == b"3")
+    yield from _parsed(rest, parse, f"an action of fio's iolog, version {found[1].decode()}")
 
 
 def _event(line: bytes, *, timed: bool) -> Event | None:
@@ -324,14 +332,10 @@ def _event(line: bytes, *, timed: bool) -> Event | None:
     words = line.rsplit(None, 3)
     if not words or words[-1] in _ABOUT_FILES or (words[1] == b"wait" and not timed):
         return None
-    kind, start, length = _IOLOG_KINDS[words[1]], whole(words[2]), whole(words[3])
-    name = words[0]
-    if start + length > LAST_BYTE or len(name) > LONGEST_NAME:
+    kind, name, place = _IOLOG_KINDS[words[1]], words[0], (whole(words[2]), whole(words[3]))
+    if len(name) > LONGEST_NAME:
         raise ValueError
-    if kind is Kind.FLUSH:
-        return Moment.ISSUED, kind, name, 0, 0, UNTIMED
-    if not length:
-        raise ValueError
+    start, length = (0, 0) if kind is Kind.FLUSH else _bytes_of(*place)
     return Moment.ISSUED, kind, name, start, length, UNTIMED
 
 

@@ -1,14 +1,12 @@
 """Run a benchmark plan: rounds of jobs, progress, what is kept."""
 
 import errno
-import fcntl
 import os
 import re
 import secrets
-import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,8 +14,6 @@ from typing import Generic, TypeVar
 
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.files import write_file
-from aligntool.linux.hold import awake
-from aligntool.linux.users import occupants
 from aligntool.measure.fio import Job, Measured, Side, run_job
 from aligntool.measure.results import Sample, Series, sample_of, steadiness
 from aligntool.measure.schedule import OVERHEAD_S, BenchPlan, filling, job_of, rounds_of, warm_up
@@ -86,35 +82,6 @@ def keep_result(file: str, text: str) -> str:
     return file
 
 
-# A device opened exclusively for a benchmark that writes to it.
-
-
-@contextmanager
-def held_device(path: str) -> Iterator[None]:
-    """Opened exclusively: nothing that is mounted or stacked, and nothing may be from now on; locked, so that udev does
-    not look at it meanwhile. Raises Refused.
-    """
-    with ExitStack() as stack:
-        try:
-            status = os.stat(path)  # noqa: PTH116 - the same call as the fstat below
-            if not stat.S_ISBLK(status.st_mode):
-                raise Refused(f"{path} is not a block device")
-            found = occupants(status)
-            if found:
-                reasons = "; ".join(one.what for one in found)
-                raise Refused(f"{path} is in use: {reasons}", hint=" && ".join(one.end for one in found))
-            descriptor = os.open(path, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC | os.O_NOCTTY)
-            stack.callback(os.close, descriptor)
-            if not os.path.samestat(status, os.fstat(descriptor)):
-                raise Refused(f"{path} became another device while it was opened", hint="try again")
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            hint = "type the same after sudo" if isinstance(error, PermissionError) else f"sudo fuser -v {path}"
-            raise Refused(f"{path} cannot be opened exclusively: {error.strerror}", hint=hint) from error
-        stack.enter_context(awake(f"a benchmark of {path}"))
-        yield
-
-
 # How many cores of the whole machine were busy while fio measured. fio's start and end, half a second in which little
 # is done, do not count.
 
@@ -152,39 +119,15 @@ def busy_cores(looks: Sequence[Look], runtime_s: float) -> float | None:
     return round(inside[0].cores * min(max(busy, 0) / passed, 1.0), 2) if passed > 0 else None
 
 
-class Looks:
-    """Those of one run."""
-
-    def __init__(self) -> None:
-        self._taken: list[Look] = []
-
-    def take(self) -> None:
-        found = _look()
-        if found is not None:
-            self._taken.append(found)
-
-    def beside(self, tell: Callable[[float], None]) -> Callable[[float], None]:
-        """Return `tell` with one more look at each call, a few times a second."""
-
-        def told(share: float) -> None:
-            self.take()
-            tell(share)
-
-        return told
-
-    def cores(self, runtime_s: float) -> float | None:
-        """None: too short, or the kernel has no figures."""
-        return busy_cores(self._taken, runtime_s)
-
-
-def _look() -> Look | None:
+def _look() -> tuple[Look, ...]:
+    """One look; none where the kernel has no figures."""
     try:
         lines = [line.split() for line in Path("/proc/stat").read_text().splitlines() if line[:3] == "cpu"]
         ticks = [int(word) for word in lines[0][1:9]]
     except (OSError, ValueError, IndexError):
-        return None
+        return ()
     idle = sum(ticks[3:5])  # with the time in which a disk was waited for
-    return Look(time.monotonic(), sum(ticks) - idle, sum(ticks), len(lines) - 1 or os.cpu_count() or 1)
+    return (Look(time.monotonic(), sum(ticks) - idle, sum(ticks), len(lines) - 1 or os.cpu_count() or 1),)
 
 
 # Runs of fio, one after the other: the tests of a benchmark, starts, spans, the loads on test arrays.
@@ -214,6 +157,10 @@ class Finished(Generic[Key]):
     side: Side | None  # reads, or writes where the job writes
     busy_cores: float | None  # of the whole machine
 
+    @property
+    def iops(self) -> float:
+        return self.side.iops if self.side else 0.0
+
 
 class Runs:
     """Run fio `total` times and report the progress over all of them.
@@ -239,16 +186,23 @@ class Runs:
         Raises Refused, Stopped or KeyboardInterrupt, as `run_job` does.
         """
         for cell in cells:
-            say = partial(self.say, cell.text, self._each_s(cell.job))
-            say(0.0)
-            looks = Looks()
-            looks.take()
-            keep = partial(self._keep, cell.title, cell.number) if self._keep else None
-            measured = run_job(cell.job, tell=looks.beside(say), keep=keep)
-            looks.take()
-            side = measured.side(write=cell.job.writes)
-            yield Finished(cell.key, measured, side, looks.cores(side.runtime_s) if side else None)
+            yield self._run(cell)
             self._done += 1
+
+    def _run(self, cell: Cell[Key]) -> Finished[Key]:
+        looks: list[Look] = []
+        each_s = self._each_s(cell.job)
+
+        def tell(share: float) -> None:
+            looks.extend(_look())
+            self.say(cell.text, each_s, share)
+
+        tell(0.0)
+        keep = partial(self._keep, cell.title, cell.number) if self._keep else None
+        measured = run_job(cell.job, tell=tell, keep=keep)
+        looks.extend(_look())
+        side = measured.side(write=cell.job.writes)
+        return Finished(cell.key, measured, side, busy_cores(looks, side.runtime_s) if side else None)
 
     def say(self, text: str, each_s: float | None = None, share: float = 0.0) -> None:
         """Report `text` and the share of the present run."""
@@ -266,85 +220,77 @@ class Runs:
 
 
 @dataclass(slots=True)
-class Ran:
-    """The samples of a benchmark, and how it ended."""
+class Ran(Generic[Key]):
+    """The runs that gave figures, in their order, and how it ended."""
 
-    samples: dict[BenchTest, list[Sample]] = field(default_factory=dict)
-    fio_version: str = ""
+    runs: list[Finished[Key]] = field(default_factory=list)
     caches_dropped: bool = False
     interrupted: bool = False
     failure: Refused | Stopped | None = None
 
     @property
-    def series(self) -> tuple[Series, ...]:
-        return tuple(Series(test, tuple(samples)) for test, samples in self.samples.items() if samples)
+    def fio_version(self) -> str:
+        return self.runs[-1].measured.fio_version if self.runs else ""
 
     @property
     def complete(self) -> bool:
         return not self.interrupted and self.failure is None
 
+    @contextmanager
+    def ended_early(self) -> Iterator[None]:
+        """Record what ended it early; what was measured until then is used. fio's figures of an interrupted run are
+        dropped.
+        """
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.interrupted = True
+        except (Refused, Stopped) as failure:
+            self.failure = failure
 
-@dataclass(slots=True)
-class Swept(Generic[Key]):
-    """Requests a second, in the order of the runs; percent of a core that fio's thread used; how it ended."""
-
-    rates: list[tuple[Key, float]] = field(default_factory=list)
-    cpu: list[tuple[Key, float]] = field(default_factory=list)
-    fio_version: str = ""
-    interrupted: bool = False
-    failure: Refused | Stopped | None = None
-
-    @property
-    def complete(self) -> bool:
-        return not self.interrupted and self.failure is None
-
-
-@contextmanager
-def _early_end(ran: Ran | Swept[Key]) -> Iterator[None]:
-    """Record in `ran` what ended it early; what was measured until then is used. fio's figures of an interrupted run
-    are dropped.
-    """
-    try:
-        yield
-    except KeyboardInterrupt:
-        ran.interrupted = True
-    except (Refused, Stopped) as failure:
-        ran.failure = failure
+    def measure(self, runs: Runs, cells: Iterable[Cell[Key]]) -> None:
+        for each in runs.measure(cells):
+            if each.side is not None:
+                self.runs.append(each)
 
 
 def run_sweep(
     jobs: Iterable[tuple[Key, str, Job]], total: int, tell: SweepProgress, keep: Keep | None = None
-) -> Swept[Key]:
+) -> Ran[Key]:
     """Run `total` jobs. Raise nothing for what fio does, nor for Ctrl-C."""
-    swept: Swept[Key] = Swept()
-    cells = (Cell(key, title, job, title, number) for number, (key, title, job) in enumerate(jobs, 1))
-    with _early_end(swept):
-        for each in Runs(total, tell, keep).measure(cells):
-            swept.fio_version = each.measured.fio_version
-            if each.side is not None:
-                swept.rates.append((each.key, each.side.iops))
-                swept.cpu.append((each.key, each.measured.thread_cpu))
-    return swept
-
-
-def run_bench(plan: BenchPlan, path: str, *, tell: SweepProgress, keep: Keep) -> Ran:
-    """Run the tests of a benchmark. Raise nothing for what fio does, nor for Ctrl-C."""
-    ran = Ran({test: [] for test in plan.measured})
-    with _early_end(ran):
-        if plan.fills:
-            text = "writing everything twice" if plan.fills > 1 else FILLING
-            fill(filling(plan, path), text, tell)
-        runs = Runs(plan.rounds * len(plan.measured), tell, keep)
-        for each in runs.measure(_bench_cells(plan, path, ran, keep)):
-            test, number = each.key
-            ran.fio_version = each.measured.fio_version
-            sample = sample_of(each.measured, number, write=test.write, busy_cores=each.busy_cores)
-            if sample is not None:
-                ran.samples[test].append(sample)
+    ran: Ran[Key] = Ran()
+    with ran.ended_early():
+        cells = (Cell(key, title, job, title, number) for number, (key, title, job) in enumerate(jobs, 1))
+        ran.measure(Runs(total, tell, keep), cells)
     return ran
 
 
-def _bench_cells(plan: BenchPlan, path: str, ran: Ran, keep: Keep) -> Iterator[Cell[tuple[BenchTest, int]]]:
+Bench = tuple[BenchTest, int]
+"""A test of a benchmark, and which repeat, round or pass of it."""
+
+
+def run_bench(plan: BenchPlan, path: str, *, tell: SweepProgress, keep: Keep) -> Ran[Bench]:
+    """Run the tests of a benchmark. Raise nothing for what fio does, nor for Ctrl-C."""
+    ran: Ran[Bench] = Ran()
+    with ran.ended_early():
+        if plan.fills:
+            text = "writing everything twice" if plan.fills > 1 else FILLING
+            fill(filling(plan, path), text, tell)
+        ran.measure(Runs(plan.rounds * len(plan.measured), tell, keep), _bench_cells(plan, path, ran, keep))
+    return ran
+
+
+def series_of(ran: Ran[Bench]) -> tuple[Series, ...]:
+    """Return the runs of a benchmark by test."""
+    found: dict[BenchTest, list[Sample]] = {}
+    for run in ran.runs:
+        test, number = run.key
+        sample = sample_of(run.measured, number, write=test.write, busy_cores=run.busy_cores)
+        found.setdefault(test, []).extend([sample] if sample else [])
+    return tuple(Series(test, tuple(samples)) for test, samples in found.items())
+
+
+def _bench_cells(plan: BenchPlan, path: str, ran: Ran[Bench], keep: Keep) -> Iterator[Cell[Bench]]:
     for number, tests in rounds_of(plan):
         if number == 1 or not plan.settings.passes:
             ran.caches_dropped = drop_caches()
@@ -353,13 +299,9 @@ def _bench_cells(plan: BenchPlan, path: str, ran: Ran, keep: Keep) -> Iterator[C
         for test in tests:
             text = f"{test.title}, {number} of {plan.rounds}"
             yield Cell((test, number), text, job_of(plan, test, path), test.title, number)
-        if plan.settings.until_steady and _all_steady(ran):
+        found = [steadiness([sample.iops for sample in each.samples]) for each in series_of(ran)]
+        if plan.settings.until_steady and all(each is not None and each.steady for each in found):
             return
-
-
-def _all_steady(ran: Ran) -> bool:
-    found = [steadiness([sample.iops for sample in samples]) for samples in ran.samples.values()]
-    return all(each is not None and each.steady for each in found)
 
 
 FILLING = "filling the file with random data"

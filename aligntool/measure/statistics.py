@@ -7,8 +7,7 @@ from math import atan, cos, log, pi, sin, sqrt
 from statistics import mean, variance
 
 from aligntool.inventory import DiskKind
-from aligntool.measure.conditions import DriveState, bottom_of
-from aligntool.measure.results import Result, Series
+from aligntool.measure.results import DriveState, Result, Series, bottom_of
 from aligntool.recipes.goals import BenchTest
 
 # Whether a difference may be noise: Student's t-test, and Holm's correction for multiple comparisons.

@@ -7,8 +7,7 @@ from aligntool.documents import as_object, check_schema, decode, load_object
 from aligntool.errors import Refused
 from aligntool.inventory import NvmeFacts
 from aligntool.measure.alignment import ENOUGH, Knee, Rate, Row, rows_beside_others, said_of_all, verdicts
-from aligntool.measure.conditions import Conditions, warnings_of
-from aligntool.measure.results import EXPERIMENTS, conditions_of
+from aligntool.measure.results import EXPERIMENTS, Conditions, conditions_of, warnings_of
 from aligntool.measure.unit import Probed
 from aligntool.units import format_about, format_size
 
@@ -180,24 +179,19 @@ class _Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class _SpansFile(Experiment):
-    when: str
-    target: str
-    write: bool
-    knee: Knee
-    curve: tuple[_Point, ...]
+class _File:
     host_memory_buffer: _Memory | None
 
 
 def _spans(document: dict[str, object]) -> Spans:
-    found = decode(_SpansFile, {"when": ""} | document | _common(document))
-    if not all(point.iops and point.cpu != () for point in found.curve):
+    points = decode(tuple[_Point, ...], document.get("curve"), "curve")
+    if not all(point.iops and point.cpu != () for point in points):
         raise ValueError("curve: iops or cpu is an empty list")
-    memory = found.host_memory_buffer
-    return Spans(
-        found.when, found.target, found.write, found.knee,
-        {point.span: list(point.iops) for point in found.curve},
-        NvmeFacts(hmb_preferred=memory.preferred, hmb_granted=memory.granted) if memory else None,
-        {point.span: list(point.cpu) for point in found.curve if point.cpu is not None},
-        conditions=_conditions(document), setting=found.setting, disk=found.disk, complete=found.complete,
-    )  # fmt: skip
+    figures: dict[str, object] = {
+        "curve": {point.span: list(point.iops) for point in points},
+        "cpu": {point.span: list(point.cpu) for point in points if point.cpu is not None},
+    }
+    found = decode(Spans, {"when": ""} | document | _common(document) | figures)
+    memory = decode(_File, document).host_memory_buffer
+    nvme = NvmeFacts(hmb_preferred=memory.preferred, hmb_granted=memory.granted) if memory else None
+    return replace(found, conditions=_conditions(document), nvme=nvme)

@@ -3,7 +3,7 @@
 import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +13,10 @@ from aligntool.errors import Refused
 from aligntool.inventory import Disk, most_of, port_above, runs_below
 from aligntool.linux.content import hole_share
 from aligntool.linux.look import look
-from aligntool.linux.sysfs import Mount, mounts_now
+from aligntool.linux.sysfs import LIVE, Mount, mounts_now, on_battery
 from aligntool.linux.targets import refuse_ambiguous, refuse_silent
-from aligntool.measure.conditions import MEMORY, Conditions, DriveState
-from aligntool.measure.results import LARGEST, Brief, Kept, Result, from_json
+from aligntool.linux.users import block_number, kernel_name, sysfs_folder
+from aligntool.measure.results import LARGEST, MEMORY, Brief, Conditions, DriveState, Kept, Result, from_json
 from aligntool.measure.schedule import Target, TargetKind
 from aligntool.measure.sweeps import Spans, Starts, experiment_from_json
 
@@ -204,13 +204,10 @@ def _opens_directly(named: str, path: str) -> bool:
 
 def _logical_block(number: int) -> int:
     """Of the device with that number; of a number that no device has (btrfs, overlay), what suits every disk."""
-    folder = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}").resolve()
-    for place in (folder, folder.parent):  # a partition has its queue one folder up
-        try:
-            return int((place / "queue/logical_block_size").read_text())
-        except (OSError, ValueError):
-            continue
-    return 4096
+    folder = sysfs_folder(number)
+    places = (folder, folder.parent)  # a partition has its queue one folder up
+    found = (LIVE.number(f"{place}/queue/logical_block_size") for place in places)
+    return next((size for size in found if size), 4096)
 
 
 def mount_of(path: str) -> Mount | None:
@@ -225,7 +222,6 @@ def mount_of(path: str) -> Mount | None:
 
 # The conditions of a measurement: drives, their links and temperatures, the file system, the machine.
 
-_SYS_BLOCK = Path("/sys/class/block")
 _MOST_DRIVES = 64
 
 
@@ -238,7 +234,7 @@ def look_at_conditions(target: Target, span: int) -> Conditions:
         cores=os.cpu_count(),
         governor=_governor(),
         load=round(os.getloadavg()[0], 2),
-        on_battery=_on_battery(),
+        on_battery=on_battery(),
         filesystem=mount.kind if mount else None,
         mount_options=mount.options if mount else None,
         room=_room(target),
@@ -275,21 +271,12 @@ def disks_below(target: Target, mount: Mount | None) -> tuple[Disk, ...]:
 
 def _block_name(target: Target, mount: Mount | None) -> str | None:
     """The kernel's name of the block device: of the mount's source, else of the number that the file has."""
-    for path in (target.path, mount.source if mount else ""):
-        with suppress(OSError, ValueError):
-            number = Path(path).stat().st_rdev
-            if number and Path(path).is_block_device():
-                return _name_of(number)
-    if target.kind is TargetKind.DEVICE:
-        return None
-    with suppress(OSError):
-        return _name_of(Path(target.path).stat().st_dev)
-    return None
-
-
-def _name_of(number: int) -> str | None:
-    folder = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
-    return folder.resolve().name.replace("!", "/") if folder.exists() else None
+    number = block_number(target.path) or block_number(mount.source if mount else "")
+    if not number and target.kind is not TargetKind.DEVICE:
+        with suppress(OSError):
+            number = Path(target.path).stat().st_dev
+    folder = sysfs_folder(number)
+    return kernel_name(folder) if number and folder.exists() else None
 
 
 def drive_state(disk: Disk) -> DriveState:
@@ -298,7 +285,7 @@ def drive_state(disk: Disk) -> DriveState:
     link = f"{hop.speed_gts:g} GT/s x{hop.width}" if hop and hop.speed_gts and hop.width else None
     most = most_of(hop, port_above(path)) if hop else None
     slowed = bool(hop and most and most.both_ends and runs_below(hop, most))
-    array = disk.array
+    array, folder = disk.array, f"/sys/class/block/{disk.name.replace('/', '!')}"
     return DriveState(
         name=disk.name,
         model=disk.model,
@@ -308,75 +295,53 @@ def drive_state(disk: Disk) -> DriveState:
         rotational=disk.rotational,
         link=link,
         link_slowed=slowed,
-        scheduler=_scheduler(disk.name),
-        queue_depth=_queue_depth(disk),
-        write_cache=_text(_folder(disk.name) / "queue/write_cache"),
+        scheduler=_scheduler(LIVE.text(f"{folder}/queue/scheduler") or ""),
+        queue_depth=_queue_depth(disk, folder),
+        write_cache=LIVE.text(f"{folder}/queue/write_cache") or None,
         array_level=array.level if array else None,
-        array_action=_text(_folder(disk.name) / "md/sync_action"),
+        array_action=LIVE.text(f"{folder}/md/sync_action") or None,
         array_degraded=bool(array and array.degraded),
         temperature_c=_temperature(disk.name),
     )
 
 
-def _folder(name: str) -> Path:
-    return _SYS_BLOCK / name.replace("/", "!")
-
-
-def _queue_depth(disk: Disk) -> int | None:
+def _queue_depth(disk: Disk, folder: str) -> int | None:
     """What the device offers (C3): NCQ's depth of ATA, else what the block layer gives it."""
     if disk.queue_depth is not None:
         return disk.queue_depth
-    word = _text(_folder(disk.name) / "queue/nr_requests")
-    return int(word) if word and word.isdecimal() and disk.kind.value == "nvme" else None
+    return LIVE.number(f"{folder}/queue/nr_requests") if disk.kind.value == "nvme" else None
 
 
-def _scheduler(name: str) -> str | None:
+def _scheduler(text: str) -> str | None:
     """ "[none] mq-deadline": the one in brackets is in use."""
-    words = (_text(_folder(name) / "queue/scheduler") or "").split()
+    words = text.split()
     chosen = next((word.strip("[]") for word in words if word.startswith("[")), None)
     return chosen or (words[0] if len(words) == 1 else None)
 
 
 def _temperature(name: str) -> float | None:
     """hwmon of the NVMe driver, or of drivetemp for ATA, in thousandths (Documentation/hwmon/sysfs-interface)."""
-    for file in _sensors(_folder(name)):
-        word = _text(file)
-        if word and word.lstrip("-").isdecimal():
-            return int(word) / 1000
+    folder = Path("/sys/class/block", name.replace("/", "!"), "device")
+    for below in ("hwmon*", "hwmon/hwmon*", "device/hwmon/hwmon*"):
+        for sensor in sorted(folder.glob(f"{below}/temp1_input")):
+            if (number := LIVE.number(str(sensor))) is not None:
+                return number / 1000
     return None
-
-
-def _sensors(folder: Path) -> Iterator[Path]:
-    for below in (
-        "device/hwmon*/temp1_input",
-        "device/hwmon/hwmon*/temp1_input",
-        "device/device/hwmon/hwmon*/temp1_input",
-    ):
-        with suppress(OSError):
-            yield from sorted(folder.glob(below))
 
 
 def _governor() -> str | None:
     """One word where all cores have the same."""
     files = sorted(Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor"))
-    words = dict.fromkeys(word for file in files if (word := _text(file)))
+    words = dict.fromkeys(word for file in files if (word := LIVE.text(str(file))))
     return ", ".join(words) or None
 
 
 def _processor() -> str | None:
-    with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
-            name, found, value = line.partition(":")
-            if found and name.strip() in ("model name", "Model", "cpu model"):
-                return value.strip() or None
+    for line in (LIVE.content("/proc/cpuinfo") or b"").decode("utf-8", "replace").splitlines():
+        name, found, value = line.partition(":")
+        if found and name.strip() in ("model name", "Model", "cpu model"):
+            return value.strip() or None
     return None
-
-
-def _on_battery() -> bool:
-    """A battery of the machine is discharging (Documentation/ABI/testing/sysfs-class-power)."""
-    supplies = sorted(Path("/sys/class/power_supply").glob("*"))
-    own = [each for each in supplies if _text(each / "scope") != "Device"]
-    return any(_text(each / "type") == "Battery" and _text(each / "status") == "Discharging" for each in own)
 
 
 def _room(target: Target) -> int | None:
@@ -386,10 +351,3 @@ def _room(target: Target) -> int | None:
         found = os.statvfs(target.path)
         return found.f_blocks * found.f_frsize
     return None
-
-
-def _text(file: Path) -> str | None:
-    try:
-        return file.read_text(errors="replace").strip() or None
-    except OSError:
-        return None

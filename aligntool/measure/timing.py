@@ -24,8 +24,6 @@ _WARM_UP_S = 0.5
 _POOL = 4 * MIB  # of random bytes, from which writes are taken
 Tell = Callable[[float], None]
 """Told the share that is done, from 0 to 1, before each round."""
-_Taken = tuple[Sample, ...] | None
-"""Of a round; None: the time was over before it was whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +90,7 @@ def time_rounds(
     done = 0
     began = time.perf_counter()
     interrupted = False
-    with _undisturbed():
+    with _on_one_processor():
         try:
             for one in rounds:
                 if not done:
@@ -149,8 +147,8 @@ class _Run:
                 return
             self._read(pair.cheap)
 
-    def round(self, one: Round, until: float) -> _Taken:
-        """`until`: by the clock of perf_counter."""
+    def round(self, one: Round, until: float) -> tuple[Sample, ...] | None:
+        """None: the time was over before it was whole. `until`: by the clock of perf_counter."""
         samples = []
         self.pairs = 0
         for pair in one:
@@ -171,12 +169,9 @@ class _Run:
 
     def pair(self, pair: Pair) -> Sample:
         send = self._read if pair.kind is Kind.READ else self._write
-        if pair.dear_first:
-            dear = send(pair.dear)
-            cheap = send(pair.cheap)
-        else:
-            cheap = send(pair.cheap)
-            dear = send(pair.dear)
+        first = send(pair.dear if pair.dear_first else pair.cheap)
+        second = send(pair.cheap if pair.dear_first else pair.dear)
+        dear, cheap = (first, second) if pair.dear_first else (second, first)
         return Sample(pair.kind, pair.level, pair.quarter, dear, cheap)
 
     def _read(self, extent: Extent) -> float:
@@ -184,19 +179,11 @@ class _Run:
         buffer = self._lent.get(extent.length)
         if buffer is None:
             buffer = self._lent[extent.length] = self._buffers.lend(extent.length)
-        at = extent.start if self.target.place is None else self.target.place(extent.start)
-        try:
-            before = time.perf_counter_ns()
-            got = os.preadv(self.target.reading, [buffer], at)
-            elapsed = time.perf_counter_ns() - before
-        except OSError as error:
-            raise self._failed("read", extent, error.strerror) from error
-        if got != extent.length:
-            raise self._failed("read", extent, "it ends before")
+        elapsed = self._timed(os.preadv, self.target.reading, buffer, extent, ("read", "it ends before"))
         self.read += extent.length
         self.reads += 1
         self.zeros += not any(buffer[:: max(extent.length // 16, 1)]) and not any(buffer)
-        return elapsed / 1000
+        return elapsed
 
     def _write(self, extent: Extent) -> float:
         """µs, until it is durable."""
@@ -206,17 +193,31 @@ class _Run:
             self._pool = self._buffers.lend(_POOL)
             self._pool[:] = os.urandom(_POOL)
         begin = self.written % (_POOL - extent.length) // 4096 * 4096
-        at = extent.start if self.target.place is None else self.target.place(extent.start)
         data = self._pool[begin : begin + extent.length]
-        try:
-            before = time.perf_counter_ns()
-            got = os.pwritev(self.target.writing, [data], at)
-            elapsed = time.perf_counter_ns() - before
-        except OSError as error:
-            raise self._failed("written", extent, error.strerror) from error
-        if got != extent.length:
-            raise self._failed("written", extent, "only a part was taken")
+        words = ("written", "only a part was taken")
+        elapsed = self._timed(os.pwritev, self.target.writing, data, extent, words)
         self.written += extent.length
+        return elapsed
+
+    def _timed(
+        self,
+        call: Callable[[int, list[memoryview], int], int],
+        descriptor: int,
+        data: memoryview,
+        extent: Extent,
+        words: tuple[str, str],
+    ) -> float:
+        """µs. `words`: what was done, and why only a part of it may have been."""
+        at = extent.start if self.target.place is None else self.target.place(extent.start)
+        pieces, clock = [data], time.perf_counter_ns
+        try:
+            before = clock()
+            got = call(descriptor, pieces, at)
+            elapsed = clock() - before
+        except OSError as error:
+            raise self._failed(words[0], extent, error.strerror) from error
+        if got != extent.length:
+            raise self._failed(words[0], extent, words[1])
         return elapsed / 1000
 
     def _failed(self, what: str, extent: Extent, why: str | None) -> Refused | Stopped:
@@ -229,7 +230,7 @@ class _Run:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
+def _on_one_processor() -> Iterator[None]:
     """One processor, awake (with root: /dev/cpu_dma_latency, Documentation/power/pm_qos_interface.rst), and no garbage
     collection of Python's. All of it is as before when the block ends.
     """

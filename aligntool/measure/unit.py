@@ -8,25 +8,9 @@ from math import hypot
 from statistics import fmean, median
 
 from aligntool.audit.report import CONFIDENT, PROBE_SCHEMA, PROBE_VERSION
-from aligntool.documents import as_object
-from aligntool.measure.unit_design import (
-    FEWEST,
-    QUARTERS,
-    STRATA,
-    Cells,
-    Dice,
-    Kind,
-    Level,
-    Sample,
-    Sides,
-    View,
-    centred,
-    fast,
-    look,
-    middle,
-    together,
-    typical,
-)
+from aligntool.documents import as_json, as_object
+from aligntool.measure import unit_design as design
+from aligntool.measure.unit_design import Cells, Dice, Kind, Level, Sample, View
 from aligntool.units import Extent, format_size
 
 # Levels of one kind of pairs -> the boundaries that they show, or why none is believed.
@@ -42,6 +26,7 @@ CLEAN = 1 / 3  # of a step's height, within which the levels below it and above 
 LEAST = 1 / 2  # of a step's height, that each part of the experiment must show
 MOST = 2.0  # of a step's height, that no quantile may move
 TOO_FEW = "too few samples: --limit and --most can allow more"
+_WAYS = (design.typical, design.fast)
 _LOWER, _UPPER = (0.1, 0.25), (0.5, 0.75)  # quantiles
 _COMMON = (0.65,)  # below what a map that is not at hand, or a busy computer, makes late
 
@@ -64,8 +49,8 @@ def find_steps(cells: Cells, control: Cells, request_us: float) -> Steps:
     """Return where the penalty of crossing begins, and where it grows. The control is in the pairs: both sides of the
     boundary. `request_us`: what a request takes that pays no penalty.
     """
-    sides = Sides(cells)
-    return _agreed([_steps(look(cells, way), sides, SMALLEST_SHARE * request_us) for way in (typical, fast)])
+    sides = design.Sides(cells)
+    return _agreed([_steps(design.look(cells, way), sides, SMALLEST_SHARE * request_us) for way in _WAYS])
 
 
 def find_whole(cells: Cells, control: Cells, request_us: float) -> Steps:
@@ -75,7 +60,7 @@ def find_whole(cells: Cells, control: Cells, request_us: float) -> Steps:
     a size, wherever they lie. `control`: writes of the whole size shifted by half, which tell the two apart.
     """
     floor = SMALLEST_SHARE * request_us
-    return _agreed([_whole(look(cells, way), look(control, way), floor) for way in (typical, fast)])
+    return _agreed([_whole(design.look(cells, way), design.look(control, way), floor) for way in _WAYS])
 
 
 def resampled(cells: Cells, dice: Dice) -> Cells:
@@ -94,7 +79,7 @@ def _agreed(found: Sequence[Steps]) -> Steps:
     return most
 
 
-def _steps(seen: Sequence[Level], sides: Sides, floor: float) -> Steps:
+def _steps(seen: Sequence[Level], sides: design.Sides, floor: float) -> Steps:
     if len(seen) < 3:
         return Steps((), TOO_FEW)
     groups: list[list[Level]] = [[seen[0]]]
@@ -124,11 +109,11 @@ def _rises(low: Sequence[Level], level: Level, floor: float) -> bool:
     """
     rise = level.median - fmean(one.median for one in low)
     least = max(floor, level.whole.width)
-    if rise <= max(CERTAIN * hypot(together(one.error for one in low), level.error), least):
+    if rise <= max(CERTAIN * hypot(design.together(one.error for one in low), level.error), least):
         return False
     for index, margin in enumerate(level.margins):
         rise = margin.median - fmean(one.margins[index].median for one in low)
-        unsure = hypot(together(one.margins[index].error for one in low), margin.error)
+        unsure = hypot(design.together(one.margins[index].error for one in low), margin.error)
         if rise <= max(IN_EACH * unsure, floor):
             return False
     return True
@@ -138,7 +123,7 @@ def _height(low: Sequence[Level], high: Sequence[Level]) -> float:
     return fmean(one.median for one in high) - fmean(one.median for one in low)
 
 
-def _unclean(low: Sequence[Level], high: Sequence[Level], sides: Sides) -> str:
+def _unclean(low: Sequence[Level], high: Sequence[Level], sides: design.Sides) -> str:
     """Return why this is not a step; "": it is one."""
     height = _height(low, high)
     limit = CLEAN * height
@@ -173,7 +158,9 @@ def _not_from_zero(low: Sequence[Level], high: Sequence[Level]) -> str:
     return "the two requests of a pair differ where no boundary is crossed"
 
 
-def _moves_as_a_whole(low: Sequence[Level], high: Sequence[Level], height: float, sides: Sides, side: int) -> bool:
+def _moves_as_a_whole(
+    low: Sequence[Level], high: Sequence[Level], height: float, sides: design.Sides, side: int
+) -> bool:
     """Return whether every request across takes longer by about as much, and none of those across a smaller boundary.
     Where one crossing in three pays, or four in five, or where places are slow by chance, only some quantiles move.
     If pages of two sizes are mixed, the size at which only some pay is the last one below the step or the first one.
@@ -258,7 +245,7 @@ _FINDERS: Mapping[Kind, Callable[[Cells, Cells, float], Steps]] = {
     Kind.WRITE: find_steps,
     Kind.PART: find_whole,
 }
-_STRATA = {Kind.SHIFT: QUARTERS}  # the others have both sides
+_STRATA = {Kind.SHIFT: design.QUARTERS}  # the others have both sides
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,17 +339,19 @@ def infer(samples: Iterable[Sample], dice: Dice, *, resamples: int = RESAMPLES) 
 
 def _cells(kind: Kind, samples: Sequence[Sample]) -> Cells:
     """Levels with samples enough in every stratum."""
-    strata = _STRATA.get(kind, STRATA)
+    strata = _STRATA.get(kind, design.STRATA)
     found: dict[int, tuple[list[tuple[float, float]], ...]] = {}
     for sample in samples:
         of_level = found.setdefault(sample.level, tuple([] for _ in range(strata)))
         of_level[sample.quarter].append((sample.dear_us, sample.cheap_us))
-    return centred({level: found[level] for level in sorted(found) if min(map(len, found[level])) >= FEWEST})
+    return design.centred(
+        {level: found[level] for level in sorted(found) if min(map(len, found[level])) >= design.FEWEST}
+    )
 
 
 def _penalties(cells: Cells) -> Iterable[Penalty]:
     for level, strata in cells.items():
-        yield Penalty(level, *middle([dear - cheap for stratum in strata for dear, cheap in stratum]))
+        yield Penalty(level, *design.middle([dear - cheap for stratum in strata for dear, cheap in stratum]))
 
 
 def _confirmed(
@@ -429,36 +418,23 @@ class ProbeResult:
 
 def document(result: ProbeResult, version: str) -> dict[str, object]:
     """Sizes in bytes, times in µs, shares and confidences from 0 to 1."""
-    inference = result.inference
+    inference, experiment = result.inference, as_object(result)
+    disk = experiment.pop("disk")
+    del experiment["inference"]
     return {
         "schema": PROBE_SCHEMA,
         "version": PROBE_VERSION,
         "aligntool": version,
-        "disk": as_object(result.disk),
+        "disk": disk,
         "unit": inference.unit,
         "confident_from": CONFIDENT,
         "boundaries": [_boundary(one) for one in inference.boundaries],
         "doubtful": [_boundary(one) for one in inference.doubtful],
         "why_unknown": list(inference.why_unknown),
-        "looked": [as_object(one) for one in inference.looked],
-        "experiment": {
-            "sector": result.sector,
-            "regions": [as_object(region) for region in result.regions],
-            "rounds": result.rounds,
-            "read": result.read,
-            "written": result.written,
-            "zeros": result.zeros,
-            "elapsed_s": result.elapsed_s,
-            "seed": result.seed,
-            "interrupted": result.interrupted,
-            "file": result.file,
-        },
+        "looked": as_json(inference.looked),
+        "experiment": experiment,
     }
 
 
 def _boundary(boundary: Boundary) -> dict[str, object]:
-    return {
-        "size": boundary.size,
-        "confidence": boundary.confidence,
-        "evidence": [as_object(one) for one in boundary.evidence],
-    }
+    return {"size": boundary.size, "confidence": boundary.confidence, "evidence": as_json(boundary.evidence)}

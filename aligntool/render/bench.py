@@ -7,9 +7,8 @@ from shlex import quote
 from aligntool import __version__
 from aligntool.measure import compare
 from aligntool.measure.compare import Verdict
-from aligntool.measure.conditions import Conditions, DriveState, warnings_of
 from aligntool.measure.fio import fio_words
-from aligntool.measure.results import Kept, Result, Series, Spread
+from aligntool.measure.results import Conditions, DriveState, Kept, Result, Series, Spread, warnings_of
 from aligntool.measure.schedule import BenchPlan, filling, job_of, warm_up
 from aligntool.measure.statistics import LEAST_RUNS
 from aligntool.render.json import Value, dumps

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.linux.hold import awake, battery_note
+from aligntool.linux.hold import awake
+from aligntool.linux.sysfs import on_battery
 
 REPOSITORY = Path(__file__).parent.parent.parent
 
@@ -97,4 +98,4 @@ def test_only_a_machine_that_lives_on_its_battery_is_warned(
         folder.mkdir()
         for name, value in supply.items():
             (folder / name).write_text(f"{value}\n")
-    assert ("battery" in battery_note(tmp_path)) is warned
+    assert on_battery(str(tmp_path)) is warned

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from aligntool.measure.conditions import Conditions, DriveState
-from aligntool.measure.results import Result, Sample, Series, Settings
+from aligntool.measure.results import Conditions, DriveState, Result, Sample, Series, Settings
 from aligntool.recipes.goals import BenchTest
 from aligntool.units import KIB, MIB
 

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from aligntool.change import Progress
 from aligntool.cli.app import app
-from aligntool.measure.conditions import Conditions, DriveState
+from aligntool.measure.results import Conditions, DriveState
 from aligntool.measure.schedule import Wish
 from aligntool.measure.targets import find_target
 from aligntool.render.bench import plan_words

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.measure.conditions import Conditions
-from aligntool.measure.results import Result, Series
-from aligntool.measure.run import Look, busy_cores, run_bench
+from aligntool.measure.results import Conditions, Result, Series
+from aligntool.measure.run import Look, busy_cores, run_bench, series_of
 from aligntool.measure.schedule import Target, TargetKind, Wish, plan_bench
 from aligntool.recipes.goals import BenchGoal, BenchTest
 from aligntool.units import KIB, MIB
@@ -64,7 +63,7 @@ def measured(file: Path, threads: int) -> Series:
     ran = run_bench(plan, str(file), tell=lambda *_: None, keep=lambda *_: None)
     assert ran.complete
     seen = Conditions(cores=CORES)
-    return Result("", "", "", "file", plan.settings, seen, ran.series).series[0]
+    return Result("", "", "", "file", plan.settings, seen, series_of(ran)).series[0]
 
 
 def kernel_s() -> tuple[float, float]:

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from aligntool.measure.compare import Verdict, compare, differences, doubts
-from aligntool.measure.conditions import Conditions
-from aligntool.measure.results import Result
+from aligntool.measure.results import Conditions, Result
 from aligntool.render.bench import compare_json, compare_lines
 from aligntool.render.lines import text_of
 from aligntool.render.report.results import measured_of

@@ -12,8 +12,8 @@ import pytest
 
 from aligntool.errors import Refused
 from aligntool.measure.alignment import MOST_RUNS, Knee, Load, Rate, places_of, refuse_too_many
-from aligntool.measure.conditions import Conditions
 from aligntool.measure.fio import Job, Pattern
+from aligntool.measure.results import Conditions
 from aligntool.measure.run import run_sweep
 from aligntool.measure.sweeps import Setting, Spans, Starts, piece_words
 from aligntool.render.report.results import experiment_shown
@@ -110,7 +110,7 @@ def test_the_bar_moves_while_fio_runs_and_says_what_is_left_from_the_first_run_o
     job = Job(name="x", path=str(file), pattern=Pattern.RANDOM_READ, block=4 * KIB, span=MIB, runtime_s=1.0)
     told: list[tuple[str, float, float | None]] = []
     swept = run_sweep([(1, "one", job), (2, "two", job)], 2, lambda *each: told.append(each))
-    assert swept.complete and len(swept.rates) == 2
+    assert swept.complete and len(swept.runs) == 2
     first = [(share, left) for title, share, left in told if title == "one"]
     assert len(first) >= 4 and [share for share, _ in first] == sorted(share for share, _ in first)
     assert first[0][0] == 0 and 0 < first[1][0] < first[-1][0] <= 0.5

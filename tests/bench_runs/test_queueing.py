@@ -11,8 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.measure.conditions import DriveState
-from aligntool.measure.results import Series
+from aligntool.measure.results import DriveState, Series
 from aligntool.measure.schedule import Target, TargetKind, Wish, plan_bench
 from aligntool.measure.statistics import Gain, depth_gains, depths_between
 from aligntool.recipes.goals import BenchGoal, BenchTest

@@ -8,8 +8,17 @@ from statistics import linear_regression
 import pytest
 
 from aligntool.measure.compare import Verdict, boot_drive, compare, doubts, result_notes
-from aligntool.measure.conditions import Conditions, DriveState, room_words, warnings_of
-from aligntool.measure.results import Result, as_ssd_score, from_json, steadiness, to_json
+from aligntool.measure.results import (
+    Conditions,
+    DriveState,
+    Result,
+    as_ssd_score,
+    from_json,
+    room_words,
+    steadiness,
+    to_json,
+    warnings_of,
+)
 from aligntool.measure.statistics import depth_gains
 from aligntool.render.bench import result_lines
 from aligntool.render.lines import text_of

@@ -7,9 +7,8 @@ import pytest
 
 from aligntool.measure.alignment import Load, Rate, places_of
 from aligntool.measure.compare import compare
-from aligntool.measure.conditions import Conditions, DriveState
 from aligntool.measure.fio import Pattern
-from aligntool.measure.results import Brief, Kept, Result, Sample, Series
+from aligntool.measure.results import Brief, Conditions, DriveState, Kept, Result, Sample, Series
 from aligntool.measure.sweeps import Spans, Starts
 from aligntool.recipes.goals import BenchTest
 from aligntool.render.bench import figure_lines, list_lines, picture, plan_words, result_lines

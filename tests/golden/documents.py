@@ -15,8 +15,8 @@ from aligntool.cli.raid import persist_text
 from aligntool.measure import results
 from aligntool.measure.alignment import Knee, Load, Rate
 from aligntool.measure.alignment import Place as At
-from aligntool.measure.conditions import Conditions, DriveState
 from aligntool.measure.fio import Pattern
+from aligntool.measure.results import Conditions, DriveState
 from aligntool.measure.sweeps import Setting, Spans, Starts
 from aligntool.measure.unit import Boundary, Evidence, Inference, Looked, Penalty, Probed, ProbeResult, document
 from aligntool.measure.unit_design import Kind

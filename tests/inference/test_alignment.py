@@ -25,8 +25,8 @@ from aligntool.measure.alignment import (
     said_of_all,
     verdicts,
 )
-from aligntool.measure.conditions import Conditions
 from aligntool.measure.fio import Pattern
+from aligntool.measure.results import Conditions
 from aligntool.measure.run import run_sweep
 from aligntool.measure.statistics import PROMISED
 from aligntool.measure.sweeps import Starts

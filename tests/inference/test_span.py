@@ -16,7 +16,7 @@ from aligntool.measure.alignment import (
     reach,
     spans_of,
 )
-from aligntool.measure.conditions import Conditions, DriveState
+from aligntool.measure.results import Conditions, DriveState
 from aligntool.measure.sweeps import Setting, Spans
 from aligntool.render.experiments import span_json, span_lines
 from aligntool.render.lines import Style, text_of

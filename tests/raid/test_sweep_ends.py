@@ -19,7 +19,7 @@ from aligntool.cli.app import Output
 from aligntool.cli.arrays import look_at_members
 from aligntool.cli.tune import keep_and_tell
 from aligntool.errors import Refused, Stopped
-from aligntool.measure.chunks import Measuring, Sweep, plan_sweep, undisturbed
+from aligntool.measure.chunks import Measuring, Sweep, plan_sweep, signals_wait
 from aligntool.raid.measured import parse_tuning
 from aligntool.units import GIB, KIB, MIB
 from tests.conftest import find_tool, run
@@ -202,7 +202,7 @@ def test_a_signal_waits_until_it_is_cleaned_up_whichever_thread_it_reaches(numbe
     drawing = threading.Thread(target=ended.wait)
     drawing.start()
     try:
-        with pytest.raises(KeyboardInterrupt), undisturbed():
+        with pytest.raises(KeyboardInterrupt), signals_wait():
             os.kill(os.getpid(), number)
             run("sleep", "0.1")
             cleaned = True

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from aligntool import __version__
 from aligntool.audit.drives import unjudged
 from aligntool.audit.report import Answer, Severity
-from aligntool.measure.conditions import Conditions
+from aligntool.measure.results import Conditions
 from aligntool.raid.chunks import ceiling_words, rate
 from aligntool.render.bench import drive_facts
 from aligntool.render.lines import harmless

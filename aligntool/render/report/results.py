@@ -8,9 +8,8 @@ from statistics import median
 from aligntool.audit.report import MeasuredDisk
 from aligntool.measure import compare
 from aligntool.measure.alignment import Knee, Row, Word
-from aligntool.measure.conditions import warnings_of
 from aligntool.measure.fio import Pattern
-from aligntool.measure.results import Result
+from aligntool.measure.results import Result, warnings_of
 from aligntool.measure.results import Series as Figures
 from aligntool.measure.sweeps import Spans, Starts
 from aligntool.recipes.goals import BenchTest

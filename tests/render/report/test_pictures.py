@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from aligntool.audit.judge import audit
 from aligntool.linux.files import png_of
 from aligntool.linux.look import look
-from aligntool.measure.conditions import DriveState
+from aligntool.measure.results import DriveState
 from aligntool.render.disk_pictures import LEAST_SHARE, disk_picture, shares
 from aligntool.render.lines import harmless, text_of
 from aligntool.render.recipes import BUSY_US, LATENCY_US, explain_topic, runs

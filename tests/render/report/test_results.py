@@ -9,8 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from aligntool.measure.conditions import DriveState
-from aligntool.measure.results import Result
+from aligntool.measure.results import DriveState, Result
 from aligntool.render.report.page import page_html
 from aligntool.render.report.results import measured_of
 from aligntool.render.svg import BarChart, Chart, CurveChart, RatioChart, table_of
