@@ -112,6 +112,17 @@ class LayoutGoal:
     wipe: bool = False
 
 
+RAID_WORDS = {
+    "level": ("raid0", "raid1", "raid10", "raid5", "raid6"),
+    "workload": ("general", "boot", "database", "sequential", "lsm", "vm"),
+    "bitmap": ("internal", "none"),
+    "metadata": ("1.2", "1.0"),
+    "filesystem": ("xfs", "ext4", "btrfs", "swap", "none"),
+    "members": ("new-partitions", "partitions", "whole-drives"),
+}
+"""What fields of a RaidGoal may be."""
+
+
 @dataclass(frozen=True, slots=True)
 class RaidGoal:
     """An array of drives that are empty. None: what aligntool recommends. Sizes in bytes.

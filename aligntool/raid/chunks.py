@@ -7,6 +7,7 @@ from enum import StrEnum
 from aligntool.audit.arrays import FULL_STRIPE
 from aligntool.audit.arrays import LEAST_CHUNK as LEAST
 from aligntool.audit.report import Grid
+from aligntool.change import RAID_WORDS
 from aligntool.inventory import Disk, KnownGeometry, LinkHop, Source, Uplink
 from aligntool.units import KIB, MIB, format_rate, format_size, is_power_of_two
 
@@ -14,7 +15,7 @@ from aligntool.units import KIB, MIB, format_rate, format_size, is_power_of_two
 #
 # Source: md(4).
 
-WORKLOADS = ("general", "boot", "database", "sequential", "lsm", "vm")
+WORKLOADS = RAID_WORDS["workload"]
 PARITY_LAYOUTS = ("left-symmetric", "left-asymmetric", "right-symmetric", "right-asymmetric")
 
 

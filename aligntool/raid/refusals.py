@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from aligntool.audit.array_boot import running_nodes, short_name
 from aligntool.audit.arrays import Member
 from aligntool.audit.wording import contents, holdings, next_command, shell_word, uses
-from aligntool.change import RaidGoal
+from aligntool.change import RAID_WORDS, RaidGoal
 from aligntool.errors import Refusal, Refused
 from aligntool.inventory import Disk, DiskKind, LbaFormat, Role
 from aligntool.raid.boot import SYSTEMS
-from aligntool.raid.chunks import LEVELS, WORKLOADS, copies_of, layouts_of
+from aligntool.raid.chunks import LEVELS, copies_of, layouts_of
 from aligntool.raid.commands import BLOCK, Shape, Stripe
 from aligntool.raid.measured import has_test_array
 from aligntool.raid.members import Placed, own_length
@@ -21,10 +21,6 @@ from aligntool.units import GIB, KIB, MIB, format_about, format_size, is_power_o
 #
 # It is what md, mdadm and fstab themselves would refuse, and no drive has to be looked at for it.
 
-FILE_SYSTEMS = ("xfs", "ext4", "btrfs", "swap", "none")
-METADATA = ("1.2", "1.0")
-BITMAPS = ("internal", "none")
-MEMBERS = ("new-partitions", "partitions", "whole-drives")
 PAGE = 4 * KIB  # the kernel's: a chunk is a multiple of it (md.c, raid5.c setup_conf)
 LONGEST_NAME = 27  # "any:" before it makes 31; before a longer one mdadm leaves it out (super1.c)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -33,11 +29,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 def goal_problems(goal: RaidGoal, members: int) -> Iterator[Refusal]:
     words: tuple[tuple[str, str | None, tuple[str, ...], str], ...] = (
         ("level", goal.level, tuple(LEVELS), "--level"),
-        ("workload", goal.workload, WORKLOADS, "--workload"),
-        ("file system", goal.filesystem, FILE_SYSTEMS, "--fs"),
-        ("metadata version", goal.metadata, METADATA, ""),
-        ("bitmap", goal.bitmap, BITMAPS, ""),
-        ("kind of member", goal.members, MEMBERS, ""),
+        ("workload", goal.workload, RAID_WORDS["workload"], "--workload"),
+        ("file system", goal.filesystem, RAID_WORDS["filesystem"], "--fs"),
+        ("metadata version", goal.metadata, RAID_WORDS["metadata"], ""),
+        ("bitmap", goal.bitmap, RAID_WORDS["bitmap"], ""),
+        ("kind of member", goal.members, RAID_WORDS["members"], ""),
     )
     for what, word, allowed, option in words:
         if word is not None and word not in allowed:

@@ -169,7 +169,12 @@ def _checked(entry: Entry, pci_id: str) -> str:
 # refused.
 
 CONFIDENCE = ("high", "medium", "low")
-_SIZES = ("physical_sector", "page", "indirection_unit", "erase_block")
+_SIZES = {  # and the field of KnownGeometry
+    "physical_sector": "physical_block_size",
+    "page": "page_size",
+    "indirection_unit": "indirection_unit",
+    "erase_block": "erase_block",
+}
 _FACTS = (*_SIZES, "dram", "hybrid", "distrust", "note", "source", "confidence")
 _RATES = ("read_mb_s", "write_mb_s")
 MB = 1_000_000  # as data sheets count
@@ -214,49 +219,35 @@ def read_rows(file: str, content: str) -> tuple[tuple[DriveRow, ...], tuple[Driv
     """The rows of models (`[[drive]]`) and the defaults of classes (`[[class]]`). Raises Refused."""
     document = read_tables(file, content, kinds=("drive", "class"), keys=("makers",))
     makers = document.top.texts("makers")
-    drives = tuple(_drive(entry, makers) for entry in document.tables["drive"])
-    return drives, tuple(_class(entry) for entry in document.tables["class"])
+    drives = tuple(_row(entry, makers) for entry in document.tables["drive"])
+    return drives, tuple(_row(entry, (), is_class=True) for entry in document.tables["class"])
 
 
-def _drive(entry: Entry, makers: tuple[str, ...]) -> DriveRow:
-    entry.allow(*_DRIVE_KEYS)
-    match = entry.texts("match")
-    examples = entry.texts("examples")
-    if not match:
+def _row(entry: Entry, makers: tuple[str, ...], *, is_class: bool = False) -> DriveRow:
+    """A class needs no `match`: kind, rotation and size may tell it."""
+    entry.allow(*(_CLASS_KEYS if is_class else _DRIVE_KEYS))
+    match, examples, year = entry.texts("match"), entry.texts("examples"), entry.number("year")
+    if not (match or is_class):
         raise entry.refusal("match is missing")
-    if not examples:
+    if not (examples or is_class):
         raise entry.refusal("examples is missing", hint="a model name as a drive printed it")
-    year = entry.number("year")
+    name = entry.required("name")
+    source, row = (Source.ASSUMED, f"class: {name}") if is_class else (Source.KNOWN, name)
     return DriveRow(
         file=entry.file,
-        name=entry.required("name"),
-        geometry=_geometry(entry, Source.KNOWN, entry.required("name")),
+        name=name,
+        geometry=_geometry(entry, source, row),
         match=match,
         patterns=_patterns(entry, "match"),
         makers=tuple(map(normal, makers)),
         firmware=entry.texts("firmware"),
         firmware_patterns=_patterns(entry, "firmware"),
-        buses=_buses(entry),
+        buses=tuple(map(DiskKind, entry.choices("bus", tuple(DiskKind), "a kind of disk", "kinds"))),
+        rotational=entry.flag("rotational"),
         capacity_min=entry.size("capacity_min"),
         capacity_max=entry.size("capacity_max"),
         year=None if year is None else int(year),
         examples=examples,
-    )
-
-
-def _class(entry: Entry) -> DriveRow:
-    entry.allow(*_CLASS_KEYS)
-    match = entry.texts("match")
-    return DriveRow(
-        file=entry.file,
-        name=entry.required("name"),
-        geometry=_geometry(entry, Source.ASSUMED, f"class: {entry.required('name')}"),
-        match=match,
-        patterns=_patterns(entry, "match"),
-        buses=_buses(entry),
-        rotational=entry.flag("rotational"),
-        capacity_min=entry.size("capacity_min"),
-        capacity_max=entry.size("capacity_max"),
     )
 
 
@@ -274,17 +265,14 @@ def _geometry(entry: Entry, source: Source, row: str) -> KnownGeometry:
         row=row,
         citation=entry.required("source"),
         confidence=entry.choice("confidence", CONFIDENCE) or CONFIDENCE[-1],
-        physical_block_size=sizes["physical_sector"],
-        page_size=sizes["page"],
-        indirection_unit=sizes["indirection_unit"],
-        erase_block=sizes["erase_block"],
         dram=dram,
         hybrid=entry.flag("hybrid"),
         note=entry.text("note"),
         hmb=hmb,
-        distrust=_distrust(entry),
+        distrust=entry.choices("distrust", _LIMITS, "a queue limit", "limits"),
         read_rate=_rate(entry, "read_mb_s"),
         write_rate=_rate(entry, "write_mb_s"),
+        **{_SIZES[key]: size for key, size in sizes.items()},
     )
 
 
@@ -304,21 +292,6 @@ def _memory(entry: Entry) -> tuple[bool | None, bool | None]:
     if value is not None and not isinstance(value, bool):
         raise entry.refusal(f'dram must be true, false or "hmb", not {value!r}')
     return value, None
-
-
-def _distrust(entry: Entry) -> tuple[str, ...]:
-    for each in entry.texts("distrust"):
-        if each not in _LIMITS:
-            raise entry.refusal(f"distrust: {each!r} is not a queue limit", hint=f"limits: {', '.join(_LIMITS)}")
-    return entry.texts("distrust")
-
-
-def _buses(entry: Entry) -> tuple[DiskKind, ...]:
-    kinds = tuple(DiskKind)
-    for each in entry.texts("bus"):
-        if each not in kinds:
-            raise entry.refusal(f"bus: {each!r} is not a kind of disk", hint=f"kinds: {', '.join(kinds)}")
-    return tuple(map(DiskKind, entry.texts("bus")))
 
 
 def _patterns(entry: Entry, key: str) -> tuple[Pattern, ...]:

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, product
+from itertools import product
+from typing import Any
 
-from aligntool.change import LayoutGoal, PartWish, RaidGoal, RealignGoal
+from aligntool.change import RAID_WORDS, LayoutGoal, PartWish, RaidGoal, RealignGoal
 from aligntool.errors import Refused
 from aligntool.formats.part_types import ROLES, role_list
-from aligntool.inventory import KnownGeometry
-from aligntool.recipes.drives import ChipsetTable, DriveDatabase, DriveRow
-from aligntool.recipes.schema import Document, Entry, read_recipes, read_tables
+from aligntool.recipes.schema import Entry, read_recipes, read_tables
 from aligntool.units import GIB, MIB, format_size, is_power_of_two, parse_size
 
 # Recipes for benchmarks: which loads, how large, how often, without a drive in them.
@@ -69,22 +68,21 @@ def bench_goal(top: Entry, rows: Sequence[Entry]) -> BenchGoal:
         raise top.refusal("a benchmark needs tests", hint='[[test]]\naccess = "random"\nblock = "4KiB"')
     if len(tests) > MOST_TESTS:
         raise top.refusal(f"these are {len(tests)} tests, and {MOST_TESTS} are the most")
-    usual = BenchGoal(tests)
-    size = top.size("size") or usual.size
-    if size < max(test.block * test.threads for test in tests):
-        raise top.refusal("size is smaller than the requests of one of the tests")
     runtime = top.number("runtime")
-    if runtime is not None and not 0.1 <= runtime <= 86400:
+    found: dict[str, Any] = {
+        "size": top.size("size") or None,
+        "runtime_s": None if runtime is None else float(runtime),
+        "repeats": _count(top, "repeats", 1000),
+        "prepare": top.choice("prepare", PREPARE),
+        "until_steady": top.flag("until_steady"),
+        "score": top.choice("score", SCORES),
+    }
+    goal = BenchGoal(tests, **{key: value for key, value in found.items() if value is not None})
+    if goal.size < max(test.block * test.threads for test in tests):
+        raise top.refusal("size is smaller than the requests of one of the tests")
+    if not 0.1 <= goal.runtime_s <= 86400:
         raise top.refusal("runtime is in seconds, from 0.1 to 86400")
-    return BenchGoal(
-        tests=tests,
-        size=size,
-        runtime_s=usual.runtime_s if runtime is None else float(runtime),
-        repeats=_count(top, "repeats", 1000) or usual.repeats,
-        prepare=top.choice("prepare", PREPARE) or usual.prepare,
-        until_steady=top.flag("until_steady") or False,
-        score=top.choice("score", SCORES),
-    )
+    return goal
 
 
 def _tests(row: Entry) -> Iterator[BenchTest]:
@@ -138,53 +136,21 @@ def _count(top: Entry, key: str, most: int) -> int | None:
 # In: the top table of a file whose kind is "raid". Out: a RaidGoal. Alone because an array has more to say
 # than a layout; what a level and its members allow is judged where the plan is made.
 
-LEVELS = ("raid0", "raid1", "raid10", "raid5", "raid6")
-WORKLOADS = ("general", "boot", "database", "sequential", "lsm", "vm")
-FILE_SYSTEMS = ("xfs", "ext4", "btrfs", "swap", "none")
 NOWHERE = "none"
-MEMBERS = ("new-partitions", "partitions", "whole-drives")
 _SIZES = ("chunk", "database_page", "block_size", "inode_size", "log_size", "member_size", "spare_room", "esp_size")
-_WORDS = (
-    "level",
-    "name",
-    "workload",
-    "layout",
-    "bitmap",
-    "metadata",
-    "filesystem",
-    "mount_at",
-    "mount_options",
-    "members",
-)
-RAID_KEYS = (*_WORDS, *_SIZES)
+RAID_KEYS = (*RAID_WORDS, "name", "layout", "mount_at", "mount_options", *_SIZES)
 
 
 def raid_goal(top: Entry) -> RaidGoal:
     """Raises Refused for a value that is not a size or none of the words."""
     top.required("level")
-    usual = RaidGoal(level=top.choice("level", LEVELS) or "")
-    sizes = {key: top.size(key) for key in _SIZES}
-    options = top.texts("mount_options")
-    return RaidGoal(
-        level=usual.level,
-        name=top.text("name") or usual.name,
-        workload=top.choice("workload", WORKLOADS) or usual.workload,
-        database_page=sizes["database_page"] or usual.database_page,
-        chunk=sizes["chunk"],
-        layout=top.text("layout"),
-        bitmap=top.choice("bitmap", ("internal", "none")),
-        metadata=top.choice("metadata", ("1.2", "1.0")) or usual.metadata,
-        filesystem=top.choice("filesystem", FILE_SYSTEMS) or usual.filesystem,
-        block_size=sizes["block_size"],
-        inode_size=sizes["inode_size"],
-        log_size=sizes["log_size"],
-        mount_at="" if top.text("mount_at") == NOWHERE else top.text("mount_at"),
-        mount_options=options or None,
-        members=top.choice("members", MEMBERS) or usual.members,
-        member_size=sizes["member_size"],
-        spare_room=sizes["spare_room"],
-        esp_size=sizes["esp_size"] or 0,
-    )
+    found: dict[str, Any] = {key: top.choice(key, words) for key, words in RAID_WORDS.items()}
+    found |= {key: top.size(key) for key in _SIZES} | {key: top.text(key) for key in ("name", "layout", "mount_at")}
+    found["mount_options"] = top.texts("mount_options") or None
+    found["database_page"] = found["database_page"] or None
+    if found["mount_at"] == NOWHERE:
+        found["mount_at"] = ""
+    return RaidGoal(**{key: value for key, value in found.items() if value is not None})
 
 
 # Recipes that are goals: how starts lie, what a new table holds, how an array is made, what a benchmark runs.
@@ -218,15 +184,7 @@ class Recipe:
 
     @property
     def kind(self) -> str:
-        match self.goal:
-            case RealignGoal():
-                return "realign"
-            case LayoutGoal():
-                return "layout"
-            case RaidGoal():
-                return "raid"
-            case BenchGoal():
-                return "bench"
+        return {RealignGoal: "realign", LayoutGoal: "layout", RaidGoal: "raid", BenchGoal: "bench"}[type(self.goal)]
 
 
 def load_recipes() -> tuple[Recipe, ...]:
@@ -267,28 +225,28 @@ def parse_recipe(file: str, content: str) -> Recipe:
         raise top.refusal(f"a recipe {named} has no [[part]]", hint='kind = "layout"')
     if kind != "bench" and document.tables["test"]:
         raise top.refusal("only a recipe for a benchmark has a [[test]]", hint='kind = "bench"')
+    goal: RealignGoal | LayoutGoal | RaidGoal | BenchGoal
+    match kind:
+        case "raid":
+            goal = raid_goal(top)
+        case "bench":
+            goal = bench_goal(top, document.tables["test"])
+        case "realign":
+            goal = _realign_goal(top)
+        case _:
+            goal = _layout_goal(top, parts)
     return Recipe(
         name=file.rpartition("/")[2].removesuffix(".toml"),
         file=file,
         summary=top.required("summary"),
         note=top.text("note"),
         source=top.required("source"),
-        goal=_goal(kind, top, document),
+        goal=goal,
     )
-
-
-def _goal(kind: str, top: Entry, document: Document) -> RealignGoal | LayoutGoal | RaidGoal | BenchGoal:
-    if kind == "raid":
-        return raid_goal(top)
-    if kind == "bench":
-        return bench_goal(top, document.tables["test"])
-    return _realign_goal(top) if kind == "realign" else _layout_goal(top, document.tables["part"])
 
 
 def parse_part(text: str) -> PartWish:
     """ "512MiB:esp", "rest:linux" or "64GiB:linux:root" as a wish: size, role, name. Raises ValueError."""
-    from aligntool.units import parse_size
-
     size, _, rest = text.partition(":")
     role, _, name = rest.partition(":")
     if role not in ROLES:
@@ -336,80 +294,3 @@ def _grain(top: Entry) -> int | None:
     if grain is not None and not (grain >= 4096 and is_power_of_two(grain)):
         raise top.refusal("grain must be a power of two from 4KiB on", hint='grain = "1MiB"')
     return grain
-
-
-# The list of what is in `recipes/`, as recipes/README.md shows it.
-#
-# In: the packaged goals, database and table. Out: Markdown. A test keeps the file in the repository equal to
-# it.
-
-_HEAD = """\
-# Recipes
-
-Data that is a part of aligntool, one file a subject, in TOML.
-What the keys mean and how to add a row: [docs/recipes.md](../docs/recipes.md).
-
-This list is made from the files: `python -m aligntool.recipes > recipes/README.md`.
-A test fails when it is not current.
-"""
-_TITLES = {"realign": "Realign", "layouts": "Layouts", "raid": "Arrays", "bench": "Benchmarks"}
-COMMANDS = {
-    "realign": "aligntool realign DISK",
-    "layouts": "aligntool layout DISK",
-    "raid": "aligntool raid plan DEV...",
-    "bench": "aligntool bench TARGET",
-}
-OPTIONS = {"bench": "--profile"}
-
-
-def menu(recipes: Sequence[Recipe], drives: DriveDatabase, chipsets: ChipsetTable) -> str:
-    parts = [_HEAD]
-    for folder in FOLDERS:
-        option = OPTIONS.get(folder, "--recipe")
-        parts.append(f"## {_TITLES[folder]}: `{COMMANDS[folder]} {option} NAME`\n")
-        parts.append("| recipe | for |\n|---|---|")
-        parts.extend(_recipe_line(each) for each in recipes if f"/{folder}/" in each.file)
-        parts.append("")
-    parts.append("## Drives\n")
-    for file, rows in groupby((*drives.rows, *drives.classes), key=lambda row: row.file):
-        short = file.removeprefix("recipes/")
-        parts.append(f"### [{short}]({short})\n")
-        parts.append("| drive | known | confidence |\n|---|---|---|")
-        parts.extend(_line(row) for row in rows)
-        parts.append("")
-    families = {each.family.name: each.family for each in chipsets.ranges}
-    parts.append("## [chipsets.toml](chipsets.toml)\n")
-    parts.append("| PCI devices of | side | link to the processor |\n|---|---|---|")
-    parts.extend(f"| {each.name} | {each.side} | {each.uplink or '–'} |" for each in families.values())
-    return "\n".join(parts) + "\n"
-
-
-def _recipe_line(recipe: Recipe) -> str:
-    short = recipe.file.removeprefix("recipes/")
-    return f"| [{recipe.name}]({short}) | {_cell(recipe.summary)} |"
-
-
-def _line(row: DriveRow) -> str:
-    name = f"{row.name}, firmware {', '.join(row.firmware)}" if row.firmware else row.name
-    return f"| {_cell(name)} | {_cell(summary(row.geometry))} | {row.geometry.confidence} |"
-
-
-def summary(known: KnownGeometry) -> str:
-    """The facts of a row in a few words."""
-    sizes = (
-        ("physical sector", known.physical_block_size),
-        ("page", known.page_size),
-        ("indirection unit", known.indirection_unit),
-        ("erase block", known.erase_block),
-    )
-    words = [f"{name} {format_size(size)}" for name, size in sizes if size is not None]
-    if known.dram is not None:
-        words.append("DRAM" if known.dram else "no DRAM, HMB" if known.hmb else "no DRAM")
-    if known.hybrid:
-        words.append("hybrid")
-    words.extend(f"{limit} misleads" for limit in known.distrust)
-    return ", ".join(words) or known.note or ""
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")

@@ -187,6 +187,13 @@ class Entry:
             raise self.refusal(f"{key} cannot be {value!r}", hint=nearest(value, tuple(allowed)))
         return value
 
+    def choices(self, key: str, allowed: tuple[str, ...], what: str, plural: str) -> tuple[str, ...]:
+        """`what` each of them has to be, and what all of these are called."""
+        for each in self.texts(key):
+            if each not in allowed:
+                raise self.refusal(f"{key}: {each!r} is not {what}", hint=f"{plural}: {', '.join(allowed)}")
+        return self.texts(key)
+
     def size(self, key: str) -> int | None:
         """ "4KiB" as bytes."""
         value = self.text(key)

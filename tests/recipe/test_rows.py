@@ -8,9 +8,10 @@ import pytest
 
 from aligntool.inventory import DiskKind, Source
 from aligntool.recipes.drives import DriveDatabase, DriveRow, load_chipsets, load_drives
-from aligntool.recipes.goals import load_recipes, menu
+from aligntool.recipes.goals import load_recipes
 from aligntool.recipes.schema import parse_pattern
 from tests.recipe.disks import disk, of_model
+from tests.recipe.menu import menu
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 FILES = sorted((RECIPES / "drives").glob("*.toml"))
@@ -100,7 +101,7 @@ def test_the_check_for_rows_that_overlap_finds_an_overlap() -> None:
 def test_the_menu_in_the_repository_is_current() -> None:
     written = (RECIPES / "README.md").read_text()
     current = menu(load_recipes(), load_drives(), load_chipsets())
-    assert written == current, "run: python -m aligntool.recipes > recipes/README.md"
+    assert written == current, "run: python -m tests.recipe.menu > recipes/README.md"
 
 
 def test_a_thousand_models_are_each_matched_by_their_own_name(database: DriveDatabase) -> None:
