@@ -5,12 +5,13 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from aligntool.errors import Refused
+from aligntool.formats.mbr import USUAL, MbrEntry, with_entries
 from aligntool.inventory import Role
 from aligntool.linux.process import find_program, run_program
-from aligntool.realign.layout import CYLINDER, HEADS, SECTOR, SECTORS_PER_TRACK, TRACK, MbrEntry, write_cylinder_mbr
 from aligntool.units import GIB, KIB, MIB, Extent, format_size
 
 # What is on the demo disk: a family computer of 2005, Windows beside Linux, as frozen values.
@@ -21,6 +22,9 @@ from aligntool.units import GIB, KIB, MIB, Extent, format_size
 DEFAULT_SIZE = 1 * GIB
 SMALLEST = 512 * MIB
 DISK_ID = 0x2005C0DE
+SECTOR = 512
+TRACK = USUAL.sectors * SECTOR
+CYLINDER = USUAL.heads * TRACK
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +149,7 @@ PROGRAMS = {
 _CLOCK = 1120212000  # 2005-07-01, for the programs that can be told what time it is
 # The boot sector's "hidden sectors": how far a volume lies behind its table. For the first primary that is the MBR
 # and for a logical its own EBR, so here it is a track for both.
-_HIDDEN_SECTORS = str(SECTORS_PER_TRACK)
+_HIDDEN_SECTORS = str(USUAL.sectors)
 _COPIED_AT_ONCE = 256 * KIB
 _ZEROES = bytes(_COPIED_AT_ONCE)
 
@@ -189,9 +193,7 @@ def _refuse_without_programs() -> None:
 
 
 def _fill(image: Path, disk: DemoDisk) -> None:
-    libparted_types = {"ntfs": "ntfs", "ext3": "ext3", "vfat": "fat32", "swap": "linux-swap(v1)", None: None}
-    entries = [MbrEntry(it.extent, it.role, libparted_types[it.kind], it.active) for it in disk.partitions]
-    write_cylinder_mbr(image, entries, disk_id=DISK_ID)
+    _write_table(image, disk)
     makers: dict[str, Callable[[DemoPartition, Path, Path], None]] = {
         "ntfs": _make_ntfs,
         "ext3": _make_ext3,
@@ -212,6 +214,33 @@ def _fill(image: Path, disk: DemoDisk) -> None:
             _copy_into(image, partition.extent, volume)
 
 
+def _write_table(image: Path, disk: DemoDisk) -> None:
+    """As in the days of cylinders: 255 heads, 63 sectors a track, each EBR a track before its partition."""
+    signature = DISK_ID.to_bytes(4, "little").rjust(444, b"\0").ljust(SECTOR, b"\0")
+    container = next(part.extent.start for part in disk.partitions if part.role is Role.EXTENDED)
+    logicals = [part for part in disk.partitions if part.role is Role.LOGICAL]
+    entries = {part.number: _entry(part) for part in disk.partitions if part.role is not Role.LOGICAL}
+    sectors = {0: with_entries(signature, entries)}
+    for logical, following in zip_longest(logicals, logicals[1:]):
+        at = logical.extent.start - TRACK
+        entries = {1: _entry(logical, at)}
+        if following is not None:
+            place = Extent(following.extent.start - TRACK, following.extent.length + TRACK)
+            entries[2] = _entry(DemoPartition(0, place, Role.EXTENDED, "0x05"), container)
+        sectors[at] = with_entries(bytes(SECTOR), entries)
+    with image.open("r+b") as file:
+        for at, sector in sectors.items():
+            file.seek(at)
+            file.write(sector)
+
+
+def _entry(part: DemoPartition, counted_from: int = 0) -> MbrEntry:
+    place = part.extent
+    first, last = (USUAL.nearest(byte // SECTOR) for byte in (place.start, place.end - 1))
+    start = (place.start - counted_from) // SECTOR
+    return MbrEntry(0x80 if part.active else 0, first, int(part.type_code, 16), last, start, place.length // SECTOR)
+
+
 def _lay_out(folder: Path, files: tuple[DemoFile, ...]) -> None:
     folder.mkdir()
     for file in files:
@@ -224,7 +253,7 @@ def _lay_out(folder: Path, files: tuple[DemoFile, ...]) -> None:
 
 
 def _make_ntfs(partition: DemoPartition, volume: Path, folder: Path) -> None:
-    geometry = ("-p", _HIDDEN_SECTORS, "-H", str(HEADS), "-S", str(SECTORS_PER_TRACK))
+    geometry = ("-p", _HIDDEN_SECTORS, "-H", str(USUAL.heads), "-S", str(USUAL.sectors))
     label = partition.label or ""
     _run("mkntfs", "-q", "-Q", "-F", "-s", str(SECTOR), "-c", "4096", *geometry, "-L", label, str(volume))
     _run("ntfslabel", f"--new-serial={partition.uuid}", str(volume))
@@ -242,7 +271,7 @@ def _make_fat32(partition: DemoPartition, volume: Path, folder: Path) -> None:
     # A FAT32 of fewer than 65,525 clusters would be taken for a FAT16 (Microsoft's FAT specification, 3.5).
     sectors = partition.extent.length // SECTOR
     cluster = next((each for each in (8, 4, 2) if sectors // each > 70_000), 1)
-    geometry = ("-g", f"{HEADS}/{SECTORS_PER_TRACK}", "-h", _HIDDEN_SECTORS)
+    geometry = ("-g", f"{USUAL.heads}/{USUAL.sectors}", "-h", _HIDDEN_SECTORS)
     named = ("-n", partition.label or "", "-i", (partition.uuid or "").replace("-", ""))
     _run("mkfs.fat", "-F", "32", "-s", str(cluster), *geometry, *named, str(volume))
     _run("mcopy", "-s", "-m", "-i", str(volume), *(str(path) for path in sorted(folder.iterdir())), "::")

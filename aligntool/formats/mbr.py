@@ -32,6 +32,9 @@ class Geometry:
         head, sector = divmod(rest, self.sectors)
         return bytes((head, sector + 1 | cylinder >> 8 << 6, cylinder & 0xFF))
 
+    def nearest(self, lba: int) -> bytes:
+        return self.address(lba) if self.reaches(lba) else _MAXED
+
 
 USUAL = Geometry(255, 63)
 
@@ -50,9 +53,7 @@ def moved_address(chs: bytes, old_lba: int, new_lba: int, geometry: Geometry) ->
     """An address that never said anything, though it could have, goes on saying nothing."""
     if old_lba == new_lba or (not _is_set(chs) and geometry.reaches(old_lba)):
         return chs
-    if geometry.reaches(new_lba):
-        return geometry.address(new_lba)
-    return _MAXED if geometry.reaches(old_lba) else chs
+    return geometry.nearest(new_lba) if geometry.reaches(new_lba) or geometry.reaches(old_lba) else chs
 
 
 def _is_set(chs: bytes) -> bool:

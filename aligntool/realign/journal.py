@@ -33,7 +33,7 @@ from aligntool.realign.journal_format import (
     read_pieces,
     read_record,
 )
-from aligntool.realign.mbr_images import TableImages
+from aligntool.realign.table import TableImages
 from aligntool.steps import JournalPlace
 from aligntool.units import Extent, format_about
 

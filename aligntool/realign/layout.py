@@ -1,12 +1,10 @@
 """Plan and write a new partition layout."""
 
 import os
-import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aligntool.audit.report import Grid, GridKind, Judged, Severity
@@ -15,8 +13,9 @@ from aligntool.change import Event, LayoutGoal, PartWish, Place, Plan, Said, Ste
 from aligntool.device import Device
 from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.formats.gpt import GptCopy, read_copy
+from aligntool.formats.mbr import entries_of, with_entries
 from aligntool.formats.part_types import ROLES
-from aligntool.inventory import Disk, Role
+from aligntool.inventory import Disk
 from aligntool.linux.hold import hold_disk
 from aligntool.realign.placing import StartGrid, needed, on_grain
 from aligntool.realign.refusals import TABLE_NAMES, refuse_impossible, refuse_unfit
@@ -33,10 +32,6 @@ if TYPE_CHECKING:
 # is all that aligntool writes of a new table itself.
 
 _NAME_LENGTH = 72  # bytes: UEFI specification 5.3.3, "GPT Partition Entry"
-
-_MBR_ENTRIES_AT = 446
-_MBR_ENTRY = 16
-_MBR_TYPE_AT = 4
 _ACTIVE = 0x80
 
 
@@ -73,103 +68,18 @@ def _copy(device: Device, lba: int) -> GptCopy:
 
 
 def _set_in_mbr(device: Device, entries: Sequence[NewEntry]) -> None:
-    sector = bytearray(device.read(0, device.sector_size))
-    for entry in entries:
-        start = _MBR_ENTRIES_AT + (entry.number - 1) * _MBR_ENTRY
-        sector[start] = _ACTIVE if entry.active else 0
-        sector[start + _MBR_TYPE_AT] = int(entry.type_code, 16)
-    device.write(0, bytes(sector))
-    device.flush()
-
-
-# Partition tables, written by libparted into image files.
-#
-# Extents in bytes come in, a table counted in sectors goes out; with `probe/tables` this is the only place
-# that knows sectors. Real disks are not written here: what their tables need (journal, order of writes) is
-# not what an image needs.
-
-SECTOR = 512
-HEADS = 255
-SECTORS_PER_TRACK = 63
-TRACK = SECTORS_PER_TRACK * SECTOR
-CYLINDER = HEADS * TRACK
-
-_DISK_ID_AT = 440
-_ENTRIES_AT = 446
-_SIGNATURE_AT = 510
-
-
-@dataclass(frozen=True, slots=True)
-class MbrEntry:
-    extent: Extent
-    role: Role
-    libparted_type: str | None  # its file system name, which decides the type byte; None for the container
-    active: bool = False
-
-
-def write_cylinder_mbr(image: Path, entries: Sequence[MbrEntry], *, disk_id: int) -> None:
-    """A table as in the days of CHS: 255 heads, 63 sectors a track, each EBR a track before its partition.
-
-    libparted gives an image file a geometry of 4 heads and 32 sectors, and would put the EBRs 32 sectors before their
-    partitions. It believes the CHS values of a table that is there already, so a first entry is written for it to read.
-    """
-    import parted
-
-    _write_seed(image, entries[0])
-    device = parted.getDevice(os.fspath(image))
-    try:
-        disk = parted.newDisk(device)
-        disk.deleteAllPartitions()
-        for entry in entries:
-            _add(parted, disk, entry)
-        disk.commitToDevice()
-    finally:
-        # libparted would answer for the next file of this path with the length of this one.
-        device.removeFromCache()
-    # libparted draws a random disk signature whenever it installs its boot code; and from 3.6 on it makes every
-    # container one for LBA (0x0f), where the partitioners of the day wrote 0x05.
-    with image.open("r+b") as file:
-        file.seek(_DISK_ID_AT)
-        file.write(struct.pack("<I", disk_id))
-        for index, entry in enumerate(it for it in entries if it.role is not Role.LOGICAL):
-            if entry.role is Role.EXTENDED:
-                file.seek(_ENTRIES_AT + index * 16 + 4)
-                file.write(b"\x05")
-
-
-def _add(parted: Any, disk: Any, entry: MbrEntry) -> None:
-    geometry = parted.Geometry(disk.device, start=entry.extent.start // SECTOR, length=entry.extent.length // SECTOR)
-    kinds = {
-        Role.PRIMARY: parted.PARTITION_NORMAL,
-        Role.EXTENDED: parted.PARTITION_EXTENDED,
-        Role.LOGICAL: parted.PARTITION_LOGICAL,
+    sector = bytes(device.read(0, device.sector_size))
+    written = entries_of(sector)
+    if written is None:
+        raise Stopped("sector 0 should end the new MBR with 55 AA, and does not", hint="aligntool audit DISK")
+    changed = {
+        entry.number: replace(
+            written[entry.number - 1], boot=_ACTIVE if entry.active else 0, code=int(entry.type_code, 16)
+        )
+        for entry in entries
     }
-    content = parted.FileSystem(entry.libparted_type, geometry) if entry.libparted_type else None
-    partition = parted.Partition(disk, kinds[entry.role], geometry=geometry, fs=content)
-    disk.addPartition(partition, parted.Constraint(exactGeom=geometry))
-    if entry.active:
-        partition.setFlag(parted.PARTITION_BOOT)
-
-
-def _write_seed(image: Path, entry: MbrEntry) -> None:
-    start, length = entry.extent.start // SECTOR, entry.extent.length // SECTOR
-    raw = struct.pack(
-        "<B3sB3sII", 0x80, _chs(start), 0x07, _chs(start + length - 1), start, length
-    )  # the type byte is a placeholder; libparted sets the real one
-    with image.open("r+b") as file:
-        file.seek(_ENTRIES_AT)
-        file.write(raw)
-        file.seek(_SIGNATURE_AT)
-        file.write(b"\x55\xaa")
-
-
-def _chs(lba: int) -> bytes:
-    """Head, sector with the cylinder's top two bits, cylinder; the last cylinder that fits stands for all beyond it."""
-    cylinder, rest = divmod(lba, HEADS * SECTORS_PER_TRACK)
-    if cylinder > 1023:
-        return bytes((HEADS - 1, 0xFF, 0xFF))
-    head, sector = divmod(rest, SECTORS_PER_TRACK)
-    return bytes((head, sector + 1 | cylinder >> 8 << 6, cylinder & 0xFF))
+    device.write(0, with_entries(sector, changed))
+    device.flush()
 
 
 # The lattice for the starts of a new layout: what must be, and of what would be nice as much as costs little.

@@ -11,10 +11,18 @@ from aligntool.formats.parked import ParkedMark, entry_starts, find_parked, is_s
 from aligntool.realign.held import marker, read_held
 from aligntool.realign.journal import GRID, Contents, Journal, new_id, pack
 from aligntool.realign.journal_format import BODY_AT, SLOT, Head, LostPiece, Position, is_head, read_head
-from aligntool.realign.mbr_images import TableState, is_readable, table_state
 from aligntool.realign.standing import MARKER, Standing, has_markers, index_of, is_complete, peek, place_of, standing
 from aligntool.realign.steps import Kernel, Walk, patched, progress
-from aligntool.realign.table import is_ours, leftovers, protective, table_images, write_table
+from aligntool.realign.table import (
+    TableState,
+    is_ours,
+    is_readable,
+    leftovers,
+    protective,
+    table_images,
+    table_state,
+    write_table,
+)
 from aligntool.steps import CopyContent, HoldContent, ParkEntries, ReleaseContent, RewriteTable, WriteJournal
 from aligntool.units import GIB, KIB, Extent, align_down
 

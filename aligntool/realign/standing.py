@@ -8,8 +8,16 @@ from enum import Enum, auto
 from aligntool.change import Plan
 from aligntool.device import Device, Sectors
 from aligntool.realign.journal import Journal
-from aligntool.realign.mbr_images import TableImages, TableState, is_readable, table_state
-from aligntool.realign.table import all_sectors, is_ours, is_shown, leftovers
+from aligntool.realign.table import (
+    TableImages,
+    TableState,
+    all_sectors,
+    is_ours,
+    is_readable,
+    is_shown,
+    leftovers,
+    table_state,
+)
 from aligntool.steps import (
     CopyContent,
     HoldContent,

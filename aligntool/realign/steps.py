@@ -13,10 +13,9 @@ from aligntool.linux.block import same
 from aligntool.realign.held import View, check_unchanged, clear_free, mark, release, take_away
 from aligntool.realign.journal import Journal
 from aligntool.realign.journal_format import Position
-from aligntool.realign.mbr_images import TableState
 from aligntool.realign.schedule import Batch, Schedule
 from aligntool.realign.standing import index_of
-from aligntool.realign.table import write_table
+from aligntool.realign.table import TableState, write_table
 from aligntool.steps import (
     CheckContent,
     CloseJournal,

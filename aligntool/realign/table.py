@@ -1,29 +1,420 @@
-"""Write partition tables in a safe order: images of a GPT, foreign headers removed."""
+"""Partition tables of a move: before, in flight and after, as MBR or GPT, and written in a safe order."""
 
-from collections.abc import Iterable
-from dataclasses import replace
-from itertools import combinations
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import combinations, zip_longest
 
 from aligntool.device import Device, Sectors, Writing
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.gpt import GptCopy, read_copy
-from aligntool.formats.mbr import NO_ENTRY, MbrEntry, entries_of, with_entries
-from aligntool.formats.parked import copies_of, parked_gpt_entry
-from aligntool.formats.part_types import GPT_PROTECTIVE
-from aligntool.realign.mbr_images import (
-    TableImages,
-    TableState,
-    check_after,
-    check_before,
-    check_parked,
-    mbr_images,
-    refused,
-    table_state,
-    unsound,
-    way_to,
+from aligntool.formats.mbr import (
+    LAST_NUMBER,
+    NO_ENTRY,
+    Geometry,
+    MbrEntry,
+    entries_of,
+    geometry_of,
+    moved_entry,
+    with_entries,
 )
-from aligntool.steps import ParkEntries, RewriteTable
+from aligntool.formats.parked import copies_of, parked_gpt_entry, parked_mbr_entry
+from aligntool.formats.part_types import GPT_PROTECTIVE
+from aligntool.steps import EntryChange, ParkEntries, RewriteTable
 from aligntool.units import Extent
+
+# What must be true of a table and of the changes to it, whichever kind of table it is.
+
+_ANEW = "make the plan anew: aligntool plan realign DISK -o plan.json"
+
+
+def refused(reason: str) -> Refused:
+    return Refused(reason, hint=_ANEW)
+
+
+def unsound(reason: str) -> Refused:
+    return Refused(f"the partition table is not sound: {reason}", hint="aligntool audit DISK")
+
+
+def check_before(found: Mapping[int, Extent], changes: Mapping[int, EntryChange]) -> None:
+    """The table is the one that the plan was made for."""
+    for number, change in changes.items():
+        if found.get(number) != change.before:
+            here, planned = where(found.get(number)), where(change.before)
+            raise refused(f"partition {number} is {here}, and the plan was made for one {planned}")
+
+
+def check_parked(park: ParkEntries, moving: Set[int]) -> None:
+    """Nothing moves in the sight of others. `moving`: the entries that must be hidden."""
+    open_to_all = sorted(moving - set(park.parked))
+    if open_to_all:
+        raise refused(f"the plan moves partition {open_to_all[0]} and does not park its entry")
+
+
+def check_after(after: Mapping[int, Extent], changed: Set[int], *, room: Extent, sector_size: int) -> None:
+    """Where the changed ones come to lie: whole sectors in `room`, on no other partition."""
+    for number in changed:
+        place = after[number]
+        if place.start % sector_size or place.length % sector_size or place.length <= 0:
+            raise refused(f"partition {number} would be {where(place)}: no whole sectors of {sector_size} bytes")
+        if not room.contains(place):
+            raise refused(f"partition {number} would be {where(place)}, but partitions may only be {where(room)}")
+        for other, taken in after.items():
+            if other != number and taken.overlaps(place):
+                raise refused(f"partition {number} would be {where(place)}, on partition {other}")
+
+
+def where(extent: Extent | None) -> str:
+    return "not there" if extent is None else f"at bytes {extent.start} to {extent.end - 1}"
+
+
+# The chain of EBRs of an extended partition, read strictly and built anew.
+#
+# A logical partition's start counts from its own EBR, a link from the start of the container (parse_extended()
+# in the kernel's block/partitions/msdos.c). Linux numbers them in the order of the chain, so that order is
+# kept. What the kernel would follow and no tool makes (links outside the container, entries three and four) is
+# refused.
+
+_MOST_EBRS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Logical:
+    number: int
+    at: int  # byte of its EBR
+    sector: bytes  # that EBR
+    extent: Extent
+    link: MbrEntry  # the entry that leads to this EBR; NO_ENTRY for the first of the chain
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    slot: int  # number of the container
+    container: Extent
+    sectors: Mapping[int, bytes]  # every EBR by its byte, those without a partition too
+    logicals: tuple[Logical, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A logical partition in the new chain."""
+
+    logical: Logical
+    at: int
+    extent: Extent
+
+
+def read_chain(device: Device, slot: int, container: Extent, first_number: int) -> Chain:
+    """Raises Refused for a chain that cannot be built anew, OSError where it cannot be read."""
+    sectors: dict[int, bytes] = {}
+    logicals: list[Logical] = []
+    size = device.sector_size
+    at, link = container.start, NO_ENTRY
+    while True:
+        if not container.contains(Extent(at, size)) or at + size > device.size:
+            raise unsound(f"the chain of EBRs in partition {slot} leads out of it, to byte {at}")
+        if at in sectors or len(sectors) >= _MOST_EBRS:
+            raise unsound(f"the chain of EBRs in partition {slot} has no end")
+        sectors[at] = bytes(device.read(at, size))
+        data, following = _entries(sectors[at], slot, at)
+        if data.sectors:
+            extent = Extent(at + data.start * size, data.sectors * size)
+            number = first_number + len(logicals)
+            logicals.append(Logical(number, at, sectors[at], extent, link))
+            if number > LAST_NUMBER or not data.start or not container.contains(extent):
+                raise unsound(f"logical partition {number} is {where(extent)}, where none may be")
+        if not following.sectors:
+            return Chain(slot, container, sectors, tuple(logicals))
+        at, link = container.start + following.start * size, following
+
+
+def _entries(sector: bytes, slot: int, at: int) -> tuple[MbrEntry, MbrEntry]:
+    """The partition and the link; raises Refused for anything else."""
+    entries = entries_of(sector)
+    if entries is None:
+        raise unsound(f"the EBR at byte {at}, in partition {slot}, does not end in 55 AA")
+    data, link, *rest = entries
+    odd = (data.sectors and data.is_extended) or (link.sectors and not link.is_extended)
+    if odd or any(entry.sectors for entry in rest):
+        raise unsound(f"the EBR at byte {at}, in partition {slot}, has entries in an unusual order")
+    return data, link
+
+
+def new_chain(
+    chain: Chain, changes: Mapping[int, EntryChange], sector_size: int, geometry: Geometry
+) -> Iterator[Sectors]:
+    """The EBRs after the move, in the order of the chain.
+
+    What else stands in the EBR of a logical partition (labels of boot managers) goes with it. An EBR without a
+    partition is left out. Raises Refused where the plan puts an EBR that cannot be there.
+    """
+    change = changes.get(chain.slot)
+    container = change.after if change else chain.container
+    places = [_place(logical, changes.get(logical.number)) for logical in chain.logicals]
+    _check_places(places, container, chain.slot, sector_size)
+    for place, following in zip_longest(places, places[1:]):
+        logical = place.logical
+        data, link = _entries(logical.sector, chain.slot, logical.at)
+        data = moved_entry(
+            data, logical.extent, place.extent, counted_from=place.at, sector_size=sector_size, geometry=geometry
+        )
+        if following is not None:
+            link = moved_entry(
+                following.logical.link, _linked(following.logical), _linked(following),
+                counted_from=container.start, sector_size=sector_size, geometry=geometry,
+            )  # fmt: skip
+        elif link.sectors:
+            link = NO_ENTRY  # it led to EBRs without a partition
+        yield Sectors(place.at, with_entries(logical.sector, {1: data, 2: link}))
+
+
+def _linked(place: Logical | _Place) -> Extent:
+    """What a link names: from the EBR to the end of its partition."""
+    return Extent(place.at, place.extent.end - place.at)
+
+
+def _place(logical: Logical, change: EntryChange | None) -> _Place:
+    if change is None:
+        return _Place(logical, logical.at, logical.extent)
+    if change.record_before not in (None, logical.at):
+        raise refused(
+            f"the EBR of partition {logical.number} is at byte {logical.at}, and the plan was made for one at "
+            f"byte {change.record_before}"
+        )
+    at = logical.at if change.record_after is None else change.record_after
+    return _Place(logical, at, change.after)
+
+
+def _check_places(places: list[_Place], container: Extent, slot: int, sector_size: int) -> None:
+    """A chain that Linux reads as meant, and no part of it on another."""
+    if places and places[0].at != container.start:
+        raise refused(f"the first EBR of partition {slot} would not be at its start, byte {container.start}")
+    records = [Extent(place.at, sector_size) for place in places]
+    for place, record in zip(places, records, strict=True):
+        number = place.logical.number
+        if not container.contains(record) or not container.contains(place.extent):
+            raise refused(f"logical partition {number} or its EBR would be outside of partition {slot}")
+        if record.start % sector_size or record.end > place.extent.start:
+            raise refused(f"the EBR at byte {record.start} would not be a sector before partition {number}")
+        if any(record.overlaps(other.extent) for other in places):
+            raise refused(f"the EBR of partition {number}, at byte {record.start}, would be inside a partition")
+    if len(set(records)) < len(records):
+        raise refused(f"two EBRs of partition {slot} would be at one place")
+
+
+# The three tables of a move, which of them a disk has, and how to get from one to the next.
+#
+# A GPT is written copy by copy, the backup first. While the backup is written the primary is whole and old;
+# while the primary is written the backup is whole and new. An MBR is one sector. The EBRs are written before
+# it, while it hides the container that they belong to.
+
+
+class TableState(StrEnum):
+    BEFORE = "before"
+    PARKED = "parked"
+    AFTER = "after"
+    OTHER = "other"  # none of the three: somebody else has changed the table
+
+
+@dataclass(frozen=True, slots=True)
+class TableImages:
+    """Whole sectors. The last group of each is the one that counts: the GPT's primary copy, or the MBR."""
+
+    before: Writing
+    parked: Writing
+    after: Writing
+
+    def of(self, state: TableState) -> Writing:
+        """Raises ValueError for OTHER, of which nothing is known."""
+        match state:
+            case TableState.BEFORE:
+                return self.before
+            case TableState.PARKED:
+                return self.parked
+            case TableState.AFTER:
+                return self.after
+        raise ValueError("another table has no image")
+
+
+_KNOWN = (TableState.PARKED, TableState.BEFORE, TableState.AFTER)
+
+
+def table_state(device: Device, images: TableImages) -> TableState:
+    """What a reader of the disk sees now: the GPT's primary copy where it is valid, else its backup; or the MBR.
+
+    Raises OSError where the table cannot be read.
+    """
+    last_group = images.parked[-1]
+    if any(sectors.at == 0 for sectors in last_group):
+        return _state_of_mbr(device, images)
+    sector_size = min(sectors.at for sectors in last_group)  # the primary header is sector 1
+    found = _first_held(device, images, group=-1)
+    if found is TableState.OTHER:
+        primary = read_copy(device, 1, sector_size)
+        if primary is None or not primary.sound:
+            found = _first_held(device, images, group=0)
+    return found
+
+
+def way_to(device: Device, images: TableImages, goal: TableState) -> Writing:
+    """The groups that bring the table from whatever a cut has left to `goal`, readable at every moment.
+
+    The group that counts is written anew as it is now, for it may be torn: a GPT whose primary copy is torn must not
+    have its backup touched. Raises Stopped when the disk has another table, or one that is not a neighbour of `goal`
+    (PARKED lies between the other two).
+    """
+    now = table_state(device, images)
+    if now is TableState.OTHER:
+        raise Stopped("the partition table was changed by another program since the move began")
+    if now is not goal and TableState.PARKED not in (now, goal):
+        raise Stopped(f"the partition table is the one {now} the move, and cannot become the one {goal} it")
+    return (images.of(now)[-1], *images.of(goal))
+
+
+def _state_of_mbr(device: Device, images: TableImages) -> TableState:
+    """In flight the EBRs are out of sight and may be anything; otherwise they are a part of the table."""
+    for state in _KNOWN:
+        if all(_holds(device, group) for group in images.of(state)):
+            return state
+    return TableState.OTHER
+
+
+def _first_held(device: Device, images: TableImages, *, group: int) -> TableState:
+    for state in _KNOWN:
+        if _holds(device, images.of(state)[group]):
+            return state
+    return TableState.OTHER
+
+
+def _holds(device: Device, group: Sequence[Sectors]) -> bool:
+    return all(bytes(device.read(sectors.at, len(sectors.data))) == sectors.data for sectors in group)
+
+
+# The MBR of a move: sector 0 before, in flight and after, and the EBRs where logical partitions move.
+#
+# Boot code, disk signature and every entry that no change names stay as they are.
+
+_MOST_SECTORS = 2**32 - 1  # what 32 bits count
+_FIRST_LOGICAL = 5
+
+Changes = Mapping[int, EntryChange]
+
+
+@dataclass(frozen=True, slots=True)
+class _Mbr:
+    sector: bytes
+    entries: Mapping[int, MbrEntry]  # by number; those with a length, as Linux counts them
+    chains: tuple[Chain, ...]
+
+    @property
+    def sector_size(self) -> int:
+        return len(self.sector)
+
+    @property
+    def primaries(self) -> dict[int, Extent]:
+        """Containers too."""
+        size = self.sector_size
+        return {number: entry.extent(size) for number, entry in self.entries.items()}
+
+    @property
+    def logicals(self) -> dict[int, Extent]:
+        return {one.number: one.extent for chain in self.chains for one in chain.logicals}
+
+
+def mbr_images(device: Device, park: ParkEntries, rewrite: RewriteTable, *, journal_at: int | None) -> TableImages:
+    """As `table_images`."""
+    changes = {change.number: change for change in rewrite.changes}
+    mbr = _read(device, with_chains=any(number >= _FIRST_LOGICAL for number in changes))
+    check_before(mbr.primaries | mbr.logicals, changes)
+    _check(mbr, park, changes, device.size)
+    unknown = sorted(set(park.parked) - set(mbr.entries))
+    if unknown:
+        raise refused(f"the plan parks entry {unknown[0]}, which the MBR does not have")
+    parked = {number: parked_mbr_entry(mbr.entries[number], journal_at) for number in park.parked}
+    geometry = _geometry(mbr)
+    moved = {
+        number: moved_entry(
+            entry, changes[number].before, changes[number].after, sector_size=mbr.sector_size, geometry=geometry
+        )
+        for number, entry in mbr.entries.items()
+        if number in changes
+    }
+    chains = [chain for chain in mbr.chains if any(one.number in changes for one in chain.logicals)]
+    old_ebrs = tuple(Sectors(at, sector) for chain in chains for at, sector in chain.sectors.items())
+    new_ebrs = tuple(ebr for chain in chains for ebr in new_chain(chain, changes, mbr.sector_size, geometry))
+    return TableImages(
+        before=_writing(old_ebrs, mbr.sector),
+        parked=_writing((), with_entries(mbr.sector, parked)),
+        after=_writing(new_ebrs, with_entries(mbr.sector, moved)),
+    )
+
+
+def is_readable(device: Device) -> bool:
+    """Return whether any program would read a table there: one copy of a GPT, or an MBR with its chains of EBRs.
+
+    A protective MBR is none by itself, unless it lists another partition, too.
+
+    Raises OSError.
+    """
+    if any(copy.sound for copy in copies_of(device)):
+        return True
+    kinds = {entry.code for entry in entries_of(bytes(device.read(0, device.sector_size))) or () if entry.sectors}
+    if GPT_PROTECTIVE in kinds:
+        return len(kinds) > 1
+    try:
+        _read(device, with_chains=True)
+    except Refused:
+        return False
+    return True
+
+
+def _writing(ebrs: tuple[Sectors, ...], sector: bytes) -> Writing:
+    last = (Sectors(0, sector),)
+    return (ebrs, last) if ebrs else (last,)
+
+
+def _read(device: Device, *, with_chains: bool) -> _Mbr:
+    size = device.sector_size
+    sector = bytes(device.read(0, size))
+    found = entries_of(sector)
+    if found is None:
+        raise unsound("sector 0 does not end in 55 AA")
+    if any(entry.code == GPT_PROTECTIVE for entry in found):
+        raise unsound("this MBR stands before a GPT")
+    entries = {entry.slot: entry for entry in found if entry.sectors}
+    chains: list[Chain] = []
+    number = _FIRST_LOGICAL
+    for slot, entry in entries.items():
+        if with_chains and entry.is_extended:
+            chains.append(read_chain(device, slot, entry.extent(size), number))
+            number += len(chains[-1].logicals)
+    return _Mbr(sector, entries, tuple(chains))
+
+
+def _check(mbr: _Mbr, park: ParkEntries, changes: Changes, disk_size: int) -> None:
+    """Refused unless everything that moves is hidden and finds its place."""
+    moving = {number for number, change in changes.items() if change.before != change.after}
+    container_of = {one.number: chain.slot for chain in mbr.chains for one in chain.logicals}
+    check_parked(park, {container_of.get(number, number) for number in moving})
+    size = mbr.sector_size
+    room = Extent(size, min(disk_size, _MOST_SECTORS * size) - size)
+    after = {number: change.after for number, change in changes.items()}
+    primaries = {number: after.get(number, extent) for number, extent in mbr.primaries.items()}
+    holding = primaries | {number: after.get(number, extent) for number, extent in mbr.logicals.items()}
+    for number, entry in mbr.entries.items():
+        if entry.is_extended:
+            if primaries[number].start != mbr.primaries[number].start:
+                raise refused(f"extended partition {number} would begin elsewhere; it may only become longer")
+            del holding[number]
+    check_after(primaries, moving & set(primaries), room=room, sector_size=size)
+    check_after(holding, moving & set(holding), room=room, sector_size=size)
+
+
+def _geometry(mbr: _Mbr) -> Geometry:
+    starts = [(entry.chs_start, entry.start) for entry in mbr.entries.values()]
+    ends = [(entry.chs_end, entry.start + entry.sectors - 1) for entry in mbr.entries.values()]
+    return geometry_of(starts + ends)
+
 
 # The GPT of a move: both copies before, in flight and after. What no change names stays as it is, to the bit:
 # the protective MBR is not even a part of the images.
@@ -55,13 +446,13 @@ def gpt_images(
         for place in (change.after,)
     }
     return TableImages(
-        before=_writing(pair),
-        parked=_writing(copy.with_entries(parked) for copy in pair),
-        after=_writing(copy.with_entries(moved) for copy in pair),
+        before=_backup_first(pair),
+        parked=_backup_first(copy.with_entries(parked) for copy in pair),
+        after=_backup_first(copy.with_entries(moved) for copy in pair),
     )
 
 
-def _writing(pair: Iterable[GptCopy]) -> Writing:
+def _backup_first(pair: Iterable[GptCopy]) -> Writing:
     primary, backup = pair
     return backup.group, primary.group
 

@@ -8,7 +8,7 @@ import pytest
 
 from aligntool.errors import Refused
 from aligntool.formats.parked import PARKED_GPT, ParkedMark, find_parked
-from aligntool.realign.mbr_images import TableState, table_state
+from aligntool.realign.table import TableState, table_state
 from aligntool.units import MIB, Extent
 from tests.apply.partition_tables.disks import (
     JOURNAL_AT,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from aligntool.errors import Stopped
 from aligntool.formats.parked import find_parked
-from aligntool.realign.mbr_images import TableImages, TableState, table_state, way_to
+from aligntool.realign.table import TableImages, TableState, table_state, way_to
 from aligntool.steps import EntryChange
 from aligntool.units import MIB, Extent
 from tests.apply.partition_tables.disks import JOURNAL_AT, MemoryDevice, images_for
