@@ -1,5 +1,6 @@
 """FAT and exFAT: where data begins, cluster size, whether the volume was unmounted."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from aligntool.formats.reader import Area, checksum_problem, le16, le32, le64, rotating_sum, serial_at, text_at
@@ -61,20 +62,30 @@ def _checksum(area: Area, sector: int) -> tuple[str, ...]:
 
 
 def _label(area: Area, boot: bytes, sector: int, cluster: int) -> str | None:
-    fat, heap, number = le32(boot, 80) * sector, le32(boot, 88) * sector, le32(boot, 96)
-    left = LONGEST_DIRECTORY
-    for _ in range(MOST_CLUSTERS_READ):
-        if not 2 <= number <= le32(boot, 92) + 1 or left <= 0:
-            return None
-        directory = area.read(heap + (number - 2) * cluster, min(cluster, left))
+    fat, heap = le32(boot, 80) * sector, le32(boot, 88) * sector
+    for directory in _directories(area, le32(boot, 96), fat, heap, cluster, le32(boot, 92)):
         for at in range(0, len(directory) - ENTRY + 1, ENTRY):
             if directory[at] == 0:
                 return None
             if directory[at] == LABEL_ENTRY:
                 return text_at(directory, at + 2, min(directory[at + 1], 11) * 2, "utf-16-le")
-        left -= cluster
-        number = le32(area.read(fat + 4 * number, 4), 0)
     return None
+
+
+def _directories(
+    area: Area, number: int, fat: int, heap: int, cluster: int, clusters: int, mask: int = 0xFFFFFFFF
+) -> Iterator[bytes]:
+    """Yield the clusters of a directory in the order of the allocation table at `fat`, as many as are searched.
+
+    `mask`: the bits of an entry that are a number.
+    """
+    left = LONGEST_DIRECTORY
+    for _ in range(MOST_CLUSTERS_READ):
+        if not 2 <= number < clusters + 2 or left <= 0:
+            return
+        yield area.read(heap + (number - 2) * cluster, min(cluster, left))
+        left -= cluster
+        number = le32(area.read(fat + 4 * number, 4), 0) & mask
 
 
 # FAT12, FAT16 and FAT32.
@@ -82,7 +93,6 @@ def _label(area: Area, boot: bytes, sector: int, cluster: int) -> str | None:
 # A master boot record begins with a jump and ends with 55 AA as a FAT boot sector does, so every field is
 # checked before it is believed. Source: Microsoft's FAT specification 1.03 (fatgen103).
 
-FAT_MOST_CLUSTERS_READ = 32
 FAT12_BELOW, FAT16_BELOW, MOST_CLUSTERS = 4085, 65525, 0x0FFFFFF6
 ATTRIBUTES, VOLUME_LABEL, DIRECTORY, LONG_NAME = 11, 0x08, 0x10, 0x0F
 NAMES = (
@@ -203,17 +213,9 @@ def _root_label(area: Area, boot: Boot) -> str | None:
     if not boot.root_cluster:
         at = (boot.reserved + boot.fats) * boot.sector
         return _label_in(area.read(at, min(boot.directory, LONGEST_DIRECTORY)))
-    left, cluster = LONGEST_DIRECTORY, boot.root_cluster
-    for _ in range(FAT_MOST_CLUSTERS_READ):
-        if not 2 <= cluster < boot.clusters + 2 or left <= 0:
-            return None
-        at = boot.data_start + (cluster - 2) * boot.cluster
-        label = _label_in(area.read(at, min(boot.cluster, left)))
-        if label:
-            return label
-        left -= boot.cluster
-        cluster = le32(area.read(boot.reserved * boot.sector + 4 * cluster, 4), 0) & 0x0FFFFFFF
-    return None
+    fat = boot.reserved * boot.sector
+    clusters = _directories(area, boot.root_cluster, fat, boot.data_start, boot.cluster, boot.clusters, 0x0FFFFFFF)
+    return next((label for directory in clusters if (label := _label_in(directory))), None)
 
 
 def _label_in(directory: bytes) -> str | None:

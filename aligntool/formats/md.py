@@ -1,11 +1,12 @@
 """md superblocks (0.90 and 1.x) and firmware RAID metadata."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Literal
 
 from aligntool.formats.reader import (
     Area,
+    Mark,
     be32,
     checksum_problem,
     crc32_seeded,
@@ -39,39 +40,18 @@ DDF_MAGIC = 0xDE11DE11
 DDF_ANCHORS = (1, 257)  # sectors before the end
 
 
-@dataclass(frozen=True, slots=True)
-class _Signature:
-    """Where a firmware RAID keeps its metadata, and how they are recognised."""
-
-    kind: str
-    magic: bytes
-    sectors_before_end: int
-    offset: int = 0
-    version_at: int | None = None
-    version_size: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class _Volume:
-    """One volume of a firmware RAID."""
-
-    start: int  # bytes from the disk's start
-    level: str | None
-    chunk: int | None
-    members: int
-
-
-HIGHPOINT_AT = 9 * SECTOR + 32
-HIGHPOINT = (b"\xf0\x16\x78\x5a", b"\xfd\x16\x78\x5a")
 SILICON_MAGIC = 0x2F000000
 
 SIGNATURES = (
-    _Signature("lsi_mega_raid_member", b"$XIDE$", 1),
-    _Signature("nvidia_raid_member", b"NVIDIA  \x1e\0\0\0", 2, version_at=16, version_size=2),
-    *(_Signature("promise_fasttrack_raid_member", b"Promise Technology, Inc.", back) for back in (63, 255, 256, 16)),
-    _Signature("hpt45x_raid_member", b"\xf3\x16\x78\x5a", 11),
-    _Signature("hpt45x_raid_member", b"\xfd\x16\x78\x5a", 11),
-    _Signature("adaptec_raid_member", b"DPTM", 1, offset=256, version_at=63),
+    Mark("lsi_mega_raid_member", -SECTOR, b"$XIDE$"),
+    Mark("nvidia_raid_member", -2 * SECTOR, b"NVIDIA  \x1e\0\0\0", version_at=(-2 * SECTOR + 16, 2)),
+    *(
+        Mark("promise_fasttrack_raid_member", -back * SECTOR, b"Promise Technology, Inc.")
+        for back in (63, 255, 256, 16)
+    ),
+    *(Mark("hpt45x_raid_member", -11 * SECTOR, magic) for magic in (b"\xf3\x16\x78\x5a", b"\xfd\x16\x78\x5a")),
+    Mark("adaptec_raid_member", -SECTOR + 256, b"DPTM", version_at=(-SECTOR + 63, 1)),
+    *(Mark("hpt37x_raid_member", 9 * SECTOR + 32, magic) for magic in (b"\xf0\x16\x78\x5a", b"\xfd\x16\x78\x5a")),
 )
 
 
@@ -81,9 +61,8 @@ def read_ddf(area: Area) -> Layer | None:
         anchor = area.read((area.size // SECTOR - sectors) * SECTOR, SECTOR)
         if len(anchor) == SECTOR and be32(anchor, 0) == DDF_MAGIC:
             blanked = anchor[:4] + b"\xff" * 4 + anchor[8:]
-            return _member(
-                area, "ddf_raid_member", version=text_at(anchor, 32, 8, "ascii"),
-                uuid=text_at(anchor, 8, 24),
+            return area.layer(
+                "ddf_raid_member", None, None, version=text_at(anchor, 32, 8, "ascii"), uuid=text_at(anchor, 8, 24),
                 problems=checksum_problem("the DDF anchor", be32(anchor, 4), crc32_seeded(blanked, 0)),
             )  # fmt: skip
     return None
@@ -98,49 +77,35 @@ def read_intel(area: Area) -> Layer | None:
     anchor = area.read(anchor_at, sector)
     if anchor[:24] != INTEL:
         return None
-    length = le32(anchor, 36)
+    version, length = text_at(anchor, 24, 6, "ascii"), le32(anchor, 36)
     if not INTEL_DISKS_AT <= length <= LONGEST_INTEL:
-        return _member(area, "isw_raid_member", version=text_at(anchor, 24, 6, "ascii"))
+        return area.layer("isw_raid_member", None, None, version=version)
     more = -(-length // sector) - 1
     block = (anchor + area.read(anchor_at - more * sector, more * sector))[:length]
     words = sum(le32(block, at) for at in range(0, length & ~3, 4)) - le32(block, 32)
-    volume = _intel_volume(block)
-    return _member(
-        area, "isw_raid_member", version=text_at(anchor, 24, 6, "ascii"), volume=volume,
-        problems=checksum_problem("the Intel RAID block", le32(block, 32), words & 0xFFFFFFFF),
-    )  # fmt: skip
+    problems = checksum_problem("the Intel RAID block", le32(block, 32), words & 0xFFFFFFFF)
+    return _with_volume(area.layer("isw_raid_member", None, None, version=version, problems=problems), block)
 
 
-def _intel_volume(block: bytes) -> _Volume | None:
-    """The first volume of the set; disks with a second one are rare."""
+def _with_volume(layer: Layer, block: bytes) -> Layer:
+    """Add the first volume of the set; disks with a second one are rare."""
     disks, volumes = (block[56], block[57]) if len(block) > 57 else (0, 0)
     at = INTEL_DISKS_AT + disks * INTEL_DISK + INTEL_MAP_AT
     if not 0 < disks <= MOST_DISKS or not volumes or at + INTEL_MAP > len(block):
-        return None
+        return layer
     level, members = INTEL_LEVELS.get(block[at + 15]), block[at + 16]
     if level == "raid1" and members > 2:
         level = "raid10"  # there is no other sign for it
-    chunk = le16(block, at + 12) * SECTOR if level != "raid1" else None
-    return _Volume(le32(block, at) * SECTOR, level, chunk or None, members)
+    chunk = le16(block, at + 12) * SECTOR if level != "raid1" else 0
+    start = layer.extent.start + le32(block, at) * SECTOR
+    return replace(layer, data_start=start, raid_level=level, raid_chunk=chunk or None, raid_members=members)
 
 
 def read_other_firmware(area: Area) -> Layer | None:
     if not area.is_whole or area.size < SMALLEST:
         return None
-    for signature in SIGNATURES:
-        sector = area.read((area.size // SECTOR - signature.sectors_before_end) * SECTOR, SECTOR)
-        if sector[signature.offset : signature.offset + len(signature.magic)] == signature.magic:
-            return _member(area, signature.kind, version=_version(sector, signature))
-    if area.head[HIGHPOINT_AT : HIGHPOINT_AT + 4] in HIGHPOINT:
-        return _member(area, "hpt37x_raid_member")
-    return _read_summed(area)
-
-
-def _version(sector: bytes, signature: _Signature) -> str | None:
-    if signature.version_at is None:
-        return None
-    raw = sector[signature.version_at : signature.version_at + signature.version_size]
-    return str(int.from_bytes(raw, "little"))
+    found = next((layer for mark in SIGNATURES if (layer := mark.layer(area))), None)
+    return replace(found, data_start=area.start) if found else _read_summed(area)
 
 
 def _read_summed(area: Area) -> Layer | None:
@@ -149,30 +114,13 @@ def _read_summed(area: Area) -> Layer | None:
     if len(last) < SECTOR:
         return None
     if last[:2] == b"\x55\xaa" and last[2] <= 2 and sum(last[:50]) & 0xFF == last[50]:
-        return _member(area, "via_raid_member", version=str(last[2]))
+        return area.layer("via_raid_member", None, None, version=str(last[2]))
     words = [le16(last, at) for at in range(0, 318, 2)]
     if le32(last, 0x60) == SILICON_MAGIC and (sum(words) + le16(last, 318)) & 0xFFFF == 0:
-        return _member(area, "silicon_medley_raid_member", version=f"{le16(last, 0x10A)}.{le16(last, 0x108)}")
+        return area.layer("silicon_medley_raid_member", None, None, version=f"{le16(last, 0x10A)}.{le16(last, 0x108)}")
     if last[:2] == b"JM" and sum(words[:64]) & 0xFFFF in (0, 1) and last[0x30] <= 5:
-        return _member(area, "jmicron_raid_member", version=f"{last[3]}.{last[2]}")
+        return area.layer("jmicron_raid_member", None, None, version=f"{last[3]}.{last[2]}")
     return None
-
-
-def _member(
-    area: Area,
-    kind: str,
-    *,
-    version: str | None = None,
-    uuid: str | None = None,
-    volume: _Volume | None = None,
-    problems: tuple[str, ...] = (),
-) -> Layer:
-    return Layer(
-        kind=kind, extent=Extent(area.start, area.size), version=version, uuid=uuid,
-        data_start=area.start + (volume.start if volume else 0), raid_level=volume.level if volume else None,
-        raid_chunk=volume.chunk if volume else None, raid_members=volume.members if volume else None,
-        problems=problems,
-    )  # fmt: skip
 
 
 # Linux software RAID members: superblocks of version 0.90, 1.0, 1.1 and 1.2.
@@ -195,20 +143,6 @@ _CHUNKED = ("raid0", "raid4", "raid5", "raid6", "raid10", "linear")
 _WHOLE_ON_ONE_MEMBER = ("raid1", "multipath")
 
 
-@dataclass(frozen=True, slots=True)
-class _Member:
-    """One superblock of an md member."""
-
-    version: str
-    level: int
-    members: int
-    chunk: int
-    uuid: str | None
-    data: Extent  # relative to the area; length 0: the superblock does not say
-    label: str | None = None
-    problems: tuple[str, ...] = ()
-
-
 def read_0_90(area: Area) -> Layer | None:
     """At the last multiple of 64 KiB that leaves 64 KiB, in the byte order of the machine that made it."""
     at = (area.size & ~(RESERVED - 1)) - RESERVED
@@ -227,16 +161,13 @@ def read_0_90(area: Area) -> Layer | None:
     words = (5, 13, 14, 15) if number(superblock, 8) >= 90 else (5,)
     uuid = b"".join(number(superblock, 4 * word).to_bytes(4, "big") for word in words).ljust(16, b"\0")
     blanked = superblock[: 4 * 38] + bytes(4) + superblock[4 * 39 :]
-    member = _Member(
+    level, members, chunk = (number(superblock, 4 * word) for word in (7, 10, 65))
+    layer = area.layer(
+        "linux_raid_member", None, None, uuid=uuid_at(uuid, 0),
         version=".".join(str(number(superblock, 4 * word)) for word in (1, 2, 3)),
-        level=number(superblock, 4 * 7),
-        members=number(superblock, 4 * 10),
-        chunk=number(superblock, 4 * 65),
-        uuid=uuid_at(uuid, 0),
-        data=Extent(0, size),
         problems=checksum_problem("the md superblock", number(superblock, 4 * 38), folded_sum(blanked, order)),
-    )
-    return _layer(area, member)
+    )  # fmt: skip
+    return _with_array(area, layer, Extent(0, size), level, members, chunk)
 
 
 def _belongs_to_a_partition(area: Area, at: int, size: int, chunk: int) -> bool:
@@ -266,17 +197,13 @@ def _read_1(area: Area, at: int, version: str) -> Layer | None:
         return None
     if le64(superblock, 144) * SECTOR != at:
         return None  # written for another device: the disk around this partition, or one inside this disk
-    member = _Member(
-        version=version,
-        level=le32(superblock, 72),
-        members=le32(superblock, 92),
-        chunk=le32(superblock, 88) * SECTOR,
-        uuid=uuid_at(superblock, 16),
-        data=Extent(le64(superblock, 128) * SECTOR, le64(superblock, 136) * SECTOR),
-        label=text_at(superblock, 32, 32),
-        problems=_checksum_1(superblock),
-    )
-    return _layer(area, member)
+    layer = area.layer(
+        "linux_raid_member", None, None, version=version, label=text_at(superblock, 32, 32),
+        uuid=uuid_at(superblock, 16), problems=_checksum_1(superblock),
+    )  # fmt: skip
+    data = Extent(le64(superblock, 128) * SECTOR, le64(superblock, 136) * SECTOR)
+    level, members, chunk = le32(superblock, 72), le32(superblock, 92), le32(superblock, 88) * SECTOR
+    return _with_array(area, layer, data, level, members, chunk)
 
 
 def _checksum_1(superblock: bytes) -> tuple[str, ...]:
@@ -287,20 +214,18 @@ def _checksum_1(superblock: bytes) -> tuple[str, ...]:
     return checksum_problem("the md superblock", le32(superblock, 216), folded_sum(summed))
 
 
-def _layer(area: Area, member: _Member) -> Layer:
-    level = _LEVELS.get(member.level, f"level {member.level}")
-    claims = member.data.end if member.data.length else None
+def _with_array(area: Area, layer: Layer, data: Extent, level_number: int, members: int, chunk: int) -> Layer:
+    """`data`: relative to the area; of length 0 where the superblock does not state it."""
+    level = _LEVELS.get(level_number, f"level {level_number}")
+    claims = data.end if data.length else None
     inner: tuple[Layer, ...] = ()
-    if level in _WHOLE_ON_ONE_MEMBER or (member.members == 1 and level in ("raid0", "linear")):
-        length = member.data.length or area.size - member.data.start
-        if length > 0 and member.data.start + length <= area.size:
-            inner = area.inside(area.reader, Extent(area.start + member.data.start, length))
-    return Layer(
-        kind="linux_raid_member", extent=Extent(area.start, claims or area.size), version=member.version,
-        label=member.label, uuid=member.uuid, data_start=area.start + member.data.start, data_unit=None,
-        claims_size=claims, raid_level=level,
-        raid_chunk=member.chunk if level in _CHUNKED and member.chunk else None, raid_members=member.members,
-        inner=inner, problems=member.problems,
+    if level in _WHOLE_ON_ONE_MEMBER or (members == 1 and level in ("raid0", "linear")):
+        length = data.length or area.size - data.start
+        if length > 0 and data.start + length <= area.size:
+            inner = area.inside(area.reader, Extent(area.start + data.start, length))
+    return replace(
+        layer, extent=Extent(area.start, claims or area.size), data_start=area.start + data.start, claims_size=claims,
+        raid_level=level, raid_chunk=chunk if level in _CHUNKED and chunk else None, raid_members=members, inner=inner,
     )  # fmt: skip
 
 

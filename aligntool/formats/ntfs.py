@@ -211,10 +211,8 @@ def _upper(entry: bytes) -> str:
 # libbde's format notes; of ReFS: libfsrefs's format notes.
 
 LARGEST_CLUSTER = 2 * MIB
-VOLUME_RECORD = 3  # the fourth record of the MFT is $Volume
 VOLUME_NAME = 0x60
 LARGEST_RECORD = 64 * KIB
-MOST_ATTRIBUTES = 64
 UNUSED = ((14, 2), (16, 1), (17, 2), (19, 2), (22, 2), (32, 4))  # fields of FAT that are zero on NTFS
 
 VISTA, WINDOWS_7, TO_GO = b"\xeb\x52\x90-FVE-FS-", b"\xeb\x58\x90-FVE-FS-", b"\xeb\x58\x90MSWIN4.1"
@@ -259,18 +257,9 @@ def _record_size(boot: bytes, cluster: int) -> int:
 
 def _ntfs_label(area: Area, boot: bytes, cluster: int) -> str | None:
     record_size = _record_size(boot, cluster)
-    record = area.read(le64(boot, 48) * cluster + VOLUME_RECORD * record_size, record_size)
-    if record[:4] != b"FILE":
-        return None
-    at = le16(record, 20)
-    for _ in range(MOST_ATTRIBUTES):
-        length = le32(record, at + 4)
-        if length < 24 or at + length > len(record):
-            return None
-        if le32(record, at) == VOLUME_NAME:
-            return text_at(record, at + le16(record, at + 20), min(le32(record, at + 16), 256), "utf-16-le")
-        at += length
-    return None
+    record = area.read(le64(boot, 48) * cluster + VOLUME * record_size, record_size)
+    name = next(_attributes(record, VOLUME_NAME), None) if record[:4] == b"FILE" else None
+    return text_at(name.value, 0, 256, "utf-16-le") if name else None
 
 
 def read_refs(area: Area) -> Layer | None:

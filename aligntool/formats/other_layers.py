@@ -2,10 +2,10 @@
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from aligntool.formats.reader import (
     Area,
+    Mark,
     be16,
     be32,
     be64,
@@ -309,22 +309,9 @@ def _date(raw: bytes) -> str | None:
     return "-".join((digits[:4], *(digits[at : at + 2] for at in range(4, 16, 2))))
 
 
-# The rarer kinds that are recognised and named, and no more: a magic at a place, a label and an identifier at
-# others.
+# The rarer kinds that are recognised and named, and no more.
 #
 # Places: the libblkid prober of each kind.
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A magic by which a layer is recognised, and where its label and UUID are."""
-
-    kind: str
-    at: int  # of the magic; negative: from the container's end
-    magic: bytes
-    label: tuple[int, int] | None = None  # place and length
-    uuid: int | None = None
-    version: str | None = None
 
 
 OWNERS = (
@@ -361,24 +348,12 @@ OTHERS = (
 
 
 def read_owner(area: Area) -> Layer | None:
-    return next((layer for mark in OWNERS if (layer := _read(area, mark))), None)
+    marks = (mark for mark in OWNERS if mark.at >= 0 or not area.ends_with_a_partition)
+    return next((layer for mark in marks if (layer := mark.layer(area))), None)
 
 
 def read_other(area: Area) -> Layer | None:
-    return next((layer for mark in OTHERS if (layer := _read(area, mark))), None)
-
-
-def _read(area: Area, mark: Mark) -> Layer | None:
-    if mark.at < 0 and area.ends_with_a_partition:
-        return None
-    at = mark.at if mark.at >= 0 else area.size + mark.at
-    if area.read(at, len(mark.magic)) != mark.magic:
-        return None
-    return Layer(
-        kind=mark.kind, extent=area.extent, version=mark.version,
-        label=text_at(area.read(*mark.label), 0, mark.label[1]) if mark.label else None,
-        uuid=uuid_at(area.read(mark.uuid, 16), 0) if mark.uuid is not None else None,
-    )  # fmt: skip
+    return next((layer for mark in OTHERS if (layer := mark.layer(area))), None)
 
 
 # UFS1 and UFS2, the file systems of the BSDs and of Solaris.

@@ -292,6 +292,33 @@ class Area:
         return self.reader.read(self.start + offset, length)
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A kind that is recognised by a magic and named: (place, length) of what is reported with it."""
+
+    kind: str
+    at: int  # of the magic; negative here and in the places below: from the end of the last whole sector
+    magic: bytes
+    label: tuple[int, int] | None = None
+    uuid: int | None = None
+    version: str | None = None
+    version_at: tuple[int, int] | None = None  # of a little-endian number
+
+    def layer(self, area: Area) -> Layer | None:
+        if _at(area, self.at, len(self.magic)) != self.magic:
+            return None
+        number = int.from_bytes(_at(area, *self.version_at), "little") if self.version_at else None
+        return Layer(
+            kind=self.kind, extent=area.extent, version=self.version if number is None else str(number),
+            label=text_at(_at(area, *self.label), 0, self.label[1]) if self.label else None,
+            uuid=uuid_at(_at(area, self.uuid, 16), 0) if self.uuid is not None else None,
+        )  # fmt: skip
+
+
+def _at(area: Area, place: int, length: int) -> bytes:
+    return area.read(place if place >= 0 else area.size // 512 * 512 + place, length)
+
+
 def open_area(
     reader: Reader, extent: Extent, sector_size: int, inside: Callable[[Reader, Extent], tuple[Layer, ...]]
 ) -> Area:
