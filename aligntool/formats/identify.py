@@ -129,29 +129,29 @@ SMALLEST_LBADS, LARGEST_LBADS = 9, 32
 class ControllerPage:
     """The NVMe Identify Controller data structure, as far as it is used."""
 
-    model: str | None
-    serial: str | None
-    firmware: str | None
-    max_transfer: int | None  # bytes; 0: no limit
-    hmb_preferred: int
-    hmb_minimum: int
-    atomic_blocks: int  # AWUN + 1, in logical blocks of whichever namespace
-    atomic_blocks_power_fail: int  # AWUPF + 1
+    model: str | None = None
+    serial: str | None = None
+    firmware: str | None = None
+    max_transfer: int | None = None  # bytes; 0: no limit
+    hmb_preferred: int | None = None
+    hmb_minimum: int | None = None
+    atomic_blocks: int | None = None  # AWUN + 1, in logical blocks of whichever namespace
+    atomic_blocks_power_fail: int | None = None  # AWUPF + 1
 
 
 @dataclass(frozen=True, slots=True)
 class NamespacePage:
     """The NVMe Identify Namespace data structure, as far as it is used. Sizes in bytes."""
 
-    formats: tuple[LbaFormat, ...]
-    format_in_use: int
-    block_size: int | None  # of the format in use
-    preferred_blocks: tuple[int, int] | None  # NPWG, NPWA
-    deallocate_blocks: tuple[int, int] | None  # NPDG, NPDA
-    optimal_write_blocks: int | None  # NOWS
-    optimal_boundary_blocks: int  # NOIOB; 0: none
-    atomic_blocks: int | None  # NAWUN + 1; None: as the controller says
-    atomic_blocks_power_fail: int | None
+    formats: tuple[LbaFormat, ...] = ()
+    format_in_use: int | None = None
+    block_size: int | None = None  # of the format in use
+    preferred_blocks: tuple[int, int] | None = None  # NPWG, NPWA
+    deallocate_blocks: tuple[int, int] | None = None  # NPDG, NPDA
+    optimal_write_blocks: int | None = None  # NOWS
+    optimal_boundary_blocks: int | None = None  # NOIOB; 0: none
+    atomic_blocks: int | None = None  # NAWUN + 1; None: as the controller says
+    atomic_blocks_power_fail: int | None = None
 
 
 def decode_controller(page: bytes) -> ControllerPage | None:
@@ -219,29 +219,24 @@ def combine(
     controller: ControllerPage | None, namespace: NamespacePage | None, *, hmb_granted: int | None = None
 ) -> NvmeFacts:
     """Everything in bytes; what needs the block size stays None without it."""
-    block = namespace.block_size if namespace is not None else None
-    atomic = atomic_power_fail = None
-    if controller is not None:
-        atomic, atomic_power_fail = controller.atomic_blocks, controller.atomic_blocks_power_fail
-    if namespace is not None:
-        atomic = namespace.atomic_blocks or atomic
-        atomic_power_fail = namespace.atomic_blocks_power_fail or atomic_power_fail
-    preferred = (namespace.preferred_blocks if namespace else None) or (None, None)
-    deallocate = (namespace.deallocate_blocks if namespace else None) or (None, None)
+    controller, namespace = controller or ControllerPage(), namespace or NamespacePage()
+    block = namespace.block_size
+    preferred, deallocate = namespace.preferred_blocks or (None, None), namespace.deallocate_blocks or (None, None)
+    atomic_power_fail = namespace.atomic_blocks_power_fail or controller.atomic_blocks_power_fail
     return NvmeFacts(
-        formats=namespace.formats if namespace else (),
-        format_in_use=namespace.format_in_use if namespace else None,
+        formats=namespace.formats,
+        format_in_use=namespace.format_in_use,
         preferred_write_granularity=_bytes(preferred[0], block),
         preferred_write_alignment=_bytes(preferred[1], block),
         preferred_deallocate_granularity=_bytes(deallocate[0], block),
         preferred_deallocate_alignment=_bytes(deallocate[1], block),
-        optimal_write_size=_bytes(namespace.optimal_write_blocks if namespace else None, block),
-        optimal_io_boundary=_bytes(namespace.optimal_boundary_blocks if namespace else None, block),
-        atomic_write_unit=_bytes(atomic, block),
+        optimal_write_size=_bytes(namespace.optimal_write_blocks, block),
+        optimal_io_boundary=_bytes(namespace.optimal_boundary_blocks, block),
+        atomic_write_unit=_bytes(namespace.atomic_blocks or controller.atomic_blocks, block),
         atomic_write_unit_power_fail=_bytes(atomic_power_fail, block),
-        max_transfer=controller.max_transfer if controller else None,
-        hmb_preferred=controller.hmb_preferred if controller else None,
-        hmb_minimum=controller.hmb_minimum if controller else None,
+        max_transfer=controller.max_transfer,
+        hmb_preferred=controller.hmb_preferred,
+        hmb_minimum=controller.hmb_minimum,
         hmb_granted=hmb_granted,
     )
 

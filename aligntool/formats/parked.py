@@ -228,14 +228,6 @@ def parked_in_gpt(believed: Copy, other: Copy) -> InFlight | None:
 
     The mover writes the backup copy first: a cut between the two leaves parked entries in the backup copy alone.
     """
-    return next((found for copy in _same_disk(believed, other) if (found := _parked(copy))), None)
-
-
-def _parked(copy: Copy) -> InFlight | None:
-    return parked_by_type(read_entries(copy)[0])
-
-
-def _same_disk(believed: Copy, other: Copy) -> Sequence[Copy]:
-    if believed.header is None or other.header is None or believed.header.disk_guid != other.header.disk_guid:
-        return (believed,)
-    return believed, other
+    same_disk = believed.header and other.header and believed.header.disk_guid == other.header.disk_guid
+    copies = (believed, other) if same_disk else (believed,)
+    return next((found for copy in copies if (found := parked_by_type(read_entries(copy)[0]))), None)

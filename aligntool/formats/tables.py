@@ -251,8 +251,6 @@ def gpt_headers(reader: Reader, sector_size: int) -> tuple[TableCopy, ...]:
 # (block/partitions/core.c), with two additions: labels with a checksum go first, and a GPT is looked for even
 # where Linux would not.
 
-_NOTHING = TableReading(None, ())
-
 
 def read_table(reader: Reader, *, sector_size: int | None) -> TableReading:
     """The partition table of a disk. `sector_size` None: nobody reports it, so the table itself tells.
@@ -267,32 +265,33 @@ def read_table(reader: Reader, *, sector_size: int | None) -> TableReading:
         return checked
     table = parse_sector(sector)
     gpt = find_gpt(reader, table, sector_size)
-    announced = _behind_protective(reader, sector, table, gpt, sector_size) if table and table.protective else None
-    if announced:
-        return announced
+    listed = read_gpt(reader, gpt, table, sector_size) if gpt else None
+    if table and table.protective:
+        announced = listed or _ruins(reader, sector, table, gpt, sector_size)
+        if announced:
+            return announced
     if table and table.used and is_partition_table(reader, sector, table):
         return read_mbr(reader, table, sector_size=sector_size, more_faults=leftover_gpt(gpt))
-    found = _unprotected(reader, sector, gpt, table, sector_size) or read_apm(reader, sector)
-    if found:
+    if gpt and gpt.primary.header_crc_good and listed and not boot_sector(sector):
+        return listed  # without 0xEE in front: the primary copy is whole, and no file system took sector 0 over
+    if found := read_apm(reader, sector):
         return found
     if table and is_partition_table(reader, sector, table):
         return read_mbr(reader, table, sector_size=sector_size, more_faults=leftover_gpt(gpt))
-    return (
-        read_bsd(reader)
-        or read_dasd(reader, sector_size)
-        or _atari(reader, sector, sector_size)
-        or _backup_alone(reader, sector, gpt, table, sector_size)
-        or _NOTHING
-    )
+    found = read_bsd(reader) or read_dasd(reader, sector_size) or _atari(reader, sector, sector_size)
+    if not found and gpt and gpt.backup.is_good and not boot_sector(sector) and not starts_at(reader, 0):
+        # Nothing known begins the disk: its start was overwritten. Where something does, the backup copy is what an
+        # older table left behind; see also `is_backup_alone`.
+        found = listed
+    return found or TableReading(None, ())
 
 
-def _behind_protective(
+def _ruins(
     reader: Reader, sector: bytes, table: MbrSector, gpt: GptPair | None, sector_size: int | None
 ) -> TableReading | None:
-    """0xEE in the MBR: a GPT, or the ruins of one. Linux reads no MBR with 0xEE, so its entries are only shown."""
-    reading = read_gpt(reader, gpt, table, sector_size) if gpt else None
-    if reading or not is_partition_table(reader, sector, table):
-        return reading
+    """0xEE in the MBR, and no GPT that can be believed. Linux reads no MBR with 0xEE, so its entries are only shown."""
+    if not is_partition_table(reader, sector, table):
+        return None
     lost = gpt or GptPair.of_nothing(reader, sector_size or 512)
     return read_mbr(
         reader,
@@ -301,27 +300,6 @@ def _behind_protective(
         more_faults=tuple(copy_faults(lost, reader.size // lost.primary.sector_size - 1)),
         copies=(lost.primary.summary(), lost.backup.summary()),
     )
-
-
-def _unprotected(
-    reader: Reader, sector: bytes, gpt: GptPair | None, table: MbrSector | None, sector_size: int | None
-) -> TableReading | None:
-    """A GPT without 0xEE in front. It is shown when its primary copy is whole and no file system took sector 0 over."""
-    if gpt is None or not gpt.primary.header_crc_good or boot_sector(sector):
-        return None
-    return read_gpt(reader, gpt, table, sector_size)
-
-
-def _backup_alone(
-    reader: Reader, sector: bytes, gpt: GptPair | None, table: MbrSector | None, sector_size: int | None
-) -> TableReading | None:
-    """Return what a whole backup copy lists on a disk that begins with nothing known: its start was overwritten.
-
-    Where something else begins, the backup copy is what an older table left behind; see also `is_backup_alone`.
-    """
-    if gpt is None or not gpt.backup.is_good or boot_sector(sector) or starts_at(reader, 0):
-        return None
-    return read_gpt(reader, gpt, table, sector_size)
 
 
 def is_backup_alone(table: Table) -> bool:

@@ -65,7 +65,7 @@ def _asked(tree: Tree, block: Block, descriptor: int) -> Pages:
     controller = commands.identify_controller(descriptor)
     namespace = commands.identify_namespace(descriptor, tree.number(f"{block.path}/nsid"))
     decoded = identify.decode_controller(controller or b"")
-    wants = decoded is not None and decoded.hmb_preferred > 0
+    wants = decoded is not None and bool(decoded.hmb_preferred)
     return controller, namespace, commands.get_host_memory_buffer(descriptor) if wants else None
 
 
