@@ -119,8 +119,11 @@ def holdings(disk: Disk, whole: str = "whole disk") -> tuple[str, ...]:
 
 def contents(on: Disk | Partition) -> tuple[str, ...]:
     """Return the layers on a disk or partition with their labels; where none was decoded, what was recognised."""
-    found = tuple(f'{layer_name(each)} "{each.label}"' if each.label else layer_name(each) for each in on.content)
-    return found or ((on.content_hint,) if on.content_hint else ())
+    return tuple(map(labelled, on.content)) or ((on.content_hint,) if on.content_hint else ())
+
+
+def labelled(layer: Layer) -> str:
+    return f'{layer_name(layer)} "{layer.label}"' if layer.label else layer_name(layer)
 
 
 def _partition_content(part: Partition) -> str:

@@ -4,8 +4,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from aligntool import steps
 from aligntool.audit.report import Answer, Judged, Report
-from aligntool.audit.wording import holdings, layer_name, next_command, next_look, next_realign
+from aligntool.audit.wording import holdings, labelled, next_command, next_look, next_realign
 from aligntool.change import Estimate, Place, Plan, RealignGoal, Used
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Disk, DiskKind, Inventory, Partition, Role
@@ -22,23 +23,6 @@ from aligntool.realign.wanted import (
     room_by_shrinking,
     wanted,
     what_would_help,
-)
-from aligntool.steps import (
-    CheckContent,
-    CloseJournal,
-    CopyContent,
-    EntryChange,
-    Held,
-    HoldContent,
-    JournalPlace,
-    Lanes,
-    ParkEntries,
-    ReleaseContent,
-    RewriteTable,
-    ShrinkContent,
-    Step,
-    WriteJournal,
-    subject,
 )
 from aligntool.units import GIB, MIB, Extent, align_down, format_about, format_size
 
@@ -70,33 +54,35 @@ def write_plan(
     after = {change.number: change.after for change in changes}
     moving = frozenset(found.order if found else ())
     patched = {part.number: _patching(disk, part, changes, shrunk) for part in disk.partitions if part.number in moving}
-    steps = _steps(disk, found, shrunk, changes, patched) if found and found.journal else ()
+    done = _steps(disk, found, shrunk, changes, patched) if found and found.journal else ()
     return Plan(
         purpose="realign",
-        disk=subject(disk),
+        disk=steps.subject(disk),
         goal=_goal_words(goal),
         places=tuple(_place(part, wish, after.get(part.number, part.extent)) for part in disk.partitions),
-        steps=tuple(steps),
+        steps=tuple(done),
         attention=(*attention_to(disk, moving, patched), *attention_to_shrunk(shrunk)),
         notes=(*wish.notes, *notes_on(disk, goal, wish, found, shrunk, patched)),
         estimate=_estimate(disk, moving, used) if moving else Estimate(0, 0),
     )
 
 
-def _changes(disk: Disk, found: Found | None) -> tuple[EntryChange, ...]:
+def _changes(disk: Disk, found: Found | None) -> tuple[steps.EntryChange, ...]:
     """Everything that the table has to say differently afterwards; with one logical partition, its whole chain."""
     if found is None:
         return ()
     chained = {change.number for change in found.chain}
     others = tuple(
-        EntryChange(part.number, part.extent, found.after[part.number], part.record_at, part.record_at)
+        steps.EntryChange(part.number, part.extent, found.after[part.number], part.record_at, part.record_at)
         for part in disk.partitions
         if part.number not in chained and found.after[part.number] != part.extent
     )
     return tuple(sorted((*others, *found.chain), key=lambda change: change.number))
 
 
-def _patching(disk: Disk, part: Partition, changes: Sequence[EntryChange], shrunk: Mapping[int, Shrunk]) -> Patching:
+def _patching(
+    disk: Disk, part: Partition, changes: Sequence[steps.EntryChange], shrunk: Mapping[int, Shrunk]
+) -> Patching:
     """ntfsresize puts the copy of the boot sector into the last sector of the length that it is told."""
     if part.number in shrunk:
         last = shrunk[part.number].length - disk.sector_size
@@ -110,9 +96,9 @@ def _steps(
     disk: Disk,
     found: Found,
     shrunk: Mapping[int, Shrunk],
-    changes: tuple[EntryChange, ...],
+    changes: tuple[steps.EntryChange, ...],
     patched: Mapping[int, Patching],
-) -> Iterator[Step]:
+) -> Iterator[steps.Step]:
     """As the design has it: check, shrink, journal, park, hold, copy, release, commit, close."""
     parts = {part.number: part for part in disk.partitions}
     journal = found.journal
@@ -123,26 +109,26 @@ def _steps(
     helds = {number: _held(disk, parts[number], found, patched[number]) for number in moves}
     for number in touched:
         if kind_of(parts[number]) in CHECKED:
-            yield CheckContent(number, parts[number].extent, kind_of(parts[number]))
+            yield steps.CheckContent(number, parts[number].extent, kind_of(parts[number]))
     for number, one in sorted(shrunk.items()):
-        yield ShrinkContent(number, parts[number].extent, one.kind, one.length)
-    yield WriteJournal(journal)
+        yield steps.ShrinkContent(number, parts[number].extent, one.kind, one.length)
+    yield steps.WriteJournal(journal)
     if moves:
-        yield ParkEntries(tuple(touched), _parked(disk, touched))
+        yield steps.ParkEntries(tuple(touched), _parked(disk, touched))
     for number in sorted(moves):
-        yield HoldContent(number, moves[number][0], helds[number])
+        yield steps.HoldContent(number, moves[number][0], helds[number])
     for number in found.order:
         source, target = moves[number]
         lanes = lanes_for(abs(target.start - source.start), journal, disk.sector_size)
-        yield CopyContent(number, kind_of(parts[number]), source, target, helds[number], lanes)
+        yield steps.CopyContent(number, kind_of(parts[number]), source, target, helds[number], lanes)
     for number in sorted(moves):
         kind, target = kind_of(parts[number]), moves[number][1]
-        yield ReleaseContent(number, kind, target, helds[number], patched[number].patches)
-    yield RewriteTable(disk.table.label.value, changes)
-    yield CloseJournal(journal)
+        yield steps.ReleaseContent(number, kind, target, helds[number], patched[number].patches)
+    yield steps.RewriteTable(disk.table.label.value, changes)
+    yield steps.CloseJournal(journal)
 
 
-def _held(disk: Disk, part: Partition, found: Found, patched: Patching) -> Held:
+def _held(disk: Disk, part: Partition, found: Found, patched: Patching) -> steps.Held:
     more = (needed_for(patch) for patch in patched.patches)
     length = found.before[part.number].length
     return hold(part, length, disk.sector_size, more, spots_only=found.spots_only)
@@ -160,13 +146,13 @@ def _parked(disk: Disk, touched: Collection[int]) -> tuple[int, ...]:
     return tuple(sorted(parked))
 
 
-def lanes_for(distance: int, journal: JournalPlace, sector_size: int) -> Lanes:
+def lanes_for(distance: int, journal: steps.JournalPlace, sector_size: int) -> steps.Lanes:
     """A window is never longer than the distance; over short distances everything goes through the stash."""
     stash = journal.stash.length
     if distance < SHORT:
-        return Lanes(min(stash, _LONGEST_STAGED), _BATCH, GIB, stash, staged=True)
+        return steps.Lanes(min(stash, _LONGEST_STAGED), _BATCH, GIB, stash, staged=True)
     window = min(distance, _LONGEST_WINDOW)
-    return Lanes(align_down(window, _PAGE if window >= _PAGE else sector_size), _BATCH, GIB, stash)
+    return steps.Lanes(align_down(window, _PAGE if window >= _PAGE else sector_size), _BATCH, GIB, stash)
 
 
 def _place(part: Partition, wish: Wanted, after: Extent) -> Place:
@@ -181,8 +167,7 @@ def _place(part: Partition, wish: Wanted, after: Extent) -> Place:
 def _what(part: Partition) -> str:
     """What a user would call it: kind and label, else the type."""
     if part.content:
-        layer = part.content[0]
-        return f'{layer_name(layer)} "{layer.label}"' if layer.label else layer_name(layer)
+        return labelled(part.content[0])
     if part.role is Role.EXTENDED:
         return "extended"
     return part.type_name or part.type_code or "unknown"

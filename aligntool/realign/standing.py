@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from aligntool import steps
 from aligntool.change import Plan
 from aligntool.device import Device, Sectors
 from aligntool.realign.journal import Journal
@@ -17,16 +18,6 @@ from aligntool.realign.table import (
     is_shown,
     leftovers,
     table_state,
-)
-from aligntool.steps import (
-    CopyContent,
-    HoldContent,
-    JournalPlace,
-    ParkEntries,
-    ReleaseContent,
-    RewriteTable,
-    Step,
-    WriteJournal,
 )
 from aligntool.units import Extent, align_down, align_up
 
@@ -55,11 +46,11 @@ def standing(device: Device, journal: Journal) -> Standing:
     complete = is_complete(journal)
     shown = is_shown(device, images)
     if shown and (table is not TableState.OTHER or is_ours(device, images)):
-        if table is TableState.BEFORE and step <= index_of(plan, ParkEntries):
+        if table is TableState.BEFORE and step <= index_of(plan, steps.ParkEntries):
             return Standing.NOT_BEGUN
         if table is TableState.OTHER and complete and is_readable(device):
             return Standing.LEFT  # the MBR is as it was left, the chain of EBRs is not
-        if complete or (table is TableState.AFTER and step >= index_of(plan, RewriteTable)):
+        if complete or (table is TableState.AFTER and step >= index_of(plan, steps.RewriteTable)):
             return Standing.COMPLETE
         return Standing.IN_FLIGHT
     if shown is False or (shown and is_readable(device)):
@@ -69,19 +60,19 @@ def standing(device: Device, journal: Journal) -> Standing:
 
 def is_complete(journal: Journal) -> bool:
     """Return whether the new table was durable once, and not taken back since."""
-    return journal.position.step > index_of(journal.contents.plan, RewriteTable)
+    return journal.position.step > index_of(journal.contents.plan, steps.RewriteTable)
 
 
-def place_of(plan: Plan) -> JournalPlace:
+def place_of(plan: Plan) -> steps.JournalPlace:
     """Return where the plan puts its journal."""
-    return next(step.journal for step in plan.steps if isinstance(step, WriteJournal))
+    return next(step.journal for step in plan.steps if isinstance(step, steps.WriteJournal))
 
 
 def has_markers(device: Device, journal: Journal) -> bool:
     """Return whether a marker of this very move stands where its plan puts one."""
     for step in journal.contents.plan.steps:
-        if isinstance(step, HoldContent | ReleaseContent):
-            start = (step.source if isinstance(step, HoldContent) else step.target).start
+        if isinstance(step, steps.HoldContent | steps.ReleaseContent):
+            start = (step.source if isinstance(step, steps.HoldContent) else step.target).start
             for extent in step.held.ranges:
                 found = peek(device, start + extent.start, extent.length)
                 for at in range(0, len(found), device.sector_size):
@@ -91,7 +82,7 @@ def has_markers(device: Device, journal: Journal) -> bool:
     return False
 
 
-def index_of(plan: Plan, kind: type[Step]) -> int:
+def index_of(plan: Plan, kind: type[steps.Step]) -> int:
     """Of the plan's first step of this kind."""
     return next(index for index, step in enumerate(plan.steps) if isinstance(step, kind))
 
@@ -167,12 +158,12 @@ def places_in_use(plan: Plan, *, with_journal: bool = True) -> tuple[Extent, ...
     places: list[Extent] = []
     for step in plan.steps:
         match step:
-            case HoldContent():
+            case steps.HoldContent():
                 places.append(step.source)
-            case ReleaseContent():
+            case steps.ReleaseContent():
                 places.append(step.target)
-            case CopyContent():
+            case steps.CopyContent():
                 places += (step.source, step.target)
-            case WriteJournal() if with_journal and not step.journal.file:
+            case steps.WriteJournal() if with_journal and not step.journal.file:
                 places.append(step.journal.extent)
     return tuple(dict.fromkeys(places))
