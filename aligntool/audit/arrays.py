@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from aligntool.audit.drives import tell
+from aligntool.audit.drives import note, tell
 from aligntool.audit.report import Code, Finding, Grid, GridKind, Judged, Severity
 from aligntool.audit.wording import as_root
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, Inventory, Layer, Partition
@@ -93,25 +93,19 @@ def array_findings(disk: Disk, members: Members, *, safely: bool | None = None) 
 
 
 def _degraded(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
-    if not facts.degraded:
-        return
-    there = f", of {facts.devices}" if facts.devices else ""
-    rebuilt = " and is being rebuilt" if facts.sync_action == "recover" else ""
-    yield tell(
-        disk, Code.ARRAY_DEGRADED, Severity.ERROR,
-        f"{facts.level} is degraded: {facts.degraded} member(s){there} missing{rebuilt}",
-        f"there: {', '.join(facts.members) or 'none'}", next_=as_root(disk, f"mdadm --detail {disk.path}"),
-    )  # fmt: skip
+    if facts.degraded:
+        there = f", of {facts.devices}" if facts.devices else ""
+        rebuilt = " and is being rebuilt" if facts.sync_action == "recover" else ""
+        text = f"{facts.level} is degraded: {facts.degraded} member(s){there} missing{rebuilt}"
+        evidence, detail = f"there: {', '.join(facts.members) or 'none'}", as_root(disk, f"mdadm --detail {disk.path}")
+        yield tell(disk, Code.ARRAY_DEGRADED, Severity.ERROR, text, evidence, next_=detail)
 
 
 def _busy(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
-    what = _BUSY.get(facts.sync_action or "")
-    if what:
-        yield tell(
-            disk, Code.ARRAY_BUSY, Severity.INFO, f"{what} ({facts.sync_action}{sync_words(facts)})",
-            "measurements until it is done tell nothing; of a mirror all reads go to the first member",
-            next_="cat /proc/mdstat",
-        )  # fmt: skip
+    if what := _BUSY.get(facts.sync_action or ""):
+        text = f"{what} ({facts.sync_action}{sync_words(facts)})"
+        evidence = "measurements until it is done tell nothing; of a mirror all reads go to the first member"
+        yield note(disk, Code.ARRAY_BUSY, text, evidence, next_="cat /proc/mdstat")
 
 
 def sync_words(facts: ArrayFacts) -> str:
@@ -136,17 +130,12 @@ def _chunk(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Iterator[Findi
     if worst is not None:
         member, grid = worst
         below = "is smaller than" if chunk < grid.size else "is not a multiple of"
-        yield tell(
-            disk, Code.CHUNK_CUTS_UNITS, Severity.WARNING,
-            f"its chunk of {format_size(chunk)} {below} the {grid.kind} of {member.name}, {format_size(grid.size)} "
-            f"({grid.source}: {grid.by})",
-        )  # fmt: skip
+        text = f"its chunk of {format_size(chunk)} {below} the {grid.kind} of {member.name}, {format_size(grid.size)} "
+        yield tell(disk, Code.CHUNK_CUTS_UNITS, Severity.WARNING, f"{text}({grid.source}: {grid.by})")
     elif chunk < LEAST_CHUNK:
-        yield tell(
-            disk, Code.CHUNK_CUTS_UNITS, Severity.WARNING,
-            f"its chunk of {format_size(chunk)} is smaller than {format_size(LEAST_CHUNK)}, and most requests are cut",
-            "published: with 4KiB a database on four NVMe drives did 0.79 of the work of one drive",
-        )  # fmt: skip
+        text = f"its chunk of {format_size(chunk)} is smaller than {format_size(LEAST_CHUNK)}"
+        published = "published: with 4KiB a database on four NVMe drives did 0.79 of the work of one drive"
+        yield tell(disk, Code.CHUNK_CUTS_UNITS, Severity.WARNING, f"{text}, and most requests are cut", published)
 
 
 def _stripe(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
@@ -155,17 +144,14 @@ def _stripe(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
         return
     whole = facts.chunk * (count - parity)
     if whole > FULL_STRIPE:
-        text = (
-            f"a full stripe is {format_size(whole)} ({format_size(facts.chunk)} × {count - parity} data members), "
-            f"more than the {format_size(FULL_STRIPE)} that md takes at once, so it is never written in one request"
+        text = f"a full stripe is {format_size(whole)} ({format_size(facts.chunk)} × {count - parity} data members),"
+        text += (
+            f" more than the {format_size(FULL_STRIPE)} that md takes at once, so it is never written in one request"
         )
-        yield tell(disk, Code.STRIPE_TOO_LONG, Severity.INFO, text, *_cache(facts))
-
-
-def _cache(facts: ArrayFacts) -> Iterator[str]:
-    if facts.stripe_cache is not None:
-        rows = facts.stripe_cache * 4 * KIB // (facts.chunk or 1)
-        yield f"stripe_cache_size is {facts.stripe_cache} pages a member: room for {rows} stripes, in which writes meet"
+        cache = facts.stripe_cache
+        room = f"room for {(cache or 0) * 4 * KIB // facts.chunk} stripes, in which writes meet"
+        evidence = () if cache is None else (f"stripe_cache_size is {cache} pages a member: {room}",)
+        yield note(disk, Code.STRIPE_TOO_LONG, text, *evidence)
 
 
 def _bitmap(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Iterator[Finding]:
@@ -175,11 +161,9 @@ def _bitmap(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Iterator[Find
         small = facts.each is not None and facts.each <= NEEDS_BITMAP
         each = f"{format_about(facts.each)} a member" if facts.each else "all of it"
         grow = as_root(disk, f"mdadm --grow --bitmap=internal{_chunk_option(facts)} {disk.path}")
-        yield tell(
-            disk, Code.BITMAP_MISSING, Severity.INFO if small else Severity.WARNING,
-            f"has no bitmap: after a crash {each} is resynchronised, and until then a second failure can lose data",
-            *_later(facts, grow), next_=_now(facts, grow),
-        )  # fmt: skip
+        severity = Severity.INFO if small else Severity.WARNING
+        text = f"has no bitmap: after a crash {each} is resynchronised, and until then a second failure can lose data"
+        yield _bitmap_finding(disk, facts, Code.BITMAP_MISSING, severity, text, grow)
     elif facts.level in PARITY and facts.bitmap != "external" and _all_flash(known):
         yield from _fine_bitmap(disk, facts)
 
@@ -190,33 +174,24 @@ def _fine_bitmap(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
     while facts.each is not None and most > facts.each and most > MIB:
         most //= 2
     if chunk and chunk < most:
-        grow = as_root(
-            disk,
-            f"mdadm --grow --bitmap=none {disk.path}; sudo mdadm --grow --bitmap=internal "
-            f"--bitmap-chunk={most // MIB}M {disk.path}",
-        )
-        yield tell(
-            disk, Code.BITMAP_TOO_FINE, Severity.WARNING,
-            f"each bit of its bitmap stands for {format_size(chunk)}, which slows small writes to {facts.level} on "
-            "flash",
+        again = f"sudo mdadm --grow --bitmap=internal --bitmap-chunk={most // MIB}M {disk.path}"
+        grow = as_root(disk, f"mdadm --grow --bitmap=none {disk.path}; {again}")
+        text = f"each bit of its bitmap stands for {format_size(chunk)}, which slows small writes to {facts.level}"
+        published = (
             "published, one tester, five NVMe drives: 20600 small writes a second without a bitmap, 174 with 64MiB a "
-            "bit, 285 with 512MiB, 10300 with 1GiB",
-            *_later(facts, grow), next_=_now(facts, grow),
-        )  # fmt: skip
+            "bit, 285 with 512MiB, 10300 with 1GiB"
+        )
+        yield _bitmap_finding(disk, facts, Code.BITMAP_TOO_FINE, Severity.WARNING, f"{text} on flash", grow, published)
 
 
-def _is_idle(facts: ArrayFacts) -> bool:
+def _bitmap_finding(
+    disk: Disk, facts: ArrayFacts, code: Code, severity: Severity, text: str, grow: str, *evidence: str
+) -> Finding:
     """While anything is done to the whole array md answers a change of its bitmap by EBUSY: md.c, update_array_info."""
-    return facts.sync_action in (None, "idle")
-
-
-def _now(facts: ArrayFacts, grow: str) -> str:
-    return grow if _is_idle(facts) else "cat /proc/mdstat"
-
-
-def _later(facts: ArrayFacts, grow: str) -> Iterator[str]:
-    if not _is_idle(facts):
-        yield f"no bitmap can be changed while sync_action is {facts.sync_action}; once it is idle: {grow}"
+    if facts.sync_action in (None, "idle"):
+        return tell(disk, code, severity, text, *evidence, next_=grow)
+    later = f"no bitmap can be changed while sync_action is {facts.sync_action}; once it is idle: {grow}"
+    return tell(disk, code, severity, text, *evidence, later, next_="cat /proc/mdstat")
 
 
 def _chunk_option(facts: ArrayFacts) -> str:
@@ -237,7 +212,7 @@ def _discards(disk: Disk, facts: ArrayFacts, known: list[Member], safely: bool |
         return
     if all((member.disk.limits.discard_max or 0) > 0 for member in known) and _all_flash(known):
         text = f"{facts.level} passes no discards on: fstrim does nothing, and its drives fill up"
-        yield tell(disk, Code.DISCARDS_OFF, Severity.INFO, text, _WHY[safely])
+        yield note(disk, Code.DISCARDS_OFF, text, _WHY[safely])
 
 
 def _all_flash(known: Sequence[Member]) -> bool:
@@ -319,7 +294,7 @@ def whole_member_findings(disk: Disk) -> Iterator[Finding]:
     if disk.kind is DiskKind.IMAGE:
         return  # it may as well be that of a partition
     text = "is a member of an md array as a whole, without a partition table of its own"
-    yield replace(tell(disk, Code.WHOLE_DRIVE_MEMBER, Severity.INFO, text), layer="md")
+    yield replace(note(disk, Code.WHOLE_DRIVE_MEMBER, text), layer="md")
 
 
 def _is_whole(disk: Disk, layer: Layer) -> bool:

@@ -1,6 +1,7 @@
 """Judge drives and their links: formats, firmware, wear, PCIe, unseen disks."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from aligntool.audit.grids import Grade, grade_optimal_io, minimum_io_doubt
 from aligntool.audit.report import REQUEST, Answer, Code, Finding, Grid, GridKind, Report, Severity, Verdict, predict
@@ -29,8 +30,7 @@ from aligntool.units import format_about, format_rate, format_size
 def device_findings(disk: Disk, grids: Sequence[Grid], known: Sequence[KnownGeometry]) -> Iterator[Finding]:
     yield from _conflict(disk, grids[0])
     yield from _sector(disk, grids[0])
-    yield from _bogus(disk)
-    yield from _distrusted(disk, known)
+    yield from _ignored(disk, known)
     yield from _table_tells(disk)
     yield from _unit(disk, grids)
     if disk.nvme:
@@ -43,11 +43,15 @@ def tell(disk: Disk, code: Code, severity: Severity, sentence: str, *evidence: s
     return Finding(code, severity, f"{disk.name}: {sentence}", disk=disk.name, evidence=evidence, next=hint)
 
 
+def note(disk: Disk, code: Code, sentence: str, *evidence: str, next_: str = "") -> Finding:
+    return tell(disk, code, Severity.INFO, sentence, *evidence, next_=next_)
+
+
 def _conflict(disk: Disk, physical: Grid) -> Iterator[Finding]:
     offset = disk.limits.alignment_offset or 0
     if physical.phase and offset % physical.size != physical.phase:
-        yield tell(
-            disk, Code.SHIFTED_GRID, Severity.INFO,
+        yield note(
+            disk, Code.SHIFTED_GRID,
             f"its physical sectors of {format_size(physical.size)} start {format_size(physical.phase)} past byte 0,"
             f" where the data of its members lie; the kernel reports an alignment_offset of {offset}",
         )  # fmt: skip
@@ -58,7 +62,7 @@ def _conflict(disk: Disk, physical: Grid) -> Iterator[Finding]:
         wide = max(disk.limits.physical_block_size or 512, disk.limits.minimum_io_size or 0)
         units = "physical sectors" if wide == disk.limits.physical_block_size else "minimum I/O units"
         text = f"its {units} of {format_size(wide)} start {format_size(offset)} past byte 0 (alignment_offset)"
-        yield tell(disk, Code.SHIFTED_GRID, Severity.INFO, text)
+        yield note(disk, Code.SHIFTED_GRID, text)
 
 
 def _sector(disk: Disk, physical: Grid) -> Iterator[Finding]:
@@ -67,14 +71,14 @@ def _sector(disk: Disk, physical: Grid) -> Iterator[Finding]:
     said = f"reports {format_size(reported)}" if reported else "reports nothing"
     size = format_size(physical.size)
     if physical.source is Source.KNOWN and physical.size != reported:
-        yield tell(disk, Code.SECTOR_SIZE_HIDDEN, Severity.INFO, f"{said}, but {physical.by} has {size} sectors")
+        yield note(disk, Code.SECTOR_SIZE_HIDDEN, f"{said}, but {physical.by} has {size} sectors")
     elif physical.source is Source.ASSUMED and (disk.partitions or disk.content or disk.kind is DiskKind.IMAGE):
         text = f"{said}; {size} sectors are assumed: {physical.by}{_logical(disk)}"
-        yield tell(disk, Code.SECTOR_SIZE_ASSUMED, Severity.INFO, text)
+        yield note(disk, Code.SECTOR_SIZE_ASSUMED, text)
     if disk.ata and disk.ata.physical_sector_size and reported and disk.ata.physical_sector_size > reported:
         drive = format_size(disk.ata.physical_sector_size)
         text = f"the drive's IDENTIFY says {drive} a physical sector, the kernel reports {format_size(reported)}"
-        yield tell(disk, Code.SECTOR_SIZE_DISPUTED, Severity.INFO, text)
+        yield note(disk, Code.SECTOR_SIZE_DISPUTED, text)
 
 
 def _logical(disk: Disk) -> str:
@@ -89,31 +93,20 @@ def _logical(disk: Disk) -> str:
     return f"; logical sectors of {size}, as its {disk.table.label} table shows"
 
 
-def _bogus(disk: Disk) -> Iterator[Finding]:
+def _ignored(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Finding]:
+    """Misleading reports: by what they are themselves, or by what only the database knows."""
     grade, reason = grade_optimal_io(disk)
-    if grade is Grade.BOGUS:
-        size = disk.limits.optimal_io_size or 0
-        text = f"optimal_io_size {size} ({format_size(size)}) is ignored: {reason}"
-        yield tell(disk, Code.BOGUS_OPTIMAL_IO, Severity.INFO, text)
-    doubt = minimum_io_doubt(disk)
-    if doubt:
-        size = disk.limits.minimum_io_size or 0
-        text = f"minimum_io_size {size} ({format_size(size)}) is ignored: {doubt}"
-        yield tell(disk, Code.BOGUS_MINIMUM_IO, Severity.INFO, text)
-
-
-def _distrusted(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Finding]:
-    """Misleading reports that only the database knows of; others have findings of their own."""
-    doubted = {
-        "minimum_io_size": bool(minimum_io_doubt(disk)),
-        "optimal_io_size": grade_optimal_io(disk)[0] is Grade.BOGUS,
-    }
-    for limit, code in (("minimum_io_size", Code.BOGUS_MINIMUM_IO), ("optimal_io_size", Code.BOGUS_OPTIMAL_IO)):
-        size: int | None = getattr(disk.limits, limit)
+    is_bogus = grade is Grade.BOGUS
+    limits = (
+        ("optimal_io_size", Code.BOGUS_OPTIMAL_IO, reason if is_bogus else ""),
+        ("minimum_io_size", Code.BOGUS_MINIMUM_IO, minimum_io_doubt(disk)),
+    )
+    for limit, code, doubt in limits if is_bogus else limits[::-1]:
+        size: int = getattr(disk.limits, limit) or 0
         row = next((row for row in known if limit in row.distrust), None)
-        if row and size and not doubted[limit]:
-            sentence = f"{limit} {size} ({format_size(size)}) is ignored: {row.row} reports it without needing it"
-            yield tell(disk, code, Severity.INFO, sentence)
+        why = doubt or (f"{row.row} reports it without needing it" if row and size else "")
+        if why:
+            yield note(disk, code, f"{limit} {size} ({format_size(size)}) is ignored: {why}")
 
 
 def _table_tells(disk: Disk) -> Iterator[Finding]:
@@ -121,8 +114,8 @@ def _table_tells(disk: Disk) -> Iterator[Finding]:
         return
     if disk.table.sector_size != 512:
         size = disk.table.sector_size
-        yield tell(
-            disk, Code.TABLE_TELLS_SECTOR_SIZE, Severity.INFO,
+        yield note(
+            disk, Code.TABLE_TELLS_SECTOR_SIZE,
             f"its {disk.table.label} table is written in sectors of {size} bytes;"
             f" attach it with losetup --sector-size {size}",
         )  # fmt: skip
@@ -134,27 +127,21 @@ def _unit(disk: Disk, grids: Sequence[Grid]) -> Iterator[Finding]:
     if unit is None or disk.kind not in (DiskKind.NVME, DiskKind.ATA, DiskKind.SCSI) or disk.rotational is True:
         return
     times = predict(unit.size).write_amplification
-    yield Finding(
-        Code.LARGE_UNIT, Severity.INFO,
-        f"{disk.name}: works in units of {format_size(unit.size)} ({unit.source}: {unit.by});"
-        f" a 4 KiB write costs {float(times):g} times its size even when aligned",
-        disk=disk.name, grid=unit, cost=predict(unit.size), next=f"aligntool explain {Code.LARGE_UNIT}",
-    )  # fmt: skip
+    text = f"works in units of {format_size(unit.size)} ({unit.source}: {unit.by}); a 4 KiB write costs"
+    found = note(disk, Code.LARGE_UNIT, f"{text} {float(times):g} times its size even when aligned")
+    yield replace(found, grid=unit, cost=predict(unit.size))
 
 
 def _formats(disk: Disk, nvme: NvmeFacts) -> Iterator[Finding]:
     current = next((form for form in nvme.formats if form.index == nvme.format_in_use), None)
     if current is None:
         return
-    better = [
-        form for form in nvme.formats
-        if form.metadata_size == 0 and form.data_size >= 512
-        and form.relative_performance < current.relative_performance
-    ]  # fmt: skip
+    plain = [form for form in nvme.formats if form.metadata_size == 0 and form.data_size >= 512]
+    better = [form for form in plain if form.relative_performance < current.relative_performance]
     best = min(better, key=lambda form: (form.relative_performance, -form.data_size), default=None)
     if best:
-        yield tell(
-            disk, Code.BETTER_LBA_FORMAT, Severity.INFO,
+        yield note(
+            disk, Code.BETTER_LBA_FORMAT,
             f"uses LBA format {current.index} ({current.data_size} bytes, relative performance"
             f" {current.relative_performance}); format {best.index} ({best.data_size} bytes) is rated"
             f" {best.relative_performance}, which is better",
@@ -194,7 +181,8 @@ def with_doubt(disk: Disk, verdicts: Iterator[Verdict]) -> Iterator[Verdict]:
     gap = gap_of(disk)
     silent = gap is not None and gap.gap is Gap.NO_ANSWER
     for verdict in verdicts:
-        yield _unknown(verdict, gap) if gap is not None and silent else verdict
+        why = f"{gap.what}: {gap.why}" if gap else ""
+        yield replace(verdict, answer=Answer.UNKNOWN, matters=True, why=why) if silent else verdict
 
 
 def lacks_verdict(disk: Disk) -> Unseen | None:
@@ -203,12 +191,6 @@ def lacks_verdict(disk: Disk) -> Unseen | None:
     if gap is None or (disk.partitions and disk.size is not None and gap.what not in ("size", "partitions")):
         return None
     return gap
-
-
-def _unknown(verdict: Verdict, gap: Unseen) -> Verdict:
-    return Verdict(
-        verdict.disk, verdict.partition, verdict.start, Answer.UNKNOWN, verdict.checks, why=f"{gap.what}: {gap.why}"
-    )
 
 
 def unseen_findings(unseen: tuple[Unseen, ...], disk: Disk | None = None) -> Iterator[Finding]:
@@ -240,9 +222,7 @@ def drive_findings(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Findi
     yield from _queue(disk)
     for row in known:
         if row.note and row.source is Source.KNOWN:
-            yield tell(
-                disk, Code.DRIVE_NOTE, Severity.INFO, f"{row.row}: {row.note}", next_=f"aligntool drives '{row.row}'"
-            )
+            yield note(disk, Code.DRIVE_NOTE, f"{row.row}: {row.note}", next_=f"aligntool drives '{row.row}'")
     yield from unseen_findings(disk.unseen, disk)
 
 
@@ -253,17 +233,11 @@ def machine_findings(inventory: Inventory) -> Iterator[Finding]:
     for adapter in inventory.adapters:
         name = f"{adapter.name or 'controller'} at {adapter.address}"
         if adapter.remapped_nvme:
-            yield Finding(
-                Code.REMAPPED_NVME, Severity.WARNING,
-                f"{name} hides {adapter.remapped_nvme} NVMe drive(s): the firmware is in RAID mode",
-                next=f"aligntool explain {Code.REMAPPED_NVME}",
-            )  # fmt: skip
+            text = f"{name} hides {adapter.remapped_nvme} NVMe drive(s): the firmware is in RAID mode"
+            yield Finding(Code.REMAPPED_NVME, Severity.WARNING, text, next=f"aligntool explain {Code.REMAPPED_NVME}")
         if adapter.vmd:
-            yield Finding(
-                Code.BEHIND_VMD, Severity.INFO,
-                f"{name} is a VMD controller; its drives are in a PCI domain of their own",
-                next=f"aligntool explain {Code.BEHIND_VMD}",
-            )  # fmt: skip
+            text = f"{name} is a VMD controller; its drives are in a PCI domain of their own"
+            yield Finding(Code.BEHIND_VMD, Severity.INFO, text, next=f"aligntool explain {Code.BEHIND_VMD}")
     yield from unseen_findings(inventory.unseen)
 
 
@@ -286,11 +260,9 @@ def _link(disk: Disk, path: Sequence[LinkHop]) -> Iterator[Finding]:
         yield _slow_link(disk, drive, most)
     elif most.both_ends and _above(drive, most):
         text = f"it could do {_most_words(drive)}, in its slot only {_most_words(most)}"
-        yield tell(disk, Code.SLOW_SLOT, Severity.INFO, text)
+        yield note(disk, Code.SLOW_SLOT, text)
     if disk.kind is DiskKind.NVME and any(hop.port in _SHARED_ROOTS for hop in path):
-        yield tell(
-            disk, Code.BEHIND_CHIPSET, Severity.INFO, "hangs behind the chipset and shares its link to the processor"
-        )
+        yield note(disk, Code.BEHIND_CHIPSET, "hangs behind the chipset and shares its link to the processor")
 
 
 def _link_words(hop: LinkHop) -> str:
@@ -306,7 +278,7 @@ def _slow_link(disk: Disk, drive: LinkHop, most: LinkMost) -> Finding:
         text = f"{runs}, but drive and port can do {_most_words(most)}{rate}"
         return tell(disk, Code.LINK_DEGRADED, Severity.WARNING, text)
     text = f"{runs}; the drive can do {_most_words(most)}{rate}, what the port above it can do is not reported"
-    return tell(disk, Code.LINK_DEGRADED, Severity.INFO, text)
+    return note(disk, Code.LINK_DEGRADED, text)
 
 
 def _above(drive: LinkHop, most: LinkMost) -> bool:
@@ -349,13 +321,13 @@ def _memory_buffer(disk: Disk, nvme: NvmeFacts) -> Iterator[Finding]:
         least = f", at least {format_about(nvme.hmb_minimum)}" if nvme.hmb_minimum else ""
         given = format_about(granted) if granted else "nothing"
         text = f"asks the host for {format_about(nvme.hmb_preferred)} of memory (HMB){least}; it was given {given}"
-        yield tell(disk, Code.HMB_SHORT, Severity.INFO, text)
+        yield note(disk, Code.HMB_SHORT, text)
     if disk.size:
         buffer = nvme.hmb_preferred if granted is None else granted
         word = "would map" if granted is None else "maps"
         covered = min(mapped_by(buffer), disk.size)
-        yield tell(
-            disk, Code.HMB_COVERAGE, Severity.INFO,
+        yield note(
+            disk, Code.HMB_COVERAGE,
             f"DRAM-less; a buffer of {format_about(buffer)} {word} at most {format_about(covered)} of its"
             f" {format_about(disk.size)}; the whole map takes {format_about(map_size(disk.size))}",
         )  # fmt: skip
@@ -364,4 +336,4 @@ def _memory_buffer(disk: Disk, nvme: NvmeFacts) -> Iterator[Finding]:
 def _queue(disk: Disk) -> Iterator[Finding]:
     depth = disk.queue_depth
     if depth == 1 and disk.kind is DiskKind.ATA:
-        yield tell(disk, Code.NO_QUEUE, Severity.INFO, "offers a queue depth of 1: NCQ is off or missing")
+        yield note(disk, Code.NO_QUEUE, "offers a queue depth of 1: NCQ is off or missing")

@@ -32,8 +32,8 @@ from aligntool.raid.make import begin, go_back, go_forward, plan_here, preflight
 from aligntool.raid.members import Known
 from aligntool.raid.planning import Needs, data_begins
 from aligntool.raid.record import Paths, Record, find_records, forget, one_at_a_time, read_record
+from aligntool.raid.running import ArrayView, arrays_of
 from aligntool.raid.steps_drives import hold_members, look_around
-from aligntool.raid.views import ArrayView, arrays_of
 from aligntool.realign.planning import on_captured_machine
 from aligntool.render.arrays import array_lines, raid_plan_lines
 from aligntool.render.lines import EMPTY, Line, plain, show, text_of, wants_color

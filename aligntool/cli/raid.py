@@ -34,9 +34,8 @@ from aligntool.linux.look import look
 from aligntool.linux.system import find_distribution
 from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.measured import LONGEST, parse_tuning
-from aligntool.raid.persist import PersistGoal, plan_persist
 from aligntool.raid.planning import needs_of_goal, needs_of_plan, plan_raid
-from aligntool.raid.refusals import find_array
+from aligntool.raid.running import PersistGoal, find_array, plan_persist
 from aligntool.recipes.goals import recipe
 from aligntool.render.arrays import array_lines, arrays_json
 from aligntool.render.lines import Line, plain

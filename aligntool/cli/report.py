@@ -23,7 +23,7 @@ from aligntool.measure.results import from_json
 from aligntool.measure.sweeps import experiment_from_json
 from aligntool.measure.targets import read_text
 from aligntool.raid.chunks import known_rates
-from aligntool.raid.views import arrays_of
+from aligntool.raid.running import arrays_of
 from aligntool.render.recipes import TOPIC
 from aligntool.render.report.disks import Content, Measured, pictures_of
 from aligntool.render.report.page import page_html

@@ -227,10 +227,10 @@ def plan_sweep(
     # The largest chunk first: what refuses an array of one chunk refuses the sweep.
     made = {chunk: _decided(members, replace(wanted, chunk=chunk)) for chunk in reversed(tried)}
     shape = decided.shape
-    room = measured.span_of(min(each.shape.size for each in made.values()), decided.stripe.data, span)
+    room = measured.span_of(min(each.shape.size for each in made.values()), decided.shape.data, span)
     if room < MIB:
         raise Refused("the members are too small to measure anything on", hint="--span 64MiB, or larger drives")
-    each_span = align_up(room // decided.stripe.data, MIB)
+    each_span = align_up(room // decided.shape.data, MIB)
     return Sweep(
         level=goal.level, layout=shape.layout, bitmap=shape.bitmap, workload=goal.workload,
         database_page=goal.database_page, recommended=recommended, chunks=tried,

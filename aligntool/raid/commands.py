@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from aligntool import steps
+from aligntool.audit.arrays import is_flash
 from aligntool.change import RaidGoal
 from aligntool.raid.boot import MAKERS
-from aligntool.raid.chunks import LEVELS, Level, capacity
+from aligntool.raid.chunks import LEVELS, Level, capacity, data_members
 from aligntool.raid.members import METADATA, Placed
 from aligntool.steps import DataArea, MakeArray, MakeFileSystem, SystemStep
 from aligntool.units import GIB, KIB, MIB, align_down, format_size
@@ -38,6 +39,8 @@ class Shape:
     offset: int
     each: int  # what every member gives
     size: int  # of the array
+    data: int  # members' worth of data in a full stripe
+    flash: bool  # all of its members are
 
 
 def array_device(goal: RaidGoal) -> str:
@@ -53,7 +56,8 @@ def shape_of(
     each = align_down(length, chunk or ANY_CHUNK)
     bitmap = goal.bitmap or ("internal" if level.redundant else "none")
     size = capacity(level, len(placed), layout, each)
-    return Shape(array_device(goal), level, layout, chunk, bitmap, offset, each, size)
+    data, flash = data_members(level, len(placed), layout), all(is_flash(one.member.disk) for one in placed)
+    return Shape(array_device(goal), level, layout, chunk, bitmap, offset, each, size, data, flash)
 
 
 def make_array(goal: RaidGoal, shape: Shape, members: tuple[str, ...]) -> MakeArray:
@@ -171,17 +175,7 @@ XFS_INODE = 512  # mkfs.xfs's own with checksums
 XFS_LABEL, EXT_LABEL = 12, 16  # longest names, in bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Stripe:
-    """Of the array below. `chunk` None: it has none."""
-
-    chunk: int | None
-    data: int
-    parity: bool
-    flash: bool
-
-
-def file_system_step(goal: RaidGoal, stripe: Stripe, device: str) -> MakeFileSystem | None:
+def file_system_step(goal: RaidGoal, shape: Shape) -> MakeFileSystem | None:
     """Return the step that makes the goal's file system; None for none.
 
     Options: mkfs.xfs(8), mke2fs(8), mkfs.btrfs(8), mkswap(8). Forced: an array on drives that held one before begins
@@ -193,14 +187,14 @@ def file_system_step(goal: RaidGoal, stripe: Stripe, device: str) -> MakeFileSys
         case "none":
             return None
         case "xfs":
-            options = ("-f", *_xfs(goal, stripe))
+            options = ("-f", *_xfs(goal, shape))
         case "ext4":
-            options = ("-F", *_ext4(goal, stripe))
+            options = ("-F", *_ext4(goal, shape))
         case "btrfs":
             options = ("-f", "-d", "single", "-m", "dup", "-U", uuid, "-L", goal.name)
         case "swap":
             options = ("-U", uuid, "-L", goal.name[:EXT_LABEL])
-    return MakeFileSystem(device, goal.filesystem, uuid, options)
+    return MakeFileSystem(shape.device, goal.filesystem, uuid, options)
 
 
 def mkfs_of(kind: str) -> str:
@@ -208,13 +202,13 @@ def mkfs_of(kind: str) -> str:
     return {"swap": "mkswap", "vfat": "mkfs.fat"}.get(kind, f"mkfs.{kind}")
 
 
-def _xfs(goal: RaidGoal, stripe: Stripe) -> Iterator[str]:
+def _xfs(goal: RaidGoal, shape: Shape) -> Iterator[str]:
     yield from ("-m", f"uuid={goal.filesystem_uuid}", "-L", goal.name[:XFS_LABEL])
     yield from ("-b", f"size={goal.block_size or BLOCK}", "-i", f"size={goal.inode_size or XFS_INODE}")
     log = [f"size={goal.log_size}"] if goal.log_size else []
-    if stripe.chunk:
-        yield from ("-d", f"su={stripe.chunk},sw={stripe.data}")
-        log.append(f"su={log_unit(stripe.chunk)}")
+    if shape.chunk:
+        yield from ("-d", f"su={shape.chunk},sw={shape.data}")
+        log.append(f"su={log_unit(shape.chunk)}")
     else:  # else mkfs.xfs takes what md passes on from its members, which are not stripes
         yield from ("-d", "noalign")
     if log:
@@ -226,32 +220,31 @@ def log_unit(chunk: int) -> int:
     return chunk if chunk <= XFS_LOG_UNIT else XFS_LOG_FALLBACK
 
 
-def _ext4(goal: RaidGoal, stripe: Stripe) -> Iterator[str]:
+def _ext4(goal: RaidGoal, shape: Shape) -> Iterator[str]:
     block = goal.block_size or BLOCK
     yield from ("-U", goal.filesystem_uuid, "-L", goal.name[:EXT_LABEL], "-b", str(block))
     if goal.inode_size:
         yield from ("-I", str(goal.inode_size))
-    chunk = stripe.chunk or 0
-    width = chunk * stripe.data // block if has_width(stripe) else 0
+    chunk = shape.chunk or 0
+    width = chunk * shape.data // block if has_width(shape) else 0
     # Both are said: for what is not, mke2fs takes what the device reports, before 1.47.3 the width on flash as well.
     yield from ("-E", f"stride={chunk // block},stripe_width={width}")
 
 
-def has_width(stripe: Stripe) -> bool:
+def has_width(shape: Shape) -> bool:
     """A stripe width makes ext4 collect whole stripes, which saves reads on parity and seeks on disks that turn; on
     flash without parity it only makes its allocator slower (mke2fs.c, "set_raid_stripe").
     """
-    return stripe.parity or not stripe.flash
+    return bool(shape.level.parity) or not shape.flash
 
 
-def filesystem_notes(goal: RaidGoal, stripe: Stripe) -> Iterator[str]:
+def filesystem_notes(goal: RaidGoal, shape: Shape) -> Iterator[str]:
     """Why the geometry is what it is, a sentence each."""
-    chunk = stripe.chunk
+    chunk = shape.chunk
     match goal.filesystem:
         case "xfs" if chunk:
             yield (
-                f"XFS: stripe unit {format_size(chunk)} (the chunk), stripe width {stripe.data} units (the data "
-                "members)"
+                f"XFS: stripe unit {format_size(chunk)} (the chunk), stripe width {shape.data} units (the data members)"
             )
             if log_unit(chunk) != chunk:
                 yield (
@@ -264,10 +257,8 @@ def filesystem_notes(goal: RaidGoal, stripe: Stripe) -> Iterator[str]:
                 "drives report for theirs"
             )
         case "ext4" if chunk:
-            width = (
-                "and a stripe width" if has_width(stripe) else "and no stripe width, which slows its allocator on flash"
-            )
-            yield f"ext4: a stride of one chunk {width}"
+            width = "a stripe width" if has_width(shape) else "no stripe width, which slows its allocator on flash"
+            yield f"ext4: a stride of one chunk and {width}"
         case "ext4":
             yield "ext4: no stride, because a RAID1 has no chunk"
         case "btrfs":

@@ -19,9 +19,9 @@ from aligntool.raid import steps_drives, steps_md, steps_system
 from aligntool.raid.boot import FSTAB, LIST_FILE
 from aligntool.raid.commands import purpose_of
 from aligntool.raid.members import array_of, data_area
-from aligntool.raid.persist import other_place
 from aligntool.raid.planning import Needs, needs_of_plan
 from aligntool.raid.record import Paths, Record, forget, record_file, save
+from aligntool.raid.running import other_place
 from aligntool.raid.steps_drives import HeldMembers, hold_members, is_made, is_same_drive, look_around, old_signatures
 from aligntool.raid.steps_md import refuse_foreign, refuse_used, stop_earlier
 from aligntool.raid.steps_system import find_file

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from aligntool import steps
-from aligntool.audit.arrays import Member, chunk_units, is_flash
+from aligntool.audit.arrays import Member, chunk_units
 from aligntool.audit.report import Judged
 from aligntool.change import Plan, RaidGoal
 from aligntool.errors import Refusal, refuse
@@ -12,7 +12,7 @@ from aligntool.inventory import Inventory
 from aligntool.raid import boot, chunks, commands, members, refusals
 from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.chunks import LEVELS, ChunkAdvice, Level, Stripes, judge_chunk
-from aligntool.raid.commands import Shape, Stripe
+from aligntool.raid.commands import Shape
 from aligntool.raid.measured import MeasuredHere, measured_here
 from aligntool.raid.members import DataOffset, Known, Placed, place_members
 from aligntool.steps import FileStep, MakeArray, MakeFileSystem, MakeMember, Step, Subject, SystemStep
@@ -33,7 +33,6 @@ class Decided:
     stripes: Stripes
     advice: ChunkAdvice
     shape: Shape
-    stripe: Stripe
     measured: MeasuredHere
 
 
@@ -53,7 +52,7 @@ def notes_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[str,
         *_layout(decided),
         *commands.consistency_notes(shape),
         *_placement_notes(decided),
-        *commands.filesystem_notes(decided.goal, decided.stripe),
+        *commands.filesystem_notes(decided.goal, decided.shape),
         *_given(decided),
         *chunks.ceiling_words(ceiling),
     )
@@ -74,7 +73,7 @@ def _chunk(decided: Decided) -> Iterator[str]:
     for rule in judge_chunk(chunk, decided.stripes):
         broken = f"BREAKS, because it conflicts with {rule.conflict}" if rule.conflict else "BREAKS"
         yield f"chunk {format_size(chunk)} {'keeps' if rule.kept else broken}: {rule.sentence} ({rule.evidence})"
-    ahead = 2 * chunk * decided.stripe.data
+    ahead = 2 * chunk * decided.shape.data
     yield from decided.measured.notes
     yield f"the kernel will read {format_size(ahead)} ahead, twice the full stripe: a smaller chunk reads less ahead"
     if not decided.measured.used:
@@ -135,18 +134,15 @@ def _given(decided: Decided) -> Iterator[str]:
             "which makes it larger with the file system, for more changes in flight"
         )
     if goal.filesystem == "xfs" and goal.inode_size:
-        same = (
-            "the same as mkfs.xfs takes by itself"
-            if goal.inode_size == commands.XFS_INODE
-            else f"aligntool would take {commands.XFS_INODE}B"
-        )
+        usual = commands.XFS_INODE
+        same = "the same as mkfs.xfs takes by itself" if goal.inode_size == usual else f"aligntool would take {usual}B"
         yield f"XFS: inodes of {goal.inode_size}B as asked for; {same}"
     if goal.mount_options is not None and goal.place:
-        usual = boot.default_options(goal.filesystem)
+        defaults = boot.default_options(goal.filesystem)
         for option in goal.mount_options:
             if option == "logbufs=8":
                 yield "mount option logbufs=8 as asked for; it is what XFS takes by itself"
-            elif option not in usual:
+            elif option not in defaults:
                 yield f"mount option {option} as asked for; aligntool would leave it out"
 
 
@@ -257,7 +253,7 @@ def plan_raid(drives: Sequence[Judged], inventory: Inventory, goal: RaidGoal, *,
     """`known`: what the drive database says of each disk. Raises Refused with every reason."""
     decided = decide_raid(drives, goal)
     shape, placed = decided.shape, decided.placed
-    refuse(refusals.shape_problems(goal, placed, shape, decided.stripe))
+    refuse(refusals.shape_problems(goal, placed, shape))
     sector = placed[0].member.disk.limits.logical_block_size or 512  # the array's are its members'
     return Plan(
         purpose="raid",
@@ -346,9 +342,7 @@ def _decide(named: Sequence[Member], goal: RaidGoal, level: Level) -> Decided:
     shape = commands.shape_of(goal, level, layout, chunk, placed, offset.size)
     if shape.each < max(chunk or 0, LEAST_MEMBER):
         refuse(_about_room(placed, least=offset.size + max(chunk or 0, LEAST_MEMBER)))
-    flash = all(is_flash(member.disk) for member in named)
-    stripe = Stripe(chunk, data, bool(level.parity), flash)
-    return Decided(goal, placed, offset, stripes, advice, shape, stripe, measured)
+    return Decided(goal, placed, offset, stripes, advice, shape, measured)
 
 
 def _about_room(placed: Sequence[Placed], least: int = LEAST_MEMBER) -> Iterator[Refusal]:
@@ -385,7 +379,7 @@ def _steps(decided: Decided, inventory: Inventory) -> Iterator[Step]:
     yield made
     yield from members.type_steps(placed)
     yield from boot.boot_partition_steps(goal, placed)
-    if file_system := commands.file_system_step(goal, decided.stripe, shape.device):
+    if file_system := commands.file_system_step(goal, shape):
         yield file_system
     others = boot.lines_from_now_on(inventory, system, shape.device)
     yield from boot.persistence_steps(goal, system, shape.device, others)

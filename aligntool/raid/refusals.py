@@ -3,15 +3,14 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from aligntool.audit.array_boot import running_nodes, short_name
 from aligntool.audit.arrays import Member
 from aligntool.audit.wording import contents, holdings, next_command, shell_word, uses
 from aligntool.change import RAID_WORDS, RaidGoal
-from aligntool.errors import Refusal, Refused
+from aligntool.errors import Refusal
 from aligntool.inventory import Disk, DiskKind, LbaFormat, Role
 from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.chunks import LEVELS, copies_of, layouts_of
-from aligntool.raid.commands import BLOCK, Shape, Stripe
+from aligntool.raid.commands import BLOCK, Shape
 from aligntool.raid.measured import has_test_array
 from aligntool.raid.members import Placed, own_length
 from aligntool.steps import held_by
@@ -73,42 +72,6 @@ def _about_chunk(goal: RaidGoal) -> Iterator[Refusal]:
         text = f"a chunk of {format_size(chunk)} is not a power of two, which {level.title} asks for"
     if text:
         yield Refusal("invalid-option", "--chunk", text, hint)
-
-
-# Which array is meant by a name: the kernel's, a node below /dev, or the one that mdadm gave it.
-#
-# Two arrays may have one name, and whatever takes a name must refuse that alike.
-
-
-def find_array(disks: Sequence[Disk], name: str, *, command: str) -> Disk:
-    """The array that runs as "md127", "/dev/md127", "/dev/md/data", or has the name "data" or "host:data" in its
-    superblock or below /dev/md (mdadm(8), "DEVICE NAMES"). The kernel's own names come first: no two share them.
-
-    `command`: what the answer is to be typed behind. Raises Refused for a name of none, or of several.
-    """
-    arrays = [disk for disk in disks if disk.array]
-    node = [disk for disk in arrays if name == disk.name or name in running_nodes(disk)]
-    found = node or [disk for disk in arrays if name and name in _given_names(disk)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        paths = ", ".join(disk.path for disk in found)
-        text, hint = f"{name}: several md arrays have that name: {paths}", _typed(found, command)
-        raise Refused(text, hint=hint, code="name-ambiguous", subject=name)
-    hint = _typed(arrays, command) or "aligntool audit"
-    raise Refused(f"{name}: no md array of that name runs here", hint=hint, code="no-array", subject=name)
-
-
-def _typed(arrays: Sequence[Disk], command: str) -> str:
-    return "\n".join(f"{command} {shell_word(disk.name)}" for disk in arrays)
-
-
-def _given_names(disk: Disk) -> frozenset[str]:
-    facts = disk.array
-    if facts is None:
-        return frozenset()
-    links = (link.removeprefix("md/") for link in facts.links)
-    return frozenset({*links, facts.name or "", short_name(disk)} - {""})
 
 
 # Why an array is not planned: because of its members.
@@ -348,12 +311,12 @@ BTRFS_LEAST = 109 * MIB  # mkfs.btrfs, for one device: 114294784
 EXT4_STRIDE = 0xFFFF  # s_raid_stride has 16 bits, and mke2fs cuts what is more
 
 
-def shape_problems(goal: RaidGoal, placed: Sequence[Placed], shape: Shape, stripe: Stripe) -> Iterator[Refusal]:
+def shape_problems(goal: RaidGoal, placed: Sequence[Placed], shape: Shape) -> Iterator[Refusal]:
     yield from _about_lengths(goal, placed, shape)
     if goal.metadata == "1.0" and shape.level.word != "raid1":
         text = f"metadata 1.0 lets a member be read alone, and those of a {shape.level.title} cannot be"
         yield Refusal("invalid-option", "--metadata", text, "--metadata 1.2")
-    yield from _about_filesystem(goal, shape, stripe)
+    yield from _about_filesystem(goal, shape)
 
 
 def _about_lengths(goal: RaidGoal, placed: Sequence[Placed], shape: Shape) -> Iterator[Refusal]:
@@ -381,14 +344,14 @@ def _about_lengths(goal: RaidGoal, placed: Sequence[Placed], shape: Shape) -> It
         yield Refusal("lengths-differ", ", ".join(lengths), text, hint)
 
 
-def _about_filesystem(goal: RaidGoal, shape: Shape, stripe: Stripe) -> Iterator[Refusal]:
-    least, chunk = _least_size(goal, stripe), stripe.chunk or 0
+def _about_filesystem(goal: RaidGoal, shape: Shape) -> Iterator[Refusal]:
+    least, chunk = _least_size(goal, shape), shape.chunk or 0
     if shape.size < least:
         text = f"{goal.filesystem} needs {format_size(least)} here, and the array has {format_about(shape.size)}"
         yield Refusal("too-small", shape.device, text, "take larger members, or --fs ext4")
     text = ""
-    if goal.filesystem == "xfs" and chunk * stripe.data >= XFS_WIDTH:
-        text = f"a stripe of {stripe.data} times {format_size(chunk)} is too wide for xfs, whose widest is below"
+    if goal.filesystem == "xfs" and chunk * shape.data >= XFS_WIDTH:
+        text = f"a stripe of {shape.data} times {format_size(chunk)} is too wide for xfs, whose widest is below"
         text += f" {format_size(XFS_WIDTH)}"
     elif goal.filesystem == "ext4" and chunk // (goal.block_size or BLOCK) > EXT4_STRIDE:
         text = f"a chunk of {format_size(chunk)} is too large for the stride of ext4"
@@ -396,9 +359,9 @@ def _about_filesystem(goal: RaidGoal, shape: Shape, stripe: Stripe) -> Iterator[
         yield Refusal("invalid-option", "--chunk", text, "--chunk 512KiB")
 
 
-def _least_size(goal: RaidGoal, stripe: Stripe) -> int:
+def _least_size(goal: RaidGoal, shape: Shape) -> int:
     if goal.filesystem == "btrfs":
         return BTRFS_LEAST
     if goal.filesystem != "xfs":
         return 0
-    return max(XFS_LEAST_STRIPED, XFS_UNITS * stripe.chunk) if stripe.chunk else XFS_LEAST
+    return max(XFS_LEAST_STRIPED, XFS_UNITS * shape.chunk) if shape.chunk else XFS_LEAST

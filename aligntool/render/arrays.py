@@ -12,7 +12,7 @@ from aligntool.measure.chunks import Sweep, sweep_words
 from aligntool.raid.chunks import ceiling_words, rate
 from aligntool.raid.commands import tuning_command
 from aligntool.raid.measured import Choice, Tuning, Verdict
-from aligntool.raid.views import ArrayView, MemberView
+from aligntool.raid.running import ArrayView, MemberView
 from aligntool.render.lines import EMPTY, Line, Style, cell_width, plain, wrapped
 from aligntool.render.plan import attention_lines, sentence_lines, shell_line, size_words, step_lines, time_words
 from aligntool.steps import MakeMember

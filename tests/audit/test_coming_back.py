@@ -8,8 +8,7 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import Finding
 from aligntool.formats.config_files import parse_crypttab
 from aligntool.inventory import Inventory
-from aligntool.raid.refusals import find_array
-from aligntool.raid.views import arrays_of
+from aligntool.raid.running import arrays_of, find_array
 from aligntool.system import MdadmConf, System
 from aligntool.units import GIB
 from tests.audit.made import made_disk

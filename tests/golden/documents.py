@@ -22,9 +22,8 @@ from aligntool.measure.unit import Boundary, Evidence, Inference, Looked, Penalt
 from aligntool.measure.unit_design import Kind
 from aligntool.raid.chunks import Ceiling
 from aligntool.raid.measured import Identity, Sample, Tuning, tuning_text
-from aligntool.raid.persist import PersistGoal
 from aligntool.raid.record import Record, save
-from aligntool.raid.views import ArrayView, MemberView
+from aligntool.raid.running import ArrayView, MemberView, PersistGoal
 from aligntool.recipes.goals import BenchGoal, BenchTest, Recipe
 from aligntool.render.arrays import arrays_json
 from aligntool.render.experiments import alignment_json, span_json

@@ -12,8 +12,8 @@ from aligntool.errors import Refused
 from aligntool.formats.config_files import parse_crypttab, parse_fstab, parse_mdadm_conf
 from aligntool.inventory import Disk, Inventory, Layer, Partition
 from aligntool.raid.commands import command_of
-from aligntool.raid.persist import PersistGoal, plan_persist
 from aligntool.raid.planning import plan_raid
+from aligntool.raid.running import PersistGoal, plan_persist
 from aligntool.raid.steps_system import edited
 from aligntool.steps import CheckInitramfs, EditFile, SystemStep, WriteFile
 from aligntool.system import Initramfs, MdadmConf, System

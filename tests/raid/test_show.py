@@ -10,8 +10,7 @@ from aligntool.audit.report import Report, Severity
 from aligntool.cli.raid import find_persist_plan
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, Inventory, KnownGeometry, NvmeFacts, Source, Uplink
-from aligntool.raid.persist import PersistGoal
-from aligntool.raid.views import ArrayView, arrays_of
+from aligntool.raid.running import ArrayView, PersistGoal, arrays_of
 from aligntool.render.arrays import array_lines, arrays_json
 from aligntool.render.lines import text_of
 from aligntool.units import KIB, MIB

@@ -11,7 +11,7 @@ from aligntool.change import Plan, RaidGoal
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, IoLimits, LbaFormat, NvmeFacts, Unseen
 from aligntool.raid.commands import command_of
-from aligntool.raid.persist import PersistGoal, plan_persist
+from aligntool.raid.running import PersistGoal, plan_persist
 from aligntool.steps import MakeArray, MakeFileSystem, Mount
 from aligntool.units import GIB, KIB, MIB
 from tests.audit.made_arrays import fstab, machine, system

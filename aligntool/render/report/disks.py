@@ -8,7 +8,7 @@ from aligntool.audit.explanations import QUESTIONS, explanation
 from aligntool.audit.report import Answer, Code, Cost, Finding, Judged, MeasuredDisk, Report, Severity, Verdict
 from aligntool.inventory import Disk, LinkHop, Port, Uplink, most_of, runs_below
 from aligntool.raid.chunks import Rates, hop_words, narrowest, rate
-from aligntool.raid.views import ArrayView
+from aligntool.raid.running import ArrayView
 from aligntool.realign.planning import Mend
 from aligntool.render import audit, svg
 from aligntool.render.disk_map import check_drawn

@@ -5,7 +5,7 @@ from functools import cache
 
 from aligntool.audit.judge import audit
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, Inventory, IoLimits, Layer, Source, Uplink
-from aligntool.raid.views import arrays_of
+from aligntool.raid.running import arrays_of
 from aligntool.realign.planning import mends
 from aligntool.render.report.disks import Content, Measured
 from aligntool.render.report.page import page_html

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from aligntool.audit.judge import audit
 from aligntool.raid.chunks import known_rates
-from aligntool.raid.views import arrays_of
+from aligntool.raid.running import arrays_of
 from aligntool.recipes.drives import load_drives
 from aligntool.render.lines import harmless
 from aligntool.render.report.disks import Content, ceiling_chart

@@ -1,20 +1,222 @@
-"""Plan what an existing array lacks to start and mount after a reboot."""
+"""Arrays that run: which is meant by a name, what `raid show` shows of each, and the plan of `raid persist`."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
+from types import MappingProxyType
 
-from aligntool.audit.array_boot import NUMBERED, SYSTEM_PLACES, RunningArray, base_node, is_native, uuid_behind
-from aligntool.audit.wording import shell_word
+from aligntool.audit.array_boot import (
+    NUMBERED,
+    SYSTEM_PLACES,
+    RunningArray,
+    above,
+    base_node,
+    is_native,
+    running_nodes,
+    short_name,
+    uuid_behind,
+)
+from aligntool.audit.arrays import Member, members_of, sync_words
+from aligntool.audit.report import Finding, Judged, Report, Severity
+from aligntool.audit.wording import asked_by, layer_name, shell_word
 from aligntool.change import Plan
 from aligntool.errors import Refusal, Refused, refuse
-from aligntool.inventory import Disk, Inventory
+from aligntool.inventory import ArrayFacts, Disk, Inventory, Layer
 from aligntool.raid import boot
 from aligntool.raid.boot import FSTAB, SYSTEMS, System
+from aligntool.raid.chunks import Ceiling, Level, Rates, ceiling, level_of, narrowest, rate
+from aligntool.raid.members import Known, dramless_words, is_dramless, link_words, shared_words
 from aligntool.steps import CheckInitramfs, EditFile, RebuildInitramfs, ReloadUnits, Step, Subject
 from aligntool.system import TableLine
-from aligntool.units import format_about
+from aligntool.units import format_about, format_size
+
+# Which array is meant by a name: the kernel's, a node below /dev, or the one that mdadm gave it.
+#
+# Two arrays may have one name, and whatever takes a name must refuse that alike.
+
+
+def find_array(disks: Sequence[Disk], name: str, *, command: str) -> Disk:
+    """The array that runs as "md127", "/dev/md127", "/dev/md/data", or has the name "data" or "host:data" in its
+    superblock or below /dev/md (mdadm(8), "DEVICE NAMES"). The kernel's own names come first: no two share them.
+
+    `command`: what the answer is to be typed behind. Raises Refused for a name of none, or of several.
+    """
+    arrays = [disk for disk in disks if disk.array]
+    node = [disk for disk in arrays if name == disk.name or name in running_nodes(disk)]
+    found = node or [disk for disk in arrays if disk.array and name in _given_names(disk.array, disk)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        paths = ", ".join(disk.path for disk in found)
+        text, hint = f"{name}: several md arrays have that name: {paths}", _typed(found, command)
+        raise Refused(text, hint=hint, code="name-ambiguous", subject=name)
+    hint = _typed(arrays, command) or "aligntool audit"
+    raise Refused(f"{name}: no md array of that name runs here", hint=hint, code="no-array", subject=name)
+
+
+def _typed(arrays: Sequence[Disk], command: str) -> str:
+    return "\n".join(f"{command} {shell_word(disk.name)}" for disk in arrays)
+
+
+def _given_names(facts: ArrayFacts, disk: Disk) -> set[str]:
+    return {*(link.removeprefix("md/") for link in facts.links), facts.name or "", short_name(disk)} - {""}
+
+
+# What is shown of an array.
+
+
+@dataclass(frozen=True, slots=True)
+class MemberView:
+    """`data_at`: the byte of its drive where the array's data begin; None: not known."""
+
+    name: str
+    data: str  # `data_at` and `aligned` in words
+    drive: str | None = None
+    model: str | None = None
+    own_link: str | None = None  # the drive's own, now and at most
+    link: str | None = None  # the narrowest on the way
+    bandwidth: int | None = None  # bytes per second of that
+    shares: tuple[str, ...] = ()  # uplinks that it is not alone on, and who else is there, a phrase each
+    dramless: bool = False  # known to have no DRAM
+    memory: str | None = None  # of a drive without DRAM: what it asks of the host's memory, and what it got
+    data_at: int | None = None
+    aligned: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayView:
+    name: str
+    path: str
+    level: str
+    size: int | None
+    chunk: int | None
+    metadata: str | None
+    state: str
+    members: tuple[MemberView, ...]
+    contents: tuple[str, ...]  # what lies on it, a phrase each
+    ceiling: Ceiling
+    findings: tuple[str, ...]
+    next: tuple[str, ...]  # what to type about them, each once
+
+
+def arrays_of(
+    report: Report, names: Sequence[str] = (), rates: Rates = MappingProxyType({}), known: Known = MappingProxyType({})
+) -> tuple[ArrayView, ...]:
+    """The arrays of those names or paths, or all. `rates`: of the drives, where they are known. `known`: what the drive
+    database says of each. Raises Refused for a name of no array, or of several.
+    """
+    disks = [judged.disk for judged in report.judged]
+    wanted = {find_array(disks, name, command="aligntool raid show").name for name in names}
+    arrays = [judged for judged in report.judged if judged.disk.array]
+    return tuple(_view(judged, report, rates, known) for judged in arrays if not names or judged.disk.name in wanted)
+
+
+def _view(judged: Judged, report: Report, rates: Rates, known: Known) -> ArrayView:
+    disk, facts = judged.disk, judged.disk.array
+    if facts is None:
+        raise ValueError(f"{disk.name} is not an array")
+    places, offsets, level = members_of(report.judged), dict(facts.member_data_offsets), level_of(facts.level)
+    drives = [places[name].disk for name in facts.members if name in places]
+    own = {one.name: rates[one.name] for one in drives if one.name in rates}
+    found = tuple(_findings(disk, [one.name for one in drives], report))
+    return ArrayView(
+        name=disk.name,
+        path=disk.path,
+        level=facts.level,
+        size=disk.size,
+        chunk=facts.chunk,
+        metadata=facts.metadata,
+        state=_state(facts, level),
+        members=tuple(_member(name, places.get(name), offsets.get(name), report, known) for name in facts.members),
+        contents=tuple(_contents(judged)),
+        ceiling=ceiling(drives, report.inventory.uplinks, level, facts.layout or "", own),
+        findings=tuple(f"{finding.code.value} {finding.summary}" for finding in found),
+        next=tuple(dict.fromkeys(finding.next for finding in found if finding.next)),
+    )
+
+
+def _member(name: str, member: Member | None, offset: int | None, report: Report, known: Known) -> MemberView:
+    if member is None:
+        return MemberView(name, "its drive was not looked at")
+    disk, part = member.disk, member.partition
+    lane = narrowest(disk)
+    at = None if offset is None else (part.extent.start if part else 0) + offset
+    aligned, words = _data(member, at)
+    dramless = is_dramless(disk, known.get(disk.name, ()))
+    return MemberView(
+        name=name,
+        data=words,
+        drive=disk.name,
+        model=disk.model,
+        own_link=link_words(disk) or None,
+        link=f"{lane.what}, {rate(lane.bandwidth)}" if lane else None,
+        bandwidth=lane.bandwidth if lane else None,
+        shares=tuple(shared_words(disk, report.inventory.uplinks)),
+        dramless=dramless,
+        memory=dramless_words(disk) if dramless else None,
+        data_at=at,
+        aligned=aligned,
+    )
+
+
+def _data(member: Member, at: int | None) -> tuple[bool | None, str]:
+    if at is None:
+        return None, "where its data begin is not known"
+    worst = next((grid for grid in member.grids if grid.off_by(at)), None)
+    if worst is None:
+        return True, f"data at byte {at}, on the grid"
+    past = f"off {format_size(worst.size)} by {format_size(worst.off_by(at))} ({asked_by(worst)})"
+    return False, f"data at byte {at}, {past}"
+
+
+def _state(facts: ArrayFacts, level: Level) -> str:
+    """Whether members are missing, and what md does to them now, how far it is, how fast, how long still."""
+    state = "all members there" if level.redundant else "no redundancy"
+    if facts.degraded:
+        state = f"DEGRADED: {facts.degraded} missing"
+    elif facts.degraded is None and level.redundant:
+        state = "state not known"
+    rests = facts.sync_action in (None, "idle", "frozen")
+    return state if rests else f"{state}, {facts.sync_action}{sync_words(facts)}"
+
+
+def _contents(judged: Judged) -> Iterator[str]:
+    disk = judged.disk
+    for layer in disk.content:
+        yield f"on it: {_layer(layer)}{_mounted(disk.mounted_at)}"
+    if not disk.content and disk.content_hint:
+        yield f"on it: {disk.content_hint}{_mounted(disk.mounted_at)}"
+    for part in disk.partitions:
+        what = ", ".join(_layer(layer) for layer in part.content) or part.content_hint or part.type_name
+        yield (
+            f"partition {part.number} at byte {part.extent.start}: {what or 'nothing known'}{_mounted(part.mounted_at)}"
+        )
+    if disk.holders:
+        yield f"carries {', '.join(disk.holders)}"
+
+
+def _layer(layer: Layer) -> str:
+    stripe = ""
+    if layer.stripe_unit:
+        width = f", width {format_size(layer.stripe_width)}" if layer.stripe_width else ""
+        stripe = f" (stripe unit {format_size(layer.stripe_unit)}{width})"
+    return layer_name(layer) + stripe
+
+
+def _mounted(places: Sequence[str]) -> str:
+    return f", mounted at {', '.join(places)}" if places else ""
+
+
+def _findings(disk: Disk, drives: Sequence[str], report: Report) -> Iterator[Finding]:
+    """Errors and warnings of the array and everything stacked on it, and of its drives where they name a link."""
+    stacked = {one.name for one in above(disk, report.inventory.disks)}
+    for finding in report.findings:
+        if finding.severity is Severity.INFO:
+            continue
+        if finding.disk in stacked or (finding.disk in drives and finding.code.value.startswith("AT5")):
+            yield finding
+
 
 # fstab and crypttab of an array that is there: by UUID, and with nofail where the system can start without
 # it.
