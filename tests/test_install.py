@@ -1,5 +1,9 @@
-"""The wheel, as somebody installs it who never saw the checkout."""
+"""The wheel and the one file, as they are installed and run where there is no checkout."""
 
+import email
+import json
+import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -10,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from aligntool import __version__
+from tests.conftest import run
 
 ROOT = Path(__file__).parent.parent
 
@@ -77,3 +82,93 @@ def test_the_installed_program_writes_a_page(installed: Path, tmp_path: Path) ->
     image.write_bytes(bytes(1 << 20))
     _python(installed / "aligntool", "report", image, "-o", page, cwd=tmp_path)
     assert "<style>" in page.read_text() and str(image) in page.read_text()
+
+
+# aligntool.pyz: the whole program in one file, for a rescue system without a network.
+
+
+@pytest.fixture(scope="module")
+def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pyz")
+    _python(sys.executable, ROOT / ".ci" / "pyz.py", folder)
+    return folder / "aligntool.pyz"
+
+
+def _alone(pyz: Path, *words: str | Path, python: str | Path = sys.executable) -> subprocess.CompletedProcess[str]:
+    """Run the file with an empty environment, and none of the libraries of this one (-I -S: Python's own only)."""
+    command = ["env", "-i", f"PATH={os.environ['PATH']}", python, "-I", "-S", pyz, *words]
+    return subprocess.run(command, cwd=pyz.parent, capture_output=True, text=True, check=False, timeout=300)
+
+
+def test_one_file_realigns_the_disk_of_its_demo_with_nothing_installed(pyz: Path) -> None:
+    image = pyz.parent / "demo.img"
+    assert _alone(pyz, "demo", image).returncode == 0
+    assert _alone(pyz, "audit", image).returncode == 1
+    done = _alone(pyz, "realign", image, "--yes")
+    assert done.returncode == 0, done.stderr
+    assert _alone(pyz, "audit", image).returncode == 0
+    parts = json.loads(run("sfdisk", "--json", image))["partitiontable"]["partitions"]
+    starts = [part["start"] for part in parts if part["type"] != "5"]
+    assert len(starts) == 4
+    assert all(start % 8 == 0 for start in starts)
+
+
+def test_one_file_has_the_recipes_and_the_templates(pyz: Path) -> None:
+    assert "WD20EARS" in _alone(pyz, "drives", "WDC WD20EARS-00MVWB0").stdout
+    assert _alone(pyz, "explain", "AT101").returncode == 0
+    assert _alone(pyz, "recipes", "list").returncode == 0
+    image = pyz.parent / "empty.img"
+    image.write_bytes(bytes(1 << 20))
+    assert _alone(pyz, "report", image, "-o", "page.html").returncode == 0
+    assert "<style>" in (pyz.parent / "page.html").read_text()
+
+
+def test_one_file_refuses_a_new_table_by_the_name_of_the_package_that_is_missing(pyz: Path) -> None:
+    image = pyz.parent / "new.img"
+    with image.open("wb") as file:
+        file.truncate(64 << 20)
+    before = image.read_bytes()
+    done = _alone(pyz, "layout", image, "--part", "rest:linux", "--yes")
+    assert done.returncode == 3, done.stderr
+    assert "python3-parted" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert image.read_bytes() == before
+
+
+def test_one_file_runs_on_every_python_that_is_here(pyz: Path) -> None:
+    versions = ("3.11", "3.12", "3.13", "3.14")
+    found = [path for path in map(shutil.which, (f"python{version}" for version in versions)) if path]
+    ran = [
+        python
+        for python in found
+        if subprocess.run([python, "-c", ""], check=False, capture_output=True).returncode == 0
+    ]
+    assert sys.version_info[:2] >= (3, 11)
+    for python in (sys.executable, *ran):
+        assert _alone(pyz, "--version", python=python).stdout == f"aligntool {__version__}\n", python
+
+
+def test_two_checkouts_make_the_same_file(pyz: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    for name in ("aligntool", "recipes", ".ci"):
+        shutil.copytree(
+            ROOT / name, other / name, ignore=shutil.ignore_patterns("__pycache__"), copy_function=shutil.copyfile
+        )
+    shutil.copyfile(ROOT / "LICENSE", other / "LICENSE")
+    _python(sys.executable, other / ".ci" / "pyz.py", tmp_path)
+    for name in ("aligntool.pyz", "aligntool.cdx.json"):
+        assert (tmp_path / name).read_bytes() == (pyz.parent / name).read_bytes()
+
+
+def test_the_bill_of_materials_names_every_library_in_the_file(pyz: Path) -> None:
+    document = json.loads((pyz.parent / "aligntool.cdx.json").read_text())
+    assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.5")
+    metadata = {
+        email.message_from_string(archive.read(name).decode())["Name"]
+        for archive in [zipfile.ZipFile(pyz)]
+        for name in archive.namelist()
+        if name.endswith(".dist-info/METADATA")
+    }
+    assert metadata == {each["name"] for each in document["components"]} >= {"typer", "rich", "Jinja2", "pyudev"}
+    refs = {each["bom-ref"] for each in document["components"]}
+    assert all(set(each["dependsOn"]) <= refs for each in document["dependencies"])

@@ -24,6 +24,7 @@ TARGETS = (
     "fuzz",
     "lab",
     "picture",
+    "dist",
     "install",
     "uninstall",
     "clean",

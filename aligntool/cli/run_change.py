@@ -20,6 +20,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import Event, KernelBehind, Plan, Progress, StepBegun
 from aligntool.cli.options import colored, command, confirm_disk, keep
 from aligntool.errors import Refusal, Refused, Stopped
+from aligntool.realign.layout import require_libparted
 from aligntool.render.lines import Line, show, wants_color
 from aligntool.render.progress import OnEvent, begin_json, end_json, progress_bar, progress_json, progress_lines
 from aligntool.steps import EditFile, MakeMember, ShrinkContent, WriteFile, WriteJournal
@@ -72,6 +73,7 @@ def run_change(
     show_plan(operation, plan, sys.stderr if json_ else sys.stdout)
     if not plan.steps:
         return write_nothing_to_do(plan) if json_ else None
+    require_libparted(plan)
     confirm(plan, yes)
     apply_plan(operation, plan, json_=json_)
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -371,6 +372,22 @@ def _told_of_sectors(sector_size: int) -> Iterator[None]:
             del os.environ["PARTED_SECTOR_SIZE"]
         else:
             os.environ["PARTED_SECTOR_SIZE"] = before
+
+
+def require_libparted(plan: Plan) -> None:
+    """Raise Refused where the plan makes a partition table and Python has no libparted, which the one file
+    aligntool.pyz cannot bring along.
+    """
+    makes_table = any(
+        isinstance(step, MakeTable) or (isinstance(step, MakeMember) and step.entries) for step in plan.steps
+    )
+    if makes_table and find_spec("parted") is None:
+        raise Refused(
+            "new partition tables are made by libparted, and its Python module is not installed",
+            hint="sudo apt-get install python3-parted   (dnf: python3-pyparted, pacman: python-pyparted)",
+            code="not-installed",
+            subject="parted",
+        )
 
 
 def libparted_errors() -> tuple[type[Exception], ...]:
