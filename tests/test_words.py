@@ -10,7 +10,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "aligntool").rglob("*.py"))
-PAGES = sorted([*(ROOT / "aligntool").rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"])
+PAGES = sorted(
+    [*(ROOT / "aligntool").rglob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"]
+)
 
 THINGS = ("block device", "disk", "drive", "partition", "folder", "result", "plan", "number", "text", "regular file")
 # The phrase, and what to write instead.
