@@ -129,11 +129,13 @@ def refuse_changed(plan: Plan, now: Plan) -> None:
         if isinstance(step, MakeMember) and held.get(step.device, step.holds) != step.holds
     ]
     if came:
-        raise Refused("\n".join(came), hint=_ANEW)
+        raise Refused("\n".join(came), hint=_ANEW, code="plan-stale")
     if plan.steps != now.steps or plan.disk != now.disk:
         members = ", ".join(step.disk.path for step in plan.steps if isinstance(step, MakeMember))
         raise Refused(
-            f"{members or plan.disk.path}: what is there now asks for other steps than the plan has", hint=_ANEW
+            f"{members or plan.disk.path}: what is there now asks for other steps than the plan has",
+            hint=_ANEW,
+            code="plan-stale",
         )
 
 
@@ -160,6 +162,8 @@ def _refuse_unfinished(plan: Plan, paths: Paths) -> None:
             raise Refused(
                 f"{record.plan.disk.path} is unfinished, and has the same drives or the same name",
                 hint=ways_on(record.plan),
+                code="in-flight",
+                subject=record.plan.disk.path,
             )
 
 

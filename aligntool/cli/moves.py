@@ -99,11 +99,12 @@ def still_true(plan: Plan, asked: Request) -> Found:
     now = found.plan
     again = command("plan realign", plan.disk.path, *asked.typed)
     if not is_same_disk(plan.disk, now.disk):
-        raise Refused(_what_differs(plan, now), hint=f"make the plan anew: {again}")
+        raise Refused(_what_differs(plan, now), hint=f"make the plan anew: {again}", code="plan-stale")
     if plan.steps != now.steps:
         raise Refused(
             f"{plan.disk.path}: the same disk now asks for other steps; what lies on it was changed since the plan",
             hint=f"make the plan anew: {again}",
+            code="plan-stale",
         )
     return found
 
@@ -137,6 +138,8 @@ def _check(plan: Plan, index: int, step: CheckContent) -> Iterator[Event]:
         raise Refused(
             f"partition {step.partition} ({step.kind}) failed the check by {result.by}: {result.problem}",
             hint="repair it with its own tool first",
+            code="content-damaged",
+            subject=f"partition {step.partition}",
         )
     yield Said(f"checked by {result.by}" if result.checked else f"not checked: {result.by}")
     yield StepDone(index)

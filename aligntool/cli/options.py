@@ -50,14 +50,15 @@ def confirm_disk(path: str, word: str, what: str, yes: bool) -> None:
         return
     word = harmless(word)
     if not _can_ask():
-        raise Refused("no terminal to ask on; nothing was written", hint="add --yes to the command")
+        hint = "add --yes to the command"
+        raise Refused("no terminal to ask on; nothing was written", hint=hint, code="not-confirmed", subject=path)
     print(f"\nThis writes to {harmless(path)}.", file=sys.stderr)
     print(f"Type {what}, {word}, to go on: ", end="", file=sys.stderr, flush=True)
     answer = sys.stdin.readline()
     if not answer.endswith("\n"):
         print(file=sys.stderr)
     if " ".join(answer.split()) != " ".join(word.split()):
-        raise Refused(f"that was not {word}; nothing was written")
+        raise Refused(f"that was not {word}; nothing was written", code="not-confirmed", subject=path)
 
 
 def confirm_long(about: str, yes: bool) -> None:

@@ -217,7 +217,8 @@ def refuse_in_flight(path: str) -> None:
     except OSError as error:
         raise Refused(f"{path} cannot be read: {error.strerror}", hint=command("audit", path)) from error
     if parked is not None:
-        raise Refused(f"{path}: partitions of this disk are in flight", hint=command("status", path))
+        text = f"{path}: partitions of this disk are in flight"
+        raise Refused(text, hint=command("status", path), code="in-flight", subject=path)
 
 
 def plan_for(judged: Judged, asked: Request) -> Found:

@@ -228,7 +228,7 @@ def _standing(disk: str, journal: str | None, *, any_table: bool = False) -> Sta
 def _in_flight(found: Status, disk: str) -> Plan:
     if found.state != "in-flight" or found.plan is None:
         hint = clear_hint_of(disk) or command("audit", disk)
-        raise Refused(f"{disk}: {found.sentences[0]}", hint=hint)
+        raise Refused(f"{disk}: {found.sentences[0]}", hint=hint, code="not-in-flight", subject=disk)
     return found.plan
 
 
@@ -252,7 +252,7 @@ def confirm_restoring(disk: str, journal_file: str | None, plan: Plan, *, yes: b
     with look_only(disk) as device, look_only(journal_file) if journal_file else nullcontext() as file:
         journal = find_journal(device, file, any_table=True)
         if journal is None:
-            raise Refused(f"{disk}: nothing is in flight on this disk")
+            raise Refused(f"{disk}: nothing is in flight on this disk", code="not-in-flight", subject=disk)
         found = read_found(device, plan)
         written = _read(overlay(device, journal), plan)
     show(table_lines("the partition table found", found.partitions), sys.stderr, color=options.colored())
@@ -269,7 +269,8 @@ def read_found(device: Device, plan: Plan) -> TableReading:
 def refuse_another(device: Device, plan: Plan, shown: TableReading) -> None:
     """Raises Refused when the table is not the one that was shown."""
     if read_found(device, plan) != shown:
-        raise Refused("the partition table was changed again since it was shown", hint="type the same again")
+        text = "the partition table was changed again since it was shown"
+        raise Refused(text, hint="type the same again", code="table-changed")
 
 
 def _read(reader: Laid, plan: Plan) -> TableReading:

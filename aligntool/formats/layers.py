@@ -4,7 +4,7 @@ import errno
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from aligntool.formats import fat, linux_fs, luks, lvm, md, ntfs, other_layers
+from aligntool.formats import linux_fs, luks, lvm, md, other_layers, windows_fs
 from aligntool.formats.reader import Area, Reader, TableReading, is_damaged, open_area
 from aligntool.formats.tables import gpt_headers, is_backup_alone, read_table, with_boot_code
 from aligntool.inventory import Gap, Layer, Partition, Role, Table, TableCopy, Unseen, missing_bytes
@@ -129,16 +129,17 @@ Read = Callable[[Area], Layer | None]
 # Formats that take the whole container: what is seen beside them is inside them, or left over from before.
 OWNERS: tuple[Read, ...] = (
     *md.READERS, md.read_ddf, md.read_intel, md.read_other_firmware, lvm.read_lvm, luks.read_luks,
-    other_layers.read_owner, ntfs.read_bitlocker, ntfs.read_ldm,
+    other_layers.read_owner, windows_fs.read_bitlocker, windows_fs.read_ldm,
 )  # fmt: skip
 FILE_SYSTEMS: tuple[Read, ...] = (
-    other_layers.read_bcache, other_layers.read_bcachefs, fat.read_fat, linux_fs.read_swap, linux_fs.read_xfs,
+    other_layers.read_bcache, other_layers.read_bcachefs, windows_fs.read_fat, linux_fs.read_swap, linux_fs.read_xfs,
     linux_fs.read_xfs_log, linux_fs.read_ext, other_layers.read_udf, other_layers.read_iso9660,
-    other_layers.read_zfs, other_layers.read_hfs, other_layers.read_ufs, ntfs.read_ntfs, ntfs.read_refs,
-    other_layers.read_cramfs, other_layers.read_squashfs, linux_fs.read_btrfs, fat.read_exfat,
+    other_layers.read_zfs, other_layers.read_hfs, other_layers.read_ufs, windows_fs.read_ntfs, windows_fs.read_refs,
+    other_layers.read_cramfs, other_layers.read_squashfs, linux_fs.read_btrfs, windows_fs.read_exfat,
     linux_fs.read_f2fs, other_layers.read_apfs, other_layers.read_erofs, other_layers.read_other,
 )  # fmt: skip
-ON_FLOPPIES: tuple[Read, ...] = (luks.read_luks, ntfs.read_bitlocker, ntfs.read_ldm)  # LDM's own partition has 1 MiB
+# LDM's own partition has 1 MiB.
+ON_FLOPPIES: tuple[Read, ...] = (luks.read_luks, windows_fs.read_bitlocker, windows_fs.read_ldm)
 LAST_RESORT: tuple[Read, ...] = (luks.read_luks_second,)
 
 

@@ -328,7 +328,7 @@ def _lock(descriptor: int, file: str) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        raise Refused(f"{file} is in use by another aligntool") from None
+        raise Refused(f"{file} is in use by another aligntool", code="in-use", subject=file) from None
 
 
 def _open(path: Path, flags: int) -> int:

@@ -182,7 +182,8 @@ def read_pieces(device: Device, at: int) -> Pieces:
             return Pieces(head, body, tuple(_damaged(device, at, head, body, whole)))
     if found:
         raise LostPiece(f"there is no readable journal at byte {at}: both of its copies are damaged at the same place",
-                      hint="keep the disk as it is; a copy made with ddrescue may have what is missing")  # fmt: skip
+                      hint="keep the disk as it is; a copy made with ddrescue may have what is missing",
+                        code="journal-damaged")  # fmt: skip
     raise Refused(f"there is no readable journal at byte {at}")
 
 

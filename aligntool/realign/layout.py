@@ -291,17 +291,17 @@ def make_layout(plan: Plan, disk: Disk) -> Iterator[Event]:
     if not isinstance(step, MakeTable):
         raise Refused("this is not a plan of a new layout", hint="aligntool plan layout DISK -o plan.json")
     if not is_same_disk(plan.disk, layout_subject(disk)):
-        raise Refused(f"{disk.path} is not the disk that this plan was made for, or its table has changed since",
-                      hint="make the plan anew: aligntool plan layout DISK")  # fmt: skip
+        raise _stale(f"{disk.path} is not the disk that this plan was made for, or its table has changed since")
     refuse_unfit(disk, wipe=step.wipe)
     if plan.attention != layout_attention(disk, wipe=step.wipe):
-        raise Refused(f"other things lie on {disk.path} than when this plan was made",
-                      hint="make the plan anew: aligntool plan layout DISK")  # fmt: skip
+        raise _stale(f"other things lie on {disk.path} than when this plan was made")
     with (
         hold_disk(disk.path, image_sector_size=plan.disk.sector_size, why="a new partition table") as held,
         new_table(disk.path, step, plan.disk.sector_size) as table,
     ):
-        _refuse_other_sectors(held.device, plan, disk.path)
+        if held.device.sector_size != plan.disk.sector_size:
+            sizes = f"{held.device.sector_size} bytes, the plan's disk {plan.disk.sector_size}"
+            raise _stale(f"{disk.path} has sectors of {sizes}")
         held.kernel.forget(held.kernel.numbers())
         yield StepBegun(0)
         failures: tuple[type[Exception], ...] = (OSError, *libparted_errors())
@@ -317,10 +317,8 @@ def make_layout(plan: Plan, disk: Disk) -> Iterator[Event]:
     yield from (Said(note) for note in held.notes)
 
 
-def _refuse_other_sectors(device: Device, plan: Plan, path: str) -> None:
-    if device.sector_size != plan.disk.sector_size:
-        raise Refused(f"{path} has sectors of {device.sector_size} bytes, the plan's disk {plan.disk.sector_size}",
-                      hint="make the plan anew: aligntool plan layout DISK")  # fmt: skip
+def _stale(reason: str) -> Refused:
+    return Refused(reason, hint="make the plan anew: aligntool plan layout DISK", code="plan-stale")
 
 
 def zero(device: Device, ranges: tuple[Extent, ...]) -> None:

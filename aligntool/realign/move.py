@@ -144,6 +144,7 @@ def _intact(journal: Journal) -> Journal:
             " copies, and it may be the newest, the one that records how far the move came; nothing is done from an"
             " older one",
             hint="keep the disk as it is, and copy it with ddrescue: a sector that is read at last is enough",
+            code="journal-damaged",
         )
     return journal
 
@@ -160,6 +161,7 @@ def _elsewhere() -> Refused:
     return Refused(
         "partitions of this disk are in flight, and their journal is in a file on another disk",
         hint="aligntool resume DISK --journal FILE",
+        code="journal-elsewhere",
     )
 
 
@@ -207,19 +209,20 @@ def _checked(journal: Journal, device: Device, id_: bytes | None, *, in_file: bo
         raise Refused(
             "this journal was written at another place: it is a copy, or that of a disk image inside this disk",
             hint="give the disk whose partitions are in flight",
+            code="wrong-journal",
         )
     if device.size < align_down(subject.size, subject.sector_size):
         raise Refused(f"this journal belongs to a disk of {subject.size} bytes; this one has {device.size}",
-                      hint="give the disk whose partitions are in flight")  # fmt: skip
+                      hint="give the disk whose partitions are in flight", code="wrong-journal")  # fmt: skip
     if device.sector_size > subject.sector_size:
         raise Refused(
             f"the move was begun with sectors of {subject.sector_size} bytes; here the disk has {device.sector_size}",
             hint="attach the disk as it was attached then: some USB adapters change its sectors",
+            code="wrong-journal",
         )
     if id_ != journal.id if id_ is not None else _is_marked_by_another(device, journal):
-        raise Refused(
-            "this journal belongs to another move", hint="give the journal that was named when the move began"
-        )
+        hint = "give the journal that was named when the move began"
+        raise Refused("this journal belongs to another move", hint=hint, code="wrong-journal")
     return journal
 
 
@@ -354,10 +357,11 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
     device = context.device
     journal = find_journal(device, context.journal, any_table=restore_table)
     if journal is None:
-        raise Refused("nothing is in flight on this disk", hint="aligntool audit DISK shows where things stand")
+        hint = "aligntool audit DISK shows where things stand"
+        raise Refused("nothing is in flight on this disk", hint=hint, code="not-in-flight")
     walk, images, stands = _walk(context, journal), journal.contents.images, standing(device, journal)
     if stands is Standing.CHANGED and not restore_table:
-        raise Refused(f"{CHANGED_TABLE}; nothing was written", hint=_restoring(back=back))
+        raise Refused(f"{CHANGED_TABLE}; nothing was written", hint=_restoring(back=back), code="table-changed")
     for damage in journal.damage:
         yield Said(damage)
     complete = is_complete(journal) or stands in (Standing.COMPLETE, Standing.LEFT)
@@ -407,7 +411,8 @@ def _contents(
     rewrite = next(step for step in plan.steps if isinstance(step, RewriteTable))
     images = table_images(device, park, rewrite, journal_at=at, journal_id=id_)
     if table_state(device, images) is not TableState.BEFORE:
-        raise Refused("the partition table is not as it was when the plan was made", hint="make the plan anew")
+        text = "the partition table is not as it was when the plan was made"
+        raise Refused(text, hint="make the plan anew", code="plan-stale")
     held = {step.partition: read_held(device, step.source.start, step.held)
             for step in plan.steps if isinstance(step, HoldContent)}  # fmt: skip
     for step in plan.steps:

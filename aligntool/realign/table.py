@@ -29,11 +29,11 @@ _ANEW = "make the plan anew: aligntool plan realign DISK -o plan.json"
 
 
 def refused(reason: str) -> Refused:
-    return Refused(reason, hint=_ANEW)
+    return Refused(reason, hint=_ANEW, code="plan-stale")
 
 
 def unsound(reason: str) -> Refused:
-    return Refused(f"the partition table is not sound: {reason}", hint="aligntool audit DISK")
+    return Refused(f"the partition table is not sound: {reason}", hint="aligntool audit DISK", code="table-damaged")
 
 
 def check_before(found: Mapping[int, Extent], changes: Mapping[int, EntryChange]) -> None:

@@ -24,6 +24,12 @@ def end_of(done: subprocess.CompletedProcess[str]) -> dict[str, object]:
     return end
 
 
+def codes_of(end: dict[str, object]) -> list[str]:
+    refusals = end["refusals"]
+    assert isinstance(refusals, list)
+    return [one["code"] for one in refusals]
+
+
 @pytest.fixture
 def good(tmp_path: Path) -> Path:
     """A disk on which nothing has to move."""
@@ -104,6 +110,7 @@ def test_a_refusal_ends_its_stream_with_all_that_standard_error_has(tmp_path: Pa
 def test_nothing_in_flight_is_a_refusal_that_changed_nothing(good: Path, name: str) -> None:
     end = end_of(run_aligntool(name, "--json", good))
     assert (end["state"], end["changed"]) == ("refused", False)
+    assert codes_of(end) == ["not-in-flight"]
 
 
 def test_a_move_that_nobody_confirmed_ends_as_refused(tmp_path: Path) -> None:
@@ -111,6 +118,7 @@ def test_a_move_that_nobody_confirmed_ends_as_refused(tmp_path: Path) -> None:
     before = old.read_bytes()
     end = end_of(run_aligntool("realign", "--json", old))
     assert (end["state"], end["changed"]) == ("refused", False)
+    assert codes_of(end) == ["not-confirmed"]
     assert old.read_bytes() == before
 
 

@@ -199,8 +199,9 @@ def test_all_reasons_are_given_at_once_with_a_hint_for_each() -> None:
     disk = judged(replace(made_disk("2048+4096 ext4"), read_only=True, mounted_at=("/srv",)))
     goal = LayoutGoal((REST, PartWish(None, "efi")), label="gpt")
     said = refusal(disk, goal)
-    for reason in ("read-only", "mounted at /srv", "not empty: partition 1, ext4", "only one partition", "'efi'"):
-        assert reason in str(said)
+    codes = [one.code for one in said.refusals]
+    assert codes == ["read-only", "mounted", "not-empty", "invalid-option", "invalid-option"]
+    assert "partition 1, ext4" in said.refusals[2].text and "'efi'" in said.refusals[4].text
     assert "umount /srv" in said.hint and "--wipe" not in said.hint and "bios-boot" in said.hint
 
 
@@ -227,7 +228,8 @@ def test_a_partition_in_use_is_a_refusal_even_with_wipe() -> None:
     disk = made_disk("2048+4096 ext4")
     part = replace(disk.partitions[0], mounted_at=("[SWAP]",), node="sda1")
     said = refusal(judged(replace(disk, partitions=(part,))), LayoutGoal((REST,), wipe=True))
-    assert "partition 1 of sda is mounted at [SWAP]" in str(said) and said.hint == "sudo swapoff /dev/sda1"
+    (one,) = said.refusals
+    assert (one.code, one.subject, one.hint) == ("mounted", "partition 1 of sda", "sudo swapoff /dev/sda1")
 
 
 def test_a_file_system_on_the_whole_disk_is_not_overlooked() -> None:
@@ -249,27 +251,28 @@ def test_a_disk_that_is_too_small_says_by_how_much() -> None:
 def test_an_mbr_that_would_have_to_reach_too_far_is_refused_for_a_gpt(sector: int, reach: int) -> None:
     goal = LayoutGoal((REST,), label="dos")
     said = refusal(empty(sector=sector, size=reach + GIB), goal)
-    assert "an MBR reaches no farther" in str(said) and said.hint == "--label gpt"
+    assert [one.code for one in said.refusals] == ["table-limit"] and said.hint == "--label gpt"
     plan_layout(empty(sector=sector, size=reach), goal)
     plan_layout(empty(sector=sector, size=reach + GIB), replace(goal, label="gpt"))
 
 
 @pytest.mark.parametrize(
-    ("goal", "reason", "hint"),
+    ("goal", "subject", "evidence", "hint"),
     [
-        (LayoutGoal(()), "needs partitions", "--part"),
-        (LayoutGoal((REST,), label="mbr"), "'mbr' is not a table", "--label dos"),
-        (LayoutGoal((ESP,) * 5, label="dos"), "5 partitions are more than the 4", "--label gpt"),
-        (LayoutGoal((PartWish(MIB, "bios-boot"), REST), label="dos"), "no type for BIOS boot", "--label gpt"),
-        (LayoutGoal((PartWish(0, "linux"),)), "needs a size", ""),
-        (LayoutGoal((REST,), grain=1000), "not a multiple of the 512-byte sectors", "--grain 1MiB"),
-        (LayoutGoal((PartWish(MIB, "linux", "x" * 37),)), "longer than 36", ""),
-        (LayoutGoal((PartWish(MIB, "linux", "a\nb"),)), "cannot be printed", ""),
+        (LayoutGoal(()), "--part", "", "--part"),
+        (LayoutGoal((REST,), label="mbr"), "--label", "'mbr'", "--label dos"),
+        (LayoutGoal((ESP,) * 5, label="dos"), "--part", "5 partitions", "--label gpt"),
+        (LayoutGoal((PartWish(MIB, "bios-boot"), REST), label="dos"), "partition 1", "BIOS boot", "--label gpt"),
+        (LayoutGoal((PartWish(0, "linux"),)), "partition 1", "size", ""),
+        (LayoutGoal((REST,), grain=1000), "--grain", "512-byte", "--grain 1MiB"),
+        (LayoutGoal((PartWish(MIB, "linux", "x" * 37),)), "partition 1", "36", ""),
+        (LayoutGoal((PartWish(MIB, "linux", "a\nb"),)), "partition 1", "printed", ""),
     ],
 )
-def test_a_goal_that_no_disk_could_satisfy_is_refused(goal: LayoutGoal, reason: str, hint: str) -> None:
-    said = refusal(empty(), goal)
-    assert reason in str(said) and hint in said.hint
+def test_a_goal_that_no_disk_could_satisfy_is_refused(goal: LayoutGoal, subject: str, evidence: str, hint: str) -> None:
+    (one,) = refusal(empty(), goal).refusals
+    assert one.code == ("table-limit" if "5 partitions" in evidence else "invalid-option")
+    assert one.subject == subject and evidence in one.text and hint in one.hint
 
 
 # Wiping
