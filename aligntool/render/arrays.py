@@ -1,10 +1,8 @@
 """Plans of arrays, running arrays and tuning results as text."""
 
-import json
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from aligntool import __version__
 from aligntool.audit.wording import shell_word
 from aligntool.change import Plan, RaidGoal
 from aligntool.documents import as_object
@@ -13,7 +11,8 @@ from aligntool.raid.chunks import ceiling_words, rate
 from aligntool.raid.commands import tuning_command
 from aligntool.raid.measured import Choice, Tuning, Verdict
 from aligntool.raid.running import ArrayView, MemberView
-from aligntool.render.lines import EMPTY, Line, Style, cell_width, plain, wrapped
+from aligntool.render.json import document_text
+from aligntool.render.lines import EMPTY, Line, Style, cell_width, columns, paragraph, plain
 from aligntool.render.plan import attention_lines, sentence_lines, shell_line, size_words, step_lines, time_words
 from aligntool.steps import MakeMember
 from aligntool.units import format_size
@@ -29,9 +28,9 @@ def raid_plan_lines(plan: Plan, *, width: int, type_next: str = "") -> Iterator[
     members = [step for step in plan.steps if isinstance(step, MakeMember)]
     yield ((f"{plan.disk.path}: {plan.goal}", Style.TITLE),)
     facts = f"  {size_words(plan.disk.size)} · {plan.disk.sector_size}-byte sectors · UUID {plan.disk.disk_id}"
-    yield from _wrapped_array(facts, width, Style.DIM)
+    yield from paragraph(facts, width, style=Style.DIM)
     if members:
-        yield from _wrapped_array("  of " + ", ".join(step.device for step in members), width, Style.DIM)
+        yield from paragraph("  of " + ", ".join(step.device for step in members), width, style=Style.DIM)
     yield EMPTY
     yield from sentence_lines("Decided", plan.notes, Style.PLAIN, width)
     yield from step_lines(plan, {}, width)
@@ -56,9 +55,9 @@ def array_lines(views: Sequence[ArrayView], *, width: int) -> Iterator[Line]:
         for member in view.members:
             yield from _member(member, width)
         for sentence in (*view.contents, *ceiling_words(view.ceiling)):
-            yield from _wrapped_array(f"  {sentence}", width, Style.PLAIN)
+            yield from paragraph(f"  {sentence}", width)
         for finding in view.findings:
-            yield from _wrapped_array(f"  {finding}", width, Style.DOUBT)
+            yield from paragraph(f"  {finding}", width, style=Style.DOUBT)
         for step in view.next:
             yield (("  → ", Style.DIM), (step, Style.TYPE))
         yield EMPTY
@@ -66,26 +65,15 @@ def array_lines(views: Sequence[ArrayView], *, width: int) -> Iterator[Line]:
 
 def _member(member: MemberView, width: int) -> Iterator[Line]:
     words = [member.model or "", member.own_link or "", member.data]
-    yield from _wrapped_array(f"  {member.name}: " + ", ".join(word for word in words if word), width, Style.PLAIN)
+    yield from paragraph(f"  {member.name}: " + ", ".join(word for word in words if word), width)
     more = [f"narrowest on its way: {member.link}" if member.link else "", *member.shares, member.memory or ""]
     for phrase in (phrase for phrase in more if phrase):
-        yield from _wrapped_array(f"    {phrase}", width, Style.PLAIN)
-
-
-def _wrapped_array(text: str, width: int, style: Style) -> Iterator[Line]:
-    for line in wrapped(text, width, "    "):
-        yield ((line, style),)
+        yield from paragraph(f"    {phrase}", width)
 
 
 def arrays_json(views: Sequence[ArrayView]) -> str:
     """Sizes are bytes, bandwidths bytes per second; null: not known."""
-    document = {
-        "schema": "aligntool.raid.show",
-        "version": 1,
-        "aligntool": __version__,
-        "arrays": [as_object(view) for view in views],
-    }
-    return json.dumps(document) + "\n"
+    return document_text("aligntool.raid.show", {"arrays": [as_object(view) for view in views]})
 
 
 # A sweep over chunks, for people: what is about to be done, and what came of it.
@@ -102,14 +90,14 @@ def sweep_lines(sweep: Sweep, *, width: int) -> Iterator[Line]:
         f"bitmap {sweep.bitmap}" + (f", layout {sweep.layout}" if sweep.layout else ""),
     ]
     for text in said:
-        yield from _wrapped_tuning(f"  - {text}", width)
+        yield from paragraph(f"  - {text}", width)
     yield EMPTY
     yield (("What is written, and gone again afterwards", Style.TITLE),)
     for start, end in ((extent.start, extent.end) for extent in sweep.written):
         yield plain(f"  - bytes {start} to {end} of each member, and md's superblock before them")
     for chunk in sweep.chunks:
-        yield from _wrapped_tuning(f"    $ {shell_line(tuning_command(sweep.arrays[chunk]))}", width, "      ")
-    yield from _wrapped_tuning("    $ mdadm --stop ARRAY; mdadm --zero-superblock MEMBER; blkdiscard MEMBER", width)
+        yield from paragraph(f"    $ {shell_line(tuning_command(sweep.arrays[chunk]))}", width, "      ")
+    yield from paragraph("    $ mdadm --stop ARRAY; mdadm --zero-superblock MEMBER; blkdiscard MEMBER", width)
 
 
 def tuning_lines(tuning: Tuning, choice: Choice, recommended: int, *, width: int) -> Iterator[Line]:
@@ -131,8 +119,10 @@ def tuning_lines(tuning: Tuning, choice: Choice, recommended: int, *, width: int
     yield from _fitting(rows, width)
     yield EMPTY
     style = Style.DOUBT if choice.verdict is Verdict.UNKNOWN else Style.TITLE
-    for line in wrapped(_verdict(choice), width, ""):
-        yield ((line, style),)
+    verdict = (
+        f"No verdict: {choice.reason}." if choice.chunk is None else f"{format_size(choice.chunk)}: {choice.reason}."
+    )
+    yield from paragraph(verdict, width, "", style)
 
 
 def plan_command(sweep: Sweep, goal: RaidGoal, kept: str) -> str:
@@ -167,29 +157,17 @@ def _words(chunk: int, choice: Choice, recommended: int) -> str:
     return "" if chunk in choice.apart else "within the noise"
 
 
-def _verdict(choice: Choice) -> str:
-    if choice.chunk is None:
-        return f"No verdict: {choice.reason}."
-    return f"{format_size(choice.chunk)}: {choice.reason}."
-
-
 def _fitting(rows: list[list[str]], width: int) -> Iterator[Line]:
     """The table; where it is too wide, one for each load and one for the conclusion."""
-    if sum(max(map(cell_width, column)) + 2 for column in zip(*rows, strict=True)) - 2 <= width:
-        yield from _table(rows)
+    whole = _table(rows)
+    if max(map(cell_width, whole)) <= width:
+        yield from map(plain, whole)
         return
     for at in range(1, len(rows[0]) - 2):
-        yield from _table([[row[0], row[at]] for row in rows])
+        yield from map(plain, _table([[row[0], row[at]] for row in rows]))
         yield EMPTY
-    yield from _table([[row[0], *row[-2:]] for row in rows])
+    yield from map(plain, _table([[row[0], *row[-2:]] for row in rows]))
 
 
-def _table(rows: list[list[str]]) -> Iterator[Line]:
-    widths = [max(cell_width(row[at]) for row in rows) for at in range(len(rows[0]))]
-    for row in rows:
-        yield plain("  ".join(cell + " " * (width - cell_width(cell)) for cell, width in zip(row, widths, strict=True)))
-
-
-def _wrapped_tuning(text: str, width: int, indent: str = "    ") -> Iterator[Line]:
-    for line in wrapped(text, width, indent):
-        yield plain(line)
+def _table(rows: list[list[str]]) -> list[str]:
+    return list(columns(rows, left=range(len(rows[0]))))

@@ -1,18 +1,17 @@
 """Benchmark results and comparisons as text."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import ceil
 from shlex import quote
 
-from aligntool import __version__
 from aligntool.measure import compare
 from aligntool.measure.compare import Verdict
 from aligntool.measure.fio import fio_words
-from aligntool.measure.results import Conditions, DriveState, Kept, Result, Series, Spread, warnings_of
+from aligntool.measure.results import Brief, Conditions, DriveState, Kept, Result, Series, Spread, warnings_of
 from aligntool.measure.schedule import BenchPlan, filling, job_of, warm_up
 from aligntool.measure.statistics import LEAST_RUNS
-from aligntool.render.json import Value, dumps
-from aligntool.render.lines import EMPTY, Line, Style, fit, harmless, plain, stacked, wrapped
+from aligntool.render.json import Value, document_text, dumps
+from aligntool.render.lines import EMPTY, Line, Style, columns, fit, harmless, paragraph, plain, stacked
 from aligntool.render.plan import time_words
 from aligntool.units import format_about, format_size, mb_s
 
@@ -20,8 +19,7 @@ from aligntool.units import format_about, format_size, mb_s
 
 FIGURES = ("MB/s", "range", "IOPS", "p50 µs", "p99 µs", "p99.9 µs", "CPU", "busy")
 """Heads of the columns."""
-_LATENCIES = slice(3, 6)
-_GAP = 2
+_LATENCIES = slice(4, 7)  # with a title before them
 
 
 def plan_words(plan: BenchPlan, seen: Conditions, *, width: int) -> Iterator[Line]:
@@ -44,8 +42,7 @@ def plan_words(plan: BenchPlan, seen: Conditions, *, width: int) -> Iterator[Lin
     filled = {0: "", 1: " after filling the file", 2: " after writing everything twice"}[plan.fills]
     if plan.added:
         tests += f" and {len(plan.added)} for the verdict on command queueing"
-    for text in wrapped(f"  {tests}, {times}, {run}{span}{filled}{about}", width, "    "):
-        yield plain(text)
+    yield from paragraph(f"  {tests}, {times}, {run}{span}{filled}{about}", width)
     if not plan.writes:
         yield plain("  nothing is written")
     if settings.passes and plan.makes_file:
@@ -87,39 +84,26 @@ def figure_lines(series: Sequence[Series], *, width: int) -> Iterator[Line]:
     """MB/s are 10^6 bytes a second. The range is that of the repeats; CPU is of one core, of each thread;
     busy are the cores of the whole machine that were. Where a row is wider than the terminal, the latencies are a table
     of their own."""
-    titles = [f"  {each.test.title}" for each in series]
-    notes = [each.held_back + (" NOT steady" if each.steady is False else "") for each in series]
-    rows = [figure_cells(each) for each in series]
-    for gap in (_GAP, 1):
-        if _width(titles, (FIGURES, *rows), gap) <= width:
-            yield from _table(titles, (FIGURES, *rows), notes, gap, width)
+    rows = [("", *FIGURES), *((f"  {each.test.title}", *figure_cells(each)) for each in series)]
+    notes = ["", *(f"{each.held_back}{' NOT steady' if each.steady is False else ''}".strip() for each in series)]
+    for gap in (2, 1):
+        texts = list(columns(rows, gap=gap))
+        if max(map(len, texts)) <= width:
+            yield from _noted(texts, notes, width)
             return
-    others = [(*row[: _LATENCIES.start], *row[_LATENCIES.stop :]) for row in (FIGURES, *rows)]
-    yield from _table(titles, others, notes, _GAP, width)
+    others = [(*row[: _LATENCIES.start], *row[_LATENCIES.stop :]) for row in rows]
+    yield from _noted(columns(others), notes, width)
     yield EMPTY
-    times = [row[_LATENCIES] for row in (FIGURES, *rows)]
-    yield from _table(titles, times, [""] * len(series), _GAP, width)
+    yield from _noted(columns([(row[0], *row[_LATENCIES]) for row in rows]), [""] * len(rows), width)
 
 
-def _width(titles: Sequence[str], rows: Sequence[Sequence[str]], gap: int) -> int:
-    """Of the table, without its notes."""
-    return max(map(len, titles), default=0) + sum(gap + max(map(len, column)) for column in zip(*rows, strict=True))
-
-
-def _table(
-    titles: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str], gap: int, width: int
-) -> Iterator[Line]:
-    """The first row is the heads. A note that does not fit beside its row stands below it."""
-    longest = max(map(len, titles), default=0)
-    widths = [gap + max(map(len, column)) for column in zip(*rows, strict=True)]
-    for title, row, note in zip(("", *titles), rows, ("", *notes), strict=True):
-        cells = "".join(fit(cell, size, right=True) for cell, size in zip(row, widths, strict=True))
-        text = fit(title, longest) + cells
-        style = Style.PLAIN if title else Style.DIM
-        beside = bool(note) and len(text) + 1 + len(note.strip()) <= width
-        yield ((text, style), (f" {note.strip()}" if beside else "", Style.DOUBT))
+def _noted(texts: Iterable[str], notes: Sequence[str], width: int) -> Iterator[Line]:
+    """The first text is the heads. A note that does not fit beside its row stands below it."""
+    for number, (text, note) in enumerate(zip(texts, notes, strict=True)):
+        beside = bool(note) and len(text) + 1 + len(note) <= width
+        yield ((text, Style.PLAIN if number else Style.DIM), (f" {note}" if beside else "", Style.DOUBT))
         if note and not beside:
-            yield ((f"    {note.strip()}", Style.DOUBT),)
+            yield ((f"    {note}", Style.DOUBT),)
 
 
 def figure_cells(each: Series) -> tuple[str, ...]:
@@ -157,9 +141,7 @@ def drive_facts(drive: DriveState) -> list[str]:
 
 
 def _facts(name: str, facts: Sequence[str], width: int) -> Iterator[Line]:
-    text = f"  {name}{', '.join(fact for fact in facts if fact)}"
-    for line in wrapped(text, width, "    "):
-        yield ((line, Style.DIM),)
+    yield from paragraph(f"  {name}{', '.join(fact for fact in facts if fact)}", width, style=Style.DIM)
 
 
 def _temperature(drive: DriveState) -> str:
@@ -195,8 +177,7 @@ def _condition_lines(result: Result, width: int) -> Iterator[Line]:
 def _notes(sentences: Sequence[str], width: int, before: str) -> Iterator[Line]:
     style = Style.DOUBT if "warning" in before else Style.PLAIN
     for sentence in sentences:
-        for line in wrapped(f"{before}{sentence}", width, "    "):
-            yield ((line, style),)
+        yield from paragraph(f"{before}{sentence}", width, style=style)
 
 
 # Results side by side: log10 of the ratios, drawn; and the list of those that were kept.
@@ -219,27 +200,21 @@ def compare_lines(results: Sequence[Result], names: Sequence[str], *, width: int
         yield from _warnings(compare.doubts(other), "     ", width)
         changed = "; ".join(each.words for each in compare.differences(results[0], other))
         if changed:
-            yield from _doubtful(f"  not the same: {changed}", width)
+            yield from paragraph(f"  not the same: {changed}", width, " " * 7, Style.DOUBT)
         yield EMPTY
         yield from picture(ratios, width=width)
         yield EMPTY
     yield from _warnings(compare.unmatched(results), "  ", width)
-    for line in wrapped(
+    yield from paragraph(
         "log10 of B over A, bytes a second: 0 equal, -1 ten times slower. faster, slower: if nothing else changed in "
         f"between. noise: the ranges of the runs overlap, or among so many lines ({sum(map(len, found))} in all) one "
-        f"differs so much by chance; ?: fewer than {LEAST_RUNS} runs, passes, or not steady.", width, ""
-    ):  # fmt: skip
-        yield ((line, Style.DIM),)
+        f"differs so much by chance; ?: fewer than {LEAST_RUNS} runs, passes, or not steady.", width, "", Style.DIM,
+    )  # fmt: skip
 
 
 def _warnings(sentences: Sequence[str], before: str, width: int) -> Iterator[Line]:
     for sentence in sentences:
-        yield from _doubtful(f"{before}warning: {sentence}", width)
-
-
-def _doubtful(text: str, width: int) -> Iterator[Line]:
-    for line in wrapped(text, width, "       "):
-        yield ((line, Style.DOUBT),)
+        yield from paragraph(f"{before}warning: {sentence}", width, " " * 7, Style.DOUBT)
 
 
 def picture(ratios: Sequence[compare.Ratio], *, width: int = 100) -> Iterator[Line]:
@@ -284,10 +259,7 @@ def _who(result: Result, before: str) -> Iterator[Line]:
 def compare_json(results: Sequence[Result], names: Sequence[str]) -> str:
     """Rates in bytes a second."""
     found = compare.compare_all([(results[0], other) for other in results[1:]])
-    document: Value = {
-        "schema": "aligntool.bench.compare",
-        "version": 1,
-        "aligntool": __version__,
+    values = {
         "first": harmless(names[0]),
         "first_complete": results[0].complete,
         "first_warnings": [harmless(each) for each in compare.doubts(results[0])],
@@ -303,7 +275,7 @@ def compare_json(results: Sequence[Result], names: Sequence[str]) -> str:
         ],
         "warnings": list(compare.unmatched(results)),
     }
-    return dumps(document) + "\n"
+    return document_text("aligntool.bench.compare", values)
 
 
 def _test(each: compare.Ratio) -> Value:
@@ -330,27 +302,25 @@ def list_lines(kept: Sequence[Kept], *, width: int) -> Iterator[Line]:
         yield plain("nothing was measured yet")
         yield (("  → aligntool bench FOLDER", Style.TYPE),)
     for each in kept:
-        if each.experiment is not None:
-            brief = each.experiment
+        if brief := _brief(each):
             yield from stacked((
                 (f"{brief.when}  {brief.name}", Style.TITLE),
                 (f"  {brief.target}  {brief.drive}  {brief.said}", Style.PLAIN),
                 ("" if brief.complete else "  (not complete)", Style.DOUBT),
             ), width)  # fmt: skip
             yield ((f"  {each.file}", Style.DIM),)
-            continue
-        if each.result is None:
+        else:
             yield ((each.complaint, Style.DOUBT),)
-            continue
-        result = each.result
-        drive = result.conditions.drive
-        first = next((f"{one.test.title} {mb_s(one.rate.median)} MB/s" for one in result.series), "no figures")
-        yield from stacked((
-            (f"{result.when}  {result.settings.profile}", Style.TITLE),
-            (f"  {result.target}  {drive}  {first}", Style.PLAIN),
-            ("" if result.complete else "  (not complete)", Style.DOUBT),
-        ), width)  # fmt: skip
-        yield ((f"  {each.file}", Style.DIM),)
+
+
+def _brief(each: Kept) -> Brief | None:
+    """Return what the list has of a result; None: it cannot be read."""
+    result = each.result
+    if result is None:
+        return each.experiment
+    first = next((f"{one.test.title} {mb_s(one.rate.median)} MB/s" for one in result.series), "no figures")
+    name, target, drive = result.settings.profile, result.target, result.conditions.drive
+    return Brief(result.when, name, target, first, drive, result.complete)
 
 
 def list_json(kept: Sequence[Kept]) -> str:
@@ -358,13 +328,11 @@ def list_json(kept: Sequence[Kept]) -> str:
 
 
 def _row(each: Kept) -> Value:
-    result, brief = each.result, each.experiment
+    brief = _brief(each)
     row: dict[str, Value] = {"file": harmless(each.file), "complaint": each.complaint or None}
     row |= {"when": None, "profile": None, "target": None, "drive": None, "complete": None}
-    if result is not None:
-        row |= {"when": result.when, "profile": result.settings.profile, "target": result.target}
-        row |= {"drive": result.conditions.drive, "complete": result.complete}
     if brief is not None:
-        row |= {"when": brief.when, "profile": brief.name, "target": brief.target, "said": brief.said}
+        row |= {"when": brief.when, "profile": brief.name, "target": brief.target}
+        row |= {"said": brief.said} if each.experiment else {}
         row |= {"drive": brief.drive, "complete": brief.complete}
     return row

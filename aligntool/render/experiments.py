@@ -1,7 +1,7 @@
 """Alignment and span experiments and probes as text."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import median
 
 from aligntool import __version__
@@ -13,7 +13,8 @@ from aligntool.measure.sweeps import Setting, Spans, Starts
 from aligntool.measure.unit import Boundary, Looked, ProbeResult, document
 from aligntool.measure.unit_design import Kind
 from aligntool.render.bench import machine_lines, warning_lines
-from aligntool.render.lines import EMPTY, Line, Piece, Style, fit, plain, stacked, wrapped
+from aligntool.render.json import document_text
+from aligntool.render.lines import EMPTY, Line, Piece, Style, fit, paragraph, plain, stacked, wrapped
 from aligntool.units import format_about, format_size, significant
 
 # What the experiments of `aligntool bench` found: starts, spans; as text and as JSON.
@@ -49,13 +50,12 @@ def alignment_lines(found: Starts, rows: Sequence[Row], *, width: int) -> Iterat
             yield _start(row)
             if row.word is not Word.DOES_NOT and row.why != said:
                 said = row.why
-                yield from (((line, Style.DIM),) for line in wrapped(f"      {row.why}", width, "      "))
+                yield from paragraph(f"      {row.why}", width, "      ", Style.DIM)
     yield EMPTY
-    for line in wrapped(
+    yield from paragraph(
         "Shares of the aligned rate: predicted, then measured (median, smallest to largest). The prediction counts the "
-        "units that a request touches, and no cache. CPU is of one core.", width, ""
-    ):  # fmt: skip
-        yield ((line, Style.DIM),)
+        "units that a request touches, and no cache. CPU is of one core.", width, "", Style.DIM,
+    )  # fmt: skip
     yield from warning_lines(found.warnings, width)
 
 
@@ -108,10 +108,7 @@ def range_words(low: float, high: float) -> str:
 
 def alignment_json(found: Starts, rows: Sequence[Row]) -> str:
     """Sizes in bytes, rates in requests a second, CPU in percent of a core, ratios as shares of the aligned rate."""
-    document = {
-        "schema": "aligntool.bench.alignment",
-        "version": 1,
-        "aligntool": __version__,
+    values = {
         "when": found.when,
         "target": found.target,
         "unit": found.unit,
@@ -122,7 +119,7 @@ def alignment_json(found: Starts, rows: Sequence[Row]) -> str:
         "rates": [as_object(rate) for rate in found.rates],
         **_common(found),
     }
-    return json.dumps(document, indent=1) + "\n"
+    return document_text("aligntool.bench.alignment", values, indent=1)
 
 
 def _common(found: Starts | Spans) -> dict[str, object]:
@@ -141,7 +138,8 @@ def span_lines(found: Spans, *, width: int) -> Iterator[Line]:
     yield _knee_line(found)
     if found.beyond:
         yield ((f"  {found.beyond}", Style.DOUBT),)
-    yield from (plain(line) for text in host_memory_words(found.nvme) for line in wrapped(text, width, "  "))
+    for text in host_memory_words(found.nvme):
+        yield from paragraph(text, width, "  ")
     yield EMPTY
     yield from _curve_lines(found, width)
     yield from warning_lines(found.warnings, width)
@@ -197,18 +195,9 @@ def host_memory_words(nvme: NvmeFacts | None) -> Iterator[str]:
 def span_json(found: Spans, disk: Disk | None) -> str:
     """Spans in bytes, rates in requests a second, CPU in percent of a core."""
     nvme, bound = disk.nvme if disk else None, bound_spans(found.cpu)
-    memory: Mapping[str, object] | None = None
-    if nvme is not None:
-        memory = {
-            "preferred": nvme.hmb_preferred,
-            "minimum": nvme.hmb_minimum,
-            "granted": nvme.hmb_granted,
-            "enabled": nvme.hmb_enabled,
-        }
-    document = {
-        "schema": "aligntool.bench.span",
-        "version": 1,
-        "aligntool": __version__,
+    names = ("preferred", "minimum", "granted", "enabled")
+    memory = {name: getattr(nvme, f"hmb_{name}") for name in names} if nvme else None
+    values = {
         "when": found.when,
         "target": found.target,
         "model": disk.model if disk else None,
@@ -223,7 +212,7 @@ def span_json(found: Spans, disk: Disk | None) -> str:
         ],
         **_common(found),
     }
-    return json.dumps(document, indent=1) + "\n"
+    return document_text("aligntool.bench.span", values, indent=1)
 
 
 # What a probe found: the unit, what shows it, and what was done to find it; or why it is unknown.
@@ -254,8 +243,7 @@ def probe_lines(result: ProbeResult, *, width: int, verbose: bool) -> Iterator[L
             yield EMPTY
             yield from _curve(looked)
     yield EMPTY
-    for line in wrapped(_done(result), width, "  "):
-        yield ((line, Style.DIM),)
+    yield from paragraph(_done(result), width, "  ", Style.DIM)
 
 
 def _answer(result: ProbeResult, width: int) -> Iterator[Line]:
@@ -263,7 +251,7 @@ def _answer(result: ProbeResult, width: int) -> Iterator[Line]:
     if not inference.boundaries:
         yield (("unknown", Style.DOUBT), (": no unit shows itself beyond doubt", Style.PLAIN))
         for why in (*inference.why_unknown, *_zeros(result)):
-            yield from map(plain, wrapped(f"  {why}", width, "    "))
+            yield from paragraph(f"  {why}", width)
         return
     first, *more = inference.boundaries
     yield (
@@ -279,7 +267,7 @@ def _answer(result: ProbeResult, width: int) -> Iterator[Line]:
         yield ((f"perhaps {format_size(boundary.size)}", Style.DOUBT),
                (f"  confidence {boundary.confidence:.0%} only", Style.PLAIN))  # fmt: skip
     for why in _zeros(result):
-        yield from map(plain, wrapped(f"  {why}", width, "    "))
+        yield from paragraph(f"  {why}", width)
 
 
 def _evidence(boundary: Boundary) -> Iterator[Line]:

@@ -53,6 +53,11 @@ def dumps(value: Value) -> str:
     return json.dumps(value)
 
 
+def document_text(schema: str, values: Mapping[str, object], *, indent: int | None = None) -> str:
+    """Return a whole document: what it is, its version, the version of aligntool, and `values`."""
+    return json.dumps({"schema": schema, "version": 1, "aligntool": __version__, **values}, indent=indent) + "\n"
+
+
 def _summary(report: Report) -> Value:
     return {
         "disks": len(report.judged),

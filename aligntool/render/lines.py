@@ -5,7 +5,7 @@ labels and file names come from disks that a stranger may have written; then it 
 or through rich on a terminal. rich is imported only for the terminal and for pictures.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import TextIO
 
@@ -142,3 +142,24 @@ def wrapped(text: str, width: int, indent: str) -> Iterator[str]:
         line = line + word if fresh else f"{line} {word}"
         fresh = False
     yield line
+
+
+def paragraph(text: str, width: int, indent: str = "    ", style: Style = Style.PLAIN) -> Iterator[Line]:
+    """A sentence as lines of one style; `indent`: of the lines after the first."""
+    for line in wrapped(text, width, indent):
+        yield ((line, style),)
+
+
+def columns(
+    rows: Sequence[Sequence[str]], *, left: Container[int] = (0,), gap: int = 2, wide: int | None = None
+) -> Iterator[str]:
+    """Each row of cells as a text, every column as wide as its widest cell. `left`: the columns that are not numbers.
+
+    `wide`: of the whole; the last column gives way, down to 8.
+    """
+    widths = [max(cell_width(harmless(cell)) for cell in column) for column in zip(*rows, strict=True)]
+    if wide is not None:
+        widths[-1] = max(min(widths[-1], wide - sum(widths[:-1]) - gap * (len(widths) - 1)), 8)
+    for row in rows:
+        cells = enumerate(zip(row, widths, strict=True))
+        yield (" " * gap).join(fit(cell, width, right=at not in left) for at, (cell, width) in cells)

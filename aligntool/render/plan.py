@@ -9,7 +9,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import Place, Plan, Used
 from aligntool.raid.commands import ProgramStep, command_of, purpose_of
 from aligntool.render.disk_map import journal_of, plan_map_lines
-from aligntool.render.lines import EMPTY, Line, Style, cell_width, fit, harmless, plain, wrapped
+from aligntool.render.lines import EMPTY, Line, Style, columns, paragraph, plain, wrapped
 from aligntool.units import Extent, format_about, format_size
 
 # The steps that make an array, in words.
@@ -283,8 +283,7 @@ def _title(plan: Plan, width: int) -> Iterator[Line]:
     label = f"{LABELS.get(disk.label, disk.label)} table" if disk.label else "no partition table"
     facts = [identity_words(plan), size_words(disk.size), label, f"{disk.sector_size}-byte sectors"]
     yield ((f"{disk.path}: {plan.goal}", Style.TITLE),)
-    for line in wrapped("  " + " · ".join(fact for fact in facts if fact), width, "    "):
-        yield ((line, Style.DIM),)
+    yield from paragraph("  " + " · ".join(fact for fact in facts if fact), width, style=Style.DIM)
 
 
 _HEADS = ("#", "sector", "start", "new sector", "new start", "size", "what")
@@ -296,11 +295,10 @@ def _places(plan: Plan, width: int) -> Iterator[Line]:
     if not rows:
         yield (("  no partitions", Style.DIM),)
         return
-    widths = [max(cell_width(harmless(cell)) for cell in column) for column in zip(_HEADS, *rows, strict=True)]
-    widths[-1] = max(min(widths[-1], width - sum(widths[:-1]) - 2 * len(widths)), 8)
-    yield ((_cells(_HEADS, widths), Style.DIM),)
-    for place, row in zip(plan.places, rows, strict=True):
-        yield ((_cells(row, widths), Style.PLAIN),)
+    heads, *texts = columns((_HEADS, *rows), left=(len(_HEADS) - 1,), wide=width - 2)
+    yield ((f"  {heads}", Style.DIM),)
+    for place, row in zip(plan.places, texts, strict=True):
+        yield plain(f"  {row}")
         before = place.before
         moves = before is not None and before != place.after
         words = [_moves(place), place.why] if moves else [place.why]
@@ -332,12 +330,6 @@ def _row(place: Place, sector_size: int) -> tuple[str, ...]:
     )
 
 
-def _cells(cells: Sequence[str], widths: Sequence[int]) -> str:
-    last = len(cells) - 1
-    shown = [fit(cell, size, right=index != last) for index, (cell, size) in enumerate(zip(cells, widths, strict=True))]
-    return "  " + "  ".join(shown)
-
-
 def _cost(plan: Plan, width: int) -> Iterator[Line]:
     estimate = plan.estimate
     if estimate:
@@ -347,14 +339,12 @@ def _cost(plan: Plan, width: int) -> Iterator[Line]:
         yield ((words, Style.TITLE),)
         for used in estimate.used:
             text = f"  partition {used.partition}: {size_words(used.bytes)}, {_said_by(used)}"
-            for line in wrapped(text, width, "    "):
-                yield plain(line)
+            yield from paragraph(text, width)
     journal = journal_of(plan)
     if journal:
         where = f"in {journal.file}" if journal.file else f"in free space of this disk, bytes {span(journal.extent)}"
         text = f"Journal (J): {size_words(journal.extent.length)} {where}"
-        for line in wrapped(text, width, "  "):
-            yield plain(line)
+        yield from paragraph(text, width, "  ")
 
 
 def step_lines(plan: Plan, commands: Commands, width: int) -> Iterator[Line]:
@@ -363,11 +353,9 @@ def step_lines(plan: Plan, commands: Commands, width: int) -> Iterator[Line]:
     digits = len(str(len(plan.steps)))
     indent = " " * (digits + 4)
     for index, step in enumerate(plan.steps):
-        for line in wrapped(f"  {index + 1:>{digits}}. {step_title(step)}", width, indent):
-            yield plain(line)
+        yield from paragraph(f"  {index + 1:>{digits}}. {step_title(step)}", width, indent)
         for detail in step_details(step, sector_size=plan.disk.sector_size):
-            for line in wrapped(indent + detail, width, indent + "  "):
-                yield ((line, Style.DIM),)
+            yield from paragraph(indent + detail, width, indent + "  ", Style.DIM)
         for command in commands.get(index, ()):
             yield ((indent + "$ ", Style.DIM), (command, Style.PLAIN))
 
@@ -378,8 +366,7 @@ def sentence_lines(title: str, sentences: Sequence[str], style: Style, width: in
         return
     yield ((title, Style.TITLE),)
     for sentence in sentences:
-        for line in wrapped(f"  - {sentence}", width, "    "):
-            yield ((line, style),)
+        yield from paragraph(f"  - {sentence}", width, style=style)
     yield EMPTY
 
 

@@ -11,7 +11,7 @@ from aligntool.inventory import Partition
 from aligntool.render.audit import verdict_words
 from aligntool.render.disk_map import words_bar
 from aligntool.render.json import Value, dumps
-from aligntool.render.lines import Line, Style, harmless, plain, wrapped
+from aligntool.render.lines import Line, Style, harmless, paragraph, plain
 from aligntool.render.plan import partition_of, sector_words, size_words, step_title, time_words
 from aligntool.units import format_about, format_size
 
@@ -363,12 +363,12 @@ def _position_lines(plan: Plan, position: int, width: int, *, forward: bool) -> 
         way = "next" if forward else "rollback at"
         title = step_title(plan.steps[position])
         text = f"  {way}: step {position + 1} of {len(plan.steps)}, {title}"
-        yield from map(plain, wrapped(text, width, "    "))
+        yield from paragraph(text, width)
 
 
 def _next_lines(sentences: Sequence[str], type_next: Sequence[str], width: int) -> Iterator[Line]:
     for sentence in sentences:
-        yield from map(plain, wrapped(f"  - {sentence}", width, "    "))
+        yield from paragraph(f"  - {sentence}", width)
     for command in type_next:
         yield (("  → ", Style.DIM), (command, Style.TYPE))
 

@@ -10,7 +10,7 @@ from aligntool.change import LayoutGoal, PartWish, RaidGoal, RealignGoal
 from aligntool.documents import as_object
 from aligntool.inventory import KnownGeometry
 from aligntool.recipes.goals import BenchGoal, Recipe
-from aligntool.render.lines import EMPTY, Line, Style, plain, wrapped
+from aligntool.render.lines import EMPTY, Line, Style, paragraph, plain
 from aligntool.units import format_size, significant
 
 # Rows of the drive database for people.
@@ -39,7 +39,9 @@ def drive_lines(rows: Sequence[KnownGeometry], *, width: int) -> Iterator[Line]:
                 yield plain(f"  {name}: {format_size(value)}")
         if row.dram is not None:
             yield plain(f"  DRAM: {'yes' if row.dram else 'no'}")
-        yield from _rates(row)
+        for does, rate in (("reads", row.read_rate), ("writes", row.write_rate)):
+            if rate:
+                yield plain(f"  {does} in order at most {significant(rate / 10**6)} MB/s by its data sheet")
         if row.hmb:
             yield plain("  works from a host memory buffer (HMB)")
         for limit in row.distrust:
@@ -47,17 +49,9 @@ def drive_lines(rows: Sequence[KnownGeometry], *, width: int) -> Iterator[Line]:
         if row.hybrid:
             yield plain("  hybrid: a rotating drive with a flash cache")
         if row.note:
-            for line in wrapped(f"  note: {row.note}", width, "    "):
-                yield plain(line)
-        for line in wrapped(f"  source: {row.citation}", width, "    "):
-            yield ((line, Style.DIM),)
+            yield from paragraph(f"  note: {row.note}", width)
+        yield from paragraph(f"  source: {row.citation}", width, style=Style.DIM)
         yield EMPTY
-
-
-def _rates(row: KnownGeometry) -> Iterator[Line]:
-    for does, rate in (("reads", row.read_rate), ("writes", row.write_rate)):
-        if rate:
-            yield plain(f"  {does} in order at most {significant(rate / 10**6)} MB/s by its data sheet")
 
 
 # Why latency hides behind concurrency: the same drive with one command in flight and with four.
@@ -120,10 +114,9 @@ def explain_topic(*, width: int) -> Iterator[Line]:
     yield ((TITLE, Style.TITLE),)
     yield EMPTY
     yield from timeline_lines(width=width)
-    for paragraph in PARAGRAPHS:
+    for text in PARAGRAPHS:
         yield EMPTY
-        for text in wrapped("  " + paragraph, width, "  "):
-            yield plain(text)
+        yield from paragraph("  " + text, width, "  ")
     yield EMPTY
     for command in NEXT:
         yield (("  → ", Style.DIM), (command, Style.TYPE))
@@ -168,7 +161,7 @@ def explain_lines(code: Code, *, width: int) -> Iterator[Line]:
     for question, answer in zip(QUESTIONS, text.answers, strict=True):
         yield EMPTY
         yield ((question, Style.TITLE),)
-        yield from map(plain, wrapped("  " + answer, width, "  "))
+        yield from paragraph("  " + answer, width, "  ")
 
 
 def list_lines(*, width: int) -> Iterator[Line]:
@@ -196,9 +189,7 @@ def recipe_rows(recipes: Sequence[Recipe], *, width: int) -> Iterator[Line]:
         yield ((f"{_COMMANDS[kind]} {_option(kind)} NAME", Style.TITLE),)
         for each in recipes:
             if each.kind == kind:
-                indent = " " * (longest + 4)
-                for line in wrapped(f"  {each.name:<{longest}}  {each.summary}", width, indent):
-                    yield plain(line)
+                yield from paragraph(f"  {each.name:<{longest}}  {each.summary}", width, " " * (longest + 4))
         yield EMPTY
 
 
@@ -208,8 +199,7 @@ def recipe_lines(recipes: Sequence[Recipe], *, width: int) -> Iterator[Line]:
         yield from map(plain, _goal_words(each.goal))
         sentences = [f"  note: {each.note}"] if each.note else []
         for sentence in (*sentences, f"  source: {each.source}"):
-            for line in wrapped(sentence, width, "    "):
-                yield ((line, Style.DIM),)
+            yield from paragraph(sentence, width, style=Style.DIM)
         yield ((f"  → {_COMMANDS[each.kind]} {_option(each.kind)} {each.name}", Style.TYPE),)
         yield EMPTY
 
@@ -219,23 +209,22 @@ def _option(kind: str) -> str:
 
 
 def _goal_words(goal: RealignGoal | LayoutGoal | RaidGoal | BenchGoal) -> Iterator[str]:
-    if isinstance(goal, BenchGoal):
-        yield from _bench_words(goal)
-        return
-    if isinstance(goal, RaidGoal):
-        yield from _array_words(goal)
-        return
-    if isinstance(goal, RealignGoal):
-        insisted = "nothing else is an answer" if goal.grain_given else "a finer one where there is no room"
-        yield f"  every start on {format_size(goal.grain)}; {insisted}"
-        if goal.least_start:
-            yield f"  no start before {format_size(goal.least_start)}"
-        return
-    yield f"  a new {'GPT' if goal.label == 'gpt' else 'MBR'}, every start on {format_size(goal.grain)}"
-    for number, part in enumerate(goal.parts, 1):
-        yield f"  {number}. {_part_words(part)}"
-    if goal.spare_end:
-        yield f"  {format_size(goal.spare_end)} left free at the end"
+    match goal:
+        case BenchGoal():
+            yield from _bench_words(goal)
+        case RaidGoal():
+            yield from _array_words(goal)
+        case RealignGoal():
+            insisted = "nothing else is an answer" if goal.grain_given else "a finer one where there is no room"
+            yield f"  every start on {format_size(goal.grain)}; {insisted}"
+            if goal.least_start:
+                yield f"  no start before {format_size(goal.least_start)}"
+        case LayoutGoal():
+            yield f"  a new {'GPT' if goal.label == 'gpt' else 'MBR'}, every start on {format_size(goal.grain)}"
+            for number, part in enumerate(goal.parts, 1):
+                yield f"  {number}. {_part_words(part)}"
+            if goal.spare_end:
+                yield f"  {format_size(goal.spare_end)} left free at the end"
 
 
 def _array_words(goal: RaidGoal) -> Iterator[str]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
-from aligntool import __version__
 from aligntool.measure.trace import (
     PERCENTILES,
     BootCounts,
@@ -18,8 +17,8 @@ from aligntool.measure.trace import (
     bucket_range,
     gap_s,
 )
-from aligntool.render.json import Value, dumps
-from aligntool.render.lines import EMPTY, Line, Style, fit, plain, wrapped
+from aligntool.render.json import Value, document_text
+from aligntool.render.lines import EMPTY, Line, Style, columns, fit, paragraph, plain
 from aligntool.units import format_about, format_size, significant
 
 # The estimate of a boot, for people and for programs.
@@ -78,8 +77,7 @@ def boot_lines(rated: Sequence[Rated], counted: Counted, *, width: int) -> Itera
         )
     for name, each in zip(_NAMES, rated, strict=False):
         for sentence in each.doubts:
-            for line in wrapped(f"  warning: drive {name}: {sentence}", width, "    "):
-                yield ((line, Style.DOUBT),)
+            yield from paragraph(f"  warning: drive {name}: {sentence}", width, style=Style.DOUBT)
     if len(drives) == 2:
         a, b = drives
         yield EMPTY
@@ -105,12 +103,11 @@ def boot_json(rated: Sequence[Rated], counted: Counted) -> str:
         for drive in (each.drive,)
     ]  # fmt: skip
     gap = float(gap_s(drives[0], drives[1], counts)) if len(drives) == 2 else None
-    document: Value = {
-        "schema": "aligntool.estimate.boot", "version": 1, "aligntool": __version__,
+    values = {
         "reads": counts.reads, "writes": counts.writes,
         "reads_from": counted.reads_from.value, "writes_from": counted.writes_from.value, "drives": told, "gap_s": gap,
     }  # fmt: skip
-    return dumps(document) + "\n"
+    return document_text("aligntool.estimate.boot", values)
 
 
 def _us(seconds: Fraction) -> str:
@@ -132,11 +129,10 @@ _WAYS = {
 
 def trace_lines(pattern: Pattern, name: str, form: str, *, width: int) -> Iterator[Line]:
     yield ((name, Style.TITLE), (f"  {form}, {pattern.commands:,} commands", Style.PLAIN))
-    for line in wrapped(f"  {_WAYS[pattern.moment]}", width, "    "):
-        yield ((line, Style.DIM),)
+    yield from paragraph(f"  {_WAYS[pattern.moment]}", width, style=Style.DIM)
     if pattern.sources > 1:
         line = f"  of {pattern.sources:,} devices or files, together; each is looked at alone for what is sequential"
-        yield from (((text, Style.DIM),) for text in wrapped(line, width, "    "))
+        yield from paragraph(line, width, style=Style.DIM)
     yield EMPTY
     yield from _commands(pattern)
     yield from _sizes(pattern)
@@ -224,10 +220,8 @@ def _crossings(pattern: Pattern) -> Iterator[Line]:
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Line]:
     """Numbers to the right, the first column to the left."""
-    widths = [max(len(cell) for cell in column) for column in zip(heads, *rows, strict=True)]
-    for number, cells in enumerate((heads, *rows)):
-        shown = [fit(cell, width, right=at > 0) for at, (cell, width) in enumerate(zip(cells, widths, strict=True))]
-        yield (("  " + "  ".join(shown), Style.PLAIN if number else Style.DIM),)
+    for number, text in enumerate(columns((heads, *rows))):
+        yield ((f"  {text}", Style.PLAIN if number else Style.DIM),)
 
 
 def _count(buckets: Buckets, at: int) -> str:
@@ -239,10 +233,7 @@ def _share(part: int, whole: int) -> str:
 
 
 def trace_json(pattern: Pattern, form: str) -> str:
-    document: Value = {
-        "schema": "aligntool.trace",
-        "version": 1,
-        "aligntool": __version__,
+    values = {
         "format": form,
         "counted": pattern.moment.value,
         "sources": pattern.sources,
@@ -250,7 +241,7 @@ def trace_json(pattern: Pattern, form: str) -> str:
         "queue_depth": None if pattern.depths is None else _buckets(pattern.depths),
         "latency": [_latency(one) for one in pattern.latencies],
     }
-    return dumps(document) + "\n"
+    return document_text("aligntool.trace", values)
 
 
 def _row(row: Row) -> Value:
