@@ -17,8 +17,8 @@ from aligntool.change import Plan, RaidGoal
 from aligntool.cli.audit import known_of
 from aligntool.cli.options import command, print_lines, terminal_width
 from aligntool.cli.plan import refuse_in_flight
-from aligntool.cli.run_change import Applying, follow, pipes_may_break, write_end
-from aligntool.errors import Refusal, Refused, Stopped, refuse
+from aligntool.cli.run_change import Applying, end_change, follow, pipes_may_break, ways_on, write_end
+from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import ArrayFacts, Disk
 from aligntool.linux.commands import asked_health
 from aligntool.linux.content import sample
@@ -36,8 +36,7 @@ from aligntool.raid.running import ArrayView, arrays_of
 from aligntool.raid.steps_drives import hold_members, look_around
 from aligntool.realign.planning import on_captured_machine
 from aligntool.render.arrays import array_lines, raid_plan_lines
-from aligntool.render.lines import EMPTY, Line, plain, show, text_of, wants_color
-from aligntool.render.plan import attention_lines
+from aligntool.render.lines import Line, plain, show, wants_color
 from aligntool.render.progress import array_status_json, array_status_lines, resync_bar, resync_lines
 from aligntool.steps import FileStep, MakeArray, MakeMember, Step
 from aligntool.units import Extent
@@ -70,7 +69,7 @@ def held_array(plan: Plan, plan_again: Callable[[], Plan]) -> Iterator[Applying]
             _warn_of_volatile_record(paths)
             record = begin(plan, paths)
             try:
-                yield Applying(go_forward(record, plan, paths, held), ways_on(plan))
+                yield Applying(go_forward(record, plan, paths, held), ways_on(plan.disk.path))
             except (Refused, KeyboardInterrupt):
                 forget(record)  # nothing was written yet
                 raise
@@ -87,36 +86,18 @@ def go_on(record: Record, *, back: bool, json_: bool) -> None:
             refusal.hint += f"\n{_given_up(record)}"
             raise
         events = go_back(record, plan, paths) if back else go_forward(record, plan, paths)
-        follow(plan, Applying(events, ways_on(plan)), json_=json_)
-
-
-def ways_on(plan: Plan) -> str:
-    """What can be typed when an array stopped part-way, a line each."""
-    target = plan.disk.path
-    return "\n".join(command(name, target) for name in ("resume", "rollback"))
+        follow(plan, Applying(events, ways_on(plan.disk.path)), json_=json_)
 
 
 def tell_array(plan: Plan, *, json_: bool) -> None:
     """The array, looked at and judged anew. Raises Stopped where it cannot be."""
     made = next((step for step in plan.steps if isinstance(step, MakeArray)), None)
-    lines = []
-    if made is not None:
-        try:
-            lines = list(array_lines(look_at_arrays([_kernel_name(made)]), width=terminal_width()))
-        except (Refused, KeyboardInterrupt) as error:
-            why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
-            hint = f"aligntool raid show {made.device}"
-            raise Stopped(f"it is done, but was not looked at: {why}", hint=hint) from error
-    if json_:
-        sentences = tuple(line.rstrip("\n") for line in text_of(lines) if line.strip())
-        write_end("new", changed=True, sentences=sentences)
-    else:
-        print_lines([*lines, EMPTY, *attention_lines(plan, width=terminal_width())])
-    sys.stdout.flush()
+    names = [Path(made.device).resolve().name] if made else None
 
+    def look_again() -> Iterable[Line]:
+        return array_lines(look_at_arrays(names), width=terminal_width()) if names else ()
 
-def _kernel_name(made: MakeArray) -> str:
-    return Path(made.device).resolve().name
+    end_change(plan, look_again, again=f"aligntool raid show {made.device if made else ''}", json_=json_)
 
 
 def refuse_changed(plan: Plan, now: Plan) -> None:
@@ -161,7 +142,7 @@ def _refuse_unfinished(plan: Plan, paths: Paths) -> None:
         if drives & others or record.plan.disk.path == plan.disk.path:
             raise Refused(
                 f"{record.plan.disk.path} is unfinished, and has the same drives or the same name",
-                hint=ways_on(record.plan),
+                hint=ways_on(record.plan.disk.path),
                 code="in-flight",
                 subject=record.plan.disk.path,
             )
@@ -364,7 +345,7 @@ def recover_array(record: Record | None, *, json_: bool, back: bool) -> None:
 
 
 def _ways_on(record: Record) -> tuple[str, ...]:
-    return tuple(ways_on(record.plan).split("\n"))
+    return tuple(ways_on(record.plan.disk.path).split("\n"))
 
 
 def _sentences(record: Record) -> list[str]:

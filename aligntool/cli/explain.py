@@ -79,10 +79,7 @@ def list_recipes(*, json_: JsonOption = False) -> None:
     Example: aligntool recipes list
     """
     found = load_recipes()
-    if json_:
-        sys.stdout.write(shown.recipes_json(found))
-    else:
-        print_lines(shown.recipe_rows(found, width=terminal_width()))
+    print_lines(shown.recipes_json(found) if json_ else shown.recipe_rows(found, width=terminal_width()))
 
 
 def show_recipe(
@@ -112,7 +109,4 @@ def check_recipe(
 
 
 def _show(found: tuple[Recipe, ...], *, json_: bool) -> None:
-    if json_:
-        sys.stdout.write(shown.recipes_json(found))
-    else:
-        print_lines(shown.recipe_lines(found, width=terminal_width()))
+    print_lines(shown.recipes_json(found) if json_ else shown.recipe_lines(found, width=terminal_width()))

@@ -14,9 +14,17 @@ from aligntool.audit.report import Answer, Report, Wishes
 from aligntool.audit.wording import shell_word
 from aligntool.change import LayoutGoal, PartWish, Plan, RealignGoal, to_json
 from aligntool.cli import options
-from aligntool.cli.moves import Realign, disk_plan_lines
 from aligntool.cli.options import argument, command, grid, option, print_lines, size, terminal_width, typed_words
-from aligntool.cli.plan import RealignOptions, Request, find_plan, look_at, refuse_in_flight, refuse_part
+from aligntool.cli.plan import (
+    Realign,
+    RealignOptions,
+    Request,
+    disk_plan_lines,
+    find_plan,
+    look_at,
+    refuse_in_flight,
+    refuse_part,
+)
 from aligntool.cli.run_change import Applying, apply_plan, ends_stream, run_change, show_only, write_end
 from aligntool.demo_disk import make_demo_image
 from aligntool.errors import Refused, Stopped

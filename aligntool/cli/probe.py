@@ -191,10 +191,7 @@ def _progress(what: str) -> Iterator[Callable[[float], None]]:
 
 
 def _tell(result: ProbeResult, output: str | None, *, verbose: bool, json_: bool) -> None:
-    if json_:
-        sys.stdout.write(probe_json(result))
-    else:
-        print_lines(probe_lines(result, width=terminal_width(), verbose=verbose))
+    print_lines(probe_json(result) if json_ else probe_lines(result, width=terminal_width(), verbose=verbose))
     if output is None:
         return
 

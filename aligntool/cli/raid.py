@@ -309,10 +309,7 @@ def show_command(
     Exit code: 0 shown; 3 no such array.
     """
     views = look_at_arrays([resolved(name) if sysroot is None else name for name in arrays or ()], sysroot)
-    if json_:
-        sys.stdout.write(arrays_json(views))
-    else:
-        print_lines(array_lines(views, width=terminal_width()))
+    print_lines(arrays_json(views) if json_ else array_lines(views, width=terminal_width()))
 
 
 # `aligntool raid create`: an array made of drives, with everything that makes it come back after a reboot.

@@ -11,12 +11,11 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import LayoutGoal, Plan, from_json, wanted_of
 from aligntool.cli import options
 from aligntool.cli.arrays import record_of, recover_array, tell_array_status
-from aligntool.cli.moves import Realign, held_disk, hurrying, report_result, ways_on
 from aligntool.cli.options import argument, command, naming, option, print_lines, read_text, terminal_width
 from aligntool.cli.partitions import Layout
-from aligntool.cli.plan import Request, read_plan_text
+from aligntool.cli.plan import Realign, Request, held_disk, hurrying, journal_words, read_plan_text, report_result
 from aligntool.cli.raid import CreateArray, Persist, read_persist_text
-from aligntool.cli.run_change import Applying, Operation, ends_stream, follow, identity, run_change
+from aligntool.cli.run_change import Applying, Operation, ends_stream, follow, identity, run_change, ways_on
 from aligntool.cli.tune import clear_hint_of
 from aligntool.device import Device
 from aligntool.errors import Refusal, Refused, refuse
@@ -82,9 +81,16 @@ JournalFileOption = Annotated[
 ]
 
 
-RestoreOption = Annotated[
-    bool, option("--restore-table", "Write the journal's partition table over one that another program changed.")
-]
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """Options of `resume` and `rollback`."""
+
+    journal: JournalFileOption = None
+    restore_table: Annotated[
+        bool, option("--restore-table", "Write the journal's partition table over one that another program changed.")
+    ] = False
+    yes: options.YesOption = False
+    rate: options.RateOption = None
 
 
 TargetArgument = Annotated[
@@ -111,22 +117,13 @@ def status(
         return
     found = _standing(disk, journal)
     following = _next(found, disk, journal)
-    if json_:
-        sys.stdout.write(status_json(disk, found, type_next=following))
-        return
-    print_lines(status_lines(disk, found, width=terminal_width(), type_next=following))
+    width = terminal_width()
+    lines = status_lines(disk, found, width=width, type_next=following)
+    print_lines(status_json(disk, found, type_next=following) if json_ else lines)
 
 
 @ends_stream
-def resume(
-    disk: TargetArgument = None,
-    *,
-    journal: JournalFileOption = None,
-    restore_table: RestoreOption = False,
-    yes: options.YesOption = False,
-    rate: options.RateOption = None,
-    json_: options.EventsOption = False,
-) -> None:
+def resume(disk: TargetArgument = None, *, asked: Recovery, json_: options.EventsOption = False) -> None:
     """Finish an interrupted move or array.
 
     A move is finished from the disk alone, on any machine; an array on the machine where it was begun.
@@ -135,19 +132,11 @@ def resume(
 
     Exit code: 0 the disk or array is in its new state, 3 nothing is in flight there, 4 stopped part-way again.
     """
-    _recover(disk, journal, Recovery(back=False, restore_table=restore_table, yes=yes, json=json_, rate=rate))
+    _recover(disk, asked, back=False, json_=json_)
 
 
 @ends_stream
-def rollback(
-    disk: TargetArgument = None,
-    *,
-    journal: JournalFileOption = None,
-    restore_table: RestoreOption = False,
-    yes: options.YesOption = False,
-    rate: options.RateOption = None,
-    json_: options.EventsOption = False,
-) -> None:
+def rollback(disk: TargetArgument = None, *, asked: Recovery, json_: options.EventsOption = False) -> None:
     """Undo an interrupted move or array.
 
     Every partition goes back to where it was; of an array, everything that was made is removed.
@@ -157,7 +146,7 @@ def rollback(
     Exit code: 0 everything is in its old state, 3 nothing is in flight there, 4 stopped part-way again, or the move is
     complete and stays so.
     """
-    _recover(disk, journal, Recovery(back=True, restore_table=restore_table, yes=yes, json=json_, rate=rate))
+    _recover(disk, asked, back=True, json_=json_)
 
 
 def _record(target: str | None, journal: str | None) -> Record | None:
@@ -176,21 +165,11 @@ def _record(target: str | None, journal: str | None) -> Record | None:
     return record_of(target)
 
 
-@dataclass(frozen=True, slots=True)
-class Recovery:
-    """What was asked for."""
-
-    back: bool
-    restore_table: bool
-    yes: bool
-    json: bool
-    rate: int | None
-
-
-def _recover(disk: str | None, journal: str | None, asked: Recovery) -> None:
+def _recover(disk: str | None, asked: Recovery, *, back: bool, json_: bool) -> None:
+    journal = asked.journal
     record = _record(disk, journal)
     if disk is None or record is not None:
-        recover_array(record, json_=asked.json, back=asked.back)
+        recover_array(record, json_=json_, back=back)
         return
     found = _standing(disk, journal, any_table=asked.restore_table)
     plan = _in_flight(found, disk)
@@ -199,11 +178,11 @@ def _recover(disk: str | None, journal: str | None, asked: Recovery) -> None:
     with held_disk(plan, disk, journal_file=journal, rate=asked.rate) as context:
         if shown is not None:
             refuse_another(context.device, plan, shown)
-        act = move.rollback if asked.back else move.resume
+        act = move.rollback if back else move.resume
         events = act(context, restore_table=restore)
-        applying = Applying(events, ways_on(disk, journal), hurrying(context))
-        behind = follow(plan, applying, json_=asked.json, in_flight=True)
-    report_result(plan, disk, Request(), json_=asked.json, back=asked.back, kernel_behind=behind)
+        applying = Applying(events, ways_on(disk, *journal_words(journal)), hurrying(context))
+        behind = follow(plan, applying, json_=json_, in_flight=True)
+    report_result(plan, disk, Request(), json_=json_, back=back, kernel_behind=behind)
     if journal:
         print(f"{harmless(journal)} is not needed any more", file=sys.stderr)
 
@@ -235,7 +214,7 @@ def _in_flight(found: Status, disk: str) -> Plan:
 def _next(found: Status, disk: str, journal: str | None) -> tuple[str, ...]:
     if found.state != "in-flight":
         return ()
-    ways = ways_on(disk, journal).split("\n")
+    ways = ways_on(disk, *journal_words(journal)).split("\n")
     return tuple(f"{way} --restore-table" for way in ways) if found.restore_table else tuple(ways)
 
 

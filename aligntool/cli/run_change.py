@@ -18,10 +18,11 @@ from typing import ParamSpec, Protocol, TextIO
 
 from aligntool.audit.wording import shell_word
 from aligntool.change import Event, KernelBehind, Plan, Progress, StepBegun
-from aligntool.cli.options import colored, command, confirm_disk, keep
+from aligntool.cli.options import colored, command, confirm_disk, keep, print_lines, terminal_width
 from aligntool.errors import Refusal, Refused, Stopped
 from aligntool.realign.layout import require_libparted
-from aligntool.render.lines import Line, show, wants_color
+from aligntool.render.lines import EMPTY, Line, show, text_of, wants_color
+from aligntool.render.plan import attention_lines
 from aligntool.render.progress import OnEvent, begin_json, end_json, progress_bar, progress_json, progress_lines
 from aligntool.steps import EditFile, MakeMember, ShrinkContent, WriteFile, WriteJournal
 from aligntool.units import format_about
@@ -136,6 +137,32 @@ def _written_to(plan: Plan) -> str:
     drives = dict.fromkeys(step.disk.path for step in plan.steps if isinstance(step, MakeMember))
     files = dict.fromkeys(step.path for step in plan.steps if isinstance(step, EditFile | WriteFile))
     return ", ".join((*drives, *files)) or plan.disk.path
+
+
+def end_change(
+    plan: Plan, look: Callable[[], Iterable[Line]], *, again: str, json_: bool, back: bool = False, hint: str = ""
+) -> None:
+    """Look at the result and report it, with what has to be done afterwards. `back`: the plan was undone.
+
+    Raises Stopped where it cannot be looked at. `again`: the command that looks at it; `hint`: what is to be typed now.
+    """
+    try:
+        lines = list(look())
+    except (Refused, KeyboardInterrupt) as error:
+        why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
+        raise Stopped(f"it is done, but was not looked at: {why}", hint=again) from error
+    if json_:
+        sentences = tuple(text.rstrip("\n") for text in text_of(lines) if text.strip())
+        write_end("old" if back else "new", changed=True, sentences=sentences, hint=hint)
+    else:
+        attention = attention_lines(plan, width=terminal_width()) if plan.attention and not back else ()
+        print_lines([*lines, *([EMPTY] if attention else []), *attention])
+    sys.stdout.flush()
+
+
+def ways_on(disk: str, *words: str) -> str:
+    """What can be typed when a change stopped part-way, a line each."""
+    return "\n".join(command(name, disk, *words) for name in ("resume", "rollback"))
 
 
 # Following a change by its events, and interrupting it. From the first write on, every way to end reports where the

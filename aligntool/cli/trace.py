@@ -62,11 +62,7 @@ def boot(
     if not 1 <= len(drives) <= 2:
         raise typer.BadParameter("name one drive or two: by --rate-a and --rate-b, or by results of aligntool bench")
     counted = _counted(log, reads, writes)
-    if json_:
-        sys.stdout.write(boot_json(drives, counted))
-        return
-
-    print_lines(boot_lines(drives, counted, width=terminal_width()))
+    print_lines(boot_json(drives, counted) if json_ else boot_lines(drives, counted, width=terminal_width()))
 
 
 def _rated(text: str) -> Rated:
@@ -158,11 +154,8 @@ def trace(
     form = None if format_ is TraceFormat.AUTO else LogFormat(format_.value)
     with open_log(log, form) as opened:
         pattern = read_pattern(opened.events, boundaries)
-    if json_:
-        sys.stdout.write(trace_json(pattern, opened.form))
-        return
-
-    print_lines(trace_lines(pattern, opened.name, opened.form, width=terminal_width()))
+    lines = trace_lines(pattern, opened.name, opened.form, width=terminal_width())
+    print_lines(trace_json(pattern, opened.form) if json_ else lines)
 
 
 def boundaries_of(grid_: int | None, phase_: int | None, disk: str | None, partition: int | None) -> Sequence[Boundary]:

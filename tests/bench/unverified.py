@@ -11,8 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from aligntool.cli.moves import Realign, still_true
-from aligntool.cli.plan import Request, look_at
+from aligntool.cli.plan import Realign, Request, look_at, still_true
 from aligntool.cli.run_change import show_plan
 from aligntool.device import Device, Job, Jobs
 from aligntool.linux.content import check_content
