@@ -1,6 +1,6 @@
 # Everything a newcomer types. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all audit bench fuzz lab picture dist install uninstall clean
+.PHONY: help demo test test-all audit bench fuzz lab picture man dist install uninstall clean
 
 ALIGNTOOL := .venv/bin/aligntool
 PREFIX ?= /usr/local
@@ -37,6 +37,9 @@ picture: .venv/.ready-demo ## draw docs/pictures/audit.svg anew
 	@mkdir -p docs/pictures
 	@folder=$$(mktemp -d) && cd "$$folder" && '$(CURDIR)/$(ALIGNTOOL)' demo old-disk.img \
 		--picture '$(CURDIR)/docs/pictures/audit.svg' >/dev/null; status=$$?; rm -r "$$folder"; exit $$status
+
+man: .venv/.ready-test ## write the manual pages in docs/man anew, from docs/cli.md
+	@.venv/bin/python .ci/man.py
 
 dist: ## make aligntool.pyz (one file, runs by any Python 3.11 or newer), wheel and sdist in dist/
 	@.ci/dist dist

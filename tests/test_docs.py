@@ -1,7 +1,10 @@
 """What is documented is what there is: commands, options, findings, exit codes, metrics, fields."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -137,3 +140,32 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in pages:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}, which is not there"
+
+
+# The manual pages, which `make man` makes of the pages in docs/.
+
+
+def test_the_manual_pages_are_those_of_docs(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, ROOT / ".ci" / "man.py", tmp_path], check=True, cwd=ROOT)
+    made = {path.relative_to(tmp_path): path.read_text() for path in tmp_path.rglob("*.[15]")}
+    kept = {path.relative_to(DOCS / "man"): path.read_text() for path in (DOCS / "man").rglob("*") if path.is_file()}
+    assert made == kept, "type: make man"
+
+
+@pytest.mark.needs_tools("man")
+@pytest.mark.parametrize("page", sorted((DOCS / "man").rglob("*.[15]")), ids=lambda page: page.name)
+def test_man_shows_a_page_without_a_warning_and_with_all_its_options(page: Path) -> None:
+    done = subprocess.run(
+        ["man", "--warnings=w", "-E", "UTF-8", "-l", page],
+        capture_output=True, text=True, check=False, env=os.environ | {"MANWIDTH": "100", "LC_ALL": "C.UTF-8"},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    shown = re.sub(r"[\u2010\u2212]\n\s*", "", done.stdout)  # hyphenated words
+    assert "NAME" in shown
+    word = page.stem.removeprefix("aligntool").removeprefix("-")
+    if page.suffix == ".1" and word:
+        own = [command for name, command in COMMANDS.items() if name.split(" ")[0] == word]
+        options = {text for command in own for each in command.params for text in each.opts if text.startswith("--")}
+        # What a page does not list, docs/cli.md documents elsewhere: a group's options, and --help.
+        listed = set(re.findall(r"--[a-z][a-z-]*", shown))
+        assert options - {"--help"} <= listed

@@ -59,7 +59,12 @@ def test_the_wheel_holds_the_program_the_recipes_and_the_licence_and_no_tests(wh
     assert recipes <= names
     assert {"aligntool/py.typed", "aligntool/audit/findings.md", "aligntool/raid/system_files/esp-copies.sh"} <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)
-    assert {name.split("/")[0] for name in names} <= {"aligntool", f"{wheel.name.split('-py3')[0]}.dist-info"}
+    base = wheel.name.split("-py3")[0]
+    assert {name.split("/")[0] for name in names} <= {"aligntool", f"{base}.dist-info", f"{base}.data"}
+    manual = {name.removeprefix(f"{base}.data/data/share/man/") for name in names if ".data/" in name}
+    assert manual == {
+        path.relative_to(ROOT / "docs" / "man").as_posix() for path in (ROOT / "docs" / "man").rglob("*.[15]")
+    }
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "aligntool").rglob("*.py")}
     assert modules <= names
 

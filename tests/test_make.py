@@ -24,6 +24,7 @@ TARGETS = (
     "fuzz",
     "lab",
     "picture",
+    "man",
     "dist",
     "install",
     "uninstall",
@@ -264,6 +265,16 @@ def test_a_folder_of_somebody_else_is_neither_replaced_nor_deleted(tmp_path: Pat
         assert done.returncode == 1
         assert f"{home} exists and is not an aligntool; nothing was changed" in done.stderr
     assert (home / "thesis").read_text() == "ten years"
+
+
+def test_uninstall_removes_the_links_to_its_manual_pages_and_no_others(tmp_path: Path) -> None:
+    home, programs = _installed(tmp_path)
+    manual = tmp_path / "share" / "man" / "man1"
+    manual.mkdir(parents=True)
+    (manual / "aligntool.1").symlink_to(home / "share" / "man" / "man1" / "aligntool.1")
+    (manual / "aligntool-other.1").write_text("of another program")
+    assert _install("--remove", home, programs).returncode == 0
+    assert [path.name for path in manual.iterdir()] == ["aligntool-other.1"]
 
 
 def test_a_command_of_that_name_from_elsewhere_stays(tmp_path: Path) -> None:
