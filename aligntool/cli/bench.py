@@ -53,7 +53,7 @@ from aligntool.units import GIB, MIB, Extent, format_about
 
 
 def list_results_command(*, json_: options.JsonOption = False) -> None:
-    """List the results that were kept, oldest first.
+    """List saved results, oldest first.
 
     Example: aligntool bench list
     """
@@ -61,8 +61,8 @@ def list_results_command(*, json_: options.JsonOption = False) -> None:
     print_lines(shown.list_json(kept) if json_ else shown.list_lines(kept, width=terminal_width()))
 
 
-def show_command(file: Annotated[str, argument("FILE", "A result, as `aligntool bench list` names it.")]) -> None:
-    """Show a result that was kept.
+def show_command(file: Annotated[str, argument("FILE", "A result named by `aligntool bench list`.")]) -> None:
+    """Show a saved result.
 
     Example: aligntool bench show result.json
     """
@@ -78,7 +78,7 @@ def show_command(file: Annotated[str, argument("FILE", "A result, as `aligntool 
 
 
 def compare_command(
-    files: Annotated[list[str], argument("FILE...", "Results; each is put beside the first.")],
+    files: Annotated[list[str], argument("FILE...", "Results; each is compared with the first.")],
     *,
     json_: options.JsonOption = False,
 ) -> None:
@@ -116,24 +116,27 @@ def bench_run(
     target: options.MeasureTargetArgument,
     *,
     profile: Annotated[
-        str, option("--profile -p", "What is run: see `recipes list`; or a file.", "NAME")
+        str, option("--profile -p", "Tests to run: a name of `recipes list`, or a file.", "NAME")
     ] = "crystaldiskmark",
-    span: Annotated[int | None, option("--size", "Spread the requests over so much.", "SIZE", size)] = None,
-    runtime: Annotated[float | None, option("--runtime", "Of each run.", "SECONDS", seconds(0.1, _LONGEST_S))] = None,
-    repeats: Annotated[int | None, option("--repeats", "How often each test is run.", "N", whole(1, 1000))] = None,
+    span: Annotated[int | None, option("--size", "Range of the requests.", "SIZE", size)] = None,
+    runtime: Annotated[
+        float | None, option("--runtime", "Duration of each run.", "SECONDS", seconds(0.1, _LONGEST_S))
+    ] = None,
+    repeats: Annotated[int | None, option("--repeats", "Runs of each test.", "N", whole(1, 1000))] = None,
     passes_: Annotated[
-        str | None, option("--passes", "So often over the same data, as 1,5; a cache shows.", "N,N")
+        str | None,
+        option("--passes", "Run each test this many times over the same data, such as 1,5, to reveal a cache.", "N,N"),
     ] = None,
     destructive: options.DestructiveOption = False,
     yes: options.YesOption = False,
     dry_run: Annotated[bool, option("--dry-run", "Show the fio command lines, and stop.")] = False,
-    output: Annotated[str | None, option("--output -o", "Keep the result in this file as well.", "FILE")] = None,
+    output: Annotated[str | None, option("--output -o", "Save the result in this file as well.", "FILE")] = None,
     fio_output: options.FioOutputOption = None,
     json_: options.JsonOption = False,
 ) -> None:
     """Measure a drive with fio, and show medians with their range.
 
-    Latency and processor time stand beside every figure.
+    Every figure has its latency and processor time.
 
     Example: aligntool bench run /srv --profile crystaldiskmark
 
@@ -229,18 +232,18 @@ def _place(plan: BenchPlan) -> Iterator[str]:
 # Starts and spans count from the disk's first byte, whatever the path is.
 
 Sweep = TypeVar("Sweep", Starts, Spans)
-RuntimeOption = Annotated[float, option("--runtime", "Of each run.", "SECONDS", seconds(0.1, 3600.0))]
+RuntimeOption = Annotated[float, option("--runtime", "Duration of each run.", "SECONDS", seconds(0.1, 3600.0))]
 
 
 @dataclass(frozen=True, slots=True)
 class SweepOptions:
     """Options of both."""
 
-    span: Annotated[int | None, option("--size", "Of the file that is made in a folder.", "SIZE", size)] = None
-    repeats: Annotated[int, option("--repeats", "How often each run is made.", "N", whole(5, 1000))] = 5
+    span: Annotated[int | None, option("--size", "Size of the file in a folder.", "SIZE", size)] = None
+    repeats: Annotated[int, option("--repeats", "Number of runs.", "N", whole(5, 1000))] = 5
     destructive: options.DestructiveOption = False
     yes: options.YesOption = False
-    output: Annotated[str | None, option("--output -o", "Keep the result as JSON.", "FILE")] = None
+    output: Annotated[str | None, option("--output -o", "Save the result as JSON.", "FILE")] = None
     fio_output: options.FioOutputOption = None
     json_: options.JsonOption = False
 
@@ -386,10 +389,12 @@ StartKey = tuple[alignment.Load, alignment.Place, int]
 def bench_alignment(
     target: options.MeasureTargetArgument,
     *,
-    unit: Annotated[int | None, option("--unit", "Of the drive; else as the audit has it.", "SIZE", grid)] = None,
-    start: Annotated[int | None, option("--start", "Try only this one; sector 63 is 32256.", "SIZE", grid)] = None,
+    unit: Annotated[
+        int | None, option("--unit", "The drive's unit [default: what the audit finds].", "SIZE", grid)
+    ] = None,
+    start: Annotated[int | None, option("--start", "Test only this start; sector 63 is 32256.", "SIZE", grid)] = None,
     every: Annotated[
-        bool, option("--every", "Try the place of every sector of the unit, not of each eighth: takes long.")
+        bool, option("--every", "Test the place of every sector of the unit, not of each eighth; takes long.")
     ] = False,
     depth: Annotated[int, option("--depth", "Requests in flight.", "N", whole(1, 1024))] = 1,
     runtime: RuntimeOption = 1.0,
@@ -397,7 +402,7 @@ def bench_alignment(
 ) -> None:
     """Measure whether the start of a partition matters on this drive.
 
-    The same load is put on sector 63, on 2048 and on every place of a unit.
+    The same load runs from sector 63, from 2048 and from every place in a unit.
 
     Example: aligntool bench alignment /srv --unit 16KiB
 
@@ -457,14 +462,16 @@ def bench_span(
     target: options.MeasureTargetArgument,
     *,
     smallest: Annotated[int | None, option("--from", "The smallest span [default: 64MiB].", "SIZE", size)] = None,
-    largest: Annotated[int | None, option("--to", "The largest span [default: all of it].", "SIZE", size)] = None,
+    largest: Annotated[
+        int | None, option("--to", "The largest span [default: the whole target].", "SIZE", size)
+    ] = None,
     write: Annotated[bool, option("--write", "Write instead of reading; in a file, or on an empty device.")] = False,
     runtime: RuntimeOption = 2.0,
     asked: SweepOptions,
 ) -> None:
     """Measure how far the cached mapping table of a drive reaches.
 
-    Reads of 4 KiB at random, 32 in flight, over spans that double, show the knee.
+    It reads 4 KiB at random, 32 in flight, over spans that double.
 
     Example: sudo aligntool bench span /dev/nvme0n1
 

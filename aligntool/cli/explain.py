@@ -17,10 +17,10 @@ from aligntool.render import recipes as shown
 
 def drives(
     model: Annotated[
-        str | None, argument("MODEL", "As the kernel or the label prints it; none: list every row.")
+        str | None, argument("MODEL", "The model as the kernel or the label prints it [default: every row].")
     ] = None,
     *,
-    firmware: Annotated[str | None, option("--firmware", "Firmware revision, where it decides.")] = None,
+    firmware: Annotated[str | None, option("--firmware", "Show only rows that fit this firmware revision.")] = None,
 ) -> None:
     """Show what is known of a drive, with the source of every fact.
 
@@ -40,9 +40,9 @@ def drives(
 
 
 def explain(
-    code: Annotated[str | None, argument("CODE", "Such as AT101, or queue-depth; none: list them all.")] = None,
+    code: Annotated[str | None, argument("CODE", "A code such as AT101, or queue-depth [default: list all].")] = None,
     *,
-    markdown: Annotated[bool, option("--markdown", "The page docs/findings.md.", hidden=True)] = False,
+    markdown: Annotated[bool, option("--markdown", "Print the page docs/findings.md.", hidden=True)] = False,
 ) -> None:
     """Explain a finding: what it means, what it costs, and what to do.
 
@@ -74,7 +74,7 @@ def explain(
 
 
 def list_recipes(*, json_: JsonOption = False) -> None:
-    """List the recipes, and the command that takes each.
+    """List the recipes, and the command for each.
 
     Example: aligntool recipes list
     """
@@ -83,7 +83,7 @@ def list_recipes(*, json_: JsonOption = False) -> None:
 
 
 def show_recipe(
-    name: Annotated[str, argument("NAME", "As `aligntool recipes list` names it.")], *, json_: JsonOption = False
+    name: Annotated[str, argument("NAME", "A name of `aligntool recipes list`.")], *, json_: JsonOption = False
 ) -> None:
     """Show the goal of a recipe, and the sources of its numbers.
 
@@ -98,11 +98,11 @@ def check_recipe(
 ) -> None:
     """Check a recipe of your own, and show it.
 
-    Every key and value must be understood.
+    Every key and value must be known.
 
     Example: aligntool recipes check my-layout.toml
 
-    Exit code: 0 it is good, 3 it is not.
+    Exit code: 0 valid, 3 invalid.
     """
     text = read_text(file, hint="aligntool recipes list")
     _show((parse_recipe(file, text),), json_=json_)

@@ -242,32 +242,31 @@ def argument(metavar: str, about: str) -> ArgumentInfo:
 _geometry = partial(option, panel="Geometry, where the device does not report it")
 
 TargetsArgument = Annotated[
-    list[str] | None, argument("TARGET", "Devices or disk image files; none: every disk of this machine.")
+    list[str] | None, argument("TARGET", "Devices or disk image files [default: every disk of this machine].")
 ]
 DiskArgument = Annotated[str, argument("DISK", "A whole disk, or a disk image file.")]
-MeasureTargetArgument = Annotated[
-    str, argument("TARGET", "A folder (a file is made in it and removed), a file, a device.")
-]
+MeasureTargetArgument = Annotated[str, argument("TARGET", "A folder (for a temporary file), a file, or a device.")]
 JsonOption = Annotated[bool, option("--json", "As JSON.")]
 EventsOption = Annotated[bool, option("--json", "Report events as JSON lines.")]
-YesOption = Annotated[bool, option("--yes", "Do not ask. It answers the one question and overrides no refusal.")]
-DryRunOption = Annotated[bool, option("--dry-run", "Show what would be done, and stop.")]
-PlanOutputOption = Annotated[str | None, option("--output -o", "Keep the plan, for `aligntool apply FILE`.", "FILE")]
-SysrootOption = Annotated[str | None, option("--sysroot", "A captured machine: a snapshot or its folder.", "DIR")]
-OverwriteOption = Annotated[bool, option("--overwrite", "Replace files that are there.")]
-RecipeOption = Annotated[str | None, option("--recipe", "A goal that comes with aligntool.", "NAME")]
-DestructiveOption = Annotated[
-    bool, option("--destructive", "Write on the device itself; only if it is empty. You are asked.")
-]
+YesOption = Annotated[bool, option("--yes", "Do not ask for confirmation; overrides no refusal.")]
+DryRunOption = Annotated[bool, option("--dry-run", "Show the plan and stop.")]
+PlanOutputOption = Annotated[str | None, option("--output -o", "Save the plan, for `aligntool apply FILE`.", "FILE")]
+SysrootOption = Annotated[str | None, option("--sysroot", "Use a captured machine: a snapshot or its folder.", "DIR")]
+OverwriteOption = Annotated[bool, option("--overwrite", "Replace existing files.")]
+RecipeOption = Annotated[str | None, option("--recipe", "Use a goal that comes with aligntool.", "NAME")]
+DestructiveOption = Annotated[bool, option("--destructive", "Write to the device itself, which must be empty.")]
 FioOutputOption = Annotated[
-    str | None, option("--fio-output", "Keep fio's own JSON of every run in this folder.", "DIR")
+    str | None, option("--fio-output", "Save fio's own JSON of every run in this folder.", "DIR")
 ]
-RateOption = Annotated[int | None, option("--rate", "Copy at most so much a second, as 50MiB.", "SIZE", size)]
+RateOption = Annotated[int | None, option("--rate", "Copy at most this much per second, such as 50MiB.", "SIZE", size)]
 SystemOption = Annotated[
-    str | None, option("--system", "debian, debian-dracut, fedora, opensuse or arch [default: this machine's].", "NAME")
+    str | None,
+    option(
+        "--system", "Target system: debian, debian-dracut, fedora, opensuse or arch [default: this machine's].", "NAME"
+    ),
 ]
 WakeOption = Annotated[bool, option("--wake", "Also read disks that are asleep.")]
-_TIMEOUT = "How long a disk may take for an answer; then the others are looked at without it."
+_TIMEOUT = "How long to wait for a disk; then it is skipped."
 TimeoutOption = Annotated[float, option("--timeout", _TIMEOUT, "SECONDS", seconds(0.1, 3600))]
 SectorOption = Annotated[
     int | None,
@@ -282,8 +281,7 @@ WishedGrainOption = Annotated[
     int | None, _geometry("--grain", "Boundary that partitions should start on [default: 1MiB].", "SIZE", grid)
 ]
 MeasuredOption = Annotated[
-    list[str] | None,
-    _geometry("--measured", "Hold the disk against what `aligntool probe -o FILE` measured on it.", "FILE"),
+    list[str] | None, _geometry("--measured", "Compare the disk with the result of `aligntool probe -o FILE`.", "FILE")
 ]
 
 

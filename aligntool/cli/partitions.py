@@ -54,14 +54,14 @@ def realign(
 ) -> None:
     """Move partitions onto the boundary.
 
-    The plan is shown first, and you are asked once.
+    The plan is shown and confirmed first.
 
-    It may be interrupted at any moment, by Ctrl-C or by the power: `aligntool resume` goes on, `aligntool rollback`
-    takes it back.
+    It may be interrupted at any moment, by Ctrl-C or a power cut: `aligntool resume` continues, `aligntool rollback`
+    undoes it.
 
     Example: sudo aligntool realign /dev/sda
 
-    Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped part-way with the journal left.
+    Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
     """
     run_change(Realign(disk, asked.request(geometry), rate), yes=yes, json_=json_, dry_run=dry_run)
 
@@ -74,13 +74,13 @@ def plan_realign(
     json_: options.JsonOption = False,
     geometry: options.Geometry,
 ) -> None:
-    """Plan how partitions get onto the boundary, and show every step.
+    """Plan the moves of partitions to the boundary, and show every step.
 
     It shows before and after, and every byte range.
 
     Example: sudo aligntool plan realign /dev/sda -o plan.json
 
-    Exit code: 0 there is a plan, or nothing to do; 3 refused, with every reason.
+    Exit code: 0 planned, or nothing to do; 3 refused, with every reason.
     """
     operation = Realign(disk, asked.request(geometry))
     show_only(operation, operation.make_plan(), json_=json_, output=output)
@@ -96,7 +96,7 @@ def _part(text: str) -> PartWish:
         raise typer.BadParameter(str(error)) from None
 
 
-_PART = "A partition, such as 512MiB:esp; in their order. `rest:linux` takes what the others leave."
+_PART = "A partition, such as 512MiB:esp; may be given again. `rest:linux` takes what the others leave."
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,8 @@ class LayoutOptions:
     label: Annotated[str | None, option("--label", "gpt, or dos for an MBR [default: gpt].", "gpt|dos")] = None
     recipe: options.RecipeOption = None
     grain: Annotated[int | None, option("--grain", "Boundary to start on [default: 1MiB].", "SIZE", grid)] = None
-    spare_end: Annotated[int | None, option("--spare-end", "Leave so much free at the end.", "SIZE", size)] = None
-    wipe: Annotated[bool, option("--wipe", "The disk is not empty, and everything on it may be lost.")] = False
+    spare_end: Annotated[int | None, option("--spare-end", "Free space to leave at the end.", "SIZE", size)] = None
+    wipe: Annotated[bool, option("--wipe", "Allow the loss of everything on a disk that is not empty.")] = False
 
     def goal_and_request(self, geometry: options.Geometry) -> tuple[LayoutGoal, Request]:
         """Return the goal, and the geometry that was given. What is typed beside a recipe comes before the recipe's
@@ -135,7 +135,7 @@ def plan_layout_command(
 
     Example: sudo aligntool plan layout /dev/sdb --part 512MiB:esp --part rest:linux
 
-    Exit code: 0 there is a plan; 3 refused, with every reason.
+    Exit code: 0 planned; 3 refused, with every reason.
     """
     operation = Layout(disk, *asked.goal_and_request(geometry))
     show_only(operation, operation.make_plan(), json_=json_, output=output)
@@ -153,7 +153,7 @@ def layout_command(
 ) -> None:
     """Give an empty disk a new partition table, every start on its grids.
 
-    The plan is shown first, and you are asked.
+    The plan is shown and confirmed first.
 
     Example: sudo aligntool layout /dev/sdb --recipe desktop-uefi
 
@@ -224,7 +224,7 @@ _PICTURE_WIDTH = 100
 
 
 def demo(
-    image: Annotated[str | None, argument("IMAGE", "Keep the image as this file; none: a temporary one.")] = None,
+    image: Annotated[str | None, argument("IMAGE", "Keep the image as this file [default: a temporary one].")] = None,
     *,
     picture: Annotated[
         str | None, option("--picture", "Save the audit as an SVG picture.", "FILE", hidden=True)
@@ -234,7 +234,7 @@ def demo(
 
     The image is of a PC of 2005, with files on it.
 
-    An image that is kept is audited and left misaligned, to play with.
+    A named image is kept, audited and left misaligned, for experiments.
 
     Example: aligntool demo old-disk.img
     """

@@ -95,15 +95,18 @@ class RealignOptions:
 
     partitions: Annotated[
         list[str] | None,
-        option("--partition -p", "Only these partitions, such as 1,2. None: every one that is off the grid.", "N[,N]"),
+        option("--partition -p", "Move only these partitions, such as 1,2 [default: all off the grid].", "N[,N]"),
     ] = None
-    grain: Annotated[int | None, option("--grain", "Boundary to start on; 1MiB where there is room.", "SIZE", grid)] = (
-        None
-    )
+    grain: Annotated[
+        int | None, option("--grain", "Boundary to start on [default: 1MiB where there is room].", "SIZE", grid)
+    ] = None
     recipe: RecipeOption = None
-    shrink: Annotated[bool, option("--shrink", "File systems may be shrunk with their own tools to make room.")] = False
+    shrink: Annotated[
+        bool, option("--shrink", "Allow file systems to be shrunk with their own tools to make room.")
+    ] = False
     journal: Annotated[
-        str | None, option("--journal", "Journal in a file on another disk, not in free space of this one.", "FILE")
+        str | None,
+        option("--journal", "Write the journal to a file on another disk, not to free space of this one.", "FILE"),
     ] = None
 
     def request(self, geometry: Geometry) -> Request:

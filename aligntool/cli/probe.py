@@ -28,23 +28,31 @@ from aligntool.units import GIB, MIB, format_size
 
 
 def probe(
-    target: Annotated[str, argument("TARGET", "A disk or image file, only to be read; or a folder to make a file in.")],
+    target: Annotated[
+        str, argument("TARGET", "A disk or image file, which is only read; or a folder, for a temporary file.")
+    ],
     *,
     destructive: Annotated[
-        bool, option("--destructive", "Also write on the disk itself; only if it is empty.")
+        bool, option("--destructive", "Also write to the disk itself, which must be empty.")
     ] = False,
     yes: options.YesOption = False,
-    limit: Annotated[int, option("--limit", "Time requests for so long at most.", "SECONDS", whole(1, 86400))] = 120,
+    limit: Annotated[int, option("--limit", "Time requests for at most this long.", "SECONDS", whole(1, 86400))] = 120,
     most: Annotated[
         int | None,
-        option("--most", "Read and write so much at most; 1GiB. One round of requests must fit.", "SIZE", size),
+        option(
+            "--most", "Read and write at most this much; one round of requests must fit [default: 1GiB].", "SIZE", size
+        ),
     ] = None,
-    file_size: Annotated[int | None, option("--size", "Of the file in a folder; 512MiB.", "SIZE", size)] = None,
-    largest: Annotated[int | None, option("--largest", "The largest unit to look for; 8MiB.", "SIZE", size)] = None,
+    file_size: Annotated[
+        int | None, option("--size", "Size of the file in a folder [default: 512MiB].", "SIZE", size)
+    ] = None,
+    largest: Annotated[
+        int | None, option("--largest", "The largest unit to look for [default: 8MiB].", "SIZE", size)
+    ] = None,
     sector_size: Annotated[int | None, option("--sector-size", "The smallest request to time.", "SIZE", sector)] = None,
-    seed: Annotated[int, option("--seed", "Places and order come from it.", "N", whole(0))] = 1,
+    seed: Annotated[int, option("--seed", "Seed of the random places and order.", "N", whole(0))] = 1,
     output: Annotated[
-        str | None, option("--output -o", "Keep the result, for `audit --measured FILE`.", "FILE")
+        str | None, option("--output -o", "Save the result, for `audit --measured FILE`.", "FILE")
     ] = None,
     verbose: Annotated[bool, option("--verbose -v", "Show the penalty of every size.")] = False,
     json_: Annotated[bool, option("--json", "As JSON; sizes are bytes, times µs.")] = False,
@@ -53,7 +61,7 @@ def probe(
 
     A unit that cannot be found is reported as unknown.
 
-    Data are only read. Writes go into a file that is made in a folder and removed again, or to an empty disk with
+    Data are only read. Writes go to a temporary file in a folder, or to an empty disk with
     --destructive.
 
     Example: sudo aligntool probe /dev/nvme0n1 -o measured.json

@@ -56,37 +56,41 @@ def level_word(text: str) -> str:
 class ArrayOptions:
     """The options of `raid plan` and `raid create`."""
 
-    level: Annotated[str | None, option("--level -l", "Which RAID.", "0|1|10|5|6", level_word)] = None
+    level: Annotated[str | None, option("--level -l", "RAID level.", "0|1|10|5|6", level_word)] = None
     recipe: options.RecipeOption = None
     chunk: Annotated[int | None, option("--chunk", "The chunk [default: as recommended].", "SIZE", size)] = None
     workload: Annotated[
-        str | None, option("--workload", "What for: general, boot, database, sequential, lsm, vm.", "NAME")
+        str | None,
+        option("--workload", "Load: general, boot, database, sequential, lsm, vm [default: general].", "NAME"),
     ] = None
-    filesystem: Annotated[str | None, option("--fs", "xfs, ext4, btrfs, swap, none [default: xfs].", "NAME")] = None
+    filesystem: Annotated[
+        str | None, option("--fs", "File system: File system: xfs, ext4, btrfs, swap, none [default: xfs].", "NAME")
+    ] = None
     layout: Annotated[
-        str | None, option("--layout", "RAID10: n2, f2, o2 ...; RAID5, RAID6: left-symmetric ...", "NAME")
+        str | None, option("--layout", "Layout: RAID10: n2, f2, o2 ...; RAID5, RAID6: left-symmetric ...", "NAME")
     ] = None
     bitmap: Annotated[str | None, option("--bitmap", "The write-intent bitmap.", "internal|none")] = None
     metadata: Annotated[
-        str | None, option("--metadata", "1.2, or 1.0, at the end, for a RAID1 alone [default: 1.2].", "1.2|1.0")
+        str | None,
+        option("--metadata", "Metadata version: 1.2, or 1.0 (at the end, RAID1 only) [default: 1.2].", "1.2|1.0"),
     ] = None
     name: Annotated[str | None, option("--name", "The array's name [default: data].", "NAME")] = None
-    mount: Annotated[
-        str | None, option("--mount", "Where to mount it; none: nowhere [default: /srv/NAME].", "DIR", place)
-    ] = None
+    mount: Annotated[str | None, option("--mount", "Mount point, or none [default: /srv/NAME].", "DIR", place)] = None
     database_page: Annotated[
-        int | None, option("--database-page", "For --workload database [default: 16KiB].", "SIZE", size)
+        int | None, option("--database-page", "Page size for --workload database [default: 16KiB].", "SIZE", size)
     ] = None
     spare_room: Annotated[
-        int | None, option("--spare-room", "Leave so much free at the end of each drive.", "SIZE", size)
+        int | None, option("--spare-room", "Free space to leave at the end of each drive.", "SIZE", size)
     ] = None
-    whole: Annotated[bool, option("--whole-drives", "No partition tables: the drives themselves are the members.")] = (
-        False
-    )
+    whole: Annotated[
+        bool, option("--whole-drives", "Make the drives themselves the members, without partition tables.")
+    ] = False
     wipe: Annotated[
-        list[str] | None, option("--wipe", "What is on this member may be lost; may be given again.", "DEV")
+        list[str] | None, option("--wipe", "Allow the loss of what is on this member; may be given again.", "DEV")
     ] = None
-    measured: Annotated[str | None, option("--measured", "What `raid tune` measured on these drives.", "FILE")] = None
+    measured: Annotated[str | None, option("--measured", "Use what `raid tune` measured on these drives.", "FILE")] = (
+        None
+    )
     system: options.SystemOption = None
 
     def goal(self) -> RaidGoal:
@@ -156,25 +160,25 @@ def _this_system() -> str:
 
 @ends_stream
 def persist_command(
-    array: Annotated[str, argument("ARRAY", "An array that runs: md127, /dev/md/data, data.")],
+    array: Annotated[str, argument("ARRAY", "A running array: md127, /dev/md/data, data.")],
     *,
     system: options.SystemOption = None,
-    mount: Annotated[str | None, option("--mount", "Mount it there, now and at every start.", "DIR", place)] = None,
+    mount: Annotated[str | None, option("--mount", "Mount point, used now and at every start.", "DIR", place)] = None,
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
     output: options.PlanOutputOption = None,
     json_: options.EventsOption = False,
     sysroot: options.SysrootOption = None,
 ) -> None:
-    """Make an array that is there start at every boot.
+    """Configure the system to start an existing array at every boot.
 
     It writes its line in mdadm.conf, every initramfs, fstab and crypttab by UUID.
 
-    Nothing is written to the array, which may be mounted. The plan is shown first, and you are asked.
+    Nothing is written to the array, which may be mounted. The plan is shown and confirmed first.
 
     Example: sudo aligntool raid persist /dev/md127 --mount /srv/data
 
-    Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped part-way with the record kept.
+    Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped before the end, with the record kept.
     """
     operation = Persist(array, PersistGoal(system, mount), sysroot)
     if not (dry_run or output is not None or sysroot is not None):
@@ -194,7 +198,7 @@ def find_persist_plan(array: str, goal: PersistGoal, sysroot: str | None = None)
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """Make an array that is there start at every boot."""
+    """Configure the system to start an existing array at every boot."""
 
     array: str
     goal: PersistGoal
@@ -261,11 +265,11 @@ def plan_command(
 ) -> None:
     """Plan an array, and show how it would be made.
 
-    The plan has partitions, data offset, chunk, file system, and what makes it start at every boot.
+    The plan has partitions, data offset, chunk, file system, and the configuration to start it at every boot.
 
     Example: sudo aligntool raid plan --recipe nvme-raid0-scratch /dev/nvme0n1 /dev/nvme1n1
 
-    Exit code: 0 there is a plan; 3 refused, with every reason.
+    Exit code: 0 planned; 3 refused, with every reason.
     """
     operation = CreateArray(tuple(drives), asked.goal())
     show_only(operation, operation.make_plan(), json_=json_, output=output)
@@ -295,18 +299,20 @@ def find_array_plan(drives: list[str], goal: RaidGoal) -> Plan:
 
 
 def show_command(
-    arrays: Annotated[list[str] | None, argument("[ARRAY...]", "Arrays: md0, /dev/md/data, data; none: all.")] = None,
+    arrays: Annotated[
+        list[str] | None, argument("[ARRAY...]", "Arrays: md0, /dev/md/data, data [default: all].")
+    ] = None,
     *,
     sysroot: options.SysrootOption = None,
     json_: options.JsonOption = False,
 ) -> None:
-    """Show arrays: members, links, state, and where the data lie.
+    """Show arrays: members, links, state, and the offset of the data.
 
-    It shows the bandwidth of the links, and the data up to the top of the stack.
+    It shows the bandwidth of the links, and the alignment of all layers of the stack.
 
     Example: aligntool raid show
 
-    Exit code: 0 shown; 3 no such array.
+    Exit code: 0 shown; 3 array not found.
     """
     views = look_at_arrays([resolved(name) if sysroot is None else name for name in arrays or ()], sysroot)
     print_lines(arrays_json(views) if json_ else array_lines(views, width=terminal_width()))
@@ -325,13 +331,13 @@ def create_command(
     wait: Annotated[bool, option("--wait", "Return when the first resynchronisation is done.")] = False,
     json_: options.EventsOption = False,
 ) -> None:
-    """Make an array, with everything that makes it start at every boot.
+    """Make an array, and configure the system to start it at every boot.
 
-    The plan is shown first, and you are asked.
+    The plan is shown and confirmed first.
 
     Example: sudo aligntool raid create --level 1 /dev/nvme0n1 /dev/nvme1n1
 
-    Exit code: 0 done, 3 refused and nothing written, 4 stopped part-way with the record kept.
+    Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the record kept.
     """
     operation = CreateArray(tuple(drives), asked.goal(), with_goal=False, wait=wait)
     run_change(operation, yes=yes, json_=json_, dry_run=dry_run)

@@ -39,19 +39,19 @@ from aligntool.units import KIB
 
 @ends_stream
 def apply(
-    file: Annotated[str, argument("FILE", "As `aligntool plan ... -o FILE` wrote it.")],
+    file: Annotated[str, argument("FILE", "A plan written by `aligntool plan ... -o FILE`.")],
     *,
     yes: options.YesOption = False,
     rate: options.RateOption = None,
     json_: options.EventsOption = False,
 ) -> None:
-    """Apply a plan that was kept in a file.
+    """Apply a plan that was saved in a file.
 
-    It is refused when the disk, or what lies on it, is no longer as it was planned for.
+    It is refused when the disk or its content has changed since.
 
     Example: sudo aligntool apply plan.json
 
-    Exit code: 0 done, 3 refused and nothing written, 4 stopped part-way with the journal left.
+    Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
     """
     text = read_text(file, hint="aligntool audit")
     operation, plan = _kept(text, rate)
@@ -76,9 +76,7 @@ def _kept(text: str, rate: int | None) -> tuple[Operation, Plan]:
 
 _LEAST = 64 * KIB  # bytes; the tables alone take more than half of it
 
-JournalFileOption = Annotated[
-    str | None, option("--journal", "The journal's file, where it was put on another disk.", "FILE")
-]
+JournalFileOption = Annotated[str | None, option("--journal", "The journal file, if it is on another disk.", "FILE")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +94,7 @@ class Recovery:
 TargetArgument = Annotated[
     str | None,
     argument(
-        "[DISK]",
-        "A disk or an image; of an unfinished array a member or its name. Without: the array that is unfinished.",
+        "[DISK]", "A disk or an image; a member or the name of an unfinished array [default: the unfinished array]."
     ),
 ]
 
@@ -105,7 +102,7 @@ TargetArgument = Annotated[
 def status(
     disk: TargetArgument = None, *, journal: JournalFileOption = None, json_: options.JsonOption = False
 ) -> None:
-    """Show how far an interrupted move or array came, and what to type.
+    """Show how far an interrupted move or array has come, and the next command.
 
     Writes nothing.
 
@@ -126,11 +123,11 @@ def status(
 def resume(disk: TargetArgument = None, *, asked: Recovery, json_: options.EventsOption = False) -> None:
     """Finish an interrupted move or array.
 
-    A move is finished from the disk alone, on any machine; an array on the machine where it was begun.
+    A move is finished on any machine, an array on the machine where it was begun.
 
     Example: sudo aligntool resume /dev/sda
 
-    Exit code: 0 the disk or array is in its new state, 3 nothing is in flight there, 4 stopped part-way again.
+    Exit code: 0 the disk or array is in its new state, 3 nothing is in flight there, 4 stopped before the end again.
     """
     _recover(disk, asked, back=False, json_=json_)
 
@@ -139,12 +136,12 @@ def resume(disk: TargetArgument = None, *, asked: Recovery, json_: options.Event
 def rollback(disk: TargetArgument = None, *, asked: Recovery, json_: options.EventsOption = False) -> None:
     """Undo an interrupted move or array.
 
-    Every partition goes back to where it was; of an array, everything that was made is removed.
+    Every partition returns to its old place; everything made for an array is removed.
 
     Example: sudo aligntool rollback /dev/sda
 
-    Exit code: 0 everything is in its old state, 3 nothing is in flight there, 4 stopped part-way again, or the move is
-    complete and stays so.
+    Exit code: 0 everything is in its old state, 3 nothing is in flight there, 4 stopped before the end again, or the
+    move is complete and is not undone.
     """
     _recover(disk, asked, back=True, json_=json_)
 

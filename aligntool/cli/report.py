@@ -42,11 +42,11 @@ def report(
     output: Annotated[
         str | None, option("--output -o", "Where to write the page; - is standard output.", "FILE")
     ] = None,
-    chart: Annotated[str | None, option("--chart", "A single picture, for --svg and --png.", "NAME")] = None,
+    chart: Annotated[str | None, option("--chart", "Select a single picture, for --svg and --png.", "NAME")] = None,
     svg: Annotated[str | None, option("--svg", "Write that picture as SVG.", "FILE")] = None,
     png: Annotated[str | None, option("--png", "Write that picture as PNG; needs rsvg-convert.", "FILE")] = None,
     bench: Annotated[
-        list[str] | None, option("--bench", "A result of `aligntool bench`; may be given again.", "FILE")
+        list[str] | None, option("--bench", "Add a result of `aligntool bench`; may be given again.", "FILE")
     ] = None,
     overwrite: options.OverwriteOption = False,
     sysroot: options.SysrootOption = None,
@@ -61,7 +61,7 @@ def report(
 
     Example: sudo aligntool report -o report.html
 
-    Exit code: 0 written, whatever was found; 3 refused, and nothing was written.
+    Exit code: 0 written, with or without findings; 3 refused, and nothing was written.
     """
     _check_words(output, chart, svg, png)
     if output is None and chart == TOPIC:  # no disk has to be looked at for it
@@ -130,7 +130,7 @@ def _write(pages: list[tuple[str, bytes]], *, overwrite: bool) -> None:
 
 
 def snapshot(
-    output: Annotated[str, option("--output -o", "Where to: .tar.xz or .tar.gz.", "FILE")],
+    output: Annotated[str, option("--output -o", "The file to write: .tar.xz or .tar.gz.", "FILE")],
     *,
     serials: Annotated[bool, option("--serials", "Keep serial numbers, UUIDs and labels.")] = False,
     overwrite: options.OverwriteOption = False,

@@ -45,10 +45,10 @@ def boot(
         str | None,
         option("--rate-a", "Random 4 KiB rate of a drive at queue depth 1, in MB/s: reads, writes.", "MB/s[,MB/s]"),
     ] = None,
-    rate_b: Annotated[str | None, option("--rate-b", "Of another drive, to compare.", "MB/s[,MB/s]")] = None,
-    log: Annotated[str | None, option("--trace", "Count the commands of this log, not the article's.", "LOG")] = None,
-    reads: Annotated[int | None, option("--reads", "So many reads.", "N", whole(0))] = None,
-    writes: Annotated[int | None, option("--writes", "So many writes.", "N", whole(0))] = None,
+    rate_b: Annotated[str | None, option("--rate-b", "The same of another drive, to compare.", "MB/s[,MB/s]")] = None,
+    log: Annotated[str | None, option("--trace", "Use the commands of this log, not the article's.", "LOG")] = None,
+    reads: Annotated[int | None, option("--reads", "Number of reads.", "N", whole(0))] = None,
+    writes: Annotated[int | None, option("--writes", "Number of writes.", "N", whole(0))] = None,
     json_: Annotated[bool, option("--json", "As JSON; times in seconds.")] = False,
 ) -> None:
     """Estimate how long a drive is busy with the commands of a boot.
@@ -121,19 +121,18 @@ _GRID = "Alignment"
 def trace(
     log: Annotated[str, argument("LOG", "Text of blkparse, a blktrace file, an iolog of fio, CSV; - for stdin.")],
     *,
-    format_: Annotated[TraceFormat, option("--format", "Which format it has.")] = TraceFormat.AUTO,
+    format_: Annotated[TraceFormat, option("--format", "Format of the log.")] = TraceFormat.AUTO,
     grid_: Annotated[
         int | None,
-        option("--grid", "Hold the requests against boundaries of this size, such as 4KiB.", "SIZE", grid, panel=_GRID),
+        option("--grid", "Compare the requests with boundaries of this size, such as 4KiB.", "SIZE", grid, panel=_GRID),
     ] = None,
     phase_: Annotated[
-        int | None,
-        option("--phase", "How many bytes past zero the boundaries of --grid begin.", "N", phase, panel=_GRID),
+        int | None, option("--phase", "Offset of the first boundary of --grid in bytes.", "N", phase, panel=_GRID)
     ] = None,
     disk: Annotated[
         str | None,
         option(
-            "--disk", "Hold them against the boundaries of this disk, as the audit finds them.", "DISK", panel=_GRID
+            "--disk", "Compare them with the boundaries of this disk, as the audit finds them.", "DISK", panel=_GRID
         ),
     ] = None,
     partition: Annotated[
@@ -199,20 +198,20 @@ def _start(judged: Judged, number: int | None) -> int:
 
 
 def record_command(
-    disk: Annotated[str, argument("DISK", "A disk or partition; all that it is asked is recorded.")],
-    cmd: Annotated[list[str], argument("CMD...", "What is run meanwhile, with its own words; after --.")],
+    disk: Annotated[str, argument("DISK", "The disk or partition to record.")],
+    cmd: Annotated[list[str], argument("CMD...", "The command to run, with its arguments; after --.")],
     *,
-    output: Annotated[str | None, option("--output -o", "Keep the log, as text of blkparse.", "FILE")] = None,
+    output: Annotated[str | None, option("--output -o", "Save the log, as text of blkparse.", "FILE")] = None,
     grid_: Annotated[
         int | None,
-        option("--grid", "Hold requests against boundaries of this size; else against the audit's.", "SIZE", grid),
+        option("--grid", "Compare the requests with boundaries of this size [default: the audit's].", "SIZE", grid),
     ] = None,
     phase_: Annotated[
-        int | None, option("--phase", "How many bytes past zero the boundaries of --grid begin.", "N", phase)
+        int | None, option("--phase", "Offset of the first boundary of --grid in bytes.", "N", phase)
     ] = None,
     json_: Annotated[bool, option("--json", "As JSON; CMD's standard output then goes to standard error.")] = False,
 ) -> None:
-    """Run a command, and analyse what the disk does meanwhile.
+    """Run a command, and analyse the requests to a disk meanwhile.
 
     blktrace records it.
 

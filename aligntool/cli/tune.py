@@ -50,26 +50,33 @@ def _workload(text: str) -> str:
 def tune_command(
     drives: Annotated[list[str], argument("DEV...", "Empty drives, or one empty partition of each drive.")],
     *,
-    level: Annotated[str | None, option("--level -l", "Which RAID.", "0|10|5|6", level_word)] = None,
+    level: Annotated[str | None, option("--level -l", "RAID level.", "0|10|5|6", level_word)] = None,
     workload: Annotated[
-        str, option("--workload", "What for: general, boot, database, sequential, lsm, vm.", "NAME", _workload)
+        str,
+        option(
+            "--workload", "Load: general, boot, database, sequential, lsm, vm [default: general].", "NAME", _workload
+        ),
     ] = "general",
     chunks: Annotated[str | None, option("--chunks", "The chunks to try, such as 64KiB,128KiB.", "SIZE,...")] = None,
-    layout: Annotated[str | None, option("--layout", "As of `raid plan`.", "NAME")] = None,
-    bitmap: Annotated[str | None, option("--bitmap", "As of `raid plan`.", "internal|none")] = None,
-    page: Annotated[int | None, option("--database-page", "Of the database [default: 16KiB].", "SIZE", size)] = None,
-    span: Annotated[int | None, option("--span", "How much of each array is used.", "SIZE", size)] = None,
-    runtime: Annotated[float, option("--runtime", "Of each load.", "SECONDS", seconds(0.1, 86400))] = 5.0,
-    repeats: Annotated[int, option("--repeats", "Rounds.", "N", whole(1, 1000))] = 5,
+    layout: Annotated[str | None, option("--layout", "As for `raid plan`.", "NAME")] = None,
+    bitmap: Annotated[str | None, option("--bitmap", "As for `raid plan`.", "internal|none")] = None,
+    page: Annotated[
+        int | None, option("--database-page", "Page size of the database [default: 16KiB].", "SIZE", size)
+    ] = None,
+    span: Annotated[int | None, option("--span", "How much of each array to use.", "SIZE", size)] = None,
+    runtime: Annotated[float, option("--runtime", "Duration of each load.", "SECONDS", seconds(0.1, 86400))] = 5.0,
+    repeats: Annotated[int, option("--repeats", "Rounds over all chunks.", "N", whole(1, 1000))] = 5,
     output: Annotated[
         str | None,
         option(
             "--output -o",
-            "Keep the result in this new file, for `raid plan --measured FILE`; needed to measure.",
+            "Save the result in this new file, for `raid plan --measured FILE`; required to measure.",
             "FILE",
         ),
     ] = None,
-    clear: Annotated[bool, option("--clear", "Only remove test arrays that a sweep left on these members.")] = False,
+    clear: Annotated[
+        bool, option("--clear", "Only remove test arrays of an earlier sweep from these members.")
+    ] = False,
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
 ) -> None:
@@ -79,8 +86,8 @@ def tune_command(
 
     Example: sudo aligntool raid tune --level 5 /dev/nvme[0-3]n1 -o chunks.json
 
-    Exit code: 0 measured; 3 refused, nothing was written; 4 ended early, the drives are empty again and what was
-    measured is kept.
+    Exit code: 0 measured; 3 refused, nothing was written; 4 ended early, the drives are empty again and the
+    measurements are saved.
     """
     if clear:
         clear_members(drives, yes=yes)

@@ -157,7 +157,7 @@ def test_what_plans_by_the_result_asks_for_what_was_measured() -> None:
 
 def test_the_help_says_what_the_file_of_a_result_is_for() -> None:
     said = " ".join(run_aligntool("raid", "tune", "--help").stdout.replace("│", " ").split())
-    assert "Keep the result in this new file, for `raid plan --measured FILE`; needed to measure." in said
+    assert "Save the result in this new file, for `raid plan --measured FILE`; required to measure." in said
 
 
 def test_a_load_says_what_it_is() -> None:
