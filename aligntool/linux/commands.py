@@ -93,30 +93,25 @@ _LOG_HEALTH, _WHOLE_DRIVE = 0x02, 0xFFFFFFFF
 
 
 def identify_controller(descriptor: int) -> bytes | None:
-    answer = _ask(descriptor, _IDENTIFY, 0, _CNS_CONTROLLER)
-    return answer[1] if answer else None
+    return _page(descriptor, _IDENTIFY, 0, _CNS_CONTROLLER)
 
 
 def identify_namespace(descriptor: int, nsid: int | None) -> bytes | None:
     """Allowed to anybody who could open the node (Linux 6.2, nvme_cmd_allowed); to root before that."""
     if nsid is None:
         nsid = namespace_number(descriptor)
-    if nsid is None:
-        return None
-    answer = _ask(descriptor, _IDENTIFY, nsid, _CNS_NAMESPACE)
-    return answer[1] if answer else None
+    return None if nsid is None else _page(descriptor, _IDENTIFY, nsid, _CNS_NAMESPACE)
 
 
 def get_host_memory_buffer(descriptor: int) -> tuple[int, bytes] | None:
     """(dword 0, attributes). None: only root may ask, or the drive does not know the feature."""
-    return _ask(descriptor, _GET_FEATURES, 0, _FEATURE_HMB)
+    return _ask(descriptor, _GET_FEATURES, 0, _FEATURE_HMB, PAGE)
 
 
 def health_log(descriptor: int) -> bytes | None:
     """SMART / Health Information, 512 bytes, of the drive as a whole; only root may ask."""
     dwords = HEALTH_LENGTH // 4 - 1  # NUMDL, 0's based
-    answer = _ask(descriptor, _GET_LOG, _WHOLE_DRIVE, dwords << 16 | _LOG_HEALTH, HEALTH_LENGTH)
-    return answer[1] if answer else None
+    return _page(descriptor, _GET_LOG, _WHOLE_DRIVE, dwords << 16 | _LOG_HEALTH, HEALTH_LENGTH)
 
 
 def namespace_number(descriptor: int) -> int | None:
@@ -127,7 +122,12 @@ def namespace_number(descriptor: int) -> int | None:
     return number if number > 0 else None
 
 
-def _ask(descriptor: int, opcode: int, nsid: int, cdw10: int, length: int = PAGE) -> tuple[int, bytes] | None:
+def _page(descriptor: int, opcode: int, nsid: int, cdw10: int, length: int = PAGE) -> bytes | None:
+    answer = _ask(descriptor, opcode, nsid, cdw10, length)
+    return answer[1] if answer else None
+
+
+def _ask(descriptor: int, opcode: int, nsid: int, cdw10: int, length: int) -> tuple[int, bytes] | None:
     """The buffer is a page of its own: the drive writes into it by DMA."""
     with mmap.mmap(-1, PAGE) as page:
         window = ctypes.c_char.from_buffer(page)

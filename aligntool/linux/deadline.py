@@ -101,19 +101,19 @@ def answers_of(jobs: Sequence[Callable[[Pulse], T]], silence_s: float = SILENCE_
                     children.remove(child)
                     job = child.job
                     if child.answers < 0:
-                        _abandon(child)
+                        _end(child, kill=True)
                     else:
                         idle.append(child)
                     yield job, cast(T, answer[0])
                 elif child.late(now, silence_s) or child.answers < 0:
                     children.remove(child)
-                    _abandon(child)
+                    _end(child, kill=True)
                     yield child.job, None
     finally:
         for child in children:
-            _abandon(child)
+            _end(child, kill=True)
         for child in idle:
-            _dismiss(child)
+            _end(child, kill=False)
 
 
 def answer_of(job: Callable[[Pulse], T], silence_s: float = SILENCE_S) -> T | None:
@@ -228,21 +228,15 @@ def _answer_in(child: _Child) -> tuple[object] | None:
     return (answer,)
 
 
-def _dismiss(child: _Child) -> None:
-    """It waits for orders, so it ends at once when there will be none."""
+def _end(child: _Child, *, kill: bool) -> None:
+    """One that waits for orders ends at once when there will be none. One that is killed is not waited for: the signal
+    may never reach it.
+    """
     os.close(child.orders)
     if child.answers >= 0:
         os.close(child.answers)
+    if kill:
+        with suppress(ProcessLookupError):
+            os.kill(child.pid, signal.SIGKILL)
     with suppress(ChildProcessError):
-        os.waitpid(child.pid, 0)
-
-
-def _abandon(child: _Child) -> None:
-    """Killed, and not waited for: the signal may never reach it."""
-    os.close(child.orders)
-    if child.answers >= 0:
-        os.close(child.answers)
-    with suppress(ProcessLookupError):
-        os.kill(child.pid, signal.SIGKILL)
-    with suppress(ChildProcessError):
-        os.waitpid(child.pid, os.WNOHANG)
+        os.waitpid(child.pid, os.WNOHANG if kill else 0)

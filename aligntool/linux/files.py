@@ -67,30 +67,29 @@ def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None
 
     `path` must not be a symbolic link. Raises OSError.
     """
-    new = path.with_name(path.name + _NEW)
-    new.unlink(missing_ok=True)  # of an attempt that was cut short
-    with _file_for(path, new, replace=True) as file:
-        file.write(content)
-        file.flush()
-        _copy_attributes(path, file.fileno(), mode)
-    sync_folder(path.parent)
+    _write(path, content, of=path, mode=mode, replace=True)
 
 
 def keep_copy(path: Path, copy: Path) -> bool:
     """Copy a file with its attributes. False: `copy` exists already, and stays as it is. Raises OSError."""
     if os.path.lexists(copy):
         return False
-    new = copy.with_name(copy.name + _NEW)
-    new.unlink(missing_ok=True)
     try:
-        with _file_for(copy, new, replace=False) as file:
-            file.write(path.read_bytes())
-            file.flush()
-            _copy_attributes(path, file.fileno(), None)
+        _write(copy, path.read_bytes(), of=path, mode=None, replace=False)
     except FileExistsError:
         return False
-    sync_folder(copy.parent)
     return True
+
+
+def _write(target: Path, content: bytes, *, of: Path, mode: int | None, replace: bool) -> None:
+    """Write a file with the attributes `of` another one."""
+    new = target.with_name(target.name + _NEW)
+    new.unlink(missing_ok=True)  # of an attempt that was cut short
+    with _file_for(target, new, replace=replace) as file:
+        file.write(content)
+        file.flush()
+        _copy_attributes(of, file.fileno(), mode)
+    sync_folder(target.parent)
 
 
 def _copy_attributes(path: Path, descriptor: int, mode: int | None) -> None:

@@ -156,11 +156,8 @@ class KernelView:
         is being held meanwhile (debian/patches/udevadm-settle.patch). Raises OSError. A disk on which the kernel shows
         no partitions at all (EINVAL: GENHD_FL_NO_PART) is left so.
         """
-        if self._folder is None:
-            return
-        known = self.extents()
         try:
-            tell_partitions(self._descriptor, [part for part in parts if part[0] not in known])
+            self._add(parts)
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
@@ -168,8 +165,11 @@ class KernelView:
     def tell(self, parts: Iterable[tuple[int, Extent]]) -> None:
         """Those of `parts` that the kernel does not have; containers as `shown_container` says."""
         if self._shows:
-            known = self.extents()
-            tell_partitions(self._descriptor, [part for part in parts if part[0] not in known])
+            self._add(parts)
+
+    def _add(self, parts: Iterable[tuple[int, Extent]]) -> None:
+        known = self.extents()
+        tell_partitions(self._descriptor, [part for part in parts if self._folder and part[0] not in known])
 
 
 def _forget(descriptor: int, number: int) -> None:

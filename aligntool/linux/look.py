@@ -88,8 +88,8 @@ def read_ata(
     data = identify.identify_in_vpd(tree.content(f"{block.device}/vpd_pg89", 4096))
     if data is None and descriptor is not None and kind is DiskKind.ATA:
         data = commands.identify_device(descriptor)
-    facts = identify.decode_identify(data) if data is not None else None
-    return (facts, identify.decode_names(data)) if facts is not None and data is not None else None
+    facts = None if data is None else identify.decode_identify(data)
+    return None if data is None or facts is None else (facts, identify.decode_names(data))
 
 
 # One disk, from everything that can be seen of it. This is where sysfs, udev, the table on the disk and the drive's

@@ -13,7 +13,7 @@ from aligntool.linux.devices import Block, list_blocks, suspended
 from aligntool.linux.drives import Given
 from aligntool.linux.look import CAPTURED_IDENTIFY, Looker
 from aligntool.linux.pcie import find_adapters
-from aligntool.linux.sysfs import LIVE, LONGEST_CONTENT, MOUNTS, SWAPS, Tree, as_number, opened, parse_mounts, stripped
+from aligntool.linux.sysfs import LIVE, LONGEST_CONTENT, MOUNTS, SWAPS, Tree, opened, parse_mounts, stripped
 from aligntool.linux.system import CAPTURED as IMAGES
 from aligntool.linux.system import image_text, read_images, read_system
 from aligntool.system import LATE_START_ENABLED, ArrayLine, MdadmConf
@@ -61,9 +61,6 @@ class Recorder(Tree):
     def text(self, path: str) -> str | None:
         content = self.content(path, 4096)
         return None if content is None else stripped(content)
-
-    def number(self, path: str) -> int | None:
-        return as_number(self.text(path))
 
     def content(self, path: str, limit: int = LONGEST_CONTENT) -> bytes | None:
         if not path.startswith(_OPEN_TO_ALL):
@@ -197,12 +194,9 @@ def _identify(tree: Tree, block: Block) -> Iterator[tuple[str, bytes]]:
             buffer = get_host_memory_buffer(descriptor)
     except OSError:
         return
-    if controller is not None:
-        yield f"{place}.ctrl", controller
-    if namespace is not None:
-        yield f"{place}.ns", namespace
-    if buffer is not None:
-        yield f"{place}.hmb", buffer[0].to_bytes(4, "little") + buffer[1]
+    memory = None if buffer is None else buffer[0].to_bytes(4, "little") + buffer[1]
+    pages = (("ctrl", controller), ("ns", namespace), ("hmb", memory))
+    yield from ((f"{place}.{name}", page) for name, page in pages if page is not None)
 
 
 def _masked(entries: list[Entry]) -> Iterator[Entry]:

@@ -63,10 +63,14 @@ def loops_over(status: os.stat_result) -> Iterator[Occupant]:
 def nodes_of(status: os.stat_result) -> dict[int, str]:
     """Kernel names, by device number, of everything that shows bytes of a block device."""
     folder = sysfs_folder(status.st_rdev)
-    nodes = _nodes(status.st_rdev)
-    if (folder / "partition").exists():
-        nodes[_number((folder.parent / "dev").read_text())] = kernel_name(folder.parent)
-    return nodes
+    folders = [folder, *(file.parent for file in sorted(folder.glob("*/partition")))]
+    folders += [] if disk_folder(folder) == folder else [folder.parent]
+    return {_number((each / "dev").read_text()): kernel_name(each) for each in folders}
+
+
+def disk_folder(folder: Path) -> Path:
+    """The whole disk's, of a partition's folder in sysfs."""
+    return folder.parent if (folder / "partition").exists() else folder
 
 
 def sysfs_folder(device: int) -> Path:
@@ -77,13 +81,6 @@ def sysfs_folder(device: int) -> Path:
 def kernel_name(folder: Path) -> str:
     """sysfs writes cciss!c0d0 for /dev/cciss/c0d0."""
     return folder.name.replace("!", "/")
-
-
-def _nodes(device: int) -> dict[int, str]:
-    """The names of a disk and of its partitions by device number."""
-    folder = sysfs_folder(device)
-    parts = [file.parent for file in sorted(folder.glob("*/partition"))]
-    return {device: kernel_name(folder)} | {_number((part / "dev").read_text()): kernel_name(part) for part in parts}
 
 
 def _number(text: str) -> int:
@@ -208,9 +205,8 @@ def file_extents(descriptor: int, path: str) -> Placed:
 def disk_of(device: int) -> tuple[str, int]:
     """The kernel's name of the disk that a block device is, or is a partition of; and the byte where it begins."""
     folder = sysfs_folder(device)
-    if not (folder / "partition").exists():
-        return kernel_name(folder), 0
-    return kernel_name(folder.parent), int((folder / "start").read_text()) * 512
+    disk = disk_folder(folder)
+    return kernel_name(disk), 0 if disk == folder else int((folder / "start").read_text()) * 512
 
 
 def _runs(descriptor: int, path: str, start: int) -> Iterator[Run]:

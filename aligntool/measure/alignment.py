@@ -107,8 +107,7 @@ def jobs_of(
 
 def knee_of(curve: Curve, cpu: Curve, seen: Conditions, dice: Dice) -> Knee:
     """Return the knee of a measurement; `cpu` as of `bound_spans`."""
-    knee = not_by_the_processor(find_knee(curve, dice), cpu)
-    return not_by_the_arm(knee_beside_others(knee, seen), seen)
+    return not_by_the_arm(doubted(find_knee(curve, dice), cpu, seen), seen)
 
 
 def find_knee(curve: Curve, dice: Dice, *, resamples: int = RESAMPLES) -> Knee:
@@ -178,17 +177,10 @@ def bound_spans(cpu: Curve) -> tuple[int, ...]:
     return tuple(span for span, shares in sorted(cpu.items()) if shares and median(shares) >= NEAR_A_CORE)
 
 
-def not_by_the_processor(knee: Knee, cpu: Curve) -> Knee:
-    """As fast over every span is what a processor shows, too."""
-    if not knee.flat or not bound_spans(cpu):
-        return knee
-    return replace(knee, confidence=0.0, why="can't tell: CPU-bound, the drive may be faster over small spans")
-
-
-def knee_beside_others(knee: Knee, seen: Conditions) -> Knee:
-    """As fast over every span is what a machine shows, too, whose cores other programs wait for."""
-    crowded = crowded_words(seen)
-    return replace(knee, confidence=0.0, why=f"can't tell: {crowded}") if knee.flat and crowded else knee
+def doubted(knee: Knee, cpu: Curve, seen: Conditions) -> Knee:
+    """As fast over every span is what a processor shows, too, and a machine whose cores other programs wait for."""
+    bound = "CPU-bound, the drive may be faster over small spans" if bound_spans(cpu) else crowded_words(seen)
+    return replace(knee, confidence=0.0, why=f"can't tell: {bound}") if knee.flat and bound else knee
 
 
 def not_by_the_arm(knee: Knee, seen: Conditions) -> Knee:

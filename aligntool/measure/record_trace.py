@@ -20,6 +20,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.errors import Refusal, Refused, refuse, refuse_folder_name
 from aligntool.linux.process import end_with_us, find_program, how_ended, run_program
 from aligntool.linux.sysfs import mounts_now
+from aligntool.linux.users import block_number, disk_folder, sysfs_folder
 from aligntool.measure.targets import mount_of
 
 # The log of a recorded trace: a folder while it grows, then a file, which never replaces another one.
@@ -280,7 +281,7 @@ def find_traceable(named: str) -> Traceable:
     if not stat.S_ISBLK(status.st_mode):
         hint = f"sudo losetup -f --show {shell_word(path)}" if stat.S_ISREG(status.st_mode) else "lsblk"
         raise Refused(f"{named} is not a block device, and the kernel traces only those", hint=hint)
-    folder = _folder(status.st_rdev)
+    folder = sysfs_folder(status.st_rdev)
     debugfs = _debugfs()
     refuse(_missing(folder, debugfs))
     return Traceable(path, folder.name.replace("!", "/"), debugfs or _DEBUGFS)
@@ -322,10 +323,10 @@ def lies_on(path: str, traced: Traceable) -> bool:
     """Whether what is written at this path ends up on the disk that is traced; False too where that is unknown."""
     mount = mount_of(path)
     numbers = [Path(path).stat().st_dev]
-    if mount is not None and Path(mount.source).is_block_device():  # btrfs shows a number that no device has
-        numbers.append(Path(mount.source).stat().st_rdev)
-    ours = _disk(_folder(Path(traced.path).stat().st_rdev))
-    return any(ours.name in _below(_folder(number)) for number in numbers)
+    if mount is not None and (number := block_number(mount.source)):  # btrfs shows a number that no device has
+        numbers.append(number)
+    ours = disk_folder(sysfs_folder(Path(traced.path).stat().st_rdev))
+    return any(ours.name in _below(sysfs_folder(number)) for number in numbers)
 
 
 def _below(folder: Path) -> set[str]:
@@ -334,21 +335,12 @@ def _below(folder: Path) -> set[str]:
     left = [folder]
     while left and len(found) < _MOST_BELOW:
         each = left.pop()
-        disk = _disk(each)
+        disk = disk_folder(each)
         if not each.exists() or disk.name in found:
             continue
         found.add(disk.name)
         left += [slave.resolve() for slave in disk.glob("slaves/*")]
         backing = disk / "loop/backing_file"
         if backing.exists() and (file := Path(backing.read_text().strip())).exists():
-            left.append(_folder(file.stat().st_dev))
+            left.append(sysfs_folder(file.stat().st_dev))
     return found
-
-
-def _disk(folder: Path) -> Path:
-    """The whole disk's folder, of a partition's."""
-    return folder.parent if (folder / "partition").exists() else folder
-
-
-def _folder(number: int) -> Path:
-    return Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}").resolve()

@@ -493,17 +493,10 @@ def from_json(text: str, name: str) -> Result:
         raise Refused(f"{name} is not a result: {error}", hint="aligntool bench list") from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Samples:
-    """An element of `series`, beside the fields of its test."""
-
-    samples: tuple[Sample, ...]
-
-
 def _result(document: dict[str, object]) -> Result:
     series = []
     for row in decode(tuple[dict[str, object], ...], document.get("series"), "series"):
-        test, samples = decode(BenchTest, row, "series"), decode(_Samples, row, "series").samples
+        test, samples = decode(BenchTest, row, "series"), decode(tuple[Sample, ...], row.get("samples"), "samples")
         if not (test.block and test.depth and test.threads and samples):
             raise ValueError("series: a test of nothing, or without samples")
         series.append(Series(test, samples))
@@ -514,20 +507,9 @@ def _result(document: dict[str, object]) -> Result:
     return replace(plain, series=tuple(series), conditions=conditions)
 
 
-@dataclass(frozen=True, slots=True)
-class _Drives:
-    drives: tuple[dict[str, object], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Named:
-    name: str
-
-
 def conditions_of(value: object) -> Conditions:
     """Return conditions, of which only the fields of the right kinds are taken: they are shown, not computed with."""
     table = decode(dict[str, object], value, "conditions")
-    rows = decode(_Drives, table, "conditions").drives
-    drives = tuple(decode_shown(DriveState(decode(_Named, row, "drives").name), row, "drives") for row in rows)
-    others = {key: one for key, one in table.items() if key != "drives"}
-    return decode_shown(Conditions(drives=drives), others, "conditions")
+    rows = decode(tuple[dict[str, object], ...], table.pop("drives", None), "drives")
+    drives = tuple(decode_shown(DriveState(decode(str, row.get("name"), "name")), row, "drives") for row in rows)
+    return decode_shown(Conditions(drives=drives), table, "conditions")

@@ -178,11 +178,6 @@ class _Memory:
     granted: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    host_memory_buffer: _Memory | None
-
-
 def _spans(document: dict[str, object]) -> Spans:
     points = decode(tuple[_Point, ...], document.get("curve"), "curve")
     if not all(point.iops and point.cpu != () for point in points):
@@ -192,6 +187,7 @@ def _spans(document: dict[str, object]) -> Spans:
         "cpu": {point.span: list(point.cpu) for point in points if point.cpu is not None},
     }
     found = decode(Spans, {"when": ""} | document | _common(document) | figures)
-    memory = decode(_File, document).host_memory_buffer
+    value = document.get("host_memory_buffer")
+    memory = None if value is None else decode(_Memory, value, "host_memory_buffer")
     nvme = NvmeFacts(hmb_preferred=memory.preferred, hmb_granted=memory.granted) if memory else None
     return replace(found, conditions=_conditions(document), nvme=nvme)

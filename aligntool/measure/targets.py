@@ -13,7 +13,7 @@ from aligntool.errors import Refused
 from aligntool.inventory import Disk, most_of, port_above, runs_below
 from aligntool.linux.content import hole_share
 from aligntool.linux.look import look
-from aligntool.linux.sysfs import LIVE, Mount, mounts_now, on_battery
+from aligntool.linux.sysfs import LIVE, READ_ONLY, Mount, mounts_now, on_battery, opened
 from aligntool.linux.targets import refuse_ambiguous, refuse_silent
 from aligntool.linux.users import block_number, kernel_name, sysfs_folder
 from aligntool.measure.results import LARGEST, MEMORY, Brief, Conditions, DriveState, Kept, Result, from_json
@@ -159,11 +159,10 @@ def _in_folder(named: str, folder: str, name: str | None) -> Target:
 def _folder_is_direct(folder: str) -> bool:
     """Whether a file there can be opened past the page cache. The file has no name and is gone with the descriptor."""
     try:
-        descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC, 0o600)
+        with opened(folder, os.O_TMPFILE | os.O_RDWR | os.O_DIRECT):
+            return True
     except OSError as error:
         return error.errno != errno.EINVAL  # others (no O_TMPFILE, no right) say nothing of it
-    os.close(descriptor)
-    return True
 
 
 def _file(named: str, path: str) -> Target:
@@ -191,15 +190,12 @@ def _device(named: str, path: str) -> Target:
 
 def _opens_directly(named: str, path: str) -> bool:
     try:
-        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY))
+        with opened(path, os.O_RDONLY | os.O_NOCTTY), suppress(OSError), opened(path, READ_ONLY | os.O_DIRECT):
+            return True
     except OSError as error:
         hint = "type the same after sudo" if isinstance(error, PermissionError) else ""
         raise Refused(f"{named} cannot be opened: {error.strerror}", hint=hint) from error
-    try:
-        os.close(os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC | os.O_NOCTTY))
-    except OSError:
-        return False
-    return True
+    return False
 
 
 def _logical_block(number: int) -> int:

@@ -3,18 +3,19 @@
 import errno
 import gc
 import os
-import tempfile
+import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
-from pathlib import Path
 
-from aligntool.audit.wording import shell_word
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.block import Buffers
+from aligntool.linux.sysfs import opened
 from aligntool.linux.users import Run, file_extents
+from aligntool.measure.results import room_words
+from aligntool.measure.run import made_file as benchmark_file
 from aligntool.measure.unit_design import Kind, Pair, Round, Sample
 from aligntool.units import MIB, Extent, align_up, format_size
 
@@ -284,27 +285,17 @@ def made_file(folder: str, size: int, tell: Tell) -> Iterator[Made]:
     Raises Refused for too little room, and where the place of the file on the disk is unknown.
     """
     room = os.statvfs(folder)
-    if room.f_bavail * room.f_frsize < size + size // 8:
-        raise Refused(
-            f"{folder} has no room for a file of {format_size(size)}", hint=f"--size {format_size(max(size // 4, MIB))}"
-        )
+    if words := room_words(size, room.f_bavail * room.f_frsize):
+        hint = f"--size {format_size(max(size // 4, MIB))}"
+        raise Refused(f"there is too little room in {folder}: {words}", hint=hint)
     with ExitStack() as stack:
-        try:
-            descriptor, path = tempfile.mkstemp(prefix=".aligntool-probe-", dir=folder)
-        except OSError as error:
-            hint = f"ls -ld {shell_word(folder)}"
-            raise Refused(f"no file can be made in {folder}: {error.strerror}", hint=hint) from error
-        stack.callback(Path(path).unlink, missing_ok=True)
-        stack.callback(os.close, descriptor)
-        _fill(descriptor, path, min(_LOOK, size), tell)
-        file_extents(descriptor, path)  # refused now rather than when it is full
-        _fill(descriptor, path, size, tell)
-        placed = file_extents(descriptor, path)
-        target = stack.enter_context(opened_disk(path, write=True))
-        place = _placing(placed.runs)
-        yield Made(
-            Target(path, target.reading, target.writing, place), placed.disk, tuple(run.disk for run in placed.runs)
-        )
+        path = stack.enter_context(benchmark_file(folder, size, name=f".aligntool-probe-{secrets.token_hex(4)}"))
+        with opened(path, os.O_WRONLY) as descriptor:
+            file_extents(descriptor, path)  # refused now rather than when it is full
+            _fill(descriptor, path, size, tell)
+            placed = file_extents(descriptor, path)
+        target = replace(stack.enter_context(opened_disk(path, write=True)), place=_placing(placed.runs))
+        yield Made(target, placed.disk, tuple(run.disk for run in placed.runs))
 
 
 def _fill(descriptor: int, path: str, size: int, tell: Tell) -> None:

@@ -6,16 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from aligntool.measure.alignment import (
-    Knee,
-    between,
-    find_knee,
-    jobs_of,
-    knee_of,
-    not_by_the_processor,
-    reach,
-    spans_of,
-)
+from aligntool.measure.alignment import Knee, between, doubted, find_knee, jobs_of, knee_of, reach, spans_of
 from aligntool.measure.results import Conditions, DriveState
 from aligntool.measure.sweeps import Setting, Spans
 from aligntool.render.experiments import span_json, span_lines
@@ -172,10 +163,10 @@ def test_as_fast_everywhere_is_what_a_processor_shows_too() -> None:
     """95 % of a core, as `bench` has it; a fall is one, whatever held the small spans back."""
     flat = find_knee(curve(spans(64), 1 << 50), random.Random(1))
     busy: dict[int, list[float]] = {span: [99.0, 96.0, 95.0] for span in spans(64)}
-    assert not_by_the_processor(flat, {span: [94.9] * 3 for span in spans(64)}) == flat
-    assert not_by_the_processor(flat, busy).why.startswith("can't tell: CPU-bound")
+    assert doubted(flat, {span: [94.9] * 3 for span in spans(64)}, Conditions()) == flat
+    assert doubted(flat, busy, Conditions()).why.startswith("can't tell: CPU-bound")
     bent = find_knee(curve(spans(64), GIB, miss_us=180), random.Random(1))
-    assert not_by_the_processor(bent, busy) == bent
+    assert doubted(bent, busy, Conditions()) == bent
 
 
 @pytest.mark.parametrize(
