@@ -7,18 +7,8 @@ from fractions import Fraction
 from math import log10
 from statistics import median
 
-from aligntool.measure.results import (
-    MOST_EXCURSION,
-    WINDOW,
-    Conditions,
-    DriveState,
-    Result,
-    Series,
-    Spread,
-    as_ssd_score,
-    steadiness,
-    warnings_of,
-)
+from aligntool.measure import results as kept
+from aligntool.measure.results import Conditions, DriveState, Result, Series, Spread
 from aligntool.measure.statistics import LEAST_RUNS, PROMISED, about_depth, holm, welch_p_value
 from aligntool.measure.trace import ARTICLE, Drive
 from aligntool.recipes.goals import BenchTest
@@ -160,7 +150,7 @@ def doubts(result: Result) -> tuple[str, ...]:
     beside = [each.test.title for each in result.series if each.busy_machine]
     if beside:
         said.append(f"busy machine: other programs kept all cores busy during {', '.join(beside)}")
-    return (*said, *warnings_of(result.conditions, direct=result.settings.direct))
+    return (*said, *kept.warnings_of(result.conditions, direct=result.settings.direct))
 
 
 def differences(before: Result, after: Result) -> tuple[Difference, ...]:
@@ -241,7 +231,7 @@ def boot_doubts(result: Result) -> Iterator[str]:
         yield f"busy machine: {beside}: the drive may be faster than that"
     if moving := _titles(sides, lambda side: side.steady is False):
         yield f"NOT steady: {moving}"
-    yield from warnings_of(result.conditions, direct=result.settings.direct)
+    yield from kept.warnings_of(result.conditions, direct=result.settings.direct)
 
 
 def _boot_sides(result: Result) -> list[Series]:
@@ -332,18 +322,18 @@ def _passes(count: int) -> str:
 def _about_steadiness(result: Result) -> Iterator[str]:
     if not result.settings.until_steady:
         return
-    yield f"the figures of each test are those of its last {WINDOW} rounds"
+    yield f"the figures of each test are those of its last {kept.WINDOW} rounds"
     if result.kind == "folder":
         yield steady_file(result.settings.span)
     for each in result.series:
-        found = steadiness([sample.iops for sample in each.samples])
+        found = kept.steadiness([sample.iops for sample in each.samples])
         if found is None:
-            yield f"{each.test.title}: fewer than {WINDOW} rounds, so it is unknown whether it is steady"
+            yield f"{each.test.title}: fewer than {kept.WINDOW} rounds, so it is unknown whether it is steady"
             continue
         state = "steady" if found.steady else "NOT steady"
         yield (
-            f"{each.test.title}: {state} after {found.rounds} rounds: of the last {WINDOW} the average is "
-            f"{found.average:,.0f} IOPS, they differ by {found.excursion:.1%} (at most {MOST_EXCURSION:.0%}), "
+            f"{each.test.title}: {state} after {found.rounds} rounds: of the last {kept.WINDOW} the average is "
+            f"{found.average:,.0f} IOPS, they differ by {found.excursion:.1%} (at most {kept.MOST_EXCURSION:.0%}), "
             f"the trend is {found.slope:.1%} (at most 10%)"
         )
 
@@ -357,7 +347,7 @@ def _about_score(result: Result) -> Iterator[str]:
     """Not of passes: AS SSD knows none."""
     if result.settings.score != "as-ssd" or result.settings.passes:
         return
-    score = as_ssd_score(result.series)
+    score = kept.as_ssd_score(result.series)
     if score:
         yield f"AS SSD's score: {score.read:.0f} read, {score.write:.0f} write, {score.total:.0f} in all"
     times = access_times(result)
