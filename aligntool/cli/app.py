@@ -152,6 +152,32 @@ class Group(TyperGroup):
         return super().parse_args(ctx, args)
 
 
+# What `aligntool` alone prints; it fits a terminal of 24 lines.
+FIRST_PAGE = """\
+Audit disks for misaligned partitions, realign them in place, build NVMe RAID.
+
+  look      audit, report, status       judge partitions, drives and arrays
+            explain, drives, recipes    what is known, with its sources
+            snapshot                    capture a machine for an audit elsewhere
+  change    plan realign, realign       move partitions onto the boundary
+            plan layout, layout         make a new partition table
+            apply, resume, rollback     apply a saved plan; finish or undo
+  arrays    raid plan, create, persist  make an array that starts at every boot
+            raid show, tune             show arrays; measure which chunk is best
+  measure   bench, probe                what a drive is good for, and its unit
+            trace, estimate             what a load is made of, and its cost
+  try       demo                        all of it on a disk image, without root
+
+Nothing is written before the plan is shown and confirmed.
+
+  sudo aligntool audit                  every disk of this machine
+  aligntool audit disk.img              a disk image, without root
+  sudo aligntool realign /dev/sda       plan, ask, move
+
+aligntool --help lists the options, aligntool COMMAND --help those of a command.
+"""
+
+
 class Program(TyperGroup):
     """All commands and groups."""
 
@@ -160,6 +186,14 @@ class Program(TyperGroup):
         self.commands.update(_late_commands(""))
         self.commands.update({name: Group(name, *row) for name, row in GROUPS.items()})
 
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override] # click's Context
+        if not args:
+            print(FIRST_PAGE, end="")
+            ctx.exit()
+        if args[:2] == ["plan", "raid"]:  # beside `plan realign` and `plan layout` it is what one types
+            args = ["raid", "plan", *args[2:]]
+        return super().parse_args(ctx, args)
+
 
 app = typer.Typer(
     name="aligntool",
@@ -167,7 +201,6 @@ app = typer.Typer(
     help="Audit disks for misaligned partitions, and move them onto the boundary without losing what is on them; "
     "make arrays that lie on it and start at every boot; measure what a drive is good for.",
     epilog="Example: sudo aligntool audit        Without root, the audit has what can be read without root.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -182,7 +215,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Options before the command."""

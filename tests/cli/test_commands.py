@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from aligntool.cli.app import COMMANDS
 from tests.conftest import run
 from tests.run_aligntool import program, run_aligntool
 
@@ -161,3 +163,20 @@ def test_version_is_the_packages() -> None:
     from aligntool import __version__
 
     assert run_aligntool("--version").stdout == f"aligntool {__version__}\n"
+
+
+def test_alone_it_lists_every_command_on_a_screen_of_24_lines() -> None:
+    done = run_aligntool()
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert len(lines) < 24  # the prompt needs one
+    assert max(map(len, lines)) <= 80
+    listed = set(re.findall(r"[a-z]+", done.stdout))
+    assert {word for name in COMMANDS for word in name.split(" ")[:1]} <= listed
+
+
+def test_plan_raid_is_raid_plan() -> None:
+    words = ("--level", "1", "/dev/not-there-1", "/dev/not-there-2")
+    done, other = run_aligntool("plan", "raid", *words), run_aligntool("raid", "plan", *words)
+    assert (done.returncode, done.stdout, done.stderr) == (other.returncode, other.stdout, other.stderr)
+    assert done.returncode == 3
