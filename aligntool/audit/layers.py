@@ -69,31 +69,9 @@ DEEPEST = 8  # layers within layers; a disk that nests deeper is not telling the
 def layer_findings(judged: Judged, sector_size: int) -> Iterator[Finding]:
     disk, verdicts = judged.disk, judged.by_partition()
     for partition in disk.partitions:
-        if partition.content:
-            verdict = verdicts.get(partition.number)
-            yield from _contents(judged, partition, partition.content, verdict, sector_size)
-    if disk.content and not disk.partitions:
-        yield from _contents(judged, None, disk.content, verdicts.get(None), sector_size)
-
-
-def _contents(
-    judged: Judged, partition: Partition | None, layers: Sequence[Layer], verdict: Verdict | None, sector_size: int
-) -> Iterator[Finding]:
-    disk = judged.disk
-    if len(layers) > 1 and not all(layer.kind in LIVE_TOGETHER for layer in layers):
-        names = ", ".join(layer_name(layer) for layer in layers)
-        yield Finding(
-            Code.AMBIGUOUS_CONTENT, Severity.WARNING, f"{where(disk, partition)}: {names} are all recognised here",
-            disk=disk.name, partition=partition.number if partition else None, sector_size=sector_size,
-            next=as_root(disk, f"wipefs --no-act {shell_word(_node(disk, partition))}")
-            if partition is None or partition.node else f"aligntool explain {Code.AMBIGUOUS_CONTENT}",
-        )  # fmt: skip
-    for layer in layers:
-        yield from _Walk(judged, partition, verdict, sector_size).layer(layer, None, 0)
-
-
-def _node(disk: Disk, partition: Partition | None) -> str:
-    return f"/dev/{partition.node}" if partition and partition.node else disk.path
+        yield from _Walk(judged, partition, verdicts.get(partition.number), sector_size).contents(partition.content)
+    if not disk.partitions:
+        yield from _Walk(judged, None, verdicts.get(None), sector_size).contents(disk.content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +105,19 @@ class _Walk:
             partition=self.number, layer=layer_name(layer),
             start=layer.extent.start, sector_size=self.sector_size, next=f"aligntool explain {code}",
         )  # fmt: skip
+
+    def contents(self, layers: Sequence[Layer]) -> Iterator[Finding]:
+        part, code = self.partition, Code.AMBIGUOUS_CONTENT
+        if len(layers) > 1 and not all(layer.kind in LIVE_TOGETHER for layer in layers):
+            text = f"{where(self.disk, part)}: {', '.join(map(layer_name, layers))} are all recognised here"
+            node = f"/dev/{part.node}" if part and part.node else self.disk.path
+            look = as_root(self.disk, f"wipefs --no-act {shell_word(node)}")
+            yield Finding(
+                code, Severity.WARNING, text, disk=self.disk.name, partition=self.number, sector_size=self.sector_size,
+                next=look if part is None or part.node else f"aligntool explain {code}",
+            )  # fmt: skip
+        for layer in layers:
+            yield from self.layer(layer, None, 0)
 
     def layer(self, layer: Layer, below: Layer | None, depth: int) -> Iterator[Finding]:
         yield from self._size(layer)

@@ -1,13 +1,14 @@
 """Partition tables: what is wrong with them, as findings."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from aligntool.audit.drives import tell
 from aligntool.audit.report import Code, Finding, Severity
 from aligntool.audit.wording import as_root, next_command, next_resume, shell_word
 from aligntool.formats.parked import parked_numbers, seems_in_flight
 from aligntool.inventory import Disk, DiskKind, Fault, Role, TableFault, TableLabel
-from aligntool.units import format_size
+from aligntool.units import Extent, format_size
 
 _RULES = {
     Fault.GPT_PRIMARY_DAMAGED: (Code.GPT_PRIMARY_DAMAGED, Severity.ERROR),
@@ -84,21 +85,15 @@ def _in_flight(disk: Disk) -> Iterator[Finding]:
         return
     numbers = ", ".join(str(number) for number in flight.partitions)
     entries = f"entry {numbers} is" if len(flight.partitions) == 1 else f"entries {numbers} are"
+    journal = "the table names no byte of this disk for the journal: it is the file that was given with --journal"
     if flight.journal_at is not None:
         journal = f"the journal is at byte {flight.journal_at} of this disk"
-    else:
-        journal = "the table names no byte of this disk for the journal: it is the file that was given with --journal"
-    yield Finding(
-        Code.IN_FLIGHT, Severity.ERROR,
-        f"{disk.name}: a move of partitions is in flight: {entries} parked; do not mount, repair or partition it",
-        disk=disk.name, sector_size=disk.sector_size, start=flight.journal_at,
-        evidence=(
-            journal,
-            f"{next_command(disk, 'status')} prints how far the move came;"
-            f" {next_resume(disk).replace('aligntool resume', 'aligntool rollback')} undoes it",
-        ),
-        next=next_resume(disk),
-    )  # fmt: skip
+    resume = next_resume(disk)
+    undo = f"{resume.replace('aligntool resume', 'aligntool rollback')} undoes it"
+    status = f"{next_command(disk, 'status')} prints how far the move came; {undo}"
+    text = f"a move of partitions is in flight: {entries} parked; do not mount, repair or partition it"
+    found = tell(disk, Code.IN_FLIGHT, Severity.ERROR, text, journal, status, next_=resume)
+    yield replace(found, sector_size=disk.sector_size, start=flight.journal_at)
 
 
 def gpt_is_lost(disk: Disk) -> bool:
@@ -112,12 +107,10 @@ def _lost(disk: Disk) -> Finding:
     damaged = tuple(fault for fault in faults if fault.fault in _COPIES_DAMAGED)
     listed = disk.table is not None and disk.table.label is TableLabel.GPT
     shown = ", and what is listed here is what could still be read" if listed else ""
-    return Finding(
-        Code.GPT_LOST, Severity.ERROR,
-        f"{disk.name}: both copies of the GPT are damaged: Linux reads none of its entries{shown}",
-        disk=disk.name, start=damaged[0].at, sector_size=disk.sector_size,
-        evidence=tuple(fault.detail for fault in damaged), next=_next_step(disk, Code.GPT_LOST),
-    )  # fmt: skip
+    text = f"both copies of the GPT are damaged: Linux reads none of its entries{shown}"
+    details, next_ = (fault.detail for fault in damaged), _next_step(disk, Code.GPT_LOST)
+    found = tell(disk, Code.GPT_LOST, Severity.ERROR, text, *details, next_=next_)
+    return replace(found, start=damaged[0].at, sector_size=disk.sector_size)
 
 
 def _finding(disk: Disk, fault: TableFault) -> Finding:
@@ -127,14 +120,13 @@ def _finding(disk: Disk, fault: TableFault) -> Finding:
         severity = Severity.WARNING
     if fault.fault is Fault.OVERLAP and _covers_the_table(disk, fault):
         severity = Severity.INFO
-    copies = disk.table.copies if disk.table else ()
-    return Finding(
-        code, severity, f"{disk.name}: {fault.detail}", disk=disk.name,
+    copies = (f"{copy.name} GPT at byte {copy.at}: {copy.state}" for copy in (disk.table.copies if disk.table else ()))
+    return replace(
+        tell(disk, code, severity, fault.detail, *copies, next_=_next_step(disk, code)),
         partition=fault.partitions[0] if len(fault.partitions) == 1 else None,
-        start=fault.at, sector_size=disk.table.sector_size if disk.table else None,
-        evidence=tuple(f"{copy.name} GPT at byte {copy.at}: {copy.state}" for copy in copies),
-        next=_next_step(disk, code),
-    )  # fmt: skip
+        start=fault.at,
+        sector_size=disk.table.sector_size if disk.table else None,
+    )
 
 
 def _covers_the_table(disk: Disk, fault: TableFault) -> bool:
@@ -189,15 +181,16 @@ def _kernel_disagrees(disk: Disk) -> Iterator[Finding]:
     extended = {part.number for part in disk.partitions if part.role is Role.EXTENDED}
     missing = sorted(on_disk.keys() - in_kernel.keys())
     extra = sorted(in_kernel.keys() - on_disk.keys() - extended)
-    said = []
-    for number in differing:
-        kernel, table = in_kernel[number], on_disk[number]
-        said.append(
-            f"partition {number}: the kernel has {format_size(kernel.length)} at {format_size(kernel.start)},"
-            f" the table {format_size(table.length)} at {format_size(table.start)}"
-        )
+    said = [
+        f"partition {number}: the kernel has {_placed(in_kernel[number])}, the table {_placed(on_disk[number])}"
+        for number in differing
+    ]
     said += [f"partition {number} is in the table and not in the kernel" for number in missing]
     said += [f"partition {number} is in the kernel and not in the table" for number in extra]
     if said:
         text, probe = "the kernel's partitions are not those of the table", f"sudo partprobe {shell_word(disk.path)}"
         yield tell(disk, Code.KERNEL_DISAGREES, Severity.WARNING, text, *said, next_=probe)
+
+
+def _placed(extent: Extent) -> str:
+    return f"{format_size(extent.length)} at {format_size(extent.start)}"

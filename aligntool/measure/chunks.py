@@ -235,7 +235,7 @@ def plan_sweep(
         level=goal.level, layout=shape.layout, bitmap=shape.bitmap, workload=goal.workload,
         database_page=goal.database_page, recommended=recommended, chunks=tried,
         order=measured.sweep_order(tried, repeats), arrays={chunk: _array(made[chunk]) for chunk in tried},
-        shapes=measured.shapes_of(goal.workload, goal.database_page), alone=measured.drive_shapes(),
+        shapes=measured.shapes_of(goal.workload, goal.database_page), alone=measured.DRIVE_SHAPES,
         members=tuple(each.device for each in decided.placed),
         disks=tuple(subject(each.member.disk) for each in decided.placed),
         identities=tuple(measured.identity_of(each.member.disk) for each in decided.placed),

@@ -96,7 +96,6 @@ def capacity(level: Level, members: int, layout: str, each: int) -> int:
 class Lane:
     """The narrowest place on the way to one drive, or the drive itself."""
 
-    disk: str
     bandwidth: int
     what: str
 
@@ -171,7 +170,7 @@ def _with_drives(
     for disk in disks:
         own, by = rates.get(disk.name, (None, ""))
         if own and (disk.name not in found or own < found[disk.name].bandwidth):
-            found[disk.name] = Lane(disk.name, own, f"{disk.name} itself ({rate(own)}, {by})")
+            found[disk.name] = Lane(own, f"{disk.name} itself ({rate(own)}, {by})")
     return found
 
 
@@ -184,21 +183,21 @@ def _slowest(lanes: Mapping[str, Lane], shared: Sequence[Uplink], disks: Sequenc
 
 def narrowest(disk: Disk) -> Lane | None:
     """Of several paths the widest counts; what it shares with other drives is not looked at here."""
-    ways = [way for path in disk.links if (way := _narrowest_hop(disk, path))]
-    return max(ways, key=lambda lane: lane.bandwidth, default=None)
+    ways = [min(lanes, key=_bandwidth) for path in disk.links if (lanes := tuple(_lanes(disk, path)))]
+    return max(ways, key=_bandwidth, default=None)
 
 
-def _narrowest_hop(disk: Disk, path: Sequence[LinkHop]) -> Lane | None:
-    found = [(hop.bandwidth, hop_words(disk, hop)) for hop in path if hop.bandwidth]
-    found += [
-        (hop.hidden_bandwidth, f"{hop.hidden_uplink or 'a hidden link'} above {disk.name}")
-        for hop in path
-        if hop.hidden_bandwidth
-    ]
-    if not found:
-        return None
-    bandwidth, what = min(found, key=lambda each: each[0] or 0)
-    return Lane(disk.name, bandwidth or 0, what)
+def _bandwidth(lane: Lane) -> int:
+    return lane.bandwidth
+
+
+def _lanes(disk: Disk, path: Sequence[LinkHop]) -> Iterator[Lane]:
+    for hop in path:
+        if hop.bandwidth:
+            yield Lane(hop.bandwidth, hop_words(disk, hop))
+    for hop in path:
+        if hop.hidden_bandwidth:
+            yield Lane(hop.hidden_bandwidth, f"{hop.hidden_uplink or 'a hidden link'} above {disk.name}")
 
 
 def hop_words(disk: Disk, hop: LinkHop) -> str:
@@ -273,6 +272,11 @@ class Evidence(StrEnum):
     RULE = "rule of thumb"
 
 
+_STRENGTH = {
+    Source.REPORTED: Evidence.REPORTED, Source.MEASURED: Evidence.MEASURED, Source.KNOWN: Evidence.PUBLISHED,
+}  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     sentence: str
@@ -337,7 +341,7 @@ def recommend_chunk(stripes: Stripes) -> ChunkAdvice:
         return ChunkAdvice(None, "every member holds everything, so there is no chunk", Evidence.PUBLISHED)
     size, reason, evidence = _wanted(stripes)
     least = least_chunk(stripes)
-    longest = _power_below(FULL_STRIPE // stripes.data)
+    longest = 1 << (max(FULL_STRIPE // stripes.data, 1).bit_length() - 1)
     if stripes.level.parity and size > longest:
         size, evidence = longest, Evidence.PUBLISHED
         if reason == _NOT_SLOWER:
@@ -363,7 +367,7 @@ def _rules(chunk: int, stripes: Stripes) -> Iterator[Rule]:
         unit = max(stripes.units, key=lambda grid: grid.size)
         yield Rule(
             f"a multiple of the members' {unit.kind} of {format_size(unit.size)} ({unit.source}: {unit.by})",
-            _strength(unit.source), chunk % unit.size == 0,
+            _STRENGTH.get(unit.source, Evidence.RULE), chunk % unit.size == 0,
         )  # fmt: skip
     if stripes.workload == "database":
         least = 2 * stripes.database_page
@@ -392,33 +396,21 @@ def _wanted(stripes: Stripes) -> _Words:
 
 def least_chunk(stripes: Stripes) -> int:
     """A power of two that is below none of the floors; what is not a power of two among them does not count."""
-    return _power_above(min(_binding_floor(stripes)[0], LARGEST))
+    return 1 << (min(_binding_floor(stripes)[0], LARGEST) - 1).bit_length()
 
 
 def _binding_floor(stripes: Stripes) -> _Words:
     """The largest of the floors, in words."""
     floors = [(LEAST, f"at least {format_size(LEAST)}", Evidence.RULE)]
     floors += [
-        (grid.size, f"a multiple of the members' {grid.kind} of {format_size(grid.size)}", _strength(grid.source))
+        (
+            grid.size,
+            f"a multiple of the members' {grid.kind} of {format_size(grid.size)}",
+            _STRENGTH.get(grid.source, Evidence.RULE),
+        )
         for grid in stripes.units
     ]
     if stripes.workload == "database":
         page = stripes.database_page
         floors.append((2 * page, f"at least two database pages of {format_size(page)}", Evidence.RULE))
     return max(floors, key=lambda floor: floor[0])
-
-
-def _strength(source: Source) -> Evidence:
-    return {
-        Source.REPORTED: Evidence.REPORTED,
-        Source.MEASURED: Evidence.MEASURED,
-        Source.KNOWN: Evidence.PUBLISHED,
-    }.get(source, Evidence.RULE)
-
-
-def _power_below(size: int) -> int:
-    return 1 << (size.bit_length() - 1) if size else 1
-
-
-def _power_above(size: int) -> int:
-    return 1 << (size - 1).bit_length()

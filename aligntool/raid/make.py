@@ -25,17 +25,7 @@ from aligntool.raid.running import other_place
 from aligntool.raid.steps_drives import HeldMembers, hold_members, is_made, is_same_drive, look_around, old_signatures
 from aligntool.raid.steps_md import refuse_foreign, refuse_used, stop_earlier
 from aligntool.raid.steps_system import find_file
-from aligntool.steps import (
-    ArrayStep,
-    EditFile,
-    FileStep,
-    MakeArray,
-    MakeFileSystem,
-    MakeMember,
-    Mount,
-    Step,
-    SystemStep,
-)
+from aligntool.steps import FileStep, MakeArray, MakeFileSystem, MakeMember, Mount, Step
 
 # Everything that can be known to stand in the way, before the first write.
 #
@@ -65,7 +55,9 @@ def preflight(needs: Needs, planned: Sequence[Step], paths: Paths, disks: Sequen
         reasons.append(Refusal("name-taken", needs.device, text, "--name another"))
     reasons += [*_about_paths(planned, disks), *_about_files(needs.steps, planned, paths)]
     if find_program("blkid"):
-        reasons += _about_members(planned)
+        area = data_area(planned)  # what no table shows, and blkid would find the moment a partition is there
+        given = [step for step in planned if isinstance(step, MakeMember) and not step.wipe]
+        reasons += (refusal for step in given for refusal in old_signatures(step, area))
     for step in needs.steps:
         if isinstance(step, steps.RebuildInitramfs):
             reasons += steps_system.refuse_hooks(step, paths)
@@ -89,13 +81,6 @@ def _about_kernel(planned: Sequence[Step]) -> Iterator[Refusal]:
 
 def _mdstat() -> str:
     return steps_md.text_of(Path("/proc/mdstat"))
-
-
-def _about_members(planned: Sequence[Step]) -> Iterator[Refusal]:
-    """What no table shows and blkid would find the moment a partition is there."""
-    for step in planned:
-        if isinstance(step, MakeMember) and not step.wipe:
-            yield from old_signatures(step, data_area(planned))
 
 
 def _about_paths(planned: Sequence[Step], disks: Sequence[Disk]) -> Iterator[Refusal]:
@@ -128,12 +113,12 @@ def _about_files(files: Sequence[Step], planned: Sequence[Step], paths: Paths) -
             yield from (
                 Refusal("not-writable", step.path, text) for text in steps_system.refuse_unwritable(step, paths)
             )
-        if isinstance(step, EditFile):
+        if isinstance(step, steps.EditFile):
             yield from _about_names(step, paths)
             yield from _about_copies(step, drives, paths)
 
 
-def _about_copies(step: EditFile, drives: Sequence[str], paths: Paths) -> Iterator[Refusal]:
+def _about_copies(step: steps.EditFile, drives: Sequence[str], paths: Paths) -> Iterator[Refusal]:
     """EFI system partitions of another array that are kept alike: its line would go, and they would drift apart."""
     if step.path != LIST_FILE:
         return
@@ -147,7 +132,7 @@ def _about_copies(step: EditFile, drives: Sequence[str], paths: Paths) -> Iterat
             return
 
 
-def _about_names(step: EditFile, paths: Paths) -> Iterator[Refusal]:
+def _about_names(step: steps.EditFile, paths: Paths) -> Iterator[Refusal]:
     """Another array of that name in mdadm.conf, another file system at that place in fstab."""
     lines = [line for line in _text_of(step.path, paths).splitlines() if not re.match(r"\s*(#|$)", line)]
     others = [line.split() for line in lines if step.instead_of not in line]  # that one is replaced
@@ -296,16 +281,16 @@ def _where_it_runs(step: MakeFileSystem, plan: Plan) -> MakeFileSystem:
     return replace(step, device=f"/dev/{name}") if name else step
 
 
-def _trace(step: ArrayStep, paths: Paths, record: Record) -> Mapping[str, str]:
+def _trace(step: steps.ArrayStep, paths: Paths, record: Record) -> Mapping[str, str]:
     if isinstance(step, FileStep):
         return steps_system.find_file_trace(step, paths, keeps=not steps_system.is_kept(step, record))
-    if isinstance(step, SystemStep):
+    if isinstance(step, steps.SystemStep):
         return steps_system.find_system_trace(step)
     return {}  # what a member held is in the plan
 
 
 def _do(
-    step: MakeArray | MakeFileSystem | FileStep | SystemStep,
+    step: MakeArray | MakeFileSystem | FileStep | steps.SystemStep,
     plan: Plan,
     paths: Paths,
     trace: Mapping[str, str],
@@ -357,7 +342,7 @@ def _stop_unless_ours(step: MakeFileSystem, plan: Plan) -> None:
     raise Stopped(f"no step of the plan makes {step.device}")
 
 
-def _undo(step: ArrayStep, index: int, plan: Plan, paths: Paths, record: Record) -> Iterator[Said]:
+def _undo(step: steps.ArrayStep, index: int, plan: Plan, paths: Paths, record: Record) -> Iterator[Said]:
     if isinstance(step, MakeMember):
         blank = not any(isinstance(plan.steps[at], MakeFileSystem) for at in record.traces)
         yield from steps_drives.remove_member(step, data_area(plan.steps), blank=blank)

@@ -1,7 +1,7 @@
 """Measured chunks: shapes, statistics, the kept file, whether it applies to an array."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import exp, log, log2
@@ -11,20 +11,8 @@ from aligntool.change import RaidGoal
 from aligntool.documents import BOUNDS, POSITIVE, as_object, check_schema, decode, load_object
 from aligntool.errors import Refused
 from aligntool.inventory import Disk
-from aligntool.raid.chunks import (
-    HALF_MIB,
-    LARGEST,
-    LEVELS,
-    WORKLOADS,
-    ChunkAdvice,
-    DriveRate,
-    Evidence,
-    Rates,
-    Stripes,
-    judge_chunk,
-    least_chunk,
-    recommend_chunk,
-)
+from aligntool.raid import chunks as rules
+from aligntool.raid.chunks import LARGEST, LEVELS, WORKLOADS, ChunkAdvice, DriveRate, Evidence, Rates, Stripes
 from aligntool.units import GIB, KIB, MIB, align_down, format_size
 
 # A sweep over chunks -> which one is worth taking, or that there is no difference.
@@ -132,10 +120,8 @@ def choose(samples: Sequence[Sample], recommended: int) -> Choice:
             why = f"{format_size(recommended)}, which aligntool would take, was not among the chunks measured"
         return Choice(Verdict.UNKNOWN, None, why, rounds, {}, frozenset())
     against = {chunk: ratio_of(scores[chunk], scores[recommended]) for chunk in sorted(scores)}
-    apart = frozenset(
-        chunk for chunk in scores
-        if is_apart(scores[chunk], scores[recommended]) or is_apart(scores[recommended], scores[chunk])
-    )  # fmt: skip
+    usual = scores[recommended]
+    apart = frozenset(chunk for chunk, own in scores.items() if is_apart(own, usual) or is_apart(usual, own))
     best = max(scores, key=lambda chunk: median(scores[chunk]))
     alike = [chunk for chunk in scores if not is_apart(scores[best], scores[chunk])]
     if recommended in alike:
@@ -171,11 +157,7 @@ def scores_of(samples: Sequence[Sample]) -> dict[int, tuple[float, ...]]:
         for number in sorted({sample.round for sample in samples})
         if all(cells.get((number, chunk), {}).keys() == shapes for chunk in chunks)
     ]
-    return {chunk: tuple(geometric_mean(cells[number, chunk].values()) for number in whole) for chunk in chunks}
-
-
-def geometric_mean(rates: Iterable[float]) -> float:
-    return exp(fmean(log(rate) for rate in rates))
+    return {chunk: tuple(exp(fmean(map(log, cells[number, chunk].values()))) for number in whole) for chunk in chunks}
 
 
 def ratio_of(scores: Sequence[float], others: Sequence[float]) -> Ratio:
@@ -279,14 +261,12 @@ def measured_here(
     rates = _rates(tuning, disks)
     if advice.size is None:
         return MeasuredHere(advice, ("the measurement says nothing here: this level has no chunk",), rates)
-    reasons = why_not_here(tuning, disks, goal, layout, bitmap)
-    if reasons:
-        return MeasuredHere(advice, (f"the measurement is not used for the chunk: {'; '.join(reasons)}",), rates)
     choice = choose(tuning.samples, advice.size)
-    if choice.chunk is None:
-        return MeasuredHere(advice, (f"the measurement is not used for the chunk: {choice.reason}",), rates)
-    judged = judge_chunk(choice.chunk, stripes)
-    chosen = ChunkAdvice(choice.chunk, choice.reason, Evidence.MEASURED, judged)
+    reasons = why_not_here(tuning, disks, goal, layout, bitmap)
+    if reasons or choice.chunk is None:
+        why = "; ".join(reasons) or choice.reason
+        return MeasuredHere(advice, (f"the measurement is not used for the chunk: {why}",), rates)
+    chosen = ChunkAdvice(choice.chunk, choice.reason, Evidence.MEASURED, rules.judge_chunk(choice.chunk, stripes))
     return MeasuredHere(chosen, tuple(_figures(tuning, choice, advice.size)), rates, True)
 
 
@@ -341,10 +321,10 @@ def has_test_array(disk: Disk) -> bool:
 #
 # docs/raid.md, "Measuring the chunk", gives the reason for each choice.
 
-DEFAULT_CHUNK = HALF_MIB  # mdadm's own (mdadm.h, DEFAULT_CHUNK)
+DEFAULT_CHUNK = 512 * KIB  # mdadm's own (mdadm.h, DEFAULT_CHUNK)
 SPAN_OF_MEMBER = 4 * GIB  # of each member, unless the user says otherwise
-_STRIPED = (64 * KIB, 128 * KIB, 256 * KIB, HALF_MIB, MIB)
-_PARITY = (32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB, HALF_MIB)
+_STRIPED = (64 * KIB, 128 * KIB, 256 * KIB, 512 * KIB, MIB)
+_PARITY = (32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB, 512 * KIB)
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,9 +361,8 @@ def shapes_of(workload: str, database_page: int) -> tuple[Shape, ...]:
     return loads[workload]
 
 
-def drive_shapes() -> tuple[Shape, ...]:
-    """What each drive is asked to do alone, for the ceiling: large requests in order, written before they are read."""
-    return Shape("write", MIB, 8), Shape("read", MIB, 8)
+DRIVE_SHAPES = (Shape("write", MIB, 8), Shape("read", MIB, 8))
+"""What each drive is asked to do alone, for the ceiling: large requests in order, written before they are read."""
 
 
 def sweep_chunks(stripes: Stripes, asked: Sequence[int] = ()) -> tuple[int, ...]:
@@ -393,9 +372,9 @@ def sweep_chunks(stripes: Stripes, asked: Sequence[int] = ()) -> tuple[int, ...]
     Nothing below the members' page or unit is tried by itself: it would wear the drives to show what is known.
     """
     usual = _PARITY if stripes.level.parity else _STRIPED
-    floor = least_chunk(stripes)
+    floor = rules.least_chunk(stripes)
     wanted = set(asked) or {size for size in (*usual, DEFAULT_CHUNK) if size >= floor}
-    recommended = recommend_chunk(stripes).size
+    recommended = rules.recommend_chunk(stripes).size
     return tuple(sorted(wanted | ({recommended} if recommended else set())))
 
 

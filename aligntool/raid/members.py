@@ -1,7 +1,7 @@
 """Choose members: drives or partitions, their data offset, wear, what is erased."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aligntool.audit.arrays import Member, partition_node
 from aligntool.audit.report import Grid
@@ -188,24 +188,18 @@ def differences(members: Sequence[Member], known: Known) -> Iterator[str]:
         if len(set(found.values()) - {None}) > 1:
             told = ", ".join(f"{name} {value}" for name, value in found.items() if value)
             yield f"the members have different {what}: {told}; the slowest and the smallest sets the pace"
-    yield from _odd(drives)
+    yield from (f"{disk.name} {_ODD[disk.kind]}" for disk in drives if disk.kind in _ODD)
     yield from _numa(drives)
     yield from wear_of({member.name: member.disk.health for member in members})
 
 
+# What is not a drive in a slot of this machine, or only by a cable, and comes and goes by its own rules.
 _ODD = {
     DiskKind.MEMORY: "is memory: what is on it is gone when the power is, unless it is a kind that keeps it",
     DiskKind.NETWORK: "is reached over a network: when that is away, so is the member, and the array is degraded",
     DiskKind.USB: "is on USB: a cable that is touched takes the member out of the array, and flushes may not reach it",
     DiskKind.LOOP: "is a file: it is not a member again after a reboot before it is attached",
 }
-
-
-def _odd(drives: Sequence[Disk]) -> Iterator[str]:
-    """What is not a drive in a slot of this machine, or only by a cable, and comes and goes by its own rules."""
-    for disk in drives:
-        if disk.kind in _ODD:
-            yield f"{disk.name} {_ODD[disk.kind]}"
 
 
 def _numa(drives: Sequence[Disk]) -> Iterator[str]:
@@ -270,10 +264,7 @@ def place_members(members: Sequence[Member], goal: RaidGoal, level: Level) -> tu
 def _cut(placed: Placed, length: int, *, new: bool) -> Placed:
     """A partition that is taken keeps its own length; the array uses no more than the smallest of it."""
     extent = Extent(placed.extent.start, length)
-    entries = tuple(
-        NewEntry(entry.number, extent, entry.type_code, entry.name) if entry.extent == placed.extent else entry
-        for entry in placed.entries
-    )
+    entries = tuple(replace(each, extent=extent) if each.extent == placed.extent else each for each in placed.entries)
     return Placed(placed.member, placed.device, extent, entries if new else ())
 
 

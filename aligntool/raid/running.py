@@ -6,17 +6,8 @@ from dataclasses import dataclass
 from itertools import count
 from types import MappingProxyType
 
-from aligntool.audit.array_boot import (
-    NUMBERED,
-    SYSTEM_PLACES,
-    RunningArray,
-    above,
-    base_node,
-    is_native,
-    running_nodes,
-    short_name,
-    uuid_behind,
-)
+from aligntool.audit import array_boot
+from aligntool.audit.array_boot import RunningArray, above, base_node, is_native, running_nodes, short_name, uuid_behind
 from aligntool.audit.arrays import Member, members_of, sync_words
 from aligntool.audit.report import Finding, Judged, Report, Severity
 from aligntool.audit.wording import asked_by, layer_name, shell_word
@@ -108,14 +99,15 @@ def arrays_of(
     """
     disks = [judged.disk for judged in report.judged]
     wanted = {find_array(disks, name, command="aligntool raid show").name for name in names}
-    arrays = [judged for judged in report.judged if judged.disk.array]
-    return tuple(_view(judged, report, rates, known) for judged in arrays if not names or judged.disk.name in wanted)
+    return tuple(
+        _view(judged, judged.disk.array, report, rates, known)
+        for judged in report.judged
+        if judged.disk.array and (not names or judged.disk.name in wanted)
+    )
 
 
-def _view(judged: Judged, report: Report, rates: Rates, known: Known) -> ArrayView:
-    disk, facts = judged.disk, judged.disk.array
-    if facts is None:
-        raise ValueError(f"{disk.name} is not an array")
+def _view(judged: Judged, facts: ArrayFacts, report: Report, rates: Rates, known: Known) -> ArrayView:
+    disk = judged.disk
     places, offsets, level = members_of(report.judged), dict(facts.member_data_offsets), level_of(facts.level)
     drives = [places[name].disk for name in facts.members if name in places]
     own = {one.name: rates[one.name] for one in drives if one.name in rates}
@@ -262,7 +254,7 @@ def _lacks_nofail(line: TableLine) -> bool:
     """The root is never without; what else the system may need is left as its owner wrote it."""
     if {"nofail", "noauto"} & set(line.options):
         return False
-    return line.kind == "swap" or not SYSTEM_PLACES.fullmatch(line.place)
+    return line.kind == "swap" or not array_boot.SYSTEM_PLACES.fullmatch(line.place)
 
 
 def _with_field(text: str, number: int, value: str) -> str:
@@ -479,7 +471,7 @@ def _attention(array: RunningArray, system: System) -> Iterator[str]:
             yield f"{image.path}: not readable: {image.unseen}"
     for word in files.command_line:
         key, _, value = word.partition("=")
-        found = NUMBERED.fullmatch(value)
+        found = array_boot.NUMBERED.fullmatch(value)
         if found and f"/dev/{found[1]}" in array.nodes():
             yield (
                 f"the kernel's command line says {word}: in the boot loader's settings put UUID= of the file system "

@@ -41,22 +41,27 @@ def look_around() -> tuple[Disk, ...]:
 # by its bytes only.
 
 
-def stop_unless_blank(step: MakeMember, taken: Extent | None, area: DataArea, *, begun: bool) -> None:
+def stop_unless_blank(disk: Disk, step: MakeMember, area: DataArea, *, begun: bool) -> None:
     """As `came_onto`. Raises Stopped."""
-    if why := came_onto(step, taken, area, begun=begun):
+    if why := came_onto(disk, step, area, begun=begun):
         raise Stopped(f"{why}; it is not overwritten", hint="sudo aligntool rollback leaves that alone")
 
 
-def came_onto(step: MakeMember, taken: Extent | None, area: DataArea, *, begun: bool) -> str:
+def came_onto(disk: Disk, step: MakeMember, area: DataArea, *, begun: bool) -> str:
     """A sentence; "" where it is blank, and where it was to be overwritten.
 
-    `taken`: the partition or drive that is taken as it is, in bytes of the disk. `begun`: the table may be there, and
-    superblocks and bitmaps of the array in front of its data; md itself writes nothing into an array of blank members.
+    `begun`: the table may be there, and superblocks and bitmaps of the array in front of its data; md itself writes
+    nothing into an array of blank members.
     """
+    number = None if step.entries else part_number(disk, step)
     if step.wipe:
         return ""
-    whole = step.entries[-1].extent if step.entries and begun else taken
-    if whole is None:
+    whole = Extent(0, disk.size or 0)  # what the step takes, in bytes of the disk
+    if number is not None:
+        whole = next(part.extent for part in disk.partitions if part.number == number)
+    elif step.entries and begun:
+        whole = step.entries[-1].extent
+    if not whole.length:
         return ""
     found = sample(step.disk.path, area.of(whole) if begun else whole)
     if found.unreadable:
@@ -65,13 +70,6 @@ def came_onto(step: MakeMember, taken: Extent | None, area: DataArea, *, begun: 
         where = f"at {found.written} of {found.places} places"
         return f"{step.device} holds what was not there when the plan was made, {where}"
     return ""
-
-
-def whole_of(disk: Disk, step: MakeMember, number: int | None) -> Extent | None:
-    """What the step takes, in bytes of the disk; `number`: of the partition. None: its size is unknown."""
-    if number is not None:
-        return next((part.extent for part in disk.partitions if part.number == number), None)
-    return Extent(0, disk.size) if disk.size else None
 
 
 # What old content there would show through a new array, where its data will lie on its members.
@@ -86,20 +84,18 @@ def old_signatures(step: MakeMember, area: DataArea) -> Iterator[Refusal]:
     """
     for entry in step.entries:
         yield from _shown(step.disk.path, entry.extent, "where the new partition begins")
-    if not area.offset:
-        return
-    if step.entries:
-        yield from _shown(step.disk.path, area.of(step.entries[-1].extent), "where the array's data would begin")
-    else:
-        yield from _shown(step.device, Extent(area.offset, area.length or 0), "where the array's data would begin")
+    if area.offset:
+        device, place = step.device, Extent(area.offset, area.length or 0)
+        if step.entries:
+            device, place = step.disk.path, area.of(step.entries[-1].extent)
+        yield from _shown(device, place, "where the array's data would begin")
 
 
 def _shown(device: str, place: Extent, where: str) -> Iterator[Refusal]:
     """`place` without a length: to the end of the device."""
     length = ("-S", str(place.length)) if place.length else ()
-    said = run_program(
-        "blkid", "-p", "-O", str(place.start), *length, "-o", "value", "-s", "TYPE", "-s", "PTTYPE", device
-    )
+    shown = ("-o", "value", "-s", "TYPE", "-s", "PTTYPE")
+    said = run_program("blkid", "-p", "-O", str(place.start), *length, *shown, device)
     if said.code == 0 and said.output.strip():
         text = f"{device} holds {said.output.split()[0]} at byte {place.start}, {where}"
         yield Refusal("not-empty", device, text, f"sudo blkid -p -O {place.start} {shell_word(device)}")
@@ -190,13 +186,12 @@ def make_member(step: MakeMember, members: HeldMembers, *, again: bool, area: Da
                 held.kernel.show([(entry.number, entry.extent) for entry in step.entries])
     elif step.entries:
         with members.disk(disk.path) as held:
-            disk = look_at(step.disk.path)
-            _stop_unless_planned(disk, step, again=again)
-            stop_unless_blank(step, whole_of(disk, step, None), area, begun=again)
+            disk = _planned_disk(step, again=again)
+            stop_unless_blank(disk, step, area, begun=again)
             _make_table(held, disk, step, area)
     else:
         _stop_unless_planned(disk, step, again=again)
-        stop_unless_blank(step, whole_of(disk, step, part_number(disk, step)), area, begun=again)
+        stop_unless_blank(disk, step, area, begun=again)
         if step.wipe:
             _wipe_taken(disk, step, members, again=again, area=area)
 
@@ -228,8 +223,7 @@ def stop_unless_standing(step: MakeMember, area: DataArea, *, blank: bool) -> No
     if problems or not same:
         raise Stopped(f"{step.device} is not as it was made: {'; '.join(problems) or 'its drive has changed'}")
     if blank:
-        number = None if step.entries else part_number(disk, step)
-        stop_unless_blank(step, whole_of(disk, step, number), area, begun=True)
+        stop_unless_blank(disk, step, area, begun=True)
 
 
 def _problem(disk: Disk, entry: NewEntry) -> str:
@@ -253,6 +247,13 @@ def is_same_drive(disk: Disk, step: MakeMember) -> bool:
     """By what does not change when its table does: model, serial number, WWN, size."""
     was = step.disk
     return (disk.model, disk.serial, disk.wwn, disk.size) == (was.model, was.serial, was.wwn, was.size)
+
+
+def _planned_disk(step: MakeMember, *, again: bool) -> Disk:
+    """Look at the drive again, now that nobody else can have it. Raise Stopped."""
+    disk = look_at(step.disk.path)
+    _stop_unless_planned(disk, step, again=again)
+    return disk
 
 
 def _stop_unless_planned(disk: Disk, step: MakeMember, *, again: bool) -> None:
@@ -300,18 +301,13 @@ def _make_table(held: Holding, disk: Disk, step: MakeMember, area: DataArea) -> 
         try:
             if step.wipe:
                 zero(held.device, zeroed(disk, step.entries, None, area))
-            _stop_where_something_shows(step, area)
+            for one in old_signatures(step, area):  # once a partition is there, udev would start an old array in it
+                raise Stopped(f"{one.text}; nothing was written over it")
             table.commitToDevice()
             set_types(held.device, step)
             held.kernel.show([(entry.number, entry.extent) for entry in step.entries])
         except failures as error:
             raise Stopped(f"{disk.path}: {error}; its new table may be unfinished") from error
-
-
-def _stop_where_something_shows(step: MakeMember, area: DataArea) -> None:
-    """The kernel and udev look at a partition the moment it is there, and would start an old array in it."""
-    for one in old_signatures(step, area):
-        raise Stopped(f"{one.text}; nothing was written over it")
 
 
 def _wipe_taken(disk: Disk, step: MakeMember, members: HeldMembers, *, again: bool, area: DataArea) -> None:
@@ -321,8 +317,7 @@ def _wipe_taken(disk: Disk, step: MakeMember, members: HeldMembers, *, again: bo
     number = part_number(disk, step)
     if number is None:
         with members.disk(disk.path) as held:
-            disk = look_at(step.disk.path)
-            _stop_unless_planned(disk, step, again=again)
+            disk = _planned_disk(step, again=again)
             held.kernel.forget(held.kernel.numbers())
             zero(held.device, zeroed(disk, (), None, area))
         return
@@ -330,8 +325,7 @@ def _wipe_taken(disk: Disk, step: MakeMember, members: HeldMembers, *, again: bo
     if why := partition_problem(disk.path, step.device, extent):
         raise Stopped(f"{step.device}: {why}")
     with members.partition(step.device) as device:
-        disk = look_at(step.disk.path)
-        _stop_unless_planned(disk, step, again=again)
+        disk = _planned_disk(step, again=again)
         try:
             own = zeroed(disk, (), extent, area)
             zero(device, tuple(Extent(each.start - extent.start, each.length) for each in own))
@@ -367,7 +361,7 @@ def remove_member(step: MakeMember, area: DataArea = _ANYWHERE, *, blank: bool =
         found = ", ".join(held_by(disk)) or "another table"
         yield Said(f"{disk.path} is left as it is: it holds {found}, which is not of this array")
         return
-    if blank and (why := came_onto(step, None, area, begun=True)):
+    if blank and (why := came_onto(disk, step, area, begun=True)):
         yield Said(f"{disk.path} is left as it is: {why}")
         return
     with HeldMembers().disk(disk.path) as held:
@@ -375,7 +369,10 @@ def remove_member(step: MakeMember, area: DataArea = _ANYWHERE, *, blank: bool =
             yield Said(f"{disk.path} has no table; there is nothing to take back")
             return
         held.kernel.forget(held.kernel.numbers())
-        _zero_table(held.device, disk, step, area)
+        try:
+            zero(held.device, zeroed(disk, step.entries, None, area))
+        except OSError as error:
+            raise Stopped(f"{disk.path}: {error.strerror}; its table may be half removed") from error
     settle()
 
 
@@ -391,10 +388,3 @@ def _ends_with_gpt(device: Device) -> bool:
     """The backup's header, which nobody believes without a primary or a protective MBR."""
     last = device.size - device.sector_size
     return bytes(device.read(last, device.sector_size)).startswith(b"EFI PART")
-
-
-def _zero_table(device: Device, disk: Disk, step: MakeMember, area: DataArea) -> None:
-    try:
-        zero(device, zeroed(disk, step.entries, None, area))
-    except OSError as error:
-        raise Stopped(f"{disk.path}: {error.strerror}; its table may be half removed") from error

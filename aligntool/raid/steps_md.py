@@ -241,7 +241,11 @@ def superblock_uuid(device: str) -> str:
 
 
 def _is_whole(name: str, members: Sequence[str]) -> bool:
-    return slaves(name) == _names(members) and attribute(name, "degraded") in ("", "0")
+    return slaves(name) == _names(members) and not _is_degraded(name)
+
+
+def _is_degraded(name: str) -> bool:
+    return attribute(name, "degraded") not in ("", "0")
 
 
 def _leads_to(device: str, name: str) -> bool:
@@ -389,7 +393,12 @@ def stop_earlier(steps: Sequence[Step], left: Sequence[Step]) -> Iterator[Said]:
     wiped_devices = {name for step in wiped for name in _wiped_devices(step)}
     for name in sorted(arrays_above([f"/dev/{each}" for each in wiped_devices])):
         found = {superblock_uuid(f"/dev/{each}") for each in slaves(name)}
-        if slaves(name) <= wiped_devices and len(found) == 1 and found <= uuids and _is_incomplete(name):
+        if (
+            slaves(name) <= wiped_devices
+            and len(found) == 1
+            and found <= uuids
+            and (_is_degraded(name) or attribute(name, "array_state") in ("inactive", "clear"))
+        ):
             said = run_program("mdadm", "--stop", f"/dev/{name}")
             if said.code:
                 raise Refused(
@@ -408,9 +417,3 @@ def _wiped_devices(step: MakeMember) -> Iterator[str]:
     if folder is not None:
         yield folder.name
         yield from (part.parent.name for part in folder.glob("*/partition"))
-
-
-def _is_incomplete(name: str) -> bool:
-    """By the kernel: it does not run, or it runs without a member."""
-    lacks_members = attribute(name, "degraded") not in ("", "0")
-    return lacks_members or attribute(name, "array_state") in ("inactive", "clear")
