@@ -1,0 +1,18 @@
+# For the kernels that `dracut --regenerate-all` makes images for. dracut puts mdadm.conf only into images for this
+# machine (hostonly) or where it is told to (mdadmconf), and of those only where mdraid is a part of the image
+# (90mdraid/module-setup.sh). An image without the file knows of no array, and the running system's file counts; one
+# with the file must have the line.
+for each in /lib/modules/*; do
+    kernel=${each##*/};
+    [ -e "$each/modules.dep" ] || [ -e "$each/modules.dep.bin" ] || continue;
+    lsinitrd -k "$kernel" -m > /dev/null || { echo "the initramfs of $kernel cannot be read"; exit 1; };
+    inside=$(lsinitrd -k "$kernel" -f etc/mdadm.conf);
+    if [ -z "$inside" ]; then
+        echo "$kernel: no mdadm.conf inside, $1 comes up after the initramfs";
+    elif printf "%s\n" "$inside" | grep -q "^[^#]*$1"; then
+        echo "$kernel: $1 is inside";
+    else
+        echo "$kernel: the mdadm.conf inside has no line of $1";
+        exit 1;
+    fi;
+done

@@ -1,0 +1,22 @@
+# lsinitcpio takes one image, a unified kernel image, too, and unpacks all of it into the folder that it is run in
+# (mkinitcpio, lsinitcpio). Which images there are is what the presets say that `mkinitcpio -P` builds, in bash.
+into=$(mktemp -d) || exit;
+trap 'rm -r "$into"' EXIT;
+cd "$into" || exit;
+for preset in "${MKINITCPIO_PRESETS:-/etc/mkinitcpio.d}"/*.preset; do
+    (
+        . "$preset";
+        for name in "${PRESETS[@]}"; do
+            image=${name}_image; uki=${name}_uki; old=${name}_efi_image;
+            printf '%s\n' "${!image}" "${!uki:-${!old}}";
+        done
+    );
+done | sed '/^$/d' | sort -u > images;
+[ -s images ] || { echo no preset names an image; exit 1; };
+while read -r image; do
+    mkdir inside;
+    (cd inside && lsinitcpio -x "$image" > /dev/null) || exit;
+    cat inside/etc/mdadm.conf || { echo "$image has no mdadm.conf: is mdadm_udev in HOOKS?"; exit 1; };
+    grep -q "^[^#]*$1" inside/etc/mdadm.conf || { echo "$image has no line of $1"; exit 1; };
+    rm -r inside;
+done < images
