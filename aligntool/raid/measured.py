@@ -321,10 +321,10 @@ def has_test_array(disk: Disk) -> bool:
 #
 # docs/raid.md, "Measuring the chunk", gives the reason for each choice.
 
-DEFAULT_CHUNK = 512 * KIB  # mdadm's own (mdadm.h, DEFAULT_CHUNK)
+DEFAULT_CHUNK = MIB // 2  # mdadm's own (mdadm.h, DEFAULT_CHUNK)
 SPAN_OF_MEMBER = 4 * GIB  # of each member, unless the user says otherwise
-_STRIPED = (64 * KIB, 128 * KIB, 256 * KIB, 512 * KIB, MIB)
-_PARITY = (32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB, 512 * KIB)
+_STRIPED = (64 * KIB, 128 * KIB, 256 * KIB, MIB // 2, MIB)
+_PARITY = (32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB, MIB // 2)
 
 
 @dataclass(frozen=True, slots=True)
