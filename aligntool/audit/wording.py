@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from aligntool.audit.report import Grid
 from aligntool.errors import Refusal
 from aligntool.formats.parked import seems_in_flight
-from aligntool.inventory import Disk, DiskKind, Layer, Partition, Source, TableLabel
+from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role, Source, TableLabel
 from aligntool.units import format_about, format_size
 
 
@@ -104,6 +104,21 @@ def uses(name: str, node: str, places: Iterable[str], holders: Iterable[str]) ->
         yield Refusal("mounted", name, f"{name} is mounted at {place}", end_of_use(node.removeprefix("/dev/"), place))
     for holder in holders:
         yield Refusal("held", name, f"{name} is a part of {holder}, which is running", f"aligntool audit {holder}")
+
+
+def unfit(disk: Disk, part: Partition | None, name: str) -> Iterator[Refusal]:
+    """Yield why nothing new is put on a disk or partition, whatever is on it. `name`: of the one or the other."""
+    if disk.read_only:
+        yield Refusal("read-only", disk.name, f"{disk.name} is read-only")
+    if disk.failing:
+        yield Refusal("failing", disk.name, f"{disk.name} reports that it is failing: {disk.failing}", replacing(disk))
+    if part is not None and part.role in (Role.EXTENDED, Role.MAP, Role.NESTED):
+        text = f"{name} is not a partition of its own but {part.role.value}"
+        yield Refusal("not-a-partition", name, text)
+
+
+def replacing(disk: Disk) -> str:
+    return f"smartctl -a {shell_word(disk.path)}; replace it first"
 
 
 def holdings(disk: Disk, whole: str = "whole disk") -> tuple[str, ...]:

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from aligntool.audit.wording import contents, shell_word, uses, where
+from aligntool.audit.wording import contents, shell_word, unfit, uses, where
 from aligntool.errors import Refusal, Refused, refuse
-from aligntool.inventory import Disk, Partition, Role
+from aligntool.inventory import Disk, Partition
 from aligntool.measure.fio import ENGINE, Job, Pattern, fill_job
 from aligntool.measure.results import Course, Settings
 from aligntool.measure.statistics import LEAST_RUNS, depths_between
@@ -18,15 +18,8 @@ from aligntool.units import MIB, align_down, format_about, format_size
 
 def refuse_destruction(disk: Disk, partition: Partition | None) -> None:
     """Of a whole disk, whatever is in any of its partitions counts as well. Raises Refused."""
-    refuse([*_about_disk(disk), *_about_use(disk, partition), *_about_content(disk, partition)])
-
-
-def _about_disk(disk: Disk) -> Iterator[Refusal]:
-    if disk.read_only:
-        yield Refusal("read-only", disk.name, f"{disk.name} is read-only")
-    if disk.failing:
-        text = f"{disk.name} reports that it is failing: {disk.failing}"
-        yield Refusal("failing", disk.name, text, f"smartctl -a {shell_word(disk.path)}")
+    unfitness = unfit(disk, partition, where(disk, partition))
+    refuse([*unfitness, *_about_use(disk, partition), *_about_content(disk, partition)])
 
 
 def _about_use(disk: Disk, partition: Partition | None) -> Iterator[Refusal]:
@@ -38,9 +31,6 @@ def _about_use(disk: Disk, partition: Partition | None) -> Iterator[Refusal]:
 def _about_content(disk: Disk, partition: Partition | None) -> Iterator[Refusal]:
     look = f"sudo aligntool audit {shell_word(disk.path)}"
     on, name = partition or disk, where(disk, partition)
-    if partition is not None and partition.role in (Role.EXTENDED, Role.MAP, Role.NESTED):
-        text = f"{name} is not a partition of its own but {partition.role.value}"
-        yield Refusal("not-a-partition", name, text)
     if not on.content_read or (partition is None and not disk.table_read):
         yield Refusal("not-read", name, f"{name} could not be read and may not be empty", look)
     if partition is None:

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from aligntool.audit.arrays import Member
-from aligntool.audit.wording import contents, holdings, next_command, shell_word, uses
+from aligntool.audit.wording import contents, holdings, next_command, replacing, shell_word, unfit, uses
 from aligntool.change import RAID_WORDS, RaidGoal
 from aligntool.errors import Refusal
-from aligntool.inventory import Disk, DiskKind, LbaFormat, Role
+from aligntool.inventory import DiskKind, LbaFormat
 from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.chunks import LEVELS, copies_of, layouts_of
 from aligntool.raid.commands import BLOCK, Shape
@@ -204,7 +204,7 @@ def _about_wipe(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refusal]:
 
 
 def _about_member(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
-    disk, part = member.disk, member.partition
+    disk = member.disk
     if disk.kind is DiskKind.IMAGE:
         hint = f"losetup -f --show {shell_word(disk.path)}"
         yield Refusal("file", disk.path, f"{disk.path} is a file; md works on block devices", hint)
@@ -214,19 +214,9 @@ def _about_member(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
     if disk.zoned not in (None, "none"):
         text = f"{disk.name} is {disk.zoned} zoned: parts of it must be written in order, which md does not do"
         yield Refusal("zoned", disk.name, text)
-    if disk.read_only:
-        yield Refusal("read-only", disk.name, f"{disk.name} is read-only")
-    if disk.failing:
-        yield Refusal("failing", disk.name, f"{disk.name} says that it fails: {disk.failing}", _replacing(disk))
-    if part is not None and part.role in (Role.EXTENDED, Role.MAP, Role.NESTED):
-        text = f"{member.name} is not a partition of its own but {part.role.value}"
-        yield Refusal("not-a-partition", member.name, text)
+    yield from unfit(disk, member.partition, member.name)
     yield from _about_use(member)
     yield from _about_content(member, goal)
-
-
-def _replacing(disk: Disk) -> str:
-    return f"smartctl -a {shell_word(disk.path)}; replace it first"
 
 
 def _about_use(member: Member) -> Iterator[Refusal]:
@@ -250,7 +240,7 @@ def _about_content(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
         yield Refusal("test-array", name, f"{name} holds a test array that a sweep over chunks left behind", clear)
     elif disk.sampled and disk.sampled.unreadable:
         text = f"{name} cannot be read at {disk.sampled.unreadable} of {disk.sampled.places} places"
-        yield Refusal("failing", name, text, _replacing(disk))
+        yield Refusal("failing", name, text, replacing(disk))
     elif not wiped(member, goal):
         # A hint is pasted without a second thought: none leads to the loss of what was recognised.
         look = next_command(disk, "audit")

@@ -33,10 +33,13 @@ def flipped(platter: bytes, *places: int) -> bytes:
 
 
 def without_table(crowd: Crowd, platter: bytes) -> bytes:
-    """Nothing reads the table any more: both GPT headers are flipped, or the signature of the MBR is."""
+    """Nothing reads the table any more: the checksums in both GPT headers are flipped, or the signature of the MBR is.
+
+    All four bytes: one alone is that of another state of the table by chance, and the header a torn mix of the two.
+    """
     if crowd.label == "dos":
         return flipped(platter, 510)
-    return flipped(platter, SECTOR + 16, len(platter) - SECTOR + 16)
+    return flipped(platter, *(at + byte for at in (SECTOR, len(platter) - SECTOR) for byte in range(16, 20)))
 
 
 def copying(crowd: Crowd) -> bytes:
