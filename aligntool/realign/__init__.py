@@ -1,1 +1,1 @@
-"""Partitions: where they go, in which order, and the move itself with its journal."""
+"""Plan and execute moves of partitions: places, order, journal."""

@@ -1,4 +1,4 @@
-"""Take away and restore the signatures by which content is recognised while it moves."""
+"""Remove and restore the signatures by which content is recognised while it moves."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -31,7 +31,9 @@ Bytes = frozenset[int]  # offsets in a partition
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """`redundant`: sectors. `last`: bytes in levels, each hidden after the one before. No sector is in two of them."""
+    """The signatures of held bytes. `redundant`: sectors; `last`: bytes in levels, each hidden after the one before. No
+    sector is in two of them.
+    """
 
     redundant: Bytes
     last: tuple[Bytes, ...]
@@ -40,8 +42,8 @@ class Signs:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A partition's held bytes as a program sees them that looks at `length` bytes from `base` on, counted from the
-    partition's start; another base than 0 is where the other end of a short move begins.
+    """A partition's held bytes as read by a program that reads `length` bytes from `base` on, counted from the
+    partition's start; a `base` other than 0 is where the other end of a short move begins.
     """
 
     held: Held
@@ -51,7 +53,7 @@ class View:
     base: int = 0
 
     def read(self, at: int, width: int) -> bytes:
-        """Nothing where not all of it is held."""
+        """Return bytes by offset; nothing where not all of it is held."""
         for extent, part in zip(self.held.ranges, self.content, strict=True):
             if extent.start <= at and at + width <= extent.end:
                 return part[at - extent.start : at - extent.start + width]
@@ -59,7 +61,9 @@ class View:
 
 
 def signs_of(view: View, *others: View) -> Signs:
-    """`others`: views of the same bytes from elsewhere; what is recognised from there is redundant."""
+    """Return the signatures in the view. `others`: views of the same bytes from elsewhere; what is recognised from
+    there is redundant.
+    """
     found = [(signature, at) for signature in SIGNATURES for at in _found(view, signature)]
     vital = frozenset({at for _, at in found} | {at for other in others for at in _of_another(other)})
     size = len(view.sign)
@@ -72,7 +76,7 @@ def signs_of(view: View, *others: View) -> Signs:
 
 
 def veiled(view: View, sectors: Bytes, hidden: Bytes) -> tuple[bytes, ...]:
-    """What is held, with these sectors and these bytes as in the marker."""
+    """Return the held bytes, with these sectors and these bytes replaced by those of the marker."""
     size = len(view.sign)
     parts = []
     for extent, part in zip(view.held.ranges, view.content, strict=True):
@@ -92,7 +96,7 @@ def sectors_of(level: Bytes, size: int) -> Bytes:
 
 
 def _last(view: View, found: Sequence[tuple[Signature, int]]) -> tuple[Bytes, ...]:
-    """What goes after everything else: the signature that blkid reports.
+    """Return what goes after everything else: the signature that blkid reports.
 
     Of ZFS the newest uberblocks of the first label, as few of them as libblkid needs, then that label's list of names.
     """
@@ -109,14 +113,16 @@ def _last(view: View, found: Sequence[tuple[Signature, int]]) -> tuple[Bytes, ..
 
 
 def _transaction(view: View, at: int) -> int:
-    """The number in an uberblock: ub_txg, 16 bytes behind the first one of its magic, in the pool's byte order."""
+    """Return the number in an uberblock: ub_txg, 16 bytes behind the first one of its magic, in the pool's byte
+    order.
+    """
     start = align_down(at, KIB)
     is_little = view.read(start, 1) == b"\x0c"
     return int.from_bytes(view.read(start + 16, 8), "little" if is_little else "big")
 
 
 def _found(view: View, signature: Signature) -> Iterator[int]:
-    """The vital byte of each that is there."""
+    """Yield the vital byte of each signature that is present."""
     for place in places(signature, view.length):
         at = view.base + place
         match = signature.pattern.match(view.read(at, signature.width))
@@ -127,7 +133,7 @@ def _found(view: View, signature: Signature) -> Iterator[int]:
 
 
 def _vital(sign: bytes, signature: Signature, at: int, found: bytes) -> int | None:
-    """A byte that differs from the marker's, so that it becomes another one."""
+    """Return a byte that differs from the marker's, so that hiding changes it."""
     candidates = range(len(found)) if signature.vital is None else (signature.vital,)
     return next((at + index for index in candidates if found[index] != sign[(at + index) % len(sign)]), None)
 
@@ -146,7 +152,7 @@ _PIECE = 1 << 17
 
 
 def marker(sector_size: int, journal_at: int | None, id_: bytes) -> bytes:
-    """A sector that no program recognises, and a person does."""
+    """Return a sector that no program recognises, but a person can read."""
     where = "in a file elsewhere" if journal_at is None else f"at byte {journal_at}"
     text = (
         "aligntool: a partition was here or will be; it is in flight.\n"
@@ -161,7 +167,7 @@ def read_held(device: Device, start: int, held: Held) -> tuple[bytes, ...]:
 
 
 def mark(device: Device, start: int, view: View, *others: View) -> None:
-    """Markers over all that is held of the partition at `start`: its signatures, then the rest, each flushed.
+    """Write markers over all that is held of the partition at `start`: its signatures, then the rest, each flushed.
 
     Raises Stopped when a signature can still be read after that: nothing else was written then.
     """
@@ -188,7 +194,7 @@ def _check_hidden(device: Device, start: int, view: View, vital: Bytes) -> None:
 
 
 def take_away(device: Device, start: int, view: View, *others: View) -> None:
-    """As `mark`, on the way back, where a sector that cannot be written must not bar it.
+    """Mark on the way back, where an unwritable sector must not stop the rollback.
 
     Raises OSError only when a signature can still be read there.
     """
@@ -215,7 +221,8 @@ def _still_there(device: Device, start: int, view: View, vital: Bytes) -> bool:
 
 
 def release(device: Device, start: int, view: View, *others: View) -> None:
-    """The content to the place at `start`: all but its signatures, then the signatures, each flushed and read back.
+    """Write the content to the place at `start`: all but its signatures, then the signatures, each flushed and read
+    back.
 
     What is recognised at the place beforehand, a file system of years ago, is marked first. Raises Stopped when what is
     read back differs; before the signatures are there, nothing is recognised.
@@ -235,14 +242,14 @@ def release(device: Device, start: int, view: View, *others: View) -> None:
 
 
 def _check(device: Device, start: int, held: Held, content: Sequence[bytes]) -> None:
-    """Nothing may follow what has not landed."""
+    """Verify what was written; nothing may follow a write that was lost."""
     device.flush()
     if read_held(device, start, held) != tuple(content):
         raise Stopped(f"what was put at byte {start} reads back as something else: the disk is failing")
 
 
 def clear_free(device: Device, start: int, view: View, occupied: Sequence[Extent]) -> None:
-    """Markers over what is recognised at the place at `start` and belongs to nothing in `occupied`.
+    """Write markers over what is recognised at the place at `start` and belongs to nothing in `occupied`.
 
     Left over from years ago, it would be seen there until the move is done.
     """
@@ -264,7 +271,7 @@ def _clear(device: Device, start: int, view: View, may: Callable[[int], bool]) -
 
 
 def _readable(device: Device, start: int, extent: Extent) -> bytes:
-    """What cannot be read is not recognised, and will be written to."""
+    """Return the bytes; an unreadable place is not recognised, and will be overwritten."""
     try:
         return bytes(device.read(start + extent.start, extent.length))
     except OSError:
@@ -272,7 +279,7 @@ def _readable(device: Device, start: int, extent: Extent) -> bytes:
 
 
 def check_unchanged(device: Device, start: int, held: Held, content: Sequence[bytes], sign: bytes) -> None:
-    """Before anything is marked: the partition is as the journal holds it, but for markers that a cut left there.
+    """Raise Stopped unless the partition is as the journal holds it, except for markers that a cut left there.
 
     Raises Stopped when somebody else has written to it since.
     """

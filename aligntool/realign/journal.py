@@ -50,7 +50,9 @@ _KEYS = frozenset({"plan", "images", "runs", "held"})
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """By the partition's number: `runs`, counted from its start, and `held`, as found at the old place."""
+    """What a journal holds by partition number: `runs`, counted from its start, and `held`, as found at the old
+    place.
+    """
 
     plan: Plan
     images: TableImages
@@ -75,7 +77,7 @@ def pack(contents: Contents) -> bytes:
 
 
 def unpack(body: bytes) -> Contents:
-    """The inverse. `body` was checked against its digest before. Raises Refused for one of another version."""
+    """Return the contents of a packed body, whose digest was checked before. Raises Refused for another version."""
     raw = zlib.decompressobj().decompress(body, LONGEST)
     length = _LENGTH.unpack(raw[: _LENGTH.size])[0]
     index = json.loads(raw[_LENGTH.size : _LENGTH.size + length])
@@ -89,7 +91,7 @@ def unpack(body: bytes) -> Contents:
 
 
 class _Blobs:
-    """Read in the order in which they were laid down."""
+    """Blobs of a body, read in the order in which they were written."""
 
     def __init__(self, raw: bytes, at: int) -> None:
         self._raw = raw
@@ -139,7 +141,7 @@ GRID = 1 << 16  # journals begin on it
 
 
 class Journal:
-    """Raises OSError where the medium does; every method that returns has made durable what it wrote."""
+    """The two copies on the medium. Every method that returns has made its writes durable. Raises OSError."""
 
     def __init__(self, device: Device, at: int, head: Head, contents: Contents, newest: Record) -> None:
         self._device = device
@@ -161,7 +163,7 @@ class Journal:
 
     @property
     def position(self) -> Position:
-        """Of the newest record that is readable."""
+        """Return the position of the newest readable record."""
         return self._newest.position
 
     @classmethod
@@ -198,7 +200,7 @@ class Journal:
 
     @classmethod
     def open(cls, device: Device, at: int) -> "Journal":
-        """Return the newest state that is left of both copies.
+        """Return the newest state that both copies together hold.
 
         Where `lost_slots` is not empty there may have been a newer one, and nobody may go on from this one.
 
@@ -215,7 +217,7 @@ class Journal:
         return journal
 
     def record(self, position: Position) -> None:
-        """Durable in both copies when this returns; never between two flushes in more than one of them.
+        """Write a record, durable in both copies; never between two flushes in more than one of them.
 
         One copy is enough, so a bad sector in the other one does not keep a disk in flight.
         """
@@ -224,7 +226,7 @@ class Journal:
         self._newest = record
 
     def restore(self) -> None:
-        """Put back what one copy has lost, and the newest record into both: a cut may have left it in one.
+        """Restore what one copy has lost, and write the newest record to both: a cut may have left it in one.
 
         As far as the medium takes it, except for the newest record.
         """
@@ -241,7 +243,7 @@ class Journal:
         self._write_to_either(0, bytes(SLOT))
 
     def _write_differing(self, piece: Piece) -> None:
-        """Of what is still good of a piece no sector is written: the other copy may have lost that one."""
+        """Write the damaged sectors of a piece only: the other copy may have lost a sector that is good here."""
         size = self._device.sector_size
         for at in range(0, len(piece.content), size):
             content = piece.content[at : at + size]
@@ -250,7 +252,7 @@ class Journal:
         self._device.flush()
 
     def _write_to_either(self, slot: int, raw: bytes) -> None:
-        """To both copies, each flushed. Raises OSError when neither takes it."""
+        """Write to both copies, each flushed. Raises OSError when neither accepts it."""
         failed = []
         for copy in COPIES:
             try:
@@ -297,7 +299,7 @@ def new_id() -> bytes:
 
 @contextmanager
 def open_journal(file: str, *, length: int | None = None) -> Iterator[DiskDevice]:
-    """The file as a Device. `length`: make it anew, of so many bytes; otherwise it must be there.
+    """Open the file as a Device. `length`: create it with this many bytes; otherwise it must exist.
 
     A file that was made here goes again when nothing of it is needed: the work came to its end, or was refused before
     anything was written. Raises Refused.
@@ -345,7 +347,7 @@ def _open(path: Path, flags: int) -> int:
 
 
 def _make(path: Path, length: int) -> int:
-    """Its blocks are there before the first write, and so is its name in the folder."""
+    """Create the file; its blocks and its name are durable before the first write."""
     descriptor = _open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
     try:
         os.posix_fallocate(descriptor, 0, length)

@@ -31,7 +31,7 @@ _CHECKSUM = struct.Struct("<I")
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """All steps before `step` are done, and `batch` batches of it; `forward` False: being taken back."""
+    """All steps before `step` are done, and `batch` batches of it; `forward` False: a rollback."""
 
     step: int
     batch: int = 0
@@ -106,7 +106,7 @@ def read_record(device: Device, at: int, id_: bytes) -> Record | None:
 
 
 def read_or_nothing(device: Device, at: int, length: int) -> bytes:
-    """Return what is there; nothing where it cannot be read or the disk has ended, which is as good as damaged."""
+    """Return the bytes; nothing where the medium is unreadable or has ended, which counts as damaged."""
     if at + length > device.size:
         return b""
     try:
@@ -116,7 +116,7 @@ def read_or_nothing(device: Device, at: int, length: int) -> bytes:
 
 
 def _whole_sectors(device: Device) -> int:
-    """A bad sector in the unused part of a slot is not damage."""
+    """Return the bytes of a slot in use: a bad sector in its unused part is not damage."""
     return max(_SECTOR, device.sector_size)
 
 
@@ -142,12 +142,12 @@ _MOST_CHOICES = 8  # places at which the two bodies differ: 256 digests to try
 
 
 class LostPiece(Refused):
-    """There is a journal, and a piece of it is in neither copy."""
+    """A journal exists, and a piece of it is lost in both copies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A head, a body or a record that is damaged, and how it has to be."""
+    """A damaged head, body or record, and its right content."""
 
     name: str
     copy_at: int  # byte at which its copy begins
@@ -163,7 +163,7 @@ class Pieces:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Return what is damaged, a sentence each."""
+        """Return one sentence for each damaged piece."""
         return tuple(
             f"the {piece.name} of the copy of the journal at byte {piece.copy_at} is damaged; the other copy has it"
             for piece in self.damaged
@@ -188,7 +188,7 @@ def read_pieces(device: Device, at: int) -> Pieces:
 
 
 def copy_lengths(room: int) -> list[int]:
-    """Return every length that a copy can have here: what tells is in the damaged head."""
+    """Return every length that a copy can have here, for a damaged head."""
     lengths = []
     length = SMALLEST_COPY
     while length <= LONGEST_COPY and length + SLOT <= room:
@@ -213,7 +213,7 @@ def _heads(device: Device, at: int) -> Iterator[Head]:
 
 
 def _body(device: Device, at: int, head: Head, copy: int) -> bytes:
-    """With zeros for what cannot be read."""
+    """Return the body with zeros for unreadable sectors."""
     start = at + copy * head.copy_length + BODY_AT
     length = len(padded(bytes(head.body_length)))
     whole = read_or_nothing(device, start, length)
@@ -228,7 +228,7 @@ def _is_body(body: bytes, head: Head) -> bool:
 
 
 def _put_together(bodies: list[bytes], head: Head) -> bytes | None:
-    """Return the body of which each copy has lost another part; None where both have lost the same part."""
+    """Return a body of which each copy has lost another part; None where both have lost the same part."""
     blocks = [
         at for at in range(0, head.body_length, _BLOCK) if bodies[0][at : at + _BLOCK] != bodies[1][at : at + _BLOCK]
     ]

@@ -37,7 +37,9 @@ _ACTIVE = 0x80
 
 
 def set_types(device: Device, step: MakeTable | MakeMember) -> None:
-    """Flushed when it returns. Raises OSError; Stopped when what libparted wrote is not there."""
+    """Write the types and names into the entries, flushed. Raises OSError, and Stopped when the table of libparted is
+    missing.
+    """
     if step.label == "gpt":
         alternate = _copy(device, 1).header.other_lba
         for lba in (alternate, 1):  # one copy is good at every moment
@@ -96,7 +98,9 @@ _SHARE_OF_DISK = 64
 def layout_lattice(
     grids: Sequence[Grid], grain: int, *, sector_size: int, disk_size: int, count: int
 ) -> tuple[StartGrid, tuple[str, ...]]:
-    """`grain` and `disk_size` in bytes; `count`: the partitions, each of which may leave a gap before it."""
+    """Return the boundary for starts. `grain` and `disk_size` in bytes; `count`: the partitions, each of which may
+    leave a gap before it.
+    """
     errors = [grid for grid in grids if grid.severity is Severity.ERROR]
     warnings = [grid for grid in grids if grid.severity is Severity.WARNING]
     notes: list[str] = []
@@ -137,7 +141,7 @@ GPT_ENTRIES = 16 * KIB  # 128 entries of 128 bytes, what UEFI asks for at least 
 
 
 def plan_layout(judged: Judged, goal: LayoutGoal) -> Plan:
-    """Every start on the disk's grids and on the goal's grain, every length a multiple of that grain.
+    """Plan a table: every start on the disk's grids and on the goal's grain, every length a multiple of that grain.
 
     Raises Refused: the disk is in use, not empty, too small, or the goal is not possible.
     """
@@ -165,30 +169,30 @@ def plan_layout(judged: Judged, goal: LayoutGoal) -> Plan:
 
 
 def table_sector(disk: Disk) -> int:
-    """Bytes in the sectors that a new table counts in: the device's own, whatever an old table was made for."""
+    """Return the sector size of a new table: the device's own, not that of an old table."""
     return disk.limits.logical_block_size or disk.sector_size
 
 
 def layout_subject(disk: Disk) -> Subject:
-    """The disk's identity, with the sectors of its table to come."""
+    """Return the disk's identity, with the sectors of its new table."""
     return replace(subject(disk), sector_size=table_sector(disk))
 
 
 def layout_attention(disk: Disk, *, wipe: bool) -> tuple[str, ...]:
-    """What is lost, and what is left to do. The same as long as nobody puts anything else on the disk."""
+    """Return what is lost, and what remains to do; the same as long as the content of the disk is unchanged."""
     lost = tuple(f"lost: {each}" for each in holdings(disk)) if wipe else ()
     return (*lost, "the partitions are empty: each still needs its file system, array member or swap header")
 
 
 def wiped_ranges(disk: Disk, step: MakeTable) -> tuple[Extent, ...]:
-    """Both ends of the disk, of what is on it, and of what will be. Sorted, and no two of them overlap."""
+    """Return both ends of the disk, and of every old and new partition: sorted, without overlaps."""
     whole = Extent(0, disk.size or 0)
     pieces = [whole, *(part.extent for part in disk.partitions), *(entry.extent for entry in step.entries)]
     return wiped_ends(pieces, whole, table_sector(disk))  # an old table may have counted in smaller sectors
 
 
 def _room(size: int, goal: LayoutGoal, sector_size: int) -> Extent:
-    """Where partitions may lie: after the first MiB, before the backup GPT, before what is left free on purpose."""
+    """Return where partitions may be: after the first MiB, before the backup GPT and the reserved space at the end."""
     end = align_down(size, sector_size)
     if goal.label == "gpt":
         end -= sector_size + align_up(GPT_ENTRIES, sector_size)
@@ -196,7 +200,7 @@ def _room(size: int, goal: LayoutGoal, sector_size: int) -> Extent:
 
 
 def _placed(goal: LayoutGoal, room: Extent, grid: StartGrid) -> tuple[Extent, ...]:
-    """From the front up to the one that takes the rest, and from the back down to it."""
+    """Place from the front up to the partition that takes the rest, and from the back down to it."""
     lengths = [None if part.size is None else align_up(part.size, goal.grain) for part in goal.parts]
     rest = lengths.index(None) if None in lengths else len(lengths)
     before, behind = [], []
@@ -220,7 +224,7 @@ def _placed(goal: LayoutGoal, room: Extent, grid: StartGrid) -> tuple[Extent, ..
 
 
 def _beyond_mbr(disk: Disk, extents: Sequence[Extent], sector_size: int) -> Iterator[Refusal]:
-    """An MBR entry has 32 bits each for its first sector and its number of sectors."""
+    """Yield a refusal where an MBR entry, with 32 bits for start and length each, cannot hold a partition."""
     limit = 2**32 * sector_size
     for number, each in enumerate(extents, 1):
         if each.end > limit or each.length >= limit:
@@ -283,7 +287,7 @@ _AGAIN = "aligntool layout DISK --wipe"
 
 
 def make_layout(plan: Plan, disk: Disk) -> Iterator[Event]:
-    """Make the table, flushed to the medium. `disk`: looked at just now, not when the plan was made.
+    """Make the table, flushed to the medium. `disk`: as read just now, not when the plan was made.
 
     Raises Refused before the first write, when the disk is not the plan's any more or is in use; Stopped after it.
     """
@@ -322,7 +326,7 @@ def _stale(reason: str) -> Refused:
 
 
 def zero(device: Device, ranges: tuple[Extent, ...]) -> None:
-    """Flushed range by range, so that a backup at the end outlives what it is the backup of. Raises OSError."""
+    """Zero the ranges, each flushed before the next, so that a backup at the end is erased last. Raises OSError."""
     zeroes = bytes(MIB)
     for extent in ranges:
         end = min(extent.end, device.size)
@@ -333,7 +337,7 @@ def zero(device: Device, ranges: tuple[Extent, ...]) -> None:
 
 @contextmanager
 def new_table(path: str, step: MakeTable | MakeMember, sector_size: int) -> "Iterator[parted.Disk]":
-    """libparted picks identifiers, checks that nothing overlaps, and will write both copies of a GPT. Writes nothing.
+    """Build the table in libparted, which chooses identifiers and checks for overlaps. Writes nothing.
 
     Raises Refused when libparted does not want such a table.
     """
@@ -360,7 +364,9 @@ def new_table(path: str, step: MakeTable | MakeMember, sector_size: int) -> "Ite
 
 @contextmanager
 def _told_of_sectors(sector_size: int) -> Iterator[None]:
-    """libparted takes the sectors of an image file from its environment (libparted/arch/linux.c, init_file)."""
+    """Set the sector size of an image file in the environment, where libparted reads it (libparted/arch/linux.c,
+    init_file).
+    """
     before = os.environ.get("PARTED_SECTOR_SIZE")
     os.environ["PARTED_SECTOR_SIZE"] = str(sector_size)
     try:
@@ -389,7 +395,7 @@ def require_libparted(plan: Plan) -> None:
 
 
 def libparted_errors() -> tuple[type[Exception], ...]:
-    """What libparted raises: they have no class above them all."""
+    """Return the exceptions of libparted, which have no common base class."""
     import _ped
 
     return tuple(each for name, each in vars(_ped).items() if name.endswith("Exception"))

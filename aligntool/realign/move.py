@@ -1,4 +1,4 @@
-"""Move, resume, roll back: the journal found, judged and walked."""
+"""Move, resume, roll back: find the journal, judge it, and walk its steps."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -40,7 +40,7 @@ CHANGED_TABLE = "another program changed the partition table since the move bega
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """`state`: "old" (nothing is in flight) or "in-flight"; the rest is of the plan that is in flight."""
+    """The state of a disk: "old" (nothing is in flight) or "in-flight"; the rest is of the plan in flight."""
 
     state: str
     sentences: tuple[str, ...]
@@ -53,7 +53,7 @@ class Status:
 
 
 def find_journal(device: Device, file: Device | None, *, any_table: bool = False) -> Journal | None:
-    """None: nothing is in flight. `file`: the journal that the user names.
+    """Return the journal of a move in flight, or None. `file`: the journal that the user names.
 
     `any_table`: look for it as if there were no table, and take it whatever the table is.
 
@@ -84,7 +84,7 @@ def find_journal(device: Device, file: Device | None, *, any_table: bool = False
 
 
 def _search_for(device: Device, mark: ParkedMark | None, *, sound: bool, any_table: bool) -> Journal | LostPiece | None:
-    """Return the journal to which no entry leads, or that one is there of which a piece is lost.
+    """Return the journal to which no entry leads. Raises Refused where a piece of it is lost.
 
     One whose markers are on the disk goes before all others. Raises Refused where several may be meant.
     """
@@ -107,7 +107,7 @@ def _search_for(device: Device, mark: ParkedMark | None, *, sound: bool, any_tab
 
 
 def _only(journals: list[Journal]) -> Journal:
-    """Return the one of a move that was begun; of one that was not nothing is left but a journal that nobody closed.
+    """Return the one of a move that was begun; one that never began left only a journal that was not closed.
 
     Raises Refused where there are several.
     """
@@ -134,8 +134,8 @@ def _counts(device: Device, journal: Journal, *, sound: bool, is_marked: bool, a
 
 
 def _intact(journal: Journal) -> Journal:
-    """Return it. Raises Refused where its newest record may be lost: to go on from an older one would do a step again
-    whose source is overwritten.
+    """Return the journal. Raises Refused where its newest record may be lost: to continue from an older one would
+    repeat a step whose source is overwritten.
     """
     if journal.lost_slots:
         places = " and ".join(f"at byte {at}" for at in journal.lost_slots)
@@ -166,7 +166,7 @@ def _elsewhere() -> Refused:
 
 
 def journal_status(device: Device, file: Device | None, *, any_table: bool = False) -> Status:
-    """Raises Refused like `find_journal`."""
+    """Return the state of the move. Raises Refused like `find_journal`."""
     journal = find_journal(device, file, any_table=any_table)
     if journal is None:
         return Status("old", ("nothing is in flight on this disk", *_unsearched(device)))
@@ -201,8 +201,8 @@ def _on_table(stands: Standing) -> tuple[str, ...]:
 
 
 def _checked(journal: Journal, device: Device, id_: bytes | None, *, in_file: bool = False) -> Journal:
-    """A larger disk will do: everything is at the same bytes of a copy (dd) on one. So will a disk that lacks what
-    the old one had behind its last whole sector, which no Device shows.
+    """Return the journal if it fits the disk. A larger disk fits: a copy (dd) has everything at the same bytes. So does
+    a disk without the bytes behind the last whole sector of the old one, which no Device shows.
     """
     subject, place = journal.contents.plan.disk, place_of(journal.contents.plan)
     if (place.extent.start, place.file is not None) != (journal.at, in_file):
@@ -227,7 +227,7 @@ def _checked(journal: Journal, device: Device, id_: bytes | None, *, in_file: bo
 
 
 def _is_marked_by_another(device: Device, journal: Journal) -> bool:
-    """Whether another move has marked what this one takes for whole, or for marked by itself.
+    """Return whether another move has marked what this one expects whole, or marked by itself.
 
     An MBR has no room for a journal's id, and the file of a move that never began may lie beside that of the one in
     flight.
@@ -247,7 +247,7 @@ def _is_marked_by_another(device: Device, journal: Journal) -> bool:
 
 
 def _unsearched(device: Device) -> tuple[str, ...]:
-    """A sentence where there may be a journal that was not looked for."""
+    """Return a sentence where a journal may be in a part that was not searched."""
     if device.size <= 2 * SEARCHED or is_readable(device):
         return ()
     return (
@@ -257,7 +257,7 @@ def _unsearched(device: Device) -> tuple[str, ...]:
 
 
 def _candidates(device: Device, *, sound: bool) -> Iterator[tuple[int, bool]]:
-    """Where a journal may be, and whether a marker says so."""
+    """Yield where a journal may be, and whether a marker names the place."""
     if not sound:
         places = places_in_torn_entries(device)
         yield from ((at, False) for at in places if at is not None and at % GRID == 0)
@@ -270,7 +270,7 @@ def _candidates(device: Device, *, sound: bool) -> Iterator[tuple[int, bool]]:
 
 
 def _second_head(device: Device, at: int) -> Head | None:
-    """Return the head of a second copy; the one of the first may be damaged."""
+    """Return the head of a second copy; that of the first may be damaged."""
     with suppress(Refused):
         return read_head(device, at, 1)
     return None
@@ -299,7 +299,7 @@ RESUME = "aligntool resume DISK; or aligntool rollback DISK, which takes everyth
 
 @dataclass(frozen=True, slots=True)
 class MoveContext:
-    """What the mover works on. `journal`: the file on another disk, where it does not lie on this one."""
+    """What the mover works on. `journal`: the file on another disk, if it is not on this one."""
 
     device: Device
     kernel: Kernel
@@ -311,7 +311,7 @@ class MoveContext:
 
 
 def realign(plan: Plan, context: MoveContext, runs: Mapping[int, tuple[Extent, ...]]) -> Iterator[Event]:
-    """Do the plan's steps from WriteJournal on; those before it are the caller's.
+    """Execute the plan's steps from WriteJournal on; the caller executes those before it.
 
     `runs`: what each partition uses, counted from its start; the planner's CopyContent steps say for which partitions
     they are needed. Raises Refused while nothing of the partitions was touched, Stopped after that.
@@ -332,7 +332,7 @@ def realign(plan: Plan, context: MoveContext, runs: Mapping[int, tuple[Extent, .
 
 
 def resume(context: MoveContext, *, restore_table: bool = False) -> Iterator[Event]:
-    """Go on from where the journal says, whoever began and wherever it stopped.
+    """Continue from the journal's position, on any machine.
 
     `restore_table`: write the journal's table over one that another program changed.
 
@@ -342,14 +342,14 @@ def resume(context: MoveContext, *, restore_table: bool = False) -> Iterator[Eve
 
 
 def rollback(context: MoveContext, *, restore_table: bool = False) -> Iterator[Event]:
-    """Take back whatever was done. Raises Refused when nothing is in flight, and Stopped when the move is complete: it
-    is put in order then, and its journal is closed.
+    """Undo the move. Raises Refused when nothing is in flight, and Stopped when the move is complete: its table is
+    repaired then, and its journal closed.
     """
     yield from _acting(_resumed(context, back=True, restore_table=restore_table))
 
 
 def status(context: MoveContext) -> Status:
-    """Raises Refused when something is in flight and its journal cannot be had."""
+    """Return the state of a disk. Raises Refused when a move is in flight and its journal is not available."""
     return journal_status(context.device, context.journal)
 
 
@@ -405,7 +405,7 @@ def _walk(context: MoveContext, journal: Journal) -> Walk:
 def _contents(
     plan: Plan, context: MoveContext, runs: Mapping[int, tuple[Extent, ...]], at: int | None, id_: bytes
 ) -> Contents:
-    """Everything the journal has to remember, checked as far as it can be before the first write."""
+    """Return the content of the journal, checked as far as possible before the first write."""
     device = context.device
     park = next(step for step in plan.steps if isinstance(step, ParkEntries))
     rewrite = next(step for step in plan.steps if isinstance(step, RewriteTable))
@@ -428,7 +428,7 @@ def _contents(
 
 
 def _joined(runs: tuple[Extent, ...], gap: int) -> tuple[Extent, ...]:
-    """Return the runs with every gap between them filled that is no longer: more to copy, and less to remember."""
+    """Return the runs with every gap up to that length filled: more to copy, but less to store."""
     joined: list[Extent] = []
     for run in sorted(runs) if gap else runs:
         if gap and joined and run.start - joined[-1].end <= gap:
@@ -439,7 +439,7 @@ def _joined(runs: tuple[Extent, ...], gap: int) -> tuple[Extent, ...]:
 
 
 def _without_held(runs: tuple[Extent, ...], step: CopyContent) -> tuple[Extent, ...]:
-    """The runs, less what the journal carries to the new place anyway."""
+    """Return the runs without what the journal carries to the new place."""
     left = []
     for run in runs:
         start = run.start
@@ -454,7 +454,7 @@ def _without_held(runs: tuple[Extent, ...], step: CopyContent) -> tuple[Extent, 
 
 
 def _acting(events: Iterator[Event]) -> Iterator[Event]:
-    """An error of the medium is told as a stop, with the way on."""
+    """Turn an error of the medium into a stop, with the next command."""
     try:
         yield from events
     except OSError as error:

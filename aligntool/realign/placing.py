@@ -1,4 +1,4 @@
-"""Places for partitions: grids of a disk, free runs, holds, boot loaders at fixed places."""
+"""Find places for partitions: grids of a disk, free runs, holds, boot loaders at fixed places."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ _BEHIND_A_LABEL = frozenset({"ufs", "zfs_member"})  # these leave the sectors of
 
 
 def boot_rom_code(disk: Disk) -> tuple[BootCode, ...]:
-    """Return what a boot ROM finds by its place; the boot programs of a PC's sector 0 are not among it."""
+    """Return the boot programs that a boot ROM finds by their place, without those of a PC's sector 0."""
     found = disk.table.boot_code if disk.table else ()
     return tuple(code for code in found if code.kind not in _SECTOR_0 and not code.encrypts)
 
@@ -52,7 +52,7 @@ def whole_layout(disk: Disk) -> Iterator[str]:
 
 
 def bound_to_its_place(disk: Disk, part: Partition) -> Iterator[str]:
-    """Yield why this partition cannot be moved, or moved by changing nothing but its entry."""
+    """Yield why this partition cannot be moved, or not by changing its entry alone."""
     why = _OWN_LABEL.get(part.type_code) or _OWN_LABEL.get(part.type_code.upper())
     if why and part.role is not Role.NESTED and {layer.kind for layer in part.content} <= _BEHIND_A_LABEL:
         yield f"partition {part.number} {why}"
@@ -73,8 +73,8 @@ def bound_to_its_place(disk: Disk, part: Partition) -> Iterator[str]:
 
 
 def _is_ventoy(disk: Disk) -> bool:
-    """By the marks that Ventoy itself asks for at boot: the label, or its code in sector 0 and the place and length of
-    the second partition (grub-core/ventoy/ventoy_cmd.c, ventoy_check_official_device).
+    """Return whether the marks that Ventoy checks at boot are there: the label, or its code in sector 0 and the place
+    and length of the second partition (grub-core/ventoy/ventoy_cmd.c, ventoy_check_official_device).
     """
     if any(layer.label == "VTOYEFI" for part in disk.partitions for layer in part.content):
         return True
@@ -97,15 +97,15 @@ _IN_LONG_RANGES = frozenset({"zfs_member", "xfs_external_log"})
 
 
 def kind_of(partition: Partition) -> str:
-    """blkid's word for what lies there; "unknown" when nothing was recognised."""
+    """Return blkid's name of the content; "unknown" when nothing was recognised."""
     return partition.content[0].kind if partition.content else UNKNOWN
 
 
 def hold(
     partition: Partition, length: int, sector_size: int, more: Iterable[Extent] = (), *, spots_only: bool = False
 ) -> Held:
-    """`length`: bytes of the partition when it moves. `more`: what is held as well.
-    `spots_only`: the sectors in which a signature could lie, and no more, for a small journal.
+    """Return what is held of a partition of `length` bytes that moves. `more`: further bytes to hold. `spots_only`:
+    only the sectors in which a signature could be, for a small journal.
 
     The ranges are whole sectors of the table, in order and apart. What lies on the boundary of a short partition is
     clipped; a partition shorter than head and tail is held whole.
@@ -123,7 +123,7 @@ def hold(
 
 
 def _kinds(layers: Iterable[Layer]) -> Iterator[str]:
-    """With what lies inside, which is seen once the outer is gone."""
+    """Yield the kinds of the content, with the layers inside, which are recognised once the outer one is gone."""
     for layer in layers:
         yield layer.kind
         yield from _kinds(layer.inner)
@@ -170,16 +170,16 @@ class StartGrid:
         return off_by(offset, self.size, self.phase) == 0
 
     def up(self, offset: int) -> int:
-        """The first point at or after `offset`."""
+        """Return the first point at or after `offset`."""
         return align_up(offset, self.size, self.phase)
 
     def down(self, offset: int) -> int:
-        """The last point at or before `offset`; may be negative."""
+        """Return the last point at or before `offset`; may be negative."""
         return align_down(offset, self.size, self.phase)
 
 
 def needed(grids: Iterable[Grid], sector_size: int) -> StartGrid | None:
-    """The points that are on every grid off which a start is an error or a warning; None when there are none.
+    """Return the points that are on every grid off which a start is an error or a warning; None when there are none.
 
     Grids of several sizes and phases meet where the Chinese remainder theorem says. The phase is the kernel's
     alignment_offset: with 3584, sector 63 of 512 bytes is right and sector 2048 is not.
@@ -202,7 +202,7 @@ def _meeting(one: StartGrid | None, other: StartGrid) -> StartGrid | None:
 
 
 def on_grain(need: StartGrid, grain: int) -> StartGrid:
-    """The points that are on `need` and as far past a multiple of `grain` as the grid itself is past 0.
+    """Return the points that are on `need` and as far past a multiple of `grain` as the grid itself is past 0.
 
     So with a phase of 3584 a grain of 1MiB means 1MiB + 3584.
     """
@@ -210,7 +210,7 @@ def on_grain(need: StartGrid, grain: int) -> StartGrid:
 
 
 def choices(need: StartGrid, grain: int, *, only_grain: bool) -> tuple[StartGrid, ...]:
-    """`grain` first, then halves of it down to what the grids need. `only_grain`: nothing else is an answer."""
+    """Return `grain`, then halves of it down to what the grids need. `only_grain`: nothing but the grain."""
     found = [on_grain(need, grain)]
     while not only_grain and grain % 2 == 0 and found[-1].size > need.size:
         grain //= 2
@@ -226,7 +226,8 @@ def choices(need: StartGrid, grain: int, *, only_grain: bool) -> tuple[StartGrid
 
 
 def copy_order(moves: Mapping[int, tuple[Extent, Extent]]) -> tuple[int, ...] | None:
-    """`moves`: number -> (old, new). None when they want each other's places, which no order can serve.
+    """Return the order of copies. `moves`: number -> (old, new). None when they need each other's places, which no
+    order allows.
 
     Where the order on the disk stays the same there always is one: who moves right into a neighbour's old place waits
     for a neighbour that moves right as well, and the last of them goes into free space; leftwards alike.
@@ -267,7 +268,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Movable:
-    """What was decided about the partitions, by number."""
+    """The decision about each partition, by number."""
 
     must: Mapping[int, tuple[StartGrid, ...]]  # these move
     may: Mapping[int, tuple[StartGrid, ...]]  # these may, to make room
@@ -276,7 +277,7 @@ class Movable:
 
 
 def pieces_of(disk: Disk, movable: Movable, *, roomy: bool = False) -> tuple[Piece, ...]:
-    """Everything that takes space on the disk, in the order of the disk. `roomy`: EBRs keep their distance.
+    """Return everything that takes space on the disk, in the order of the disk. `roomy`: EBRs keep their distance.
 
     A container that none of whose logical partitions must move is one thing that stays. Else its first sector, the
     first EBR, stays and its end may grow.
@@ -305,14 +306,14 @@ def containers(disk: Disk) -> tuple[Partition, ...]:
 
 
 def logicals_of(disk: Disk, container: Partition) -> tuple[Partition, ...]:
-    """In the order of the chain of EBRs, which is the order of their numbers."""
+    """Return the logical partitions in the order of the chain of EBRs, which is the order of their numbers."""
     return tuple(
         part for part in disk.partitions if part.role is Role.LOGICAL and container.extent.contains(part.extent)
     )
 
 
 def lead_of(part: Partition, sector_size: int) -> int:
-    """Bytes from a logical partition's EBR to the partition; a sector where the EBR is not known."""
+    """Return the bytes from a logical partition's EBR to the partition; a sector where the EBR is not known."""
     return max(part.extent.start - part.record_at, sector_size) if part.record_at is not None else sector_size
 
 
@@ -356,7 +357,7 @@ Cost = tuple[int, int, int]
 
 
 class Lean(Enum):
-    """Which of the cheapest places to take."""
+    """Which of the cheapest places to use."""
 
     NEAREST = "the shortest way"
     LEFT = "as far left as possible"
@@ -374,7 +375,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Who moves, and to which of its lattices; `_STAYS` for who stays. In the order of the row."""
+    """Which partitions move, and to which of their lattices; `_STAYS` for the others. In the order of the row."""
 
     cost: Cost
     picks: tuple[int, ...]
@@ -382,7 +383,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """The best way to have placed the partitions up to one of them."""
+    """The best placement of the partitions up to one of them."""
 
     cost: Cost
     end: int
@@ -391,7 +392,7 @@ class _State:
 
 
 def choose(row: Sequence[Piece], room: Room) -> Choice | None:
-    """The cheapest choice for which there is room; None when there is none."""
+    """Return the cheapest choice for which there is room; None when there is none."""
     states = [_State((0, 0, 0), room.extent.start, _STAYS, None)]
     keep = _MOST_STATES if len(row) <= EXACT_UP_TO else _STATES_OF_LONG_ROWS
     for piece in row:
@@ -407,7 +408,7 @@ def choose(row: Sequence[Piece], room: Room) -> Choice | None:
 
 
 def place(row: Sequence[Piece], room: Room, choice: Choice, lean: Lean) -> dict[int, Extent]:
-    """Where everything goes that has a number. There is room: `choose` has found it."""
+    """Return the place of every numbered piece. There is room: `choose` has found it."""
     latest = _latest(row, room, choice)
     places: dict[int, Extent] = {}
     end = room.extent.start
@@ -438,7 +439,7 @@ def _after(state: _State, piece: Piece, room: Room) -> Iterator[_State]:
 
 
 def first_place(piece: Piece, start_grid: StartGrid, end: int, room: Room) -> int:
-    """Return the first place after `end`; none to the left of the thing lies below the room's floor."""
+    """Return the first place after `end`; none to the left of the piece is below the room's floor."""
     start = start_grid.up(max(end + piece.lead, room.least_start))
     if start < min(piece.extent.start, room.floor):
         start = start_grid.up(min(piece.extent.start, room.floor))
@@ -446,7 +447,7 @@ def first_place(piece: Piece, start_grid: StartGrid, end: int, room: Room) -> in
 
 
 def _best(states: list[_State], keep: int) -> list[_State]:
-    """Without those that another one beats in cost and in end."""
+    """Return the states without those that another one beats in cost and in end."""
     states.sort(key=lambda state: (state.cost, state.end))
     kept: list[_State] = []
     for state in states:
@@ -456,7 +457,7 @@ def _best(states: list[_State], keep: int) -> list[_State]:
 
 
 def _latest(row: Sequence[Piece], room: Room, choice: Choice) -> list[int]:
-    """How far right each one could go without pushing a thing that stays."""
+    """Return how far right each piece could go without pushing one that stays."""
     latest: list[int] = []
     limit = room.extent.end
     for piece, pick in zip(reversed(row), reversed(choice.picks), strict=True):

@@ -1,4 +1,4 @@
-"""Plan a realign: which partitions, where to, which steps; which findings it repairs."""
+"""Plan a realign: the partitions, their places and the steps; the findings that it repairs."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -49,7 +49,7 @@ def write_plan(
     used: Mapping[int, Used],
     shrunk: Mapping[int, Shrunk],
 ) -> Plan:
-    """`found` None: nothing has to move."""
+    """Return the plan. `found` None: nothing has to move."""
     changes = _changes(disk, found)
     after = {change.number: change.after for change in changes}
     moving = frozenset(found.order if found else ())
@@ -68,7 +68,7 @@ def write_plan(
 
 
 def _changes(disk: Disk, found: Found | None) -> tuple[steps.EntryChange, ...]:
-    """Everything that the table has to say differently afterwards; with one logical partition, its whole chain."""
+    """Return every entry of the table that changes; with one logical partition, its whole chain."""
     if found is None:
         return ()
     chained = {change.number for change in found.chain}
@@ -83,7 +83,7 @@ def _changes(disk: Disk, found: Found | None) -> tuple[steps.EntryChange, ...]:
 def _patching(
     disk: Disk, part: Partition, changes: Sequence[steps.EntryChange], shrunk: Mapping[int, Shrunk]
 ) -> Patching:
-    """ntfsresize puts the copy of the boot sector into the last sector of the length that it is told."""
+    """Return the patches; ntfsresize puts the copy of the boot sector into the last sector of the requested length."""
     if part.number in shrunk:
         last = shrunk[part.number].length - disk.sector_size
         content = tuple(replace(layer, backup_boot=layer.backup_boot and last) for layer in part.content)
@@ -99,7 +99,7 @@ def _steps(
     changes: tuple[steps.EntryChange, ...],
     patched: Mapping[int, Patching],
 ) -> Iterator[steps.Step]:
-    """As the design has it: check, shrink, journal, park, hold, copy, release, commit, close."""
+    """Yield the steps in their order: check, shrink, journal, park, hold, copy, release, commit, close."""
     parts = {part.number: part for part in disk.partitions}
     journal = found.journal
     if journal is None or disk.table is None:
@@ -135,7 +135,7 @@ def _held(disk: Disk, part: Partition, found: Found, patched: Patching) -> steps
 
 
 def _parked(disk: Disk, touched: Collection[int]) -> tuple[int, ...]:
-    """Those that move, and those that are shrunk: others may come to lie where they end now, so nobody may let them
+    """Return the entries that move or are shrunk: another partition may be placed at their present end, so none may
     grow meanwhile. Logical partitions are parked by their container.
     """
     parked = set(touched)
@@ -147,7 +147,9 @@ def _parked(disk: Disk, touched: Collection[int]) -> tuple[int, ...]:
 
 
 def lanes_for(distance: int, journal: steps.JournalPlace, sector_size: int) -> steps.Lanes:
-    """A window is never longer than the distance; over short distances everything goes through the stash."""
+    """Return the lanes. A window is never longer than the distance; over short distances everything goes through the
+    stash.
+    """
     stash = journal.stash.length
     if distance < SHORT:
         return steps.Lanes(min(stash, _LONGEST_STAGED), _BATCH, GIB, stash, staged=True)
@@ -165,7 +167,7 @@ def _place(part: Partition, wish: Wanted, after: Extent) -> Place:
 
 
 def _what(part: Partition) -> str:
-    """What a user would call it: kind and label, else the type."""
+    """Return a name for the user: kind and label, otherwise the type."""
     if part.content:
         return labelled(part.content[0])
     if part.role is Role.EXTENDED:
@@ -203,8 +205,8 @@ def _estimate(disk: Disk, moving: frozenset[int], used: Mapping[int, Used]) -> E
 def plan_realign(
     judged: Judged, goal: RealignGoal, used: Mapping[int, Used], *, all_disks: Inventory | None = None
 ) -> Plan:
-    """The cheapest way to bring every start onto the grids. `used`: what a move of each partition has to copy;
-    partitions it lacks are copied whole. `all_disks`: the rest of the machine, to name what holds a partition.
+    """Return the cheapest plan that brings every start onto the grids. `used`: what a move of each partition has to
+    copy; missing partitions are copied whole. `all_disks`: the rest of the machine, to name what holds a partition.
 
     A disk on which nothing has to move gives a plan without steps. Raises Refused with all reasons, a line each.
     """
@@ -266,7 +268,9 @@ def _nothing_there(disk: Disk) -> Refusal:
 
 
 def _refuse_if_untold(judged: Judged) -> None:
-    """A table that belongs to an array, say: nothing is off the grid, for nobody could tell."""
+    """Raise Refused for a disk that was not judged, such as one whose table belongs to an array: nothing is known to be
+    off the grid.
+    """
     untold = [verdict for verdict in judged.verdicts if verdict.answer is Answer.UNKNOWN]
     if untold and len(untold) == len(judged.verdicts):
         why = untold[0].why or "unknown"
@@ -296,8 +300,8 @@ def _no_room(disk: Disk, goal: RealignGoal, wish: Wanted, used: Mapping[int, Use
 
 
 def _refusal(disk: Disk, reasons: list[Refusal], standing: Mapping[int, tuple[Refusal, ...]]) -> Refused:
-    """All reasons, and the next thing to type: the others alone where some cannot be moved for good, else the first
-    thing that can be done.
+    """Return all reasons, and the next command: the other partitions alone where some can never be moved, otherwise the
+    first command that helps.
     """
     lines = dict.fromkeys(reason.text for reason in reasons)
     own = [reason for found in standing.values() for reason in found]
@@ -338,7 +342,7 @@ class Mend:
 
 
 def mends(judged: Judged) -> tuple[Mend, ...]:
-    """One answer for each partition that is off the grid, where that matters; empty on a disk that is in order."""
+    """Return one answer for each partition that is off the grid, where that matters; empty on a disk without one."""
     off = [
         verdict.partition
         for verdict in judged.verdicts
@@ -356,7 +360,7 @@ def mends(judged: Judged) -> tuple[Mend, ...]:
 
 
 def point_to_answers(report: Report, mends: Mapping[str, Sequence[Mend]]) -> Report:
-    """The same report; where a finding says to plan a move, it says what the answer says to type.
+    """Return the same report, with the command of the answer in findings that recommend a plan.
 
     That is what has to be settled first, the option without which the plan is refused, or where to read why it is.
     """
@@ -375,9 +379,7 @@ def point_to_answers(report: Report, mends: Mapping[str, Sequence[Mend]]) -> Rep
 def on_captured_machine(
     report: Report, mends: Mapping[str, Sequence[Mend]]
 ) -> tuple[Report, dict[str, tuple[Mend, ...]]]:
-    """The same for a captured machine: every command that would act on a disk of this one is marked as one to be typed
-    there.
-    """
+    """Return the same for a captured machine: every command on a disk is marked to be run there."""
     findings = (replace(one, next=_there(one.next)) for one in report.findings)
     moved = {name: tuple(replace(mend, next=_there(mend.next)) for mend in found) for name, found in mends.items()}
     return replace(report, findings=tuple(findings)), moved
@@ -411,7 +413,7 @@ def _mend(disk: Disk, number: int, room: _Room, reasons: tuple[Refusal, ...]) ->
 
 
 def _rooms(judged: Judged, wish: Wanted) -> dict[int, _Room]:
-    """All of them at once where that is possible, else each for itself; who is not in it has no room."""
+    """Return the room of all of them together if possible, otherwise of each alone; a missing one has no room."""
     disk = judged.disk
     if not wish.start_grids or disk.size is None:
         return {}
@@ -431,7 +433,7 @@ def _search(judged: Judged, wish: Wanted) -> _Room:
 
 
 def _beside(disk: Disk, wish: Wanted) -> frozenset[int]:
-    """Those with enough free space at their left or right, everybody else staying."""
+    """Return those with enough free space at their left or right while all others stay."""
     row = pieces_of(disk, movable(disk, wish, {}, {}))
     room = room_of(disk, _GOAL)
     found = set()

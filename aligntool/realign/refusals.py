@@ -1,4 +1,4 @@
-"""Every reason why a disk or a partition is not moved."""
+"""Find every reason why a disk or a partition is not moved."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -22,7 +22,7 @@ LONGEST_NAME = 36  # UTF-16 code units, UEFI 5.3.3
 
 
 def refuse_impossible(disk: Disk, goal: LayoutGoal) -> None:
-    """Raises Refused for a disk that must not get a table, and for a goal that no disk could satisfy."""
+    """Raise Refused for a disk that must not get a table, and for a goal that no disk could satisfy."""
     parts = (
         Refusal("invalid-option", f"partition {number}", f"partition {number}: {why}", hint)
         for number, part in enumerate(goal.parts, 1)
@@ -32,7 +32,7 @@ def refuse_impossible(disk: Disk, goal: LayoutGoal) -> None:
 
 
 def refuse_unfit(disk: Disk, *, wipe: bool) -> None:
-    """The same for the disk alone, asked once more just before the first write."""
+    """Raise Refused for the disk alone, once more just before the first write."""
     refuse(_about_disk(disk, wipe=wipe))
 
 
@@ -56,7 +56,7 @@ def _about_disk(disk: Disk, *, wipe: bool) -> Iterator[Refusal]:
 
 
 def _way_on(disk: Disk) -> str:
-    """Return what keeps the content. A hint is pasted without a second thought: --wipe is named only for a disk on
+    """Return the command that keeps the content. A hint is pasted without thought: --wipe is named only for a disk on
     which nothing but an empty table was recognised.
     """
     if disk.partitions:
@@ -88,7 +88,7 @@ def _about_goal(disk: Disk, goal: LayoutGoal) -> Iterator[Refusal]:
 
 
 def _about_part(part: PartWish, label: str) -> Iterator[tuple[str, str]]:
-    """Yield a reason and a hint."""
+    """Yield reasons, each with a hint."""
     role = ROLES.get(part.role)
     if role is None:
         yield f"{part.role!r} is not a role", role_list()
@@ -114,7 +114,7 @@ _SWAP = "[SWAP]"
 
 
 def disk_reasons(judged: Judged, machine: Inventory | None) -> tuple[Refusal, ...]:
-    """What stands against writing to this disk at all."""
+    """Return every reason against writing to this disk."""
     disk = judged.disk
     bound = (Refusal("bound", disk.name, text, next_look(disk)) for text in whole_layout(disk))
     return (*_of_the_disk(disk), *_of_the_table(disk), *bound, *_in_use(disk, machine))
@@ -173,7 +173,7 @@ def _of_the_table(disk: Disk) -> Iterator[Refusal]:
 
 
 def _in_use(disk: Disk, machine: Inventory | None) -> Iterator[Refusal]:
-    """Of any partition: the disk is opened for ourselves alone, which the kernel grants only when nobody has it."""
+    """Yield a reason for each use of a partition: the disk is opened exclusively, which the kernel refuses then."""
     used = [(disk.name, shell_word(disk.path), disk.mounted_at, disk.holders)]
     for part in disk.partitions:
         what = f"partition {part.number}"
@@ -213,7 +213,7 @@ def _held(what: str, holder: str, machine: Inventory | None) -> Refusal:
 
 
 def partition_reasons(disk: Disk, parts: Iterable[Partition]) -> dict[int, tuple[Refusal, ...]]:
-    """What stands against moving each of these partitions, by number."""
+    """Return the reasons against moving each of these partitions, by number."""
     nested = tuple(part for part in disk.partitions if part.role is Role.NESTED)
     return {
         part.number: (*_of_the_place(disk, part, nested), *_of_the_content(disk, part), *_of_the_chain(disk, part))
@@ -306,7 +306,7 @@ _DEEDS = {
 
 
 def _cleaner(disk: Disk, part: Partition, layer: Layer) -> str:
-    """The command, or the deed, after which it is clean."""
+    """Return the command or the action after which it is clean."""
     kind = layer.kind
     if (layer.unclean or "").endswith(_SHARED):
         return _typed_on(disk, part, "tune2fs -O ^mmp")
@@ -318,7 +318,7 @@ def _cleaner(disk: Disk, part: Partition, layer: Layer) -> str:
 
 
 def _typed_on(disk: Disk, part: Partition, words: str, more: str = "") -> str:
-    """A command on one partition, as it can be typed; where the kernel has no node for it, on its bytes."""
+    """Return a command on one partition; on its bytes where the kernel has no node for it."""
     if part.node:
         return f"sudo {words} /dev/{part.node}{more}"
     start, length = part.extent.start, part.extent.length

@@ -1,4 +1,4 @@
-"""How a copy onto itself is cut into batches that a power cut cannot hurt.
+"""Divide a copy onto itself into batches that survive a power cut.
 
 The batches are always the same ones for the same input, so that a journal only has to record how many are done. The
 whole argument for safety is about this order.
@@ -24,7 +24,9 @@ UNIT = 4096  # cuts fall on multiples of it, counted from the partition's start,
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """`source` and `target` are bytes from the start of the partition's old and new place, or of the stash."""
+    """One copy: `source` and `target` are bytes from the start of the partition's old and new place, or of the
+    stash.
+    """
 
     length: int
     source: int
@@ -63,16 +65,16 @@ class Schedule:
 
     @property
     def total(self) -> int:
-        """Bytes that arrive at their new place."""
+        """Return the bytes that arrive at their new place."""
         return sum(run.length for run in self.runs)
 
     def batches(self) -> Iterator[Batch]:
-        """All of them, in order."""
+        """Yield all batches in order."""
         for group in self._groups:
             yield from self._of(group)
 
     def backwards(self, done: int) -> Iterator[tuple[int, Batch]]:
-        """The first `done` batches with their numbers, the last one first."""
+        """Yield the first `done` batches with their numbers, the last one first."""
         counts = []
         for group in self._groups:
             counts.append(len(self._of(group)))
@@ -92,7 +94,7 @@ class Schedule:
         return batches if self.distance > 0 else [self._turned(batch) for batch in batches]
 
     def _turned(self, batch: Batch) -> Batch:
-        """From the mirror back; what lies in the stash lies there the same way round."""
+        """Return it mirrored back; the order of bytes in the stash is unchanged."""
         end = self._mirror
         return tuple(
             Copy(
@@ -111,12 +113,12 @@ def _mirrored(runs: Sequence[Extent], end: int) -> tuple[Extent, ...]:
 
 
 def _unit(window: int) -> int:
-    """The coarsest power of two, up to UNIT, that a window is a multiple of."""
+    """Return the coarsest power of two, up to UNIT, that a window is a multiple of."""
     return min(UNIT, window & -window)
 
 
 def _groups(runs: Sequence[Extent], lanes: Lanes) -> Iterator[tuple[Extent, ...]]:
-    """From the top down, each of about `lanes.group` bytes, its runs ascending."""
+    """Yield groups from the top down, each of about `lanes.group` bytes, its runs ascending."""
     group: list[Extent] = []
     room = lanes.group
     for run in reversed(runs):
@@ -140,7 +142,7 @@ def _groups(runs: Sequence[Extent], lanes: Lanes) -> Iterator[tuple[Extent, ...]
 
 
 def _staged(group: Sequence[Extent], lanes: Lanes) -> Iterator[Batch]:
-    """Window by window into the stash, and from there to the new place."""
+    """Yield the batches window by window into the stash, and from there to the new place."""
     for window in _windows(group, min(lanes.window, lanes.stash)):
         at, into, out = 0, [], []
         for run in window:
@@ -177,7 +179,7 @@ def _in_lanes(group: Sequence[Extent], distance: int, lanes: Lanes) -> Iterator[
 
 
 def _cut_lanes(group: Sequence[Extent], distance: int, lanes: Lanes) -> list[Lane]:
-    """Top first. A lane with another one close behind it has a foot; there are as many feet as the stash holds."""
+    """Return the lanes, top first. A lane close behind another one has a foot; the stash limits the number of feet."""
     feet = min(lanes.batch // max(lanes.window, distance), lanes.stash // distance)
     total = sum(run.length for run in group)
     shortest = align_up(max(-(-total // (feet + 1)), lanes.window, distance), lanes.window)
@@ -196,7 +198,7 @@ def _cut_lanes(group: Sequence[Extent], distance: int, lanes: Lanes) -> list[Lan
 
 
 def _chains(group: Sequence[Extent], distance: int) -> Iterator[list[Extent]]:
-    """Runs that touch each other when they move; top chain first."""
+    """Yield chains of runs that touch each other when they move; top chain first."""
     chain: list[Extent] = []
     for run in reversed(group):
         if chain and chain[-1].start - run.end >= distance:
@@ -208,7 +210,9 @@ def _chains(group: Sequence[Extent], distance: int) -> Iterator[list[Extent]]:
 
 
 def _split(runs: Sequence[Extent], top: int, unit: int) -> tuple[list[Extent], list[Extent]] | None:
-    """The runs below and above a cut with at least `top` bytes above it; None when nothing would be left below."""
+    """Return the runs below and above a cut with at least `top` bytes above it; None when nothing would be left
+    below.
+    """
     above: list[Extent] = []
     for index in range(len(runs) - 1, -1, -1):
         run = runs[index]
@@ -224,7 +228,7 @@ def _split(runs: Sequence[Extent], top: int, unit: int) -> tuple[list[Extent], l
 
 
 def _windows(runs: Sequence[Extent], window: int) -> Iterator[list[Extent]]:
-    """What lies within `window` bytes below the highest byte that is left, again and again; ascending."""
+    """Yield what is within `window` bytes below the highest remaining byte, repeatedly; ascending."""
     stack, unit = list(runs), _unit(window)
     while stack:
         high = stack[-1].end

@@ -37,7 +37,9 @@ _USUAL_LEAD = 2048  # sectors between an EBR and its partition, where there is r
 
 
 def chain_changes(disk: Disk, places: Mapping[int, Extent]) -> tuple[EntryChange, ...]:
-    """Of every container in which a logical partition moves: all its logicals, and itself when it grows."""
+    """Return the changes of every container in which a logical partition moves: all its logicals, and itself when it
+    grows.
+    """
     changes: list[EntryChange] = []
     for container in containers(disk):
         chain = logicals_of(disk, container)
@@ -55,7 +57,7 @@ def chain_changes(disk: Disk, places: Mapping[int, Extent]) -> tuple[EntryChange
 
 
 def irregular(container: Partition, chain: Sequence[Partition]) -> str:
-    """Why this chain cannot be laid out anew; empty when it can."""
+    """Return why this chain cannot be rebuilt; empty when it can."""
     for part in chain:
         if part.record_at is None:
             return f"where the EBR of partition {part.number} lies is not known"
@@ -72,7 +74,9 @@ def irregular(container: Partition, chain: Sequence[Partition]) -> str:
 def _records(
     container: Partition, chain: Sequence[Partition], places: Mapping[int, Extent], sector: int
 ) -> dict[int, int]:
-    """The distance between EBR and partition is kept where it fits, else it is as large as fits, up to the usual."""
+    """Return the EBRs. The distance to the partition is kept where it fits, otherwise the largest that fits, up to the
+    usual.
+    """
     first, *others = sorted(chain, key=lambda part: places[part.number].start)
     records = {first.number: container.extent.start}
     end = places[first.number].end
@@ -104,7 +108,7 @@ _LEAST_STASH = 64 * KIB
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a journal has to hold; bytes."""
+    """What a journal has to hold, in bytes."""
 
     held: int  # of all partitions that move
     table: int  # of the sectors of the table, in one of its states
@@ -118,7 +122,7 @@ class Needs:
 
 
 def sizes(needs: Needs) -> tuple[tuple[int, int], ...]:
-    """Return (bytes of a copy, bytes of the stash), the most liked first.
+    """Return (bytes of a copy, bytes of the stash), the preferred first.
 
     With a small stash a move is cut into fewer lanes or smaller windows, and flushes more often; a small copy holds the
     sectors of signatures only, and the runs of used blocks with the gaps between them filled. Both are as safe.
@@ -152,7 +156,9 @@ def _content(needs: Needs) -> int:
 
 
 def free_runs(taken: Iterable[Extent], room: Extent) -> Iterator[Extent]:
-    """What is free of all of `taken` inside `room`, cut to multiples of 64 KiB at its start; from left to right."""
+    """Yield what is free of all of `taken` inside `room`, cut to multiples of 64 KiB at its start; from left to
+    right.
+    """
     at = room.start
     for one in (*sorted(taken), Extent(room.end, 0)):
         start = align_up(at, STEP)
@@ -163,7 +169,9 @@ def free_runs(taken: Iterable[Extent], room: Extent) -> Iterator[Extent]:
 
 
 def lay(runs: Iterable[Extent], needs: Needs) -> JournalPlace | None:
-    """In the last run that has room for everything liked, else in the largest; None when it is too small too."""
+    """Return the journal in the last run with room for the preferred sizes, otherwise in the largest; None when it is
+    too small too.
+    """
     wanted = sizes(needs)
     free = sorted(runs)
     liked = next((run for run in reversed(free) if run.length >= _total(wanted[0])), None)
@@ -176,13 +184,13 @@ def lay(runs: Iterable[Extent], needs: Needs) -> JournalPlace | None:
 
 
 def in_file(path: str, needs: Needs) -> JournalPlace:
-    """The same from the first byte of a file, with all that is liked."""
+    """Return the journal from the first byte of a file, with the preferred sizes."""
     place = _divided(0, sizes(needs)[0])
     return JournalPlace(place.extent, place.copy_length, place.stash, path)
 
 
 def least(needs: Needs) -> int:
-    """Bytes of the smallest journal that would do."""
+    """Return the bytes of the smallest possible journal."""
     return min(_total(pair) for pair in sizes(needs))
 
 
@@ -218,7 +226,7 @@ _LARGEST = {"ntfs": 0xFFFFFFFF, "vfat": 0xFFFFFFFF, "exfat": 0xFFFFFFFFFFFFFFFF}
 
 @dataclass(frozen=True, slots=True)
 class Patching:
-    """What a file system needs changed inside when its partition moves, and what the user is told of it."""
+    """What has to change inside a file system when its partition moves, and the sentences for the user."""
 
     patches: tuple[Patch, ...] = ()
     attention: str = ""
@@ -226,7 +234,7 @@ class Patching:
 
 
 def patching(partition: Partition, after: Extent, record_after: int | None, sector_size: int) -> Patching:
-    """`record_after`: the byte of a logical partition's EBR when all is done."""
+    """Return the patches. `record_after`: the byte of a logical partition's EBR after the move."""
     layer = next((one for one in partition.content if one.kind in _LARGEST), None)
     if layer is None or layer.hidden_sectors is None:
         return Patching()
@@ -247,7 +255,7 @@ def patching(partition: Partition, after: Extent, record_after: int | None, sect
 
 
 def needed_for(patch: Patch) -> Extent:
-    """Return what of the partition must be held to make this patch: of a checksum everything that it is made from."""
+    """Return what of the partition must be held to make this patch: for a checksum everything that it covers."""
     if patch.before is None:
         return Extent(patch.at - _CHECKSUM * patch.length, (_CHECKSUM + 1) * patch.length)
     return Extent(patch.at, patch.length)
@@ -298,7 +306,7 @@ _GPT_ENTRIES = 16 * KIB  # 128 entries of 128 bytes, UEFI 5.3.1
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where everything goes. `before` has the shortened extents of what is shrunk."""
+    """The places of everything. `before` has the shortened extents of what is shrunk."""
 
     before: Mapping[int, Extent]
     after: Mapping[int, Extent]
@@ -311,8 +319,8 @@ class Found:
 
 
 def boot_floor(disk: Disk) -> int:
-    """Return the byte below which nothing is moved down: the first MiB, what is used of the gap before the first
-    partition, and where a boot ROM was recognised to find its program, all the places where the next programs lie.
+    """Return the byte below which nothing is moved down: the first MiB, the used part of the gap before the first
+    partition, and if a boot ROM's program was recognised, all the places of the next programs.
     """
     table = disk.table
     known = BOOT_LOADERS if boot_rom_code(disk) else MIB
@@ -327,7 +335,7 @@ def room_of(disk: Disk, goal: RealignGoal) -> Room:
 
 
 def search(disk: Disk, movable: Movable, goal: RealignGoal, *, finer: bool = False) -> Found | None:
-    """None when there is no place for everybody. The places are the cheapest ones beside which a journal fits.
+    """Return the cheapest places beside which a journal fits; None when there is no place for all.
 
     `finer`: where none fits beside places on the coarsest possible grain, on finer ones.
     """
@@ -342,8 +350,8 @@ def search(disk: Disk, movable: Movable, goal: RealignGoal, *, finer: bool = Fal
 
 
 def _finer(movable: Movable) -> Iterator[Movable]:
-    """Yield the wishes, then the same without the coarsest grain, again and again: a short way leaves more room for
-    the journal.
+    """Yield the wishes, then the same without the coarsest grain, repeatedly: a short move leaves more room for the
+    journal.
     """
     most = max((len(start_grids) for start_grids in movable.must.values()), default=1)
     for left_out in range(max(most, 1)):
@@ -366,7 +374,7 @@ def _search(disk: Disk, movable: Movable, goal: RealignGoal, room: Room) -> Foun
 
 
 def _choices(rows: Iterable[Sequence[Piece]], room: Room, movable: Movable) -> Iterator[tuple[Sequence[Piece], Choice]]:
-    """Rows as they are; where that is impossible or moves what could stay, with one partition put elsewhere."""
+    """Yield rows unchanged; where that is impossible or moves what could stay, with one partition placed elsewhere."""
     found = [(row, choice) for row in rows if (choice := choose(row, room))]
     if all(choice.cost[1] > len(movable.must) for _, choice in found):
         jumped = (other for row in rows for other in _with_a_jump(row, room))
@@ -379,7 +387,7 @@ _JUMPS_UP_TO = 24  # things: an MBR with 3 primary partitions and some 15 logica
 
 
 def _with_a_jump(row: Sequence[Piece], room: Room) -> Iterator[Sequence[Piece]]:
-    """Every row in which one thing that must move is elsewhere in the order; never into or out of a container."""
+    """Yield every row in which one piece that must move is elsewhere in the order; never into or out of a container."""
     if len(row) > _JUMPS_UP_TO:
         return
     inside = _inside(row)
@@ -394,14 +402,14 @@ def _with_a_jump(row: Sequence[Piece], room: Room) -> Iterator[Sequence[Piece]]:
 
 
 def _fits(piece: Piece, rest: Sequence[Piece], slot: int, room: Room) -> bool:
-    """Whether the gap before `rest[slot]` is long enough as it is now."""
+    """Return whether the gap before `rest[slot]` is long enough now."""
     start = rest[slot - 1].extent.end if slot else room.extent.start
     end = rest[slot].extent.start if slot < len(rest) else room.extent.end
     return end - start >= piece.extent.length
 
 
 def _inside(row: Sequence[Piece]) -> list[bool]:
-    """Whether a thing lies after a container's first EBR, its end included."""
+    """Return whether a piece is after a container's first EBR, its end included."""
     ends = [index for index, piece in enumerate(row) if piece.gives_way]
     found = [False] * len(row)
     for end in ends:
@@ -449,8 +457,8 @@ def _needs(disk: Disk, moves: Mapping[int, tuple[Extent, Extent]]) -> Needs:
 
 
 def _journal_room(disk: Disk, goal: RealignGoal) -> Extent:
-    """Not where a boot loader may lie: before the first partition, on a GPT as far as 16 MiB (those of ARM boards),
-    and nowhere below the floor.
+    """Return where the journal may be: not where a boot loader may be, before the first partition, on a GPT up to 16
+    MiB (those of ARM boards), and nowhere below the floor.
     """
     room = room_of(disk, goal)
     first = min((part.extent.start for part in disk.partitions), default=0)
@@ -463,7 +471,7 @@ def _journal_room(disk: Disk, goal: RealignGoal) -> Extent:
 def _occupied(
     disk: Disk, before: Mapping[int, Extent], after: Mapping[int, Extent], chain: Sequence[EntryChange]
 ) -> Iterator[Extent]:
-    """Sources, targets, everybody else, and the EBRs of before and after."""
+    """Yield sources, targets, all other partitions, and the EBRs of before and after."""
     for part in disk.partitions:
         if part.role is Role.EXTENDED:
             yield Extent(part.extent.start, disk.sector_size)

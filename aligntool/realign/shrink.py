@@ -1,10 +1,9 @@
-"""Making a file system shorter with its own tool, before anything moves.
+"""Shrink a file system with its own tool, before anything moves.
 
-In: a disk or image, and a ShrinkContent step. Out: a shorter file system in a partition of the same length. Alone
-because it is the one write here that another program does: whoever wrote that file system's tool knows best, and a
-power cut while it runs is that tool's to survive. resize2fs and ntfsresize do not promise to; btrfs does.
+This is the only write of a move by another program: the authors of the tool know the file system best, and surviving a
+power cut during it is the tool's task. resize2fs and ntfsresize do not promise to; btrfs does.
 
-A tool goes on to its end when aligntool is killed, and the loop device and the mount end with it.
+A tool runs to its end when aligntool is killed, and the loop device and the mount end with it.
 """
 
 import os
@@ -29,12 +28,12 @@ Words = tuple[str, ...]
 
 
 def shrink_words(kind: str, device: str, folder: str, length: int) -> tuple[Words, ...]:
-    """The command lines: those that find out whether it can be done, then those that do it."""
+    """Return the command lines: those that check whether it is possible, then those that do it."""
     return (*_looking(kind, device, length), *_doing(kind, device, folder, length))
 
 
 def _looking(kind: str, device: str, length: int) -> tuple[Words, ...]:
-    """They write nothing. Of a btrfs only the superblock is looked at."""
+    """Return the commands that write nothing. Of a btrfs only the superblock is read."""
     match kind:
         case "ext2" | "ext3" | "ext4":
             return (("resize2fs", "-P", device),)
@@ -49,9 +48,9 @@ def _looking(kind: str, device: str, length: int) -> tuple[Words, ...]:
 
 
 def _doing(kind: str, device: str, folder: str, length: int) -> tuple[Words, ...]:
-    """resize2fs(8) wants a check first; -p mends only what is safe, and the plan found it clean. ntfsresize(8): -ff
-    asks no questions, and Windows checks the volume at its next start. btrfs is shrunk while it is mounted, where
-    nobody else sees it: the lines after `unshare` are that shell's.
+    """Return the commands. resize2fs(8) wants a check first; -p repairs only what is safe, and the plan found it clean.
+    ntfsresize(8): -ff asks no questions, and Windows checks the volume at its next start. btrfs is shrunk while it is
+    mounted where no other process sees it: the lines after `unshare` are that shell's.
     """
     match kind:
         case "ntfs":
@@ -65,7 +64,7 @@ def _doing(kind: str, device: str, folder: str, length: int) -> tuple[Words, ...
 
 
 def refuse_unable(path: str, step: ShrinkContent) -> None:
-    """Raises Refused where it cannot be done: no root, no program, or the file system's own tool says no.
+    """Raise Refused where it cannot be done: no root, no program, or the file system's own tool refuses.
 
     Nothing is written. An image file takes root as well: resize2fs finds a file system inside a file and then cuts
     the whole file to its length.
@@ -89,7 +88,7 @@ def refuse_unable(path: str, step: ShrinkContent) -> None:
 
 
 def shrink_content(path: str, step: ShrinkContent) -> None:
-    """The file system of the step gets `step.length` bytes or a little less, and that is durable.
+    """Shrink the file system of the step to `step.length` bytes or a little less, durably.
 
     Raises Refused while nothing was written, and Stopped when the tool failed, or nobody knows what it wrote.
     """
@@ -134,7 +133,7 @@ def _failed(program: str, ended: Ended) -> str:
 
 
 def _promise(kind: str) -> str:
-    """What the tool's makers say of a resize that ended in the middle."""
+    """Return the statement of the tool's makers about an interrupted resize."""
     match kind:
         case "btrfs":
             return "the btrfs is whole: it never writes over what counts"
@@ -145,7 +144,7 @@ def _promise(kind: str) -> str:
 
 
 def _mend(path: str, step: ShrinkContent) -> str:
-    """What to type before the same can be tried again."""
+    """Return the command to run before a new attempt."""
     root = "sudo " if path.startswith("/dev/") else ""
     match step.kind:
         case "btrfs":
@@ -157,7 +156,9 @@ def _mend(path: str, step: ShrinkContent) -> str:
 
 
 def _refuse_too_short(step: ShrinkContent, device: str, said: str) -> None:
-    """resize2fs -P: "Estimated minimum size of the filesystem: N", in its blocks. It refuses less (resize/main.c)."""
+    """Raise Refused below the minimum of resize2fs -P: "Estimated minimum size of the filesystem: N", in its blocks
+    (resize/main.c).
+    """
     blocks = int(said.split()[-1])
     with Path(device).open("rb") as file:
         file.seek(1024 + 24)  # s_log_block_size: linux/fs/ext4/ext4.h
@@ -171,7 +172,9 @@ def _refuse_too_short(step: ShrinkContent, device: str, said: str) -> None:
 
 
 def _refuse_several_devices(step: ShrinkContent, device: str) -> None:
-    """`btrfs filesystem resize` means the device with id 1. uapi/linux/btrfs_tree.h, struct btrfs_super_block."""
+    """Raise Refused for a btrfs of several devices: `btrfs filesystem resize` resizes the one with id 1
+    (uapi/linux/btrfs_tree.h, struct btrfs_super_block).
+    """
     with Path(device).open("rb") as file:
         file.seek(64 * KIB)
         superblock = file.read(4 * KIB)
@@ -186,7 +189,7 @@ def _refuse_several_devices(step: ShrinkContent, device: str) -> None:
 
 @contextmanager
 def _mount_point() -> Iterator[str]:
-    """An empty folder. It is removed only when it is empty: nothing of what is mounted there is ever deleted."""
+    """Yield an empty folder. It is removed only when it is empty: nothing that is mounted there is ever deleted."""
     folder = tempfile.mkdtemp(prefix="aligntool-")
     try:
         yield folder

@@ -1,4 +1,4 @@
-"""How a disk's table stands to its journal, and the table that a restore writes."""
+"""Compare a disk's table with its journal, and build the table that a restore writes."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ class Standing(Enum):
 
 
 def standing(device: Device, journal: Journal) -> Standing:
-    """Return how the table stands to the journal. Raises OSError."""
+    """Return the state of the table by the journal. Raises OSError."""
     plan, images, step = journal.contents.plan, journal.contents.images, journal.position.step
     table = table_state(device, images)
     complete = is_complete(journal)
@@ -59,7 +59,7 @@ def standing(device: Device, journal: Journal) -> Standing:
 
 
 def is_complete(journal: Journal) -> bool:
-    """Return whether the new table was durable once, and not taken back since."""
+    """Return whether the new table was durable once, and not rolled back since."""
     return journal.position.step > index_of(journal.contents.plan, steps.RewriteTable)
 
 
@@ -69,7 +69,7 @@ def place_of(plan: Plan) -> steps.JournalPlace:
 
 
 def has_markers(device: Device, journal: Journal) -> bool:
-    """Return whether a marker of this very move stands where its plan puts one."""
+    """Return whether a marker of this very move is where its plan puts one."""
     for step in journal.contents.plan.steps:
         if isinstance(step, steps.HoldContent | steps.ReleaseContent):
             start = (step.source if isinstance(step, steps.HoldContent) else step.target).start
@@ -83,12 +83,12 @@ def has_markers(device: Device, journal: Journal) -> bool:
 
 
 def index_of(plan: Plan, kind: type[steps.Step]) -> int:
-    """Of the plan's first step of this kind."""
+    """Return the index of the plan's first step of this kind."""
     return next(index for index, step in enumerate(plan.steps) if isinstance(step, kind))
 
 
 def peek(device: Device, at: int, length: int) -> bytes:
-    """Return what is there, nothing where it cannot be read."""
+    """Return the bytes, nothing where the medium is unreadable."""
     try:
         return bytes(device.read(at, length))
     except OSError:
@@ -96,7 +96,7 @@ def peek(device: Device, at: int, length: int) -> bytes:
 
 
 def _is_known(device: Device, journal: Journal) -> bool:
-    """Return whether something shows that the disk is still the one in flight: a sector of a table, or a marker."""
+    """Return whether there is evidence that the disk is still the one in flight: a sector of a table, or a marker."""
     sectors = _sectors_of(journal.contents.images, device.sector_size)
     return any(_is_nearly(device, one) for one in sectors) or has_markers(device, journal)
 
@@ -123,7 +123,7 @@ def _is_nearly(device: Device, sector: Sectors) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Laid:
-    """A disk to read, with other sectors in their places."""
+    """A disk to read, with some sectors replaced."""
 
     device: Device
     sectors: Sequence[Sectors]
@@ -133,7 +133,7 @@ class Laid:
         return self.device.size
 
     def read(self, offset: int, length: int) -> bytes:
-        """Fewer bytes at the end of the disk. Raises OSError."""
+        """Return fewer bytes at the end of the disk. Raises OSError."""
         end = min(offset + length, self.size)
         if offset < 0 or end <= offset:
             return b""
@@ -147,14 +147,14 @@ class Laid:
 
 
 def overlay(device: Device, journal: Journal) -> Laid:
-    """Return the disk as it would be read with the journal's table of the state that it is in."""
+    """Return the disk as it would be read with the journal's table of its present state."""
     images = journal.contents.images
     writing = images.of(TableState.AFTER if is_complete(journal) else TableState.PARKED)
     return Laid(device, (*all_sectors(leftovers(device, images)), *all_sectors(writing)))
 
 
 def places_in_use(plan: Plan, *, with_journal: bool = True) -> tuple[Extent, ...]:
-    """Return the old and new places of all that moves, and the journal's where it is on this disk."""
+    """Return the old and new places of all that moves, and the journal's if it is on this disk."""
     places: list[Extent] = []
     for step in plan.steps:
         match step:

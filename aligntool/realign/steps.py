@@ -46,7 +46,8 @@ _NOT_SUMMED = (106, 107, 112)
 
 
 def patched(held: Held, found: Sequence[bytes], patches: Sequence[Patch]) -> tuple[bytes, ...]:
-    """`found`: the bytes of each of `held.ranges`. Patches are done in their order, so checksums come last.
+    """Return the patched bytes. `found`: the bytes of each of `held.ranges`. Patches are applied in their order, so
+    checksums come last.
 
     Raises Refused when a field has neither its value before nor after, or lies outside what is held.
     """
@@ -65,7 +66,7 @@ def patched(held: Held, found: Sequence[bytes], patches: Sequence[Patch]) -> tup
 
 
 def _sum(held: Held, parts: Sequence[bytearray], patch: Patch) -> None:
-    """`patch.at` is the sector of the checksum, `patch.length` a sector of the volume."""
+    """Write a checksum. `patch.at` is the sector of the checksum, `patch.length` a sector of the volume."""
     sector = patch.length
     region = Extent(patch.at - _SUMMED_SECTORS * sector, (_SUMMED_SECTORS + 1) * sector)
     part, at = _find_extent(held, parts, region, patch.what)
@@ -110,7 +111,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """What the offsets of a batch are counted from."""
+    """The origins of the offsets of a batch."""
 
     disk: Device
     old: int  # byte of the partition's old start
@@ -133,7 +134,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """A batch under way. `read` is filled and emptied piece by piece."""
+    """A batch in progress. `read` is filled and emptied piece by piece."""
 
     after: Position
     batch: Batch
@@ -174,7 +175,7 @@ class _Load:
 def copy_batches(
     places: Places, work: Iterable[Work], record: Callable[[Position], None], *, back: bool = False
 ) -> Iterator[Batch]:
-    """Yields each batch when it is at the other place: durable, verified and recorded.
+    """Yield each batch when it is at the other place: durable, verified and recorded.
 
     While one batch is flushed, read back and recorded, the next one is read already, so that the disk does not wait for
     us: it was idle for a fifth of the time. That is safe. No batch writes what a later one reads, except into the stash
@@ -215,7 +216,7 @@ def _is_there(piece: Piece) -> bool:
 
 
 def _next(loads: Iterator[_Load]) -> tuple[_Load | None, list[_Load]]:
-    """The next one with something to write, and those before it that have nothing."""
+    """Return the next batch with something to write, and those before it that have nothing."""
     there: list[_Load] = []
     for load in loads:
         if load.pieces:
@@ -231,7 +232,7 @@ def _finish(disk: Device, load: _Load, record: Callable[[Position], None], after
 
 
 def bytes_arriving(batch: Batch) -> int:
-    """Bytes that reach their new place: what is only put by does not count."""
+    """Return the bytes that reach their new place, without those that are only stashed."""
     return sum(copy.length for copy in batch if not copy.to_stash)
 
 
@@ -267,7 +268,7 @@ class Walk:
         return self.journal.contents.plan
 
     def forward(self) -> Iterator[Event]:
-        """From the journal's position to the end."""
+        """Walk from the journal's position to the end."""
         position = self.journal.position
         self.kernel.forget(self._moving())
         for index in range(position.step, len(self.plan.steps)):
@@ -277,7 +278,7 @@ class Walk:
             yield StepDone(index)
 
     def back(self) -> Iterator[Event]:
-        """From the journal's position to the beginning."""
+        """Walk from the journal's position to the beginning."""
         position = self.journal.position
         self.kernel.forget(self._moving())
         for index in range(position.step, index_of(self.plan, ParkEntries) - 1, -1):
@@ -350,7 +351,7 @@ class Walk:
             yield Progress(index, done, total)
 
     def _uncopy(self, index: int, step: CopyContent, done: int | None) -> Iterator[Event]:
-        """`done` batches of it were done; None: all."""
+        """Undo the first `done` batches; None: all."""
         schedule = self._schedule(step)
         if done is None:
             done = sum(1 for _ in schedule.batches())
@@ -368,7 +369,7 @@ class Walk:
         return Places(self.device, step.source.start, step.target.start, self.journal_on, stash)
 
     def _at_source(self, step: HoldContent) -> tuple[View, View]:
-        """What is held, as it is seen from the old place and from the new one."""
+        """Return what is held, as read from the old place and from the new one."""
         view = View(step.held, self.journal.contents.held[step.partition], step.source.length, self.sign)
         return view, replace(view, base=self._ends(step.partition)[1].start - step.source.start)
 
@@ -378,7 +379,7 @@ class Walk:
         return view, replace(view, base=self._ends(step.partition)[0].start - step.target.start)
 
     def _clear_target(self, step: HoldContent) -> None:
-        """Where the new place is free: what lies in the way there belongs to somebody, and goes when that goes."""
+        """Clear the new place where it is free: other content there belongs to a partition, and goes with it."""
         images = self.journal.contents.images
         occupied = [place.before for place in self.plan.places if place.before]
         occupied += [
@@ -402,7 +403,9 @@ class Walk:
         return next(step.partitions for step in self.plan.steps if isinstance(step, ParkEntries))
 
     def _update_kernel(self, *, before: bool) -> Iterator[Event]:
-        """The disk is done and its journal closed; a kernel that does not take it over is no reason to stop."""
+        """Update the kernel. The disk is done and its journal closed, so a kernel that refuses is not a reason
+        to stop.
+        """
         try:
             self.kernel.tell(self._entries(before=before))
         except OSError as error:
@@ -411,7 +414,7 @@ class Walk:
             )
 
     def _entries(self, *, before: bool) -> tuple[tuple[int, Extent], ...]:
-        """Of partitions that moved. A container is left out: the kernel shows its first sectors, which stay."""
+        """Return the partitions that moved, without a container: the kernel shows its first sectors, which stay."""
         moving = self._moving()
         rewrite = next(step for step in self.plan.steps if isinstance(step, RewriteTable))
         return tuple(
@@ -426,7 +429,7 @@ def schedule_of(journal: Journal, step: CopyContent) -> Schedule:
 
 
 def progress(journal: Journal) -> tuple[int, int]:
-    """Bytes at their new place, and bytes in all."""
+    """Return the bytes at their new place, and the bytes in all."""
     done = total = 0
     for index, step in enumerate(journal.contents.plan.steps):
         if not isinstance(step, CopyContent):

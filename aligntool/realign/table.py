@@ -1,4 +1,4 @@
-"""Partition tables of a move: before, in flight and after, as MBR or GPT, and written in a safe order."""
+"""Build the partition tables of a move, before, in flight and after, as MBR or GPT, and write them in a safe order."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ def unsound(reason: str) -> Refused:
 
 
 def check_before(found: Mapping[int, Extent], changes: Mapping[int, EntryChange]) -> None:
-    """The table is the one that the plan was made for."""
+    """Raise Refused unless the table is the one that the plan was made for."""
     for number, change in changes.items():
         if found.get(number) != change.before:
             here, planned = where(found.get(number)), where(change.before)
@@ -45,14 +45,14 @@ def check_before(found: Mapping[int, Extent], changes: Mapping[int, EntryChange]
 
 
 def check_parked(park: ParkEntries, moving: Set[int]) -> None:
-    """Nothing moves in the sight of others. `moving`: the entries that must be hidden."""
+    """Raise Refused unless everything that moves is hidden. `moving`: the entries that must be hidden."""
     open_to_all = sorted(moving - set(park.parked))
     if open_to_all:
         raise refused(f"the plan moves partition {open_to_all[0]} and does not park its entry")
 
 
 def check_after(after: Mapping[int, Extent], changed: Set[int], *, room: Extent, sector_size: int) -> None:
-    """Where the changed ones come to lie: whole sectors in `room`, on no other partition."""
+    """Raise Refused unless the changed ones are whole sectors in `room`, on no other partition."""
     for number in changed:
         place = after[number]
         if place.start % sector_size or place.length % sector_size or place.length <= 0:
@@ -105,7 +105,7 @@ class _Place:
 
 
 def read_chain(device: Device, slot: int, container: Extent, first_number: int) -> Chain:
-    """Raises Refused for a chain that cannot be built anew, OSError where it cannot be read."""
+    """Return the chain. Raises Refused for one that cannot be rebuilt, OSError where it is unreadable."""
     sectors: dict[int, bytes] = {}
     logicals: list[Logical] = []
     size = device.sector_size
@@ -129,7 +129,7 @@ def read_chain(device: Device, slot: int, container: Extent, first_number: int) 
 
 
 def _entries(sector: bytes, slot: int, at: int) -> tuple[MbrEntry, MbrEntry]:
-    """The partition and the link; raises Refused for anything else."""
+    """Return the partition and the link; raises Refused for anything else."""
     entries = entries_of(sector)
     if entries is None:
         raise unsound(f"the EBR at byte {at}, in partition {slot}, does not end in 55 AA")
@@ -143,7 +143,7 @@ def _entries(sector: bytes, slot: int, at: int) -> tuple[MbrEntry, MbrEntry]:
 def new_chain(
     chain: Chain, changes: Mapping[int, EntryChange], sector_size: int, geometry: Geometry
 ) -> Iterator[Sectors]:
-    """The EBRs after the move, in the order of the chain.
+    """Yield the EBRs after the move, in the order of the chain.
 
     What else stands in the EBR of a logical partition (labels of boot managers) goes with it. An EBR without a
     partition is left out. Raises Refused where the plan puts an EBR that cannot be there.
@@ -169,7 +169,7 @@ def new_chain(
 
 
 def _linked(place: Logical | _Place) -> Extent:
-    """What a link names: from the EBR to the end of its partition."""
+    """Return what a link names: from the EBR to the end of its partition."""
     return Extent(place.at, place.extent.end - place.at)
 
 
@@ -186,7 +186,7 @@ def _place(logical: Logical, change: EntryChange | None) -> _Place:
 
 
 def _check_places(places: list[_Place], container: Extent, slot: int, sector_size: int) -> None:
-    """A chain that Linux reads as meant, and no part of it on another."""
+    """Raise Refused unless Linux reads the chain as planned, and no part of it is on another partition."""
     if places and places[0].at != container.start:
         raise refused(f"the first EBR of partition {slot} would not be at its start, byte {container.start}")
     records = [Extent(place.at, sector_size) for place in places]
@@ -218,14 +218,14 @@ class TableState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableImages:
-    """Whole sectors. The last group of each is the one that counts: the GPT's primary copy, or the MBR."""
+    """Whole sectors of a table. The last group of each is the one that counts: the GPT's primary copy, or the MBR."""
 
     before: Writing
     parked: Writing
     after: Writing
 
     def of(self, state: TableState) -> Writing:
-        """Raises ValueError for OTHER, of which nothing is known."""
+        """Return the image of a state. Raises ValueError for OTHER, which has none."""
         match state:
             case TableState.BEFORE:
                 return self.before
@@ -240,7 +240,8 @@ _KNOWN = (TableState.PARKED, TableState.BEFORE, TableState.AFTER)
 
 
 def table_state(device: Device, images: TableImages) -> TableState:
-    """What a reader of the disk sees now: the GPT's primary copy where it is valid, else its backup; or the MBR.
+    """Return what a reader of the disk sees now: the GPT's primary copy where it is valid, otherwise its backup; or the
+    MBR.
 
     Raises OSError where the table cannot be read.
     """
@@ -257,7 +258,7 @@ def table_state(device: Device, images: TableImages) -> TableState:
 
 
 def way_to(device: Device, images: TableImages, goal: TableState) -> Writing:
-    """The groups that bring the table from whatever a cut has left to `goal`, readable at every moment.
+    """Return the groups that bring the table from the state after a cut to `goal`, readable at every moment.
 
     The group that counts is written anew as it is now, for it may be torn: a GPT whose primary copy is torn must not
     have its backup touched. Raises Stopped when the disk has another table, or one that is not a neighbour of `goal`
@@ -272,7 +273,7 @@ def way_to(device: Device, images: TableImages, goal: TableState) -> Writing:
 
 
 def _state_of_mbr(device: Device, images: TableImages) -> TableState:
-    """In flight the EBRs are out of sight and may be anything; otherwise they are a part of the table."""
+    """Return the state. In flight the EBRs are hidden and may be anything; otherwise they are a part of the table."""
     for state in _KNOWN:
         if all(_holds(device, group) for group in images.of(state)):
             return state
@@ -312,7 +313,7 @@ class _Mbr:
 
     @property
     def primaries(self) -> dict[int, Extent]:
-        """Containers too."""
+        """Return the primary entries, containers too."""
         size = self.sector_size
         return {number: entry.extent(size) for number, entry in self.entries.items()}
 
@@ -322,7 +323,7 @@ class _Mbr:
 
 
 def mbr_images(device: Device, park: ParkEntries, rewrite: RewriteTable, *, journal_at: int | None) -> TableImages:
-    """As `table_images`."""
+    """Return the images of an MBR, like `table_images`."""
     changes = {change.number: change for change in rewrite.changes}
     mbr = _read(device, with_chains=any(number >= _FIRST_LOGICAL for number in changes))
     check_before(mbr.primaries | mbr.logicals, changes)
@@ -392,7 +393,7 @@ def _read(device: Device, *, with_chains: bool) -> _Mbr:
 
 
 def _check(mbr: _Mbr, park: ParkEntries, changes: Changes, disk_size: int) -> None:
-    """Refused unless everything that moves is hidden and finds its place."""
+    """Raise Refused unless everything that moves is hidden and finds its place."""
     moving = {number for number, change in changes.items() if change.before != change.after}
     container_of = {one.number: chain.slot for chain in mbr.chains for one in chain.logicals}
     check_parked(park, {container_of.get(number, number) for number in moving})
@@ -425,7 +426,7 @@ _PRIMARY_LBA = 1
 def gpt_images(
     device: Device, park: ParkEntries, rewrite: RewriteTable, *, journal_at: int | None, journal_id: bytes
 ) -> TableImages:
-    """As `table_images`."""
+    """Return the images of a GPT, like `table_images`."""
     pair = _sound_pair(device)
     sector_size = device.sector_size
     old = {entry.number: entry for entry in pair[0].used_entries()}
@@ -458,7 +459,7 @@ def _backup_first(pair: Iterable[GptCopy]) -> Writing:
 
 
 def _sound_pair(device: Device) -> tuple[GptCopy, GptCopy]:
-    """Both copies, whole and of one mind; raises Refused otherwise."""
+    """Return both copies, whole and equal; raises Refused otherwise."""
     sector_size = device.sector_size
     _check_protective(entries_of(bytes(device.read(0, sector_size))))
     primary = read_copy(device, _PRIMARY_LBA, sector_size)
@@ -486,7 +487,9 @@ def _agree(primary: GptCopy, backup: GptCopy) -> bool:
 
 
 def _check_protective(entries: tuple[MbrEntry, ...] | None) -> None:
-    """A GPT counts behind a 0xEE entry only, and beside one nothing else may stand: a hybrid MBR would go stale."""
+    """Raise Refused for an MBR without a 0xEE entry, which a GPT needs, or with another one: a hybrid MBR would become
+    stale.
+    """
     used = [entry for entry in entries or () if entry.sectors or entry.code]
     if all(entry.code != GPT_PROTECTIVE for entry in used):
         raise unsound("no protective MBR stands before the GPT, so Linux does not use it")
@@ -497,8 +500,8 @@ def _check_protective(entries: tuple[MbrEntry, ...] | None) -> None:
 def table_images(
     device: Device, park: ParkEntries, rewrite: RewriteTable, *, journal_at: int | None, journal_id: bytes
 ) -> TableImages:
-    """The three tables. `journal_at` is a byte of the disk, None where the journal lies elsewhere; `journal_id` has 16
-    bytes. Nothing is written.
+    """Return the three tables. `journal_at` is a byte of the disk, None where the journal is elsewhere; `journal_id`
+    has 16 bytes. Writes nothing.
 
     Raises Refused when the table on the device is not the one that the changes begin with, when it is not sound, or
     when what would come out is not. Raises OSError where it cannot be read.
@@ -552,7 +555,7 @@ def protective(device: Device, images: TableImages) -> Writing:
 
 
 def write_table(device: Device, images: TableImages, goal: TableState, *, first: Writing | None = None) -> None:
-    """From whatever a cut has left to `goal`: group by group, each durable and read back before the next begins.
+    """Write `goal` from the state after a cut: group by group, each durable and read back before the next begins.
 
     `first`: groups to write before it, over any other table. Raises Stopped when what is read back differs, or, without
     them, when the table is another program's.
@@ -574,8 +577,8 @@ def _torn(device: Device, images: TableImages) -> bool:
 
 
 def is_ours(device: Device, images: TableImages) -> bool:
-    """Whether every byte of the table's own sectors is that of one of its three states: a torn mix, and not
-    somebody else's table.
+    """Return whether every byte of the table's own sectors is that of one of its three states: a torn mix, and not
+    another program's table.
 
     EBRs do not count: in flight, their sectors may lie under data.
     """

@@ -1,4 +1,4 @@
-"""Which partitions a request names, which shrink, and what to warn of."""
+"""Decide which partitions a request names, which shrink, and which warnings apply."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ _LEAST = {"btrfs": 256 * MIB}  # btrfs_ioctl_resize() in the kernel's fs/btrfs/i
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """A partition whose file system gets smaller first."""
+    """A partition whose file system is shrunk first."""
 
     kind: str
     length: int  # bytes that the partition has afterwards
@@ -38,7 +38,7 @@ Fits = Callable[[Mapping[int, Shrunk]], Found | None]
 
 
 def room_by_shrinking(disk: Disk, used: Mapping[int, Used], fits: Fits) -> tuple[Found, dict[int, Shrunk]] | None:
-    """The first file system, from the end of the disk, that can give enough; by the least number of MiB."""
+    """Return the first file system, from the end of the disk, that can give enough; by the least number of MiB."""
     for part in shrinkable(disk):
         most = _most(part, used)
         if most < MIB or _try(part, most, fits) is None:
@@ -57,7 +57,7 @@ def room_by_shrinking(disk: Disk, used: Mapping[int, Used], fits: Fits) -> tuple
 
 
 def what_would_help(disk: Disk, used: Mapping[int, Used], fits: Fits, *, shrink: bool) -> tuple[str, str]:
-    """The end of a sentence, and the next thing to type; both empty when nothing would."""
+    """Return the end of a sentence, and the next command; both empty when nothing would help."""
     if shrink:
         kinds = {kind_of(part) for part in disk.partitions if part.role is not Role.EXTENDED}
         only = " (XFS cannot be shrunk)" if "xfs" in kinds else ""
@@ -72,7 +72,9 @@ def what_would_help(disk: Disk, used: Mapping[int, Used], fits: Fits, *, shrink:
 
 
 def attention_to_shrunk(shrunk: Mapping[int, Shrunk]) -> Iterator[str]:
-    """ntfsresize sets the dirty flag; ntfs_fill_super() (Linux, fs/ntfs3/super.c) wants it gone or `force`."""
+    """Yield what remains to do: ntfsresize sets the dirty flag, with which ntfs_fill_super() (Linux, fs/ntfs3/super.c)
+    requires `force`.
+    """
     for number, one in sorted(shrunk.items()):
         if one.kind == "ntfs":
             yield (
@@ -82,7 +84,7 @@ def attention_to_shrunk(shrunk: Mapping[int, Shrunk]) -> Iterator[str]:
 
 
 def shrinkable(disk: Disk) -> tuple[Partition, ...]:
-    """From the end of the disk to its start."""
+    """Return them from the end of the disk to its start."""
     found = [
         part for part in disk.partitions if part.role in (Role.PRIMARY, Role.LOGICAL) and kind_of(part) in SHRINKABLE
     ]
@@ -92,7 +94,7 @@ def shrinkable(disk: Disk) -> tuple[Partition, ...]:
 
 
 def _most(part: Partition, used: Mapping[int, Used]) -> int:
-    """Bytes that can be taken away: what is used stays, an eighth more and 1 MiB, for tables and fragments.
+    """Return the bytes that can be removed: the used part stays, an eighth more and 1 MiB, for tables and fragments.
 
     Half of it where nobody asked what is used; the file system's own tool refuses when that is too much.
     """
@@ -129,7 +131,7 @@ class Wanted:
 
 @dataclass(slots=True)
 class _Sorting:
-    """`Wanted`, while it is being filled."""
+    """`Wanted`, while it is filled."""
 
     audit: str  # the command
     must: dict[int, str] = field(default_factory=dict)
@@ -140,7 +142,7 @@ class _Sorting:
 
 
 def wanted(judged: Judged, goal: RealignGoal) -> Wanted:
-    """Everybody sorted. Off the grid moves; on the grid stays, unless the user names it or insists on a grain."""
+    """Sort all partitions. Off the grid moves; on the grid stays, unless the user names it or requires a grain."""
     disk = judged.disk
     need = needed(judged.grids, disk.sector_size)
     sorting = _Sorting(next_command(disk, "audit"))
@@ -163,7 +165,7 @@ def wanted(judged: Judged, goal: RealignGoal) -> Wanted:
 
 
 def off_words(verdict: Verdict) -> str:
-    """ "off 4KiB by 3584B", for the worst grid it is off."""
+    """Return "off 4KiB by 3584B", for the worst grid it is off."""
     failed = [check for check in verdict.checks if not check.on]
     worst = min(failed, key=lambda check: check.grid.severity.rank)
     return f"off {format_size(worst.grid.size)} by {format_size(worst.off_by)}"
@@ -231,7 +233,7 @@ _EXTLINUX = ("ext2", "ext3", "ext4", "btrfs", "xfs")  # it installs itself there
 
 
 def attention_to(disk: Disk, moving: Collection[int], patched: Mapping[int, Patching]) -> Iterator[str]:
-    """What may need the user once it is done."""
+    """Yield what the user may have to do afterwards."""
     dos = disk.table is not None and disk.table.label is TableLabel.DOS
     yield from _boot_sector(disk, moving)
     for part in disk.partitions:
@@ -255,7 +257,9 @@ def attention_to(disk: Disk, moving: Collection[int], patched: Mapping[int, Patc
 
 
 def _boot_sector(disk: Disk, moving: Collection[int]) -> Iterator[str]:
-    """What sector 0 names by an absolute sector. GRUB's core image in the gap or in a BIOS boot partition stays."""
+    """Yield what sector 0 names by an absolute sector. GRUB's core image in the gap or in a BIOS boot partition
+    stays.
+    """
     for code in disk.table.boot_code if disk.table else ():
         if code.kind == "LILO" and moving:
             yield "LILO in sector 0 keeps a list of absolute sectors: start another system and type lilo afterwards"
@@ -272,13 +276,15 @@ def _is_in(part: Partition, at: int) -> bool:
 
 
 def _may_start_from(disk: Disk, part: Partition) -> bool:
-    """FAT in any case; Linux's file systems where the boot code of sector 0 is not GRUB's, which does not read them."""
+    """Return whether a boot program may start from it: FAT always; Linux's file systems where the boot code of sector 0
+    is not GRUB's, which does not read them.
+    """
     grub = any(code.kind.startswith("GRUB") for code in (disk.table.boot_code if disk.table else ()))
     return kind_of(part) == "vfat" or (kind_of(part) in _EXTLINUX and not grub)
 
 
 def _windows(disk: Disk, part: Partition) -> Iterator[str]:
-    """Of a data partition only the drive letter can be lost; of the others, the way to start."""
+    """Yield what to do for Windows: for a data partition only the drive letter can be lost, for others the start."""
     starts = _is_active(part) or any(_is_active(one) and kind_of(one) == "ntfs" for one in disk.partitions)
     if starts:
         yield (
@@ -305,7 +311,7 @@ def notes_on(
     shrunk: Mapping[int, Shrunk],
     patched: Mapping[int, Patching],
 ) -> Iterator[str]:
-    """What was decided and why."""
+    """Yield the decisions and their reasons."""
     if found is None:
         return
     for number in sorted(found.order):

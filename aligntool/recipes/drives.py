@@ -20,8 +20,8 @@ from aligntool.units import PIB, is_power_of_two
 
 # Which PCI devices belong to a processor and which to a chipset, and what link lies between the two.
 #
-# In: `recipes/chipsets.toml`. Out: a ChipsetTable that answers by PCI number. Alone because sysfs hides that
-# link: a chipset's root ports stand on bus 0 beside the processor's, and no device between them says "DMI".
+# The table of chipsets (`recipes/chipsets.toml`) by PCI number. sysfs hides a chipset's uplink: its root ports are on
+# bus 0 beside the processor's, and no device between them shows the DMI.
 
 # Lanes carry GT/s x 10^9 bits: 8b/10b encoding up to 5 GT/s, 128b/130b up to 32 GT/s (PCI Express base specification;
 # include/linux PCIE_SPEED2MBS_ENC in drivers/pci/pci.h counts 64 GT/s, which works in FLITs, as 1/1).
@@ -165,8 +165,7 @@ def _checked(entry: Entry, pci_id: str) -> str:
 
 # One row of the drive database, and reading it from TOML.
 #
-# In: the text of one file. Out: its rows, checked: a key that the schema (docs/recipes.md) does not have is
-# refused.
+# The rows of one file: a key that the schema (docs/recipes.md) does not have is refused.
 
 CONFIDENCE = ("high", "medium", "low")
 _SIZES = {  # and the field of KnownGeometry
@@ -306,9 +305,8 @@ def _patterns(entry: Entry, key: str) -> tuple[Pattern, ...]:
 
 # The drive database: what is known of a model that the drive itself does not report, or reports wrongly.
 #
-# In: the TOML files of `recipes/drives` (schema: docs/recipes.md). Out: KnownGeometry values for a disk, the
-# most special first: rows of the model and its firmware, rows of the model, then the one default of its
-# class.
+# The known geometry of a disk from `recipes/drives`, the most specific first: rows of the model and its firmware, rows
+# of the model, then the one default of its class.
 
 # Their models come through a SCSI INQUIRY.
 _INQUIRY_KINDS = frozenset((DiskKind.ATA, DiskKind.SCSI, DiskKind.USB))

@@ -13,8 +13,7 @@ from aligntool.units import GIB, MIB, format_size, is_power_of_two, parse_size
 
 # Recipes for benchmarks: which loads, how large, how often, without a drive in them.
 #
-# In: the top table and the [[test]] tables of a file whose kind is "bench". Out: a BenchGoal. Alone because a
-# profile is what makes two results comparable: whoever changes one must find all of it in one place.
+# Benchmark profiles (kind "bench"). A profile makes two results comparable, so all of it is in one place.
 
 ACCESS = ("sequential", "random")
 DO = ("read", "write")
@@ -133,8 +132,7 @@ def _count(top: Entry, key: str, most: int) -> int | None:
 
 # Recipes for arrays: level, chunk, file system and the rest, without a drive in them.
 #
-# In: the top table of a file whose kind is "raid". Out: a RaidGoal. Alone because an array has more to say
-# than a layout; what a level and its members allow is judged where the plan is made.
+# Goals for arrays (kind "raid"). What a level and its members allow is judged where the plan is made.
 
 NOWHERE = "none"
 _SIZES = ("chunk", "database_page", "block_size", "inode_size", "log_size", "member_size", "spare_room", "esp_size")
@@ -155,8 +153,7 @@ def raid_goal(top: Entry) -> RaidGoal:
 
 # Recipes that are goals: how starts lie, what a new table holds, how an array is made, what a benchmark runs.
 #
-# In: the TOML files under `recipes/realign`, `layouts`, `raid` and `bench`, or one of the user's. Out: a
-# Recipe with its goal. A file that is not understood to the last key is refused. A recipe names no device
+# Recipes with their goals, packaged or the user's. A file with an unknown key is refused. A recipe names no device
 # (docs/decisions/0003).
 
 FOLDERS = ("realign", "layouts", "raid", "bench")

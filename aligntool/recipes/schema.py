@@ -48,8 +48,8 @@ def _places(name: str) -> "tuple[Traversable, ...]":
 
 # Matching a drive's model name against the patterns of the database.
 #
-# In: patterns ("WD??EARS*"), the makers' names that may stand before them, and a model as some layer of the
-# system prints it. Out: whether they fit. Alone because one drive has many spellings:
+# Matching a model, as some layer of the system prints it, with patterns ("WD??EARS*") and makers' names before them.
+# One drive has many spellings:
 #
 # - the kernel prints "WDC WD20EARS-00MVWB0", udev "WDC_WD20EARS-00MVWB0", a USB bridge or a seller
 # "WD20EARS"; - SCSI INQUIRY has room for 16 characters, and libata answers through it: sysfs says "WDC
@@ -144,8 +144,7 @@ def _is_one_of(character: str, token: str) -> bool:
 
 # Strict reading of TOML tables: a key or a value that is not understood is refused, never skipped.
 #
-# In: the text of a file. Out: checked values, or Refused naming file, row and key, the nearest valid key as
-# the hint. Alone because every recipe is read by it; it knows no recipe.
+# Checked values from the text of any recipe, or Refused naming file, row and key, and the nearest valid key.
 
 
 @dataclass(frozen=True, slots=True)
