@@ -15,7 +15,7 @@ from aligntool.audit.report import Judged, Report
 from aligntool.audit.wording import shell_word
 from aligntool.change import Plan, RaidGoal
 from aligntool.cli.audit import known_of
-from aligntool.cli.options import command, print_lines, terminal_width
+from aligntool.cli.options import command, terminal_width
 from aligntool.cli.plan import refuse_in_flight
 from aligntool.cli.run_change import Applying, end_change, follow, pipes_may_break, ways_on, write_end
 from aligntool.errors import Refusal, Refused, refuse
@@ -34,10 +34,11 @@ from aligntool.raid.planning import Needs, data_begins
 from aligntool.raid.record import Paths, Record, find_records, forget, one_at_a_time, read_record
 from aligntool.raid.running import ArrayView, arrays_of
 from aligntool.raid.steps_drives import hold_members, look_around
+from aligntool.realign.move import Status
 from aligntool.realign.planning import on_captured_machine
 from aligntool.render.arrays import array_lines, raid_plan_lines
-from aligntool.render.lines import Line, plain, show, wants_color
-from aligntool.render.progress import array_status_json, array_status_lines, resync_bar, resync_lines
+from aligntool.render.lines import Line, wants_color
+from aligntool.render.progress import resync_bar, resync_lines
 from aligntool.steps import FileStep, MakeArray, MakeMember, Step
 from aligntool.units import Extent
 
@@ -301,32 +302,16 @@ def _drives_now(plan: Plan, steps: list[MakeMember]) -> set[str]:
     return {name for step in now for name in (step.disk.path, step.device)}
 
 
-def tell_array_status(record: Record | None, *, json_: bool) -> None:
-    """How far it came, and what to type. None: nothing is unfinished."""
-    if record is None:
-        if json_:
-            sys.stdout.write(array_status_json(None, 0, forward=True, sentences=(), type_next=()))
-        else:
-            show(
-                [plain("No array is unfinished here. Disks in flight are named by: sudo aligntool audit")],
-                sys.stdout,
-                color=False,
-            )
-        return
-    following = _ways_on(record)
-    sentences = tuple(_sentences(record))
-    if json_:
-        sys.stdout.write(
-            array_status_json(
-                record.plan, record.position, forward=record.forward, sentences=sentences, type_next=following
-            )
-        )
-        return
-    lines = array_status_lines(
-        record.plan, record.position, forward=record.forward, sentences=sentences, type_next=following,
-        width=terminal_width(),
-    )  # fmt: skip
-    print_lines(lines)
+def array_status(record: Record) -> Status:
+    """How far an unfinished array came."""
+    plan = record.plan
+    made = "it is not finished: do not put anything on it yet"
+    sentences = [made if record.forward else "it was being taken back"]
+    drives = [step.device for step in plan.steps if isinstance(step, MakeMember)]
+    files = [step.path for step in plan.steps if isinstance(step, FileStep)]
+    sentences += [f"{word}: {', '.join(names)}" for word, names in (("members", drives), ("files", files)) if names]
+    sentences.append(f"record: {record.file}")
+    return Status("unfinished", tuple(sentences), plan, record.position, forward=record.forward)
 
 
 def recover_array(record: Record | None, *, json_: bool, back: bool) -> None:
@@ -342,21 +327,6 @@ def recover_array(record: Record | None, *, json_: bool, back: bool) -> None:
         write_end("old", changed=True)
     else:
         print(f"{record.plan.disk.path} is taken back", file=sys.stderr)
-
-
-def _ways_on(record: Record) -> tuple[str, ...]:
-    return tuple(ways_on(record.plan.disk.path).split("\n"))
-
-
-def _sentences(record: Record) -> list[str]:
-    made = "it is not finished: do not put anything on it yet"
-    files = [step.path for step in record.plan.steps if isinstance(step, FileStep)]
-    found = [made if record.forward else "it was being taken back"]
-    drives = [step.device for step in record.plan.steps if isinstance(step, MakeMember)]
-    found += [f"members: {', '.join(drives)}"] if drives else []
-    found += [f"files: {', '.join(files)}"] if files else []
-    found.append(f"record: {record.file}")
-    return found
 
 
 # The first resynchronisation of a new array: reported, or waited for.

@@ -22,22 +22,9 @@ from aligntool.linux.hold import hold_for_others
 from aligntool.linux.look import look
 from aligntool.linux.users import disk_of, file_extents
 from aligntool.measure import alignment, targets
+from aligntool.measure import run as fio_runs
 from aligntool.measure.fio import ENGINE, Job, fill_job
 from aligntool.measure.results import Conditions, Result, to_json, warnings_of
-from aligntool.measure.run import (
-    FILLING,
-    Bench,
-    Keep,
-    Key,
-    Ran,
-    SweepProgress,
-    fill,
-    keep_result,
-    made_file,
-    run_bench,
-    run_sweep,
-    series_of,
-)
 from aligntool.measure.schedule import BenchPlan, Target, TargetKind, Wish, plan_bench
 from aligntool.measure.sweeps import Setting, Spans, Starts, piece_words
 from aligntool.recipes.goals import BenchGoal, parse_recipe, recipe
@@ -161,7 +148,7 @@ def bench_run(
     result, ran = _measured(plan, seen, fio_output)
     measuring.keep_among_results(result.when, result.settings.profile, to_json(result))
     if output is not None:
-        keep_result(output, to_json(result))
+        fio_runs.keep_result(output, to_json(result))
     print_lines(to_json(result) if json_ else shown.result_lines(result, width=terminal_width()))
     _end(ran, wrote=plan.writes and not plan.makes_file)
 
@@ -197,11 +184,11 @@ def _refuse(plan: BenchPlan, *, destructive: bool) -> str:
     return measuring.refuse_data(target)
 
 
-def _measured(plan: BenchPlan, seen: Conditions, fio_output: str | None) -> tuple[Result, Ran[Bench]]:
+def _measured(plan: BenchPlan, seen: Conditions, fio_output: str | None) -> tuple[Result, fio_runs.Ran[fio_runs.Bench]]:
     began = options.now()
     with measuring.ended_by_signals(), _place(plan) as path, measuring.bench_progress() as tell:
-        ran = run_bench(plan, path, tell=tell, keep=measuring.fio_keeper(fio_output))
-    series = series_of(ran)
+        ran = fio_runs.run_bench(plan, path, tell=tell, keep=measuring.fio_keeper(fio_output))
+    series = fio_runs.series_of(ran)
     if not series:
         raise ran.failure or KeyboardInterrupt
     after = replace(targets.warmed(seen), fio=ran.fio_version, caches_dropped=ran.caches_dropped)
@@ -217,7 +204,7 @@ def _place(plan: BenchPlan) -> Iterator[str]:
     """A file that is made and removed; a device that is held; or just what is only read."""
     target = plan.target
     if plan.makes_file:
-        with made_file(target.path, plan.room, name=target.name) as path:
+        with fio_runs.made_file(target.path, plan.room, name=target.name) as path:
             yield path
     elif plan.writes:
         with hold_for_others(target.path, "a benchmark"):
@@ -268,8 +255,8 @@ class Runs:
 
     seconds: float
     repeats: int
-    tell: SweepProgress
-    keep: Keep
+    tell: fio_runs.SweepProgress
+    keep: fio_runs.Keep
 
 
 @contextmanager
@@ -284,7 +271,7 @@ def _working(target: Target, size: int, runtime_s: float, asked: SweepOptions) -
 
 
 @contextmanager
-def _working_on(target: Target, size: int, tell: SweepProgress, asked: SweepOptions) -> Iterator[Working]:
+def _working_on(target: Target, size: int, tell: fio_runs.SweepProgress, asked: SweepOptions) -> Iterator[Working]:
     """A folder gets a file of `size`, full of random data. Raises Refused."""
     if not target.direct:
         raise Refused(
@@ -309,11 +296,11 @@ def _working_on(target: Target, size: int, tell: SweepProgress, asked: SweepOpti
 
 
 @contextmanager
-def _file_in(target: Target, size: int, tell: SweepProgress, seen: Conditions) -> Iterator[Working]:
+def _file_in(target: Target, size: int, tell: fio_runs.SweepProgress, seen: Conditions) -> Iterator[Working]:
     """The longest piece of the file that lies on the disk in one run is worked on."""
     measuring.refuse_no_room(target, size)
-    with made_file(target.path, size, name=target.name) as path:
-        fill(fill_job(path, size), FILLING, tell)
+    with fio_runs.made_file(target.path, size, name=target.name) as path:
+        fio_runs.fill(fill_job(path, size), fio_runs.FILLING, tell)
         with open(path, "rb") as file:  # noqa: PTH123 - a descriptor is wanted
             placed = file_extents(file.fileno(), path)
         longest = max(placed.runs, key=lambda run: run.disk.length)
@@ -349,7 +336,9 @@ def _look_at_disk(name: str) -> Disk | None:
         return None
 
 
-def _described(result: Sweep, working: Working, runs: Runs, swept: Ran[Key], disk: Disk | None) -> Sweep:
+def _described(
+    result: Sweep, working: Working, runs: Runs, swept: fio_runs.Ran[fio_runs.Key], disk: Disk | None
+) -> Sweep:
     """Return the result with what it has beside the figures."""
     target, piece = working.target, working.room.length
     return replace(
@@ -373,7 +362,7 @@ def _report(text: str, lines: Iterator[Line], asked: SweepOptions, when: str, na
         options.keep(asked.output, text)
 
 
-def _end(swept: Ran[Key], *, wrote: bool) -> None:
+def _end(swept: fio_runs.Ran[fio_runs.Key], *, wrote: bool) -> None:
     """The exit code of what was measured only in part."""
     if swept.failure is not None:
         raise swept.failure
@@ -443,7 +432,7 @@ def _unit_of(disk: Disk | None) -> tuple[int, str]:
     return widest.size, f"{widest.kind.value}, {widest.source.value}"
 
 
-def _sweep(working: Working, places: tuple[alignment.Place, ...], depth: int, runs: Runs) -> Ran[StartKey]:
+def _sweep(working: Working, places: tuple[alignment.Place, ...], depth: int, runs: Runs) -> fio_runs.Ran[StartKey]:
     loads = alignment.loads_of(writes=working.writes, depth=depth)
     count = runs.repeats * len(places) * len(loads)
     alignment.refuse_too_many(count)
@@ -452,7 +441,7 @@ def _sweep(working: Working, places: tuple[alignment.Place, ...], depth: int, ru
         for repeat in range(runs.repeats)
         for run in alignment.runs_of(places, loads, working.room, working.path, working.shift, runs.seconds, repeat)
     )
-    return run_sweep(jobs, count, runs.tell, runs.keep)
+    return fio_runs.run_sweep(jobs, count, runs.tell, runs.keep)
 
 
 # `aligntool bench span`: how far the mapping table of a drive reaches.
@@ -494,7 +483,13 @@ def bench_span(
 
 
 def _report_span(
-    working: Working, curve: dict[int, list[float]], swept: Ran[int], runs: Runs, asked: SweepOptions, *, write: bool
+    working: Working,
+    curve: dict[int, list[float]],
+    swept: fio_runs.Ran[int],
+    runs: Runs,
+    asked: SweepOptions,
+    *,
+    write: bool,
 ) -> None:
     disk = _look_at_disk(working.disk)
     by_span = _by_span((run.key, run.measured.thread_cpu) for run in swept.runs)
@@ -509,7 +504,7 @@ def _report_span(
 
 def _measured_spans(
     working: Working, smallest: int, largest: int | None, runs: Runs, *, write: bool
-) -> tuple[dict[int, list[float]], Ran[int]]:
+) -> tuple[dict[int, list[float]], fio_runs.Ran[int]]:
     """Spans that double, and then the one in the middle of the knee."""
     spans = alignment.spans_of(_whole(working.room.length, smallest, largest), smallest)
     swept = _sweep_spans(spans, working, runs, write=write)
@@ -536,7 +531,7 @@ def _whole(room: int, smallest: int, largest: int | None) -> int:
     return whole
 
 
-def _sweep_spans(spans: tuple[int, ...], working: Working, runs: Runs, *, write: bool) -> Ran[int]:
+def _sweep_spans(spans: tuple[int, ...], working: Working, runs: Runs, *, write: bool) -> fio_runs.Ran[int]:
     start = working.room.start - working.shift
 
     def jobs() -> Iterator[tuple[int, str, Job]]:
@@ -545,7 +540,7 @@ def _sweep_spans(spans: tuple[int, ...], working: Working, runs: Runs, *, write:
             for span, job in made:
                 yield span, f"{format_about(span)}, {repeat + 1} of {runs.repeats}", job
 
-    return run_sweep(jobs(), len(spans) * runs.repeats, runs.tell, runs.keep)
+    return fio_runs.run_sweep(jobs(), len(spans) * runs.repeats, runs.tell, runs.keep)
 
 
 def _by_span(figures: Iterable[tuple[int, float]]) -> dict[int, list[float]]:

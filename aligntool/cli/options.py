@@ -52,12 +52,7 @@ def confirm_disk(path: str, word: str, what: str, yes: bool) -> None:
     if not _can_ask():
         hint = "add --yes to the command"
         raise Refused("no terminal to ask on; nothing was written", hint=hint, code="not-confirmed", subject=path)
-    print(f"\nThis writes to {harmless(path)}.", file=sys.stderr)
-    print(f"Type {what}, {word}, to go on: ", end="", file=sys.stderr, flush=True)
-    answer = sys.stdin.readline()
-    if not answer.endswith("\n"):
-        print(file=sys.stderr)
-    if " ".join(answer.split()) != " ".join(word.split()):
+    if _answer(f"This writes to {harmless(path)}.", f"{what}, {word},") != " ".join(word.split()):
         raise Refused(f"that was not {word}; nothing was written", code="not-confirmed", subject=path)
 
 
@@ -70,10 +65,17 @@ def confirm_long(about: str, yes: bool) -> None:
             f"this takes about {about}, and there is no terminal to ask on; nothing was measured",
             hint="add --yes to the command, or take fewer passes or repeats",
         )
-    print(f"\nThis takes about {about}.", file=sys.stderr)
-    print("Type yes to go on: ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() != "yes":
+    if _answer(f"This takes about {about}.", "yes").lower() != "yes":
         raise Refused("that was not yes; nothing was measured")
+
+
+def _answer(why: str, what: str) -> str:
+    """Return what the user types, with single spaces."""
+    print(f"\n{why}\nType {what} to go on: ", end="", file=sys.stderr, flush=True)
+    answer = sys.stdin.readline()
+    if not answer.endswith("\n"):
+        print(file=sys.stderr)
+    return " ".join(answer.split())
 
 
 def _can_ask() -> bool:

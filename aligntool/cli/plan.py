@@ -15,18 +15,9 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import Judged, Wishes
 from aligntool.audit.wording import shell_word
 from aligntool.change import Event, Plan, RealignGoal, Said, StepBegun, StepDone, Used, from_json, to_json
+from aligntool.cli import options
 from aligntool.cli.audit import known_of
-from aligntool.cli.options import (
-    Geometry,
-    RecipeOption,
-    command,
-    grid,
-    naming,
-    option,
-    partition_numbers,
-    terminal_width,
-    typed_words,
-)
+from aligntool.cli.options import command, grid, naming, option, terminal_width
 from aligntool.cli.run_change import STOPPING, Applying, end_change, pipes_may_break, ways_on
 from aligntool.documents import as_object, by_field
 from aligntool.errors import Refused, Stopped
@@ -100,7 +91,7 @@ class RealignOptions:
     grain: Annotated[
         int | None, option("--grain", "Boundary to start on [default: 1MiB where there is room].", "SIZE", grid)
     ] = None
-    recipe: RecipeOption = None
+    recipe: options.RecipeOption = None
     shrink: Annotated[
         bool, option("--shrink", "Allow file systems to be shrunk with their own tools to make room.")
     ] = False
@@ -109,18 +100,18 @@ class RealignOptions:
         option("--journal", "Write the journal to a file on another disk, not to free space of this one.", "FILE"),
     ] = None
 
-    def request(self, geometry: Geometry) -> Request:
+    def request(self, geometry: options.Geometry) -> Request:
         """The options as one value. What is typed beside a recipe comes before the recipe's own. Raises Refused."""
-        numbers = partition_numbers(self.partitions) or []
+        numbers = options.partition_numbers(self.partitions) or []
         goal = RealignGoal() if self.recipe is None else _recipe_goal(self.recipe)
         if self.grain is not None:
             goal = replace(goal, grain=self.grain, grain_given=True)
         if numbers:
             goal = replace(goal, partitions=tuple(sorted(numbers)))
         goal = replace(goal, shrink=self.shrink or goal.shrink, journal_file=_absolute(self.journal))
-        options = {"--grain": self.grain, "--recipe": self.recipe, "--journal": self.journal, **geometry.typed}
+        own = {"--grain": self.grain, "--recipe": self.recipe, "--journal": self.journal}
         typed = [*(f"-p {number}" for number in numbers), *(["--shrink"] if self.shrink else [])]
-        return Request(goal, **asdict(geometry), typed=(*typed, *typed_words(options)))
+        return Request(goal, **asdict(geometry), typed=(*typed, *options.typed_words(own | geometry.typed)))
 
 
 def _recipe_goal(name: str) -> RealignGoal:

@@ -13,22 +13,11 @@ import typer
 
 from aligntool.audit.wording import shell_word
 from aligntool.change import Plan, RaidGoal, from_json, to_json, with_wanted
+from aligntool.cli import arrays as acting
 from aligntool.cli import options
-from aligntool.cli.arrays import (
-    array_plan_lines,
-    held_array,
-    look_at_arrays,
-    look_at_members,
-    refuse_changed,
-    refuse_unready,
-    sampled_members,
-    tell_array,
-    tell_resync,
-    wait_for_resync,
-)
 from aligntool.cli.options import argument, command, option, place, print_lines, size, terminal_width
 from aligntool.cli.run_change import Applying, ends_stream, run_change, show_only
-from aligntool.documents import as_object, by_field
+from aligntool.documents import as_object, decode, load_object
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.look import look
 from aligntool.linux.system import find_distribution
@@ -211,18 +200,18 @@ class Persist:
         return persist_text(plan, self.goal)
 
     def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
-        yield from array_plan_lines(plan, type_next)
+        yield from acting.array_plan_lines(plan, type_next)
         if not plan.steps:
             yield plain("Nothing is to be done.")
 
     def next_command(self) -> str:
-        return carried_out("raid persist", sys.argv[3:], None)
+        return carried_out("raid persist", sys.argv[3:])
 
     def refuse_changed(self, plan: Plan) -> None:
-        refuse_changed(plan, self.make_plan())
+        acting.refuse_changed(plan, self.make_plan())
 
     def held(self, plan: Plan) -> AbstractContextManager[Applying]:
-        return held_array(plan, lambda: find_persist_plan(plan.disk.path, self.goal))
+        return acting.held_array(plan, lambda: find_persist_plan(plan.disk.path, self.goal))
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         if find_persist_plan(plan.disk.path, self.goal).steps:
@@ -231,7 +220,7 @@ class Persist:
                 "does not hold what was written",
                 hint=f"aligntool raid persist {plan.disk.path} --dry-run",
             )
-        tell_array(plan, json_=json_)
+        acting.tell_array(plan, json_=json_)
 
 
 def persist_text(plan: Plan, goal: PersistGoal) -> str:
@@ -243,14 +232,10 @@ def read_persist_text(text: str) -> tuple[Plan, PersistGoal]:
     """Return the plan and what was asked for. Raises Refused."""
     plan = from_json(text)
     try:
-        wishes = json.loads(text)["persist"]
-        goal = PersistGoal(**by_field(PersistGoal, wishes))
-        if not all(each is None or isinstance(each, str) for each in wishes.values()):
-            raise ValueError("a value that is not text")
-    except (AttributeError, TypeError, KeyError, ValueError) as error:
-        raise Refused(f"the plan lacks what was asked for: {error}",
-                      hint=command("raid persist", plan.disk.path)) from error  # fmt: skip
-    return plan, goal
+        return plan, decode(PersistGoal, load_object(text).get("persist"), exact=True)
+    except ValueError as error:
+        hint = command("raid persist", plan.disk.path)
+        raise Refused(f"the plan lacks what was asked for: {error}", hint=hint) from error
 
 
 # `aligntool raid plan` and `show`.
@@ -275,26 +260,22 @@ def plan_command(
     show_only(operation, operation.make_plan(), json_=json_, output=output)
 
 
-def carried_out(name: str, words: Sequence[str], kept: str | None) -> str:
-    """What is to be typed to carry out a plan that was only shown: `apply` where it is kept in a file, else the
-    command `name` with the `words` that asked for the plan.
-    """
-    if kept is not None:
-        return f"sudo aligntool apply {shell_word(kept)}"
+def carried_out(name: str, words: Sequence[str]) -> str:
+    """What carries out a plan that was only shown: the command `name` with the `words` that asked for the plan."""
     return " ".join((f"sudo aligntool {name}", *(shell_word(word) for word in words if word != "--dry-run")))
 
 
 def find_array_plan(drives: list[str], goal: RaidGoal) -> Plan:
     """Look at the drives and plan. Raises Refused with every reason."""
-    members, numbers, report, known = look_at_members(drives)
+    members, numbers, report, known = acting.look_at_members(drives)
     goal = replace(goal, partitions=numbers)
     here = goal.system == find_distribution()
     try:
-        plan = plan_raid(sampled_members(members, goal), report.inventory, goal, known=known)
+        plan = plan_raid(acting.sampled_members(members, goal), report.inventory, goal, known=known)
     except Refused as refused:
-        refuse_unready(needs_of_goal(goal, here=here), others=refused)
+        acting.refuse_unready(needs_of_goal(goal, here=here), others=refused)
         raise
-    refuse_unready(needs_of_plan(plan, here=here), plan.steps)
+    acting.refuse_unready(needs_of_plan(plan, here=here), plan.steps)
     return plan
 
 
@@ -314,7 +295,7 @@ def show_command(
 
     Exit code: 0 shown; 3 array not found.
     """
-    views = look_at_arrays([resolved(name) if sysroot is None else name for name in arrays or ()], sysroot)
+    views = acting.look_at_arrays([resolved(name) if sysroot is None else name for name in arrays or ()], sysroot)
     print_lines(arrays_json(views) if json_ else array_lines(views, width=terminal_width()))
 
 
@@ -360,20 +341,20 @@ class CreateArray:
         return (with_wanted(text, self.drives, self.goal) if self.with_goal else text) + "\n"
 
     def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
-        return array_plan_lines(plan, type_next)
+        return acting.array_plan_lines(plan, type_next)
 
     def next_command(self) -> str:
-        return carried_out("raid create", sys.argv[3:], None)
+        return carried_out("raid create", sys.argv[3:])
 
     def refuse_changed(self, plan: Plan) -> None:
-        refuse_changed(plan, self.make_plan())
+        acting.refuse_changed(plan, self.make_plan())
 
     def held(self, plan: Plan) -> AbstractContextManager[Applying]:
-        return held_array(plan, self.make_plan)
+        return acting.held_array(plan, self.make_plan)
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         if self.wait:
-            wait_for_resync(plan.disk.path)
-        tell_array(plan, json_=json_)
+            acting.wait_for_resync(plan.disk.path)
+        acting.tell_array(plan, json_=json_)
         if not (self.wait or json_):
-            tell_resync(plan.disk.path)
+            acting.tell_resync(plan.disk.path)

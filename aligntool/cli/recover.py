@@ -10,7 +10,7 @@ from typing import Annotated
 from aligntool.audit.wording import shell_word
 from aligntool.change import LayoutGoal, Plan, from_json, wanted_of
 from aligntool.cli import options
-from aligntool.cli.arrays import record_of, recover_array, tell_array_status
+from aligntool.cli.arrays import array_status, record_of, recover_array
 from aligntool.cli.options import argument, command, naming, option, print_lines, read_text, terminal_width
 from aligntool.cli.partitions import Layout
 from aligntool.cli.plan import Realign, Request, held_disk, hurrying, journal_words, read_plan_text, report_result
@@ -30,7 +30,7 @@ from aligntool.realign import move
 from aligntool.realign.move import Status, find_journal
 from aligntool.realign.move import journal_status as find_status
 from aligntool.realign.standing import Laid, overlay, places_in_use
-from aligntool.render.lines import harmless, show
+from aligntool.render.lines import harmless, plain, show
 from aligntool.render.progress import status_json, status_lines, table_lines
 from aligntool.units import KIB
 
@@ -109,13 +109,17 @@ def status(
     Example: sudo aligntool status /dev/sda
     """
     record = _record(disk, journal)
-    if disk is None or record is not None:
-        tell_array_status(record, json_=json_)
+    if record is not None:
+        disk, found = record.plan.disk.path, array_status(record)
+        following = tuple(ways_on(disk).split("\n"))
+    elif disk is not None:
+        found = _standing(disk, journal)
+        following = _next(found, disk, journal)
+    else:
+        none = "No array is unfinished here. Disks in flight are named by: sudo aligntool audit"
+        print_lines(status_json(None, Status("old", ())) if json_ else [plain(none)])
         return
-    found = _standing(disk, journal)
-    following = _next(found, disk, journal)
-    width = terminal_width()
-    lines = status_lines(disk, found, width=width, type_next=following)
+    lines = status_lines(disk, found, width=terminal_width(), type_next=following)
     print_lines(status_json(disk, found, type_next=following) if json_ else lines)
 
 

@@ -11,28 +11,17 @@ from typing import Annotated
 import typer
 
 from aligntool.audit.judge import audit
-from aligntool.audit.report import Judged, Severity, Wishes
+from aligntool.audit.report import Severity, Wishes
 from aligntool.cli.audit import known_of
 from aligntool.cli.measuring import ended_by_signals
-from aligntool.cli.options import argument, grid, option, print_lines, size, terminal_width, whole
+from aligntool.cli.options import argument, grid, option, print_lines, say, size, terminal_width, whole
 from aligntool.errors import ExitCode, Refused
 from aligntool.linux.look import look
 from aligntool.measure import record_trace
+from aligntool.measure import trace as traces
 from aligntool.measure.compare import boot_doubts, boot_drive
 from aligntool.measure.logs import LogFormat, open_log
 from aligntool.measure.targets import read_result
-from aligntool.measure.trace import (
-    ARTICLE,
-    BootCounts,
-    Boundary,
-    Kind,
-    Moment,
-    NoCommands,
-    Pattern,
-    parse_drive,
-    read_pattern,
-)
-from aligntool.render.lines import harmless
 from aligntool.render.trace import Counted, Rated, Source, boot_json, boot_lines, trace_json, trace_lines
 
 # `aligntool estimate boot`: what the storage's part of a boot takes, from the rates of a drive.
@@ -68,7 +57,7 @@ def boot(
 def _rated(text: str) -> Rated:
     """Or a usage error."""
     try:
-        return Rated(parse_drive(text))
+        return Rated(traces.parse_drive(text))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 
@@ -87,13 +76,16 @@ def _measured(file: str) -> Rated:
 
 def _counted(log: str | None, reads: int | None, writes: int | None) -> Counted:
     """What is given, else what the log has, else the article's."""
-    counts, source = ARTICLE, Source.ARTICLE
+    counts, source = traces.ARTICLE, Source.ARTICLE
     if log is not None:
         with open_log(log) as opened:
-            pattern = read_pattern(opened.events)
-        counts, source = BootCounts(pattern.count(Kind.READ), pattern.count(Kind.WRITE)), Source.TRACE
+            pattern = traces.read_pattern(opened.events)
+        counts, source = (
+            traces.BootCounts(pattern.count(traces.Kind.READ), pattern.count(traces.Kind.WRITE)),
+            Source.TRACE,
+        )
     return Counted(
-        BootCounts(counts.reads if reads is None else reads, counts.writes if writes is None else writes),
+        traces.BootCounts(counts.reads if reads is None else reads, counts.writes if writes is None else writes),
         source if reads is None else Source.GIVEN,
         source if writes is None else Source.GIVEN,
         log or "",
@@ -152,13 +144,18 @@ def trace(
     boundaries = boundaries_of(grid_, phase_, disk, partition)
     form = None if format_ is TraceFormat.AUTO else LogFormat(format_.value)
     with open_log(log, form) as opened:
-        pattern = read_pattern(opened.events, boundaries)
+        pattern = traces.read_pattern(opened.events, boundaries)
     lines = trace_lines(pattern, opened.name, opened.form, width=terminal_width())
     print_lines(trace_json(pattern, opened.form) if json_ else lines)
 
 
-def boundaries_of(grid_: int | None, phase_: int | None, disk: str | None, partition: int | None) -> Sequence[Boundary]:
-    """Given, audited, or none. A partition's start is taken off, so that the grid counts as the log does."""
+def boundaries_of(
+    grid_: int | None, phase_: int | None, disk: str | None, partition: int | None
+) -> Sequence[traces.Boundary]:
+    """Given, audited, or none. A partition's start is taken off, so that the grid counts as the log does.
+
+    Raises Refused where there is no such partition.
+    """
     if grid_ is not None and disk is not None:
         raise typer.BadParameter("--grid and --disk contradict each other")
     if phase_ is not None and grid_ is None:
@@ -166,32 +163,23 @@ def boundaries_of(grid_: int | None, phase_: int | None, disk: str | None, parti
     if partition is not None and disk is None:
         raise typer.BadParameter("--partition needs --disk")
     if grid_ is not None:
-        return (Boundary("given", grid_, (phase_ or 0) % grid_),)
+        return (traces.Boundary("given", grid_, (phase_ or 0) % grid_),)
     if disk is None:
         return ()
 
-    judged = _judged(disk)
-    start = _start(judged, partition)
+    inventory = look((disk,))
+    judged = audit(inventory, known_of(inventory), Wishes()).judged[0]
+    start = 0
+    if partition is not None:
+        found = next((part for part in judged.disk.partitions if part.number == partition), None)
+        if found is None:
+            raise Refused(f"{judged.disk.name} has no partition {partition}", hint="aligntool audit shows those it has")
+        start = found.extent.start
     return tuple(
-        Boundary(f"{one.kind.value}, {one.source.value}", one.size, (one.phase - start) % one.size)
+        traces.Boundary(f"{one.kind.value}, {one.source.value}", one.size, (one.phase - start) % one.size)
         for one in judged.grids
         if one.severity is not Severity.INFO
     )
-
-
-def _judged(disk: str) -> Judged:
-    inventory = look((disk,))
-    return audit(inventory, known_of(inventory), Wishes()).judged[0]
-
-
-def _start(judged: Judged, number: int | None) -> int:
-    """Of the partition, in bytes. Raises Refused when it is not there."""
-    if number is None:
-        return 0
-    found = next((part for part in judged.disk.partitions if part.number == number), None)
-    if found is None:
-        raise Refused(f"{judged.disk.name} has no partition {number}", hint="aligntool audit shows those it has")
-    return found.extent.start
 
 
 # `aligntool trace record DISK -- CMD`: what a disk is asked while a command runs.
@@ -226,18 +214,18 @@ def record_command(
     with _log(found, output) as folder:
         recorded = _recorded(found, cmd, folder, json_=json_)
         _tell(found, recorded, boundaries, json_=json_)
-    _say(f"{cmd[0]} ended with {recorded.code} after {recorded.seconds:.1f} s")
+    say(f"{cmd[0]} ended with {recorded.code} after {recorded.seconds:.1f} s")
     raise typer.Exit(ExitCode.INTERRUPTED if recorded.interrupted else recorded.code)
 
 
-def _boundaries(found: record_trace.Traceable, grid_: int | None, phase_: int | None) -> Sequence[Boundary]:
+def _boundaries(found: record_trace.Traceable, grid_: int | None, phase_: int | None) -> Sequence[traces.Boundary]:
     """Read before it is recorded. A disk that cannot be audited is traced all the same."""
     if grid_ is not None or phase_ is not None:
         return boundaries_of(grid_, phase_, None, None)
     try:
         return boundaries_of(None, None, found.path, None)
     except Refused as refusal:
-        _say(f"without boundaries: {refusal}")
+        say(f"without boundaries: {refusal}")
         return ()
 
 
@@ -248,7 +236,7 @@ def _log(found: record_trace.Traceable, output: str | None) -> Iterator[Path]:
     with ended_by_signals(), record_trace.log_folder(output) as folder:
         if record_trace.lies_on(str(folder), found):
             where = "-o FILE on another disk" if output else "-o FILE, or TMPDIR, on another disk"
-            _say(f"the log is written to the disk that is traced, and is in the trace itself; better {where}")
+            say(f"the log is written to the disk that is traced, and is in the trace itself; better {where}")
         try:
             yield folder
         finally:
@@ -261,14 +249,18 @@ def _recorded(found: record_trace.Traceable, cmd: list[str], folder: Path, *, js
         found.path, found.debugfs, cmd, folder, output=sys.stderr.fileno() if json_ else None
     )
     if recorded.complaint:
-        _say(f"blktrace: {recorded.complaint}")
+        say(f"blktrace: {recorded.complaint}")
     if recorded.dropped:
-        _say(f"{recorded.dropped:,} events were lost: blktrace could not write as fast; the counts are too low")
+        say(f"{recorded.dropped:,} events were lost: blktrace could not write as fast; the counts are too low")
     return recorded
 
 
 def _tell(
-    found: record_trace.Traceable, recorded: record_trace.Recorded, boundaries: Sequence[Boundary], *, json_: bool
+    found: record_trace.Traceable,
+    recorded: record_trace.Recorded,
+    boundaries: Sequence[traces.Boundary],
+    *,
+    json_: bool,
 ) -> None:
     pattern = _pattern(str(recorded.text), boundaries)
     if json_:
@@ -280,14 +272,10 @@ def _tell(
     sys.stdout.flush()
 
 
-def _pattern(text: str, boundaries: Sequence[Boundary]) -> Pattern:
+def _pattern(text: str, boundaries: Sequence[traces.Boundary]) -> traces.Pattern:
     """An empty one where nothing was asked. Raises Refused."""
     try:
         with open_log(text, LogFormat.BLKPARSE) as opened:
-            return read_pattern(opened.events, boundaries)
-    except NoCommands:
-        return Pattern(Moment.ISSUED, 0, (), None)
-
-
-def _say(words: str) -> None:
-    print(f"aligntool: {harmless(words)}", file=sys.stderr, flush=True)
+            return traces.read_pattern(opened.events, boundaries)
+    except traces.NoCommands:
+        return traces.Pattern(traces.Moment.ISSUED, 0, (), None)

@@ -16,17 +16,17 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import RaidGoal
 from aligntool.cli import options
 from aligntool.cli.arrays import look_at_members, sampled_members
-from aligntool.cli.measuring import bench_progress, ended_by_signals
+from aligntool.cli.measuring import bench_progress, ended_by_signals, refuse_to_overwrite
 from aligntool.cli.options import argument, option, print_lines, seconds, size, terminal_width, whole
 from aligntool.cli.raid import level_word
 from aligntool.cli.run_change import pipes_may_break
-from aligntool.errors import Refused, Stopped, refuse_folder_name
+from aligntool.errors import Refused, Stopped
 from aligntool.linux.hold import locked
 from aligntool.linux.look import look
 from aligntool.measure.chunks import Measuring, Sweep, examine, is_test, plan_sweep, take_away
 from aligntool.raid.measured import TEST_UUID, Choice, Tuning, choose, has_test_array, tuning_text
 from aligntool.render.arrays import plan_command, sweep_lines, tuning_lines
-from aligntool.render.lines import Style
+from aligntool.render.lines import Style, plain
 
 # `aligntool raid tune`: which chunk is the fastest on these drives, measured while they are still empty.
 
@@ -97,11 +97,12 @@ def tune_command(
     goal = _goal(level, workload, layout, bitmap, page)
     asked = (_sizes(chunks), repeats, runtime, span)
     sweep = _find_sweep(drives, goal, asked)
-    _show_sweep(sweep)
+    print_lines(sweep_lines(sweep, width=terminal_width()))
+    sys.stdout.flush()
     if dry_run:
         return
     _refuse_output(output)
-    _confirm(sweep, yes)
+    _confirm(sweep.members, yes)
 
     def look_again() -> None:
         if _find_sweep(drives, goal, asked) != sweep:
@@ -137,26 +138,16 @@ def _refuse_leftovers(drives: list[str], members: Sequence[Judged]) -> None:
         )
 
 
-def _show_sweep(sweep: Sweep) -> None:
-    print_lines(sweep_lines(sweep, width=terminal_width()))
-    sys.stdout.flush()
-
-
 def _refuse_output(output: str | None) -> None:
     """A result that cannot be kept would be minutes of wear for nothing. Raises Refused."""
     if output is None:
         raise Refused("no file given for the result; nothing was written", hint="-o chunks.json")
-    refuse_folder_name(output)
-    path = Path(output)
-    if path.exists():
-        raise Refused(f"{output} is there already; nothing was written")
-    if not path.absolute().parent.is_dir():
-        raise Refused(f"{output} is in no folder that is there; nothing was written")
+    refuse_to_overwrite(output)
 
 
-def _confirm(sweep: Sweep, yes: bool) -> None:
-    names = " ".join(PurePath(device).name for device in sweep.members)
-    options.confirm_disk(", ".join(sweep.members), names, "the members' names", yes)
+def _confirm(devices: Sequence[str], yes: bool) -> None:
+    names = " ".join(PurePath(device).name for device in devices)
+    options.confirm_disk(", ".join(devices), names, "the members' names", yes)
 
 
 def _run(sweep: Sweep, goal: RaidGoal, output: str, look_again: Callable[[], None]) -> None:
@@ -222,22 +213,18 @@ def keep_and_tell(tuning: Tuning, sweep: Sweep, goal: RaidGoal, output: str, sai
     try:
         print_lines(lines)
         if where:
-            _tell_next(sweep, goal, output)
+            print_lines(
+                [
+                    plain(f"Kept in {output}. An array that goes by it:"),
+                    (("→ ", Style.DIM), (plan_command(sweep, goal, output), Style.TYPE)),
+                ]
+            )
         else:
             sys.stdout.write(text)
         sys.stdout.flush()
     except Refused as error:
         return [*said, str(error), where or "the result is lost"]
     return said and [*said, where or "the result stands above instead"]
-
-
-def _tell_next(sweep: Sweep, goal: RaidGoal, output: str) -> None:
-    command = plan_command(sweep, goal, output)
-    lines = [
-        ((f"Kept in {output}. An array that goes by it:", Style.PLAIN),),
-        (("→ ", Style.DIM), (command, Style.TYPE)),
-    ]
-    print_lines(lines)
 
 
 def _verdict(choice: Choice, recommended: int) -> dict[str, object]:
@@ -268,8 +255,7 @@ def clear_members(drives: list[str], *, yes: bool) -> None:
     ours = [device for device in devices if found[device]]
     if not ours:
         raise Refused(f"no test array lies on {', '.join(devices)}; nothing was written")
-    names = " ".join(PurePath(device).name for device in ours)
-    options.confirm_disk(", ".join(ours), names, "the members' names", yes)
+    _confirm(ours, yes)
     with locked([judged.disk.path for judged in members]):
         take_away(ours)
     wiped = " ".join(f"--wipe {shell_word(device)}" for device in ours)

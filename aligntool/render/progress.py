@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from aligntool.audit.report import Judged
 from aligntool.change import Event, Plan, Progress, Said, StepBegun, StepDone, digest, step_name
 from aligntool.errors import Refusal
 from aligntool.inventory import Partition
+from aligntool.realign.move import Status
 from aligntool.render.audit import verdict_words
 from aligntool.render.disk_map import words_bar
 from aligntool.render.json import Value, dumps
@@ -167,27 +168,20 @@ def progress_json(plan: Plan, stream: TextIO) -> Iterator[OnEvent]:
 @contextmanager
 def progress_lines(plan: Plan, stream: TextIO, clock: Clock) -> Iterator[OnEvent]:
     """A line for each step, and one whenever a twentieth of the bytes is done."""
-    pace = Pace(clock)
     told = 0
 
-    def tell(event: Event) -> None:
-        nonlocal told
-        match event:
-            case StepBegun():
-                stream.write(f"{_step_words(plan, event.index)}\n")
-            case Progress():
-                words = pace.words(event)
-                part = event.done * LINES_OF_PROGRESS // max(event.total, 1)
-                if part != told:
-                    told = part
-                    stream.write(f"  {words}\n")
-            case Said():
-                stream.write(f"  {harmless(event.text)}\n")
-            case StepDone():
-                return
+    def write(text: str) -> None:
+        stream.write(f"{text}\n")
         stream.flush()
 
-    yield tell
+    def copied(event: Progress, words: str) -> None:
+        nonlocal told
+        part = event.done * LINES_OF_PROGRESS // max(event.total, 1)
+        if part != told:
+            told = part
+            write(f"  {words}")
+
+    yield _teller(plan, clock, write, copied)
 
 
 @contextmanager
@@ -195,22 +189,28 @@ def progress_bar(plan: Plan, stream: TextIO, clock: Clock) -> Iterator[OnEvent]:
     """One bar for all bytes of the plan; the steps and sentences scroll by above it."""
     from rich.text import Text
 
-    pace = Pace(clock)
     with words_bar(stream) as bar:
         task = bar.add_task("", total=None, words="")
 
-        def tell(event: Event) -> None:
-            match event:
-                case StepBegun():
-                    bar.console.print(Text(_step_words(plan, event.index)), soft_wrap=True)
-                case Progress():
-                    bar.update(task, completed=event.done, total=event.total, words=pace.words(event))
-                case Said():
-                    bar.console.print(Text(f"  {harmless(event.text)}"), soft_wrap=True)
-                case StepDone():
-                    return
+        def copied(event: Progress, words: str) -> None:
+            bar.update(task, completed=event.done, total=event.total, words=words)
 
-        yield tell
+        yield _teller(plan, clock, lambda text: bar.console.print(Text(text), soft_wrap=True), copied)
+
+
+def _teller(plan: Plan, clock: Clock, write: Callable[[str], None], copied: Callable[[Progress, str], None]) -> OnEvent:
+    pace = Pace(clock)
+
+    def tell(event: Event) -> None:
+        match event:
+            case StepBegun():
+                write(_step_words(plan, event.index))
+            case Said():
+                write(f"  {harmless(event.text)}")
+            case Progress():
+                copied(event, pace.words(event))
+
+    return tell
 
 
 def _step_words(plan: Plan, index: int) -> str:
@@ -298,63 +298,26 @@ def resync_bar(stream: TextIO) -> Iterator[TellResync]:
 # The state of a disk after an interruption: nothing in flight, in flight, an unfinished array.
 
 
-class Standing(Protocol):
-    """What realign.standing returns."""
-
-    @property
-    def state(self) -> str:
-        """ "old" or "in-flight"."""
-        ...
-
-    @property
-    def sentences(self) -> tuple[str, ...]: ...
-
-    @property
-    def plan(self) -> Plan | None: ...
-
-    @property
-    def step(self) -> int:
-        """Of the plan: this one is next."""
-        ...
-
-    @property
-    def done(self) -> int:
-        """Bytes at their new place."""
-        ...
-
-    @property
-    def total(self) -> int: ...
-
-    @property
-    def forward(self) -> bool:
-        """False: it was being taken back."""
-        ...
-
-
 _STATES = {
     "old": ("nothing is in flight", Style.GOOD),
     "in-flight": ("in flight: do not mount, repair or partition this disk", Style.BAD),
+    "unfinished": ("unfinished", Style.BAD),
 }
 
 
-def status_lines(disk: str, standing: Standing, *, width: int, type_next: tuple[str, ...] = ()) -> Iterator[Line]:
-    """Return the state of a disk. `type_next`: the commands that make sense now."""
-    words, style = _STATES.get(standing.state, (standing.state, Style.DOUBT))
+def status_lines(disk: str, found: Status, *, width: int, type_next: Sequence[str] = ()) -> Iterator[Line]:
+    """Return the state of a disk or an array. `type_next`: the commands that make sense now."""
+    words, style = _STATES.get(found.state, (found.state, Style.DOUBT))
     yield ((f"{disk}: ", Style.TITLE), (words, style))
-    plan = standing.plan
-    if standing.state == "in-flight" and plan is not None:
-        yield from _position_lines(plan, standing.step, width, forward=standing.forward)
-        yield plain(f"  at their new place: {size_words(standing.done)} of {size_words(standing.total)}")
-    yield from _next_lines(standing.sentences if plan is not None else (), type_next, width)
-
-
-def array_status_lines(
-    plan: Plan, position: int, *, forward: bool, sentences: Sequence[str], type_next: Sequence[str], width: int
-) -> Iterator[Line]:
-    """Return the state of an unfinished array. `position`: the step that is next, or is being undone."""
-    yield ((f"{plan.disk.path}: ", Style.TITLE), ("unfinished", Style.BAD))
-    yield from _position_lines(plan, position, width, forward=forward)
-    yield from _next_lines(sentences, type_next, width)
+    plan = found.plan
+    if found.state in ("in-flight", "unfinished") and plan is not None:
+        yield from _position_lines(plan, found.step, width, forward=found.forward)
+    if found.state == "in-flight" and plan is not None:
+        yield plain(f"  at their new place: {size_words(found.done)} of {size_words(found.total)}")
+    for sentence in found.sentences if plan is not None else ():
+        yield from paragraph(f"  - {sentence}", width)
+    for command in type_next:
+        yield (("  → ", Style.DIM), (command, Style.TYPE))
 
 
 def _position_lines(plan: Plan, position: int, width: int, *, forward: bool) -> Iterator[Line]:
@@ -366,47 +329,24 @@ def _position_lines(plan: Plan, position: int, width: int, *, forward: bool) -> 
         yield from paragraph(text, width)
 
 
-def _next_lines(sentences: Sequence[str], type_next: Sequence[str], width: int) -> Iterator[Line]:
-    for sentence in sentences:
-        yield from paragraph(f"  - {sentence}", width)
-    for command in type_next:
-        yield (("  → ", Style.DIM), (command, Style.TYPE))
-
-
-def status_json(disk: str, standing: Standing, *, type_next: tuple[str, ...] = ()) -> str:
-    plan = standing.plan
-    return _status_document(
-        disk, standing.state, plan, standing.step, standing.sentences, type_next, forward=standing.forward,
-        copied=(standing.done, standing.total) if plan else (None, None),
-    )  # fmt: skip
-
-
-def array_status_json(
-    plan: Plan | None, position: int, *, forward: bool, sentences: Sequence[str], type_next: Sequence[str]
-) -> str:
-    """Return the same document for an array; None: no array is unfinished."""
-    disk, state = (plan.disk.path, "unfinished") if plan else (None, "old")
-    return _status_document(disk, state, plan, position, sentences, type_next, forward=forward, copied=(None, None))
-
-
-def _status_document(
-    disk: str | None, state: str, plan: Plan | None, position: int, sentences: Sequence[str], type_next: Sequence[str],
-    *, forward: bool, copied: tuple[int | None, int | None],
-) -> str:  # fmt: skip
-    step = plan.steps[position] if plan and 0 <= position < len(plan.steps) else None
+def status_json(disk: str | None, found: Status, *, type_next: Sequence[str] = ()) -> str:
+    """`disk` None: no array is unfinished. An array has no bytes that are moved."""
+    plan = found.plan
+    step = plan.steps[found.step] if plan and 0 <= found.step < len(plan.steps) else None
+    moves = plan is not None and found.state != "unfinished"
     document: Value = {
         "schema": "aligntool.status",
         "version": 1,
         "disk": disk,
-        "state": state,
+        "state": found.state,
         "goal": plan.goal if plan else None,
-        "direction": ("forward" if forward else "back") if plan else None,
+        "direction": ("forward" if found.forward else "back") if plan else None,
         "step": step_name(step) if step else None,
         "partition": partition_of(step) if step else None,
-        "index": position if step else None,
-        "done": copied[0],
-        "total": copied[1],
-        "sentences": list(sentences),
+        "index": found.step if step else None,
+        "done": found.done if moves else None,
+        "total": found.total if moves else None,
+        "sentences": list(found.sentences),
         "next": list(type_next),
     }
     return dumps(document) + "\n"

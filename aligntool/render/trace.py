@@ -5,18 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
-from aligntool.measure.trace import (
-    PERCENTILES,
-    BootCounts,
-    Buckets,
-    Drive,
-    Latency,
-    Moment,
-    Pattern,
-    Row,
-    bucket_range,
-    gap_s,
-)
+from aligntool.measure import trace
 from aligntool.render.json import Value, document_text
 from aligntool.render.lines import EMPTY, Line, Style, columns, fit, paragraph, plain
 from aligntool.units import format_about, format_size, significant
@@ -38,7 +27,7 @@ class Source(StrEnum):
 class Counted:
     """`log`: the name of the trace; "": there is none."""
 
-    counts: BootCounts
+    counts: trace.BootCounts
     reads_from: Source
     writes_from: Source
     log: str = ""
@@ -60,7 +49,7 @@ class Counted:
 class Rated:
     """A drive, and why not to trust its rates: a sentence each."""
 
-    drive: Drive
+    drive: trace.Drive
     doubts: tuple[str, ...] = ()
 
 
@@ -81,7 +70,7 @@ def boot_lines(rated: Sequence[Rated], counted: Counted, *, width: int) -> Itera
     if len(drives) == 2:
         a, b = drives
         yield EMPTY
-        gap = gap_s(a, b, counts)
+        gap = trace.gap_s(a, b, counts)
         faster = "as fast as A" if not gap else f"{_seconds(abs(gap))} {'faster' if gap > 0 else 'slower'} than A"
         yield (("drive B is ", Style.PLAIN), (faster, Style.TITLE))
         yield plain(
@@ -102,7 +91,7 @@ def boot_json(rated: Sequence[Rated], counted: Counted) -> str:
         for each in rated
         for drive in (each.drive,)
     ]  # fmt: skip
-    gap = float(gap_s(drives[0], drives[1], counts)) if len(drives) == 2 else None
+    gap = float(trace.gap_s(drives[0], drives[1], counts)) if len(drives) == 2 else None
     values = {
         "reads": counts.reads, "writes": counts.writes,
         "reads_from": counted.reads_from.value, "writes_from": counted.writes_from.value, "drives": told, "gap_s": gap,
@@ -122,12 +111,12 @@ def _seconds(seconds: Fraction) -> str:
 
 _BAR = 30
 _WAYS = {
-    Moment.ISSUED: "counted when they were sent to the drive",
-    Moment.QUEUED: "counted when they were queued: the log lacks the time of sending",
+    trace.Moment.ISSUED: "counted when they were sent to the drive",
+    trace.Moment.QUEUED: "counted when they were queued: the log lacks the time of sending",
 }
 
 
-def trace_lines(pattern: Pattern, name: str, form: str, *, width: int) -> Iterator[Line]:
+def trace_lines(pattern: trace.Pattern, name: str, form: str, *, width: int) -> Iterator[Line]:
     yield ((name, Style.TITLE), (f"  {form}, {pattern.commands:,} commands", Style.PLAIN))
     yield from paragraph(f"  {_WAYS[pattern.moment]}", width, style=Style.DIM)
     if pattern.sources > 1:
@@ -142,7 +131,7 @@ def trace_lines(pattern: Pattern, name: str, form: str, *, width: int) -> Iterat
     yield from _crossings(pattern)
 
 
-def _commands(pattern: Pattern) -> Iterator[Line]:
+def _commands(pattern: trace.Pattern) -> Iterator[Line]:
     rows = [
         (row.kind.value, f"{row.count:,}", format_about(row.bytes), f"{row.sequential:,}", f"{row.random:,}",
          _share(row.random, row.count))
@@ -153,7 +142,7 @@ def _commands(pattern: Pattern) -> Iterator[Line]:
     yield from _table(("command", "count", "bytes", "sequential", "random", ""), rows)
 
 
-def _sizes(pattern: Pattern) -> Iterator[Line]:
+def _sizes(pattern: trace.Pattern) -> Iterator[Line]:
     ranged = [row for row in pattern.rows if row.sizes]
     if not ranged:
         return
@@ -161,19 +150,19 @@ def _sizes(pattern: Pattern) -> Iterator[Line]:
     yield (("Sizes", Style.TITLE), ("  of requests, up to", Style.DIM))
     longest = max(len(row.sizes) for row in ranged)
     rows = [
-        (format_size(bucket_range(at)[1]), *(_count(row.sizes, at) for row in ranged))
+        (format_size(trace.bucket_range(at)[1]), *(_count(row.sizes, at) for row in ranged))
         for at in range(longest)
         if any(at < len(row.sizes) and row.sizes[at] for row in ranged)
     ]
     yield from _table(("", *(row.kind.value for row in ranged)), rows)
 
 
-def _depths(depths: Buckets) -> Iterator[Line]:
+def _depths(depths: trace.Buckets) -> Iterator[Line]:
     yield EMPTY
     yield (("Queue depth", Style.TITLE), ("  in flight when a request was sent, itself counted", Style.DIM))
     total = sum(depths)
     for at, count in enumerate(depths):
-        low, high = bucket_range(at)
+        low, high = trace.bucket_range(at)
         label = str(high) if low == high else f"{low}–{high}"
         bar = "█" * round(_BAR * count / total)
         yield plain(
@@ -181,11 +170,11 @@ def _depths(depths: Buckets) -> Iterator[Line]:
         )
 
 
-def _latencies(found: Sequence[Latency]) -> Iterator[Line]:
+def _latencies(found: Sequence[trace.Latency]) -> Iterator[Line]:
     """Two tables: what the drive took, and what programs waited for."""
     for since, name, words in (
-        (Moment.ISSUED, "D2C", "from a command's issue to the drive until its completion, in µs"),
-        (Moment.QUEUED, "Q2C", "from its queueing until its completion, in µs"),
+        (trace.Moment.ISSUED, "D2C", "from a command's issue to the drive until its completion, in µs"),
+        (trace.Moment.QUEUED, "Q2C", "from its queueing until its completion, in µs"),
     ):
         rows = [
             (one.kind.value, f"{one.count:,}", *map(_micro, (one.least, one.mean, *one.percentiles, one.most)))
@@ -195,7 +184,7 @@ def _latencies(found: Sequence[Latency]) -> Iterator[Line]:
         if rows:
             yield EMPTY
             yield ((f"Latency {name}", Style.TITLE), (f"  {words}", Style.DIM))
-            heads = ("", "count", "min", "mean", *(f"p{percent:g}" for percent in PERCENTILES), "max")
+            heads = ("", "count", "min", "mean", *(f"p{percent:g}" for percent in trace.PERCENTILES), "max")
             yield from _table(heads, rows)
 
 
@@ -203,7 +192,7 @@ def _micro(nanoseconds: float) -> str:
     return significant(nanoseconds / 1000)
 
 
-def _crossings(pattern: Pattern) -> Iterator[Line]:
+def _crossings(pattern: trace.Pattern) -> Iterator[Line]:
     ranged = [row for row in pattern.rows if row.crossings]
     for at, first in enumerate(ranged[0].crossings if ranged else ()):
         grid = first.boundary
@@ -224,7 +213,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Line
         yield ((f"  {text}", Style.PLAIN if number else Style.DIM),)
 
 
-def _count(buckets: Buckets, at: int) -> str:
+def _count(buckets: trace.Buckets, at: int) -> str:
     return f"{buckets[at]:,}" if at < len(buckets) else "0"
 
 
@@ -232,7 +221,7 @@ def _share(part: int, whole: int) -> str:
     return f"{100 * part / whole:5.1f} %"
 
 
-def trace_json(pattern: Pattern, form: str) -> str:
+def trace_json(pattern: trace.Pattern, form: str) -> str:
     values = {
         "format": form,
         "counted": pattern.moment.value,
@@ -244,7 +233,7 @@ def trace_json(pattern: Pattern, form: str) -> str:
     return document_text("aligntool.trace", values)
 
 
-def _row(row: Row) -> Value:
+def _row(row: trace.Row) -> Value:
     if not row.sizes:
         return {"command": row.kind.value, "count": row.count}
     return {
@@ -264,8 +253,8 @@ def _row(row: Row) -> Value:
     }  # fmt: skip
 
 
-def _latency(one: Latency) -> Value:
-    names = (f"p{percent:g}_s" for percent in PERCENTILES)
+def _latency(one: trace.Latency) -> Value:
+    names = (f"p{percent:g}_s" for percent in trace.PERCENTILES)
     return {
         "command": one.kind.value,
         "since": one.since.value,
@@ -277,7 +266,7 @@ def _latency(one: Latency) -> Value:
     }
 
 
-def _buckets(buckets: Buckets) -> Value:
+def _buckets(buckets: trace.Buckets) -> Value:
     """Those that are not empty."""
-    ranges = [(bucket_range(at), count) for at, count in enumerate(buckets) if count]
+    ranges = [(trace.bucket_range(at), count) for at, count in enumerate(buckets) if count]
     return [{"from": low, "to": high, "count": count} for (low, high), count in ranges]

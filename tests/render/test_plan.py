@@ -3,7 +3,8 @@
 import io
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import jsonschema
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aligntool.change import STEPS, Place, Plan, Progress, Said, StepBegun, StepDone, digest, to_json
+from aligntool.realign.move import Status
 from aligntool.render.disk_map import plan_map_lines
 from aligntool.render.lines import cell_width, text_of
 from aligntool.render.plan import distance_words, plan_lines, sector_words, time_words
@@ -246,17 +248,7 @@ def test_a_start_between_two_sectors_has_no_sector_and_down_is_towards_the_begin
 # Status
 
 
-@dataclass(frozen=True)
-class Standing:
-    """As the mover's status gives it."""
-
-    state: str
-    sentences: tuple[str, ...] = ("Partition 1 is half copied.",)
-    plan: Plan | None = PLAN
-    step: int = 5
-    done: int = 10 * MIB
-    total: int = 40 * MIB
-    forward: bool = True
+Standing = partial(Status, sentences=("Partition 1 is half copied.",), plan=PLAN, step=5, done=10 * MIB, total=40 * MIB)
 
 
 def test_a_disk_in_flight_says_how_far_it_is_and_what_may_be_typed() -> None:
