@@ -35,19 +35,15 @@ def unasked(disks: Sequence[Disk]) -> Iterator[str]:
 
 def health_words(health: Health) -> str:
     """ "3 % of its rated endurance used, 100 % of its spare blocks left (warns below 10 %), 41 °C"."""
-    said = []
-    if health.used_percent is not None:
-        said.append(f"{health.used_percent} % of its rated endurance used")
-    if health.spare_percent is not None:
-        warns = "" if health.spare_threshold is None else f" (warns below {health.spare_threshold} %)"
-        said.append(f"{health.spare_percent} % of its spare blocks left{warns}")
-    if health.media_errors is not None:
-        said.append(f"{health.media_errors} media errors" if health.media_errors else "no media errors")
-    if health.temperature_c is not None:
-        said.append(f"{health.temperature_c} °C")
-    if health.too_hot:
-        said.append("TOO HOT by its own threshold")
-    return ", ".join(said)
+    warns = "" if health.spare_threshold is None else f" (warns below {health.spare_threshold} %)"
+    words = (
+        (health.used_percent, f"{health.used_percent} % of its rated endurance used"),
+        (health.spare_percent, f"{health.spare_percent} % of its spare blocks left{warns}"),
+        (health.media_errors, f"{health.media_errors or 'no'} media errors"),
+        (health.temperature_c, f"{health.temperature_c} °C"),
+        (health.too_hot or None, "TOO HOT by its own threshold"),
+    )
+    return ", ".join(text for fact, text in words if fact is not None)
 
 
 def wear_of(members: Mapping[str, Health | None]) -> Iterator[str]:

@@ -221,12 +221,8 @@ def find_running(step: MakeArray) -> str | None:
 
 def arrays_above(members: Sequence[str]) -> set[str]:
     """md devices that stand on any of these, whether they run or not. A drive's partitions count as the drive."""
-    found: set[str] = set()
-    for member in members:
-        folder = kernel_folder(member)
-        if folder is not None:
-            found |= {each.name for each in (folder / "holders").glob("md*")}
-    return found
+    folders = [folder for each in members if (folder := kernel_folder(each)) is not None]
+    return {each.name for folder in folders for each in (folder / "holders").glob("md*")}
 
 
 def has_superblocks(step: MakeArray) -> bool:
@@ -286,8 +282,7 @@ def _stop_ours(step: MakeArray) -> None:
 def _stop_where_something_lies(members: Sequence[str]) -> None:
     """`mdadm --create --run` overwrites without a question."""
     for member in members:
-        folder = kernel_folder(member)
-        if folder is None:
+        if kernel_folder(member) is None:
             raise Stopped(f"{member} is not a block device")
         if shown := shown_on(member):
             raise Stopped(f"{member} holds {shown}; it is not made a member over that")

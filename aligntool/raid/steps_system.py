@@ -47,8 +47,9 @@ def apply_system(step: SystemStep) -> Iterator[Said]:
         yield Said("done already")
         return
     ended = run_or_stop(*command_of(step))
-    if isinstance(step, steps.CheckInitramfs):
-        _stop_unless_shown(step, ended.output)
+    if isinstance(step, steps.CheckInitramfs) and step.uuid not in ended.output:
+        printed = ended.output.strip()[-_SHOWN:] or "nothing"
+        raise Stopped(f"{purpose_of(step)}: {step.uuid} was not found; printed: {printed}")
 
 
 def undo_system(step: SystemStep, trace: Mapping[str, str]) -> Iterator[Said]:
@@ -154,12 +155,9 @@ def is_started_by_fstab(step: Step, uuids: Collection[str]) -> bool:
     """A mount or swap whose step never began is active: fstab has its line, and the machine was started meanwhile.
     Only of a file system with one of these UUIDs.
     """
-    match step:
-        case Mount():
-            return _uuid_at(step.path).lower() in {uuid.lower() for uuid in uuids}
-        case steps.Swapon():
-            return _is_swap(step.uuid)
-    return False
+    if isinstance(step, Mount):
+        return _uuid_at(step.path).lower() in {uuid.lower() for uuid in uuids}
+    return isinstance(step, steps.Swapon) and _is_swap(step.uuid)
 
 
 def _is_enabled(unit: str) -> bool:
@@ -213,13 +211,6 @@ def _remove_directories(step: steps.MakeDirectory, trace: Mapping[str, str]) -> 
 # CheckInitramfs, RebuildInitramfs
 
 
-def _stop_unless_shown(step: steps.CheckInitramfs, output: str) -> None:
-    if step.uuid not in output:
-        raise Stopped(
-            f"{purpose_of(step)}: {step.uuid} was not found; printed: {output.strip()[-_SHOWN:] or 'nothing'}"
-        )
-
-
 CONF = "/etc/mkinitcpio.conf"
 HOOK = "mdadm_udev"
 _HOOKS = re.compile(r"""^[ \t]*HOOKS(\+?)=(?:\(([^)]*)\)|"([^"]*)"|'([^']*)')""", re.MULTILINE)
@@ -230,7 +221,7 @@ def refuse_hooks(step: steps.RebuildInitramfs, paths: Paths) -> Iterator[Refusal
     """Yield a reason where mkinitcpio would leave mdadm.conf out: on Arch the user names the hooks, in a file of bash.
 
     mkinitcpio.conf(5): the file, then those of the directory beside it, in which HOOKS is set or added to. Where none
-    of them sets it the answer is unknown here, and steps.CheckInitramfs finds out.
+    of them sets it the answer is unknown here, and CheckInitramfs finds out.
     """
     if step.maker != "mkinitcpio":
         return
