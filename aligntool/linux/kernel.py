@@ -101,14 +101,6 @@ def tell_partitions(descriptor: int, parts: Iterable[tuple[int, Extent]]) -> Non
         _request(descriptor, _ADD, number, extent)
 
 
-def shown_container(extent: Extent, sector_size: int) -> Extent:
-    """An extended container as the kernel shows it: too short for a file system to be made over the logicals.
-
-    block/partitions/msdos.c: two sectors of 512 bytes, or one of the disk's where that is longer.
-    """
-    return Extent(extent.start, min(extent.length, max(1024, sector_size)))
-
-
 class KernelView:
     """The kernel's partitions of one disk; of an image file it has none, and nothing is done.
 
@@ -163,7 +155,7 @@ class KernelView:
                 raise
 
     def tell(self, parts: Iterable[tuple[int, Extent]]) -> None:
-        """Those of `parts` that the kernel does not have; containers as `shown_container` says."""
+        """Those of `parts` that the kernel does not have."""
         if self._shows:
             self._add(parts)
 

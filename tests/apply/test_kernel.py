@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused
-from aligntool.linux.kernel import KernelView, forget_partitions, shown_container, tell_partitions
+from aligntool.linux.kernel import KernelView, forget_partitions, tell_partitions
 from aligntool.units import MIB, Extent
 from tests.conftest import run
 
@@ -131,10 +131,3 @@ def test_of_an_image_file_the_kernel_knows_nothing(sparse: Make) -> None:
 def test_a_partition_over_another_is_an_error_of_the_kernel(parted_disk: Path) -> None:
     with disk(parted_disk) as descriptor, pytest.raises(OSError, match="busy"):
         tell_partitions(descriptor, [(6, Extent(MIB, MIB))])
-
-
-@pytest.mark.parametrize(
-    ("length", "sector_size", "shown_length"), [(8 * MIB, 512, 1024), (8 * MIB, 4096, 4096), (512, 512, 512)]
-)
-def test_a_container_is_as_short_as_the_kernel_makes_it(length: int, sector_size: int, shown_length: int) -> None:
-    assert shown_container(Extent(MIB, length), sector_size) == Extent(MIB, shown_length)
