@@ -48,20 +48,6 @@ class BeatingReader:
 
 
 @dataclass(frozen=True, slots=True)
-class BytesReader:
-    """Bytes in memory: for tests, fuzzing, and structures that were already read."""
-
-    content: bytes
-
-    @property
-    def size(self) -> int:
-        return len(self.content)
-
-    def read(self, offset: int, length: int) -> bytes:
-        return self.content[offset : offset + length] if clip(offset, length, self.size) > 0 else b""
-
-
-@dataclass(frozen=True, slots=True)
 class MappedReader:
     """A volume made of runs of another reader, as LVM and md put them together.
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from aligntool.formats.layers import read_layers
-from aligntool.formats.reader import BytesReader
 from aligntool.formats.tables import read_table
 from aligntool.units import MIB, Extent
 from tests.fuzz import made_seeds, run
@@ -19,6 +18,7 @@ from tests.fuzz.mutation import Mutator
 from tests.fuzz.properties import Broken, check
 from tests.fuzz.sparse import IS_CUT_SHORT, Piece, SparseDisk, TooMuchRead, decode, of_pieces
 from tests.fuzz.targets import TARGETS, Target, target_named
+from tests.in_memory import BytesReader
 
 INPUTS = 160
 INPUTS_OF_SLOW_TARGETS = 40

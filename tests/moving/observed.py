@@ -14,7 +14,6 @@ from pathlib import Path
 
 from aligntool.change import Place, Plan
 from aligntool.formats.layers import read_layers
-from aligntool.formats.reader import BytesReader
 from aligntool.inventory import Partition
 from aligntool.realign.move import MoveContext, realign, rollback
 from aligntool.realign.placing import hold
@@ -33,6 +32,7 @@ from aligntool.steps import (
 )
 from aligntool.units import MIB, Extent, align_up
 from tests.conftest import run
+from tests.in_memory import BytesReader
 from tests.moving.simulated import SECTOR, SimulatedDisk
 from tests.moving.superblocks import Specimen
 from tests.moving.test_simulated_cuts import NoKernel

@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aligntool.formats.layers import read_contents
-from aligntool.formats.reader import BytesReader
 from aligntool.inventory import DiskKind, Fault, Inventory, Role, TableLabel, Unseen
 from aligntool.linux import devices
 from aligntool.linux.devices import find_block
@@ -19,6 +18,7 @@ from aligntool.linux.partitions import KernelPartition, bring_together
 from aligntool.linux.sysfs import Record, Tree
 from aligntool.units import GIB, MIB, Extent
 from tests.conftest import run
+from tests.in_memory import BytesReader
 from tests.probe.trees import MadeDisk, MadePartition, make_tree
 from tests.thorough import examples
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from aligntool.device import Job, Jobs, Writing
-from aligntool.formats.reader import BytesReader
 from aligntool.formats.tables import read_table
 from aligntool.realign.table import TableImages, table_images
 from aligntool.steps import EntryChange, ParkEntries, RewriteTable
 from aligntool.units import MIB, Extent
 from tests.conftest import run
+from tests.in_memory import BytesReader
 
 Sparse = Callable[..., Path]
 JOURNAL_AT = 5 * MIB

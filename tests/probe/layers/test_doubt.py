@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from aligntool.formats.layers import read_layers
-from aligntool.formats.reader import BytesReader
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
+from tests.in_memory import BytesReader
 from tests.probe.layers.placed import blkid, bytes_of, layers_of, place
 
 Sparse = Callable[..., Path]

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from aligntool.formats import lvm
 from aligntool.formats.layers import read_layers
-from aligntool.formats.reader import BytesReader
 from aligntool.inventory import Layer
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import find_tool, run
+from tests.in_memory import BytesReader
 from tests.probe.layers.test_md import superblock_0_90, superblock_1
 from tests.probe.layers.test_other_kinds import intel_block, zfs_label
 from tests.probe.layers.test_windows_file_systems import bitlocker

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from aligntool.formats.layers import read_layers
-from aligntool.formats.reader import BytesReader
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import find_tool, run
+from tests.in_memory import BytesReader
 from tests.probe.layers.placed import STARTS, agree, blkid, field, layers_of, number, place
 
 Sparse = Callable[..., Path]

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aligntool.formats.reader import BytesReader, Reader, TableReading
+from aligntool.formats.reader import Reader, TableReading
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Fault, Table
 from aligntool.linux.devices import FileReader
 from tests.conftest import find_tool, run
+from tests.in_memory import BytesReader
 
 MIB = 1024 * 1024
 

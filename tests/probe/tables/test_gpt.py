@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.formats.reader import BytesReader
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Fault, Role, TableCopyState
+from tests.in_memory import BytesReader
 from tests.probe.tables.gpt_images import SIZE, entry, gpt_disk, header, make_gpt
 from tests.probe.tables.images import (
     MIB,

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aligntool.formats.reader import BytesReader, TableReading
+from aligntool.formats.reader import TableReading
 from aligntool.formats.tables import read_table
 from tests.conftest import SHARED
+from tests.in_memory import BytesReader
 from tests.probe.tables.gpt_images import entry, gpt_disk, header
 from tests.probe.tables.images import MIB, CountingReader, FailingReader, disk, mbr
 from tests.probe.tables.mbr_images import bsd_label, chain, solaris_vtoc

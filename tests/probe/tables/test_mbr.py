@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.formats.reader import BytesReader
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Fault, Role, TableLabel
 from aligntool.units import Extent
 from tests.conftest import run
+from tests.in_memory import BytesReader
 from tests.probe.tables.images import (
     MIB,
     FailingReader,

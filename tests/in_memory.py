@@ -1,0 +1,19 @@
+"""A disk that is bytes in memory, for the parsers."""
+
+from dataclasses import dataclass
+
+from aligntool.formats.reader import clip
+
+
+@dataclass(frozen=True, slots=True)
+class BytesReader:
+    """A Reader of bytes in memory."""
+
+    content: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.content)
+
+    def read(self, offset: int, length: int) -> bytes:
+        return self.content[offset : offset + length] if clip(offset, length, self.size) > 0 else b""
