@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from aligntool.audit.explanations import QUESTIONS, explanations, findings_markdown
-from aligntool.audit.report import Code
+from aligntool.audit.report import QUESTIONS, Code, explanations, findings_markdown
 from aligntool.cli.app import COMMANDS as TABLE
 from aligntool.errors import ExitCode
 from aligntool.render.json import METRICS

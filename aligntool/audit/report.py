@@ -1,16 +1,20 @@
 """Finding codes, severities, verdicts and the Report that an audit returns; the cost model."""
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
+from functools import cache
+from pkgutil import get_data  # importlib.resources takes 20 ms to import
 
 from aligntool.documents import BOUNDS, POSITIVE, check_schema, decode, load_object
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, Inventory, Source
 from aligntool.units import MIB, is_power_of_two, off_by
 
-# The finding codes: stable names, one rule each. What they mean stands in `explanations`; `aligntool explain
-# CODE` tells it.
+# The finding codes: stable names, one rule each. `explanations` has what they mean, which `aligntool explain
+# CODE` shows.
 #
 # Hundreds: 1 where a partition starts, 2 what a device says of itself, 3 partition tables, 4 the layers
 # above, 5 drives and links, 6 arrays and whether they come back, 9 what could not be seen. A code is never
@@ -400,3 +404,43 @@ class Wishes:
     page_size: int | None = None
     grain: int = MIB
     measured: tuple[MeasuredDisk, ...] = ()
+
+
+# The meaning of each finding code, read from findings.md in this package, which is also the page docs/findings.md.
+
+QUESTIONS = ("What it means", "How it is judged", "What it costs", "What to do")
+
+_SECTION = re.compile(
+    r"^### (AT\d+): (.+)\n\nSeverity: (error|warning|info)\.\n\n"
+    + r"\n\n".join(rf"\*\*{question}\.\*\* (.+(?:\n.+)*)" for question in QUESTIONS),
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """`severity` is the usual one. `answers` are to QUESTIONS, in their order."""
+
+    severity: str
+    title: str
+    answers: tuple[str, ...]
+
+
+@cache
+def findings_markdown() -> str:
+    """Return the page docs/findings.md."""
+    return (get_data("aligntool.audit", "findings.md") or b"").decode()
+
+
+@cache
+def explanations() -> Mapping[Code, Explanation]:
+    """Return the explanation of every code."""
+    return {
+        Code(code): Explanation(severity, title, tuple(answer.replace("\n", " ") for answer in answers))
+        for code, title, severity, *answers in _SECTION.findall(findings_markdown())
+    }
+
+
+def explanation(code: Code) -> Explanation:
+    """Return what `aligntool explain CODE` shows."""
+    return explanations()[code]

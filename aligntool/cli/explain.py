@@ -4,8 +4,7 @@ import sys
 from difflib import get_close_matches
 from typing import Annotated
 
-from aligntool.audit.explanations import findings_markdown
-from aligntool.audit.report import Code
+from aligntool.audit.report import Code, findings_markdown
 from aligntool.cli.options import JsonOption, argument, option, print_lines, read_text, terminal_width
 from aligntool.errors import Refused
 from aligntool.recipes.drives import load_drives

@@ -3,8 +3,19 @@
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from aligntool.audit.explanations import explanation
-from aligntool.audit.report import Answer, Code, Cost, Finding, Grid, GridKind, Judged, Report, Severity, Verdict
+from aligntool.audit.report import (
+    Answer,
+    Code,
+    Cost,
+    Finding,
+    Grid,
+    GridKind,
+    Judged,
+    Report,
+    Severity,
+    Verdict,
+    explanation,
+)
 from aligntool.inventory import (
     AtaFacts,
     Disk,

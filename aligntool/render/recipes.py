@@ -4,8 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from aligntool.audit.explanations import QUESTIONS, explanation, explanations
-from aligntool.audit.report import Code
+from aligntool.audit.report import QUESTIONS, Code, explanation, explanations
 from aligntool.change import LayoutGoal, PartWish, RaidGoal, RealignGoal
 from aligntool.documents import as_object
 from aligntool.inventory import KnownGeometry

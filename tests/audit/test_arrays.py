@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.audit.explanations import explanation
 from aligntool.audit.judge import audit
-from aligntool.audit.report import Finding, Report
+from aligntool.audit.report import Finding, Report, explanation
 from aligntool.inventory import Disk, DiskKind, Inventory, KnownGeometry, Layer, Source, TableCopy, TableCopyState
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.audit.made import made_disk

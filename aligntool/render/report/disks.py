@@ -4,8 +4,19 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from aligntool.audit.explanations import QUESTIONS, explanation
-from aligntool.audit.report import Answer, Code, Cost, Finding, Judged, MeasuredDisk, Report, Severity, Verdict
+from aligntool.audit.report import (
+    QUESTIONS,
+    Answer,
+    Code,
+    Cost,
+    Finding,
+    Judged,
+    MeasuredDisk,
+    Report,
+    Severity,
+    Verdict,
+    explanation,
+)
 from aligntool.inventory import Disk, LinkHop, Port, Uplink, most_of, runs_below
 from aligntool.raid.chunks import Rates, hop_words, narrowest, rate
 from aligntool.raid.running import ArrayView
