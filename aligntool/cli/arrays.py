@@ -4,7 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
@@ -15,7 +15,7 @@ from aligntool.audit.report import Judged, Report
 from aligntool.audit.wording import shell_word
 from aligntool.change import Plan, RaidGoal
 from aligntool.cli.audit import known_of
-from aligntool.cli.options import command, terminal_width
+from aligntool.cli.options import command, say, terminal_width
 from aligntool.cli.plan import refuse_in_flight
 from aligntool.cli.run_change import Applying, end_change, follow, pipes_may_break, ways_on, write_end
 from aligntool.errors import Refusal, Refused, refuse
@@ -48,6 +48,10 @@ from aligntool.units import Extent
 # alike.
 
 _ANEW = "aligntool raid create shows how it would be made now"
+
+
+def members_of(plan: Plan) -> list[MakeMember]:
+    return [step for step in plan.steps if isinstance(step, MakeMember)]
 
 
 def array_plan_lines(plan: Plan, type_next: str) -> Iterable[Line]:
@@ -103,17 +107,17 @@ def tell_array(plan: Plan, *, json_: bool) -> None:
 
 def refuse_changed(plan: Plan, now: Plan) -> None:
     """Raise Refused where a plan made now has other steps, or would overwrite other things."""
-    held = {step.device: step.holds for step in now.steps if isinstance(step, MakeMember)}
+    held = {step.device: step.holds for step in members_of(now)}
     came = [
         f"{step.device} does not hold what it held when the plan was made: then {_told(step.holds)}, now "
         f"{_told(held[step.device])}"
-        for step in plan.steps
-        if isinstance(step, MakeMember) and held.get(step.device, step.holds) != step.holds
+        for step in members_of(plan)
+        if held.get(step.device, step.holds) != step.holds
     ]
     if came:
         raise Refused("\n".join(came), hint=_ANEW, code="plan-stale")
     if plan.steps != now.steps or plan.disk != now.disk:
-        members = ", ".join(step.disk.path for step in plan.steps if isinstance(step, MakeMember))
+        members = ", ".join(step.disk.path for step in members_of(plan))
         raise Refused(
             f"{members or plan.disk.path}: what is there now asks for other steps than the plan has",
             hint=_ANEW,
@@ -137,10 +141,9 @@ def _told(holds: tuple[str, ...]) -> str:
 
 def _refuse_unfinished(plan: Plan, paths: Paths) -> None:
     """Raises Refused where another array stopped on the way with any of these drives, or under this name."""
-    drives = {_drive_key(step) for step in plan.steps if isinstance(step, MakeMember)}
+    drives = set(map(_drive_key, members_of(plan)))
     for record in find_records(paths.state):
-        others = {_drive_key(step) for step in record.plan.steps if isinstance(step, MakeMember)}
-        if drives & others or record.plan.disk.path == plan.disk.path:
+        if drives & set(map(_drive_key, members_of(record.plan))) or record.plan.disk.path == plan.disk.path:
             raise Refused(
                 f"{record.plan.disk.path} is unfinished, and has the same drives or the same name",
                 hint=ways_on(record.plan.disk.path),
@@ -157,10 +160,9 @@ def _drive_key(step: MakeMember) -> tuple[str | None, ...]:
 def _warn_of_volatile_record(paths: Paths) -> None:
     kind = volatile_kind(paths.state)
     if kind:
-        print(
-            f"aligntool: {paths.state} is a {kind}: a power cut would lose the record, and an array that is unfinished "
-            "then has to be made again with --wipe",
-            file=sys.stderr,
+        say(
+            f"{paths.state} is a {kind}: a power cut would lose the record, and an array that is unfinished then has "
+            "to be made again with --wipe"
         )
 
 
@@ -285,21 +287,17 @@ def _is_meant(plan: Plan, target: str) -> bool:
     array = plan.disk
     if target in (array.path, Path(array.path).name, array.disk_id):
         return True
-    steps = [step for step in plan.steps if isinstance(step, MakeMember)]
     path = target if "/" in target else f"/dev/{target}"
     names = {path, str(Path(path).resolve())}
-    if not names.isdisjoint(_drives_now(plan, steps)):
+    if not names.isdisjoint(_drives_now(plan)):
         return True
     return Path(array.path).exists() and Path(path).exists() and Path(array.path).samefile(path)
 
 
-def _drives_now(plan: Plan, steps: list[MakeMember]) -> set[str]:
-    try:
+def _drives_now(plan: Plan) -> set[str]:
+    with suppress(Refused):  # a drive is missing: the names of the plan are all there is
         plan = plan_here(plan, look_around())
-    except Refused:  # a drive is missing: the names of the plan are all there is
-        return {name for step in steps for name in (step.disk.path, step.device)}
-    now = [step for step in plan.steps if isinstance(step, MakeMember)]
-    return {name for step in now for name in (step.disk.path, step.device)}
+    return {name for step in members_of(plan) for name in (step.disk.path, step.device)}
 
 
 def array_status(record: Record) -> Status:
@@ -307,7 +305,7 @@ def array_status(record: Record) -> Status:
     plan = record.plan
     made = "it is not finished: do not put anything on it yet"
     sentences = [made if record.forward else "it was being taken back"]
-    drives = [step.device for step in plan.steps if isinstance(step, MakeMember)]
+    drives = [step.device for step in members_of(plan)]
     files = [step.path for step in plan.steps if isinstance(step, FileStep)]
     sentences += [f"{word}: {', '.join(names)}" for word, names in (("members", drives), ("files", files)) if names]
     sentences.append(f"record: {record.file}")
@@ -356,7 +354,7 @@ def wait_for_resync(device: str) -> None:
                 tell(facts.sync_done, facts.sync_total, facts.sync_rate)
                 time.sleep(_PAUSE_S)
     except KeyboardInterrupt:
-        print("aligntool: not waited for any longer; it goes on in the background", file=sys.stderr)
+        say("not waited for any longer; it goes on in the background")
 
 
 def _runs(facts: ArrayFacts) -> bool:

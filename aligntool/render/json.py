@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from enum import Enum
 from fractions import Fraction
@@ -181,19 +181,21 @@ def audit_prometheus(report: Report) -> Iterator[str]:
     yield f'aligntool_info{{version="{__version__}"}} 1\n'
     rows = [(verdict, _labels(disk=verdict.disk, partition=str(verdict.partition or "")))
             for judged in report.judged for verdict in judged.verdicts if verdict.matters]  # fmt: skip
-    yield from _head("aligntool_partition_aligned")
-    for verdict, labels in rows:
-        yield f"aligntool_partition_aligned{labels} {_VALUES[verdict.answer]}\n"
-    yield from _head("aligntool_partition_start_bytes")
-    for verdict, labels in rows:
-        yield f"aligntool_partition_start_bytes{labels} {verdict.start}\n"
-    yield from _head("aligntool_partition_off_bytes")
-    for verdict, labels in rows:
-        failed = [check for check in verdict.checks if not check.on]
-        worst = min(failed, key=lambda check: check.grid.severity.rank, default=None)
-        past = worst.off_by if worst and verdict.answer is Answer.OFF else 0
-        yield f"aligntool_partition_off_bytes{labels} {past}\n"
+    figures: tuple[tuple[str, Callable[[Verdict], object]], ...] = (
+        ("aligntool_partition_aligned", lambda verdict: _VALUES[verdict.answer]),
+        ("aligntool_partition_start_bytes", lambda verdict: verdict.start),
+        ("aligntool_partition_off_bytes", _off_bytes),
+    )
+    for name, figure in figures:
+        yield from _head(name)
+        yield from (f"{name}{labels} {figure(verdict)}\n" for verdict, labels in rows)
     yield from _findings(report)
+
+
+def _off_bytes(verdict: Verdict) -> int:
+    failed = [check for check in verdict.checks if not check.on]
+    worst = min(failed, key=lambda check: check.grid.severity.rank, default=None)
+    return worst.off_by if worst and verdict.answer is Answer.OFF else 0
 
 
 def _findings(report: Report) -> Iterator[str]:
