@@ -12,6 +12,7 @@ from typing import BinaryIO, Literal
 
 from aligntool.errors import Refused, refuse_folder_name
 from aligntool.linux.process import run_program
+from aligntool.linux.sysfs import opened
 
 _NEW = ".aligntool-new"
 
@@ -52,11 +53,8 @@ def _linked(new: Path, target: Path) -> bool:
 
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder durable. Raises OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with opened(folder, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 # Files of the system and aligntool's own records. A reader finds the old file or the new one, also after a power cut.

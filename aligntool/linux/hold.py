@@ -130,7 +130,7 @@ def hold_partition(path: str) -> Iterator[DiskDevice]:
 
 @contextmanager
 def hold_for_others(path: str, why: str) -> Iterator[None]:
-    """A disk or partition that a program of ours writes to: opened exclusively and locked, and not opened to write."""
+    """Hold a disk or partition that a program of ours writes to: opened exclusively and locked. Raises Refused."""
     with ExitStack() as stack:
         descriptor = _open(path, whole=None)
         stack.callback(os.close, descriptor)

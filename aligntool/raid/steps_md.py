@@ -13,6 +13,7 @@ from aligntool.errors import Refused, Stopped
 from aligntool.linux.content import check_content
 from aligntool.linux.kernel import kernel_folder, settle
 from aligntool.linux.process import export_values, run_or_stop, run_program
+from aligntool.linux.sysfs import opened
 from aligntool.raid.commands import command_of
 from aligntool.raid.steps_system import files_below, refuse_files
 from aligntool.steps import MakeArray, MakeFileSystem, MakeMember, Step
@@ -361,11 +362,8 @@ def _exclusively(device: str) -> int:
 
 
 def _flush(device: str) -> None:
-    descriptor = os.open(device, os.O_RDWR | os.O_CLOEXEC)
-    try:
+    with opened(device, os.O_RDWR) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 # What is left of earlier arrays on members that a plan wipes, when the work goes on after a power cut.
