@@ -17,7 +17,9 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 def parse_mdadm_conf(text: str, file: str) -> MdadmConf:
-    """mdadm.conf(5): keywords may be cut to three letters; a line that begins with a blank goes on the one before."""
+    """Return mdadm.conf(5): keywords may be cut to three letters; a line that begins with a blank continues the one
+    before.
+    """
     arrays: list[ArrayLine] = []
     homehost = None
     for line, joined in _joined(text):
@@ -31,7 +33,7 @@ def parse_mdadm_conf(text: str, file: str) -> MdadmConf:
 
 
 def merge_confs(confs: list[MdadmConf]) -> MdadmConf:
-    """Of the files that mdadm reads together; of two home hosts the first counts."""
+    """Return the merged files that mdadm reads together; of two home hosts the first counts."""
     return MdadmConf(
         tuple(file for conf in confs for file in conf.files),
         tuple(line for conf in confs for line in conf.arrays),
@@ -40,7 +42,7 @@ def merge_confs(confs: list[MdadmConf]) -> MdadmConf:
 
 
 def parse_fstab(text: str) -> tuple[TableLine, ...]:
-    """fstab(5). Blanks in a field are written \\040."""
+    """Return the lines of fstab(5). Blanks in a field are written \040."""
     found = []
     for line in _lines(text):
         fields = line.split()
@@ -52,7 +54,7 @@ def parse_fstab(text: str) -> tuple[TableLine, ...]:
 
 
 def parse_crypttab(text: str) -> tuple[TableLine, ...]:
-    """crypttab(5): the name of the mapping, what lies below it."""
+    """Return the lines of crypttab(5): the name of the mapping, the device below it."""
     found = []
     for line in _lines(text):
         fields = line.split()
@@ -62,7 +64,7 @@ def parse_crypttab(text: str) -> tuple[TableLine, ...]:
 
 
 def is_about_arrays(word: str) -> bool:
-    """A word of the kernel's command line that says where the root, the swap or an array is."""
+    """Return whether a word of the kernel's command line names the root, the swap or an array."""
     return word.startswith(("root=", "resume=", "rd.md", "rd.auto", "md=", "raid="))
 
 
@@ -71,7 +73,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _joined(text: str) -> Iterator[tuple[str, bool]]:
-    """Each line with what continues it, and whether something did."""
+    """Yield each line with its continuations, and whether there are any."""
     waiting: list[str] = []
     for line in _lines(text):
         if line[:1] in (" ", "\t") and waiting:
@@ -126,12 +128,12 @@ def _unescape(field: str) -> str:
 
 
 def _unquote(spec: str) -> str:
-    """UUID="..." is written by some; libmount takes the quotes away."""
+    """Return the text without quotes, which some write as UUID="..." and libmount removes."""
     return spec.replace('"', "").replace("'", "")
 
 
 def array_uuid(text: str | None) -> str | None:
-    """mdadm's four words of eight digits, from these or from the kernel's and blkid's form with hyphens."""
+    """Return mdadm's four words of eight digits, from these or from the kernel's and blkid's form with hyphens."""
     digits = (text or "").lower().replace("-", "").replace(":", "")
     if not _UUID.fullmatch(digits):
         return None

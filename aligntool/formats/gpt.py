@@ -28,7 +28,7 @@ _UNUSED = bytes(16)  # the type GUID of an unused entry
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The fields as they stand, right or not."""
+    """The fields as stored, valid or not."""
 
     own_lba: int
     other_lba: int
@@ -78,7 +78,7 @@ class GptEntry:
 
     @property
     def name(self) -> str:
-        """The name up to its first NUL; half of a surrogate pair becomes a replacement character."""
+        """Return the name up to its first NUL; half of a surrogate pair becomes a replacement character."""
         return self.raw_name.decode("utf-16-le", "replace").split("\0", 1)[0]
 
     def extent(self, sector_size: int) -> Extent:
@@ -98,7 +98,7 @@ def _header_crc(sector: bytes | bytearray) -> int:
 
 
 def header_crc_is_good(sector: bytes) -> bool:
-    """Return whether a whole sector carries a header with a right checksum; this finds one for sectors of any size."""
+    """Return whether a whole sector has a header with a right checksum; this finds one for sectors of any size."""
     if len(sector) < _SHORTEST_HEADER or not sector.startswith(SIGNATURE):
         return False
     length, crc = _LENGTH_AND_CRC.unpack_from(sector, _LENGTH_AT)
@@ -106,7 +106,7 @@ def header_crc_is_good(sector: bytes) -> bool:
 
 
 def _judge_header(sector: bytes, header: Header, lba: int, last_lba: int | None) -> tuple[bool, TableCopyState, str]:
-    """Return whether the checksum is right, and by which rule the header is refused: UEFI section 5.3.2, and
+    """Return whether the checksum is right, and the rule by which the header is refused: UEFI section 5.3.2, and
     is_gpt_valid() of the kernel's block/partitions/efi.c. `last_lba`: of the disk; None: not compared.
     """
     malformed = TableCopyState.MALFORMED
@@ -137,7 +137,7 @@ def _judge_header(sector: bytes, header: Header, lba: int, last_lba: int | None)
 
 @dataclass(frozen=True, slots=True)
 class GptCopy:
-    """A copy whose header is sound: checksum, place and sizes were right when it was read."""
+    """A copy with a sound header: checksum, place and sizes were right when it was read."""
 
     sector_size: int
     sector: bytes  # the one of the header
@@ -158,12 +158,12 @@ class GptCopy:
 
     @property
     def used_bytes(self) -> bytes:
-        """The entries without what follows them in their last sector."""
+        """Return the entries without what follows them in their last sector."""
         return self.entries[: self.header.entry_bytes]
 
     @property
     def sound(self) -> bool:
-        """Whether the checksum of the entries is right."""
+        """Return whether the checksum of the entries is right."""
         return bool(zlib.crc32(self.used_bytes) == self.header.entries_crc)
 
     @property
@@ -174,7 +174,7 @@ class GptCopy:
         return _used(self.used_bytes, self.header.entry_size)
 
     def with_entries(self, changed: Mapping[int, GptEntry]) -> "GptCopy":
-        """Return the same copy with these entries, both checksums computed anew."""
+        """Return the same copy with these entries and both checksums computed again."""
         entries = bytearray(self.entries)
         size = self.header.entry_size
         for number, entry in changed.items():
@@ -238,7 +238,7 @@ class Copy:
 
 
 def judge_copy(reader: Reader, name: str, lba: int, sector_size: int) -> Copy:
-    """Return what is at `lba`: a copy of a GPT, or what speaks against it."""
+    """Return what is at `lba`: a copy of a GPT, or its faults."""
     sector = peek(reader, lba * sector_size, sector_size)
     if sector is None:
         return Copy(name, lba, sector_size, TableCopyState.UNREADABLE, "cannot be read: I/O error")
@@ -278,7 +278,7 @@ _LINUX_FLAGS = {59: "grow-file-system", 60: "read-only", 63: "no-automount"}
 
 
 def read_entries(copy: Copy) -> tuple[list[Partition], list[TableFault]]:
-    """Return every used entry. One that ends before it starts holds nothing: it becomes a fault and no partition."""
+    """Return every used entry. One that ends before it starts is a fault and not a partition."""
     partitions: list[Partition] = []
     faults: list[TableFault] = []
     header = copy.header

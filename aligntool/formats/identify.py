@@ -16,7 +16,7 @@ IDENTIFY_DEVICE = 0xEC
 
 @dataclass(frozen=True, slots=True)
 class AtaNames:
-    """What an ATA drive calls itself."""
+    """The names of an ATA drive."""
 
     model: str | None
     serial: str | None
@@ -24,7 +24,7 @@ class AtaNames:
 
 
 def identify_in_vpd(page: bytes | None) -> bytes | None:
-    """The IDENTIFY data in VPD page 89h; None for a packet device (an optical drive) and for anything else."""
+    """Return the IDENTIFY data in VPD page 89h; None for a packet device (an optical drive) and for anything else."""
     if page is None or len(page) < VPD_IDENTIFY_AT + IDENTIFY_LENGTH or page[1] != 0x89:
         return None
     if page[ATA_COMMAND_AT] != IDENTIFY_DEVICE:
@@ -33,7 +33,7 @@ def identify_in_vpd(page: bytes | None) -> bytes | None:
 
 
 def decode_identify(data: bytes) -> AtaFacts | None:
-    """None when these are not IDENTIFY data of an ATA disk (word 0 bit 15 set, nothing there, too short)."""
+    """Return the facts; None when these are not IDENTIFY data of an ATA disk (word 0 bit 15 set, empty, too short)."""
     if len(data) < IDENTIFY_LENGTH or not data[:IDENTIFY_LENGTH].strip(b"\0") or _word(data, 0) & 0x8000:
         return None
     logical, physical = _sector_sizes(data)
@@ -53,7 +53,9 @@ def decode_names(data: bytes) -> AtaNames:
 
 
 def _sector_sizes(data: bytes) -> tuple[int, int]:
-    """Word 106 counts when bits 15:14 are 01b; words 117-118 give the logical sector in words of two bytes."""
+    """Return the sector sizes: word 106 counts when bits 15:14 are 01b; words 117-118 give the logical sector in words
+    of two bytes.
+    """
     told = _word(data, 106)
     if told & 0xC000 != 0x4000:
         return 512, 512
@@ -65,7 +67,9 @@ def _sector_sizes(data: bytes) -> tuple[int, int]:
 
 
 def _alignment_offset(data: bytes, logical: int, physical: int) -> int:
-    """Word 209 says where in its physical sector LBA 0 lies; the kernel counts from there to the next boundary."""
+    """Return the offset to the next boundary, as the kernel counts; word 209 has the place of LBA 0 in its physical
+    sector.
+    """
     told = _word(data, 209)
     if told & 0xC000 != 0x4000:
         return 0
@@ -73,7 +77,9 @@ def _alignment_offset(data: bytes, logical: int, physical: int) -> int:
 
 
 def _queue_depth(data: bytes) -> int:
-    """Word 76 bit 8: NCQ; word 75 holds the depth less one. 0 and FFFFh: the word is not used."""
+    """Return the queue depth: word 76 bit 8 is NCQ; word 75 holds the depth less one. 0 and FFFFh: the word is not
+    used.
+    """
     serial_ata = _word(data, 76)
     if serial_ata in (0, 0xFFFF) or not serial_ata & 0x0100:
         return 1
@@ -81,7 +87,7 @@ def _queue_depth(data: bytes) -> int:
 
 
 def _hybrid(data: bytes) -> bool | None:
-    """Word 78 bit 9: the Hybrid Information feature is supported (SATA 3.2)."""
+    """Return whether the Hybrid Information feature is supported: word 78 bit 9 (SATA 3.2)."""
     features = _word(data, 78)
     return None if features in (0, 0xFFFF) else bool(features & 0x0200)
 
@@ -91,7 +97,7 @@ def _word(data: bytes, number: int) -> int:
 
 
 def _ata_text(data: bytes, first: int, last: int) -> str | None:
-    """Two characters a word, the first one in the high byte."""
+    """Return text of two characters a word, the first one in the high byte."""
     raw = data[2 * first : 2 * last + 2]
     swapped = b"".join(raw[at + 1 : at + 2] + raw[at : at + 1] for at in range(0, len(raw), 2))
     return swapped.decode("ascii", "replace").strip(" \0") or None
@@ -155,7 +161,7 @@ class NamespacePage:
 
 
 def decode_controller(page: bytes) -> ControllerPage | None:
-    """Identify Controller, CNS 01h. None when that is no such page."""
+    """Return Identify Controller, CNS 01h; None when the page is not valid."""
     if len(page) < PAGE or not page[4:72].strip(b"\0"):
         return None
     awun, awupf = struct.unpack_from("<HH", page, 526)
@@ -174,7 +180,9 @@ def decode_controller(page: bytes) -> ControllerPage | None:
 
 
 def decode_namespace(page: bytes) -> NamespacePage | None:
-    """Identify Namespace, CNS 00h. None when that is no such page (an inactive namespace answers with zeros)."""
+    """Return Identify Namespace, CNS 00h; None when the page is not valid (an inactive namespace answers with
+    zeros).
+    """
     if len(page) < PAGE or not page[:384].strip(b"\0"):
         return None
     features, in_use = page[24], (page[26] & 0x0F) | (page[26] >> 5 & 0x03) << 4
@@ -198,7 +206,7 @@ def decode_namespace(page: bytes) -> NamespacePage | None:
 
 
 def _formats(page: bytes) -> tuple[LbaFormat, ...]:
-    """NLBAF counts from zero; NULBAF, the formats with attributes of their own, follow behind."""
+    """Return the LBA formats: NLBAF counts from zero; NULBAF, the formats with separate attributes, follow behind."""
     count = min(page[25] + 1 + page[82], MOST_FORMATS)
     found = []
     for index in range(count):
@@ -209,7 +217,9 @@ def _formats(page: bytes) -> tuple[LbaFormat, ...]:
 
 
 def decode_hmb(enabled: int, attributes: bytes) -> int:
-    """Get Features 0Dh: dword 0 bit 0 says whether the buffer is on; HSIZE counts pages of the host, 4 KiB on Linux."""
+    """Return the buffer of Get Features 0Dh: dword 0 bit 0 is set when it is on; HSIZE counts pages of the host, 4 KiB
+    on Linux.
+    """
     if not enabled & 1 or len(attributes) < 4:
         return 0
     return int.from_bytes(attributes[:4], "little") * HMB_UNIT
@@ -218,7 +228,7 @@ def decode_hmb(enabled: int, attributes: bytes) -> int:
 def combine(
     controller: ControllerPage | None, namespace: NamespacePage | None, *, hmb_granted: int | None = None
 ) -> NvmeFacts:
-    """Everything in bytes; what needs the block size stays None without it."""
+    """Return everything in bytes; values that need an unknown block size stay None."""
     controller, namespace = controller or ControllerPage(), namespace or NamespacePage()
     block = namespace.block_size
     preferred, deallocate = namespace.preferred_blocks or (None, None), namespace.deallocate_blocks or (None, None)

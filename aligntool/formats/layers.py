@@ -1,4 +1,4 @@
-"""Recognise what lies in a partition: the table of all readers of superblocks, in their order."""
+"""Recognise the content of a partition: the table of all readers of superblocks, in their order."""
 
 import errno
 from collections.abc import Callable, Iterator, Sequence
@@ -35,8 +35,8 @@ NOT_READ = Contents()
 
 @dataclass(slots=True)
 class _Rationed:
-    """The disk, until too much was read of it: a table can name one place thousands of times, and every one of them may
-    hold containers in containers.
+    """A reader with a limit: a table can name one place thousands of times, and every one of them may hold containers
+    in containers.
     """
 
     below: Reader
@@ -59,7 +59,7 @@ class _Rationed:
 
 
 def read_contents(reader: Reader, *, sector_size: int | None) -> Contents:
-    """Never raises: what cannot be read is said in `unseen`, and the rest is still there."""
+    """Return the contents. Never raises: what cannot be read is listed in `unseen`, and the rest is returned."""
     try:
         reading = read_table(reader, sector_size=sector_size)
     except OSError as error:
@@ -108,8 +108,8 @@ def _layers(
 
 
 def _beside_a_table(layers: Sequence[Layer]) -> tuple[Layer, ...]:
-    """On a disk with a table, only two things can be there as well: a member of an array (firmware RAID, md below a
-    table), and a hybrid ISO image, which brought the table with it.
+    """Return what can be on a disk with a table as well: a member of an array (firmware RAID, md below a table), or a
+    hybrid ISO image, which includes the table.
     """
     return tuple(layer for layer in layers if layer.kind.endswith("_raid_member") or layer.kind == "iso9660")
 
@@ -145,7 +145,7 @@ LAST_RESORT: tuple[Read, ...] = (luks.read_luks_second,)
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """A search for nested layers, with a ration of regions."""
+    """A search for nested layers, with a limit of regions."""
 
     sector_size: int
     areas_left: Iterator[int]  # shared by everything found below one partition
@@ -160,7 +160,7 @@ class _Search:
 
 
 def read_layers(reader: Reader, extent: Extent, *, sector_size: int = 512) -> tuple[Layer, ...]:
-    """The layers at `extent` of the disk that `reader` reads; none when nothing is recognised.
+    """Return the layers at `extent` of the disk that `reader` reads; none when nothing is recognised.
 
     Raises OSError when the medium cannot be read, and nothing else whatever the bytes are.
     """
@@ -185,7 +185,7 @@ def _found(readers: tuple[Read, ...], area: Area) -> tuple[Layer, ...]:
 
 
 def _checked(layer: Layer, area: Area) -> Layer:
-    """Against the container, which a file system copied to a smaller partition outgrows."""
+    """Return the layer compared with its container, which a file system copied to a smaller partition exceeds."""
     room = area.extent.end - layer.extent.start
     if layer.claims_size is None or layer.claims_size <= room:
         return layer
@@ -193,7 +193,7 @@ def _checked(layer: Layer, area: Area) -> Layer:
 
 
 def _is_inside(layer: Layer, owners: tuple[Layer, ...]) -> bool:
-    """Whether what is seen at the container's start is the content of a RAID whose metadata is at the end.
+    """Return whether the content at the container's start belongs to a RAID whose metadata is at the end.
 
     A mirror's content is read through it and looks the same; when it does not fit into the mirror, the RAID superblock
     may be the one that is left over, so both are told. Of a striped set only the first chunk is seen.

@@ -124,7 +124,7 @@ def _kind(superblock: bytes) -> str:
 
 
 def _guarded(area: Area, superblock: bytes, block: int) -> str | None:
-    """Multiple mount protection: whether another machine has it mounted, or may have.
+    """Return why another machine has it mounted, or may have (multiple mount protection); None: none has.
 
     linux/fs/ext4/mmp.c; include/linux/ext4.h, struct mmp_struct.
     """
@@ -192,7 +192,9 @@ def _f2fs_layer(area: Area, superblock: bytes, at: int) -> Layer:
 
 
 def _f2fs_unclean(area: Area, superblock: bytes, block: int) -> str | None:
-    """By the newer of two checkpoints: each a pack of blocks that begins and ends with the same one."""
+    """Return why it is not clean, by the newer of two checkpoints: each a pack of blocks that begins and ends with the
+    same one.
+    """
     first, per_segment = le32(superblock, 0x4C), 1 << min(le32(superblock, 0x14), 16)
     newest = -1
     flags = CP_UMOUNT_FLAG
@@ -262,7 +264,7 @@ def _swap_layer(area: Area, kind: str, version: str, page: int) -> Layer:
 
 
 def _last_page(head: bytes) -> int:
-    """0 when the header is not one of version 1, in either byte order."""
+    """Return the last page; 0 when the header is not one of version 1, in either byte order."""
     number = {1: le32, 1 << 24: be32}.get(le32(head, HEADER_AT))
     return number(head, HEADER_AT + 4) if number else 0
 
@@ -286,7 +288,9 @@ NO_RECORD = "needs its log replayed (no record where it ends)"
 
 
 def read_log(area: Area, superblock: bytes) -> str | None:
-    """None: it was unmounted, or the log is elsewhere, cut off or was never written, and nobody can tell."""
+    """Return why it is not clean; None: it was unmounted, or the log is elsewhere, cut off or unwritten, and the state
+    is unknown.
+    """
     block = be32(superblock, 4)
     start = _byte(superblock, be64(superblock, 48), block)
     count = be32(superblock, 96) * block // BLOCK
@@ -306,19 +310,19 @@ def read_log(area: Area, superblock: bytes) -> str | None:
 
 
 def _byte(superblock: bytes, number: int, block: int) -> int:
-    """A block number has the allocation group in its upper bits; 0 for an external log."""
+    """Return the byte of a block number, which has the allocation group in its upper bits; 0 for an external log."""
     shift = superblock[124]
     return ((number >> shift) * be32(superblock, 84) + (number & (1 << shift) - 1)) * block
 
 
 def _cycle(area: Area, at: int) -> int:
-    """The round in which a block was written; a record's header has it behind the magic."""
+    """Return the round in which a block was written; a record's header has it behind the magic."""
     data = area.read(at, 8)
     return be32(data, 4 if data[:4] == XFS_LOG_MAGIC else 0)
 
 
 def _head(area: Area, start: int, count: int, first: int) -> int:
-    """The first block that the round of the first block has not reached."""
+    """Return the first block that the round of the first block has not reached."""
     low, high = 0, count - 1
     while low + 1 < high:
         middle = (low + high) // 2
@@ -330,7 +334,7 @@ def _head(area: Area, start: int, count: int, first: int) -> int:
 
 
 def _before(area: Area, start: int, count: int, head: int) -> bytes:
-    """The blocks before the head, across the end of the log where it begins anew."""
+    """Return the blocks before the head, across the end of the log where it wraps around."""
     here = min(head, LOOK_BACK)
     wrapped = LOOK_BACK - here
     data = area.read(start + (head - here) * BLOCK, here * BLOCK)
@@ -338,7 +342,7 @@ def _before(area: Area, start: int, count: int, head: int) -> bytes:
 
 
 def _is_unmount(record: bytes) -> bool:
-    """Whether this is one record up to the end of `record`, and that of an unmount."""
+    """Return whether this is one record up to the end of `record`, and that of an unmount."""
     version, length, operations, size = (be32(record, at) for at in (8, 12, 40, 320))
     headers = -(-size // CYCLE_DATA) if version & 2 and size > CYCLE_DATA else 1
     whole = headers * BLOCK + -(-length // BLOCK) * BLOCK == len(record)
@@ -371,7 +375,7 @@ def read_xfs(area: Area) -> Layer | None:
 
 
 def _is_plausible(superblock: bytes) -> bool:
-    """The sizes against their own logarithms, and the groups against the blocks, as mount and blkid want them."""
+    """Return whether the sizes match their own logarithms, and the groups the blocks, as mount and blkid require."""
     block, sector, inode = be32(superblock, 4), be16(superblock, 102), be16(superblock, 104)
     block_log, sector_log, inode_log = superblock[120], superblock[121], superblock[122]
     blocks, group, groups = be64(superblock, 8), be32(superblock, 84), be32(superblock, 88)
@@ -396,7 +400,7 @@ def _xfs_problems(superblock: bytes) -> tuple[str, ...]:
 
 
 def read_xfs_log(area: Area) -> Layer | None:
-    """An external log has no superblock: the first record header stands at a sector of its first KiBs."""
+    """Return an external log. It has no superblock: the first record header is at a sector of its first KiBs."""
     if area.head[:4] == XFS_MAGIC:
         return None  # those are the records of its own log
     for at in range(0, min(len(area.head), 64 * 1024), 512):

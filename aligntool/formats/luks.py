@@ -1,4 +1,4 @@
-"""LUKS1 and LUKS2: where the encrypted payload starts and in which sectors it is encrypted.
+"""LUKS1 and LUKS2: the start of the encrypted payload and the size of its sectors.
 
 What is inside is encrypted, so there is no inner layer. Formats:
 LUKS1 on-disk format 1.2.3, LUKS2 on-disk format 1.1 (cryptsetup's docs folder). A header that lies on another
@@ -22,7 +22,7 @@ CHECKSUM_AT, CHECKSUM_SIZE = 448, 64
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """One LUKS2 header copy, and what is wrong with it."""
+    """One LUKS2 header copy, and its problem."""
 
     content: bytes
     problems: tuple[str, ...]
@@ -44,7 +44,7 @@ def read_luks(area: Area) -> Layer | None:
 
 
 def read_luks_second(area: Area) -> Layer | None:
-    """The second LUKS2 header alone, when something was written over the first: `cryptsetup repair` can bring it back.
+    """Return the second LUKS2 header alone, when the first was overwritten: `cryptsetup repair` can restore it.
 
     mkfs and mkswap wipe both headers, so what is left shows that something else wrote over the first.
     """
@@ -90,7 +90,7 @@ def _read_2(area: Area) -> Layer | None:
 
 
 def _read_header(area: Area, at: int) -> _Header | None:
-    """One of the two copies, with its JSON area; None when there is none."""
+    """Return one of the two copies, with its JSON area; None when there is none."""
     start = area.read(at, 4096)
     size = be64(start, 8)
     if start[:6] not in (MAGIC, MAGIC_SECOND) or be16(start, 6) != 2 or size not in HEADER_SIZES:
@@ -124,7 +124,7 @@ def _layer_2(area: Area, header: _Header, problems: tuple[str, ...]) -> Layer:
 
 
 def _segments(content: bytes) -> list[tuple[int, int, int]]:
-    """(offset, length, sector size) of every usable segment; length 0: up to the end of the device.
+    """Return (offset, length, sector size) of every usable segment; length 0: up to the end of the device.
 
     While a device is being re-encrypted there are several; the first byte of data is the lowest offset.
     """
@@ -147,7 +147,7 @@ def _segments(content: bytes) -> list[tuple[int, int, int]]:
 
 
 def _decimal(word: object) -> int | None:
-    """LUKS2 writes 64-bit numbers as JSON strings (specification 3.1.1)."""
+    """Return a number that LUKS2 writes as a JSON string of 64 bits (specification 3.1.1)."""
     if isinstance(word, str) and len(word) <= 20 and word.isascii() and word.isdigit():
         return int(word)
     return None

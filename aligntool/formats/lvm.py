@@ -51,7 +51,7 @@ def parse(text: str) -> Section:
 
 
 def _read_entry(name: str, tokens: Iterator[tuple[str, str]], open_sections: list[Section]) -> None:
-    """`name {` opens a section, `name = value` stores a value."""
+    """Read an entry: `name {` opens a section, `name = value` stores a value."""
     kind, word = next(tokens, ("", ""))
     if kind != "mark" or word not in "{=" or len(open_sections) > DEEPEST:
         raise _Unreadable(name)
@@ -169,7 +169,7 @@ def _dashed(raw: str) -> str:
 
 
 def _areas(header: bytes) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """(offset, size) of the data areas and of the metadata areas: two lists, each ended by a zero entry."""
+    """Return (offset, size) of the data areas and of the metadata areas: two lists, each ended by a zero entry."""
     lists: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
     at = 40
     for areas in lists:
@@ -183,7 +183,9 @@ def _areas(header: bytes) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]
 
 
 def _newest_text(area: Area, places: list[tuple[int, int]], problems: list[str]) -> str | None:
-    """The group's text from the first metadata area with a sound one: after a commit all of them hold the same."""
+    """Return the group's text from the first metadata area with a sound one: after a commit all of them hold
+    the same.
+    """
     for offset, size in places:
         header = area.read(offset, AREA_HEADER)
         if header[4:20] != AREA_MAGIC or le64(header, 24) != offset or size <= AREA_HEADER:
@@ -242,7 +244,7 @@ def _with_group(area: Area, layer: Layer, group: _Group) -> Layer:
 
 
 def _segments(area: Area, group: _Group, volume: str) -> Iterator[Segment]:
-    """Where the volume's extents lie on this physical volume.
+    """Yield the places of the volume's extents on this physical volume.
 
     RAID, mirror, thin and cache volumes are made of sub-volumes that are listed as well, so only two kinds of segment
     name a physical volume: stripes, and the two halves of a running pvmove.
@@ -265,7 +267,7 @@ def _segments(area: Area, group: _Group, volume: str) -> Iterator[Segment]:
 
 
 def _inner(area: Area, group: _Group, segments: tuple[Segment, ...]) -> Iterator[Layer]:
-    """What lies in the volumes that begin here in one piece after the other, and in the first image of a mirror."""
+    """Yield the layers in the volumes that begin here and are contiguous, and in the first image of a mirror."""
     runs: dict[str, list[tuple[int, int, int]]] = {}
     for segment in segments:
         if segment.stripe_size is None:
@@ -289,13 +291,17 @@ def _shows_content(name: str, volume: Section) -> bool:
 
 
 def _can_hold_layers(area: Area, pieces: list[tuple[int, int, int]]) -> bool:
-    """Not a volume in thousands of pieces, nor one that holds the label of the very volume it is on, and so itself."""
+    """Return whether it can be searched: not a volume in thousands of pieces, nor one with the label of the volume that
+    it is on.
+    """
     label = Extent(area.start, 4 * SECTOR)
     return len(pieces) <= MOST_PIECES and not any(label.overlaps(Extent(start, length)) for _, start, length in pieces)
 
 
 def _on_disk(layer: Layer, runs: list[tuple[int, int, int]]) -> Layer:
-    """The same layer, its places counted on the disk instead of in the volume. `runs` are in the volume's order."""
+    """Return the same layer, its places counted on the disk instead of in the volume. `runs` are in the
+    volume's order.
+    """
 
     def place(offset: int) -> int | None:
         at = bisect_right(runs, offset, key=lambda run: run[0]) - 1
@@ -326,13 +332,13 @@ def _numbered_segments(volume: Section) -> Iterator[Section]:
 
 
 def _number(section: Section, name: str) -> int:
-    """0 where there is none; nothing that LVM counts is negative or beyond 64 bits."""
+    """Return a number; 0 where there is none: nothing that LVM counts is negative or beyond 64 bits."""
     value = section.get(name)
     return value if isinstance(value, int) and 0 <= value < 1 << 64 else 0
 
 
 def _places(value: object) -> list[tuple[str, int]]:
-    """`stripes = ["pv0", 0, "pv1", 0]`"""
+    """Return the places of `stripes = ["pv0", 0, "pv1", 0]`."""
     if not isinstance(value, list):
         return []
     pairs = zip(value[::2], value[1::2], strict=False)

@@ -27,7 +27,7 @@ class Geometry:
         return lba < _CYLINDERS * self.heads * self.sectors
 
     def address(self, lba: int) -> bytes:
-        """Head; sector, counted from 1, with the top two bits of the cylinder; cylinder."""
+        """Return head; sector, counted from 1, with the top two bits of the cylinder; cylinder."""
         cylinder, rest = divmod(lba, self.heads * self.sectors)
         head, sector = divmod(rest, self.sectors)
         return bytes((head, sector + 1 | cylinder >> 8 << 6, cylinder & 0xFF))
@@ -40,7 +40,7 @@ USUAL = Geometry(255, 63)
 
 
 def geometry_of(addresses: Sequence[tuple[bytes, int]]) -> Geometry:
-    """The one that fits all `addresses` (CHS, LBA) that say something; the usual one where several do, or none."""
+    """Return the geometry that fits all usable `addresses` (CHS, LBA); the usual one where several do, or none."""
     known = [(chs, lba) for chs, lba in addresses if _is_set(chs)]
     others = (Geometry(heads, sectors) for heads, sectors in product(range(256, 0, -1), range(63, 0, -1)))
     for geometry in (USUAL, *others):
@@ -50,14 +50,14 @@ def geometry_of(addresses: Sequence[tuple[bytes, int]]) -> Geometry:
 
 
 def moved_address(chs: bytes, old_lba: int, new_lba: int, geometry: Geometry) -> bytes:
-    """An address that never said anything, though it could have, goes on saying nothing."""
+    """Return the new address; an unused one that could have been set stays unused."""
     if old_lba == new_lba or (not _is_set(chs) and geometry.reaches(old_lba)):
         return chs
     return geometry.nearest(new_lba) if geometry.reaches(new_lba) or geometry.reaches(old_lba) else chs
 
 
 def _is_set(chs: bytes) -> bool:
-    """There is no sector 0, and the last cylinder stands for all beyond it."""
+    """Return whether the address is set: there is no sector 0, and the last cylinder stands for all beyond it."""
     sector, cylinder = chs[1] & 0x3F, chs[2] | (chs[1] & 0xC0) << 2
     return sector != 0 and cylinder < _CYLINDERS - 1
 
@@ -93,7 +93,7 @@ class MbrEntry:
 
     @property
     def at(self) -> int:
-        """The byte of the entry in its sector."""
+        """Return the byte of the entry in its sector."""
         return _FIRST_AT + _LAYOUT.size * (self.slot - 1)
 
     def pack(self) -> bytes:
@@ -130,7 +130,7 @@ def with_entries(sector: bytes, changed: Mapping[int, MbrEntry]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class MbrSector:
-    """A sector 0 as readers judge it."""
+    """A sector 0 as other readers see it."""
 
     entries: tuple[MbrEntry, ...]  # always four
     disk_signature: int
@@ -138,23 +138,23 @@ class MbrSector:
 
     @property
     def used(self) -> tuple[MbrEntry, ...]:
-        """What Linux counts: a size is enough, a type is not asked for (hybrid ISO images have type 0)."""
+        """Return what Linux counts: entries with a size, even without a type (hybrid ISO images have type 0)."""
         return tuple(entry for entry in self.entries if entry.sectors)
 
     @property
     def protective(self) -> MbrEntry | None:
-        """The 0xEE entry; of several, the one at sector 1, for the kernel asks for no more than one of that kind."""
+        """Return the 0xEE entry; of several, the one at sector 1, because the kernel requires only one of that kind."""
         guards = [entry for entry in self.entries if entry.code == GPT_PROTECTIVE]
         return next((entry for entry in guards if entry.start == 1), guards[0] if guards else None)
 
     @property
     def boot_flags_plausible(self) -> bool:
-        """The kernel's and blkid's first test that these are entries and not the text of a boot sector."""
+        """Return whether these pass the first test of the kernel and blkid for entries, not text of a boot sector."""
         return all(entry.boot in (0, 0x80) for entry in self.entries)
 
 
 def parse_sector(sector: bytes | None) -> MbrSector | None:
-    """None where 55 AA is not at the end of the 512 bytes."""
+    """Return the sector; None where 55 AA is not at the end of the 512 bytes."""
     entries = entries_of(sector or b"")
     if sector is None or entries is None:
         return None
@@ -164,7 +164,7 @@ def parse_sector(sector: bytes | None) -> MbrSector | None:
 def moved_entry(
     entry: MbrEntry, old: Extent, new: Extent, *, counted_from: int = 0, sector_size: int, geometry: Geometry
 ) -> MbrEntry:
-    """The entry for `new` in place of `old`; `counted_from` is the byte that its start counts from.
+    """Return the entry for `new` in place of `old`; `counted_from` is the byte that its start counts from.
 
     What has not moved stays as it is, even where other tools would write it differently.
     """
@@ -196,7 +196,7 @@ _MOST_EMPTY_LINKS = 100  # the kernel follows no more EBRs in a row without a pa
 
 @dataclass(slots=True)
 class Chains:
-    """What was gathered over all extended partitions of the disk."""
+    """The logical partitions of all extended partitions of the disk."""
 
     next_number: int = 5
     logicals: list[Partition] = field(default_factory=list)
@@ -209,7 +209,9 @@ class Chains:
 
 
 def follow_chain(reader: Reader, extended: MbrEntry, *, sector_size: int, disk_signature: int, chains: Chains) -> None:
-    """Add the logical partitions of `extended` to `chains`. Ends: no EBR is read twice, empty ones are counted."""
+    """Add the logical partitions of `extended` to `chains`. Ends, because no EBR is read twice and empty ones are
+    counted.
+    """
     here, here_sectors, empty = extended.start, extended.sectors, 0
     while not chains.full:
         table = _read_ebr(reader, here, sector_size, extended, chains)
@@ -286,7 +288,9 @@ def _add_logicals(
 
 
 def _is_garbage(entry: MbrEntry, extended: MbrEntry, here: int, here_sectors: int) -> bool:
-    """The kernel believes the third and fourth entry of an EBR only where they fit (OS/2 used them)."""
+    """Return whether the third or fourth entry of an EBR is to be ignored: the kernel uses them only where they fit
+    (OS/2 used them).
+    """
     if entry.slot <= 2:
         return False
     return entry.end > here_sectors or here + entry.start < extended.start or here + entry.end > extended.end
@@ -310,7 +314,7 @@ _MOST = 0xFFFFFFFF
 
 
 def hybrid_entries(table: MbrSector | None) -> tuple[MbrEntry, ...]:
-    """Entries beside the 0xEE one: what firmware and systems that know no GPT will see."""
+    """Return entries beside the 0xEE one, which firmware and systems without GPT support see."""
     if table is None or table.protective is None:
         return ()
     return tuple(entry for entry in table.entries if entry.code not in (0, GPT_PROTECTIVE))
@@ -345,8 +349,9 @@ def _start_fault(guard: MbrEntry) -> list[TableFault]:
 
 
 def _size_fault(guard: MbrEntry, disk_sectors: int) -> list[TableFault]:
-    """UEFI wants the disk's size less one, or 0xFFFFFFFF where that does not fit; many tools always write the latter,
-    and the kernel also takes the size cut to 32 bits (is_pmbr_valid)."""
+    """Return the fault of the size: UEFI requires the disk's size less one, or 0xFFFFFFFF where that does not fit; many
+    tools always write the latter, and the kernel also accepts the size cut to 32 bits (is_pmbr_valid).
+    """
     if guard.sectors in (_MOST, min(disk_sectors - 1, _MOST), (disk_sectors - 1) & _MOST):
         return []
     covers = "less than the disk" if guard.sectors < disk_sectors - 1 else "more than the disk"
@@ -358,7 +363,7 @@ def _size_fault(guard: MbrEntry, disk_sectors: int) -> list[TableFault]:
 
 
 def _hybrid(others: tuple[MbrEntry, ...], partitions: list[Partition], sector_size: int) -> TableFault:
-    """Which entries there are, and whether each is the same place as a GPT partition, as it should be."""
+    """Return the entries, and whether each has the place of a GPT partition, as it should."""
     mirrors = {partition.extent: partition.number for partition in partitions}
     told, numbers = [], []
     for entry in others:

@@ -56,7 +56,7 @@ SIGNATURES = (
 
 
 def read_ddf(area: Area) -> Layer | None:
-    """SNIA Common RAID Disk Data Format: also on a partition."""
+    """Return SNIA Common RAID Disk Data Format: also on a partition."""
     for sectors in DDF_ANCHORS:
         anchor = area.read((area.size // SECTOR - sectors) * SECTOR, SECTOR)
         if len(anchor) == SECTOR and be32(anchor, 0) == DDF_MAGIC:
@@ -69,7 +69,9 @@ def read_ddf(area: Area) -> Layer | None:
 
 
 def read_intel(area: Area) -> Layer | None:
-    """Intel Matrix Storage: the anchor in the last sector but one, the rest of a longer block right before it."""
+    """Return Intel Matrix Storage: the anchor in the last sector but one, the rest of a longer block right
+    before it.
+    """
     if not area.is_whole or area.size < SMALLEST:
         return None
     sector = area.sector_size
@@ -88,7 +90,7 @@ def read_intel(area: Area) -> Layer | None:
 
 
 def _with_volume(layer: Layer, block: bytes) -> Layer:
-    """Add the first volume of the set; disks with a second one are rare."""
+    """Return it with the first volume of the set; disks with a second one are rare."""
     disks, volumes = (block[56], block[57]) if len(block) > 57 else (0, 0)
     at = INTEL_DISKS_AT + disks * INTEL_DISK + INTEL_MAP_AT
     if not 0 < disks <= MOST_DISKS or not volumes or at + INTEL_MAP > len(block):
@@ -109,7 +111,7 @@ def read_other_firmware(area: Area) -> Layer | None:
 
 
 def _read_summed(area: Area) -> Layer | None:
-    """VIA, Silicon Image, JMicron: marks too weak to be believed without their sums, in the last sector."""
+    """Return VIA, Silicon Image, JMicron: marks that are too weak without their sums, in the last sector."""
     last = area.read((area.size // SECTOR - 1) * SECTOR, SECTOR)
     if len(last) < SECTOR:
         return None
@@ -144,7 +146,7 @@ _WHOLE_ON_ONE_MEMBER = ("raid1", "multipath")
 
 
 def read_0_90(area: Area) -> Layer | None:
-    """At the last multiple of 64 KiB that leaves 64 KiB, in the byte order of the machine that made it."""
+    """Return the superblock at the last multiple of 64 KiB that leaves 64 KiB, in the byte order of its machine."""
     at = (area.size & ~(RESERVED - 1)) - RESERVED
     if at < 0:
         return None
@@ -171,7 +173,8 @@ def read_0_90(area: Area) -> Layer | None:
 
 
 def _belongs_to_a_partition(area: Area, at: int, size: int, chunk: int) -> bool:
-    """The superblock of a member at the end of the disk's last partition lies where the whole disk's own would lie.
+    """Return whether the superblock belongs to the last partition: one at its end is where the whole disk's own would
+    be.
 
     A member that is the whole disk uses all of it up to the superblock, less a part of a chunk. A disk that has a table
     and a superblock that speaks of clearly less is a disk with a member partition.
@@ -215,7 +218,7 @@ def _checksum_1(superblock: bytes) -> tuple[str, ...]:
 
 
 def _with_array(area: Area, layer: Layer, data: Extent, level_number: int, members: int, chunk: int) -> Layer:
-    """`data`: relative to the area; of length 0 where the superblock does not state it."""
+    """Return it with the array. `data`: relative to the area; of length 0 where the superblock does not state it."""
     level = _LEVELS.get(level_number, f"level {level_number}")
     claims = data.end if data.length else None
     inner: tuple[Layer, ...] = ()

@@ -76,7 +76,7 @@ def _volume_uuid(finder_id: bytes) -> str | None:
 
 
 def _plus_label(area: Area, offset: int, header: bytes, block: int) -> str | None:
-    """The volume's name is the key of the catalog tree's first leaf record."""
+    """Return the volume's name, which is the key of the catalog tree's first leaf record."""
     extents = [
         (be32(header, CATALOG_EXTENTS + 8 * index), be32(header, CATALOG_EXTENTS + 8 * index + 4))
         for index in range(FORKS)
@@ -173,7 +173,7 @@ def read_bcachefs(area: Area) -> Layer | None:
 
 
 def _own_member(superblock: bytes) -> bytes:
-    """What the member list says of this device; empty when there is no list that fits."""
+    """Return the entry of this device in the member list; empty without a matching list."""
     index, at = superblock[122] if len(superblock) > 122 else 0, FIELDS_AT
     while at + 8 <= len(superblock):
         length, field = 8 * le32(superblock, at), le32(superblock, at + 4)
@@ -268,7 +268,9 @@ def read_iso9660(area: Area) -> Layer | None:
 
 
 def read_udf(area: Area) -> Layer | None:
-    """Only recognised: its sizes stand in descriptors that would have to be searched for. ECMA-167, 2/8 and 3/9.1."""
+    """Return UDF, only recognised: its sizes are in descriptors that would have to be searched. ECMA-167, 2/8 and
+    3/9.1.
+    """
     for step in UDF_STEPS:
         for at in range(ISO9660_AT + step, ISO9660_AT + MOST_DESCRIPTORS * ISO9660_SECTOR, step):
             if area.read(at + 1, 5) in UDF:
@@ -290,8 +292,8 @@ def _descriptors(area: Area) -> tuple[bytes | None, bytes | None]:
 
 
 def _label(primary: bytes, joliet: bytes | None) -> str | None:
-    """Joliet has 16 characters of any alphabet, the primary descriptor 32 of ASCII: blkid puts the two together where
-    the short one begins the long one, and so do we.
+    """Return the label: Joliet has 16 characters of any alphabet, the primary descriptor 32 of ASCII; as in blkid they
+    are combined where the short one begins the long one.
     """
     plain = text_at(primary, 40, 32, "ascii") or ""
     if joliet is None:
@@ -426,7 +428,7 @@ def _layer(area: Area, facts: dict[str, int | str]) -> Layer:
 
 
 def _pairs(packed: bytes) -> Iterator[tuple[str, int | str]]:
-    """Numbers and texts of the label, those of the vdev tree among them where they are not in the list above."""
+    """Yield numbers and texts of the label, with those of the vdev tree that the list above lacks."""
     if packed[:1] != b"\x01" or packed[1:2] not in (b"\0", b"\x01"):
         return  # 1: XDR, the only encoding on disk
     at, inside, seen = 12, 0, set()

@@ -42,7 +42,7 @@ _TYPE_NAMES = {
 
 
 def read_apm(reader: Reader, sector: bytes) -> TableReading | None:
-    """None without a driver descriptor ("ER") and a first map entry ("PM")."""
+    """Return the map; None without a driver descriptor ("ER") and a first map entry ("PM")."""
     if len(sector) < 512 or not sector.startswith(b"ER"):
         return None
     named = int.from_bytes(sector[2:4], "big")
@@ -129,7 +129,7 @@ _NEAR = 0x1100  # one read for all the magics below this offset
 
 
 def boot_sector(sector: bytes) -> str | None:
-    """The file system whose boot sector this is."""
+    """Return the file system of this boot sector."""
     if len(sector) < 512:
         return None
     for name, kind in _OEM_NAMES.items():
@@ -142,7 +142,7 @@ def boot_sector(sector: bytes) -> str | None:
 
 
 def _is_fat(sector: bytes) -> bool:
-    """A BIOS parameter block whose numbers can be one (Microsoft's FAT specification, section 3.1).
+    """Return whether the numbers of a BIOS parameter block are valid (Microsoft's FAT specification, section 3.1).
 
     An MBR of GRUB keeps room for such a block but leaves it zero, so the numbers tell the two apart.
     """
@@ -159,7 +159,9 @@ def _is_fat(sector: bytes) -> bool:
 
 
 def starts_at(reader: Reader, offset: int) -> str | None:
-    """What is recognised at `offset`: a file system, a RAID or LVM member, swap, LUKS. At most three short reads."""
+    """Return what is recognised at `offset`: a file system, a RAID or LVM member, swap, LUKS. At most three short
+    reads.
+    """
     near = peek(reader, offset, _NEAR) or b""
     kind = boot_sector(near[:512])
     if kind:
@@ -194,7 +196,7 @@ class _Piece:
 
 
 def add_nested(reader: Reader, table: MbrSector, *, sector_size: int, chains: Chains) -> list[Partition]:
-    """The nested partitions of all primary partitions; numbers go on from `chains`, faults go into it."""
+    """Add the nested partitions of all primary partitions; numbers continue from `chains`, faults are added to it."""
     found: list[Partition] = []
     for entry in table.used:
         read = _READERS.get(entry.code)
@@ -213,7 +215,9 @@ def add_nested(reader: Reader, table: MbrSector, *, sector_size: int, chains: Ch
 
 
 def _outside(piece: _Piece, slot: int, code: int) -> list[TableFault]:
-    """NetBSD and OpenBSD labels describe the whole disk on purpose; elsewhere such a slice is a mistake."""
+    """Return slices outside their partition: NetBSD and OpenBSD labels describe the whole disk on purpose; elsewhere it
+    is a fault.
+    """
     if code in (_OPENBSD, _NETBSD):
         return []
     detail = (
@@ -241,7 +245,7 @@ def _bsd(reader: Reader, parent: Extent, code: int) -> Iterator[_Piece]:
 
 
 def _solaris(reader: Reader, parent: Extent, code: int) -> Iterator[_Piece]:
-    """0x82 is Linux swap as well: only the sanity word makes it Solaris."""
+    """Yield the Solaris slices: 0x82 is Linux swap as well, only the sanity word makes it Solaris."""
     raw = peek(reader, parent.start + _SECTOR, _SECTOR) or b""
     if len(raw) < _SECTOR or struct.unpack_from("<II", raw, 12) != (_VTOC_SANE, 1):
         return
@@ -294,7 +298,7 @@ _LINUX_TYPES = frozenset({0x05, 0x0F, 0x82, 0x83, 0x85, 0x8E, 0xFD})
 
 
 def is_partition_table(reader: Reader, sector: bytes, table: MbrSector) -> bool:
-    """Whether the 55 AA of sector 0 ends an MBR, and not the boot sector of a file system on the whole disk.
+    """Return whether the 55 AA of sector 0 ends an MBR, and not the boot sector of a file system on the whole disk.
 
     The kernel and blkid ask for boot flags of 0 or 0x80. A boot sector whose bytes pass that by chance is believed only
     when its entries could be a table; one without entries says nothing, so what follows on the disk decides.
@@ -311,7 +315,9 @@ def _linux_on_aix(table: MbrSector) -> bool:
 
 
 def _entries_make_sense(table: MbrSector, disk_size: int) -> bool:
-    """A USB stick can have a FAT boot sector and a real table in the same sector 0; text makes no such table."""
+    """Return whether they are entries. A USB stick can have a FAT boot sector and a real table in the same sector 0;
+    text cannot pass.
+    """
     end = 1
     for entry in sorted(table.used, key=lambda entry: entry.start):
         if not entry.code or entry.start < end or entry.end * 512 > disk_size:
@@ -328,7 +334,7 @@ def read_mbr(
     more_faults: tuple[TableFault, ...] = (),
     copies: tuple[TableCopy, ...] = (),
 ) -> TableReading:
-    """`more_faults` and `copies`: what the search for a GPT on the same disk has found."""
+    """Return the table. `more_faults` and `copies`: the result of the search for a GPT on the same disk."""
     counted_in, faults = _sector_size(reader, table, sector_size)
     assumed = sector_size is None and counted_in == 512 and _may_count_in_4096(reader, table)
     faults += more_faults
@@ -365,7 +371,8 @@ def _primary(entry: MbrEntry, disk_signature: int, sector_size: int) -> Partitio
 
 
 def _sector_size(reader: Reader, table: MbrSector, reported: int | None) -> tuple[int, list[TableFault]]:
-    """An MBR does not say which sectors it counts in. What is reported holds unless the disk itself objects.
+    """Return the sector size of an MBR, which does not state it. The reported one is used unless the disk contradicts
+    it.
 
     It objects when partitions would lie beyond its end that fit in the other size, or when nothing known starts where
     the reported size puts them and something does where the other size would.
@@ -428,7 +435,9 @@ def _entry_faults(reader: Reader, table: MbrSector) -> list[TableFault]:
 
 
 def _is_hybrid_iso(reader: Reader, table: MbrSector) -> bool:
-    """isohybrid and xorriso make an entry, often of type 0, that covers the image from sector 0 on."""
+    """Return whether it is a hybrid ISO image: isohybrid and xorriso make an entry, often of type 0, that covers the
+    image from sector 0 on.
+    """
     whole = [entry for entry in table.used if not entry.start]
     return any(not entry.code for entry in whole) or (bool(whole) and peek(reader, 0x8001, 5) == b"CD001")
 
@@ -447,7 +456,7 @@ def _overlap_faults(reader: Reader, table: MbrSector, partitions: list[Partition
 def _place_faults(
     reader: Reader, table: MbrSector, primaries: list[Partition], chains: Chains, sector_size: int
 ) -> list[TableFault]:
-    """Overlaps, ends beyond the disk, EBRs in the way. A 0xEE entry guards a place and holds none."""
+    """Return overlaps, ends beyond the disk, EBRs in the way. A 0xEE entry protects a place and holds none."""
     guard = f"0x{GPT_PROTECTIVE:02x}"
     primaries = [item for item in primaries if item.type_code != guard]
     holding = [item for item in primaries if item.role is Role.PRIMARY] + chains.logicals

@@ -79,7 +79,7 @@ _NAME_ELSEWHERE = "aligntool resume --journal FILE"
 
 @dataclass(frozen=True, slots=True)
 class ParkedMark:
-    """What a parked entry says."""
+    """The content of a parked entry."""
 
     journal_at: int | None  # byte of the disk; None: elsewhere, or a name that somebody has changed
     journal_id: bytes | None  # 16 bytes; None: an MBR has no room for it
@@ -88,7 +88,7 @@ class ParkedMark:
 
 
 def find_parked(device: Device) -> ParkedMark | None:
-    """The mark of a move that has begun, whatever sectors the table counts in. None: no table says so.
+    """Return the mark of a move in flight, for any sector size of the table. None: no table has one.
 
     What is torn is looked at last. Raises OSError where the device cannot be read, nothing for what is there.
     """
@@ -139,7 +139,7 @@ def parked_mbr_entry(entry: MbrEntry, journal_at: int | None) -> MbrEntry:
 
 
 def _with_number(journal_id: bytes, number: int) -> bytes:
-    """Its own inverse."""
+    """Return the number exchanged with the CHS fields; its own inverse."""
     return (int.from_bytes(journal_id, "little") ^ number).to_bytes(16, "little")
 
 
@@ -176,7 +176,7 @@ def _mark_of(copy: GptCopy) -> ParkedMark | None:
 
 
 def entry_starts(device: Device) -> Iterator[int]:
-    """Of primary partitions in the MBR and of every GPT entry in either copy. Raises OSError."""
+    """Yield the starts of primary partitions in the MBR and of every GPT entry in either copy. Raises OSError."""
     sector = device.sector_size
     for entry in entries_of(bytes(device.read(0, sector))) or ():
         if entry.sectors:
@@ -186,7 +186,7 @@ def entry_starts(device: Device) -> Iterator[int]:
 
 
 def is_sound(device: Device) -> bool:
-    """Whether nothing of the table is damaged: an MBR that is one, and both copies of a GPT where it announces one.
+    """Return whether nothing of the table is damaged: a valid MBR, and both copies of a GPT where it announces one.
 
     An entry of the type of parked ones may be one that was torn where it says where the journal is.
     """
@@ -200,7 +200,7 @@ def is_sound(device: Device) -> bool:
 
 
 def copies_of(device: Device) -> list[GptCopy]:
-    """Return the copies of a GPT whose header is whole.
+    """Return the copies of a GPT with a whole header.
 
     For sectors of the size that has most of them: an image does not state its own.
     """
@@ -224,7 +224,7 @@ def parked_in_mbr(table: MbrSector, disk_size: int) -> InFlight | None:
 
 
 def parked_in_gpt(believed: Copy, other: Copy) -> InFlight | None:
-    """Return the parked entries of the copy that is believed, else those of the other copy.
+    """Return the parked entries of the valid copy, otherwise those of the other copy.
 
     The mover writes the backup copy first: a cut between the two leaves parked entries in the backup copy alone.
     """

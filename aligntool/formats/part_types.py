@@ -191,7 +191,7 @@ def mbr_type_name(code: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PartRole:
-    """What a new partition is for, and its type in each table."""
+    """The purpose of a new partition, and its type in each table."""
 
     word: str
     title: str

@@ -1,4 +1,4 @@
-"""Bytes of a disk or an image: read by offset with bounds for hostile counts; numbers, texts and checksums in them."""
+"""Read bytes of a disk or an image by offset, with bounds for hostile counts; numbers, texts and checksums in them."""
 
 import zlib
 from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +23,7 @@ class Reader(Protocol):
     def size(self) -> int: ...
 
     def read(self, offset: int, length: int) -> bytes:
-        """The bytes at `offset`: fewer than `length` at the end of the disk, none outside it.
+        """Return the bytes at `offset`: fewer than `length` at the end of the disk, none outside it.
 
         Raises OSError where the medium cannot be read.
         """
@@ -32,7 +32,7 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BeatingReader:
-    """Another reader, and a call after each of its answers: whoever waits sees that the disk still gives some."""
+    """A reader that calls back after each answer of another one, which proves that the disk still answers."""
 
     below: Reader
     beat: Callable[[], None]
@@ -49,7 +49,7 @@ class BeatingReader:
 
 @dataclass(frozen=True, slots=True)
 class MappedReader:
-    """A volume made of runs of another reader, as LVM and md put them together.
+    """A volume made of runs of another reader, as assembled by LVM and md.
 
     `runs` are (offset in the volume, offset below, length), in bytes. What no run covers reads as missing: the answer
     ends there.
@@ -76,7 +76,7 @@ class MappedReader:
 
 
 def clip(offset: int, length: int, size: int) -> int:
-    """How many of the bytes asked for there are; 0 or less when none."""
+    """Return how many of the requested bytes exist; 0 or less when none."""
     if offset < 0:
         return 0
     return min(length, size - offset, LONGEST_READ)
@@ -86,7 +86,7 @@ def clip(offset: int, length: int, size: int) -> int:
 
 
 def overlaps(partitions: Iterable[Partition]) -> list[TableFault]:
-    """One fault for each partition that starts before an earlier one has ended.
+    """Return one fault for each partition that starts before an earlier one has ended.
 
     A sweep in order of the start: it names every partition that lies in another, and it costs n log n, not n²,
     because a hostile GPT can have thousands of entries on the same place.
@@ -140,7 +140,7 @@ MOST_FAULTS = 32  # of one kind in one table: a hostile disk may make thousands,
 
 @dataclass(frozen=True, slots=True)
 class TableReading:
-    """What one reader of partition tables found."""
+    """The result of one reader of partition tables."""
 
     table: Table | None  # None: no table found
     partitions: tuple[Partition, ...]
@@ -166,7 +166,7 @@ def plain_table(
 
 
 def peek(reader: Reader, offset: int, length: int) -> bytes | None:
-    """The bytes at `offset`, short at the end of the disk, None where the medium cannot be read."""
+    """Return the bytes at `offset`, short at the end of the disk, None where the medium is unreadable."""
     try:
         return reader.read(offset, length)
     except OSError:
@@ -178,12 +178,12 @@ def unreadable(what: str, at: int) -> TableFault:
 
 
 def text_field(raw: bytes, encoding: str = "latin-1") -> str:
-    """A fixed-width text field up to its first NUL, without the blanks that pad it."""
+    """Return a fixed-width text field up to its first NUL, without padding blanks."""
     return raw.split(b"\0", 1)[0].decode(encoding, "replace").rstrip()
 
 
 def thin_out(faults: list[TableFault]) -> tuple[TableFault, ...]:
-    """At most MOST_FAULTS of each kind; the last one kept speaks for those left out."""
+    """Return at most MOST_FAULTS of each kind; the last one kept counts those left out."""
     kept: list[TableFault] = []
     seen: dict[Fault, int] = {}
     for fault in faults:
@@ -211,7 +211,7 @@ DAMAGED = "checksum"  # the word that only the sentence of a failed superblock c
 
 
 class LayerFields(TypedDict, total=False):
-    """What only some superblocks state of a layer."""
+    """Facts about a layer that only some superblocks state."""
 
     version: str | None
     label: str | None
@@ -247,17 +247,17 @@ class Area:
 
     @property
     def is_whole(self) -> bool:
-        """Whether this is the whole disk (or a whole image file) and not a part of it."""
+        """Return whether this is the whole disk (or a whole image file) and not a part of it."""
         return self.start == 0 and self.extent.end >= self.reader.size
 
     @property
     def ends_with_a_partition(self) -> bool:
-        """Whether what lies at this end may belong to a last partition that ends where the disk ends."""
+        """Return whether the content at this end may belong to a last partition that ends where the disk ends."""
         table = self.head[510:512] == b"\x55\xaa" or b"EFI PART" in (self.head[512:520], self.head[4096:4104])
         return self.is_whole and table
 
     def layer(self, kind: str, claims: int | None, unit: int | None, **fields: Unpack[LayerFields]) -> Layer:
-        """Return a layer that begins where this area does and is as long as it claims, else as the area.
+        """Return a layer that begins where this area does and is as long as it claims, otherwise as the area.
 
         `fields` are others of Layer; `data_start` is the start of the area where it is not among them.
         """
@@ -266,7 +266,7 @@ class Area:
         return Layer(kind, extent, data_unit=unit, claims_size=claims, **fields)
 
     def read(self, offset: int, length: int) -> bytes:
-        """Bytes by offset from the container's start: fewer, or none, where the container ends."""
+        """Return bytes by offset from the container's start: fewer, or none, where the container ends."""
         length = min(length, self.size - offset)
         if offset < 0 or length <= 0:
             return b""
@@ -280,7 +280,7 @@ class Area:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A kind that is recognised by a magic and named: (place, length) of what is reported with it."""
+    """A kind that is recognised by a magic and only named: (place, length) of what is reported with it."""
 
     kind: str
     at: int  # of the magic; negative here and in the places below: from the end of the last whole sector
@@ -308,7 +308,7 @@ def _at(area: Area, place: int, length: int) -> bytes:
 def open_area(
     reader: Reader, extent: Extent, sector_size: int, inside: Callable[[Reader, Extent], tuple[Layer, ...]]
 ) -> Area:
-    """Both ends are read once and at once; nearly every signature lies there."""
+    """Return the area. Both ends are read once and at once; nearly every signature is there."""
     head = reader.read(extent.start, min(HEAD, extent.length))
     tail_start = max(extent.length - TAIL, 0)
     tail = reader.read(extent.start + tail_start, extent.length - tail_start)
@@ -342,7 +342,7 @@ def be64(data: bytes, offset: int) -> int:
 
 
 def text_at(data: bytes, offset: int, length: int, encoding: str = "utf-8") -> str | None:
-    """A label as blkid reads it: up to the first NUL, without the blanks around it. None when nothing is left."""
+    """Return a label as blkid reads it: up to the first NUL, without surrounding blanks. None when nothing is left."""
     raw = data[offset : offset + length]
     if encoding.startswith("utf-16"):
         raw = raw[: len(raw) & ~1]
@@ -350,13 +350,13 @@ def text_at(data: bytes, offset: int, length: int, encoding: str = "utf-8") -> s
 
 
 def uuid_at(data: bytes, offset: int) -> str | None:
-    """Sixteen bytes in the order they are stored, as ext4, XFS, md and most others do. None when all are zero."""
+    """Return sixteen bytes in their stored order, as ext4, XFS, md and most others do. None when all are zero."""
     raw = data[offset : offset + 16]
     return _dashed(raw) if len(raw) == 16 and any(raw) else None
 
 
 def guid_at(data: bytes, offset: int) -> str | None:
-    """Sixteen bytes of a Microsoft GUID: the first three fields are little endian."""
+    """Return sixteen bytes of a Microsoft GUID: the first three fields are little endian."""
     raw = data[offset : offset + 16]
     if len(raw) < 16 or not any(raw):
         return None
@@ -369,13 +369,13 @@ def _dashed(raw: bytes) -> str:
 
 
 def serial_at(data: bytes, offset: int) -> str:
-    """The volume serial number of FAT and exFAT, as blkid and Windows write it."""
+    """Return the volume serial number of FAT and exFAT, as blkid and Windows write it."""
     number = le32(data, offset)
     return f"{number >> 16:04X}-{number & 0xFFFF:04X}"
 
 
 def checksum_problem(of: str, stored: int | str, computed: int | str) -> tuple[str, ...]:
-    """The sentence for a checksum that does not fit, or nothing when it does."""
+    """Return the sentence for a wrong checksum, or nothing for a right one."""
     if stored == computed:
         return ()
     if isinstance(stored, int) and isinstance(computed, int):
@@ -420,7 +420,7 @@ def _crc64_table() -> tuple[int, ...]:
 
 
 def crc32c(data: bytes, seed: int = _MASK32) -> int:
-    """CRC-32C without the final inversion, as ext4 stores it; btrfs and XFS store the inverse."""
+    """Return CRC-32C without the final inversion, as ext4 stores it; btrfs and XFS store the inverse."""
     table = _crc32c_table()
     crc = seed
     for byte in data:
@@ -433,12 +433,12 @@ def crc32c_inverted(data: bytes) -> int:
 
 
 def crc32_seeded(data: bytes, seed: int) -> int:
-    """CRC-32 from a start value of one's own and without inversions: LVM (0xf597a6cf) and f2fs (0xf2f52010)."""
+    """Return CRC-32 with another start value and without inversions: LVM (0xf597a6cf) and f2fs (0xf2f52010)."""
     return zlib.crc32(data, seed ^ _MASK32) ^ _MASK32
 
 
 def crc64(data: bytes) -> int:
-    """CRC-64/WE: bcache's."""
+    """Return CRC-64/WE: bcache's."""
     table = _crc64_table()
     crc = _MASK64
     for byte in data:
@@ -447,13 +447,13 @@ def crc64(data: bytes) -> int:
 
 
 def folded_sum(data: bytes, order: Literal["little", "big"] = "little") -> int:
-    """md's: 32-bit words, and a last half-word as a number, summed up, the carries added once."""
+    """Return md's sum: 32-bit words, and a last half-word as a number, with the carries added once."""
     total = sum(int.from_bytes(data[at : at + 4], order) for at in range(0, len(data), 4))
     return ((total & _MASK32) + (total >> 32)) & _MASK32
 
 
 def fletcher64(data: bytes) -> int:
-    """APFS's: Apple File System Reference, Object Checksum."""
+    """Return APFS's sum: Apple File System Reference, Object Checksum."""
     low = high = 0
     for at in range(0, len(data) & ~3, 4):
         low += int.from_bytes(data[at : at + 4], "little")
@@ -464,7 +464,7 @@ def fletcher64(data: bytes) -> int:
 
 
 def rotating_sum(data: bytes, skipped: tuple[int, ...]) -> int:
-    """exFAT's boot checksum: specification 3.4. `skipped` are the bytes that change while mounted."""
+    """Return exFAT's boot checksum: specification 3.4. `skipped` are the bytes that change while mounted."""
     total = 0
     for at, byte in enumerate(data):
         if at not in skipped:
@@ -476,7 +476,7 @@ _XXH = (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2
 
 
 def xxh64(data: bytes) -> int:
-    """xxHash, 64 bits, seed 0 (github.com/Cyan4973/xxHash, doc/xxhash_spec.md): btrfs's second checksum."""
+    """Return xxHash, 64 bits, seed 0 (github.com/Cyan4973/xxHash, doc/xxhash_spec.md): btrfs's second checksum."""
     one, two, _, four, five = _XXH
     total = five
     striped = len(data) & ~31

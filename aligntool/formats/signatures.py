@@ -21,7 +21,7 @@ _UNIT = KIB // 2  # what libblkid counts in, whatever the sectors of the disk ar
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A pattern, and where it counts.
+    """A pattern, and its places.
 
     `heads` are counted from the start of the partition. `tails` are pairs: the partition's length is rounded down to a
     multiple of the first, and the second is subtracted. `vital` is the byte of the pattern that recognition depends on;
@@ -41,7 +41,7 @@ class Signature:
         return re.compile(self.source, re.DOTALL)
 
     def places(self, length: int) -> Iterator[int]:
-        """Offsets in a partition of `length` bytes."""
+        """Yield the offsets in a partition of `length` bytes."""
         for at in (*self.heads, *(align_down(length, unit) - back for unit, back in self.tails)):
             if 0 <= at <= length - self.width:
                 yield at
@@ -57,12 +57,12 @@ def _matches(kind: str, pattern: bytes, width: int, *heads: int, vital: int | No
 
 
 def _both(*values: int) -> tuple[bytes, ...]:
-    """Four-byte numbers in either byte order."""
+    """Return four-byte numbers in either byte order."""
     return tuple(value.to_bytes(4, order) for value in values for order in ("little", "big"))
 
 
 def _from_end(*sectors: int, at: int = 0) -> tuple[tuple[int, int], ...]:
-    """Whole sectors of 512 bytes before the end, and bytes into the sector."""
+    """Return the offset of whole sectors of 512 bytes before the end, and bytes into the sector."""
     return tuple((_UNIT, _UNIT * count - at) for count in sectors)
 
 
@@ -193,13 +193,13 @@ SIGNATURES = (*OWNERS, *FILE_SYSTEMS, *PARTITION_TABLES)
 
 
 def zfs_labels(length: int) -> tuple[int, ...]:
-    """Where the four labels of a ZFS pool begin."""
+    """Return where the four labels of a ZFS pool begin."""
     end = align_down(length, ZFS_LABEL)
     return (0, ZFS_LABEL, end - 2 * ZFS_LABEL, end - ZFS_LABEL)
 
 
 def places(signature: Signature, length: int) -> Iterator[int]:
-    """Where `signature` counts in a partition of `length` bytes, the first that libblkid looks at first."""
+    """Yield the places of `signature` in a partition of `length` bytes, in libblkid's order."""
     if signature is ZFS_NVLIST:
         yield from (label + 16 * KIB for label in zfs_labels(length))
     elif signature is ZFS_UBERBLOCK:

@@ -1,4 +1,4 @@
-"""Read the partition table of a disk: which kind, which copy of a GPT to believe, what is damaged."""
+"""Read the partition table of a disk: its kind, the valid copy of a GPT, the damage."""
 
 import struct
 import uuid
@@ -35,7 +35,7 @@ _UNREPORTED_ORDER = (4096, 512, 2048, 1024)
 
 @dataclass(frozen=True, slots=True)
 class GptPair:
-    """What was found of a GPT, good or not."""
+    """The copies of a GPT that were found, valid or not."""
 
     primary: Copy
     backup: Copy
@@ -43,14 +43,16 @@ class GptPair:
 
     @property
     def believed(self) -> Copy | None:
-        """The primary when it is good, else the backup when it is; else what is left of either, if it looks sane."""
+        """Return the primary when it is valid, otherwise the backup when it is; otherwise the remains of either, if
+        plausible.
+        """
         pair = (self.primary, self.backup)
         good = next((copy for copy in pair if copy.is_good), None)
         return good or next((copy for copy in pair if _looks_sane(copy)), None)
 
     @classmethod
     def of_nothing(cls, reader: Reader, sector_size: int) -> "GptPair":
-        """For a disk whose MBR announces a GPT of which nothing is left."""
+        """Return the pair of a disk whose MBR announces a GPT of which nothing is left."""
         last = max(2, reader.size // sector_size - 1)
         return cls(judge_copy(reader, "primary", 1, sector_size), judge_copy(reader, "backup", last, sector_size), None)
 
@@ -60,7 +62,7 @@ class GptPair:
 
 
 def find_gpt(reader: Reader, table: MbrSector | None, sector_size: int | None) -> GptPair | None:
-    """Both copies, for the sector size that the table itself shows; None when no header's signature is anywhere."""
+    """Return both copies, for the sector size that the table itself shows; None without the signature of any header."""
     size = _written_for(reader, sector_size)
     if size is None:
         return None
@@ -71,8 +73,9 @@ def find_gpt(reader: Reader, table: MbrSector | None, sector_size: int | None) -
 
 
 def _written_for(reader: Reader, reported: int | None) -> int | None:
-    """Where a header is, its sector size is. The reported size comes first; a right checksum beats a mere signature,
-    the start of the disk beats its end."""
+    """Return the sector size, which the place of a header shows. The reported size comes first; a right checksum beats
+    a mere signature, the start of the disk beats its end.
+    """
     order = tuple(dict.fromkeys((reported, *_SECTOR_SIZES))) if reported else _UNREPORTED_ORDER
     sizes = [size for size in order if size]
     start = peek(reader, 0, 2 * max(sizes)) or b""
@@ -87,7 +90,9 @@ def _written_for(reader: Reader, reported: int | None) -> int | None:
 
 
 def _find_backup(reader: Reader, primary: Copy, protective_end: int | None) -> Copy:
-    """Where the primary says, and in the last sector; after a copy to a larger disk, where the 0xEE entry ends."""
+    """Return the backup at the primary's address, and in the last sector; after a copy to a larger disk, where the 0xEE
+    entry ends.
+    """
     size = primary.sector_size
     last = reader.size // size - 1
     named = primary.header.other_lba if primary.header else None
@@ -101,20 +106,24 @@ def _find_backup(reader: Reader, primary: Copy, protective_end: int | None) -> C
 
 
 def _same_disk(primary: Copy, backup: Copy) -> bool:
-    """A good primary is not mended by an older table's leftover: that one is in the last sector, with another GUID."""
+    """Return whether both belong together: a good primary is not repaired from an older table's remains, which are in
+    the last sector with another GUID.
+    """
     if not primary.header_crc_good or primary.header is None or backup.header is None:
         return True
     return backup.header.disk_guid == primary.header.disk_guid or backup.lba == primary.header.other_lba
 
 
 def _looks_sane(copy: Copy) -> bool:
-    """Checksums wrong, but entries that could be partitions: at least one, and none that ends before it starts."""
+    """Return whether entries with wrong checksums could be partitions: at least one, and none that ends before it
+    starts.
+    """
     partitions, faults = read_entries(copy)
     return bool(partitions) and not faults and copy.header is not None
 
 
 def read_gpt(reader: Reader, pair: GptPair, table: MbrSector | None, sector_size: int | None) -> TableReading | None:
-    """None when neither copy can be believed."""
+    """Return the table; None when neither copy is valid."""
     copy = pair.believed
     if copy is None or copy.header is None:
         return None
@@ -153,7 +162,7 @@ def _sector_size_fault(copy: Copy, reported: int | None) -> list[TableFault]:
 
 
 def copy_faults(pair: GptPair, last_lba: int) -> list[TableFault]:
-    """What is wrong with the two copies, each and together."""
+    """Return the faults of the two copies, of each and together."""
     primary, backup, faults = pair.primary, pair.backup, []
     if not primary.is_good:
         then = "; Linux then reads none of its partitions" + (
@@ -190,7 +199,7 @@ def _misplaced(primary: Copy, backup: Copy, last_lba: int) -> list[TableFault]:
 
 
 def _differences(primary: Copy, backup: Copy, one: Header, two: Header) -> list[TableFault]:
-    """What compare_gpts() of the kernel warns of."""
+    """Return what compare_gpts() of the kernel warns of."""
     wrong = []
     if two.other_lba != primary.lba:
         wrong.append(f"the backup names sector {two.other_lba} as the other copy, not {primary.lba}")
@@ -222,7 +231,7 @@ def _differing_numbers(primary: Copy, backup: Copy) -> list[int]:
 
 
 def leftover_gpt(gpt: GptPair | None) -> tuple[TableFault, ...]:
-    """Only a header whose checksum is right counts: less than that no tool would take for a GPT either."""
+    """Return the fault of an old GPT. Only a header with a right checksum counts: no tool recognises less as a GPT."""
     if gpt is None or not gpt.has_header:
         return ()
     copy = gpt.primary if gpt.primary.header_crc_good else gpt.backup
@@ -234,8 +243,8 @@ def leftover_gpt(gpt: GptPair | None) -> tuple[TableFault, ...]:
 
 
 def gpt_headers(reader: Reader, sector_size: int) -> tuple[TableCopy, ...]:
-    """The headers, in the second sector and in the last, that name themselves as being there and whose checksum is
-    right: whatever looks for a GPT takes the disk for one that has it (UEFI 5.3.2), entries or not.
+    """Return the headers, in the second sector and in the last, that name their own place and have a right checksum:
+    every reader of GPTs assumes one on such a disk (UEFI 5.3.2), with or without entries.
     """
     last = reader.size // sector_size - 1
     if last < 2:
@@ -253,7 +262,7 @@ def gpt_headers(reader: Reader, sector_size: int) -> tuple[TableCopy, ...]:
 
 
 def read_table(reader: Reader, *, sector_size: int | None) -> TableReading:
-    """The partition table of a disk. `sector_size` None: nobody reports it, so the table itself tells.
+    """Return the partition table of a disk. `sector_size` None: not reported, so the table itself decides.
 
     Never raises for what is on the disk, nor where the medium cannot be read: that becomes a fault.
     """
@@ -289,7 +298,9 @@ def read_table(reader: Reader, *, sector_size: int | None) -> TableReading:
 def _ruins(
     reader: Reader, sector: bytes, table: MbrSector, gpt: GptPair | None, sector_size: int | None
 ) -> TableReading | None:
-    """0xEE in the MBR, and no GPT that can be believed. Linux reads no MBR with 0xEE, so its entries are only shown."""
+    """Return the table with 0xEE in the MBR, but no valid GPT. Linux reads no MBR with 0xEE, so its entries are only
+    shown.
+    """
     if not is_partition_table(reader, sector, table):
         return None
     lost = gpt or GptPair.of_nothing(reader, sector_size or 512)
@@ -317,7 +328,9 @@ def is_backup_alone(table: Table) -> bool:
 
 
 def _atari(reader: Reader, sector: bytes, sector_size: int | None) -> TableReading | None:
-    """Without a magic of its own it is looked for last, and not where something else is known to start."""
+    """Return an Atari table. Without a magic of its own it comes last, and not where other content is known to
+    start.
+    """
     if sector_size not in (None, 512) or starts_at(reader, 0):
         return None
     return read_atari(reader, sector)
@@ -374,7 +387,7 @@ _VENTOY = b"VT\0Ge\0HD\0Rd\0 Er\r"
 
 
 def with_boot_code(reader: Reader, reading: TableReading) -> TableReading:
-    """Return the same table with what of a boot program lies outside partitions, or is found by its place."""
+    """Return the same table with the boot programs outside partitions, or found by their place."""
     if reading.table is None:
         return reading
     head = peek(reader, 0, _HEAD) or b""
@@ -405,7 +418,7 @@ def _in_sector_0(sector: bytes) -> Iterator[BootCode]:
 
 
 def _gap_used_to(reader: Reader, partitions: Sequence[Partition]) -> int | None:
-    """Return the byte behind the last one that is not zero; what cannot be read counts as used. From its end.
+    """Return the byte behind the last nonzero one; unreadable bytes count as used. From its end.
 
     An extended partition is a part of the gap: its logical partitions may begin far behind its first sector.
     """

@@ -90,7 +90,7 @@ def _read_atari(reader: Reader, sector: bytes, entries: list[_Entry]) -> TableRe
 def _follow(
     reader: Reader, extended: _Entry, number: int, partitions: list[Partition], faults: list[TableFault]
 ) -> int:
-    """The chain of one XGM partition; returns the last number it used, or the one it did not."""
+    """Return the last number used by the chain of one XGM partition, or the one it did not use."""
     here, seen = extended.start, {0}
     while len(seen) <= _MOST_LINKS:
         at = here * _SECTOR
@@ -119,7 +119,9 @@ def _follow(
 
 
 def _data_and_link(raw: bytes) -> tuple[_Entry, _Entry] | None:
-    """The first active entry is the partition, the one behind it the link to the next (libblkid's reading)."""
+    """Return the first active entry as the partition, the one behind it as the link to the next (libblkid's
+    reading).
+    """
     if len(raw) < _SECTOR:
         return None
     entries = _entries(raw, _PRIMARY_AT, 4)
@@ -166,7 +168,7 @@ class Slice:
 
 
 def read_slices(reader: Reader, at: int) -> tuple[Slice, ...] | None:
-    """The entries of the label at byte `at`, empty ones too; None when both magic numbers of a label are not there."""
+    """Return the entries of the label at byte `at`, empty ones too; None without both magic numbers of a label."""
     raw = peek(reader, at, _HEADER + _MOST * 16)
     if raw is None or len(raw) < _HEADER:
         return None
@@ -181,7 +183,7 @@ def read_slices(reader: Reader, at: int) -> tuple[Slice, ...] | None:
 
 
 def read_bsd(reader: Reader) -> TableReading | None:
-    """A label on the disk itself. Numbers are the letters', as fdisk counts them: a is 1."""
+    """Return a label on the disk itself. Numbers are those of the letters, as fdisk counts them: a is 1."""
     for at in _PLACES:
         slices = read_slices(reader, at)
         if slices is not None:
@@ -241,7 +243,7 @@ def _read_dasd(reader: Reader, label: bytes, kind: str, number: int, block: int)
 
 
 def _ldl(reader: Reader, label: bytes, number: int, block: int) -> list[Partition]:
-    """One partition from the block after the label on; no table says so, the format does."""
+    """Return one partition from the block after the label on; it follows from the format, not from a table."""
     blocks = reader.size // block
     if label[79] >= _LARGE_LDL:
         blocks = int.from_bytes(label[80:88], "big")
@@ -249,7 +251,9 @@ def _ldl(reader: Reader, label: bytes, number: int, block: int) -> list[Partitio
 
 
 def _cms(reader: Reader, label: bytes, number: int, block: int) -> list[Partition]:
-    """CMS names its own block size and, on a reserved minidisk, where the data starts."""
+    """Return the partition of CMS, which states its own block size and, on a reserved minidisk, where the data
+    starts.
+    """
     size, count, offset = (struct.unpack_from(">I", label, at)[0] for at in (12, 28, 52))
     if size not in _BLOCK_SIZES:
         return []
@@ -294,7 +298,7 @@ def _vtoc(reader: Reader, block: int, track: int, heads: int) -> tuple[list[Part
 
 
 def _track(cchh: bytes, heads: int) -> int:
-    """Cylinder and head to track; the upper 12 bits of the head number are the cylinder's upper bits."""
+    """Return the track of cylinder and head; the upper 12 bits of the head number are the cylinder's upper bits."""
     cylinder, head = int.from_bytes(cchh[:2], "big"), int.from_bytes(cchh[2:], "big")
     return ((head & 0xFFF0) << 12 | cylinder) * heads + (head & 0x000F)
 

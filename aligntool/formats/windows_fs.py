@@ -117,7 +117,7 @@ OTHERS = (b"JFS     ", b"HPFS    ")  # OS/2 put FAT-like boot sectors in front o
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """What the boot sector says of the volume's layout."""
+    """The volume's layout in the boot sector."""
 
     sector: int  # bytes
     cluster: int  # bytes
@@ -166,7 +166,9 @@ def read_fat(area: Area) -> Layer | None:
 
 
 def _fat_unclean(area: Area, sector: bytes, boot: Boot, extended: int) -> str | None:
-    """Windows clears bits in the entry of cluster 1 while it is mounted, Linux sets one beside the drive number."""
+    """Return why it is not clean: Windows clears bits in the entry of cluster 1 while it is mounted, Linux sets one
+    beside the drive number.
+    """
     entry = le32(area.read(boot.reserved * boot.sector + boot.bits // 8, 4), 0)
     shut, no_error = {16: (0x8000, 0x4000), 32: (0x08000000, 0x04000000)}.get(boot.bits, (0, 0))
     if entry & no_error != no_error:
@@ -182,7 +184,7 @@ def _backup_boot(sector: bytes, boot: Boot) -> int | None:
 
 
 def read_boot(sector: bytes) -> Boot | None:
-    """None when the fields do not fit together. `sector`: the volume's first 512 bytes."""
+    """Return the boot sector; None when the fields are inconsistent. `sector`: the volume's first 512 bytes."""
     if len(sector) < 512 or not _has_name(sector):
         return None
     size, per_cluster, reserved, copies = le16(sector, 11), sector[13], le16(sector, 14), sector[16]
@@ -212,7 +214,7 @@ def _has_name(sector: bytes) -> bool:
 
 
 def _has_plausible_info(area: Area, sector: bytes, boot: Boot) -> bool:
-    """FAT32's FSInfo sector must carry its signatures, or nothing at all (blkid's rule, from real volumes)."""
+    """Return whether FAT32's FSInfo sector has its signatures, or is empty (blkid's rule, from real volumes)."""
     at = le16(sector, 48)
     if at in (0, 0xFFFF):
         return True
@@ -304,7 +306,7 @@ class Files:
         return next(_attributes(record, kind), None)
 
     def read(self, runs: Runs, offset: int, length: int) -> bytes:
-        """From one run; shorter where it ends."""
+        """Return bytes of one run; fewer where it ends."""
         for first, count in runs:
             size = count * self.cluster
             if offset < size:
@@ -315,7 +317,9 @@ class Files:
 
 
 def read_state(area: Area, table_start: int, cluster: int, record_size: int) -> str | None:
-    """`table_start`: the first cluster of the file records; None: nothing speaks against the volume."""
+    """Return why the volume is not clean; None: no evidence against it. `table_start`: the first cluster of the file
+    records.
+    """
     record = _mended(area.read(table_start * cluster, record_size), b"FILE")
     table = next(_attributes(record, DATA), None)
     if table is None:
@@ -333,7 +337,7 @@ def read_state(area: Area, table_start: int, cluster: int, record_size: int) -> 
 
 
 def _mended(record: bytes, magic: bytes) -> bytes:
-    """A record with the ends of its sectors put back; nothing when it is none."""
+    """Return a record with the ends of its sectors restored; nothing when it is not a record."""
     at, count = le16(record, 4), le16(record, 6)
     if record[:4] != magic or not 2 <= count <= len(record) // SECTOR + 1 or at + 2 * count > len(record):
         return b""
@@ -346,7 +350,7 @@ def _mended(record: bytes, magic: bytes) -> bytes:
 
 
 def _attributes(record: bytes, kind: int) -> Iterator[Attribute]:
-    """Those of one kind, in the record itself; of data the one without a name."""
+    """Yield those of one kind, in the record itself; of data the one without a name."""
     at = le16(record, 20)
     for _ in range(MOST_VOLUME_ATTRIBUTES):
         found, length = le32(record, at), le32(record, at + 4)
@@ -363,7 +367,7 @@ def _attributes(record: bytes, kind: int) -> Iterator[Attribute]:
 
 
 def _runs(packed: bytes) -> Runs:
-    """Mapping pairs: a byte with two lengths, a count, a signed distance from the run before."""
+    """Return the runs of mapping pairs: a byte with two lengths, a count, a signed distance from the run before."""
     runs: list[tuple[int, int]] = []
     at, first = 0, 0
     while at < len(packed) and packed[at] and len(runs) < MOST_RUNS:
@@ -379,7 +383,7 @@ def _runs(packed: bytes) -> Runs:
 
 
 def _is_clean(files: Files, log: Runs) -> bool:
-    """By the newer of the two restart pages; a log that was emptied (all ones) has none."""
+    """Return whether it is clean by the newer of the two restart pages; an emptied log (all ones) has none."""
     page_size = le32(files.read(log, 0, 32), 16)
     pages = [files.read(log, at, 512) for at in (0, page_size if SECTOR <= page_size <= 64 * KIB else 4096)]
     areas = [page[le16(page, 24) :] for page in pages if page[:4] == b"RSTR" and le16(page, 24) <= 496]
@@ -398,7 +402,7 @@ def _is_hibernated(files: Files) -> bool:
 
 
 def _find(files: Files, name: str) -> int | None:
-    """The record of a file in the root directory: down its index, which is sorted by name in upper case."""
+    """Return the record of a file in the root directory, from its index, which is sorted by name in upper case."""
     root = files.attribute(ROOT, INDEX_ROOT)
     if root is None:
         return None
@@ -415,7 +419,7 @@ def _find(files: Files, name: str) -> int | None:
 
 
 def _search(node: bytes, name: str) -> tuple[int | None, int | None]:
-    """(the record, the node below to go on in), each if there is one. `node` begins with its index header."""
+    """Return (the record, the next node below), each if there is one. `node` begins with its index header."""
     at = le32(node, 0)
     for _ in range(MOST_ENTRIES):
         length, flags = le16(node, at + 8), le16(node, at + 12)
@@ -435,7 +439,7 @@ def _search(node: bytes, name: str) -> tuple[int | None, int | None]:
 
 
 def _upper(entry: bytes) -> str:
-    """The name in an index entry; only letters of ASCII matter for the names that are looked for."""
+    """Return the name in an index entry; only letters of ASCII matter for the names that are searched."""
     length = entry[80] * 2 if len(entry) > 80 else 0
     text = entry[82 : 82 + length].decode("utf-16-le", "replace")
     return "".join(letter.upper() if letter.isascii() else letter for letter in text)
@@ -476,7 +480,7 @@ def read_ntfs(area: Area) -> Layer | None:
 
 
 def _cluster(boot: bytes) -> int:
-    """Bytes; 0 when the field makes no sense. Above 128 it is a negative power of two."""
+    """Return the bytes of a cluster; 0 for an invalid field. Above 128 it is a negative power of two."""
     sectors = boot[13]
     if sectors > 128:
         sectors = 1 << 256 - sectors if sectors >= 240 else 0
@@ -485,7 +489,7 @@ def _cluster(boot: bytes) -> int:
 
 
 def _record_size(boot: bytes, cluster: int) -> int:
-    """Bytes; 0 when the field makes no sense."""
+    """Return the bytes of a record; 0 for an invalid field."""
     raw = boot[64]
     size = raw * cluster if raw < 128 else 1 << 256 - raw if raw > 225 else 0
     return size if 256 <= size <= LARGEST_RECORD else 0
@@ -534,7 +538,7 @@ def _bitlocker(area: Area, boot: bytes, metadata: bytes) -> Layer:
 
 
 def _descriptions(metadata: bytes) -> Iterator[str]:
-    """The names among the metadata's entries: size, entry type, value type, version, value."""
+    """Yield the names among the metadata's entries: size, entry type, value type, version, value."""
     end, at = min(64 + le32(metadata, 64), len(metadata)), 64 + 48
     while at + 8 < end:
         size = le16(metadata, at)

@@ -37,7 +37,7 @@ _Slot = tuple[mmap.mmap, int]  # memory, and where in it the buffer begins
 
 
 class Buffers:
-    """Free lists. A buffer comes back when the last view of it, or of a part of it, is gone.
+    """Free lists of buffers. A buffer returns when the last view of it, or of a part of it, is gone.
 
     Long ones lie in huge pages where the kernel has them: 1 MiB is one piece of memory for the drive then and not 256,
     which halved the processor's time for a transfer, and took a third off the time of a write (measured, virtio).
@@ -48,7 +48,7 @@ class Buffers:
         self._short: deque[_Slot] = deque(maxlen=_KEPT_SHORT)  # what is not touched of these takes no memory
 
     def lend(self, length: int) -> memoryview:
-        """`length` bytes that begin on a page. What they hold is left over from before."""
+        """Return `length` bytes that begin on a page, with undefined content."""
         if length == 0:
             return memoryview(bytearray())
         if not _SHORTEST <= length <= _SPACE:
@@ -74,7 +74,7 @@ def _pop(free: deque[_Slot]) -> _Slot | None:
 
 
 def _arena() -> list[_Slot]:
-    """Buffers in huge pages, which take memory two by two when the first one is touched."""
+    """Return buffers in huge pages, which take memory two by two when the first one is touched."""
     memory = _map(_ARENA + _HUGE)
     with suppress(OSError):  # a kernel without them
         memory.madvise(mmap.MADV_HUGEPAGE)
@@ -83,7 +83,7 @@ def _arena() -> list[_Slot]:
 
 
 def same(one: bytes | memoryview, other: bytes | memoryview) -> bool:
-    """Whether they are equal, by memcmp.
+    """Return whether they are equal, by memcmp.
 
     A memoryview's own == takes a hundred times as long, for it makes an object of each byte, and lets no other thread
     work meanwhile.
@@ -98,7 +98,9 @@ def same(one: bytes | memoryview, other: bytes | memoryview) -> bool:
 
 
 def starts_on(data: bytes | memoryview, boundary: int) -> bool:
-    """Whether it lies in memory on a multiple of `boundary`; of read-only memory nobody says where it lies."""
+    """Return whether it starts in memory on a multiple of `boundary`; False for read-only memory, whose address is not
+    known.
+    """
     return not _is_read_only(data) and _address(data) % boundary == 0
 
 
@@ -130,7 +132,7 @@ _PAGE = 4096  # the coarsest grid that is tried: file systems ask for the sector
 
 
 class DiskDevice:
-    """A Device over an open descriptor, which stays the caller's and must outlive this.
+    """A Device over an open descriptor, which the caller owns and must keep open.
 
     Requests that the medium's grid for direct I/O does not allow (an image with 512-byte sectors on a disk with 4096)
     and file systems without direct I/O are served through the page cache, which is dropped before a read. Linux
@@ -139,7 +141,7 @@ class DiskDevice:
     """
 
     def __init__(self, descriptor: int, *, image_sector_size: int = 512) -> None:
-        """`image_sector_size` counts for image files only; a block device says its own.
+        """Open it; `image_sector_size` is for image files only, a block device reports its own.
 
         Raises OSError when the descriptor is not open for reading and writing.
         """
@@ -164,7 +166,7 @@ class DiskDevice:
         self.close()
 
     def close(self) -> None:
-        """Flushes nothing. The descriptor stays open."""
+        """Free the resources. Flushes nothing, and leaves the descriptor open."""
         self._pool.shutdown()
         if self._direct is not None:
             os.close(self._direct)
@@ -172,7 +174,7 @@ class DiskDevice:
 
     @property
     def size(self) -> int:
-        """Whole sectors; a rest at the end of an image file is not a part of the disk."""
+        """Return the bytes of whole sectors; a rest at the end of an image file is not a part of the disk."""
         return self._size
 
     @property
@@ -181,14 +183,14 @@ class DiskDevice:
 
     @property
     def direct_grid(self) -> int | None:
-        """Bytes of which offset and length must be multiples to go past the page cache; None: nothing does.
+        """Return the bytes of which offset and length must be multiples for direct I/O; None: not possible.
 
         Of an image file it is what has not been refused so far.
         """
         return self._grid
 
     def read(self, offset: int, length: int) -> memoryview:
-        """Raises ValueError off the sectors, OSError (EIO) beyond the end and when the medium fails."""
+        """Read bytes. Raises ValueError off the sectors, OSError (EIO) beyond the end and when the medium fails."""
         self._check(offset, length, beyond_end=errno.EIO)
         buffer = self._buffers.lend(length)
         if self._unflushed and not self._direct_for(offset, length):
@@ -201,7 +203,9 @@ class DiskDevice:
         return buffer
 
     def write(self, offset: int, data: bytes | memoryview) -> None:
-        """Raises ValueError off the sectors, OSError: ENOSPC beyond the end; else what the medium gave."""
+        """Write bytes. Raises ValueError off the sectors, OSError: ENOSPC beyond the end, otherwise that of the
+        medium.
+        """
         length = len(data)
         self._check(offset, length, beyond_end=errno.ENOSPC)
         view = memoryview(data)
@@ -215,7 +219,7 @@ class DiskDevice:
             self._unflushed |= not self._direct_for(offset, length)
 
     def flush(self) -> None:
-        """fdatasync: the file system's writes, and the drive's own cache."""
+        """Flush the writes of the file system and the drive's own cache (fdatasync)."""
         self._unflushed = False  # before, so that a write meanwhile is not forgotten
         try:
             os.fdatasync(self._buffered)
@@ -224,7 +228,7 @@ class DiskDevice:
             raise
 
     def is_hole(self, offset: int, length: int) -> bool:
-        """lseek(2), SEEK_DATA: file systems that know no holes call everything data."""
+        """Return whether it is a hole (lseek(2), SEEK_DATA); file systems without holes report everything as data."""
         if self._is_block:
             return False
         try:
@@ -233,7 +237,7 @@ class DiskDevice:
             return error.errno == errno.ENXIO  # no data from here to the end of the file
 
     def together(self, jobs: Jobs, meanwhile: Job | None = None) -> None:
-        """At most four at once. After an error no further job begins; it is raised when all have stopped."""
+        """Run jobs, at most four at once. After an error no further job begins; it is raised when all have stopped."""
         line = _Line(jobs)
         workers: list[Future[None]] = []
         try:
@@ -252,7 +256,7 @@ class DiskDevice:
         return self._grid is not None and offset % self._grid == 0 and length % self._grid == 0
 
     def _transfer(self, move: Callable[[int, int], int], offset: int, length: int) -> None:
-        """`move` gets a descriptor and how much is done already, and says how much more it did."""
+        """Transfer all bytes: `move` gets a descriptor and the bytes done, and returns how many more it did."""
         done = 0
         while done < length:
             direct = self._direct if self._direct_for(offset, length) else None
@@ -270,8 +274,9 @@ class DiskDevice:
             done += moved
 
     def _coarsen(self, offset: int, length: int) -> None:
-        """The file system refused this one. Asking beforehand takes statx of Linux 6.1, and a trial read of a hole
-        is answered on any grid."""
+        """Use a coarser grid after a refusal of the file system. Asking beforehand takes statx of Linux 6.1, and a
+        trial read of a hole is answered on any grid.
+        """
         refused_on_pages = offset % _PAGE == 0 and length % _PAGE == 0
         self._grid = None if refused_on_pages else _PAGE
 
@@ -283,7 +288,7 @@ class DiskDevice:
 
 
 class _Line:
-    """Jobs that several threads work off, one after the other."""
+    """Jobs that several threads execute, one after the other."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = iter(jobs)
@@ -298,7 +303,7 @@ class _Line:
                 raise
 
     def close(self) -> None:
-        """No further job begins."""
+        """Let no further job begin."""
         with self._lock:
             self._jobs = iter(())
 
@@ -313,7 +318,7 @@ def _sector_size(descriptor: int) -> int:
 
 
 def _open_direct(descriptor: int) -> int | None:
-    """The same file once more; None where its file system has no direct I/O (EINVAL, open(2))."""
+    """Open the same file once more; None where its file system has no direct I/O (EINVAL, open(2))."""
     try:
         return os.open(f"/proc/self/fd/{descriptor}", os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC)
     except OSError as error:
@@ -327,7 +332,7 @@ def _open_direct(descriptor: int) -> int | None:
 
 
 class LookOnly:
-    """Reads are from the medium as far as the page cache can be told to forget; offsets may be any."""
+    """A device that is only read, from the medium as far as the page cache can be dropped; offsets may be any."""
 
     def __init__(self, descriptor: int, sector_size: int = 512) -> None:
         self._descriptor = descriptor
@@ -353,7 +358,7 @@ class LookOnly:
         return False  # nobody asks: nothing is copied here
 
     def flush(self) -> None:
-        """Nothing was written."""
+        """Do nothing: nothing was written."""
 
     def together(self, jobs: Jobs, meanwhile: Job | None = None) -> None:
         if meanwhile:
@@ -364,7 +369,7 @@ class LookOnly:
 
 @contextmanager
 def look_only(path: str) -> Iterator[LookOnly]:
-    """Raises Refused where it is not a disk or image, or may not be read."""
+    """Open a disk or image for reading. Raises Refused where it is neither, or may not be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError as error:
@@ -385,13 +390,13 @@ _NAP_S = 0.1
 
 
 class Limited:
-    """Writes at most so many bytes a second, over all threads; no second is saved up for later.
+    """A device that writes at most this many bytes per second, over all threads; an idle second does not accumulate.
 
     Writes alone are counted: a copy reads and verifies as much as it writes, so this is the rate at which data moves.
     """
 
     def __init__(self, device: Device, bytes_per_second: int) -> None:
-        """Raises ValueError for a rate below one byte a second."""
+        """Set the rate. Raises ValueError for one below one byte per second."""
         if bytes_per_second < 1:
             raise ValueError(f"{bytes_per_second} bytes a second is not a rate")
         self._device = device
@@ -424,7 +429,7 @@ class Limited:
         return self._device.is_hole(offset, length)
 
     def hurry(self) -> None:
-        """No more waiting, also for those who wait now: the work is to be stopped. Signal handlers may call it."""
+        """End all waiting, also that in progress: the work is to be stopped. Signal handlers may call it."""
         self._hurried = True
 
     def flush(self) -> None:

@@ -35,13 +35,14 @@ def identify_device(descriptor: int) -> bytes | None:
 
 
 def is_standby(descriptor: int) -> bool | None:
-    """None when the drive did not say."""
+    """Return whether the drive is in standby; None when it did not report its state."""
     answer = _send(descriptor, _pass_through(_NON_DATA, 0x20, 0, _CHECK_POWER_MODE), 0)  # CK_COND
     return power_of_sense(answer[1]) if answer else None
 
 
 def power_of_sense(sense: bytes) -> bool | None:
-    """The count register: in an ATA Status Return descriptor (SAT-3, 12.2.7), or in fixed sense data.
+    """Return whether the count register, in an ATA Status Return descriptor (SAT-3, 12.2.7) or fixed data, is
+    standby.
 
     Older Linux put the registers into other bytes of the latter; a status of zero there means that these are not they.
     """
@@ -58,7 +59,7 @@ def _pass_through(protocol: int, flags: int, count: int, command: int) -> bytes:
 
 
 def _send(descriptor: int, words: bytes, length: int) -> tuple[bytes, bytes] | None:
-    """(data, sense), or None where the kernel, the host or the drive refused."""
+    """Return (data, sense), or None where the kernel, the host or the drive refused."""
     command = ctypes.create_string_buffer(words, len(words))
     sense = ctypes.create_string_buffer(64)
     data = ctypes.create_string_buffer(max(length, 1))
@@ -97,19 +98,21 @@ def identify_controller(descriptor: int) -> bytes | None:
 
 
 def identify_namespace(descriptor: int, nsid: int | None) -> bytes | None:
-    """Allowed to anybody who could open the node (Linux 6.2, nvme_cmd_allowed); to root before that."""
+    """Return the Identify Namespace data: for every user who can open the node (Linux 6.2, nvme_cmd_allowed), for root
+    before that.
+    """
     if nsid is None:
         nsid = namespace_number(descriptor)
     return None if nsid is None else _page(descriptor, _IDENTIFY, nsid, _CNS_NAMESPACE)
 
 
 def get_host_memory_buffer(descriptor: int) -> tuple[int, bytes] | None:
-    """(dword 0, attributes). None: only root may ask, or the drive does not know the feature."""
+    """Return (dword 0, attributes). None: root is required, or the drive lacks the feature."""
     return _ask(descriptor, _GET_FEATURES, 0, _FEATURE_HMB, PAGE)
 
 
 def health_log(descriptor: int) -> bytes | None:
-    """SMART / Health Information, 512 bytes, of the drive as a whole; only root may ask."""
+    """Return SMART / Health Information, 512 bytes, of the whole drive; requires root."""
     dwords = HEALTH_LENGTH // 4 - 1  # NUMDL, 0's based
     return _page(descriptor, _GET_LOG, _WHOLE_DRIVE, dwords << 16 | _LOG_HEALTH, HEALTH_LENGTH)
 
@@ -128,7 +131,7 @@ def _page(descriptor: int, opcode: int, nsid: int, cdw10: int, length: int = PAG
 
 
 def _ask(descriptor: int, opcode: int, nsid: int, cdw10: int, length: int) -> tuple[int, bytes] | None:
-    """The buffer is a page of its own: the drive writes into it by DMA."""
+    """Send a command. The buffer is a separate page, because the drive writes into it by DMA."""
     with mmap.mmap(-1, PAGE) as page:
         window = ctypes.c_char.from_buffer(page)
         data = (ctypes.addressof(window), 0, length)
@@ -173,7 +176,9 @@ ENDURANCE_PAGE, ENDURANCE_OFFSET = (7, 8)  # device statistics, Percentage Used 
 
 
 def asked_health(disk: Disk) -> Disk:
-    """The disk with what it says of its end and its health; as it was where it cannot be asked. At most ten seconds."""
+    """Return the disk with its own prediction of failure and its health; unchanged where it cannot be read. At most ten
+    seconds.
+    """
     if disk.kind not in PHYSICAL or os.geteuid() != 0:
         return disk
     words = ("smartctl", "-j", "-H", "-A", "-l", "ssd", disk.path)
@@ -184,7 +189,7 @@ def asked_health(disk: Disk) -> Disk:
 
 
 def _nvme_itself(disk: Disk) -> tuple[str | None, Health | None]:
-    """What smartctl would have asked, where it is not installed or knows no answer."""
+    """Return the health from the drive itself, where smartctl is not installed or has no answer."""
     if disk.kind is not DiskKind.NVME:
         return None, None
     try:
@@ -196,7 +201,9 @@ def _nvme_itself(disk: Disk) -> tuple[str | None, Health | None]:
 
 
 def of_health_log(log: bytes) -> tuple[str | None, Health]:
-    """What says that it fails, and the health, from 512 bytes of log 02h: NVMe base specification 2.0, figure 207."""
+    """Return the reported failure and the health, from 512 bytes of log 02h: NVMe base specification 2.0,
+    figure 207.
+    """
     warning, kelvin = log[0], int.from_bytes(log[1:3], "little")
     said = [what for bit, what in CRITICAL.items() if warning & bit]
     health = Health(
@@ -212,7 +219,7 @@ def of_health_log(log: bytes) -> tuple[str | None, Health]:
 
 
 def of_report(report: str) -> tuple[str | None, Health | None]:
-    """The same from the JSON that smartctl (7.0 or newer) printed; None where it tells nothing of it."""
+    """Return the same from the JSON of smartctl (7.0 or newer); None where it has none of it."""
     try:
         document: object = json.loads(report)
     except (ValueError, RecursionError):
@@ -250,7 +257,7 @@ def _used_by_statistics(document: object) -> int | None:
 
 
 def _used_by_attribute(document: object) -> int | None:
-    """Of a model that smartctl knows, or the names are guesses."""
+    """Return the wear by an attribute, of a model that smartctl knows: for others the names are guesses."""
     if _at(document, "in_smartctl_database") is not True:
         return None
     rows = _rows(document, "ata_smart_attributes", "table")
@@ -269,7 +276,7 @@ def _count(value: object, *names: str) -> int | None:
 
 
 def _at(value: object, *names: str) -> object:
-    """What stands in nested JSON objects under these names; None where one is missing."""
+    """Return the value in nested JSON objects under these names; None where one is missing."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value

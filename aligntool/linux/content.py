@@ -46,7 +46,7 @@ HARMLESS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """`problem` None and `checked`: it is whole. Not `checked`: nobody looked, and `by` says why."""
+    """The result of a check. `problem` None and `checked`: it is whole. Not `checked`: `by` has the reason."""
 
     checked: bool
     problem: str | None  # a sentence with the checker's last words
@@ -54,7 +54,7 @@ class CheckResult:
 
 
 def check_content(path: str, extent: Extent, kind: str) -> CheckResult:
-    """The file system of this kind at `extent` of the disk or image `path`; nothing may have it mounted.
+    """Check the file system of this kind at `extent` of the disk or image `path`; it must not be mounted.
 
     It takes as long as the checker does: minutes for a full disk. Without root only ext2, ext3 and ext4 in an image are
     checked, for e2fsck alone finds a file system inside a file.
@@ -100,7 +100,8 @@ _MOST = 100_000  # holes that are counted; what comes after them is taken to be 
 
 
 def hole_share(path: str, span: int) -> float | None:
-    """Of the first `span` bytes, from 0 to 1 (lseek(2), SEEK_DATA and SEEK_HOLE). None: not known.
+    """Return the share of holes in the first `span` bytes, from 0 to 1 (lseek(2), SEEK_DATA and SEEK_HOLE). None: not
+    known.
 
     Blocks that were only set aside, as by fallocate, are holes to most file systems; one that knows no holes calls
     everything data.
@@ -138,7 +139,7 @@ SPREAD = 100  # places, evenly over the whole
 
 
 def sample(path: str, extent: Extent, beside: Sequence[int] = ()) -> Sampled:
-    """`beside`: bytes of the disk where something else than chance may have put data. The same places every time."""
+    """Return places to read, always the same. `beside`: bytes of the disk where data may have been put deliberately."""
     places = tuple(_places(extent, beside))
     try:
         with fresh_reader(path) as reader:
@@ -162,7 +163,7 @@ def _places(extent: Extent, beside: Sequence[int]) -> Iterator[Extent]:
 
 
 def _read_place(reader: Reader, place: Extent) -> bytes | None:
-    """None: the drive cannot give it."""
+    """Return the bytes; None: the drive cannot read them."""
     try:
         found = reader.read(place.start, place.length)
     except OSError:
@@ -171,7 +172,7 @@ def _read_place(reader: Reader, place: Extent) -> bytes | None:
 
 
 def _is_blank(piece: bytes) -> bool:
-    """As a drive answers for what was never written, or was discarded: zeros, or ones throughout."""
+    """Return whether it reads like unwritten or discarded blocks: zeros, or ones throughout."""
     blocks = (piece[at : at + PLACE] for at in range(0, len(piece), PLACE))
     return all(block.count(block[:1]) == len(block) and block[:1] in (b"\x00", b"\xff") for block in blocks)
 
@@ -185,12 +186,14 @@ MOST_RUNS = 65536
 
 
 class NoMap(Exception):
-    """A sentence: why a tool's answer is none, or is not believed."""
+    """No map of used blocks; a sentence with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsedMap:
-    """`runs` are counted from the partition's start, sorted, apart from each other, multiples of its sector size."""
+    """The used blocks. `runs` are counted from the partition's start, sorted, separate, multiples of its sector
+    size.
+    """
 
     runs: tuple[Extent, ...]
     by: str  # "dumpe2fs", "everything: no map for crypto_LUKS"
@@ -201,14 +204,14 @@ class UsedMap:
 
 
 def everything(length: int, why: str) -> UsedMap:
-    """One run for a partition of `length` bytes, and the reason."""
+    """Return one run for a partition of `length` bytes, and the reason."""
     return UsedMap((Extent(0, length),), f"everything: {why}")
 
 
 def with_edges(
     used: Iterable[Extent], length: int, *, known: int, sector_size: int, by: str, most_runs: int = MOST_RUNS
 ) -> UsedMap:
-    """The runs of a partition of `length` bytes, of which the tool knows the first `known`.
+    """Return the runs of a partition of `length` bytes, of which the tool covers the first `known`.
 
     What lies behind these and both edges count as used. Raises NoMap when a run is outside the partition.
     """
@@ -224,7 +227,7 @@ def with_edges(
 
 
 def _joined(spans: list[tuple[int, int]], gap: int) -> list[tuple[int, int]]:
-    """Sorted spans; those with less than `gap` between them become one."""
+    """Return sorted spans; those with less than `gap` between them become one."""
     joined: list[tuple[int, int]] = []
     for start, end in spans:
         if joined and start - joined[-1][1] < gap:
@@ -235,7 +238,7 @@ def _joined(spans: list[tuple[int, int]], gap: int) -> list[tuple[int, int]]:
 
 
 def _few(spans: list[tuple[int, int]], most: int) -> tuple[Extent, ...]:
-    """At most `most` runs: the smallest gaps are filled first."""
+    """Return at most `most` runs: the smallest gaps are filled first."""
     if len(spans) > most:
         gaps = sorted(after[0] - before[1] for before, after in pairwise(spans))
         spans = _joined(spans, gaps[len(spans) - most - 1] + 1)
@@ -257,7 +260,7 @@ _PROFILES = {"DATA", "METADATA", "single"}
 
 
 def superblock_mirrors(length: int) -> tuple[Extent, ...]:
-    """The superblocks in a partition of `length` bytes, counted from its start."""
+    """Return the superblocks in a partition of `length` bytes, counted from its start."""
     return tuple(Extent(at, ROOM) for at in SUPERBLOCKS if at + ROOM <= length)
 
 
@@ -266,14 +269,14 @@ def bytes_used(reader: Reader, start: int) -> int:
 
 
 def check_devices(reader: Reader, start: int) -> None:
-    """Raises NoMap: what lies on one device of several is known only to all of them."""
+    """Raise NoMap for a file system of several devices: only all of them together know what is on one."""
     devices = le64(reader.read(start + SUPERBLOCKS[0] + NUM_DEVICES, 8), 0)
     if devices != 1:
         raise NoMap(f"this btrfs has {devices} devices")
 
 
 def tree_chunks(device: str) -> tuple[Extent, ...]:
-    """Where trees lie, those of before as well.
+    """Return where trees are, former ones as well.
 
     partclone maps the present ones alone; `mount -o usebackuproot` goes back to older ones, not yet overwritten.
 
@@ -309,7 +312,7 @@ _FREE = re.compile(r"^  Free blocks: (.*)$", re.MULTILINE)
 
 
 def read_ext(path: str, start: int, claims: int) -> tuple[Extent, ...]:
-    """Runs counted from the file system's start. Raises NoMap."""
+    """Return runs counted from the file system's start. Raises NoMap."""
     if find_program(PROGRAM) is None:
         raise NoMap(f"{PROGRAM} is not installed")
     if "?" in path:
@@ -322,7 +325,7 @@ def read_ext(path: str, start: int, claims: int) -> tuple[Extent, ...]:
 
 
 def used_in_dumpe2fs(report: str, claims: int) -> tuple[Extent, ...]:
-    """The used runs from what dumpe2fs printed. Raises NoMap when it does not add up.
+    """Return the used runs in the output of dumpe2fs. Raises NoMap when it is inconsistent.
 
     The free blocks that are listed must be as many as the superblock counts.
     """
@@ -360,7 +363,7 @@ def _number(report: str, name: str, *, missing: int | None = None) -> int:
 
 
 def _between(free: list[tuple[int, int]], count: int, block: int) -> tuple[Extent, ...]:
-    """What lies between free runs of blocks, in bytes. Raises NoMap when these overlap or are out of order."""
+    """Return the bytes between free runs of blocks. Raises NoMap when these overlap or are out of order."""
     used, at = [], 0
     for first, end in (*free, (count, count)):
         if first < at:
@@ -379,7 +382,7 @@ NOT_MIRRORED = 0x80  # in BPB_ExtFlags: only one copy of the table is kept up to
 
 
 def read_fat(reader: Reader, start: int) -> tuple[Extent, ...]:
-    """Runs counted from the file system's start. Raises NoMap, and OSError where the medium cannot be read."""
+    """Return runs counted from the file system's start. Raises NoMap, and OSError where the medium is unreadable."""
     sector = reader.read(start, 512)
     boot = read_boot(sector)
     if boot is None:
@@ -407,7 +410,7 @@ def _read(reader: Reader, at: int, length: int) -> bytes:
 
 
 def _runs(boot: Boot, table: bytes) -> tuple[Extent, ...]:
-    """Everything before the clusters, then each run of clusters that are not free."""
+    """Return everything before the clusters, then each run of clusters that are not free."""
     runs: list[Extent] = [Extent(0, boot.data_start)]
     begin: int | None = None
     entries = islice(_entries(boot.bits, table), FIRST, boot.clusters + FIRST)
@@ -448,7 +451,7 @@ PROGRAMS = {"xfs": "partclone.xfs", "btrfs": "partclone.btrfs", "ntfs": "partclo
 
 
 def read_partclone(program: str, device: str) -> tuple[tuple[Extent, ...], int]:
-    """The used runs, and how many bytes the map covers; both from the device's start. Raises NoMap.
+    """Return the used runs, and how many bytes the map covers; both from the device's start. Raises NoMap.
 
     It is not forced: a file system that is mounted or not clean makes partclone fail, and that is right.
     """
@@ -467,7 +470,7 @@ def read_partclone(program: str, device: str) -> tuple[tuple[Extent, ...], int]:
 
 
 def used_in_mapfile(text: str) -> tuple[tuple[Extent, ...], int]:
-    """The used runs of a mapfile and where it ends. Raises NoMap when it has a hole or a line that makes no sense."""
+    """Return the used runs of a mapfile and its end. Raises NoMap when it has a hole or an invalid line."""
     lines = [line.split() for line in text.splitlines() if line.strip() and not line.startswith("#")]
     used, at = [], 0
     for words in lines[1:]:  # the first one says where the reading stands
@@ -494,7 +497,7 @@ XFS_FREE_AT = 144  # sb_fdblocks, struct xfs_dsb
 
 
 def read_used(path: str, extent: Extent, layer: Layer | None, *, sector_size: int) -> UsedMap:
-    """What must be copied of the partition at `extent` of the disk or image `path`. `layer`: what lies on it.
+    """Return what must be copied of the partition at `extent` of the disk or image `path`. `layer`: its content.
 
     Never raises for what a tool does: then it is everything. Nothing may write to the partition meanwhile.
     """
@@ -516,7 +519,7 @@ def read_used(path: str, extent: Extent, layer: Layer | None, *, sector_size: in
 
 
 def _doubt(extent: Extent, layer: Layer) -> str | None:
-    """Why no map of this would be believed."""
+    """Return why no map of this would be accepted."""
     if layer.kind not in (*EXT, "vfat", *PROGRAMS):
         return f"no map for {layer.kind}"
     if layer.unclean:
@@ -529,7 +532,7 @@ def _doubt(extent: Extent, layer: Layer) -> str | None:
 
 
 def _ask(path: str, reader: Reader, extent: Extent, layer: Layer) -> tuple[tuple[Extent, ...], int, str]:
-    """The used runs, the length that they speak of, and who says so. Raises NoMap, NoLoop, OSError."""
+    """Return the used runs, the length that they cover, and their source. Raises NoMap, NoLoop, OSError."""
     claims = layer.claims_size or 0
     if layer.kind in EXT:
         return read_ext(path, extent.start, claims), claims, PROGRAM
@@ -553,7 +556,7 @@ def _ask(path: str, reader: Reader, extent: Extent, layer: Layer) -> tuple[tuple
 
 
 def _least(layer: Layer, reader: Reader) -> int:
-    """Bytes that must be used by the superblock's own count; 0 where it has none."""
+    """Return the bytes that must be used by the superblock's own count; 0 where it has none."""
     match layer.kind:
         case "btrfs":
             return bytes_used(reader, layer.extent.start)

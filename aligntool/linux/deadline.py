@@ -32,7 +32,7 @@ _LENGTH = 8
 
 @dataclass(slots=True)
 class Pulse:
-    """What a job reports while it works: that the disk answered, or that it may take longer than others."""
+    """Reports of a job at work: that the disk answered, or that it may take longer than others."""
 
     descriptor: int = -1
     last: float = 0.0
@@ -53,7 +53,7 @@ SILENT = Pulse()  # for work in this process, which nobody waits for with a dead
 
 @dataclass(slots=True)
 class _Child:
-    """A child process that is looking, and since when it has been silent."""
+    """A child process that reads a disk, and the time since its last report."""
 
     pid: int
     orders: int  # where the number of the next job is written
@@ -152,7 +152,7 @@ def _start(jobs: Sequence[Callable[[Pulse], object]], job: int) -> _Child:
 
 
 def _work(jobs: Sequence[Callable[[Pulse], object]], orders: int, back: int) -> None:
-    """In the child: one job after the other, until there are no more. Never returns."""
+    """Run one job after the other in the child, until there are no more. Never returns."""
     code = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches the whole group; one trace is enough
@@ -174,7 +174,7 @@ def _work(jobs: Sequence[Callable[[Pulse], object]], orders: int, back: int) -> 
 
 
 def _keep_only(*kept: int) -> None:
-    """Close what was inherited: a child that hangs must hold neither our output open nor anybody's lock."""
+    """Close inherited descriptors: a child that hangs must hold neither our output open nor a lock."""
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
@@ -201,7 +201,9 @@ def _listen(children: Sequence[_Child]) -> None:
 
 
 def _state_of(pid: int) -> tuple[str, str]:
-    """The state of a process (proc(5): R is running or waiting for a processor), and its user and system time."""
+    """Return the state of a process (proc(5): R is running or waiting for a processor), and its user and system
+    time.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
@@ -210,7 +212,7 @@ def _state_of(pid: int) -> tuple[str, str]:
 
 
 def _answer_in(child: _Child) -> tuple[object] | None:
-    """The answer, where all of it is there. Raises what the job raised."""
+    """Return the answer, if it is complete. Raises what the job raised."""
     received = child.received
     while received[:1] in (_BEAT, _PATIENCE):
         child.spare += SPIN_UP_S if received[:1] == _PATIENCE else 0.0

@@ -36,12 +36,14 @@ class Block:
 
     @property
     def name(self) -> str:
-        """The kernel's name as /dev has it: sysfs cannot hold a slash and writes "!"."""
+        """Return the kernel's name as in /dev: sysfs cannot hold a slash and has "!"."""
         return self.sysname.replace("!", "/")
 
     @property
     def device(self) -> str:
-        """The device that this block device belongs to: a SCSI device, an NVMe controller or subsystem, a card."""
+        """Return the device that this block device belongs to: a SCSI device, an NVMe controller or subsystem,
+        a card.
+        """
         above = self.path.removesuffix(f"/block/{self.sysname}")
         if not self.path.startswith("/sys/devices/"):
             return f"{self.path}/device"
@@ -49,18 +51,18 @@ class Block:
 
 
 def list_blocks(tree: Tree) -> list[Block]:
-    """Every disk worth a look, physical ones first, in the order a person counts them."""
+    """Return every disk to audit, physical ones first, in natural order."""
     found = {block.path: block for block in _all_blocks(tree)}
     return sorted((block for block in found.values() if is_disk(tree, block)), key=_order)
 
 
 def list_names(tree: Tree) -> list[Block]:
-    """Every block device in that order, no attribute of any read: for when reading one did not return."""
+    """Return every block device in that order without reading an attribute: for when reading one did not return."""
     return sorted(_listed_in(tree, "/sys/block"), key=_order)
 
 
 def find_block(tree: Tree, name: str) -> Block | None:
-    """The disk of that kernel name, or the disk that the partition of that name is on."""
+    """Return the disk of that kernel name, or the disk of the partition of that name."""
     sysname = name.replace("/", "!")
     if sysname in ("", ".", ".."):
         return None
@@ -102,7 +104,7 @@ def _all_blocks(tree: Tree) -> list[Block]:
 
 
 def _ask_udev() -> list[str]:
-    """Nothing where libudev is missing; sysfs itself is then asked."""
+    """Return what libudev lists; nothing without libudev, where sysfs itself is read instead."""
     try:
         import pyudev
 
@@ -122,7 +124,9 @@ def _listed_in(tree: Tree, folder: str) -> Iterator[Block]:
 
 
 def _search(tree: Tree) -> Iterator[Block]:
-    """A capture of the devices alone, as libnvme's: anything below a folder "block", and NVMe namespaces."""
+    """Yield the devices of a capture without the folders of the kernel, as libnvme's: anything below a folder "block",
+    and NVMe namespaces.
+    """
     todo, seen = [("/sys/devices", 0)], 0
     while todo:
         folder, depth = todo.pop()
@@ -148,7 +152,7 @@ def is_disk(tree: Tree, block: Block) -> bool:
 
 
 def _in_use(tree: Tree, block: Block) -> bool:
-    """The kernel makes sixteen RAM disks at once and mostly nobody uses one."""
+    """Return whether it is in use: the kernel makes sixteen RAM disks at once, mostly unused."""
     if tree.names(f"{block.path}/holders"):
         return True
     return any(name.startswith(block.sysname) for name in tree.names(block.path))
@@ -190,7 +194,8 @@ def _not_opened(path: str, error: OSError) -> Unseen:
 
 
 def suspended(tree: Tree, block: Block) -> bool:
-    """The kernel has put the device to sleep, and opening its node would start a motor (sd_open resumes it).
+    """Return whether the kernel has put the device to sleep, so that opening its node would start a motor (sd_open
+    resumes it).
 
     Flash wakes in milliseconds and without a sound: an SD card is suspended three seconds after its last request
     (drivers/mmc/core/block.c), so that an idle one would never be looked at.
@@ -201,7 +206,7 @@ def suspended(tree: Tree, block: Block) -> bool:
 
 
 def blocked(tree: Tree, block: Block) -> Unseen | None:
-    """A read of such a device would wait until somebody resumes it, which may be never."""
+    """Return why a read would wait until the device is resumed, which may be never; None: it would not."""
     if tree.text(f"{block.path}/dm/suspended") == "1":
         return Unseen(WHAT, "the mapping is suspended", f"sudo dmsetup resume /dev/{block.name}", Gap.DISK)
     if tree.text(f"{block.device}/state") in ("offline", "blocked", "transport-offline", "quiesce"):
@@ -210,7 +215,7 @@ def blocked(tree: Tree, block: Block) -> Unseen | None:
 
 
 def spun_down(descriptor: int, kind: DiskKind, rotational: bool | None) -> bool:
-    """The drive has gone to standby by itself; the next read would spin it up."""
+    """Return whether the drive has gone to standby by itself; the next read would spin it up."""
     if kind is not DiskKind.ATA or rotational is False:
         return False
     return is_standby(descriptor) is True
@@ -221,8 +226,8 @@ def left_asleep() -> Unseen:
 
 
 def forget_cached(descriptor: int) -> None:
-    """A disk and its partitions have page caches of their own, so what was written through /dev/sda1 need not be in
-    that of /dev/sda yet when an earlier look left it there. Clean pages only are dropped, and only of the whole disk.
+    """Drop the clean pages of the whole disk. A disk and its partitions have separate page caches, so what was written
+    through /dev/sda1 may be missing in that of /dev/sda after an earlier read.
     """
     try:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -235,7 +240,7 @@ def forget_cached(descriptor: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FileReader:
-    """An open file or block device. `descriptor` must have been opened read-only; its owner closes it."""
+    """A reader of an open file or block device. `descriptor` must have been opened read-only; its owner closes it."""
 
     descriptor: int
     size: int
@@ -336,7 +341,7 @@ def names_below(tree: Tree, path: str) -> tuple[str, ...]:
 
 
 def names_at_the_bottom(tree: Tree, path: str) -> tuple[str, ...]:
-    """What a device ends on, however much lies between: drives, of a partition its drive; a file for a loop device."""
+    """Return the lowest devices below a device: drives, for a partition its drive; a file for a loop device."""
     found: set[str] = set()
     seen: set[str] = set()
     todo = [path]
@@ -365,7 +370,9 @@ def _devices(tree: Tree, folder: str) -> tuple[str, ...]:
 
 
 def read_mapping(tree: Tree, path: str) -> str | None:
-    """A device-mapper device in words: who made it is told by how its UUID begins (lvm2, lib/misc/lvm-string.c)."""
+    """Return a device-mapper device in words; the beginning of its UUID names its maker (lvm2,
+    lib/misc/lvm-string.c).
+    """
     name, uuid = tree.text(f"{path}/dm/name"), tree.text(f"{path}/dm/uuid") or ""
     if not name:
         return None
@@ -384,12 +391,14 @@ def read_mapping(tree: Tree, path: str) -> str | None:
 
 
 def volume_name(name: str) -> str:
-    """ "vg--one-lv" is the volume lv of the group vg-one: LVM doubles the hyphens of names."""
+    """Return the volume name: "vg--one-lv" is the volume lv of the group vg-one, because LVM doubles the hyphens of
+    names.
+    """
     parts = name.replace("--", "\0").split("-")
     return "/".join(part.replace("\0", "-") for part in parts[:2]) + "".join(f" ({part})" for part in parts[2:])
 
 
 def backing_file(tree: Tree, path: str) -> str | None:
-    """The file behind a loop device, as the kernel tells it: cut to a page, "(deleted)" appended."""
+    """Return the file behind a loop device, as the kernel reports it: cut to a page, "(deleted)" appended."""
     name = tree.text(f"{path}/loop/backing_file")
     return f"file {name}" if name else None

@@ -19,7 +19,7 @@ _B1_LENGTH = 6
 
 
 def read_drive_port(tree: Tree, block: Block, kind: DiskKind) -> str | None:
-    """Return which bus addresses the drive itself; None where nothing shows that there is one drive.
+    """Return which bus addresses the drive itself; None without evidence of a single drive.
 
     RAID controllers put what they make below their host at once, without an end device of the SAS transport
     (megaraid_sas, hpsa, smartpqi, aacraid, arcmsr, 3w-*), and so do FC, iSCSI and hypervisors.
@@ -37,7 +37,7 @@ def read_drive_port(tree: Tree, block: Block, kind: DiskKind) -> str | None:
 
 
 def read_rotation(tree: Tree, block: Block, record: Record) -> int | None:
-    """Return the revolutions per minute that the drive reports, 0 where it reports none; None: not readable here.
+    """Return the reported revolutions per minute, 0 where the drive reports none; None: not readable here.
 
     Block Device Characteristics VPD page (SBC-4, 6.6.2), bytes 4 and 5: 0 not reported, 1 not rotating.
     """
@@ -57,7 +57,7 @@ _SERIALS = ("SCSI_IDENT_SERIAL", "ID_SCSI_SERIAL", "ID_SERIAL_SHORT", "ID_SERIAL
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a drive calls itself."""
+    """The names of a drive."""
 
     model: str | None = None
     vendor: str | None = None
@@ -99,7 +99,7 @@ def _scsi(tree: Tree, device: str, record: Record) -> Identity:
 
 
 def _longer(short: str | None, record: Record) -> str | None:
-    """udev asks an ATA drive itself (ata_id), and so has the whole model where SCSI shows sixteen characters."""
+    """Return the longer model: udev reads it from an ATA drive (ata_id) completely, SCSI shows sixteen characters."""
     whole = record.decoded("ID_MODEL_ENC") or (record.get("ID_MODEL") or "").replace("_", " ").strip() or None
     if whole and (record.get("ID_BUS") == "ata" or not short or whole.startswith(short)):
         return whole
@@ -115,14 +115,14 @@ def _wwn(record: Record) -> str | None:
 
 
 def _naa(wwid: str | None) -> str | None:
-    """ "naa.5000c500a1b2c3d4" is what udev calls 0x5000c500a1b2c3d4; a "t10." name is model and serial again."""
+    """Return the WWN: "naa.5000c500a1b2c3d4" is udev's 0x5000c500a1b2c3d4; a "t10." name repeats model and serial."""
     if wwid is None or not wwid.startswith("naa."):
         return None
     return f"0x{wwid.removeprefix('naa.')}"
 
 
 def vpd_serial(page: bytes | None) -> str | None:
-    """Unit Serial Number (SPC-4, 7.8.18): the length at byte 2, ASCII from byte 4."""
+    """Return the Unit Serial Number (SPC-4, 7.8.18): the length at byte 2, ASCII from byte 4."""
     if page is None or len(page) < 4 or page[1] != 0x80:
         return None
     text = page[4 : 4 + int.from_bytes(page[2:4], "big")].decode("ascii", "replace")
@@ -137,7 +137,7 @@ SYSFS_SECTOR = 512  # sysfs counts start, size and chunk_sectors in these, whate
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What the user says of the disk on the command line, in bytes."""
+    """The values given on the command line for a disk, in bytes."""
 
     sector_size: int | None = None
     physical_sector_size: int | None = None
@@ -164,7 +164,7 @@ def read_limits(tree: Tree, path: str) -> IoLimits:
 
 
 def override(limits: IoLimits, given: Given) -> tuple[IoLimits, tuple[str, ...]]:
-    """The limits with the user's word in them, and the names of the fields that this set."""
+    """Return the limits with the user's values, and the names of the fields that this set."""
     names = []
     if given.sector_size is not None:
         limits = replace(limits, logical_block_size=given.sector_size)
@@ -184,7 +184,7 @@ PARITY_LAYOUTS = ("left-asymmetric", "right-asymmetric", "left-symmetric", "righ
 
 
 def read_array(tree: Tree, path: str, record: Record = NOTHING) -> ArrayFacts | None:
-    """An inactive array has no level, and is None."""
+    """Return the array; None for an inactive one, which has no level."""
     md = f"{path}/md"
     level = tree.text(f"{md}/level")
     if not level:
@@ -219,7 +219,9 @@ def read_array(tree: Tree, path: str, record: Record = NOTHING) -> ArrayFacts | 
 
 
 def layout_word(level: str, number: int | None) -> str | None:
-    """As mdadm(8) writes it: "n2", "f2", "o2", "left-symmetric". None: this level has none, or none that is known."""
+    """Return the layout as in mdadm(8): "n2", "f2", "o2", "left-symmetric". None: none for this level, or an unknown
+    one.
+    """
     if number is None or number < 0:
         return None
     if level == "raid10":
@@ -233,7 +235,7 @@ def layout_word(level: str, number: int | None) -> str | None:
 
 
 def _bitmap(tree: Tree, md: str) -> str | None:
-    """The attribute says "none", "file", or where it lies from the superblock: "+8"."""
+    """Return the bitmap; the attribute has "none", "file", or its place from the superblock: "+8"."""
     place = tree.text(f"{md}/bitmap/location")
     if not place:
         return None
@@ -241,7 +243,7 @@ def _bitmap(tree: Tree, md: str) -> str | None:
 
 
 def _progress(text: str | None) -> tuple[int | None, int | None]:
-    """ "1234 / 5678" in sectors of each member; "none" and "delayed" where nothing runs."""
+    """Return the progress: "1234 / 5678" in sectors of each member; "none" and "delayed" where nothing runs."""
     words = (text or "").split()
     if len(words) != 3 or not (words[0].isdecimal() and words[2].isdecimal()):
         return None, None

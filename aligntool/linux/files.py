@@ -19,7 +19,7 @@ _NEW = ".aligntool-new"
 
 @contextmanager
 def _file_for(target: Path, new: Path, *, replace: bool, mode: int = 0o600) -> Iterator[BinaryIO]:
-    """Yield the new file. Its content is durable and stands at `target` afterwards; after an error it is removed.
+    """Yield the new file. Its content is durable and at `target` afterwards; after an error it is removed.
 
     Raises OSError; FileExistsError where `target` exists and is not to be replaced.
     """
@@ -129,7 +129,7 @@ def _output_of(*words: str) -> str:
 
 
 def write_pages(pages: Sequence[tuple[str, bytes]], *, overwrite: bool = False) -> None:
-    """Write each under its name. Raises Refused before any is written where one exists and may not be replaced, and
+    """Write each page under its name. Raises Refused before any is written where one exists and may not be replaced, or
     where a place cannot be written.
     """
     for name, _ in pages:

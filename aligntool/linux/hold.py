@@ -27,7 +27,7 @@ _HOLDING = ("sh", "-c", "echo; exec cat")  # speaks once the inhibition holds, e
 
 @contextmanager
 def awake(why: str, *, program: str = "systemd-inhibit") -> Iterator[str]:
-    """Sleep and shutdown are inhibited inside. Yields a sentence when they are not, else an empty one.
+    """Inhibit sleep and shutdown inside. Yields a sentence when they are not inhibited, otherwise an empty one.
 
     The child lives as long as its standard input: it goes when this program goes, however that is. It is in a session
     of its own, so that a Ctrl-C on the terminal does not reach it and no password is asked for there.
@@ -48,8 +48,8 @@ def awake(why: str, *, program: str = "systemd-inhibit") -> Iterator[str]:
 
 
 def _echoes(child: "subprocess.Popen[bytes]") -> bool:
-    """The shell runs only once the inhibition holds, and then it speaks. Nothing is written to a child that may be
-    gone: a broken pipe would end this program.
+    """Return whether the inhibition holds: only then the shell runs and prints. Nothing is written to a child that may
+    be gone, because a broken pipe would end this program.
     """
     if child.stdout is None:
         return False
@@ -77,7 +77,7 @@ _PAUSE_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """Good inside `hold_disk` only."""
+    """A held disk; valid inside `hold_disk` only."""
 
     device: DiskDevice
     kernel: KernelView
@@ -87,7 +87,7 @@ class Holding:
 
 @contextmanager
 def hold_disk(path: str, *, image_sector_size: int = 512, why: str = "changing partitions") -> Iterator[Holding]:
-    """Opened exclusively (O_EXCL: no mount, swap, array or mapping, and none may come), locked as udev expects
+    """Hold a disk: opened exclusively (O_EXCL: no mount, swap, array or mapping, now or later), locked as udev expects
     (systemd, "Locking Block Device Access"); for a device, sleep and shutdown are inhibited.
 
     `image_sector_size` counts for an image file only. Raises Refused, with every reason that can be seen at once.
@@ -111,8 +111,8 @@ def hold_disk(path: str, *, image_sector_size: int = 512, why: str = "changing p
 
 @contextmanager
 def hold_partition(path: str) -> Iterator[DiskDevice]:
-    """A partition in the same way, while others use its neighbours. Its disk as a whole is locked, because that is the
-    lock that udev honours before it looks at a partition, but it is not opened exclusively.
+    """Hold a partition in the same way, while its neighbours are in use. Its whole disk is locked, because udev honours
+    that lock before it reads a partition, but not opened exclusively.
 
     Raises Refused, with every reason that can be seen at once.
     """
@@ -155,9 +155,9 @@ def alone(paths: Iterable[str]) -> Iterator[None]:
 
 @contextmanager
 def locked(disks: Iterable[str]) -> Iterator[None]:
-    """udev keeps away from a whole disk that is locked (systemd, "Locking Block Device Access"): otherwise it would see
-    the superblocks of an array that has just been stopped, and start it again. Opened for reading only: udev reads the
-    table of a whole disk anew when a writer closes it. Raises Refused.
+    """Lock whole disks against udev (systemd, "Locking Block Device Access"): otherwise it would read the superblocks
+    of an array that has just been stopped, and start it again. Opened for reading only: udev reads the table of a whole
+    disk again when a writer closes it. Raises Refused.
     """
     with ExitStack() as stack:
         for disk in dict.fromkeys(disks):
@@ -170,8 +170,8 @@ def locked(disks: Iterable[str]) -> Iterator[None]:
 
 
 def _open(path: str, *, whole: bool | None = True) -> int:
-    """The path is looked at again once it is open: another device may have got its name meanwhile. `whole`: a disk;
-    False: a partition; None: either.
+    """Open the path, and check it again once it is open: another device may have got its name meanwhile. `whole`: a
+    disk; False: a partition; None: either.
     """
     try:
         before = os.stat(path)  # noqa: PTH116 - the same call as the fstat below
@@ -202,7 +202,7 @@ def _refuse_unfit(path: str, status: os.stat_result, *, whole: bool | None) -> N
 
 
 def refuse_partition(path: str, status: os.stat_result) -> None:
-    """Raises Refused for a part of a disk, which says nothing of the disk."""
+    """Raise Refused for a part of a disk, which does not describe the disk."""
     folder = sysfs_folder(status.st_rdev) if stat.S_ISBLK(status.st_mode) else None
     if folder is not None and (folder / "partition").exists():
         disk = f"/dev/{kernel_name(folder.parent)}"
@@ -233,7 +233,7 @@ def _not_opened(path: str, error: OSError) -> Refused:
 
 
 def _flock(descriptor: int, path: str, *, and_posix: bool = False) -> None:
-    """flock, kept; and a look whether anybody has a POSIX lock on it, as QEMU has on the disks of its machines."""
+    """Lock it with flock, and check for POSIX locks of other programs, such as QEMU's on the disks of its machines."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Tell the running kernel about a disk's partitions, and wait for device nodes."""
+"""Inform the running kernel of a disk's partitions, and wait for device nodes."""
 
 import array
 import errno
@@ -25,13 +25,13 @@ _SETTLE_PAUSE_S = 0.1
 
 
 def settle() -> None:
-    """udev has done what it had to do; without udev there is nothing to wait for."""
+    """Wait until udev has finished; without udev there is nothing to wait for."""
     if find_program("udevadm") and Path("/run/udev/control").exists():
         run_program("udevadm", "settle", "--timeout=60")
 
 
 def wait_for_partition(disk: str, device: str, extent: Extent) -> None:
-    """Returns once `device` is that part of `disk`. Raises Stopped when it does not become so."""
+    """Wait until `device` is that part of `disk`. Raises Stopped when it does not become so."""
     deadline = time.monotonic() + _SETTLE_S
     settle()
     while why := partition_problem(disk, device, extent):
@@ -41,7 +41,7 @@ def wait_for_partition(disk: str, device: str, extent: Extent) -> None:
 
 
 def partition_problem(disk: str, device: str, extent: Extent) -> str:
-    """Why `device` is not the partition of `disk` at `extent`; "": it is."""
+    """Return why `device` is not the partition of `disk` at `extent`; "": it is."""
     node, whole = block_number(device), block_number(disk)
     if not (node and whole):
         return f"{disk if node else device} is not a block device"
@@ -58,7 +58,7 @@ def partition_problem(disk: str, device: str, extent: Extent) -> str:
 
 
 def kernel_folder(device: str) -> Path | None:
-    """Of a block device in sysfs; None where the path is none."""
+    """Return the folder of a block device in sysfs; None where the path is none."""
     number = block_number(device)
     return sysfs_folder(number) if number else None
 
@@ -78,7 +78,7 @@ _REREAD_PAUSE_S = 0.05
 
 
 def forget_partitions(descriptor: int, numbers: Iterable[int]) -> None:
-    """The nodes go away. A number that the kernel does not have is not an error.
+    """Remove partitions from the kernel. A number that it does not have is not an error.
 
     Raises Refused for a partition that is in use, with those before it taken away; OSError for anything else.
     """
@@ -96,13 +96,13 @@ def forget_partitions(descriptor: int, numbers: Iterable[int]) -> None:
 
 
 def tell_partitions(descriptor: int, parts: Iterable[tuple[int, Extent]]) -> None:
-    """The nodes appear. Raises OSError: EBUSY where one overlaps another that the kernel has."""
+    """Add partitions to the kernel. Raises OSError: EBUSY where one overlaps another that the kernel has."""
     for number, extent in parts:
         _request(descriptor, _ADD, number, extent)
 
 
 class KernelView:
-    """The kernel's partitions of one disk; of an image file it has none, and nothing is done.
+    """The kernel's partitions of one disk; none for an image file, for which nothing is done.
 
     A disk of which the kernel shows no partition when this is made (a loop device without partition scan) is left so.
     """
@@ -119,7 +119,7 @@ class KernelView:
         return tuple(self.extents())
 
     def extents(self) -> dict[int, Extent]:
-        """What the kernel has now, by number, in bytes. An extended container is as short as it shows it."""
+        """Return the kernel's partitions by number, in bytes. An extended container is as short as it is shown."""
         if self._folder is None:
             return {}
         found = {}
@@ -129,7 +129,7 @@ class KernelView:
         return dict(sorted(found.items()))
 
     def forget(self, numbers: Collection[int]) -> None:
-        """Those of `numbers` that the kernel has, all of them or, when one is in use, none.
+        """Remove those of `numbers` that the kernel has, all of them or, when one is in use, none.
 
         Raises Refused when one is in use.
         """
@@ -142,7 +142,7 @@ class KernelView:
             raise
 
     def show(self, parts: Iterable[tuple[int, Extent]]) -> None:
-        """The partitions of a table that was made just now, also on a disk that showed none before.
+        """Add the partitions of a table that was just made, also on a disk that had none before.
 
         Not libparted's own way (commitToOS): Debian's waits there for udev, which waits for the lock on the disk that
         is being held meanwhile (debian/patches/udevadm-settle.patch). Raises OSError. A disk on which the kernel shows

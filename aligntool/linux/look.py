@@ -1,4 +1,4 @@
-"""Look at a machine, a captured tree or images: targets in, Inventory out."""
+"""Read a machine, a captured tree or images into an Inventory."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +29,7 @@ CAPTURED_IDENTIFY = "/aligntool/identify"  # where a snapshot keeps the pages: N
 
 
 def nvme_controllers(tree: Tree, block: Block) -> tuple[str, ...]:
-    """Paths of the controllers that lead to a namespace: its own, or those of the subsystem of a multipath device."""
+    """Return the paths of the controllers of a namespace: its own, or those of the subsystem of a multipath device."""
     above = block.device
     if not above.rpartition("/")[2].startswith("nvme-subsys"):
         return (above,)
@@ -42,7 +42,7 @@ def nvme_controllers(tree: Tree, block: Block) -> tuple[str, ...]:
 
 
 def read_nvme(tree: Tree, block: Block, controllers: tuple[str, ...], descriptor: int | None) -> tuple[NvmeFacts, bool]:
-    """The facts, and whether Identify itself was read."""
+    """Return the facts, and whether Identify itself was read."""
     pages = _captured(tree, block) if descriptor is None else _asked(tree, block, descriptor)
     controller, namespace = identify.decode_controller(pages[0] or b""), identify.decode_namespace(pages[1] or b"")
     granted = identify.decode_hmb(*pages[2]) if pages[2] is not None else None
@@ -84,7 +84,9 @@ def _captured(tree: Tree, block: Block) -> Pages:
 def read_ata(
     tree: Tree, block: Block, kind: DiskKind, descriptor: int | None
 ) -> tuple[AtaFacts, identify.AtaNames] | None:
-    """VPD page 89h is what the kernel read at boot: no command, no root, in captured trees too. Else SG_IO."""
+    """Return the IDENTIFY data. The kernel read VPD page 89h at boot: no command, no root, in captured trees too.
+    Otherwise by SG_IO.
+    """
     data = identify.identify_in_vpd(tree.content(f"{block.device}/vpd_pg89", 4096))
     if data is None and descriptor is not None and kind is DiskKind.ATA:
         data = commands.identify_device(descriptor)
@@ -103,7 +105,7 @@ _ON_THE_BUS = (DiskKind.NVME, DiskKind.ATA, DiskKind.SCSI, DiskKind.VIRTIO, Disk
 
 @dataclass(frozen=True, slots=True)
 class Looker:
-    """What looking at each disk needs to know of the machine."""
+    """The data of the machine that reading each disk needs."""
 
     around: Surroundings
     topology: Topology
@@ -113,12 +115,12 @@ class Looker:
 
     @classmethod
     def of(cls, tree: Tree, given: Given, *, wake: bool) -> "Looker":
-        """Reads what is the same for every disk."""
+        """Read what is the same for every disk."""
         around = Surroundings(tree, open_database(tree), read_mounts(tree))
         return cls(around, Topology(tree), given, wake)
 
     def look_at(self, block: Block, pulse: Pulse = SILENT, closed: Unseen | None = None) -> Disk:
-        """The disk from sysfs, udev and, opened, from itself. `closed`: why it is not to be opened."""
+        """Return the disk from sysfs, udev and, opened, from itself. `closed`: why it is not to be opened."""
         number = self.around.tree.text(f"{block.path}/dev")
         record = self.around.udev.record(number, block.sysname)
         kind = devices.find_kind(self.around.tree, block, record)
@@ -141,7 +143,7 @@ class Looker:
         )
 
     def _unknown(self, block: Block, disk: Disk, kernel: Sequence[KernelPartition]) -> Iterator[Unseen]:
-        """What sysfs always has, and this one does not: a capture with holes, or a device that is going away."""
+        """Yield what sysfs always has, and this one lacks: a capture with holes, or a device that is going away."""
         if disk.size is None:
             yield Unseen("size", f"{block.path}/size cannot be read", gap=Gap.DISK)
         missing = partitions.unreadable_partitions(self.around.tree, block, kernel)
@@ -189,7 +191,7 @@ class Looker:
     def _described(
         self, block: Block, kind: DiskKind, record: Record, limits: IoLimits, descriptor: int | None
     ) -> Disk:
-        """Everything but what lies on the disk."""
+        """Return everything except the content of the disk."""
         tree, path = self.around.tree, block.path
         identity = drives.read_identity(tree, block, kind, record)
         size = tree.number(f"{path}/size")
@@ -280,7 +282,9 @@ class Looker:
         return tuple(links for device in paths if (links := self.topology.links(device)))
 
     def _numa_node(self, path: str) -> int | None:
-        """Of the device or the nearest one above it that has one; -1: the firmware does not say."""
+        """Return the NUMA node of the device or the nearest one above it that has one; -1: not reported by the
+        firmware.
+        """
         if path in self._numa:
             return self._numa[path]
         above = path.rpartition("/")[0]
@@ -311,7 +315,7 @@ def _with_contents(disk: Disk, seen: Contents, kernel: Sequence[KernelPartition]
 
 
 def _aliases(disk: Disk, record: Record) -> tuple[str, ...]:
-    """Other nodes under which a stacked device is mounted: /dev/mapper/NAME, /dev/md/NAME."""
+    """Return other nodes under which a stacked device is mounted: /dev/mapper/NAME, /dev/md/NAME."""
     if disk.kind not in (DiskKind.DM, DiskKind.MD):
         return ()
     name = record.get("DM_NAME")
@@ -355,11 +359,11 @@ def look(
     silence_s: float = SILENCE_S,
     keep_going: bool = False, known: bool = True,
 ) -> Inventory:  # fmt: skip
-    """Every disk of the machine, or the targets. `sysroot`: a captured tree is looked at instead, and nothing else.
-    `files`: where there is an array, also those of the system that make it come back, which takes seconds.
-    `arrays`: every array that runs as well, named or not; of disks that are neither named nor below an array, where
-    none is named, only what sysfs has: they are not opened.
-    `silence_s`: how long a disk may take for an answer. `known`: refuse a file in which nothing is recognised.
+    """Return every disk of the machine, or the targets. `sysroot`: a captured tree is read instead, and nothing else.
+    `files`: where there is an array, also the files of the system that assemble it, which takes seconds. `arrays`:
+    every running array as well, named or not; disks that are neither named nor below an array, where none is named, are
+    read from sysfs only and not opened. `silence_s`: how long to wait for a disk. `known`: refuse a file in which
+    nothing is recognised.
 
     Raises Refused when none of the targets can be looked at, or when one gives no answer; with `keep_going` they are
     named in the inventory's `unseen`.
@@ -388,7 +392,7 @@ def look(
 
 @dataclass(frozen=True, slots=True)
 class _Looking:
-    """`wake`: disks that are asleep, too; those that the user named are, because a name is a wish."""
+    """One look at a machine. `wake`: read disks that are asleep, too; a disk that the user names is always read."""
 
     tree: Tree
     given: Given
@@ -397,7 +401,7 @@ class _Looking:
     known: bool
 
     def all_disks(self, *, arrays: bool) -> list[Disk]:
-        """A device whose attributes cannot even be listed in time does not keep the others from being looked at."""
+        """Return all disks. A device whose attributes cannot be listed in time does not stop the others."""
         blocks = self._in_time(lambda _: devices.list_blocks(self.tree)) or devices.list_names(self.tree)
         if not arrays:
             return self._look_at(blocks)
@@ -406,12 +410,12 @@ class _Looking:
         return opened + self._look_at([block for block in blocks if block.name not in needed], _NOT_NEEDED)
 
     def arrays(self) -> list[Disk]:
-        """Those that run, as sysfs and udev know them."""
+        """Return the running arrays of sysfs and udev."""
         blocks = self._in_time(lambda _: [one for one in devices.list_blocks(self.tree) if _is_array(self.tree, one)])
         return self._look_at(blocks or [], _NOT_NEEDED)
 
     def system(self, disks: Sequence[Disk]) -> tuple[System | None, tuple[Unseen, ...]]:
-        """Only where there is an array: images are unpacked for it."""
+        """Return the system's files; only where there is an array, because images are unpacked for it."""
         if not any(disk.array for disk in disks) and not self.tree.names(RECORDS):
             return None, ()
         seen = self._in_time(lambda _: read_system(self.tree), _FILES_S)
@@ -419,7 +423,7 @@ class _Looking:
         return seen, () if seen else (Unseen("mdadm.conf, fstab and initramfs", why, "sudo dmesg", Gap.NO_ANSWER),)
 
     def named(self, targets: Sequence[str]) -> list[Disk | Refused]:
-        """Each target, or why it cannot be looked at. Every one is tried: all reasons are reported at once."""
+        """Return each target, or why it cannot be read. Every one is tried: all reasons are reported at once."""
         looker = self._looker()
         found = self._twice([partial(self._target, target, looker) for target in targets], None)
         late = self._no_answer().why
@@ -439,7 +443,9 @@ class _Looking:
         return replace(disk, unseen=missing)
 
     def _look_at(self, blocks: Sequence[Block], closed: Unseen | None = None) -> list[Disk]:
-        """Each disk; one that gives no answer is described from sysfs alone, and by its name where that hangs, too."""
+        """Return each disk; one without an answer is described from sysfs alone, or by its name where that
+        hangs, too.
+        """
         looker = self._looker()
         found = self._twice([partial(self._disk, block, looker) for block in blocks], closed)
         disks = [[self._bare(block)] if one is None else one for block, one in zip(blocks, found, strict=True)]
@@ -449,7 +455,7 @@ class _Looking:
         return [looker().look_at(block, pulse, closed)] if devices.is_disk(self.tree, block) else []
 
     def _twice(self, looks: Sequence[Callable[[Pulse, Unseen | None], T]], closed: Unseen | None) -> list[T | None]:
-        """What the looks give; one without an answer is asked once more, and opens nothing then."""
+        """Return the results; a disk without an answer is tried once more, without opening anything."""
         found = self._all_in_time([partial(_closed, one, closed) for one in looks])
         late = [index for index, one in enumerate(found) if one is None]
         again = self._all_in_time([partial(_closed, looks[index], self._no_answer()) for index in late])
@@ -470,7 +476,7 @@ class _Looking:
         return Disk(block.name, path, DiskKind.OTHER, None, IoLimits(), unseen=(self._no_answer(),))
 
     def _in_time(self, job: Job[T], silence_s: float | None = None) -> T | None:
-        """A captured tree is files, and read in this process."""
+        """Return the answers in time; a captured tree consists of files, and is read in this process."""
         return answer_of(job, silence_s or self.silence_s) if self.tree.live else job(SILENT)
 
     def _all_in_time(self, jobs: Sequence[Job[T]]) -> list[T | None]:
@@ -489,7 +495,7 @@ def _is_array(tree: Tree, block: Block) -> bool:
 
 
 def _arrays_and_below(tree: Tree, blocks: Sequence[Block]) -> frozenset[str]:
-    """The kernel's names of arrays that run and of the disks that they stand on."""
+    """Return the kernel's names of running arrays and of the disks below them."""
     running = [block for block in blocks if _is_array(tree, block)]
     below = {name for block in running for name in devices.names_at_the_bottom(tree, block.path)}
     return frozenset(below | {block.name for block in running})

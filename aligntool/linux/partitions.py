@@ -26,7 +26,7 @@ _GPT_FLAGS = {0: "required", 1: "no-block-io", 2: "legacy-boot"}  # as probe.tab
 
 @dataclass(frozen=True, slots=True)
 class KernelPartition:
-    """A partition as the running kernel has it. Bytes."""
+    """A partition as the running kernel has it, in bytes."""
 
     number: int
     extent: Extent
@@ -48,7 +48,7 @@ class Surroundings:
 
 
 def read_kernel_partitions(around: Surroundings, block: Block) -> tuple[KernelPartition, ...]:
-    """Ordered by number, each number once. What has no start and size there is no partition."""
+    """Return them ordered by number, each number once. An entry without start and size is not a partition."""
     names = [name for name in around.tree.names(block.path) if name.startswith(block.sysname)]
     return _by_number(_read_sysfs(around, f"{block.path}/{name}", name, block.sysname) for name in names)
 
@@ -62,8 +62,8 @@ def _by_number(read: Iterable[KernelPartition | None]) -> tuple[KernelPartition,
 
 
 def unreadable_partitions(tree: Tree, block: Block, known: Sequence[KernelPartition]) -> list[str]:
-    """Return the names of partitions that sysfs shows without a start or a size; the disk's own, where it shows nothing
-    at all of the disk, not even an attribute.
+    """Return the names of partitions that sysfs shows without a start or a size; the disk's own, where it shows no
+    attribute of the disk at all.
     """
     names = tree.names(block.path)
     seen = {part.node.replace("/", "!") for part in known}
@@ -76,7 +76,7 @@ def unreadable_partitions(tree: Tree, block: Block, known: Sequence[KernelPartit
 
 
 def _partition_number(name: str, disk: str) -> int | None:
-    """As block/genhd.c makes the name."""
+    """Return the number, from a name as made by block/genhd.c."""
     digits = name.removeprefix(disk).removeprefix("p")
     number = as_number(digits)
     return number if number is not None and number >= 0 and digits == str(number) else None
@@ -102,14 +102,14 @@ def _read_sysfs(around: Surroundings, path: str, name: str, disk: str) -> Kernel
 
 
 def _signed(offset: int | None) -> int | None:
-    """−1 on a partition of an array whose members contradict each other; the kernel prints it as 4294967295 there
-    (block/partitions/core.c, part_alignment_offset_show; genhd.c prints −1 for the array itself).
+    """Return a signed offset: −1 on a partition of an array whose members contradict each other is printed as
+    4294967295 (block/partitions/core.c, part_alignment_offset_show; genhd.c prints −1 for the array itself).
     """
     return offset - (1 << 32) if offset is not None and offset >= 1 << 31 else offset
 
 
 def told_table(record: Record, partitions: Sequence[KernelPartition], sector_size: int | None) -> Table | None:
-    """The table as udev names it; UNKNOWN where only the kernel's partitions show that there is one."""
+    """Return the kind of table as udev names it; UNKNOWN where only the kernel's partitions show that there is one."""
     scheme = record.get("ID_PART_TABLE_TYPE") or _scheme(partitions)
     if scheme is None and not partitions:
         return None
@@ -127,7 +127,7 @@ def _scheme(partitions: Sequence[KernelPartition]) -> str | None:
 def told_partitions(
     table: Table | None, partitions: Sequence[KernelPartition], sector_size: int | None
 ) -> tuple[Partition, ...]:
-    """For a disk whose own table could not be read."""
+    """Return the partitions of a disk whose own table could not be read."""
     label = table.label if table is not None else TableLabel.UNKNOWN
     containers = _containers(label, partitions, sector_size or SYSFS_SECTOR)
     return tuple(told_partition(label, part, containers) for part in partitions)
@@ -159,7 +159,7 @@ def told_partition(
 
 
 def with_kernel(partition: Partition, part: KernelPartition) -> Partition:
-    """The partition with what the kernel, udev and the mounts add to it."""
+    """Return the partition with what the kernel, udev and the mounts add to it."""
     return replace(
         partition,
         node=part.node,
@@ -172,7 +172,7 @@ def with_kernel(partition: Partition, part: KernelPartition) -> Partition:
 
 
 def _containers(label: TableLabel, partitions: Sequence[KernelPartition], sector_size: int) -> dict[int, Extent]:
-    """Extended partitions, by number, as long as what they hold.
+    """Return extended partitions, by number, as long as their content.
 
     The kernel shows two sectors of them, so that LILO finds room and nobody makes a file system there
     (block/partitions/msdos.c). Without udev that stump in front of logical partitions gives them away.
@@ -204,7 +204,7 @@ def _type(label: TableLabel, code: str) -> tuple[str, str]:
 
 
 def _flags(label: TableLabel, text: str | None) -> tuple[str, ...]:
-    """blkid prints the GPT attributes, or an MBR entry's first byte, as one hexadecimal number."""
+    """Return the flags: blkid prints the GPT attributes, or an MBR entry's first byte, as one hexadecimal number."""
     bits = _hex(text or "") or 0
     if label is TableLabel.DOS:
         return ("boot",) if bits & _DOS_BOOT else ()
@@ -228,7 +228,7 @@ _UUID = re.compile(r"part(\d{1,4})-.+", re.ASCII)
 
 
 def read_mapped_partitions(around: Surroundings, block: Block) -> tuple[KernelPartition, ...]:
-    """Ordered by number, each number once."""
+    """Return them ordered by number, each number once."""
     return _by_number(_read_mapped(around, name) for name in around.tree.names(f"{block.path}/holders"))
 
 
@@ -255,7 +255,7 @@ def _read_mapped(around: Surroundings, name: str) -> KernelPartition | None:
 
 
 def without_mapped_partitions(disks: Sequence[Disk]) -> tuple[Disk, ...]:
-    """The disks, and of the mappings only those that are not told as partitions of another."""
+    """Return the disks, and of the mappings only those that are not partitions of another one."""
     told = {part.node for disk in disks if disk.kind is DiskKind.DM for part in disk.partitions}
     return tuple(disk for disk in disks if disk.kind is not DiskKind.DM or disk.name not in told or disk.partitions)
 
@@ -269,8 +269,8 @@ Either = Partition | KernelPartition
 def bring_together(
     seen: Contents, kernel: Sequence[KernelPartition], record: Record, sector_size: int | None
 ) -> tuple[Table | None, tuple[Partition, ...]]:
-    """The table and the partitions of a disk. Where the medium gives an I/O error in place of a table, the kernel and
-    udev still know what they read when the sector was good.
+    """Return the table and the partitions of a disk. Where the medium gives an I/O error instead of a table, the kernel
+    and udev still have what they read when the sector was good.
     """
     if not seen.table_read:
         return _reported(told_table(record, kernel, sector_size), kernel, sector_size)
@@ -292,8 +292,8 @@ def _reported(
 
 
 def _are_volumes(seen: Contents, kernel: Sequence[KernelPartition]) -> bool:
-    """Of a Windows dynamic disk with an MBR the kernel shows the volumes in its database (block/partitions/ldm.c); the
-    table only keeps others away from them.
+    """Return whether they are volumes: of a Windows dynamic disk with an MBR the kernel shows the volumes in its
+    database (block/partitions/ldm.c); the table only keeps other systems away from them.
     """
     if not kernel or seen.table is None or seen.table.label is not TableLabel.DOS:
         return False
@@ -305,8 +305,8 @@ def _are_volumes(seen: Contents, kernel: Sequence[KernelPartition]) -> bool:
 def merge(
     label: TableLabel, partitions: Sequence[Partition], kernel: Sequence[KernelPartition]
 ) -> tuple[Partition, ...]:
-    """Each of the kernel's partitions goes to the table's entry of its number and start, else to the one of its place,
-    else to the one of its number. What the table does not have comes last.
+    """Merge both lists. Each of the kernel's partitions matches the table's entry of its number and start, otherwise
+    the one of its place, otherwise the one of its number. What the table does not have comes last.
     """
     left = {part.node: part for part in kernel}
     chosen: dict[int, KernelPartition] = {}

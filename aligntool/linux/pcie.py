@@ -26,7 +26,7 @@ _NEXT_VENDOR = re.compile(rb"\n[0-9a-fA-FC]{1,4} ")  # a vendor, or the list of 
 
 @dataclass(frozen=True, slots=True)
 class PciNames:
-    """`places` are tried in turn. What was read and found is kept for the next question."""
+    """Names of PCI devices; `places` are tried in turn. What was read and found is cached."""
 
     places: tuple[str, ...] = PLACES
     _content: list[bytes] = field(default_factory=list, repr=False, compare=False)
@@ -108,7 +108,9 @@ def _adapter(tree: Tree, path: str, names: PciNames) -> Adapter | None:
 
 
 def _is_vmd(tree: Tree, path: str, device: str) -> bool:
-    """By its driver, by the domain that it has made, or by its number when no driver is bound (so no drive shows)."""
+    """Return whether it is a VMD: by its driver, by its domain, or by its number when no driver is bound (so no drive
+    shows).
+    """
     driver = tree.link(f"{path}/driver") or ""
     if driver.rpartition("/")[2] == "vmd":
         return True
@@ -133,14 +135,14 @@ _LPC = "1f.0"  # where every Intel chipset since ICH0 has its LPC or eSPI bridge
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Reads paths and remembers the hops that they share: a thousand drives on one adapter read it once."""
+    """A reader of paths that caches their common hops: a thousand drives on one adapter read it once."""
 
     tree: Tree
     names: PciNames = field(default_factory=PciNames)
     _hops: dict[str, LinkHop] = field(default_factory=dict, repr=False, compare=False)
 
     def links(self, sysfs_device: str) -> tuple[LinkHop, ...]:
-        """Nothing for a device that does not hang on PCI."""
+        """Return the links; nothing for a device that is not on PCI."""
         places = _places(sysfs_device)
         hops = [self._hop(place, place is places[-1]) for place in places]
         hops = [replace(hop, port=Port.SWITCH) if _is_switch(hops, place) else hop for place, hop in enumerate(hops)]
@@ -183,7 +185,7 @@ class Topology:
         return f"{int(text, 16):04x}" if text is not None and _NUMBER.fullmatch(text) else None
 
     def _hidden(self, place: "_Place", family: PortFamily | None) -> PortFamily | None:
-        """The link between the processor and the chipset that this hop is a part of."""
+        """Return the link between the processor and the chipset that this hop is a part of."""
         if family is None or family.side is not Side.CHIPSET:
             return None
         bridge = f"{place.outermost_bus}/{place.outermost_bus.rpartition('/pci')[2]}:{_LPC}"
@@ -203,7 +205,7 @@ class _Place:
 
 
 def _places(sysfs_device: str) -> list[_Place]:
-    """From the root to the drive."""
+    """Return the addresses from the root to the drive."""
     words = sysfs_device.split("/")
     places: list[_Place] = []
     outermost, fresh = "", False
@@ -233,7 +235,9 @@ def _port(place: _Place, last: bool, family: PortFamily | None) -> Port:
 
 
 def _is_switch(hops: list[LinkHop], index: int) -> bool:
-    """Both it and what lies below it have PCIe links; below a bridge to conventional PCI there is none."""
+    """Return whether it is a switch: it and the device below it have PCIe links; below a bridge to conventional PCI
+    there is none.
+    """
     here = hops[index]
     return here.port is Port.BRIDGE and _has_link(here) and _has_link(hops[index + 1])
 
@@ -243,13 +247,13 @@ def _has_link(hop: LinkHop) -> bool:
 
 
 def _speed(text: str | None) -> float | None:
-    """ "8.0 GT/s PCIe", on kernels before 5.9 "8 GT/s"; "Unknown", "Unknown speed"."""
+    """Return the speed of "8.0 GT/s PCIe", on kernels before 5.9 "8 GT/s"; "Unknown", "Unknown speed"."""
     words = text.split(" ", 1) if text else [""]
     return _SPEEDS.get(words[0].removesuffix(".0"))
 
 
 def _width(lanes: int | None) -> int | None:
-    """0 when the link is down, 255 (PCIE_LNK_WIDTH_UNKNOWN) when nobody knows."""
+    """Return the width; 0 when the link is down, 255 (PCIE_LNK_WIDTH_UNKNOWN) when it is unknown."""
     return lanes if lanes in _WIDTHS else None
 
 
@@ -272,7 +276,7 @@ class _Shared:
 
 
 def find_uplinks(disks: Iterable[Disk]) -> tuple[Uplink, ...]:
-    """A link is told when two drives share it; the chipset's also for one, since all other I/O shares it."""
+    """Return links that two drives share; the chipset's also for one, since all other I/O shares it."""
     visible: dict[str, _Shared] = {}
     hidden: dict[tuple[str, str], _Shared] = {}
     for disk in disks:
@@ -294,7 +298,7 @@ def find_uplinks(disks: Iterable[Disk]) -> tuple[Uplink, ...]:
 
 
 def _link_ends(path: tuple[LinkHop, ...]) -> Iterator[LinkHop]:
-    """The lower end of each link of the path, so that no link counts twice.
+    """Yield the lower end of each link of the path, so that no link counts twice.
 
     Counted from the root port, the ports of switches alternate: upstream (the lower end of a link), downstream (its
     upper end), upstream ... What lies between the two ports of one switch is not a link.
@@ -313,6 +317,6 @@ def _link_ends(path: tuple[LinkHop, ...]) -> Iterator[LinkHop]:
 
 
 def _is_chipset(hop: LinkHop) -> bool:
-    """AMD's chipsets are switches: their uplink is plain to see."""
+    """Return whether it belongs to a chipset; AMD's chipsets are switches, so sysfs shows their uplink."""
     family = _chipsets().family(hop.pci_id, hop.name) if hop.port is Port.SWITCH and hop.pci_id else None
     return family is not None and family.side is Side.CHIPSET

@@ -38,7 +38,7 @@ _KEPT_AS_ASKED = ("/proc/", "/etc/", "/usr/lib/")
 
 
 class Entry(NamedTuple):
-    """One thing to put into a snapshot."""
+    """One entry of a snapshot."""
 
     path: str  # "sys/block/sda", without the leading slash
     kind: str
@@ -47,7 +47,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recorder(Tree):
-    """Answers for this machine, and says it were a captured tree, so that nobody opens a disk."""
+    """A tree that records what is read of this machine, and claims to be a captured one, so that no disk is opened."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class Recorder(Tree):
             self.folders.add(place)
 
     def _place(self, path: str) -> str:
-        """Where a path lies with no symbolic link before its last word; the links on the way are noted."""
+        """Return where a path is with no symbolic link before its last word; the links on the way are noted."""
         if path.startswith(_KEPT_AS_ASKED):
             return path
         here, words = "", [word for word in path.split("/") if word]
@@ -145,8 +145,8 @@ _MOST_ATTRIBUTES = 400  # in one folder
 
 
 def collect(tree: Tree, *, serials: bool) -> Iterator[Entry]:
-    """Without `serials` every identity is replaced by a placeholder. Opens NVMe namespaces for Identify, no other
-    device, and nothing for writing.
+    """Yield the entries. Without `serials` every identity is replaced by a placeholder. Opens NVMe namespaces for
+    Identify, no other device, and nothing for writing.
     """
     recorder = Recorder("", source=tree)
     seen = _look(recorder)
@@ -200,7 +200,9 @@ def _identify(tree: Tree, block: Block) -> Iterator[tuple[str, bytes]]:
 
 
 def _masked(entries: list[Entry]) -> Iterator[Entry]:
-    """Files by what they are; folders and links by their names, where a bus puts identities into its paths."""
+    """Yield files masked by their kind; folders and links by their names, where a bus puts identities into its
+    paths.
+    """
     masks = Masks()
     for entry in entries:
         path = masks.anywhere(entry.path)
@@ -463,7 +465,7 @@ def _fact(masks: Masks, line: str) -> str:
 
 
 def _spec(masks: Masks, spec: str) -> str:
-    """Of a device; "" for a network share, a pseudo file system, a file."""
+    """Return the device of a line; "" for a network share, a pseudo file system, a file."""
     key = next((key for key in _SPECS if spec.startswith(key)), None)
     if key is not None:
         return key + masks.value(spec.removeprefix(key))

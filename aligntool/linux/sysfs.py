@@ -44,7 +44,7 @@ def opened(path: str | Path, flags: int = READ_ONLY) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """`root` is "" for the live machine, else the folder that stands for its "/"."""
+    """The root of a machine: `root` is "" for the live machine, otherwise the folder that replaces its "/"."""
 
     root: str
     _resolved: dict[str, str | None] = field(default_factory=dict, repr=False, compare=False)
@@ -54,7 +54,7 @@ class Tree:
         return not self.root
 
     def text(self, path: str) -> str | None:
-        """The stripped content of a short file."""
+        """Return the stripped content of a short file."""
         descriptor = self._open(path)
         if descriptor is None:
             return None
@@ -69,7 +69,7 @@ class Tree:
         return as_number(self.text(path))
 
     def content(self, path: str, limit: int = LONGEST_CONTENT) -> bytes | None:
-        """The bytes of a file that may be long or binary, up to `limit`."""
+        """Return the bytes of a file that may be long or binary, up to `limit`."""
         descriptor = self._open(path)
         if descriptor is None:
             return None
@@ -87,7 +87,9 @@ class Tree:
         return b"".join(pieces)
 
     def open(self, path: str) -> int | None:
-        """A descriptor to read a regular file by, which the caller closes; None: there is none, or not allowed."""
+        """Return a descriptor for reading a regular file, which the caller closes; None: not there, or not
+        permitted.
+        """
         descriptor = self._open(path)
         if descriptor is not None and not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
@@ -108,7 +110,7 @@ class Tree:
         return os.path.isdir(path) if self.live else self._host(path, stat.S_IFDIR) is not None
 
     def link(self, path: str) -> str | None:
-        """Where a symbolic link says it leads, unresolved: its last word names a driver, a subsystem."""
+        """Return the target of a symbolic link, unresolved: its last word names a driver, a subsystem."""
         folder, _, name = path.rpartition("/")
         above = folder if self.live else self._lookup(folder)
         try:
@@ -117,7 +119,7 @@ class Tree:
             return None
 
     def real(self, path: str) -> str | None:
-        """The path without symbolic links, as the machine would resolve it; None when nothing is there."""
+        """Return the path without symbolic links, as the machine would resolve it; None when nothing is there."""
         if not self.live:
             return self._lookup(path)
         return os.path.realpath(path) if os.path.exists(path) else None
@@ -132,7 +134,7 @@ class Tree:
             return None
 
     def _host(self, path: str, kind: int = stat.S_IFREG) -> str | None:
-        """Where something of the captured machine lies on this one, with no symbolic link left in its path.
+        """Return where something of the captured machine is on this one, with no symbolic link left in its path.
 
         None when it is not of that kind: opening a pipe or a device node that lies in a captured tree could do
         something.
@@ -155,7 +157,7 @@ class Tree:
         return place if found == kind else None
 
     def _lookup(self, path: str) -> str | None:
-        """Resolve as if the root were the machine's "/": ".." stops there, absolute links start there."""
+        """Resolve a path as if the root were the machine's "/": ".." stops there, absolute links start there."""
         known = self._resolved
         if path in known:
             return known[path]
@@ -200,7 +202,7 @@ POWER = "/sys/class/power_supply"
 
 
 def on_battery(power: str = POWER) -> bool:
-    """Whether a battery of the machine is discharging and no mains are there.
+    """Return whether a battery of the machine is discharging without mains power.
 
     Documentation/ABI/testing/sysfs-class-power. Batteries of mice and pens have the scope "Device".
     """
@@ -215,7 +217,7 @@ def on_battery(power: str = POWER) -> bool:
 
 
 def _link_target(place: str) -> str | None:
-    """Where a symbolic link leads; "" when it is not a link; None when nothing is there."""
+    """Return the target of a symbolic link; "" when it is not a link; None when nothing is there."""
     try:
         return os.readlink(place) if stat.S_ISLNK(os.lstat(place).st_mode) else ""
     except (OSError, ValueError):
@@ -228,7 +230,7 @@ def stripped(content: bytes) -> str:
 
 
 def as_number(text: str | None) -> int | None:
-    """A decimal number as the kernel prints it; None for anything else, however long."""
+    """Return a decimal number as the kernel prints it; None for anything else, however long."""
     if text is None or not 0 < len(text) <= 20:
         return None
     digits = text[1:] if text[0] == "-" else text
@@ -236,7 +238,7 @@ def as_number(text: str | None) -> int | None:
 
 
 def captured_tree(folder: str) -> Tree:
-    """The tree in a folder that the user names; forgives the folder above it and the `sys` inside it.
+    """Return the tree in a folder that the user names; accepts the folder above it and the `sys` inside it.
 
     Raises Refused when there is no sysfs.
     """
@@ -291,7 +293,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Mounts:
-    """Where devices are mounted, by number and by node."""
+    """The mount points of devices, by number and by node."""
 
     by_number: Mapping[str, tuple[str, ...]]
     by_node: Mapping[str, tuple[str, ...]]  # "/dev/sda1": btrfs, ZFS and overlay have anonymous numbers
@@ -345,7 +347,9 @@ def parse_swaps(content: bytes) -> Iterator[str]:
 
 
 def unescape(word: bytes) -> str:
-    r"""Octal escapes of the kernel: \040, \011, \012, \134, \043 (fs/proc_namespace.c, mangle)."""
+    r"""Return the text without octal escapes of the kernel: \040, \011, \012, \134, \043 (fs/proc_namespace.c,
+    mangle).
+    """
     return _OCTAL.sub(lambda found: bytes((int(found[1], 8) & 0xFF,)), word).decode("utf-8", "replace")
 
 
@@ -359,7 +363,7 @@ _HEX = re.compile(rb"\\x([0-9a-fA-F]{2})")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What udev knows of one device."""
+    """udev's properties of one device."""
 
     properties: Mapping[str, str]
     links: tuple[str, ...] = ()  # below /dev: "disk/by-id/wwn-0x5000..."
@@ -368,7 +372,7 @@ class Record:
         return self.properties.get(key) or None
 
     def decoded(self, key: str) -> str | None:
-        """A property whose name ends in _ENC, or which blkid encodes the same way (ID_PART_ENTRY_NAME)."""
+        """Return a property whose name ends in _ENC, or which blkid encodes the same way (ID_PART_ENTRY_NAME)."""
         value = self.properties.get(key)
         return None if value is None else unescape_udev(value).strip() or None
 
@@ -389,7 +393,7 @@ class UdevDatabase:
     has_files: bool  # captured for `lsblk --sysroot`
 
     def record(self, number: str | None, name: str) -> Record:
-        """By device number ("8:1"), else by kernel name."""
+        """Return the record by device number ("8:1"), otherwise by kernel name."""
         if self.has_records and number:
             content = self.tree.content(f"/run/udev/data/b{number}", LONGEST_RECORD)
             if content is not None:
@@ -399,7 +403,7 @@ class UdevDatabase:
 
 
 def open_database(tree: Tree) -> UdevDatabase:
-    """Looks once whether there is a database at all: most captured trees have none.
+    """Open the database; checks once whether it exists, which most captured trees lack.
 
     The files in /dev of a live machine are devices, and nothing here opens one.
     """
@@ -409,14 +413,14 @@ def open_database(tree: Tree) -> UdevDatabase:
 
 
 def parse_record(content: bytes) -> Record:
-    """Lines "E:KEY=value" and "S:link" (systemd, src/libsystemd/sd-device/device-private.c)."""
+    """Return the record of lines "E:KEY=value" and "S:link" (systemd, src/libsystemd/sd-device/device-private.c)."""
     lines = content.decode("utf-8", "replace").split("\n")
     properties = _values(line[2:] for line in lines if line.startswith("E:"))
     return Record(properties, tuple(line[2:] for line in lines if line.startswith("S:")))
 
 
 def parse_dump(content: bytes) -> Record:
-    """Lines "KEY=value", as `udevadm info --query=property` prints them; links stand in DEVLINKS."""
+    """Return the record of lines "KEY=value", as `udevadm info --query=property` prints them; links are in DEVLINKS."""
     properties = _values(content.decode("utf-8", "replace").split("\n"))
     links = properties.get("DEVLINKS", "").split()
     return Record(properties, tuple(link.removeprefix("/dev/") for link in links))

@@ -29,14 +29,14 @@ LONGEST_SCRIPT = 1 << 20
 
 
 def find_distribution(tree: Tree = LIVE) -> str | None:
-    """The family of a machine; None: of none that is known."""
+    """Return the family of a machine; None: not a known one."""
     release = next((text for file in FILES if (text := _text(tree, file)) is not None), "")
     return with_dracut(family_of(release), tree.content)
 
 
 def with_dracut(family: str | None, content: Callable[[str, int], bytes | None]) -> str | None:
-    """Debian's packages dracut and initramfs-tools exclude each other. What is called update-initramfs then is missing,
-    or a script that does not call mkinitramfs, as the one of initramfs-tools does.
+    """Return the family with dracut. Debian's packages dracut and initramfs-tools exclude each other. update-initramfs
+    is then missing, or a script that does not call mkinitramfs, as the one of initramfs-tools does.
 
     `content` reads a file up to a length; None: it is not there.
     """
@@ -47,7 +47,7 @@ def with_dracut(family: str | None, content: Callable[[str, int], bytes | None])
 
 
 def family_of(text: str) -> str | None:
-    """By ID, else by ID_LIKE, which names the nearest relative first."""
+    """Return the family by ID, otherwise by ID_LIKE, which names the nearest relative first."""
     fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     words = f"{fields.get('ID', '')} {fields.get('ID_LIKE', '')}".replace('"', " ").replace("'", " ").split()
     for word in words:
@@ -89,12 +89,12 @@ _MAKERS = (
 
 
 class NotReadable(Exception):
-    """Why; a sentence without a subject."""
+    """The reason why an image is not readable; a sentence without a subject."""
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What was found so far."""
+    """The results so far."""
 
     maker: str = ""
     mdadm: bool = False
@@ -104,12 +104,14 @@ class _Seen:
 
     @property
     def enough(self) -> bool:
-        """dracut's may name arrays after their mdadm.conf, and is read to its end."""
+        """Return whether the rest can be skipped; images of dracut may name arrays after their mdadm.conf, and are read
+        to the end.
+        """
         return self.maker in ("initramfs-tools", "mkinitcpio") and self.mdadm and bool(self.confs)
 
 
 def read_initramfs(descriptor: int, path: str) -> Initramfs:
-    """Reads from the start on; the descriptor stays open."""
+    """Read an image from the start on; the descriptor stays open."""
     seen = _Seen()
     try:
         _read(descriptor, seen)
@@ -128,7 +130,7 @@ def read_initramfs(descriptor: int, path: str) -> Initramfs:
 
 
 def _read(descriptor: int, seen: _Seen) -> None:
-    """Archives that are not packed, one after the other (microcode, modules), then one that is."""
+    """Read uncompressed archives one after the other (microcode, modules), then a compressed one."""
     with os.fdopen(os.dup(descriptor), "rb", buffering=PIECE) as file:
         file.seek(0)
         _Archive(file, seen).read()
@@ -188,7 +190,7 @@ class _Archive:
                 raise NotReadable("it ends in the middle of a file")
 
     def _padding(self) -> bytes:
-        """The first bytes that are not the zeros between two archives."""
+        """Return the first bytes that are not the zeros between two archives."""
         while True:
             head = self._take(4)
             if not head or head.strip(b"\0"):
@@ -224,7 +226,7 @@ class _Archive:
         return True
 
     def _back(self, head: bytes) -> None:
-        """Only a file can; of a pipe nobody reads on."""
+        """Seek back, which only a file can; a pipe is not read further."""
         if head and self.file.seekable():
             self.file.seek(-len(head), os.SEEK_CUR)
 
@@ -255,7 +257,7 @@ def _note(seen: _Seen, path: str, content: bytes) -> None:
 
 
 def _asked(text: str) -> Iterator[str]:
-    """rd.md.uuid=... of dracut.cmdline(7)."""
+    """Yield the UUIDs of rd.md.uuid=... (dracut.cmdline(7))."""
     for word in text.split():
         if word.startswith("rd.md.uuid=") and (uuid := config_files.array_uuid(word.partition("=")[2])):
             yield uuid
@@ -270,7 +272,9 @@ MOST = 64
 
 
 def read_unfinished(tree: Tree) -> tuple[str, ...]:
-    """By the records in aligntool's folder, which root alone may read; one that is damaged is told all the same."""
+    """Return unfinished arrays by the records in aligntool's folder, which requires root; a damaged one is still
+    reported.
+    """
     names = [name for name in tree.names(RECORDS) if name.endswith(".json")]
     return tuple(_sentence(f"{RECORDS}/{name}", tree.content(f"{RECORDS}/{name}", LONGEST)) for name in names[:MOST])
 
@@ -305,7 +309,9 @@ _MACHINE = re.compile(r"[0-9a-f]{32}|Default")  # a folder of the Boot Loader Sp
 
 
 def read_system(tree: Tree) -> System | None:
-    """Takes seconds where there are images to unpack. Images that only root may read are told as unseen."""
+    """Return the system's files; takes seconds where there are images to unpack. Images that only root may read are
+    reported as unseen.
+    """
     fstab = _text(tree, "/etc/fstab")
     if fstab is None and all(_text(tree, file) is None for file in FILES):
         return None
@@ -326,12 +332,12 @@ def read_system(tree: Tree) -> System | None:
 
 
 def _known(hostname: str | None) -> str | None:
-    """The kernel's own is "(none)" until somebody gives it one."""
+    """Return the host name; the kernel's own is "(none)" until one is set."""
     return None if hostname in (None, "", "(none)") else hostname
 
 
 def _mdadm(tree: Tree, family: str | None) -> MdadmConf:
-    """Of the two places the first that is there, and every file of the folders: mdadm.conf(5), FILES."""
+    """Return the first of the two places that exists, and every file of the folders: mdadm.conf(5), FILES."""
     mains = MDADM_CONFS if (family or "").startswith("debian") else MDADM_CONFS[::-1]
     files = [file for file in mains if tree.exists(file)][:1]
     for folder in MDADM_FOLDERS:
@@ -348,7 +354,7 @@ def _text(tree: Tree, path: str) -> str | None:
 
 
 def read_images(tree: Tree) -> Iterator[Initramfs]:
-    """Those that a boot loader would find, and of a snapshot what was seen when it was made."""
+    """Yield the images that a boot loader would find, and for a snapshot its recorded facts."""
     if not tree.live and tree.is_directory(CAPTURED):
         for name in tree.names(CAPTURED)[:MOST_IMAGES]:
             if (text := _text(tree, f"{CAPTURED}/{name}")) is not None:
@@ -359,7 +365,9 @@ def read_images(tree: Tree) -> Iterator[Initramfs]:
 
 
 def _image_paths(tree: Tree) -> Iterator[str]:
-    """/boot, and what the Boot Loader Specification adds: /boot/ID/VERSION/initrd. Links lead to others of these."""
+    """Yield the images in /boot, and those of the Boot Loader Specification: /boot/ID/VERSION/initrd. Links lead to
+    others of these.
+    """
     for folder in ("/boot", "/efi", "/boot/efi"):
         below = [f"{folder}/{name}" for name in tree.names(folder) if _MACHINE.fullmatch(name)]
         places = [folder, *(f"{machine}/{name}" for machine in below for name in tree.names(machine))]
@@ -382,7 +390,7 @@ def _image(tree: Tree, path: str) -> Initramfs:
 
 
 def image_text(image: Initramfs) -> str:
-    """As a snapshot keeps it: facts, and the ARRAY lines of the mdadm.conf inside."""
+    """Return an image as a snapshot keeps it: facts, and the ARRAY lines of the mdadm.conf inside."""
     lines = [f"path={image.path}", f"maker={image.maker}", f"mdadm={'yes' if image.has_mdadm else 'no'}"]
     lines += [f"asked={uuid}" for uuid in image.arrays_asked]
     lines += [f"unseen={image.unseen}"] if image.unseen else []

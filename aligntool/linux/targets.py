@@ -1,4 +1,4 @@
-"""Resolve what a user types as TARGET: a disk, a partition, an image, a captured tree."""
+"""Resolve a TARGET of the command line: a disk, a partition, an image, a captured tree."""
 
 import gzip
 import lzma
@@ -57,8 +57,8 @@ _BLANK = 1024 * 1024  # a new partition begins behind it, and a backup GPT lies 
 
 
 def read_image(path: str, given: Given, pulse: Pulse = SILENT, *, known: bool = True) -> Disk:
-    """Raises Refused for a file that is not a disk image, or that cannot be read. `known`: also for one in which
-    nothing is recognised.
+    """Return a disk image. Raises Refused for a file that is not one, or that cannot be read. `known`: also for one in
+    which nothing is recognised.
     """
     descriptor = _open(path)
     try:
@@ -108,8 +108,8 @@ def _hint(path: str, error: OSError) -> str:
 
 
 def _refuse_other_files(path: str, reader: Reader, seen: Contents) -> None:
-    """Raise Refused for a file in which nothing can be judged. What is a disk is recognised, or blank where a table and
-    a file system begin: zeros, or ones as flash is after an erase.
+    """Raise Refused for a file in which nothing can be judged. A disk is recognised, or blank where a table and a file
+    system begin: zeros, or ones as flash is after an erase.
     """
     if not seen.table_read or seen.table or seen.partitions or seen.content or seen.gpt_headers or seen.unseen:
         return
@@ -139,7 +139,7 @@ def refuse_containers(path: str, reader: Reader) -> None:
 
 @contextmanager
 def open_sysroot(sysroot: str | None) -> Iterator[Tree]:
-    """Raises Refused when there is nothing to look at."""
+    """Open a captured tree. Raises Refused when it holds no disk data."""
     if sysroot is None:
         yield Tree("")
     elif not Path(sysroot).is_file():
@@ -161,7 +161,7 @@ DEEPEST = 100  # folders in folders, as a `Tree` follows them
 
 @dataclass(slots=True)
 class _Bounded:
-    """A stream that may give MOST_BYTES."""
+    """A stream limited to MOST_BYTES."""
 
     stream: IO[bytes]
     left: int
@@ -234,8 +234,8 @@ def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: str) -
 
 
 def find_target(tree: Tree, target: str) -> Block | None:
-    """Return the disk; None where the target is an image file. Raises Refused for anything else, and for a word that
-    may mean either.
+    """Return the disk; None where the target is an image file. Raises Refused for anything else, and for an ambiguous
+    word.
     """
     if "\0" in target or not target:
         raise Refused(f"{target!r} is not a name of a disk or file")
@@ -250,8 +250,8 @@ def find_target(tree: Tree, target: str) -> Block | None:
 
 
 def refuse_ambiguous(target: str, *, folders: bool = False) -> None:
-    """Raise Refused for a word without a slash that is a file here and a disk of this machine. `folders`: a folder may
-    be meant as well.
+    """Raise Refused for a word without a slash that is a file here and a disk of this machine. `folders`: also for a
+    folder.
     """
     if "/" in target or "\0" in target or target in ("", ".", "..") or not os.path.lexists(target):
         return
@@ -269,8 +269,8 @@ def refuse_ambiguous(target: str, *, folders: bool = False) -> None:
 
 
 def refuse_silent(path: str, silence_s: float = SILENCE_S) -> None:
-    """Raise Refused for a disk or file that gives no answer: this process would never come back from opening it.
-    Nothing else is opened: opening a character device may do something.
+    """Raise Refused for a disk or file that gives no answer: this process would never return from opening it. Nothing
+    else is opened: opening a character device may do something.
     """
 
     def read(_: Pulse) -> bool:
@@ -308,7 +308,7 @@ def _on_this_machine(tree: Tree, target: str) -> Block | None:
 
 
 def _sibling(target: str) -> str:
-    """People type the NVMe controller and mean its namespace."""
+    """Return the namespace of an NVMe controller, whose name is often given instead."""
     name = target.rpartition("/")[2]
     is_controller = name.startswith("nvme") and name[4:].isdigit()
     return f"sudo aligntool audit {shell_word(target)}n1" if is_controller else "lsblk -d"
@@ -324,7 +324,7 @@ def _captured(tree: Tree, target: str) -> Block:
 
 
 def _by_link(tree: Tree, link: str) -> Iterator[Block]:
-    """/dev/disk/by-id/... as udev made them on the captured machine."""
+    """Yield the disk of /dev/disk/by-id/... as udev made the links on the captured machine."""
     database = open_database(tree)
     for block in list_blocks(tree):
         parts = [f"{block.path}/{name}" for name in tree.names(block.path) if name.startswith(block.sysname)]

@@ -1,4 +1,4 @@
-"""Find what uses a block device: mounts, swap, holders, locks; where a file lies on disk; attach loop devices."""
+"""Find the users of a block device: mounts, swap, holders, locks; the place of a file on disk; attach loop devices."""
 
 import errno
 import fcntl
@@ -31,8 +31,8 @@ class Occupant:
 
 
 def occupants(status: os.stat_result) -> tuple[Occupant, ...]:
-    """Of a whole disk and of each of its partitions; of a partition and of its disk as a whole, but of no other
-    partition; of an image file, the loop devices over it.
+    """Return the users of a whole disk and of each of its partitions; of a partition and of its disk as a whole, but of
+    no other partition; of an image file, the loop devices over it.
     """
     if not stat.S_ISBLK(status.st_mode):
         return tuple(loops_over(status))
@@ -41,8 +41,8 @@ def occupants(status: os.stat_result) -> tuple[Occupant, ...]:
 
 
 def remaining_occupants(status: os.stat_result) -> tuple[Occupant, ...]:
-    """Return what `occupants` finds once the programs have ended that an aligntool which was killed had started, or
-    after some seconds with those that still run.
+    """Return `occupants` once the programs of a killed aligntool have ended, or after some seconds those that still
+    run.
     """
     deadline = time.monotonic() + _USERS_S
     found = occupants(status)
@@ -53,7 +53,7 @@ def remaining_occupants(status: os.stat_result) -> tuple[Occupant, ...]:
 
 
 def loops_over(status: os.stat_result) -> Iterator[Occupant]:
-    """Loop devices over the same bytes, which no exclusive opening notices."""
+    """Yield loop devices over the same bytes, which no exclusive opening notices."""
     if not stat.S_ISBLK(status.st_mode):
         yield from _loops({(status.st_dev, status.st_ino): "the file"})
     else:
@@ -61,7 +61,7 @@ def loops_over(status: os.stat_result) -> Iterator[Occupant]:
 
 
 def nodes_of(status: os.stat_result) -> dict[int, str]:
-    """Kernel names, by device number, of everything that shows bytes of a block device."""
+    """Return the kernel names, by device number, of everything that shows bytes of a block device."""
     folder = sysfs_folder(status.st_rdev)
     folders = [folder, *(file.parent for file in sorted(folder.glob("*/partition")))]
     folders += [] if disk_folder(folder) == folder else [folder.parent]
@@ -74,12 +74,12 @@ def disk_folder(folder: Path) -> Path:
 
 
 def sysfs_folder(device: int) -> Path:
-    """Of a block device by its number; Documentation/ABI/testing/sysfs-dev."""
+    """Return the folder of a block device by its number; Documentation/ABI/testing/sysfs-dev."""
     return Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve()
 
 
 def kernel_name(folder: Path) -> str:
-    """sysfs writes cciss!c0d0 for /dev/cciss/c0d0."""
+    """Return the kernel's name: sysfs has cciss!c0d0 for /dev/cciss/c0d0."""
     return folder.name.replace("!", "/")
 
 
@@ -89,7 +89,9 @@ def _number(text: str) -> int:
 
 
 def _mounts(nodes: Mapping[int, str]) -> Iterator[Occupant]:
-    """Compare the source as well as the number: a btrfs has a number that no device has."""
+    """Yield the mounts; the source is compared as well as the number, because a btrfs has a number that no
+    device has.
+    """
     for mount in mounts_now():
         name = nodes.get(_number(mount.number)) or nodes.get(block_number(mount.source))
         if name:
@@ -119,7 +121,7 @@ def _holders(nodes: Mapping[int, str]) -> Iterator[Occupant]:
 
 
 def _loops(targets: Mapping[tuple[int, int], str]) -> Iterator[Occupant]:
-    """Loop devices over one of the targets, which are known by `_identity`."""
+    """Yield loop devices over one of the targets, which are compared by `_identity`."""
     for file in sorted(Path("/sys/block").glob("loop*/loop/backing_file")):
         try:
             status = Path(file.read_text(errors="surrogateescape").rstrip("\n")).stat()
@@ -145,7 +147,7 @@ def _is_own(loop: str) -> bool:
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
-    """A block device by its number, whatever its node is called; a file by its place."""
+    """Return a block device by its number, for any node of it; a file by its place."""
     return (0, status.st_rdev) if stat.S_ISBLK(status.st_mode) else (status.st_dev, status.st_ino)
 
 
@@ -176,7 +178,7 @@ _MOST = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Bytes of a file that lie on the disk in one piece."""
+    """Bytes of a file that are contiguous on the disk."""
 
     file_start: int
     disk: Extent
@@ -189,7 +191,9 @@ class Placed:
 
 
 def file_extents(descriptor: int, path: str) -> Placed:
-    """Raises Refused where the file system does not tell, or tells places that are not the disk's."""
+    """Return the runs of a file. Raises Refused where the file system does not report them, or reports places that are
+    not the disk's.
+    """
     number = os.fstat(descriptor).st_dev
     if not sysfs_folder(number).exists():
         raise Refused(
@@ -203,7 +207,9 @@ def file_extents(descriptor: int, path: str) -> Placed:
 
 
 def disk_of(device: int) -> tuple[str, int]:
-    """The kernel's name of the disk that a block device is, or is a partition of; and the byte where it begins."""
+    """Return the kernel's name of the disk that a block device is, or is a partition of; and the byte where it
+    begins.
+    """
     folder = sysfs_folder(device)
     disk = disk_folder(folder)
     return kernel_name(disk), 0 if disk == folder else int((folder / "start").read_text()) * 512
@@ -233,7 +239,7 @@ def _runs(descriptor: int, path: str, start: int) -> Iterator[Run]:
 
 
 def _merged(runs: Iterator[Run]) -> Iterator[Run]:
-    """Runs that go on where the one before ended, in the file and on the disk, are one."""
+    """Yield the runs; those that continue the one before, in the file and on the disk, are merged."""
     last: Run | None = None
     for run in runs:
         if last and run.file_start == last.file_start + last.disk.length and run.disk.start == last.disk.end:
@@ -255,8 +261,9 @@ _PAUSE_S = 0.05
 
 
 def in_use(path: str) -> tuple[Occupant, ...]:
-    """What neither a mount nor a holder in sysfs tells: loop devices over the same bytes, and locks of others, as QEMU
-    has on the drives of its machines. Of a drive its partitions count, of a partition its drive.
+    """Return uses that neither a mount nor a holder in sysfs shows: loop devices over the same bytes, and locks of
+    other programs, as QEMU has on the drives of its machines. For a drive its partitions count, for a partition its
+    drive.
 
     Raises OSError where the path is not there.
     """
@@ -266,7 +273,7 @@ def in_use(path: str) -> tuple[Occupant, ...]:
 
 
 def locks_on(path: str) -> tuple[Occupant, ...]:
-    """POSIX and OFD locks, and flock, of other processes; on this node, and on no other of the same device."""
+    """Return POSIX and OFD locks, and flock, of other processes; on this node, and on no other of the same device."""
     try:
         descriptor = os.open(path, READ_ONLY)
     except OSError:
@@ -294,7 +301,9 @@ def _is_flocked(descriptor: int) -> bool:
 
 
 def _has_flock(status: os.stat_result) -> bool:
-    """proc_locks(5): "1: FLOCK  ADVISORY  WRITE 1234 00:05:361 0 EOF"; who waits for one has "->" before FLOCK."""
+    """Return whether a line has a flock (proc_locks(5)): "1: FLOCK ADVISORY WRITE 1234 00:05:361 0 EOF"; a waiting
+    process has "->" before FLOCK.
+    """
     place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     for line in Path("/proc/locks").read_text().splitlines():
         words = line.split()
@@ -343,7 +352,9 @@ _TRIES = 64  # another program may take the free device between the question and
 
 @dataclass(frozen=True, slots=True)
 class PartitionLoop:
-    """`device` is this partition as long as `descriptor` is open, here or in a program that it was passed to."""
+    """A loop device. `device` is this partition as long as `descriptor` is open, here or in a program that it was
+    passed to.
+    """
 
     device: str
     descriptor: int
@@ -351,7 +362,7 @@ class PartitionLoop:
 
 @contextmanager
 def partition_loop(path: str, extent: Extent) -> Iterator[PartitionLoop]:
-    """Everything written to it is durable when the context ends without an error.
+    """Attach a partition; everything written to it is durable when the context ends without an error.
 
     It is detached when the last program closes it (LO_FLAGS_AUTOCLEAR), and so when aligntool is killed. A program
     that has the descriptor cannot find another disk under the device's name then. Raises Refused before, and Stopped
@@ -376,7 +387,7 @@ def partition_loop(path: str, extent: Extent) -> Iterator[PartitionLoop]:
 
 
 def _attach(path: str, extent: Extent, *, read_only: bool) -> PartitionLoop:
-    """Raises OSError where `path` cannot be opened, and NoLoop."""
+    """Attach a loop device. Raises OSError where `path` cannot be opened, and NoLoop."""
     flags = READ_ONLY if read_only else os.O_RDWR | os.O_CLOEXEC
     with opened(path, flags) as backing:
         config = loop_config(backing, extent, read_only=read_only)
@@ -403,7 +414,7 @@ def _attach_free(control: int, config: bytes, flags: int) -> PartitionLoop:
 
 
 def _write_back(path: str) -> None:
-    """The page cache of the disk or image is written; of a disk, it is dropped as well."""
+    """Write the page cache of the disk or image; for a disk, drop it as well."""
     with opened(path, os.O_RDONLY) as descriptor:
         os.fsync(descriptor)
         if stat.S_ISBLK(os.fstat(descriptor).st_mode):
@@ -415,12 +426,12 @@ def _write_back(path: str) -> None:
 
 
 class NoLoop(Exception):
-    """A sentence: why there is no loop device."""
+    """No loop device; a sentence with the reason."""
 
 
 @contextmanager
 def fresh_reader(path: str) -> Iterator[FileReader]:
-    """A reader of the disk or image as it is now, without what an earlier look left in the cache. Raises OSError."""
+    """Yield a reader of the disk or image as it is now, without the cache of an earlier read. Raises OSError."""
     with opened(path) as descriptor:
         forget_cached(descriptor)
         yield FileReader(descriptor, os.lseek(descriptor, 0, os.SEEK_END))
@@ -428,7 +439,8 @@ def fresh_reader(path: str) -> Iterator[FileReader]:
 
 @contextmanager
 def read_only_loop(path: str, extent: Extent) -> Iterator[str]:
-    """The device's path, for as long as the context lasts. Raises NoLoop, and OSError where `path` cannot be opened.
+    """Yield the device's path, for the duration of the context. Raises NoLoop, and OSError where `path` cannot be
+    opened.
 
     The kernel detaches it when nobody has it open any more, also when aligntool is killed: whoever runs a program on it
     passes `leashed` to `ask`, so that the program ends with aligntool. Its sectors have 512 bytes whatever the disk

@@ -409,7 +409,7 @@ def _fits(piece: Piece, rest: Sequence[Piece], slot: int, room: Room) -> bool:
 
 
 def _inside(row: Sequence[Piece]) -> list[bool]:
-    """Return whether a piece is after a container's first EBR, its end included."""
+    """Return for each piece whether it is after a container's first EBR, its end included."""
     ends = [index for index, piece in enumerate(row) if piece.gives_way]
     found = [False] * len(row)
     for end in ends:
