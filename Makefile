@@ -48,7 +48,7 @@ install: ## install for all users of this machine: /opt/aligntool and a link in 
 	@.ci/setup build
 	@.ci/install '$(HOME_OF_ALL)' '$(PREFIX)/bin'
 
-uninstall: ## take away what `make install` put there
+uninstall: ## remove what `make install` installed
 	@.ci/install --remove '$(HOME_OF_ALL)' '$(PREFIX)/bin'
 
 clean: ## throw away .venv and what the tools left behind

@@ -176,7 +176,7 @@ def test_apt_that_fails_is_an_end_that_says_what_to_type(machine: Machine) -> No
     done = _setup("build", machine(id=ROOT_ID, apt_get='echo "E: no network" >&2; exit 100'))
     assert done.returncode == 1
     assert "apt-get could not install them: E: no network" in done.stderr
-    assert re.search(r"When that is mended:  apt-get install .*libparted-dev", done.stderr.splitlines()[-1])
+    assert re.search(r"Once that is fixed:  apt-get install .*libparted-dev", done.stderr.splitlines()[-1])
 
 
 def test_a_python_that_is_too_old_is_no_python(machine: Machine) -> None:
