@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.text import Text
 
 from aligntool.audit.report import QUESTIONS, Code, explanations, findings_markdown
 from aligntool.cli.app import COMMANDS as TABLE
@@ -50,6 +51,13 @@ def test_every_option_of_every_command_is_documented(name: str) -> None:
         words = parameter.opts if parameter.param_type_name == "option" else [name.split()[-1]]
         for word in [*words, *parameter.secondary_opts]:
             assert re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text), f"{word} of {name} is not in docs/cli.md"
+
+
+def test_rich_takes_no_words_of_a_help_text_for_a_style() -> None:
+    for name, command in COMMANDS.items():
+        for parameter in command.params:
+            words = getattr(parameter, "help", None) or ""
+            assert Text.from_markup(words).plain == words.replace("\\[", "["), f"{parameter.name} of {name}"
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

@@ -108,7 +108,9 @@ def audit(
     format_: Annotated[Format, typer.Option("--format", help="Format of the report.")] = Format.TEXT,
     fail_on: Annotated[
         FailOn | None,
-        typer.Option("--fail-on", help="Exit 1 from this severity on [default: error], 3 where a disk was not judged."),
+        typer.Option(
+            "--fail-on", help="Exit 1 from this severity on \\[default: error], 3 where a disk was not judged."
+        ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only errors and warnings, one line each.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every disk and every note in full.")] = False,

@@ -229,7 +229,7 @@ def option(
 ) -> OptionInfo:
     """Return an option. `names`: as they are typed, with a space between them."""
     made: OptionInfo = typer.Option(
-        *names.split(), help=about, metavar=metavar, parser=parser, callback=callback, rich_help_panel=panel,
+        *names.split(), help=_plain(about), metavar=metavar, parser=parser, callback=callback, rich_help_panel=panel,
         hidden=hidden,
     )  # fmt: skip
     return made
@@ -237,8 +237,13 @@ def option(
 
 def argument(metavar: str, about: str) -> ArgumentInfo:
     """Return an argument by its place."""
-    made: ArgumentInfo = typer.Argument(metavar=metavar, help=about)
+    made: ArgumentInfo = typer.Argument(metavar=metavar, help=_plain(about))
     return made
+
+
+def _plain(about: str) -> str:
+    """Return the words for a help page, where rich takes "[default: 1MiB]" for a style."""
+    return about.replace("[", "\\[")
 
 
 _geometry = partial(option, panel="Geometry, where the device does not report it")

@@ -53,7 +53,7 @@ class ArrayOptions:
         option("--workload", "Load: general, boot, database, sequential, lsm, vm [default: general].", "NAME"),
     ] = None
     filesystem: Annotated[
-        str | None, option("--fs", "File system: File system: xfs, ext4, btrfs, swap, none [default: xfs].", "NAME")
+        str | None, option("--fs", "File system: xfs, ext4, btrfs, swap, none [default: xfs].", "NAME")
     ] = None
     layout: Annotated[
         str | None, option("--layout", "Layout: RAID10: n2, f2, o2 ...; RAID5, RAID6: left-symmetric ...", "NAME")
