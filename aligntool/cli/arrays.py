@@ -38,7 +38,7 @@ from aligntool.realign.move import Status
 from aligntool.realign.planning import on_captured_machine
 from aligntool.render.arrays import array_lines, raid_plan_lines
 from aligntool.render.lines import Line, wants_color
-from aligntool.render.progress import resync_bar, resync_lines
+from aligntool.render.progress import bench_bar, bench_lines, resync_progress
 from aligntool.steps import FileStep, MakeArray, MakeMember, Step
 from aligntool.units import Extent
 
@@ -347,11 +347,11 @@ def tell_resync(device: str) -> None:
 
 def wait_for_resync(device: str) -> None:
     """Returns when nothing runs any more. Ctrl-C ends the waiting, and not the resynchronisation."""
-    teller = resync_bar if wants_color(sys.stderr, dict(os.environ)) else resync_lines
+    on_terminal = wants_color(sys.stderr, dict(os.environ))
     try:
-        with teller(sys.stderr) as tell:
+        with bench_bar(sys.stderr) if on_terminal else bench_lines(sys.stderr, tenths=True) as tell:
             while (facts := _facts(device)) is not None and _runs(facts):
-                tell(facts.sync_done, facts.sync_total, facts.sync_rate)
+                tell(*resync_progress(facts.sync_done, facts.sync_total, facts.sync_rate))
                 time.sleep(_PAUSE_S)
     except KeyboardInterrupt:
         say("not waited for any longer; it goes on in the background")

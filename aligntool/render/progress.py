@@ -16,20 +16,21 @@ from aligntool.render.lines import Line, Style, harmless, paragraph, plain
 from aligntool.render.plan import partition_of, sector_words, size_words, step_title, time_words
 from aligntool.units import format_about, format_size
 
-# Progress of a benchmark: a bar on a terminal, a line for each run elsewhere.
+# Progress of a benchmark or a resynchronisation: a bar on a terminal, a line now and then elsewhere.
 
 Tell = Callable[[str, float, float | None], None]
 
 
 @contextmanager
-def bench_lines(stream: TextIO) -> Iterator[Tell]:
-    """A line whenever another run begins."""
-    said = ""
+def bench_lines(stream: TextIO, *, tenths: bool = False) -> Iterator[Tell]:
+    """A line whenever another run begins, or a tenth of the whole is done."""
+    said: object = None
 
     def tell(text: str, share: float, left_s: float | None) -> None:
         nonlocal said
-        if text != said:
-            said = text
+        now = int(10 * share) if tenths else text
+        if now != said:
+            said = now
             stream.write(f"  {harmless(_words(text, left_s))}\n")
             stream.flush()
 
@@ -50,6 +51,14 @@ def bench_bar(stream: TextIO, *, still: bool = False) -> Iterator[Tell]:
 
 def _words(text: str, left_s: float | None) -> str:
     return text if left_s is None or round(left_s) < 1 else f"{text}, {time_words(round(left_s))} left"
+
+
+def resync_progress(done: int | None, total: int | None, rate: int | None) -> tuple[str, float, float | None]:
+    """Return words, the share done and the seconds left; what the kernel does not report is left out."""
+    if done is None or not total:
+        return "resynchronising: waiting for its turn", 0.0, None
+    words = f"resynchronising: {100 * done / total:.1f} %" + (f", {format_about(rate)}/s" if rate else "")
+    return words, done / total, max(total - done, 0) / rate if rate else None
 
 
 # Events as JSON lines for programs: docs/json.md, "Events".
@@ -247,52 +256,6 @@ def result_lines(plan: Plan, judged: Judged) -> Iterator[Line]:
         start, sector_size = part.extent.start, judged.disk.sector_size
         words = f"partition {place.number}: sector {sector_words(start, sector_size)} ({format_size(start)}), "
         yield ((words, Style.PLAIN), *verdict_words(verdicts.get(place.number)))
-
-
-# Progress of a resynchronisation: a bar on a terminal, a line now and then elsewhere.
-
-TellResync = Callable[[int | None, int | None, int | None], None]
-
-LINES = 10
-"""So many lines over the whole, where nothing can be redrawn."""
-
-
-def resync_words(done: int | None, total: int | None, rate: int | None) -> str:
-    """ "12.3 %, 48.1MiB/s, 8s left"; what the kernel does not report is left out."""
-    if done is None or not total:
-        return "waiting for its turn"
-    words = f"{100 * done / total:.1f} %"
-    if rate:
-        words += f", {format_about(rate)}/s, {time_words(max(total - done, 0) // rate)} left"
-    return words
-
-
-@contextmanager
-def resync_lines(stream: TextIO) -> Iterator[TellResync]:
-    """A line whenever a tenth is done."""
-    told = -1
-
-    def tell(done: int | None, total: int | None, rate: int | None) -> None:
-        nonlocal told
-        part = (done or 0) * LINES // (total or 1)
-        if part != told:
-            told = part
-            stream.write(f"resynchronising: {resync_words(done, total, rate)}\n")
-            stream.flush()
-
-    yield tell
-
-
-@contextmanager
-def resync_bar(stream: TextIO) -> Iterator[TellResync]:
-    """Redrawn in place."""
-    with words_bar(stream, title="resynchronising") as bar:
-        task = bar.add_task("", total=None, words="")
-
-        def tell(done: int | None, total: int | None, rate: int | None) -> None:
-            bar.update(task, completed=done or 0, total=total, words=resync_words(done, total, rate))
-
-        yield tell
 
 
 # The state of a disk after an interruption: nothing in flight, in flight, an unfinished array.
