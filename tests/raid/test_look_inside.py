@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.raid.boot import SYSTEMS
+from aligntool.raid.boot import MAKERS, SYSTEMS, Maker
 from aligntool.raid.commands import command_of
 from aligntool.steps import CheckInitramfs
+from tests.conftest import run
 from tests.probe.initramfs_images import LINE, UUID, by_cpio
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("unshare", "mount", "cpio", "gzip")]
@@ -123,3 +124,12 @@ def test_an_image_of_dracut_that_cannot_be_read_is_no_success(machine: Machine) 
     (machine.folder / "files/modules/6.1.0-1/initrd").write_bytes(b"no archive")
     done = machine.looked("debian-dracut")
     assert done.returncode == 1 and "the initramfs of 6.1.0-1 cannot be read" in done.stdout
+
+
+@pytest.mark.needs_tools("shellcheck")
+@pytest.mark.parametrize("maker", MAKERS.values(), ids=list(MAKERS))
+def test_what_looks_into_images_is_sound_shell(maker: Maker, tmp_path: Path) -> None:
+    shell, _, script, _ = maker.check
+    (tmp_path / "check").write_text(f"{script}\n")
+    # The presets are found when it runs (SC1090), and the folder is known when the trap is set (SC2064).
+    run("shellcheck", f"--shell={shell}", "--exclude=SC1090,SC2064", tmp_path / "check")
