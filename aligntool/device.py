@@ -23,17 +23,19 @@ class Device(Protocol):
 
     @property
     def sector_size(self) -> int:
-        """Bytes that are written whole or not at all."""
+        """Return the bytes that are written whole or not at all."""
         ...
 
     def read(self, offset: int, length: int) -> bytes | memoryview:
-        """Exactly `length` bytes from the medium, not from a cache."""
+        """Return exactly `length` bytes from the medium, not from a cache."""
         ...
 
     def write(self, offset: int, data: bytes | memoryview) -> None: ...
 
     def is_hole(self, offset: int, length: int) -> bool:
-        """Whether these bytes are zeros of which nothing is stored, in a sparse image; False where nobody can tell."""
+        """Return whether these bytes are zeros that are not stored, in a sparse image; False where this is not
+        known.
+        """
         ...
 
     def flush(self) -> None:
@@ -41,7 +43,7 @@ class Device(Protocol):
         ...
 
     def together(self, jobs: Jobs, meanwhile: Job | None = None) -> None:
-        """Do these, in any order or at once; returns when all are done, raises the first error.
+        """Execute these jobs, in any order or at once; return when all are done, raise the first error.
 
         `meanwhile` is done by the calling thread, so that Ctrl-C reaches it.
         """

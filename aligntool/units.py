@@ -38,7 +38,7 @@ class Extent:
 
 
 def off_by(offset: int, grid: int, phase: int = 0) -> int:
-    """How many bytes `offset` lies past the last point of the grid; 0 means on it.
+    """Return how many bytes `offset` is past the last point of the grid; 0 means on it.
 
     The grid's points are the multiples of `grid` shifted up by `phase` bytes (the kernel's `alignment_offset`).
     """
@@ -46,12 +46,12 @@ def off_by(offset: int, grid: int, phase: int = 0) -> int:
 
 
 def align_up(offset: int, grid: int, phase: int = 0) -> int:
-    """The first point of the grid at or after `offset`."""
+    """Return the first point of the grid at or after `offset`."""
     return offset + (phase - offset) % grid
 
 
 def align_down(offset: int, grid: int, phase: int = 0) -> int:
-    """The last point of the grid at or before `offset`."""
+    """Return the last point of the grid at or before `offset`."""
     return offset - (offset - phase) % grid
 
 
@@ -79,7 +79,7 @@ def parse_size(text: str) -> int:
 
 
 def format_size(size: int) -> str:
-    """The largest unit that divides `size` exactly, so that nothing is rounded away: 32256B, 4KiB, 1MiB."""
+    """Return it in the largest unit that divides `size` exactly, without rounding: 32256B, 4KiB, 1MiB."""
     for unit, factor in reversed(_UNITS.items()):
         if size and size % factor == 0:
             return f"{size // factor}{unit}"
@@ -87,7 +87,7 @@ def format_size(size: int) -> str:
 
 
 def format_about(size: int) -> str:
-    """For reading, never for copying: one decimal in the largest unit that fits, 931.5GiB."""
+    """Return it rounded, for reading and not for copying: one decimal in the largest unit that fits, 931.5GiB."""
     for unit, factor in reversed(_UNITS.items()):
         if abs(size) >= factor:
             whole = f"{size / factor:.1f}".removesuffix(".0")
@@ -108,7 +108,7 @@ def mb_s(bytes_per_s: float) -> str:
 
 
 def format_rate(bytes_per_s: float) -> str:
-    """As drives and links are sold, in powers of ten: 3.94 GB/s."""
+    """Return a rate in powers of ten, as drives and links are sold: 3.94 GB/s."""
     if bytes_per_s >= 10**9:
         return f"{bytes_per_s / 10**9:.2f} GB/s"
     if bytes_per_s >= 10**6:

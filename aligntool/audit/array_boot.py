@@ -79,12 +79,12 @@ class RunningArray:
         return tuple(dict.fromkeys(place for one in self.stack() for place in places_on(one)))
 
     def holds_system(self) -> bool:
-        """The system itself lies on it: the initramfs has to assemble it."""
+        """Return whether the system itself is on it: the initramfs has to assemble it."""
         return any(place in NEEDED_TO_START for place in self.places())
 
     def is_assembled_by(self, image: Initramfs) -> bool:
-        """Whether that initramfs would try. dracut assembles only what its options name: rd.md.uuid=, rd.auto
-        (dracut.cmdline(7)).
+        """Return whether that initramfs would assemble it. dracut assembles only what its options name: rd.md.uuid=,
+        rd.auto (dracut.cmdline(7)).
         """
         if image.maker != "dracut":
             return image.has_mdadm
@@ -96,7 +96,7 @@ class RunningArray:
         return image.has_mdadm and (uuid in named or (everything and not named))
 
     def is_named_in(self, image: Initramfs) -> bool:
-        """An ARRAY line inside of the image names it."""
+        """Return whether an ARRAY line in the image names it."""
         return bool(self.lines_in(image.conf.arrays if image.conf else ()))
 
     def fstab_lines(self) -> tuple[TableLine, ...]:
@@ -117,7 +117,8 @@ class RunningArray:
         )
 
     def stays_inactive(self, family: str | None) -> bool:
-        """Whether it could do without a drive, and an initramfs that adds its members leaves it inactive then.
+        """Return whether it could run without a drive, but stays inactive then after an initramfs that adds its
+        members.
 
         scripts/local-block/mdadm starts what the root file system needs, and no other. Where no initramfs adds its
         members, mdadm-last-resort@.timer starts it: docs/decisions/0022.
@@ -137,12 +138,12 @@ def running_arrays(inventory: Inventory) -> tuple[RunningArray, ...]:
 
 
 def is_native(facts: ArrayFacts) -> bool:
-    """md's own metadata; what firmware keeps comes back by other ways."""
+    """Return whether it has md's own metadata; firmware arrays are assembled in other ways."""
     return facts.level != "container" and not (facts.metadata or "").startswith("external")
 
 
 def known_arrays(inventory: Inventory) -> frozenset[str]:
-    """UUIDs of the arrays that run, and of those of which a member is there."""
+    """Return the UUIDs of running arrays, and of those with a member present."""
     running = {one.array.uuid for one in inventory.disks if one.array and one.array.uuid}
     return frozenset(running.union(*(superblocks_on(one) for one in inventory.disks)))
 
@@ -152,26 +153,26 @@ def running_nodes(disk: Disk) -> tuple[str, ...]:
 
 
 def node_of(device: str | None) -> str:
-    """mdadm.conf(5): a name without a slash is below /dev/md."""
+    """Return the node; mdadm.conf(5): a name without a slash is below /dev/md."""
     if not device or device.startswith("/"):
         return device or ""
     return f"/dev/{device}" if NUMBERED.fullmatch(f"/dev/{device}") else f"/dev/md/{device}"
 
 
 def base_node(spec: str) -> str:
-    """The array of a node: /dev/md0 of /dev/md0p1, and /dev/md/data of /dev/md/data1 stays what it is."""
+    """Return the array of a node: /dev/md0 of /dev/md0p1; /dev/md/data of /dev/md/data1 is unchanged."""
     found = NUMBERED.fullmatch(spec)
     return f"/dev/{found[1]}" if found else spec
 
 
 def short_name(disk: Disk) -> str:
-    """Without the host; "" where the superblock names none."""
+    """Return the name without the host; "" where the superblock has none."""
     name = disk.array.name if disk.array else None
     return (name or "").rpartition(":")[2]
 
 
 def above(disk: Disk, disks: Sequence[Disk]) -> tuple[Disk, ...]:
-    """The disk and what is stacked on it or on its partitions: volumes, mappings, other arrays."""
+    """Return the disk and what is stacked on it or on its partitions: volumes, mappings, other arrays."""
     found = {disk.name}
     for _ in range(DEEPEST):
         nodes = {part.node for one in disks if one.name in found for part in one.partitions if part.node}
@@ -185,7 +186,9 @@ def places_on(disk: Disk) -> tuple[str, ...]:
 
 
 def _is_volume(spec: str) -> bool:
-    """/dev/mapper/vg-lv, /dev/vg/lv, /dev/disk/by-...: what it is can only be found by its mount point."""
+    """Return whether the node is /dev/mapper/vg-lv, /dev/vg/lv or /dev/disk/by-..., which only its mount point
+    identifies.
+    """
     return spec.startswith("/dev/") and spec.count("/") > 2 and not spec.startswith("/dev/md/")
 
 
@@ -221,7 +224,7 @@ def system_findings(inventory: Inventory) -> Iterator[Finding]:
 
 
 def _look_inside(image: Initramfs, system: System) -> str:
-    """The program that makes the images there; `file` where it is unknown."""
+    """Return the program that makes the images there; `file` where it is unknown."""
     if image.unseen == "needs root":
         return "sudo aligntool audit"
     lister = {None: "file", "debian": "lsinitramfs", "arch": "lsinitcpio"}.get(system.family, "lsinitrd")
@@ -269,7 +272,7 @@ def _images(array: RunningArray) -> Iterator[Finding]:
 
 
 def late_start_findings(inventory: Inventory) -> Iterator[Finding]:
-    """Only where an initramfs was read, and where `raid persist` can name the array by its UUID."""
+    """Yield findings where an initramfs was read, and `raid persist` can name the array by its UUID."""
     for array in running_arrays(inventory):
         system, facts = array.system, array.facts
         seen = [image for image in system.initramfs if not image.unseen and array.is_assembled_by(image)]
@@ -288,7 +291,7 @@ _BOOT_SETTINGS = "/etc/default/grub /etc/default/grub.d /etc/kernel /boot/loader
 
 
 def array_number_findings(inventory: Inventory) -> Iterator[Finding]:
-    """A number that an ARRAY line with a UUID gives is stable, and only a note."""
+    """Yield findings on numbers; one that an ARRAY line with a UUID gives is stable, and only a note."""
     system, arrays = inventory.system, running_arrays(inventory)
     if system is None or not arrays:
         return
@@ -323,7 +326,9 @@ def _namings(system: System) -> Iterator[tuple[str, str, TableLine]]:
 
 
 def _known_by(node: str, arrays: Sequence[RunningArray]) -> RunningArray | None:
-    """The array that goes by that node, or gets it by the ARRAY line with its UUID; None for none, and for several."""
+    """Return the array of that node, or the one that gets it by the ARRAY line with its UUID; None for none, and for
+    several.
+    """
     lines = arrays[0].system.mdadm.arrays
     uuids = {line.uuid for line in lines if line.uuid and node_of(line.device) == node}
     found = [one for one in arrays if node in one.nodes()] or [one for one in arrays if one.facts.uuid in uuids]
@@ -331,7 +336,7 @@ def _known_by(node: str, arrays: Sequence[RunningArray]) -> RunningArray | None:
 
 
 def _probably(line: TableLine, arrays: Sequence[RunningArray]) -> tuple[RunningArray | None, str]:
-    """The only array that fits, and by what; where a disk of that name is here, it is that one."""
+    """Return the only array that matches, and by what; if a disk of that name is present, it is that one."""
     node, system = base_node(line.spec), arrays[0].system
     if any(disk.path == node for disk in arrays[0].inventory.disks):
         return None, ""
@@ -350,7 +355,9 @@ def _kind_on(disk: Disk) -> str | None:
 
 
 def uuid_behind(spec: str, disk: Disk) -> str | None:
-    """Of what lies on the array, or on that partition of it. None: nothing is recognised there, or more than one."""
+    """Return the UUID of the content of the array, or of that partition of it. None: nothing is recognised there, or
+    more than one.
+    """
     found = NUMBERED.fullmatch(spec)
     number = int(found[2][1:]) if found and found[2] else None
     part = next((part for part in disk.partitions if part.number == number), None)
@@ -361,7 +368,9 @@ def uuid_behind(spec: str, disk: Disk) -> str | None:
 
 
 def _by_hand(file: str, line: TableLine, disk: Disk | None, reason: str) -> str:
-    """What `raid persist` does not change: words of the boot loader, and what is not sure to be of an array."""
+    """Return what `raid persist` does not change: words of the boot loader, and what is not certain to belong to an
+    array.
+    """
     uuid = uuid_behind(line.spec, disk) if disk else None
     put = f"put UUID={uuid} in its place" if uuid else "put UUID= of what is meant in its place"
     menu = "" if file else ", and renew the boot loader's menu"

@@ -40,14 +40,14 @@ class Member:
 
     @property
     def name(self) -> str:
-        """The kernel's."""
+        """Return the kernel's name."""
         if self.partition is None:
             return self.disk.name
         return self.partition.node or partition_node(self.disk.name, self.partition.number)
 
     @property
     def grids(self) -> tuple[Grid, ...]:
-        """Those that a start must lie on."""
+        """Return the grids that matter for a start."""
         return tuple(grid for grid in self.judged.grids if grid.severity is not Severity.INFO)
 
 
@@ -63,7 +63,9 @@ def members_of(judged: Sequence[Judged]) -> Members:
 
 
 def partition_node(disk: str, number: int) -> str:
-    """A partition's name or path, by the kernel's rule: "p" after a digit (block/partitions/core.c, disk_name)."""
+    """Return a partition's name or path, by the kernel's rule: "p" after a digit (block/partitions/core.c,
+    disk_name).
+    """
     return f"{disk}p{number}" if disk[-1:].isdigit() else f"{disk}{number}"
 
 
@@ -78,7 +80,7 @@ def chunk_units(grids: Sequence[Grid]) -> tuple[Grid, ...]:
 
 
 def array_findings(disk: Disk, members: Members, *, safely: bool | None = None) -> Iterator[Finding]:
-    """`safely`: raid456's devices_handle_discard_safely; None: unknown."""
+    """Yield the findings. `safely`: raid456's devices_handle_discard_safely; None: unknown."""
     facts = disk.array
     if facts is None or facts.level == "container":
         return
@@ -109,7 +111,7 @@ def _busy(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
 
 
 def sync_words(facts: ArrayFacts) -> str:
-    """Progress, rate and time left; "" where they are unknown."""
+    """Return progress, rate and time left; "" where they are unknown."""
     done, total, rate = facts.sync_done, facts.sync_total, facts.sync_rate
     if done is None or not total:
         return ""
@@ -121,7 +123,7 @@ def sync_words(facts: ArrayFacts) -> str:
 
 
 def _chunk(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Iterator[Finding]:
-    """Of several boundaries that the chunk cuts, only the most severe is reported."""
+    """Yield the finding on the chunk: of several boundaries that it cuts, only the most severe is reported."""
     chunk = facts.chunk
     if not chunk:
         return
@@ -276,7 +278,7 @@ _VIRTUAL = (DiskKind.LOOP, DiskKind.MD, DiskKind.DM, DiskKind.BCACHE, DiskKind.M
 
 
 def whole_member_findings(disk: Disk) -> Iterator[Finding]:
-    """Firmware sees drives only: a volume or a loop device that is a member as a whole gets no finding."""
+    """Yield findings for whole drives, which firmware sees; not for a volume or a loop device."""
     layer = next((layer for layer in disk.content if layer.kind == "linux_raid_member"), None)
     if layer is None or disk.kind in _VIRTUAL or not _is_whole(disk, layer):
         return

@@ -66,7 +66,7 @@ def _conflict(disk: Disk, physical: Grid) -> Iterator[Finding]:
 
 
 def _sector(disk: Disk, physical: Grid) -> Iterator[Finding]:
-    """How the physical sector came to be what it is, when it is not what the kernel reports."""
+    """Yield a finding on the source of the physical sector, when it is not the kernel's value."""
     reported = disk.limits.physical_block_size
     said = f"reports {format_size(reported)}" if reported else "reports nothing"
     size = format_size(physical.size)
@@ -82,7 +82,7 @@ def _sector(disk: Disk, physical: Grid) -> Iterator[Finding]:
 
 
 def _logical(disk: Disk) -> str:
-    """Which logical sectors the starts were counted in, where the device reports none."""
+    """Return a clause on the logical sectors of the starts, if the device reports none."""
     if disk.limits.logical_block_size is not None:
         return ""
     size = format_size(disk.sector_size)
@@ -94,7 +94,7 @@ def _logical(disk: Disk) -> str:
 
 
 def _ignored(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Finding]:
-    """Misleading reports: by what they are themselves, or by what only the database knows."""
+    """Yield misleading reports: by their values, or by the database."""
     grade, reason = grade_optimal_io(disk)
     is_bogus = grade is Grade.BOGUS
     limits = (
@@ -177,7 +177,7 @@ def unjudged(report: Report) -> tuple[Unseen, ...]:
 
 
 def with_doubt(disk: Disk, verdicts: Iterator[Verdict]) -> Iterator[Verdict]:
-    """The verdicts on a disk. Without an answer of the disk all of them are unknown."""
+    """Yield the verdicts on a disk; if it did not answer, all of them are unknown."""
     gap = gap_of(disk)
     silent = gap is not None and gap.gap is Gap.NO_ANSWER
     for verdict in verdicts:
@@ -194,7 +194,7 @@ def lacks_verdict(disk: Disk) -> Unseen | None:
 
 
 def unseen_findings(unseen: tuple[Unseen, ...], disk: Disk | None = None) -> Iterator[Finding]:
-    """One for each thing that could not be looked at, of a disk or of the machine."""
+    """Yield one finding for each thing that could not be read, of a disk or of the machine."""
     name = "" if disk is None else f"{disk.name}: "
     for one in unseen:
         code, severity = _FINDINGS[one.gap]
@@ -242,12 +242,12 @@ def machine_findings(inventory: Inventory) -> Iterator[Finding]:
 
 
 def map_size(capacity: int) -> int:
-    """Bytes of the mapping table of a drive of `capacity` bytes that maps 4 KiB units with 4 bytes each."""
+    """Return the bytes of the mapping table of a drive of `capacity` bytes that maps 4 KiB units with 4 bytes each."""
     return capacity // MAP_SHARE
 
 
 def mapped_by(buffer: int) -> int:
-    """Bytes of the drive that a map buffer of so many bytes covers."""
+    """Return the bytes of the drive that a map buffer of this size covers."""
     return buffer * MAP_SHARE
 
 
@@ -271,7 +271,7 @@ def _link_words(hop: LinkHop) -> str:
 
 
 def _slow_link(disk: Disk, drive: LinkHop, most: LinkMost) -> Finding:
-    """A port that reports nothing may be what limits the link, and is then no fault."""
+    """Return a finding on a slow link; a port that reports nothing may be the limit, which is not a fault."""
     runs = f"its link at {drive.address} runs at {_link_words(drive)}"
     rate = f", {format_rate(most.bandwidth)}" if most.bandwidth else ""
     if most.both_ends:
@@ -282,7 +282,7 @@ def _slow_link(disk: Disk, drive: LinkHop, most: LinkMost) -> Finding:
 
 
 def _above(drive: LinkHop, most: LinkMost) -> bool:
-    """Whether the drive could do more than its link ever will."""
+    """Return whether the drive could do more than its link ever will."""
     return (drive.max_speed_gts or 0) > (most.speed_gts or 0) or (drive.max_width or 0) > (most.width or 0)
 
 
@@ -311,7 +311,7 @@ def _uplink(uplink: Uplink, by_name: dict[str, Disk]) -> Iterator[Finding]:
 
 
 def _memory_buffer(disk: Disk, nvme: NvmeFacts) -> Iterator[Finding]:
-    """HMB: a drive that asks for one has no DRAM of its own (or too little)."""
+    """Yield a finding on the HMB: a drive that requests one has no DRAM of its own (or too little)."""
     if not nvme.hmb_preferred:
         return
     granted = nvme.hmb_granted

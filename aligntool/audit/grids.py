@@ -1,4 +1,4 @@
-"""List the boundaries that matter on a disk: how large, where they begin, which source states them."""
+"""List the boundaries that matter on a disk: their sizes, phases and sources."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -63,7 +63,7 @@ class Grade(StrEnum):
 
 
 def grade_optimal_io(disk: Disk) -> tuple[Grade, str]:
-    """The grade of `optimal_io_size` and the reason when it is bogus."""
+    """Return the grade of `optimal_io_size` and the reason when it is bogus."""
     optimal = disk.limits.optimal_io_size or 0
     if optimal <= 0:
         return Grade.ABSENT, ""
@@ -87,7 +87,7 @@ def grade_optimal_io(disk: Disk) -> tuple[Grade, str]:
 
 
 def minimum_io_doubt(disk: Disk) -> str:
-    """Why `minimum_io_size` is not believed; empty when it is."""
+    """Return why `minimum_io_size` is not used; empty when it is."""
     minimum = disk.limits.minimum_io_size or 0
     logical = disk.limits.logical_block_size or 512
     if minimum <= 0:
@@ -106,7 +106,7 @@ def minimum_io_doubt(disk: Disk) -> str:
 
 
 def believed_minimum_io(disk: Disk) -> int:
-    """`minimum_io_size` in bytes, 0 when absent or not believed."""
+    """Return `minimum_io_size` in bytes, 0 when absent or not plausible."""
     minimum = disk.limits.minimum_io_size or 0
     return 0 if minimum <= 0 or minimum_io_doubt(disk) else minimum
 
@@ -136,7 +136,7 @@ _WHY_ASSUMED = {
 def grids_of(
     disk: Disk, known: Sequence[KnownGeometry], wishes: Wishes, sectors: Mapping[str, Sized], shifts: Mapping[str, int]
 ) -> tuple[Grid, ...]:
-    """`sectors` has the physical sector already settled for every disk, so that a stack can ask its members.
+    """Return the grids. `sectors` has the physical sector of every disk, for the members of a stack.
 
     `shifts`: where the sectors of the members begin on an array of which the kernel cannot say it. Chunks are counted
     from the array's byte 0 all the same.
@@ -165,7 +165,7 @@ def grids_of(
 
 
 def physical_sector(disk: Disk, known: Sequence[KnownGeometry], below: Sequence[Sized]) -> Sized:
-    """The physical sector to judge by. `below`: what was settled for the members of a stacked device."""
+    """Return the physical sector to judge by. `below`: that of the members of a stacked device."""
     reported = disk.limits.physical_block_size or 0
     if "physical_block_size" in disk.limits_given:
         # No drive has physical sectors smaller than its logical ones.
@@ -192,7 +192,7 @@ def physical_sector(disk: Disk, known: Sequence[KnownGeometry], below: Sequence[
 
 
 def distrusted(known: Sequence[KnownGeometry], limit: str) -> bool:
-    """The database has it that this model's value of that limit is not a grid."""
+    """Return whether the database marks this model's value of that limit as not a grid."""
     return any(limit in row.distrust for row in known)
 
 
@@ -235,7 +235,9 @@ def _minimum_io(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:
 
 
 def _hides_drives(disk: Disk) -> bool:
-    """Whether it may be made of several drives: what it reports beyond a sector is then no drive's own unit."""
+    """Return whether it may consist of several drives: what it reports beyond a sector is then not a drive's
+    own unit.
+    """
     return disk.kind in _MADE_OF_OTHERS or (disk.kind is DiskKind.SCSI and not is_one_drive(disk))
 
 
@@ -264,8 +266,8 @@ def _unit(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:
 
 
 def _measured(disk: Disk, wishes: Wishes) -> Iterator[Wide]:
-    """A boundary of a mebibyte or more matters on cards and sticks, which manage their flash in such units; elsewhere
-    it may as well be how a drive spreads its data over its flash.
+    """Yield the grid of a measurement. A boundary of a mebibyte or more matters on cards and sticks, which manage
+    their flash in such units; elsewhere it may come from the distribution of data over the flash.
     """
     for measured in wishes.measured:
         for unit in measured.units if measured.is_of(disk) else ():
@@ -320,8 +322,8 @@ _ADDED_UP = ("raid0", "raid1", "raid4", "raid5", "raid6", "raid10")  # a byte ke
 
 
 def shifted_arrays(inventory: Inventory, sectors: Mapping[str, Sized]) -> dict[str, int]:
-    """By the array's name. Not in it: arrays that the kernel reports correctly, and those whose members contradict
-    each other.
+    """Return the shift by the array's name, without arrays that the kernel reports correctly and those whose members
+    contradict each other.
     """
     arrays = [disk for disk in inventory.disks if disk.array and _needs_it(disk, sectors[disk.name][0])]
     if not arrays:
@@ -336,7 +338,7 @@ def _needs_it(disk: Disk, size: int) -> bool:
 
 
 def _places(inventory: Inventory) -> dict[str, tuple[Disk, int]]:
-    """Kernel name of a disk or partition -> the disk and the byte on it."""
+    """Return kernel name of a disk or partition -> the disk and the byte on it."""
     places = {disk.name: (disk, 0) for disk in inventory.disks}
     for disk in inventory.disks:
         places.update((part.node, (disk, part.extent.start)) for part in disk.partitions if part.node)
@@ -344,7 +346,7 @@ def _places(inventory: Inventory) -> dict[str, tuple[Disk, int]]:
 
 
 def _shift(array: Disk, sectors: Mapping[str, Sized], places: Mapping[str, tuple[Disk, int]]) -> int | None:
-    """The same for every member, or None. Members with smaller sectors than the array's are left out."""
+    """Return the shift that all members have, or None. Members with smaller sectors than the array's are left out."""
     facts, size = array.array, sectors[array.name][0]
     if facts is None or facts.level not in _ADDED_UP or (facts.chunk or 0) % size:
         return None

@@ -30,7 +30,7 @@ LOST = "both copies of the GPT are damaged, and Linux reads none of its entries"
 
 
 def audit(inventory: Inventory, known: Known, wishes: Wishes | None = None) -> Report:
-    """Judge every disk. `known` comes from the drive database; disks it does not name are judged without."""
+    """Judge every disk. `known` comes from the drive database; disks that it lacks are judged without."""
     wishes = wishes or Wishes()
     inventory = with_members(inventory)
     sectors = _settle_sectors(inventory, known)
@@ -53,7 +53,7 @@ def audit(inventory: Inventory, known: Known, wishes: Wishes | None = None) -> R
 
 
 def _arrays(inventory: Inventory, judged: tuple[Judged, ...]) -> Iterator[Finding]:
-    """Of the arrays that run, of drives that are members as a whole, and of the system's files."""
+    """Yield findings on running arrays, on drives that are members as a whole, and on the system's files."""
     members = members_of(judged)
     safely = inventory.system.discards_on_parity if inventory.system else None
     for one in judged:
@@ -65,7 +65,7 @@ def _arrays(inventory: Inventory, judged: tuple[Judged, ...]) -> Iterator[Findin
 
 
 def _settle_sectors(inventory: Inventory, known: Known) -> dict[str, Sized]:
-    """The physical sector of every disk, members before what is stacked on them; a loop of slaves is cut."""
+    """Return the physical sector of every disk, members before the devices above them; a loop of slaves is cut."""
     by_name = {disk.name: disk for disk in inventory.disks}
     by_partition = {part.node: disk.name for disk in inventory.disks for part in disk.partitions if part.node}
     settled: dict[str, Sized] = {}
@@ -84,7 +84,7 @@ def _settle_sectors(inventory: Inventory, known: Known) -> dict[str, Sized]:
 
 
 def _verdicts(disk: Disk, grids: Sequence[Grid], above: str) -> Iterator[Verdict]:
-    """`above`: why the table is not the disk's own (see `array_above`); empty when it is."""
+    """Yield the verdicts. `above`: why the table is not the disk's own (see `array_above`); empty when it is."""
     image, parked, lost = hybrid_image(disk), parked_numbers(disk), _is_listed_only(disk, above)
     for partition in disk.partitions:
         if partition.role is Role.EXTENDED:
@@ -117,7 +117,9 @@ def _set_aside(verdict: Verdict, why: str) -> Verdict:
 
 
 def _is_member_itself(disk: Disk) -> bool:
-    """A member of an array without a partition: its own data are judged like those of a member partition."""
+    """Return whether it is a member of an array without a partition: its data are judged like those of a member
+    partition.
+    """
     return not disk.partitions and any(layer.kind == "linux_raid_member" for layer in disk.content)
 
 

@@ -1,4 +1,4 @@
-"""Judge what lies inside partitions: file systems' and LVM's settings, data areas, stripes."""
+"""Judge the content of partitions: settings of file systems and LVM, data areas, stripes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,12 +16,16 @@ from aligntool.units import format_size
 
 
 def _is_a_sector(disk: Disk, unit: int) -> bool:
-    """mke2fs writes a stride where its blocks are smaller than the physical sector: no stripe is meant."""
+    """Return whether the stride is only a sector: mke2fs writes one where its blocks are smaller than the physical
+    sector.
+    """
     return unit <= (disk.limits.physical_block_size or 0)
 
 
 def _array(disk: Disk, below: Layer | None) -> tuple[str, int, int | None]:
-    """Level, chunk and full stripe of the array below, in bytes; chunk 0: an array without chunks, -1: none known."""
+    """Return level, chunk and full stripe of the array below, in bytes; chunk 0: an array without chunks, -1: none
+    known.
+    """
     if below is not None:
         if below.kind == "linux_raid_member" and below.raid_level:
             return below.raid_level, below.raid_chunk or 0, _full_stripe(below)
@@ -34,7 +38,7 @@ def _array(disk: Disk, below: Layer | None) -> tuple[str, int, int | None]:
 
 
 def _full_stripe(member: Layer) -> int | None:
-    """Chunk × data members, for the levels where it follows from the two numbers alone."""
+    """Return chunk × data members, for the levels where the two numbers determine it."""
     parity = {"raid0": 0, "raid4": 1, "raid5": 1, "raid6": 2}.get(member.raid_level or "")
     if parity is None or not member.raid_chunk or not member.raid_members or member.raid_members <= parity:
         return None
@@ -152,7 +156,9 @@ class _Walk:
         yield self._off(_code_of(grid), grid.severity, layer_name(layer), "data start", start, grid)
 
     def _clusters(self, layer: Layer, start: int, grid: Grid) -> Iterator[Finding]:
-        """FAT and exFAT: only the physical sector counts, and on an EFI system partition hardly that."""
+        """Yield findings on FAT and exFAT: only the physical sector counts, and hardly that on an EFI system
+        partition.
+        """
         if grid.kind not in (GridKind.PHYSICAL, GridKind.MINIMUM_IO):
             return
         boot = self.partition is not None and self.partition.type_code in EFI_SYSTEM
@@ -160,7 +166,7 @@ class _Walk:
         yield self._off(Code.CLUSTERS_OFF, severity, layer_name(layer), "first cluster", start, grid)
 
     def _segments(self, layer: Layer) -> Iterator[Finding]:
-        """Every run of every logical volume; what pe_start already explains is not reported again."""
+        """Yield findings on every run of every logical volume; what pe_start already explains is not repeated."""
         said: set[tuple[str, GridKind]] = set()
         base = layer.data_start if layer.data_start is not None else self.start
         for segment in layer.segments:
@@ -172,7 +178,7 @@ class _Walk:
             yield self._off(_code_of(grid), grid.severity, name, "a segment", start, grid)
 
     def _worst_grid(self, start: int, base: int | None = None) -> Grid | None:
-        """The worst grid that `start` is off, unless the layer below is off it by just as much."""
+        """Return the worst grid that `start` is off, unless the layer below is off it by just as much."""
         base = self.start if base is None else base
         failed = [grid for grid in self.grids if grid.off_by(start) and grid.off_by(start) != grid.off_by(base)]
         if self.verdict and self.verdict.answer is Answer.UNKNOWN:
@@ -190,7 +196,7 @@ class _Walk:
         )  # fmt: skip
 
     def _room(self, layer: Layer) -> int | None:
-        """Bytes from the layer's start to its container's end, where the layer claims more; else None."""
+        """Return the bytes from the layer's start to its container's end, if the layer claims more; otherwise None."""
         end = self.partition.extent.end if self.partition else self.disk.size or 0
         room = end - layer.extent.start
         outgrown = layer.claims_size is not None and not layer.segments and 0 < room < layer.claims_size
@@ -228,7 +234,7 @@ class _Walk:
 
 
 def _code_of(grid: Grid) -> Code:
-    """What it is called where a layer's data are off this grid."""
+    """Return the code of a layer whose data are off this grid."""
     if grid.kind in (GridKind.PHYSICAL, GridKind.MINIMUM_IO):
         return Code.LAYER_OFF_PHYSICAL
     return Code.LAYER_OFF_CHUNK if grid.kind is GridKind.CHUNK else Code.LAYER_OFF_PAGE

@@ -28,7 +28,7 @@ _FIRST = {
 
 
 def likely_cause(partition: Partition, sector_size: int, partitions: Sequence[Partition], grid: Grid) -> str | None:
-    """A sentence about where an odd start comes from, or None when it bears no known mark."""
+    """Return a sentence about the source of an odd start, or None without a known mark."""
     lba, rest = divmod(partition.extent.start, sector_size)
     if rest:
         return None
@@ -91,7 +91,7 @@ _SMALLEST_VOLUME = MIB  # Windows makes none smaller; an entry of 1985 sectors o
 
 
 def unwritten(partition: Partition, image: Extent | None) -> str:
-    """Why the start of this partition does not matter; empty when it does. `image`: see `hybrid_image`."""
+    """Return why the start of this partition does not matter; empty when it does. `image`: see `hybrid_image`."""
     if partition.role is Role.MAP:
         return "the partition table's own entry"
     if partition.extent.start == 0 and partition.type_code in _EMPTY:
@@ -130,7 +130,7 @@ def other_sectors(disk: Disk) -> str:
 
 
 def hybrid_image(disk: Disk) -> Extent | None:
-    """The ISO image that was written over the medium, table and all (isohybrid, xorriso).
+    """Return the ISO image that was written over the medium, with its table (isohybrid, xorriso).
 
     An ISO 9660 that is left over from earlier lies below a newer table: then no partition begins where the image does.
     """
@@ -148,7 +148,9 @@ def hybrid_image(disk: Disk) -> Extent | None:
 
 
 def _covers_the_image(partition: Partition, *, whole: bool) -> bool:
-    """From the first sector on, or from where xorriso's second volume descriptor makes it mountable as a partition."""
+    """Return whether it starts at the first sector, or where xorriso's second volume descriptor makes it mountable as a
+    partition.
+    """
     if partition.extent.start == 0:
         return whole or partition.type_code == "0x00"
     if partition.extent.start != _VOLUME_DESCRIPTORS:
@@ -182,8 +184,8 @@ CODES = {
 def judge_start(
     disk: Disk, number: int | None, start: int, grids: Sequence[Grid], *, excuse: str = "", doubt: str = ""
 ) -> Verdict:
-    """Off the grid means off one whose severity is error or warning. `excuse`: why that does not matter; `doubt`:
-    why it may not be so.
+    """Judge a start: off the grid means off one whose severity is error or warning. `excuse`: why that does not matter;
+    `doubt`: why it may not be so.
     """
     checks = tuple(Check(grid, grid.off_by(start)) for grid in grids)
     if (disk.limits.alignment_offset or 0) < 0 and not grids[0].phase:  # nor do the members tell it
@@ -230,7 +232,7 @@ def start_findings(disk: Disk, partition: Partition | None, verdict: Verdict, se
 
 
 def end_finding(disk: Disk, partition: Partition, physical: Grid, sector_size: int) -> Finding | None:
-    """The end off the physical sector, for information; the last sector of the disk itself does not count."""
+    """Return a note for an end off the physical sector; the last sector of the disk itself does not count."""
     past = physical.off_by(partition.extent.end)
     if not past or (disk.size is not None and partition.extent.end >= disk.size - physical.size):
         return None
@@ -243,13 +245,15 @@ def end_finding(disk: Disk, partition: Partition, physical: Grid, sector_size: i
 
 
 def _worst(checks: Sequence[Check]) -> Check | None:
-    """The failed check that matters most; among equals the first, and the grids stand in order."""
+    """Return the failed check that matters most; among equals the first, in the order of the grids."""
     failed = [check for check in checks if not check.on]
     return min(failed, key=lambda check: check.grid.severity.rank) if failed else None
 
 
 def _grain_is_moot(disk: Disk, partition: Partition | None, verdict: Verdict) -> bool:
-    """A whole MiB is not the goal on DASD tracks, on tables with their own rules, or for a disk used whole."""
+    """Return whether a whole MiB is not the goal: on DASD tracks, on tables with their own rules, or for a disk used
+    whole.
+    """
     if partition is None or disk.kind is DiskKind.DASD:
         return True
     return disk.table is not None and disk.table.label is TableLabel.DASD
@@ -291,8 +295,8 @@ _CONTAINERS = frozenset({"crypto_LUKS", "LVM2_member", "linux_raid_member"})
 
 
 def _data_on_the_grid(partition: Partition | None, grid: Grid, kinds: frozenset[str]) -> tuple[Layer, ...]:
-    """Layers that make up for the partition's start. SD cards leave the factory with the partition off and the
-    clusters on the boundary (SD Part 2, File System); cryptsetup and pvcreate correct what the kernel tells them.
+    """Return layers that compensate for the partition's start. SD cards are made with the partition off and the
+    clusters on the boundary (SD Part 2, File System); cryptsetup and pvcreate correct what the kernel reports to them.
     """
     layers = partition.content if partition else ()
     return tuple(

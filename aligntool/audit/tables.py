@@ -1,4 +1,4 @@
-"""Partition tables: what is wrong with them, as findings."""
+"""Judge partition tables: their faults as findings."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -47,7 +47,7 @@ _WHOLE_DISK_MEMBERS = {
 
 
 def array_above(disk: Disk, by_name: Mapping[str, Disk]) -> str:
-    """Why a table seen on this disk is not its own; empty when it is."""
+    """Return why a table on this disk is not its own; empty when it is."""
     kinds = [layer.kind for layer in disk.content] or [disk.content_hint or ""]
     member = next((_WHOLE_DISK_MEMBERS[kind] for kind in kinds if kind in _WHOLE_DISK_MEMBERS), None)
     if member:
@@ -62,7 +62,7 @@ def array_above(disk: Disk, by_name: Mapping[str, Disk]) -> str:
 
 
 def table_findings(disk: Disk, above: str) -> Iterator[Finding]:
-    """`above`: the array that the table belongs to, in which case its faults are only notes."""
+    """Yield the findings. `above`: the array that the table belongs to, in which case its faults are only notes."""
     if above:
         if disk.partitions or disk.table:
             yield tell(disk, Code.FIRMWARE_RAID_MEMBER, Severity.INFO, above)
@@ -79,7 +79,7 @@ def table_findings(disk: Disk, above: str) -> Iterator[Finding]:
 
 
 def _in_flight(disk: Disk) -> Iterator[Finding]:
-    """A move that has begun and not ended."""
+    """Yield a finding for a move in flight."""
     flight = disk.table.in_flight if disk.table else None
     if flight is None:
         return
@@ -130,7 +130,7 @@ def _finding(disk: Disk, fault: TableFault) -> Finding:
 
 
 def _covers_the_table(disk: Disk, fault: TableFault) -> bool:
-    """An entry that covers the MBR itself is no place to write to: hybrid ISO images overlap so on purpose."""
+    """Return whether an entry covers the MBR itself; hybrid ISO images overlap so on purpose."""
     return any(part.number in fault.partitions and part.extent.start == 0 for part in disk.partitions)
 
 
@@ -150,19 +150,23 @@ def _next_step(disk: Disk, code: Code) -> str:
 
 
 def _is_refused_by_sgdisk(disk: Disk) -> bool:
-    """A damaged copy behind a damaged protective MBR: sgdisk 1.0.9 saves nothing then ("Invalid partition data")."""
+    """Return whether it is a damaged copy behind a damaged protective MBR: sgdisk 1.0.9 saves nothing then ("Invalid
+    partition data").
+    """
     faults = {fault.fault for fault in disk.table.faults} if disk.table else set()
     return Fault.PROTECTIVE_MBR in faults and bool(faults & _COPIES_DAMAGED)
 
 
 def _shows_volumes(disk: Disk) -> bool:
-    """Of a dynamic disk with an MBR the kernel shows the volumes, not the table (block/partitions/ldm.c)."""
+    """Return whether the kernel shows volumes, not the table, as for a dynamic disk with an MBR
+    (block/partitions/ldm.c).
+    """
     faults = disk.table.faults if disk.table and disk.table.label is TableLabel.DOS else ()
     return any(fault.fault is Fault.DYNAMIC_DISK for fault in faults)
 
 
 def _kernel_disagrees(disk: Disk) -> Iterator[Finding]:
-    """The kernel's partitions against the table's, where both were read."""
+    """Yield differences between the kernel's partitions and the table's, where both were read."""
     if (
         not disk.table_read
         or not disk.kernel_partitions

@@ -1,4 +1,4 @@
-"""How findings name things, so that every sentence names them alike."""
+"""Name things in findings, so that every sentence names them in the same way."""
 
 from collections.abc import Iterable, Iterator
 
@@ -10,24 +10,24 @@ from aligntool.units import format_about, format_size
 
 
 def where(disk: Disk, partition: Partition | None) -> str:
-    """ "partition 2 of sda", or the disk's own name when it is used whole."""
+    """Return "partition 2 of sda", or the disk's own name when it is used whole."""
     return f"{disk.name}" if partition is None else f"partition {partition.number} of {disk.name}"
 
 
 def spot(offset: int, sector_size: int) -> str:
-    """An offset in bytes and in the user's sectors: "sector 63 (32256B)"."""
+    """Return an offset in bytes and in the user's sectors: "sector 63 (32256B)"."""
     if offset % sector_size:
         return f"byte {offset}"
     return f"sector {offset // sector_size} ({format_size(offset)})"
 
 
 def asked_by(grid: Grid) -> str:
-    """Which boundary, and who asks for it: "NAND page, known: Samsung SSD 830". An assumption is one word."""
+    """Return the boundary and its source: "NAND page, known: Samsung SSD 830". An assumption is one word."""
     return f"{grid.kind}, {grid.source}" + ("" if grid.source is Source.ASSUMED else f": {grid.by}")
 
 
 def layer_name(layer: Layer) -> str:
-    """What people call it: "md 1.2", "LUKS2", "LVM2 PV", "FAT32"."""
+    """Return the usual name: "md 1.2", "LUKS2", "LVM2 PV", "FAT32"."""
     match layer.kind:
         case "linux_raid_member":
             return f"md {layer.version or ''}".strip()
@@ -42,7 +42,7 @@ def layer_name(layer: Layer) -> str:
 
 
 def shell_word(text: str) -> str:
-    """A path as it can be typed back into a shell. Control characters are shown, not passed on."""
+    """Return a path quoted for a shell. Control characters are shown, not passed on."""
     if text and all(char.isalnum() or char in "/._-+:,@%" for char in text):
         return text
     if all(char.isprintable() for char in text):
@@ -56,13 +56,13 @@ def _octal(char: str) -> str:
 
 
 def next_look(disk: Disk) -> str:
-    """The command that shows a disk's boundaries as a picture."""
+    """Return the command that shows a disk's boundaries as a picture."""
     return as_root(disk, f"aligntool audit --map {shell_word(disk.path)}")
 
 
 def next_realign(disk: Disk) -> str:
-    """The command that plans how a disk's partitions are moved; a look, where no partition can be, and the end of the
-    move, where one is in flight.
+    """Return the command that plans the moves of a disk's partitions; an audit, where no partition can be moved, and
+    the end of the move, where one is in flight.
     """
     if seems_in_flight(disk):
         return next_resume(disk)
@@ -79,12 +79,12 @@ def next_resume(disk: Disk) -> str:
 
 
 def next_command(disk: Disk, name: str, *words: str) -> str:
-    """A command of aligntool on this disk, as it is typed: `sudo aligntool plan realign /dev/sda --shrink`."""
+    """Return a command of aligntool on this disk: `sudo aligntool plan realign /dev/sda --shrink`."""
     return as_root(disk, " ".join((f"aligntool {name} {shell_word(disk.path)}", *words)))
 
 
 def as_root(disk: Disk, words: str) -> str:
-    """A command as it is typed: devices need root, image files do not."""
+    """Return a command for a user: devices need root, image files do not."""
     return words if disk.kind is DiskKind.IMAGE else f"sudo {words}"
 
 
@@ -92,7 +92,7 @@ _MOVABLE = (TableLabel.GPT, TableLabel.DOS)
 
 
 def end_of_use(name: str, place: str) -> str:
-    """What ends the use of a device that is mounted there; for the system's own disk, where to find another one."""
+    """Return what ends the use of a mounted device; for the system's own disk, where to find another one."""
     if place == "/":
         return "lsblk -d lists the other drives"
     return f"sudo swapoff /dev/{name}" if place == "[SWAP]" else f"sudo umount {shell_word(place)}"

@@ -231,7 +231,7 @@ def _answer_in(child: _Child) -> tuple[object] | None:
 
 
 def _end(child: _Child, *, kill: bool) -> None:
-    """One that waits for orders ends at once when there will be none. One that is killed is not waited for: the signal
+    """End a child: one that waits for a job ends at once when there is none. A killed one is not waited for: the signal
     may never reach it.
     """
     os.close(child.orders)

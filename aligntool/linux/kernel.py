@@ -155,7 +155,7 @@ class KernelView:
                 raise
 
     def tell(self, parts: Iterable[tuple[int, Extent]]) -> None:
-        """Those of `parts` that the kernel does not have."""
+        """Add those of `parts` that the kernel does not have."""
         if self._shows:
             self._add(parts)
 

@@ -64,7 +64,7 @@ class Record:
 
     @property
     def slot(self) -> int:
-        """The slot of a copy that it belongs in: never that of the record before it."""
+        """Return the slot of a copy that it belongs in: never that of the record before it."""
         return 1 + self.number % RECORD_SLOTS
 
     def sealed(self, id_: bytes) -> bytes:

@@ -245,7 +245,7 @@ def _windows(runs: Sequence[Extent], window: int) -> Iterator[list[Extent]]:
 
 
 def _chunks(row: Sequence[Copy], most: int) -> Iterator[Batch]:
-    """Copies of one row do not touch each other's sources, so they may be parted anywhere."""
+    """Yield copies; those of one row do not touch each other's sources, so they may be divided anywhere."""
     chunk: list[Copy] = []
     size = 0
     for copy in row:

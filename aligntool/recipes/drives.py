@@ -74,7 +74,7 @@ class ChipsetTable:
     vmd: frozenset[str]  # PCI numbers of VMD controllers
 
     def family(self, pci_id: str, name: str | None) -> PortFamily | None:
-        """By number where the table has it, else by what pci.ids calls it; None when nobody knows."""
+        """Return the family by number if the table has it, otherwise by the name in pci.ids; None when unknown."""
         vendor, _, device = pci_id.partition(":")
         number = int(device, 16)
         for each in self.ranges:
@@ -86,18 +86,18 @@ class ChipsetTable:
         return None
 
     def narrowed(self, family: PortFamily, bridge: str) -> PortFamily:
-        """The same with the uplink of the very model, which its LPC bridge tells: small models have fewer lanes."""
+        """Return it with the uplink of the exact model, recognised by its LPC bridge: small models have fewer lanes."""
         return next((model for pci_id, name, model in self.models if (pci_id, name) == (bridge, family.name)), family)
 
 
 def lane_bandwidth(speed_gts: float, lanes: int) -> int:
-    """Bytes a second in one direction, after encoding and before packet overhead."""
+    """Return bytes per second in one direction, after encoding and before packet overhead."""
     payload, line = _ENCODING[speed_gts]
     return int(speed_gts * 1_000_000_000) * lanes * payload // (line * 8)
 
 
 def load_chipsets() -> ChipsetTable:
-    """Raises Refused when the packaged table is missing or wrong."""
+    """Return the packaged table. Raises Refused when it is missing or invalid."""
     return parse_chipsets(*read_recipe("chipsets.toml"))
 
 
@@ -185,7 +185,7 @@ _LIMITS = tuple(IoLimits.__dataclass_fields__)
 
 @dataclass(frozen=True, slots=True)
 class DriveRow:
-    """One row of the drive database: which drives it is about, and their geometry."""
+    """One row of the drive database: the drives that it matches, and their geometry."""
 
     file: str
     name: str
@@ -203,19 +203,19 @@ class DriveRow:
     examples: tuple[str, ...] = ()  # models as they were seen
 
     def fits_model(self, model: str) -> bool:
-        """`model` is spelled as `normal` does."""
+        """Return whether the model matches. `model` is spelled as by `normal`."""
         return self.fits_any(spellings(model, self.makers, cut=False))
 
     def fits_any(self, texts: tuple[str, ...]) -> bool:
         return any(pattern.fits(text) for pattern in self.patterns for text in texts)
 
     def fits_firmware(self, firmware: str) -> bool:
-        """A row for no special firmware fits all."""
+        """Return whether the firmware matches; a row without firmware matches all."""
         return not self.firmware or any(each.fits(normal(firmware)) for each in self.firmware_patterns)
 
 
 def read_rows(file: str, content: str) -> tuple[tuple[DriveRow, ...], tuple[DriveRow, ...]]:
-    """The rows of models (`[[drive]]`) and the defaults of classes (`[[class]]`). Raises Refused."""
+    """Return the rows of models (`[[drive]]`) and the defaults of classes (`[[class]]`). Raises Refused."""
     document = read_tables(file, content, kinds=("drive", "class"), keys=("makers",))
     makers = document.top.texts("makers")
     drives = tuple(_row(entry, makers) for entry in document.tables["drive"])
@@ -223,7 +223,7 @@ def read_rows(file: str, content: str) -> tuple[tuple[DriveRow, ...], tuple[Driv
 
 
 def _row(entry: Entry, makers: tuple[str, ...], *, is_class: bool = False) -> DriveRow:
-    """A class needs no `match`: kind, rotation and size may tell it."""
+    """Return a row. A class needs no `match`: kind, rotation and size may identify it."""
     entry.allow(*(_CLASS_KEYS if is_class else _DRIVE_KEYS))
     match, examples, year = entry.texts("match"), entry.texts("examples"), entry.number("year")
     if not (match or is_class):
@@ -276,7 +276,7 @@ def _geometry(entry: Entry, source: Source, row: str) -> KnownGeometry:
 
 
 def _rate(entry: Entry, key: str) -> int | None:
-    """ "read_mb_s = 2200" as bytes per second."""
+    """Return "read_mb_s = 2200" as bytes per second."""
     value = entry.number(key)
     if value is not None and not 1 <= value <= 1_000_000:
         raise entry.refusal(f"{key} must be a number of MB/s (10^6 bytes per second), not {value!r}")
@@ -284,7 +284,7 @@ def _rate(entry: Entry, key: str) -> int | None:
 
 
 def _memory(entry: Entry) -> tuple[bool | None, bool | None]:
-    """`dram` is true, false, or "hmb": none of its own, it borrows the host's."""
+    """Return `dram`: true, false, or "hmb", a drive without its own that uses a Host Memory Buffer."""
     value = entry.values.get("dram")
     if value == "hmb":
         return False, True
@@ -328,7 +328,7 @@ class DriveDatabase:
         return tuple(row.geometry for row in (*rows, *((default,) if default else ())))
 
     def search(self, model: str, *, firmware: str | None = None) -> tuple[KnownGeometry, ...]:
-        """Rows for a model as a user types it; when none fits, those with that text in their name or pattern."""
+        """Return the rows for a model as given; without a match, those with that text in their name or pattern."""
         text = normal(model)
         rows = self._of_model(text, True)
         if not rows and text:
@@ -354,7 +354,7 @@ def load_drives(*, models: bool = True) -> DriveDatabase:
 
 
 def parse_drives(texts: Iterable[tuple[str, str]]) -> DriveDatabase:
-    """`texts` are (file name, content)."""
+    """Return the database. `texts` are (file name, content)."""
     rows: list[DriveRow] = []
     classes: list[DriveRow] = []
     for file, content in texts:

@@ -1,4 +1,4 @@
-"""Recipes of arrays and profiles of benchmarks to goals; the menu in recipes/README.md."""
+"""Read recipes of arrays and profiles of benchmarks into goals; make the menu in recipes/README.md."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class BenchGoal:
 
 
 def bench_goal(top: Entry, rows: Sequence[Entry]) -> BenchGoal:
-    """Raises Refused for what is not a profile."""
+    """Return a benchmark goal. Raises Refused for an invalid profile."""
     tests = tuple(dict.fromkeys(test for row in rows for test in _tests(row)))
     if not tests:
         raise top.refusal("a benchmark needs tests", hint='[[test]]\naccess = "random"\nblock = "4KiB"')
@@ -85,7 +85,7 @@ def bench_goal(top: Entry, rows: Sequence[Entry]) -> BenchGoal:
 
 
 def _tests(row: Entry) -> Iterator[BenchTest]:
-    """A list in a row stands for a test with each of its values."""
+    """Yield the tests; a list in a row is a test with each of its values."""
     row.allow(*_TEST_KEYS)
     row.required("access")
     random = row.choice("access", ACCESS) == "random"
@@ -140,7 +140,7 @@ RAID_KEYS = (*RAID_WORDS, "name", "layout", "mount_at", "mount_options", *_SIZES
 
 
 def raid_goal(top: Entry) -> RaidGoal:
-    """Raises Refused for a value that is not a size or none of the words."""
+    """Return an array goal. Raises Refused for a value that is not a size or not one of the words."""
     top.required("level")
     found: dict[str, Any] = {key: top.choice(key, words) for key, words in RAID_WORDS.items()}
     found |= {key: top.size(key) for key in _SIZES} | {key: top.text(key) for key in ("name", "layout", "mount_at")}
@@ -185,12 +185,12 @@ class Recipe:
 
 
 def load_recipes() -> tuple[Recipe, ...]:
-    """All that come with aligntool, kind by kind, and by name. Raises Refused."""
+    """Return all packaged recipes, by kind and by name. Raises Refused."""
     return tuple(parse_recipe(*file) for folder in FOLDERS for file in read_recipes(folder))
 
 
 def recipe(name: str, kind: str | None = None) -> Recipe:
-    """The recipe of that name, of that kind ("realign", "layout", "raid" or "bench"). Raises Refused.
+    """Return the recipe of that name and kind ("realign", "layout", "raid" or "bench"). Raises Refused.
 
     A realign and a layout may have one name, as sd-card has; without `kind` it is the one to realign.
     """
@@ -209,7 +209,7 @@ def recipe(name: str, kind: str | None = None) -> Recipe:
 
 
 def parse_recipe(file: str, content: str) -> Recipe:
-    """`file` is how it is named in complaints, and names the recipe. Raises Refused."""
+    """Return a recipe. `file` names it in messages and is its name. Raises Refused."""
     keys = tuple(dict.fromkeys(key for keys in _KEYS.values() for key in keys))
     document = read_tables(file, content, kinds=("part", "test"), keys=keys)
     top, parts = document.top, document.tables["part"]
@@ -243,7 +243,7 @@ def parse_recipe(file: str, content: str) -> Recipe:
 
 
 def parse_part(text: str) -> PartWish:
-    """ "512MiB:esp", "rest:linux" or "64GiB:linux:root" as a wish: size, role, name. Raises ValueError."""
+    """Return "512MiB:esp", "rest:linux" or "64GiB:linux:root" as a wish: size, role, name. Raises ValueError."""
     size, _, rest = text.partition(":")
     role, _, name = rest.partition(":")
     if role not in ROLES:

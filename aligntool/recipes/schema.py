@@ -20,7 +20,7 @@ PACKAGE = "aligntool"
 
 
 def read_recipes(folder: str) -> tuple[tuple[str, str], ...]:
-    """(name, content) of the TOML files of `recipes/FOLDER`, in the order of their names.
+    """Return (name, content) of the TOML files of `recipes/FOLDER`, in the order of their names.
 
     Raises Refused when this installation has no recipes.
     """
@@ -32,7 +32,7 @@ def read_recipes(folder: str) -> tuple[tuple[str, str], ...]:
 
 
 def read_recipe(name: str) -> tuple[str, str]:
-    """(name, content) of one file of `recipes/`."""
+    """Return (name, content) of one file of `recipes/`."""
     for place in _places(name):
         if place.is_file():
             return f"recipes/{name}", place.read_text("utf-8")
@@ -61,12 +61,12 @@ INQUIRY_LENGTH = 16  # SPC-4, standard INQUIRY data, PRODUCT IDENTIFICATION, pad
 
 
 def normal(model: str) -> str:
-    """One spelling for all: lower case, blanks for underscores, none doubled, no "ATA " of libata's."""
+    """Return one spelling for all: lower case, blanks for underscores, none doubled, without libata's "ATA "."""
     return " ".join(model.replace("_", " ").casefold().split()).removeprefix("ata ")
 
 
 def spellings(model: str, makers: tuple[str, ...], *, cut: bool) -> tuple[str, ...]:
-    """The model, and what is left of it when it begins with a maker's name.
+    """Return the model, and the rest of it when it begins with a maker's name.
 
     `cut`: it came through an INQUIRY, where the blank that "Samsung SSD 840 EVO" is cut at was stripped.
     """
@@ -88,7 +88,7 @@ class Pattern:
 
 
 def parse_pattern(text: str) -> Pattern:
-    """Raises ValueError when a bracket is left open or empty."""
+    """Return a pattern. Raises ValueError when a bracket is left open or empty."""
     tokens: list[str] = []
     rest = normal(text)
     while rest:
@@ -104,7 +104,7 @@ def parse_pattern(text: str) -> Pattern:
 
 
 def _spelled_out(token: str) -> str:
-    """ "[0-9]" as "[0123456789]"."""
+    """Return "[0-9]" as "[0123456789]"."""
     inside, place = token[1:-1], 0
     characters: list[str] = []
     while place < len(inside):
@@ -118,7 +118,9 @@ def _spelled_out(token: str) -> str:
 
 
 def _fits(tokens: tuple[str, ...], text: str) -> bool:
-    """Goes back to the last star only, so it takes len(tokens) x len(text) steps at most."""
+    """Return whether the text matches. Backtracks to the last star only, so it takes at most len(tokens) x len(text)
+    steps.
+    """
     token, place, star, retry = 0, 0, -1, 0
     while place < len(text):
         if token < len(tokens) and tokens[token] == "*":
@@ -149,7 +151,7 @@ def _is_one_of(character: str, token: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One table of a file and how to name it in a complaint."""
+    """One table of a file, and its name in messages."""
 
     file: str
     name: str  # 'drive "WD Caviar Green"', 'class 3'
@@ -173,7 +175,7 @@ class Entry:
         return value
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """A text, or a list of them."""
+        """Return a text, or a list of them."""
         value = self.values.get(key, [])
         listed = [value] if isinstance(value, str) else value
         if not isinstance(listed, list) or not all(isinstance(each, str) and each.strip() for each in listed):
@@ -187,14 +189,14 @@ class Entry:
         return value
 
     def choices(self, key: str, allowed: tuple[str, ...], what: str, plural: str) -> tuple[str, ...]:
-        """`what` each of them has to be, and what all of these are called."""
+        """Return a text or a list, each one of the known words, which `what` names."""
         for each in self.texts(key):
             if each not in allowed:
                 raise self.refusal(f"{key}: {each!r} is not {what}", hint=f"{plural}: {', '.join(allowed)}")
         return self.texts(key)
 
     def size(self, key: str) -> int | None:
-        """ "4KiB" as bytes."""
+        """Return "4KiB" as bytes."""
         value = self.text(key)
         if value is None:
             return None
@@ -221,7 +223,7 @@ class Entry:
 
 
 def read_tables(file: str, content: str, *, kinds: tuple[str, ...], keys: tuple[str, ...] = ()) -> "Document":
-    """A file that holds lists of tables (`[[drive]]`) of the given kinds, and the given keys at its top."""
+    """Read a file that holds lists of tables (`[[drive]]`) of the given kinds, and the given keys at its top."""
     import tomllib
 
     try:
@@ -254,7 +256,7 @@ def _entries(file: str, kind: str, rows: object) -> tuple[Entry, ...]:
 
 
 def nearest(word: str, known: tuple[str, ...]) -> str:
-    """A hint: the known word that was probably meant, or all of them."""
+    """Return a hint: the known word that was probably meant, or all of them."""
     import difflib
 
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
