@@ -173,7 +173,7 @@ WRITERS = {
     "cli/tune.py": "whether the file of results can be made",
     "demo_disk.py": "its image",
     "linux/block.py": "the disk of a move",
-    "linux/deadline.py": "/dev/null, for children",
+    "linux/process.py": "/dev/null, for children",
     "linux/files.py": "files that are replaced whole",
     "linux/hold.py": "a lock: O_RDWR, as O_EXCL needs it",
     "linux/targets.py": "what a captured machine is unpacked to",

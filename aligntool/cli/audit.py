@@ -30,9 +30,9 @@ from aligntool.cli.options import (
 from aligntool.errors import ExitCode, Refusal, Refused, refuse
 from aligntool.formats.parked import seems_in_flight
 from aligntool.inventory import Gap, Inventory, Unseen
-from aligntool.linux.deadline import SILENCE_S
 from aligntool.linux.drives import Given
 from aligntool.linux.look import look
+from aligntool.linux.process import SILENCE_S
 from aligntool.realign.planning import Mend, mends, on_captured_machine, point_to_answers
 from aligntool.recipes.drives import load_drives
 from aligntool.render.audit import audit_lines

@@ -12,11 +12,11 @@ from aligntool.formats.layers import NOT_READ, WHAT, Contents, read_contents
 from aligntool.formats.reader import BeatingReader
 from aligntool.inventory import AtaFacts, Disk, DiskKind, Gap, Inventory, IoLimits, LinkHop, NvmeFacts, Unseen
 from aligntool.linux import commands, devices, drives, partitions
-from aligntool.linux.deadline import SILENCE_S, SILENT, Pulse, answer_of, answers_of
 from aligntool.linux.devices import Block, FileReader
 from aligntool.linux.drives import SYSFS_SECTOR, Given
 from aligntool.linux.partitions import KernelPartition, Surroundings
 from aligntool.linux.pcie import Topology, find_adapters, find_uplinks
+from aligntool.linux.process import SILENCE_S, SILENT, Pulse, answer_of, answers_of
 from aligntool.linux.sysfs import Record, Tree, open_database, read_mounts
 from aligntool.linux.system import RECORDS, read_system
 from aligntool.linux.targets import find_target, open_sysroot, read_image

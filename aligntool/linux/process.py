@@ -1,15 +1,20 @@
-"""Run other programs: find them, limit their time, end them, and return what they printed."""
+"""Run other programs, and look at disks in child processes with a deadline."""
 
 import os
+import pickle
+import select
 import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeVar, cast
 
 from aligntool.errors import Refused, Stopped
 
@@ -174,3 +179,236 @@ def _end(child: "subprocess.Popen[bytes]", *, only_reads: bool) -> None:
             child.wait(_END_S)
             break
     child.wait()
+
+
+# Work on disks that may never answer, done in child processes with a deadline.
+#
+# A process that waits for a dead disk, bus or file server sleeps in the kernel where no signal reaches it (state D). So
+# it is never this process that opens a disk: children do, one disk at a time, and a child that is silent for too long
+# is killed, left behind and replaced. Nothing here waits for a child that may not end. Time in which a child computes
+# or waits for a processor does not count: on a busy machine that is not the disk's fault.
+
+T = TypeVar("T")
+
+SILENCE_S = 10.0  # a disk that gives no answer for so long is left alone
+IN_ALL = 3  # times that: answers that trickle in keep an audit no longer
+AT_MOST = 30  # times that by the clock: a driver that spins computes, too
+SPIN_UP_S = 30.0  # what a sleeping drive may take besides (a large SAS drive in a full shelf: 20 s)
+_EAGER_S = 0.25  # when every child has been busy for so long, the next disk gets one of its own
+_MOST_CHILDREN = 64
+_BEAT, _PATIENCE, _ANSWER = b".", b"+", b"="
+_LENGTH = 8
+
+
+@dataclass(slots=True)
+class Pulse:
+    """Reports of a job at work: that the disk answered, or that it may take longer than others."""
+
+    descriptor: int = -1
+    last: float = 0.0
+
+    def beat(self) -> None:
+        now = time.monotonic()
+        if self.descriptor >= 0 and now - self.last > _EAGER_S:
+            self.last = now
+            os.write(self.descriptor, _BEAT)
+
+    def ask_for_patience(self) -> None:
+        if self.descriptor >= 0:
+            os.write(self.descriptor, _PATIENCE)
+
+
+SILENT = Pulse()  # for work in this process, which nobody waits for with a deadline
+
+
+@dataclass(slots=True)
+class _Child:
+    """A child process that reads a disk, and the time since its last report."""
+
+    pid: int
+    orders: int  # where the number of the next job is written
+    answers: int
+    job: int
+    began: float
+    heard: float
+    started: float  # the job, by the clock; the two above leave out the time in which it ran
+    spare: float = 0.0  # seconds that the job asked for
+    seen: float = 0.0  # when `ran` was read
+    ran: str = ""  # the processor time that it has used, in the kernel's ticks
+    received: bytearray = field(default_factory=bytearray)
+
+    def late(self, now: float, silence_s: float) -> bool:
+        limits = (self.heard + silence_s, self.began + IN_ALL * silence_s, self.started + AT_MOST * silence_s)
+        return now > min(limits) + self.spare
+
+    def leave_out_running(self, now: float) -> None:
+        """Move the deadlines on by the time since the last call, where the process ran or could have run in it."""
+        state, ran = _state_of(self.pid)
+        if state == "R" or ran != self.ran:
+            passed = now - max(self.seen, self.began)
+            self.began, self.heard = self.began + passed, min(self.heard + passed, now)
+        self.seen, self.ran = now, ran
+
+
+def answers_of(jobs: Sequence[Callable[[Pulse], T]], silence_s: float = SILENCE_S) -> Iterator[tuple[int, T | None]]:
+    """Yield the number and the answer of each job as they come; None where there was none in time.
+
+    The jobs run in children of this process, so they see it as it is now and change nothing in it. What a job raises is
+    raised here. A healthy machine costs one child, which does one job after the other.
+    """
+    todo = list(range(len(jobs)))[::-1]
+    children: list[_Child] = []
+    idle: list[_Child] = []
+    try:
+        while todo or children:
+            _hand_out(jobs, todo, children, idle)
+            _listen(children)
+            now = time.monotonic()
+            for child in list(children):
+                child.leave_out_running(now)
+                answer = _answer_in(child)
+                if answer is not None:
+                    children.remove(child)
+                    job = child.job
+                    if child.answers < 0:
+                        _end_child(child, kill=True)
+                    else:
+                        idle.append(child)
+                    yield job, cast(T, answer[0])
+                elif child.late(now, silence_s) or child.answers < 0:
+                    children.remove(child)
+                    _end_child(child, kill=True)
+                    yield child.job, None
+    finally:
+        for child in children:
+            _end_child(child, kill=True)
+        for child in idle:
+            _end_child(child, kill=False)
+
+
+def answer_of(job: Callable[[Pulse], T], silence_s: float = SILENCE_S) -> T | None:
+    """Return what the job returns; None where it did not in time."""
+    return next(answer for _, answer in answers_of([job], silence_s))
+
+
+def _hand_out(
+    jobs: Sequence[Callable[[Pulse], object]], todo: list[int], children: list[_Child], idle: list[_Child]
+) -> None:
+    now = time.monotonic()
+    while todo:
+        if idle:
+            child = idle.pop()
+            child.job, child.spare = todo.pop(), 0.0
+            child.began = child.heard = child.started = child.seen = now
+        elif len(children) < _MOST_CHILDREN and all(now - child.began > _EAGER_S for child in children):
+            child = _start(jobs, todo.pop())
+        else:
+            return
+        with suppress(BrokenPipeError):  # it is dead; its end of the other pipe is closed, which is noticed there
+            os.write(child.orders, child.job.to_bytes(_LENGTH, "little"))
+        children.append(child)
+
+
+def _start(jobs: Sequence[Callable[[Pulse], object]], job: int) -> _Child:
+    theirs, orders = os.pipe()
+    answers, back = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _work(jobs, theirs, back)
+    os.close(theirs)
+    os.close(back)
+    now = time.monotonic()
+    return _Child(pid, orders, answers, job, now, now, now, seen=now)
+
+
+def _work(jobs: Sequence[Callable[[Pulse], object]], orders: int, back: int) -> None:
+    """Run one job after the other in the child, until there are no more. Never returns."""
+    code = 1
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches the whole group; one trace is enough
+        _keep_only(orders, back)
+        pulse = Pulse(back)
+        while order := os.read(orders, _LENGTH):
+            try:
+                answer: tuple[object, BaseException | None] = (jobs[int.from_bytes(order, "little")](pulse), None)
+            except Exception as error:
+                error.add_note(traceback.format_exc())
+                answer = (None, error)
+            content = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
+            content = _ANSWER + len(content).to_bytes(_LENGTH, "little") + content
+            while content:
+                content = content[os.write(back, content) :]
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _keep_only(*kept: int) -> None:
+    """Close inherited descriptors: a child that hangs must hold neither our output open nor a lock."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+    last = 3
+    for descriptor in sorted(kept):
+        os.closerange(last, descriptor)
+        last = descriptor + 1
+    os.closerange(last, min(os.sysconf("SC_OPEN_MAX"), 1 << 16))  # it can be 2^30, closed one by one before Linux 5.9
+
+
+def _listen(children: Sequence[_Child]) -> None:
+    poll = select.poll()
+    by_descriptor = {child.answers: child for child in children}
+    for descriptor in by_descriptor:
+        poll.register(descriptor, select.POLLIN)
+    for descriptor, _ in poll.poll(100):
+        child = by_descriptor[descriptor]
+        piece = os.read(descriptor, 1 << 20)  # what there is
+        child.received += piece
+        child.heard = time.monotonic()
+        if not piece:  # it ended without an answer
+            os.close(descriptor)
+            child.answers = -1
+
+
+def _state_of(pid: int) -> tuple[str, str]:
+    """Return the state of a process (proc(5): R is running or waiting for a processor), and its user and system
+    time.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return "", ""
+    return fields[0].decode(), b" ".join(fields[11:13]).decode()
+
+
+def _answer_in(child: _Child) -> tuple[object] | None:
+    """Return the answer, if it is complete. Raises what the job raised."""
+    received = child.received
+    while received[:1] in (_BEAT, _PATIENCE):
+        child.spare += SPIN_UP_S if received[:1] == _PATIENCE else 0.0
+        del received[:1]
+    start = 1 + _LENGTH
+    if len(received) < start:
+        return None
+    end = start + int.from_bytes(received[1:start], "little")
+    if len(received) < end:
+        return None
+    answer, error = pickle.loads(received[start:end])
+    del received[:end]
+    if error is not None:
+        raise error
+    return (answer,)
+
+
+def _end_child(child: _Child, *, kill: bool) -> None:
+    """End a child: one that waits for a job ends at once when there is none. A killed one is not waited for: the signal
+    may never reach it.
+    """
+    os.close(child.orders)
+    if child.answers >= 0:
+        os.close(child.answers)
+    if kill:
+        with suppress(ProcessLookupError):
+            os.kill(child.pid, signal.SIGKILL)
+    with suppress(ChildProcessError):
+        os.waitpid(child.pid, os.WNOHANG if kill else 0)

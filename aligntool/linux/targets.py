@@ -18,9 +18,9 @@ from aligntool.errors import Refused
 from aligntool.formats.layers import Contents, read_contents
 from aligntool.formats.reader import BeatingReader, Reader
 from aligntool.inventory import Disk, DiskKind, IoLimits
-from aligntool.linux.deadline import SILENCE_S, SILENT, Pulse, answer_of
 from aligntool.linux.devices import Block, FileReader, block_of_number, find_block, list_blocks
 from aligntool.linux.drives import Given, override
+from aligntool.linux.process import SILENCE_S, SILENT, Pulse, answer_of
 from aligntool.linux.sysfs import READ_ONLY, Tree, captured_tree, open_database, opened
 
 # A file that a user names: a disk image, or the reason why it is not one. A file reports nothing: its limits are

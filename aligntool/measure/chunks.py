@@ -16,8 +16,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import RaidGoal
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.content import sample
-from aligntool.linux.hold import alone, awake, locked
-from aligntool.linux.kernel import settle
+from aligntool.linux.hold import alone, awake, locked, settle
 from aligntool.linux.process import Ended, export_values, run_program
 from aligntool.linux.users import sysfs_folder
 from aligntool.measure.fio import Job, Pattern, Side, fill_job, run_job

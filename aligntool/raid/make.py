@@ -13,7 +13,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import Event, Plan, Said, StepBegun, StepDone
 from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.inventory import Disk
-from aligntool.linux.kernel import partition_problem
+from aligntool.linux.hold import partition_problem
 from aligntool.linux.process import find_program, run_program
 from aligntool.raid import steps_drives, steps_md, steps_system
 from aligntool.raid.boot import FSTAB, LIST_FILE

@@ -12,8 +12,7 @@ from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.inventory import Disk, TableCopyState, TableLabel
 from aligntool.linux.block import DiskDevice
 from aligntool.linux.content import sample
-from aligntool.linux.hold import Holding, hold_disk, hold_partition
-from aligntool.linux.kernel import partition_problem, settle, wait_for_partition
+from aligntool.linux.hold import Holding, hold_disk, hold_partition, partition_problem, settle, wait_for_partition
 from aligntool.linux.look import look
 from aligntool.linux.process import run_program
 from aligntool.raid.members import zeroed

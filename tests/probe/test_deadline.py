@@ -16,9 +16,8 @@ import pytest
 from aligntool.cli.arrays import refuse_unready
 from aligntool.errors import Refused
 from aligntool.inventory import Gap
-from aligntool.linux.deadline import Pulse, answer_of, answers_of
 from aligntool.linux.look import look
-from aligntool.linux.process import NOT_RUN, run_program
+from aligntool.linux.process import NOT_RUN, Pulse, answer_of, answers_of, run_program
 from aligntool.raid.planning import Needs
 from aligntool.units import MIB
 from tests.apply.arrays.made import member_step, paths_in

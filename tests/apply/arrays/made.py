@@ -5,7 +5,7 @@ from pathlib import Path
 
 from aligntool.change import Plan
 from aligntool.formats.part_types import ROLES
-from aligntool.linux.kernel import forget_partitions
+from aligntool.linux.hold import forget_partitions
 from aligntool.raid.record import Paths
 from aligntool.raid.steps_drives import HeldMembers, look_at, make_member, wait_for_members
 from aligntool.steps import DataArea, EditFile, MakeFileSystem, MakeMember, NewEntry, Step, Subject, held_by, subject

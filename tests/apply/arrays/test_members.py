@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused, Stopped
-from aligntool.linux.kernel import forget_partitions
+from aligntool.linux.hold import forget_partitions
 from aligntool.raid.record import Paths
 from aligntool.raid.steps_drives import (
     HeldMembers,
