@@ -26,8 +26,7 @@ from aligntool.raid.chunks import known_rates
 from aligntool.raid.running import arrays_of
 from aligntool.render.recipes import TOPIC
 from aligntool.render.report.disks import Content, Measured, pictures_of
-from aligntool.render.report.page import page_html
-from aligntool.render.report.results import measured_of
+from aligntool.render.report.page import measured_of, page_html
 from aligntool.render.svg import Picture, queue_picture, svg_text
 from aligntool.units import MIB
 

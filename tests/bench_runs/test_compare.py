@@ -14,7 +14,7 @@ from aligntool.recipes.goals import BenchGoal, recipe
 from aligntool.render.bench import bar, compare_json, compare_lines, picture
 from aligntool.render.lines import text_of
 from aligntool.render.report.disks import Measured
-from aligntool.render.report.results import measured_of
+from aligntool.render.report.page import measured_of
 from aligntool.render.svg import Bar, RatioChart
 from tests.bench_runs.made import result, series
 

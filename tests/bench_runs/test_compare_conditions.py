@@ -10,7 +10,7 @@ from aligntool.measure.compare import Verdict, compare, differences, doubts
 from aligntool.measure.results import Conditions, Result
 from aligntool.render.bench import compare_json, compare_lines
 from aligntool.render.lines import text_of
-from aligntool.render.report.results import measured_of
+from aligntool.render.report.page import measured_of
 from tests.bench_runs.made import result, series
 
 

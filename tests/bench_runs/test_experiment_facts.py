@@ -16,7 +16,7 @@ from aligntool.measure.fio import Job, Pattern
 from aligntool.measure.results import Conditions
 from aligntool.measure.run import run_sweep
 from aligntool.measure.sweeps import Setting, Spans, Starts, piece_words
-from aligntool.render.report.results import experiment_shown
+from aligntool.render.report.page import experiment_shown
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.bench_runs.test_runs import bench, environment, interrupted
 from tests.conftest import run

@@ -1,22 +1,33 @@
-"""The HTML report put together."""
+"""The HTML report: measurements as it shows them, and the page put together."""
 
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from hashlib import sha256
+from math import log10
+from statistics import median
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from aligntool import __version__
 from aligntool.audit.drives import unjudged
-from aligntool.audit.report import Answer, Severity
-from aligntool.measure.results import Conditions
+from aligntool.audit.report import Answer, MeasuredDisk, Severity
+from aligntool.measure import compare
+from aligntool.measure.alignment import Knee, Row, Word
+from aligntool.measure.fio import Pattern
+from aligntool.measure.results import Conditions, Result, warnings_of
+from aligntool.measure.results import Series as Figures
+from aligntool.measure.sweeps import Spans, Starts
 from aligntool.raid.chunks import ceiling_words, rate
-from aligntool.render.bench import drive_facts
+from aligntool.recipes.goals import BenchTest
+from aligntool.render import svg
+from aligntool.render.bench import FIGURES, drive_facts, figure_cells
+from aligntool.render.experiments import host_memory_words, knee_facts, range_words, setting_words
 from aligntool.render.lines import harmless
 from aligntool.render.report import disks
-from aligntool.render.svg import Chart, Picture, queue_picture, style_sheet, svg_text, table_of
-from aligntool.units import format_about, format_size
+from aligntool.render.report.disks import Loss, Measured, when_words
+from aligntool.units import format_about, format_size, significant
 
 # Under which conditions something was measured, as words for the page.
 
@@ -39,6 +50,358 @@ def _machine(seen: Conditions) -> Iterator[tuple[str, str]]:
     yield "fio", seen.fio
 
 
+# What `aligntool bench alignment` and `aligntool bench span` kept, as charts: predicted beside measured, and
+# the knee.
+
+MOST_STARTS = 40
+"""So many starts of a load are drawn."""
+_EXPERIMENT_KINDS = {Word.MATTERS: "bad", Word.DOES_NOT: "good", Word.CANNOT_TELL: "unknown"}
+
+
+def experiment_shown(found: Starts | Spans, number: int) -> Measured:
+    """`number`: of the result on the page."""
+    shown = _alignment(found, number) if isinstance(found, Starts) else _span(found, number)
+    if not found.complete:
+        shown = replace(shown, summary=f"{shown.summary}, not complete: it was interrupted, or fio failed")
+    warnings = tuple(f"warning: {each}" for each in found.warnings)
+    name = "alignment" if isinstance(found, Starts) else "span"
+    who = ", ".join(word for word in (f"bench {name} on {found.target}", found.conditions.drive) if word)
+    rows = tuple(_experiment_conditions(found))
+    return replace(
+        shown, title=f"{number}. {who}", notes=(*shown.notes, *warnings), conditions=rows, about=(who, shown.summary)
+    )
+
+
+def _experiment_conditions(found: Starts | Spans) -> Iterator[tuple[str, str]]:
+    yield from condition_rows(found.conditions)
+    if found.setting is not None:
+        yield "runs", setting_words(found.setting)
+
+
+def _alignment(found: Starts, number: int) -> Measured:
+    rows = found.rows
+    charts = tuple(
+        svg.BarChart(
+            f"bench-{number}-alignment-{place}",
+            f"{load.title}: share of the aligned rate that is left",
+            "share of the aligned rate",
+            tuple(_bars([row for row in rows if row.load == load])),
+            tabled=True,
+        )
+        for place, load in enumerate(dict.fromkeys(row.load for row in rows if row.high), 1)
+    )
+    summary = ", ".join(word for word in (when_words(found.when), f"{found.summary} ({found.unit_by})") if word)
+    return Measured(
+        "", summary, charts, tuple(_start_figures(rows, found)), tuple(_said(rows)), losses=tuple(_losses(rows, found))
+    )
+
+
+def _start_figures(rows: Sequence[Row], found: Starts) -> Iterator[tuple[str, ...]]:
+    """Every start of every load, the aligned ones too; of no load: nothing."""
+    judged = {(row.load, row.place): row for row in rows}
+    if rows:
+        yield ("start", "IOPS", "range of IOPS", "CPU of a core", "predicted", "measured", "range", "note")
+    for load in dict.fromkeys(row.load for row in rows):
+        yield (load.title,)
+        of_load = [one for one in found.rates if one.load == load]
+        for place in sorted({one.place for one in of_load}, key=lambda each: (each.start, each.title)):
+            rates = [one.iops for one in of_load if one.place == place]
+            used = [one.cpu for one in of_load if one.place == place and one.cpu is not None]
+            yield (place.title, *_iops(rates, used), *_shares(judged.get((load, place))))
+
+
+def _iops(rates: Sequence[float], used: Sequence[float]) -> tuple[str, str, str]:
+    cpu = f"{median(used):.0f}%" if used else "–"
+    return f"{median(rates):,.0f}", f"{min(rates):,.0f}–{max(rates):,.0f}", cpu
+
+
+def _shares(row: Row | None) -> tuple[str, str, str, str]:
+    """None: an aligned start, beside which the others stand."""
+    if row is None:
+        return "1", "–", "–", "aligned"
+    measured, range_ = (f"{row.ratio:.2f}", range_words(row.low, row.high)) if row.high else ("–", "–")
+    return f"{row.predicted:.2f}", measured, range_, f"{row.word}{', CPU-bound' if row.cpu_bound else ''}"
+
+
+def _bars(rows: Sequence[Row]) -> Iterator[svg.Bar]:
+    """Of one load: how far two aligned starts differ, and of each other start what was predicted and measured."""
+    low, high = rows[0].noise
+    if high:
+        yield svg.Bar("aligned, beside another aligned start", 1.0, "1", low, high, range_text=range_words(low, high))
+    for row in rows[:MOST_STARTS]:
+        yield svg.Bar(f"{row.place.title}, predicted", row.predicted, f"{row.predicted:.2f}")
+        if not row.high:
+            yield svg.Bar(f"{row.place.title}, measured", 0.0, "–", kind="unknown", note=row.word.value)
+            continue
+        kind = _EXPERIMENT_KINDS.get(row.word, "unknown")
+        yield svg.Bar(
+            f"{row.place.title}, measured", row.ratio, f"{row.ratio:.2f}", row.low, row.high, kind, row.word.value,
+            range_words(row.low, row.high),
+        )  # fmt: skip
+
+
+def _losses(rows: Sequence[Row], found: Starts) -> Iterator[Loss]:
+    """Of random writes, for which the audit predicts."""
+    one = found.disk
+    disk = MeasuredDisk(one.name, one.path, one.size, (), one.serial, one.wwn) if one else None
+    for row in rows:
+        if row.load.pattern is Pattern.RANDOM_WRITE and row.high:
+            text = f"{row.ratio:.2f} ({range_words(row.low, row.high)}), {row.word} ({row.place.title})"
+            yield Loss(found.unit, row.load.block, row.place.residue, disk, found.target, text)
+
+
+def _said(rows: Sequence[Row]) -> Iterator[str]:
+    """Starts with the same words are merged."""
+    groups: dict[tuple[str, Word, str], list[str]] = {}
+    for row in rows:
+        groups.setdefault((row.load.title, row.word, row.why), []).append(row.place.title)
+    for (load, word, why), places in groups.items():
+        yield f"{load}, {', '.join(places)}: {word}; {why}"
+
+
+def _span(found: Spans, number: int) -> Measured:
+    verb = "write" if found.write else "read"
+    points = tuple(_experiment_point(span, rates) for span, rates in sorted(found.curve.items()))
+    facts = knee_facts(found.knee)
+    said = "; ".join(word for word in (found.summary, facts) if word)
+    chart = svg.CurveChart(
+        f"bench-{number}-span", f"4 KiB random {verb} at QD32 over spans that double", "span", "IOPS",
+        (svg.Series(f"random {verb}, 4KiB QD32", points),), mark=_mark(found.knee), tabled=True,
+    )  # fmt: skip
+    summary = ", ".join(word for word in (when_words(found.when), said) if word)
+    figures = (
+        ("span", "IOPS", "range of IOPS", "CPU of a core"),
+        *((format_about(span), *_iops(rates, found.cpu.get(span, ()))) for span, rates in sorted(found.curve.items())),
+    )
+    notes = (*([found.beyond] if found.beyond else []), *host_memory_words(found.nvme))
+    return Measured(f"{number}. span: {found.target}", summary, (chart,), figures, notes)
+
+
+def _experiment_point(span: int, rates: Sequence[float]) -> svg.Point:
+    low, centre, high = min(rates), median(rates), max(rates)
+    return svg.Point(span, format_about(span), centre, f"{centre:,.0f}", low, high, f"{low:,.0f}–{high:,.0f}")
+
+
+def _mark(knee: Knee) -> svg.Mark | None:
+    """Return the line through the chart at a knee that is sure."""
+    if knee.below is None or knee.above is None or not knee.sure:
+        return None
+    return svg.Mark(knee.below, f"knee: {format_about(knee.below)}–{format_about(knee.above)}")
+
+
+# Results of benchmarks as charts: rates as bars, sweeps, threads, passes and rounds as curves, two results as
+# ratios.
+
+ENOUGH = 3  # points that make a curve
+_HEADS = {"range": "range of MB/s", "CPU": "CPU of a core", "busy": "cores busy"}
+_NOTES = {compare.Verdict.SINGLE: "too few runs", compare.Verdict.CPU: "CPU-bound"}
+_RESULT_KINDS = {compare.Verdict.FASTER: "good", compare.Verdict.SLOWER: "bad", compare.Verdict.CPU: "doubt"}
+
+Numbered = tuple[int, Result]
+Groups = dict[tuple[object, ...], list[Figures]]
+
+
+def measured_of(results: Sequence[Result | Starts | Spans]) -> tuple[Measured, ...]:
+    """Each result, and each of the later ones beside the first of its profile."""
+    shown = [
+        _one(result, number) if isinstance(result, Result) else experiment_shown(result, number)
+        for number, result in enumerate(results, 1)
+    ]
+    pairs = list(_pairs(results))
+    found = compare.compare_all([(first[1], other[1]) for first, other in pairs])
+    lines = sum(map(len, found))
+    shown += [_beside(first, other, ratios, lines) for (first, other), ratios in zip(pairs, found, strict=True)]
+    return tuple(shown)
+
+
+def _pairs(results: Sequence[Result | Starts | Spans]) -> Iterator[tuple[Numbered, Numbered]]:
+    firsts: dict[str, Numbered] = {}
+    for number, result in enumerate(results, 1):
+        if isinstance(result, Result):
+            first = firsts.setdefault(result.settings.profile, (number, result))
+            if first[0] != number:
+                yield first, (number, result)
+
+
+def _one(result: Result, number: int) -> Measured:
+    settings = result.settings
+    charts = tuple(_charts(result, f"bench-{number}"))
+    direct = "past the page cache" if settings.direct else "BUFFERED"
+    summary = [
+        when_words(result.when), f"{format_size(settings.span)} {direct}",
+        _runs(result),
+        "" if result.complete else "not complete: it was interrupted, or fio failed",
+    ]  # fmt: skip
+    notes = (
+        *compare.result_notes(result),
+        *(f"left out: {each}" for each in result.skipped),
+        *(f"warning: {each}" for each in warnings_of(result.conditions, direct=settings.direct)),
+    )
+    title = f"{number}. {_named(result)}"
+    told = ", ".join(each for each in summary if each)
+    return Measured(
+        title, told, charts, _figures(result), notes, tuple(_result_conditions(result)), about=(_named(result), told)
+    )
+
+
+def _named(result: Result) -> str:
+    """ "crystaldiskmark on /srv, Samsung SSD 980"."""
+    words = (f"{result.settings.profile} on {result.target}", result.conditions.drive)
+    return ", ".join(word for word in words if word)
+
+
+def _figures(result: Result) -> svg.Rows:
+    """What `aligntool bench` shows on a terminal, in the same columns."""
+    heads = tuple(_HEADS.get(name, name) for name in FIGURES)
+    bound = any(each.held_back for each in result.series)
+    rows = [(each.test.title, *figure_cells(each), *((each.held_back,) if bound else ())) for each in result.series]
+    return (("test", *heads, *(("note",) if bound else ())), *rows) if rows else ()
+
+
+def _runs(result: Result) -> str:
+    settings = result.settings
+    if settings.passes:
+        return f"{max(settings.passes)} passes over the same data"
+    if settings.until_steady:
+        return "rounds until it is steady"
+    return f"medians of {settings.repeats} runs with their range" if settings.repeats > 1 else "one run of each"
+
+
+def _charts(result: Result, name: str) -> Iterator[svg.Chart]:
+    if result.settings.passes or result.settings.until_steady:
+        yield from _courses(result, name)
+        return
+    blocks = _groups(result, lambda test: (test.random, test.depth, test.threads), lambda test: test.block)
+    threads = _groups(result, lambda test: (test.random, test.block, test.depth), lambda test: test.threads)
+    drawn = {each.test for groups in (blocks, threads) for group in groups.values() for each in group}
+    rest = [each for each in result.series if each.test not in drawn]
+    for number, group in enumerate(blocks.values(), 1):
+        yield _sweep_chart(group, f"{name}-sizes-{number}", sizes=True)
+    for number, group in enumerate(threads.values(), 1):
+        yield _sweep_chart(group, f"{name}-threads-{number}", sizes=False)
+    for random, title in ((False, "Sequential"), (True, "Random")):
+        bars = tuple(_bar(each, random=random) for each in rest if each.test.random is random)
+        if bars:
+            unit = "IOPS" if random else "MB/s (10^6 bytes a second)"
+            yield svg.BarChart(f"{name}-{title.lower()}", f"{title}, {unit.split()[0]}", unit, bars, tabled=True)
+
+
+def _groups(
+    result: Result, alike: Callable[[BenchTest], tuple[object, ...]], swept: Callable[[BenchTest], int]
+) -> Groups:
+    """Tests that differ in one thing, and their direction, alone."""
+    found: Groups = {}
+    for each in result.series:
+        found.setdefault(alike(each.test), []).append(each)
+    return {key: group for key, group in found.items() if len({swept(each.test) for each in group}) >= ENOUGH}
+
+
+def _bar(each: Figures, *, random: bool) -> svg.Bar:
+    value, low, high, text, range_ = _amount(each, rate=not random)
+    note = each.held_back
+    return svg.Bar(each.test.title, value, text, low, high, "doubt" if note else "plain", note, range_)
+
+
+def _amount(each: Figures, *, rate: bool) -> tuple[float, float, float, str, str]:
+    """Return median, least and most in MB/s or in IOPS, and the median and the range as words."""
+    spread, factor = (each.rate, 1e6) if rate else (each.iops, 1.0)
+    value, low, high = (one / factor for one in (spread.median, spread.low, spread.high))
+    form: Callable[[float], str] = significant if rate else "{:,.0f}".format
+    range_ = f"{form(low)}–{form(high)}" if spread.count > 1 else "one run"
+    return value, low, high, f"{form(value)} {'MB/s' if rate else 'IOPS'}", range_
+
+
+def _sweep_chart(group: Sequence[Figures], name: str, *, sizes: bool) -> svg.CurveChart:
+    """Return rates over sizes of requests, or IOPS over threads, of reads and of writes."""
+    test = group[0].test
+    if sizes:
+        kind = "random" if test.random else "sequential"
+        title, heads = (f"Rate over request size, {kind}, QD{test.depth}", ("request", "MB/s (10^6 bytes a second)"))
+    else:
+        title = f"IOPS over threads, {format_size(test.block)} requests, QD{test.depth} each"
+        heads = ("threads", "IOPS")
+    sides = {write: [each for each in group if each.test.write is write] for write in (False, True)}
+    series = tuple(
+        svg.Series("write" if write else "read", tuple(_sweep_point(each, sizes=sizes) for each in side))
+        for write, side in sides.items()
+        if side
+    )
+    return svg.CurveChart(name, title, *heads, series, tabled=True)
+
+
+def _sweep_point(each: Figures, *, sizes: bool) -> svg.Point:
+    value, low, high, text, range_ = _amount(each, rate=sizes)
+    text += f", {each.held_back}" if each.held_back else ""
+    x = each.test.block if sizes else each.test.threads
+    return svg.Point(x, format_size(x) if sizes else str(x), value, text, low, high, range_)
+
+
+def _courses(result: Result, name: str) -> Iterator[svg.CurveChart]:
+    """Passes over the same data, or rounds until steady: not repeats, but a course."""
+    passes = bool(result.settings.passes)
+    word, unit = ("pass", "MB/s") if passes else ("round", "IOPS")
+    for number, each in enumerate(result.series, 1):
+        points = []
+        for sample in each.samples:
+            value = sample.bytes_per_s / 1e6 if passes else sample.iops
+            points.append(svg.Point(sample.number, str(sample.number), value, f"{value:,.1f} {unit}"))
+        series = (svg.Series(each.test.title, tuple(points)),)
+        title = f"{each.test.title}, {word} by {word}"
+        yield svg.CurveChart(f"{name}-{word}-{number}", title, word, unit, series, doubling=False)
+
+
+def _beside(before: Numbered, after: Numbered, ratios: Sequence[compare.Ratio], lines: int) -> Measured:
+    """`lines`: that are put side by side on the page."""
+    (one, first), (number, other) = before, after
+    a, b = _who(first, one), _who(other, number)
+    bars = tuple(map(_ratio_bar, ratios))
+    chart = svg.RatioChart(f"ratio-{number}", f"{b} beside {a}: log10 of the ratio of rates", a, b, bars)
+    summary = f"log10 of bytes a second of {b} over {a}" if bars else "they have no test in common"
+    about = tuple(
+        f"{which}. {_named(each)}, {when_words(each.when)}" for which, each in ((one, first), (number, other))
+    )
+    notes = [
+        f"“faster” and “slower” hold if nothing else changed in between; chance is taken into account for {lines} lines"
+    ]
+    notes += [f"not the same: {each.words}" for each in compare.differences(first, other)]
+    notes += [f"warning: {who}: {each}" for who, side in ((a, first), (b, other)) for each in compare.doubts(side)]
+    return Measured(
+        f"{b} beside {a}", summary, (chart,) if bars else (),
+        notes=(*notes, *(f"warning: {each}" for each in compare.unmatched((first, other)))), about=about,
+    )  # fmt: skip
+
+
+def _who(result: Result, number: int) -> str:
+    return f"{number}. {result.conditions.drive or result.target}"
+
+
+def _ratio_bar(each: compare.Ratio) -> svg.Bar:
+    low = high = None
+    if each.before.low > 0 and each.after.low > 0:
+        low, high = log10(each.after.low / each.before.high), log10(each.after.high / each.before.low)
+    kind = _RESULT_KINDS.get(each.verdict, "unknown")
+    text = f"{_signed(each.log_ratio)} ({_times(each.times)}×)"
+    told = "" if low is None or high is None else f"{_signed(low)} to {_signed(high)}"
+    note = _NOTES.get(each.verdict, each.verdict.value)
+    return svg.Bar(each.test.title, each.log_ratio, text, low, high, kind, note, told)
+
+
+def _signed(value: float) -> str:
+    """ "−0.30", "+1.00"; what rounds to nothing has no sign."""
+    text = f"{value:+.2f}".replace("-", "−")
+    return "0.00" if text[1:] == "0.00" else text
+
+
+def _times(value: float) -> str:
+    return f"{value:.2f}" if 0.1 <= value < 100 else significant(value)
+
+
+def _result_conditions(result: Result) -> Iterator[tuple[str, str]]:
+    yield from condition_rows(result.conditions)
+    yield "run", f"engine {result.settings.engine}, {result.settings.runtime_s:g} s each"
+    yield "aligntool", result.aligntool
+
+
 # Content -> the page. All text is made harmless first and escaped by the template, so that no name on a disk is ever
 # markup; the page forbids scripts and the network.
 
@@ -47,7 +410,7 @@ LONGEST = 1200
 
 
 def page_html(content: disks.Content) -> str:
-    styles = style_sheet("page.css") + style_sheet("picture.css")
+    styles = svg.style_sheet("page.css") + svg.style_sheet("picture.css")
     report = content.report
     return (
         _environment()
@@ -71,7 +434,7 @@ def page_html(content: disks.Content) -> str:
             tree=disks.tree_of(report, content.arrays),
             measured=content.measured,
             commands=disks.commands_of(report, content.mends),
-            queue=queue_picture(),
+            queue=svg.queue_picture(),
         )
     )
 
@@ -88,7 +451,7 @@ def _environment() -> Environment:
     made.filters |= {
         "svg": _svg,
         "chart": _chart,
-        "rows": table_of,
+        "rows": svg.table_of,
         "size": format_size,
         "about": format_about,
         "rate": rate,
@@ -103,11 +466,11 @@ def _shown(value: object) -> object:
     return harmless(value if len(value) <= LONGEST else value[:LONGEST] + "…")
 
 
-def _svg(picture: Picture) -> Markup:
-    return Markup(svg_text(picture, alone=False))  # written by an XML writer, which escapes
+def _svg(picture: svg.Picture) -> Markup:
+    return Markup(svg.svg_text(picture, alone=False))  # written by an XML writer, which escapes
 
 
-def _chart(chart: Chart) -> Markup:
+def _chart(chart: svg.Chart) -> Markup:
     return _svg(disks.chart_picture(chart))
 
 

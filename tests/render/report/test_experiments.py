@@ -11,8 +11,7 @@ from aligntool.measure.sweeps import Spans, Starts, experiment_from_json
 from aligntool.render.experiments import alignment_lines, span_lines
 from aligntool.render.lines import text_of
 from aligntool.render.report.disks import Measured
-from aligntool.render.report.page import page_html
-from aligntool.render.report.results import experiment_shown
+from aligntool.render.report.page import experiment_shown, page_html
 from aligntool.render.svg import BarChart, CurveChart, table_of
 from aligntool.units import GIB
 from tests.render.report.pages import HOSTILE, array_machine, content_of

@@ -20,7 +20,7 @@ from aligntool.render.disk_pictures import LEAST_SHARE, disk_picture, shares
 from aligntool.render.lines import harmless, text_of
 from aligntool.render.recipes import BUSY_US, LATENCY_US, explain_topic, runs
 from aligntool.render.report.disks import chart_picture, pictures_of
-from aligntool.render.report.results import measured_of
+from aligntool.render.report.page import measured_of
 from aligntool.render.svg import (
     MOST_LINES,
     Bar,

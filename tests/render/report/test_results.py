@@ -10,8 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from aligntool.measure.results import DriveState, Result
-from aligntool.render.report.page import page_html
-from aligntool.render.report.results import measured_of
+from aligntool.render.report.page import measured_of, page_html
 from aligntool.render.svg import BarChart, Chart, CurveChart, RatioChart, table_of
 from aligntool.units import KIB, MIB, mb_s
 from tests.bench_runs.made import result, series
