@@ -6,7 +6,7 @@ from aligntool.audit.array_boot import array_number_findings, late_start_finding
 from aligntool.audit.arrays import array_findings, members_of, whole_member_findings, with_members
 from aligntool.audit.drives import device_findings, drive_findings, gap_of, lacks_verdict, machine_findings, with_doubt
 from aligntool.audit.grids import Sized, grids_of, physical_sector, shifted_arrays
-from aligntool.audit.layers import layer_findings
+from aligntool.audit.layers import array_above, gpt_is_lost, layer_findings, table_findings
 from aligntool.audit.report import Answer, Finding, Grid, Judged, Report, Verdict, Wishes
 from aligntool.audit.starts import (
     end_finding,
@@ -17,7 +17,6 @@ from aligntool.audit.starts import (
     untold,
     unwritten,
 )
-from aligntool.audit.tables import array_above, gpt_is_lost, table_findings
 from aligntool.formats.parked import parked_numbers
 from aligntool.inventory import Disk, Inventory, KnownGeometry, Partition, Role, TableLabel
 

@@ -36,8 +36,8 @@ from aligntool.raid.running import ArrayView, arrays_of
 from aligntool.raid.steps_drives import hold_members, look_around
 from aligntool.realign.move import Status
 from aligntool.realign.planning import on_captured_machine
-from aligntool.render.arrays import array_lines, raid_plan_lines
 from aligntool.render.lines import Line, wants_color
+from aligntool.render.plan import array_lines, raid_plan_lines
 from aligntool.render.progress import bench_bar, bench_lines, resync_progress
 from aligntool.steps import FileStep, MakeArray, MakeMember, Step
 from aligntool.units import Extent

@@ -13,7 +13,7 @@ import typer
 from aligntool import __version__
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Severity, Wishes
-from aligntool.cli import measuring, options
+from aligntool.cli import options, probe
 from aligntool.cli.audit import known_of
 from aligntool.cli.options import argument, grid, option, print_lines, read_text, seconds, size, terminal_width, whole
 from aligntool.errors import ExitCode, Refused
@@ -129,7 +129,7 @@ def bench_run(
 
     Exit code: 0 measured; 3 refused; 4 fio failed, or it was interrupted, after something was written; 130 before.
     """
-    measuring.refuse_to_overwrite(output)
+    probe.refuse_to_overwrite(output)
     if passes_ is not None and (repeats is not None or runtime is not None):
         other = "--repeats" if repeats is not None else "--runtime"
         raise typer.BadParameter(f"--passes and {other} contradict each other: a pass goes once over the data")
@@ -146,7 +146,7 @@ def bench_run(
     counted = (repeats, runtime, passes_) != (None, None, None)
     _confirm(plan, seen, disk if destructive else None, counted=counted, yes=yes)
     result, ran = _measured(plan, seen, fio_output)
-    measuring.keep_among_results(result.when, result.settings.profile, to_json(result))
+    probe.keep_among_results(result.when, result.settings.profile, to_json(result))
     if output is not None:
         fio_runs.keep_result(output, to_json(result))
     print_lines(to_json(result) if json_ else shown.result_lines(result, width=terminal_width()))
@@ -177,17 +177,17 @@ def _refuse(plan: BenchPlan, *, destructive: bool) -> str:
     """Return the name of the device that is overwritten. Raise Refused where there is no room, or data."""
     target = plan.target
     if target.kind is TargetKind.FOLDER:
-        measuring.refuse_no_room(target, plan.room)
+        probe.refuse_no_room(target, plan.room)
     if not destructive:
         return ""
-    measuring.refuse_unless_device(target)
-    return measuring.refuse_data(target)
+    probe.refuse_unless_device(target)
+    return probe.refuse_data(target)
 
 
 def _measured(plan: BenchPlan, seen: Conditions, fio_output: str | None) -> tuple[Result, fio_runs.Ran[fio_runs.Bench]]:
     began = options.now()
-    with measuring.ended_by_signals(), _place(plan) as path, measuring.bench_progress() as tell:
-        ran = fio_runs.run_bench(plan, path, tell=tell, keep=measuring.fio_keeper(fio_output))
+    with probe.ended_by_signals(), _place(plan) as path, probe.bench_progress() as tell:
+        ran = fio_runs.run_bench(plan, path, tell=tell, keep=probe.fio_keeper(fio_output))
     series = fio_runs.series_of(ran)
     if not series:
         raise ran.failure or KeyboardInterrupt
@@ -208,7 +208,7 @@ def _place(plan: BenchPlan) -> Iterator[str]:
             yield path
     elif plan.writes:
         with hold_for_others(target.path, "a benchmark"):
-            measuring.refuse_data(target)  # the question may have waited long for its answer
+            probe.refuse_data(target)  # the question may have waited long for its answer
             yield target.path
     else:
         yield target.path
@@ -263,11 +263,11 @@ class Runs:
 def _working(target: Target, size: int, runtime_s: float, asked: SweepOptions) -> Iterator[tuple[Working, Runs]]:
     """Make ready for runs, until a signal. Raises Refused."""
     with (
-        measuring.ended_by_signals(),
-        measuring.bench_progress() as tell,
+        probe.ended_by_signals(),
+        probe.bench_progress() as tell,
         _working_on(target, size, tell, asked) as working,
     ):
-        yield working, Runs(runtime_s, asked.repeats, tell, measuring.fio_keeper(asked.fio_output))
+        yield working, Runs(runtime_s, asked.repeats, tell, probe.fio_keeper(asked.fio_output))
 
 
 @contextmanager
@@ -279,7 +279,7 @@ def _working_on(target: Target, size: int, tell: fio_runs.SweepProgress, asked: 
             hint="name a disk, or a folder on a file system with direct I/O",
         )
     if asked.destructive:
-        measuring.refuse_unless_device(target)
+        probe.refuse_unless_device(target)
     size = target.size or size
     seen = targets.look_at_conditions(target, size)
     _warn(warnings_of(seen, direct=target.direct))
@@ -298,7 +298,7 @@ def _working_on(target: Target, size: int, tell: fio_runs.SweepProgress, asked: 
 @contextmanager
 def _file_in(target: Target, size: int, tell: fio_runs.SweepProgress, seen: Conditions) -> Iterator[Working]:
     """The longest piece of the file that lies on the disk in one run is worked on."""
-    measuring.refuse_no_room(target, size)
+    probe.refuse_no_room(target, size)
     with fio_runs.made_file(target.path, size, name=target.name) as path:
         fio_runs.fill(fill_job(path, size), fio_runs.FILLING, tell)
         with open(path, "rb") as file:  # noqa: PTH123 - a descriptor is wanted
@@ -317,9 +317,9 @@ def _device(target: Target, seen: Conditions, asked: SweepOptions) -> Iterator[W
     if not asked.destructive:
         yield working
         return
-    options.confirm_disk(target.path, measuring.refuse_data(target), "its name", asked.yes)
+    options.confirm_disk(target.path, probe.refuse_data(target), "its name", asked.yes)
     with hold_for_others(target.path, "a benchmark"):
-        measuring.refuse_data(target)
+        probe.refuse_data(target)
         yield working
 
 
@@ -345,7 +345,7 @@ def _described(
         result,
         conditions=replace(targets.warmed(working.seen), fio=swept.fio_version),  # how warm it got, and by which fio
         setting=Setting(target.kind.value, working.size, piece, runs.seconds, runs.repeats, target.direct, ENGINE),
-        disk=measuring.identity(disk) if disk else None,  # for a reader who asks whether it is the same disk
+        disk=probe.identity(disk) if disk else None,  # for a reader who asks whether it is the same disk
         complete=swept.complete,
     )
 
@@ -357,7 +357,7 @@ def _report(text: str, lines: Iterator[Line], asked: SweepOptions, when: str, na
     """
     print_lines(text if asked.json_ else lines)
     sys.stdout.flush()
-    measuring.keep_among_results(when, name, text)
+    probe.keep_among_results(when, name, text)
     if asked.output is not None:
         options.keep(asked.output, text)
 
@@ -399,7 +399,7 @@ def bench_alignment(
     """
     if every and start is not None:
         raise typer.BadParameter("--start tries one start, --every all of them: give one of the two")
-    measuring.refuse_to_overwrite(asked.output)
+    probe.refuse_to_overwrite(asked.output)
     found = targets.find_target(target)
     span = asked.span or 256 * MIB
     if unit is not None:
@@ -469,7 +469,7 @@ def bench_span(
     least = smallest or 64 * MIB
     if least < alignment.BLOCK:
         raise typer.BadParameter("--from is less than a request of 4KiB")
-    measuring.refuse_to_overwrite(asked.output)
+    probe.refuse_to_overwrite(asked.output)
     found = targets.find_target(target)
     span = asked.span or 4 * GIB
     _whole(found.size or span, least, largest)

@@ -26,8 +26,8 @@ from aligntool.raid.measured import LONGEST, parse_tuning
 from aligntool.raid.planning import needs_of_goal, needs_of_plan, plan_raid
 from aligntool.raid.running import PersistGoal, find_array, plan_persist
 from aligntool.recipes.goals import recipe
-from aligntool.render.arrays import array_lines, arrays_json
 from aligntool.render.lines import Line, plain
+from aligntool.render.plan import array_lines, arrays_json
 
 DrivesArgument = Annotated[list[str], argument("DEV...", "Drives, or one partition of each drive.")]
 LEVELS = ("0", "1", "10", "5", "6")

@@ -13,8 +13,8 @@ import typer
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Severity, Wishes
 from aligntool.cli.audit import known_of
-from aligntool.cli.measuring import ended_by_signals
 from aligntool.cli.options import argument, grid, option, print_lines, say, size, terminal_width, whole
+from aligntool.cli.probe import ended_by_signals
 from aligntool.errors import ExitCode, Refused
 from aligntool.linux.look import look
 from aligntool.measure import record_trace

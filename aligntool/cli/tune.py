@@ -16,8 +16,8 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import RaidGoal
 from aligntool.cli import options
 from aligntool.cli.arrays import look_at_members, sampled_members
-from aligntool.cli.measuring import bench_progress, ended_by_signals, refuse_to_overwrite
 from aligntool.cli.options import argument, option, print_lines, seconds, size, terminal_width, whole
+from aligntool.cli.probe import bench_progress, ended_by_signals, refuse_to_overwrite
 from aligntool.cli.raid import level_word
 from aligntool.cli.run_change import pipes_may_break
 from aligntool.errors import Refused, Stopped
@@ -25,8 +25,8 @@ from aligntool.linux.hold import locked
 from aligntool.linux.look import look
 from aligntool.measure.chunks import Measuring, Sweep, examine, is_test, plan_sweep, take_away
 from aligntool.raid.measured import TEST_UUID, Choice, Tuning, choose, has_test_array, tuning_text
-from aligntool.render.arrays import plan_command, sweep_lines, tuning_lines
 from aligntool.render.lines import Style, plain
+from aligntool.render.plan import plan_command, sweep_lines, tuning_lines
 
 # `aligntool raid tune`: which chunk is the fastest on these drives, measured while they are still empty.
 

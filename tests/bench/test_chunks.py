@@ -4,8 +4,8 @@ import pytest
 
 from aligntool.raid.chunks import WORKLOADS
 from aligntool.raid.measured import Sample, Tuning, choose, shapes_of
-from aligntool.render.arrays import tuning_lines
 from aligntool.render.lines import text_of
+from aligntool.render.plan import tuning_lines
 from aligntool.units import KIB
 from tests.bench.chunks import rows
 

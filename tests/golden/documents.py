@@ -25,8 +25,8 @@ from aligntool.raid.measured import Identity, Sample, Tuning, tuning_text
 from aligntool.raid.record import Record, save
 from aligntool.raid.running import ArrayView, MemberView, PersistGoal
 from aligntool.recipes.goals import BenchGoal, BenchTest, Recipe
-from aligntool.render.arrays import arrays_json
 from aligntool.render.experiments import alignment_json, span_json
+from aligntool.render.plan import arrays_json
 from aligntool.render.recipes import recipes_json
 from aligntool.units import KIB, MIB, Extent
 from tests.bench_runs.made import result, series

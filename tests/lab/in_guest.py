@@ -21,7 +21,7 @@ LOADED = (
     "aligntool.linux.look",
     "aligntool.recipes.goals",
     "aligntool.raid.planning",
-    "aligntool.render.arrays",
+    "aligntool.render.plan",
 )
 OUT = Path("/lab")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from aligntool.change import Plan, RaidGoal
 from aligntool.inventory import Disk, Source, Uplink
 from aligntool.recipes.goals import Recipe, load_recipes
-from aligntool.render.arrays import raid_plan_lines
 from aligntool.render.lines import text_of
+from aligntool.render.plan import raid_plan_lines
 from tests.raid.made import ARRAY_UUID, FS_UUID, drive, drives, linked, planned
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -11,8 +11,8 @@ from aligntool.cli.raid import find_persist_plan
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, Inventory, KnownGeometry, NvmeFacts, Source, Uplink
 from aligntool.raid.running import ArrayView, PersistGoal, arrays_of
-from aligntool.render.arrays import array_lines, arrays_json
 from aligntool.render.lines import text_of
+from aligntool.render.plan import array_lines, arrays_json
 from aligntool.units import KIB, MIB
 from tests.audit.made_arrays import OTHER, array, drive, image, lines, machine, system
 from tests.machines.captured import HERE, report

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from aligntool.change import Plan, from_json, to_json
-from aligntool.render.arrays import raid_plan_lines
 from aligntool.render.lines import text_of
+from aligntool.render.plan import raid_plan_lines
 from aligntool.steps import MakeMember, wiped_ends
 from aligntool.units import GIB, MIB, Extent
 from tests.conftest import run
