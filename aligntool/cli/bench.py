@@ -262,11 +262,7 @@ class Runs:
 @contextmanager
 def _working(target: Target, size: int, runtime_s: float, asked: SweepOptions) -> Iterator[tuple[Working, Runs]]:
     """Make ready for runs, until a signal. Raises Refused."""
-    with (
-        probe.ended_by_signals(),
-        probe.bench_progress() as tell,
-        _working_on(target, size, tell, asked) as working,
-    ):
+    with probe.ended_by_signals(), probe.bench_progress() as tell, _working_on(target, size, tell, asked) as working:
         yield working, Runs(runtime_s, asked.repeats, tell, probe.fio_keeper(asked.fio_output))
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, TextIO
 
 from aligntool.audit.report import Answer, Check, Grid, GridKind, Judged, Report, Verdict
 from aligntool.change import Place, Plan
@@ -10,28 +9,6 @@ from aligntool.inventory import Partition
 from aligntool.render.lines import EMPTY, Line, Piece, Style, cell_width, harmless, plain, wrapped
 from aligntool.steps import JournalPlace, WriteJournal
 from aligntool.units import Extent, format_about, format_size
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
-
-
-# A bar with words behind it, redrawn in place on a terminal.
-
-
-def words_bar(stream: TextIO, *, title: str = "", transient: bool = False, still: bool = False) -> "Progress":
-    """Its tasks have a field `words`, which is taken literally. `transient`: nothing of it stays when it ends.
-    `still`: it is redrawn at each update, and not by a thread.
-    """
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
-
-    columns = [BarColumn(bar_width=None), TextColumn("{task.fields[words]}", markup=False)]
-    return Progress(
-        *([TextColumn(title)] if title else []), *columns,
-        console=Console(file=stream, highlight=False), expand=True, transient=transient,
-        auto_refresh=not still,
-    )  # fmt: skip
-
 
 # Blocks over sectors: the picture of the 2010 article, drawn for the user's own partitions.
 #

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from aligntool.audit.report import Judged
 from aligntool.change import Event, Plan, Progress, Said, StepBegun, StepDone, digest, step_name
@@ -10,15 +10,31 @@ from aligntool.errors import Refusal
 from aligntool.inventory import Partition
 from aligntool.realign.move import Status
 from aligntool.render.audit import verdict_words
-from aligntool.render.disk_map import words_bar
 from aligntool.render.json import Value, dumps
 from aligntool.render.lines import Line, Style, harmless, paragraph, plain
 from aligntool.render.plan import partition_of, sector_words, size_words, step_title, time_words
 from aligntool.units import format_about, format_size
 
+if TYPE_CHECKING:
+    import rich.progress
+
 # Progress of a benchmark or a resynchronisation: a bar on a terminal, a line now and then elsewhere.
 
 Tell = Callable[[str, float, float | None], None]
+
+
+def words_bar(stream: TextIO, *, transient: bool = False, still: bool = False) -> "rich.progress.Progress":
+    """Return a bar with text behind it. Its tasks have a field `words`, which is taken literally.
+
+    `transient`: nothing of it stays when it ends. `still`: it is redrawn at each update, and not by a thread.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    return Progress(
+        BarColumn(bar_width=None), TextColumn("{task.fields[words]}", markup=False),
+        console=Console(file=stream, highlight=False), expand=True, transient=transient, auto_refresh=not still,
+    )  # fmt: skip
 
 
 @contextmanager
