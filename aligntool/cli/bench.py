@@ -271,7 +271,7 @@ def _working_on(target: Target, size: int, tell: fio_runs.SweepProgress, asked: 
     """A folder gets a file of `size`, full of random data. Raises Refused."""
     if not target.direct:
         raise Refused(
-            f"{target.named} cannot be had past the page cache, so its rates would be the memory's",
+            f"{target.named} does not support direct I/O: the results would measure the page cache, not the drive",
             hint="name a disk, or a folder on a file system with direct I/O",
         )
     if asked.destructive:

@@ -150,7 +150,7 @@ def end_change(
         lines = list(look())
     except (Refused, KeyboardInterrupt) as error:
         why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
-        raise Stopped(f"it is done, but was not looked at: {why}", hint=again) from error
+        raise Stopped(f"it is done, but the result was not verified: {why}", hint=again) from error
     if json_:
         sentences = tuple(text.rstrip("\n") for text in text_of(lines) if text.strip())
         write_end("old" if back else "new", changed=True, sentences=sentences, hint=hint)

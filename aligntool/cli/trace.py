@@ -268,7 +268,9 @@ def _tell(
     elif pattern.commands:
         print_lines(trace_lines(pattern, found.path, "recorded", width=terminal_width()))
     else:
-        print(f"{found.path} was asked nothing: what was read came from the cache, what was written is not out yet")
+        print(
+            f"{found.path} received no requests: reads were served from the page cache, and writes are not flushed yet"
+        )
     sys.stdout.flush()
 
 

@@ -117,7 +117,7 @@ def _beside_a_table(layers: Sequence[Layer]) -> tuple[Layer, ...]:
 # What lies on a partition, told from the bytes alone.
 #
 # The order, and what counts as ambiguous, follow libblkid's safe probing: RAID members and encrypted volumes
-# before file systems, and two file systems at once are not answer but a question.
+# before file systems, and two file systems at once are ambiguous.
 
 DEEPEST = 6  # layers inside layers; real stacks have four
 MOST_AREAS = 48  # looked into for one partition, however a hostile disk nests them

@@ -11,7 +11,7 @@ from aligntool.units import KIB, Extent
 
 # Bytes of a disk or an image, read by absolute offset, never written.
 #
-# Every parser in `probe` takes a `Reader`. A hostile disk can make a parser ask for any offset and any
+# Every parser of this package takes a `Reader`. A hostile disk can make a parser ask for any offset and any
 # length, so a reader answers each request with at most `LONGEST_READ` bytes and with less where the disk
 # ends, and never raises for that.
 

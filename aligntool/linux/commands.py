@@ -148,8 +148,8 @@ def _ask(descriptor: int, opcode: int, nsid: int, cdw10: int, length: int) -> tu
 
 # Whether a drive reports that it fails, how worn it is, and how warm. It is asked only before a plan: reading and
 # writing much of a drive that is about to die is what kills it, and an audit reads next to nothing. smartctl knows
-# the commands of each kind of drive and bridge; without it only an NVMe drive can be asked, and without root it is
-# not knows.
+# the commands of each kind of drive and bridge; without it only an NVMe drive can be asked, and without root the
+# answer is unknown.
 
 PATIENCE_S = 10.0
 PHYSICAL = (DiskKind.ATA, DiskKind.SCSI, DiskKind.NVME, DiskKind.USB)

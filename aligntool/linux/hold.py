@@ -394,7 +394,7 @@ def _not_opened(path: str, error: OSError) -> Refused:
     word = shell_word(path)
     match error.errno:
         case errno.EBUSY:
-            return Refused(f"{path} is in use by a program that has it for itself", hint=f"sudo fuser -v {word}")
+            return Refused(f"{path} is opened exclusively by another program", hint=f"sudo fuser -v {word}")
         case errno.EACCES | errno.EPERM if path.startswith("/dev/"):
             return Refused(f"{path} may not be written by this user", hint="type the same after sudo")
         case errno.EACCES:

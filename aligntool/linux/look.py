@@ -338,7 +338,7 @@ def _flag(text: str | None) -> bool | None:
 # Looking: the machine, or the disks and images that the user names, become an Inventory.
 #
 # This only decides what is looked at, in which order, and what becomes of a target that cannot be; the
-# looking itself is done elsewhere, on this machine in a child process with a deadline (probe.deadline).
+# looking itself is done elsewhere, on this machine in a child process with a deadline (linux/process).
 
 T = TypeVar("T")
 Job = Callable[[Pulse], T]

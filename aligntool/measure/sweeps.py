@@ -150,7 +150,7 @@ def _starts(document: dict[str, object]) -> Starts:
     if not all(rate.load.block for rate in starts.rates):
         raise ValueError("it has requests of nothing")
     if any(unit // gcd(rate.load.block, unit) > _LONGEST_PERIOD for rate in starts.rates):
-        raise ValueError("its unit and its requests fit each other nowhere")
+        raise ValueError("no position satisfies both its unit and its request size")
     return replace(starts, conditions=_conditions(document))
 
 

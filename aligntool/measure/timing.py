@@ -56,7 +56,7 @@ def open_target(path: str, *, write: bool) -> int:
     except OSError as error:
         if error.errno == errno.EINVAL:
             raise Refused(
-                f"{path} cannot be read past the page cache, so its times would be the memory's",
+                f"{path} does not support direct I/O: the times would be those of the page cache, not of the drive",
                 hint="name a disk, or a folder on a file system with direct I/O",
             ) from error
         hint = "type the same after sudo" if error.errno in (errno.EACCES, errno.EPERM) else ""

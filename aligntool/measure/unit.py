@@ -75,7 +75,7 @@ def _agreed(found: Sequence[Steps]) -> Steps:
     most = max(found, key=lambda steps: len(steps.steps))
     levels = {step.level for step in most.steps}
     if any({step.level for step in steps.steps} - levels for steps in found):
-        return Steps((), "the typical requests and the fast ones tell of different sizes")
+        return Steps((), "the typical requests and the fast ones indicate different sizes")
     return most
 
 
@@ -133,7 +133,7 @@ def _unclean(low: Sequence[Level], high: Sequence[Level], sides: design.Sides) -
             return f"the penalty does not begin at one size: the sizes {where} it differ among themselves"
     margins = range(len(low[0].margins))
     if any(_differs(group, margin, limit) for group in (low, high) for margin in margins):
-        return "the regions of the disk, the two orders or the two sides tell of different sizes"
+        return "the regions of the disk, the two orders or the two sides indicate different sizes"
     if any(_margin_height(low, high, margin) < LEAST * height for margin in margins):
         return "a part of the disk is slower, and not the crossing: it takes as long beside the boundary"
     if not all(_moves_as_a_whole(low, high, height, sides, side) for side in (0, 1)):

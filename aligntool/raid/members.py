@@ -62,7 +62,7 @@ def wear_of(members: Mapping[str, Health | None]) -> Iterator[str]:
     for name, health in known.items():
         if health.media_errors:
             yield (
-                f"{name} could not give back what was written to it {health.media_errors} times (media errors): "
+                f"{name} reports {health.media_errors} unrecoverable media errors: "
                 "replace it before an array depends on it"
             )
         if health.too_hot:
@@ -162,7 +162,7 @@ def _format(member: Member) -> Iterator[str]:
     if best.relative_performance < used.relative_performance:
         yield (
             f"{offer}; performance {best.relative_performance} against {used.relative_performance}, 0 is best); nvme "
-            f"format --lbaf={best.index} changes that and erases the drive, so it is for now or never"
+            f"format --lbaf={best.index} changes that and erases the drive, so do it before the array is created"
         )
     elif best.relative_performance == used.relative_performance and best.data_size > used.data_size:
         yield f"{offer}), which the drive rates alike: nothing asks for a change"
@@ -203,8 +203,8 @@ def _numa(drives: Sequence[Disk]) -> Iterator[str]:
     if len(set(nodes.values())) > 1:
         told = ", ".join(f"{name} {node}" for name, node in nodes.items())
         yield (
-            f"the members hang on different NUMA nodes: {told}; whatever runs on one of them reaches the others over "
-            "the link between the processors"
+            f"the members are attached to different NUMA nodes: {told}; a process on one reaches the others over"
+            " the link between the processors"
         )
 
 

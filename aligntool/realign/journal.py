@@ -368,5 +368,5 @@ def _refuse_place(path: Path) -> None:
     folder = path.absolute().parent
     kind = volatile_kind(folder)
     if kind:
-        raise Refused(f"{folder} is a {kind}: a power cut would take the journal with it",
+        raise Refused(f"{folder} is a {kind}: the journal would be lost in a power cut",
                       hint="--journal FILE, on a disk that stays")  # fmt: skip

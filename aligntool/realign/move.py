@@ -143,7 +143,7 @@ def _intact(journal: Journal) -> Journal:
             f"the journal at byte {journal.at} is damaged: the record {places} cannot be read in either of its two"
             " copies, and it may be the newest, the one that records how far the move came; nothing is done from an"
             " older one",
-            hint="keep the disk as it is, and copy it with ddrescue: a sector that is read at last is enough",
+            hint="keep the disk as it is, and copy it with ddrescue: one recovered sector may be enough",
             code="journal-damaged",
         )
     return journal

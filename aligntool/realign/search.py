@@ -245,7 +245,7 @@ def patching(partition: Partition, after: Extent, record_after: int | None, sect
     if new is None:
         return Patching(
             attention=f"partition {number}: its boot sector says that {said} sectors lie before it, which is not where"
-            " it starts; that field is left as it is, and a DOS or Windows that boots from it may not like it"
+            " it starts; that field is left as it is, and DOS or Windows may fail to boot from it"
         )
     note = ""
     if new > _LARGEST[layer.kind]:

@@ -181,8 +181,8 @@ def _refuse_several_devices(step: ShrinkContent, device: str) -> None:
     devices, number = (int.from_bytes(superblock[at : at + 8], "little") for at in (0x88, 0xC9))
     if (devices, number) != (1, 1):
         raise Refused(
-            f"partition {step.partition} is device {number} of a btrfs of {devices}: which one would be shrunk is not"
-            " for aligntool to say",
+            f"partition {step.partition} is device {number} of a btrfs of {devices}; aligntool does not choose"
+            " which of them is shrunk",
             hint=f"mount it and type: btrfs filesystem resize {number}:{step.length} FOLDER",
         )
 

@@ -240,10 +240,9 @@ def bytes_arriving(batch: Batch) -> int:
 #
 # The rules of the record stand together here:
 #
-# - forwards, a step is done from the position that names it, and the next position is recorded when it is
-# durable; - backwards, the position that names a step is recorded before the step is undone, so that whoever
-# turns round does it again from the beginning; only copies are exact, because a batch that is half undone
-# still stands at its new place.
+# - forwards, a step is done from the position that names it, and the next position is recorded when it is durable;
+# - backwards, the position that names a step is recorded before the step is undone, so that a change of direction
+#   repeats it from the beginning; only copies are exact, because a batch that is half undone is still at its new place.
 
 
 class Kernel(Protocol):

@@ -174,7 +174,7 @@ def test_a_program_that_has_the_disk_for_itself_is_a_reason(sparse: Make, loop: 
     node = loop(sparse(MIB))
     with another_program("f = os.open(sys.argv[1], os.O_RDONLY | os.O_EXCL)", node):
         refused = refusal(node)
-    assert "has it for itself" in str(refused)
+    assert "opened exclusively" in str(refused)
     assert refused.hint == f"sudo fuser -v {node}"
 
 

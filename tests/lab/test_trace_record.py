@@ -66,7 +66,7 @@ def test_the_exit_code_is_the_command_s(said: Path) -> None:
 @further
 def test_a_disk_that_was_asked_nothing_is_no_error(said: Path) -> None:
     assert read(said, "idle.code") == "0\n", read(said, "idle.err")
-    assert "was asked nothing" in read(said, "idle")
+    assert "received no requests" in read(said, "idle")
 
 
 def test_an_interruption_ends_both_and_keeps_the_log(said: Path) -> None:

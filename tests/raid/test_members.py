@@ -41,7 +41,7 @@ def test_a_drive_that_nobody_asked_is_told_and_one_that_answered_is_not() -> Non
     ("words", "said"),
     [
         ({"used_percent": 80}, "little is left of the rated endurance: nvme0n1 80 % used"),
-        ({"media_errors": 4}, "nvme0n1 could not give back what was written to it 4 times"),
+        ({"media_errors": 4}, "nvme0n1 reports 4 unrecoverable media errors"),
         ({"too_hot": True}, "nvme0n1 is too hot"),
         ({"used_percent": 23}, "unevenly worn: nvme0n1 23 %, nvme1n1 3 %"),
     ],
