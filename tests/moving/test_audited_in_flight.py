@@ -54,6 +54,7 @@ CASES = {
 
 
 @pytest.mark.needs_tools("sfdisk", "mkfs.fat", "mcopy")
+@pytest.mark.on_disk
 @pytest.mark.parametrize("case", CASES)
 def test_a_killed_move_is_an_error_in_every_output_until_resumed(case: str, make: MakeDisk, tmp_path: Path) -> None:
     label, rows, free, elsewhere = CASES[case]

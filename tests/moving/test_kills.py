@@ -125,6 +125,7 @@ def test_killed_at_any_moment_nothing_is_lost(disks: list[Disk], tmp_path: Path,
     assert sum("cut" in story for story in told) >= KILLS // 2, told
 
 
+@pytest.mark.on_disk
 def test_killed_with_the_journal_on_another_disk_nothing_is_lost(make: MakeDisk, tmp_path: Path, loop: Loop) -> None:
     """There is room for the move and none for a journal."""
     folder = tmp_path / "another disk"
