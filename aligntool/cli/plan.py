@@ -367,7 +367,7 @@ def still_true(plan: Plan, asked: Request) -> Found:
         raise Refused(_what_differs(plan, now), hint=f"make the plan anew: {again}", code="plan-stale")
     if plan.steps != now.steps:
         raise Refused(
-            f"{plan.disk.path}: the disk has changed since the plan was made, and its steps no longer apply",
+            f"{plan.disk.path}: planned again, the steps differ: the contents of the disk or the request have changed",
             hint=f"make the plan anew: {again}",
             code="plan-stale",
         )

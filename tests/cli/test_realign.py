@@ -217,10 +217,10 @@ def lose_disk(disk: Path, plan: Path) -> None:
     [
         (change_table, "partition table"),
         (change_id, "disk id"),
-        (change_content, "what lies on it"),
+        (change_content, "the steps differ"),
         (change_size, "size"),
         (change_plan, "digest"),
-        (change_wish, "other steps"),
+        (change_wish, "the steps differ"),
         (change_to_nonsense, "not a text file"),
         (lose_disk, "No such file"),
     ],

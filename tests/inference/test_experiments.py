@@ -190,7 +190,7 @@ def test_an_experiment_is_not_compared_with_anything(tmp_path: Path) -> None:
     [
         (starts(version=2), "version 2"),
         (starts(unit=0), "not a multiple"),
-        (starts(unit=(1 << 40) + 512), "nowhere"),
+        (starts(unit=(1 << 40) + 512), "no position"),
         (starts(rates=[{}]), "load"),
         (starts(rates=5), "rates"),
         (starts(target=["x"]), "target"),

@@ -257,7 +257,7 @@ def test_a_member_that_somebody_has_taken_meanwhile_is_not_written_to(
     found = plan_sweep(members, wanted, repeats=1, runtime_s=0.1, span=64 * MIB)
     taken = os.open(names[1], os.O_RDONLY | os.O_EXCL)
     try:
-        with pytest.raises(Refused, match="is in use by a program"):
+        with pytest.raises(Refused, match="opened exclusively"):
             Measuring(found).run(lambda *told: None, lambda: None)
     finally:
         os.close(taken)
