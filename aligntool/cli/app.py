@@ -187,7 +187,7 @@ class Program(TyperGroup):
         self.commands.update({name: Group(name, *row) for name, row in GROUPS.items()})
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override] # click's Context
-        if not args:
+        if not args and not ctx.resilient_parsing:  # which is what completing the first word does
             print(FIRST_PAGE, end="")
             ctx.exit()
         if args[:2] == ["plan", "raid"]:  # beside `plan realign` and `plan layout` it is what one types

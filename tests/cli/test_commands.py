@@ -159,6 +159,22 @@ def test_shell_completion_installs(tmp_path: Path, shell: str) -> None:
     assert "_ALIGNTOOL_COMPLETE" in written
 
 
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("aligntool a", {"audit", "apply"}),
+        ("aligntool raid p", {"plan", "persist"}),
+        ("aligntool audit --sy", {"--sysroot"}),
+        ("aligntool plan layout --gr", {"--grain"}),
+    ],
+)
+def test_a_tab_offers_commands_and_options(typed: str, offered: set[str]) -> None:
+    environment = {"_ALIGNTOOL_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    done = run_aligntool(env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {line.split(",")[-1] for line in done.stdout.splitlines()} == offered
+
+
 def test_version_is_the_packages() -> None:
     from aligntool import __version__
 
