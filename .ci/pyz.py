@@ -62,7 +62,7 @@ def own_files() -> Iterator[tuple[str, bytes]]:
     """Yield the program, its recipes and its licence, as the wheel has them."""
     for folder, inside in ((ROOT / "aligntool", "aligntool"), (ROOT / "recipes", "aligntool/recipes")):
         for path in folder.rglob("*"):
-            if path.is_file() and _is_source(PurePosixPath(path)) and "__pycache__" not in path.parts:
+            if path.is_file() and _is_source(PurePosixPath(path)):
                 yield f"{inside}/{path.relative_to(folder).as_posix()}", path.read_bytes()
     yield "LICENSE", (ROOT / "LICENSE").read_bytes()
 

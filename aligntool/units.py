@@ -114,3 +114,8 @@ def format_rate(bytes_per_s: float) -> str:
     if bytes_per_s >= 10**6:
         return f"{significant(bytes_per_s / 10**6)} MB/s"
     return f"{format_about(round(bytes_per_s))}/s"
+
+
+def counted(number: int, word: str) -> str:
+    """Return "1 disk", "2 disks"."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

@@ -170,7 +170,7 @@ def _with_drives(
     for disk in disks:
         own, by = rates.get(disk.name, (None, ""))
         if own and (disk.name not in found or own < found[disk.name].bandwidth):
-            found[disk.name] = Lane(own, f"{disk.name} itself ({rate(own)}, {by})")
+            found[disk.name] = Lane(own, f"{disk.name} itself ({format_rate(own)}, {by})")
     return found
 
 
@@ -217,7 +217,7 @@ def _share(uplink: Uplink, disks: Sequence[Disk]) -> int:
 
 def _uplink_words(uplink: Uplink, disks: Sequence[Disk]) -> str:
     below = ", ".join(disk.name for disk in disks if disk.name in uplink.members)
-    return f"{uplink.name} ({rate(uplink.bandwidth or 0)}, {uplink.source}), shared by {below}"
+    return f"{uplink.name} ({format_rate(uplink.bandwidth or 0)}, {uplink.source}), shared by {below}"
 
 
 def _together(lanes: Mapping[str, Lane], shared: Sequence[Uplink], disks: Sequence[Disk]) -> int:
@@ -236,23 +236,20 @@ def ceiling_words(found: Ceiling) -> tuple[str, ...]:
     """Sentences, for a plan's notes and for whoever shows an array."""
     if found.read is None and found.write is None:
         return ("no bandwidth ceiling is known: no link of these drives can be seen",)
-    read = rate(found.read) if found.read is not None else "not known"
-    write = rate(found.write) if found.write is not None else "not known"
+    read = format_rate(found.read) if found.read is not None else "not known"
+    write = format_rate(found.write) if found.write is not None else "not known"
     who = "the links and the drives carry" if found.rates else "the links carry"
     if found.binds_write in ("", found.binds):
         said = [f"{who} at most {read} reading and {write} writing; {found.binds} binds"]
     else:
         said = [f"{who} at most {read} reading ({found.binds} binds) and {write} writing ({found.binds_write} binds)"]
     if found.alone:
-        said.append(f"one sequential reader of a RAID1 gets one drive, at most {rate(found.alone)}; several get more")
+        said.append(
+            f"one sequential reader of a RAID1 gets one drive, at most {format_rate(found.alone)}; several get more"
+        )
     if found.unknown:
         said.append(f"the links of {', '.join(found.unknown)} are not known, so the ceiling may be lower")
     return tuple(said)
-
-
-def rate(bandwidth: int) -> str:
-    """As drives and links are sold, in powers of ten: 3.94 GB/s."""
-    return format_rate(bandwidth)
 
 
 # Which chunk, and why.

@@ -16,11 +16,11 @@ from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import ArrayFacts, Disk, Inventory, Layer
 from aligntool.raid import boot
 from aligntool.raid.boot import FSTAB, SYSTEMS, System
-from aligntool.raid.chunks import Ceiling, Level, Rates, ceiling, level_of, narrowest, rate
+from aligntool.raid.chunks import Ceiling, Level, Rates, ceiling, level_of, narrowest
 from aligntool.raid.members import Known, dramless_words, is_dramless, link_words, shared_words
 from aligntool.steps import CheckInitramfs, EditFile, RebuildInitramfs, ReloadUnits, Step, Subject
 from aligntool.system import TableLine
-from aligntool.units import format_about, format_size
+from aligntool.units import format_about, format_rate, format_size
 
 # Which array is meant by a name: the kernel's, a node below /dev, or the one that mdadm gave it.
 #
@@ -142,7 +142,7 @@ def _member(name: str, member: Member | None, offset: int | None, report: Report
         drive=disk.name,
         model=disk.model,
         own_link=link_words(disk) or None,
-        link=f"{lane.what}, {rate(lane.bandwidth)}" if lane else None,
+        link=f"{lane.what}, {format_rate(lane.bandwidth)}" if lane else None,
         bandwidth=lane.bandwidth if lane else None,
         shares=tuple(shared_words(disk, report.inventory.uplinks)),
         dramless=dramless,

@@ -21,7 +21,7 @@ from aligntool.linux.hold import hold_disk
 from aligntool.realign.placing import StartGrid, needed, on_grain
 from aligntool.realign.refusals import TABLE_NAMES, refuse_impossible, refuse_unfit
 from aligntool.steps import MakeMember, MakeTable, NewEntry, Subject, is_same_disk, subject, wiped_ends
-from aligntool.units import KIB, MIB, Extent, align_down, align_up, format_about, format_size, off_by
+from aligntool.units import KIB, MIB, Extent, align_down, align_up, counted, format_about, format_size, off_by
 
 if TYPE_CHECKING:
     import parted
@@ -159,7 +159,7 @@ def plan_layout(judged: Judged, goal: LayoutGoal) -> Plan:
     return Plan(
         purpose="layout",
         disk=layout_subject(disk),
-        goal=f"a new {TABLE_NAMES[goal.label]} with {_counted(len(extents), 'partition')}, "
+        goal=f"a new {TABLE_NAMES[goal.label]} with {counted(len(extents), 'partition')}, "
         f"every start on {format_size(grid.size)}",
         places=tuple(_place(entry, goal.parts[entry.number - 1], grid) for entry in step.entries),
         steps=(step,),
@@ -272,10 +272,6 @@ def _notes(disk: Disk, goal: LayoutGoal, extents: Sequence[Extent], room: Extent
 
 def _exactly(size: int) -> str:
     return f"{format_about(size)} ({size}B)"
-
-
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 # A new partition table, made for real: on a block device, or in an image file without root.

@@ -31,7 +31,7 @@ from aligntool.inventory import (
 )
 from aligntool.realign.planning import Mend
 from aligntool.render.lines import EMPTY, Line, Style, cell_width, fit, harmless, plain, wrapped
-from aligntool.units import format_about, format_size
+from aligntool.units import counted, format_about, format_size
 
 # What a drive says of itself, for `-v`: firmware, queues, NVMe formats and buffers, links up to the
 # processor.
@@ -484,15 +484,11 @@ def summary_line(report: Report) -> Line:
     counts = {answer: report.count_answers(answer) for answer in Answer}
     errors, warnings = report.count(Severity.ERROR), report.count(Severity.WARNING)
     return (
-        (f"{_plural(disks, 'disk')}: ", Style.TITLE),
+        (f"{counted(disks, 'disk')}: ", Style.TITLE),
         (f"{counts[Answer.ON]} on the grid", Style.GOOD if counts[Answer.ON] else Style.DIM),
         (", ", Style.PLAIN),
         (f"{counts[Answer.OFF]} off", Style.BAD if counts[Answer.OFF] else Style.DIM),
         (", ", Style.PLAIN),
         (f"{counts[Answer.UNKNOWN]} unknown", Style.DOUBT if counts[Answer.UNKNOWN] else Style.DIM),
-        (f" · {_plural(errors, 'error')}, {_plural(warnings, 'warning')}", Style.PLAIN),
+        (f" · {counted(errors, 'error')}, {counted(warnings, 'warning')}", Style.PLAIN),
     )
-
-
-def _plural(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"

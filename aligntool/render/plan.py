@@ -10,7 +10,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import Place, Plan, RaidGoal, Used
 from aligntool.documents import as_object
 from aligntool.measure.chunks import Sweep, sweep_words
-from aligntool.raid.chunks import ceiling_words, rate
+from aligntool.raid.chunks import ceiling_words
 from aligntool.raid.commands import ProgramStep, command_of, purpose_of, tuning_command
 from aligntool.raid.measured import Choice, Tuning, Verdict
 from aligntool.raid.running import ArrayView, MemberView
@@ -18,7 +18,7 @@ from aligntool.render.disk_map import journal_of, plan_map_lines
 from aligntool.render.json import document_text
 from aligntool.render.lines import EMPTY, Line, Style, cell_width, columns, paragraph, plain, wrapped
 from aligntool.steps import MakeMember
-from aligntool.units import Extent, format_about, format_size
+from aligntool.units import Extent, format_about, format_rate, format_size
 
 # The steps that make an array, in words.
 
@@ -483,7 +483,7 @@ def tuning_lines(tuning: Tuning, choice: Choice, recommended: int, *, width: int
     yield EMPTY
     for member in tuning.members:
         if member.read and member.write:
-            yield plain(f"{member.name} alone: {rate(member.read)} reading, {rate(member.write)} writing")
+            yield plain(f"{member.name} alone: {format_rate(member.read)} reading, {format_rate(member.write)} writing")
     shapes = list(dict.fromkeys(sample.shape for sample in tuning.samples))
     for number, name in enumerate(shapes, start=1):
         yield plain(f"load {number}: {name}")

@@ -18,14 +18,14 @@ from aligntool.audit.report import (
     explanation,
 )
 from aligntool.inventory import Disk, LinkHop, Port, Uplink, most_of, runs_below
-from aligntool.raid.chunks import Rates, hop_words, narrowest, rate
+from aligntool.raid.chunks import Rates, hop_words, narrowest
 from aligntool.raid.running import ArrayView
 from aligntool.realign.planning import Mend
 from aligntool.render import audit, svg
 from aligntool.render.disk_map import check_drawn
 from aligntool.render.disk_pictures import disk_picture, start_picture
 from aligntool.render.lines import harmless
-from aligntool.units import format_about, format_size
+from aligntool.units import format_about, format_rate, format_size
 
 # Benchmarks as a page shows them: charts, sentences, conditions.
 
@@ -236,7 +236,7 @@ def _branch(node: _Node, report: Report, arrays: Sequence[ArrayView], above: Lin
     if node.hop is None:
         return Branch("", "", below=below)
     if node.hidden:
-        speed = rate(node.hop.hidden_bandwidth) if node.hop.hidden_bandwidth else ""
+        speed = format_rate(node.hop.hidden_bandwidth) if node.hop.hidden_bandwidth else ""
         binding = _binding(node, arrays, report)
         return Branch(node.hidden, "to the processor; the system does not show it", speed, binding, below=below)
     what = f"{node.hop.port}" + (f", {node.hop.name}" if node.hop.name else "")
@@ -253,7 +253,7 @@ def _branch(node: _Node, report: Report, arrays: Sequence[ArrayView], above: Lin
 
 def _speed(hop: LinkHop) -> str:
     lanes = f"{hop.speed_gts:g} GT/s x{hop.width}" if hop.speed_gts and hop.width else ""
-    return ", ".join(word for word in (lanes, rate(hop.bandwidth) if hop.bandwidth else "") if word)
+    return ", ".join(word for word in (lanes, format_rate(hop.bandwidth) if hop.bandwidth else "") if word)
 
 
 def _slower(hop: LinkHop, above: LinkHop | None) -> str:
@@ -263,7 +263,7 @@ def _slower(hop: LinkHop, above: LinkHop | None) -> str:
     most = most_of(hop, above if above is not None and above.port is not Port.VMD else None)
     if not most.both_ends or not runs_below(hop, most):
         return ""
-    return f"{most.speed_gts:g} GT/s x{most.width}" + (f", {rate(most.bandwidth)}" if most.bandwidth else "")
+    return f"{most.speed_gts:g} GT/s x{most.width}" + (f", {format_rate(most.bandwidth)}" if most.bandwidth else "")
 
 
 def _binding(node: _Node, arrays: Sequence[ArrayView], report: Report) -> tuple[str, ...]:
@@ -309,7 +309,7 @@ def ceiling_chart(array: ArrayView, report: Report, number: int, rates: Rates) -
     if found.read is None and found.write is None:
         return None
     bars = [
-        svg.Bar(f"{array.name}, {way}", most / 1e9, rate(most), kind="good", note="the array's ceiling")
+        svg.Bar(f"{array.name}, {way}", most / 1e9, format_rate(most), kind="good", note="the array's ceiling")
         for way, most in (("reading", found.read), ("writing", found.write))
         if most is not None
     ]
@@ -353,7 +353,7 @@ def _drive_bars(array: ArrayView, rates: Rates) -> Iterator[svg.Bar]:
 
 def _carries(label: str, bandwidth: int, note: str, *, binds: bool) -> svg.Bar:
     note = ", ".join(word for word in ("binds" if binds else "", note) if word)
-    return svg.Bar(label, bandwidth / 1e9, rate(bandwidth), kind="bad" if binds else "plain", note=note)
+    return svg.Bar(label, bandwidth / 1e9, format_rate(bandwidth), kind="bad" if binds else "plain", note=note)
 
 
 # What a report is made of, and the names of its pictures.

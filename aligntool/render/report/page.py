@@ -19,7 +19,7 @@ from aligntool.measure.fio import Pattern
 from aligntool.measure.results import Conditions, Result, warnings_of
 from aligntool.measure.results import Series as Figures
 from aligntool.measure.sweeps import Spans, Starts
-from aligntool.raid.chunks import ceiling_words, rate
+from aligntool.raid.chunks import ceiling_words
 from aligntool.recipes.goals import BenchTest
 from aligntool.render import svg
 from aligntool.render.bench import FIGURES, drive_facts, figure_cells
@@ -27,7 +27,7 @@ from aligntool.render.experiments import host_memory_words, knee_facts, range_wo
 from aligntool.render.lines import harmless
 from aligntool.render.report import disks
 from aligntool.render.report.disks import Loss, Measured, when_words
-from aligntool.units import format_about, format_size, significant
+from aligntool.units import format_about, format_rate, format_size, significant
 
 # Under which conditions something was measured, as words for the page.
 
@@ -454,7 +454,7 @@ def _environment() -> Environment:
         "rows": svg.table_of,
         "size": format_size,
         "about": format_about,
-        "rate": rate,
+        "rate": format_rate,
     }
     return made
 
