@@ -4,7 +4,7 @@
 
 ALIGNTOOL := .venv/bin/aligntool
 PREFIX ?= /usr/local
-HOME_OF_ALL ?= /opt/aligntool
+prefix ?= $(PREFIX)
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 help: ## list these words
@@ -44,12 +44,12 @@ man: .venv/.ready-test ## write the manual pages in docs/man anew, from docs/cli
 dist: ## make aligntool.pyz (one file, runs by any Python 3.11 or newer), wheel and sdist in dist/
 	@.ci/dist dist
 
-install: ## install for all users of this machine: /opt/aligntool and a link in /usr/local/bin
+install: ## install for all users of this machine, below PREFIX=/usr/local; DESTDIR=... stages it for a package
 	@.ci/setup build
-	@.ci/install '$(HOME_OF_ALL)' '$(PREFIX)/bin'
+	@.ci/install '$(prefix)' '$(DESTDIR)'
 
-uninstall: ## remove what `make install` installed
-	@.ci/install --remove '$(HOME_OF_ALL)' '$(PREFIX)/bin'
+uninstall: ## remove what `make install` installed, with the same PREFIX and DESTDIR
+	@.ci/install --remove '$(prefix)' '$(DESTDIR)'
 
 clean: ## throw away .venv and what the tools left behind
 	rm -rf .venv .lab demo dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -231,60 +231,143 @@ def test_ci_run_calls_make_test_and_ends_with_its_status_and_closing_line(
 
 # make install
 
+# A Python whose environments have the files of aligntool, so that nothing is fetched. What pip brings is tested where
+# the packages are (tests/test_packages.py).
+PYTHON = """#!/bin/sh
+case $2 in *sysconfig*) dirname "$0" ;; esac
+[ "$2" = venv ] || exit 0
+home=$4
+mkdir -p "$home/bin" "$home/lib" "$home/share/man/man1" "$home/share/fish/vendor_completions.d" "$home/share/other"
+cd "$home/share"
+touch man/man1/aligntool.1 fish/vendor_completions.d/aligntool.fish other/thing
+echo "#!$home/bin/python" > "$home/bin/aligntool"
+echo "home = /usr/bin" > "$home/pyvenv.cfg"
+printf '#!/bin/sh\nexit ${PIP_FAILS:-0}\n' > "$home/bin/python"
+chmod 755 "$home/bin/aligntool" "$home/bin/python"
+"""
+LINKS = ("bin/aligntool", "share/man/man1/aligntool.1", "share/fish/vendor_completions.d/aligntool.fish")
 
-def _install(*words: str | Path, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [ROOT / ".ci" / "install", *words], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
 
-
-def _installed(tmp_path: Path) -> tuple[Path, Path]:
-    """What an installation looks like from outside."""
-    home, programs = tmp_path / "opt" / "aligntool", tmp_path / "programs"
-    (home / "bin").mkdir(parents=True)
-    (home / "bin" / "aligntool").touch(mode=0o755)
+@pytest.fixture
+def install(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a word of the Makefile with the Python above, and a sudo that looks into these folders only."""
+    programs = tmp_path / "programs"
     programs.mkdir()
-    (programs / "aligntool").symlink_to(home / "bin" / "aligntool")
-    (programs / "neighbour").touch()
-    return home, programs
+    (programs / "python3").write_text(PYTHON)
+    (programs / "Python.h").touch()
+
+    def make(*words: str, secure_path: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+        line = f"Value to override user's \\$PATH with: {secure_path}" if secure_path else ""
+        (programs / "sudo").write_text(f'#!/bin/sh\necho "{line}"\n')
+        for name in ("python3", "sudo"):
+            (programs / name).chmod(0o755)
+        environment = {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHON": str(programs / "python3")} | variables
+        return subprocess.run(
+            ["make", "-C", ROOT, "--no-print-directory", *words],
+            env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    return make
 
 
-def test_uninstall_takes_away_what_install_put_there_and_nothing_else(tmp_path: Path) -> None:
-    home, programs = _installed(tmp_path)
-    assert _install("--remove", home, programs).returncode == 0
-    assert not home.exists()
-    assert [path.name for path in programs.iterdir()] == ["neighbour"]
+def _files(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
 
 
-def test_a_folder_of_somebody_else_is_neither_replaced_nor_deleted(tmp_path: Path) -> None:
-    home = tmp_path / "precious"
-    home.mkdir()
+Install = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.mark.needs_tools("make")
+@pytest.mark.parametrize("word", ["PREFIX", "prefix"])
+def test_install_goes_below_the_prefix_and_uninstall_leaves_what_was_there(
+    install: Install, word: str, tmp_path: Path
+) -> None:
+    prefix = tmp_path / "local"
+    (prefix / "share" / "man").mkdir(parents=True)
+    (prefix / "share" / "man" / "other.1").touch()
+    before = _files(prefix)
+    for _ in range(2):  # an upgrade is an install over another one
+        done = install("install", f"{word}={prefix}")
+        assert done.returncode == 0, done.stderr
+    assert [(prefix / name).resolve().is_relative_to(prefix / "lib" / "aligntool") for name in LINKS] == [True] * 3
+    assert not (prefix / "share" / "other").exists()
+    assert install("uninstall", f"{word}={prefix}").returncode == 0
+    assert _files(prefix) == before
+
+
+@pytest.mark.needs_tools("make")
+def test_install_with_destdir_stages_files_that_run_without_it(install: Install, tmp_path: Path) -> None:
+    stage = tmp_path / "stage"
+    words = ("prefix=/usr", f"DESTDIR={stage}")
+    assert install("install", *words, secure_path="/sbin:/bin").returncode == 0
+    assert (stage / "usr/bin/aligntool").readlink() == Path("/usr/lib/aligntool/bin/aligntool")
+    for path in (path for path in stage.rglob("*") if path.is_file() and not path.is_symlink()):
+        assert str(stage) not in path.read_text(), path
+    assert install("uninstall", *words).returncode == 0
+    assert _files(stage) == []
+
+
+@pytest.mark.needs_tools("make")
+def test_where_sudo_does_not_look_into_the_prefix_a_link_is_made_where_it_does(
+    install: Install, tmp_path: Path
+) -> None:
+    prefix, system = tmp_path / "local", tmp_path / "sbin"
+    system.mkdir()
+    done = install("install", f"PREFIX={prefix}", secure_path=f"{system}:/nowhere")
+    assert f"install: {system}/aligntool -> " in done.stdout
+    assert (system / "aligntool").readlink() == prefix / "lib/aligntool/bin/aligntool"
+    install("uninstall", f"PREFIX={prefix}")
+    assert _files(system) == []
+    done = install("install", f"PREFIX={prefix}", secure_path=f"{system}:{prefix}/bin")
+    assert (done.returncode, _files(system)) == (0, [])
+
+
+@pytest.mark.needs_tools("make")
+def test_a_program_of_that_name_in_a_folder_of_sudo_stays_and_is_named(install: Install, tmp_path: Path) -> None:
+    prefix, system = tmp_path / "local", tmp_path / "sbin"
+    system.mkdir()
+    (system / "aligntool").write_text("another one")
+    done = install("install", f"PREFIX={prefix}", secure_path=str(system))
+    assert done.returncode == 0
+    assert f"{system}/aligntool exists; `sudo aligntool` starts that one" in done.stderr
+    install("uninstall", f"PREFIX={prefix}")
+    assert (system / "aligntool").read_text() == "another one"
+
+
+@pytest.mark.needs_tools("make")
+def test_an_install_that_pip_cannot_finish_leaves_nothing(install: Install, tmp_path: Path) -> None:
+    done = install("install", f"PREFIX={tmp_path}/local", PIP_FAILS="1")
+    assert done.returncode != 0
+    assert "pip could not install it" in done.stderr
+    assert not (tmp_path / "local").exists()
+
+
+@pytest.mark.needs_tools("make")
+def test_a_folder_of_another_program_is_neither_replaced_nor_deleted(install: Install, tmp_path: Path) -> None:
+    home = tmp_path / "lib" / "aligntool"
+    home.mkdir(parents=True)
     (home / "thesis").write_text("ten years")
-    for words in ((home, tmp_path), ("--remove", home, tmp_path)):
-        done = _install(*words)
-        assert done.returncode == 1
+    for word in ("install", "uninstall"):
+        done = install(word, f"PREFIX={tmp_path}")
+        assert done.returncode != 0
         assert f"{home} exists and is not an aligntool; nothing was changed" in done.stderr
     assert (home / "thesis").read_text() == "ten years"
 
 
-def test_uninstall_removes_the_links_to_its_manual_pages_and_no_others(tmp_path: Path) -> None:
-    home, programs = _installed(tmp_path)
-    manual = tmp_path / "share" / "man" / "man1"
-    manual.mkdir(parents=True)
-    (manual / "aligntool.1").symlink_to(home / "share" / "man" / "man1" / "aligntool.1")
-    (manual / "aligntool-other.1").write_text("of another program")
-    assert _install("--remove", home, programs).returncode == 0
-    assert [path.name for path in manual.iterdir()] == ["aligntool-other.1"]
+@pytest.mark.needs_tools("make")
+def test_a_command_of_that_name_from_elsewhere_stays(install: Install, tmp_path: Path) -> None:
+    install("install", f"PREFIX={tmp_path}")
+    (tmp_path / "bin" / "aligntool").unlink()
+    (tmp_path / "bin" / "aligntool").write_text("another one")
+    for word in ("install", "uninstall"):
+        assert install(word, f"PREFIX={tmp_path}").returncode != 0
+    assert (tmp_path / "bin" / "aligntool").read_text() == "another one"
+    assert (tmp_path / "lib" / "aligntool").exists()
 
 
-def test_a_command_of_that_name_from_elsewhere_stays(tmp_path: Path) -> None:
-    home, programs = _installed(tmp_path)
-    (programs / "aligntool").unlink()
-    (programs / "aligntool").write_text("another one")
-    done = _install("--remove", home, programs)
-    assert done.returncode == 1
-    assert (programs / "aligntool").read_text() == "another one"
-    assert home.exists()
+@pytest.mark.needs_tools("make")
+def test_a_prefix_that_depends_on_the_folder_is_refused(install: Install) -> None:
+    assert "here is not an absolute path; nothing was changed" in install("install", "PREFIX=here").stderr
 
 
 @pytest.mark.needs_tools("shellcheck")
