@@ -1,7 +1,7 @@
 """NVMe Identify, ATA IDENTIFY DEVICE and SD Status: bytes to facts."""
 
 import struct
-from dataclasses import dataclass
+from dataclasses import replace
 
 from aligntool.inventory import AtaFacts, LbaFormat, NvmeFacts
 from aligntool.units import KIB, MIB
@@ -12,15 +12,6 @@ IDENTIFY_LENGTH = 512
 VPD_IDENTIFY_AT = 60  # ATA Information VPD page (SAT-3, 12.4.2)
 ATA_COMMAND_AT = 56
 IDENTIFY_DEVICE = 0xEC
-
-
-@dataclass(frozen=True, slots=True)
-class AtaNames:
-    """The names of an ATA drive."""
-
-    model: str | None
-    serial: str | None
-    firmware: str | None
 
 
 def identify_in_vpd(page: bytes | None) -> bytes | None:
@@ -34,89 +25,46 @@ def identify_in_vpd(page: bytes | None) -> bytes | None:
 
 def decode_identify(data: bytes) -> AtaFacts | None:
     """Return the facts; None when these are not IDENTIFY data of an ATA disk (word 0 bit 15 set, empty, too short)."""
-    if len(data) < IDENTIFY_LENGTH or not data[:IDENTIFY_LENGTH].strip(b"\0") or _word(data, 0) & 0x8000:
+    if len(data) < IDENTIFY_LENGTH or not data[:IDENTIFY_LENGTH].strip(b"\0"):
         return None
-    logical, physical = _sector_sizes(data)
-    rotation = _word(data, 217)
+    word = struct.unpack_from("<256H", data)
+    if word[0] & 0x8000:
+        return None
+    # Words 106 and 209 count when their bits 15:14 are 01b; 117 and 118 give the logical sector in words of two bytes.
+    sizes = word[106] if word[106] & 0xC000 == 0x4000 else 0
+    long_sector = 2 * (word[117] | word[118] << 16)
+    logical = long_sector if sizes & 0x1000 and 512 <= long_sector <= 2 << 20 else 512
+    physical = logical << (sizes & 0x0F) if sizes & 0x2000 else logical
+    first = word[209] & 0x3FFF if word[209] & 0xC000 == 0x4000 else 0  # the place of LBA 0 in its physical sector
+    has_queue = word[76] not in (0, 0xFFFF) and word[76] & 0x0100  # NCQ
     return AtaFacts(
         logical_sector_size=logical,
         physical_sector_size=physical,
-        alignment_offset=_alignment_offset(data, logical, physical),
-        rotation_rpm=rotation if rotation == 1 or 0x0401 <= rotation <= 0xFFFE else None,
-        queue_depth=_queue_depth(data),
-        hybrid=_hybrid(data),
+        alignment_offset=-first * logical % physical,  # to the next boundary, as the kernel counts
+        rotation_rpm=word[217] if word[217] == 1 or 0x0401 <= word[217] <= 0xFFFE else None,
+        queue_depth=(word[75] & 0x1F) + 1 if has_queue else 1,
+        hybrid=None if word[78] in (0, 0xFFFF) else bool(word[78] & 0x0200),  # Hybrid Information, SATA 3.2
     )
 
 
-def decode_names(data: bytes) -> AtaNames:
-    return AtaNames(_ata_text(data, 27, 46), _ata_text(data, 10, 19), _ata_text(data, 23, 26))
-
-
-def _sector_sizes(data: bytes) -> tuple[int, int]:
-    """Return the sector sizes: word 106 counts when bits 15:14 are 01b; words 117-118 give the logical sector in words
-    of two bytes.
-    """
-    told = _word(data, 106)
-    if told & 0xC000 != 0x4000:
-        return 512, 512
-    logical = 512
-    if told & 0x1000:
-        words = _word(data, 117) | _word(data, 118) << 16
-        logical = 2 * words if 256 <= words <= 1 << 20 else 512
-    return logical, logical << (told & 0x0F) if told & 0x2000 else logical
-
-
-def _alignment_offset(data: bytes, logical: int, physical: int) -> int:
-    """Return the offset to the next boundary, as the kernel counts; word 209 has the place of LBA 0 in its physical
-    sector.
-    """
-    told = _word(data, 209)
-    if told & 0xC000 != 0x4000:
-        return 0
-    return -(told & 0x3FFF) * logical % physical
-
-
-def _queue_depth(data: bytes) -> int:
-    """Return the queue depth: word 76 bit 8 is NCQ; word 75 holds the depth less one. 0 and FFFFh: the word is not
-    used.
-    """
-    serial_ata = _word(data, 76)
-    if serial_ata in (0, 0xFFFF) or not serial_ata & 0x0100:
-        return 1
-    return (_word(data, 75) & 0x1F) + 1
-
-
-def _hybrid(data: bytes) -> bool | None:
-    """Return whether the Hybrid Information feature is supported: word 78 bit 9 (SATA 3.2)."""
-    features = _word(data, 78)
-    return None if features in (0, 0xFFFF) else bool(features & 0x0200)
-
-
-def _word(data: bytes, number: int) -> int:
-    return int.from_bytes(data[2 * number : 2 * number + 2], "little")
-
-
-def _ata_text(data: bytes, first: int, last: int) -> str | None:
-    """Return text of two characters a word, the first one in the high byte."""
-    raw = data[2 * first : 2 * last + 2]
-    swapped = b"".join(raw[at + 1 : at + 2] + raw[at : at + 1] for at in range(0, len(raw), 2))
-    return swapped.decode("ascii", "replace").strip(" \0") or None
+def decode_names(data: bytes) -> tuple[str | None, str | None, str | None]:
+    """Return model, serial number and firmware: two characters a word, the first one in the high byte."""
+    fields = (data[54:94], data[20:40], data[46:54])
+    swapped = (b"".join(raw[at : at + 2][::-1] for at in range(0, len(raw), 2)) for raw in fields)
+    model, serial, firmware = (raw.decode("ascii", "replace").strip(" \0") or None for raw in swapped)
+    return model, serial, firmware
 
 
 # What an SD card states of its flash: the SD Status register.
 
-_DIGITS = 128  # 512 bits in hexadecimal
 _AU_AT = 20  # bits 431 to 428 (SD Physical Layer Simplified Specification 4.10.2): the 21st digit
-_AU_SIZES = (
-    0, 16 * KIB, 32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB, 512 * KIB, MIB, 2 * MIB, 4 * MIB, 8 * MIB, 12 * MIB,
-    16 * MIB, 24 * MIB, 32 * MIB, 64 * MIB,
-)  # fmt: skip
+_AU_SIZES = (0, *(16 * KIB << step for step in range(10)), *(size * MIB for size in (12, 16, 24, 32, 64)))
 
 
 def read_allocation_unit(status: str | None) -> int | None:
     """Return the allocation unit in bytes, 0 where the card states none; None: the register is not readable here."""
     digits = (status or "").strip()
-    if len(digits) != _DIGITS or digits.strip("0123456789abcdefABCDEF") or not digits.strip("0"):
+    if len(digits) != 128 or digits.strip("0123456789abcdefABCDEF") or not digits.strip("0"):
         return None
     return _AU_SIZES[int(digits[_AU_AT], 16)]
 
@@ -124,136 +72,64 @@ def read_allocation_unit(status: str | None) -> int | None:
 # What an NVMe drive says of itself: the Identify pages, decoded.
 
 PAGE = 4096
-MINIMUM_PAGE = 4096  # CAP.MPSMIN, the unit of MDTS; every known drive has 0 there, and Linux needs 4 KiB pages
-HMB_UNIT = 4096  # HMPRE and HMMIN
+UNIT = 4096  # of MDTS: CAP.MPSMIN, 0 in every known drive, as Linux needs 4 KiB pages; of HMPRE and HMMIN
 MOST_FORMATS = 64
 LARGEST_MDTS = 20  # 2^20 pages are 4 GiB; more is nonsense
-SMALLEST_LBADS, LARGEST_LBADS = 9, 32
+LBADS = range(9, 33)
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerPage:
-    """The NVMe Identify Controller data structure, as far as it is used."""
+def decode_nvme(controller: bytes, namespace: bytes, *, hmb_granted: int | None = None) -> NvmeFacts:
+    """Return what Identify Controller (CNS 01h) and Identify Namespace (CNS 00h) state, each where its page is valid.
 
-    model: str | None = None
-    serial: str | None = None
-    firmware: str | None = None
-    max_transfer: int | None = None  # bytes; 0: no limit
-    hmb_preferred: int | None = None
-    hmb_minimum: int | None = None
-    atomic_blocks: int | None = None  # AWUN + 1, in logical blocks of whichever namespace
-    atomic_blocks_power_fail: int | None = None  # AWUPF + 1
-
-
-@dataclass(frozen=True, slots=True)
-class NamespacePage:
-    """The NVMe Identify Namespace data structure, as far as it is used. Sizes in bytes."""
-
-    formats: tuple[LbaFormat, ...] = ()
-    format_in_use: int | None = None
-    block_size: int | None = None  # of the format in use
-    preferred_blocks: tuple[int, int] | None = None  # NPWG, NPWA
-    deallocate_blocks: tuple[int, int] | None = None  # NPDG, NPDA
-    optimal_write_blocks: int | None = None  # NOWS
-    optimal_boundary_blocks: int | None = None  # NOIOB; 0: none
-    atomic_blocks: int | None = None  # NAWUN + 1; None: as the controller says
-    atomic_blocks_power_fail: int | None = None
-
-
-def decode_controller(page: bytes) -> ControllerPage | None:
-    """Return Identify Controller, CNS 01h; None when the page is not valid."""
-    if len(page) < PAGE or not page[4:72].strip(b"\0"):
-        return None
-    awun, awupf = struct.unpack_from("<HH", page, 526)
-    preferred, minimum = struct.unpack_from("<II", page, 272)
-    shift = page[77]
-    return ControllerPage(
-        serial=_nvme_text(page[4:24]),
-        model=_nvme_text(page[24:64]),
-        firmware=_nvme_text(page[64:72]),
-        max_transfer=0 if shift == 0 else MINIMUM_PAGE << shift if shift <= LARGEST_MDTS else None,
-        hmb_preferred=preferred * HMB_UNIT,
-        hmb_minimum=minimum * HMB_UNIT,
-        atomic_blocks=awun + 1,
-        atomic_blocks_power_fail=awupf + 1,
-    )
-
-
-def decode_namespace(page: bytes) -> NamespacePage | None:
-    """Return Identify Namespace, CNS 00h; None when the page is not valid (an inactive namespace answers with
-    zeros).
+    An inactive namespace answers with zeros. Values that need an unknown block size stay None.
     """
-    if len(page) < PAGE or not page[:384].strip(b"\0"):
-        return None
-    features, in_use = page[24], (page[26] & 0x0F) | (page[26] >> 5 & 0x03) << 4
-    formats = _formats(page)
-    nawun, nawupf = struct.unpack_from("<HH", page, 34)
-    npwg, npwa, npdg, npda, nows = struct.unpack_from("<5H", page, 64)
+    facts = NvmeFacts(hmb_granted=hmb_granted)
+    atomic: tuple[int | None, int | None] = (None, None)
+    if len(controller) >= PAGE and controller[4:72].strip(b"\0"):
+        atomic = struct.unpack_from("<HH", controller, 526)
+        preferred, minimum = struct.unpack_from("<II", controller, 272)
+        shift = controller[77]
+        most = 0 if shift == 0 else UNIT << shift if shift <= LARGEST_MDTS else None
+        facts = replace(facts, max_transfer=most, hmb_preferred=preferred * UNIT, hmb_minimum=minimum * UNIT)
+    if len(namespace) < PAGE or not namespace[:384].strip(b"\0"):
+        return facts
+    features, in_use = namespace[24], (namespace[26] & 0x0F) | (namespace[26] >> 5 & 0x03) << 4
+    formats = _formats(namespace)
+    facts = replace(facts, formats=formats, format_in_use=in_use)
+    block = next((lba.data_size for lba in formats if lba.index == in_use), None)
+    if block is None:
+        return facts
     # OPTPERF: one bit up to NVMe 2.0, two since 2.1, where 10b says that only the wide NPDGL and NPDAL are there.
     optimal = features >> 4 & 0b11
-    has_atomics = bool(features & 0b10)
-    return NamespacePage(
-        formats=formats,
-        format_in_use=in_use,
-        block_size=next((lba.data_size for lba in formats if lba.index == in_use), None),
-        preferred_blocks=(npwg + 1, npwa + 1) if optimal else None,
-        deallocate_blocks=(npdg + 1, npda + 1) if optimal & 0b01 else None,
-        optimal_write_blocks=nows + 1 if optimal else None,
-        optimal_boundary_blocks=int.from_bytes(page[46:48], "little"),
-        atomic_blocks=nawun + 1 if has_atomics and nawun else None,
-        atomic_blocks_power_fail=nawupf + 1 if has_atomics and nawupf else None,
+    npwg, npwa, npdg, npda, nows = ((field + 1) * block for field in struct.unpack_from("<5H", namespace, 64))
+    own = struct.unpack_from("<HH", namespace, 34) if features & 0b10 else (0, 0)  # 0: as the controller states
+    whole, power_fail = (mine or its for mine, its in zip(own, atomic, strict=True))
+    return replace(
+        facts,
+        preferred_write_granularity=npwg if optimal else None,
+        preferred_write_alignment=npwa if optimal else None,
+        preferred_deallocate_granularity=npdg if optimal & 0b01 else None,
+        preferred_deallocate_alignment=npda if optimal & 0b01 else None,
+        optimal_write_size=nows if optimal else None,
+        optimal_io_boundary=int.from_bytes(namespace[46:48], "little") * block,
+        atomic_write_unit=None if whole is None else (whole + 1) * block,
+        atomic_write_unit_power_fail=None if power_fail is None else (power_fail + 1) * block,
     )
 
 
 def _formats(page: bytes) -> tuple[LbaFormat, ...]:
     """Return the LBA formats: NLBAF counts from zero; NULBAF, the formats with separate attributes, follow behind."""
     count = min(page[25] + 1 + page[82], MOST_FORMATS)
-    found = []
-    for index in range(count):
-        metadata, shift, performance = struct.unpack_from("<HBB", page, 128 + 4 * index)
-        if SMALLEST_LBADS <= shift <= LARGEST_LBADS:  # 0: this format is not available
-            found.append(LbaFormat(index, 1 << shift, metadata, performance & 0b11))
-    return tuple(found)
+    fields = struct.iter_unpack("<HBB", page[128 : 128 + 4 * count])
+    return tuple(
+        LbaFormat(index, 1 << shift, metadata, performance & 0b11)
+        for index, (metadata, shift, performance) in enumerate(fields)
+        if shift in LBADS  # 0: this format is not available
+    )
 
 
 def decode_hmb(enabled: int, attributes: bytes) -> int:
     """Return the buffer of Get Features 0Dh: dword 0 bit 0 is set when it is on; HSIZE counts pages of the host, 4 KiB
     on Linux.
     """
-    if not enabled & 1 or len(attributes) < 4:
-        return 0
-    return int.from_bytes(attributes[:4], "little") * HMB_UNIT
-
-
-def combine(
-    controller: ControllerPage | None, namespace: NamespacePage | None, *, hmb_granted: int | None = None
-) -> NvmeFacts:
-    """Return everything in bytes; values that need an unknown block size stay None."""
-    controller, namespace = controller or ControllerPage(), namespace or NamespacePage()
-    block = namespace.block_size
-    preferred, deallocate = namespace.preferred_blocks or (None, None), namespace.deallocate_blocks or (None, None)
-    atomic_power_fail = namespace.atomic_blocks_power_fail or controller.atomic_blocks_power_fail
-    return NvmeFacts(
-        formats=namespace.formats,
-        format_in_use=namespace.format_in_use,
-        preferred_write_granularity=_bytes(preferred[0], block),
-        preferred_write_alignment=_bytes(preferred[1], block),
-        preferred_deallocate_granularity=_bytes(deallocate[0], block),
-        preferred_deallocate_alignment=_bytes(deallocate[1], block),
-        optimal_write_size=_bytes(namespace.optimal_write_blocks, block),
-        optimal_io_boundary=_bytes(namespace.optimal_boundary_blocks, block),
-        atomic_write_unit=_bytes(namespace.atomic_blocks or controller.atomic_blocks, block),
-        atomic_write_unit_power_fail=_bytes(atomic_power_fail, block),
-        max_transfer=controller.max_transfer,
-        hmb_preferred=controller.hmb_preferred,
-        hmb_minimum=controller.hmb_minimum,
-        hmb_granted=hmb_granted,
-    )
-
-
-def _bytes(blocks: int | None, block_size: int | None) -> int | None:
-    return None if blocks is None or block_size is None else blocks * block_size
-
-
-def _nvme_text(raw: bytes) -> str | None:
-    return raw.decode("ascii", "replace").strip(" \0") or None
+    return int.from_bytes(attributes[:4], "little") * UNIT if enabled & 1 and len(attributes) >= 4 else 0

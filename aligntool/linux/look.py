@@ -10,7 +10,7 @@ from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats import identify
 from aligntool.formats.layers import NOT_READ, WHAT, Contents, read_contents
 from aligntool.formats.reader import BeatingReader
-from aligntool.inventory import AtaFacts, Disk, DiskKind, Gap, Inventory, IoLimits, LinkHop, NvmeFacts, Unseen
+from aligntool.inventory import Disk, DiskKind, Gap, Inventory, IoLimits, LinkHop, NvmeFacts, Unseen
 from aligntool.linux import commands, devices, drives, partitions
 from aligntool.linux.devices import Block, FileReader
 from aligntool.linux.drives import SYSFS_SECTOR, Given
@@ -44,18 +44,17 @@ def nvme_controllers(tree: Tree, block: Block) -> tuple[str, ...]:
 def read_nvme(tree: Tree, block: Block, controllers: tuple[str, ...], descriptor: int | None) -> tuple[NvmeFacts, bool]:
     """Return the facts, and whether Identify itself was read."""
     pages = _captured(tree, block) if descriptor is None else _asked(tree, block, descriptor)
-    controller, namespace = identify.decode_controller(pages[0] or b""), identify.decode_namespace(pages[1] or b"")
-    granted = identify.decode_hmb(*pages[2]) if pages[2] is not None else None
-    if granted is None and controller is not None and controller.hmb_preferred == 0:
-        granted = 0  # a drive that wants none gets none
+    facts = identify.decode_nvme(pages[0] or b"", pages[1] or b"")
+    granted = 0 if facts.hmb_preferred == 0 else None  # a drive that wants none gets none
     enabled = tree.text(f"{controllers[0]}/hmb") if controllers else None
     facts = replace(
-        identify.combine(controller, namespace, hmb_granted=granted),
+        facts,
+        hmb_granted=identify.decode_hmb(*pages[2]) if pages[2] is not None else granted,
         hmb_enabled=None if enabled not in ("0", "1") else enabled == "1",
         multipath=block.device.rpartition("/")[2].startswith("nvme-subsys"),
         controllers=tuple(path.rpartition("/")[2] for path in controllers),
     )
-    return facts, namespace is not None
+    return facts, facts.format_in_use is not None
 
 
 Pages = tuple[bytes | None, bytes | None, tuple[int, bytes] | None]
@@ -64,8 +63,7 @@ Pages = tuple[bytes | None, bytes | None, tuple[int, bytes] | None]
 def _asked(tree: Tree, block: Block, descriptor: int) -> Pages:
     controller = commands.identify_controller(descriptor)
     namespace = commands.identify_namespace(descriptor, tree.number(f"{block.path}/nsid"))
-    decoded = identify.decode_controller(controller or b"")
-    wants = decoded is not None and bool(decoded.hmb_preferred)
+    wants = identify.decode_nvme(controller or b"", b"").hmb_preferred
     return controller, namespace, commands.get_host_memory_buffer(descriptor) if wants else None
 
 
@@ -81,17 +79,14 @@ def _captured(tree: Tree, block: Block) -> Pages:
     )
 
 
-def read_ata(
-    tree: Tree, block: Block, kind: DiskKind, descriptor: int | None
-) -> tuple[AtaFacts, identify.AtaNames] | None:
+def read_ata(tree: Tree, block: Block, kind: DiskKind, descriptor: int | None) -> bytes:
     """Return the IDENTIFY data. The kernel read VPD page 89h at boot: no command, no root, in captured trees too.
     Otherwise by SG_IO.
     """
     data = identify.identify_in_vpd(tree.content(f"{block.device}/vpd_pg89", 4096))
     if data is None and descriptor is not None and kind is DiskKind.ATA:
         data = commands.identify_device(descriptor)
-    facts = None if data is None else identify.decode_identify(data)
-    return None if data is None or facts is None else (facts, identify.decode_names(data))
+    return data or b""
 
 
 # One disk, from everything that can be seen of it. This is where sysfs, udev, the table on the disk and the drive's
@@ -248,20 +243,21 @@ class Looker:
         self, disk: Disk, block: Block, record: Record, identity: drives.Identity, descriptor: int | None
     ) -> Disk:
         tree = self.around.tree
-        told = read_ata(tree, block, disk.kind, descriptor)
+        data = read_ata(tree, block, disk.kind, descriptor)
+        facts = identify.decode_identify(data)
         model, serial, firmware = identity.model, identity.serial, identity.firmware
-        if told is not None and disk.kind is DiskKind.ATA:
-            names = told[1]
-            if names.model and (not model or names.model.startswith(model)):
-                model = names.model
-            serial, firmware = serial or names.serial, names.firmware or firmware
+        if facts is not None and disk.kind is DiskKind.ATA:
+            its_model, its_serial, its_firmware = identify.decode_names(data)
+            if its_model and (not model or its_model.startswith(model)):
+                model = its_model
+            serial, firmware = serial or its_serial, its_firmware or firmware
         return replace(
             disk,
             model=model,
             serial=serial,
             firmware=firmware,
             queue_depth=tree.number(f"{block.device}/queue_depth"),
-            ata=told[0] if told is not None else None,
+            ata=facts,
             drive_port=drives.read_drive_port(tree, block, disk.kind),
             rotation_rpm=drives.read_rotation(tree, block, record),
             links=self._links((block.device,)),

@@ -14,15 +14,7 @@ from pathlib import Path
 
 from aligntool.errors import Refused
 from aligntool.formats import lvm
-from aligntool.formats.identify import (
-    combine,
-    decode_controller,
-    decode_hmb,
-    decode_identify,
-    decode_names,
-    decode_namespace,
-    identify_in_vpd,
-)
+from aligntool.formats.identify import decode_hmb, decode_identify, decode_names, decode_nvme, identify_in_vpd
 from aligntool.formats.layers import MOST_READ, read_contents, read_layers
 from aligntool.formats.reader import LONGEST_READ
 from aligntool.formats.tables import read_table
@@ -117,13 +109,10 @@ def _shapes(layers: Sequence[Layer]) -> Iterable[str]:
 def run_nvme(data: bytes) -> str:
     pages = decode(data)
     raw = pages.reader().read(0, 8192 + 8).ljust(8192 + 8, b"\0") if not pages.choices & HAS_BAD_SECTOR else b""
-    controller, namespace = decode_controller(raw[:4096]), decode_namespace(raw[4096:8192])
     granted = decode_hmb(raw[8192] if raw else 0, raw[8193:8197])
-    facts = combine(controller, namespace, hmb_granted=granted)
-    names = controller or None
+    facts = decode_nvme(raw[:4096], raw[4096:8192], hmb_granted=granted)
     disk = Disk(
         "nvme0n1", "/dev/nvme0n1", DiskKind.NVME, pages.size, IoLimits(512, 512, 512, 0, 0), nvme=facts,
-        model=names.model if names else None, serial=names.serial if names else None,
         partitions=(Partition(1, Extent(pages.start, 4096)),), table=Table(TableLabel.GPT, 512), table_read=True,
     )  # fmt: skip
     return _told(data, disk, str((len(facts.formats), facts.format_in_use, facts.max_transfer, facts.hmb_granted)))
@@ -133,14 +122,14 @@ def run_ata(data: bytes) -> str:
     pages = decode(data)
     raw = pages.reader().read(0, 1024).ljust(1024, b"\0") if not pages.choices & HAS_BAD_SECTOR else b""
     identify = identify_in_vpd(raw[: 60 + 512]) or raw[:512]
-    facts, names = decode_identify(identify), decode_names(identify)
+    facts, (model, serial, firmware) = decode_identify(identify), decode_names(identify)
     logical = facts.logical_sector_size if facts else None
     limits = IoLimits(
         logical, facts.physical_sector_size if facts else None, None, 0, facts.alignment_offset if facts else None
     )
     disk = Disk(
-        "sda", "/dev/sda", DiskKind.ATA, pages.size, limits, ata=facts, model=names.model, firmware=names.firmware,
-        serial=names.serial or vpd_serial(raw[512:]), queue_depth=facts.queue_depth if facts else None,
+        "sda", "/dev/sda", DiskKind.ATA, pages.size, limits, ata=facts, model=model, firmware=firmware,
+        serial=serial or vpd_serial(raw[512:]), queue_depth=facts.queue_depth if facts else None,
         partitions=(Partition(1, Extent(pages.start, 4096)),), table=Table(TableLabel.DOS, 512), table_read=True,
     )  # fmt: skip
     return _told(data, disk, str(facts))

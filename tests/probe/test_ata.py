@@ -74,10 +74,10 @@ def test_sectors_rotation_and_queue_are_those_hdparm_reads(words: dict[str, int]
 
 @pytest.mark.needs_tools("hdparm")
 def test_the_names_are_those_hdparm_reads() -> None:
-    told, names = hdparm(identify()), decode_names(identify())
-    assert names.model == first(r"Model Number:\s+(.*\S)", told, "")
-    assert names.serial == first(r"Serial Number:\s+(.*\S)", told, "")
-    assert names.firmware == first(r"Firmware Revision:\s+(.*\S)", told, "")
+    told = hdparm(identify())
+    assert decode_names(identify()) == tuple(
+        first(rf"{title}:\s+(.*\S)", told, "") for title in ("Model Number", "Serial Number", "Firmware Revision")
+    )
 
 
 @pytest.mark.parametrize(("offset", "bytes_"), [(0, 0), (1, 3584), (7, 512), (4, 2048)])

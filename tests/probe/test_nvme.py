@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.formats.identify import combine, decode_controller, decode_hmb, decode_namespace
-from aligntool.inventory import Unseen
+from aligntool.formats.identify import decode_hmb, decode_nvme
+from aligntool.inventory import NvmeFacts, Unseen
 from aligntool.linux.look import look
 from aligntool.units import GIB, KIB, MIB
 from tests.conftest import run
@@ -57,12 +57,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes, bytes
 
 @pytest.mark.needs_tools("cc")
 def test_every_field_lies_where_libnvme_has_it(pages: tuple[bytes, bytes, bytes]) -> None:
-    controller, namespace = decode_controller(pages[0]), decode_namespace(pages[1])
-    assert controller is not None and namespace is not None
-    assert (controller.model, controller.serial, controller.firmware) == (
-        "A model of forty characters", "S1234567", "FW1.0",
-    )  # fmt: skip
-    facts = combine(controller, namespace, hmb_granted=decode_hmb(1, pages[2]))
+    facts = decode_nvme(pages[0], pages[1], hmb_granted=decode_hmb(1, pages[2]))
     formats = [(lba.data_size, lba.metadata_size, lba.relative_performance) for lba in facts.formats]
     assert formats == [(512, 0, 2), (4096, 0, 0), (4096, 8, 3)]
     assert facts.format_in_use == 1
@@ -93,15 +88,14 @@ def lbads(shift: int) -> int:
 
 
 def test_preferred_sizes_do_not_exist_without_the_bit_that_says_so() -> None:
-    namespace = decode_namespace(namespace_page(lbaf0=lbads(9), npwg=7, nows=7))
-    facts = combine(None, namespace)
+    facts = decode_nvme(b"", namespace_page(lbaf0=lbads(9), npwg=7, nows=7))
     assert facts.preferred_write_granularity is None
     assert facts.optimal_write_size is None
     assert facts.preferred_deallocate_granularity is None
 
 
 def test_since_nvme_2_1_two_bits_say_which_preferred_sizes_there_are() -> None:
-    facts = combine(None, decode_namespace(namespace_page(lbaf0=lbads(12), nsfeat=0b10_0000, npwg=3, npdg=3)))
+    facts = decode_nvme(b"", namespace_page(lbaf0=lbads(12), nsfeat=0b10_0000, npwg=3, npdg=3))
     assert facts.preferred_write_granularity == 16 * KIB
     assert facts.preferred_deallocate_granularity is None  # it is in another page then
 
@@ -111,25 +105,24 @@ def test_the_namespace_s_atomic_size_counts_only_where_it_is_valid_and_not_zero(
     controller[24:30] = b"a disk"
     struct.pack_into("<HH", controller, 526, 7, 0)
     for page in (namespace_page(lbaf0=lbads(9), nawun=31), namespace_page(lbaf0=lbads(9), nsfeat=0b10)):
-        facts = combine(decode_controller(bytes(controller)), decode_namespace(page))
+        facts = decode_nvme(bytes(controller), page)
         assert (facts.atomic_write_unit, facts.atomic_write_unit_power_fail) == (8 * 512, 512)
-    facts = combine(None, decode_namespace(namespace_page(lbaf0=lbads(9), nsfeat=0b10, nawun=31)))
+    facts = decode_nvme(b"", namespace_page(lbaf0=lbads(9), nsfeat=0b10, nawun=31))
     assert facts.atomic_write_unit == 32 * 512
 
 
 def test_the_format_in_use_may_have_a_number_above_fifteen() -> None:
     page = namespace_page(nlbaf=17, flbas=0b0010_0001, lbaf0=lbads(9), lbaf17=lbads(12))
-    namespace = decode_namespace(page)
-    assert namespace is not None
-    assert (namespace.format_in_use, namespace.block_size) == (17, 4096)
+    facts = decode_nvme(b"", page)
+    assert facts.format_in_use == 17
+    assert [lba.data_size for lba in facts.formats if lba.index == 17] == [4096]
 
 
 @pytest.mark.parametrize("shift", [0, 1, 8, 33, 64, 255])
 def test_a_format_with_an_impossible_block_size_is_none(shift: int) -> None:
-    namespace = decode_namespace(namespace_page(nsfeat=0x10, lbaf0=lbads(shift), npwg=7))
-    assert namespace is not None
-    assert (namespace.formats, namespace.block_size) == ((), None)
-    assert combine(None, namespace).preferred_write_granularity is None
+    facts = decode_nvme(b"", namespace_page(nsfeat=0x10, lbaf0=lbads(shift), npwg=7))
+    assert (facts.formats, facts.format_in_use) == ((), 0)
+    assert facts.preferred_write_granularity is None
 
 
 def test_no_limit_and_a_senseless_limit_of_a_transfer_are_told_apart() -> None:
@@ -137,8 +130,8 @@ def test_no_limit_and_a_senseless_limit_of_a_transfer_are_told_apart() -> None:
     page[24] = ord("x")
     for mdts, expected in ((0, 0), (5, 128 * KIB), (255, None)):
         page[77] = mdts
-        controller = decode_controller(bytes(page))
-        assert controller is not None and controller.max_transfer == expected
+        facts = decode_nvme(bytes(page), b"")
+        assert (facts.max_transfer, facts.hmb_preferred) == (expected, 0)
 
 
 def test_a_buffer_that_is_off_is_nothing_granted() -> None:
@@ -149,15 +142,12 @@ def test_a_buffer_that_is_off_is_nothing_granted() -> None:
 
 @pytest.mark.parametrize("page", [b"", bytes(4095), bytes(4096)])
 def test_an_empty_page_is_no_answer(page: bytes) -> None:
-    assert decode_controller(page) is None
-    assert decode_namespace(page) is None
+    assert decode_nvme(page, page) == NvmeFacts()
 
 
 @given(st.binary(min_size=384, max_size=384), st.binary(min_size=540, max_size=540))
 def test_any_page_decodes_to_something_sane(namespace_start: bytes, controller_start: bytes) -> None:
-    namespace = decode_namespace(namespace_start.ljust(4096, b"\xff"))
-    controller = decode_controller(controller_start.ljust(4096, b"\xff"))
-    facts = combine(controller, namespace)
+    facts = decode_nvme(controller_start.ljust(4096, b"\xff"), namespace_start.ljust(4096, b"\xff"))
     assert len(facts.formats) <= 64
     assert all(512 <= lba.data_size <= 2**32 for lba in facts.formats)
     assert all(value is None or value >= 0 for value in (facts.preferred_write_granularity, facts.max_transfer))
