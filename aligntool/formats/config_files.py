@@ -7,13 +7,15 @@ line of its kind is left out, and nothing here stops at it.
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import takewhile
 
 from aligntool.system import ArrayLine, MdadmConf, TableLine
 
 LONGEST = 4096  # characters of a line; nobody writes a longer one
 MOST_LINES = 10_000
 _UUID = re.compile(r"[0-9a-f]{32}")
-_OCTAL = re.compile(r"\\([0-7]{3})")
+_OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
 def parse_mdadm_conf(text: str, file: str) -> MdadmConf:
@@ -44,23 +46,16 @@ def merge_confs(confs: list[MdadmConf]) -> MdadmConf:
 def parse_fstab(text: str) -> tuple[TableLine, ...]:
     """Return the lines of fstab(5). Blanks in a field are written \040."""
     found = []
-    for line in _lines(text):
-        fields = line.split()
-        if len(fields) >= 3 and not fields[0].startswith("#"):
-            spec, place, kind = (_unescape(field) for field in fields[:3])
-            options = tuple(fields[3].split(",")) if len(fields) > 3 else ()
-            found.append(TableLine(line, _unquote(spec), place.rstrip("/") or place[:1], kind, options))
+    for line, fields in _fields(text, 3):
+        spec, place, kind = (unescape(field.encode("utf-8", "replace")) for field in fields[:3])
+        options = tuple(fields[3].split(",")) if len(fields) > 3 else ()
+        found.append(TableLine(line, _unquote(spec), place.rstrip("/") or place[:1], kind, options))
     return tuple(found)
 
 
 def parse_crypttab(text: str) -> tuple[TableLine, ...]:
     """Return the lines of crypttab(5): the name of the mapping, the device below it."""
-    found = []
-    for line in _lines(text):
-        fields = line.split()
-        if len(fields) >= 2 and not fields[0].startswith("#"):
-            found.append(TableLine(line, _unquote(fields[1]), fields[0], "crypt"))
-    return tuple(found)
+    return tuple(TableLine(line, _unquote(fields[1]), fields[0], "crypt") for line, fields in _fields(text, 2))
 
 
 def is_about_arrays(word: str) -> bool:
@@ -72,32 +67,33 @@ def _lines(text: str) -> list[str]:
     return [line for line in text.splitlines()[:MOST_LINES] if len(line) <= LONGEST]
 
 
+def _fields(text: str, least: int) -> Iterator[tuple[str, list[str]]]:
+    """Yield each line that is no comment and has its fields, with them."""
+    for line in _lines(text):
+        fields = line.split()
+        if len(fields) >= least and not fields[0].startswith("#"):
+            yield line, fields
+
+
 def _joined(text: str) -> Iterator[tuple[str, bool]]:
     """Yield each line with its continuations, and whether there are any."""
     waiting: list[str] = []
-    for line in _lines(text):
+    for line in (*_lines(text), ""):
         if line[:1] in (" ", "\t") and waiting:
-            if line.strip():
-                waiting.append(line.strip())
+            waiting += [line.strip()] if line.strip() else []
             continue
         if waiting:
             yield " ".join(waiting), len(waiting) > 1
         waiting = [line.rstrip()] if line.strip() else []
-    if waiting:
-        yield " ".join(waiting), len(waiting) > 1
 
 
 def _words(line: str) -> list[str]:
     reader = shlex.shlex(line, posix=True, punctuation_chars=False)
     reader.whitespace_split, reader.commenters, reader.escape = True, "", ""
     words: list[str] = []
-    try:
-        for word in reader:
-            if word.startswith("#"):
-                break
+    with suppress(ValueError):  # a quotation mark without its other one: mdadm takes it to the end of the line
+        for word in takewhile(lambda word: not word.startswith("#"), reader):
             words.append(word)
-    except ValueError:  # a quotation mark without its other one: mdadm takes it to the end of the line
-        return words
     return words
 
 
@@ -122,9 +118,9 @@ def _array_line(words: list[str], text: str, file: str, *, joined: bool) -> Arra
     return ArrayLine(file, text, device, uuid, name, tuple(pinned), joined)
 
 
-def _unescape(field: str) -> str:
-    raw = _OCTAL.sub(lambda found: chr(int(found[1], 8) & 0xFF), field)
-    return raw if raw == field else raw.encode("latin-1", "replace").decode("utf-8", "replace")
+def unescape(word: bytes) -> str:
+    r"""Return the text without octal escapes: \040, \011, \012, \134, \043 (fs/proc_namespace.c, mangle)."""
+    return _OCTAL.sub(lambda found: bytes((int(found[1], 8) & 0xFF,)), word).decode("utf-8", "replace")
 
 
 def _unquote(spec: str) -> str:

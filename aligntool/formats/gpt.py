@@ -285,13 +285,12 @@ def read_entries(copy: Copy) -> tuple[list[Partition], list[TableFault]]:
     if header is None or not copy.entries:
         return partitions, faults
     for entry in _used(copy.entries, header.entry_size):
-        if entry.last < entry.first:
-            number, first, last = entry.number, entry.first, entry.last
-            detail = f"partition {number} starts at sector {first} and ends before that, at sector {last}"
-            place = header.entries_lba * copy.sector_size + (number - 1) * header.entry_size
-            faults.append(TableFault(Fault.BAD_ENTRY, detail, place, (number,)))
-        else:
+        if entry.last >= entry.first:
             partitions.append(_partition(entry, copy.sector_size))
+            continue
+        detail = f"partition {entry.number} starts at sector {entry.first} and ends before that, at sector {entry.last}"
+        place = header.entries_lba * copy.sector_size + (entry.number - 1) * header.entry_size
+        faults.append(TableFault(Fault.BAD_ENTRY, detail, place, (entry.number,)))
     return partitions, faults
 
 
@@ -324,9 +323,20 @@ def entry_faults(copy: Copy, other: Copy, partitions: list[Partition], disk_size
     header = copy.header
     if header is None:
         return []
-    faults = _count_faults(copy, header, partitions)
-    faults += overlaps(partitions)
-    faults += beyond_end(partitions, disk_size)
+    count, size = header.entry_count, header.entry_size
+    counts: list[tuple[str, tuple[int, ...]]] = []
+    if header.entry_bytes > MOST_ENTRY_BYTES:
+        most = f"more than the {MOST_ENTRY_BYTES} bytes that are read; their checksum was not tried"
+        counts.append((f"the {copy.name} GPT claims {count} entries of {size} bytes, {most}", ()))
+    elif size != _KERNEL_ENTRY_SIZE:
+        only = f"UEFI allows it, but Linux reads only tables with entries of {_KERNEL_ENTRY_SIZE}"
+        counts.append((f"the entries of this GPT have {size} bytes: {only}", ()))
+    hidden = tuple(item.number for item in partitions if item.number > _KERNEL_LAST_NUMBER)
+    if hidden:
+        text = f"{len(hidden)} partitions have numbers above {_KERNEL_LAST_NUMBER}, which Linux does not show"
+        counts.append((text, hidden))
+    faults = [TableFault(Fault.IMPLAUSIBLE_COUNT, detail, copy.at, numbers) for detail, numbers in counts]
+    faults += overlaps(partitions) + beyond_end(partitions, disk_size)
     faults += _outside_usable(copy, header, partitions)
     faults += _covering(table_places(copy, other, disk_size), copy.sector_size, partitions)
     dynamic = tuple(item.number for item in partitions if item.type_code in LDM_TYPES)
@@ -336,27 +346,6 @@ def entry_faults(copy: Copy, other: Copy, partitions: list[Partition], disk_size
             "in this table"
         )
         faults.append(TableFault(Fault.DYNAMIC_DISK, detail, copy.at, dynamic))
-    return faults
-
-
-def _count_faults(copy: Copy, header: Header, partitions: list[Partition]) -> list[TableFault]:
-    faults = []
-    if header.entry_bytes > MOST_ENTRY_BYTES:
-        detail = (
-            f"the {copy.name} GPT claims {header.entry_count} entries of {header.entry_size} bytes, more than the "
-            f"{MOST_ENTRY_BYTES} bytes that are read; their checksum was not tried"
-        )
-        faults.append(TableFault(Fault.IMPLAUSIBLE_COUNT, detail, copy.at))
-    elif header.entry_size != _KERNEL_ENTRY_SIZE:
-        detail = (
-            f"the entries of this GPT have {header.entry_size} bytes: UEFI allows it, but Linux reads only tables with "
-            f"entries of {_KERNEL_ENTRY_SIZE}"
-        )
-        faults.append(TableFault(Fault.IMPLAUSIBLE_COUNT, detail, copy.at))
-    hidden = tuple(item.number for item in partitions if item.number > _KERNEL_LAST_NUMBER)
-    if hidden:
-        detail = f"{len(hidden)} partitions have numbers above {_KERNEL_LAST_NUMBER}, which Linux does not show"
-        faults.append(TableFault(Fault.IMPLAUSIBLE_COUNT, detail, copy.at, hidden))
     return faults
 
 
@@ -400,13 +389,11 @@ def _covering(places: tuple[tuple[str, Extent], ...], size: int, partitions: lis
         if not covered:
             continue
         what, place = max(covered, key=lambda one: one[1].length)
-        first, last = place.start // size, place.end // size - 1
-        there = f"{what} is at sectors {first} to {last}"
+        there = f"{what} is at sectors {place.start // size} to {place.end // size - 1}"
         detail = f"{_sectors(item, size)}, and {there}: a write to either destroys the other"
         faults.append(TableFault(Fault.COVERS_TABLE, detail, place.start, (item.number,)))
     return faults
 
 
 def _sectors(item: Partition, size: int) -> str:
-    first, last = item.extent.start // size, item.extent.end // size - 1
-    return f"partition {item.number} is at sectors {first} to {last}"
+    return f"partition {item.number} is at sectors {item.extent.start // size} to {item.extent.end // size - 1}"

@@ -1,7 +1,7 @@
 """Recognise the content of a partition: the table of all readers of superblocks, in their order."""
 
 import errno
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from aligntool.formats import linux_fs, luks, lvm, md, other_layers, windows_fs
@@ -14,7 +14,6 @@ from aligntool.units import KIB, MIB, Extent
 
 MOST_READ = 512 * MIB  # of one disk in search of layers; 255 honest partitions take a quarter of it
 WHAT = "partition table and contents"
-_EMPTY_ROLES = (Role.EXTENDED, Role.MAP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,24 +72,21 @@ def read_contents(reader: Reader, *, sector_size: int | None) -> Contents:
     reading = with_boot_code(reader, reading)
     used = reading.table.sector_size if reading.table else sector_size or 512
     parked = reading.table.in_flight.partitions if reading.table and reading.table.in_flight else ()
-    partitions = tuple(
-        part if part.number in parked else _with_layers(rationed, part, used, unseen) for part in reading.partitions
-    )
+    partitions = []
+    for part in reading.partitions:
+        if part.number not in parked and part.role not in (Role.EXTENDED, Role.MAP):
+            layers = _layers(rationed, part.extent, used, f"partition {part.number}", unseen)
+            part = replace(part, content=layers or (), content_read=layers is not None)
+        partitions.append(part)
     whole = _layers(rationed, Extent(0, reader.size), used, "the disk as a whole", unseen)
     content = whole or ()
     if reading.table is not None:
-        content = _beside_a_table(content)
+        # A member of an array (firmware RAID, md below a table), or a hybrid ISO image, which includes the table.
+        content = tuple(one for one in content if one.kind.endswith("_raid_member") or one.kind == "iso9660")
     headers: tuple[TableCopy, ...] = ()
     if reading.table is None or any(layer.kind == "linux_raid_member" for layer in content):
         headers = gpt_headers(reader, sector_size or used)
-    return Contents(reading.table, True, partitions, content, whole is not None, tuple(unseen), headers)
-
-
-def _with_layers(reader: _Rationed, partition: Partition, sector_size: int, unseen: list[Unseen]) -> Partition:
-    if partition.role in _EMPTY_ROLES:
-        return partition
-    layers = _layers(reader, partition.extent, sector_size, f"partition {partition.number}", unseen)
-    return replace(partition, content=layers or (), content_read=layers is not None)
+    return Contents(reading.table, True, tuple(partitions), content, whole is not None, tuple(unseen), headers)
 
 
 def _layers(
@@ -105,13 +101,6 @@ def _layers(
             rest = " and what comes after it" if reader.spent else ""
             unseen.append(Unseen(f"contents of {what}{rest}", f"cannot be read: {error.strerror}"))
         return None
-
-
-def _beside_a_table(layers: Sequence[Layer]) -> tuple[Layer, ...]:
-    """Return what can be on a disk with a table as well: a member of an array (firmware RAID, md below a table), or a
-    hybrid ISO image, which includes the table.
-    """
-    return tuple(layer for layer in layers if layer.kind.endswith("_raid_member") or layer.kind == "iso9660")
 
 
 # What lies on a partition, told from the bytes alone.
@@ -143,28 +132,19 @@ ON_FLOPPIES: tuple[Read, ...] = (luks.read_luks, windows_fs.read_bitlocker, wind
 LAST_RESORT: tuple[Read, ...] = (luks.read_luks_second,)
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
-    """A search for nested layers, with a limit of regions."""
-
-    sector_size: int
-    areas_left: Iterator[int]  # shared by everything found below one partition
-
-    def look(self, reader: Reader, extent: Extent, depth: int) -> tuple[Layer, ...]:
-        if extent.start < 0 or extent.length <= SMALLEST or depth > DEEPEST:
-            return ()
-        if next(self.areas_left, None) is None:
-            return ()
-        area = open_area(reader, extent, self.sector_size, lambda below, part: self.look(below, part, depth + 1))
-        return _recognise(area)
-
-
 def read_layers(reader: Reader, extent: Extent, *, sector_size: int = 512) -> tuple[Layer, ...]:
     """Return the layers at `extent` of the disk that `reader` reads; none when nothing is recognised.
 
     Raises OSError when the medium cannot be read, and nothing else whatever the bytes are.
     """
-    return _Search(sector_size, iter(range(MOST_AREAS))).look(reader, extent, 0)
+    areas_left = iter(range(MOST_AREAS))  # shared by everything that is found
+
+    def look(reader: Reader, extent: Extent, depth: int) -> tuple[Layer, ...]:
+        if extent.start < 0 or extent.length <= SMALLEST or depth > DEEPEST or next(areas_left, None) is None:
+            return ()
+        return _recognise(open_area(reader, extent, sector_size, lambda below, part: look(below, part, depth + 1)))
+
+    return look(reader, extent, 0)
 
 
 def _recognise(area: Area) -> tuple[Layer, ...]:

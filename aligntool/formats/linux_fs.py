@@ -1,6 +1,8 @@
 """ext2/3/4, XFS, btrfs, F2FS and swap: superblocks to layers."""
 
 import hashlib
+from bisect import bisect_left
+from dataclasses import replace
 
 from aligntool.formats.reader import (
     Area,
@@ -27,21 +29,17 @@ from aligntool.units import KIB, is_power_of_two
 # start, and inside them btrfs works in its sector size. Layout: linux/include/uapi/linux/btrfs_tree.h, struct
 # btrfs_super_block.
 
-AT = 64 * KIB
-SIZE = 4 * KIB
-MAGIC = b"_BHRfS_M"
-
 
 def read_btrfs(area: Area) -> Layer | None:
-    superblock = area.read(AT, SIZE)
-    if len(superblock) < SIZE or superblock[64:72] != MAGIC:
+    superblock = area.read(64 * KIB, 4 * KIB)
+    if len(superblock) < 4 * KIB or superblock[64:72] != b"_BHRfS_M":
         return None
     sector = le32(superblock, 144)
     if not is_power_of_two(sector) or not 512 <= sector <= 64 * KIB:
         return None
     claims = le64(superblock, 209)  # this device's share (dev_item.total_bytes), not the sum over all devices
-    return area.layer(
-        "btrfs", claims, sector, label=text_at(superblock, 299, 256), uuid=uuid_at(superblock, 32),
+    return replace(
+        area.layer("btrfs", claims, sector), label=text_at(superblock, 299, 256), uuid=uuid_at(superblock, 32),
         problems=_btrfs_problems(superblock),
         unclean="needs its log tree replayed (log root set)" if le64(superblock, 96) else None,
     )  # fmt: skip
@@ -67,47 +65,42 @@ def _btrfs_problems(superblock: bytes) -> tuple[str, ...]:
 #
 # Layout: linux/fs/ext4/ext4.h, struct ext4_super_block; the superblock lies at byte 1024.
 
-EXT_AT = 1024
-EXT_SUPERBLOCK = 1024
-LARGEST_LOG_BLOCK = 6  # 64 KiB
-
 COMPAT_HAS_JOURNAL = 0x4
 INCOMPAT_FILETYPE, INCOMPAT_RECOVER, INCOMPAT_JOURNAL_DEV, INCOMPAT_META_BG = 0x2, 0x4, 0x8, 0x10
 INCOMPAT_64BIT, INCOMPAT_MMP = 0x80, 0x100
 RO_COMPAT_EXT3 = 0x7  # sparse_super, large_file, btree_dir: all that ext2 and ext3 may have
-RO_COMPAT_METADATA_CSUM = 0x400
-RO_COMPAT_ORPHAN_PRESENT = 0x10000
-MMP_MAGIC, MMP_SIZE = 0x004D4D50, 128
+RO_COMPAT_METADATA_CSUM, RO_COMPAT_ORPHAN_PRESENT = 0x400, 0x10000
 STATE_VALID, STATE_ERROR = 0x1, 0x2
 FLAGS_TEST_FILESYS = 0x4
 
 
 def read_ext(area: Area) -> Layer | None:
-    superblock = area.read(EXT_AT, EXT_SUPERBLOCK)
-    if len(superblock) < EXT_SUPERBLOCK or le16(superblock, 0x38) != 0xEF53:
+    superblock = area.read(1024, 1024)
+    if len(superblock) < 1024 or le16(superblock, 0x38) != 0xEF53:
         return None
-    log_block = le32(superblock, 0x18)
-    if log_block > LARGEST_LOG_BLOCK or le32(superblock, 0x4C) > 1 or not le32(superblock, 0x20):
+    log_block, revision = le32(superblock, 0x18), le32(superblock, 0x4C)
+    if log_block > 6 or revision > 1 or not le32(superblock, 0x20):  # blocks of at most 64 KiB
         return None  # a two-byte magic alone proves little
     block = 1024 << log_block
-    claims = _blocks(superblock) * block
+    incompat, ro_compat = le32(superblock, 0x60), le32(superblock, 0x64)
+    high = le32(superblock, 0x150) if incompat & INCOMPAT_64BIT else 0
+    claims = (high << 32 | le32(superblock, 4)) * block
     if not claims:
         return None
     kind = _kind(superblock)
-    striped = kind != "jbd"
-    return area.layer(
-        kind, claims, block, version=f"{le32(superblock, 0x4C)}.{le16(superblock, 0x3E)}",
+    layer = replace(
+        area.layer(kind, claims, block), version=f"{revision}.{le16(superblock, 0x3E)}",
         label=text_at(superblock, 0x78, 16), uuid=uuid_at(superblock, 0x68),
-        stripe_unit=le16(superblock, 0x164) * block if striped else None,
-        stripe_width=le32(superblock, 0x170) * block if striped else None,
-        problems=_ext_problems(superblock),
-        unclean=_guarded(area, superblock, block) or _ext_unclean(superblock) if striped else None,
     )  # fmt: skip
-
-
-def _blocks(superblock: bytes) -> int:
-    high = le32(superblock, 0x150) if le32(superblock, 0x60) & INCOMPAT_64BIT else 0
-    return high << 32 | le32(superblock, 4)
+    if ro_compat & RO_COMPAT_METADATA_CSUM:
+        wrong = checksum_problem("the ext4 superblock", le32(superblock, 0x3FC), crc32c(superblock[:0x3FC]))
+        layer = replace(layer, problems=wrong)
+    if kind == "jbd":
+        return layer
+    return replace(
+        layer, stripe_unit=le16(superblock, 0x164) * block, stripe_width=le32(superblock, 0x170) * block,
+        unclean=_guarded(area, superblock, block) or _ext_unclean(superblock),
+    )  # fmt: skip
 
 
 def _kind(superblock: bytes) -> str:
@@ -130,8 +123,8 @@ def _guarded(area: Area, superblock: bytes, block: int) -> str | None:
     """
     if not le32(superblock, 0x60) & INCOMPAT_MMP:
         return None
-    found = area.read(le64(superblock, 0x168) * block, MMP_SIZE)
-    if len(found) < MMP_SIZE or le32(found, 0) != MMP_MAGIC:
+    found = area.read(le64(superblock, 0x168) * block, 128)
+    if len(found) < 128 or le32(found, 0) != 0x004D4D50:  # EXT4_MMP_MAGIC
         return "its block against mounting on two machines is damaged (MMP)"
     node = text_at(found, 16, 64) or "a machine without a name"
     match le32(found, 4):
@@ -155,12 +148,6 @@ def _ext_unclean(superblock: bytes) -> str | None:
     return None
 
 
-def _ext_problems(superblock: bytes) -> tuple[str, ...]:
-    if not le32(superblock, 0x64) & RO_COMPAT_METADATA_CSUM:
-        return ()
-    return checksum_problem("the ext4 superblock", le32(superblock, 0x3FC), crc32c(superblock[:0x3FC]))
-
-
 # f2fs: the first of two superblocks, at byte 1024.
 #
 # Layout: linux/include/linux/f2fs_fs.h, struct f2fs_super_block.
@@ -171,24 +158,24 @@ CP_UMOUNT_FLAG, CP_ERROR_FLAG = 0x1, 0x8
 
 
 def read_f2fs(area: Area) -> Layer | None:
-    for at in COPIES:
-        superblock = area.read(at, 4096 - 1024)
-        if len(superblock) == 4096 - 1024 and le32(superblock, 0) == F2FS_MAGIC and 9 <= le32(superblock, 16) <= 16:
-            return _f2fs_layer(area, superblock, at)
-    return None
-
-
-def _f2fs_layer(area: Area, superblock: bytes, at: int) -> Layer:
+    copies = ((at, area.read(at, 4096 - 1024)) for at in COPIES)
+    at, superblock = next((copy for copy in copies if _is_f2fs(copy[1])), (0, b""))
+    if not superblock:
+        return None
     block = 1 << le32(superblock, 16)
-    several_devices = superblock[0x899:0x89A] not in (b"", b"\0")  # devs[0].path: the count is over all of them
+    several_devices = superblock[0x899] != 0  # devs[0].path: the count is over all of them
     claims = None if several_devices else le64(superblock, 0x24) * block
     lost = ("the first f2fs superblock is missing, the second is in its place",) if at != COPIES[0] else ()
-    return area.layer(
-        "f2fs", claims or None, block, version=f"{le16(superblock, 4)}.{le16(superblock, 6)}",
+    return replace(
+        area.layer("f2fs", claims or None, block), version=f"{le16(superblock, 4)}.{le16(superblock, 6)}",
         label=text_at(superblock, 0x7C, 1024, "utf-16-le"), uuid=uuid_at(superblock, 0x6C),
         data_start=area.start + le32(superblock, 0x5C) * block, problems=(*lost, *_checksum(superblock)),
         unclean=_f2fs_unclean(area, superblock, block),
     )  # fmt: skip
+
+
+def _is_f2fs(superblock: bytes) -> bool:
+    return len(superblock) == 4096 - 1024 and le32(superblock, 0) == F2FS_MAGIC and 9 <= le32(superblock, 16) <= 16
 
 
 def _f2fs_unclean(area: Area, superblock: bytes, block: int) -> str | None:
@@ -196,8 +183,7 @@ def _f2fs_unclean(area: Area, superblock: bytes, block: int) -> str | None:
     same one.
     """
     first, per_segment = le32(superblock, 0x4C), 1 << min(le32(superblock, 0x14), 16)
-    newest = -1
-    flags = CP_UMOUNT_FLAG
+    newest, flags = -1, CP_UMOUNT_FLAG
     for number in (first, first + per_segment):
         head = area.read(number * block, block)
         end = number + le32(head, 136) - 1
@@ -223,20 +209,20 @@ def _checksum(superblock: bytes) -> tuple[str, ...]:
 # The signature ends the first page, and the page size is the machine's that made it, so it stands at one of
 # five places. Layout: linux/include/linux/swap.h, union swap_header.
 
-PAGES = (4 * KIB, 8 * KIB, 16 * KIB, 32 * KIB, 64 * KIB)
-SMALLEST = 40 * KIB
+PAGES = tuple(4 * KIB << step for step in range(5))
 HEADER_AT = 1024
 TUX_ON_ICE = b"\xed\xc3\x02\xe9\x98\x56\xe5\x0c"
 SUSPENDED = (b"S1SUSPEND", b"S2SUSPEND", b"ULSUSPEND", b"LINHIB0001")
 
 
 def read_swap(area: Area) -> Layer | None:
-    if area.size < SMALLEST:
+    if area.size < 40 * KIB:
         return None
-    if area.head[: len(TUX_ON_ICE)] == TUX_ON_ICE:
-        return _swap_layer(area, "swsuspend", "tuxonice", _page_with(area, (b"SWAPSPACE2", b"SWAP-SPACE")) or PAGES[0])
-    for page in PAGES:
-        mark = area.head[page - 10 : page]
+    marks = {page: area.head[page - 10 : page] for page in PAGES}
+    if area.head.startswith(TUX_ON_ICE):
+        page = next((page for page, mark in marks.items() if mark in (b"SWAPSPACE2", b"SWAP-SPACE")), PAGES[0])
+        return _swap_layer(area, "swsuspend", "tuxonice", page)
+    for page, mark in marks.items():
         if mark == b"SWAPSPACE2":
             return _swap_layer(area, "swap", "1", page) if _last_page(area.head) else None
         if mark == b"SWAP-SPACE":
@@ -247,20 +233,17 @@ def read_swap(area: Area) -> Layer | None:
     return None
 
 
-def _page_with(area: Area, marks: tuple[bytes, ...]) -> int | None:
-    return next((page for page in PAGES if area.head[page - 10 : page] in marks), None)
-
-
 def _swap_layer(area: Area, kind: str, version: str, page: int) -> Layer:
     header = area.head[HEADER_AT : HEADER_AT + 512]
     last_page = _last_page(area.head)
-    claims = (last_page + 1) * page if last_page else None
-    named = not any(header[172:180])  # blkid's check for rubbish: two words of the padding
-    return area.layer(
-        kind, claims or None, page, version=version, label=text_at(header, 28, 16) if named else None,
-        uuid=uuid_at(header, 12) if named else None, data_start=area.start + page,
+    layer = replace(
+        area.layer(kind, (last_page + 1) * page if last_page else None, page), version=version,
+        data_start=area.start + page,
         unclean=f"holds a hibernated system ({version.upper()})" if kind == "swsuspend" else None,
     )  # fmt: skip
+    if any(header[172:180]):  # blkid's check for rubbish: two words of the padding
+        return layer
+    return replace(layer, label=text_at(header, 28, 16), uuid=uuid_at(header, 12))
 
 
 def _last_page(head: bytes) -> int:
@@ -279,58 +262,39 @@ def _last_page(head: bytes) -> int:
 BLOCK = 512  # the log counts in these whatever the sector size
 XFS_LOG_MAGIC = b"\xfe\xed\xba\xbe"
 CYCLE_DATA = 32 * KIB  # the data whose cycle numbers one block of a header holds
-MOST_HEADERS = 8  # for the largest record, 256 KiB
-LOOK_BACK = 256 * KIB // BLOCK + MOST_HEADERS  # blocks of the largest record with its headers
+LOOK_BACK = 256 * KIB // BLOCK + 8  # blocks of the largest record, with its headers
 UNMOUNT = 0x20  # XLOG_UNMOUNT_TRANS, in oh_flags of an operation
-
-NOT_CLOSED = "needs its log replayed (the last record is not an unmount)"
-NO_RECORD = "needs its log replayed (no record where it ends)"
 
 
 def read_log(area: Area, superblock: bytes) -> str | None:
     """Return why it is not clean; None: it was unmounted, or the log is elsewhere, cut off or unwritten, and the state
     is unknown.
     """
-    block = be32(superblock, 4)
-    start = _byte(superblock, be64(superblock, 48), block)
+    block, number, shift = be32(superblock, 4), be64(superblock, 48), superblock[124]
+    # A block number has the allocation group in its upper bits; that of an external log is 0.
+    start = ((number >> shift) * be32(superblock, 84) + (number & (1 << shift) - 1)) * block
     count = be32(superblock, 96) * block // BLOCK
     if not start or count <= LOOK_BACK:
         return None
     first, last = _cycle(area, start), _cycle(area, start + (count - 1) * BLOCK)
     if not first:
         return None
-    head = 0 if first == last else _head(area, start, count, first)
+    head = 0  # the first block that the round of the first block has not reached
+    if first != last:
+        head = bisect_left(range(count - 1), True, key=lambda at: _cycle(area, start + at * BLOCK) != first)
     before = _before(area, start, count, head)
     at = before.rfind(XFS_LOG_MAGIC)
     while at > 0 and at % BLOCK:  # the magic in the middle of a block is data
         at = before.rfind(XFS_LOG_MAGIC, 0, at)
     if at < 0 or at % BLOCK:
-        return NO_RECORD
-    return None if _is_unmount(before[at:]) else NOT_CLOSED
-
-
-def _byte(superblock: bytes, number: int, block: int) -> int:
-    """Return the byte of a block number, which has the allocation group in its upper bits; 0 for an external log."""
-    shift = superblock[124]
-    return ((number >> shift) * be32(superblock, 84) + (number & (1 << shift) - 1)) * block
+        return "needs its log replayed (no record where it ends)"
+    return None if _is_unmount(before[at:]) else "needs its log replayed (the last record is not an unmount)"
 
 
 def _cycle(area: Area, at: int) -> int:
     """Return the round in which a block was written; a record's header has it behind the magic."""
     data = area.read(at, 8)
     return be32(data, 4 if data[:4] == XFS_LOG_MAGIC else 0)
-
-
-def _head(area: Area, start: int, count: int, first: int) -> int:
-    """Return the first block that the round of the first block has not reached."""
-    low, high = 0, count - 1
-    while low + 1 < high:
-        middle = (low + high) // 2
-        if _cycle(area, start + middle * BLOCK) == first:
-            low = middle
-        else:
-            high = middle
-    return high
 
 
 def _before(area: Area, start: int, count: int, head: int) -> bytes:
@@ -356,19 +320,16 @@ def _is_unmount(record: bytes) -> bool:
 # xfs_log_format.h, struct xlog_rec_header.
 
 XFS_MAGIC = b"XFSB"
-SMALLEST_SECTOR = 512  # the superblock has one, which a cut-off image may not have whole
-LOG_MAGIC = b"\xfe\xed\xba\xbe"
-LOG_FORMATS = (1, 2, 3)  # XLOG_FMT_LINUX_LE, _LINUX_BE, _IRIX_BE
 
 
 def read_xfs(area: Area) -> Layer | None:
     superblock = area.head[: 32 * 1024]
-    if superblock[:4] != XFS_MAGIC or len(superblock) < SMALLEST_SECTOR or not _is_plausible(superblock):
+    if superblock[:4] != XFS_MAGIC or len(superblock) < 512 or not _is_plausible(superblock):
         return None
     block = be32(superblock, 4)
     claims = be64(superblock, 8) * block
-    return area.layer(
-        "xfs", claims, block, label=text_at(superblock, 108, 12), uuid=uuid_at(superblock, 32),
+    return replace(
+        area.layer("xfs", claims, block), label=text_at(superblock, 108, 12), uuid=uuid_at(superblock, 32),
         stripe_unit=be32(superblock, 184) * block, stripe_width=be32(superblock, 188) * block,
         problems=_xfs_problems(superblock), unclean=read_log(area, superblock),
     )  # fmt: skip
@@ -376,16 +337,11 @@ def read_xfs(area: Area) -> Layer | None:
 
 def _is_plausible(superblock: bytes) -> bool:
     """Return whether the sizes match their own logarithms, and the groups the blocks, as mount and blkid require."""
-    block, sector, inode = be32(superblock, 4), be16(superblock, 102), be16(superblock, 104)
-    block_log, sector_log, inode_log = superblock[120], superblock[121], superblock[122]
+    sizes = be32(superblock, 4), be16(superblock, 102), be16(superblock, 104)  # of a block, a sector, an inode
+    logarithms, known = superblock[120:123], (range(9, 17), range(9, 16), range(8, 12))
     blocks, group, groups = be64(superblock, 8), be32(superblock, 84), be32(superblock, 88)
     return (
-        9 <= block_log <= 16
-        and block == 1 << block_log
-        and 9 <= sector_log <= 15
-        and sector == 1 << sector_log
-        and 8 <= inode_log <= 11
-        and inode == 1 << inode_log
+        all(log in logs and size == 1 << log for size, log, logs in zip(sizes, logarithms, known, strict=True))
         and groups > 0
         and (groups - 1) * group < blocks <= groups * group
     )
@@ -404,9 +360,9 @@ def read_xfs_log(area: Area) -> Layer | None:
     if area.head[:4] == XFS_MAGIC:
         return None  # those are the records of its own log
     for at in range(0, min(len(area.head), 64 * 1024), 512):
-        if area.head[at : at + 4] != LOG_MAGIC:
+        if area.head[at : at + 4] != XFS_LOG_MAGIC:
             continue
         version, length = be32(area.head, at + 8), be32(area.head, at + 12)
-        if version in (1, 2) and 0 < length < 1 << 31 and be32(area.head, at + 300) in LOG_FORMATS:
+        if version in (1, 2) and 0 < length < 1 << 31 and be32(area.head, at + 300) in (1, 2, 3):  # XLOG_FMT_
             return Layer(kind="xfs_external_log", extent=area.extent)
     return None

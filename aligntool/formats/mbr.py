@@ -110,12 +110,11 @@ def entries_of(sector: bytes) -> tuple[MbrEntry, ...] | None:
     """Return all four; None where the sector does not end in 55 AA."""
     if sector[_SIGNATURE_AT : _SIGNATURE_AT + 2] != _SIGNATURE:
         return None
-    return tuple(_entry(sector, slot) for slot in range(1, 5))
-
-
-def _entry(sector: bytes, slot: int) -> MbrEntry:
-    boot, first, code, last, start, count = _LAYOUT.unpack_from(sector, _FIRST_AT + _LAYOUT.size * (slot - 1))
-    return MbrEntry(boot, first, code, last, start, count, slot)
+    fields = _LAYOUT.iter_unpack(sector[_FIRST_AT:_SIGNATURE_AT])
+    return tuple(
+        MbrEntry(boot, first, code, last, start, count, slot)
+        for slot, (boot, first, code, last, start, count) in enumerate(fields, start=1)
+    )
 
 
 def with_entries(sector: bytes, changed: Mapping[int, MbrEntry]) -> bytes:
@@ -196,8 +195,11 @@ _MOST_EMPTY_LINKS = 100  # the kernel follows no more EBRs in a row without a pa
 
 @dataclass(slots=True)
 class Chains:
-    """The logical partitions of all extended partitions of the disk."""
+    """The logical partitions of all extended partitions of the disk, numbered, and their faults."""
 
+    reader: Reader
+    sector_size: int
+    disk_signature: int
     next_number: int = 5
     logicals: list[Partition] = field(default_factory=list)
     faults: list[TableFault] = field(default_factory=list)
@@ -207,93 +209,75 @@ class Chains:
     def full(self) -> bool:
         return self.next_number > LAST_NUMBER
 
-
-def follow_chain(reader: Reader, extended: MbrEntry, *, sector_size: int, disk_signature: int, chains: Chains) -> None:
-    """Add the logical partitions of `extended` to `chains`. Ends, because no EBR is read twice and empty ones are
-    counted.
-    """
-    here, here_sectors, empty = extended.start, extended.sectors, 0
-    while not chains.full:
-        table = _read_ebr(reader, here, sector_size, extended, chains)
-        if table is None:
-            return
-        before = chains.next_number
-        _add_logicals(table, extended, here, here_sectors, sector_size, disk_signature, chains)
-        empty = 0 if chains.next_number > before else empty + 1
-        link = next((entry for entry in table.used if entry.is_extended), None)
-        if link is None:
-            return
-        if empty > _MOST_EMPTY_LINKS:
-            break
-        here, here_sectors = extended.start + link.start, link.sectors
-        if not extended.start <= here < extended.end:
-            detail = f"an EBR of partition {extended.slot} points to sector {here}, outside that partition"
-            chains.faults.append(TableFault(Fault.EBR_BROKEN, detail, here * sector_size, (extended.slot,)))
-    detail = (
-        f"the chain of EBRs in partition {extended.slot} goes on after partition {chains.next_number - 1}; Linux "
-        f"stops after number {LAST_NUMBER} or {_MOST_EMPTY_LINKS} empty EBRs, and so does aligntool"
-    )
-    chains.faults.append(TableFault(Fault.IMPLAUSIBLE_COUNT, detail, here * sector_size, (extended.slot,)))
-
-
-def _read_ebr(reader: Reader, here: int, sector_size: int, extended: MbrEntry, chains: Chains) -> MbrSector | None:
-    at = here * sector_size
-    if here == 0 or here in chains.places:
-        what = "the MBR itself" if here == 0 else f"the EBR at sector {here} a second time"
-        detail = f"the chain of EBRs in partition {extended.slot} leads to {what}: it turns in a circle"
-        chains.faults.append(TableFault(Fault.EBR_LOOP, detail, at, (extended.slot,)))
-        return None
-    chains.places[here] = extended.slot
-    raw = peek(reader, at, 512)
-    if raw is None:
-        chains.faults.append(unreadable(f"the EBR of partition {extended.slot}", at))
-        return None
-    table = parse_sector(raw)
-    if table is None:
-        why = "lies beyond the end of the disk" if len(raw) < 512 else "lacks the signature 55 AA"
-        detail = f"the EBR at sector {here}, in partition {extended.slot}, {why}; the logical partitions end here"
-        chains.faults.append(TableFault(Fault.EBR_BROKEN, detail, at, (extended.slot,)))
-    return table
-
-
-def _add_logicals(
-    table: MbrSector,
-    extended: MbrEntry,
-    here: int,
-    here_sectors: int,
-    sector_size: int,
-    disk_signature: int,
-    chains: Chains,
-) -> None:
-    first = table.entries[0]
-    if first.code and not first.sectors:
-        detail = f"the EBR at sector {here} names a partition of type 0x{first.code:02x} without sectors"
-        chains.faults.append(TableFault(Fault.BAD_ENTRY, detail, here * sector_size, (extended.slot,)))
-    for entry in table.used:
-        if entry.is_extended or chains.full or _is_garbage(entry, extended, here, here_sectors):
-            continue
-        extent = Extent((here + entry.start) * sector_size, entry.sectors * sector_size)
-        partition = replace(
-            dos_partition(entry, chains.next_number, Role.LOGICAL, extent, disk_signature), record_at=here * sector_size
+    def follow(self, extended: MbrEntry) -> None:
+        """Add the logical partitions of `extended`. Ends, because no EBR is read twice and empty ones are counted."""
+        here, here_sectors, empty = extended.start, extended.sectors, 0
+        while not self.full:
+            table = self._read(here, extended)
+            if table is None:
+                return
+            before = self.next_number
+            self._add(table, extended, here, here_sectors)
+            empty = 0 if self.next_number > before else empty + 1
+            link = next((entry for entry in table.used if entry.is_extended), None)
+            if link is None:
+                return
+            if empty > _MOST_EMPTY_LINKS:
+                break
+            here, here_sectors = extended.start + link.start, link.sectors
+            if not extended.start <= here < extended.end:
+                detail = f"an EBR of partition {extended.slot} points to sector {here}, outside that partition"
+                self._fault(Fault.EBR_BROKEN, detail, here, extended.slot)
+        detail = (
+            f"the chain of EBRs in partition {extended.slot} goes on after partition {self.next_number - 1}; Linux "
+            f"stops after number {LAST_NUMBER} or {_MOST_EMPTY_LINKS} empty EBRs, and so does aligntool"
         )
-        chains.next_number += 1
-        chains.logicals.append(partition)
-        if not extended.start <= here + entry.start or here + entry.end > extended.end:
-            detail = (
-                f"logical partition {partition.number} is at sectors {here + entry.start} to {here + entry.end - 1}, "
-                f"but extended partition {extended.slot} at {extended.start} to {extended.end - 1}"
-            )
-            numbers = (extended.slot, partition.number)
-            chains.faults.append(TableFault(Fault.LOGICAL_OUTSIDE_EXTENDED, detail, extent.start, numbers))
+        self._fault(Fault.IMPLAUSIBLE_COUNT, detail, here, extended.slot)
 
+    def _fault(self, fault: Fault, detail: str, sector: int, *numbers: int) -> None:
+        self.faults.append(TableFault(fault, detail, sector * self.sector_size, numbers))
 
-def _is_garbage(entry: MbrEntry, extended: MbrEntry, here: int, here_sectors: int) -> bool:
-    """Return whether the third or fourth entry of an EBR is to be ignored: the kernel uses them only where they fit
-    (OS/2 used them).
-    """
-    if entry.slot <= 2:
-        return False
-    return entry.end > here_sectors or here + entry.start < extended.start or here + entry.end > extended.end
+    def _read(self, here: int, extended: MbrEntry) -> MbrSector | None:
+        if here == 0 or here in self.places:
+            what = "the MBR itself" if here == 0 else f"the EBR at sector {here} a second time"
+            detail = f"the chain of EBRs in partition {extended.slot} leads to {what}: it turns in a circle"
+            self._fault(Fault.EBR_LOOP, detail, here, extended.slot)
+            return None
+        self.places[here] = extended.slot
+        raw = peek(self.reader, here * self.sector_size, 512)
+        if raw is None:
+            self.faults.append(unreadable(f"the EBR of partition {extended.slot}", here * self.sector_size))
+            return None
+        table = parse_sector(raw)
+        if table is None:
+            why = "lies beyond the end of the disk" if len(raw) < 512 else "lacks the signature 55 AA"
+            detail = f"the EBR at sector {here}, in partition {extended.slot}, {why}; the logical partitions end here"
+            self._fault(Fault.EBR_BROKEN, detail, here, extended.slot)
+        return table
+
+    def _add(self, table: MbrSector, extended: MbrEntry, here: int, here_sectors: int) -> None:
+        first = table.entries[0]
+        if first.code and not first.sectors:
+            detail = f"the EBR at sector {here} names a partition of type 0x{first.code:02x} without sectors"
+            self._fault(Fault.BAD_ENTRY, detail, here, extended.slot)
+        for entry in table.used:
+            start, end = here + entry.start, here + entry.end
+            outside = start < extended.start or end > extended.end
+            # The kernel uses the third and fourth entry only where they fit: OS/2 kept other data in them.
+            garbage = entry.slot > 2 and (outside or entry.end > here_sectors)
+            if entry.is_extended or self.full or garbage:
+                continue
+            extent = Extent(start * self.sector_size, entry.sectors * self.sector_size)
+            number = self.next_number
+            logical = dos_partition(entry, number, Role.LOGICAL, extent, self.disk_signature)
+            self.logicals.append(replace(logical, record_at=here * self.sector_size))
+            self.next_number += 1
+            if outside:
+                detail = (
+                    f"logical partition {number} is at sectors {start} to {end - 1}, but extended partition "
+                    f"{extended.slot} at {extended.start} to {extended.end - 1}"
+                )
+                self._fault(Fault.LOGICAL_OUTSIDE_EXTENDED, detail, start, extended.slot, number)
 
 
 def dos_partition(entry: MbrEntry, number: int, role: Role, extent: Extent, disk_signature: int) -> Partition:
@@ -324,42 +308,28 @@ def protective_faults(
     table: MbrSector | None, partitions: list[Partition], *, sector_size: int, disk_size: int
 ) -> list[TableFault]:
     guard = table.protective if table else None
-    if table is None or guard is None:
-        return [_missing(table)]
-    others = hybrid_entries(table)
-    if others:
-        return [_hybrid(others, partitions, sector_size), *_start_fault(guard)]
-    return [*_start_fault(guard), *_size_fault(guard, disk_size // sector_size)]
-
-
-def _missing(table: MbrSector | None) -> TableFault:
-    what = "has no 0xEE entry" if table else "is missing"
-    detail = (
-        f"the protective MBR {what}: Linux ignores this GPT unless it is started with `gpt`, and fdisk and parted "
-        "refuse it; other systems may take the disk for an empty one"
-    )
-    return TableFault(Fault.PROTECTIVE_MBR, detail, 0)
-
-
-def _start_fault(guard: MbrEntry) -> list[TableFault]:
-    if guard.start == 1:
-        return []
-    detail = f"the 0xEE entry of the protective MBR starts at sector {guard.start}, not 1: Linux ignores this GPT"
-    return [TableFault(Fault.PROTECTIVE_MBR, detail, guard.at)]
-
-
-def _size_fault(guard: MbrEntry, disk_sectors: int) -> list[TableFault]:
-    """Return the fault of the size: UEFI requires the disk's size less one, or 0xFFFFFFFF where that does not fit; many
-    tools always write the latter, and the kernel also accepts the size cut to 32 bits (is_pmbr_valid).
-    """
-    if guard.sectors in (_MOST, min(disk_sectors - 1, _MOST), (disk_sectors - 1) & _MOST):
-        return []
-    covers = "less than the disk" if guard.sectors < disk_sectors - 1 else "more than the disk"
-    detail = (
-        f"the protective MBR covers {guard.sectors} sectors, {covers}, which has {disk_sectors - 1} after the first: "
-        "the disk was grown, shrunk or copied from one of another size"
-    )
-    return [TableFault(Fault.PROTECTIVE_MBR, detail, guard.at)]
+    if guard is None:
+        what = "has no 0xEE entry" if table else "is missing"
+        detail = (
+            f"the protective MBR {what}: Linux ignores this GPT unless it is started with `gpt`, and fdisk and parted "
+            "refuse it; other systems may take the disk for an empty one"
+        )
+        return [TableFault(Fault.PROTECTIVE_MBR, detail, 0)]
+    others, last = hybrid_entries(table), disk_size // sector_size - 1
+    faults = [_hybrid(others, partitions, sector_size)] if others else []
+    if guard.start != 1:
+        detail = f"the 0xEE entry of the protective MBR starts at sector {guard.start}, not 1: Linux ignores this GPT"
+        faults.append(TableFault(Fault.PROTECTIVE_MBR, detail, guard.at))
+    # UEFI requires the disk's size less one, or 0xFFFFFFFF where that does not fit; many tools always write the latter,
+    # and the kernel also accepts the size cut to 32 bits (is_pmbr_valid).
+    if not others and guard.sectors not in (_MOST, min(last, _MOST), last & _MOST):
+        covers = "less than the disk" if guard.sectors < last else "more than the disk"
+        detail = (
+            f"the protective MBR covers {guard.sectors} sectors, {covers}, which has {last} after the first: the disk "
+            "was grown, shrunk or copied from one of another size"
+        )
+        faults.append(TableFault(Fault.PROTECTIVE_MBR, detail, guard.at))
+    return faults
 
 
 def _hybrid(others: tuple[MbrEntry, ...], partitions: list[Partition], sector_size: int) -> TableFault:
@@ -369,10 +339,8 @@ def _hybrid(others: tuple[MbrEntry, ...], partitions: list[Partition], sector_si
     for entry in others:
         number = mirrors.get(entry.extent(sector_size))
         if number is None:
-            told.append(
-                f"entry {entry.slot} (0x{entry.code:02x}, sectors {entry.start} to {entry.end - 1})"
-                " is not a GPT partition"
-            )
+            sectors = f"sectors {entry.start} to {entry.end - 1}"
+            told.append(f"entry {entry.slot} (0x{entry.code:02x}, {sectors}) is not a GPT partition")
         else:
             told.append(f"entry {entry.slot} (0x{entry.code:02x}) is GPT partition {number}")
             numbers.append(number)

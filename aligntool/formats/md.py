@@ -61,8 +61,8 @@ def read_ddf(area: Area) -> Layer | None:
         anchor = area.read((area.size // SECTOR - sectors) * SECTOR, SECTOR)
         if len(anchor) == SECTOR and be32(anchor, 0) == DDF_MAGIC:
             blanked = anchor[:4] + b"\xff" * 4 + anchor[8:]
-            return area.layer(
-                "ddf_raid_member", None, None, version=text_at(anchor, 32, 8, "ascii"), uuid=text_at(anchor, 8, 24),
+            return replace(
+                area.layer("ddf_raid_member"), version=text_at(anchor, 32, 8, "ascii"), uuid=text_at(anchor, 8, 24),
                 problems=checksum_problem("the DDF anchor", be32(anchor, 4), crc32_seeded(blanked, 0)),
             )  # fmt: skip
     return None
@@ -81,12 +81,12 @@ def read_intel(area: Area) -> Layer | None:
         return None
     version, length = text_at(anchor, 24, 6, "ascii"), le32(anchor, 36)
     if not INTEL_DISKS_AT <= length <= LONGEST_INTEL:
-        return area.layer("isw_raid_member", None, None, version=version)
+        return replace(area.layer("isw_raid_member"), version=version)
     more = -(-length // sector) - 1
     block = (anchor + area.read(anchor_at - more * sector, more * sector))[:length]
     words = sum(le32(block, at) for at in range(0, length & ~3, 4)) - le32(block, 32)
     problems = checksum_problem("the Intel RAID block", le32(block, 32), words & 0xFFFFFFFF)
-    return _with_volume(area.layer("isw_raid_member", None, None, version=version, problems=problems), block)
+    return _with_volume(replace(area.layer("isw_raid_member"), version=version, problems=problems), block)
 
 
 def _with_volume(layer: Layer, block: bytes) -> Layer:
@@ -116,12 +116,12 @@ def _read_summed(area: Area) -> Layer | None:
     if len(last) < SECTOR:
         return None
     if last[:2] == b"\x55\xaa" and last[2] <= 2 and sum(last[:50]) & 0xFF == last[50]:
-        return area.layer("via_raid_member", None, None, version=str(last[2]))
+        return replace(area.layer("via_raid_member"), version=str(last[2]))
     words = [le16(last, at) for at in range(0, 318, 2)]
     if le32(last, 0x60) == SILICON_MAGIC and (sum(words) + le16(last, 318)) & 0xFFFF == 0:
-        return area.layer("silicon_medley_raid_member", None, None, version=f"{le16(last, 0x10A)}.{le16(last, 0x108)}")
+        return replace(area.layer("silicon_medley_raid_member"), version=f"{le16(last, 0x10A)}.{le16(last, 0x108)}")
     if last[:2] == b"JM" and sum(words[:64]) & 0xFFFF in (0, 1) and last[0x30] <= 5:
-        return area.layer("jmicron_raid_member", None, None, version=f"{last[3]}.{last[2]}")
+        return replace(area.layer("jmicron_raid_member"), version=f"{last[3]}.{last[2]}")
     return None
 
 
@@ -164,8 +164,8 @@ def read_0_90(area: Area) -> Layer | None:
     uuid = b"".join(number(superblock, 4 * word).to_bytes(4, "big") for word in words).ljust(16, b"\0")
     blanked = superblock[: 4 * 38] + bytes(4) + superblock[4 * 39 :]
     level, members, chunk = (number(superblock, 4 * word) for word in (7, 10, 65))
-    layer = area.layer(
-        "linux_raid_member", None, None, uuid=uuid_at(uuid, 0),
+    layer = replace(
+        area.layer("linux_raid_member"), uuid=uuid_at(uuid, 0),
         version=".".join(str(number(superblock, 4 * word)) for word in (1, 2, 3)),
         problems=checksum_problem("the md superblock", number(superblock, 4 * 38), folded_sum(blanked, order)),
     )  # fmt: skip
@@ -200,8 +200,8 @@ def _read_1(area: Area, at: int, version: str) -> Layer | None:
         return None
     if le64(superblock, 144) * SECTOR != at:
         return None  # written for another device: the disk around this partition, or one inside this disk
-    layer = area.layer(
-        "linux_raid_member", None, None, version=version, label=text_at(superblock, 32, 32),
+    layer = replace(
+        area.layer("linux_raid_member"), version=version, label=text_at(superblock, 32, 32),
         uuid=uuid_at(superblock, 16), problems=_checksum_1(superblock),
     )  # fmt: skip
     data = Extent(le64(superblock, 128) * SECTOR, le64(superblock, 136) * SECTOR)

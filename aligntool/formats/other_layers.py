@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 
 from aligntool.formats.reader import (
     Area,
@@ -48,8 +49,8 @@ def read_hfs(area: Area) -> Layer | None:
         return _read_plus(area, offset, area.read(offset + HEADER_AT, 512))
     blocks = be16(header, 18)
     claims = first + blocks * block + 2 * SECTOR  # the copy of the header and a spare sector end the volume
-    return area.layer(
-        "hfs", claims, block, label=text_at(header, 37, min(header[36], 27), "mac_roman"),
+    return replace(
+        area.layer("hfs", claims, block), label=text_at(header, 37, min(header[36], 27), "mac_roman"),
         uuid=_volume_uuid(header[116:124]), data_start=area.start + first,
     )  # fmt: skip
 
@@ -105,8 +106,8 @@ def read_apfs(area: Area) -> Layer | None:
         return None
     claims = le64(superblock, 40) * block
     whole = area.read(0, block)
-    return area.layer(
-        "apfs", claims, block, uuid=uuid_at(superblock, 72),
+    return replace(
+        area.layer("apfs", claims, block), uuid=uuid_at(superblock, 72),
         problems=checksum_problem("the APFS superblock", le64(whole, 0), fletcher64(whole[8:])),
     )  # fmt: skip
 
@@ -141,8 +142,8 @@ def read_bcache(area: Area) -> Layer | None:
     else:
         offset = le16(superblock, 204) * bucket
         claims = le64(superblock, 184) * bucket or None
-    return area.layer(
-        "bcache", claims, block or None, version=str(version), label=text_at(superblock, 72, 32),
+    return replace(
+        area.layer("bcache", claims, block or None), version=str(version), label=text_at(superblock, 72, 32),
         uuid=uuid_at(superblock, 40), data_start=area.start + offset, inner=inner,
         problems=_checksum(superblock),
     )  # fmt: skip
@@ -165,8 +166,8 @@ def read_bcachefs(area: Area) -> Layer | None:
     member = _own_member(superblock)
     bucket = le16(member, 26) * BCACHE_SECTOR
     claims = le64(member, 16) * bucket or None
-    return area.layer(
-        "bcachefs", claims, le16(superblock, 120) * BCACHE_SECTOR or None,
+    return replace(
+        area.layer("bcachefs", claims, le16(superblock, 120) * BCACHE_SECTOR or None),
         version=f"{version >> 10}.{version & 0x3FF}", label=text_at(superblock, 72, 32),
         uuid=uuid_at(superblock, 56), data_start=area.start + le16(member, 24) * bucket if bucket else None,
     )  # fmt: skip
@@ -205,7 +206,7 @@ def read_squashfs(area: Area) -> Layer | None:
     number = le16 if magic == b"hsqs" else be16
     major, minor = number(superblock, 28), number(superblock, 30)
     claims = le64(superblock, 40) if major == 4 and magic == b"hsqs" else None
-    return area.layer("squashfs" if major >= 4 else "squashfs3", claims or None, None, version=f"{major}.{minor}")
+    return replace(area.layer("squashfs" if major >= 4 else "squashfs3", claims or None), version=f"{major}.{minor}")
 
 
 def read_erofs(area: Area) -> Layer | None:
@@ -215,8 +216,8 @@ def read_erofs(area: Area) -> Layer | None:
         return None
     block = 1 << block_bits
     claims = le32(superblock, 36) * block
-    return area.layer(
-        "erofs", claims, block, label=text_at(superblock, 64, 16), uuid=uuid_at(superblock, 48),
+    return replace(
+        area.layer("erofs", claims, block), label=text_at(superblock, 64, 16), uuid=uuid_at(superblock, 48),
         problems=_erofs_checksum(area, superblock, block),
     )  # fmt: skip
 
@@ -236,7 +237,9 @@ def read_cramfs(area: Area) -> Layer | None:
         return None
     second = number(superblock, 8) & 1
     claims = number(superblock, 4) if second else None
-    return area.layer("cramfs", claims or None, None, version="2" if second else "1", label=text_at(superblock, 48, 16))
+    return replace(
+        area.layer("cramfs", claims or None), version="2" if second else "1", label=text_at(superblock, 48, 16)
+    )
 
 
 # Optical discs: ISO 9660 with its Joliet names, and UDF.
@@ -260,8 +263,8 @@ def read_iso9660(area: Area) -> Layer | None:
     if not block or block % 512:
         return None
     claims = le32(primary, 80) * block
-    return area.layer(
-        "iso9660", claims, block, version="Joliet Extension" if joliet else None,
+    return replace(
+        area.layer("iso9660", claims, block), version="Joliet Extension" if joliet else None,
         label=_label(primary, joliet),
         uuid=next((uuid for at in DATES if (uuid := _date(primary[at : at + 17]))), None),
     )  # fmt: skip
@@ -379,8 +382,8 @@ def read_ufs(area: Area) -> Layer | None:
             fragments = wide(superblock, 1080) if magic == UFS2 else number(superblock, 36)
             claims = fragments * fragment
             identity = number(superblock, 144), number(superblock, 148)
-            return area.layer(
-                "ufs", claims or None, fragment, version="2" if magic == UFS2 else "1",
+            return replace(
+                area.layer("ufs", claims or None, fragment), version="2" if magic == UFS2 else "1",
                 label=text_at(superblock, 680, 32) if magic == UFS2 else None,
                 uuid="{:08x}{:08x}".format(*identity) if any(identity) else None,
             )  # fmt: skip

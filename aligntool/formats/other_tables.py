@@ -2,25 +2,29 @@
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from aligntool.formats.mbr import Chains, MbrEntry, MbrSector, dos_partition, follow_chain, parse_sector
+from aligntool.formats.mbr import Chains, MbrSector, dos_partition, parse_sector
 from aligntool.formats.parked import parked_in_mbr
 from aligntool.formats.part_types import GPT_PROTECTIVE, LDM, mbr_type_name
 from aligntool.formats.reader import (
     Reader,
     TableReading,
+    be16,
+    be32,
     beyond_end,
+    le16,
+    le32,
     overlaps,
     peek,
     plain_table,
-    text_field,
+    text_at,
     thin_out,
     unreadable,
 )
 from aligntool.formats.unix_tables import read_slices
 from aligntool.inventory import Fault, Partition, Role, Table, TableCopy, TableFault, TableLabel
-from aligntool.units import Extent
+from aligntool.units import Extent, is_power_of_two
 
 # The Apple partition map (blkid's "mac").
 #
@@ -45,16 +49,15 @@ def read_apm(reader: Reader, sector: bytes) -> TableReading | None:
     """Return the map; None without a driver descriptor ("ER") and a first map entry ("PM")."""
     if len(sector) < 512 or not sector.startswith(b"ER"):
         return None
-    named = int.from_bytes(sector[2:4], "big")
-    for block in dict.fromkeys((named, 512)):  # discs for old Macs name 2048 and keep the map in 512
-        if block in _BLOCK_SIZES and (peek(reader, block, 2) or b"") == b"PM":
+    for block in dict.fromkeys((be16(sector, 2), 512)):  # discs for old Macs name 2048 and keep the map in 512
+        if block in _BLOCK_SIZES and peek(reader, block, 2) == b"PM":
             return _read_map(reader, block)
     return None
 
 
 def _read_map(reader: Reader, block: int) -> TableReading:
     first = peek(reader, block, _ENTRY) or b""
-    count = int.from_bytes(first[4:8], "big")
+    count = be32(first, 4)
     partitions: list[Partition] = []
     faults: list[TableFault] = []
     if count > _MOST_ENTRIES:
@@ -76,8 +79,7 @@ def _read_map(reader: Reader, block: int) -> TableReading:
 
 def _apm_partition(entry: bytes, number: int, block: int) -> Partition:
     start, blocks = struct.unpack_from(">II", entry, 8)
-    kind = text_field(entry[48:80])
-    status = struct.unpack_from(">I", entry, 88)[0]
+    kind = text_at(entry, 48, 32, "latin-1") or ""
     of_the_map = kind.casefold() in _OF_THE_MAP or kind.casefold().startswith("apple_driver")
     return Partition(
         number=number,
@@ -85,8 +87,8 @@ def _apm_partition(entry: bytes, number: int, block: int) -> Partition:
         role=Role.MAP if of_the_map else Role.PRIMARY,
         type_code=kind,
         type_name=_TYPE_NAMES.get(kind, ""),
-        name=text_field(entry[16:48]) or None,
-        flags=("boot",) if status & _BOOTABLE and not of_the_map else (),
+        name=text_at(entry, 16, 32, "latin-1"),
+        flags=("boot",) if be32(entry, 88) & _BOOTABLE and not of_the_map else (),
     )
 
 
@@ -95,22 +97,20 @@ def _apm_partition(entry: bytes, number: int, block: int) -> Partition:
 # FAT, NTFS, exFAT and BitLocker boot sectors carry 55 AA at the same place as an MBR, and their messages for
 # people lie where an MBR has its entries (util-linux issue 4103). No verdict on the file system itself.
 
-_OEM_NAMES = {
-    b"NTFS    ": "ntfs",
-    b"EXFAT   ": "exfat",
-    b"-FVE-FS-": "BitLocker",
-    b"ReFS\0\0\0\0": "ReFS",
-    b"HPFS": "hpfs",
-}
 _SECTOR_SIZES = (512, 1024, 2048, 4096)
-# (offset, magic, name): what can stand at the start of a partition or of a disk without partitions
-_MAGICS = (
+# (offset, magic, name): a boot sector
+_OF_BOOT_SECTORS = (
+    (3, b"NTFS    ", "ntfs"),
+    (3, b"EXFAT   ", "exfat"),
+    (3, b"-FVE-FS-", "BitLocker"),
+    (3, b"ReFS\0\0\0\0", "ReFS"),
+    (3, b"HPFS", "hpfs"),
     (0, b"XFSB", "xfs"),
     (0, b"LUKS\xba\xbe", "crypto_LUKS"),
-    (0x200, b"LABELONE", "LVM2_member"),
-    (0, b"LABELONE", "LVM2_member"),
-    (0x400, b"LABELONE", "LVM2_member"),
-    (0x600, b"LABELONE", "LVM2_member"),
+)
+# The same for what can stand at the start of a partition or of a disk without partitions
+_MAGICS = (
+    *((at, b"LABELONE", "LVM2_member") for at in (0x200, 0, 0x400, 0x600)),
     (0x438, b"\x53\xef", "ext"),
     (0x400, b"\x10\x20\xf5\xf2", "f2fs"),
     (0x400, b"H+\0\x04", "hfsplus"),
@@ -132,13 +132,8 @@ def boot_sector(sector: bytes) -> str | None:
     """Return the file system of this boot sector."""
     if len(sector) < 512:
         return None
-    for name, kind in _OEM_NAMES.items():
-        if sector.startswith(name, 3):
-            return kind
-    for magic, kind in ((b"XFSB", "xfs"), (b"LUKS\xba\xbe", "crypto_LUKS")):
-        if sector.startswith(magic):
-            return kind
-    return "vfat" if _is_fat(sector) else None
+    kind = next((kind for at, magic, kind in _OF_BOOT_SECTORS if sector.startswith(magic, at)), None)
+    return kind or ("vfat" if _is_fat(sector) else None)
 
 
 def _is_fat(sector: bytes) -> bool:
@@ -149,12 +144,11 @@ def _is_fat(sector: bytes) -> bool:
     size, per_cluster, reserved, fats, _, total16, media = struct.unpack_from("<HBHBHHB", sector, 11)
     return (
         size in _SECTOR_SIZES
-        and per_cluster > 0
-        and per_cluster & (per_cluster - 1) == 0
+        and is_power_of_two(per_cluster)
         and reserved > 0
         and 0 < fats <= 4
         and (media == 0xF0 or media >= 0xF8)
-        and (total16 > 0 or int.from_bytes(sector[32:36], "little") > 0 or sector.startswith(b"FAT32", 82))
+        and (total16 > 0 or le32(sector, 32) > 0 or sector.startswith(b"FAT32", 82))
     )
 
 
@@ -185,103 +179,77 @@ _WHOLE_DISK = 5  # Solaris tag V_BACKUP, UnixWare's whole-disk tag
 _VTOC_TAGS = {1: "boot", 2: "root", 3: "swap", 4: "usr", 5: "whole disk", 6: "stand", 7: "var", 8: "home"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """One partition before its table is known."""
-
-    extent: Extent
-    type_code: str
-    type_name: str
-    role: Role = Role.NESTED
-
-
-def add_nested(reader: Reader, table: MbrSector, *, sector_size: int, chains: Chains) -> list[Partition]:
+def add_nested(table: MbrSector, chains: Chains) -> list[Partition]:
     """Add the nested partitions of all primary partitions; numbers continue from `chains`, faults are added to it."""
     found: list[Partition] = []
     for entry in table.used:
         read = _READERS.get(entry.code)
         if read is None:
             continue
-        parent = entry.extent(sector_size)
-        for piece in read(reader, parent, entry.code):
-            if piece.extent == parent or not piece.extent.length:
+        parent = entry.extent(chains.sector_size)
+        for piece in read(chains.reader, parent, entry.code):
+            place = piece.extent
+            if place == parent or not place.length:
                 continue  # the parent once more
-            if not parent.contains(piece.extent):
-                chains.faults.extend(_outside(piece, entry.slot, entry.code))
-            elif not chains.full:
-                found.append(Partition(chains.next_number, piece.extent, piece.role, piece.type_code, piece.type_name))
-                chains.next_number += 1
+            if parent.contains(place):
+                if not chains.full:
+                    found.append(replace(piece, number=chains.next_number))
+                    chains.next_number += 1
+            elif entry.code not in (_OPENBSD, _NETBSD):  # their labels describe the whole disk on purpose
+                detail = (
+                    f"a nested entry of partition {entry.slot} is at bytes {place.start} to {place.end - 1}, outside "
+                    "that partition; Linux leaves it out"
+                )
+                chains.faults.append(TableFault(Fault.BAD_ENTRY, detail, place.start, (entry.slot,)))
     return found
 
 
-def _outside(piece: _Piece, slot: int, code: int) -> list[TableFault]:
-    """Return slices outside their partition: NetBSD and OpenBSD labels describe the whole disk on purpose; elsewhere it
-    is a fault.
-    """
-    if code in (_OPENBSD, _NETBSD):
-        return []
-    detail = (
-        f"a nested entry of partition {slot} is at bytes {piece.extent.start} to {piece.extent.end - 1}, outside that "
-        "partition; Linux leaves it out"
-    )
-    return [TableFault(Fault.BAD_ENTRY, detail, piece.extent.start, (slot,))]
-
-
-def _run(start: int, sectors: int, base: int = 0) -> Extent:
-    return Extent(base + start * _SECTOR, sectors * _SECTOR)
-
-
-def _bsd(reader: Reader, parent: Extent, code: int) -> Iterator[_Piece]:
-    slices = read_slices(reader, parent.start + _SECTOR)
-    if slices is None:
-        return
+def _bsd(reader: Reader, parent: Extent, code: int) -> Iterator[Partition]:
+    slices = read_slices(reader, parent.start + _SECTOR) or ()
     # FreeBSD counts from the partition where its c, the whole partition, starts at 0; all else counts from the disk.
     relative = code == _FREEBSD and len(slices) > 2 and slices[2].extent.start == 0
     base = parent.start if relative else 0
     for entry in slices:
-        if entry.kind:
-            extent = entry.extent.moved_to(base + entry.extent.start)
-            yield _Piece(extent, str(entry.kind), entry.type_name)
+        if entry.role is not Role.MAP:
+            yield replace(entry, role=Role.NESTED, extent=entry.extent.moved_to(base + entry.extent.start))
 
 
-def _solaris(reader: Reader, parent: Extent, code: int) -> Iterator[_Piece]:
+def _solaris(reader: Reader, parent: Extent, code: int) -> Iterator[Partition]:
     """Yield the Solaris slices: 0x82 is Linux swap as well, only the sanity word makes it Solaris."""
     raw = peek(reader, parent.start + _SECTOR, _SECTOR) or b""
     if len(raw) < _SECTOR or struct.unpack_from("<II", raw, 12) != (_VTOC_SANE, 1):
         return
-    count = 16 if struct.unpack_from("<H", raw, 30)[0] > 8 else 8
-    for index in range(count):
+    for index in range(16 if le16(raw, 30) > 8 else 8):
         tag, _, start, sectors = struct.unpack_from("<HHII", raw, 72 + index * 12)
-        yield _vtoc_piece(tag, _run(start, sectors, parent.start))
+        yield _vtoc_piece(tag, Extent(parent.start + start * _SECTOR, sectors * _SECTOR))
 
 
-def _unixware(reader: Reader, parent: Extent, code: int) -> Iterator[_Piece]:
+def _unixware(reader: Reader, parent: Extent, code: int) -> Iterator[Partition]:
     raw = peek(reader, parent.start + 29 * _SECTOR, _SECTOR) or b""
-    if len(raw) < _SECTOR or struct.unpack_from("<I", raw, 4)[0] != _UNIXWARE:
-        return
-    if struct.unpack_from("<I", raw, 156)[0] != _VTOC_SANE:
+    if len(raw) < _SECTOR or (le32(raw, 4), le32(raw, 156)) != (_UNIXWARE, _VTOC_SANE):
         return
     for index in range(1, 16):
         tag, _, start, sectors = struct.unpack_from("<HHII", raw, 216 + index * 12)
         if tag:
-            yield _vtoc_piece(tag, _run(start, sectors))
+            yield _vtoc_piece(tag, Extent(start * _SECTOR, sectors * _SECTOR))
 
 
-def _vtoc_piece(tag: int, extent: Extent) -> _Piece:
+def _vtoc_piece(tag: int, extent: Extent) -> Partition:
     role = Role.MAP if tag == _WHOLE_DISK else Role.NESTED
-    return _Piece(extent, f"0x{tag:02x}", _VTOC_TAGS.get(tag, ""), role)
+    return Partition(0, extent, role, f"0x{tag:02x}", _VTOC_TAGS.get(tag, ""))
 
 
-def _minix(reader: Reader, parent: Extent, code: int) -> Iterator[_Piece]:
+def _minix(reader: Reader, parent: Extent, code: int) -> Iterator[Partition]:
     table = parse_sector(peek(reader, parent.start, _SECTOR))
     if table is None or table.entries[0].code != _MINIX:
         return
     for entry in table.entries:
         if entry.code == _MINIX:
-            yield _Piece(_run(entry.start, entry.sectors), f"0x{_MINIX:02x}", mbr_type_name(_MINIX))
+            extent = entry.extent(_SECTOR)
+            yield Partition(0, extent, Role.NESTED, f"0x{_MINIX:02x}", mbr_type_name(_MINIX))
 
 
-_READERS: dict[int, Callable[[Reader, Extent, int], Iterator[_Piece]]] = {
+_READERS: dict[int, Callable[[Reader, Extent, int], Iterator[Partition]]] = {
     _FREEBSD: _bsd, _OPENBSD: _bsd, _NETBSD: _bsd, _MINIX: _minix, 0x63: _unixware, 0x82: _solaris,
     0xBF: _solaris,
 }  # fmt: skip
@@ -303,15 +271,11 @@ def is_partition_table(reader: Reader, sector: bytes, table: MbrSector) -> bool:
     The kernel and blkid ask for boot flags of 0 or 0x80. A boot sector whose bytes pass that by chance is believed only
     when its entries could be a table; one without entries says nothing, so what follows on the disk decides.
     """
-    if not table.boot_flags_plausible or (table.aix and not _linux_on_aix(table)):
+    if not table.boot_flags_plausible or (table.aix and not _LINUX_TYPES & {one.code for one in table.entries}):
         return False
     if boot_sector(sector) is not None:
         return _entries_make_sense(table, reader.size)
     return bool(table.used) or starts_at(reader, 0) is None
-
-
-def _linux_on_aix(table: MbrSector) -> bool:
-    return any(entry.code in _LINUX_TYPES for entry in table.entries)
 
 
 def _entries_make_sense(table: MbrSector, disk_size: int) -> bool:
@@ -338,16 +302,18 @@ def read_mbr(
     counted_in, faults = _sector_size(reader, table, sector_size)
     assumed = sector_size is None and counted_in == 512 and _may_count_in_4096(reader, table)
     faults += more_faults
-    chains = Chains()
-    primaries = [_primary(entry, table.disk_signature, counted_in) for entry in table.used]
+    chains = Chains(reader, counted_in, table.disk_signature)
+    primaries = []
     for entry in table.used:
+        role, extent = Role.EXTENDED if entry.is_extended else Role.PRIMARY, entry.extent(counted_in)
+        primaries.append(dos_partition(entry, entry.slot, role, extent, table.disk_signature))
         if entry.is_extended:
-            follow_chain(reader, entry, sector_size=counted_in, disk_signature=table.disk_signature, chains=chains)
-    nested = add_nested(reader, table, sector_size=counted_in, chains=chains)
+            chains.follow(entry)
+    nested = add_nested(table, chains)
     partitions = (*primaries, *chains.logicals, *nested)
     faults += _entry_faults(reader, table)
     faults += chains.faults
-    faults += _place_faults(reader, table, primaries, chains, counted_in)
+    faults += _place_faults(table, primaries, chains)
     end = min(_ADDRESSABLE * counted_in, reader.size)
     return TableReading(
         Table(
@@ -362,12 +328,6 @@ def read_mbr(
         ),
         partitions,
     )
-
-
-def _primary(entry: MbrEntry, disk_signature: int, sector_size: int) -> Partition:
-    role = Role.EXTENDED if entry.is_extended else Role.PRIMARY
-    extent = entry.extent(sector_size)
-    return dos_partition(entry, entry.slot, role, extent, disk_signature)
 
 
 def _sector_size(reader: Reader, table: MbrSector, reported: int | None) -> tuple[int, list[TableFault]]:
@@ -410,10 +370,9 @@ def _fits(reader: Reader, table: MbrSector, sector_size: int) -> bool:
 def _starts_something(reader: Reader, table: MbrSector, sector_size: int) -> bool:
     for entry in table.used:
         at = entry.start * sector_size
-        if entry.is_extended:
-            if (peek(reader, at + 510, 2) or b"") == b"\x55\xaa":
-                return True
-        elif entry.start and starts_at(reader, at) is not None:
+        if entry.is_extended and peek(reader, at + 510, 2) == b"\x55\xaa":
+            return True
+        if not entry.is_extended and entry.start and starts_at(reader, at) is not None:
             return True
     return False
 
@@ -453,19 +412,17 @@ def _overlap_faults(reader: Reader, table: MbrSector, partitions: list[Partition
     ]
 
 
-def _place_faults(
-    reader: Reader, table: MbrSector, primaries: list[Partition], chains: Chains, sector_size: int
-) -> list[TableFault]:
+def _place_faults(table: MbrSector, primaries: list[Partition], chains: Chains) -> list[TableFault]:
     """Return overlaps, ends beyond the disk, EBRs in the way. A 0xEE entry protects a place and holds none."""
     guard = f"0x{GPT_PROTECTIVE:02x}"
     primaries = [item for item in primaries if item.type_code != guard]
     holding = [item for item in primaries if item.role is Role.PRIMARY] + chains.logicals
     containers = {item.number for item in primaries if item.role is Role.EXTENDED}
-    faults = _overlap_faults(reader, table, holding)
+    faults = _overlap_faults(chains.reader, table, holding)
     faults += [fault for fault in overlaps(primaries) if containers.intersection(fault.partitions)]
-    faults += beyond_end([*primaries, *chains.logicals], reader.size)
+    faults += beyond_end([*primaries, *chains.logicals], chains.reader.size)
     for sector, slot in chains.places.items():
-        at = sector * sector_size
+        at = sector * chains.sector_size
         for item in holding:
             if item.extent.start <= at < item.extent.end:
                 detail = (

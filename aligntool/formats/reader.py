@@ -2,9 +2,10 @@
 
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Literal, Protocol, TypedDict, Unpack
+from typing import Literal, Protocol
+from uuid import UUID
 
 from aligntool.inventory import Fault, Layer, Partition, Role, Table, TableFault, TableLabel
 from aligntool.units import KIB, Extent
@@ -96,41 +97,33 @@ def overlaps(partitions: Iterable[Partition]) -> list[TableFault]:
     for partition in sorted(partitions, key=lambda item: (item.extent.start, item.number)):
         if not partition.extent.length:
             continue
-        if reaching is not None and partition.extent.start < reaching.extent.end:
-            faults.append(_overlap(reaching, partition))
+        start = partition.extent.start
+        if reaching is not None and start < reaching.extent.end:
+            end = reaching.extent.end
+            detail = (
+                f"partition {partition.number} starts at byte {start}, inside partition {reaching.number}, which ends "
+                f"at byte {end}; they share {min(end, partition.extent.end) - start} bytes"
+            )
+            numbers = tuple(sorted((reaching.number, partition.number)))
+            faults.append(TableFault(Fault.OVERLAP, detail, start, numbers))
         if reaching is None or partition.extent.end > reaching.extent.end:
             reaching = partition
     return faults
 
 
-def _overlap(first: Partition, second: Partition) -> TableFault:
-    shared = min(first.extent.end, second.extent.end) - second.extent.start
-    return TableFault(
-        Fault.OVERLAP,
-        f"partition {second.number} starts at byte {second.extent.start}, inside partition {first.number}, which "
-        f"ends at byte {first.extent.end}; they share {shared} bytes",
-        second.extent.start,
-        tuple(sorted((first.number, second.number))),
-    )
-
-
 def beyond_end(partitions: Iterable[Partition], disk_size: int) -> list[TableFault]:
-    return [_beyond(partition, disk_size) for partition in partitions if partition.extent.end > disk_size]
-
-
-def _beyond(partition: Partition, disk_size: int) -> TableFault:
-    start, end = partition.extent.start, partition.extent.end
-    if start >= disk_size:
-        detail = (
-            f"partition {partition.number} starts at byte {start}, but the disk ends at byte {disk_size}; "
-            "Linux leaves it out"
-        )
-    else:
-        detail = (
-            f"partition {partition.number} ends at byte {end}, {end - disk_size} bytes beyond the disk's end at "
-            f"byte {disk_size}; Linux cuts it short"
-        )
-    return TableFault(Fault.BEYOND_END, detail, start, (partition.number,))
+    faults = []
+    for partition in partitions:
+        start, end = partition.extent.start, partition.extent.end
+        if end <= disk_size:
+            continue
+        past = end - disk_size
+        detail = f"ends at byte {end}, {past} bytes beyond the disk's end at byte {disk_size}; Linux cuts it short"
+        if start >= disk_size:
+            detail = f"starts at byte {start}, but the disk ends at byte {disk_size}; Linux leaves it out"
+        numbered = f"partition {partition.number} {detail}"
+        faults.append(TableFault(Fault.BEYOND_END, numbered, start, (partition.number,)))
+    return faults
 
 
 # What reading a partition table gives, and the one way bytes are asked for here.
@@ -177,29 +170,21 @@ def unreadable(what: str, at: int) -> TableFault:
     return TableFault(Fault.UNREADABLE, f"{what} at byte {at} cannot be read: the medium gives an I/O error", at)
 
 
-def text_field(raw: bytes, encoding: str = "latin-1") -> str:
-    """Return a fixed-width text field up to its first NUL, without padding blanks."""
-    return raw.split(b"\0", 1)[0].decode(encoding, "replace").rstrip()
-
-
 def thin_out(faults: list[TableFault]) -> tuple[TableFault, ...]:
     """Return at most MOST_FAULTS of each kind; the last one kept counts those left out."""
     kept: list[TableFault] = []
-    seen: dict[Fault, int] = {}
+    kinds: dict[Fault, list[TableFault]] = {}
     for fault in faults:
-        seen[fault.fault] = seen.get(fault.fault, 0) + 1
-        if seen[fault.fault] < MOST_FAULTS:
+        same = kinds.setdefault(fault.fault, [])
+        same.append(fault)
+        if len(same) < MOST_FAULTS:
             kept.append(fault)
-    for kind, count in seen.items():
-        if count >= MOST_FAULTS:
-            kept.append(_for_the_rest(kind, [fault for fault in faults if fault.fault == kind][MOST_FAULTS - 1 :]))
+    for same in kinds.values():
+        if rest := same[MOST_FAULTS - 1 :]:
+            more = f" (and {len(rest) - 1} more of this kind)" if len(rest) > 1 else ""
+            numbers = sorted({number for fault in rest for number in fault.partitions})
+            kept.append(replace(rest[0], detail=f"{rest[0].detail}{more}", partitions=tuple(numbers)))
     return tuple(kept)
-
-
-def _for_the_rest(kind: Fault, rest: list[TableFault]) -> TableFault:
-    numbers = sorted({number for fault in rest for number in fault.partitions})
-    detail = f"{rest[0].detail} (and {len(rest) - 1} more of this kind)" if len(rest) > 1 else rest[0].detail
-    return TableFault(kind, detail, rest[0].at, tuple(numbers))
 
 
 # One container as its parsers see it: a run of bytes that starts at zero and ends where the container ends.
@@ -208,22 +193,6 @@ HEAD = 68 * KIB  # the farthest superblock at a fixed place is btrfs's: 4 KiB at
 TAIL = 132 * KIB  # md 0.90 lies up to 128 KiB before the end, the older DDF anchor 257 sectors
 
 DAMAGED = "checksum"  # the word that only the sentence of a failed superblock checksum begins with
-
-
-class LayerFields(TypedDict, total=False):
-    """Facts about a layer that only some superblocks state."""
-
-    version: str | None
-    label: str | None
-    uuid: str | None
-    data_start: int | None
-    stripe_unit: int | None
-    stripe_width: int | None
-    inner: tuple[Layer, ...]
-    problems: tuple[str, ...]
-    unclean: str | None
-    hidden_sectors: int | None
-    backup_boot: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,14 +225,10 @@ class Area:
         table = self.head[510:512] == b"\x55\xaa" or b"EFI PART" in (self.head[512:520], self.head[4096:4104])
         return self.is_whole and table
 
-    def layer(self, kind: str, claims: int | None, unit: int | None, **fields: Unpack[LayerFields]) -> Layer:
-        """Return a layer that begins where this area does and is as long as it claims, otherwise as the area.
-
-        `fields` are others of Layer; `data_start` is the start of the area where it is not among them.
-        """
+    def layer(self, kind: str, claims: int | None = None, unit: int | None = None) -> Layer:
+        """Return a layer whose data begin where this area does, as long as it claims, otherwise as the area."""
         extent = Extent(self.start, self.size if claims is None else claims)
-        fields.setdefault("data_start", self.start)
-        return Layer(kind, extent, data_unit=unit, claims_size=claims, **fields)
+        return Layer(kind, extent, data_start=self.start, data_unit=unit, claims_size=claims)
 
     def read(self, offset: int, length: int) -> bytes:
         """Return bytes by offset from the container's start: fewer, or none, where the container ends."""
@@ -352,20 +317,13 @@ def text_at(data: bytes, offset: int, length: int, encoding: str = "utf-8") -> s
 def uuid_at(data: bytes, offset: int) -> str | None:
     """Return sixteen bytes in their stored order, as ext4, XFS, md and most others do. None when all are zero."""
     raw = data[offset : offset + 16]
-    return _dashed(raw) if len(raw) == 16 and any(raw) else None
+    return str(UUID(bytes=raw)) if len(raw) == 16 and any(raw) else None
 
 
 def guid_at(data: bytes, offset: int) -> str | None:
     """Return sixteen bytes of a Microsoft GUID: the first three fields are little endian."""
     raw = data[offset : offset + 16]
-    if len(raw) < 16 or not any(raw):
-        return None
-    return _dashed(raw[3::-1] + raw[5:3:-1] + raw[7:5:-1] + raw[8:])
-
-
-def _dashed(raw: bytes) -> str:
-    digits = raw.hex()
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    return str(UUID(bytes_le=raw)) if len(raw) == 16 and any(raw) else None
 
 
 def serial_at(data: bytes, offset: int) -> str:
@@ -378,8 +336,7 @@ def checksum_problem(of: str, stored: int | str, computed: int | str) -> tuple[s
     """Return the sentence for a wrong checksum, or nothing for a right one."""
     if stored == computed:
         return ()
-    if isinstance(stored, int) and isinstance(computed, int):
-        return (f"{DAMAGED} of {of} is bad: {stored:#x} is stored, {computed:#x} computed",)
+    stored, computed = (f"{each:#x}" if isinstance(each, int) else each for each in (stored, computed))
     return (f"{DAMAGED} of {of} is bad: {stored} is stored, {computed} computed",)
 
 
@@ -399,23 +356,17 @@ _MASK64 = 0xFFFFFFFFFFFFFFFF
 
 @cache
 def _crc32c_table() -> tuple[int, ...]:
-    table = []
-    for byte in range(256):
-        remainder = byte
-        for _ in range(8):
-            remainder = remainder >> 1 ^ (CASTAGNOLI if remainder & 1 else 0)
-        table.append(remainder)
+    table = list(range(256))
+    for _ in range(8):
+        table = [rest >> 1 ^ (CASTAGNOLI if rest & 1 else 0) for rest in table]
     return tuple(table)
 
 
 @cache
 def _crc64_table() -> tuple[int, ...]:
-    table = []
-    for byte in range(256):
-        remainder = byte << 56
-        for _ in range(8):
-            remainder = remainder << 1 & _MASK64 ^ (ECMA_182 if remainder >> 63 else 0)
-        table.append(remainder)
+    table = [byte << 56 for byte in range(256)]
+    for _ in range(8):
+        table = [rest << 1 & _MASK64 ^ (ECMA_182 if rest >> 63 else 0) for rest in table]
     return tuple(table)
 
 
@@ -477,7 +428,7 @@ _XXH = (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2
 
 def xxh64(data: bytes) -> int:
     """Return xxHash, 64 bits, seed 0 (github.com/Cyan4973/xxHash, doc/xxhash_spec.md): btrfs's second checksum."""
-    one, two, _, four, five = _XXH
+    one, two, three, four, five = _XXH
     total = five
     striped = len(data) & ~31
     if striped:
@@ -490,15 +441,10 @@ def xxh64(data: bytes) -> int:
     total = (total + len(data)) & _MASK64
     for at in range(striped, len(data) - 7, 8):
         total = (_rotated(total ^ _xxh_round(0, le64(data, at)), 27) * one + four) & _MASK64
-    return _xxh_end(total, data[len(data) & ~7 :])
-
-
-def _xxh_end(total: int, rest: bytes) -> int:
-    one, two, three, _, five = _XXH
+    rest = data[len(data) & ~7 :]
     if len(rest) >= 4:
         total = (_rotated(total ^ int.from_bytes(rest[:4], "little") * one & _MASK64, 23) * two + three) & _MASK64
-        rest = rest[4:]
-    for byte in rest:
+    for byte in rest[len(rest) & 4 :]:
         total = _rotated(total ^ byte * five & _MASK64, 11) * one & _MASK64
     total = (total ^ total >> 33) * two & _MASK64
     total = (total ^ total >> 29) * three & _MASK64

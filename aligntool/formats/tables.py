@@ -1,6 +1,5 @@
 """Read the partition table of a disk: its kind, the valid copy of a GPT, the damage."""
 
-import struct
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +8,7 @@ from aligntool.formats.gpt import SIGNATURE, Copy, Header, entry_faults, header_
 from aligntool.formats.mbr import MbrSector, hybrid_entries, parse_sector, protective_faults
 from aligntool.formats.other_tables import boot_sector, is_partition_table, read_apm, read_mbr, starts_at
 from aligntool.formats.parked import parked_in_gpt
-from aligntool.formats.reader import Reader, TableReading, peek, thin_out, unreadable
+from aligntool.formats.reader import Reader, TableReading, le32, le64, peek, thin_out, unreadable
 from aligntool.formats.unix_tables import read_atari, read_bsd, read_dasd, read_sgi, read_sun
 from aligntool.inventory import (
     BootCode,
@@ -39,7 +38,6 @@ class GptPair:
 
     primary: Copy
     backup: Copy
-    protective_end: int | None  # the last sector that the 0xEE entry covers
 
     @property
     def believed(self) -> Copy | None:
@@ -50,16 +48,6 @@ class GptPair:
         good = next((copy for copy in pair if copy.is_good), None)
         return good or next((copy for copy in pair if _looks_sane(copy)), None)
 
-    @classmethod
-    def of_nothing(cls, reader: Reader, sector_size: int) -> "GptPair":
-        """Return the pair of a disk whose MBR announces a GPT of which nothing is left."""
-        last = max(2, reader.size // sector_size - 1)
-        return cls(judge_copy(reader, "primary", 1, sector_size), judge_copy(reader, "backup", last, sector_size), None)
-
-    @property
-    def has_header(self) -> bool:
-        return self.primary.header_crc_good or self.backup.header_crc_good
-
 
 def find_gpt(reader: Reader, table: MbrSector | None, sector_size: int | None) -> GptPair | None:
     """Return both copies, for the sector size that the table itself shows; None without the signature of any header."""
@@ -69,24 +57,20 @@ def find_gpt(reader: Reader, table: MbrSector | None, sector_size: int | None) -
     guard = table.protective if table else None
     end = guard.end - 1 if guard and 1 < guard.end <= 0xFFFFFFFF else None
     primary = judge_copy(reader, "primary", 1, size)
-    return GptPair(primary, _find_backup(reader, primary, end), end)
+    return GptPair(primary, _find_backup(reader, primary, end))
 
 
 def _written_for(reader: Reader, reported: int | None) -> int | None:
     """Return the sector size, which the place of a header shows. The reported size comes first; a right checksum beats
     a mere signature, the start of the disk beats its end.
     """
-    order = tuple(dict.fromkeys((reported, *_SECTOR_SIZES))) if reported else _UNREPORTED_ORDER
-    sizes = [size for size in order if size]
+    sizes = tuple(dict.fromkeys((reported, *_SECTOR_SIZES))) if reported else _UNREPORTED_ORDER
     start = peek(reader, 0, 2 * max(sizes)) or b""
     sectors = [(size, start[size : 2 * size]) for size in sizes]
-    ends = [(size, peek(reader, (reader.size // size - 1) * size, size) or b"") for size in sizes]
-    if reported and any(header_crc_is_good(sector) for size, sector in (*sectors, *ends) if size == reported):
-        return reported
-    for size, sector in (*sectors, *ends):
-        if header_crc_is_good(sector):
-            return size
-    return next((size for size, sector in (*sectors, *ends) if sector.startswith(SIGNATURE)), None)
+    sectors += [(size, peek(reader, (reader.size // size - 1) * size, size) or b"") for size in sizes]
+    checked = [size for size, sector in sectors if header_crc_is_good(sector)]
+    signed = (size for size, sector in sectors if sector.startswith(SIGNATURE))
+    return reported if reported in checked else next(iter(checked), None) or next(signed, None)
 
 
 def _find_backup(reader: Reader, primary: Copy, protective_end: int | None) -> Copy:
@@ -100,9 +84,8 @@ def _find_backup(reader: Reader, primary: Copy, protective_end: int | None) -> C
     on_disk = [lba for lba in dict.fromkeys(places) if lba is not None and 1 < lba <= last]
     copies = [judge_copy(reader, "backup", lba, size) for lba in on_disk]
     mine = [copy for copy in copies if _same_disk(primary, copy)]
-    found = next((copy for copy in mine if copy.is_good), None)
-    found = found or next((copy for copy in mine if copy.header), None)
-    return found or next(iter(copies), None) or judge_copy(reader, "backup", max(last, 2), size)
+    last_resort = judge_copy(reader, "backup", max(last, 2), size) if not copies else copies[0]
+    return next((copy for copy in mine if copy.is_good), next((copy for copy in mine if copy.header), last_resort))
 
 
 def _same_disk(primary: Copy, backup: Copy) -> bool:
@@ -119,7 +102,7 @@ def _looks_sane(copy: Copy) -> bool:
     starts.
     """
     partitions, faults = read_entries(copy)
-    return bool(partitions) and not faults and copy.header is not None
+    return bool(partitions) and not faults
 
 
 def read_gpt(reader: Reader, pair: GptPair, table: MbrSector | None, sector_size: int | None) -> TableReading | None:
@@ -129,8 +112,15 @@ def read_gpt(reader: Reader, pair: GptPair, table: MbrSector | None, sector_size
         return None
     other = pair.backup if copy is pair.primary else pair.primary
     partitions, faults = read_entries(copy)
+    wrong = []
+    if sector_size not in (None, copy.sector_size):
+        detail = (
+            f"this GPT was written for sectors of {copy.sector_size} bytes, but the disk has sectors of {sector_size}: "
+            "Linux does not see its partitions here"
+        )
+        wrong.append(TableFault(Fault.OTHER_SECTOR_SIZE, detail, copy.at))
     faults = [
-        *_sector_size_fault(copy, sector_size),
+        *wrong,
         *copy_faults(pair, reader.size // copy.sector_size - 1),
         *protective_faults(table, partitions, sector_size=copy.sector_size, disk_size=reader.size),
         *faults,
@@ -151,23 +141,12 @@ def read_gpt(reader: Reader, pair: GptPair, table: MbrSector | None, sector_size
     )
 
 
-def _sector_size_fault(copy: Copy, reported: int | None) -> list[TableFault]:
-    if reported is None or reported == copy.sector_size:
-        return []
-    detail = (
-        f"this GPT was written for sectors of {copy.sector_size} bytes, but the disk has sectors of {reported}: Linux "
-        "does not see its partitions here"
-    )
-    return [TableFault(Fault.OTHER_SECTOR_SIZE, detail, copy.at)]
-
-
 def copy_faults(pair: GptPair, last_lba: int) -> list[TableFault]:
     """Return the faults of the two copies, of each and together."""
     primary, backup, faults = pair.primary, pair.backup, []
     if not primary.is_good:
-        then = "; Linux then reads none of its partitions" + (
-            " unless it is started with `gpt`" if backup.is_good else ""
-        )
+        unless = " unless it is started with `gpt`" if backup.is_good else ""
+        then = f"; Linux then reads none of its partitions{unless}"
         detail = f"the primary GPT header at sector {primary.lba} {primary.why}{then}"
         faults.append(TableFault(Fault.GPT_PRIMARY_DAMAGED, detail, primary.at))
     if not backup.is_good:
@@ -205,8 +184,8 @@ def _differences(primary: Copy, backup: Copy, one: Header, two: Header) -> list[
         wrong.append(f"the backup names sector {two.other_lba} as the other copy, not {primary.lba}")
     for what in ("first_usable", "last_usable", "entry_count", "entry_size"):
         if getattr(one, what) != getattr(two, what):
-            told = what.replace("_", " ")
-            wrong.append(f"{told} is {getattr(one, what)} in the primary and {getattr(two, what)} in the backup")
+            values = f"{getattr(one, what)} in the primary and {getattr(two, what)} in the backup"
+            wrong.append(f"{what.replace('_', ' ')} is {values}")
     if one.disk_guid != two.disk_guid:
         wrong.append("the disk GUIDs differ")
     if primary.entries != backup.entries:
@@ -214,14 +193,11 @@ def _differences(primary: Copy, backup: Copy, one: Header, two: Header) -> list[
     if not wrong:
         return []
     detail = f"both copies of the GPT are valid, and they disagree: {'; '.join(wrong)}. The primary is used"
-    numbers = tuple(_differing_numbers(primary, backup))
-    return [TableFault(Fault.GPT_COPIES_DIFFER, detail, backup.at, numbers)]
+    numbers = _differing_numbers(primary, backup, one.entry_size) if one.entry_size == two.entry_size else ()
+    return [TableFault(Fault.GPT_COPIES_DIFFER, detail, backup.at, tuple(numbers))]
 
 
-def _differing_numbers(primary: Copy, backup: Copy) -> list[int]:
-    if primary.header is None or backup.header is None or primary.header.entry_size != backup.header.entry_size:
-        return []
-    step = primary.header.entry_size
+def _differing_numbers(primary: Copy, backup: Copy, step: int) -> list[int]:
     longest = max(len(primary.entries), len(backup.entries))
     pairs = ((at, primary.entries[at : at + step], backup.entries[at : at + step]) for at in range(0, longest, step))
     return [at // step + 1 for at, one, two in pairs if one != two and (any(one) or any(two))]
@@ -232,7 +208,7 @@ def _differing_numbers(primary: Copy, backup: Copy) -> list[int]:
 
 def leftover_gpt(gpt: GptPair | None) -> tuple[TableFault, ...]:
     """Return the fault of an old GPT. Only a header with a right checksum counts: no tool recognises less as a GPT."""
-    if gpt is None or not gpt.has_header:
+    if gpt is None or not (gpt.primary.header_crc_good or gpt.backup.header_crc_good):
         return ()
     copy = gpt.primary if gpt.primary.header_crc_good else gpt.backup
     detail = (
@@ -249,9 +225,9 @@ def gpt_headers(reader: Reader, sector_size: int) -> tuple[TableCopy, ...]:
     last = reader.size // sector_size - 1
     if last < 2:
         return ()
-    copies = [judge_copy(reader, "primary", 1, sector_size), judge_copy(reader, "backup", last, sector_size)]
-    told = [copy.summary() for copy in copies if copy.header_crc_good]
-    return tuple(copy for copy in told if copy.state in (TableCopyState.GOOD, TableCopyState.ENTRIES_CRC_BAD))
+    copies = (judge_copy(reader, name, lba, sector_size) for name, lba in (("primary", 1), ("backup", last)))
+    states = (TableCopyState.GOOD, TableCopyState.ENTRIES_CRC_BAD)
+    return tuple(copy.summary() for copy in copies if copy.header_crc_good and copy.state in states)
 
 
 # Partition tables: the bytes of a disk in, its table and partitions out.
@@ -275,10 +251,8 @@ def read_table(reader: Reader, *, sector_size: int | None) -> TableReading:
     table = parse_sector(sector)
     gpt = find_gpt(reader, table, sector_size)
     listed = read_gpt(reader, gpt, table, sector_size) if gpt else None
-    if table and table.protective:
-        announced = listed or _ruins(reader, sector, table, gpt, sector_size)
-        if announced:
-            return announced
+    if table and table.protective and (announced := listed or _ruins(reader, sector, table, gpt, sector_size)):
+        return announced
     if table and table.used and is_partition_table(reader, sector, table):
         return read_mbr(reader, table, sector_size=sector_size, more_faults=leftover_gpt(gpt))
     if gpt and gpt.primary.header_crc_good and listed and not boot_sector(sector):
@@ -287,7 +261,9 @@ def read_table(reader: Reader, *, sector_size: int | None) -> TableReading:
         return found
     if table and is_partition_table(reader, sector, table):
         return read_mbr(reader, table, sector_size=sector_size, more_faults=leftover_gpt(gpt))
-    found = read_bsd(reader) or read_dasd(reader, sector_size) or _atari(reader, sector, sector_size)
+    found = read_bsd(reader) or read_dasd(reader, sector_size)
+    if not found and sector_size in (None, 512) and not starts_at(reader, 0):
+        found = read_atari(reader, sector)  # without a magic of its own it comes last, and not over known content
     if not found and gpt and gpt.backup.is_good and not boot_sector(sector) and not starts_at(reader, 0):
         # Nothing known begins the disk: its start was overwritten. Where something does, the backup copy is what an
         # older table left behind; see also `is_backup_alone`.
@@ -303,12 +279,16 @@ def _ruins(
     """
     if not is_partition_table(reader, sector, table):
         return None
-    lost = gpt or GptPair.of_nothing(reader, sector_size or 512)
+    size = gpt.primary.sector_size if gpt else sector_size or 512
+    last = reader.size // size - 1
+    lost = gpt or GptPair(
+        judge_copy(reader, "primary", 1, size), judge_copy(reader, "backup", max(2, last), size)
+    )  # nothing is left of it
     return read_mbr(
         reader,
         table,
-        sector_size=lost.primary.sector_size,
-        more_faults=tuple(copy_faults(lost, reader.size // lost.primary.sector_size - 1)),
+        sector_size=size,
+        more_faults=tuple(copy_faults(lost, last)),
         copies=(lost.primary.summary(), lost.backup.summary()),
     )
 
@@ -325,15 +305,6 @@ def is_backup_alone(table: Table) -> bool:
         and Fault.PROTECTIVE_MBR in faults
         and Fault.UNREADABLE not in faults
     )
-
-
-def _atari(reader: Reader, sector: bytes, sector_size: int | None) -> TableReading | None:
-    """Return an Atari table. Without a magic of its own it comes last, and not where other content is known to
-    start.
-    """
-    if sector_size not in (None, 512) or starts_at(reader, 0):
-        return None
-    return read_atari(reader, sector)
 
 
 def _without_sector_0(reader: Reader, sector_size: int | None) -> TableReading:
@@ -362,9 +333,9 @@ _MAGICS = (
     *((at * KIB, 0, b"TOC0.GLH", "Allwinner boot loader") for at in (8, 128, 256)),
     *((32 * KIB, 0, magic, "Rockchip boot loader") for magic in (_ROCKCHIP, b"RKNS")),
     *(
-        (at * KIB, 0, b"\xd1\x00\x20" + version, "i.MX boot loader")
+        (at * KIB, 0, b"\xd1\0\x20" + bytes((version,)), "i.MX boot loader")
         for at in (1, 32, 33)
-        for version in (b"\x40", b"\x41", b"\x42", b"\x43")
+        for version in b"@ABC"
     ),
     (512, 16, b"@AML", "Amlogic boot loader"),
     (512, 0, b"BRLYT\0", "MediaTek boot loader"),
@@ -382,7 +353,6 @@ _ENCRYPTION = (
     (236, 256, "SecureDoc", (b"WMSD",)),
 )
 _GRUB = b"Geom\0Hard Disk\0Read\0 Error"
-_GRUB_LEGACY_VERSION = b"\x03\x02"
 _VENTOY = b"VT\0Ge\0HD\0Rd\0 Er\r"
 
 
@@ -391,15 +361,10 @@ def with_boot_code(reader: Reader, reading: TableReading) -> TableReading:
     if reading.table is None:
         return reading
     head = peek(reader, 0, _HEAD) or b""
-    found = (*_in_sector_0(head[:_SECTOR]), *_by_magic(head))
+    by_magic = (BootCode(kind, at) for at, offset, magic, kind in _MAGICS if head.startswith(magic, at + offset))
+    found = (*_in_sector_0(head[:_SECTOR]), *by_magic)
     used_to = _gap_used_to(reader, reading.partitions)
     return replace(reading, table=replace(reading.table, boot_code=found, gap_used_to=used_to))
-
-
-def _by_magic(head: bytes) -> Iterator[BootCode]:
-    for at, offset, magic, kind in _MAGICS:
-        if head.startswith(magic, at + offset):
-            yield BootCode(kind, at)
 
 
 def _in_sector_0(sector: bytes) -> Iterator[BootCode]:
@@ -411,10 +376,9 @@ def _in_sector_0(sector: bytes) -> Iterator[BootCode]:
     if sector.startswith(_VENTOY, 0x190):
         yield BootCode("Ventoy", 0)
     elif _GRUB in sector[0x170:0x1B8]:
-        if sector.startswith(_GRUB_LEGACY_VERSION, 0x3E):
-            yield BootCode("GRUB Legacy", struct.unpack_from("<I", sector, 0x44)[0] * _SECTOR)
-        else:
-            yield BootCode("GRUB", struct.unpack_from("<Q", sector, 0x5C)[0] * _SECTOR)
+        is_legacy = sector.startswith(b"\x03\x02", 0x3E)  # its version
+        kind, at = ("GRUB Legacy", le32(sector, 0x44)) if is_legacy else ("GRUB", le64(sector, 0x5C))
+        yield BootCode(kind, at * _SECTOR)
 
 
 def _gap_used_to(reader: Reader, partitions: Sequence[Partition]) -> int | None:

@@ -3,11 +3,23 @@
 import struct
 from dataclasses import dataclass
 from functools import reduce
-from itertools import pairwise
+from itertools import pairwise, product
 from operator import xor
 
 from aligntool.formats.part_types import numbered_types
-from aligntool.formats.reader import Reader, TableReading, peek, plain_table, text_field, unreadable
+from aligntool.formats.reader import (
+    Reader,
+    TableReading,
+    be16,
+    be32,
+    be64,
+    le16,
+    le32,
+    peek,
+    plain_table,
+    text_at,
+    unreadable,
+)
 from aligntool.inventory import Fault, Partition, Role, TableFault, TableLabel
 from aligntool.units import Extent
 
@@ -42,7 +54,7 @@ class _Entry:
 
 
 def read_atari(reader: Reader, sector: bytes) -> TableReading | None:
-    sectors = int.from_bytes(sector[_SIZE_AT : _SIZE_AT + 4], "big")
+    sectors = be32(sector, _SIZE_AT)
     if len(sector) < _SECTOR or not 2 <= sectors <= min(reader.size // _SECTOR, _LARGEST):
         return None
     bad_start, bad_count = struct.unpack_from(">II", sector, _BAD_LIST_AT)
@@ -50,21 +62,15 @@ def read_atari(reader: Reader, sector: bytes) -> TableReading | None:
         return None
     entries = _entries(sector, _PRIMARY_AT, 4)
     active = [entry for entry in entries if entry.active]
-    if not active or not all(_is_name(entry.kind) and entry.fits(sectors) for entry in active):
+    names = "".join(entry.kind for entry in active)
+    if not names.isascii() or not names.isalnum() or not all(entry.fits(sectors) for entry in active):
         return None
     return _read_atari(reader, sector, entries)
 
 
 def _entries(sector: bytes, at: int, count: int) -> list[_Entry]:
-    found = []
-    for index in range(count):
-        flag, kind, start, sectors = struct.unpack_from(">B3sII", sector, at + index * 12)
-        found.append(_Entry(flag, kind.decode("latin-1"), start, sectors))
-    return found
-
-
-def _is_name(kind: str) -> bool:
-    return kind.isascii() and kind.isalnum()
+    rows = struct.iter_unpack(">B3sII", sector[at : at + 12 * count])
+    return [_Entry(flag, kind.decode("latin-1"), start, sectors) for flag, kind, start, sectors in rows]
 
 
 def _read_atari(reader: Reader, sector: bytes, entries: list[_Entry]) -> TableReading:
@@ -154,47 +160,30 @@ _BSD_TYPES = numbered_types(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """One slice of a BSD disklabel."""
+def read_slices(reader: Reader, at: int) -> tuple[Partition, ...] | None:
+    """Return the entries of the label at byte `at`, empty ones too; None without both magic numbers of a label.
 
-    number: int  # of the letter: 1 is "a"
-    extent: Extent  # as the label states; in 512 bytes whatever the disk's sector is (kernel msdos.c, libfdisk bsd.c)
-    kind: int
-
-    @property
-    def type_name(self) -> str:
-        return _BSD_TYPES.get(self.kind, "")
-
-
-def read_slices(reader: Reader, at: int) -> tuple[Slice, ...] | None:
-    """Return the entries of the label at byte `at`, empty ones too; None without both magic numbers of a label."""
-    raw = peek(reader, at, _HEADER + _MOST * 16)
-    if raw is None or len(raw) < _HEADER:
-        return None
-    count = struct.unpack_from("<H", raw, 138)[0]
-    if struct.unpack_from("<I", raw, 0)[0] != _MAGIC or struct.unpack_from("<I", raw, 132)[0] != _MAGIC:
+    Numbers are those of the letters, as fdisk counts them: a is 1. Places are as the label states them, in 512 bytes
+    whatever the disk's sector is (kernel msdos.c, libfdisk bsd.c). Without a type: c, the whole disk, or unused.
+    """
+    raw = peek(reader, at, _HEADER + _MOST * 16) or b""
+    if len(raw) < _HEADER or (le32(raw, 0), le32(raw, 132)) != (_MAGIC, _MAGIC):
         return None
     found = []
-    for index in range(min(count, _MOST, (len(raw) - _HEADER) // 16)):
+    for index in range(min(le16(raw, 138), _MOST, (len(raw) - _HEADER) // 16)):
         sectors, start, _, kind = struct.unpack_from("<IIIB", raw, _HEADER + index * 16)
-        found.append(Slice(index + 1, Extent(start * _SECTOR, sectors * _SECTOR), kind))
+        extent, role = Extent(start * _SECTOR, sectors * _SECTOR), Role.PRIMARY if kind else Role.MAP
+        found.append(Partition(index + 1, extent, role, str(kind), _BSD_TYPES.get(kind, "")))
     return tuple(found)
 
 
 def read_bsd(reader: Reader) -> TableReading | None:
-    """Return a label on the disk itself. Numbers are those of the letters, as fdisk counts them: a is 1."""
+    """Return a label on the disk itself."""
     for at in _PLACES:
         slices = read_slices(reader, at)
         if slices is not None:
-            found = [_of_disk(entry) for entry in slices if entry.extent.length]
-            return plain_table(reader, TableLabel.BSD, found)
+            return plain_table(reader, TableLabel.BSD, [entry for entry in slices if entry.extent.length])
     return None
-
-
-def _of_disk(entry: Slice) -> Partition:
-    role = Role.PRIMARY if entry.kind else Role.MAP  # unused with a size: c, the whole disk
-    return Partition(entry.number, entry.extent, role, str(entry.kind), entry.type_name)
 
 
 # Volume labels of IBM DASD: CDL (VOL1 with a VTOC), LDL (LNX1) and CMS (CMS1).
@@ -216,15 +205,15 @@ _LARGE_LDL = 0xF2  # ldl_version from which the label names the formatted size
 
 
 def read_dasd(reader: Reader, sector_size: int | None) -> TableReading | None:
-    sizes = dict.fromkeys((sector_size, *_BLOCK_SIZES)) if sector_size in _BLOCK_SIZES else _BLOCK_SIZES
-    for number in (2, 1):  # ECKD first, then FBA
-        for block in sizes:
-            if block is None:
-                continue
-            label = peek(reader, number * block, 84 + 8) or b""
-            kind = _words(label[:4])
-            if len(label) == 92 and kind in ("VOL1", "LNX1", "CMS1"):
-                return _read_dasd(reader, label, kind, number, block)
+    sizes = sorted(_BLOCK_SIZES, key=lambda size: size != sector_size)
+    for number, block in product((2, 1), sizes):  # ECKD first, then FBA
+        label = peek(reader, number * block, 84 + 8) or b""
+        kind = _words(label[:4])
+        if len(label) == 92 and kind in ("VOL1", "LNX1", "CMS1"):
+            at = 8 if kind == "VOL1" else 4
+            partitions, faults = _cdl(reader, block) if kind == "VOL1" else (_single(reader, label, number, block), [])
+            serial = _words(label[at : at + 6]) or None
+            return plain_table(reader, TableLabel.DASD, partitions, faults, sector_size=block, disk_id=serial)
     return None
 
 
@@ -232,37 +221,18 @@ def _words(raw: bytes) -> str:
     return raw.decode("cp037", "replace").rstrip()
 
 
-def _read_dasd(reader: Reader, label: bytes, kind: str, number: int, block: int) -> TableReading:
-    if kind == "VOL1":
-        serial = _words(label[8:14])
-        partitions, faults = _cdl(reader, block)
-    else:
-        serial = _words(label[4:10])
-        partitions, faults = (_ldl if kind == "LNX1" else _cms)(reader, label, number, block), []
-    return plain_table(reader, TableLabel.DASD, partitions, faults, sector_size=block, disk_id=serial or None)
-
-
-def _ldl(reader: Reader, label: bytes, number: int, block: int) -> list[Partition]:
-    """Return one partition from the block after the label on; it follows from the format, not from a table."""
-    blocks = reader.size // block
-    if label[79] >= _LARGE_LDL:
-        blocks = int.from_bytes(label[80:88], "big")
-    return _single((number + 1) * block, blocks * block)
-
-
-def _cms(reader: Reader, label: bytes, number: int, block: int) -> list[Partition]:
-    """Return the partition of CMS, which states its own block size and, on a reserved minidisk, where the data
-    starts.
+def _single(reader: Reader, label: bytes, number: int, block: int) -> list[Partition]:
+    """Return the one partition of LDL and CMS, from the block after the label on: it follows from the format, not from
+    a table. CMS states its own block size and, on a reserved minidisk, where the data starts.
     """
-    size, count, offset = (struct.unpack_from(">I", label, at)[0] for at in (12, 28, 52))
-    if size not in _BLOCK_SIZES:
-        return []
-    if offset:
-        return _single(offset * size, (count - 1) * size)
-    return _single((number + 1) * block, count * size)
-
-
-def _single(start: int, end: int) -> list[Partition]:
+    start, end = (number + 1) * block, reader.size // block * block
+    if _words(label[:4]) == "CMS1":
+        size, count, offset = (be32(label, at) for at in (12, 28, 52))
+        if size not in _BLOCK_SIZES:
+            return []
+        start, end = (offset * size, (count - 1) * size) if offset else (start, count * size)
+    elif label[79] >= _LARGE_LDL:
+        end = be64(label, 80) * block
     return [Partition(1, Extent(start, end - start))] if end > start else []
 
 
@@ -270,8 +240,7 @@ def _cdl(reader: Reader, block: int) -> tuple[list[Partition], list[TableFault]]
     for track in range(3, _MOST_BLOCKS_A_TRACK):
         record = peek(reader, track * block, 140) or b""
         if record.startswith(_FORMAT_4) and len(record) == 140:
-            heads = struct.unpack_from(">H", record, 64)[0]
-            return _vtoc(reader, block, track, heads)
+            return _vtoc(reader, block, track, be16(record, 64))
     detail = "this is a DASD volume (CDL), but its VTOC was not found, so its partitions cannot be told"
     return [], [TableFault(Fault.BAD_ENTRY, detail, 2 * block)]
 
@@ -299,7 +268,7 @@ def _vtoc(reader: Reader, block: int, track: int, heads: int) -> tuple[list[Part
 
 def _track(cchh: bytes, heads: int) -> int:
     """Return the track of cylinder and head; the upper 12 bits of the head number are the cylinder's upper bits."""
-    cylinder, head = int.from_bytes(cchh[:2], "big"), int.from_bytes(cchh[2:], "big")
+    cylinder, head = be16(cchh, 0), be16(cchh, 2)
     return ((head & 0xFFF0) << 12 | cylinder) * heads + (head & 0x000F)
 
 
@@ -323,13 +292,13 @@ _SGI_TYPES = numbered_types(
 
 
 def read_sun(reader: Reader, sector: bytes) -> TableReading | None:
-    if len(sector) < _SECTOR or int.from_bytes(sector[508:510], "big") != _SUN_MAGIC:
+    if len(sector) < _SECTOR or be16(sector, 508) != _SUN_MAGIC:
         return None
     if reduce(xor, struct.unpack(">256H", sector[:_SECTOR])):
         return None
     heads, sectors_per_track = struct.unpack_from(">HH", sector, 436)
     version, slots = struct.unpack_from(">I8xH", sector, 128)
-    sanity = struct.unpack_from(">I", sector, 188)[0]
+    sanity = be32(sector, 188)
     has_vtoc = sanity == _SUN_VTOC_SANE and version == 1 and slots <= 8
     # Old Linux labels left the whole VTOC zero and still kept types in it: the kernel's own exception.
     has_types = has_vtoc or not (sanity or version or slots)
@@ -345,12 +314,12 @@ def read_sun(reader: Reader, sector: bytes) -> TableReading | None:
 
 
 def read_sgi(reader: Reader, sector: bytes) -> TableReading | None:
-    if len(sector) < _SECTOR or int.from_bytes(sector[:4], "big") != _SGI_MAGIC:
+    if len(sector) < _SECTOR or be32(sector, 0) != _SGI_MAGIC:
         return None
     if sum(struct.unpack(">128I", sector[:_SECTOR])) & 0xFFFFFFFF:
         return None
     root, swap = struct.unpack_from(">HH", sector, 4)
-    boots = bool(text_field(sector[8:24]))
+    boots = text_at(sector, 8, 16, "latin-1") is not None
     found = []
     for slot in range(16):
         sectors, start, kind = struct.unpack_from(">III", sector, 312 + slot * 12)

@@ -1,7 +1,8 @@
 """FAT, exFAT, NTFS and what else Windows keeps on disks: where data begin, whether they are clean."""
 
+import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aligntool.formats.reader import (
     Area,
@@ -25,10 +26,7 @@ from aligntool.units import KIB, MIB, is_power_of_two
 
 CHANGING = (106, 107, 112)  # VolumeFlags and PercentInUse are outside the checksum
 CHECKED_SECTORS = 11
-LABEL_ENTRY = 0x83
 ENTRY = 32
-VOLUME_DIRTY, MEDIA_FAILURE = 0x2, 0x4  # in VolumeFlags
-BACKUP_BOOT = 12  # the sector where the backup boot region begins
 LONGEST_DIRECTORY = 64 * KIB  # of the root directory is searched for the label
 MOST_CLUSTERS_READ = 64
 
@@ -37,28 +35,23 @@ def read_exfat(area: Area) -> Layer | None:
     boot = area.head[:512]
     if boot[:11] != b"\xeb\x76\x90EXFAT   " or boot[510:512] != b"\x55\xaa" or any(boot[11:64]):
         return None
-    sector_shift, cluster_shift, copies = boot[108], boot[109], boot[110]
+    hidden, sectors, fat, fat_length, heap, clusters, root = struct.unpack_from("<2Q5I", boot, 64)
+    flags, sector_shift, cluster_shift, copies = struct.unpack_from("<H3B", boot, 106)
     if not (9 <= sector_shift <= 12 and cluster_shift <= 25 - sector_shift and copies in (1, 2)):
         return None
-    fats_end = le32(boot, 80) + le32(boot, 84) * copies
-    heap = le32(boot, 88)
-    if le32(boot, 80) < 24 or heap < fats_end or not 2 <= le32(boot, 96) <= le32(boot, 92) + 1:
+    if fat < 24 or heap < fat + fat_length * copies or not 2 <= root <= clusters + 1:
         return None
     sector, cluster = 1 << sector_shift, 1 << sector_shift + cluster_shift
-    claims = le64(boot, 72) << sector_shift
-    return area.layer(
-        "exfat", claims, cluster, version=f"{boot[105]}.{boot[104]}",
-        label=_label(area, boot, sector, cluster), uuid=serial_at(boot, 100),
-        data_start=area.start + heap * sector, problems=_checksum(area, sector),
-        unclean=_exfat_unclean(le16(boot, 106)), hidden_sectors=le64(boot, 64),
-        backup_boot=BACKUP_BOOT * sector,
+    unclean = "was not unmounted cleanly (dirty flag set)" if flags & 0x2 else None
+    if flags & 0x4:
+        unclean = "has errors on its medium that a system saw (media failure flag set)"
+    directories = _directories(area, root, fat * sector, heap * sector, cluster, clusters)
+    return replace(
+        area.layer("exfat", sectors << sector_shift, cluster), version=f"{boot[105]}.{boot[104]}",
+        label=_exfat_label(directories), uuid=serial_at(boot, 100), data_start=area.start + heap * sector,
+        problems=_checksum(area, sector), unclean=unclean, hidden_sectors=hidden,
+        backup_boot=(CHECKED_SECTORS + 1) * sector,
     )  # fmt: skip
-
-
-def _exfat_unclean(flags: int) -> str | None:
-    if flags & MEDIA_FAILURE:
-        return "has errors on its medium that a system saw (media failure flag set)"
-    return "was not unmounted cleanly (dirty flag set)" if flags & VOLUME_DIRTY else None
 
 
 def _checksum(area: Area, sector: int) -> tuple[str, ...]:
@@ -73,13 +66,12 @@ def _checksum(area: Area, sector: int) -> tuple[str, ...]:
     )
 
 
-def _label(area: Area, boot: bytes, sector: int, cluster: int) -> str | None:
-    fat, heap = le32(boot, 80) * sector, le32(boot, 88) * sector
-    for directory in _directories(area, le32(boot, 96), fat, heap, cluster, le32(boot, 92)):
+def _exfat_label(directories: Iterator[bytes]) -> str | None:
+    for directory in directories:
         for at in range(0, len(directory) - ENTRY + 1, ENTRY):
             if directory[at] == 0:
                 return None
-            if directory[at] == LABEL_ENTRY:
+            if directory[at] == 0x83:  # the entry of the volume label
                 return text_at(directory, at + 2, min(directory[at + 1], 11) * 2, "utf-16-le")
     return None
 
@@ -111,7 +103,6 @@ NAMES = (
     (0x52, b"MSWIN"), (0x52, b"FAT32   "), (0x36, b"MSDOS"), (0x36, b"FAT16   "), (0x36, b"FAT12   "),
     (0x36, b"FAT     "),
 )  # fmt: skip
-FAT_DIRTY = 0x1  # of the byte behind the drive number: FAT_STATE_DIRTY, linux/fs/fat/fat.h
 OTHERS = (b"JFS     ", b"HPFS    ")  # OS/2 put FAT-like boot sectors in front of these
 
 
@@ -147,21 +138,18 @@ def read_fat(area: Area) -> Layer | None:
         return None
     extended = 64 if boot.bits == 32 else 36  # where drive number, signature, serial and label stand
     signature = sector[extended + 2]
-    problems: tuple[str, ...] = ()
-    if boot.bits == 32 and boot.clusters < FAT16_BELOW:
-        problems = (f"a FAT32 of {boot.clusters} clusters: some systems take fewer than {FAT16_BELOW} for FAT16",)
-    return area.layer(
-        "vfat",
-        boot.sectors * boot.sector,
-        boot.cluster,
+    few = f"a FAT32 of {boot.clusters} clusters: some systems take fewer than {FAT16_BELOW} for FAT16"
+    backup = le16(sector, 50) if boot.bits == 32 else 0
+    return replace(
+        area.layer("vfat", boot.sectors * boot.sector, boot.cluster),
         version=f"FAT{boot.bits}",
         label=_root_label(area, boot),  # Windows and blkid believe the directory, not the copy in the boot sector
         uuid=serial_at(sector, extended + 3) if signature in (0x28, 0x29) else None,
         data_start=area.start + boot.data_start,
-        problems=problems,
+        problems=(few,) if boot.bits == 32 and boot.clusters < FAT16_BELOW else (),
         unclean=_fat_unclean(area, sector, boot, extended),
         hidden_sectors=le32(sector, 28),
-        backup_boot=_backup_boot(sector, boot),
+        backup_boot=backup * boot.sector if 0 < backup < boot.reserved else None,
     )
 
 
@@ -175,42 +163,32 @@ def _fat_unclean(area: Area, sector: bytes, boot: Boot, extended: int) -> str | 
         return "has errors on its medium that a system saw (error bit in the allocation table)"
     if entry & shut != shut:
         return "was not unmounted cleanly (bit in the allocation table)"
-    return "was not unmounted cleanly (dirty flag set)" if sector[extended + 1] & FAT_DIRTY else None
-
-
-def _backup_boot(sector: bytes, boot: Boot) -> int | None:
-    at = le16(sector, 50) if boot.bits == 32 else 0
-    return at * boot.sector if 0 < at < boot.reserved else None
+    return "was not unmounted cleanly (dirty flag set)" if sector[extended + 1] & 0x1 else None  # FAT_STATE_DIRTY
 
 
 def read_boot(sector: bytes) -> Boot | None:
     """Return the boot sector; None when the fields are inconsistent. `sector`: the volume's first 512 bytes."""
     if len(sector) < 512 or not _has_name(sector):
         return None
-    size, per_cluster, reserved, copies = le16(sector, 11), sector[13], le16(sector, 14), sector[16]
-    media = sector[21]
+    size, per_cluster, reserved, copies, entries, total16, media, fat16 = struct.unpack_from("<HBHBHHBH", sector, 11)
     if size not in (512, 1024, 2048, 4096) or not is_power_of_two(per_cluster):
         return None
     if not reserved or not copies or not (media >= 0xF8 or media == 0xF0):
         return None
-    is_32 = not le16(sector, 22)
-    fats = (le32(sector, 36) if is_32 else le16(sector, 22)) * copies
-    directory = le16(sector, 17) * ENTRY
-    sectors = le16(sector, 19) or le32(sector, 32)
-    before_data = reserved + fats + -(-directory // size)
-    clusters = (sectors - before_data) // per_cluster
-    limit = MOST_CLUSTERS if is_32 else FAT16_BELOW - 1
-    root = le32(sector, 44) if is_32 else 0
-    if not fats or not 0 < clusters <= limit or (is_32 and root < 2):
+    fats = (fat16 or le32(sector, 36)) * copies
+    directory, sectors = entries * ENTRY, total16 or le32(sector, 32)
+    clusters = (sectors - reserved - fats - -(-directory // size)) // per_cluster
+    root = 0 if fat16 else le32(sector, 44)
+    most = FAT16_BELOW - 1 if fat16 else MOST_CLUSTERS
+    if not fats or not 0 < clusters <= most or (not fat16 and root < 2):
         return None
-    return Boot(size, size * per_cluster, reserved, copies, fats, 0 if is_32 else directory, sectors, clusters, root)
+    return Boot(size, size * per_cluster, reserved, copies, fats, directory if fat16 else 0, sectors, clusters, root)
 
 
 def _has_name(sector: bytes) -> bool:
-    if any(sector[at : at + len(name)] == name for at, name in NAMES):
+    if any(sector.startswith(name, at) for at, name in NAMES):
         return True
-    jumps = sector[0] in (0xEB, 0xE9) or sector[510:512] == b"\x55\xaa"
-    return jumps and sector[510:512] == b"\x55\xaa" and sector[0x36:0x3E] not in OTHERS
+    return sector[510:512] == b"\x55\xaa" and sector[0x36:0x3E] not in OTHERS
 
 
 def _has_plausible_info(area: Area, sector: bytes, boot: Boot) -> bool:
@@ -219,8 +197,7 @@ def _has_plausible_info(area: Area, sector: bytes, boot: Boot) -> bool:
     if at in (0, 0xFFFF):
         return True
     info = area.read(at * boot.sector, 512)
-    first, second = info[:4], info[484:488]
-    return first in (b"RRaA", b"RRdA", bytes(4)) and second in (b"rrAa", bytes(4))
+    return info[:4] in (b"RRaA", b"RRdA", bytes(4)) and info[484:488] in (b"rrAa", bytes(4))
 
 
 def _root_label(area: Area, boot: Boot) -> str | None:
@@ -249,14 +226,12 @@ def _label_in(directory: bytes) -> str | None:
 #
 # Layout: linux/block/partitions/ldm.c, ldm_parse_privhead.
 
-MAGIC = b"PRIVHEAD"
 SECTOR = 512
-MBR_PLACE = 6 * SECTOR  # on a disk with an MBR; a GPT metadata partition ends with it
 
 
 def read_ldm(area: Area) -> Layer | None:
-    places = (area.head[MBR_PLACE : MBR_PLACE + SECTOR], area.tail[-SECTOR:])
-    header = next((place for place in places if place[:8] == MAGIC), b"")
+    places = (area.head[6 * SECTOR : 7 * SECTOR], area.tail[-SECTOR:])  # below an MBR; at the end of a GPT partition
+    header = next((place for place in places if place[:8] == b"PRIVHEAD"), b"")
     if len(header) < SECTOR or be16(header, 12) != 2:
         return None
     start = be64(header, 0x11B) * SECTOR
@@ -276,9 +251,6 @@ VOLUME_INFORMATION, DATA, INDEX_ROOT, INDEX_ALLOCATION = 0x70, 0x80, 0x90, 0xA0
 MOST_VOLUME_ATTRIBUTES, MOST_RUNS, MOST_ENTRIES, DEEPEST = 64, 256, 4096, 8
 LARGEST_INDEX_BLOCK = 64 * KIB
 
-DIRTY = 0x0001  # in $VOLUME_INFORMATION
-NO_CLIENT, LOG_IS_CLEAN = 0xFFFF, 0x0002  # in a restart area
-HAS_SUBNODE, IS_LAST = 1, 2  # in an index entry
 HIBERNATED = (b"hibr", b"HIBR")  # b"wake" and b"RSTR" stand there once it was resumed
 
 Runs = tuple[tuple[int, int], ...]  # (first cluster, or -1 for a hole; clusters)
@@ -325,10 +297,12 @@ def read_state(area: Area, table_start: int, cluster: int, record_size: int) -> 
     if table is None:
         return None
     files = Files(area, cluster, record_size, table.runs)
-    if _is_hibernated(files):
+    number = _find(files, "HIBERFIL.SYS")
+    data = files.attribute(number, DATA) if number else None
+    if data and (data.value[:4] or files.read(data.runs, 0, 4)) in HIBERNATED:
         return "Windows is hibernated in it, or was shut down by fast startup (hiberfil.sys)"
     volume = files.attribute(VOLUME, VOLUME_INFORMATION)
-    if volume and le16(volume.value, 10) & DIRTY:
+    if volume and le16(volume.value, 10) & 0x1:
         return "was not unmounted cleanly (dirty flag set)"
     log = files.attribute(LOG_FILE, DATA)
     if log and not _is_clean(files, log.runs):
@@ -390,15 +364,7 @@ def _is_clean(files: Files, log: Runs) -> bool:
     if not areas:
         return True
     newest = max(areas, key=lambda area: le64(area, 0))
-    return le16(newest, 12) == NO_CLIENT or bool(le16(newest, 14) & LOG_IS_CLEAN)
-
-
-def _is_hibernated(files: Files) -> bool:
-    number = _find(files, "HIBERFIL.SYS")
-    data = files.attribute(number, DATA) if number else None
-    if data is None:
-        return False
-    return (data.value[:4] or files.read(data.runs, 0, 4)) in HIBERNATED
+    return le16(newest, 12) == 0xFFFF or bool(le16(newest, 14) & 0x2)  # no client, or RESTART_VOLUME_IS_CLEAN
 
 
 def _find(files: Files, name: str) -> int | None:
@@ -419,17 +385,21 @@ def _find(files: Files, name: str) -> int | None:
 
 
 def _search(node: bytes, name: str) -> tuple[int | None, int | None]:
-    """Return (the record, the next node below), each if there is one. `node` begins with its index header."""
+    """Return (the record, the next node below), each if there is one. `node` begins with its index header.
+
+    Only letters of ASCII matter for the names that are searched.
+    """
     at = le32(node, 0)
     for _ in range(MOST_ENTRIES):
         length, flags = le16(node, at + 8), le16(node, at + 12)
         if length < 16 or at + length > len(node):
             break
         entry = node[at : at + length]
-        below = le64(entry, length - 8) if flags & HAS_SUBNODE else None
-        if flags & IS_LAST:
+        below = le64(entry, length - 8) if flags & 1 else None
+        if flags & 2:  # the last one
             return None, below
-        here = _upper(entry)
+        here = entry[82 : 82 + 2 * entry[80]].decode("utf-16-le", "replace") if length > 80 else ""
+        here = "".join(letter.upper() if letter.isascii() else letter for letter in here)
         if here == name:
             return le64(entry, 0) & 0xFFFFFFFFFFFF, None
         if here > name:
@@ -438,27 +408,14 @@ def _search(node: bytes, name: str) -> tuple[int | None, int | None]:
     return None, None
 
 
-def _upper(entry: bytes) -> str:
-    """Return the name in an index entry; only letters of ASCII matter for the names that are searched."""
-    length = entry[80] * 2 if len(entry) > 80 else 0
-    text = entry[82 : 82 + length].decode("utf-16-le", "replace")
-    return "".join(letter.upper() if letter.isascii() else letter for letter in text)
-
-
 # Windows: NTFS, ReFS and BitLocker.
 #
 # Layout of NTFS: linux/fs/ntfs3/ntfs.h, struct NTFS_BOOT; of BitLocker: cryptsetup lib/bitlk/bitlk.c and
 # libbde's format notes; of ReFS: libfsrefs's format notes.
 
-LARGEST_CLUSTER = 2 * MIB
 VOLUME_NAME = 0x60
-LARGEST_RECORD = 64 * KIB
 UNUSED = ((14, 2), (16, 1), (17, 2), (19, 2), (22, 2), (32, 4))  # fields of FAT that are zero on NTFS
-
 VISTA, WINDOWS_7, TO_GO = b"\xeb\x52\x90-FVE-FS-", b"\xeb\x58\x90-FVE-FS-", b"\xeb\x58\x90MSWIN4.1"
-METADATA_MAGIC = b"-FVE-FS-"
-LONGEST_METADATA = 64 * KIB
-DESCRIPTION, STRING = 7, 2
 
 
 def read_ntfs(area: Area) -> Layer | None:
@@ -466,15 +423,18 @@ def read_ntfs(area: Area) -> Layer | None:
     if len(boot) < 512 or boot[3:11] != b"NTFS    " or any(any(boot[at : at + size]) for at, size in UNUSED):
         return None
     sector, cluster = le16(boot, 11), _cluster(boot)
-    sectors = le64(boot, 40)
+    sectors, table, mirror, serial = struct.unpack_from("<3Q8xQ", boot, 40)
     if not is_power_of_two(sector) or not 256 <= sector <= 4096 or not cluster or not sectors:
         return None
-    if max(le64(boot, 48), le64(boot, 56)) * cluster > sectors * sector:
+    if max(table, mirror) * cluster > sectors * sector:
         return None  # the MFT or its mirror outside the volume
     claims = (sectors + 1) * sector  # the copy of the boot sector lies behind the volume and is not counted
-    return area.layer(
-        "ntfs", claims, cluster, label=_ntfs_label(area, boot, cluster), uuid=f"{le64(boot, 72):016X}",
-        unclean=read_state(area, le64(boot, 48), cluster, _record_size(boot, cluster)),
+    record_size = _record_size(boot, cluster)
+    record = area.read(table * cluster + VOLUME * record_size, record_size)
+    name = next(_attributes(record, VOLUME_NAME), None) if record[:4] == b"FILE" else None
+    return replace(
+        area.layer("ntfs", claims, cluster), label=text_at(name.value, 0, 256, "utf-16-le") if name else None,
+        uuid=f"{serial:016X}", unclean=read_state(area, table, cluster, record_size),
         hidden_sectors=le32(boot, 28), backup_boot=sectors * sector,
     )  # fmt: skip
 
@@ -485,21 +445,14 @@ def _cluster(boot: bytes) -> int:
     if sectors > 128:
         sectors = 1 << 256 - sectors if sectors >= 240 else 0
     size = sectors * le16(boot, 11)
-    return size if is_power_of_two(size) and size <= LARGEST_CLUSTER else 0
+    return size if is_power_of_two(size) and size <= 2 * MIB else 0
 
 
 def _record_size(boot: bytes, cluster: int) -> int:
     """Return the bytes of a record; 0 for an invalid field."""
     raw = boot[64]
     size = raw * cluster if raw < 128 else 1 << 256 - raw if raw > 225 else 0
-    return size if 256 <= size <= LARGEST_RECORD else 0
-
-
-def _ntfs_label(area: Area, boot: bytes, cluster: int) -> str | None:
-    record_size = _record_size(boot, cluster)
-    record = area.read(le64(boot, 48) * cluster + VOLUME * record_size, record_size)
-    name = next(_attributes(record, VOLUME_NAME), None) if record[:4] == b"FILE" else None
-    return text_at(name.value, 0, 256, "utf-16-le") if name else None
+    return size if 256 <= size <= 64 * KIB else 0
 
 
 def read_refs(area: Area) -> Layer | None:
@@ -515,16 +468,10 @@ def read_refs(area: Area) -> Layer | None:
 def read_bitlocker(area: Area) -> Layer | None:
     boot = area.head[:512]
     start = boot[:11] if len(boot) == 512 else b""
-    if start == VISTA:
-        return _bitlocker(area, boot, b"")
-    if start not in (WINDOWS_7, TO_GO):
+    at = {WINDOWS_7: le64(boot, 176), TO_GO: le64(boot, 440)}.get(start, 0)
+    metadata = area.read(at, 64 * KIB) if at and at % 64 == 0 else b""
+    if start != VISTA and metadata[:8] != b"-FVE-FS-":
         return None
-    at = le64(boot, 176 if start == WINDOWS_7 else 440)
-    metadata = area.read(at, LONGEST_METADATA) if at and at % 64 == 0 else b""
-    return _bitlocker(area, boot, metadata) if metadata[:8] == METADATA_MAGIC else None
-
-
-def _bitlocker(area: Area, boot: bytes, metadata: bytes) -> Layer:
     sector, cluster = le16(boot, 11), _cluster(boot)
     return Layer(
         kind="BitLocker",
@@ -544,8 +491,7 @@ def _descriptions(metadata: bytes) -> Iterator[str]:
         size = le16(metadata, at)
         if size < 8 or at + size > end:
             return
-        if le16(metadata, at + 2) == DESCRIPTION and le16(metadata, at + 4) == STRING:
-            text = text_at(metadata, at + 8, size - 8, "utf-16-le")
-            if text:
-                yield text
+        text = text_at(metadata, at + 8, size - 8, "utf-16-le")
+        if le32(metadata, at + 2) == 7 | 2 << 16 and text:  # a description, a string
+            yield text
         at += size

@@ -10,6 +10,7 @@ from pathlib import Path
 from string import whitespace
 
 from aligntool.errors import Refused
+from aligntool.formats.config_files import unescape
 
 # The kernel's files: /sys, /proc and /run/udev of this machine, or of another one captured in a folder. A captured
 # tree is hostile: its symbolic links may lead out of it, its files may be pipes, devices or endless, and a caller
@@ -276,7 +277,6 @@ def _has_sysfs(place: str) -> bool:
 # systems of several devices have a number there that no device has.
 
 SWAP = "[SWAP]"  # as lsblk writes it
-_OCTAL = re.compile(rb"\\([0-7]{3})")
 MOUNTS, SWAPS = "/proc/self/mountinfo", "/proc/swaps"
 
 
@@ -344,13 +344,6 @@ def parse_swaps(content: bytes) -> Iterator[str]:
         words = line.split()
         if len(words) >= 2:
             yield unescape(words[0])
-
-
-def unescape(word: bytes) -> str:
-    r"""Return the text without octal escapes of the kernel: \040, \011, \012, \134, \043 (fs/proc_namespace.c,
-    mangle).
-    """
-    return _OCTAL.sub(lambda found: bytes((int(found[1], 8) & 0xFF,)), word).decode("utf-8", "replace")
 
 
 # The udev database: what its rules and blkid found out about a device, kept for everybody to read. Two forms of it
