@@ -4,7 +4,7 @@ Every size and offset is in bytes, and every offset inside a disk is counted fro
 came from a device (models, serials, labels) are kept as they were read; `render` makes them harmless.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -569,3 +569,31 @@ class Inventory:
 
     def disk(self, name: str) -> Disk | None:
         return next((disk for disk in self.disks if name in (disk.name, disk.path)), None)
+
+
+def superblocks_on(disk: Disk, number: int | None = None) -> tuple[str, ...]:
+    """Return the UUIDs, as mdadm writes them, of md arrays with a superblock on a partition, or anywhere on a disk."""
+    found = (array_uuid(layer) for layer in layers_on(disk, number))
+    return tuple(dict.fromkeys(each for each in found if each))
+
+
+def array_uuid(layer: Layer) -> str:
+    """Return the UUID of an array as mdadm writes it; "" for another layer."""
+    digits = (layer.uuid or "").replace("-", "").replace(":", "").lower()
+    if layer.kind != "linux_raid_member" or len(digits) != 32:
+        return ""
+    return ":".join(digits[at : at + 8] for at in range(0, 32, 8))
+
+
+def layers_on(disk: Disk, number: int | None) -> Iterator[Layer]:
+    """Return what is recognised on a partition, or on a disk and all its partitions, with what lies inside."""
+    for part in disk.partitions:
+        if number in (None, part.number):
+            yield from _with_inner(part.content)
+    if number is None:
+        yield from _with_inner(disk.content)
+
+
+def _with_inner(layers: Sequence[Layer]) -> Iterator[Layer]:
+    for layer in layers:
+        yield from (layer, *_with_inner(layer.inner))

@@ -2,11 +2,11 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from aligntool.inventory import Disk, Layer
+from aligntool.inventory import Disk, array_uuid, layers_on
 from aligntool.units import MIB, Extent, align_down, align_up
 
 # The disk that a plan is about, by identity.
@@ -53,40 +53,10 @@ def held_by(disk: Disk, number: int | None = None, *, ignored_arrays: Collection
     label, byte. A table's digest says nothing of it. What lies inside of something else is among it, because it shows
     once the other's signature is erased. `given_up`: UUIDs of md arrays that are left out.
     """
-    layers = [each for each in _layers(disk, number) if _array_uuid(each) not in ignored_arrays]
+    layers = [each for each in layers_on(disk, number) if array_uuid(each) not in ignored_arrays]
     return tuple(
         sorted(f"{each.kind} {each.uuid or '-'} {each.label or '-'} at {each.extent.start}" for each in layers)
     )
-
-
-def superblocks_on(disk: Disk, number: int | None = None) -> tuple[str, ...]:
-    """Return the UUIDs of the md arrays of which a superblock lies on a partition, or on a disk and all its partitions,
-    as mdadm writes them.
-    """
-    found = (_array_uuid(layer) for layer in _layers(disk, number))
-    return tuple(dict.fromkeys(each for each in found if each))
-
-
-def _array_uuid(layer: Layer) -> str:
-    """Return the UUID of an array as mdadm writes it; "" for another layer."""
-    digits = (layer.uuid or "").replace("-", "").replace(":", "").lower()
-    if layer.kind != "linux_raid_member" or len(digits) != 32:
-        return ""
-    return ":".join(digits[at : at + 8] for at in range(0, 32, 8))
-
-
-def _layers(disk: Disk, number: int | None) -> Iterator[Layer]:
-    for part in disk.partitions:
-        if number in (None, part.number):
-            yield from _with_inner(part.content)
-    if number is None:
-        yield from _with_inner(disk.content)
-
-
-def _with_inner(layers: Sequence[Layer]) -> Iterator[Layer]:
-    for layer in layers:
-        yield layer
-        yield from _with_inner(layer.inner)
 
 
 def _digest(disk: Disk) -> str:

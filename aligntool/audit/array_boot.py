@@ -8,8 +8,7 @@ from aligntool.audit.arrays import REDUNDANT
 from aligntool.audit.drives import tell
 from aligntool.audit.report import Code, Finding, Severity
 from aligntool.audit.wording import shell_word
-from aligntool.inventory import ArrayFacts, Disk, Inventory
-from aligntool.steps import superblocks_on
+from aligntool.inventory import ArrayFacts, Disk, Inventory, superblocks_on
 from aligntool.system import ArrayLine, Initramfs, System, TableLine
 
 # Whether arrays are assembled at boot under their names and their file systems are mounted: mdadm.conf(5), fstab(5),

@@ -1,10 +1,10 @@
 """Finding codes, severities, verdicts and the Report that an audit returns; the cost model."""
 
+import fractions
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from fractions import Fraction
 from functools import cache
 from pkgutil import get_data  # importlib.resources takes 20 ms to import
 
@@ -124,12 +124,12 @@ class Cost:
 
     request: int
     unit: int
-    straddle_probability: Fraction
-    write_rate: Fraction  # of the aligned rate: 1/2 is half as many writes a second
+    straddle_probability: "fractions.Fraction"
+    write_rate: "fractions.Fraction"  # of the aligned rate: 1/2 is half as many writes a second
     straddling_read: int  # read by the drive for one straddling write, before it can write
     straddling_written: int
     extra_read: int  # more bytes read from the medium by a read request that straddles
-    write_amplification: Fraction  # even when aligned
+    write_amplification: "fractions.Fraction"  # even when aligned
 
 
 def predict(unit: int, request: int = REQUEST) -> Cost:
@@ -146,21 +146,21 @@ def predict(unit: int, request: int = REQUEST) -> Cost:
     )
 
 
-def straddle_probability(request: int, unit: int) -> Fraction:
+def straddle_probability(request: int, unit: int) -> "fractions.Fraction":
     """How often a request covers parts of two units; 1 from the size of a unit on."""
-    return min(Fraction(request, unit), Fraction(1))
+    return min(fractions.Fraction(request, unit), fractions.Fraction(1))
 
 
-def misaligned_write_rate(request: int, unit: int) -> Fraction:
+def misaligned_write_rate(request: int, unit: int) -> "fractions.Fraction":
     """The share of the aligned write rate that is left: 1/(1 + r/u). 4 KiB requests: u = 4 KiB 1/2, 16 KiB 4/5."""
     return 1 / (1 + straddle_probability(request, unit))
 
 
-def write_amplification(request: int, unit: int) -> Fraction:
+def write_amplification(request: int, unit: int) -> "fractions.Fraction":
     """Bytes written to the medium for each byte asked for, when every request lies within one unit: u/r, at
     least 1.
     """
-    return max(Fraction(unit, request), Fraction(1))
+    return max(fractions.Fraction(unit, request), fractions.Fraction(1))
 
 
 def units_touched(length: int, unit: int, start: int = -1) -> int:
@@ -303,6 +303,16 @@ class Judged:
     def by_partition(self) -> dict[int | None, Verdict]:
         """An index, because a table may have thousands. Of two with one number the first counts."""
         return {verdict.partition: verdict for verdict in reversed(self.verdicts)}
+
+
+@dataclass(frozen=True, slots=True)
+class Mend:
+    """Whether one misaligned partition can be realigned, and the command that does it."""
+
+    partition: int
+    answer: str
+    why: str  # one sentence
+    next: str  # the command to type
 
 
 @dataclass(frozen=True, slots=True)

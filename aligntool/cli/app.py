@@ -11,7 +11,11 @@ import traceback
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from importlib import import_module
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from inspect import Parameter, Signature, signature
+from threading import RLock
+from types import ModuleType
 from typing import Annotated
 
 import typer
@@ -88,6 +92,47 @@ GROUPS = {
 }
 
 
+# Modules that a command imports and seldom needs: they run when something in them is first used.
+LATE_MODULES = {
+    "aligntool.realign.planning", "aligntool.render.disk_map",
+    "fractions", "gzip", "hashlib", "lzma", "tarfile", "tempfile",
+}  # fmt: skip
+
+
+class LateModule(ModuleType):
+    """A module that has not run yet."""
+
+    _lock = RLock()
+
+    def __getattr__(self, name: str) -> object:
+        with self._lock:
+            if loader := self.__dict__.pop("__late__", None):
+                loader.exec_module(self)
+                self.__class__ = ModuleType  # type: ignore[assignment]
+        return ModuleType.__getattribute__(self, name)
+
+
+class LateModules:
+    """Find and load the modules of LATE_MODULES; importlib's own LazyLoader runs a module at its second import."""
+
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
+        if name not in LATE_MODULES:
+            return None
+        LATE_MODULES.remove(name)
+        spec = find_spec(name)
+        if spec:
+            spec.loader_state, spec.loader = spec.loader, self  # type: ignore[assignment] # Loader is slow to import
+        return spec
+
+    def create_module(self, _: ModuleSpec) -> None:
+        """The usual kind of module."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        if spec := module.__spec__:
+            spec.loader = module.__loader__ = module.__dict__["__late__"] = spec.loader_state
+            module.__class__ = LateModule
+
+
 class LateCommand(TyperCommand):
     """A command by its name and short help; all else is loaded when it is needed."""
 
@@ -97,6 +142,7 @@ class LateCommand(TyperCommand):
 
     def load(self) -> TyperCommand:
         """Return the command with its options."""
+        sys.meta_path.insert(0, LateModules())
         function = getattr(import_module(f"aligntool.cli.{self._module}"), self._function)
         alone = typer.Typer(add_completion=False)
         alone.command(self.name)(spread_options(function))

@@ -11,7 +11,7 @@ import typer
 from aligntool.audit.drives import unjudged
 from aligntool.audit.judge import Known
 from aligntool.audit.judge import audit as judge
-from aligntool.audit.report import MeasuredDisk, Report, Severity, Wishes, read_measured
+from aligntool.audit.report import Answer, MeasuredDisk, Mend, Report, Severity, Wishes, read_measured
 from aligntool.audit.wording import shell_word
 from aligntool.cli.options import (
     MeasuredOption,
@@ -33,10 +33,10 @@ from aligntool.inventory import Gap, Inventory, Unseen
 from aligntool.linux.drives import Given
 from aligntool.linux.look import look
 from aligntool.linux.process import SILENCE_S
-from aligntool.realign.planning import Mend, mends, on_captured_machine, point_to_answers
+from aligntool.realign import planning
 from aligntool.recipes.drives import load_drives
+from aligntool.render import disk_map
 from aligntool.render.audit import audit_lines
-from aligntool.render.disk_map import map_lines
 from aligntool.render.json import audit_json, audit_prometheus
 from aligntool.render.lines import Line, harmless
 from aligntool.units import MIB
@@ -163,15 +163,18 @@ def _lines(report: Report, *, map_: bool, quiet: bool, verbose: bool) -> Iterato
     width = terminal_width()
     report, mends = with_mends(report)
     if map_:
-        yield from map_lines(report, width=width)
+        yield from disk_map.map_lines(report, width=width)
     yield from audit_lines(report, width=width, verbose=verbose, quiet=quiet, mends=mends)
 
 
 def with_mends(report: Report) -> tuple[Report, dict[str, tuple[Mend, ...]]]:
     """Return the report, and what can be repaired, by the disk's name: on a disk in flight nothing."""
-    found = {judged.disk.name: () if seems_in_flight(judged.disk) else mends(judged) for judged in report.judged}
-    report = point_to_answers(report, found)
-    return on_captured_machine(report, found) if report.inventory.captured else (report, found)
+    any_off = any(verdict.answer is Answer.OFF for judged in report.judged for verdict in judged.verdicts)
+    if not any_off and not report.inventory.captured:
+        return report, {}  # without loading what plans moves
+    found = {one.disk.name: () if seems_in_flight(one.disk) else planning.mends(one) for one in report.judged}
+    report = planning.point_to_answers(report, found)
+    return planning.on_captured_machine(report, found) if report.inventory.captured else (report, found)
 
 
 def _exit_code(report: Report, fail_on: FailOn | None, *, named: bool) -> ExitCode:

@@ -5,12 +5,12 @@ import lzma
 import os
 import stat
 import tarfile
+import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO, cast
 
 from aligntool.audit.wording import shell_word
@@ -145,7 +145,7 @@ def open_sysroot(sysroot: str | None) -> Iterator[Tree]:
     elif not Path(sysroot).is_file():
         yield captured_tree(sysroot)
     else:
-        with TemporaryDirectory(prefix="aligntool-") as folder:
+        with tempfile.TemporaryDirectory(prefix="aligntool-") as folder:
             unpack(sysroot, folder)
             yield captured_tree(folder)
 
@@ -199,7 +199,7 @@ def _decompressed(archive: str) -> IO[bytes]:
     return cast("IO[bytes]", gzip.open(raw)) if head.startswith(b"\x1f\x8b") else raw
 
 
-def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: str) -> None:
+def _unpack_member(tar: "tarfile.TarFile", member: "tarfile.TarInfo", folder: str) -> None:
     """Make a folder or file by its name alone; a link stays a link, which only a `Tree` follows.
 
     A name that leads out of the folder, or through a link, refuses the whole archive.

@@ -8,7 +8,7 @@ from aligntool.audit.arrays import Member, chunk_units
 from aligntool.audit.report import Judged
 from aligntool.change import Plan, RaidGoal
 from aligntool.errors import Refusal, refuse
-from aligntool.inventory import Inventory
+from aligntool.inventory import Inventory, superblocks_on
 from aligntool.raid import boot, chunks, commands, members, refusals
 from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.chunks import LEVELS, ChunkAdvice, Level, Stripes, judge_chunk
@@ -367,7 +367,7 @@ def _make_member(placed: Placed, goal: RaidGoal, area: steps.DataArea) -> MakeMe
         wipe=wipe,
         holds=holds,
         zeroed=members.zeroed(disk, placed.entries, part.extent if part else None, area) if wipe else (),
-        old_arrays=steps.superblocks_on(disk, number) if wipe else (),
+        old_arrays=superblocks_on(disk, number) if wipe else (),
     )
 
 

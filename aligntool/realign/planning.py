@@ -1,11 +1,11 @@
 """Plan a realign: the partitions, their places and the steps; the findings that it repairs."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 from aligntool import steps
-from aligntool.audit.report import Answer, Judged, Report
+from aligntool.audit.report import Answer, Judged, Mend, Report
 from aligntool.audit.wording import holdings, labelled, next_command, next_look, next_realign
 from aligntool.change import Estimate, Place, Plan, RealignGoal, Used
 from aligntool.errors import Refusal, Refused, refuse
@@ -329,16 +329,6 @@ class _Room(Enum):
     NONE = "nowhere to go"
     NO_JOURNAL = "a place, but no journal"
     ENOUGH = "a place and a journal"
-
-
-@dataclass(frozen=True, slots=True)
-class Mend:
-    """Whether one misaligned partition can be realigned, and the command that does it."""
-
-    partition: int
-    answer: str
-    why: str  # one sentence
-    next: str  # the command to type
 
 
 def mends(judged: Judged) -> tuple[Mend, ...]:

@@ -1,7 +1,7 @@
 """A Report as text: verdict table, facts, findings, what can be repaired."""
 
+import fractions
 from collections.abc import Iterator, Mapping, Sequence
-from fractions import Fraction
 
 from aligntool.audit.report import (
     Answer,
@@ -11,6 +11,7 @@ from aligntool.audit.report import (
     Grid,
     GridKind,
     Judged,
+    Mend,
     Report,
     Severity,
     Verdict,
@@ -29,7 +30,6 @@ from aligntool.inventory import (
     Source,
     TableLabel,
 )
-from aligntool.realign.planning import Mend
 from aligntool.render.lines import EMPTY, Line, Style, cell_width, fit, harmless, plain, wrapped
 from aligntool.units import counted, format_about, format_size
 
@@ -249,7 +249,7 @@ def cost_words(cost: Cost) -> str:
     return "; ".join(words)
 
 
-def _fraction(number: Fraction) -> str:
+def _fraction(number: "fractions.Fraction") -> str:
     return f"{number.numerator}/{number.denominator}" if number.denominator > 1 else str(number.numerator)
 
 

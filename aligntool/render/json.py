@@ -1,18 +1,17 @@
 """A Report as JSON and as Prometheus metrics."""
 
+import fractions
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from enum import Enum
-from fractions import Fraction
 
 from aligntool import __version__
 from aligntool.audit.drives import unjudged
-from aligntool.audit.report import Answer, Check, Finding, Judged, Report, Severity, Verdict
+from aligntool.audit.report import Answer, Check, Finding, Judged, Mend, Report, Severity, Verdict
 from aligntool.documents import wire_names
 from aligntool.inventory import Partition
-from aligntool.realign.planning import Mend
 from aligntool.render.audit import Mends
 from aligntool.render.lines import harmless
 from aligntool.units import Extent
@@ -144,7 +143,7 @@ def _value(value: object) -> Value:
             return value
         case str():
             return _text(value)
-        case Fraction():
+        case fractions.Fraction():
             return float(value)
         case Extent():
             return {"start": value.start, "length": value.length}

@@ -7,10 +7,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from aligntool.audit.report import Report
+from aligntool.audit.report import Mend, Report
 from aligntool.change import RealignGoal
 from aligntool.errors import Refused
-from aligntool.realign.planning import Mend, mends, plan_realign, point_to_answers
+from aligntool.realign.planning import mends, plan_realign, point_to_answers
 from aligntool.render.audit import MOST_ANSWERS, audit_lines, mend_lines
 from aligntool.render.json import audit_json
 from aligntool.render.lines import cell_width, text_of

@@ -12,6 +12,7 @@ from aligntool.audit.report import (
     Finding,
     Judged,
     MeasuredDisk,
+    Mend,
     Report,
     Severity,
     Verdict,
@@ -20,7 +21,6 @@ from aligntool.audit.report import (
 from aligntool.inventory import Disk, LinkHop, Port, Uplink, most_of, runs_below
 from aligntool.raid.chunks import Rates, hop_words, narrowest
 from aligntool.raid.running import ArrayView
-from aligntool.realign.planning import Mend
 from aligntool.render import audit, svg
 from aligntool.render.disk_map import check_drawn
 from aligntool.render.disk_pictures import disk_picture, start_picture
