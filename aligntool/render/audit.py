@@ -1,14 +1,13 @@
 """A Report as text: verdict table, facts, findings, what can be repaired."""
 
-import fractions
 from collections.abc import Iterator, Mapping, Sequence
 
 from aligntool.audit.report import (
     Answer,
+    Check,
     Code,
     Cost,
     Finding,
-    Grid,
     GridKind,
     Judged,
     Mend,
@@ -17,20 +16,8 @@ from aligntool.audit.report import (
     Verdict,
     explanation,
 )
-from aligntool.inventory import (
-    AtaFacts,
-    Disk,
-    DiskKind,
-    Inventory,
-    Layer,
-    LinkHop,
-    NvmeFacts,
-    Partition,
-    Role,
-    Source,
-    TableLabel,
-)
-from aligntool.render.lines import EMPTY, Line, Style, cell_width, fit, harmless, plain, wrapped
+from aligntool.inventory import Disk, DiskKind, Layer, LinkHop, NvmeFacts, Partition, Role, Source, TableLabel
+from aligntool.render.lines import EMPTY, Line, Style, columns, harmless, paragraph, plain, wrapped
 from aligntool.units import counted, format_about, format_size
 
 # What a drive says of itself, for `-v`: firmware, queues, NVMe formats and buffers, links up to the
@@ -40,74 +27,56 @@ Facts = Iterator[tuple[str, str]]
 """A word and its text."""
 
 
-def fact_lines(disk: Disk, *, width: int) -> Iterator[Line]:
-    for word, text in facts_of(disk):
-        for line in wrapped(f"  {word}: {text}", width, "    "):
-            yield ((line, Style.DIM),)
-
-
-def uplink_lines(inventory: Inventory, *, width: int) -> Iterator[Line]:
-    """Links that several drives share, after the disks."""
-    for uplink in inventory.uplinks:
-        rate = f"{format_about(uplink.bandwidth)}/s" if uplink.bandwidth else "bandwidth unknown"
-        text = f"{uplink.name}: {rate} ({uplink.source}) in each direction, shared by {', '.join(uplink.members)}"
-        for line in wrapped(text, width, "    "):
-            yield ((line, Style.DIM),)
+def dim_lines(text: str, width: int, indent: str = "    ") -> Iterator[Line]:
+    return paragraph(text, width, indent, Style.DIM)
 
 
 def facts_of(disk: Disk) -> Facts:
     """What the drive reports, and its links up to the processor."""
-    yield from _drive(disk)
+    limits = disk.limits
+    yield from _known("drive", (
+        ("firmware", disk.firmware), ("logical sector", _size(limits.logical_block_size)),
+        ("rotating", None if disk.rotational is None else "yes" if disk.rotational else "no"),
+        ("queue depth", disk.queue_depth), ("NUMA node", disk.numa_node),
+        ("optimal I/O", _size(limits.optimal_io_size)), ("discard granularity", _size(limits.discard_granularity)),
+        ("discard alignment", _size(limits.discard_alignment)), ("I/O boundary", _size(limits.chunk_size)),
+        ("erase size", _size(disk.erase_size)),
+    ))  # fmt: skip
     if disk.nvme:
         yield from _nvme(disk.nvme)
-    if disk.ata:
-        yield from _ata(disk.ata)
+    if ata := disk.ata:
+        yield from _known("ATA IDENTIFY", (
+            ("physical sector", _size(ata.physical_sector_size)), ("offset", _size(ata.alignment_offset)),
+            ("rotation", f"{ata.rotation_rpm} rpm" if (ata.rotation_rpm or 0) > 1 else None),
+            ("queue depth", ata.queue_depth), ("hybrid", "yes" if ata.hybrid else None),
+        ))  # fmt: skip
     for path in disk.links:
         yield "path", " ← ".join(_hop(hop) for hop in path)
 
 
-def _drive(disk: Disk) -> Facts:
-    limits = disk.limits
-    said = [
-        ("firmware", disk.firmware),
-        ("logical sector", _size(limits.logical_block_size)),
-        ("rotating", None if disk.rotational is None else "yes" if disk.rotational else "no"),
-        ("queue depth", disk.queue_depth),
-        ("NUMA node", disk.numa_node),
-        ("optimal I/O", _size(limits.optimal_io_size)),
-        ("discard granularity", _size(limits.discard_granularity)),
-        ("discard alignment", _size(limits.discard_alignment)),
-        ("I/O boundary", _size(limits.chunk_size)),
-        ("erase size", _size(disk.erase_size)),
-    ]
+def _known(title: str, said: Sequence[tuple[str, object]]) -> Facts:
     words = [f"{name} {value}" for name, value in said if value is not None]
     if words:
-        yield "drive", ", ".join(words)
+        yield title, ", ".join(words)
 
 
 def _nvme(nvme: NvmeFacts) -> Facts:
-    if nvme.formats:
-        yield (
-            "LBA formats",
-            ", ".join(
-                f"{form.index}: {form.data_size}{f'+{form.metadata_size}' if form.metadata_size else ''} bytes,"
-                f" performance {form.relative_performance}{' (in use)' if form.index == nvme.format_in_use else ''}"
-                for form in nvme.formats
-            ),
-        )
-    sizes = [
-        ("write granularity NPWG", nvme.preferred_write_granularity),
-        ("write alignment NPWA", nvme.preferred_write_alignment),
-        ("deallocate granularity NPDG", nvme.preferred_deallocate_granularity),
-        ("optimal write NOWS", nvme.optimal_write_size),
-        ("I/O boundary NOIOB", nvme.optimal_io_boundary),
-        ("atomic write", nvme.atomic_write_unit),
-        ("atomic at power loss", nvme.atomic_write_unit_power_fail),
-        ("largest transfer MDTS", nvme.max_transfer),
+    formats = [
+        f"{form.index}: {form.data_size}{f'+{form.metadata_size}' if form.metadata_size else ''} bytes,"
+        f" performance {form.relative_performance}{' (in use)' if form.index == nvme.format_in_use else ''}"
+        for form in nvme.formats
     ]
-    words = [f"{name} {format_size(value)}" for name, value in sizes if value]
-    if words:
-        yield "NVMe", ", ".join(words)
+    if formats:
+        yield "LBA formats", ", ".join(formats)
+    yield from _known("NVMe", (
+        ("write granularity NPWG", _size(nvme.preferred_write_granularity)),
+        ("write alignment NPWA", _size(nvme.preferred_write_alignment)),
+        ("deallocate granularity NPDG", _size(nvme.preferred_deallocate_granularity)),
+        ("optimal write NOWS", _size(nvme.optimal_write_size)),
+        ("I/O boundary NOIOB", _size(nvme.optimal_io_boundary)), ("atomic write", _size(nvme.atomic_write_unit)),
+        ("atomic at power loss", _size(nvme.atomic_write_unit_power_fail)),
+        ("largest transfer MDTS", _size(nvme.max_transfer)),
+    ))  # fmt: skip
     if nvme.multipath:
         yield "multipath", f"controllers {', '.join(nvme.controllers)}"
     if nvme.hmb_preferred:
@@ -124,19 +93,6 @@ def _buffer(nvme: NvmeFacts) -> str:
         f" granted {granted}; set it with nvme.max_host_mem_size_mb= on the kernel command line,"
         f" switch it with /sys/class/nvme/{controller}/hmb"
     )
-
-
-def _ata(ata: AtaFacts) -> Facts:
-    said = [
-        ("physical sector", _size(ata.physical_sector_size)),
-        ("offset", _size(ata.alignment_offset)),
-        ("rotation", f"{ata.rotation_rpm} rpm" if (ata.rotation_rpm or 0) > 1 else None),
-        ("queue depth", ata.queue_depth),
-        ("hybrid", "yes" if ata.hybrid else None),
-    ]
-    words = [f"{name} {value}" for name, value in said if value is not None]
-    if words:
-        yield "ATA IDENTIFY", ", ".join(words)
 
 
 def _hop(hop: LinkHop) -> str:
@@ -159,42 +115,54 @@ _STYLES = {Severity.ERROR: Style.BAD, Severity.WARNING: Style.DOUBT, Severity.IN
 _MARKS = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.INFO: "·"}
 
 
-def finding_lines(report: Report, *, width: int, verbose: bool, quiet: bool) -> Iterator[Line]:
+def by_code(report: Report) -> list[list[Finding]]:
+    """The findings of each code and severity, worst first."""
     groups: dict[tuple[Severity, Code], list[Finding]] = {}
     for finding in report.findings:
         groups.setdefault((finding.severity, finding.code), []).append(finding)
-    alone = report.judged[0].disk.name if len(report.judged) == 1 else None
-    notes = [key for key in groups if key[0] is Severity.INFO]
-    for key, findings in groups.items():
-        if verbose or key[0] is not Severity.INFO or (key[1] is Code.NOT_SEEN and not quiet):
-            yield from _group(findings, width=width, verbose=verbose, quiet=quiet, alone=alone)
-    hidden = [key for key in notes if key[1] is not Code.NOT_SEEN]
-    if hidden and not verbose and not quiet:
-        count = sum(len(groups[key]) for key in hidden)
-        codes = ", ".join(sorted({key[1].value for key in hidden}))
-        yield ((f"{count} {'note' if count == 1 else 'notes'} ({codes}); -v shows them", Style.DIM),)
+    return list(groups.values())
+
+
+def only_disk(report: Report) -> str | None:
+    """Return the name of the only disk there is, which need not be named again; None: there are several."""
+    return report.judged[0].disk.name if len(report.judged) == 1 else None
+
+
+def finding_lines(report: Report, *, width: int, verbose: bool, quiet: bool) -> Iterator[Line]:
+    hidden: list[Finding] = []
+    for findings in by_code(report):
+        note = findings[0].severity is Severity.INFO
+        if note and not verbose and (quiet or findings[0].code is not Code.NOT_SEEN):
+            hidden += findings
+        elif quiet:
+            yield from (plain(f"{each.severity.value}: {each.summary} [{each.code}]") for each in findings)
+        else:
+            yield from _group(findings, width=width, verbose=verbose, alone=only_disk(report))
+    if hidden and not quiet:
+        codes = ", ".join(sorted({finding.code.value for finding in hidden}))
+        yield ((f"{counted(len(hidden), 'note')} ({codes}); -v shows them", Style.DIM),)
         yield EMPTY
 
 
-def _group(findings: Sequence[Finding], *, width: int, verbose: bool, quiet: bool, alone: str | None) -> Iterator[Line]:
-    """Findings of one code and severity. `alone`: the only disk there is, which need not be named again."""
+def _group(findings: Sequence[Finding], *, width: int, verbose: bool, alone: str | None) -> Iterator[Line]:
+    """Findings of one code and severity."""
     severity, code = findings[0].severity, findings[0].code
-    if quiet:
-        for finding in findings:
-            yield ((f"{severity.value}: {finding.summary} [{code}]", Style.PLAIN),)
-        return
-    title = explanation(code).title
-    style = _STYLES[severity]
-    yield ((f"{_MARKS[severity]} {code} {severity.value}", style), (f"  {title}", Style.TITLE))
+    yield ((f"{_MARKS[severity]} {code} {severity.value}", _STYLES[severity]),
+           (f"  {explanation(code).title}", Style.TITLE))  # fmt: skip
     alike = alike_of(findings, alone=alone)
     most = len(alike) if verbose else MOST_OF_A_KIND
     for finding, summary in alike[:most]:
-        yield from _one(finding, summary, width=width)
+        yield from paragraph(f"  - {summary}", width)
+        if finding.cause:
+            yield from dim_lines(f"    cause: {finding.cause}", width, "      ")
+        for evidence in finding.evidence:
+            yield from dim_lines(f"    and: {evidence}", width, "      ")
     if len(alike) > most:
         yield ((f"    … and {len(alike) - most} more of this kind; --json lists every one", Style.DIM),)
     cost = next((finding.cost for finding in findings if finding.cost), None)
     if cost:
-        yield from _labelled("cost", cost_words(cost), width=width)
+        words = "; ".join(" ".join(row) for row in cost_rows(cost))
+        yield from dim_lines(f"    cost, predicted: {words}", width, "      ")
     steps = list(dict.fromkeys(finding.next for finding in findings if finding.next))
     for step in steps[:3]:
         yield (("    → ", Style.DIM), (step, Style.TYPE))
@@ -213,44 +181,26 @@ def alike_of(findings: Sequence[Finding], *, alone: str | None) -> list[tuple[Fi
     for (words, _, _), group in groups.items():
         names = ", ".join(finding.disk or "" for finding in group[:MOST_OF_A_KIND])
         names += f" and {len(group) - MOST_OF_A_KIND} more" if len(group) > MOST_OF_A_KIND else ""
-        said.append((group[0], f"{names}: {words}" if len(group) > 1 and names else _one_name(group[0], words, alone)))
+        one_name = words if group[0].disk == alone else group[0].summary
+        said.append((group[0], f"{names}: {words}" if len(group) > 1 and names else one_name))
     return said
 
 
-def _one_name(finding: Finding, words: str, alone: str | None) -> str:
-    return words if finding.disk == alone else finding.summary
-
-
-def _one(finding: Finding, summary: str, *, width: int) -> Iterator[Line]:
-    for line in wrapped(f"  - {summary}", width, "    "):
-        yield plain(line)
-    if finding.cause:
-        yield from _labelled("cause", finding.cause, width=width)
-    for evidence in finding.evidence:
-        yield from _labelled("and", evidence, width=width)
-
-
-def _labelled(label: str, text: str, *, width: int) -> Iterator[Line]:
-    for line in wrapped(f"    {label}: {text}", width, "      "):
-        yield ((line, Style.DIM),)
-
-
-def cost_words(cost: Cost) -> str:
-    """The prediction of the cost model in a sentence."""
-    request, rate = format_size(cost.request), _fraction(cost.write_rate)
-    words = [
-        f"predicted for {request} requests: {rate} of the aligned write rate",
-        f"a straddling write reads {format_size(cost.straddling_read)}"
-        f" and writes {format_size(cost.straddling_written)}",
-        f"a straddling read takes {format_size(cost.extra_read)} more",
+def cost_rows(cost: Cost) -> list[tuple[str, str]]:
+    """The prediction of the cost model, row by row."""
+    request = format_size(cost.request)
+    rows = [
+        (f"random {request} writes", f"keep {cost.write_rate} of the aligned write rate"),
+        (f"of {request} requests", f"{float(cost.straddle_probability):.0%} straddle"),
+        (
+            "a straddling write",
+            f"reads {format_size(cost.straddling_read)} and writes {format_size(cost.straddling_written)}",
+        ),
+        ("a straddling read", f"takes {format_size(cost.extra_read)} more"),
     ]
     if cost.write_amplification > 1:
-        words.append(f"write amplification {float(cost.write_amplification):g} even when aligned")
-    return "; ".join(words)
-
-
-def _fraction(number: "fractions.Fraction") -> str:
-    return f"{number.numerator}/{number.denominator}" if number.denominator > 1 else str(number.numerator)
+        rows.append(("write amplification", f"is {float(cost.write_amplification):g} even when aligned"))
+    return rows
 
 
 # Whether misaligned partitions can be realigned, under the table of an audit.
@@ -276,8 +226,7 @@ def mend_lines(mends: Sequence[Mend], *, width: int) -> Iterator[Line]:
     for (answer, why, command), numbers in list(groups.items())[:MOST_ANSWERS]:
         words, style = _WORDS[answer]
         who = f"partition {numbers[0]}" if len(numbers) == 1 else f"partitions {_listed(numbers)}"
-        for line in wrapped(f"  {who} {words}: {why}", width, "    "):
-            yield ((line, style),)
+        yield from paragraph(f"  {who} {words}: {why}", width, style=style)
         if answer != "in-place":  # the finding has that command already
             yield (("    → ", Style.DIM), (command, Style.TYPE))
     if len(groups) > MOST_ANSWERS:
@@ -310,13 +259,17 @@ def audit_lines(report: Report, *, width: int, verbose: bool, quiet: bool, mends
         yield from disk_lines(judged, width=width)
         yield from mend_lines(mends.get(judged.disk.name, ()), width=width)
         if verbose:
-            yield from fact_lines(judged.disk, width=width)
+            for word, text in facts_of(judged.disk):
+                yield from dim_lines(f"  {word}: {text}", width)
         yield EMPTY
     if fine:
         yield ((f"{len(fine)} more disks with every partition on the grid", Style.GOOD), ("; -v shows them", Style.DIM))
         yield EMPTY
     if verbose and report.inventory.uplinks:
-        yield from uplink_lines(report.inventory, width=width)
+        for uplink in report.inventory.uplinks:
+            rate = f"{format_about(uplink.bandwidth)}/s" if uplink.bandwidth else "bandwidth unknown"
+            shared = f"in each direction, shared by {', '.join(uplink.members)}"
+            yield from dim_lines(f"{uplink.name}: {rate} ({uplink.source}) {shared}", width)
         yield EMPTY
     if not report.judged:
         yield plain("No disks found.")
@@ -336,26 +289,28 @@ def _split(report: Report, *, verbose: bool) -> tuple[Sequence[Judged], Sequence
 def disk_lines(judged: Judged, *, width: int) -> Iterator[Line]:
     disk = judged.disk
     yield from _title(disk, width)
-    for text in wrapped(f"  {geometry_words(judged)}", width, "    "):
-        yield ((text, Style.DIM),)
-    verdicts = judged.by_partition()
-    rows = [row_of(disk, partition, verdicts.get(partition.number)) for partition in disk.partitions]
-    if not rows and (whole := verdicts.get(None)):
-        rows = [("–", "", "0", "0B", _about(disk.size), _contents(disk.content, disk.content_hint), whole)]
+    yield from dim_lines(f"  {geometry_words(judged)}", width)
+    rows = table_rows(judged)
     if rows:
         yield from _rows(rows, width=width)
+        yield from _name_lines(disk, width)
         yield from _name_lines(disk, width)
     elif disk.table_read or disk.table:
         yield (("  no partitions", Style.DIM),)
 
 
-def _title(disk: Disk, width: int) -> Iterator[Line]:
+def disk_words(disk: Disk) -> str:
+    """ "Samsung SSD 980 · 1TB · nvme · gpt table, 512-byte sectors"."""
     words = [word for word in (disk.vendor, disk.model) if word]
     if disk.vendor and disk.model and disk.model.startswith(disk.vendor):
         words = [disk.model]
-    facts = [" ".join(words), _about(disk.size), disk.kind.value, disk.mapping or "", table_words(disk)]
-    rest = " · ".join(fact for fact in facts if fact)
-    lines = list(wrapped(f"{disk.name}  {rest}", width, "    "))
+    size = "size unknown" if disk.size is None else format_about(disk.size)
+    facts = [" ".join(words), size, disk.kind.value, disk.mapping, table_words(disk)]
+    return " · ".join(fact for fact in facts if fact)
+
+
+def _title(disk: Disk, width: int) -> Iterator[Line]:
+    lines = list(wrapped(f"{disk.name}  {disk_words(disk)}", width, "    "))
     first = lines[0].removeprefix(harmless(disk.name))
     if first == lines[0]:  # the name itself was wrapped
         yield ((lines[0], Style.TITLE),)
@@ -376,19 +331,17 @@ def table_words(disk: Disk) -> str:
 
 def geometry_words(judged: Judged) -> str:
     """The grids that count, each with where it comes from."""
-    words = [_grid_words(grid) for grid in judged.grids if grid.kind is not GridKind.GRAIN]
+    words = [
+        f"{grid.kind} {format_size(grid.size)}{f'+{format_size(grid.phase)}' if grid.phase else ''} ({grid.source})"
+        for grid in judged.grids
+        if grid.kind is not GridKind.GRAIN
+    ]
     disk = judged.disk
     if disk.queue_depth:
         words.append(f"queue depth {disk.queue_depth}")
     if disk.links and disk.links[0] and disk.links[0][0].speed_gts and disk.kind is DiskKind.NVME:
-        hop = disk.links[0][0]
-        words.append(f"PCIe {hop.speed_gts:g} GT/s x{hop.width}")
+        words.append(f"PCIe {disk.links[0][0].speed_gts:g} GT/s x{disk.links[0][0].width}")
     return " · ".join(words)
-
-
-def _grid_words(grid: Grid) -> str:
-    shift = f"+{format_size(grid.phase)}" if grid.phase else ""
-    return f"{grid.kind} {format_size(grid.size)}{shift} ({grid.source})"
 
 
 def names_of(partition: Partition) -> str:
@@ -401,15 +354,26 @@ def _name_lines(disk: Disk, width: int) -> Iterator[Line]:
     whole = ", ".join(f'label "{layer.label}"' for layer in disk.content if layer.label)
     words = [f"{part.number} {names}" for part in disk.partitions if (names := names_of(part))]
     words = [whole] if whole and not disk.partitions else words
-    for text in wrapped(f"  names: {' · '.join(words)}", width, "    ") if words else ():
-        yield ((text, Style.DIM),)
+    if words:
+        yield from dim_lines(f"  names: {' · '.join(words)}", width)
 
 
 Row = tuple[str, str, str, str, str, str, Verdict | None]
 
 
-def row_of(disk: Disk, partition: Partition, verdict: Verdict | None) -> Row:
-    """Number, node, start in sectors and in bytes, size, content, verdict."""
+def table_rows(judged: Judged) -> list[Row]:
+    """A row for each partition, or for a disk that is used whole: number, node, start in sectors and in bytes, size,
+    content, verdict.
+    """
+    disk, verdicts = judged.disk, judged.by_partition()
+    rows = [_row(disk, partition, verdicts.get(partition.number)) for partition in disk.partitions]
+    if not rows and (whole := verdicts.get(None)):
+        size = "size unknown" if disk.size is None else format_about(disk.size)
+        return [("–", "", "0", "0B", size, _contents(disk.content, disk.content_hint), whole)]
+    return rows
+
+
+def _row(disk: Disk, partition: Partition, verdict: Verdict | None) -> Row:
     sector_size = disk.sector_size
     start = partition.extent.start
     sector = str(start // sector_size) if start % sector_size == 0 else "–"
@@ -438,22 +402,13 @@ _HEADS = ("#", "node", "sector", "start", "size", "content")
 
 def _rows(rows: Sequence[Row], *, width: int) -> Iterator[Line]:
     """Columns as wide as what is in them; the content gives way on a narrow terminal."""
-    has_nodes = any(row[1] for row in rows)
-    texts = [tuple(harmless(str(cell)) for cell in row[:6]) for row in rows]
-    widths = [max(cell_width(cell) for cell in column) for column in zip(_HEADS, *texts, strict=True)]
-    if not has_nodes:
-        widths[1] = 0
-    room = width - sum(widths[:5]) - 2 * sum(1 for size in widths[:5] if size) - 2 - 24
-    widths[5] = max(min(widths[5], room), 8)
-    yield ((_cells(_HEADS, widths) + "  verdict", Style.DIM),)
+    kept = [at for at in range(6) if at != 1 or any(row[1] for row in rows)]
+    cells = [[str(row[at]) for at in kept] for row in ((*_HEADS, None), *rows)]
+    left = [place for place, at in enumerate(kept) if at in (1, 5)]
+    heads, *texts = columns(cells, left=left, wide=width - 26)
+    yield ((f"  {heads}  verdict", Style.DIM),)
     for text, row in zip(texts, rows, strict=True):
-        yield ((_cells(text, widths) + "  ", Style.PLAIN), *verdict_words(row[6]))
-
-
-def _cells(cells: Sequence[str], widths: Sequence[int]) -> str:
-    right = (True, False, True, True, True, False)
-    shown = [fit(cell, size, right=align) for cell, size, align in zip(cells, widths, right, strict=True) if size]
-    return "  " + "  ".join(shown)
+        yield ((f"  {text}  ", Style.PLAIN), *verdict_words(row[6]))
 
 
 def verdict_words(verdict: Verdict | None) -> Line:
@@ -461,34 +416,28 @@ def verdict_words(verdict: Verdict | None) -> Line:
         return (("–", Style.DIM),)
     if not verdict.matters and verdict.answer is not Answer.ON:
         return (("not judged" if verdict.answer is Answer.UNKNOWN else "does not matter", Style.DIM),)
-    style = _ANSWERS[verdict.answer]
-    if verdict.answer is not Answer.OFF:
-        return ((verdict.answer.value, style),)
+    worst = worst_of(verdict)
+    if verdict.answer is not Answer.OFF or worst is None:
+        return ((verdict.answer.value, _ANSWERS[verdict.answer]),)
+    style = Style.BAD if worst.grid.severity is Severity.ERROR else Style.DOUBT
+    mark = "?" if worst.grid.source is Source.ASSUMED else ""
+    return ((f"off {format_size(worst.grid.size)}{mark} by {format_size(worst.off_by)}", style),)
+
+
+def verdict_text(verdict: Verdict | None) -> str:
+    return "".join(text for text, _ in verdict_words(verdict))
+
+
+def worst_of(verdict: Verdict) -> Check | None:
+    """Return the worst boundary that the start is off; None: it is off none that was checked."""
     failed = [check for check in verdict.checks if not check.on]
-    worst = min(failed, key=lambda check: check.grid.severity.rank)
-    style = style if worst.grid.severity is Severity.ERROR else Style.DOUBT
-    return ((f"off {_short_grid(worst.grid)} by {format_size(worst.off_by)}", style),)
-
-
-def _short_grid(grid: Grid) -> str:
-    mark = "?" if grid.source is Source.ASSUMED else ""
-    return f"{format_size(grid.size)}{mark}"
-
-
-def _about(size: int | None) -> str:
-    return "size unknown" if size is None else format_about(size)
+    return min(failed, key=lambda check: check.grid.severity.rank, default=None)
 
 
 def summary_line(report: Report) -> Line:
-    disks = len(report.judged)
     counts = {answer: report.count_answers(answer) for answer in Answer}
     errors, warnings = report.count(Severity.ERROR), report.count(Severity.WARNING)
-    return (
-        (f"{counted(disks, 'disk')}: ", Style.TITLE),
-        (f"{counts[Answer.ON]} on the grid", Style.GOOD if counts[Answer.ON] else Style.DIM),
-        (", ", Style.PLAIN),
-        (f"{counts[Answer.OFF]} off", Style.BAD if counts[Answer.OFF] else Style.DIM),
-        (", ", Style.PLAIN),
-        (f"{counts[Answer.UNKNOWN]} unknown", Style.DOUBT if counts[Answer.UNKNOWN] else Style.DIM),
-        (f" · {counted(errors, 'error')}, {counted(warnings, 'warning')}", Style.PLAIN),
-    )
+    pieces = [(f"{counted(len(report.judged), 'disk')}: ", Style.TITLE)]
+    for answer, words in ((Answer.ON, "on the grid, "), (Answer.OFF, "off, "), (Answer.UNKNOWN, "unknown")):
+        pieces.append((f"{counts[answer]} {words}", _ANSWERS[answer] if counts[answer] else Style.DIM))
+    return (*pieces, (f" · {counted(errors, 'error')}, {counted(warnings, 'warning')}", Style.PLAIN))

@@ -6,6 +6,7 @@ from itertools import pairwise
 from aligntool.audit.report import Answer, Check, Grid, GridKind, Judged, Report, Verdict
 from aligntool.change import Place, Plan
 from aligntool.inventory import Partition
+from aligntool.render.audit import worst_of
 from aligntool.render.lines import EMPTY, Line, Piece, Style, cell_width, harmless, plain, wrapped
 from aligntool.steps import JournalPlace, WriteJournal
 from aligntool.units import Extent, format_about, format_size
@@ -52,10 +53,8 @@ def _boundary(judged: Judged, verdict: Verdict, partition: Partition | None, wid
 
 def check_drawn(verdict: Verdict) -> Check | None:
     """Return the boundary to draw: the worst that the start is off, else the first; None where none was checked."""
-    failed = [check for check in verdict.checks if not check.on]
-    if failed and verdict.answer is not Answer.ON:
-        return min(failed, key=lambda check: check.grid.severity.rank)
-    return verdict.checks[0] if verdict.checks else None
+    worst = worst_of(verdict) if verdict.answer is not Answer.ON else None
+    return worst or (verdict.checks[0] if verdict.checks else None)
 
 
 def judgement(verdict: Verdict, check: Check | None) -> str:

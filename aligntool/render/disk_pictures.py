@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from xml.etree.ElementTree import Element
 
 from aligntool.audit.report import Answer, Check, Judged, Severity, Verdict
 from aligntool.audit.wording import layer_name
 from aligntool.inventory import Disk, Partition, Role
-from aligntool.render.audit import verdict_words
+from aligntool.render.audit import verdict_text
 from aligntool.render.disk_map import block_of, crossings, judgement
 from aligntool.render.lines import harmless
-from aligntool.render.svg import Element, Picture, box, fitting, frame, line, path, percent, words, words_width
+from aligntool.render.svg import Picture, box, fitting, frame, line, path, percent, words, words_width
 from aligntool.units import format_about, format_size
 
 # A disk as a picture: its partitions in order, to scale as far as they stay readable, and how each one
@@ -174,9 +175,8 @@ def _alternative(judged: Judged) -> str:
         if piece.partition is None and piece.verdict is None:
             said.append(f"free: {format_about(piece.length)}")
             continue
-        verdict = "".join(text for text, _ in verdict_words(piece.verdict))
         who = f"partition {piece.label}" if piece.partition else "the whole disk"
-        said.append(f"{who}, {harmless(piece.what)[:60]}, {format_about(piece.length)}: {verdict}")
+        said.append(f"{who}, {harmless(piece.what)[:60]}, {format_about(piece.length)}: {verdict_text(piece.verdict)}")
     return "; ".join(said)
 
 

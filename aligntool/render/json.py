@@ -12,7 +12,7 @@ from aligntool.audit.drives import unjudged
 from aligntool.audit.report import Answer, Check, Finding, Judged, Mend, Report, Severity, Verdict
 from aligntool.documents import wire_names
 from aligntool.inventory import Partition
-from aligntool.render.audit import Mends
+from aligntool.render.audit import Mends, worst_of
 from aligntool.render.lines import harmless
 from aligntool.units import Extent
 
@@ -192,8 +192,7 @@ def audit_prometheus(report: Report) -> Iterator[str]:
 
 
 def _off_bytes(verdict: Verdict) -> int:
-    failed = [check for check in verdict.checks if not check.on]
-    worst = min(failed, key=lambda check: check.grid.severity.rank, default=None)
+    worst = worst_of(verdict)
     return worst.off_by if worst and verdict.answer is Answer.OFF else 0
 
 

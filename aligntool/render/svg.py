@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import pairwise
-from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, tostring
 
 from aligntool.render.lines import cell_width, harmless
 from aligntool.render.recipes import BUSY_US, COMMANDS, LATENCY_US, TOPIC, Run, runs
@@ -19,14 +19,6 @@ MOST_LINES = 4  # of a title, and of each thing that is said about a picture
 LETTER = 0.58  # width of an average letter, of the size of its font; measured on DejaVu Sans and Noto Sans
 
 Number = int | float
-
-
-@dataclass(frozen=True, slots=True)
-class Element:
-    tag: str
-    attributes: tuple[tuple[str, str], ...] = ()
-    text: str = ""
-    children: tuple["Element", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,35 +36,36 @@ class Picture:
     about: tuple[str, ...] = ()  # what a page says around it: a picture of its own has it below its title
 
 
+def element(tag: str, text: str = "", children: Iterable[Element] = (), **attributes: Number | str) -> Element:
+    """Attributes that are "" are left out. Words may have been on a disk."""
+    named = ((name.rstrip("_").replace("_", "-"), _number(value)) for name, value in attributes.items())
+    made = Element(tag, {name: value for name, value in named if value})
+    made.text = harmless(text) or None
+    made.extend(children)
+    return made
+
+
 def box(x: Number | str, y: Number, width: Number | str, height: Number | str, style: str) -> Element:
-    named = (("x", x), ("y", y), ("width", width), ("height", height))
-    return Element("rect", (*_written(named), ("class", style)))
+    return element("rect", x=x, y=y, width=width, height=height, class_=style)
 
 
 def line(x1: Number | str, y1: Number, x2: Number | str, y2: Number, style: str) -> Element:
-    return Element("line", (*_written((("x1", x1), ("y1", y1), ("x2", x2), ("y2", y2))), ("class", style)))
+    return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=style)
 
 
 def words(x: Number | str, y: Number, text: str, style: str = "", *, anchor: str = "start") -> Element:
     """`y` is the line that the letters stand on."""
-    named = (*_written((("x", x), ("y", y))), ("text-anchor", anchor), ("class", style))
-    return Element("text", tuple(pair for pair in named if pair[1] not in ("", "start")), text)
+    return element("text", text, x=x, y=y, text_anchor="" if anchor == "start" else anchor, class_=style)
 
 
 def path(points: Iterable[tuple[Number, Number]], style: str, *, closed: bool = False) -> Element:
     way = "L".join(f"{_number(x)} {_number(y)}" for x, y in points)
-    return Element("path", (("d", f"M{way}{'Z' if closed else ''}"), ("class", style)))
+    return element("path", d=f"M{way}{'Z' if closed else ''}", class_=style)
 
 
-def group(children: Sequence[Element], style: str = "", *, x: Number = 0, y: Number = 0) -> Element:
-    moved = (("transform", f"translate({_number(x)} {_number(y)})"),) if x or y else ()
-    return Element("g", (*moved, *((("class", style),) if style else ())), "", tuple(children))
-
-
-def frame(x: str, y: Number, width: str, height: Number, children: Sequence[Element]) -> Element:
+def frame(x: str, y: Number, width: str, height: Number, children: Iterable[Element]) -> Element:
     """A window with an origin of its own: what does not fit is cut off."""
-    named = (("x", x), ("y", y), ("width", width), ("height", height))
-    return Element("svg", _written(named), "", tuple(children))
+    return element("svg", "", children, x=x, y=y, width=width, height=height)
 
 
 def percent(share: float) -> str:
@@ -96,31 +89,33 @@ def fitting(text: str, width: float, size: Number) -> str:
 
 def svg_text(picture: Picture, *, alone: bool) -> str:
     """`alone`: a file of its own, which brings its colours, has a size, and a title at its top."""
-    name = picture.name
-    labels = (("role", "img"), ("aria-labelledby", f"{name}-title {name}-desc"))
+    name, drawn = picture.name, picture.elements
     head = [
-        Element("title", (("id", f"{name}-title"),), picture.title),
-        Element("desc", (("id", f"{name}-desc"),), picture.alternative),
+        element("title", picture.title, id=f"{name}-title"),
+        element("desc", picture.alternative, id=f"{name}-desc"),
     ]
-    drawn: Sequence[Element] = picture.elements
     width, height = picture.width, picture.height
     if alone:
         top, above = _headed(picture)
+        drawn = (*above, frame(str(MARGIN), top, str(width), height, drawn))
         width, height = width + 2 * MARGIN, top + height + MARGIN
-        head += [Element("style", (), style_sheet("picture.css")), box(0, 0, width, height, "paper")]
-        drawn = (*above, frame(str(MARGIN), top, str(picture.width), picture.height, picture.elements))
-    size = _size(width, height, fluid=picture.fluid, alone=alone)
-    root = Element("svg", (("xmlns", NAMESPACE), *size, *labels, ("class", "picture")), "", (*head, *drawn))
-    return ElementTree.tostring(_tree(root), encoding="unicode") + "\n"
+        style = element("style")
+        style.text = style_sheet("picture.css")  # ours
+        head += [style, box(0, 0, width, height, "paper")]
+    fluid = picture.fluid and not alone
+    root = element(
+        "svg", "", (*head, *drawn), xmlns=NAMESPACE, viewBox="" if fluid else f"0 0 {width} {height}",
+        width="100%" if fluid else width if alone else "", height=height if fluid or alone else "",
+        role="img", aria_labelledby=f"{name}-title {name}-desc", class_="picture",
+    )  # fmt: skip
+    return tostring(root, encoding="unicode") + "\n"
 
 
 def _headed(picture: Picture) -> tuple[int, list[Element]]:
     """Return where the picture begins below its title and the text about it, and these."""
-    lines: list[tuple[str, str, float]] = [
-        (text, "strong", 13) for text in folded(picture.title, picture.width * 0.95, 13)
-    ]
-    for about in picture.about:
-        lines += [(text, "small dim", 11.5) for text in folded(about, picture.width, 11.5)]
+    width = picture.width
+    lines = [(text, "strong", 13.0) for text in folded(picture.title, width * 0.95, 13)]
+    lines += [(text, "small dim", 11.5) for about in picture.about for text in folded(about, width, 11.5)]
     y, elements = MARGIN, []
     for text, style, size in lines:
         y += round(size * 1.4)
@@ -146,26 +141,7 @@ def style_sheet(name: str) -> str:
     return files("aligntool.render.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _size(width: int, height: int, *, fluid: bool, alone: bool) -> tuple[tuple[str, str], ...]:
-    if fluid and not alone:
-        return (("width", "100%"), ("height", str(height)))
-    box_ = ("viewBox", f"0 0 {width} {height}")
-    return (box_, ("width", str(width)), ("height", str(height))) if alone else (box_,)
-
-
-def _tree(element: Element) -> ElementTree.Element:
-    made = ElementTree.Element(element.tag, dict(element.attributes))
-    # The style sheet is ours; everything else may have been on a disk.
-    made.text = (element.text if element.tag == "style" else harmless(element.text)) or None
-    made.extend(_tree(child) for child in element.children)
-    return made
-
-
-def _written(named: Sequence[tuple[str, Number | str]]) -> tuple[tuple[str, str], ...]:
-    return tuple((name, value if isinstance(value, str) else _number(value)) for name, value in named)
-
-
-def _number(number: Number) -> str:
+def _number(number: Number | str) -> str:
     return f"{number:.2f}".rstrip("0").rstrip(".") if isinstance(number, float) else str(number)
 
 
@@ -345,6 +321,16 @@ def ratio_picture(chart: RatioChart) -> Picture:
     return Picture(chart.name, chart.title, alternative_of(chart), WIDTH, bottom + 52, tuple(elements))
 
 
+def picture_of(chart: Chart) -> Picture:
+    match chart:
+        case BarChart():
+            return bar_picture(chart)
+        case RatioChart():
+            return ratio_picture(chart)
+        case CurveChart():
+            return curve_picture(chart)
+
+
 def _row_words(bar: Bar, top: int) -> Iterator[Element]:
     said = f"{bar.text} · {bar.note}" if bar.note else bar.text
     said = fitting(said, (RIGHT - LEFT) * 0.7, 13)
@@ -505,12 +491,14 @@ def _point(x: float, y: float, letter: str) -> Element:
 def _legend(series: Sequence[Series]) -> Iterator[Element]:
     for index, (letter, one) in enumerate(zip(LETTERS, series, strict=False)):
         y = BOTTOM + 52 + 20 * index
-        yield group(
+        yield element(
+            "g",
+            "",
             (
                 path([(CURVES_LEFT, y), (CURVES_LEFT + 34, y)], f"series-{letter} curve"),
                 _point(CURVES_LEFT + 17, y, letter),
                 words(CURVES_LEFT + 42, y + 4, fitting(one.label, CURVES_RIGHT - CURVES_LEFT - 42, 13)),
-            )
+            ),
         )
 
 

@@ -30,7 +30,7 @@ def old_disk() -> Report:
 
 
 def test_a_table_names_sector_bytes_verdict_cause_cost_and_next_command() -> None:
-    said = text(old_disk())
+    said = " ".join(text(old_disk()).split())
     for words in ("63", "32256B", "off 4KiB? by 3584B", "Windows XP", "1/2 of the aligned write rate",
                   "reads 8KiB and writes 8KiB", "aligntool plan realign", "on the grid", "2 off"):  # fmt: skip
         assert words in said, words

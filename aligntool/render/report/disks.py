@@ -3,29 +3,16 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
-from aligntool.audit.report import (
-    QUESTIONS,
-    Answer,
-    Code,
-    Cost,
-    Finding,
-    Judged,
-    MeasuredDisk,
-    Mend,
-    Report,
-    Severity,
-    Verdict,
-    explanation,
-)
-from aligntool.inventory import Disk, LinkHop, Port, Uplink, most_of, runs_below
+from aligntool.audit.report import QUESTIONS, Answer, Finding, Judged, MeasuredDisk, Report, explanation
+from aligntool.inventory import Disk, LinkHop, Port, most_of, runs_below
 from aligntool.raid.chunks import Rates, hop_words, narrowest
 from aligntool.raid.running import ArrayView
 from aligntool.render import audit, svg
 from aligntool.render.disk_map import check_drawn
 from aligntool.render.disk_pictures import disk_picture, start_picture
-from aligntool.render.lines import harmless
-from aligntool.units import format_about, format_rate, format_size
+from aligntool.units import format_rate
 
 # Benchmarks as a page shows them: charts, sentences, conditions.
 
@@ -82,49 +69,23 @@ MOST_COMMANDS = 5  # for one code
 MOST_NEXT = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """`seen`: the sentence, and its evidence. `costs`: a word and the prediction for it."""
-
-    code: str
-    severity: str
-    title: str
-    seen: tuple[tuple[str, tuple[str, ...]], ...]
-    more: int
-    costs: tuple[tuple[str, str], ...]
-    measured: tuple[str, ...]  # beside them
-    commands: tuple[str, ...]
-    explained: tuple[tuple[str, str], ...]
-
-
-def groups_of(report: Report, losses: Sequence[Loss] = ()) -> tuple[Group, ...]:
+def groups_of(report: Report, losses: Sequence[Loss] = ()) -> list[dict[str, object]]:
     """Worst first, each code once a severity. `losses`: what was measured of the boundaries in question."""
-    found: dict[tuple[Severity, Code], list[Finding]] = {}
-    for finding in report.findings:
-        found.setdefault((finding.severity, finding.code), []).append(finding)
-    alone = report.judged[0].disk.name if len(report.judged) == 1 else None
     disks = {judged.disk.name: judged.disk for judged in report.judged}
-    return tuple(
-        _group(findings, alone, tuple(dict.fromkeys(_measured(findings, disks, losses)))) for findings in found.values()
-    )
-
-
-def _group(findings: list[Finding], alone: str | None, measured: tuple[str, ...]) -> Group:
-    code = findings[0].code
-    text = explanation(code)
-    alike = audit.alike_of(findings, alone=alone)
-    cost = next((finding.cost for finding in findings if finding.cost), None)
-    return Group(
-        code=code.value,
-        severity=findings[0].severity.value,
-        title=text.title,
-        seen=tuple((summary, tuple(_under(finding))) for finding, summary in alike[:MOST_OF_A_KIND]),
-        more=max(len(alike) - MOST_OF_A_KIND, 0),
-        costs=cost_rows(cost) if cost else (),
-        measured=measured,
-        commands=tuple(dict.fromkeys(finding.next for finding in findings if _is_told(finding)))[:MOST_COMMANDS],
-        explained=tuple(zip(QUESTIONS, text.answers, strict=True)),
-    )
+    made: list[dict[str, object]] = []
+    for findings in audit.by_code(report):
+        text = explanation(findings[0].code)
+        alike = audit.alike_of(findings, alone=audit.only_disk(report))
+        cost = next((finding.cost for finding in findings if finding.cost), None)
+        commands = dict.fromkeys(finding.next for finding in findings if _has_command(finding))
+        made.append({
+            "code": findings[0].code.value, "severity": findings[0].severity.value, "title": text.title,
+            "seen": [(summary, finding) for finding, summary in alike[:MOST_OF_A_KIND]],
+            "more": max(len(alike) - MOST_OF_A_KIND, 0), "costs": audit.cost_rows(cost) if cost else (),
+            "measured": list(dict.fromkeys(_measured(findings, disks, losses))),
+            "commands": list(commands)[:MOST_COMMANDS], "explained": zip(QUESTIONS, text.answers, strict=True),
+        })  # fmt: skip
+    return made
 
 
 def _measured(findings: Sequence[Finding], disks: Mapping[str, Disk], losses: Sequence[Loss]) -> Iterator[str]:
@@ -137,48 +98,20 @@ def _measured(findings: Sequence[Finding], disks: Mapping[str, Disk], losses: Se
                 yield f"{disk.name}{which}: {loss.text}, on {loss.target}"
 
 
-def _is_told(finding: Finding) -> bool:
+def _has_command(finding: Finding) -> bool:
     """The page explains every code itself."""
     return bool(finding.next) and not finding.next.startswith("aligntool explain ")
 
 
-def _under(finding: Finding) -> Iterator[str]:
-    if finding.cause:
-        yield f"Cause: {finding.cause}"
-    yield from finding.evidence
-
-
-def cost_rows(cost: Cost) -> tuple[tuple[str, str], ...]:
-    """The prediction, row by row."""
-    request = format_size(cost.request)
-    share = cost.straddle_probability
-    rows = [
-        (f"{request} requests that straddle", f"{float(share):.0%}"),
-        ("write rate left", f"{cost.write_rate} of the aligned rate"),
-        (
-            "a straddling write",
-            f"reads {format_size(cost.straddling_read)}, writes {format_size(cost.straddling_written)}",
-        ),
-        ("a straddling read", f"takes {format_size(cost.extra_read)} more"),
-    ]
-    if cost.write_amplification > 1:
-        rows.append(("write amplification, even aligned", f"{float(cost.write_amplification):g}"))
-    return tuple(rows)
-
-
 def commands_of(report: Report, mends: audit.Mends) -> tuple[tuple[str, str], ...]:
     """What to type next, and why; what the worst findings ask for comes first."""
-    why: dict[str, list[str]] = {}
-    for finding in report.findings:
-        if _is_told(finding):
-            codes = why.setdefault(finding.next, [])
-            if finding.code.value not in codes:
-                codes.append(finding.code.value)
+    why: dict[str, dict[str, None]] = {}
+    for finding in filter(_has_command, report.findings):
+        why.setdefault(finding.next, {})[finding.code.value] = None
     made = {command: f"for {', '.join(codes)}" for command, codes in why.items()}
-    for answers in mends.values():
-        for mend in answers:
-            if mend.next and mend.answer == "with-shrink":
-                made.setdefault(mend.next, "a shrink makes room")
+    for mend in chain.from_iterable(mends.values()):
+        if mend.next and mend.answer == "with-shrink":
+            made.setdefault(mend.next, "a shrink makes room")
     return tuple(made.items())[:MOST_NEXT]
 
 
@@ -230,25 +163,17 @@ def _grow(root: _Node, disk: Disk, way: Sequence[LinkHop]) -> None:
 def _branch(node: _Node, report: Report, arrays: Sequence[ArrayView], above: LinkHop | None = None) -> Branch:
     below = tuple(_branch(each, report, arrays, node.hop) for each in node.below.values())
     drives = tuple(
-        Branch(disk.name, disk.model or disk.kind.value, binds=_held_back(disk.name, arrays), drive=True)
+        Branch(disk.name, disk.model or disk.kind.value, binds=_bound(f"{disk.name} itself", arrays), drive=True)
         for disk in node.disks
     )
     if node.hop is None:
         return Branch("", "", below=below)
+    hop, binding = node.hop, _binding(node, arrays, report)
     if node.hidden:
-        speed = format_rate(node.hop.hidden_bandwidth) if node.hop.hidden_bandwidth else ""
-        binding = _binding(node, arrays, report)
+        speed = format_rate(hop.hidden_bandwidth) if hop.hidden_bandwidth else ""
         return Branch(node.hidden, "to the processor; the system does not show it", speed, binding, below=below)
-    what = f"{node.hop.port}" + (f", {node.hop.name}" if node.hop.name else "")
-    return Branch(
-        node.hop.address,
-        what,
-        _speed(node.hop),
-        _binding(node, arrays, report),
-        _slower(node.hop, above),
-        False,
-        (*drives, *below),
-    )
+    what = f"{hop.port}, {hop.name}" if hop.name else f"{hop.port}"
+    return Branch(hop.address, what, _speed(hop), binding, _slower(hop, above), False, (*drives, *below))
 
 
 def _speed(hop: LinkHop) -> str:
@@ -268,13 +193,12 @@ def _slower(hop: LinkHop, above: LinkHop | None) -> str:
 
 def _binding(node: _Node, arrays: Sequence[ArrayView], report: Report) -> tuple[str, ...]:
     disks = _disks_below(node)
-    names: set[str] = set()
-    if node.hop is not None and node.hidden:
-        names = {f"{node.hidden} above {disk.name}" for disk in disks}
-    elif node.hop is not None:
-        names = {hop_words(disk, node.hop) for disk in disks}
-    uplink = next((each for each in report.inventory.uplinks if _is(each, node)), None)
-    return tuple(array.name for array in arrays if names & binding_of(array) or (uplink and _binds(uplink, array)))
+    if node.hop is None:
+        return ()
+    names = {f"{node.hidden} above {disk.name}" if node.hidden else hop_words(disk, node.hop) for disk in disks}
+    name = node.hidden or node.hop.address
+    shared = any(uplink.name == name for uplink in report.inventory.uplinks)
+    return tuple(each.name for each in arrays if names & binding_of(each) or (shared and _binds(name, each)))
 
 
 def binding_of(array: ArrayView) -> frozenset[str]:
@@ -282,25 +206,16 @@ def binding_of(array: ArrayView) -> frozenset[str]:
     return frozenset({array.ceiling.binds, array.ceiling.binds_write}) - {""}
 
 
-def _binds(uplink: Uplink, array: ArrayView) -> bool:
-    return any(what.startswith(f"{uplink.name} (") for what in binding_of(array))
+def _binds(name: str, array: ArrayView) -> bool:
+    return any(what.startswith(f"{name} (") for what in binding_of(array))
 
 
-def _is(uplink: Uplink, node: _Node) -> bool:
-    return node.hop is not None and uplink.name == (node.hidden or node.hop.address)
+def _bound(name: str, arrays: Sequence[ArrayView]) -> tuple[str, ...]:
+    return tuple(array.name for array in arrays if _binds(name, array))
 
 
 def _disks_below(node: _Node) -> list[Disk]:
     return node.disks + [disk for each in node.below.values() for disk in _disks_below(each)]
-
-
-def _held_back(drive: str, arrays: Sequence[ArrayView]) -> tuple[str, ...]:
-    """Arrays whose ceiling the drive itself sets, by its own rate."""
-    return tuple(array.name for array in arrays if _binds_itself(drive, array))
-
-
-def _binds_itself(drive: str, array: ArrayView) -> bool:
-    return any(what.startswith(f"{drive} itself (") for what in binding_of(array))
 
 
 def ceiling_chart(array: ArrayView, report: Report, number: int, rates: Rates) -> svg.BarChart | None:
@@ -313,42 +228,32 @@ def ceiling_chart(array: ArrayView, report: Report, number: int, rates: Rates) -
         for way, most in (("reading", found.read), ("writing", found.write))
         if most is not None
     ]
-    bars += [*_shared_bars(array, report), *_link_bars(array, report), *_drive_bars(array, rates)]
+    bars += _ways(array, report, rates)
     title = f"What the links and the drives of {array.name} carry"
     drives = [member.drive for member in array.members if member.drive in rates]
     note = "; ".join(f"{drive} itself: {rates[drive].by}" for drive in drives if drive)
     return svg.BarChart(f"links-{number}", title, "GB/s (10^9 bytes a second)", tuple(bars), note)
 
 
-def _shared_bars(array: ArrayView, report: Report) -> Iterator[svg.Bar]:
+def _ways(array: ArrayView, report: Report, rates: Rates) -> Iterator[svg.Bar]:
+    """Links that several members share, each member's own, and what each drive does alone, where that is known."""
     for uplink in report.inventory.uplinks:
         below = [member for member in array.members if member.drive in uplink.members]
         if uplink.bandwidth and below:
-            note = f"shared by {len(below)}"
-            yield _carries(uplink.name, uplink.bandwidth, note, binds=_binds(uplink, array))
-
-
-def _link_bars(array: ArrayView, report: Report) -> Iterator[svg.Bar]:
+            binds = _binds(uplink.name, array)
+            yield _carries(uplink.name, uplink.bandwidth, f"shared by {len(below)}", binds=binds)
     drives = {judged.disk.name: judged.disk for judged in report.judged}
     for member in array.members:
         disk = drives.get(member.drive or "")
         if lane := narrowest(disk) if disk else None:
             yield _carries(member.name, lane.bandwidth, "its own link", binds=lane.what in binding_of(array))
-
-
-def _drive_bars(array: ArrayView, rates: Rates) -> Iterator[svg.Bar]:
-    """What each drive does alone, where it is known."""
-    for member in array.members:
-        known = rates.get(member.drive or "")
-        if known is None or member.drive is None:
-            continue
-        for way, own, binding in (
-            ("reading", known.read, array.ceiling.binds),
-            ("writing", known.write, array.ceiling.binds_write or array.ceiling.binds),
-        ):
+    found = array.ceiling
+    for drive in [member.drive for member in array.members if member.drive in rates]:
+        known = rates[drive or ""]
+        for way, own, binding in (("reading", known.read, found.binds),
+                                  ("writing", known.write, found.binds_write or found.binds)):  # fmt: skip
             if own:
-                binds = binding.startswith(f"{member.drive} itself (")
-                yield _carries(f"{member.drive} itself, {way}", own, "", binds=binds)
+                yield _carries(f"{drive} itself, {way}", own, "", binds=binding.startswith(f"{drive} itself ("))
 
 
 def _carries(label: str, bandwidth: int, note: str, *, binds: bool) -> svg.Bar:
@@ -378,17 +283,7 @@ class Content:
 
 def chart_picture(chart: svg.Chart, about: tuple[str, ...] = ()) -> svg.Picture:
     """`about`: the text below the title in a picture of its own."""
-    return replace(_drawn(chart), about=about)
-
-
-def _drawn(chart: svg.Chart) -> svg.Picture:
-    match chart:
-        case svg.BarChart():
-            return svg.bar_picture(chart)
-        case svg.RatioChart():
-            return svg.ratio_picture(chart)
-        case svg.CurveChart():
-            return svg.curve_picture(chart)
+    return replace(svg.picture_of(chart), about=about)
 
 
 def pictures_of(content: Content) -> Iterator[svg.Picture]:
@@ -396,9 +291,9 @@ def pictures_of(content: Content) -> Iterator[svg.Picture]:
     names = disk_names(content.report)
     for judged in content.report.judged:
         if picture := disk_picture(judged, f"map-{names[judged.disk.name]}"):
-            yield replace(picture, about=(facts_line(judged.disk), audit.geometry_words(judged)))
+            yield replace(picture, about=(audit.disk_words(judged.disk), audit.geometry_words(judged)))
         for picture in start_pictures(judged, names[judged.disk.name]):
-            yield replace(picture, about=(facts_line(judged.disk), picture.alternative))
+            yield replace(picture, about=(audit.disk_words(judged.disk), picture.alternative))
     for number, array in enumerate(content.arrays, 1):
         if chart := ceiling_chart(array, content.report, number, content.rates):
             members = ", ".join(member.name for member in array.members)
@@ -417,26 +312,13 @@ def disk_names(report: Report) -> dict[str, str]:
     return made
 
 
-def facts_line(disk: Disk) -> str:
-    """ "Samsung SSD 980 · 1TB · nvme · GPT"."""
-    words = [word for word in (disk.vendor, disk.model) if word]
-    if disk.vendor and disk.model and disk.model.startswith(disk.vendor):
-        words = [disk.model]
-    size = "size unknown" if disk.size is None else format_about(disk.size)
-    return " · ".join(word for word in (" ".join(words), size, disk.kind.value, audit.table_words(disk)) if word)
-
-
 def start_pictures(judged: Judged, name: str) -> Iterator[svg.Picture]:
     """Of the first partitions that are off."""
-    for verdict in _off(judged)[:MOST_STARTS]:
+    off = [verdict for verdict in judged.verdicts if verdict.answer is Answer.OFF and verdict.matters]
+    for verdict in off[:MOST_STARTS]:
         number = "whole" if verdict.partition is None else verdict.partition
-        check = check_drawn(verdict)
-        if check is not None:
+        if check := check_drawn(verdict):
             yield start_picture(judged, verdict, check, f"start-{name}-{number}")
-
-
-def _off(judged: Judged) -> list[Verdict]:
-    return [verdict for verdict in judged.verdicts if verdict.answer is Answer.OFF and verdict.matters]
 
 
 # A disk as the page shows it: facts, map, table, starts.
@@ -446,62 +328,22 @@ MOST_DISKS = 64
 MOST_ROWS = 256
 
 
-@dataclass(frozen=True, slots=True)
-class DiskView:
+def disk_views(report: Report, mends: audit.Mends) -> Iterator[dict[str, object]]:
     """`rows`: number, node, sector, start, size, content, verdict."""
-
-    id: str
-    name: str
-    facts: str
-    geometry: str
-    picture: svg.Picture | None
-    starts: tuple[svg.Picture, ...]
-    rows: tuple[tuple[str, ...], ...]
-    more_rows: int
-    mends: tuple[str, ...]
-    details: tuple[tuple[str, str], ...]
-    unseen: tuple[str, ...]
-
-
-def disk_views(report: Report, mends: audit.Mends) -> tuple[DiskView, ...]:
     names = disk_names(report)
-    return tuple(
-        _view(judged, names[judged.disk.name], mends.get(judged.disk.name, ())) for judged in report.judged[:MOST_DISKS]
-    )
+    for judged in report.judged[:MOST_DISKS]:
+        disk, name = judged.disk, names[judged.disk.name]
+        lines = audit.mend_lines(mends.get(disk.name, ()), width=10_000)
+        yield {
+            "id": name, "name": disk.name, "facts": audit.disk_words(disk), "geometry": audit.geometry_words(judged),
+            "picture": disk_picture(judged, f"map-{name}"), "starts": list(start_pictures(judged, name)),
+            "rows": list(_rows(judged)), "more_rows": max(len(disk.partitions) - MOST_ROWS, 0),
+            "answers": ["".join(text for text, _ in line).strip() for line in lines],
+            "details": list(audit.facts_of(disk)), "unseen": disk.unseen,
+        }  # fmt: skip
 
 
-def _view(judged: Judged, name: str, mends: Sequence[Mend]) -> DiskView:
-    disk = judged.disk
-    return DiskView(
-        id=name,
-        name=disk.name,
-        facts=facts_line(disk),
-        geometry=audit.geometry_words(judged),
-        picture=disk_picture(judged, f"map-{name}"),
-        starts=tuple(start_pictures(judged, name)),
-        rows=_rows(judged),
-        more_rows=max(len(disk.partitions) - MOST_ROWS, 0),
-        mends=tuple("".join(text for text, _ in line).strip() for line in audit.mend_lines(mends, width=10_000)),
-        details=tuple(audit.facts_of(disk)),
-        unseen=tuple(f"{unseen.what}: {unseen.why}" for unseen in disk.unseen),
-    )
-
-
-def _rows(judged: Judged) -> tuple[tuple[str, ...], ...]:
-    verdicts = judged.by_partition()
-    made = []
-    for part in judged.disk.partitions[:MOST_ROWS]:
-        verdict = verdicts.get(part.number)
-        row = audit.row_of(judged.disk, part, verdict)
-        content = " ".join(word for word in (row[5], harmless(audit.names_of(part))) if word)
-        made.append((*row[:5], content, _verdict(verdict)))
-    whole = verdicts.get(None)
-    if not made and whole:
-        hint = judged.disk.content_hint or ", ".join(layer.kind for layer in judged.disk.content)
-        size = "" if judged.disk.size is None else format_about(judged.disk.size)
-        made.append(("whole", "", "0", "0B", size, hint, _verdict(whole)))
-    return tuple(made)
-
-
-def _verdict(verdict: Verdict | None) -> str:
-    return "".join(text for text, _ in audit.verdict_words(verdict))
+def _rows(judged: Judged) -> Iterator[tuple[str, ...]]:
+    for row, part in zip(audit.table_rows(judged)[:MOST_ROWS], judged.disk.partitions or (None,), strict=False):
+        content = " ".join(word for word in (row[5], audit.names_of(part) if part else "") if word)
+        yield (*row[:5], content, audit.verdict_text(row[6]))

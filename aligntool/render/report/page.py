@@ -14,7 +14,7 @@ from aligntool import __version__
 from aligntool.audit.drives import unjudged
 from aligntool.audit.report import Answer, MeasuredDisk, Severity
 from aligntool.measure import compare
-from aligntool.measure.alignment import Knee, Row, Word
+from aligntool.measure.alignment import Row, Word
 from aligntool.measure.fio import Pattern
 from aligntool.measure.results import Conditions, Result, warnings_of
 from aligntool.measure.results import Series as Figures
@@ -36,18 +36,15 @@ def condition_rows(seen: Conditions) -> Iterator[tuple[str, str]]:
     """What is not known is left out."""
     for drive in seen.drives:
         yield drive.name, ", ".join(drive_facts(drive)) or "nothing known"
-    yield from ((word, text) for word, text in _machine(seen) if text)
-
-
-def _machine(seen: Conditions) -> Iterator[tuple[str, str]]:
-    yield "kernel", seen.kernel
-    yield "processor", f"{seen.processor or ''} {f'({seen.cores} cores)' if seen.cores else ''}".strip()
-    yield "governor", seen.governor or ""
+    cores = f" ({seen.cores} cores)" if seen.cores else ""
     room = f", {format_about(seen.free)} free" if seen.free is not None else ""
-    yield "file system", f"{seen.filesystem}{room}" if seen.filesystem else ""
-    if seen.kernel:  # of an older file nothing is known
-        yield "caches", "dropped" if seen.caches_dropped else "not dropped"
-    yield "fio", seen.fio
+    caches = "dropped" if seen.caches_dropped else "not dropped"
+    machine = (
+        ("kernel", seen.kernel), ("processor", f"{seen.processor or ''}{cores}".strip()), ("governor", seen.governor),
+        ("file system", f"{seen.filesystem}{room}" if seen.filesystem else ""),
+        ("caches", caches if seen.kernel else ""), ("fio", seen.fio),  # without a kernel: of an older file
+    )  # fmt: skip
+    yield from ((word, text) for word, text in machine if text)
 
 
 # What `aligntool bench alignment` and `aligntool bench span` kept, as charts: predicted beside measured, and
@@ -61,21 +58,15 @@ _EXPERIMENT_KINDS = {Word.MATTERS: "bad", Word.DOES_NOT: "good", Word.CANNOT_TEL
 def experiment_shown(found: Starts | Spans, number: int) -> Measured:
     """`number`: of the result on the page."""
     shown = _alignment(found, number) if isinstance(found, Starts) else _span(found, number)
-    if not found.complete:
-        shown = replace(shown, summary=f"{shown.summary}, not complete: it was interrupted, or fio failed")
-    warnings = tuple(f"warning: {each}" for each in found.warnings)
     name = "alignment" if isinstance(found, Starts) else "span"
     who = ", ".join(word for word in (f"bench {name} on {found.target}", found.conditions.drive) if word)
-    rows = tuple(_experiment_conditions(found))
+    cut = "" if found.complete else "not complete: it was interrupted, or fio failed"
+    summary = ", ".join(word for word in (when_words(found.when), shown.summary, cut) if word)
+    rows = [*condition_rows(found.conditions), *([("runs", setting_words(found.setting))] if found.setting else [])]
     return replace(
-        shown, title=f"{number}. {who}", notes=(*shown.notes, *warnings), conditions=rows, about=(who, shown.summary)
-    )
-
-
-def _experiment_conditions(found: Starts | Spans) -> Iterator[tuple[str, str]]:
-    yield from condition_rows(found.conditions)
-    if found.setting is not None:
-        yield "runs", setting_words(found.setting)
+        shown, title=f"{number}. {who}", summary=summary, conditions=tuple(rows), about=(who, summary),
+        notes=(*shown.notes, *(f"warning: {each}" for each in found.warnings)),
+    )  # fmt: skip
 
 
 def _alignment(found: Starts, number: int) -> Measured:
@@ -90,10 +81,8 @@ def _alignment(found: Starts, number: int) -> Measured:
         )
         for place, load in enumerate(dict.fromkeys(row.load for row in rows if row.high), 1)
     )
-    summary = ", ".join(word for word in (when_words(found.when), f"{found.summary} ({found.unit_by})") if word)
-    return Measured(
-        "", summary, charts, tuple(_start_figures(rows, found)), tuple(_said(rows)), losses=tuple(_losses(rows, found))
-    )
+    summary = f"{found.summary} ({found.unit_by})"
+    return Measured("", summary, charts, tuple(_start_figures(rows, found)), _said(rows), (), _losses(rows, found))
 
 
 def _start_figures(rows: Sequence[Row], found: Starts) -> Iterator[tuple[str, ...]]:
@@ -119,8 +108,9 @@ def _shares(row: Row | None) -> tuple[str, str, str, str]:
     """None: an aligned start, beside which the others stand."""
     if row is None:
         return "1", "–", "–", "aligned"
-    measured, range_ = (f"{row.ratio:.2f}", range_words(row.low, row.high)) if row.high else ("–", "–")
-    return f"{row.predicted:.2f}", measured, range_, f"{row.word}{', CPU-bound' if row.cpu_bound else ''}"
+    note = f"{row.word}{', CPU-bound' if row.cpu_bound else ''}"
+    measured = (f"{row.ratio:.2f}", range_words(row.low, row.high)) if row.high else ("–", "–")
+    return f"{row.predicted:.2f}", *measured, note
 
 
 def _bars(rows: Sequence[Row]) -> Iterator[svg.Bar]:
@@ -130,63 +120,55 @@ def _bars(rows: Sequence[Row]) -> Iterator[svg.Bar]:
         yield svg.Bar("aligned, beside another aligned start", 1.0, "1", low, high, range_text=range_words(low, high))
     for row in rows[:MOST_STARTS]:
         yield svg.Bar(f"{row.place.title}, predicted", row.predicted, f"{row.predicted:.2f}")
-        if not row.high:
-            yield svg.Bar(f"{row.place.title}, measured", 0.0, "–", kind="unknown", note=row.word.value)
-            continue
-        kind = _EXPERIMENT_KINDS.get(row.word, "unknown")
-        yield svg.Bar(
-            f"{row.place.title}, measured", row.ratio, f"{row.ratio:.2f}", row.low, row.high, kind, row.word.value,
-            range_words(row.low, row.high),
-        )  # fmt: skip
+        bar = svg.Bar(f"{row.place.title}, measured", 0.0, "–", kind="unknown", note=row.word.value)
+        if row.high:
+            kind, range_ = _EXPERIMENT_KINDS.get(row.word, "unknown"), range_words(row.low, row.high)
+            bar = replace(bar, value=row.ratio, text=f"{row.ratio:.2f}", low=row.low, high=row.high, kind=kind,
+                          range_text=range_)  # fmt: skip
+        yield bar
 
 
-def _losses(rows: Sequence[Row], found: Starts) -> Iterator[Loss]:
+def _losses(rows: Sequence[Row], found: Starts) -> tuple[Loss, ...]:
     """Of random writes, for which the audit predicts."""
     one = found.disk
     disk = MeasuredDisk(one.name, one.path, one.size, (), one.serial, one.wwn) if one else None
-    for row in rows:
-        if row.load.pattern is Pattern.RANDOM_WRITE and row.high:
-            text = f"{row.ratio:.2f} ({range_words(row.low, row.high)}), {row.word} ({row.place.title})"
-            yield Loss(found.unit, row.load.block, row.place.residue, disk, found.target, text)
+    return tuple(
+        Loss(found.unit, row.load.block, row.place.residue, disk, found.target,
+             f"{row.ratio:.2f} ({range_words(row.low, row.high)}), {row.word} ({row.place.title})")
+        for row in rows
+        if row.load.pattern is Pattern.RANDOM_WRITE and row.high
+    )  # fmt: skip
 
 
-def _said(rows: Sequence[Row]) -> Iterator[str]:
+def _said(rows: Sequence[Row]) -> tuple[str, ...]:
     """Starts with the same words are merged."""
-    groups: dict[tuple[str, Word, str], list[str]] = {}
+    groups: dict[tuple[str, str], list[str]] = {}
     for row in rows:
-        groups.setdefault((row.load.title, row.word, row.why), []).append(row.place.title)
-    for (load, word, why), places in groups.items():
-        yield f"{load}, {', '.join(places)}: {word}; {why}"
+        groups.setdefault((row.load.title, f"{row.word}; {row.why}"), []).append(row.place.title)
+    return tuple(f"{load}, {', '.join(places)}: {said}" for (load, said), places in groups.items())
 
 
 def _span(found: Spans, number: int) -> Measured:
     verb = "write" if found.write else "read"
-    points = tuple(_experiment_point(span, rates) for span, rates in sorted(found.curve.items()))
-    facts = knee_facts(found.knee)
-    said = "; ".join(word for word in (found.summary, facts) if word)
+    points = tuple(
+        svg.Point(span, format_about(span), median(rates), f"{median(rates):,.0f}", min(rates), max(rates),
+                  f"{min(rates):,.0f}–{max(rates):,.0f}")
+        for span, rates in sorted(found.curve.items())
+    )  # fmt: skip
+    knee, mark = found.knee, None
+    if knee.below is not None and knee.above is not None and knee.sure:
+        mark = svg.Mark(knee.below, f"knee: {format_about(knee.below)}–{format_about(knee.above)}")
     chart = svg.CurveChart(
         f"bench-{number}-span", f"4 KiB random {verb} at QD32 over spans that double", "span", "IOPS",
-        (svg.Series(f"random {verb}, 4KiB QD32", points),), mark=_mark(found.knee), tabled=True,
+        (svg.Series(f"random {verb}, 4KiB QD32", points),), mark=mark, tabled=True,
     )  # fmt: skip
-    summary = ", ".join(word for word in (when_words(found.when), said) if word)
     figures = (
         ("span", "IOPS", "range of IOPS", "CPU of a core"),
         *((format_about(span), *_iops(rates, found.cpu.get(span, ()))) for span, rates in sorted(found.curve.items())),
     )
     notes = (*([found.beyond] if found.beyond else []), *host_memory_words(found.nvme))
-    return Measured(f"{number}. span: {found.target}", summary, (chart,), figures, notes)
-
-
-def _experiment_point(span: int, rates: Sequence[float]) -> svg.Point:
-    low, centre, high = min(rates), median(rates), max(rates)
-    return svg.Point(span, format_about(span), centre, f"{centre:,.0f}", low, high, f"{low:,.0f}–{high:,.0f}")
-
-
-def _mark(knee: Knee) -> svg.Mark | None:
-    """Return the line through the chart at a knee that is sure."""
-    if knee.below is None or knee.above is None or not knee.sure:
-        return None
-    return svg.Mark(knee.below, f"knee: {format_about(knee.below)}–{format_about(knee.above)}")
+    summary = "; ".join(word for word in (found.summary, knee_facts(knee)) if word)
+    return Measured("", summary, (chart,), figures, notes)
 
 
 # Results of benchmarks as charts: rates as bars, sweeps, threads, passes and rounds as curves, two results as
@@ -207,41 +189,38 @@ def measured_of(results: Sequence[Result | Starts | Spans]) -> tuple[Measured, .
         _one(result, number) if isinstance(result, Result) else experiment_shown(result, number)
         for number, result in enumerate(results, 1)
     ]
-    pairs = list(_pairs(results))
+    pairs: list[tuple[Numbered, Numbered]] = []
+    firsts: dict[str, Numbered] = {}
+    for number, result in enumerate(results, 1):
+        if isinstance(result, Result) and (first := firsts.setdefault(result.settings.profile, (number, result))):
+            pairs += [(first, (number, result))] if first[0] != number else []
     found = compare.compare_all([(first[1], other[1]) for first, other in pairs])
     lines = sum(map(len, found))
     shown += [_beside(first, other, ratios, lines) for (first, other), ratios in zip(pairs, found, strict=True)]
     return tuple(shown)
 
 
-def _pairs(results: Sequence[Result | Starts | Spans]) -> Iterator[tuple[Numbered, Numbered]]:
-    firsts: dict[str, Numbered] = {}
-    for number, result in enumerate(results, 1):
-        if isinstance(result, Result):
-            first = firsts.setdefault(result.settings.profile, (number, result))
-            if first[0] != number:
-                yield first, (number, result)
-
-
 def _one(result: Result, number: int) -> Measured:
     settings = result.settings
-    charts = tuple(_charts(result, f"bench-{number}"))
-    direct = "past the page cache" if settings.direct else "BUFFERED"
+    passes, repeats = settings.passes, settings.repeats
+    runs = f"medians of {repeats} runs with their range" if repeats > 1 else "one run of each"
+    runs = "rounds until it is steady" if settings.until_steady else runs
     summary = [
-        when_words(result.when), f"{format_size(settings.span)} {direct}",
-        _runs(result),
+        when_words(result.when),
+        f"{format_size(settings.span)} {'past the page cache' if settings.direct else 'BUFFERED'}",
+        f"{max(passes)} passes over the same data" if passes else runs,
         "" if result.complete else "not complete: it was interrupted, or fio failed",
     ]  # fmt: skip
     notes = (
-        *compare.result_notes(result),
-        *(f"left out: {each}" for each in result.skipped),
+        *compare.result_notes(result), *(f"left out: {each}" for each in result.skipped),
         *(f"warning: {each}" for each in warnings_of(result.conditions, direct=settings.direct)),
-    )
-    title = f"{number}. {_named(result)}"
-    told = ", ".join(each for each in summary if each)
-    return Measured(
-        title, told, charts, _figures(result), notes, tuple(_result_conditions(result)), about=(_named(result), told)
-    )
+    )  # fmt: skip
+    conditions = (
+        *condition_rows(result.conditions), ("run", f"engine {settings.engine}, {settings.runtime_s:g} s each"),
+        ("aligntool", result.aligntool),
+    )  # fmt: skip
+    charts, said, named = tuple(_charts(result, f"bench-{number}")), ", ".join(filter(None, summary)), _named(result)
+    return Measured(f"{number}. {named}", said, charts, _figures(result), notes, conditions, about=(named, said))
 
 
 def _named(result: Result) -> str:
@@ -256,15 +235,6 @@ def _figures(result: Result) -> svg.Rows:
     bound = any(each.held_back for each in result.series)
     rows = [(each.test.title, *figure_cells(each), *((each.held_back,) if bound else ())) for each in result.series]
     return (("test", *heads, *(("note",) if bound else ())), *rows) if rows else ()
-
-
-def _runs(result: Result) -> str:
-    settings = result.settings
-    if settings.passes:
-        return f"{max(settings.passes)} passes over the same data"
-    if settings.until_steady:
-        return "rounds until it is steady"
-    return f"medians of {settings.repeats} runs with their range" if settings.repeats > 1 else "one run of each"
 
 
 def _charts(result: Result, name: str) -> Iterator[svg.Chart]:
@@ -320,11 +290,10 @@ def _sweep_chart(group: Sequence[Figures], name: str, *, sizes: bool) -> svg.Cur
     else:
         title = f"IOPS over threads, {format_size(test.block)} requests, QD{test.depth} each"
         heads = ("threads", "IOPS")
-    sides = {write: [each for each in group if each.test.write is write] for write in (False, True)}
     series = tuple(
-        svg.Series("write" if write else "read", tuple(_sweep_point(each, sizes=sizes) for each in side))
-        for write, side in sides.items()
-        if side
+        svg.Series("write" if write else "read", points)
+        for write in (False, True)
+        if (points := tuple(_sweep_point(each, sizes=sizes) for each in group if each.test.write is write))
     )
     return svg.CurveChart(name, title, *heads, series, tabled=True)
 
@@ -341,38 +310,29 @@ def _courses(result: Result, name: str) -> Iterator[svg.CurveChart]:
     passes = bool(result.settings.passes)
     word, unit = ("pass", "MB/s") if passes else ("round", "IOPS")
     for number, each in enumerate(result.series, 1):
-        points = []
-        for sample in each.samples:
-            value = sample.bytes_per_s / 1e6 if passes else sample.iops
-            points.append(svg.Point(sample.number, str(sample.number), value, f"{value:,.1f} {unit}"))
-        series = (svg.Series(each.test.title, tuple(points)),)
+        values = [(one.number, one.bytes_per_s / 1e6 if passes else one.iops) for one in each.samples]
+        points = tuple(svg.Point(at, str(at), value, f"{value:,.1f} {unit}") for at, value in values)
         title = f"{each.test.title}, {word} by {word}"
+        series = (svg.Series(each.test.title, points),)
         yield svg.CurveChart(f"{name}-{word}-{number}", title, word, unit, series, doubling=False)
 
 
 def _beside(before: Numbered, after: Numbered, ratios: Sequence[compare.Ratio], lines: int) -> Measured:
     """`lines`: that are put side by side on the page."""
-    (one, first), (number, other) = before, after
-    a, b = _who(first, one), _who(other, number)
-    bars = tuple(map(_ratio_bar, ratios))
-    chart = svg.RatioChart(f"ratio-{number}", f"{b} beside {a}: log10 of the ratio of rates", a, b, bars)
-    summary = f"log10 of bytes a second of {b} over {a}" if bars else "they have no test in common"
-    about = tuple(
-        f"{which}. {_named(each)}, {when_words(each.when)}" for which, each in ((one, first), (number, other))
+    first, (number, other) = before[1], after
+    a, b = (f"{at}. {each.conditions.drive or each.target}" for at, each in (before, after))
+    chart = svg.RatioChart(
+        f"ratio-{number}", f"{b} beside {a}: log10 of the ratio of rates", a, b, tuple(map(_ratio_bar, ratios))
     )
     notes = [
         f"“faster” and “slower” hold if nothing else changed in between; chance is taken into account for {lines} lines"
     ]
     notes += [f"not the same: {each.words}" for each in compare.differences(first, other)]
     notes += [f"warning: {who}: {each}" for who, side in ((a, first), (b, other)) for each in compare.doubts(side)]
-    return Measured(
-        f"{b} beside {a}", summary, (chart,) if bars else (),
-        notes=(*notes, *(f"warning: {each}" for each in compare.unmatched((first, other)))), about=about,
-    )  # fmt: skip
-
-
-def _who(result: Result, number: int) -> str:
-    return f"{number}. {result.conditions.drive or result.target}"
+    notes += [f"warning: {each}" for each in compare.unmatched((first, other))]
+    summary = f"log10 of bytes a second of {b} over {a}" if ratios else "they have no test in common"
+    about = tuple(f"{at}. {_named(each)}, {when_words(each.when)}" for at, each in (before, after))
+    return Measured(f"{b} beside {a}", summary, (chart,) if ratios else (), notes=tuple(notes), about=about)
 
 
 def _ratio_bar(each: compare.Ratio) -> svg.Bar:
@@ -380,7 +340,8 @@ def _ratio_bar(each: compare.Ratio) -> svg.Bar:
     if each.before.low > 0 and each.after.low > 0:
         low, high = log10(each.after.low / each.before.high), log10(each.after.high / each.before.low)
     kind = _RESULT_KINDS.get(each.verdict, "unknown")
-    text = f"{_signed(each.log_ratio)} ({_times(each.times)}×)"
+    times = f"{each.times:.2f}" if 0.1 <= each.times < 100 else significant(each.times)
+    text = f"{_signed(each.log_ratio)} ({times}×)"
     told = "" if low is None or high is None else f"{_signed(low)} to {_signed(high)}"
     note = _NOTES.get(each.verdict, each.verdict.value)
     return svg.Bar(each.test.title, each.log_ratio, text, low, high, kind, note, told)
@@ -390,16 +351,6 @@ def _signed(value: float) -> str:
     """ "−0.30", "+1.00"; what rounds to nothing has no sign."""
     text = f"{value:+.2f}".replace("-", "−")
     return "0.00" if text[1:] == "0.00" else text
-
-
-def _times(value: float) -> str:
-    return f"{value:.2f}" if 0.1 <= value < 100 else significant(value)
-
-
-def _result_conditions(result: Result) -> Iterator[tuple[str, str]]:
-    yield from condition_rows(result.conditions)
-    yield "run", f"engine {result.settings.engine}, {result.settings.runtime_s:g} s each"
-    yield "aligntool", result.aligntool
 
 
 # Content -> the page. All text is made harmless first and escaped by the template, so that no name on a disk is ever
@@ -416,46 +367,30 @@ def page_html(content: disks.Content) -> str:
         _environment()
         .get_template("page.html")
         .render(
-            version=__version__,
-            made=content.made,
-            styles=Markup(styles),  # ours
-            policy=_policy(styles),
+            version=__version__, styles=Markup(styles), policy=_policy(styles), content=content, report=report,
             counts={answer.name.lower(): report.count_answers(answer) for answer in Answer},
             severities={severity.value: report.count(severity) for severity in Severity},
-            disk_count=len(report.judged),
-            disks=disks.disk_views(report, content.mends),
+            disks=list(disks.disk_views(report, content.mends)),
             groups=disks.groups_of(report, [loss for one in content.measured for loss in one.losses]),
-            uplinks=report.inventory.uplinks,
-            unseen=unjudged(report),
+            unseen=unjudged(report), tree=disks.tree_of(report, content.arrays), measured=content.measured,
             arrays=[
                 (array, ceiling_words(array.ceiling), disks.ceiling_chart(array, report, number, content.rates))
                 for number, array in enumerate(content.arrays, 1)
             ],
-            tree=disks.tree_of(report, content.arrays),
-            measured=content.measured,
-            commands=disks.commands_of(report, content.mends),
-            queue=svg.queue_picture(),
+            commands=disks.commands_of(report, content.mends), queue=svg.queue_picture(),
         )
-    )
+    )  # fmt: skip
 
 
 def _environment() -> Environment:
     made = Environment(
-        loader=PackageLoader("aligntool.render.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_shown,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+        loader=PackageLoader("aligntool.render.report", "."), autoescape=True, undefined=StrictUndefined,
+        finalize=_shown, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
     made.filters |= {
-        "svg": _svg,
-        "chart": _chart,
-        "rows": svg.table_of,
-        "size": format_size,
-        "about": format_about,
-        "rate": format_rate,
-    }
+        "svg": _svg, "chart": lambda chart: _svg(svg.picture_of(chart)), "rows": svg.table_of,
+        "size": format_size, "about": format_about, "rate": format_rate,
+    }  # fmt: skip
     return made
 
 
@@ -468,10 +403,6 @@ def _shown(value: object) -> object:
 
 def _svg(picture: svg.Picture) -> Markup:
     return Markup(svg.svg_text(picture, alone=False))  # written by an XML writer, which escapes
-
-
-def _chart(chart: svg.Chart) -> Markup:
-    return _svg(disks.chart_picture(chart))
 
 
 def _policy(styles: str) -> str:
