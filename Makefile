@@ -38,8 +38,9 @@ picture: .venv/.ready-demo ## draw docs/pictures/audit.svg anew
 	@folder=$$(mktemp -d) && cd "$$folder" && '$(CURDIR)/$(ALIGNTOOL)' demo old-disk.img \
 		--picture '$(CURDIR)/docs/pictures/audit.svg' >/dev/null; status=$$?; rm -r "$$folder"; exit $$status
 
-man: .venv/.ready-test ## write the manual pages in docs/man anew, from docs/cli.md
+man: .venv/.ready-test ## write the manual pages anew from docs/cli.md, and the completion files from the options
 	@.venv/bin/python .ci/man.py
+	@.venv/bin/python .ci/completion.py
 
 dist: ## make aligntool.pyz (one file, runs by any Python 3.11 or newer), wheel and sdist in dist/
 	@.ci/dist dist

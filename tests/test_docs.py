@@ -159,6 +159,13 @@ def test_the_manual_pages_are_those_of_docs(tmp_path: Path) -> None:
     assert made == kept, "type: make man"
 
 
+def test_the_completion_files_have_the_options_of_today(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, ROOT / ".ci" / "completion.py", tmp_path], check=True, cwd=ROOT)
+    kept = ROOT / "aligntool" / "cli" / "completions"
+    made = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert made == {path.name: path.read_text() for path in kept.iterdir()}, "type: make man"
+
+
 @pytest.mark.needs_tools("man")
 @pytest.mark.parametrize("page", sorted((DOCS / "man").rglob("*.[15]")), ids=lambda page: page.name)
 def test_man_shows_a_page_without_a_warning_and_with_all_its_options(page: Path) -> None:

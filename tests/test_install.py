@@ -61,10 +61,14 @@ def test_the_wheel_holds_the_program_the_recipes_and_the_licence_and_no_tests(wh
     assert any(name.endswith("licenses/LICENSE") for name in names)
     base = wheel.name.split("-py3")[0]
     assert {name.split("/")[0] for name in names} <= {"aligntool", f"{base}.dist-info", f"{base}.data"}
-    manual = {name.removeprefix(f"{base}.data/data/share/man/") for name in names if ".data/" in name}
-    assert manual == {
-        path.relative_to(ROOT / "docs" / "man").as_posix() for path in (ROOT / "docs" / "man").rglob("*.[15]")
+    shared = {name.removeprefix(f"{base}.data/data/share/") for name in names if ".data/" in name}
+    manual = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs" / "man").rglob("*.[15]")}
+    completion = {
+        "bash-completion/completions/aligntool",
+        "zsh/site-functions/_aligntool",
+        "fish/vendor_completions.d/aligntool.fish",
     }
+    assert shared == manual | completion
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "aligntool").rglob("*.py")}
     assert modules <= names
 

@@ -14,6 +14,7 @@ from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from inspect import Parameter, Signature, signature
+from pkgutil import get_data
 from threading import RLock
 from types import ModuleType
 from typing import Annotated
@@ -244,6 +245,7 @@ class Program(TyperGroup):
 app = typer.Typer(
     name="aligntool",
     cls=Program,
+    add_completion=False,  # those of click start the program at each TAB: half a second, and no values
     help="Audit disks for misaligned partitions, and move them onto the boundary without losing what is on them; "
     "make arrays that lie on it and start at every boot; measure what a drive is good for.",
     epilog="Example: sudo aligntool audit        Without root, the audit has what can be read without root.",
@@ -258,11 +260,29 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _completion(shell: str | None) -> None:
+    if shell:
+        if shell not in ("bash", "zsh", "fish"):
+            raise typer.BadParameter(f"{shell!r} is not bash, zsh or fish")
+        sys.stdout.write((get_data("aligntool.cli", f"completions/aligntool.{shell}") or b"").decode())
+        raise typer.Exit
+
+
 @app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    completion: Annotated[
+        str | None,
+        typer.Option(
+            "--show-completion",
+            metavar="SHELL",
+            callback=_completion,
+            is_eager=True,
+            help="Print the completion file of bash, zsh or fish.",
+        ),
+    ] = None,
 ) -> None:
     """Options before the command."""
 

@@ -1,0 +1,663 @@
+#compdef aligntool
+# Written by .ci/completion.py; do not edit.
+
+emulate sh -c '
+aligntool_disks() {
+    for path in /sys/class/block/*; do
+        case ${path##*/} in dm-* | fd[0-9]* | ram* | sr[0-9]* | zram*) continue ;; esac
+        read -r size <"$path/size" && [ "$size" != 0 ] && [ ! -e "$path/partition" ] && echo "/dev/${path##*/}"
+    done
+}
+aligntool_arrays() {
+    for path in /sys/class/block/md*/md /dev/md/*; do
+        case $path in
+        */md) path=${path%/md} && [ -e "$path/md" ] && echo "${path##*/}" ;;
+        *) [ -e "$path" ] && echo "${path##*/}" ;;
+        esac
+    done
+}
+aligntool_partitions() { # the words of the command line; the first one that is a disk or a file counts
+    shift
+    for word; do
+        case $word in plan | realign) continue ;; esac
+        [ -b "/dev/$word" ] && word=/dev/$word
+        [ -b "$word" ] || [ -f "$word" ] || continue
+        path=$(readlink -f "$word")
+        case $path in
+        /dev/*) cat "/sys/class/block/${path##*/}/"*/partition ;;
+        *) partx --show --noheadings --output NR "$path" ;;
+        esac | tr -d '\'' '\'' | sort -n
+        return
+    done
+}
+'
+
+_aligntool_audit() {
+    _arguments -s -S \
+        '(--map)--map[Draw blocks over physical sectors for each partition]' \
+        '(--json)--json[The same as --format json]' \
+        '(--format)--format=[Format of the report]:WORD:(text json prometheus)' \
+        '(--fail-on)--fail-on=[Exit 1 from this severity on \[default\: error\], 3 where a disk was not judged]:WORD:(error warning never)' \
+        '(--quiet -q)--quiet[Show only errors and warnings, one line each]' \
+        '(--quiet -q)-q[Show only errors and warnings, one line each]' \
+        '(--verbose -v)--verbose[Show every disk and every note in full]' \
+        '(--verbose -v)-v[Show every disk and every note in full]' \
+        '(--wake)--wake[Also read disks that are asleep]' \
+        '(--timeout)--timeout=[How long to wait for a disk; then it is skipped]:SECONDS: ' \
+        '(--sysroot)--sysroot=[Use a captured machine\: a snapshot or its folder]:DIR:_files' \
+        '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
+        '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
+        '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
+        '*--measured=[Compare the disk with the result of `aligntool probe -o FILE`]:FILE:_files' \
+        '(--grain)--grain=[Boundary that partitions should start on \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:audit:_aligntool_devices'
+}
+
+_aligntool_explain() {
+    _arguments -s -S \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:explain:((AT101\:"Partition starts off the physical sectors" AT102\:"Partition starts off the NAND page or the drive'\''s internal unit" AT103\:"Partition starts off the card'\''s allocation unit" AT104\:"Partition starts off the RAID chunk" AT105\:"Partition starts off the optimal I/O size" AT106\:"Partition does not start on a whole MiB" AT107\:"Partition does not end on a physical sector" AT108\:"Partition starts off the erase block" AT109\:"Alignment cannot be judged" AT110\:"Alignment does not matter here" AT201\:"The members of a stacked device contradict each other" AT202\:"The optimal I/O size is not believable" AT203\:"The drive hides its physical sector size" AT204\:"The physical sector size is assumed" AT205\:"The minimum I/O size is not believable" AT206\:"The drive offers a faster sector format" AT207\:"The drive works in units larger than 4 KiB" AT208\:"The physical sectors do not start at byte 0" AT209\:"The drive and its adapter disagree on the physical sector" AT210\:"The sector size comes from the partition table" AT301\:"The primary GPT is damaged" AT302\:"The backup GPT is damaged or missing" AT303\:"The table was written for another sector size" AT304\:"Partitions overlap" AT305\:"A partition ends beyond the disk" AT306\:"The chain of logical partitions is broken" AT307\:"Hybrid MBR" AT308\:"The kernel has other partitions than the table" AT309\:"A table entry is invalid" AT310\:"The protective MBR is wrong" AT311\:"A partition lies outside the usable area" AT312\:"The backup GPT is not at the end of the disk" AT313\:"The two copies of the GPT differ" AT314\:"Windows dynamic disk" AT315\:"Member of a firmware or whole-disk RAID" AT316\:"The partition table cannot be read" AT317\:"A move of partitions is in flight" AT318\:"A partition covers the partition table" AT319\:"Both copies of the GPT are damaged" AT401\:"Data inside the partition start off the physical sectors" AT402\:"Data inside the partition start off the page, unit or allocation unit" AT403\:"The clusters of a FAT or exFAT file system are off the grid" AT404\:"Data inside start off the array'\''s chunk or stripe" AT405\:"The file system'\''s stripe settings do not fit the array" AT406\:"Blocks are smaller than the physical sector" AT407\:"The file system is larger than its partition" AT408\:"More than one thing is recognised here" AT409\:"A superblock is inconsistent" AT501\:"A PCIe link runs below what both its ends can do" AT502\:"Drives share an uplink that is narrower than they are together" AT503\:"The drive is attached to the chipset" AT504\:"Firmware RAID mode hides NVMe drives" AT505\:"The drive is behind Intel VMD" AT506\:"The host memory buffer is smaller than the drive asked for" AT507\:"How much of a DRAM-less drive its buffer can map" AT508\:"The drive takes one command at a time" AT509\:"The drive is faster than its slot" AT510\:"The drive database has a note on this model" AT601\:"An array runs with members missing" AT602\:"An array is being resynchronised, rebuilt or checked" AT603\:"The array'\''s chunk cuts the pages or units of its members" AT604\:"A full stripe of RAID5 or RAID6 is longer than one request" AT605\:"A redundant array has no write-intent bitmap" AT606\:"The bitmap of RAID5 or RAID6 on flash is too fine" AT607\:"RAID5 or RAID6 on flash passes no discards on" AT608\:"A drive that is a member as a whole still has a GPT header" AT609\:"A member is a drive without a partition table" AT610\:"The members have logical sectors of different sizes" AT611\:"No ARRAY line in mdadm.conf names the array" AT612\:"The array'\''s line in mdadm.conf does not name it by its UUID" AT613\:"An initramfs does not know the array" AT614\:"The array belongs to another host" AT615\:"Something is named by the number of an array" AT616\:"A data array is mounted without nofail" AT617\:"The creation of an array was interrupted" AT618\:"A data array is not started when a drive is missing" AT901\:"Something could not be read" AT902\:"A disk or target could not be judged" AT903\:"A disk did not answer in time" queue-depth))'
+}
+
+_aligntool_drives() {
+    _arguments -s -S \
+        '(--firmware)--firmware=[Show only rows that fit this firmware revision]:WORD: ' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:drives: '
+}
+
+_aligntool_realign() {
+    _arguments -s -S \
+        '*--partition=[Move only these partitions, such as 1,2 \[default\: all off the grid\]]:N[,N]:_aligntool_partitions' \
+        '*-p+[Move only these partitions, such as 1,2 \[default\: all off the grid\]]:N[,N]:_aligntool_partitions' \
+        '(--grain)--grain=[Boundary to start on \[default\: 1MiB where there is room\]]:SIZE:(1MiB 2MiB 4MiB)' \
+        '(--recipe)--recipe=[Use a goal that comes with aligntool]:NAME:((cloned-ssd\:"an old table that was cloned onto an SSD\: 1 MiB or nothing" gpt-34-40\:"a GPT whose first partition begins at sector 34 or 40\: old macOS, FreeBSD, storage boxes" large-unit-qlc\:"QLC SSDs with mapping units of 16 to 64 KiB that do not report them" sd-card\:"SD cards and eMMC\: every start on 4 MiB, none before it" sector-63\:"a disk partitioned by cylinders\: first partition at sector 63 (Windows XP and before, old Linux)"))' \
+        '(--shrink)--shrink[Allow file systems to be shrunk with their own tools to make room]' \
+        '(--journal)--journal=[Write the journal to a file on another disk, not to free space of this one]:FILE:_files' \
+        '(--dry-run)--dry-run[Show the plan and stop]' \
+        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
+        '(--json)--json[Report events as JSON lines]' \
+        '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
+        '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
+        '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:realign:_aligntool_devices'
+}
+
+_aligntool_layout() {
+    _arguments -s -S \
+        '*--part=[A partition, such as 512MiB\:esp; may be given again. `rest\:linux` takes what the others leave]:SIZE\:ROLE[\:NAME]: ' \
+        '(--label)--label=[gpt, or dos for an MBR \[default\: gpt\]]:gpt|dos:(gpt dos)' \
+        '(--recipe)--recipe=[Use a goal that comes with aligntool]:NAME:((data-disk\:"a disk for data\: one Linux partition over all of it" desktop-bios\:"a PC that boots by BIOS from a GPT\: BIOS boot partition for GRUB, root, swap" desktop-uefi\:"a PC that boots by UEFI\: EFI system partition, root, swap" sd-card\:"the SD card of a Raspberry Pi or similar\: FAT for the firmware, Linux, both on 4 MiB" server-nvme-raid\:"a member of a software RAID on NVMe\: EFI system partition, /boot member, data member, room for a smaller spare"))' \
+        '(--grain)--grain=[Boundary to start on \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
+        '(--spare-end)--spare-end=[Free space to leave at the end]:SIZE: ' \
+        '(--wipe)--wipe[Allow the loss of everything on a disk that is not empty]' \
+        '(--dry-run)--dry-run[Show the plan and stop]' \
+        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--json)--json[Report events as JSON lines]' \
+        '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
+        '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
+        '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:layout:_aligntool_devices'
+}
+
+_aligntool_apply() {
+    _arguments -s -S \
+        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
+        '(--json)--json[Report events as JSON lines]' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:apply:_files'
+}
+
+_aligntool_status() {
+    _arguments -s -S \
+        '(--journal)--journal=[The journal file, if it is on another disk]:FILE:_files' \
+        '(--json)--json[As JSON]' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:status:_aligntool_devices'
+}
+
+_aligntool_resume() {
+    _arguments -s -S \
+        '(--journal)--journal=[The journal file, if it is on another disk]:FILE:_files' \
+        '(--restore-table)--restore-table[Write the journal'\''s partition table over one that another program changed]' \
+        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
+        '(--json)--json[Report events as JSON lines]' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:resume:_aligntool_devices'
+}
+
+_aligntool_rollback() {
+    _arguments -s -S \
+        '(--journal)--journal=[The journal file, if it is on another disk]:FILE:_files' \
+        '(--restore-table)--restore-table[Write the journal'\''s partition table over one that another program changed]' \
+        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
+        '(--json)--json[Report events as JSON lines]' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:rollback:_aligntool_devices'
+}
+
+_aligntool_probe() {
+    _arguments -s -S \
+        '(--destructive)--destructive[Also write to the disk itself, which must be empty]' \
+        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--limit)--limit=[Time requests for at most this long]:SECONDS: ' \
+        '(--most)--most=[Read and write at most this much; one round of requests must fit \[default\: 1GiB\]]:SIZE: ' \
+        '(--size)--size=[Size of the file in a folder \[default\: 512MiB\]]:SIZE: ' \
+        '(--largest)--largest=[The largest unit to look for \[default\: 8MiB\]]:SIZE: ' \
+        '(--sector-size)--sector-size=[The smallest request to time]:SIZE:(512 4096)' \
+        '(--seed)--seed=[Seed of the random places and order]:N: ' \
+        '(--output -o)--output=[Save the result, for `audit --measured FILE`]:FILE:_files' \
+        '(--output -o)-o+[Save the result, for `audit --measured FILE`]:FILE:_files' \
+        '(--verbose -v)--verbose[Show the penalty of every size]' \
+        '(--verbose -v)-v[Show the penalty of every size]' \
+        '(--json)--json[As JSON; sizes are bytes, times µs]' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:probe:_aligntool_devices'
+}
+
+_aligntool_report() {
+    _arguments -s -S \
+        '(--output -o)--output=[Where to write the page; - is standard output]:FILE:_files' \
+        '(--output -o)-o+[Where to write the page; - is standard output]:FILE:_files' \
+        '(--chart)--chart=[Select a single picture, for --svg and --png]:NAME: ' \
+        '(--svg)--svg=[Write that picture as SVG]:FILE:_files' \
+        '(--png)--png=[Write that picture as PNG; needs rsvg-convert]:FILE:_files' \
+        '*--bench=[Add a result of `aligntool bench`; may be given again]:FILE:_files' \
+        '(--overwrite)--overwrite[Replace existing files]' \
+        '(--sysroot)--sysroot=[Use a captured machine\: a snapshot or its folder]:DIR:_files' \
+        '(--wake)--wake[Also read disks that are asleep]' \
+        '(--timeout)--timeout=[How long to wait for a disk; then it is skipped]:SECONDS: ' \
+        '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
+        '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
+        '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
+        '(--grain)--grain=[Boundary that partitions should start on \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:report:_aligntool_devices'
+}
+
+_aligntool_snapshot() {
+    _arguments -s -S \
+        '(--output -o)--output=[The file to write\: .tar.xz or .tar.gz]:FILE:_files' \
+        '(--output -o)-o+[The file to write\: .tar.xz or .tar.gz]:FILE:_files' \
+        '(--serials)--serials[Keep serial numbers, UUIDs and labels]' \
+        '(--overwrite)--overwrite[Replace existing files]' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:snapshot: '
+}
+
+_aligntool_demo() {
+    _arguments -s -S \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:demo:_files'
+}
+
+_aligntool_plan_realign() {
+    _arguments -s -S \
+        '*--partition=[Move only these partitions, such as 1,2 \[default\: all off the grid\]]:N[,N]:_aligntool_partitions' \
+        '*-p+[Move only these partitions, such as 1,2 \[default\: all off the grid\]]:N[,N]:_aligntool_partitions' \
+        '(--grain)--grain=[Boundary to start on \[default\: 1MiB where there is room\]]:SIZE:(1MiB 2MiB 4MiB)' \
+        '(--recipe)--recipe=[Use a goal that comes with aligntool]:NAME:((cloned-ssd\:"an old table that was cloned onto an SSD\: 1 MiB or nothing" gpt-34-40\:"a GPT whose first partition begins at sector 34 or 40\: old macOS, FreeBSD, storage boxes" large-unit-qlc\:"QLC SSDs with mapping units of 16 to 64 KiB that do not report them" sd-card\:"SD cards and eMMC\: every start on 4 MiB, none before it" sector-63\:"a disk partitioned by cylinders\: first partition at sector 63 (Windows XP and before, old Linux)"))' \
+        '(--shrink)--shrink[Allow file systems to be shrunk with their own tools to make room]' \
+        '(--journal)--journal=[Write the journal to a file on another disk, not to free space of this one]:FILE:_files' \
+        '(--output -o)--output=[Save the plan, for `aligntool apply FILE`]:FILE:_files' \
+        '(--output -o)-o+[Save the plan, for `aligntool apply FILE`]:FILE:_files' \
+        '(--json)--json[As JSON]' \
+        '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
+        '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
+        '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:realign:_aligntool_devices'
+}
+
+_aligntool_plan_layout() {
+    _arguments -s -S \
+        '*--part=[A partition, such as 512MiB\:esp; may be given again. `rest\:linux` takes what the others leave]:SIZE\:ROLE[\:NAME]: ' \
+        '(--label)--label=[gpt, or dos for an MBR \[default\: gpt\]]:gpt|dos:(gpt dos)' \
+        '(--recipe)--recipe=[Use a goal that comes with aligntool]:NAME:((data-disk\:"a disk for data\: one Linux partition over all of it" desktop-bios\:"a PC that boots by BIOS from a GPT\: BIOS boot partition for GRUB, root, swap" desktop-uefi\:"a PC that boots by UEFI\: EFI system partition, root, swap" sd-card\:"the SD card of a Raspberry Pi or similar\: FAT for the firmware, Linux, both on 4 MiB" server-nvme-raid\:"a member of a software RAID on NVMe\: EFI system partition, /boot member, data member, room for a smaller spare"))' \
+        '(--grain)--grain=[Boundary to start on \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
+        '(--spare-end)--spare-end=[Free space to leave at the end]:SIZE: ' \
+        '(--wipe)--wipe[Allow the loss of everything on a disk that is not empty]' \
+        '(--output -o)--output=[Save the plan, for `aligntool apply FILE`]:FILE:_files' \
+        '(--output -o)-o+[Save the plan, for `aligntool apply FILE`]:FILE:_files' \
+        '(--json)--json[As JSON]' \
+        '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
+        '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
+        '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:layout:_aligntool_devices'
+}
+
+_aligntool_raid_plan() {
+    _arguments -s -S \
+        '(--level -l)--level=[RAID level]:0|1|10|5|6:(0 1 10 5 6)' \
+        '(--level -l)-l+[RAID level]:0|1|10|5|6:(0 1 10 5 6)' \
+        '(--recipe)--recipe=[Use a goal that comes with aligntool]:NAME:((nvme-raid0-scratch\:"a fast scratch disk of NVMe drives\: RAID0, chunk 256 KiB, XFS as the article of 2015 made it" partition-level\:"an array over one partition of each drive, beside whatever else is on them\: RAID1, XFS" raid1-data\:"data on two drives that each hold all of it\: RAID1, XFS" raid1-system\:"a system that starts from either drive\: RAID1 with ext4, and an EFI system partition on each drive" raid10-database\:"a database with pages of 16 KiB\: RAID10 with near copies, XFS" raid5-archive\:"an archive on which one drive may fail\: RAID5, long writes, XFS" raid6-archive\:"an archive on which two drives may fail\: RAID6, long writes, XFS"))' \
+        '(--chunk)--chunk=[The chunk \[default\: as recommended\]]:SIZE:(16KiB 32KiB 64KiB 128KiB 256KiB 512KiB 1MiB 2MiB 4MiB)' \
+        '(--workload)--workload=[Load\: general, boot, database, sequential, lsm, vm \[default\: general\]]:NAME:(general boot database sequential lsm vm)' \
+        '(--fs)--fs=[File system\: xfs, ext4, btrfs, swap, none \[default\: xfs\]]:NAME:(xfs ext4 btrfs swap none)' \
+        '(--layout)--layout=[Layout\: RAID10\: n2, f2, o2 ...; RAID5, RAID6\: left-symmetric ]:NAME:(n2 f2 o2 left-symmetric right-symmetric left-asymmetric right-asymmetric)' \
+        '(--bitmap)--bitmap=[The write-intent bitmap]:internal|none:(internal none)' \
+        '(--metadata)--metadata=[Metadata version\: 1.2, or 1.0 (at the end, RAID1 only) \[default\: 1.2\]]:1.2|1.0:(1.2 1.0)' \
+        '(--name)--name=[The array'\''s name \[default\: data\]]:NAME: ' \
+        '(--mount)--mount=[Mount point, or none \[default\: /srv/NAME\]]:DIR:_files -/' \
+        '(--database-page)--database-page=[Page size for --workload database \[default\: 16KiB\]]:SIZE: ' \
+        '(--spare-room)--spare-room=[Free space to leave at the end of each drive]:SIZE: ' \
+        '(--whole-drives)--whole-drives[Make the drives themselves the members, without partition tables]' \
+        '*--wipe=[Allow the loss of what is on this member; may be given again]:DEV:_aligntool_devices' \
+        '(--measured)--measured=[Use what `raid tune` measured on these drives]:FILE:_files' \
+        '(--system)--system=[Target system\: debian, debian-dracut, fedora, opensuse or arch \[default\: this machine'\''s\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
+        '(--output -o)--output=[Save the plan, for `aligntool apply FILE`]:FILE:_files' \
+        '(--output -o)-o+[Save the plan, for `aligntool apply FILE`]:FILE:_files' \
+        '(--json)--json[As JSON]' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:plan:_aligntool_devices'
+}
+
+_aligntool_raid_show() {
+    _arguments -s -S \
+        '(--sysroot)--sysroot=[Use a captured machine\: a snapshot or its folder]:DIR:_files' \
+        '(--json)--json[As JSON]' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:show:_aligntool_arrays'
+}
+
+_aligntool_raid_create() {
+    _arguments -s -S \
+        '(--level -l)--level=[RAID level]:0|1|10|5|6:(0 1 10 5 6)' \
+        '(--level -l)-l+[RAID level]:0|1|10|5|6:(0 1 10 5 6)' \
+        '(--recipe)--recipe=[Use a goal that comes with aligntool]:NAME:((nvme-raid0-scratch\:"a fast scratch disk of NVMe drives\: RAID0, chunk 256 KiB, XFS as the article of 2015 made it" partition-level\:"an array over one partition of each drive, beside whatever else is on them\: RAID1, XFS" raid1-data\:"data on two drives that each hold all of it\: RAID1, XFS" raid1-system\:"a system that starts from either drive\: RAID1 with ext4, and an EFI system partition on each drive" raid10-database\:"a database with pages of 16 KiB\: RAID10 with near copies, XFS" raid5-archive\:"an archive on which one drive may fail\: RAID5, long writes, XFS" raid6-archive\:"an archive on which two drives may fail\: RAID6, long writes, XFS"))' \
+        '(--chunk)--chunk=[The chunk \[default\: as recommended\]]:SIZE:(16KiB 32KiB 64KiB 128KiB 256KiB 512KiB 1MiB 2MiB 4MiB)' \
+        '(--workload)--workload=[Load\: general, boot, database, sequential, lsm, vm \[default\: general\]]:NAME:(general boot database sequential lsm vm)' \
+        '(--fs)--fs=[File system\: xfs, ext4, btrfs, swap, none \[default\: xfs\]]:NAME:(xfs ext4 btrfs swap none)' \
+        '(--layout)--layout=[Layout\: RAID10\: n2, f2, o2 ...; RAID5, RAID6\: left-symmetric ]:NAME:(n2 f2 o2 left-symmetric right-symmetric left-asymmetric right-asymmetric)' \
+        '(--bitmap)--bitmap=[The write-intent bitmap]:internal|none:(internal none)' \
+        '(--metadata)--metadata=[Metadata version\: 1.2, or 1.0 (at the end, RAID1 only) \[default\: 1.2\]]:1.2|1.0:(1.2 1.0)' \
+        '(--name)--name=[The array'\''s name \[default\: data\]]:NAME: ' \
+        '(--mount)--mount=[Mount point, or none \[default\: /srv/NAME\]]:DIR:_files -/' \
+        '(--database-page)--database-page=[Page size for --workload database \[default\: 16KiB\]]:SIZE: ' \
+        '(--spare-room)--spare-room=[Free space to leave at the end of each drive]:SIZE: ' \
+        '(--whole-drives)--whole-drives[Make the drives themselves the members, without partition tables]' \
+        '*--wipe=[Allow the loss of what is on this member; may be given again]:DEV:_aligntool_devices' \
+        '(--measured)--measured=[Use what `raid tune` measured on these drives]:FILE:_files' \
+        '(--system)--system=[Target system\: debian, debian-dracut, fedora, opensuse or arch \[default\: this machine'\''s\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
+        '(--dry-run)--dry-run[Show the plan and stop]' \
+        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--wait)--wait[Return when the first resynchronisation is done]' \
+        '(--json)--json[Report events as JSON lines]' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:create:_aligntool_devices'
+}
+
+_aligntool_raid_persist() {
+    _arguments -s -S \
+        '(--system)--system=[Target system\: debian, debian-dracut, fedora, opensuse or arch \[default\: this machine'\''s\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
+        '(--mount)--mount=[Mount point, used now and at every start]:DIR:_files -/' \
+        '(--dry-run)--dry-run[Show the plan and stop]' \
+        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--output -o)--output=[Save the plan, for `aligntool apply FILE`]:FILE:_files' \
+        '(--output -o)-o+[Save the plan, for `aligntool apply FILE`]:FILE:_files' \
+        '(--json)--json[Report events as JSON lines]' \
+        '(--sysroot)--sysroot=[Use a captured machine\: a snapshot or its folder]:DIR:_files' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:persist:_aligntool_arrays'
+}
+
+_aligntool_raid_tune() {
+    _arguments -s -S \
+        '(--level -l)--level=[RAID level]:0|10|5|6:(0 10 5 6)' \
+        '(--level -l)-l+[RAID level]:0|10|5|6:(0 10 5 6)' \
+        '(--workload)--workload=[Load\: general, boot, database, sequential, lsm, vm \[default\: general\]]:NAME:(general boot database sequential lsm vm)' \
+        '(--chunks)--chunks=[The chunks to try, such as 64KiB,128KiB]:SIZE,...:(16KiB 32KiB 64KiB 128KiB 256KiB 512KiB 1MiB 2MiB 4MiB)' \
+        '(--layout)--layout=[As for `raid plan`]:NAME:(n2 f2 o2 left-symmetric right-symmetric left-asymmetric right-asymmetric)' \
+        '(--bitmap)--bitmap=[As for `raid plan`]:internal|none:(internal none)' \
+        '(--database-page)--database-page=[Page size of the database \[default\: 16KiB\]]:SIZE: ' \
+        '(--span)--span=[How much of each array to use]:SIZE: ' \
+        '(--runtime)--runtime=[Duration of each load]:SECONDS: ' \
+        '(--repeats)--repeats=[Rounds over all chunks]:N: ' \
+        '(--output -o)--output=[Save the result in this new file, for `raid plan --measured FILE`; required to measure]:FILE:_files' \
+        '(--output -o)-o+[Save the result in this new file, for `raid plan --measured FILE`; required to measure]:FILE:_files' \
+        '(--clear)--clear[Only remove test arrays of an earlier sweep from these members]' \
+        '(--dry-run)--dry-run[Show the plan and stop]' \
+        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:tune:_aligntool_devices'
+}
+
+_aligntool_bench_run() {
+    _arguments -s -S \
+        '(--profile -p)--profile=[Tests to run\: a name of `recipes list`, or a file]:NAME:((amorphousdiskmark\:"AmorphousDiskMark'\''s tests\: 128 KiB and 4 KiB at depth 32, 1 MiB and 4 KiB at depth 1" as-ssd\:"AS SSD'\''s tests, with its score; its access time is the median latency of RND4K Q1T1" atto\:"ATTO'\''s sweep\: sequential requests from 512 bytes to 64 MiB at depth 4" boot\:"boot\: one random 4 KiB request at a time, and what a boot takes with that" crystaldiskmark-nvme\:"CrystalDiskMark'\''s tests for NVMe drives\: deeper queues and sixteen threads" crystaldiskmark\:"CrystalDiskMark'\''s default tests\: for any drive, and comparable with most reviews" iometer\:"IOMeter evaluation\: 128 KiB sequential, 4 KiB random at 1, 2 and 4 workers, after preconditioning" peak\:"peak\: deep queues only, the figures on the box" real-world\:"real world\: one request at a time, large and small" steady\:"steady state\: 4 KiB random writes and reads in rounds until they are steady, after overwriting all twice" threads\:"IOPS against the number of threads\: 4 KiB random reads, 1 to 32 threads of depth 32"))' \
+        '(--profile -p)-p+[Tests to run\: a name of `recipes list`, or a file]:NAME:((amorphousdiskmark\:"AmorphousDiskMark'\''s tests\: 128 KiB and 4 KiB at depth 32, 1 MiB and 4 KiB at depth 1" as-ssd\:"AS SSD'\''s tests, with its score; its access time is the median latency of RND4K Q1T1" atto\:"ATTO'\''s sweep\: sequential requests from 512 bytes to 64 MiB at depth 4" boot\:"boot\: one random 4 KiB request at a time, and what a boot takes with that" crystaldiskmark-nvme\:"CrystalDiskMark'\''s tests for NVMe drives\: deeper queues and sixteen threads" crystaldiskmark\:"CrystalDiskMark'\''s default tests\: for any drive, and comparable with most reviews" iometer\:"IOMeter evaluation\: 128 KiB sequential, 4 KiB random at 1, 2 and 4 workers, after preconditioning" peak\:"peak\: deep queues only, the figures on the box" real-world\:"real world\: one request at a time, large and small" steady\:"steady state\: 4 KiB random writes and reads in rounds until they are steady, after overwriting all twice" threads\:"IOPS against the number of threads\: 4 KiB random reads, 1 to 32 threads of depth 32"))' \
+        '(--size)--size=[Range of the requests]:SIZE: ' \
+        '(--runtime)--runtime=[Duration of each run]:SECONDS: ' \
+        '(--repeats)--repeats=[Runs of each test]:N: ' \
+        '(--passes)--passes=[Run each test this many times over the same data, such as 1,5, to reveal a cache]:N,N: ' \
+        '(--destructive)--destructive[Write to the device itself, which must be empty]' \
+        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--dry-run)--dry-run[Show the fio command lines, and stop]' \
+        '(--output -o)--output=[Save the result in this file as well]:FILE:_files' \
+        '(--output -o)-o+[Save the result in this file as well]:FILE:_files' \
+        '(--fio-output)--fio-output=[Save fio'\''s own JSON of every run in this folder]:DIR:_files -/' \
+        '(--json)--json[As JSON]' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:run:_aligntool_devices'
+}
+
+_aligntool_bench_list() {
+    _arguments -s -S \
+        '(--json)--json[As JSON]' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:list: '
+}
+
+_aligntool_bench_show() {
+    _arguments -s -S \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:show:_files'
+}
+
+_aligntool_bench_compare() {
+    _arguments -s -S \
+        '(--json)--json[As JSON]' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:compare:_files'
+}
+
+_aligntool_bench_alignment() {
+    _arguments -s -S \
+        '(--unit)--unit=[The drive'\''s unit \[default\: what the audit finds\]]:SIZE: ' \
+        '(--start)--start=[Test only this start; sector 63 is 32256]:SIZE: ' \
+        '(--every)--every[Test the place of every sector of the unit, not of each eighth; takes long]' \
+        '(--depth)--depth=[Requests in flight]:N: ' \
+        '(--runtime)--runtime=[Duration of each run]:SECONDS: ' \
+        '(--size)--size=[Size of the file in a folder]:SIZE: ' \
+        '(--repeats)--repeats=[Number of runs]:N: ' \
+        '(--destructive)--destructive[Write to the device itself, which must be empty]' \
+        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--output -o)--output=[Save the result as JSON]:FILE:_files' \
+        '(--output -o)-o+[Save the result as JSON]:FILE:_files' \
+        '(--fio-output)--fio-output=[Save fio'\''s own JSON of every run in this folder]:DIR:_files -/' \
+        '(--json)--json[As JSON]' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:alignment:_aligntool_devices'
+}
+
+_aligntool_bench_span() {
+    _arguments -s -S \
+        '(--from)--from=[The smallest span \[default\: 64MiB\]]:SIZE: ' \
+        '(--to)--to=[The largest span \[default\: the whole target\]]:SIZE: ' \
+        '(--write)--write[Write instead of reading; in a file, or on an empty device]' \
+        '(--runtime)--runtime=[Duration of each run]:SECONDS: ' \
+        '(--size)--size=[Size of the file in a folder]:SIZE: ' \
+        '(--repeats)--repeats=[Number of runs]:N: ' \
+        '(--destructive)--destructive[Write to the device itself, which must be empty]' \
+        '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
+        '(--output -o)--output=[Save the result as JSON]:FILE:_files' \
+        '(--output -o)-o+[Save the result as JSON]:FILE:_files' \
+        '(--fio-output)--fio-output=[Save fio'\''s own JSON of every run in this folder]:DIR:_files -/' \
+        '(--json)--json[As JSON]' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:span:_aligntool_devices'
+}
+
+_aligntool_trace_read() {
+    _arguments -s -S \
+        '(--format)--format=[Format of the log]:WORD:(auto blkparse iolog csv)' \
+        '(--grid)--grid=[Compare the requests with boundaries of this size, such as 4KiB]:SIZE: ' \
+        '(--phase)--phase=[Offset of the first boundary of --grid in bytes]:N: ' \
+        '(--disk)--disk=[Compare them with the boundaries of this disk, as the audit finds them]:DISK:_aligntool_devices' \
+        '(--partition -p)--partition=[The log counts from the start of this partition of --disk]:N: ' \
+        '(--partition -p)-p+[The log counts from the start of this partition of --disk]:N: ' \
+        '(--json)--json[As JSON; sizes are bytes]' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:read:_files'
+}
+
+_aligntool_trace_record() {
+    _arguments -s -S \
+        '(--output -o)--output=[Save the log, as text of blkparse]:FILE:_files' \
+        '(--output -o)-o+[Save the log, as text of blkparse]:FILE:_files' \
+        '(--grid)--grid=[Compare the requests with boundaries of this size \[default\: the audit'\''s\]]:SIZE: ' \
+        '(--phase)--phase=[Offset of the first boundary of --grid in bytes]:N: ' \
+        '(--json)--json[As JSON; CMD'\''s standard output then goes to standard error]' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:record:_aligntool_devices'
+}
+
+_aligntool_estimate_boot() {
+    _arguments -s -S \
+        '(--rate-a)--rate-a=[Random 4 KiB rate of a drive at queue depth 1, in MB/s\: reads, writes]:MB/s[,MB/s]: ' \
+        '(--rate-b)--rate-b=[The same of another drive, to compare]:MB/s[,MB/s]: ' \
+        '(--trace)--trace=[Use the commands of this log, not the article'\''s]:LOG:_files' \
+        '(--reads)--reads=[Number of reads]:N: ' \
+        '(--writes)--writes=[Number of writes]:N: ' \
+        '(--json)--json[As JSON; times in seconds]' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:boot:_files'
+}
+
+_aligntool_recipes_list() {
+    _arguments -s -S \
+        '(--json)--json[As JSON]' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:list: '
+}
+
+_aligntool_recipes_show() {
+    _arguments -s -S \
+        '(--json)--json[As JSON]' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:show:((cloned-ssd\:"an old table that was cloned onto an SSD\: 1 MiB or nothing" gpt-34-40\:"a GPT whose first partition begins at sector 34 or 40\: old macOS, FreeBSD, storage boxes" large-unit-qlc\:"QLC SSDs with mapping units of 16 to 64 KiB that do not report them" sd-card\:"SD cards and eMMC\: every start on 4 MiB, none before it" sector-63\:"a disk partitioned by cylinders\: first partition at sector 63 (Windows XP and before, old Linux)" data-disk\:"a disk for data\: one Linux partition over all of it" desktop-bios\:"a PC that boots by BIOS from a GPT\: BIOS boot partition for GRUB, root, swap" desktop-uefi\:"a PC that boots by UEFI\: EFI system partition, root, swap" sd-card\:"the SD card of a Raspberry Pi or similar\: FAT for the firmware, Linux, both on 4 MiB" server-nvme-raid\:"a member of a software RAID on NVMe\: EFI system partition, /boot member, data member, room for a smaller spare" nvme-raid0-scratch\:"a fast scratch disk of NVMe drives\: RAID0, chunk 256 KiB, XFS as the article of 2015 made it" partition-level\:"an array over one partition of each drive, beside whatever else is on them\: RAID1, XFS" raid1-data\:"data on two drives that each hold all of it\: RAID1, XFS" raid1-system\:"a system that starts from either drive\: RAID1 with ext4, and an EFI system partition on each drive" raid10-database\:"a database with pages of 16 KiB\: RAID10 with near copies, XFS" raid5-archive\:"an archive on which one drive may fail\: RAID5, long writes, XFS" raid6-archive\:"an archive on which two drives may fail\: RAID6, long writes, XFS" amorphousdiskmark\:"AmorphousDiskMark'\''s tests\: 128 KiB and 4 KiB at depth 32, 1 MiB and 4 KiB at depth 1" as-ssd\:"AS SSD'\''s tests, with its score; its access time is the median latency of RND4K Q1T1" atto\:"ATTO'\''s sweep\: sequential requests from 512 bytes to 64 MiB at depth 4" boot\:"boot\: one random 4 KiB request at a time, and what a boot takes with that" crystaldiskmark-nvme\:"CrystalDiskMark'\''s tests for NVMe drives\: deeper queues and sixteen threads" crystaldiskmark\:"CrystalDiskMark'\''s default tests\: for any drive, and comparable with most reviews" iometer\:"IOMeter evaluation\: 128 KiB sequential, 4 KiB random at 1, 2 and 4 workers, after preconditioning" peak\:"peak\: deep queues only, the figures on the box" real-world\:"real world\: one request at a time, large and small" steady\:"steady state\: 4 KiB random writes and reads in rounds until they are steady, after overwriting all twice" threads\:"IOPS against the number of threads\: 4 KiB random reads, 1 to 32 threads of depth 32"))'
+}
+
+_aligntool_recipes_check() {
+    _arguments -s -S \
+        '(--json)--json[As JSON]' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:check:_files'
+}
+
+_aligntool_plan() {
+    local -a found=(
+        'realign:Plan the moves of partitions to the boundary, and show every step'
+        'layout:Plan a new partition table for an empty disk, and show it'
+        'raid:Plan an array, and show how it would be made'
+    )
+    if ((CURRENT > 2)) && [[ $words[2] == (realign|layout|raid) ]]; then
+        local word=$words[2]
+        shift words
+        ((CURRENT--))
+        _aligntool_plan_$word
+    else
+        ((CURRENT > 2)) || _describe command found
+        :
+    fi
+}
+
+_aligntool_raid() {
+    local -a found=(
+        'plan:Plan an array, and show how it would be made'
+        'show:Show arrays\: members, links, state, and the offset of the data'
+        'create:Make an array, and configure the system to start it at every boot'
+        'persist:Configure the system to start an existing array at every boot'
+        'tune:Measure which chunk is the fastest on empty drives'
+    )
+    if ((CURRENT > 2)) && [[ $words[2] == (plan|show|create|persist|tune) ]]; then
+        local word=$words[2]
+        shift words
+        ((CURRENT--))
+        _aligntool_raid_$word
+    else
+        ((CURRENT > 2)) || _describe command found
+        :
+    fi
+}
+
+_aligntool_bench() {
+    local -a found=(
+        'run:Measure a drive with fio, and show medians with their range'
+        'list:List saved results, oldest first'
+        'show:Show a saved result'
+        'compare:Compare results\: log10 of the ratios, drawn'
+        'alignment:Measure whether the start of a partition matters on this drive'
+        'span:Measure how far the cached mapping table of a drive reaches'
+    )
+    if ((CURRENT > 2)) && [[ $words[2] == (run|list|show|compare|alignment|span) ]]; then
+        local word=$words[2]
+        shift words
+        ((CURRENT--))
+        _aligntool_bench_$word
+    else
+        ((CURRENT > 2)) || _describe command found
+        _aligntool_bench_run
+    fi
+}
+
+_aligntool_trace() {
+    local -a found=(
+        'read:Analyse a log of commands to a drive'
+        'record:Run a command, and analyse the requests to a disk meanwhile'
+    )
+    if ((CURRENT > 2)) && [[ $words[2] == (read|record) ]]; then
+        local word=$words[2]
+        shift words
+        ((CURRENT--))
+        _aligntool_trace_$word
+    else
+        ((CURRENT > 2)) || _describe command found
+        _aligntool_trace_read
+    fi
+}
+
+_aligntool_estimate() {
+    local -a found=(
+        'boot:Estimate how long a drive is busy with the commands of a boot'
+    )
+    if ((CURRENT > 2)) && [[ $words[2] == (boot) ]]; then
+        local word=$words[2]
+        shift words
+        ((CURRENT--))
+        _aligntool_estimate_$word
+    else
+        ((CURRENT > 2)) || _describe command found
+        :
+    fi
+}
+
+_aligntool_recipes() {
+    local -a found=(
+        'list:List the recipes, and the command for each'
+        'show:Show the goal of a recipe, and the sources of its numbers'
+        'check:Check a recipe of your own, and show it'
+    )
+    if ((CURRENT > 2)) && [[ $words[2] == (list|show|check) ]]; then
+        local word=$words[2]
+        shift words
+        ((CURRENT--))
+        _aligntool_recipes_$word
+    else
+        ((CURRENT > 2)) || _describe command found
+        :
+    fi
+}
+
+_aligntool_plan_raid() { _aligntool_raid_plan; }
+
+_aligntool() {
+    local -a found=(
+        'audit:Judge every partition\: on the grid, off the grid, or unknown'
+        'explain:Explain a finding\: what it means, what it costs, and what to do'
+        'drives:Show what is known of a drive, with the source of every fact'
+        'realign:Move partitions onto the boundary'
+        'layout:Give an empty disk a new partition table, every start on its grids'
+        'apply:Apply a plan that was saved in a file'
+        'status:Show how far an interrupted move or array has come, and the next command'
+        'resume:Finish an interrupted move or array'
+        'rollback:Undo an interrupted move or array'
+        'probe:Find the unit in which a drive works internally, by timing requests'
+        'report:Write one HTML page of disks, findings, arrays and benchmarks'
+        'snapshot:Capture what an audit reads of this machine'
+        'demo:Make a misaligned disk image, audit it, realign it, audit it again'
+        'plan:Show what would be done to a disk, to the byte; nothing is written'
+        'raid:Plan, make and show arrays aligned to the boundaries of their drives'
+        'bench:Measure drives with fio; `bench TARGET` is `bench run TARGET`'
+        'trace:Analyse commands to a drive; `trace LOG` is `trace read LOG`'
+        'estimate:Estimate from measured rates'
+        'recipes:List, show and check goals for usual cases'
+    )
+    if ((CURRENT == 2)); then
+        _describe command found
+        _arguments '(-h --help)'{-h,--help}'[List the options]' \
+            '(-V --version)'{-V,--version}'[Print the version]' \
+            '--show-completion=[Print the completion file]:SHELL:(bash zsh fish)'
+    elif (($+functions[_aligntool_$words[2]])); then
+        local word=$words[2]
+        shift words
+        ((CURRENT--))
+        _aligntool_$word
+    else
+        _default
+    fi
+}
+
+_aligntool_devices() {
+    local -a found=(${(f)"$(aligntool_disks 2>/dev/null)"})
+    local -a choices=("disks:disk:compadd -a found")
+    [[ $PREFIX == /dev/* && $PREFIX != /dev/*/* ]] || choices+=("files:file:_files")
+    _alternative $choices
+}
+
+_aligntool_arrays() {
+    local -a found=(${(f)"$(aligntool_arrays 2>/dev/null)"})
+    _wanted arrays expl array compadd -a found
+}
+
+_aligntool_partitions() {
+    local -a found=(${(f)"$(aligntool_partitions $words 2>/dev/null)"})
+    compset -P "*,"
+    _wanted partitions expl partition compadd -S "" -a found
+}
+
+if [[ $funcstack[1] == _aligntool ]]; then
+    _aligntool "$@"
+else
+    compdef _aligntool aligntool
+fi
