@@ -1,6 +1,7 @@
 """The two ways to stop: before the first write, and after it. And the exit codes that say which."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -56,6 +57,15 @@ class Stopped(Exception):
         self.hint = hint
 
 
+@contextmanager
+def failing_as(kind: type[Refused | Stopped], reason: str, after: str = "") -> Iterator[None]:
+    """Raise Refused or Stopped in place of an OSError: the reason, what the system says, and what comes `after` it."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{reason}: {error.strerror}{after}") from error
+
+
 def refuse(refusals: Iterable[Refusal]) -> None:
     """Raise Refused with every reason and every hint, each once; return where there are none."""
     found = tuple(dict.fromkeys(refusals))
@@ -71,7 +81,5 @@ def refuse_folder_name(name: str) -> None:
     if name.rpartition("/")[2] in ("", ".", ".."):
         raise Refused(f"{name!r} is the name of a folder, not of a file; nothing was written")
     if name == "-":
-        raise Refused(
-            "standard output cannot be named as a file here; nothing was written",
-            hint="leave the option out, or add --json, for standard output; ./- names a file",
-        )
+        hint = "leave the option out, or add --json, for standard output; ./- names a file"
+        raise Refused("standard output cannot be named as a file here; nothing was written", hint=hint)

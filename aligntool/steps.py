@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from aligntool.inventory import Disk, array_uuid, layers_on
 from aligntool.units import MIB, Extent, align_down, align_up
@@ -30,17 +29,9 @@ class Subject:
 
 
 def subject(disk: Disk) -> Subject:
-    return Subject(
-        path=disk.path,
-        size=disk.size or 0,
-        sector_size=disk.sector_size,
-        label=disk.table.label.value if disk.table else None,
-        disk_id=disk.table.disk_id if disk.table else None,
-        model=disk.model,
-        serial=disk.serial,
-        wwn=disk.wwn,
-        table_digest=_digest(disk),
-    )
+    label, disk_id = (disk.table.label.value, disk.table.disk_id) if disk.table else (None, None)
+    known = (label, disk_id, disk.model, disk.serial, disk.wwn, _digest(disk))
+    return Subject(disk.path, disk.size or 0, disk.sector_size, *known)
 
 
 def is_same_disk(one: Subject, other: Subject) -> bool:
@@ -51,36 +42,20 @@ def is_same_disk(one: Subject, other: Subject) -> bool:
 def held_by(disk: Disk, number: int | None = None, *, ignored_arrays: Collection[str] = ()) -> tuple[str, ...]:
     """Everything that is recognised on a partition, or on a disk and all its partitions, a line each: kind, UUID,
     label, byte. A table's digest says nothing of it. What lies inside of something else is among it, because it shows
-    once the other's signature is erased. `given_up`: UUIDs of md arrays that are left out.
+    once the other's signature is erased. `ignored_arrays`: UUIDs of md arrays that are left out.
     """
     layers = [each for each in layers_on(disk, number) if array_uuid(each) not in ignored_arrays]
-    return tuple(
-        sorted(f"{each.kind} {each.uuid or '-'} {each.label or '-'} at {each.extent.start}" for each in layers)
-    )
+    return tuple(sorted(f"{one.kind} {one.uuid or '-'} {one.label or '-'} at {one.extent.start}" for one in layers))
 
 
 def _digest(disk: Disk) -> str:
     """SHA-256, in hexadecimal, of everything that the table says: two tables have one digest only if they are alike."""
-    said = [
-        disk.table.label.value if disk.table else None,
-        disk.table.disk_id if disk.table else None,
-        disk.sector_size,
-        [
-            [
-                part.number,
-                part.extent.start,
-                part.extent.length,
-                part.role.value,
-                part.type_code,
-                part.uuid,
-                part.name,
-                list(part.flags),
-                part.record_at,
-            ]
-            for part in sorted(disk.partitions, key=lambda part: (part.number, part.extent))
-        ],
-    ]
-    return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+    parts = []
+    for part in sorted(disk.partitions, key=lambda part: (part.number, part.extent)):
+        named = (part.type_code, part.uuid, part.name, part.flags, part.record_at)
+        parts.append((part.number, part.extent.start, part.extent.length, part.role.value, *named))
+    label, disk_id = (disk.table.label.value, disk.table.disk_id) if disk.table else (None, None)
+    return hashlib.sha256(json.dumps((label, disk_id, disk.sector_size, parts)).encode()).hexdigest()
 
 
 # Where signatures of what lay on a drive before may be: at either end of what is on it, and of what will be.
@@ -155,6 +130,10 @@ class Held:
 
     ranges: tuple[Extent, ...]
 
+    @property
+    def length(self) -> int:
+        return sum(extent.length for extent in self.ranges)
+
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
@@ -208,7 +187,6 @@ class NewEntry:
 class CheckContent:
     """Ask the file system's own checker, which writes nothing, whether it is whole."""
 
-    writes: ClassVar[bool] = False
     partition: int
     extent: Extent
     kind: str
@@ -218,7 +196,6 @@ class CheckContent:
 class ShrinkContent:
     """Make a file system shorter with its own tool, before anything moves."""
 
-    writes: ClassVar[bool] = True
     partition: int
     extent: Extent
     kind: str
@@ -229,7 +206,6 @@ class ShrinkContent:
 class WriteJournal:
     """The plan, the map of used blocks, the table and everything held, twice, before anything else is written."""
 
-    writes: ClassVar[bool] = True
     journal: JournalPlace
 
 
@@ -240,7 +216,6 @@ class ParkEntries:
     Logical partitions are parked by their container: the whole chain is out of sight.
     """
 
-    writes: ClassVar[bool] = True
     partitions: tuple[int, ...]  # those that move or were shrunk
     parked: tuple[int, ...]  # the entries that change: the same, or the container in place of its logicals
 
@@ -249,7 +224,6 @@ class ParkEntries:
 class HoldContent:
     """Put markers over what the journal holds, at the old place."""
 
-    writes: ClassVar[bool] = True
     partition: int
     source: Extent
     held: Held
@@ -259,7 +233,6 @@ class HoldContent:
 class CopyContent:
     """Copy what lies between the held ranges, in batches, each flushed, read back and recorded."""
 
-    writes: ClassVar[bool] = True
     partition: int
     kind: str
     source: Extent
@@ -272,7 +245,6 @@ class CopyContent:
 class ReleaseContent:
     """Put what the journal holds, patched, at the new place."""
 
-    writes: ClassVar[bool] = True
     partition: int
     kind: str
     target: Extent
@@ -284,7 +256,6 @@ class ReleaseContent:
 class RewriteTable:
     """Point the entries at the new place: the moment the move becomes true."""
 
-    writes: ClassVar[bool] = True
     label: str  # "gpt" or "dos"
     changes: tuple[EntryChange, ...]
 
@@ -293,7 +264,6 @@ class RewriteTable:
 class CloseJournal:
     """Wipe the journal's head: nothing is in flight any more."""
 
-    writes: ClassVar[bool] = True
     journal: JournalPlace
 
 
@@ -301,7 +271,6 @@ class CloseJournal:
 class MakeTable:
     """A new partition table for a disk without one (or, asked for, over what is there)."""
 
-    writes: ClassVar[bool] = True
     label: str
     entries: tuple[NewEntry, ...]
     wipe: bool = False  # signatures that lie on the disk are wiped first
@@ -314,7 +283,6 @@ class MakeMember:
     Without `entries` the drive keeps its table, or gets none; `device` is then the partition or the whole drive.
     """
 
-    writes: ClassVar[bool] = True
     disk: Subject
     device: str  # what the array is made of: "/dev/nvme0n1p1"
     label: str  # of the new table; "": none is made
@@ -329,7 +297,6 @@ class MakeMember:
 class MakeArray:
     """Make an array of members that are ready. Done when an array of that UUID runs."""
 
-    writes: ClassVar[bool] = True
     device: str  # "/dev/md/data"
     uuid: str  # as mdadm writes it, four words of eight digits
     name: str  # in the superblocks
@@ -346,7 +313,6 @@ class MakeArray:
 class MakeFileSystem:
     """Make a file system. Done when one of that kind and UUID is there."""
 
-    writes: ClassVar[bool] = True
     device: str
     kind: str
     uuid: str
@@ -361,7 +327,6 @@ class EditFile:
     was before is kept beside it under `backup`, with a number behind where there is one of an earlier run.
     """
 
-    writes: ClassVar[bool] = True
     path: str
     lines: tuple[str, ...]
     instead_of: str
@@ -375,7 +340,6 @@ class WriteFile:
     A file of that name with other text is replaced as a whole; what it was is kept as of an `EditFile`.
     """
 
-    writes: ClassVar[bool] = True
     path: str
     lines: tuple[str, ...]
     backup: str
@@ -385,7 +349,6 @@ class WriteFile:
 class SetPartitionType:
     """Give a partition another type. Nothing else of its entry changes."""
 
-    writes: ClassVar[bool] = True
     disk: str
     partition: int
     type_code: str  # as sfdisk takes it: a GUID, or a byte without 0x
@@ -398,7 +361,6 @@ INITRAMFS_MAKERS = ("initramfs-tools", "dracut", "mkinitcpio")
 class RebuildInitramfs:
     """Build the initramfs of every installed kernel again."""
 
-    writes: ClassVar[bool] = True
     maker: str  # one of INITRAMFS_MAKERS
 
     def __post_init__(self) -> None:
@@ -410,7 +372,6 @@ class RebuildInitramfs:
 class CheckInitramfs:
     """Check that the line of an array is inside every initramfs that has to have it."""
 
-    writes: ClassVar[bool] = True
     maker: str  # one of INITRAMFS_MAKERS
     uuid: str  # of the array
 
@@ -423,14 +384,11 @@ class CheckInitramfs:
 class ReloadUnits:
     """Have systemd read its unit files and fstab again."""
 
-    writes: ClassVar[bool] = True
-
 
 @dataclass(frozen=True, slots=True)
 class EnableUnit:
     """Have systemd start a unit at every start of the machine."""
 
-    writes: ClassVar[bool] = True
     unit: str
 
 
@@ -438,7 +396,6 @@ class EnableUnit:
 class MakeDirectory:
     """Make a directory, with those above it that are missing."""
 
-    writes: ClassVar[bool] = True
     path: str
 
 
@@ -446,7 +403,6 @@ class MakeDirectory:
 class Mount:
     """Mount what fstab has for a directory. Done when it is mounted there."""
 
-    writes: ClassVar[bool] = True
     path: str
 
 
@@ -454,22 +410,12 @@ class Mount:
 class Swapon:
     """Use a swap space. Done when it is in use."""
 
-    writes: ClassVar[bool] = True
     uuid: str
 
 
-MoveStep = (
-    CheckContent
-    | ShrinkContent
-    | WriteJournal
-    | ParkEntries
-    | HoldContent
-    | CopyContent
-    | ReleaseContent
-    | RewriteTable
-    | CloseJournal
-    | MakeTable
-)
+ContentStep = CheckContent | ShrinkContent | HoldContent | CopyContent | ReleaseContent
+
+MoveStep = ContentStep | WriteJournal | ParkEntries | RewriteTable | CloseJournal | MakeTable
 """The steps that change a partition table."""
 
 FileStep = EditFile | WriteFile

@@ -91,17 +91,20 @@ def as_root(disk: Disk, words: str) -> str:
 _MOVABLE = (TableLabel.GPT, TableLabel.DOS)
 
 
-def end_of_use(name: str, place: str) -> str:
-    """Return what ends the use of a mounted device; for the system's own disk, where to find another one."""
-    if place == "/":
-        return "lsblk -d lists the other drives"
-    return f"sudo swapoff /dev/{name}" if place == "[SWAP]" else f"sudo umount {shell_word(place)}"
+_OTHERS = "lsblk -d lists the other drives"
 
 
-def uses(name: str, node: str, places: Iterable[str], holders: Iterable[str]) -> Iterator[Refusal]:
-    """Yield why a device must not be overwritten now: where it is mounted, and what is made of it."""
+def uses(name: str, node: str, places: Iterable[str], holders: Iterable[str], root: str = _OTHERS) -> Iterator[Refusal]:
+    """Yield why a device must not be overwritten now: where it is mounted, with what ends that, and what is made of it.
+    `root`: what to do where the system runs from it.
+    """
     for place in places:
-        yield Refusal("mounted", name, f"{name} is mounted at {place}", end_of_use(node.removeprefix("/dev/"), place))
+        text, hint = f"{name} is mounted at {place}", f"sudo umount {shell_word(place)}"
+        if place == "[SWAP]":
+            text, hint = f"{name} is in use as swap", f"sudo swapoff /dev/{node.removeprefix('/dev/')}"
+        elif place == "/":
+            text, hint = f"{text}: this system runs from it", root
+        yield Refusal("mounted", name, text, hint)
     for holder in holders:
         yield Refusal("held", name, f"{name} is a part of {holder}, which is running", f"aligntool audit {holder}")
 

@@ -24,7 +24,7 @@ from aligntool.realign.layout import require_libparted
 from aligntool.render.lines import EMPTY, Line, show, text_of, wants_color
 from aligntool.render.plan import attention_lines
 from aligntool.render.progress import OnEvent, begin_json, end_json, progress_bar, progress_json, progress_lines
-from aligntool.steps import EditFile, MakeMember, ShrinkContent, WriteFile, WriteJournal
+from aligntool.steps import CheckContent, EditFile, MakeMember, ShrinkContent, WriteFile, WriteJournal
 from aligntool.units import format_about
 
 
@@ -248,7 +248,7 @@ def _begins_writing(plan: Plan, event: Event) -> bool:
     if not isinstance(event, StepBegun) or event.index >= len(plan.steps):
         return isinstance(event, StepBegun)
     step = plan.steps[event.index]
-    return step.writes and not isinstance(step, WriteJournal)
+    return not isinstance(step, CheckContent | WriteJournal)
 
 
 def _reporter(plan: Plan, *, json_: bool) -> AbstractContextManager[OnEvent]:

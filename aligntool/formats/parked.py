@@ -103,7 +103,7 @@ def places_in_torn_entries(device: Device) -> Iterator[int | None]:
     """
     length = min(_RAW, align_down(device.size, max(_SECTOR_SIZES)))
     for start in (0, align_down(device.size - length, max(_SECTOR_SIZES))):
-        raw = _or_nothing(device, start, min(length + max(_SECTOR_SIZES), device.size - start))
+        raw = or_nothing(device, start, min(length + max(_SECTOR_SIZES), device.size - start))
         at = raw.find(PARKED_GPT.bytes_le)
         while at >= 0:
             name = raw[at + _NAME_AT : at + _NAME_AT + _NAME_LENGTH].decode("utf-16-le", "replace")
@@ -114,7 +114,8 @@ def places_in_torn_entries(device: Device) -> Iterator[int | None]:
             at = raw.find(PARKED_GPT.bytes_le, at + 1)
 
 
-def _or_nothing(device: Device, at: int, length: int) -> bytes:
+def or_nothing(device: Device, at: int, length: int) -> bytes:
+    """Return the bytes, nothing where the medium is unreadable."""
     try:
         return bytes(device.read(at, length))
     except OSError:

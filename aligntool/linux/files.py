@@ -57,6 +57,12 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
 
 
+def remove_file(path: Path) -> None:
+    """Durable when it returns, also where there is none. Raises OSError."""
+    path.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
 # Files of the system and aligntool's own records. A reader finds the old file or the new one, also after a power cut.
 
 

@@ -172,11 +172,10 @@ def persistence_steps(
     goal: RaidGoal, system: System, device: str, others: Iterable[EditFile] = ()
 ) -> Iterator[EditFile | InitramfsStep]:
     """Yield the edits of mdadm.conf, and the initramfs rebuilt. `others`: lines that running arrays need as well."""
-    uuid = goal.array_uuid
     yield from others
-    yield edit(system.mdadm_conf, f"UUID={uuid}", conf_line(device, goal.metadata, uuid))
+    yield edit(system.mdadm_conf, f"UUID={goal.array_uuid}", conf_line(device, goal.metadata, goal.array_uuid))
     yield steps.RebuildInitramfs(system.maker)
-    yield steps.CheckInitramfs(system.maker, uuid)
+    yield steps.CheckInitramfs(system.maker, goal.array_uuid)
 
 
 def conf_steps(array: RunningArray, system: System) -> Iterator[EditFile]:
@@ -184,14 +183,11 @@ def conf_steps(array: RunningArray, system: System) -> Iterator[EditFile]:
 
     The first wrong line is replaced; others become comments, so that one array has one line.
     """
-    need = _without_line(array, system)
-    if not need:
-        return
     wrong = array.wrong_lines()
-    file = wrong[0].file if wrong else _file(array.system, system)
-    yield edit(file, wrong[0].text if wrong else f"UUID={array.facts.uuid}", *_lines(need))
-    for line in wrong[1:]:
-        yield edit(line.file, line.text, f"# replaced by aligntool: {line.text}")
+    if need := _without_line(array, system):
+        file, old = _file(array.system, system), f"UUID={array.facts.uuid}"
+        yield edit(*((wrong[0].file, wrong[0].text) if wrong else (file, old)), *_lines(need))
+        yield from (edit(line.file, line.text, f"# replaced by aligntool: {line.text}") for line in wrong[1:])
 
 
 def lines_from_now_on(inventory: Inventory, system: System, new: str) -> Iterator[EditFile]:
@@ -212,8 +208,7 @@ def _lines(arrays: Sequence[RunningArray], new: str = "") -> tuple[str, ...]:
     """Of two that would have the same name the second gets another; `new` is nobody's."""
     given: dict[str, str] = {}
     for one in arrays:
-        device = device_of(one)
-        device = made_up_name(one) if device in given or device == new else device
+        device = made_up_name(one) if (device := device_of(one)) in (*given, new) else device
         given[device] = conf_line(device, one.facts.metadata, one.facts.uuid)
     return tuple(given.values())
 
@@ -231,10 +226,8 @@ def conf_words(array: RunningArray, system: System) -> Iterator[str]:
         yield f"a line in {line.file} goes, because it {why}: {line.text}"
     others = [one.disk.path for one in _without_line(array, system)[1:]]
     if others:
-        yield (
-            f"{', '.join(others)}: get their lines too, because Debian's initramfs finds arrays by itself only while "
-            "mdadm.conf names none"
-        )
+        why = "because Debian's initramfs finds arrays by itself only while mdadm.conf names none"
+        yield f"{', '.join(others)}: get their lines too, {why}"
 
 
 def _without_line(array: RunningArray, system: System) -> list[RunningArray]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import attrgetter
 
 from aligntool.audit.arrays import FULL_STRIPE
 from aligntool.audit.arrays import LEAST_CHUNK as LEAST
@@ -143,58 +144,53 @@ def ceiling(
 ) -> Ceiling:
     """Of an array of these drives. A member counts as often as it is named."""
     links = {disk.name: lane for disk in disks if (lane := narrowest(disk))}
-    shared = [uplink for uplink in uplinks if uplink.bandwidth and _count(uplink, disks)]
-    reading = _with_drives(links, disks, {name: (one.read, one.by) for name, one in rates.items()})
-    writing = _with_drives(links, disks, {name: (one.write, one.by) for name, one in rates.items()})
+    shared = [uplink for uplink in uplinks if uplink.bandwidth and any(disk.name in uplink.members for disk in disks)]
+    reading = dict(_with_drives(links, disks, {name: (one.read, one.by) for name, one in rates.items()}))
+    writing = dict(_with_drives(links, disks, {name: (one.write, one.by) for name, one in rates.items()}))
     unknown = tuple(disk.name for disk in disks if disk.name not in links)
-    told = bool(rates)
-    read_each, binds = _slowest(reading, shared, disks)
+    each, binds = _slowest(reading, shared, disks)
     write_each, binds_write = _slowest(writing, shared, disks)
+    count, alone = len(disks), None
+    read = None if each is None else count * each
+    write = None if write_each is None else (count - level.parity) * write_each // copies_of(level, count, layout)
     if level.word == "raid1":
         # Mirrors read independently: each as fast as its own way lets it. All of them are written.
-        seen = all(disk.name in reading for disk in disks)
-        read = _together(reading, shared, disks) if seen else None
+        read = _together(reading, shared, disks) if all(disk.name in reading for disk in disks) else None
         alone = max((lane.bandwidth for lane in reading.values()), default=None)
-        return Ceiling(read, write_each, binds, unknown, alone, binds_write, told)
-    count = len(disks)
-    whole = None if read_each is None else count * read_each
-    data = None if write_each is None else (count - level.parity) * write_each // copies_of(level, count, layout)
-    return Ceiling(whole, data, binds, unknown, None, binds_write, told)
+    return Ceiling(read, write, binds, unknown, alone, binds_write, bool(rates))
 
 
 def _with_drives(
     links: Mapping[str, Lane], disks: Sequence[Disk], rates: Mapping[str, tuple[int | None, str]]
-) -> dict[str, Lane]:
-    """Each drive's narrowest place, where the drive itself may be that."""
-    found = dict(links)
+) -> Iterator[tuple[str, Lane]]:
+    """Yield each drive's narrowest place, where the drive itself may be that."""
     for disk in disks:
-        own, by = rates.get(disk.name, (None, ""))
-        if own and (disk.name not in found or own < found[disk.name].bandwidth):
-            found[disk.name] = Lane(own, f"{disk.name} itself ({format_rate(own)}, {by})")
-    return found
+        link, (own, by) = links.get(disk.name), rates.get(disk.name, (None, ""))
+        if own and (link is None or own < link.bandwidth):
+            yield disk.name, Lane(own, f"{disk.name} itself ({format_rate(own)}, {by})")
+        elif link:
+            yield disk.name, link
 
 
 def _slowest(lanes: Mapping[str, Lane], shared: Sequence[Uplink], disks: Sequence[Disk]) -> tuple[int | None, str]:
-    """A stripe loads all members alike, so the slowest share binds all of them."""
+    """A stripe loads all members alike: each gets the same part of what they share, and the slowest binds all."""
     limits = [(lane.bandwidth, lane.what) for lane in lanes.values()]
-    limits += [(_share(uplink, disks), _uplink_words(uplink, disks)) for uplink in shared]
+    for uplink in shared:
+        rate, below = uplink.bandwidth or 0, [disk.name for disk in disks if disk.name in uplink.members]
+        words = f"{uplink.name} ({format_rate(rate)}, {uplink.source}), shared by {', '.join(below)}"
+        limits.append((rate // len(below), words))
     return min(limits) if limits else (None, "")
 
 
 def narrowest(disk: Disk) -> Lane | None:
     """Of several paths the widest counts; what it shares with other drives is not looked at here."""
-    ways = [min(lanes, key=_bandwidth) for path in disk.links if (lanes := tuple(_lanes(disk, path)))]
-    return max(ways, key=_bandwidth, default=None)
-
-
-def _bandwidth(lane: Lane) -> int:
-    return lane.bandwidth
+    size = attrgetter("bandwidth")
+    ways = [min(lanes, key=size) for path in disk.links if (lanes := tuple(_lanes(disk, path)))]
+    return max(ways, key=size, default=None)
 
 
 def _lanes(disk: Disk, path: Sequence[LinkHop]) -> Iterator[Lane]:
-    for hop in path:
-        if hop.bandwidth:
-            yield Lane(hop.bandwidth, hop_words(disk, hop))
+    yield from (Lane(hop.bandwidth, hop_words(disk, hop)) for hop in path if hop.bandwidth)
     for hop in path:
         if hop.hidden_bandwidth:
             yield Lane(hop.hidden_bandwidth, f"{hop.hidden_uplink or 'a hidden link'} above {disk.name}")
@@ -204,20 +200,6 @@ def hop_words(disk: Disk, hop: LinkHop) -> str:
     """ "the link of nvme0n1 at 0000:01:00.0, 8 GT/s x2"."""
     speed = f", {hop.speed_gts:g} GT/s x{hop.width}" if hop.speed_gts and hop.width else ""
     return f"the link of {disk.name} at {hop.address}{speed}"
-
-
-def _count(uplink: Uplink, disks: Sequence[Disk]) -> int:
-    return sum(disk.name in uplink.members for disk in disks)
-
-
-def _share(uplink: Uplink, disks: Sequence[Disk]) -> int:
-    """Stripes load all members alike, so each gets the same part of what they share."""
-    return (uplink.bandwidth or 0) // _count(uplink, disks)
-
-
-def _uplink_words(uplink: Uplink, disks: Sequence[Disk]) -> str:
-    below = ", ".join(disk.name for disk in disks if disk.name in uplink.members)
-    return f"{uplink.name} ({format_rate(uplink.bandwidth or 0)}, {uplink.source}), shared by {below}"
 
 
 def _together(lanes: Mapping[str, Lane], shared: Sequence[Uplink], disks: Sequence[Disk]) -> int:
@@ -236,17 +218,14 @@ def ceiling_words(found: Ceiling) -> tuple[str, ...]:
     """Sentences, for a plan's notes and for whoever shows an array."""
     if found.read is None and found.write is None:
         return ("no bandwidth ceiling is known: no link of these drives can be seen",)
-    read = format_rate(found.read) if found.read is not None else "not known"
-    write = format_rate(found.write) if found.write is not None else "not known"
+    read, write = ("not known" if rate is None else format_rate(rate) for rate in (found.read, found.write))
     who = "the links and the drives carry" if found.rates else "the links carry"
+    said = [f"{who} at most {read} reading ({found.binds} binds) and {write} writing ({found.binds_write} binds)"]
     if found.binds_write in ("", found.binds):
         said = [f"{who} at most {read} reading and {write} writing; {found.binds} binds"]
-    else:
-        said = [f"{who} at most {read} reading ({found.binds} binds) and {write} writing ({found.binds_write} binds)"]
     if found.alone:
-        said.append(
-            f"one sequential reader of a RAID1 gets one drive, at most {format_rate(found.alone)}; several get more"
-        )
+        most = format_rate(found.alone)
+        said.append(f"one sequential reader of a RAID1 gets one drive, at most {most}; several get more")
     if found.unknown:
         said.append(f"the links of {', '.join(found.unknown)} are not known, so the ceiling may be lower")
     return tuple(said)
@@ -289,7 +268,6 @@ class ChunkAdvice:
     size: int | None
     reason: str
     evidence: Evidence
-    rules: tuple[Rule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +314,9 @@ def recommend_chunk(stripes: Stripes) -> ChunkAdvice:
     """The chunk that aligntool would take."""
     if not stripes.level.striped:
         return ChunkAdvice(None, "every member holds everything, so there is no chunk", Evidence.PUBLISHED)
-    size, reason, evidence = _wanted(stripes)
+    size, reason, evidence = (_PARITY if stripes.level.parity else _STRIPED)[stripes.workload]
+    if stripes.workload == "database" and not stripes.level.parity:
+        size = max(size, 4 * stripes.database_page)
     least = least_chunk(stripes)
     longest = 1 << (max(FULL_STRIPE // stripes.data, 1).bit_length() - 1)
     if stripes.level.parity and size > longest:
@@ -346,15 +326,11 @@ def recommend_chunk(stripes: Stripes) -> ChunkAdvice:
     if size < least:
         _, what, evidence = _binding_floor(stripes)
         size, reason = least, f"the least that the rules allow: {what}"
-    return ChunkAdvice(size, reason, evidence, judge_chunk(size, stripes))
+    return ChunkAdvice(size, reason, evidence)
 
 
-def judge_chunk(chunk: int, stripes: Stripes) -> tuple[Rule, ...]:
-    """Every rule that a chunk should keep, and whether this one does."""
-    return tuple(_rules(chunk, stripes))
-
-
-def _rules(chunk: int, stripes: Stripes) -> Iterator[Rule]:
+def judge_chunk(chunk: int, stripes: Stripes) -> Iterator[Rule]:
+    """Yield every rule that a chunk should keep, and whether this one does."""
     yield Rule(
         f"at least {format_size(LEAST)}: with 4KiB a database on four NVMe drives did 0.79 of the work of one drive "
         "(published); what lies between is not measured",
@@ -362,33 +338,23 @@ def _rules(chunk: int, stripes: Stripes) -> Iterator[Rule]:
     )  # fmt: skip
     if stripes.units:
         unit = max(stripes.units, key=lambda grid: grid.size)
-        yield Rule(
-            f"a multiple of the members' {unit.kind} of {format_size(unit.size)} ({unit.source}: {unit.by})",
-            _STRENGTH.get(unit.source, Evidence.RULE), chunk % unit.size == 0,
-        )  # fmt: skip
+        sentence = f"{_multiple_of(unit)} ({unit.source}: {unit.by})"
+        yield Rule(sentence, _STRENGTH.get(unit.source, Evidence.RULE), chunk % unit.size == 0)
     if stripes.workload == "database":
-        least = 2 * stripes.database_page
         sentence = f"at least two database pages of {format_size(stripes.database_page)}"
-        yield Rule(sentence, Evidence.RULE, chunk >= least)
+        yield Rule(sentence, Evidence.RULE, chunk >= 2 * stripes.database_page)
     if stripes.level.parity:
         whole = chunk * stripes.data
-        sentence = (
-            f"a full stripe of at most {format_size(FULL_STRIPE)}, the kernel's largest request to RAID5 and RAID6; "
-            f"this one has {format_size(whole)}"
-        )
+        most = f"{format_size(FULL_STRIPE)}, the kernel's largest request to RAID5 and RAID6"
         conflict = _binding_floor(stripes)[1] if whole > FULL_STRIPE and chunk <= least_chunk(stripes) else ""
+        sentence = f"a full stripe of at most {most}; this one has {format_size(whole)}"
         yield Rule(sentence, Evidence.PUBLISHED, whole <= FULL_STRIPE, conflict)
     if not is_power_of_two(chunk):
         yield Rule("a power of two, as every file system's stripe unit expects", Evidence.RULE, False)
 
 
-def _wanted(stripes: Stripes) -> _Words:
-    if stripes.level.parity:
-        return _PARITY[stripes.workload]
-    size, reason, evidence = _STRIPED[stripes.workload]
-    if stripes.workload == "database":
-        size = max(size, 4 * stripes.database_page)
-    return size, reason, evidence
+def _multiple_of(unit: Grid) -> str:
+    return f"a multiple of the members' {unit.kind} of {format_size(unit.size)}"
 
 
 def least_chunk(stripes: Stripes) -> int:
@@ -399,14 +365,7 @@ def least_chunk(stripes: Stripes) -> int:
 def _binding_floor(stripes: Stripes) -> _Words:
     """The largest of the floors, in words."""
     floors = [(LEAST, f"at least {format_size(LEAST)}", Evidence.RULE)]
-    floors += [
-        (
-            grid.size,
-            f"a multiple of the members' {grid.kind} of {format_size(grid.size)}",
-            _STRENGTH.get(grid.source, Evidence.RULE),
-        )
-        for grid in stripes.units
-    ]
+    floors += [(unit.size, _multiple_of(unit), _STRENGTH.get(unit.source, Evidence.RULE)) for unit in stripes.units]
     if stripes.workload == "database":
         page = stripes.database_page
         floors.append((2 * page, f"at least two database pages of {format_size(page)}", Evidence.RULE))

@@ -63,19 +63,10 @@ def shape_of(
 def make_array(goal: RaidGoal, shape: Shape, members: tuple[str, ...]) -> MakeArray:
     """Return the step that makes the array. A RAID0 takes all of its members: its data has no length."""
     level = shape.level
-    has_bitmap = level.redundant and shape.bitmap == "internal"
-    return MakeArray(
-        device=shape.device,
-        uuid=goal.array_uuid,
-        name=goal.name,
-        members=members,
-        level=level.word,
-        layout=shape.layout,
-        chunk=shape.chunk,
-        metadata=goal.metadata,
-        bitmap_chunk=bitmap_chunk(shape) if has_bitmap else None,
-        data=DataArea(shape.offset, shape.each if level.redundant else None),
-    )
+    bitmap = bitmap_chunk(shape) if level.redundant and shape.bitmap == "internal" else None
+    data = DataArea(shape.offset, shape.each if level.redundant else None)
+    form = (level.word, shape.layout, shape.chunk, goal.metadata, bitmap, data)
+    return MakeArray(shape.device, goal.array_uuid, goal.name, members, *form)
 
 
 def create_command(step: MakeArray, *, assume_clean: bool = False) -> tuple[str, ...]:
@@ -88,14 +79,12 @@ def create_command(step: MakeArray, *, assume_clean: bool = False) -> tuple[str,
     words += [f"--data-offset={step.data.offset // KIB}K"] if step.data.offset else []
     if LEVELS[step.level].redundant:  # mdadm takes none of these options for a RAID0
         words += [f"--size={step.data.length // KIB}K"] if step.data.length else []
-        if step.bitmap_chunk:
-            bitmap = ["--bitmap=internal", f"--bitmap-chunk={step.bitmap_chunk // MIB}M"]
-            words += [*bitmap, "--consistency-policy=bitmap"]
-        else:
-            words += ["--bitmap=none", "--consistency-policy=resync"]
+        chunk, bitmap = step.bitmap_chunk, ["--bitmap=none", "--consistency-policy=resync"]
+        if chunk:
+            bitmap = ["--bitmap=internal", f"--bitmap-chunk={chunk // MIB}M", "--consistency-policy=bitmap"]
+        words += bitmap
     words += [f"--name={step.name}", "--homehost=any", f"--uuid={step.uuid}"]
-    words += ["--assume-clean"] if assume_clean else []
-    return (*words, *step.members)
+    return (*words, *(["--assume-clean"] if assume_clean else []), *step.members)
 
 
 def tuning_command(step: MakeArray) -> tuple[str, ...]:
@@ -131,36 +120,23 @@ def least_bitmap_chunk(shape: Shape) -> int:
 
 def consistency_notes(shape: Shape) -> Iterator[str]:
     """What keeps the members alike after a crash, and what that costs."""
-    yield _bitmap_note(shape)
-    if shape.level.word == "raid5":
-        yield (
-            "no partial parity log: it would close the write hole (a crash while a member is missing can damage "
-            "data that was not being written), costs up to 30 to 40 % of writes and excludes a bitmap (published: the "
-            "kernel's raid5-ppl.rst)"
-        )
-    if shape.level.redundant:
-        yield "no --assume-clean: nothing proves that the members hold zeros, so the first resynchronisation runs"
-
-
-def _bitmap_note(shape: Shape) -> str:
-    """Why there is a bitmap, or none, and what it costs."""
     if not shape.level.redundant:
-        return f"no bitmap: {shape.level.title} has nothing to resynchronise"
+        yield f"no bitmap: {shape.level.title} has nothing to resynchronise"
+        return
     if shape.bitmap == "none":
-        return (
-            "no bitmap: after a crash the whole array is resynchronised, and until then a second failure can lose data"
-        )
-    each = format_size(bitmap_chunk(shape))
-    if shape.level.parity:
-        return (
-            f"an internal bitmap, one bit for each {each}: after a crash only what was being written is "
-            "resynchronised; with mdadm's 64MiB a bit, small writes to five NVMe drives fell to less than a "
-            "hundredth, with 1GiB to half (published, one tester; --bitmap none is the fastest)"
-        )
-    return (
-        f"an internal bitmap, one bit for each {each}: after a crash only what was being written is resynchronised; "
-        "it cost 7 % of small writes to a RAID1 (published, one tester)"
-    )
+        yield "no bitmap: after a crash the whole array is resynchronised; a second failure before that can lose data"
+    else:
+        cost = "it cost 7 % of small writes to a RAID1 (published, one tester)"
+        if shape.level.parity:
+            cost = "small writes to five NVMe drives fell to less than a hundredth with mdadm's 64MiB a bit, with 1GiB"
+            cost += " to half (published, one tester; --bitmap none is the fastest)"
+        each = f"one bit for each {format_size(bitmap_chunk(shape))}"
+        yield f"an internal bitmap, {each}: after a crash only what was being written is resynchronised; {cost}"
+    if shape.level.word == "raid5":
+        hole = "the write hole (a crash while a member is missing can damage data that was not being written)"
+        cost = "costs up to 30 to 40 % of writes and excludes a bitmap (published: the kernel's raid5-ppl.rst)"
+        yield f"no partial parity log: it would close {hole}, {cost}"
+    yield "no --assume-clean: nothing proves that the members hold zeros, so the first resynchronisation runs"
 
 
 # The file system on the array: its command with every value, and the options that it is mounted with.
@@ -243,34 +219,21 @@ def filesystem_notes(goal: RaidGoal, shape: Shape) -> Iterator[str]:
     chunk = shape.chunk
     match goal.filesystem:
         case "xfs" if chunk:
-            yield (
-                f"XFS: stripe unit {format_size(chunk)} (the chunk), stripe width {shape.data} units (the data members)"
-            )
+            yield f"XFS: stripe unit {format_size(chunk)} (the chunk), stripe width {shape.data} units (data members)"
             if log_unit(chunk) != chunk:
-                yield (
-                    f"XFS: log stripe unit {format_size(log_unit(chunk))}, because its largest is "
-                    f"{format_size(XFS_LOG_UNIT)}, less than the chunk"
-                )
+                most = f"its largest is {format_size(XFS_LOG_UNIT)}, less than the chunk"
+                yield f"XFS: log stripe unit {format_size(log_unit(chunk))}, because {most}"
         case "xfs":
-            yield (
-                "XFS: no stripe unit (noalign), because a RAID1 has no chunk; mkfs.xfs would take the sizes that the "
-                "drives report for theirs"
-            )
+            yield "XFS: no stripe unit (noalign): a RAID1 has no chunk, and mkfs.xfs would take what the drives report"
         case "ext4" if chunk:
             width = "a stripe width" if has_width(shape) else "no stripe width, which slows its allocator on flash"
             yield f"ext4: a stride of one chunk and {width}"
         case "ext4":
             yield "ext4: no stride, because a RAID1 has no chunk"
         case "btrfs":
-            yield (
-                "btrfs takes no stripe settings; on md it finds damage by its checksums but cannot heal data from "
-                "a copy"
-            )
+            yield "btrfs takes no stripe settings; on md it finds damage by its checksums, and cannot heal data"
     if goal.block_size and goal.block_size > 4 * KIB:
-        yield (
-            f"a block of {format_size(goal.block_size)} is larger than the memory pages of most machines, which "
-            "refuse to mount it"
-        )
+        yield f"most machines refuse to mount blocks of {format_size(goal.block_size)}: their memory pages are smaller"
 
 
 # The programs that the steps run: the command of each, and what it is for.
@@ -301,15 +264,14 @@ def programs_of(step: ProgramStep) -> tuple[str, ...]:
 
 def _purpose_and_command(step: SystemStep) -> tuple[str, tuple[str, ...]]:
     match step:
-        case steps.SetPartitionType():
+        case steps.SetPartitionType(disk, partition, type_code):
             # The kernel keeps no types, and reading the table again would fail while another partition is in use.
-            quiet = ("sfdisk", "--no-tell-kernel", "--part-type", step.disk, str(step.partition), step.type_code)
-            return f"give partition {step.partition} of {step.disk} the type of a member", quiet
-        case steps.RebuildInitramfs():
-            return "rebuild every initramfs", MAKERS[step.maker].rebuild
-        case steps.CheckInitramfs():
-            maker = MAKERS[step.maker]
-            return f"check that the array's line is inside {maker.where}", (*maker.check, step.uuid)
+            quiet = ("sfdisk", "--no-tell-kernel", "--part-type", disk, str(partition), type_code)
+            return f"give partition {partition} of {disk} the type of a member", quiet
+        case steps.RebuildInitramfs(maker):
+            return "rebuild every initramfs", MAKERS[maker].rebuild
+        case steps.CheckInitramfs(maker, uuid):
+            return f"check that the array's line is inside {MAKERS[maker].where}", (*MAKERS[maker].check, uuid)
         case steps.ReloadUnits():
             return "have systemd read its unit files and fstab again", ("systemctl", "daemon-reload")
         case steps.EnableUnit():

@@ -3,7 +3,9 @@
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from aligntool import steps
@@ -11,7 +13,7 @@ from aligntool.audit.array_boot import places_on
 from aligntool.audit.arrays import partition_node
 from aligntool.audit.wording import shell_word
 from aligntool.change import Event, Plan, Said, StepBegun, StepDone
-from aligntool.errors import Refusal, Refused, Stopped, refuse
+from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
 from aligntool.inventory import Disk
 from aligntool.linux.hold import partition_problem
 from aligntool.linux.process import find_program, run_program
@@ -46,18 +48,14 @@ def preflight(needs: Needs, planned: Sequence[Step], paths: Paths, disks: Sequen
     """Return every reason that can be found by looking, so also for a plan that is only shown, and for a goal without a
     plan, which has no `planned`. `disks`: of the machine, to find drives with two names. Root only.
     """
-    reasons = [
-        Refusal("not-installed", program, f"{program} is not installed", f"install the package {package}")
-        for program, package in steps_system.missing_programs(needs.programs)
-    ]
+    reasons = list(steps_system.missing_programs(needs.programs))
     if needs.device and Path(needs.device).exists():
         text = f"an array of the name {needs.device} runs already"
         reasons.append(Refusal("name-taken", needs.device, text, "--name another"))
     reasons += [*_about_paths(planned, disks), *_about_files(needs.steps, planned, paths)]
     if find_program("blkid"):
         area = data_area(planned)  # what no table shows, and blkid would find the moment a partition is there
-        given = [step for step in planned if isinstance(step, MakeMember) and not step.wipe]
-        reasons += (refusal for step in given for refusal in old_signatures(step, area))
+        reasons += chain(*(old_signatures(step, area) for step in _members(planned) if not step.wipe))
     for step in needs.steps:
         if isinstance(step, steps.RebuildInitramfs):
             reasons += steps_system.refuse_hooks(step, paths)
@@ -69,50 +67,45 @@ def preflight(needs: Needs, planned: Sequence[Step], paths: Paths, disks: Sequen
 
 def _about_kernel(planned: Sequence[Step]) -> Iterator[Refusal]:
     """/proc/mdstat lists the levels that the kernel can do; one that it has as a module is loaded."""
-    for step in planned:
-        if isinstance(step, MakeArray):
-            word = step.level
-            if f"[{word}]" not in _mdstat() and find_program("modprobe"):
-                run_program("modprobe", "-q", "--", _MODULE.get(word, word))
-            if f"[{word}]" not in _mdstat():
-                hint = f"modprobe {_MODULE.get(word, word)}; uname -r"
-                yield Refusal("kernel-lacks", word, f"this kernel has no md, or not {word}", hint)
-
-
-def _mdstat() -> str:
-    return steps_md.text_of(Path("/proc/mdstat"))
+    made, mdstat = array_of(planned), Path("/proc/mdstat")
+    if made and f"[{made.level}]" not in steps_md.text_of(mdstat):
+        module = _MODULE.get(made.level, made.level)
+        if find_program("modprobe"):
+            run_program("modprobe", "-q", "--", module)
+        if f"[{made.level}]" not in steps_md.text_of(mdstat):
+            text = f"this kernel has no md, or not {made.level}"
+            yield Refusal("kernel-lacks", made.level, text, f"modprobe {module}; uname -r")
 
 
 def _about_paths(planned: Sequence[Step], disks: Sequence[Disk]) -> Iterator[Refusal]:
     """A drive that is in use by another name: the kernel knows of two drives, and guards each for itself."""
-    members = [step for step in planned if isinstance(step, MakeMember)]
     for other in disks:
         places = places_on(other)
         above = [*other.holders, *(holder for part in other.partitions for holder in part.holders)]
-        for step in members:
-            if other.path != step.disk.path and (places or above) and _is_same(other, step.disk):
-                used = f"mounted at {places[0]}" if places else f"a part of {above[0]}"
-                path = step.disk.path
+        used = f"mounted at {places[0]}" if places else f"a part of {above[0]}" if above else ""
+        for path in [step.disk.path for step in _members(planned) if used and _is_same(other, step.disk)]:
+            if other.path != path:
                 text = f"{path} and {other.path} are one drive by two names, and it is {used}"
-                hint = f"lsblk -o NAME,WWN,SERIAL,MOUNTPOINTS {path} {other.path}"
-                yield Refusal("same-drive", path, text, hint)
+                yield Refusal("same-drive", path, text, f"lsblk -o NAME,WWN,SERIAL,MOUNTPOINTS {path} {other.path}")
+
+
+def _members(planned: Sequence[Step]) -> list[MakeMember]:
+    return [step for step in planned if isinstance(step, MakeMember)]
 
 
 def _is_same(disk: Disk, was: steps.Subject) -> bool:
     """By WWN; where one has none, by model, serial number and size."""
     if disk.wwn and was.wwn:
         return disk.wwn == was.wwn
-    same = (disk.model, disk.serial, disk.size) == (was.model, was.serial, was.size)
-    return bool(disk.serial) and same
+    return bool(disk.serial) and (disk.model, disk.serial, disk.size) == (was.model, was.serial, was.size)
 
 
 def _about_files(files: Sequence[Step], planned: Sequence[Step], paths: Paths) -> Iterator[Refusal]:
-    drives = [each.disk.path for each in planned if isinstance(each, MakeMember)]
+    drives = [each.disk.path for each in _members(planned)]
     for step in files:
         if isinstance(step, FileStep):
-            yield from (
-                Refusal("not-writable", step.path, text) for text in steps_system.refuse_unwritable(step, paths)
-            )
+            unwritable = steps_system.refuse_unwritable(step, paths)
+            yield from (Refusal("not-writable", step.path, text) for text in unwritable)
         if isinstance(step, steps.EditFile):
             yield from _about_names(step, paths)
             yield from _about_copies(step, drives, paths)
@@ -125,7 +118,7 @@ def _about_copies(step: steps.EditFile, drives: Sequence[str], paths: Paths) -> 
     text = _text_of(step.path, paths)
     for uuid in re.findall(r"[0-9A-F]{4}-[0-9A-F]{4}", " ".join(re.findall(r"(?m)^ESP_COPIES=(.*)", text))):
         device = os.path.realpath(paths.of(f"/dev/disk/by-uuid/{uuid}"))
-        if os.path.lexists(device) and not any(device.startswith(drive) for drive in drives):
+        if os.path.lexists(device) and not device.startswith(tuple(drives)):
             text = f"{step.path} keeps {device}, an EFI system partition of another array, like its others, and would"
             hint = "make this array from a live system, so that each has a list of its own"
             yield Refusal("file-conflict", step.path, f"{text} not any more", hint)
@@ -180,10 +173,8 @@ def begin(plan: Plan, paths: Paths) -> Record:
     record = Record(record_file(paths.state, plan), plan)
     if record.file.exists():
         raise Refused(f"{record.file} is there already", hint="aligntool status")
-    try:
+    with failing_as(Refused, f"{record.file} cannot be written"):
         save(record)
-    except OSError as error:
-        raise Refused(f"{record.file} cannot be written: {error.strerror}") from error
     return record
 
 
@@ -194,12 +185,10 @@ def go_forward(record: Record, plan: Plan, paths: Paths, held: HeldMembers | Non
     once all of them are made. Raises Stopped, or Refused where a drive or file may not be had; the record is kept.
     """
     yield from _start_array(record, plan)
-    if held is not None:
-        yield from _walk_forward(record, plan, paths, held)
-        return
     left = plan.steps[max(record.position, 0) :]
-    yield from stop_earlier(plan.steps, left)
-    with hold_members(left) as held:
+    if held is None:
+        yield from stop_earlier(plan.steps, left)
+    with hold_members(left) if held is None else nullcontext(held) as held:
         yield from _walk_forward(record, plan, paths, held)
 
 
@@ -211,14 +200,17 @@ def _walk_forward(record: Record, plan: Plan, paths: Paths, held: HeldMembers) -
             steps_drives.wait_for_members(plan.steps)
         again = index in record.traces
         if not again:  # of a step that was begun it was found before it wrote anything
-            record = record.noting(index, _trace(step, paths, record))
+            record = replace(record, traces={**record.traces, index: _trace(step, paths, record)})
         record = replace(record, position=index, begun=True, forward=True)
         _save(record)
         yield StepBegun(index)
         if isinstance(step, MakeMember):
             yield from steps_drives.make_member(step, held, again=again, area=data_area(plan.steps))
+        elif isinstance(step, MakeFileSystem):
+            _stop_unless_ours(step, plan)
+            yield from steps_md.make_file_system(step, new=first_run)
         else:
-            yield from _do(step, plan, paths, record.trace(index), again=again, first_run=first_run)
+            yield from _do(step, plan, paths, record.trace(index), again=again)
         record = replace(record, position=index + 1, begun=False)
         _save(record)
         yield StepDone(index)
@@ -289,39 +281,26 @@ def _trace(step: steps.ArrayStep, paths: Paths, record: Record) -> Mapping[str, 
     return {}  # what a member held is in the plan
 
 
-def _do(
-    step: MakeArray | MakeFileSystem | FileStep | steps.SystemStep,
-    plan: Plan,
-    paths: Paths,
-    trace: Mapping[str, str],
-    *,
-    again: bool,
-    first_run: bool,
-) -> Iterator[Said]:
+_Rest = MakeArray | FileStep | steps.SystemStep
+
+
+def _do(step: _Rest, plan: Plan, paths: Paths, trace: Mapping[str, str], *, again: bool) -> Iterator[Said]:
     if isinstance(step, MakeArray):
         blank = not steps_md.has_superblocks(step)
-        for each in plan.steps:
-            if isinstance(each, MakeMember):
-                steps_drives.stop_unless_standing(each, data_area(plan.steps), blank=blank)
+        for each in _members(plan.steps):
+            steps_drives.stop_unless_standing(each, data_area(plan.steps), blank=blank)
         yield from steps_md.make_array(step, plan.disk.size)
-    elif isinstance(step, MakeFileSystem):
-        _stop_unless_ours(step, plan)
-        yield from steps_md.make_file_system(step, new=first_run)
     elif isinstance(step, FileStep):
         yield from steps_system.edit_file(step, paths, trace)
     else:
         if again and isinstance(step, steps.CheckInitramfs):
-            yield from _rebuilt(plan.steps.index(step), plan)
+            # The user may have repaired what the image that it looks into is built from.
+            before = reversed(plan.steps[: plan.steps.index(step)])
+            build = next((one for one in before if isinstance(one, steps.RebuildInitramfs | steps.ReloadUnits)), None)
+            if build:
+                yield Said(f"{purpose_of(build)}: {steps_system.shell_words(build)}")
+                yield from steps_system.apply_system(build)
         yield from steps_system.apply_system(step)
-
-
-def _rebuilt(index: int, plan: Plan) -> Iterator[Said]:
-    """Rebuild what the check at `index` looks into: the user may have repaired what it is built from."""
-    for step in reversed(plan.steps[:index]):
-        if isinstance(step, steps.RebuildInitramfs | steps.ReloadUnits):
-            yield Said(f"{purpose_of(step)}: {steps_system.shell_words(step)}")
-            yield from steps_system.apply_system(step)
-            return
 
 
 def _stop_unless_ours(step: MakeFileSystem, plan: Plan) -> None:
@@ -329,16 +308,14 @@ def _stop_unless_ours(step: MakeFileSystem, plan: Plan) -> None:
 
     Raises Stopped.
     """
-    for each in plan.steps:
-        match each:
-            case MakeArray() if each.device == step.device:
-                return steps_md.stop_unless_made(each)
-            case MakeMember():
-                for entry in each.entries:
-                    if step.device == partition_node(each.disk.path, entry.number):
-                        if why := partition_problem(each.disk.path, step.device, entry.extent):
-                            raise Stopped(f"{step.device}: {why}")
-                        return None
+    if (made := array_of(plan.steps)) and made.device == step.device:
+        return steps_md.stop_unless_made(made)
+    for each in _members(plan.steps):
+        for entry in each.entries:
+            if step.device == partition_node(each.disk.path, entry.number):
+                if why := partition_problem(each.disk.path, step.device, entry.extent):
+                    raise Stopped(f"{step.device}: {why}")
+                return None
     raise Stopped(f"no step of the plan makes {step.device}")
 
 
@@ -377,26 +354,20 @@ def _start_array_to_undo(record: Record, plan: Plan) -> Iterator[Said]:
         made = array_of(plan.steps)
         begun = [plan.steps[index] for index in record.traces]
         if made and steps_md.has_superblocks(made) and any(isinstance(step, MakeFileSystem) for step in begun):
+            text = f"the array cannot be started, so it is unknown whether files lie on it: {error}"
             clear = f"mdadm --zero-superblock {' '.join(made.members)}"
-            raise Refused(
-                f"the array cannot be started, so it is unknown whether files lie on it: {error}",
-                hint=f"when nothing of it is needed: {clear}, then the same again",
-            ) from error
+            raise Refused(text, hint=f"when nothing of it is needed: {clear}, then the same again") from error
         yield Said(f"the array cannot be started, and is taken apart as it is: {error}")
 
 
 def _save(record: Record) -> None:
-    try:
+    with failing_as(Stopped, f"{record.file} cannot be written"):
         save(record)
-    except OSError as error:
-        raise Stopped(f"{record.file} cannot be written: {error.strerror}") from error
 
 
 def _forget(record: Record) -> None:
-    try:
+    with failing_as(Stopped, f"all is done, but {record.file} cannot be removed"):
         forget(record)
-    except OSError as error:
-        raise Stopped(f"all is done, but {record.file} cannot be removed: {error.strerror}") from error
 
 
 # Where the drives of a plan are now: kernel names change from boot to boot.
@@ -410,14 +381,13 @@ def plan_here(plan: Plan, disks: Sequence[Disk]) -> Plan:
     """Raises Refused, naming every drive that is missing or cannot be told from another."""
     names: dict[str, str] = {}
     reasons = []
-    for step in plan.steps:
-        if isinstance(step, MakeMember):
-            found = _drive(step, disks)
-            if len(found) == 1:
-                before, now = step.disk.path, found[0].path
-                names |= {before: now, **{partition_node(before, at): partition_node(now, at) for at in _NUMBERS}}
-            else:
-                reasons.append(_sentence(step, found))
+    for step in _members(plan.steps):
+        found = _drive(step, disks)
+        if len(found) == 1:
+            before, now = step.disk.path, found[0].path
+            names |= {before: now, **{partition_node(before, at): partition_node(now, at) for at in _NUMBERS}}
+        else:
+            reasons.append(_sentence(step, found))
     if len(set(names.values())) < len(names):
         reasons.append("two drives of the plan are the same drive now")
     if reasons:
@@ -436,23 +406,20 @@ def _drive(step: MakeMember, disks: Sequence[Disk]) -> list[Disk]:
 
 
 def _sentence(step: MakeMember, found: Sequence[Disk]) -> str:
-    words = [step.disk.model or "a drive", f"serial {step.disk.serial}" if step.disk.serial else ""]
-    drive = f"{', '.join(word for word in words if word)}, which was {step.disk.path}"
-    if found:
-        return f"{drive}, cannot be told from others: {', '.join(disk.path for disk in found)}"
-    return f"{drive}, is not there"
+    serial = f", serial {step.disk.serial}" if step.disk.serial else ""
+    others = f"cannot be told from others: {', '.join(disk.path for disk in found)}" if found else "is not there"
+    return f"{step.disk.model or 'a drive'}{serial}, which was {step.disk.path}, {others}"
 
 
 def _step_here(step: Step, names: Mapping[str, str]) -> Step:
     """Only whole words are replaced, and all at once, so that two drives may have swapped their names."""
     match step:
-        case MakeMember():
-            disk = replace(step.disk, path=names[step.disk.path])
-            return replace(step, disk=disk, device=names.get(step.device, step.device))
+        case MakeMember(disk, device):
+            return replace(step, disk=replace(disk, path=names[disk.path]), device=names.get(device, device))
         case MakeArray():
             return replace(step, members=tuple(names.get(each, each) for each in step.members))
-        case MakeFileSystem():
-            return replace(step, device=names.get(step.device, step.device))
-        case steps.SetPartitionType():
-            return replace(step, disk=names.get(step.disk, step.disk))
+        case MakeFileSystem(device):
+            return replace(step, device=names.get(device, device))
+        case steps.SetPartitionType(path):
+            return replace(step, disk=names.get(path, path))
     return step

@@ -114,13 +114,12 @@ def choose(samples: Sequence[Sample], recommended: int) -> Choice:
     scores = scores_of(samples)
     rounds = len(next(iter(scores.values()), ()))
     if recommended not in scores or rounds < FEWEST:
-        counted = "1 whole round is" if rounds == 1 else f"{rounds} whole rounds are"
-        why = f"{counted} too few to tell a difference from noise; {FEWEST} are the least"
+        why = f"{FEWEST} whole rounds are the least that tell a difference from noise, and there are {rounds}"
         if rounds >= FEWEST:
             why = f"{format_size(recommended)}, which aligntool would take, was not among the chunks measured"
         return Choice(Verdict.UNKNOWN, None, why, rounds, {}, frozenset())
-    against = {chunk: ratio_of(scores[chunk], scores[recommended]) for chunk in sorted(scores)}
     usual = scores[recommended]
+    against = {chunk: ratio_of(scores[chunk], usual) for chunk in sorted(scores)}
     apart = frozenset(chunk for chunk, own in scores.items() if is_apart(own, usual) or is_apart(usual, own))
     best = max(scores, key=lambda chunk: median(scores[chunk]))
     alike = [chunk for chunk in scores if not is_apart(scores[best], scores[chunk])]
@@ -129,10 +128,8 @@ def choose(samples: Sequence[Sample], recommended: int) -> Choice:
         return Choice(Verdict.KEPT, recommended, reason, rounds, against, apart)
     # Of those that nobody can tell from the best, the one that departs least from the recommendation.
     chunk = min(alike, key=lambda each: (abs(log2(each / recommended)), -median(scores[each])))
-    reason = (
-        f"{format_size(chunk)} did {against[chunk]} times the work of {format_size(recommended)}, which aligntool "
-        f"would take otherwise, in {rounds} rounds"
-    )
+    work = f"{format_size(chunk)} did {against[chunk]} times the work of {format_size(recommended)}"
+    reason = f"{work}, which aligntool would take otherwise, in {rounds} rounds"
     return Choice(Verdict.CHANGED, chunk, reason, rounds, against, apart)
 
 
@@ -152,11 +149,8 @@ def scores_of(samples: Sequence[Sample]) -> dict[int, tuple[float, ...]]:
     for sample in samples:
         if sample.rate > 0:
             cells.setdefault((sample.round, sample.chunk), {})[sample.shape] = sample.rate
-    whole = [
-        number
-        for number in sorted({sample.round for sample in samples})
-        if all(cells.get((number, chunk), {}).keys() == shapes for chunk in chunks)
-    ]
+    rounds = sorted({sample.round for sample in samples})
+    whole = [one for one in rounds if all(cells.get((one, chunk), {}).keys() == shapes for chunk in chunks)]
     return {chunk: tuple(exp(fmean(map(log, cells[number, chunk].values()))) for number in whole) for chunk in chunks}
 
 
@@ -266,20 +260,15 @@ def measured_here(
     if reasons or choice.chunk is None:
         why = "; ".join(reasons) or choice.reason
         return MeasuredHere(advice, (f"the measurement is not used for the chunk: {why}",), rates)
-    chosen = ChunkAdvice(choice.chunk, choice.reason, Evidence.MEASURED, rules.judge_chunk(choice.chunk, stripes))
+    chosen = ChunkAdvice(choice.chunk, choice.reason, Evidence.MEASURED)
     return MeasuredHere(chosen, tuple(_figures(tuning, choice, advice.size)), rates, True)
 
 
 def _figures(tuning: Tuning, choice: Choice, recommended: int) -> Iterator[str]:
-    told = [
-        f"{format_size(chunk)} {ratio}{'' if chunk in choice.apart else ', within the noise'}"
-        for chunk, ratio in choice.against.items()
-        if chunk != recommended
-    ]
-    yield (
-        f"measured on these drives: the work done against {format_size(recommended)}, median (smallest–largest) of "
-        f"{choice.rounds} rounds: {'; '.join(told) or 'nothing else was tried'}"
-    )
+    words = {chunk: f"{format_size(chunk)} {ratio}" for chunk, ratio in choice.against.items() if chunk != recommended}
+    told = [each if chunk in choice.apart else f"{each}, within the noise" for chunk, each in words.items()]
+    how = f"the work done against {format_size(recommended)}, median (smallest–largest) of {choice.rounds} rounds"
+    yield f"measured on these drives: {how}: {'; '.join(told) or 'nothing else was tried'}"
     if choice.verdict is Verdict.KEPT and not choice.apart:
         yield "the chunk makes no difference here that could be measured"
     if not tuning.complete:
@@ -288,13 +277,9 @@ def _figures(tuning: Tuning, choice: Choice, recommended: int) -> Iterator[str]:
 
 def _rates(tuning: Tuning, disks: Sequence[Disk]) -> dict[str, DriveRate]:
     """What each drive did alone; a drive is the same under whatever level."""
-    by_key = {member.key: member for member in tuning.members if any(member.key)}
-    found = {}
-    for disk in disks:
-        member = by_key.get(identity_of(disk).key)
-        if member is not None and (member.read or member.write):
-            found[disk.name] = DriveRate(member.read, member.write, "measured here")
-    return found
+    by_key = {one.key: one for one in tuning.members if any(one.key) and (one.read or one.write)}
+    pairs = ((disk.name, by_key.get(identity_of(disk).key)) for disk in disks)
+    return {name: DriveRate(found.read, found.write, "measured here") for name, found in pairs if found}
 
 
 # How a test array of a sweep is known again: by md's name and UUID both.
@@ -308,12 +293,9 @@ TEST_UUID = "616c6967:6e74756e"  # "aligntun": the first half of every test arra
 def has_test_array(disk: Disk) -> bool:
     """A sweep left a test array on it, or on a partition of it; by md's name and UUID both."""
     layers = [*disk.content, *(layer for part in disk.partitions for layer in part.content)]
-    return any(
-        layer.kind == "linux_raid_member"
-        and (layer.label or "").rpartition(":")[2] == TEST_NAME
-        and (layer.uuid or "").replace("-", "").startswith(TEST_UUID.replace(":", ""))
-        for layer in layers
-    )
+    ours = [layer for layer in layers if (layer.label or "").rpartition(":")[2] == TEST_NAME]
+    uuids = [(layer.uuid or "").replace("-", "") for layer in ours if layer.kind == "linux_raid_member"]
+    return any(uuid.startswith(TEST_UUID.replace(":", "")) for uuid in uuids)
 
 
 # What a sweep over chunks measures: the loads of each workload, the chunks that are tried, and in which
@@ -380,9 +362,7 @@ def sweep_chunks(stripes: Stripes, asked: Sequence[int] = ()) -> tuple[int, ...]
 
 def sweep_order(chunks: Sequence[int], repeats: int) -> tuple[tuple[int, int], ...]:
     """Cells (round, chunk): A B C, C B A, A B C ... so that what drifts, drifts over all of them alike."""
-    return tuple(
-        (number, chunk) for number in range(repeats) for chunk in (chunks if number % 2 == 0 else chunks[::-1])
-    )
+    return tuple((at, chunk) for at in range(repeats) for chunk in (chunks[::-1] if at % 2 else chunks))
 
 
 def span_of(size: int, data: int, asked: int | None) -> int:

@@ -27,10 +27,7 @@ def unasked(disks: Sequence[Disk]) -> Iterator[str]:
     """Drives of which nobody knows whether they fail, in a sentence."""
     names = [disk.name for disk in disks if disk.kind in _ASKED and disk.health is None and not disk.failing]
     if names:
-        yield (
-            f"health not looked at: {', '.join(names)}; their health was not read. As root, and with smartctl "
-            "(smartmontools), it is asked"
-        )
+        yield f"health not looked at: {', '.join(names)}; that takes root, and smartctl (smartmontools)"
 
 
 def health_words(health: Health) -> str:
@@ -52,21 +49,15 @@ def wear_of(members: Mapping[str, Health | None]) -> Iterator[str]:
     worn = {name: used for name, health in known.items() if (used := health.used_percent) is not None}
     old = [f"{name} {used} %" for name, used in worn.items() if used >= NEARLY_WORN]
     if old:
-        yield (
-            f"little is left of the rated endurance: {', '.join(old)} used; members that wear alike end together, "
-            "and then redundancy does not help"
-        )
+        yield f"little is left of the rated endurance: {', '.join(old)} used; members that wear alike fail together"
     if worn and max(worn.values()) - min(worn.values()) >= UNEVEN:
         told = ", ".join(f"{name} {used} %" for name, used in worn.items())
         yield f"the members are unevenly worn: {told}; the most worn one will be the first to be replaced"
     for name, health in known.items():
         if health.media_errors:
-            yield (
-                f"{name} reports {health.media_errors} unrecoverable media errors: "
-                "replace it before an array depends on it"
-            )
+            yield f"{name} reports {health.media_errors} unrecoverable media errors: replace it first"
         if health.too_hot:
-            yield f"{name} is too hot by its own threshold, and slows down to cool: give it air first"
+            yield f"{name} is too hot by its own threshold, and slows down: give it air first"
 
 
 # The drives that an array is to be made of, and what is said of each before anything is made.
@@ -88,10 +79,7 @@ def member_sentences(member: Member, known: Sequence[KnownGeometry], uplinks: Se
     yield from (f"{member.name} {words}" for words in shared_words(disk, uplinks))
     yield from _format(member)
     if is_dramless(disk, known):
-        yield (
-            f"{member.name} has {dramless_words(disk)}: its random writes are slower and less even, and an array is as "
-            "slow as its slowest member"
-        )
+        yield f"{member.name} has {dramless_words(disk)}: random writes are slower and less even, of the whole array"
     if disk.health and (words := health_words(disk.health)):
         yield f"{member.name}: {words}"
 
@@ -129,15 +117,12 @@ def is_dramless(disk: Disk, known: Sequence[KnownGeometry]) -> bool:
 
 def link_words(disk: Disk) -> str:
     """ "link 8 GT/s x4, its most", "link 8 GT/s x2 of 8 GT/s x4"; "": not known."""
-    if not disk.links or not disk.links[0]:
+    hop = disk.links[0][0] if disk.links and disk.links[0] else None
+    if hop is None or not hop.speed_gts or not hop.width:
         return ""
-    hop = disk.links[0][0]
-    if not hop.speed_gts or not hop.width:
-        return ""
+    most = ", its most" if hop.max_speed_gts and hop.max_width else ""
     if _is_slowed(hop) and hop.max_speed_gts:
         most = f" of {hop.max_speed_gts:g} GT/s x{hop.max_width}"
-    else:
-        most = ", its most" if hop.max_speed_gts and hop.max_width else ""
     return f"link {hop.speed_gts:g} GT/s x{hop.width}{most}"
 
 
@@ -150,62 +135,53 @@ def _format(member: Member) -> Iterator[str]:
     alone are no reason.
     """
     nvme = member.disk.nvme
-    if nvme is None or nvme.format_in_use is None:
-        return
-    used = next((form for form in nvme.formats if form.index == nvme.format_in_use), None)
-    plain = [form for form in nvme.formats if form.metadata_size == 0]
+    formats = nvme.formats if nvme else ()
+    used = next((form for form in formats if nvme and form.index == nvme.format_in_use), None)
+    plain = [form for form in formats if form.metadata_size == 0]
     if used is None or not plain:
         return
     best = min(plain, key=lambda form: (form.relative_performance, -form.data_size))
+    now, then = used.relative_performance, best.relative_performance
     blocks = f"{used.data_size}-byte blocks and offers {best.data_size}"
     offer = f"{member.name} is formatted with {blocks} (format {best.index}"
-    if best.relative_performance < used.relative_performance:
-        yield (
-            f"{offer}; performance {best.relative_performance} against {used.relative_performance}, 0 is best); nvme "
-            f"format --lbaf={best.index} changes that and erases the drive, so do it before the array is created"
-        )
-    elif best.relative_performance == used.relative_performance and best.data_size > used.data_size:
+    if then < now:
+        change = f"nvme format --lbaf={best.index} changes that and erases the drive, so do it before"
+        yield f"{offer}; performance {then} against {now}, 0 is best); {change} the array is created"
+    elif then == now and best.data_size > used.data_size:
         yield f"{offer}), which the drive rates alike: nothing asks for a change"
 
 
 def differences(members: Sequence[Member], known: Known) -> Iterator[str]:
     """Where the members are not alike, a sentence each."""
     drives = [member.disk for member in members]
-    asked: tuple[tuple[str, Callable[[Disk], str | None]], ...] = (
+    asked: tuple[tuple[str, Callable[[Disk], object]], ...] = (
         ("models", lambda disk: disk.model),
         ("firmware", lambda disk: disk.firmware),
         ("sizes", lambda disk: format_size(disk.size) if disk.size else None),
         ("links", lambda disk: link_words(disk) or None),
         ("kinds", lambda disk: disk.kind.value),
         ("DRAM", lambda disk: "no DRAM" if is_dramless(disk, known.get(disk.name, ())) else "not said to lack it"),
+        (_NUMA, lambda disk: disk.numa_node if disk.numa_node is None or disk.numa_node >= 0 else None),
     )
     for what, ask in asked:
-        found = {member.name: ask(disk) for member, disk in zip(members, drives, strict=True)}
-        if len(set(found.values()) - {None}) > 1:
-            told = ", ".join(f"{name} {value}" for name, value in found.items() if value)
-            yield f"the members have different {what}: {told}; the slowest and the smallest sets the pace"
+        found = {member.name: value for member in members if (value := ask(member.disk)) is not None}
+        if len(set(found.values())) > 1:
+            told = ", ".join(f"{name} {value}" for name, value in found.items())
+            far = "a process on one reaches the others over the link between the processors"
+            why = far if what == _NUMA else "the slowest and the smallest sets the pace"
+            yield f"the members have different {what}: {told}; {why}"
     yield from (f"{disk.name} {_ODD[disk.kind]}" for disk in drives if disk.kind in _ODD)
-    yield from _numa(drives)
     yield from wear_of({member.name: member.disk.health for member in members})
 
 
 # What is not a drive in a slot of this machine, or only by a cable, and comes and goes by its own rules.
+_NUMA = "NUMA nodes"
 _ODD = {
     DiskKind.MEMORY: "is memory: what is on it is gone when the power is, unless it is a kind that keeps it",
     DiskKind.NETWORK: "is reached over a network: when that is away, so is the member, and the array is degraded",
     DiskKind.USB: "is on USB: a cable that is touched takes the member out of the array, and flushes may not reach it",
     DiskKind.LOOP: "is a file: it is not a member again after a reboot before it is attached",
 }
-
-
-def _numa(drives: Sequence[Disk]) -> Iterator[str]:
-    nodes = {disk.name: disk.numa_node for disk in drives if disk.numa_node is not None and disk.numa_node >= 0}
-    if len(set(nodes.values())) > 1:
-        told = ", ".join(f"{name} {node}" for name, node in nodes.items())
-        yield (
-            f"the members are attached to different NUMA nodes: {told}; a process on one reaches the others over"
-            " the link between the processors"
-        )
 
 
 # Where the members lie, and where the array's data begin in each.
@@ -265,13 +241,10 @@ def _cut(placed: Placed, length: int, *, new: bool) -> Placed:
 
 
 def _existing(member: Member, goal: RaidGoal, level: Level) -> Placed:
-    part = member.partition
-    extent = part.extent if part else Extent(0, member.disk.size or 0)
-    device = f"/dev/{part.node}" if part and part.node else member.disk.path
-    if part and not part.node:
-        device = partition_node(member.disk.path, part.number)
-    room = 0 if part else spare_room(goal, level)
-    return Placed(member, device, Extent(extent.start, extent.length - room))
+    disk, part = member.disk, member.partition
+    if part:
+        return Placed(member, f"/dev/{part.node}" if part.node else partition_node(disk.path, part.number), part.extent)
+    return Placed(member, disk.path, Extent(0, (disk.size or 0) - spare_room(goal, level)))
 
 
 def _new(member: Member, goal: RaidGoal, level: Level) -> Placed:
@@ -358,9 +331,8 @@ def type_steps(placed: Sequence[Placed]) -> Iterator[SetPartitionType]:
 def _raid_type(member: Member) -> str:
     """As sfdisk takes it: a GUID, or a byte without 0x; "": tables of that kind have no such type."""
     role, table = ROLES["linux-raid"], member.disk.table
-    if table is None or table.label not in (TableLabel.GPT, TableLabel.DOS):
-        return ""
-    return role.gpt if table.label is TableLabel.GPT else (role.mbr or "").removeprefix("0x")
+    types = {TableLabel.GPT: role.gpt, TableLabel.DOS: (role.mbr or "").removeprefix("0x")}
+    return types.get(table.label, "") if table else ""
 
 
 # Which bytes of a drive are zeroed when what is on it is given up for an array.
@@ -375,8 +347,7 @@ def array_of(steps: Sequence[Step]) -> MakeArray | None:
 
 def data_area(steps: Sequence[Step]) -> DataArea:
     """Return where the array that these steps make has its data on each member."""
-    made = array_of(steps)
-    return made.data if made else DataArea()
+    return made.data if (made := array_of(steps)) else DataArea()
 
 
 def zeroed(disk: Disk, entries: Sequence[NewEntry], taken: Extent | None, area: DataArea) -> tuple[Extent, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from aligntool import steps
 from aligntool.audit.arrays import Member, chunk_units
@@ -43,10 +44,8 @@ def notes_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[str,
     rates = {**chunks.known_rates({disk.name: known.get(disk.name, ()) for disk in disks}), **decided.measured.rates}
     ceiling = chunks.ceiling(disks, inventory.uplinks, shape.level, shape.layout, rates)
     return (
-        *(
-            line
-            for member in named
-            for line in members.member_sentences(member, known.get(member.disk.name, ()), inventory.uplinks)
+        *chain.from_iterable(
+            members.member_sentences(one, known.get(one.disk.name, ()), inventory.uplinks) for one in named
         ),
         *_chunk(decided),
         *_layout(decided),
@@ -63,13 +62,8 @@ def _chunk(decided: Decided) -> Iterator[str]:
     if chunk is None or advice.size is None:
         yield f"no chunk: {advice.reason}"
         return
-    if chunk == advice.size:
-        yield f"chunk {format_size(chunk)} for {decided.goal.workload} use: {advice.reason} ({advice.evidence})"
-    else:
-        yield (
-            f"chunk {format_size(chunk)} as asked for; aligntool would take {format_size(advice.size)} for "
-            f"{decided.goal.workload} use: {advice.reason} ({advice.evidence})"
-        )
+    other = f" as asked for; aligntool would take {format_size(advice.size)}" if chunk != advice.size else ""
+    yield f"chunk {format_size(chunk)}{other} for {decided.goal.workload} use: {advice.reason} ({advice.evidence})"
     for rule in judge_chunk(chunk, decided.stripes):
         broken = f"BREAKS, because it conflicts with {rule.conflict}" if rule.conflict else "BREAKS"
         yield f"chunk {format_size(chunk)} {'keeps' if rule.kept else broken}: {rule.sentence} ({rule.evidence})"
@@ -77,10 +71,8 @@ def _chunk(decided: Decided) -> Iterator[str]:
     yield from decided.measured.notes
     yield f"the kernel will read {format_size(ahead)} ahead, twice the full stripe: a smaller chunk reads less ahead"
     if not decided.measured.used:
-        yield (
-            "on NVMe the chunk matters less than the level, the bitmap and the links; the evidence is in docs/raid.md, "
-            "and only a measurement on these drives would be better: aligntool raid tune, while they are empty"
-        )
+        yield "on NVMe the chunk matters less than the level, the bitmap and the links: docs/raid.md has the evidence"
+        yield "only a measurement on these drives would tell more: aligntool raid tune, while they are empty"
 
 
 def _layout(decided: Decided) -> Iterator[str]:
@@ -101,13 +93,10 @@ def _placement_notes(decided: Decided) -> Iterator[str]:
     offset, goal = decided.offset, decided.goal
     first = decided.placed[0]
     if offset.size:
-        begins = first.extent.start + offset.size
         grain = f", a multiple of {format_size(offset.grain)}" if offset.grain else ""
-        yield (
-            f"the data of {first.device} begin {format_size(offset.size)} into it, at byte {begins} of its "
-            f"drive{grain}; by default mdadm begins 129MiB into large members, which is a multiple of 1MiB and no "
-            "more"
-        )
+        begins = f"at byte {first.extent.start + offset.size} of its drive{grain}"
+        usual = "mdadm's own 129MiB are a multiple of 1MiB and no more"
+        yield f"the data of {first.device} begin {format_size(offset.size)} into it, {begins}; {usual}"
     if goal.metadata == "1.2":
         yield "metadata 1.2 lies 4KiB into each member: what reads a member as a plain file system finds none"
     if goal.metadata == "1.0":
@@ -117,10 +106,7 @@ def _placement_notes(decided: Decided) -> Iterator[str]:
         yield f"{format_size(room)} stay free at the end of each drive, so that a slightly smaller one can replace it"
     lengths = {members.own_length(each) for each in decided.placed}
     if len(lengths) > 1 and (first.entries or decided.shape.level.redundant):
-        yield (
-            f"every member gives {format_size(first.extent.length)}, as the smallest allows; the rest of larger ones "
-            "stays free"
-        )
+        yield f"every member gives {format_size(first.extent.length)}, as the smallest allows; the rest stays free"
     if goal.system in SYSTEMS:
         yield f"files and commands are those of {SYSTEMS[goal.system].title}"
 
@@ -129,14 +115,9 @@ def _given(decided: Decided) -> Iterator[str]:
     """Values that were asked for and differ from what would have been taken, and why."""
     goal = decided.goal
     if goal.filesystem == "xfs" and goal.log_size:
-        yield (
-            f"XFS: a log of {format_size(goal.log_size)} as asked for; aligntool would leave its size to mkfs.xfs, "
-            "which makes it larger with the file system, for more changes in flight"
-        )
+        yield f"XFS: a log of {format_size(goal.log_size)} as asked for; mkfs.xfs makes it larger with the file system"
     if goal.filesystem == "xfs" and goal.inode_size:
-        usual = commands.XFS_INODE
-        same = "the same as mkfs.xfs takes by itself" if goal.inode_size == usual else f"aligntool would take {usual}B"
-        yield f"XFS: inodes of {goal.inode_size}B as asked for; {same}"
+        yield f"XFS: inodes of {goal.inode_size}B as asked for; by itself mkfs.xfs takes {commands.XFS_INODE}B"
     if goal.mount_options is not None and goal.place:
         defaults = boot.default_options(goal.filesystem)
         for option in goal.mount_options:
@@ -148,19 +129,10 @@ def _given(decided: Decided) -> Iterator[str]:
 
 def attention_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[str, ...]:
     """What needs the user, a sentence each."""
-    hidden = [
-        f"{adapter.name or 'a controller'} at {adapter.address} hides {adapter.remapped_nvme} NVMe drives: the "
-        "firmware is in RAID mode"
-        for adapter in inventory.adapters
-        if adapter.remapped_nvme
-    ]
-    return (
-        *_member_attention(decided, known),
-        *hidden,
-        *_array_attention(decided),
-        *_discards(decided, inventory),
-        *_system_attention(decided),
-    )
+    hiding = [(one.remapped_nvme, f"{one.name or 'a controller'} at {one.address}") for one in inventory.adapters]
+    hidden = [f"{name} hides {count} NVMe drives: the firmware is in RAID mode" for count, name in hiding if count]
+    array = (*_array_attention(decided), *_discards(decided, inventory), *_system_attention(decided))
+    return (*_member_attention(decided, known), *hidden, *array)
 
 
 def _member_attention(decided: Decided, known: Known) -> Iterator[str]:
@@ -169,10 +141,7 @@ def _member_attention(decided: Decided, known: Known) -> Iterator[str]:
         if refusals.wiped(member, decided.goal):
             yield from (f"lost: {each}, on {member.name}" for each in refusals.member_holdings(member))
     if not decided.shape.level.redundant:
-        yield (
-            f"{decided.shape.level.title}: when one drive fails, everything is lost; keep nothing on it that is "
-            "nowhere else"
-        )
+        yield f"{decided.shape.level.title}: when one drive fails, everything is lost; keep copies elsewhere"
     yield from members.unasked([each.disk for each in named])
     yield from members.differences(named, known)
     yield from (line for member in named for line in members.link_sentences(member))
@@ -180,35 +149,25 @@ def _member_attention(decided: Decided, known: Known) -> Iterator[str]:
     if dramless:
         yield f"without DRAM: {', '.join(dramless)}; not for arrays with many random writes"
     if decided.offset.off:
-        yield (
-            f"no data offset puts the data of {', '.join(decided.offset.off)} on their grids: realign those "
-            "partitions first"
-        )
+        yield f"no data offset puts the data of {', '.join(decided.offset.off)} on their grids: realign them first"
 
 
 def _array_attention(decided: Decided) -> Iterator[str]:
     goal, level, chunk = decided.goal, decided.shape.level, decided.shape.chunk
-    if chunk is not None:
-        for rule in judge_chunk(chunk, decided.stripes):
-            if rule.conflict:
-                yield (
-                    f"two rules conflict for the chunk of {format_size(chunk)}: {rule.conflict}, which comes first; "
-                    f"{rule.sentence}. Fewer members make it shorter"
-                )
-            elif not rule.kept:
-                yield f"the chunk of {format_size(chunk)} breaks a rule: {rule.sentence}"
+    for rule in judge_chunk(chunk, decided.stripes) if chunk is not None else ():
+        size = format_size(chunk or 0)
+        if rule.conflict:
+            both = f"{rule.conflict}, which comes first; {rule.sentence}"
+            yield f"two rules conflict for the chunk of {size}: {both}. Fewer members make it shorter"
+        elif not rule.kept:
+            yield f"the chunk of {size} breaks a rule: {rule.sentence}"
     if level.redundant:
         yield "the first resynchronisation runs in the background; measure nothing before /proc/mdstat shows its end"
     if goal.whole_drives:
-        yield (
-            "members without a partition table: some firmware takes what is left of an old table for a damaged "
-            "one, 'repairs' it and overwrites the array's superblock; partitions are safer"
-        )
+        why = "some firmware 'repairs' what is left of an old table, over the array's superblock"
+        yield f"members without a partition table: {why}; partitions are safer"
     if goal.metadata == "1.0":
-        yield (
-            "metadata 1.0: whatever writes to one member as if it were a plain file system makes the halves "
-            "differ, unseen"
-        )
+        yield "metadata 1.0: what writes to one member as to a plain file system makes the halves differ, unseen"
 
 
 def _discards(decided: Decided, inventory: Inventory) -> Iterator[str]:
@@ -217,27 +176,20 @@ def _discards(decided: Decided, inventory: Inventory) -> Iterator[str]:
         return
     safely = inventory.system.discards_on_parity if inventory.system else None
     if safely:
-        yield (
-            "raid456's devices_handle_discard_safely is on here: it promises that every member returns zeros for what "
-            f"was discarded, and where one does not, a {level.title} loses data at a later failure"
-        )
+        lost = f"where one does not return zeros for what was discarded, a {level.title} loses data at a later failure"
+        yield f"raid456's devices_handle_discard_safely is on here, which promises it for every member: {lost}"
         return
-    why = "while" if safely is None else "because"
-    usual = ", which is its default" if safely is None else ""
-    yield (
-        f"{level.title} passes no discards on {why} raid456's devices_handle_discard_safely is off{usual}: fstrim does "
-        "nothing on it, and the drives fill up; leave part of them unused"
-    )
+    handling = "raid456's devices_handle_discard_safely is off"
+    why = f"while {handling}, which is its default" if safely is None else f"because {handling}"
+    yield f"{level.title} passes no discards on {why}: fstrim does nothing, the drives fill up: leave part unused"
 
 
 def _system_attention(decided: Decided) -> Iterator[str]:
     goal = decided.goal
     yield from boot.boot_words(goal, decided.placed)
     if goal.filesystem not in ("none", "swap") and not goal.place:
-        yield (
-            "a system that is put on the array needs the same ARRAY line in its own mdadm.conf and initramfs, and "
-            f"the file system by UUID={goal.filesystem_uuid} in its own fstab"
-        )
+        fstab = f"the file system by UUID={goal.filesystem_uuid} in its own fstab"
+        yield f"a system that is put on the array needs this ARRAY line in its mdadm.conf and initramfs, and {fstab}"
     if note := SYSTEMS[goal.system].note:
         yield note.format(uuid=goal.array_uuid)
 
@@ -255,15 +207,10 @@ def plan_raid(drives: Sequence[Judged], inventory: Inventory, goal: RaidGoal, *,
     shape, placed = decided.shape, decided.placed
     refuse(refusals.shape_problems(goal, placed, shape))
     sector = placed[0].member.disk.limits.logical_block_size or 512  # the array's are its members'
-    return Plan(
-        purpose="raid",
-        disk=Subject(shape.device, shape.size, sector, None, goal.array_uuid, None, None, None, ""),
-        goal=f"{shape.level.title} of {len(placed)} members, {format_about(shape.size)}",
-        places=(),
-        steps=tuple(_steps(decided, inventory)),
-        attention=attention_of(decided, inventory, known or {}),
-        notes=notes_of(decided, inventory, known or {}),
-    )
+    subject = Subject(shape.device, shape.size, sector, None, goal.array_uuid, None, None, None, "")
+    title = f"{shape.level.title} of {len(placed)} members, {format_about(shape.size)}"
+    attention, notes = (say(decided, inventory, known or {}) for say in (attention_of, notes_of))
+    return Plan("raid", subject, title, (), tuple(_steps(decided, inventory)), attention, notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,13 +264,13 @@ def _named(drives: Sequence[Judged], goal: RaidGoal) -> tuple[list[Member], list
     found: list[Member] = []
     missing: list[Refusal] = []
     for judged, number in zip(drives, goal.partitions or (None,) * len(drives), strict=True):
-        part = next((part for part in judged.disk.partitions if part.number == number), None)
-        if number is not None and part is None:
-            name, look = judged.disk.name, f"aligntool audit {judged.disk.path}"
-            text = f"{name} has no partition {number}"
-            missing.append(Refusal("no-partition", f"partition {number} of {name}", text, look))
-        else:
+        disk = judged.disk
+        part = next((part for part in disk.partitions if part.number == number), None)
+        if number is None or part:
             found.append(Member(judged, part))
+        else:
+            what, text = f"partition {number} of {disk.name}", f"{disk.name} has no partition {number}"
+            missing.append(Refusal("no-partition", what, text, f"aligntool audit {disk.path}"))
     return found, missing
 
 
@@ -346,29 +293,23 @@ def _decide(named: Sequence[Member], goal: RaidGoal, level: Level) -> Decided:
 
 
 def _about_room(placed: Sequence[Placed], least: int = LEAST_MEMBER) -> Iterator[Refusal]:
-    small = [each for each in placed if each.extent.length < least]
+    lengths = {each.member.name: each.extent.length for each in placed}
+    small = {name: format_about(max(length, 0)) for name, length in lengths.items() if length < least}
     if small:
-        told = ", ".join(f"{each.member.name} has {format_about(max(each.extent.length, 0))}" for each in small)
-        names = ", ".join(each.member.name for each in small)
+        told = ", ".join(f"{name} has {size}" for name, size in small.items())
         text = f"members need at least {format_size(least)}, and {told}"
-        yield Refusal("too-small", names, text, "take larger drives")
+        yield Refusal("too-small", ", ".join(small), text, "take larger drives")
 
 
 def _make_member(placed: Placed, goal: RaidGoal, area: steps.DataArea) -> MakeMember:
-    disk, part = placed.member.disk, placed.member.partition
+    disk, part, entries = placed.member.disk, placed.member.partition, placed.entries
     number = part.number if part else None
     holds = steps.held_by(disk, number) + refusals.unrecognised(placed.member)
     wipe = refusals.wiped(placed.member, goal)
-    return MakeMember(
-        disk=steps.subject(disk),
-        device=placed.device,
-        label="gpt" if placed.entries else "",
-        entries=placed.entries,
-        wipe=wipe,
-        holds=holds,
-        zeroed=members.zeroed(disk, placed.entries, part.extent if part else None, area) if wipe else (),
-        old_arrays=superblocks_on(disk, number) if wipe else (),
-    )
+    zeroed = members.zeroed(disk, entries, part.extent if part else None, area) if wipe else ()
+    arrays = superblocks_on(disk, number) if wipe else ()
+    label = "gpt" if entries else ""
+    return MakeMember(steps.subject(disk), placed.device, label, entries, wipe, holds, zeroed, arrays)
 
 
 def _steps(decided: Decided, inventory: Inventory) -> Iterator[Step]:
@@ -397,8 +338,5 @@ def _steps(decided: Decided, inventory: Inventory) -> Iterator[Step]:
 def data_begins(drives: Sequence[Judged], goal: RaidGoal) -> tuple[int, ...]:
     """One for each member; none where the goal is one that is refused anyway."""
     level, (named, missing) = LEVELS.get(goal.level), _named(drives, goal)
-    if level is None or missing or not named:
-        return ()
-    placed = place_members(named, goal, level)
-    offset = members.data_offset(placed, goal).size
-    return tuple(each.extent.start + offset for each in placed)
+    placed = place_members(named, goal, level) if level and named and not missing else ()
+    return tuple(each.extent.start + members.data_offset(placed, goal).size for each in placed)

@@ -6,13 +6,13 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from aligntool.change import Plan, digest, from_json, to_json
 from aligntool.documents import as_object, check_schema, decode, load_object
-from aligntool.errors import Refused
-from aligntool.linux.files import replace_file, sync_folder
+from aligntool.errors import Refused, failing_as
+from aligntool.linux.files import remove_file, replace_file, sync_folder
 from aligntool.raid.members import array_of
 
 # The record of an array that is being made: its plan, how far it came, and what it takes to undo each step.
@@ -45,15 +45,11 @@ class Record:
     def trace(self, index: int) -> Trace:
         return self.traces.get(index, {})
 
-    def noting(self, index: int, trace: Trace) -> "Record":
-        """The same, with more known of one step."""
-        return replace(self, traces={**self.traces, index: {**self.trace(index), **trace}})
-
 
 def record_file(state: Path, plan: Plan) -> Path:
     """Named by the array's UUID, which no two plans share; without an array by the plan's digest."""
-    made = array_of(plan.steps)
-    return state / "arrays" / f"{made.uuid.replace(':', '') if made else digest(plan)[:32]}.json"
+    name = made.uuid.replace(":", "") if (made := array_of(plan.steps)) else digest(plan)[:32]
+    return state / "arrays" / f"{name}.json"
 
 
 def save(record: Record) -> None:
@@ -65,16 +61,13 @@ def save(record: Record) -> None:
 
 def forget(record: Record) -> None:
     """The work is done, or taken back: nothing is unfinished any more. Raises OSError."""
-    record.file.unlink(missing_ok=True)
-    sync_folder(record.file.parent)
+    remove_file(record.file)
 
 
 def find_records(state: Path = STATE) -> tuple[Record, ...]:
     """All of them. Raises Refused for one that cannot be read, naming it."""
-    try:
+    with failing_as(Refused, str(state)):
         files = sorted((state / "arrays").glob("*.json"))
-    except OSError as error:
-        raise Refused(f"{state}: {error.strerror}") from error
     return tuple(read_record(file) for file in files)
 
 
@@ -93,10 +86,8 @@ def read_record(file: Path) -> Record:
         raise Refused(f"{file}: {error.strerror}", hint="type the same after sudo") from error
     except (OSError, ValueError, Refused) as error:
         what = error.strerror if isinstance(error, OSError) else str(error)
-        raise Refused(
-            f"{file}: the record of an unfinished array cannot be read: {what}",
-            hint=f"mdadm --examine shows what its drives hold; when nothing is needed of them: rm {file}",
-        ) from error
+        hint = f"mdadm --examine shows what its drives hold; when nothing is needed of them: rm {file}"
+        raise Refused(f"{file}: the record of an unfinished array cannot be read: {what}", hint=hint) from error
 
 
 @dataclass(frozen=True, slots=True)

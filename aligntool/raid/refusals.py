@@ -26,18 +26,13 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def goal_problems(goal: RaidGoal, members: int) -> Iterator[Refusal]:
-    words: tuple[tuple[str, str | None, tuple[str, ...], str], ...] = (
-        ("level", goal.level, tuple(LEVELS), "--level"),
-        ("workload", goal.workload, RAID_WORDS["workload"], "--workload"),
-        ("file system", goal.filesystem, RAID_WORDS["filesystem"], "--fs"),
-        ("metadata version", goal.metadata, RAID_WORDS["metadata"], ""),
-        ("bitmap", goal.bitmap, RAID_WORDS["bitmap"], ""),
-        ("kind of member", goal.members, RAID_WORDS["members"], ""),
-    )
-    for what, word, allowed, option in words:
+    titles = {"filesystem": "file system", "metadata": "metadata version", "members": "kind of member"}
+    options = {"level": "--level", "workload": "--workload", "filesystem": "--fs"}
+    for key, allowed in RAID_WORDS.items():
+        word, what = getattr(goal, key), titles.get(key, key)
         if word is not None and word not in allowed:
-            text, hint = f"{word!r} is not a {what} of an array", f"{option or what}: {', '.join(allowed)}"
-            yield Refusal("invalid-option", option or what, text, hint)
+            option, text = options.get(key, what), f"{word!r} is not a {what} of an array"
+            yield Refusal("invalid-option", option, text, f"{option}: {', '.join(allowed)}")
     if not _NAME.fullmatch(goal.name) or len(goal.name) > LONGEST_NAME:
         text = f"{goal.name!r} is not a valid array name: letters, digits, '.', '_' and '-', at most {LONGEST_NAME}"
         yield Refusal("invalid-option", "--name", text, "--name data")
@@ -92,14 +87,11 @@ def member_problems(members: Sequence[Member], goal: RaidGoal, *, count: int) ->
 
 
 def _about_count(count: int, goal: RaidGoal) -> Iterator[Refusal]:
-    level = LEVELS.get(goal.level)
-    if level is None:
-        return
-    layout = goal.layout or (layouts_of(level, count) or ("",))[0]
-    least = max(level.least_members, copies_of(level, 0, layout))
-    if count < least:
-        text = f"{level.title} needs at least {least} members, and {count} {'is' if count == 1 else 'are'} named"
-        yield Refusal("too-few-members", "--level", text, "name more drives")
+    if level := LEVELS.get(goal.level):
+        least = max(level.least_members, copies_of(level, 0, goal.layout or (*layouts_of(level, count), "")[0]))
+        if count < least:
+            text = f"{level.title} needs at least {least} members, and {count} {'is' if count == 1 else 'are'} named"
+            yield Refusal("too-few-members", "--level", text, "name more drives")
 
 
 def _about_paths(members: Sequence[Member]) -> Iterator[Refusal]:
@@ -171,14 +163,9 @@ def _to_blocks_alike(members: Sequence[Member], goal: RaidGoal) -> Iterator[str]
 
 def _formats_for(members: Sequence[Member], goal: RaidGoal, size: int) -> list[tuple[Member, LbaFormat]]:
     """Every member with other blocks, and the format that it would get; none at all where one of them cannot."""
-    found = []
-    for each in members:
-        if each.disk.limits.logical_block_size != size:
-            form = _format_of(each, size) if _may_be_formatted(each, goal) else None
-            if form is None:
-                return []
-            found.append((each, form))
-    return found
+    others = [each for each in members if each.disk.limits.logical_block_size != size]
+    found = [(each, form) for each in others if _may_be_formatted(each, goal) and (form := _format_of(each, size))]
+    return found if len(found) == len(others) else []
 
 
 def _format_of(member: Member, size: int) -> LbaFormat | None:
@@ -271,9 +258,9 @@ def member_holdings(member: Member) -> tuple[str, ...]:
     """What lies on what would be taken, a phrase each."""
     sampled = member.disk.sampled
     found = contents(member.partition) if member.partition else holdings(member.disk, "whole drive")
-    if sampled and sampled.written and not found:
-        found = (f"unrecognised data lies at {sampled.written} of {sampled.places} places that were read",)
-    return found
+    if found or not (sampled and sampled.written):
+        return found
+    return (f"unrecognised data lies at {sampled.written} of {sampled.places} places that were read",)
 
 
 def unrecognised(member: Member) -> tuple[str, ...]:
@@ -314,11 +301,10 @@ def _about_lengths(goal: RaidGoal, placed: Sequence[Placed], shape: Shape) -> It
     (raid0.c, create_strip_zones)."""
     if any(each.entries for each in placed):
         return
-    if goal.spare_room:
+    if goal.spare_room and not (goal.whole_drives and shape.level.redundant):
         what = "whole drives of a RAID0 are" if goal.whole_drives else "partitions that are there are"
-        if not (goal.whole_drives and shape.level.redundant):
-            text = f"no room can be left free: {what} used as they are"
-            yield Refusal("invalid-option", "--spare-room", text, "leave --spare-room out")
+        text = f"no room can be left free: {what} used as they are"
+        yield Refusal("invalid-option", "--spare-room", text, "leave --spare-room out")
     if shape.level.redundant or not shape.chunk:
         return
     if goal.member_size is not None:
@@ -341,8 +327,8 @@ def _about_filesystem(goal: RaidGoal, shape: Shape) -> Iterator[Refusal]:
         yield Refusal("too-small", shape.device, text, "take larger members, or --fs ext4")
     text = ""
     if goal.filesystem == "xfs" and chunk * shape.data >= XFS_WIDTH:
-        text = f"a stripe of {shape.data} times {format_size(chunk)} is too wide for xfs, whose widest is below"
-        text += f" {format_size(XFS_WIDTH)}"
+        wide = f"a stripe of {shape.data} times {format_size(chunk)}"
+        text = f"{wide} is too wide for xfs, whose widest is below {format_size(XFS_WIDTH)}"
     elif goal.filesystem == "ext4" and chunk // (goal.block_size or BLOCK) > EXT4_STRIDE:
         text = f"a chunk of {format_size(chunk)} is too large for the stride of ext4"
     if text:

@@ -38,16 +38,11 @@ def find_array(disks: Sequence[Disk], name: str, *, command: str) -> Disk:
     found = node or [disk for disk in arrays if disk.array and name in _given_names(disk.array, disk)]
     if len(found) == 1:
         return found[0]
+    hint = "\n".join(f"{command} {shell_word(disk.name)}" for disk in found or arrays) or "aligntool audit"
     if found:
-        paths = ", ".join(disk.path for disk in found)
-        text, hint = f"{name}: several md arrays have that name: {paths}", _typed(found, command)
+        text = f"{name}: several md arrays have that name: {', '.join(disk.path for disk in found)}"
         raise Refused(text, hint=hint, code="name-ambiguous", subject=name)
-    hint = _typed(arrays, command) or "aligntool audit"
     raise Refused(f"{name}: no md array of that name runs here", hint=hint, code="no-array", subject=name)
-
-
-def _typed(arrays: Sequence[Disk], command: str) -> str:
-    return "\n".join(f"{command} {shell_word(disk.name)}" for disk in arrays)
 
 
 def _given_names(facts: ArrayFacts, disk: Disk) -> set[str]:
@@ -99,11 +94,8 @@ def arrays_of(
     """
     disks = [judged.disk for judged in report.judged]
     wanted = {find_array(disks, name, command="aligntool raid show").name for name in names}
-    return tuple(
-        _view(judged, judged.disk.array, report, rates, known)
-        for judged in report.judged
-        if judged.disk.array and (not names or judged.disk.name in wanted)
-    )
+    shown = [judged for judged in report.judged if not names or judged.disk.name in wanted]
+    return tuple(_view(one, one.disk.array, report, rates, known) for one in shown if one.disk.array)
 
 
 def _view(judged: Judged, facts: ArrayFacts, report: Report, rates: Rates, known: Known) -> ArrayView:
@@ -112,20 +104,12 @@ def _view(judged: Judged, facts: ArrayFacts, report: Report, rates: Rates, known
     drives = [places[name].disk for name in facts.members if name in places]
     own = {one.name: rates[one.name] for one in drives if one.name in rates}
     found = tuple(_findings(disk, [one.name for one in drives], report))
-    return ArrayView(
-        name=disk.name,
-        path=disk.path,
-        level=facts.level,
-        size=disk.size,
-        chunk=facts.chunk,
-        metadata=facts.metadata,
-        state=_state(facts, level),
-        members=tuple(_member(name, places.get(name), offsets.get(name), report, known) for name in facts.members),
-        contents=tuple(_contents(judged)),
-        ceiling=ceiling(drives, report.inventory.uplinks, level, facts.layout or "", own),
-        findings=tuple(f"{finding.code.value} {finding.summary}" for finding in found),
-        next=tuple(dict.fromkeys(finding.next for finding in found if finding.next)),
-    )
+    members = tuple(_member(name, places.get(name), offsets.get(name), report, known) for name in facts.members)
+    most = ceiling(drives, report.inventory.uplinks, level, facts.layout or "", own)
+    findings = tuple(f"{finding.code.value} {finding.summary}" for finding in found)
+    following = tuple(dict.fromkeys(finding.next for finding in found if finding.next))
+    form = (disk.name, disk.path, facts.level, disk.size, facts.chunk, facts.metadata, _state(facts, level))
+    return ArrayView(*form, members, tuple(_contents(judged)), most, findings, following)
 
 
 def _member(name: str, member: Member | None, offset: int | None, report: Report, known: Known) -> MemberView:
@@ -133,23 +117,13 @@ def _member(name: str, member: Member | None, offset: int | None, report: Report
         return MemberView(name, "its drive was not looked at")
     disk, part = member.disk, member.partition
     lane = narrowest(disk)
+    link = f"{lane.what}, {format_rate(lane.bandwidth)}" if lane else None
+    shares = tuple(shared_words(disk, report.inventory.uplinks))
+    links = (link_words(disk) or None, link, lane.bandwidth if lane else None, shares)
+    memory = dramless_words(disk) if is_dramless(disk, known.get(disk.name, ())) else None
     at = None if offset is None else (part.extent.start if part else 0) + offset
     aligned, words = _data(member, at)
-    dramless = is_dramless(disk, known.get(disk.name, ()))
-    return MemberView(
-        name=name,
-        data=words,
-        drive=disk.name,
-        model=disk.model,
-        own_link=link_words(disk) or None,
-        link=f"{lane.what}, {format_rate(lane.bandwidth)}" if lane else None,
-        bandwidth=lane.bandwidth if lane else None,
-        shares=tuple(shared_words(disk, report.inventory.uplinks)),
-        dramless=dramless,
-        memory=dramless_words(disk) if dramless else None,
-        data_at=at,
-        aligned=aligned,
-    )
+    return MemberView(name, words, disk.name, disk.model, *links, memory is not None, memory, at, aligned)
 
 
 def _data(member: Member, at: int | None) -> tuple[bool | None, str]:
@@ -175,15 +149,12 @@ def _state(facts: ArrayFacts, level: Level) -> str:
 
 def _contents(judged: Judged) -> Iterator[str]:
     disk = judged.disk
-    for layer in disk.content:
-        yield f"on it: {_layer(layer)}{_mounted(disk.mounted_at)}"
-    if not disk.content and disk.content_hint:
-        yield f"on it: {disk.content_hint}{_mounted(disk.mounted_at)}"
+    for what in [_layer(layer) for layer in disk.content] or ([disk.content_hint] if disk.content_hint else []):
+        yield f"on it: {what}{_mounted(disk.mounted_at)}"
     for part in disk.partitions:
         what = ", ".join(_layer(layer) for layer in part.content) or part.content_hint or part.type_name
-        yield (
-            f"partition {part.number} at byte {part.extent.start}: {what or 'nothing known'}{_mounted(part.mounted_at)}"
-        )
+        where = f"partition {part.number} at byte {part.extent.start}"
+        yield f"{where}: {what or 'nothing known'}{_mounted(part.mounted_at)}"
     if disk.holders:
         yield f"carries {', '.join(disk.holders)}"
 
@@ -204,9 +175,8 @@ def _findings(disk: Disk, drives: Sequence[str], report: Report) -> Iterator[Fin
     """Errors and warnings of the array and everything stacked on it, and of its drives where they name a link."""
     stacked = {one.name for one in above(disk, report.inventory.disks)}
     for finding in report.findings:
-        if finding.severity is Severity.INFO:
-            continue
-        if finding.disk in stacked or (finding.disk in drives and finding.code.value.startswith("AT5")):
+        about = finding.disk in stacked or (finding.disk in drives and finding.code.value.startswith("AT5"))
+        if about and finding.severity is not Severity.INFO:
             yield finding
 
 
@@ -280,12 +250,12 @@ def refuse_mount(array: RunningArray, place: str | None) -> Iterator[Refusal]:
     if not _PLACE.fullmatch(place) or place == "/":
         text = f"{place!r} is not a mount point that fstab can hold"
         yield Refusal("invalid-option", "--mount", text, "--mount /srv/data")
-    if not disk.content_read and not (layer and layer.uuid and layer.kind in FILE_SYSTEMS):
-        text = f"the content of {disk.path} could not be read"
-        yield Refusal("not-read", disk.path, text, f"sudo blkid -p {disk.path}")
-    elif layer is None or not layer.uuid or layer.kind not in FILE_SYSTEMS:
+    if layer is None or not layer.uuid or layer.kind not in FILE_SYSTEMS:
+        code, hint = "not-mountable", f"blkid -p {disk.path}"
         text = f"{disk.path} holds {layer.kind if layer else 'no one file system'}, which cannot be mounted as it is"
-        yield Refusal("not-mountable", disk.path, text, f"blkid -p {disk.path}")
+        if not disk.content_read:
+            code, hint, text = "not-read", f"sudo {hint}", f"the content of {disk.path} could not be read"
+        yield Refusal(code, disk.path, text, hint)
     for line in array.system.fstab:
         if line.place == place and line not in lines:
             free = other_place(place, lambda each: _is_taken(each, array))
@@ -307,10 +277,9 @@ def other_place(place: str, taken: Callable[[str], bool]) -> str:
 
 def _is_taken(place: str, array: RunningArray) -> bool:
     disks = array.inventory.disks
-    mounted = any(
-        place in disk.mounted_at or any(place in part.mounted_at for part in disk.partitions) for disk in disks
-    )
-    return mounted or any(line.place == place for line in array.system.fstab)
+    mounted = [place for disk in disks for place in disk.mounted_at]
+    mounted += [place for disk in disks for part in disk.partitions for place in part.mounted_at]
+    return place in mounted or any(line.place == place for line in array.system.fstab)
 
 
 def mount_steps(array: RunningArray, place: str | None) -> Iterator[Step]:
@@ -356,15 +325,10 @@ def plan_persist(disk: Disk, inventory: Inventory, goal: PersistGoal) -> Plan:
     steps = tuple(_steps(array, system, goal))
     refuse(_swallowed(array, steps))
     size, sector = disk.size or 0, disk.limits.logical_block_size or 512
-    return Plan(
-        purpose="persist",
-        disk=Subject(disk.path, size, sector, None, array.facts.uuid, None, None, None, ""),
-        goal=f"{array.facts.level} of {format_about(size)}: the same name and mounts after every reboot",
-        places=(),
-        steps=steps,
-        attention=tuple(_attention(array, system)) if steps else (),
-        notes=tuple(_notes(array, system, goal)),
-    )
+    subject = Subject(disk.path, size, sector, None, array.facts.uuid, None, None, None, "")
+    title = f"{array.facts.level} of {format_about(size)}: the same name and mounts after every reboot"
+    attention = tuple(_attention(array, system)) if steps else ()
+    return Plan("persist", subject, title, (), steps, attention, tuple(_notes(array, system, goal)))
 
 
 def _swallowed(array: RunningArray, steps: Sequence[Step]) -> Iterator[Refusal]:
@@ -372,15 +336,13 @@ def _swallowed(array: RunningArray, steps: Sequence[Step]) -> Iterator[Refusal]:
     files = array.system
     lines = [(line.file, line.text) for line in files.mdadm.arrays]
     lines += [(FSTAB, line.text) for line in files.fstab] + [(CRYPTTAB, line.text) for line in files.crypttab]
-    for step in steps:
-        if isinstance(step, EditFile):
-            path, key = step.path, step.instead_of
-            found = [f"the line {key!r} cannot be replaced, because another one holds the same words: {text}"
-                     for file, text in lines if file == path and key in text and text != key]  # fmt: skip
-            if "\ufffd" in key:  # what a byte that is not UTF-8 was read as: it cannot be found again
-                found.insert(0, f"a line holds characters that are not UTF-8: {key}")
-            for text in found:
-                yield Refusal("file-conflict", path, f"{path}: {text}", f"change it in {path} by hand first")
+    for path, key in [(step.path, step.instead_of) for step in steps if isinstance(step, EditFile)]:
+        # What a byte that is not UTF-8 was read as cannot be found again.
+        found = [f"a line holds characters that are not UTF-8: {key}"] if "\ufffd" in key else []
+        found += [f"the line {key!r} cannot be replaced, because another one holds the same words: {text}"
+                  for file, text in lines if file == path and key in text and text != key]  # fmt: skip
+        hint = f"change it in {path} by hand first"
+        yield from (Refusal("file-conflict", path, f"{path}: {text}", hint) for text in found)
 
 
 def _found(disk: Disk, inventory: Inventory, goal: PersistGoal) -> tuple[RunningArray, System]:
@@ -437,14 +399,10 @@ def _steps(array: RunningArray, system: System, goal: PersistGoal) -> Iterator[S
 
 def _is_to_be_rebuilt(array: RunningArray, *, edits: bool) -> bool:
     """When an image that assembles the array has no line of it, or an older one than the file will have."""
-    if not array.system.initramfs or not _is_assembled_early(array):
-        return False
-    return edits or any(
-        (array.is_assembled_by(image) and not array.is_named_in(image))
-        or (array.holds_system() and not image.has_mdadm)
-        for image in array.system.initramfs
-        if not image.unseen
-    )
+    images = [image for image in array.system.initramfs if not image.unseen]
+    unnamed = any(array.is_assembled_by(image) and not array.is_named_in(image) for image in images)
+    bare = array.holds_system() and not all(image.has_mdadm for image in images)
+    return bool(array.system.initramfs) and _is_assembled_early(array) and (edits or unnamed or bare)
 
 
 def _notes(array: RunningArray, system: System, goal: PersistGoal) -> Iterator[str]:
@@ -454,10 +412,8 @@ def _notes(array: RunningArray, system: System, goal: PersistGoal) -> Iterator[s
     if not images:
         yield "no initramfs is in /boot: arrays are assembled by the running system alone"
     elif not _is_assembled_early(array):
-        yield (
-            f"{len(images)} initramfs images were looked into, and none assembles this array: it comes up later, by "
-            "the mdadm.conf of the running system"
-        )
+        later = "it comes up later, by the mdadm.conf of the running system"
+        yield f"{len(images)} initramfs images were looked into, and none assembles this array: {later}"
     else:
         seen = sum(not image.unseen for image in images)
         yield f"{seen} of {len(images)} initramfs images were looked into; they are again when all is done"
@@ -473,18 +429,14 @@ def _attention(array: RunningArray, system: System) -> Iterator[str]:
         key, _, value = word.partition("=")
         found = array_boot.NUMBERED.fullmatch(value)
         if found and f"/dev/{found[1]}" in array.nodes():
-            yield (
-                f"the kernel's command line says {word}: in the boot loader's settings put UUID= of the file system "
-                "or swap space there, and renew its menu"
-            )
+            put = "in the boot loader's settings put UUID= of the file system or swap space there, and renew its menu"
+            yield f"the kernel's command line says {word}: {put}"
             if key == "resume":
                 yield "do not hibernate before that: the image is found by this word"
     host, colon, _ = (facts.name or "").rpartition(":")
     if colon and files.hostname and host not in (files.hostname, "any"):
-        yield (
-            f"the superblock still names the host {host!r}; the ARRAY line is enough. To change it: mdadm --stop "
-            f"{disk.path}, then mdadm --assemble --update=homehost --homehost=any with its members"
-        )
+        change = f"mdadm --stop {disk.path}, then mdadm --assemble --update=homehost --homehost=any with its members"
+        yield f"the superblock still names the host {host!r}; the ARRAY line is enough. To change it: {change}"
     if facts.degraded:
         yield "the array is degraded: repair that as well, it may not start by itself"
     if system.note and array.holds_system():

@@ -8,7 +8,7 @@ from aligntool.audit.arrays import partition_node
 from aligntool.audit.wording import shell_word
 from aligntool.change import Said
 from aligntool.device import Device
-from aligntool.errors import Refusal, Refused, Stopped, refuse
+from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
 from aligntool.inventory import Disk, TableCopyState, TableLabel
 from aligntool.linux.block import DiskDevice
 from aligntool.linux.content import sample
@@ -53,22 +53,18 @@ def came_onto(disk: Disk, step: MakeMember, area: DataArea, *, begun: bool) -> s
     nothing into an array of blank members.
     """
     number = None if step.entries else part_number(disk, step)
-    if step.wipe:
-        return ""
     whole = Extent(0, disk.size or 0)  # what the step takes, in bytes of the disk
     if number is not None:
         whole = next(part.extent for part in disk.partitions if part.number == number)
     elif step.entries and begun:
         whole = step.entries[-1].extent
-    if not whole.length:
+    if step.wipe or not whole.length:
         return ""
     found = sample(step.disk.path, area.of(whole) if begun else whole)
     if found.unreadable:
         return f"{step.device} cannot be read at {found.unreadable} of {found.places} places"
-    if found.written:
-        where = f"at {found.written} of {found.places} places"
-        return f"{step.device} holds what was not there when the plan was made, {where}"
-    return ""
+    new = f"holds what was not there when the plan was made, at {found.written} of {found.places} places"
+    return f"{step.device} {new}" if found.written else ""
 
 
 # What old content there would show through a new array, where its data will lie on its members.
@@ -235,11 +231,8 @@ def is_made(disk: Disk, step: MakeMember) -> bool:
         return False
     found = [(part.number, part.extent, part.type_code, part.name or "") for part in disk.partitions]
     wanted = [(each.number, each.extent, each.type_code, each.name) for each in step.entries]
-    return (
-        found == wanted
-        and not disk.table.faults
-        and all(copy.state is TableCopyState.GOOD for copy in disk.table.copies)
-    )
+    damaged = disk.table.faults or any(copy.state is not TableCopyState.GOOD for copy in disk.table.copies)
+    return found == wanted and not damaged
 
 
 def is_same_drive(disk: Disk, step: MakeMember) -> bool:
@@ -284,12 +277,10 @@ def _is_blanked(disk: Disk, step: MakeMember) -> bool:
 
 def _is_ours(disk: Disk, step: MakeMember) -> bool:
     """No partition but those of the step, whatever their types: libparted writes the table, and types come after."""
-    wanted = {each.extent for each in step.entries}
-    if not wanted or not disk.partitions:
-        return bool(wanted)
-    if disk.table and disk.table.label is TableLabel.DOS:  # a protective MBR whose GPT did not get there
+    if step.entries and disk.partitions and disk.table and disk.table.label is TableLabel.DOS:
+        # A protective MBR whose GPT did not get there.
         return [part.type_code.lower() for part in disk.partitions] == ["0xee"]
-    return all(part.extent in wanted for part in disk.partitions)
+    return bool(step.entries) and {part.extent for part in disk.partitions} <= {each.extent for each in step.entries}
 
 
 def _make_table(held: Holding, disk: Disk, step: MakeMember, area: DataArea) -> None:
@@ -325,11 +316,9 @@ def _wipe_taken(disk: Disk, step: MakeMember, members: HeldMembers, *, again: bo
         raise Stopped(f"{step.device}: {why}")
     with members.partition(step.device) as device:
         disk = _planned_disk(step, again=again)
-        try:
+        with failing_as(Stopped, step.device, "; its old content may be half wiped"):
             own = zeroed(disk, (), extent, area)
             zero(device, tuple(Extent(each.start - extent.start, each.length) for each in own))
-        except OSError as error:
-            raise Stopped(f"{step.device}: {error.strerror}; its old content may be half wiped") from error
 
 
 def part_number(disk: Disk, step: MakeMember) -> int | None:
@@ -368,19 +357,16 @@ def remove_member(step: MakeMember, area: DataArea = _ANYWHERE, *, blank: bool =
             yield Said(f"{disk.path} has no table; there is nothing to take back")
             return
         held.kernel.forget(held.kernel.numbers())
-        try:
+        with failing_as(Stopped, disk.path, "; its table may be half removed"):
             zero(held.device, zeroed(disk, step.entries, None, area))
-        except OSError as error:
-            raise Stopped(f"{disk.path}: {error.strerror}; its table may be half removed") from error
     settle()
 
 
 def refuse_unread(disk: Disk) -> None:
     """Raise Refused where the content of the drive could not be read: its table stays then."""
     if not (disk.table_read and disk.content_read and all(part.content_read for part in disk.partitions)):
-        raise Refused(
-            f"{disk.path} could not be read, so its table stays", hint=f"sudo aligntool audit {shell_word(disk.path)}"
-        )
+        look = f"sudo aligntool audit {shell_word(disk.path)}"
+        raise Refused(f"{disk.path} could not be read, so its table stays", hint=look)
 
 
 def _ends_with_gpt(device: Device) -> bool:

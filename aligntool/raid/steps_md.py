@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aligntool.audit.wording import shell_word
 from aligntool.change import Said
-from aligntool.errors import Refused, Stopped
+from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.linux.content import check_content
 from aligntool.linux.hold import kernel_folder, settle
 from aligntool.linux.process import export_values, run_or_stop, run_program
@@ -34,21 +34,18 @@ def unlike(step: MakeArray, folder: Path, size: int | None = None) -> Iterator[s
     Documentation/admin-guide/md.rst: chunk_size is in bytes, offset in sectors, and so is the size of a block device.
     What sysfs does not show differs in nothing.
     """
-    chunk = step.chunk
+    chunk, offset = step.chunk, step.data.offset
     found = _number(folder / "md" / "chunk_size")
-    if chunk is not None and found is not None and found != chunk:
-        yield f"its chunk is {format_size(found)} and not {format_size(chunk)}"
-    offset = step.data.offset
+    if chunk is not None and found not in (None, chunk):
+        yield f"its chunk is {format_size(found or 0)} and not {format_size(chunk)}"
     for file in sorted((folder / "md").glob("dev-*/offset")):
-        found = _number(file)
-        if offset and found is not None and found * SECTOR != offset:
+        found = _number(file, SECTOR)
+        if offset and found not in (None, offset):
             name = file.parent.name.removeprefix("dev-")
-            yield f"its data begin {format_size(found * SECTOR)} into {name} and not {format_size(offset)}"
-    found = _number(folder / "size")
-    if size is not None and found is not None:
-        slack = max(chunk or 0, ROUNDING) * len(step.members)
-        if abs(found * SECTOR - size) > slack:
-            yield f"it has {format_size(found * SECTOR)} and not {format_size(size)}"
+            yield f"its data begin {format_size(found or 0)} into {name} and not {format_size(offset)}"
+    found = _number(folder / "size", SECTOR)
+    if size is not None and found is not None and abs(found - size) > max(chunk or 0, ROUNDING) * len(step.members):
+        yield f"it has {format_size(found)} and not {format_size(size)}"
 
 
 def text_of(file: Path) -> str:
@@ -59,9 +56,9 @@ def text_of(file: Path) -> str:
         return ""
 
 
-def _number(file: Path) -> int | None:
+def _number(file: Path, unit: int = 1) -> int | None:
     word = text_of(file).partition(" ")[0]
-    return int(word) if word.isdigit() else None
+    return int(word) * unit if word.isdigit() else None
 
 
 # Whether anybody used what was made: a file system, or an array, of a work that stopped on the way.
@@ -120,21 +117,17 @@ def refuse_foreign(device: str, planned: Sequence[MakeFileSystem]) -> None:
     except Stopped as error:
         raise Refused(str(error)) from error
     if shown:
-        raise Refused(
-            f"{device} holds {shown}, which aligntool did not make; it would be lost",
-            hint=f"sudo blkid -p {shell_word(device)}",
-        )
+        look = f"sudo blkid -p {shell_word(device)}"
+        raise Refused(f"{device} holds {shown}, which aligntool did not make; it would be lost", hint=look)
 
 
 def refuse_used(step: MakeFileSystem) -> None:
     """Raises Refused where files lie on the file system that would be wiped, or nobody can tell."""
-    if step.kind not in _FILE_SYSTEMS or kernel_folder(step.device) is None or not is_there(step):
-        return
-    if was_never_mounted(step.device, step.kind):
-        return
-    with _mount_points(step) as places:
-        found = sorted({name for place in places for name in files_below(place)})[:5]
-    refuse_files(step.device, found)
+    there = step.kind in _FILE_SYSTEMS and kernel_folder(step.device) is not None and is_there(step)
+    if there and not was_never_mounted(step.device, step.kind):
+        with _mount_points(step) as places:
+            found = sorted({name for place in places for name in files_below(place)})[:5]
+        refuse_files(step.device, found)
 
 
 @contextmanager
@@ -147,10 +140,8 @@ def _mount_points(step: MakeFileSystem) -> Iterator[list[str]]:
     with tempfile.TemporaryDirectory(prefix="aligntool-look-") as name:
         said = run_program("mount", "-t", step.kind, "-o", "ro,nosuid,nodev,noexec", step.device, name)
         if said.code:
-            raise Refused(
-                f"it is unknown whether files lie on {step.device}: {said.last_words}",
-                hint=f"sudo blkid -p {shell_word(step.device)}",
-            )
+            look = f"sudo blkid -p {shell_word(step.device)}"
+            raise Refused(f"it is unknown whether files lie on {step.device}: {said.last_words}", hint=look)
         try:
             yield [name]
         finally:
@@ -173,7 +164,7 @@ def make_array(step: MakeArray, size: int) -> Iterator[Said]:
     """
     settle()
     running = find_running(step)
-    if running is not None and _is_whole(running, step.members):
+    if running is not None and slaves(running) == _names(step.members) and not _is_degraded(running):
         yield Said(f"{step.device} runs already")
     else:
         if running is not None and (shown := shown_on(f"/dev/{running}")):
@@ -235,10 +226,6 @@ def superblock_uuid(device: str) -> str:
     """As mdadm writes it; "": the device carries no superblock of md."""
     said = run_program("mdadm", "--examine", "--export", device)
     return export_values(said.output).get("MD_UUID", "")
-
-
-def _is_whole(name: str, members: Sequence[str]) -> bool:
-    return slaves(name) == _names(members) and not _is_degraded(name)
 
 
 def _is_degraded(name: str) -> bool:
@@ -328,12 +315,11 @@ def make_file_system(step: MakeFileSystem, *, new: bool) -> Iterator[Said]:
             raise Stopped(f"{problem}; {repair}")
         yield Said(f"made again: {problem}")
     elif not new and (shown := shown_on(step.device)):
-        raise Stopped(
-            f"{step.device} holds {shown}, which was not there when the work stopped, or is left over from before; "
-            f"nothing was written over it: sudo blkid -p {step.device}"
-        )
+        when = "which was not there when the work stopped, or is left over from before; nothing was written over it"
+        raise Stopped(f"{step.device} holds {shown}, {when}: sudo blkid -p {step.device}")
     run_or_stop(*command_of(step))
-    _flush(step.device)
+    with opened(step.device, os.O_RDWR) as descriptor:
+        os.fsync(descriptor)
     settle()
     if not is_there(step):
         raise Stopped(f"{step.device} does not hold {step.kind} {step.uuid} after {command_of(step)[0]}")
@@ -351,19 +337,13 @@ def remove_file_system(step: MakeFileSystem) -> Iterator[Said]:
 
 def _exclusively(device: str) -> int:
     """Its size in bytes. Raises Stopped where it is mounted, or anything stands on it."""
-    try:
-        descriptor = os.open(device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC)
-    except OSError as error:
-        raise Stopped(f"{device} is in use or cannot be opened: {error.strerror}") from error
-    try:
-        return os.lseek(descriptor, 0, os.SEEK_END)
-    finally:
-        os.close(descriptor)
-
-
-def _flush(device: str) -> None:
-    with opened(device, os.O_RDWR) as descriptor:
-        os.fsync(descriptor)
+    size = 0
+    with (
+        failing_as(Stopped, f"{device} is in use or cannot be opened"),
+        opened(device, os.O_RDONLY | os.O_EXCL) as descriptor,
+    ):
+        size = os.lseek(descriptor, 0, os.SEEK_END)
+    return size
 
 
 # What is left of earlier arrays on members that a plan wipes, when the work goes on after a power cut.
@@ -386,18 +366,12 @@ def stop_earlier(steps: Sequence[Step], left: Sequence[Step]) -> Iterator[Said]:
     wiped_devices = {name for step in wiped for name in _wiped_devices(step)}
     for name in sorted(arrays_above([f"/dev/{each}" for each in wiped_devices])):
         found = {superblock_uuid(f"/dev/{each}") for each in slaves(name)}
-        if (
-            slaves(name) <= wiped_devices
-            and len(found) == 1
-            and found <= uuids
-            and (_is_degraded(name) or attribute(name, "array_state") in ("inactive", "clear"))
-        ):
+        given_up = slaves(name) <= wiped_devices and len(found) == 1 and found <= uuids
+        if given_up and (_is_degraded(name) or attribute(name, "array_state") in ("inactive", "clear")):
             said = run_program("mdadm", "--stop", f"/dev/{name}")
             if said.code:
-                raise Refused(
-                    f"/dev/{name} is what is left of an earlier array, and cannot be stopped: {said.last_words}",
-                    hint=f"lsblk /dev/{name}; then sudo mdadm --stop /dev/{name}",
-                )
+                text = f"/dev/{name} is what is left of an earlier array, and cannot be stopped: {said.last_words}"
+                raise Refused(text, hint=f"lsblk /dev/{name}; then sudo mdadm --stop /dev/{name}")
             yield Said(f"/dev/{name}, what is left of the earlier array {found.pop()}, is stopped")
     settle()
 

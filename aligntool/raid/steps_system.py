@@ -5,14 +5,15 @@ import hashlib
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from itertools import dropwhile, takewhile
+from itertools import count, dropwhile, takewhile
 from pathlib import Path
 
 from aligntool import steps
 from aligntool.change import Plan, Said
-from aligntool.errors import Refusal, Refused, Stopped
-from aligntool.linux.files import keep_copy, replace_file, sync_folder
+from aligntool.errors import Refusal, Refused, Stopped, failing_as
+from aligntool.linux.files import keep_copy, remove_file, replace_file
 from aligntool.linux.process import PACKAGES, find_program, run_or_stop, run_program
 from aligntool.linux.sysfs import mounts_now
 from aligntool.raid.commands import command_of, purpose_of
@@ -29,11 +30,12 @@ _SHOWN = 500
 def find_system_trace(step: SystemStep) -> dict[str, str]:
     """Return what undoing the step needs to know of the system as it is now."""
     match step:
-        case steps.MakeDirectory():
-            return _missing_directory(step)
+        case steps.MakeDirectory(path):
+            missing = [each for each in (Path(path), *Path(path).parents) if not each.exists()]
+            return {"made": str(missing[-1])} if missing else {}  # the topmost
         case steps.SetPartitionType():
             return {"type": _type_now(step)}
-    return {"before": "there"} if _is_in_effect(step) else {}
+    return {"before": "there"} if _effect(step)[0] else {}
 
 
 def apply_system(step: SystemStep) -> Iterator[Said]:
@@ -41,7 +43,7 @@ def apply_system(step: SystemStep) -> Iterator[Said]:
     if isinstance(step, steps.ReloadUnits | steps.EnableUnit) and not _SYSTEMD.is_dir():
         yield Said(f"systemd is not running here, so this is skipped: {shell_words(step)}")
         return
-    if _is_in_effect(step):
+    if _effect(step)[0]:
         if isinstance(step, Mount) and (why := _other_than_fstab(step.path)):
             raise Stopped(why, hint=f"sudo umount {step.path}, then aligntool resume")
         yield Said("done already")
@@ -54,45 +56,34 @@ def apply_system(step: SystemStep) -> Iterator[Said]:
 
 def undo_system(step: SystemStep, trace: Mapping[str, str]) -> Iterator[Said]:
     """Undo mounts, swap, units, types and directories, where the step made them."""
-    match step:
-        case Mount() | steps.Swapon() | steps.EnableUnit():
-            if "before" not in trace and _is_in_effect(step):
-                yield from _end(step)
-        case steps.SetPartitionType():
-            yield from _restore_type(step, trace)
-        case steps.MakeDirectory():
-            yield from _remove_directories(step, trace)
+    in_effect, command, text = _effect(step)
+    if isinstance(step, steps.SetPartitionType):
+        yield from _restore_type(step, trace)
+    elif isinstance(step, steps.MakeDirectory) and "made" in trace:
+        yield from _remove_directories(step, trace)
+    elif in_effect and "before" not in trace:
+        if isinstance(step, Mount) and (why := _other_than_fstab(step.path)):
+            yield Said(f"{why}; it stays mounted")
+        else:
+            run_or_stop(*command)
+            yield Said(text)
 
 
 def shell_words(step: SystemStep) -> str:
     return " ".join(command_of(step))
 
 
-def _is_in_effect(step: SystemStep) -> bool:
+def _effect(step: SystemStep) -> tuple[bool, tuple[str, ...], str]:
+    """Return whether the step is in effect now, the command that ends that, and what is said then."""
     match step:
-        case Mount():
-            return is_mounted(step.path)
-        case steps.Swapon():
-            return _is_swap(step.uuid)
-        case steps.EnableUnit():
-            return _is_enabled(step.unit)
-    return False
-
-
-def _end(step: Mount | steps.Swapon | steps.EnableUnit) -> Iterator[Said]:
-    command: tuple[str, ...]
-    match step:
-        case Mount():
-            if why := _other_than_fstab(step.path):
-                yield Said(f"{why}; it stays mounted")
-                return
-            command, text = ("umount", step.path), f"{step.path} is unmounted"
-        case steps.Swapon():
-            command, text = ("swapoff", "-U", step.uuid), "the swap space is not used any more"
-        case steps.EnableUnit():
-            command, text = ("systemctl", "disable", step.unit), f"{step.unit} is disabled"
-    run_or_stop(*command)
-    yield Said(text)
+        case Mount(path):
+            return is_mounted(path), ("umount", path), f"{path} is unmounted"
+        case steps.Swapon(uuid):
+            return _is_swap(uuid), ("swapoff", "-U", uuid), "the swap space is not used any more"
+        case steps.EnableUnit(unit):
+            enabled = _SYSTEMD.is_dir() and run_program("systemctl", "is-enabled", unit).code == 0
+            return enabled, ("systemctl", "disable", unit), f"{unit} is disabled"
+    return False, (), ""
 
 
 # Mount, Swapon, EnableUnit
@@ -140,10 +131,8 @@ def files_below(place: str) -> list[str]:
 def refuse_files(where: str, names: Sequence[str]) -> None:
     """Raise Refused where files lie on what would be removed."""
     if names:
-        raise Refused(
-            f"files lie on {where}: {', '.join(names)}; they would be lost",
-            hint="aligntool resume keeps the array; to take it back all the same, move the files away first",
-        )
+        hint = "aligntool resume keeps the array; to take it back all the same, move the files away first"
+        raise Refused(f"files lie on {where}: {', '.join(names)}; they would be lost", hint=hint)
 
 
 def _is_swap(uuid: str) -> bool:
@@ -158,10 +147,6 @@ def is_started_by_fstab(step: Step, uuids: Collection[str]) -> bool:
     if isinstance(step, Mount):
         return _uuid_at(step.path).lower() in {uuid.lower() for uuid in uuids}
     return isinstance(step, steps.Swapon) and _is_swap(step.uuid)
-
-
-def _is_enabled(unit: str) -> bool:
-    return _SYSTEMD.is_dir() and run_program("systemctl", "is-enabled", unit).code == 0
 
 
 # SetPartitionType
@@ -187,25 +172,14 @@ def _same_type(one: str, other: str) -> bool:
 # MakeDirectory
 
 
-def _missing_directory(step: steps.MakeDirectory) -> dict[str, str]:
-    """Return the topmost directory that will be made."""
-    place = Path(step.path)
-    missing = [each for each in (place, *place.parents) if not each.exists()]
-    return {"made": str(missing[-1])} if missing else {}
-
-
 def _remove_directories(step: steps.MakeDirectory, trace: Mapping[str, str]) -> Iterator[Said]:
     """From the inside out, as long as they are empty."""
-    if "made" not in trace:
-        return
     place, made = Path(step.path), Path(trace["made"])
-    while made == place or made in place.parents:
-        try:
+    with suppress(OSError):
+        while made == place or made in place.parents:
             place.rmdir()
-        except OSError:
-            return
-        yield Said(f"the directory {place} is removed")
-        place = place.parent
+            yield Said(f"the directory {place} is removed")
+            place = place.parent
 
 
 # CheckInitramfs, RebuildInitramfs
@@ -238,11 +212,12 @@ def refuse_hooks(step: steps.RebuildInitramfs, paths: Paths) -> Iterator[Refusal
         yield Refusal("initramfs-hooks", CONF, text, f"put {HOOK} before filesystems in HOOKS of {CONF}")
 
 
-def missing_programs(names: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield (program, package) for each that is not installed."""
+def missing_programs(names: Collection[str]) -> Iterator[Refusal]:
+    """Yield a reason for each that is not installed."""
     for name in sorted(names):
         if find_program(name) is None and (name != "systemctl" or _SYSTEMD.is_dir()):
-            yield name, PACKAGES.get(name, name)
+            package = f"install the package {PACKAGES.get(name, name)}"
+            yield Refusal("not-installed", name, f"{name} is not installed", package)
 
 
 # What follows restored files: systemd reads them again, boot images are rebuilt. A failure is reported and stops
@@ -280,9 +255,7 @@ def _again(at: int, step: SystemStep, record: Record) -> Iterator[Said]:
     try:
         yield from apply_system(step)
     except (Refused, Stopped) as error:
-        yield Said(
-            f"that failed, so it may still have lines of the array; run it again later: {shell_words(step)}: {error}"
-        )
+        yield Said(f"that failed; it may still have lines of the array: run {shell_words(step)} again later: {error}")
 
 
 # Lines put into a text file of the system, and taken out again.
@@ -291,7 +264,6 @@ def _again(at: int, step: SystemStep, record: Record) -> Iterator[Said]:
 
 LARGEST = 1 << 20  # bytes; mdadm.conf and fstab have a few thousand
 _UNITS = "/etc/systemd/system"
-MOST_BACKUPS = 10_000
 
 
 def find_file(paths: Paths, path: str) -> Path:
@@ -348,16 +320,11 @@ def find_file_trace(step: FileStep, paths: Paths, *, keeps: bool = True) -> dict
     found = {"after": hashlib.sha256(after).hexdigest()}
     if before is not None:
         found["before"] = base64.b64encode(before).decode()
-        if keeps:
-            found["backup"] = _free_name(file.with_name(Path(step.backup).name))
+        if keeps:  # those of earlier runs stay: fstab.before-aligntool, fstab.before-aligntool.1 ...
+            name = Path(step.backup).name
+            names = (f"{name}.{number}" if number else name for number in count())
+            found["backup"] = next(each for each in names if not os.path.lexists(file.with_name(each)))
     return found
-
-
-def _free_name(backup: Path) -> str:
-    """Those of earlier runs stay: fstab.before-aligntool, fstab.before-aligntool.1 ..."""
-    names = (backup.name, *(f"{backup.name}.{number}" for number in range(1, MOST_BACKUPS)))
-    free = (name for name in names if not os.path.lexists(backup.with_name(name)))
-    return next(free, f"{backup.name}.{MOST_BACKUPS}")
 
 
 def backup_of(step: FileStep, paths: Paths, trace: Mapping[str, str]) -> Path | None:
@@ -376,13 +343,11 @@ def edit_file(step: FileStep, paths: Paths, trace: Mapping[str, str]) -> Iterato
     if before == after:
         yield Said(f"{step.path} has its lines already")
         return
-    try:
+    with failing_as(Stopped, f"{file} cannot be written"):
         if before is not None and (backup := backup_of(step, paths, trace)):
             keep_copy(file, backup)  # one that is there by now is of this very step, which was cut short
             yield Said(f"what it was is kept as {backup}")
         replace_file(file, after)
-    except OSError as error:
-        raise Stopped(f"{file} cannot be written: {error.strerror}") from error
 
 
 def restore_file(step: FileStep, paths: Paths, trace: Mapping[str, str]) -> Iterator[Said]:
@@ -399,10 +364,8 @@ def restore_file(step: FileStep, paths: Paths, trace: Mapping[str, str]) -> Iter
     elif now is not None and now == _before(trace):
         pass  # the step was cut short before it wrote anything but the copy
     elif now is not None and any(line.encode() in now.split(b"\n") for line in step.lines):
-        yield Said(
-            f"{step.path} was changed since, and is left as it is"
-            + (f"; take out by hand: {' / '.join(step.lines)}" if isinstance(step, EditFile) else "")
-        )
+        own = f"; take out by hand: {' / '.join(step.lines)}" if isinstance(step, EditFile) else ""
+        yield Said(f"{step.path} was changed since, and is left as it is{own}")
         return
     _remove_copy(step, paths, trace)
 
@@ -414,22 +377,15 @@ def _before(trace: Mapping[str, str]) -> bytes | None:
 def _remove_copy(step: FileStep, paths: Paths, trace: Mapping[str, str]) -> None:
     """Only one that is what the file was before this work."""
     backup = backup_of(step, paths, trace)
-    if backup is None or _read(backup) != _before(trace):
-        return
-    try:
-        backup.unlink()
-        sync_folder(backup.parent)
-    except OSError as error:
-        raise Stopped(f"{backup} cannot be removed: {error.strerror}") from error
+    if backup is not None and _read(backup) == _before(trace):
+        with failing_as(Stopped, f"{backup} cannot be removed"):
+            remove_file(backup)
 
 
 def _put_back(file: Path, trace: Mapping[str, str]) -> None:
     try:
-        if "before" in trace:
-            replace_file(file, base64.b64decode(trace["before"], validate=True))
-        else:
-            file.unlink()
-            sync_folder(file.parent)
+        before = _before(trace)
+        remove_file(file) if before is None else replace_file(file, before)
     except (OSError, ValueError) as error:
         raise Stopped(f"{file} cannot be put back: {error}") from error
 
@@ -453,7 +409,7 @@ def refuse_unwritable(step: FileStep, paths: Paths) -> Iterator[str]:
     # Of root this asks for the read-only file system, and for the flag of chattr(1): fs/namei.c, inode_permission.
     if file.exists() and not os.access(file, os.W_OK):
         yield f"{file} cannot be replaced, it is immutable or read-only: sudo chattr -i {file}"
-    if _is_mount_point(file):
+    if any(mount.place == str(file) for mount in mounts_now()):  # containers mount /etc/hosts and its like
         yield f"{file} is a mount point of its own, so it cannot be replaced: umount {file}"
 
 
@@ -462,11 +418,6 @@ def _read(file: Path) -> bytes | None:
         return file.read_bytes()
     except FileNotFoundError:
         return None
-
-
-def _is_mount_point(file: Path) -> bool:
-    """A file can be one: containers mount /etc/hosts and its like."""
-    return any(mount.place == str(file) for mount in mounts_now())
 
 
 # The copies that a work keeps of the files that it changes: one of each file, as it was before the work.

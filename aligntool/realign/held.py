@@ -3,18 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 
 from aligntool.device import Device
 from aligntool.errors import Stopped
-from aligntool.formats.signatures import (
-    SIGNATURES,
-    ZFS_LABEL,
-    ZFS_NVLIST,
-    ZFS_UBERBLOCK,
-    ZFS_UBERBLOCKS_WANTED,
-    Signature,
-    places,
-)
+from aligntool.formats import signatures
+from aligntool.formats.signatures import SIGNATURES, ZFS_LABEL, ZFS_NVLIST, ZFS_UBERBLOCK, Signature, places
 from aligntool.steps import Held
 from aligntool.units import KIB, Extent, align_down
 
@@ -65,13 +59,12 @@ def signs_of(view: View, *others: View) -> Signs:
     there is redundant.
     """
     found = [(signature, at) for signature in SIGNATURES for at in _found(view, signature)]
-    vital = frozenset({at for _, at in found} | {at for other in others for at in _of_another(other)})
+    elsewhere = {at for other in others for signature in SIGNATURES for at in _found(other, signature)}
+    vital = frozenset({at for _, at in found} | elsewhere)
     size = len(view.sign)
     level_of = {sector: index for index, level in enumerate(_last(view, found)) for sector in sectors_of(level, size)}
-    last = tuple(
-        frozenset(at for at in vital if level_of.get(align_down(at, size)) == index)
-        for index in sorted(set(level_of.values()))
-    )
+    levels = sorted(set(level_of.values()))
+    last = tuple(frozenset(at for at in vital if level_of.get(align_down(at, size)) == index) for index in levels)
     return Signs(sectors_of(vital, size) - level_of.keys(), last, vital)
 
 
@@ -109,7 +102,7 @@ def _last(view: View, found: Sequence[tuple[Signature, int]]) -> tuple[Bytes, ..
     blocks = sorted(
         (at for one, at in found if one is ZFS_UBERBLOCK), key=lambda at: (at >= ZFS_LABEL, -_transaction(view, at), at)
     )
-    return (frozenset(blocks[:ZFS_UBERBLOCKS_WANTED]), frozenset(labels[:1]))
+    return (frozenset(blocks[: signatures.ZFS_UBERBLOCKS_WANTED]), frozenset(labels[:1]))
 
 
 def _transaction(view: View, at: int) -> int:
@@ -127,20 +120,11 @@ def _found(view: View, signature: Signature) -> Iterator[int]:
         at = view.base + place
         match = signature.pattern.match(view.read(at, signature.width))
         if match:
-            vital = _vital(view.sign, signature, at, match[0])
-            if vital is not None:
-                yield vital
-
-
-def _vital(sign: bytes, signature: Signature, at: int, found: bytes) -> int | None:
-    """Return a byte that differs from the marker's, so that hiding changes it."""
-    candidates = range(len(found)) if signature.vital is None else (signature.vital,)
-    return next((at + index for index in candidates if found[index] != sign[(at + index) % len(sign)]), None)
-
-
-def _of_another(view: View) -> Iterator[int]:
-    for signature in SIGNATURES:
-        yield from _found(view, signature)
+            # A byte that differs from the marker's, so that hiding changes it.
+            found, sign = match[0], view.sign
+            candidates = range(len(found)) if signature.vital is None else (signature.vital,)
+            differing = (at + index for index in candidates if found[index] != sign[(at + index) % len(sign)])
+            yield from islice(differing, 1)
 
 
 # What would be recognised is taken off the disk while a partition is in flight, and put back last.
@@ -290,10 +274,8 @@ def check_unchanged(device: Device, start: int, held: Held, content: Sequence[by
         for at in range(0, extent.length, size):
             sector = found[at : at + size]
             if sector not in (was[at : at + size], sign) and not _torn(sector, was[at : at + size], sign):
-                raise Stopped(
-                    f"byte {start + extent.start + at} was changed by another program since the journal was written",
-                    hint="aligntool rollback DISK, then check the file system and begin anew",
-                )
+                text = f"byte {start + extent.start + at} was changed by another program since the journal was written"
+                raise Stopped(text, hint="aligntool rollback DISK, then check the file system and begin anew")
 
 
 def _torn(found: bytes, one: bytes, other: bytes) -> bool:

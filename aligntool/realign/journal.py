@@ -17,22 +17,9 @@ from aligntool.change import Plan, from_json, to_json
 from aligntool.device import Device, Sectors, Writing
 from aligntool.errors import Refused, refuse_folder_name
 from aligntool.linux.block import DiskDevice
-from aligntool.linux.files import volatile_kind
-from aligntool.realign.journal_format import (
-    BODY_AT,
-    COPIES,
-    RECORD_SLOTS,
-    SLOT,
-    Head,
-    Piece,
-    Position,
-    Record,
-    copy_lengths,
-    padded,
-    read_or_nothing,
-    read_pieces,
-    read_record,
-)
+from aligntool.linux.files import sync_folder, volatile_kind
+from aligntool.realign import journal_format
+from aligntool.realign.journal_format import BODY_AT, COPIES, RECORD_SLOTS, SLOT, Head, Piece, Position, Record
 from aligntool.realign.table import TableImages
 from aligntool.steps import JournalPlace
 from aligntool.units import Extent, format_about
@@ -46,6 +33,7 @@ _RUN = struct.Struct("<QQ")
 LONGEST = 1 << 30  # bytes unpacked; a damaged length must not fill memory
 
 _KEYS = frozenset({"plan", "images", "runs", "held"})
+_STATES = ("before", "parked", "after")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +52,7 @@ def pack(contents: Contents) -> bytes:
     blobs: list[bytes] = []
     index = {
         "plan": to_json(contents.plan),
-        "images": {
-            "before": _lay_images(contents.images.before, blobs),
-            "parked": _lay_images(contents.images.parked, blobs),
-            "after": _lay_images(contents.images.after, blobs),
-        },
+        "images": {name: _lay_images(getattr(contents.images, name), blobs) for name in _STATES},
         "runs": [[number, _lay(_runs_as_bytes(runs), blobs)] for number, runs in contents.runs.items()],
         "held": [[number, [_lay(part, blobs) for part in parts]] for number, parts in contents.held.items()],
     }
@@ -84,7 +68,7 @@ def unpack(body: bytes) -> Contents:
     blobs = _Blobs(raw, _LENGTH.size + length)
     if set(index) != _KEYS:
         raise Refused("the journal was written by another version of aligntool")
-    images = TableImages(*(_images(index["images"][name], blobs) for name in ("before", "parked", "after")))
+    images = TableImages(*(_images(index["images"][name], blobs) for name in _STATES))
     runs = {number: _runs_of(blobs.take(size)) for number, size in index["runs"]}
     held = {number: tuple(blobs.take(size) for size in sizes) for number, sizes in index["held"]}
     return Contents(from_json(index["plan"]), images, runs, held)
@@ -121,11 +105,7 @@ def _runs_as_bytes(runs: Sequence[Extent]) -> bytes:
 
 
 def _runs_of(raw: bytes) -> tuple[Extent, ...]:
-    def each() -> Iterator[Extent]:
-        for start, length in _RUN.iter_unpack(raw):
-            yield Extent(start, length)
-
-    return tuple(each())
+    return tuple(Extent(start, length) for start, length in _RUN.iter_unpack(raw))
 
 
 # The journal: everything that a resume or a rollback needs, on the disk that is being changed.
@@ -180,14 +160,15 @@ class Journal:
                           f" {short} bytes short",
                           hint="aligntool plan realign --journal FILE, on another disk")  # fmt: skip
         at = place.extent.start
-        for offset in (0, *copy_lengths(place.extent.length)):  # no head, old or new, over half a body, nor one
-            device.write(at + offset, bytes(SLOT))  # that `open` could take for the second copy's
+        # No head, old or new, over half a body, nor one that `open` could take for the second copy's.
+        for offset in (0, *journal_format.copy_lengths(place.extent.length)):
+            device.write(at + offset, bytes(SLOT))
         device.flush()
         heads = [Head(copy, id_, place.copy_length, len(body), hashlib.sha256(body).digest()) for copy in COPIES]
         records = [Record(number, first) for number in range(RECORD_SLOTS)]
         journal = cls(device, at, heads[0], contents, records[-1])
         for copy in COPIES:
-            device.write(journal._place(copy) + BODY_AT, padded(body))
+            device.write(journal._place(copy) + BODY_AT, journal_format.padded(body))
             for record in records:
                 device.write(journal._place(copy, record.slot), record.sealed(id_))
         device.flush()
@@ -206,7 +187,7 @@ class Journal:
 
         Raises Refused when there is no journal at `at`, or when it is damaged so that a piece of it is nowhere.
         """
-        pieces = read_pieces(device, at)
+        pieces = journal_format.read_pieces(device, at)
         journal = cls(device, at, pieces.head, unpack(pieces.body), Record(0, Position(0)))
         journal.damage, journal._damaged = pieces.sentences, pieces.damaged
         slots = {slot: journal._records(slot) for slot in range(1, 1 + RECORD_SLOTS)}
@@ -247,7 +228,7 @@ class Journal:
         size = self._device.sector_size
         for at in range(0, len(piece.content), size):
             content = piece.content[at : at + size]
-            if read_or_nothing(self._device, piece.at + at, size) != content:
+            if journal_format.read_or_nothing(self._device, piece.at + at, size) != content:
                 self._device.write(piece.at + at, content)
         self._device.flush()
 
@@ -268,7 +249,7 @@ class Journal:
         return self._at + copy * self._head.copy_length + slot * SLOT
 
     def _records(self, slot: int) -> list[Record | None]:
-        return [read_record(self._device, self._place(copy, slot), self.id) for copy in COPIES]
+        return [journal_format.read_record(self._device, self._place(copy, slot), self.id) for copy in COPIES]
 
     def _lost_records(self, slots: Mapping[int, list[Record | None]]) -> Iterator[Piece]:
         """Yield each record that one copy has lost, as the other one has it."""
@@ -280,7 +261,7 @@ class Journal:
 
     def _reads_back(self, body: bytes, records: list[Record]) -> bool:
         try:
-            pieces = read_pieces(self._device, self._at)
+            pieces = journal_format.read_pieces(self._device, self._at)
         except Refused:
             return False
         whole = pieces.head == self._head and pieces.body == body and not pieces.damaged
@@ -352,11 +333,7 @@ def _make(path: Path, length: int) -> int:
     try:
         os.posix_fallocate(descriptor, 0, length)
         os.fsync(descriptor)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(path.parent)
     except OSError as error:
         os.close(descriptor)
         path.unlink()
@@ -366,7 +343,6 @@ def _make(path: Path, length: int) -> int:
 
 def _refuse_place(path: Path) -> None:
     folder = path.absolute().parent
-    kind = volatile_kind(folder)
-    if kind:
+    if kind := volatile_kind(folder):
         raise Refused(f"{folder} is a {kind}: the journal would be lost in a power cut",
                       hint="--journal FILE, on a disk that stays")  # fmt: skip

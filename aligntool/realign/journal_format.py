@@ -9,6 +9,7 @@ from itertools import product
 
 from aligntool.device import Device
 from aligntool.errors import Refused
+from aligntool.formats.parked import or_nothing
 
 # The parts of a journal that fit in one sector: heads and records, each with a checksum, and their places in
 # a copy.
@@ -52,9 +53,7 @@ class Head:
 
     def is_twin_of(self, other: "Head") -> bool:
         """Return whether both are heads of one journal."""
-        return (self.id, self.copy_length, self.body_length, self.body_digest) == (
-            other.id, other.copy_length, other.body_length, other.body_digest,
-        )  # fmt: skip
+        return self == replace(other, copy=self.copy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +106,7 @@ def read_record(device: Device, at: int, id_: bytes) -> Record | None:
 
 def read_or_nothing(device: Device, at: int, length: int) -> bytes:
     """Return the bytes; nothing where the medium is unreadable or has ended, which counts as damaged."""
-    if at + length > device.size:
-        return b""
-    try:
-        return bytes(device.read(at, length))
-    except OSError:
-        return b""
+    return b"" if at + length > device.size else or_nothing(device, at, length)
 
 
 def _whole_sectors(device: Device) -> int:
@@ -164,10 +158,8 @@ class Pieces:
     @property
     def sentences(self) -> tuple[str, ...]:
         """Return one sentence for each damaged piece."""
-        return tuple(
-            f"the {piece.name} of the copy of the journal at byte {piece.copy_at} is damaged; the other copy has it"
-            for piece in self.damaged
-        )
+        where = [f"the {piece.name} of the copy of the journal at byte {piece.copy_at}" for piece in self.damaged]
+        return tuple(f"{each} is damaged; the other copy has it" for each in where)
 
 
 def read_pieces(device: Device, at: int) -> Pieces:
@@ -189,12 +181,8 @@ def read_pieces(device: Device, at: int) -> Pieces:
 
 def copy_lengths(room: int) -> list[int]:
     """Return every length that a copy can have here, for a damaged head."""
-    lengths = []
-    length = SMALLEST_COPY
-    while length <= LONGEST_COPY and length + SLOT <= room:
-        lengths.append(length)
-        length *= 2
-    return lengths
+    powers = range(SMALLEST_COPY.bit_length() - 1, LONGEST_COPY.bit_length())
+    return [1 << power for power in powers if (1 << power) + SLOT <= room]
 
 
 def padded(raw: bytes) -> bytes:
@@ -229,9 +217,8 @@ def _is_body(body: bytes, head: Head) -> bool:
 
 def _put_together(bodies: list[bytes], head: Head) -> bytes | None:
     """Return a body of which each copy has lost another part; None where both have lost the same part."""
-    blocks = [
-        at for at in range(0, head.body_length, _BLOCK) if bodies[0][at : at + _BLOCK] != bodies[1][at : at + _BLOCK]
-    ]
+    one, other = bodies
+    blocks = [at for at in range(0, head.body_length, _BLOCK) if one[at : at + _BLOCK] != other[at : at + _BLOCK]]
     runs: list[list[int]] = []
     for at in blocks:
         if runs and runs[-1][-1] + _BLOCK == at:
@@ -256,12 +243,13 @@ def _damaged(device: Device, at: int, head: Head, body: bytes, whole: list[bool]
         if not is_whole:
             yield Piece("body", copy_at, copy_at + BODY_AT, padded(body))
     for copy, copy_at in zip(COPIES, copies, strict=True):
-        found = _head_or_none(device, copy_at, copy)
+        found = head_or_none(device, copy_at, copy)
         if found is None or not found.is_twin_of(head):
             yield Piece("head", copy_at, copy_at, replace(head, copy=copy).sealed())
 
 
-def _head_or_none(device: Device, at: int, copy: int) -> Head | None:
+def head_or_none(device: Device, at: int, copy: int) -> Head | None:
+    """Return the head of that copy, None where there is none that this aligntool reads."""
     try:
         return read_head(device, at, copy)
     except Refused:  # of another version: not of this journal

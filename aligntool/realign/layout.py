@@ -43,24 +43,16 @@ def set_types(device: Device, step: MakeTable | MakeMember) -> None:
     if step.label == "gpt":
         alternate = _copy(device, 1).header.other_lba
         for lba in (alternate, 1):  # one copy is good at every moment
-            _set_in_gpt(device, _copy(device, lba), step.entries)
+            copy = _copy(device, lba)
+            changed = {entry.number: entry for entry in copy.used_entries()}
+            for new in step.entries:
+                guid, name = UUID(new.type_code).bytes_le, new.name.encode("utf-16-le").ljust(_NAME_LENGTH, b"\0")
+                changed[new.number] = replace(changed[new.number], type_guid=guid, raw_name=name)
+            for sectors in copy.with_entries(changed).group:
+                device.write(sectors.at, sectors.data)
+            device.flush()
     else:
         _set_in_mbr(device, step.entries)
-
-
-def _set_in_gpt(device: Device, copy: GptCopy, entries: Sequence[NewEntry]) -> None:
-    written = {entry.number: entry for entry in copy.used_entries()}
-    changed = {
-        entry.number: replace(
-            written[entry.number],
-            type_guid=UUID(entry.type_code).bytes_le,
-            raw_name=entry.name.encode("utf-16-le").ljust(_NAME_LENGTH, b"\0"),
-        )
-        for entry in entries
-    }
-    for sectors in copy.with_entries(changed).group:
-        device.write(sectors.at, sectors.data)
-    device.flush()
 
 
 def _copy(device: Device, lba: int) -> GptCopy:
@@ -75,12 +67,10 @@ def _set_in_mbr(device: Device, entries: Sequence[NewEntry]) -> None:
     written = entries_of(sector)
     if written is None:
         raise Stopped("sector 0 should end the new MBR with 55 AA, and does not", hint="aligntool audit DISK")
-    changed = {
-        entry.number: replace(
-            written[entry.number - 1], boot=_ACTIVE if entry.active else 0, code=int(entry.type_code, 16)
-        )
-        for entry in entries
-    }
+    changed = {}
+    for new in entries:
+        boot, code = _ACTIVE if new.active else 0, int(new.type_code, 16)
+        changed[new.number] = replace(written[new.number - 1], boot=boot, code=code)
     device.write(0, with_entries(sector, changed))
     device.flush()
 
@@ -148,24 +138,18 @@ def plan_layout(judged: Judged, goal: LayoutGoal) -> Plan:
     disk = judged.disk
     refuse_impossible(disk, goal)
     sector_size = table_sector(disk)
-    grid, grid_notes = layout_lattice(
-        judged.grids, goal.grain, sector_size=sector_size, disk_size=disk.size or 0, count=len(goal.parts)
-    )
-    room = _room(disk.size or 0, goal, sector_size)
+    size, count = disk.size or 0, len(goal.parts)
+    grid, grid_notes = layout_lattice(judged.grids, goal.grain, sector_size=sector_size, disk_size=size, count=count)
+    room = _room(size, goal, sector_size)
     extents = _placed(goal, room, grid)
     if goal.label == "dos":
         refuse(_beyond_mbr(disk, extents, sector_size))
     step = MakeTable(goal.label, _entries(goal, extents), goal.wipe)
-    return Plan(
-        purpose="layout",
-        disk=layout_subject(disk),
-        goal=f"a new {TABLE_NAMES[goal.label]} with {counted(len(extents), 'partition')}, "
-        f"every start on {format_size(grid.size)}",
-        places=tuple(_place(entry, goal.parts[entry.number - 1], grid) for entry in step.entries),
-        steps=(step,),
-        attention=layout_attention(disk, wipe=goal.wipe),
-        notes=(*grid_notes, *_notes(disk, goal, extents, room, step)),
-    )
+    parts, on = counted(len(extents), "partition"), format_size(grid.size)
+    title = f"a new {TABLE_NAMES[goal.label]} with {parts}, every start on {on}"
+    places = tuple(_place(entry, goal.parts[entry.number - 1], grid) for entry in step.entries)
+    notes = (*grid_notes, *_notes(disk, goal, extents, room, step))
+    return Plan("layout", layout_subject(disk), title, places, (step,), layout_attention(disk, wipe=goal.wipe), notes)
 
 
 def table_sector(disk: Disk) -> int:
@@ -234,14 +218,10 @@ def _beyond_mbr(disk: Disk, extents: Sequence[Extent], sector_size: int) -> Iter
 
 
 def _entries(goal: LayoutGoal, extents: Sequence[Extent]) -> tuple[NewEntry, ...]:
-    entries = []
-    for number, (part, extent) in enumerate(zip(goal.parts, extents, strict=True), 1):
-        role = ROLES[part.role]
-        if goal.label == "gpt":
-            entries.append(NewEntry(number, extent, role.gpt, part.name))
-        else:
-            entries.append(NewEntry(number, extent, role.mbr or "", active=role.active))
-    return tuple(entries)
+    parts = [(part, ROLES[part.role], extent) for part, extent in zip(goal.parts, extents, strict=True)]
+    if goal.label == "gpt":
+        return tuple(NewEntry(at, extent, role.gpt, part.name) for at, (part, role, extent) in enumerate(parts, 1))
+    return tuple(NewEntry(at, extent, role.mbr or "", "", role.active) for at, (_, role, extent) in enumerate(parts, 1))
 
 
 def _place(entry: NewEntry, part: PartWish, grid: StartGrid) -> Place:
@@ -251,12 +231,11 @@ def _place(entry: NewEntry, part: PartWish, grid: StartGrid) -> Place:
 
 
 def _notes(disk: Disk, goal: LayoutGoal, extents: Sequence[Extent], room: Extent, step: MakeTable) -> tuple[str, ...]:
-    notes = [
-        f"partition {number} is {format_size(extent.length)}, not {format_size(part.size)}: lengths are multiples of "
-        f"{format_size(goal.grain)}"
-        for number, (part, extent) in enumerate(zip(goal.parts, extents, strict=True), 1)
-        if part.size is not None and part.size != extent.length
-    ]
+    notes, grain = [], format_size(goal.grain)
+    for number, (part, extent) in enumerate(zip(goal.parts, extents, strict=True), 1):
+        if part.size is not None and part.size != extent.length:
+            sizes = f"{format_size(extent.length)}, not {format_size(part.size)}"
+            notes.append(f"partition {number} is {sizes}: lengths are multiples of {grain}")
     left = room.end - max(extent.end for extent in extents)
     if left >= goal.grain:
         notes.append(f"{format_size(left)} stay free behind the last partition")
@@ -378,9 +357,7 @@ def require_libparted(plan: Plan) -> None:
     """Raise Refused where the plan makes a partition table and Python has no libparted, which the one file
     aligntool.pyz cannot bring along.
     """
-    makes_table = any(
-        isinstance(step, MakeTable) or (isinstance(step, MakeMember) and step.entries) for step in plan.steps
-    )
+    makes_table = any(isinstance(step, MakeTable | MakeMember) and step.entries for step in plan.steps)
     if makes_table and find_spec("parted") is None:
         raise Refused(
             "new partition tables are made by libparted, and its Python module is not installed",

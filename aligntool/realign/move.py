@@ -1,28 +1,19 @@
 """Move, resume, roll back: find the journal, judge it, and walk its steps."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 
 from aligntool.change import Event, Plan, Said, StepBegun, StepDone
 from aligntool.device import Device
 from aligntool.errors import Refused, Stopped
-from aligntool.formats.parked import ParkedMark, entry_starts, find_parked, is_sound, places_in_torn_entries
+from aligntool.formats.parked import ParkedMark, entry_starts, find_parked, is_sound, or_nothing, places_in_torn_entries
+from aligntool.realign import table
 from aligntool.realign.held import marker, read_held
 from aligntool.realign.journal import GRID, Contents, Journal, new_id, pack
-from aligntool.realign.journal_format import BODY_AT, SLOT, Head, LostPiece, Position, is_head, read_head
-from aligntool.realign.standing import MARKER, Standing, has_markers, index_of, is_complete, peek, place_of, standing
+from aligntool.realign.journal_format import BODY_AT, SLOT, LostPiece, Position, head_or_none, is_head
+from aligntool.realign.standing import MARKER, Standing, has_markers, index_of, is_complete, place_of, standing
 from aligntool.realign.steps import Kernel, Walk, patched, progress
-from aligntool.realign.table import (
-    TableState,
-    is_ours,
-    is_readable,
-    leftovers,
-    protective,
-    table_images,
-    table_state,
-    write_table,
-)
+from aligntool.realign.table import TableState, is_ours, is_readable, table_state, write_table
 from aligntool.steps import CopyContent, HoldContent, ParkEntries, ReleaseContent, RewriteTable, WriteJournal
 from aligntool.units import GIB, KIB, Extent, align_down
 
@@ -139,13 +130,10 @@ def _intact(journal: Journal) -> Journal:
     """
     if journal.lost_slots:
         places = " and ".join(f"at byte {at}" for at in journal.lost_slots)
-        raise Refused(
-            f"the journal at byte {journal.at} is damaged: the record {places} cannot be read in either of its two"
-            " copies, and it may be the newest, the one that records how far the move came; nothing is done from an"
-            " older one",
-            hint="keep the disk as it is, and copy it with ddrescue: one recovered sector may be enough",
-            code="journal-damaged",
-        )
+        newest = "it may be the newest, the one that records how far the move came; nothing is done from an older one"
+        text = f"the record {places} cannot be read in either of its two copies, and {newest}"
+        hint = "keep the disk as it is, and copy it with ddrescue: one recovered sector may be enough"
+        raise Refused(f"the journal at byte {journal.at} is damaged: {text}", hint=hint, code="journal-damaged")
     return journal
 
 
@@ -158,11 +146,8 @@ def _of_mark(device: Device, mark: ParkedMark) -> Journal:
 
 
 def _elsewhere() -> Refused:
-    return Refused(
-        "partitions of this disk are in flight, and their journal is in a file on another disk",
-        hint="aligntool resume DISK --journal FILE",
-        code="journal-elsewhere",
-    )
+    text = "partitions of this disk are in flight, and their journal is in a file on another disk"
+    return Refused(text, hint="aligntool resume DISK --journal FILE", code="journal-elsewhere")
 
 
 def journal_status(device: Device, file: Device | None, *, any_table: bool = False) -> Status:
@@ -175,29 +160,21 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
     if stands is Standing.LEFT:
         return Status("old", ("the move is complete, and the partition table was changed since",))
     done, total = progress(journal)
-    sentences = (_status_sentence(stands, forward=position.forward), *_on_table(stands), *journal.damage)
+    way = "partitions of this disk are being moved" if position.forward else "a move of partitions was being taken back"
+    stopped = f"{way}; the work stopped on the way"
+    sentences = (*_SENTENCES.get(stands, (stopped,)), *_ON_TABLE.get(stands, ()), *journal.damage)
     restore = stands is Standing.CHANGED
     return Status("in-flight", sentences, plan, position.step, done, total, position.forward, restore)
 
 
-def _status_sentence(stands: Standing, *, forward: bool) -> str:
-    match stands:
-        case Standing.NOT_BEGUN:
-            return "a move was prepared and not begun: every partition is where it was, and whole"
-        case Standing.COMPLETE:
-            return "every partition is at its new place, and whole; what is left is to close the journal"
-    if forward:
-        return "partitions of this disk are being moved; the work stopped on the way"
-    return "a move of partitions was being taken back; the work stopped on the way"
-
-
-def _on_table(stands: Standing) -> tuple[str, ...]:
-    match stands:
-        case Standing.UNREADABLE:
-            return ("the partition table cannot be read; it will be written anew from the journal",)
-        case Standing.CHANGED:
-            return (CHANGED_TABLE,)
-    return ()
+_SENTENCES = {
+    Standing.NOT_BEGUN: ("a move was prepared and not begun: every partition is where it was, and whole",),
+    Standing.COMPLETE: ("every partition is at its new place, and whole; what is left is to close the journal",),
+}
+_ON_TABLE = {
+    Standing.UNREADABLE: ("the partition table cannot be read; it will be written anew from the journal",),
+    Standing.CHANGED: (CHANGED_TABLE,),
+}
 
 
 def _checked(journal: Journal, device: Device, id_: bytes | None, *, in_file: bool = False) -> Journal:
@@ -205,24 +182,18 @@ def _checked(journal: Journal, device: Device, id_: bytes | None, *, in_file: bo
     a disk without the bytes behind the last whole sector of the old one, which no Device shows.
     """
     subject, place = journal.contents.plan.disk, place_of(journal.contents.plan)
+    text, hint = "", "give the disk whose partitions are in flight"
     if (place.extent.start, place.file is not None) != (journal.at, in_file):
-        raise Refused(
-            "this journal was written at another place: it is a copy, or that of a disk image inside this disk",
-            hint="give the disk whose partitions are in flight",
-            code="wrong-journal",
-        )
-    if device.size < align_down(subject.size, subject.sector_size):
-        raise Refused(f"this journal belongs to a disk of {subject.size} bytes; this one has {device.size}",
-                      hint="give the disk whose partitions are in flight", code="wrong-journal")  # fmt: skip
-    if device.sector_size > subject.sector_size:
-        raise Refused(
-            f"the move was begun with sectors of {subject.sector_size} bytes; here the disk has {device.sector_size}",
-            hint="attach the disk as it was attached then: some USB adapters change its sectors",
-            code="wrong-journal",
-        )
-    if id_ != journal.id if id_ is not None else _is_marked_by_another(device, journal):
-        hint = "give the journal that was named when the move began"
-        raise Refused("this journal belongs to another move", hint=hint, code="wrong-journal")
+        text = "this journal was written at another place: it is a copy, or that of a disk image inside this disk"
+    elif device.size < align_down(subject.size, subject.sector_size):
+        text = f"this journal belongs to a disk of {subject.size} bytes; this one has {device.size}"
+    elif device.sector_size > subject.sector_size:
+        text = f"the move was begun with sectors of {subject.sector_size} bytes; here the disk has {device.sector_size}"
+        hint = "attach the disk as it was attached then: some USB adapters change its sectors"
+    elif id_ != journal.id if id_ is not None else _is_marked_by_another(device, journal):
+        text, hint = "this journal belongs to another move", "give the journal that was named when the move began"
+    if text:
+        raise Refused(text, hint=hint, code="wrong-journal")
     return journal
 
 
@@ -238,7 +209,7 @@ def _is_marked_by_another(device: Device, journal: Journal) -> bool:
     for step in contents.plan.steps:
         if isinstance(step, HoldContent):
             was = contents.held[step.partition][0]
-            found = peek(device, step.source.start, len(was))
+            found = or_nothing(device, step.source.start, len(was))
             for at in range(0, len(found), size):
                 marker = MARKER.match(found, at, at + size)
                 if marker and marker[1] != journal.id.hex().encode() and found[at : at + size] != was[at : at + size]:
@@ -250,10 +221,8 @@ def _unsearched(device: Device) -> tuple[str, ...]:
     """Return a sentence where a journal may be in a part that was not searched."""
     if device.size <= 2 * SEARCHED or is_readable(device):
         return ()
-    return (
-        f"no partition table is readable, and no journal is in the first and last {SEARCHED // GIB} GiB;"
-        " what lies between was not searched",
-    )
+    searched = f"the first and last {SEARCHED // GIB} GiB; what lies between was not searched"
+    return (f"no partition table is readable, and no journal is in {searched}",)
 
 
 def _candidates(device: Device, *, sound: bool) -> Iterator[tuple[int, bool]]:
@@ -263,17 +232,10 @@ def _candidates(device: Device, *, sound: bool) -> Iterator[tuple[int, bool]]:
         yield from ((at, False) for at in places if at is not None and at % GRID == 0)
     for start in entry_starts(device):
         if start + 4096 <= device.size:
-            found = MARKER.match(peek(device, start, 4096))
+            found = MARKER.match(or_nothing(device, start, 4096))
             if found and found[2]:
                 yield int(found[2]), True
     yield from ((at, False) for at in _search(device, NEAR_THE_END if sound else SEARCHED))
-
-
-def _second_head(device: Device, at: int) -> Head | None:
-    """Return the head of a second copy; that of the first may be damaged."""
-    with suppress(Refused):
-        return read_head(device, at, 1)
-    return None
 
 
 def _search(device: Device, length: int) -> Iterator[int]:
@@ -282,8 +244,8 @@ def _search(device: Device, length: int) -> Iterator[int]:
     forwards = range(0, max(min(length, last - length), 0) if length == SEARCHED else 0, GRID)
     for places in (backwards, forwards):
         for at in places:
-            if is_head(peek(device, at, SLOT)):
-                second = _second_head(device, at)
+            if is_head(or_nothing(device, at, SLOT)):
+                second = head_or_none(device, at, 1)  # that of the first copy may be damaged
                 yield at if second is None else at - second.copy_length
 
 
@@ -361,14 +323,15 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
         raise Refused("nothing is in flight on this disk", hint=hint, code="not-in-flight")
     walk, images, stands = _walk(context, journal), journal.contents.images, standing(device, journal)
     if stands is Standing.CHANGED and not restore_table:
-        raise Refused(f"{CHANGED_TABLE}; nothing was written", hint=_restoring(back=back), code="table-changed")
+        hint = f"aligntool {'rollback' if back else 'resume'} DISK --restore-table, which shows both tables and asks"
+        raise Refused(f"{CHANGED_TABLE}; nothing was written", hint=hint, code="table-changed")
     for damage in journal.damage:
         yield Said(damage)
     complete = is_complete(journal) or stands in (Standing.COMPLETE, Standing.LEFT)
     match stands:
         case Standing.NOT_BEGUN:
             write_table(device, images, TableState.BEFORE)
-            walk.close()
+            journal.close()
             yield Said("nothing was in flight: every partition is where it was, and whole")
             return
         case Standing.COMPLETE:
@@ -376,7 +339,7 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
         case Standing.UNREADABLE | Standing.CHANGED:
             yield Said("the partition table is written anew from the journal")
             journal.restore()
-            others = leftovers if stands is Standing.CHANGED else protective
+            others = table.leftovers if stands is Standing.CHANGED else table.protective
             goal = TableState.AFTER if complete else TableState.PARKED
             write_table(device, images, goal, first=others(device, images))
         case Standing.IN_FLIGHT:
@@ -384,15 +347,11 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
             if journal.position.step > index_of(journal.contents.plan, ParkEntries):
                 write_table(device, images, TableState.PARKED)
     if complete and (back or stands is Standing.LEFT):
-        walk.close()
+        journal.close()
         raise Stopped("the move is complete, and there is nothing to take back; what was left of it is closed" if back
                       else "the move is complete, and the partition table was changed since; it stays as it is",
                       hint="aligntool plan realign DISK shows where things stand")  # fmt: skip
     yield from walk.back() if back else walk.forward()
-
-
-def _restoring(*, back: bool) -> str:
-    return f"aligntool {'rollback' if back else 'resume'} DISK --restore-table, which shows both tables and asks"
 
 
 def _walk(context: MoveContext, journal: Journal) -> Walk:
@@ -409,7 +368,7 @@ def _contents(
     device = context.device
     park = next(step for step in plan.steps if isinstance(step, ParkEntries))
     rewrite = next(step for step in plan.steps if isinstance(step, RewriteTable))
-    images = table_images(device, park, rewrite, journal_at=at, journal_id=id_)
+    images = table.table_images(device, park, rewrite, journal_at=at, journal_id=id_)
     if table_state(device, images) is not TableState.BEFORE:
         text = "the partition table is not as it was when the plan was made"
         raise Refused(text, hint="make the plan anew", code="plan-stale")

@@ -45,10 +45,8 @@ def whole_layout(disk: Disk) -> Iterator[str]:
     if _is_ventoy(disk):
         yield f"{disk.name} is a Ventoy medium: its second partition must directly follow the first"
     if any(layer.kind == _ISO for layer in disk.content):
-        yield (
-            f"{disk.name} holds an ISO 9660 image from its first byte (isohybrid): its partitions are places in the"
-            " image, and what no partition covers may be a part of it"
-        )
+        inside = "its partitions are places in the image, and what no partition covers may be a part of it"
+        yield f"{disk.name} holds an ISO 9660 image from its first byte (isohybrid): {inside}"
 
 
 def bound_to_its_place(disk: Disk, part: Partition) -> Iterator[str]:
@@ -58,17 +56,12 @@ def bound_to_its_place(disk: Disk, part: Partition) -> Iterator[str]:
         yield f"partition {part.number} {why}"
     for code in disk.table.boot_code if disk.table else ():
         if code.encrypts and not part.content:
-            yield (
-                f"partition {part.number} may be encrypted by {code.kind}, which counts in sectors from the start of"
-                " the disk"
-            )
+            yield f"partition {part.number} may be encrypted by {code.kind}, which counts in sectors of the whole disk"
     for code in boot_rom_code(disk):
         begins_there = part.extent.start <= code.at < part.extent.end
         if begins_there or (part.extent.start < BOOT_LOADERS and not part.content):
-            yield (
-                f"partition {part.number} may hold a boot program that is read from fixed sectors: {code.kind} at byte"
-                f" {code.at}"
-            )
+            where = f"{code.kind} at byte {code.at}"
+            yield f"partition {part.number} may hold a boot program that is read from fixed sectors: {where}"
             return
 
 
@@ -111,15 +104,10 @@ def hold(
     clipped; a partition shorter than head and tail is held whole.
     """
     kinds = set(_kinds(partition.content))
-    spots = (
-        Extent(at, signature.width)
-        for signature in SIGNATURES
-        if signature.kind not in _IN_LONG_RANGES
-        for at in signature.places(length)
-    )
+    sought = (signature for signature in SIGNATURES if signature.kind not in _IN_LONG_RANGES)
+    spots = (Extent(at, signature.width) for signature in sought for at in signature.places(length))
     ends = () if spots_only and not kinds & _IN_LONG_RANGES else _ends(kinds, length)
-    ranges = (*ends, *spots, *more)
-    return Held(_merged(ranges, length, sector_size))
+    return Held(_merged((*ends, *spots, *more), length, sector_size))
 
 
 def _kinds(layers: Iterable[Layer]) -> Iterator[str]:
@@ -307,9 +295,8 @@ def containers(disk: Disk) -> tuple[Partition, ...]:
 
 def logicals_of(disk: Disk, container: Partition) -> tuple[Partition, ...]:
     """Return the logical partitions in the order of the chain of EBRs, which is the order of their numbers."""
-    return tuple(
-        part for part in disk.partitions if part.role is Role.LOGICAL and container.extent.contains(part.extent)
-    )
+    extent = container.extent
+    return tuple(part for part in disk.partitions if part.role is Role.LOGICAL and extent.contains(part.extent))
 
 
 def lead_of(part: Partition, sector_size: int) -> int:

@@ -10,20 +10,11 @@ from aligntool.audit.wording import holdings, labelled, next_command, next_look,
 from aligntool.change import Estimate, Place, Plan, RealignGoal, Used
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Disk, DiskKind, Inventory, Partition, Role
+from aligntool.realign import wanted as wishes
 from aligntool.realign.placing import Movable, containers, first_place, hold, kind_of, logicals_of, pieces_of
 from aligntool.realign.refusals import disk_reasons, partition_reasons
 from aligntool.realign.search import SHORT, Found, Patching, boot_floor, needed_for, patching, room_of, search
-from aligntool.realign.wanted import (
-    SHRINKABLE,
-    Shrunk,
-    Wanted,
-    attention_to,
-    attention_to_shrunk,
-    notes_on,
-    room_by_shrinking,
-    wanted,
-    what_would_help,
-)
+from aligntool.realign.wanted import SHRINKABLE, Shrunk, Wanted, room_by_shrinking, wanted, what_would_help
 from aligntool.units import GIB, MIB, Extent, align_down, format_about, format_size
 
 # What was decided, written down as a plan.
@@ -54,30 +45,24 @@ def write_plan(
     after = {change.number: change.after for change in changes}
     moving = frozenset(found.order if found else ())
     patched = {part.number: _patching(disk, part, changes, shrunk) for part in disk.partitions if part.number in moving}
-    done = _steps(disk, found, shrunk, changes, patched) if found and found.journal else ()
-    return Plan(
-        purpose="realign",
-        disk=steps.subject(disk),
-        goal=_goal_words(goal),
-        places=tuple(_place(part, wish, after.get(part.number, part.extent)) for part in disk.partitions),
-        steps=tuple(done),
-        attention=(*attention_to(disk, moving, patched), *attention_to_shrunk(shrunk)),
-        notes=(*wish.notes, *notes_on(disk, goal, wish, found, shrunk, patched)),
-        estimate=_estimate(disk, moving, used) if moving else Estimate(0, 0),
-    )
+    done = tuple(_steps(disk, found, shrunk, changes, patched)) if found and found.journal else ()
+    places = tuple(_place(part, wish, after.get(part.number, part.extent)) for part in disk.partitions)
+    attention = (*wishes.attention_to(disk, moving, patched), *wishes.attention_to_shrunk(shrunk))
+    notes = (*wish.notes, *wishes.notes_on(disk, wish, found, shrunk, patched))
+    estimate = _estimate(disk, moving, used) if moving else Estimate(0, 0)
+    return Plan("realign", steps.subject(disk), _goal_words(goal), places, done, attention, notes, estimate)
 
 
 def _changes(disk: Disk, found: Found | None) -> tuple[steps.EntryChange, ...]:
     """Return every entry of the table that changes; with one logical partition, its whole chain."""
     if found is None:
         return ()
-    chained = {change.number for change in found.chain}
-    others = tuple(
-        steps.EntryChange(part.number, part.extent, found.after[part.number], part.record_at, part.record_at)
-        for part in disk.partitions
-        if part.number not in chained and found.after[part.number] != part.extent
-    )
-    return tuple(sorted((*others, *found.chain), key=lambda change: change.number))
+    changes = {change.number: change for change in found.chain}
+    for part in disk.partitions:
+        number, at = part.number, part.record_at
+        if number not in changes and found.after[number] != part.extent:
+            changes[number] = steps.EntryChange(number, part.extent, found.after[number], at, at)
+    return tuple(changes[number] for number in sorted(changes))
 
 
 def _patching(
@@ -163,37 +148,23 @@ def _place(part: Partition, wish: Wanted, after: Extent) -> Place:
         why = "on the grid; makes room"
     if part.number not in wish.must and after.start == part.extent.start and after != part.extent:
         why = f"{why}; its end moves" if why else "its end moves"
-    return Place(part.number, part.extent, after, _what(part), why)
-
-
-def _what(part: Partition) -> str:
-    """Return a name for the user: kind and label, otherwise the type."""
-    if part.content:
-        return labelled(part.content[0])
-    if part.role is Role.EXTENDED:
-        return "extended"
-    return part.type_name or part.type_code or "unknown"
+    what = "extended" if part.role is Role.EXTENDED else part.type_name or part.type_code or "unknown"
+    return Place(part.number, part.extent, after, labelled(part.content[0]) if part.content else what, why)
 
 
 def _goal_words(goal: RealignGoal) -> str:
-    who = "every start"
-    if goal.partitions:
-        who = "partition " + ", ".join(str(number) for number in goal.partitions)
+    who = f"partition {', '.join(map(str, goal.partitions))}" if goal.partitions else "every start"
     least = f", none before {format_size(goal.least_start)}" if goal.least_start else ""
     return f"{who} on {format_size(goal.grain)}{least}"
 
 
 def _estimate(disk: Disk, moving: frozenset[int], used: Mapping[int, Used]) -> Estimate:
-    uses = tuple(
-        used.get(part.number, Used(part.number, part.extent.length, "everything: what is used was not read"))
-        for part in disk.partitions
-        if part.number in moving
-    )
+    unread = "everything: what is used was not read"
+    parts = parts_of(disk, moving)
+    uses = tuple(used.get(part.number, Used(part.number, part.extent.length, unread)) for part in parts)
     total = sum(one.bytes for one in uses)
-    if disk.kind is DiskKind.IMAGE:
-        return Estimate(total, None, uses)
     rate = _FLASH if disk.rotational is False else _ROTATIONAL
-    return Estimate(total, -(-total // rate), uses)
+    return Estimate(total, None if disk.kind is DiskKind.IMAGE else -(-total // rate), uses)
 
 
 # Inventory + goal -> Plan: the one function that decides what becomes of a disk.
@@ -271,29 +242,25 @@ def _refuse_if_untold(judged: Judged) -> None:
     """Raise Refused for a disk that was not judged, such as one whose table belongs to an array: nothing is known to be
     off the grid.
     """
-    untold = [verdict for verdict in judged.verdicts if verdict.answer is Answer.UNKNOWN]
-    if untold and len(untold) == len(judged.verdicts):
-        why = untold[0].why or "unknown"
-        text, hint = f"alignment cannot be judged: {why}", next_command(judged.disk, "audit")
+    verdicts = judged.verdicts
+    if verdicts and all(verdict.answer is Answer.UNKNOWN for verdict in verdicts):
+        text, hint = f"alignment cannot be judged: {verdicts[0].why or 'unknown'}", next_command(judged.disk, "audit")
         raise Refused(text, hint=hint, code="not-judged", subject=judged.disk.name)
 
 
 def _no_room(disk: Disk, goal: RealignGoal, wish: Wanted, used: Mapping[int, Used], found: Found | None) -> Refusal:
-    helps, hint = what_would_help(
-        disk, used, lambda shrunk: search(disk, movable(disk, wish, used, shrunk), goal), shrink=goal.shrink
-    )
+    def fits(shrunk: Mapping[int, Shrunk]) -> Found | None:
+        return search(disk, movable(disk, wish, used, shrunk), goal)
+
+    helps, hint = what_would_help(disk, used, fits, shrink=goal.shrink)
     if found is not None:
-        text = (
-            f"there is no room for the journal: it needs {format_about(found.journal_least)} in one piece, the largest"
-            f" free one has {format_about(found.journal_room)}, {found.journal_least - found.journal_room} bytes short"
-        )
-        text += "; a file on another disk does as well"
-        hint = next_command(disk, "realign", "--journal FILE")
-        return Refusal("no-journal-room", disk.name, f"{text}{helps}", hint, lasting=False)
-    numbers = ", ".join(str(number) for number in sorted(wish.must))
-    who = "partition" if len(wish.must) == 1 else "partitions"
+        least, room = found.journal_least, found.journal_room
+        text = f"there is no room for the journal: it needs {format_about(least)} in one piece, the largest free one"
+        text += f" has {format_about(room)}, {least - room} bytes short; a file on another disk does as well{helps}"
+        return Refusal("no-journal-room", disk.name, text, next_command(disk, "realign", "--journal FILE"), False)
+    who = f"{'partition' if len(wish.must) == 1 else 'partitions'} {', '.join(map(str, sorted(wish.must)))}"
     grain = " of the grain that was asked for" if goal.grain_given else ""
-    text = f"there is no room to put {who} {numbers} on a boundary{grain}"
+    text = f"there is no room to put {who} on a boundary{grain}"
     if (floor := boot_floor(disk)) > MIB:
         text += f" (nothing is moved down below {format_size(floor)}: a boot loader may lie there)"
     return Refusal("no-room", disk.name, f"{text}{helps}", hint or next_look(disk), lasting=False)
@@ -304,13 +271,12 @@ def _refusal(disk: Disk, reasons: list[Refusal], standing: Mapping[int, tuple[Re
     first command that helps.
     """
     lines = dict.fromkeys(reason.text for reason in reasons)
-    own = [reason for found in standing.values() for reason in found]
+    own = sum(len(found) for found in standing.values())
     free = [number for number, found in standing.items() if not found]
     passing = [reason for reason in reasons if not reason.lasting]
-    if free and own and len(own) == len(reasons) and not passing:
+    hint = (passing or reasons)[0].hint if reasons else ""
+    if free and own and own == len(reasons) and not passing:
         hint = next_command(disk, "plan realign", *(f"-p {one}" for one in free))
-    else:
-        hint = (passing or reasons)[0].hint if reasons else ""
     return Refused("\n".join(lines), hint=hint, refusals=dict.fromkeys(reasons))
 
 
@@ -333,20 +299,15 @@ class _Room(Enum):
 
 def mends(judged: Judged) -> tuple[Mend, ...]:
     """Return one answer for each partition that is off the grid, where that matters; empty on a disk without one."""
-    off = [
-        verdict.partition
-        for verdict in judged.verdicts
-        if verdict.answer is Answer.OFF and verdict.matters and verdict.partition is not None
-    ]
+    missed = (verdict for verdict in judged.verdicts if verdict.answer is Answer.OFF and verdict.matters)
+    off = [verdict.partition for verdict in missed if verdict.partition is not None]
     if not off:
         return ()
-    wish = wanted(judged, _GOAL)
+    disk, wish = judged.disk, wanted(judged, _GOAL)
     disk_wide = (*wish.reasons, *disk_reasons(judged, None))
     room = _rooms(judged, wish)
-    against = partition_reasons(judged.disk, parts_of(judged.disk, frozenset(off)))
-    return tuple(
-        _mend(judged.disk, number, room.get(number, _Room.NONE), (*disk_wide, *against[number])) for number in off
-    )
+    against = partition_reasons(disk, parts_of(disk, off))
+    return tuple(_mend(disk, one, room.get(one, _Room.NONE), (*disk_wide, *against[one])) for one in off)
 
 
 def point_to_answers(report: Report, mends: Mapping[str, Sequence[Mend]]) -> Report:
@@ -360,10 +321,8 @@ def point_to_answers(report: Report, mends: Mapping[str, Sequence[Mend]]) -> Rep
         for mend in mends.get(judged.disk.name, ())
         if mend.next
     }
-    findings = (
-        replace(one, next=answers.get((one.disk, one.partition, one.next), one.next)) for one in report.findings
-    )
-    return replace(report, findings=tuple(findings))
+    found = ((one, (one.disk, one.partition, one.next)) for one in report.findings)
+    return replace(report, findings=tuple(replace(one, next=answers.get(key, one.next)) for one, key in found))
 
 
 def on_captured_machine(
@@ -382,24 +341,21 @@ def _there(command: str) -> str:
 
 
 def _mend(disk: Disk, number: int, room: _Room, reasons: tuple[Refusal, ...]) -> Mend:
-    lasting = next((reason for reason in reasons if reason.lasting), None)
-    if lasting is not None:
-        return Mend(number, NOT, lasting.text, lasting.hint)
-    passing = next(iter(reasons), None)
-    first = f", once this is settled: {passing.text}" if passing else ""
+    for reason in reasons:
+        if reason.lasting:
+            return Mend(number, NOT, reason.text, reason.hint)
+    first = f", once this is settled: {reasons[0].text}" if reasons else ""
     if room is _Room.NO_JOURNAL:
         why = f"there is room beside it, but none on this disk for a journal{first}"
         return Mend(number, IN_PLACE, why, next_command(disk, "plan realign", "--journal FILE"))
     if room is _Room.ENOUGH:
-        command = passing.hint if passing else next_realign(disk)
+        command = reasons[0].hint if reasons else next_realign(disk)
         return Mend(number, IN_PLACE, f"there is room to get onto the grid{first}", command)
-    shorter = [one.number for one in disk.partitions if kind_of(one) in SHRINKABLE]
-    if shorter:
-        numbers = " or ".join(str(number) for number in shorter[-2:])
-        why = f"there is not enough room; shrinking the file system on partition {numbers} may make some{first}"
+    if shorter := [str(one.number) for one in disk.partitions if kind_of(one) in SHRINKABLE]:
+        who = f"the file system on partition {' or '.join(shorter[-2:])}"
+        why = f"there is not enough room; shrinking {who} may make some{first}"
         return Mend(number, WITH_SHRINK, why, next_command(disk, "plan realign", "--shrink"))
-    why = "there is not enough room, and no file system here that can be shrunk"
-    return Mend(number, NOT, why, next_look(disk))
+    return Mend(number, NOT, "there is not enough room, and no file system here that can be shrunk", next_look(disk))
 
 
 def _rooms(judged: Judged, wish: Wanted) -> dict[int, _Room]:
@@ -424,12 +380,9 @@ def _search(judged: Judged, wish: Wanted) -> _Room:
 
 def _beside(disk: Disk, wish: Wanted) -> frozenset[int]:
     """Return those with enough free space at their left or right while all others stay."""
-    row = pieces_of(disk, movable(disk, wish, {}, {}))
-    room = room_of(disk, _GOAL)
-    found = set()
+    row, room, found = pieces_of(disk, movable(disk, wish, {}, {})), room_of(disk, _GOAL), set()
     end = room.extent.start
-    for index, piece in enumerate(row):
-        free_to = row[index + 1].extent.start if index + 1 < len(row) else room.extent.end
+    for piece, free_to in zip(row, [*(one.extent.start for one in row[1:]), room.extent.end], strict=False):
         if piece.number is not None and piece.number in wish.must:
             start = first_place(piece, wish.start_grids[-1], end, room)
             if start + piece.extent.length <= free_to:

@@ -1,6 +1,7 @@
 """Find every reason why a disk or a partition is not moved."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import as_root, holdings, next_command, next_look, shell_word, uses, where
@@ -110,7 +111,6 @@ MOVED_LABELS = (TableLabel.DOS, TableLabel.GPT)
 # The table is whole all the same: its backup stays where the primary says, and the size in the 0xEE entry is no place.
 _TOLERATED = (Fault.GPT_BACKUP_MISPLACED, Fault.PROTECTIVE_MBR, Fault.HYBRID_MBR)
 _GPT_FAULTS = (Fault.GPT_PRIMARY_DAMAGED, Fault.GPT_BACKUP_DAMAGED, Fault.GPT_COPIES_DIFFER)
-_SWAP = "[SWAP]"
 
 
 def disk_reasons(judged: Judged, machine: Inventory | None) -> tuple[Refusal, ...]:
@@ -179,25 +179,14 @@ def _in_use(disk: Disk, machine: Inventory | None) -> Iterator[Refusal]:
         what = f"partition {part.number}"
         used.append((what, f"/dev/{part.node}" if part.node else what, part.mounted_at, part.holders))
     for what, node, places, holders in used:
-        for place in places:
-            yield _mounted(what, place, node)
-        for holder in holders:
-            yield _held(what, holder, machine)
-
-
-def _mounted(what: str, place: str, node: str) -> Refusal:
-    text, hint = f"{what} is mounted at {place}", f"sudo umount {shell_word(place)}"
-    if place == _SWAP:
-        text, hint = f"{what} is in use as swap", f"sudo swapoff {node}"
-    elif place == "/":
-        text = f"{what} is mounted at /: this system runs from it"
-        hint = "start from another medium, a live system for one, and run it there"
-    return Refusal("mounted", what, text, hint, lasting=False)
+        live = "start from another medium, a live system for one, and run it there"
+        yield from (replace(one, lasting=False) for one in uses(what, node, places, (), live))
+        yield from (_held(what, holder, machine) for holder in holders)
 
 
 def _held(what: str, holder: str, machine: Inventory | None) -> Refusal:
     above = machine.disk(holder) if machine else None
-    mapping = (above.mapping if above else None) or ""
+    mapping = (above and above.mapping) or ""
     name = mapping.rpartition(" ")[2]
     hint = f"sudo dmsetup remove {holder}"
     if holder.startswith("md"):
@@ -275,10 +264,8 @@ _SHARED = "at its old place (MMP)"  # the protection is taken off when no other 
 _HARMLESS = "a FAT32 of "  # few clusters: some systems take it for a FAT16, wherever it lies
 
 
-_CHECKERS = {
-    "ext2": "e2fsck -fn",
-    "ext3": "e2fsck -fn",
-    "ext4": "e2fsck -fn",
+_EXT = ("ext2", "ext3", "ext4")
+_CHECKERS = dict.fromkeys(_EXT, "e2fsck -fn") | {
     "xfs": "xfs_repair -n",
     "btrfs": "btrfs check --readonly",
     "ntfs": "ntfsfix --no-action",
@@ -290,13 +277,7 @@ _CHECKERS = {
 }
 """They look and write nothing."""
 
-_CLEANERS = {
-    "ext2": "e2fsck -f",
-    "ext3": "e2fsck -f",
-    "ext4": "e2fsck -f",
-    "vfat": "fsck.fat -a",
-    "exfat": "fsck.exfat -y",
-}
+_CLEANERS = dict.fromkeys(_EXT, "e2fsck -f") | {"vfat": "fsck.fat -a", "exfat": "fsck.exfat -y"}
 
 _DEEDS = {
     "ntfs": "start Windows and shut it down with: shutdown /s /f /t 0",
@@ -307,14 +288,11 @@ _DEEDS = {
 
 def _cleaner(disk: Disk, part: Partition, layer: Layer) -> str:
     """Return the command or the action after which it is clean."""
-    kind = layer.kind
-    if (layer.unclean or "").endswith(_SHARED):
-        return _typed_on(disk, part, "tune2fs -O ^mmp")
-    if kind in _DEEDS:
-        return _DEEDS[kind]
-    if kind in _CLEANERS:
-        return _typed_on(disk, part, _CLEANERS[kind])
-    return _typed_on(disk, part, "mount", " /mnt && sudo umount /mnt")
+    shared = (layer.unclean or "").endswith(_SHARED)
+    if layer.kind in _DEEDS and not shared:
+        return _DEEDS[layer.kind]
+    cleaner = "tune2fs -O ^mmp" if shared else _CLEANERS.get(layer.kind)
+    return _typed_on(disk, part, cleaner or "mount", "" if cleaner else " /mnt && sudo umount /mnt")
 
 
 def _typed_on(disk: Disk, part: Partition, words: str, more: str = "") -> str:

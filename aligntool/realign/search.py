@@ -5,23 +5,8 @@ from dataclasses import dataclass, replace
 
 from aligntool.change import RealignGoal
 from aligntool.inventory import Disk, Layer, Partition, Role, TableLabel
-from aligntool.realign.placing import (
-    BOOT_LOADERS,
-    Choice,
-    Lean,
-    Movable,
-    Piece,
-    Room,
-    boot_rom_code,
-    choose,
-    containers,
-    copy_order,
-    hold,
-    lead_of,
-    logicals_of,
-    pieces_of,
-    place,
-)
+from aligntool.realign import placing
+from aligntool.realign.placing import BOOT_LOADERS, Choice, Lean, Movable, Piece, Room, containers, logicals_of
 from aligntool.steps import EntryChange, JournalPlace, Patch
 from aligntool.units import KIB, MIB, Extent, align_down, align_up
 
@@ -64,10 +49,8 @@ def irregular(container: Partition, chain: Sequence[Partition]) -> str:
         if not container.extent.start <= part.record_at < part.extent.start:
             return f"the EBR of partition {part.number}, at byte {part.record_at}, does not lie before it"
     if chain and min(chain, key=lambda part: part.extent.start) is not chain[0]:
-        return (
-            f"partition {chain[0].number} is the first in the chain of EBRs of partition {container.number}"
-            " but not the first on the disk"
-        )
+        where = f"the chain of EBRs of partition {container.number}"
+        return f"partition {chain[0].number} is the first in {where} but not the first on the disk"
     return ""
 
 
@@ -82,7 +65,7 @@ def _records(
     end = places[first.number].end
     for part in others:
         start = places[part.number].start
-        kept, gap = lead_of(part, sector), start - end
+        kept, gap = placing.lead_of(part, sector), start - end
         lead = kept if kept <= gap else min(_USUAL_LEAD * sector, gap)
         records[part.number] = start - lead
         end = places[part.number].end
@@ -136,10 +119,8 @@ def sizes(needs: Needs) -> tuple[tuple[int, int], ...]:
     good = [stash for stash in stashes if stash >= least]
     small = [MIB // 2, 256 * KIB, 128 * KIB, _LEAST_STASH]
     spots = needs.spots or needs.held
-    lean = [
-        _power_of_two(_SMALL_HEADER + held + _SMALL_TABLE + needs.partitions * _SMALL_PLAN)
-        for held in (spots, spots // _COMPRESSES)
-    ]
+    small_plan = _SMALL_HEADER + _SMALL_TABLE + needs.partitions * _SMALL_PLAN
+    lean = [_power_of_two(small_plan + held) for held in (spots, spots // _COMPRESSES)]
     found = [(copy, stash) for stash in good for copy in (liked, roomy)]
     found += [(tight, stash) for stash in (*good, *small)]
     found += [(copy, stash) for copy in lean if copy < tight for stash in (*good, *small)]
@@ -323,7 +304,7 @@ def boot_floor(disk: Disk) -> int:
     partition, and if a boot ROM's program was recognised, all the places of the next programs.
     """
     table = disk.table
-    known = BOOT_LOADERS if boot_rom_code(disk) else MIB
+    known = BOOT_LOADERS if placing.boot_rom_code(disk) else MIB
     return max(MIB, known, (table.gap_used_to if table else None) or 0)
 
 
@@ -361,10 +342,10 @@ def _finer(movable: Movable) -> Iterator[Movable]:
 
 def _search(disk: Disk, movable: Movable, goal: RealignGoal, room: Room) -> Found | None:
     best: Found | None = None
-    rows = dict.fromkeys(pieces_of(disk, movable, roomy=roomy) for roomy in (True, False))
+    rows = dict.fromkeys(placing.pieces_of(disk, movable, roomy=roomy) for roomy in (True, False))
     for row, choice in _choices(rows, room, movable):
         for lean in Lean:
-            found = _settle(disk, row, place(row, room, choice, lean), goal)
+            found = _settle(disk, row, placing.place(row, room, choice, lean), goal)
             if found is None:
                 continue
             if found.journal is not None:
@@ -375,10 +356,10 @@ def _search(disk: Disk, movable: Movable, goal: RealignGoal, room: Room) -> Foun
 
 def _choices(rows: Iterable[Sequence[Piece]], room: Room, movable: Movable) -> Iterator[tuple[Sequence[Piece], Choice]]:
     """Yield rows unchanged; where that is impossible or moves what could stay, with one partition placed elsewhere."""
-    found = [(row, choice) for row in rows if (choice := choose(row, room))]
+    found = [(row, choice) for row in rows if (choice := placing.choose(row, room))]
     if all(choice.cost[1] > len(movable.must) for _, choice in found):
         jumped = (other for row in rows for other in _with_a_jump(row, room))
-        found += [(row, choice) for row in jumped if (choice := choose(row, room))]
+        found += [(row, choice) for row in jumped if (choice := placing.choose(row, room))]
     yield from sorted(found, key=lambda pair: pair[1].cost)[:_MOST_TRIED]
 
 
@@ -423,7 +404,7 @@ def _settle(disk: Disk, row: Sequence[Piece], places: Mapping[int, Extent], goal
     before = {part.number: lengths.get(part.number, part.extent) for part in disk.partitions}
     after = {number: places.get(number, extent) for number, extent in before.items()}
     moves = {number: (before[number], after[number]) for number in before if before[number] != after[number]}
-    order = copy_order(moves)
+    order = placing.copy_order(moves)
     if order is None:
         return None
     chain = chain_changes(disk, after)
@@ -440,14 +421,10 @@ def _settle(disk: Disk, row: Sequence[Piece], places: Mapping[int, Extent], goal
 def _needs(disk: Disk, moves: Mapping[int, tuple[Extent, Extent]]) -> Needs:
     sector = disk.sector_size
     parts = {part.number: part for part in disk.partitions}
-    held, spots = (
-        sum(
-            extent.length
-            for number, (old, _) in moves.items()
-            for extent in hold(parts[number], old.length, sector, spots_only=spots_only).ranges
-        )
-        for spots_only in (False, True)
-    )
+    held = spots = 0
+    for number, (old, _) in moves.items():
+        held += placing.hold(parts[number], old.length, sector).length
+        spots += placing.hold(parts[number], old.length, sector, spots_only=True).length
     if disk.table and disk.table.label is TableLabel.GPT:
         table = 2 * (_GPT_ENTRIES + sector) + sector
     else:

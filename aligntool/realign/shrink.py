@@ -115,11 +115,9 @@ def _do_apart(path: str, step: ShrinkContent, loop: PartitionLoop, words: Words,
 def _do(path: str, step: ShrinkContent, loop: PartitionLoop, words: Words, script: str = "") -> None:
     ended = _run(loop, words, script)
     if ended.code not in (0, _MENDED.get(words[0], 0)):
-        what = "btrfs" if script else words[0]
-        raise Stopped(
-            f"partition {step.partition}: {_failed(what, ended)}; no partition was moved; {_promise(step.kind)}",
-            hint=_mend(path, step),
-        )
+        what, (promise, hint) = "btrfs" if script else words[0], _after_failure(path, step)
+        text = f"partition {step.partition}: {_failed(what, ended)}; no partition was moved; {promise}"
+        raise Stopped(text, hint=hint)
 
 
 def _run(loop: PartitionLoop, words: Words, script: str = "") -> Ended:
@@ -132,27 +130,18 @@ def _failed(program: str, ended: Ended) -> str:
     return f"{program} {how_ended(ended.code)}{said}"
 
 
-def _promise(kind: str) -> str:
-    """Return the statement of the tool's makers about an interrupted resize."""
-    match kind:
-        case "btrfs":
-            return "the btrfs is whole: it never writes over what counts"
-        case "ntfs":
-            return "if ntfsresize ended in the middle, only chkdsk can tell what is left"
-        case _:
-            return "if resize2fs ended in the middle, e2fsck repairs what can be repaired"
-
-
-def _mend(path: str, step: ShrinkContent) -> str:
-    """Return the command to run before a new attempt."""
+def _after_failure(path: str, step: ShrinkContent) -> tuple[str, str]:
+    """Return what the tool's makers say about an interrupted resize, and the command to run before a new attempt."""
     root = "sudo " if path.startswith("/dev/") else ""
     match step.kind:
         case "btrfs":
-            return f"sudo aligntool plan realign {shell_word(path)} --shrink"
+            again = f"sudo aligntool plan realign {shell_word(path)} --shrink"
+            return "the btrfs is whole: it never writes over what counts", again
         case "ntfs":
-            return "start Windows and type there: chkdsk /f; then plan anew"
-        case _:
-            return f"{root}e2fsck -f {shell_word(f'{path}?offset={step.extent.start}')}; then plan anew"
+            lost = "if ntfsresize ended in the middle, only chkdsk can tell what is left"
+            return lost, "start Windows and type there: chkdsk /f; then plan anew"
+    check = f"{root}e2fsck -f {shell_word(f'{path}?offset={step.extent.start}')}; then plan anew"
+    return "if resize2fs ended in the middle, e2fsck repairs what can be repaired", check
 
 
 def _refuse_too_short(step: ShrinkContent, device: str, said: str) -> None:
@@ -164,11 +153,8 @@ def _refuse_too_short(step: ShrinkContent, device: str, said: str) -> None:
         file.seek(1024 + 24)  # s_log_block_size: linux/fs/ext4/ext4.h
         least = blocks * (KIB << int.from_bytes(file.read(4), "little"))
     if step.length < least:
-        raise Refused(
-            f"partition {step.partition}: its {step.kind} needs {format_size(least)} at least, says resize2fs;"
-            f" {format_size(step.length)} would be left",
-            hint=_MORE_ROOM,
-        )
+        text = f"its {step.kind} needs {format_size(least)} at least, says resize2fs; {format_size(step.length)} would"
+        raise Refused(f"partition {step.partition}: {text} be left", hint=_MORE_ROOM)
 
 
 def _refuse_several_devices(step: ShrinkContent, device: str) -> None:
@@ -180,11 +166,8 @@ def _refuse_several_devices(step: ShrinkContent, device: str) -> None:
         superblock = file.read(4 * KIB)
     devices, number = (int.from_bytes(superblock[at : at + 8], "little") for at in (0x88, 0xC9))
     if (devices, number) != (1, 1):
-        raise Refused(
-            f"partition {step.partition} is device {number} of a btrfs of {devices}; aligntool does not choose"
-            " which of them is shrunk",
-            hint=f"mount it and type: btrfs filesystem resize {number}:{step.length} FOLDER",
-        )
+        text = f"partition {step.partition} is device {number} of a btrfs of {devices}; aligntool does not choose one"
+        raise Refused(text, hint=f"mount it and type: btrfs filesystem resize {number}:{step.length} FOLDER")
 
 
 @contextmanager

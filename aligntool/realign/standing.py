@@ -8,17 +8,10 @@ from enum import Enum, auto
 from aligntool import steps
 from aligntool.change import Plan
 from aligntool.device import Device, Sectors
+from aligntool.formats.parked import or_nothing
+from aligntool.realign import table as tables
 from aligntool.realign.journal import Journal
-from aligntool.realign.table import (
-    TableImages,
-    TableState,
-    all_sectors,
-    is_ours,
-    is_readable,
-    is_shown,
-    leftovers,
-    table_state,
-)
+from aligntool.realign.table import TableImages, TableState, all_sectors, is_readable, table_state
 from aligntool.units import Extent, align_down, align_up
 
 # How a disk's table stands to the journal of a move, which decides what may be written.
@@ -44,8 +37,8 @@ def standing(device: Device, journal: Journal) -> Standing:
     plan, images, step = journal.contents.plan, journal.contents.images, journal.position.step
     table = table_state(device, images)
     complete = is_complete(journal)
-    shown = is_shown(device, images)
-    if shown and (table is not TableState.OTHER or is_ours(device, images)):
+    shown = tables.is_shown(device, images)
+    if shown and (table is not TableState.OTHER or tables.is_ours(device, images)):
         if table is TableState.BEFORE and step <= index_of(plan, steps.ParkEntries):
             return Standing.NOT_BEGUN
         if table is TableState.OTHER and complete and is_readable(device):
@@ -74,7 +67,7 @@ def has_markers(device: Device, journal: Journal) -> bool:
         if isinstance(step, steps.HoldContent | steps.ReleaseContent):
             start = (step.source if isinstance(step, steps.HoldContent) else step.target).start
             for extent in step.held.ranges:
-                found = peek(device, start + extent.start, extent.length)
+                found = or_nothing(device, start + extent.start, extent.length)
                 for at in range(0, len(found), device.sector_size):
                     marker = MARKER.match(found, at, at + device.sector_size)
                     if marker and marker[1] == journal.id.hex().encode():
@@ -87,14 +80,6 @@ def index_of(plan: Plan, kind: type[steps.Step]) -> int:
     return next(index for index, step in enumerate(plan.steps) if isinstance(step, kind))
 
 
-def peek(device: Device, at: int, length: int) -> bytes:
-    """Return the bytes, nothing where the medium is unreadable."""
-    try:
-        return bytes(device.read(at, length))
-    except OSError:
-        return b""
-
-
 def _is_known(device: Device, journal: Journal) -> bool:
     """Return whether there is evidence that the disk is still the one in flight: a sector of a table, or a marker."""
     sectors = _sectors_of(journal.contents.images, device.sector_size)
@@ -102,16 +87,15 @@ def _is_known(device: Device, journal: Journal) -> bool:
 
 
 def _sectors_of(images: TableImages, size: int) -> Iterator[Sectors]:
-    for writing in (images.parked, images.before, images.after):
-        for sectors in all_sectors(writing):
-            for at in range(0, len(sectors.data), size):
-                data = sectors.data[at : at + size]
-                if any(data):
-                    yield Sectors(sectors.at + at, data)
+    for sectors in images.sectors:
+        for at in range(0, len(sectors.data), size):
+            data = sectors.data[at : at + size]
+            if any(data):
+                yield Sectors(sectors.at + at, data)
 
 
 def _is_nearly(device: Device, sector: Sectors) -> bool:
-    found = peek(device, sector.at, len(sector.data))
+    found = or_nothing(device, sector.at, len(sector.data))
     differing = sum(one != other for one, other in zip(found, sector.data, strict=False))
     return len(found) == len(sector.data) and any(found) and differing <= _MOST_FLIPPED
 
@@ -150,7 +134,7 @@ def overlay(device: Device, journal: Journal) -> Laid:
     """Return the disk as it would be read with the journal's table of its present state."""
     images = journal.contents.images
     writing = images.of(TableState.AFTER if is_complete(journal) else TableState.PARKED)
-    return Laid(device, (*all_sectors(leftovers(device, images)), *all_sectors(writing)))
+    return Laid(device, (*all_sectors(tables.leftovers(device, images)), *all_sectors(writing)))
 
 
 def places_in_use(plan: Plan, *, with_journal: bool = True) -> tuple[Extent, ...]:

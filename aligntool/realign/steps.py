@@ -6,6 +6,7 @@ from functools import partial
 from itertools import islice
 from typing import Protocol, assert_never
 
+from aligntool import steps
 from aligntool.change import Event, KernelBehind, Plan, Progress, StepBegun, StepDone
 from aligntool.device import Device, Jobs
 from aligntool.errors import Refused, Stopped
@@ -16,23 +17,7 @@ from aligntool.realign.journal_format import Position
 from aligntool.realign.schedule import Batch, Schedule
 from aligntool.realign.standing import index_of
 from aligntool.realign.table import TableState, write_table
-from aligntool.steps import (
-    CheckContent,
-    CloseJournal,
-    CopyContent,
-    Held,
-    HoldContent,
-    JournalPlace,
-    MakeTable,
-    MoveStep,
-    ParkEntries,
-    Patch,
-    ReleaseContent,
-    RewriteTable,
-    ShrinkContent,
-    WriteJournal,
-    move_step,
-)
+from aligntool.steps import CopyContent, HoldContent, MoveStep, ParkEntries, ReleaseContent, RewriteTable, WriteJournal
 from aligntool.units import MIB, Extent
 
 # Fields of boot sectors that say where the partition begins, changed in memory.
@@ -45,7 +30,7 @@ _SUMMED_SECTORS = 11
 _NOT_SUMMED = (106, 107, 112)
 
 
-def patched(held: Held, found: Sequence[bytes], patches: Sequence[Patch]) -> tuple[bytes, ...]:
+def patched(held: steps.Held, found: Sequence[bytes], patches: Sequence[steps.Patch]) -> tuple[bytes, ...]:
     """Return the patched bytes. `found`: the bytes of each of `held.ranges`. Patches are applied in their order, so
     checksums come last.
 
@@ -65,7 +50,7 @@ def patched(held: Held, found: Sequence[bytes], patches: Sequence[Patch]) -> tup
     return tuple(bytes(part) for part in parts)
 
 
-def _sum(held: Held, parts: Sequence[bytearray], patch: Patch) -> None:
+def _sum(held: steps.Held, parts: Sequence[bytearray], patch: steps.Patch) -> None:
     """Write a checksum. `patch.at` is the sector of the checksum, `patch.length` a sector of the volume."""
     sector = patch.length
     region = Extent(patch.at - _SUMMED_SECTORS * sector, (_SUMMED_SECTORS + 1) * sector)
@@ -78,11 +63,11 @@ def _sum(held: Held, parts: Sequence[bytearray], patch: Patch) -> None:
     part[end - sector : end] = total.to_bytes(4, "little") * (sector // 4)
 
 
-def _find(held: Held, parts: Sequence[bytearray], patch: Patch) -> tuple[bytearray, int]:
+def _find(held: steps.Held, parts: Sequence[bytearray], patch: steps.Patch) -> tuple[bytearray, int]:
     return _find_extent(held, parts, Extent(patch.at, patch.length), patch.what)
 
 
-def _find_extent(held: Held, parts: Sequence[bytearray], wanted: Extent, what: str) -> tuple[bytearray, int]:
+def _find_extent(held: steps.Held, parts: Sequence[bytearray], wanted: Extent, what: str) -> tuple[bytearray, int]:
     for extent, part in zip(held.ranges, parts, strict=True):
         if extent.contains(wanted):
             return part, wanted.start - extent.start
@@ -165,10 +150,8 @@ class _Load:
     def _compare(self, index: int) -> None:
         piece = self.pieces[index]
         if not same(piece.to.read(piece.target, piece.length), self.read[index]):
-            raise Stopped(
-                f"{piece.length} bytes written at byte {piece.target} read back as something else",
-                hint="the disk is failing; aligntool rollback DISK takes the move back",
-            )
+            text = f"{piece.length} bytes written at byte {piece.target} read back as something else"
+            raise Stopped(text, hint="the disk is failing; aligntool rollback DISK takes the move back")
         self.read[index] = b""  # its memory is free for the next batch
 
 
@@ -259,7 +242,7 @@ class Walk:
     journal_on: Device
     kernel: Kernel
     journal: Journal
-    place: JournalPlace
+    place: steps.JournalPlace
     sign: bytes  # the marker
 
     @property
@@ -273,7 +256,7 @@ class Walk:
         for index in range(position.step, len(self.plan.steps)):
             yield StepBegun(index)
             first = position.batch if index == position.step else 0
-            yield from self._do(index, move_step(self.plan.steps[index]), first)
+            yield from self._do(index, steps.move_step(self.plan.steps[index]), first)
             yield StepDone(index)
 
     def back(self) -> Iterator[Event]:
@@ -288,13 +271,10 @@ class Walk:
                 yield from self._uncopy(index, step, done)
             else:
                 self.journal.record(Position(index, 0, forward=False))
-                self._undo(move_step(step))
+                self._undo(steps.move_step(step))
             yield StepDone(index)
-        self.close()
-        yield from self._update_kernel(before=True)
-
-    def close(self) -> None:
         self.journal.close()
+        yield from self._update_kernel(before=True)
 
     def _do(self, index: int, step: MoveStep, first_batch: int) -> Iterator[Event]:
         contents = self.journal.contents
@@ -313,11 +293,11 @@ class Walk:
                 release(self.device, step.target.start, *self._at_target(step))
             case RewriteTable():
                 write_table(self.device, contents.images, TableState.AFTER)
-            case CloseJournal():
-                self.close()
+            case steps.CloseJournal():
+                self.journal.close()
                 yield from self._update_kernel(before=False)
                 return
-            case CheckContent() | ShrinkContent() | WriteJournal() | MakeTable():
+            case steps.CheckContent() | steps.ShrinkContent() | WriteJournal() | steps.MakeTable():
                 raise ValueError(f"{type(step).__name__} does not come after the journal")
             case _:
                 assert_never(step)
@@ -334,16 +314,16 @@ class Walk:
                 take_away(self.device, step.target.start, *self._at_target(step))
             case RewriteTable():
                 write_table(self.device, contents.images, TableState.PARKED)
-            case CloseJournal():
+            case steps.CloseJournal():
                 pass
-            case CheckContent() | ShrinkContent() | WriteJournal() | MakeTable() | CopyContent():
+            case steps.CheckContent() | steps.ShrinkContent() | WriteJournal() | steps.MakeTable() | CopyContent():
                 raise ValueError(f"{type(step).__name__} is not undone here")
             case _:
                 assert_never(step)
 
     def _copy(self, index: int, step: CopyContent, first: int) -> Iterator[Event]:
         done, total = progress(self.journal)
-        batches = islice(self._schedule(step).batches(), first, None)
+        batches = islice(schedule_of(self.journal, step).batches(), first, None)
         work = ((Position(index, number), batch) for number, batch in enumerate(batches, first + 1))
         for batch in copy_batches(self._copy_places(step), work, self.journal.record):
             done += bytes_arriving(batch)
@@ -351,7 +331,7 @@ class Walk:
 
     def _uncopy(self, index: int, step: CopyContent, done: int | None) -> Iterator[Event]:
         """Undo the first `done` batches; None: all."""
-        schedule = self._schedule(step)
+        schedule = schedule_of(self.journal, step)
         if done is None:
             done = sum(1 for _ in schedule.batches())
         left, total = 0, progress(self.journal)[1]
@@ -359,9 +339,6 @@ class Walk:
         for batch in copy_batches(self._copy_places(step), work, self.journal.record, back=True):
             left += bytes_arriving(batch)
             yield Progress(index, left, total)
-
-    def _schedule(self, step: CopyContent) -> Schedule:
-        return schedule_of(self.journal, step)
 
     def _copy_places(self, step: CopyContent) -> Places:
         stash = self.place.extent.start + self.place.stash.start
@@ -381,22 +358,14 @@ class Walk:
         """Clear the new place where it is free: other content there belongs to a partition, and goes with it."""
         images = self.journal.contents.images
         occupied = [place.before for place in self.plan.places if place.before]
-        occupied += [
-            Extent(sectors.at, len(sectors.data))
-            for writing in (images.before, images.parked, images.after)
-            for group in writing
-            for sectors in group
-        ]
+        occupied += [Extent(sectors.at, len(sectors.data)) for sectors in images.sectors]
         if self.place.file is None:
             occupied.append(self.place.extent)
         clear_free(self.device, self._ends(step.partition)[1].start, self._at_source(step)[0], occupied)
 
     def _ends(self, partition: int) -> tuple[Extent, Extent]:
-        return next(
-            (step.source, step.target)
-            for step in self.plan.steps
-            if isinstance(step, CopyContent) and step.partition == partition
-        )
+        copies = (step for step in self.plan.steps if isinstance(step, CopyContent))
+        return next((step.source, step.target) for step in copies if step.partition == partition)
 
     def _moving(self) -> tuple[int, ...]:
         return next(step.partitions for step in self.plan.steps if isinstance(step, ParkEntries))
@@ -408,19 +377,15 @@ class Walk:
         try:
             self.kernel.tell(self._entries(before=before))
         except OSError as error:
-            yield KernelBehind(
-                f"the disk is done; only the running kernel does not show its partitions yet: {error.strerror}"
-            )
+            why = error.strerror
+            yield KernelBehind(f"the disk is done; only the running kernel does not show its partitions yet: {why}")
 
     def _entries(self, *, before: bool) -> tuple[tuple[int, Extent], ...]:
         """Return the partitions that moved, without a container: the kernel shows its first sectors, which stay."""
         moving = self._moving()
         rewrite = next(step for step in self.plan.steps if isinstance(step, RewriteTable))
-        return tuple(
-            (change.number, change.before if before else change.after)
-            for change in rewrite.changes
-            if change.number in moving
-        )
+        moved = (change for change in rewrite.changes if change.number in moving)
+        return tuple((change.number, change.before if before else change.after) for change in moved)
 
 
 def schedule_of(journal: Journal, step: CopyContent) -> Schedule:

@@ -3,21 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import combinations, zip_longest
+from itertools import chain, combinations, zip_longest
 
 from aligntool.device import Device, Sectors, Writing
 from aligntool.errors import Refused, Stopped
+from aligntool.formats import mbr as mbrs
 from aligntool.formats.gpt import GptCopy, read_copy
-from aligntool.formats.mbr import (
-    LAST_NUMBER,
-    NO_ENTRY,
-    Geometry,
-    MbrEntry,
-    entries_of,
-    geometry_of,
-    moved_entry,
-    with_entries,
-)
+from aligntool.formats.mbr import NO_ENTRY, Geometry, MbrEntry, entries_of, moved_entry, with_entries
 from aligntool.formats.parked import copies_of, parked_gpt_entry, parked_mbr_entry
 from aligntool.formats.part_types import GPT_PROTECTIVE
 from aligntool.steps import EntryChange, ParkEntries, RewriteTable
@@ -121,7 +113,7 @@ def read_chain(device: Device, slot: int, container: Extent, first_number: int) 
             extent = Extent(at + data.start * size, data.sectors * size)
             number = first_number + len(logicals)
             logicals.append(Logical(number, at, sectors[at], extent, link))
-            if number > LAST_NUMBER or not data.start or not container.contains(extent):
+            if number > mbrs.LAST_NUMBER or not data.start or not container.contains(extent):
                 raise unsound(f"logical partition {number} is {where(extent)}, where none may be")
         if not following.sectors:
             return Chain(slot, container, sectors, tuple(logicals))
@@ -177,10 +169,8 @@ def _place(logical: Logical, change: EntryChange | None) -> _Place:
     if change is None:
         return _Place(logical, logical.at, logical.extent)
     if change.record_before not in (None, logical.at):
-        raise refused(
-            f"the EBR of partition {logical.number} is at byte {logical.at}, and the plan was made for one at "
-            f"byte {change.record_before}"
-        )
+        planned = f"the plan was made for one at byte {change.record_before}"
+        raise refused(f"the EBR of partition {logical.number} is at byte {logical.at}, and {planned}")
     at = logical.at if change.record_after is None else change.record_after
     return _Place(logical, at, change.after)
 
@@ -225,15 +215,13 @@ class TableImages:
     after: Writing
 
     def of(self, state: TableState) -> Writing:
-        """Return the image of a state. Raises ValueError for OTHER, which has none."""
-        match state:
-            case TableState.BEFORE:
-                return self.before
-            case TableState.PARKED:
-                return self.parked
-            case TableState.AFTER:
-                return self.after
-        raise ValueError("another table has no image")
+        """Return the image of a state; OTHER has none."""
+        return {TableState.BEFORE: self.before, TableState.PARKED: self.parked, TableState.AFTER: self.after}[state]
+
+    @property
+    def sectors(self) -> Iterator[Sectors]:
+        """Yield the sectors of all three."""
+        return chain.from_iterable(chain(self.before, self.parked, self.after))
 
 
 _KNOWN = (TableState.PARKED, TableState.BEFORE, TableState.AFTER)
@@ -274,17 +262,12 @@ def way_to(device: Device, images: TableImages, goal: TableState) -> Writing:
 
 def _state_of_mbr(device: Device, images: TableImages) -> TableState:
     """Return the state. In flight the EBRs are hidden and may be anything; otherwise they are a part of the table."""
-    for state in _KNOWN:
-        if all(_holds(device, group) for group in images.of(state)):
-            return state
-    return TableState.OTHER
+    whole = (state for state in _KNOWN if all(_holds(device, group) for group in images.of(state)))
+    return next(whole, TableState.OTHER)
 
 
 def _first_held(device: Device, images: TableImages, *, group: int) -> TableState:
-    for state in _KNOWN:
-        if _holds(device, images.of(state)[group]):
-            return state
-    return TableState.OTHER
+    return next((state for state in _KNOWN if _holds(device, images.of(state)[group])), TableState.OTHER)
 
 
 def _holds(device: Device, group: Sequence[Sectors]) -> bool:
@@ -332,14 +315,10 @@ def mbr_images(device: Device, park: ParkEntries, rewrite: RewriteTable, *, jour
     if unknown:
         raise refused(f"the plan parks entry {unknown[0]}, which the MBR does not have")
     parked = {number: parked_mbr_entry(mbr.entries[number], journal_at) for number in park.parked}
-    geometry = _geometry(mbr)
-    moved = {
-        number: moved_entry(
-            entry, changes[number].before, changes[number].after, sector_size=mbr.sector_size, geometry=geometry
-        )
-        for number, entry in mbr.entries.items()
-        if number in changes
-    }
+    geometry, size, moved = _geometry(mbr), mbr.sector_size, {}
+    for number, entry in mbr.entries.items():
+        if change := changes.get(number):
+            moved[number] = moved_entry(entry, change.before, change.after, sector_size=size, geometry=geometry)
     chains = [chain for chain in mbr.chains if any(one.number in changes for one in chain.logicals)]
     old_ebrs = tuple(Sectors(at, sector) for chain in chains for at, sector in chain.sectors.items())
     new_ebrs = tuple(ebr for chain in chains for ebr in new_chain(chain, changes, mbr.sector_size, geometry))
@@ -414,7 +393,7 @@ def _check(mbr: _Mbr, park: ParkEntries, changes: Changes, disk_size: int) -> No
 def _geometry(mbr: _Mbr) -> Geometry:
     starts = [(entry.chs_start, entry.start) for entry in mbr.entries.values()]
     ends = [(entry.chs_end, entry.start + entry.sectors - 1) for entry in mbr.entries.values()]
-    return geometry_of(starts + ends)
+    return mbrs.geometry_of(starts + ends)
 
 
 # The GPT of a move: both copies before, in flight and after. What no change names stays as it is, to the bit:
@@ -441,16 +420,12 @@ def gpt_images(
     if unknown:
         raise refused(f"the plan parks partition {unknown[0]}, which is not there")
     parked = {number: parked_gpt_entry(old[number], journal_at, journal_id) for number in park.parked}
-    moved = {
-        number: replace(old[number], first=place.start // sector_size, last=place.end // sector_size - 1)
-        for number, change in changes.items()
-        for place in (change.after,)
-    }
-    return TableImages(
-        before=_backup_first(pair),
-        parked=_backup_first(copy.with_entries(parked) for copy in pair),
-        after=_backup_first(copy.with_entries(moved) for copy in pair),
-    )
+    moved = {}
+    for number, change in changes.items():
+        first, last = change.after.start // sector_size, change.after.end // sector_size - 1
+        moved[number] = replace(old[number], first=first, last=last)
+    hidden, new = ([copy.with_entries(entries) for copy in pair] for entries in (parked, moved))
+    return TableImages(_backup_first(pair), _backup_first(hidden), _backup_first(new))
 
 
 def _backup_first(pair: Iterable[GptCopy]) -> Writing:
@@ -583,9 +558,8 @@ def is_ours(device: Device, images: TableImages) -> bool:
     EBRs do not count: in flight, their sectors may lie under data.
     """
     states: dict[int, list[bytes]] = {}
-    for writing in (images.before, images.parked, images.after):
-        for sectors in all_sectors(writing):
-            states.setdefault(sectors.at, []).append(sectors.data)
+    for sectors in images.sectors:
+        states.setdefault(sectors.at, []).append(sectors.data)
     for sectors in all_sectors(images.parked):
         found = bytes(device.read(sectors.at, len(sectors.data)))
         known = states[sectors.at]

@@ -77,19 +77,15 @@ def attention_to_shrunk(shrunk: Mapping[int, Shrunk]) -> Iterator[str]:
     """
     for number, one in sorted(shrunk.items()):
         if one.kind == "ntfs":
-            yield (
-                f"partition {number}: Windows checks an NTFS that was shrunk at its next start; until then Linux'"
-                " ntfs3 does not mount it writable (ntfs-3g does)"
-            )
+            until = "until then Linux' ntfs3 does not mount it writable (ntfs-3g does)"
+            yield f"partition {number}: Windows checks an NTFS that was shrunk at its next start; {until}"
 
 
 def shrinkable(disk: Disk) -> tuple[Partition, ...]:
     """Return them from the end of the disk to its start."""
-    found = [
-        part for part in disk.partitions if part.role in (Role.PRIMARY, Role.LOGICAL) and kind_of(part) in SHRINKABLE
-    ]
+    found = [part for part in disk.partitions if kind_of(part) in SHRINKABLE]
     against = partition_reasons(disk, found)
-    found = [part for part in found if not against[part.number]]
+    found = [part for part in found if part.role in (Role.PRIMARY, Role.LOGICAL) and not against[part.number]]
     return tuple(sorted(found, key=lambda part: -part.extent.start))
 
 
@@ -123,20 +119,8 @@ class Wanted:
 
     start_grids: tuple[StartGrid, ...]  # best first
     must: dict[int, str]  # number -> why it moves
-    may: tuple[int, ...]  # on the grid, but could make room
+    may: list[int]  # on the grid, but could make room
     stays: dict[int, str]  # number -> why it stays
-    reasons: tuple[Refusal, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(slots=True)
-class _Sorting:
-    """`Wanted`, while it is filled."""
-
-    audit: str  # the command
-    must: dict[int, str] = field(default_factory=dict)
-    may: list[int] = field(default_factory=list)
-    stays: dict[int, str] = field(default_factory=dict)
     reasons: list[Refusal] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -144,30 +128,26 @@ class _Sorting:
 def wanted(judged: Judged, goal: RealignGoal) -> Wanted:
     """Sort all partitions. Off the grid moves; on the grid stays, unless the user names it or requires a grain."""
     disk = judged.disk
-    need = needed(judged.grids, disk.sector_size)
-    sorting = _Sorting(next_command(disk, "audit"))
+    need, audit = needed(judged.grids, disk.sector_size), next_command(disk, "audit")
     if need is None:
         sizes = ", ".join(f"{grid.kind} {format_size(grid.size)} + {format_size(grid.phase)}" for grid in judged.grids)
         text = f"no place is on all the grids at once: {sizes}"
-        return Wanted((), {}, (), {}, (Refusal("grids-exclude", disk.name, text, sorting.audit),))
-    start_grids = choices(need, goal.grain, only_grain=goal.grain_given)
-    sorting.reasons += _unknown_names(judged, goal)
+        return Wanted((), {}, [], {}, [Refusal("grids-exclude", disk.name, text, audit)])
+    sorting = Wanted(choices(need, goal.grain, only_grain=goal.grain_given), {}, [], {})
+    sorting.reasons.extend(_unknown_names(judged, goal))
     verdicts = judged.by_partition()
     for part in disk.partitions:
         verdict = verdicts.get(part.number)
         if part.role is Role.EXTENDED:
             sorting.stays[part.number] = "a container of logical partitions needs no boundary"
         elif verdict is not None:
-            _sort(sorting, part, verdict, goal, on_grain(need, goal.grain))
-    return Wanted(
-        start_grids, sorting.must, tuple(sorting.may), sorting.stays, tuple(sorting.reasons), tuple(sorting.notes)
-    )
+            _sort(sorting, part, verdict, goal, on_grain(need, goal.grain), audit)
+    return sorting
 
 
 def off_words(verdict: Verdict) -> str:
     """Return "off 4KiB by 3584B", for the worst grid it is off."""
-    failed = [check for check in verdict.checks if not check.on]
-    worst = min(failed, key=lambda check: check.grid.severity.rank)
+    worst = min((check for check in verdict.checks if not check.on), key=lambda check: check.grid.severity.rank)
     return f"off {format_size(worst.grid.size)} by {format_size(worst.off_by)}"
 
 
@@ -175,12 +155,12 @@ def _unknown_names(judged: Judged, goal: RealignGoal) -> Iterator[Refusal]:
     there = [part.number for part in judged.disk.partitions]
     for number in goal.partitions:
         if number not in there:
-            numbers = ", ".join(str(one) for one in there) or "none"
+            numbers = ", ".join(map(str, there)) or "none"
             text = f"there is no partition {number} on {judged.disk.name}; there are {numbers}"
             yield Refusal("no-partition", f"partition {number}", text, next_command(judged.disk, "audit"))
 
 
-def _sort(sorting: _Sorting, part: Partition, verdict: Verdict, goal: RealignGoal, grain: StartGrid) -> None:
+def _sort(sorting: Wanted, part: Partition, verdict: Verdict, goal: RealignGoal, grain: StartGrid, audit: str) -> None:
     number, named, what = part.number, part.number in goal.partitions, f"partition {part.number}"
     chosen = named or not goal.partitions
     if not verdict.matters:
@@ -192,7 +172,7 @@ def _sort(sorting: _Sorting, part: Partition, verdict: Verdict, goal: RealignGoa
         sorting.stays[number] = "unknown whether it is on the grid"
         if chosen:
             text = f"{what}: alignment cannot be judged: {verdict.why}"
-            sorting.reasons.append(Refusal("not-judged", what, text, sorting.audit))
+            sorting.reasons.append(Refusal("not-judged", what, text, audit))
     elif not chosen:
         off = verdict.answer is Answer.OFF
         sorting.stays[number] = "not named" if off else "on the grid"
@@ -202,15 +182,14 @@ def _sort(sorting: _Sorting, part: Partition, verdict: Verdict, goal: RealignGoa
         _sort_by_place(sorting, part, verdict, goal, grain)
 
 
-def _sort_by_place(sorting: _Sorting, part: Partition, verdict: Verdict, goal: RealignGoal, grain: StartGrid) -> None:
+def _sort_by_place(sorting: Wanted, part: Partition, verdict: Verdict, goal: RealignGoal, grain: StartGrid) -> None:
     number, named = part.number, part.number in goal.partitions
-    on_grain_now = grain.has(part.extent.start)
+    past = (part.extent.start - grain.phase) % grain.size
     if verdict.answer is Answer.OFF:
         sorting.must[number] = off_words(verdict)
     elif part.extent.start < goal.least_start:
         sorting.must[number] = f"begins before {format_size(goal.least_start)}"
-    elif (named or goal.grain_given) and not on_grain_now:
-        past = (part.extent.start - grain.phase) % grain.size
+    elif (named or goal.grain_given) and past:
         sorting.must[number] = f"off the grain of {format_size(grain.size)} by {format_size(past)}"
     else:
         sorting.stays[number] = "on the grid"
@@ -242,18 +221,14 @@ def attention_to(disk: Disk, moving: Collection[int], patched: Mapping[int, Patc
         if part.number in patched and patched[part.number].attention:
             yield patched[part.number].attention
         if part.type_code in EFI_SYSTEM:
-            yield (
-                f"partition {part.number} is the EFI system partition: firmware entries that name its start may not"
-                " find it any more; `efibootmgr -v` shows them, and \\EFI\\BOOT is found in any case"
-            )
+            lost = "firmware entries that name its start may not find it any more; `efibootmgr -v` shows them, and"
+            yield f"partition {part.number} is the EFI system partition: {lost} \\EFI\\BOOT is found in any case"
         if dos and kind_of(part) == "ntfs":
-            yield from _windows(disk, part)
+            yield _windows(disk, part)
         if dos and _is_active(part) and _may_start_from(disk, part):
-            yield (
-                f"partition {part.number} is the active partition with {layer_name(part.content[0])}: if syslinux,"
-                " extlinux, LILO or GRUB4DOS start from it, their lists of sectors must be written anew"
-                " (extlinux --install, lilo)"
-            )
+            lists = "syslinux, extlinux, LILO or GRUB4DOS start from it, their lists of sectors must be written anew"
+            name = layer_name(part.content[0])
+            yield f"partition {part.number} is the active one, with {name}: if {lists} (extlinux --install, lilo)"
 
 
 def _boot_sector(disk: Disk, moving: Collection[int]) -> Iterator[str]:
@@ -263,16 +238,12 @@ def _boot_sector(disk: Disk, moving: Collection[int]) -> Iterator[str]:
     for code in disk.table.boot_code if disk.table else ():
         if code.kind == "LILO" and moving:
             yield "LILO in sector 0 keeps a list of absolute sectors: start another system and type lilo afterwards"
-        hit = [part for part in disk.partitions if part.number in moving and _is_in(part, code.at)]
-        for part in hit if code.kind.startswith("GRUB") else ():
-            yield (
-                f"{code.kind} in sector 0 reads its next stage from byte {code.at}, inside partition {part.number}: the"
-                " disk does not start until grub-install is run from another system"
-            )
-
-
-def _is_in(part: Partition, at: int) -> bool:
-    return part.role is not Role.EXTENDED and part.extent.start <= at < part.extent.end
+        moved = [part for part in disk.partitions if part.number in moving and part.role is not Role.EXTENDED]
+        for part in moved if code.kind.startswith("GRUB") else ():
+            if part.extent.start <= code.at < part.extent.end:
+                until = "the disk does not start until grub-install is run from another system"
+                stage = f"reads its next stage from byte {code.at}, inside partition {part.number}"
+                yield f"{code.kind} in sector 0 {stage}: {until}"
 
 
 def _may_start_from(disk: Disk, part: Partition) -> bool:
@@ -283,20 +254,16 @@ def _may_start_from(disk: Disk, part: Partition) -> bool:
     return kind_of(part) == "vfat" or (kind_of(part) in _EXTLINUX and not grub)
 
 
-def _windows(disk: Disk, part: Partition) -> Iterator[str]:
-    """Yield what to do for Windows: for a data partition only the drive letter can be lost, for others the start."""
-    starts = _is_active(part) or any(_is_active(one) and kind_of(one) == "ntfs" for one in disk.partitions)
-    if starts:
-        yield (
+def _windows(disk: Disk, part: Partition) -> str:
+    """Return what to do for Windows: for a data partition only the drive letter can be lost, for others the start."""
+    if _is_active(part) or any(_is_active(one) and kind_of(one) == "ntfs" for one in disk.partitions):
+        return (
             f"partition {part.number} may hold a Windows that starts by the MBR: its boot entries (BCD) name the disk's"
             " signature and the old start. If it does not start, start Windows' repair medium and type:"
             " bootrec /rebuildbcd, then bcdboot C:\\Windows /s C:"
         )
-    else:
-        yield (
-            f"partition {part.number}: Windows remembers drive letters by the disk's signature and the partition's"
-            " start; it may get another letter, which Disk Management changes back"
-        )
+    letter = "it may get another letter, which Disk Management changes back"
+    return f"partition {part.number}: Windows remembers letters by the disk's signature and the start; {letter}"
 
 
 def _is_active(part: Partition) -> bool:
@@ -304,18 +271,13 @@ def _is_active(part: Partition) -> bool:
 
 
 def notes_on(
-    disk: Disk,
-    goal: RealignGoal,
-    wish: Wanted,
-    found: Found | None,
-    shrunk: Mapping[int, Shrunk],
-    patched: Mapping[int, Patching],
+    disk: Disk, wish: Wanted, found: Found | None, shrunk: Mapping[int, Shrunk], patched: Mapping[int, Patching]
 ) -> Iterator[str]:
     """Yield the decisions and their reasons."""
     if found is None:
         return
     for number in sorted(found.order):
-        yield from _where_to(goal, wish, found, number)
+        yield from _where_to(wish, found, number)
     if not _same_order(disk, found):
         yield "the partitions lie in another order on the disk afterwards; their numbers stay"
     for change in found.chain:
@@ -324,27 +286,23 @@ def notes_on(
             yield f"the extended partition {change.number} grows by {more} into free space behind it"
     if found.chain:
         yield "the whole chain of EBRs is written anew; the numbers of the logical partitions stay"
-    parts = {part.number: part for part in disk.partitions}
-    for number, one in sorted(shrunk.items()):
-        by = parts[number].extent.length - one.length
-        yield f"partition {number}: its {one.kind} is shrunk by {format_size(by)}, for nothing fits otherwise"
-    for one_patched in patched.values():
-        if one_patched.note:
-            yield one_patched.note
+    for part in disk.partitions:
+        if one := shrunk.get(part.number):
+            by = format_size(part.extent.length - one.length)
+            yield f"partition {part.number}: its {one.kind} is shrunk by {by}, for nothing fits otherwise"
+    yield from (each.note for each in patched.values() if each.note)
     yield from _about_the_table(disk, found)
 
 
-def _where_to(goal: RealignGoal, wish: Wanted, found: Found, number: int) -> Iterator[str]:
+def _where_to(wish: Wanted, found: Found, number: int) -> Iterator[str]:
     start = found.after[number].start
     if number not in wish.must:
         yield f"partition {number} is on the grid and moves all the same: there is no room without"
     liked = wish.start_grids[0]
     if not liked.has(start):
-        got = next(start_grid for start_grid in wish.start_grids if start_grid.has(start))
-        yield (
-            f"partition {number}: no room on a boundary of {format_size(liked.size)}; {format_size(got.size)}"
-            " is the coarsest that fits and satisfies the disk"
-        )
+        got = format_size(next(grid.size for grid in wish.start_grids if grid.has(start)))
+        room = f"no room on a boundary of {format_size(liked.size)}"
+        yield f"partition {number}: {room}; {got} is the coarsest that fits and satisfies the disk"
 
 
 def _same_order(disk: Disk, found: Found) -> bool:
@@ -361,17 +319,12 @@ def _about_the_table(disk: Disk, found: Found) -> Iterator[str]:
     primary = [part for part in disk.partitions if part.role in (Role.PRIMARY, Role.EXTENDED)]
     first = min(min(part.extent.start, found.after[part.number].start) for part in primary)
     if table.label is TableLabel.DOS:
-        yield (
-            f"the {format_about(first)} before the first partition are not touched: GRUB in the MBR gap stays whole;"
-            " PARTUUIDs (disk signature and number) stay"
-        )
+        gap = "GRUB in the MBR gap stays whole; PARTUUIDs (disk signature and number) stay"
+        yield f"the {format_about(first)} before the first partition are not touched: {gap}"
     else:
         yield "PARTUUIDs, names, types and attributes stay: fstab, crypttab and boot loaders that go by them find them"
     if found.journal is not None and found.journal.file is None:
         size, start = format_about(found.journal.extent.length), format_size(found.journal.extent.start)
         yield f"the journal takes {size} of free space at {start} until all is done"
         if found.spots_only:
-            yield (
-                "the journal is small: it holds the sectors of signatures only, and the copy flushes more often, which"
-                " is slower and as safe"
-            )
+            yield "the journal is small: it holds only the sectors of signatures; more flushes are slower, and as safe"

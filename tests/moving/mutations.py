@@ -70,8 +70,8 @@ MUTATIONS = (
     ),
     Mutation(
         "the resume leaves a batch out", "aligntool/realign/steps.py",
-        "islice(self._schedule(step).batches(), first, None)",
-        "islice(self._schedule(step).batches(), first + bool(first), None)",
+        "islice(schedule_of(self.journal, step).batches(), first, None)",
+        "islice(schedule_of(self.journal, step).batches(), first + bool(first), None)",
         "the bytes of one batch stay at the old place",
         f"{EVERY_CUT}[gpt-0]",
     ),

@@ -217,7 +217,7 @@ def test_a_link_that_holds_a_drive_back_and_drives_that_firmware_hides_are_told(
         (goal("raid1", esp_size=512 * MIB), "efibootmgr"),
         (goal("raid5", chunk=MIB), "breaks a rule: a full stripe of at most 1MiB"),
         (goal("raid1", system="fedora"), f"rd.md.uuid={ARRAY_UUID}"),
-        (goal("raid1", mount_at=""), "the same ARRAY line in its own mdadm.conf"),
+        (goal("raid1", mount_at=""), "this ARRAY line in its mdadm.conf"),
     ],
 )
 def test_what_needs_the_user_is_said(wanted: RaidGoal, words: str) -> None:

@@ -211,7 +211,7 @@ OTHER = Identity("nvme0n1", "ACME NV1", "another", "eui.ffff", None)
         ({"level": "raid10", "layout": "n2", "bitmap": "internal"}, "its level was RAID10, and here it is RAID0"),
         ({"workload": "vm"}, "its workload was vm, and here it is general"),
         ({"members": (OTHER,)}, "nvme0n1, nvme1n1, nvme2n1, nvme3n1 took no part in it"),
-        ({"samples": ()}, "0 whole rounds are too few"),
+        ({"samples": ()}, "and there are 0"),
     ],
 )
 def test_figures_of_another_array_are_not_used_and_it_is_said_why(change: dict[str, object], why: str) -> None:
