@@ -251,11 +251,12 @@ def refuse_mount(array: RunningArray, place: str | None) -> Iterator[Refusal]:
         text = f"{place!r} is not a mount point that fstab can hold"
         yield Refusal("invalid-option", "--mount", text, "--mount /srv/data")
     if layer is None or not layer.uuid or layer.kind not in FILE_SYSTEMS:
-        code, hint = "not-mountable", f"blkid -p {disk.path}"
-        text = f"{disk.path} holds {layer.kind if layer else 'no one file system'}, which cannot be mounted as it is"
-        if not disk.content_read:
-            code, hint, text = "not-read", f"sudo {hint}", f"the content of {disk.path} could not be read"
-        yield Refusal(code, disk.path, text, hint)
+        what, look = layer.kind if layer else "no one file system", f"blkid -p {disk.path}"
+        text = f"{disk.path} holds {what}, which cannot be mounted as it is"
+        if disk.content_read:
+            yield Refusal("not-mountable", disk.path, text, look)
+        else:
+            yield Refusal("not-read", disk.path, f"the content of {disk.path} could not be read", f"sudo {look}")
     for line in array.system.fstab:
         if line.place == place and line not in lines:
             free = other_place(place, lambda each: _is_taken(each, array))
