@@ -7,6 +7,7 @@ from aligntool.audit.drives import note, tell
 from aligntool.audit.report import Code, Finding, Grid, GridKind, Judged, Severity
 from aligntool.audit.wording import as_root
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, Inventory, Layer, Partition
+from aligntool.system import System
 from aligntool.units import GIB, KIB, MIB, Extent, format_about, format_size
 
 # Arrays that run: their state, their chunk, their bitmap, their members. An array as `aligntool raid plan` recommends
@@ -79,31 +80,33 @@ def chunk_units(grids: Sequence[Grid]) -> tuple[Grid, ...]:
     return tuple(grid for grid in grids if grid.kind in kinds)
 
 
-def array_findings(disk: Disk, members: Members, *, safely: bool | None = None) -> Iterator[Finding]:
-    """Yield the findings. `safely`: raid456's devices_handle_discard_safely; None: unknown."""
+def array_findings(disk: Disk, members: Members, system: System | None) -> Iterator[Finding]:
     facts = disk.array
     if facts is None or facts.level == "container":
         return
     known = [members[name] for name in facts.members if name in members]
-    yield from _degraded(disk, facts)
-    yield from _busy(disk, facts)
+    yield from _state(disk, facts)
     yield from _chunk(disk, facts, known)
     yield from _stripe(disk, facts)
     yield from _bitmap(disk, facts, known)
-    yield from _discards(disk, facts, known, safely)
-    yield from _sectors(disk, known)
+    yield from _discards(disk, facts, known, system.discards_on_parity if system else None)
+    sizes = {member.name: member.disk.limits.logical_block_size for member in known}
+    if len(set(sizes.values()) - {None}) > 1:
+        yield tell(
+            disk, Code.MIXED_SECTORS, Severity.WARNING,
+            "its members have logical sectors of different sizes; it counts in the largest, and in others when that "
+            "member goes",
+            ", ".join(f"{name}: {size}B" for name, size in sizes.items() if size),
+        )  # fmt: skip
 
 
-def _degraded(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
+def _state(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
     if facts.degraded:
         there = f", of {facts.devices}" if facts.devices else ""
         rebuilt = " and is being rebuilt" if facts.sync_action == "recover" else ""
         text = f"{facts.level} is degraded: {facts.degraded} member(s){there} missing{rebuilt}"
         evidence, detail = f"there: {', '.join(facts.members) or 'none'}", as_root(disk, f"mdadm --detail {disk.path}")
         yield tell(disk, Code.ARRAY_DEGRADED, Severity.ERROR, text, evidence, next_=detail)
-
-
-def _busy(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
     if what := _BUSY.get(facts.sync_action or ""):
         text = f"{what} ({facts.sync_action}{sync_words(facts)})"
         evidence = "measurements until it is done tell nothing; of a mirror all reads go to the first member"
@@ -115,11 +118,8 @@ def sync_words(facts: ArrayFacts) -> str:
     done, total, rate = facts.sync_done, facts.sync_total, facts.sync_rate
     if done is None or not total:
         return ""
-    words = f", {100 * done / total:.1f} %"
-    if rate:
-        left = max(total - done, 0) // rate
-        words += f", {format_about(rate)}/s, about {left // 60 + 1} min left"
-    return words
+    left = f", {format_about(rate)}/s, about {max(total - done, 0) // rate // 60 + 1} min left" if rate else ""
+    return f", {100 * done / total:.1f} %{left}"
 
 
 def _chunk(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Iterator[Finding]:
@@ -127,17 +127,17 @@ def _chunk(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Iterator[Findi
     chunk = facts.chunk
     if not chunk:
         return
+    text = f"its chunk of {format_size(chunk)}"
     cut = [(member, grid) for member in known for grid in chunk_units(member.judged.grids) if chunk % grid.size]
-    worst = max(cut, key=lambda pair: pair[1].size, default=None)
-    if worst is not None:
-        member, grid = worst
+    if cut:
+        member, grid = max(cut, key=lambda pair: pair[1].size)
         below = "is smaller than" if chunk < grid.size else "is not a multiple of"
-        text = f"its chunk of {format_size(chunk)} {below} the {grid.kind} of {member.name}, {format_size(grid.size)} "
-        yield tell(disk, Code.CHUNK_CUTS_UNITS, Severity.WARNING, f"{text}({grid.source}: {grid.by})")
+        its = f"the {grid.kind} of {member.name}, {format_size(grid.size)} ({grid.source}: {grid.by})"
+        yield tell(disk, Code.CHUNK_CUTS_UNITS, Severity.WARNING, f"{text} {below} {its}")
     elif chunk < LEAST_CHUNK:
-        text = f"its chunk of {format_size(chunk)} is smaller than {format_size(LEAST_CHUNK)}"
+        text += f" is smaller than {format_size(LEAST_CHUNK)}, and most requests are cut"
         published = "published: with 4KiB a database on four NVMe drives did 0.79 of the work of one drive"
-        yield tell(disk, Code.CHUNK_CUTS_UNITS, Severity.WARNING, f"{text}, and most requests are cut", published)
+        yield tell(disk, Code.CHUNK_CUTS_UNITS, Severity.WARNING, text, published)
 
 
 def _stripe(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
@@ -146,14 +146,12 @@ def _stripe(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
         return
     whole = facts.chunk * (count - parity)
     if whole > FULL_STRIPE:
-        text = f"a full stripe is {format_size(whole)} ({format_size(facts.chunk)} × {count - parity} data members),"
-        text += (
-            f" more than the {format_size(FULL_STRIPE)} that md takes at once, so it is never written in one request"
-        )
+        stripe = f"{format_size(whole)} ({format_size(facts.chunk)} × {count - parity} data members)"
+        most = f"more than the {format_size(FULL_STRIPE)} that md takes at once, so it is never written in one request"
         cache = facts.stripe_cache
         room = f"room for {(cache or 0) * 4 * KIB // facts.chunk} stripes, in which writes meet"
         evidence = () if cache is None else (f"stripe_cache_size is {cache} pages a member: {room}",)
-        yield note(disk, Code.STRIPE_TOO_LONG, text, *evidence)
+        yield note(disk, Code.STRIPE_TOO_LONG, f"a full stripe is {stripe}, {most}", *evidence)
 
 
 def _bitmap(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Iterator[Finding]:
@@ -162,7 +160,8 @@ def _bitmap(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Iterator[Find
     if facts.policy == "resync" or (facts.policy is None and facts.bitmap == "none"):
         small = facts.each is not None and facts.each <= NEEDS_BITMAP
         each = f"{format_about(facts.each)} a member" if facts.each else "all of it"
-        grow = as_root(disk, f"mdadm --grow --bitmap=internal{_chunk_option(facts)} {disk.path}")
+        coarse = " --bitmap-chunk=1G" if facts.level in PARITY and (facts.each or 0) >= PARITY_BITMAP else ""
+        grow = as_root(disk, f"mdadm --grow --bitmap=internal{coarse} {disk.path}")
         severity = Severity.INFO if small else Severity.WARNING
         text = f"has no bitmap: after a crash {each} is resynchronised, and until then a second failure can lose data"
         yield _bitmap_finding(disk, facts, Code.BITMAP_MISSING, severity, text, grow)
@@ -196,10 +195,6 @@ def _bitmap_finding(
     return tell(disk, code, severity, text, *evidence, later, next_="cat /proc/mdstat")
 
 
-def _chunk_option(facts: ArrayFacts) -> str:
-    return " --bitmap-chunk=1G" if facts.level in PARITY and (facts.each or 0) >= PARITY_BITMAP else ""
-
-
 _WHY = {
     True: "raid456's devices_handle_discard_safely is on; the array was assembled before that, or a stripe is longer "
     "than what a member discards at once",
@@ -221,84 +216,58 @@ def _all_flash(known: Sequence[Member]) -> bool:
     return bool(known) and all(is_flash(member.disk) for member in known)
 
 
-def _sectors(disk: Disk, known: list[Member]) -> Iterator[Finding]:
-    sizes = {member.name: member.disk.limits.logical_block_size for member in known}
-    if len(set(sizes.values()) - {None}) > 1:
-        yield tell(
-            disk, Code.MIXED_SECTORS, Severity.WARNING,
-            "its members have logical sectors of different sizes; it counts in the largest, and in others when that "
-            "member goes",
-            ", ".join(f"{name}: {size}B" for name, size in sizes.items() if size),
-        )  # fmt: skip
-
-
 # Members of running md arrays whose superblocks could not be read: sysfs has their data offsets, without root too.
-
-_Offsets = dict[str, tuple[ArrayFacts, int]]
 
 
 def with_members(inventory: Inventory) -> Inventory:
-    offsets: _Offsets = {
+    offsets = {
         member: (disk.array, offset)
         for disk in inventory.disks
         if disk.array
         for member, offset in disk.array.member_data_offsets
     }
-    if not offsets:
-        return inventory
-    return replace(inventory, disks=tuple(_disk(disk, offsets) for disk in inventory.disks))
 
+    def content(one: Disk | Partition, name: str | None, extent: Extent) -> tuple[Layer, ...]:
+        if name not in offsets or one.content_read or not extent.length:
+            return one.content
+        array, offset = offsets[name]
+        layer = Layer(
+            "linux_raid_member", extent, array.metadata, data_start=extent.start + offset,
+            raid_level=array.level, raid_chunk=array.chunk or 0, raid_members=len(array.members),
+        )  # fmt: skip
+        return (layer,)
 
-def _disk(disk: Disk, offsets: _Offsets) -> Disk:
-    if disk.name in offsets and not disk.content_read and disk.size:
-        disk = replace(disk, content=(_layer(Extent(0, disk.size), *offsets[disk.name]),))
-    if any(part.node in offsets and not part.content_read for part in disk.partitions):
-        disk = replace(disk, partitions=tuple(_partition(part, offsets) for part in disk.partitions))
-    return disk
+    def filled(disk: Disk) -> Disk:
+        parts = tuple(replace(part, content=content(part, part.node, part.extent)) for part in disk.partitions)
+        return replace(disk, content=content(disk, disk.name, Extent(0, disk.size or 0)), partitions=parts)
 
-
-def _partition(partition: Partition, offsets: _Offsets) -> Partition:
-    if partition.node not in offsets or partition.content_read:
-        return partition
-    return replace(partition, content=(_layer(partition.extent, *offsets[partition.node]),))
-
-
-def _layer(extent: Extent, array: ArrayFacts, offset: int) -> Layer:
-    return Layer(
-        "linux_raid_member", extent, array.metadata, data_start=extent.start + offset,
-        raid_level=array.level, raid_chunk=array.chunk or 0, raid_members=len(array.members),
-    )  # fmt: skip
+    return replace(inventory, disks=tuple(map(filled, inventory.disks))) if offsets else inventory
 
 
 # Members of md arrays that are drives without a partition table. Firmware that takes such a drive for one with a
 # damaged GPT "repairs" it and overwrites the array's superblock, 4 KiB into the drive.
 
-_NONE_TO_SPARE = ("raid0", "linear")  # nothing is kept twice: mdadm(8), --add and --re-add
 _VIRTUAL = (DiskKind.LOOP, DiskKind.MD, DiskKind.DM, DiskKind.BCACHE, DiskKind.MEMORY, DiskKind.NETWORK)
 
 
 def whole_member_findings(disk: Disk) -> Iterator[Finding]:
-    """Yield findings for whole drives, which firmware sees; not for a volume or a loop device."""
+    """Yield findings for whole drives, which firmware sees; not for a volume or a loop device.
+
+    With the data at byte 0 the table that is seen is the array's own, and its partitions too.
+    """
     layer = next((layer for layer in disk.content if layer.kind == "linux_raid_member"), None)
-    if layer is None or disk.kind in _VIRTUAL or not _is_whole(disk, layer):
+    if layer is None or disk.kind in _VIRTUAL or layer.extent.start != 0:
         return
     stale = [copy for copy in disk.gpt_headers if layer.data_start or copy.name == "backup"]
     if stale and not (layer.data_start == 0 and disk.table):
         where = " and ".join(f"the {copy.name} header at byte {copy.at}" for copy in stale)
         text = f"is a member of an md array as a whole, and {where} of a GPT is still on it"
         seen = "such firmware wiped bytes 4096 to 16384 at every start, and the superblock of metadata 1.2 with them"
-        fixed = layer.raid_level in _NONE_TO_SPARE
+        fixed = layer.raid_level in ("raid0", "linear")  # nothing is kept twice: mdadm(8), --add and --re-add
         remedy = f"no member can be taken out of a {layer.raid_level}: copy its data away, and make the array anew"
         evidence = (f"published: {seen}", *([remedy] if fixed else []))
         look = "" if fixed else as_root(disk, f"wipefs --no-act {disk.path}")
         yield replace(tell(disk, Code.MEMBER_WITH_GPT, Severity.ERROR, text, *evidence, next_=look), layer="md")
-        return
-    if disk.kind is DiskKind.IMAGE:
-        return  # it may as well be that of a partition
-    text = "is a member of an md array as a whole, without a partition table of its own"
-    yield replace(note(disk, Code.WHOLE_DRIVE_MEMBER, text), layer="md")
-
-
-def _is_whole(disk: Disk, layer: Layer) -> bool:
-    """With the data at byte 0 the table that is seen is the array's own, and its partitions too."""
-    return layer.extent.start == 0
+    elif disk.kind is not DiskKind.IMAGE:  # which may as well be that of a partition
+        text = "is a member of an md array as a whole, without a partition table of its own"
+        yield replace(note(disk, Code.WHOLE_DRIVE_MEMBER, text), layer="md")

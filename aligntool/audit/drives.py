@@ -85,12 +85,10 @@ def _logical(disk: Disk) -> str:
     """Return a clause on the logical sectors of the starts, if the device reports none."""
     if disk.limits.logical_block_size is not None:
         return ""
-    size = format_size(disk.sector_size)
-    if disk.table is None:
-        return f"; logical sectors of {size} are assumed"
-    if disk.table.sector_size_assumed:
-        return f"; logical sectors of {size} are assumed, too: --sector-size states another size"
-    return f"; logical sectors of {size}, as its {disk.table.label} table shows"
+    size, table = format_size(disk.sector_size), disk.table
+    if table and not table.sector_size_assumed:
+        return f"; logical sectors of {size}, as its {table.label} table shows"
+    return f"; logical sectors of {size} are assumed{', too: --sector-size states another size' if table else ''}"
 
 
 def _ignored(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Finding]:
@@ -110,15 +108,11 @@ def _ignored(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Finding]:
 
 
 def _table_tells(disk: Disk) -> Iterator[Finding]:
-    if disk.kind is not DiskKind.IMAGE or disk.table is None or disk.limits.logical_block_size is not None:
-        return
-    if disk.table.sector_size != 512:
-        size = disk.table.sector_size
-        yield note(
-            disk, Code.TABLE_TELLS_SECTOR_SIZE,
-            f"its {disk.table.label} table is written in sectors of {size} bytes;"
-            f" attach it with losetup --sector-size {size}",
-        )  # fmt: skip
+    table = disk.table if disk.kind is DiskKind.IMAGE and disk.limits.logical_block_size is None else None
+    if table and table.sector_size != 512:
+        text = f"its {table.label} table is written in sectors of {table.sector_size} bytes"
+        attach = f"attach it with losetup --sector-size {table.sector_size}"
+        yield note(disk, Code.TABLE_TELLS_SECTOR_SIZE, f"{text}; {attach}")
 
 
 def _unit(disk: Disk, grids: Sequence[Grid]) -> Iterator[Finding]:
@@ -134,12 +128,9 @@ def _unit(disk: Disk, grids: Sequence[Grid]) -> Iterator[Finding]:
 
 def _formats(disk: Disk, nvme: NvmeFacts) -> Iterator[Finding]:
     current = next((form for form in nvme.formats if form.index == nvme.format_in_use), None)
-    if current is None:
-        return
     plain = [form for form in nvme.formats if form.metadata_size == 0 and form.data_size >= 512]
-    better = [form for form in plain if form.relative_performance < current.relative_performance]
-    best = min(better, key=lambda form: (form.relative_performance, -form.data_size), default=None)
-    if best:
+    best = min(plain, key=lambda form: (form.relative_performance, -form.data_size), default=None)
+    if current and best and best.relative_performance < current.relative_performance:
         yield note(
             disk, Code.BETTER_LBA_FORMAT,
             f"uses LBA format {current.index} ({current.data_size} bytes, relative performance"
@@ -179,10 +170,10 @@ def unjudged(report: Report) -> tuple[Unseen, ...]:
 def with_doubt(disk: Disk, verdicts: Iterator[Verdict]) -> Iterator[Verdict]:
     """Yield the verdicts on a disk; if it did not answer, all of them are unknown."""
     gap = gap_of(disk)
-    silent = gap is not None and gap.gap is Gap.NO_ANSWER
     for verdict in verdicts:
-        why = f"{gap.what}: {gap.why}" if gap else ""
-        yield replace(verdict, answer=Answer.UNKNOWN, matters=True, why=why) if silent else verdict
+        if gap and gap.gap is Gap.NO_ANSWER:
+            verdict = replace(verdict, answer=Answer.UNKNOWN, matters=True, why=f"{gap.what}: {gap.why}")
+        yield verdict
 
 
 def lacks_verdict(disk: Disk) -> Unseen | None:
@@ -195,15 +186,14 @@ def lacks_verdict(disk: Disk) -> Unseen | None:
 
 def unseen_findings(unseen: tuple[Unseen, ...], disk: Disk | None = None) -> Iterator[Finding]:
     """Yield one finding for each thing that could not be read, of a disk or of the machine."""
-    name = "" if disk is None else f"{disk.name}: "
     for one in unseen:
         code, severity = _FINDINGS[one.gap]
         verb = "not known" if one.what in ("size", "partitions") else "not seen"
-        summary = f"{name}{one.what} {verb}: {one.why}"
-        if disk is not None and one.gap is Gap.NO_ANSWER:
-            summary = f"{name}{one.why}"
-        hint = one.hint or (f"aligntool explain {code}" if disk else "")
-        yield Finding(code, severity, summary, disk=disk.name if disk else None, next=hint)
+        text = one.why if disk and one.gap is Gap.NO_ANSWER else f"{one.what} {verb}: {one.why}"
+        if disk:
+            yield tell(disk, code, severity, text, next_=one.hint)
+        else:
+            yield Finding(code, severity, text, next=one.hint)
 
 
 # Drives and the links they hang on: what slows them, and what could not be seen of them.
@@ -211,15 +201,14 @@ def unseen_findings(unseen: tuple[Unseen, ...], disk: Disk | None = None) -> Ite
 MAP_SHARE = 1024
 """A mapping table takes 4 bytes for each 4 KiB: capacity / 1024 (the HMB article's "about a thousandth")."""
 
-_SHARED_ROOTS = (Port.CHIPSET_ROOT,)
-
 
 def drive_findings(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Finding]:
     for path in disk.links:
         yield from _link(disk, path)
     if disk.nvme:
         yield from _memory_buffer(disk, disk.nvme)
-    yield from _queue(disk)
+    if disk.queue_depth == 1 and disk.kind is DiskKind.ATA:
+        yield note(disk, Code.NO_QUEUE, "offers a queue depth of 1: NCQ is off or missing")
     for row in known:
         if row.note and row.source is Source.KNOWN:
             yield note(disk, Code.DRIVE_NOTE, f"{row.row}: {row.note}", next_=f"aligntool drives '{row.row}'")
@@ -234,21 +223,15 @@ def machine_findings(inventory: Inventory) -> Iterator[Finding]:
         name = f"{adapter.name or 'controller'} at {adapter.address}"
         if adapter.remapped_nvme:
             text = f"{name} hides {adapter.remapped_nvme} NVMe drive(s): the firmware is in RAID mode"
-            yield Finding(Code.REMAPPED_NVME, Severity.WARNING, text, next=f"aligntool explain {Code.REMAPPED_NVME}")
+            yield _of_machine(Code.REMAPPED_NVME, Severity.WARNING, text)
         if adapter.vmd:
             text = f"{name} is a VMD controller; its drives are in a PCI domain of their own"
-            yield Finding(Code.BEHIND_VMD, Severity.INFO, text, next=f"aligntool explain {Code.BEHIND_VMD}")
+            yield _of_machine(Code.BEHIND_VMD, Severity.INFO, text)
     yield from unseen_findings(inventory.unseen)
 
 
-def map_size(capacity: int) -> int:
-    """Return the bytes of the mapping table of a drive of `capacity` bytes that maps 4 KiB units with 4 bytes each."""
-    return capacity // MAP_SHARE
-
-
-def mapped_by(buffer: int) -> int:
-    """Return the bytes of the drive that a map buffer of this size covers."""
-    return buffer * MAP_SHARE
+def _of_machine(code: Code, severity: Severity, text: str) -> Finding:
+    return Finding(code, severity, text, next=f"aligntool explain {code}")
 
 
 def _link(disk: Disk, path: Sequence[LinkHop]) -> Iterator[Finding]:
@@ -256,39 +239,27 @@ def _link(disk: Disk, path: Sequence[LinkHop]) -> Iterator[Finding]:
         return
     drive = path[0]
     most = most_of(drive, port_above(path))
+    can = f"{most.speed_gts or 0:g} GT/s x{most.width or 0}"
     if runs_below(drive, most):
-        yield _slow_link(disk, drive, most)
-    elif most.both_ends and _above(drive, most):
-        text = f"it could do {_most_words(drive)}, in its slot only {_most_words(most)}"
-        yield note(disk, Code.SLOW_SLOT, text)
-    if disk.kind is DiskKind.NVME and any(hop.port in _SHARED_ROOTS for hop in path):
+        yield _slow_link(disk, drive, most, can)
+    elif most.both_ends and (
+        (drive.max_speed_gts or 0) > (most.speed_gts or 0) or (drive.max_width or 0) > (most.width or 0)
+    ):  # more than its link ever will
+        could = f"{drive.max_speed_gts or 0:g} GT/s x{drive.max_width or 0}"
+        yield note(disk, Code.SLOW_SLOT, f"it could do {could}, in its slot only {can}")
+    if disk.kind is DiskKind.NVME and any(hop.port is Port.CHIPSET_ROOT for hop in path):
         yield note(disk, Code.BEHIND_CHIPSET, "hangs behind the chipset and shares its link to the processor")
 
 
-def _link_words(hop: LinkHop) -> str:
-    rate = f", {format_rate(hop.bandwidth)}" if hop.bandwidth else ""
-    return f"{hop.speed_gts or 0:g} GT/s x{hop.width or 0}{rate}"
-
-
-def _slow_link(disk: Disk, drive: LinkHop, most: LinkMost) -> Finding:
+def _slow_link(disk: Disk, drive: LinkHop, most: LinkMost, can: str) -> Finding:
     """Return a finding on a slow link; a port that reports nothing may be the limit, which is not a fault."""
-    runs = f"its link at {drive.address} runs at {_link_words(drive)}"
-    rate = f", {format_rate(most.bandwidth)}" if most.bandwidth else ""
+    rate, most_rate = (f", {format_rate(each)}" if each else "" for each in (drive.bandwidth, most.bandwidth))
+    runs = f"its link at {drive.address} runs at {drive.speed_gts or 0:g} GT/s x{drive.width or 0}{rate}"
     if most.both_ends:
-        text = f"{runs}, but drive and port can do {_most_words(most)}{rate}"
+        text = f"{runs}, but drive and port can do {can}{most_rate}"
         return tell(disk, Code.LINK_DEGRADED, Severity.WARNING, text)
-    text = f"{runs}; the drive can do {_most_words(most)}{rate}, what the port above it can do is not reported"
+    text = f"{runs}; the drive can do {can}{most_rate}, what the port above it can do is not reported"
     return note(disk, Code.LINK_DEGRADED, text)
-
-
-def _above(drive: LinkHop, most: LinkMost) -> bool:
-    """Return whether the drive could do more than its link ever will."""
-    return (drive.max_speed_gts or 0) > (most.speed_gts or 0) or (drive.max_width or 0) > (most.width or 0)
-
-
-def _most_words(most: LinkHop | LinkMost) -> str:
-    speed, width = (most.speed_gts, most.width) if isinstance(most, LinkMost) else (most.max_speed_gts, most.max_width)
-    return f"{speed or 0:g} GT/s x{width or 0}"
 
 
 def _uplink(uplink: Uplink, by_name: dict[str, Disk]) -> Iterator[Finding]:
@@ -302,12 +273,9 @@ def _uplink(uplink: Uplink, by_name: dict[str, Disk]) -> Iterator[Finding]:
             named.append(name)
     if uplink.bandwidth is None or len(named) < 2 or wanted <= uplink.bandwidth:
         return
-    yield Finding(
-        Code.SHARED_UPLINK, Severity.WARNING,
-        f"{', '.join(named)} share {uplink.name} ({format_rate(uplink.bandwidth)}, {uplink.source}),"
-        f" but their own links carry {format_rate(wanted)} together",
-        next=f"aligntool explain {Code.SHARED_UPLINK}",
-    )  # fmt: skip
+    shared = f"share {uplink.name} ({format_rate(uplink.bandwidth)}, {uplink.source})"
+    text = f"{', '.join(named)} {shared}, but their own links carry {format_rate(wanted)} together"
+    yield _of_machine(Code.SHARED_UPLINK, Severity.WARNING, text)
 
 
 def _memory_buffer(disk: Disk, nvme: NvmeFacts) -> Iterator[Finding]:
@@ -325,15 +293,9 @@ def _memory_buffer(disk: Disk, nvme: NvmeFacts) -> Iterator[Finding]:
     if disk.size:
         buffer = nvme.hmb_preferred if granted is None else granted
         word = "would map" if granted is None else "maps"
-        covered = min(mapped_by(buffer), disk.size)
+        covered = min(buffer * MAP_SHARE, disk.size)
         yield note(
             disk, Code.HMB_COVERAGE,
             f"DRAM-less; a buffer of {format_about(buffer)} {word} at most {format_about(covered)} of its"
-            f" {format_about(disk.size)}; the whole map takes {format_about(map_size(disk.size))}",
+            f" {format_about(disk.size)}; the whole map takes {format_about(disk.size // MAP_SHARE)}",
         )  # fmt: skip
-
-
-def _queue(disk: Disk) -> Iterator[Finding]:
-    depth = disk.queue_depth
-    if depth == 1 and disk.kind is DiskKind.ATA:
-        yield note(disk, Code.NO_QUEUE, "offers a queue depth of 1: NCQ is off or missing")

@@ -1,6 +1,7 @@
 """Judge an inventory: every disk, partition and layer, into one Report."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from aligntool.audit.array_boot import array_number_findings, late_start_findings, system_findings
 from aligntool.audit.arrays import array_findings, members_of, whole_member_findings, with_members
@@ -45,22 +46,15 @@ def audit(inventory: Inventory, known: Known, wishes: Wishes | None = None) -> R
         judged.append(one)
         findings += _findings(one, rows, above)
     findings += machine_findings(inventory)
-    findings += _arrays(inventory, tuple(judged))
+    members = members_of(judged)
+    for one in judged:
+        findings += array_findings(one.disk, members, inventory.system)
+        findings += whole_member_findings(one.disk)
+    for of_system in (system_findings, array_number_findings, late_start_findings):
+        findings += of_system(inventory)
     # Stable: within a severity, in the order of the disks.
     findings.sort(key=lambda finding: finding.severity.rank)
     return Report(inventory, tuple(judged), tuple(findings))
-
-
-def _arrays(inventory: Inventory, judged: tuple[Judged, ...]) -> Iterator[Finding]:
-    """Yield findings on running arrays, on drives that are members as a whole, and on the system's files."""
-    members = members_of(judged)
-    safely = inventory.system.discards_on_parity if inventory.system else None
-    for one in judged:
-        yield from array_findings(one.disk, members, safely=safely)
-        yield from whole_member_findings(one.disk)
-    yield from system_findings(inventory)
-    yield from array_number_findings(inventory)
-    yield from late_start_findings(inventory)
 
 
 def _settle_sectors(inventory: Inventory, known: Known) -> dict[str, Sized]:
@@ -84,42 +78,24 @@ def _settle_sectors(inventory: Inventory, known: Known) -> dict[str, Sized]:
 
 def _verdicts(disk: Disk, grids: Sequence[Grid], above: str) -> Iterator[Verdict]:
     """Yield the verdicts. `above`: why the table is not the disk's own (see `array_above`); empty when it is."""
-    image, parked, lost = hybrid_image(disk), parked_numbers(disk), _is_listed_only(disk, above)
+    image, parked = hybrid_image(disk), parked_numbers(disk)
+    # What is listed could still be read of a GPT that Linux does not read.
+    lost = not above and disk.table is not None and disk.table.label is TableLabel.GPT and gpt_is_lost(disk)
     for partition in disk.partitions:
         if partition.role is Role.EXTENDED:
             continue
-        if partition.number in parked:
-            yield Verdict(disk.name, partition.number, partition.extent.start, Answer.UNKNOWN, (), why=PARKED)
-            continue
-        if lost:
-            yield Verdict(disk.name, partition.number, partition.extent.start, Answer.UNKNOWN, (), why=LOST)
+        if partition.number in parked or lost:
+            why = PARKED if partition.number in parked else LOST
+            yield Verdict(disk.name, partition.number, partition.extent.start, Answer.UNKNOWN, (), why=why)
             continue
         excuse, doubt = unwritten(partition, image), untold(partition) or other_sectors(disk)
         verdict = judge_start(disk, partition.number, partition.extent.start, grids, excuse=excuse, doubt=doubt)
-        yield _set_aside(verdict, above) if above else verdict
+        yield replace(verdict, answer=Answer.UNKNOWN, matters=False, why=above) if above else verdict
     if gap := lacks_verdict(disk):
         checks = judge_start(disk, None, 0, grids).checks
         yield Verdict(disk.name, None, 0, Answer.UNKNOWN, checks, why=f"{gap.what}: {gap.why}")
     elif not disk.partitions and (disk.content or disk.mounted_at or disk.content_hint):
         yield judge_start(disk, None, 0, grids)
-
-
-def _is_listed_only(disk: Disk, above: str) -> bool:
-    """Return whether the partitions are what could still be read of a GPT that Linux does not read."""
-    return not above and disk.table is not None and disk.table.label is TableLabel.GPT and gpt_is_lost(disk)
-
-
-def _set_aside(verdict: Verdict, why: str) -> Verdict:
-    return Verdict(
-        verdict.disk, verdict.partition, verdict.start, Answer.UNKNOWN, verdict.checks, matters=False, why=why
-    )
-
-
-def _is_member_itself(disk: Disk) -> bool:
-    """Return whether it is a member of an array without a partition: its data are judged like those of a member
-    partition.
-    """
-    return not disk.partitions and any(layer.kind == "linux_raid_member" for layer in disk.content)
 
 
 def _findings(judged: Judged, rows: Sequence[KnownGeometry], above: str) -> Iterator[Finding]:
@@ -128,13 +104,12 @@ def _findings(judged: Judged, rows: Sequence[KnownGeometry], above: str) -> Iter
     yield from table_findings(disk, above)
     parked = parked_numbers(disk)
     parts: dict[int | None, Partition] = {partition.number: partition for partition in disk.partitions}
-    if not above or _is_member_itself(disk):
+    # The data of a member without a partition are judged like those of a member partition.
+    if not above or (not disk.partitions and any(one.kind == "linux_raid_member" for one in disk.content)):
         told = gap_of(disk)  # one finding of its own, not one for each partition
         for verdict in judged.verdicts[:MOST_FINDINGS_A_PARTITION_TABLE]:
-            if verdict.partition in parked or verdict.why == LOST:
+            if verdict.partition in parked or verdict.why == LOST or (told and verdict.answer is Answer.UNKNOWN):
                 continue  # AT317 and AT319 are about all of them
-            if told and verdict.answer is Answer.UNKNOWN:
-                continue
             partition = parts.get(verdict.partition)
             yield from start_findings(disk, partition, verdict, sector_size)
             if partition and verdict.matters and (end := end_finding(disk, partition, grids[0], sector_size)):

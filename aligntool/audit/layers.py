@@ -93,13 +93,10 @@ def table_findings(disk: Disk, above: str) -> Iterator[Finding]:
             yield tell(disk, Code.FIRMWARE_RAID_MEMBER, Severity.INFO, above)
         return
     yield from _in_flight(disk)
-    if disk.table:
-        lost = gpt_is_lost(disk)
-        if lost:
-            yield _lost(disk)
-        for fault in disk.table.faults:
-            if not (lost and fault.fault in _COPIES_DAMAGED):
-                yield _finding(disk, fault)
+    faults, lost = disk.table.faults if disk.table else (), gpt_is_lost(disk)
+    if lost:
+        yield _lost(disk)
+    yield from (_finding(disk, fault) for fault in faults if not (lost and fault.fault in _COPIES_DAMAGED))
     yield from _kernel_disagrees(disk)
 
 
@@ -143,7 +140,8 @@ def _finding(disk: Disk, fault: TableFault) -> Finding:
     if fault.fault is Fault.BAD_ENTRY and disk.table and disk.table.label is TableLabel.DOS:
         # A type without sectors, say: the kernel leaves it out and nothing is lost.
         severity = Severity.WARNING
-    if fault.fault is Fault.OVERLAP and _covers_the_table(disk, fault):
+    covered = (part for part in disk.partitions if part.number in fault.partitions and part.extent.start == 0)
+    if fault.fault is Fault.OVERLAP and any(covered):  # the MBR itself; hybrid ISO images overlap so on purpose
         severity = Severity.INFO
     copies = (f"{copy.name} GPT at byte {copy.at}: {copy.state}" for copy in (disk.table.copies if disk.table else ()))
     return replace(
@@ -152,11 +150,6 @@ def _finding(disk: Disk, fault: TableFault) -> Finding:
         start=fault.at,
         sector_size=disk.table.sector_size if disk.table else None,
     )
-
-
-def _covers_the_table(disk: Disk, fault: TableFault) -> bool:
-    """Return whether an entry covers the MBR itself; hybrid ISO images overlap so on purpose."""
-    return any(part.number in fault.partitions and part.extent.start == 0 for part in disk.partitions)
 
 
 def _next_step(disk: Disk, code: Code) -> str:

@@ -133,57 +133,25 @@ class Cost:
 
 
 def predict(unit: int, request: int = REQUEST) -> Cost:
-    """The cost of being off a grid of `unit` bytes."""
+    """Return the cost of being off a grid of `unit` bytes."""
+    straddles = min(fractions.Fraction(request, unit), fractions.Fraction(1))  # covers parts of two units
+    straddling = unit * max(2, units_touched(request, unit))
     return Cost(
         request=request,
         unit=unit,
-        straddle_probability=straddle_probability(request, unit),
-        write_rate=misaligned_write_rate(request, unit),
-        straddling_read=2 * unit if request <= unit else units_touched(request, unit) * unit,
-        straddling_written=2 * unit if request <= unit else units_touched(request, unit) * unit,
+        straddle_probability=straddles,
+        write_rate=1 / (1 + straddles),  # 4 KiB requests: 1/2 for units of 4 KiB, 4/5 for 16 KiB
+        straddling_read=straddling,
+        straddling_written=straddling,
         extra_read=unit,
-        write_amplification=write_amplification(request, unit),
+        write_amplification=max(fractions.Fraction(unit, request), fractions.Fraction(1)),  # aligned
     )
 
 
-def straddle_probability(request: int, unit: int) -> "fractions.Fraction":
-    """How often a request covers parts of two units; 1 from the size of a unit on."""
-    return min(fractions.Fraction(request, unit), fractions.Fraction(1))
-
-
-def misaligned_write_rate(request: int, unit: int) -> "fractions.Fraction":
-    """The share of the aligned write rate that is left: 1/(1 + r/u). 4 KiB requests: u = 4 KiB 1/2, 16 KiB 4/5."""
-    return 1 / (1 + straddle_probability(request, unit))
-
-
-def write_amplification(request: int, unit: int) -> "fractions.Fraction":
-    """Bytes written to the medium for each byte asked for, when every request lies within one unit: u/r, at
-    least 1.
-    """
-    return max(fractions.Fraction(unit, request), fractions.Fraction(1))
-
-
 def units_touched(length: int, unit: int, start: int = -1) -> int:
-    """How many units a request of `length` bytes touches; `start` -1: the worst place off the grid."""
+    """Return how many units a request of `length` bytes touches; `start` -1: the worst place off the grid."""
     past = unit - 1 if start < 0 else start % unit
     return -(-(past + length) // unit) if length else 0
-
-
-def read_modify_write(start: int, length: int, unit: int) -> tuple[int, int]:
-    """Bytes read and written on the medium for a write of `length` bytes at `start`.
-
-    A unit that is covered whole needs no reading; one covered in part is read and written whole.
-    """
-    if not length:
-        return 0, 0
-    touched = units_touched(length, unit, start)
-    partial = {index for index in (start // unit, (start + length) // unit) if _covers_part(start, length, unit, index)}
-    return len(partial) * unit, touched * unit
-
-
-def _covers_part(start: int, length: int, unit: int, index: int) -> bool:
-    low, high = max(start, index * unit), min(start + length, (index + 1) * unit)
-    return 0 < high - low < unit
 
 
 # The words an audit answers in: severities, grids, checks, verdicts, findings.
@@ -199,10 +167,7 @@ class Severity(StrEnum):
     @property
     def rank(self) -> int:
         """0 is worst."""
-        return _SEVERITY_RANK[self]
-
-
-_SEVERITY_RANK = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
+        return list(Severity).index(self)
 
 
 class GridKind(StrEnum):
@@ -297,9 +262,6 @@ class Judged:
     grids: tuple[Grid, ...]
     verdicts: tuple[Verdict, ...]
 
-    def verdict(self, partition: int | None) -> Verdict | None:
-        return next((verdict for verdict in self.verdicts if verdict.partition == partition), None)
-
     def by_partition(self) -> dict[int | None, Verdict]:
         """An index, because a table may have thousands. Of two with one number the first counts."""
         return {verdict.partition: verdict for verdict in reversed(self.verdicts)}
@@ -324,12 +286,11 @@ class Report:
     findings: tuple[Finding, ...]  # worst first, then in the order of the disks
 
     def count(self, severity: Severity) -> int:
-        return sum(1 for finding in self.findings if finding.severity is severity)
+        return sum(finding.severity is severity for finding in self.findings)
 
     def count_answers(self, answer: Answer) -> int:
-        return sum(
-            1 for judged in self.judged for verdict in judged.verdicts if verdict.matters and verdict.answer is answer
-        )
+        verdicts = (verdict for judged in self.judged for verdict in judged.verdicts)
+        return sum(verdict.matters and verdict.answer is answer for verdict in verdicts)
 
 
 # What the user asks of an audit beyond what the devices say.
@@ -366,7 +327,6 @@ class MeasuredDisk:
 
 PROBE_SCHEMA, PROBE_VERSION = "aligntool.probe", 1
 CONFIDENT = 0.95  # an audit takes nothing less
-_LARGEST_UNIT = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,18 +351,12 @@ def read_measured(text: str, name: str, again: str = "") -> MeasuredDisk:
         disk = decode(_MeasuredDisk, found.get("disk"), "disk")
         units = decode(tuple[MeasuredUnit, ...], found.get("boundaries"), "boundaries")
         for unit in units:
-            _check_unit(unit)
+            if not is_power_of_two(unit.size) or not 512 <= unit.size <= 1 << 30 or unit.confidence > 1:
+                raise ValueError(f"{unit.size} is not a boundary of a disk, or {unit.confidence} not a confidence")
         sure = tuple(unit for unit in units if unit.confidence >= CONFIDENT)
         return MeasuredDisk(disk.name or "", disk.path or "", disk.size, sure, disk.serial or None, disk.wwn or None)
     except ValueError as error:
         raise Refused(f"{name} is not a result of a probe: {error}", hint=again) from None
-
-
-def _check_unit(unit: MeasuredUnit) -> None:
-    if not is_power_of_two(unit.size) or not 512 <= unit.size <= _LARGEST_UNIT:
-        raise ValueError(f"{unit.size} is not a boundary of a disk")
-    if unit.confidence > 1:
-        raise ValueError(f"{unit.confidence} is not a confidence")
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,8 +403,3 @@ def explanations() -> Mapping[Code, Explanation]:
         Code(code): Explanation(severity, title, tuple(answer.replace("\n", " ") for answer in answers))
         for code, title, severity, *answers in _SECTION.findall(findings_markdown())
     }
-
-
-def explanation(code: Code) -> Explanation:
-    """Return what `aligntool explain CODE` shows."""
-    return explanations()[code]

@@ -1,6 +1,7 @@
 """Judge each partition's start and length against the grids, and name the likely cause."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from aligntool.audit.report import REQUEST, Answer, Check, Code, Finding, Grid, GridKind, Severity, Verdict, predict
 from aligntool.audit.wording import asked_by, layer_name, next_command, next_look, next_realign, spot, where
@@ -34,28 +35,21 @@ def likely_cause(partition: Partition, sector_size: int, partitions: Sequence[Pa
         return None
     if lba in _FIRST:
         return _FIRST[lba]
-    return _multiples(lba) or _neighbour(partition, partitions, grid) or _geometry(lba, partition)
-
-
-def _multiples(lba: int) -> str | None:
-    if lba and lba % 65535 == 0:
-        return f"{lba // 65535} × 65535 sectors: the bogus optimal I/O size 33553920 that USB bridges report"
-    if lba and lba % 32760 == 0:
-        return f"{lba // 32760} × 32760 sectors: the bogus optimal I/O size 16773120 that some kernels derive for SAS"
-    return None
+    for step, size, who in ((65535, 33553920, "USB bridges report"), (32760, 16773120, "some kernels derive for SAS")):
+        if lba and lba % step == 0:
+            return f"{lba // step} × {step} sectors: the bogus optimal I/O size {size} that {who}"
+    return _neighbour(partition, partitions, grid) or _geometry(lba, partition)
 
 
 def _neighbour(partition: Partition, partitions: Sequence[Partition], grid: Grid) -> str | None:
+    start = partition.extent.start
     for other in partitions[:MOST_NEIGHBOURS]:
-        if (
-            other.role is not Role.EXTENDED
-            and other.number != partition.number
-            and other.extent.end == partition.extent.start
-        ):
-            if grid.off_by(other.extent.start) == grid.off_by(partition.extent.start):
-                return f"it begins where partition {other.number} ends, and is off as that one is"
-            size = format_size(grid.size)
-            return f"it begins where partition {other.number} ends, and that one's size is not a multiple of {size}"
+        if other.role is Role.EXTENDED or other.number == partition.number or other.extent.end != start:
+            continue
+        if grid.off_by(other.extent.start) == grid.off_by(start):
+            return f"it begins where partition {other.number} ends, and is off as that one is"
+        size = format_size(grid.size)
+        return f"it begins where partition {other.number} ends, and that one's size is not a multiple of {size}"
     return None
 
 
@@ -64,9 +58,7 @@ def _geometry(lba: int, partition: Partition) -> str | None:
         return "a cylinder boundary of the DOS geometry (255 heads, 63 sectors)"
     if partition.role is Role.LOGICAL and (lba - 63) % CYLINDER == 0:
         return "63 sectors after its extended boot record, on a cylinder boundary of the DOS geometry"
-    if (lba - 1) % 2048 == 0:
-        return "one sector past a 1 MiB boundary: an off-by-one in the partitioning tool"
-    return None
+    return "one sector past a 1 MiB boundary: an off-by-one in the partitioning tool" if lba % 2048 == 1 else None
 
 
 # Starts that do not matter, and starts that the table alone does not give. Each rule turns an error into a note or
@@ -139,10 +131,10 @@ def hybrid_image(disk: Disk) -> Extent | None:
     covering = [part for part in disk.partitions if _covers_the_image(part, whole=whole)]
     if not covering:
         return None
-    end = max(part.extent.end for part in covering)
-    end = max(end, seen.extent.end) if seen else end
+    end = max(*(part.extent.end for part in covering), seen.extent.end if seen else 0)
     for part in sorted(disk.partitions, key=lambda part: part.extent.start):
-        if part.extent.start == end and _is_appended(part):  # as `xorriso -append_partition` puts it
+        small = part.type_code in EFI_SYSTEM or part.extent.length < MIB
+        if part.extent.start == end and small:  # as `xorriso -append_partition` puts it
             end = part.extent.end
     return Extent(0, end)
 
@@ -158,10 +150,6 @@ def _covers_the_image(partition: Partition, *, whole: bool) -> bool:
     if partition.content:
         return any(layer.kind == "iso9660" for layer in partition.content)
     return partition.content_hint == "iso9660" or (partition.name or "").startswith("ISO9660")
-
-
-def _is_appended(partition: Partition) -> bool:
-    return partition.type_code in EFI_SYSTEM or partition.extent.length < MIB
 
 
 # Where partitions start and end: the verdict on each, and its finding.
@@ -198,34 +186,39 @@ def judge_start(
 
 
 def start_findings(disk: Disk, partition: Partition | None, verdict: Verdict, sector_size: int) -> Iterator[Finding]:
+    finding = partial(
+        Finding, disk=disk.name, partition=verdict.partition, start=verdict.start, sector_size=sector_size
+    )
     if verdict.answer is Answer.UNKNOWN:
-        yield Finding(
-            Code.UNKNOWN_ALIGNMENT, Severity.WARNING,
-            f"{where(disk, partition)}: alignment cannot be judged: {verdict.why}",
-            disk=disk.name, partition=verdict.partition, start=verdict.start, sector_size=sector_size,
-            next=next_command(disk, "audit", "--sector-size 4096") if other_sectors(disk) else next_look(disk),
-        )  # fmt: skip
+        text = f"{where(disk, partition)}: alignment cannot be judged: {verdict.why}"
+        look = next_command(disk, "audit", "--sector-size 4096") if other_sectors(disk) else next_look(disk)
+        yield finding(Code.UNKNOWN_ALIGNMENT, Severity.WARNING, text, next=look)
         return
-    worst = _worst(verdict.checks)
+    failed = [check for check in verdict.checks if not check.on]
+    worst = min(failed, key=lambda check: check.grid.severity.rank, default=None)
     if worst is None:
         return
+    grid, severity = worst.grid, worst.grid.severity
+    finding = partial(finding, grid=grid, off_by=worst.off_by)
+    text = (
+        f"{where(disk, partition)} starts at {spot(verdict.start, sector_size)},"
+        f" {format_size(worst.off_by)} past a boundary of {format_size(grid.size)} ({asked_by(grid)})"
+    )
     if not verdict.matters:
-        if worst.grid.severity is not Severity.INFO:
-            yield _not_judged(disk, partition, verdict, worst, sector_size)
+        text, explain = f"{text}, which does not matter: {verdict.why}", f"aligntool explain {Code.NOT_JUDGED}"
+        if severity is not Severity.INFO:
+            yield finding(Code.NOT_JUDGED, Severity.INFO, text, next=explain)
         return
-    code = CODES[worst.grid.kind]
-    if code is Code.OFF_GRAIN and _grain_is_moot(disk, partition, verdict):
+    code = CODES[grid.kind]
+    if code is Code.OFF_GRAIN and _grain_is_moot(disk, partition):
         return
-    severity = worst.grid.severity
-    factory = _data_on_the_grid(partition, worst.grid, _FILES)
+    factory = _data_on_the_grid(partition, grid, _FILES)
     if factory and severity is Severity.ERROR:
         severity = Severity.WARNING
-    yield Finding(
-        code, severity, _start_summary(disk, partition, verdict, worst, sector_size),
-        disk=disk.name, partition=verdict.partition, start=verdict.start, sector_size=sector_size,
-        grid=worst.grid, off_by=worst.off_by,
-        cause=likely_cause(partition, sector_size, disk.partitions, worst.grid) if partition else None,
-        cost=predict(worst.grid.size) if severity is not Severity.INFO and not factory else None,
+    yield finding(
+        code, severity, text,
+        cause=likely_cause(partition, sector_size, disk.partitions, grid) if partition else None,
+        cost=predict(grid.size) if severity is not Severity.INFO and not factory else None,
         evidence=tuple(_evidence(partition, verdict, worst)),
         next=next_realign(disk) if severity is not Severity.INFO else f"aligntool explain {code}",
     )  # fmt: skip
@@ -244,37 +237,10 @@ def end_finding(disk: Disk, partition: Partition, physical: Grid, sector_size: i
     )  # fmt: skip
 
 
-def _worst(checks: Sequence[Check]) -> Check | None:
-    """Return the failed check that matters most; among equals the first, in the order of the grids."""
-    failed = [check for check in checks if not check.on]
-    return min(failed, key=lambda check: check.grid.severity.rank) if failed else None
-
-
-def _grain_is_moot(disk: Disk, partition: Partition | None, verdict: Verdict) -> bool:
-    """Return whether a whole MiB is not the goal: on DASD tracks, on tables with their own rules, or for a disk used
-    whole.
-    """
-    if partition is None or disk.kind is DiskKind.DASD:
-        return True
-    return disk.table is not None and disk.table.label is TableLabel.DASD
-
-
-def _start_summary(disk: Disk, partition: Partition | None, verdict: Verdict, worst: Check, sector_size: int) -> str:
-    grid = worst.grid
-    past = format_size(worst.off_by)
-    return (
-        f"{where(disk, partition)} starts at {spot(verdict.start, sector_size)},"
-        f" {past} past a boundary of {format_size(grid.size)} ({asked_by(grid)})"
-    )
-
-
-def _not_judged(disk: Disk, partition: Partition | None, verdict: Verdict, worst: Check, sector_size: int) -> Finding:
-    return Finding(
-        Code.NOT_JUDGED, Severity.INFO,
-        f"{_start_summary(disk, partition, verdict, worst, sector_size)}, which does not matter: {verdict.why}",
-        disk=disk.name, partition=verdict.partition, start=verdict.start, sector_size=sector_size,
-        grid=worst.grid, off_by=worst.off_by, next=f"aligntool explain {Code.NOT_JUDGED}",
-    )  # fmt: skip
+def _grain_is_moot(disk: Disk, partition: Partition | None) -> bool:
+    """Return whether a whole MiB is not the goal: for a disk used whole, and on DASD, where tracks are."""
+    is_dasd = disk.kind is DiskKind.DASD or (disk.table is not None and disk.table.label is TableLabel.DASD)
+    return partition is None or is_dasd
 
 
 def _evidence(partition: Partition | None, verdict: Verdict, worst: Check) -> Iterator[str]:

@@ -11,7 +11,7 @@ from aligntool.units import format_about, format_size
 
 def where(disk: Disk, partition: Partition | None) -> str:
     """Return "partition 2 of sda", or the disk's own name when it is used whole."""
-    return f"{disk.name}" if partition is None else f"partition {partition.number} of {disk.name}"
+    return disk.name if partition is None else f"partition {partition.number} of {disk.name}"
 
 
 def spot(offset: int, sector_size: int) -> str:
@@ -47,12 +47,9 @@ def shell_word(text: str) -> str:
         return text
     if all(char.isprintable() for char in text):
         return "'" + text.replace("'", "'\\''") + "'"
-    escaped = "".join(char if char.isprintable() and char not in "'\\" else _octal(char) for char in text)
+    octal = {char: "".join(f"\\{byte:03o}" for byte in char.encode("utf-8", "surrogateescape")) for char in text}
+    escaped = "".join(char if char.isprintable() and char not in "'\\" else octal[char] for char in text)
     return f"$'{escaped}'"
-
-
-def _octal(char: str) -> str:
-    return "".join(f"\\{byte:03o}" for byte in char.encode("utf-8", "surrogateescape"))
 
 
 def next_look(disk: Disk) -> str:
@@ -66,7 +63,7 @@ def next_realign(disk: Disk) -> str:
     """
     if seems_in_flight(disk):
         return next_resume(disk)
-    if disk.table is None or disk.table.label not in _MOVABLE:
+    if disk.table is None or disk.table.label not in (TableLabel.GPT, TableLabel.DOS):
         return next_look(disk)
     return next_command(disk, "plan realign")
 
@@ -74,8 +71,7 @@ def next_realign(disk: Disk) -> str:
 def next_resume(disk: Disk) -> str:
     """Return the command that ends the move in flight on this disk."""
     flight = disk.table.in_flight if disk.table else None
-    elsewhere = flight is not None and flight.journal_at is None
-    return next_command(disk, "resume", *(("--journal FILE",) if elsewhere else ()))
+    return next_command(disk, "resume", *(("--journal FILE",) if flight and flight.journal_at is None else ()))
 
 
 def next_command(disk: Disk, name: str, *words: str) -> str:
@@ -86,9 +82,6 @@ def next_command(disk: Disk, name: str, *words: str) -> str:
 def as_root(disk: Disk, words: str) -> str:
     """Return a command for a user: devices need root, image files do not."""
     return words if disk.kind is DiskKind.IMAGE else f"sudo {words}"
-
-
-_MOVABLE = (TableLabel.GPT, TableLabel.DOS)
 
 
 _OTHERS = "lsblk -d lists the other drives"

@@ -14,7 +14,7 @@ from aligntool.audit.report import (
     Report,
     Severity,
     Verdict,
-    explanation,
+    explanations,
 )
 from aligntool.inventory import Disk, DiskKind, Layer, LinkHop, NvmeFacts, Partition, Role, Source, TableLabel
 from aligntool.render.lines import EMPTY, Line, Style, columns, harmless, paragraph, plain, wrapped
@@ -148,7 +148,7 @@ def _group(findings: Sequence[Finding], *, width: int, verbose: bool, alone: str
     """Findings of one code and severity."""
     severity, code = findings[0].severity, findings[0].code
     yield ((f"{_MARKS[severity]} {code} {severity.value}", _STYLES[severity]),
-           (f"  {explanation(code).title}", Style.TITLE))  # fmt: skip
+           (f"  {explanations()[code].title}", Style.TITLE))  # fmt: skip
     alike = alike_of(findings, alone=alone)
     most = len(alike) if verbose else MOST_OF_A_KIND
     for finding, summary in alike[:most]:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from aligntool.audit.report import QUESTIONS, Code, explanation, explanations
+from aligntool.audit.report import QUESTIONS, Code, explanations
 from aligntool.change import LayoutGoal, PartWish, RaidGoal, RealignGoal
 from aligntool.documents import as_object
 from aligntool.inventory import KnownGeometry
@@ -155,7 +155,7 @@ def _bar(done: tuple[Run, ...], row: int, cells: int, span: int) -> str:
 
 def explain_lines(code: Code, *, width: int) -> Iterator[Line]:
     """Return the explanation of one code."""
-    text = explanation(code)
+    text = explanations()[code]
     yield ((code.value, Style.TITLE), (f"  {text.title}  ", Style.TITLE), (text.severity, Style.NOTE))
     for question, answer in zip(QUESTIONS, text.answers, strict=True):
         yield EMPTY

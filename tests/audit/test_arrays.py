@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from aligntool.audit.judge import audit
-from aligntool.audit.report import Finding, Report, explanation
+from aligntool.audit.report import Finding, Report, explanations
 from aligntool.inventory import Disk, DiskKind, Inventory, KnownGeometry, Layer, Source, TableCopy, TableCopyState
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.audit.made import made_disk
@@ -191,5 +191,5 @@ def test_nobody_is_sent_to_take_members_out_of_an_array_that_keeps_nothing_twice
     (finding,) = [one for one in report(Inventory((disk,))).findings if one.code.value == "AT608"]
     assert any("copy its data away" in line for line in finding.evidence) == stays
     assert finding.next == ("aligntool explain AT608" if stays else "sudo wipefs --no-act /dev/nvme0n1")
-    remedy = explanation(finding.code).answers[-1]
+    remedy = explanations()[finding.code].answers[-1]
     assert -1 < remedy.index("RAID0 and linear: copy the data away") < remedy.index("--fail")

@@ -30,7 +30,7 @@ STARTS = {
 def test_on_a_shifted_disk_the_kernel_parted_and_aligntool_agree() -> None:
     one = judged(SHIFTED, "sda")
     for number, (start, offset, exit_code) in STARTS.items():
-        verdict = one.verdict(number)
+        verdict = one.by_partition().get(number)
         assert verdict is not None and verdict.start == start * 512
         physical = verdict.checks[0]
         assert (physical.grid.size, physical.grid.phase) == (4096, 3584)
@@ -40,7 +40,7 @@ def test_on_a_shifted_disk_the_kernel_parted_and_aligntool_agree() -> None:
 
 def test_the_extended_partition_of_a_shifted_disk_is_not_judged() -> None:
     """The kernel's alignment_offset of sda4 is 3584: it holds no data."""
-    assert judged(SHIFTED, "sda").verdict(4) is None
+    assert judged(SHIFTED, "sda").by_partition().get(4) is None
     assert next(part for part in disk(SHIFTED, "sda").partitions if part.number == 4).type_code == "0x05"
 
 

@@ -24,7 +24,7 @@ ARRAYS = {
 @pytest.mark.parametrize("letter", "abcdefgh")
 def test_member_partitions_are_judged_as_the_kernel_judges_them(letter: str) -> None:
     for number, (start, offset) in ON_VIRTIO.items():
-        verdict = judged(RAID, f"vd{letter}").verdict(number)
+        verdict = judged(RAID, f"vd{letter}").by_partition().get(number)
         assert verdict is not None and verdict.start == start * 512
         assert (verdict.answer is Answer.ON) == (offset == 0)
 

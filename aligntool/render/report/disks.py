@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from aligntool.audit.report import QUESTIONS, Answer, Finding, Judged, MeasuredDisk, Report, explanation
+from aligntool.audit.report import QUESTIONS, Answer, Finding, Judged, MeasuredDisk, Report, explanations
 from aligntool.inventory import Disk, LinkHop, Port, most_of, runs_below
 from aligntool.raid.chunks import Rates, hop_words, narrowest
 from aligntool.raid.running import ArrayView
@@ -74,7 +74,7 @@ def groups_of(report: Report, losses: Sequence[Loss] = ()) -> list[dict[str, obj
     disks = {judged.disk.name: judged.disk for judged in report.judged}
     made: list[dict[str, object]] = []
     for findings in audit.by_code(report):
-        text = explanation(findings[0].code)
+        text = explanations()[findings[0].code]
         alike = audit.alike_of(findings, alone=audit.only_disk(report))
         cost = next((finding.cost for finding in findings if finding.cost), None)
         commands = dict.fromkeys(finding.next for finding in findings if _has_command(finding))
