@@ -7,11 +7,11 @@ device (detached) leaves nothing here to recognise.
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import replace
 
 from aligntool.formats.reader import Area, be16, be32, be64, checksum_problem, text_at
 from aligntool.inventory import Layer
-from aligntool.units import KIB, Extent
+from aligntool.units import KIB
 
 MAGIC = b"LUKS\xba\xbe"
 MAGIC_SECOND = b"SKUL\xba\xbe"
@@ -20,16 +20,7 @@ HEADER_SIZES = tuple(16 * KIB << power for power in range(9))  # specification 3
 CHECKSUM_AT, CHECKSUM_SIZE = 448, 64
 
 
-@dataclass(frozen=True, slots=True)
-class _Header:
-    """One LUKS2 header copy, and its problem."""
-
-    content: bytes
-    problems: tuple[str, ...]
-
-    @property
-    def sequence(self) -> int:
-        return be64(self.content, 16)
+_Header = tuple[bytes, tuple[str, ...]]  # one LUKS2 header copy, and its problems
 
 
 def read_luks(area: Area) -> Layer | None:
@@ -38,9 +29,7 @@ def read_luks(area: Area) -> Layer | None:
     version = be16(area.head, 6)
     if version == 1:
         return _read_1(area)
-    if version == 2 and be64(area.head, 256) == 0:
-        return _read_2(area)
-    return None
+    return _read_2(area) if version == 2 and be64(area.head, 256) == 0 else None
 
 
 def read_luks_second(area: Area) -> Layer | None:
@@ -59,34 +48,27 @@ def read_luks_second(area: Area) -> Layer | None:
 def _read_1(area: Area) -> Layer:
     payload = be32(area.head, 104) * SECTOR
     return Layer(
-        kind="crypto_LUKS",
-        extent=area.extent,
-        version="LUKS1",
-        uuid=text_at(area.head, 168, 40),
+        kind="crypto_LUKS", extent=area.extent, version="LUKS1", uuid=text_at(area.head, 168, 40),
         data_start=area.start + payload if payload else None,  # 0: a detached header, the payload is elsewhere
-        data_unit=SECTOR,
-        problems=_payload_problem(area, payload),
-    )
+        data_unit=SECTOR, problems=_payload_problem(area, payload),
+    )  # fmt: skip
 
 
 def _read_2(area: Area) -> Layer | None:
     first = _read_header(area, 0)
     if first is None:
         return None
-    second = _read_header(area, be64(first.content, 8))
+    second = _read_header(area, be64(first[0], 8))
     if second is None:
-        lost = "the second LUKS2 header is missing or unreadable"
-        return _layer_2(area, first, (*first.problems, lost))
-    newest = max((first, second), key=lambda header: (not header.problems, header.sequence))
-    if first.problems and not second.problems:  # the volume is whole: `cryptsetup repair` writes the first header anew
-        lost = f"the first LUKS2 header is damaged, the second is whole: {'; '.join(first.problems)}"
+        return _layer_2(area, first, (*first[1], "the second LUKS2 header is missing or unreadable"))
+    if first[1] and not second[1]:  # the volume is whole: `cryptsetup repair` writes the first header anew
+        lost = f"the first LUKS2 header is damaged, the second is whole: {'; '.join(first[1])}"
         return _layer_2(area, second, (lost,))
-    problems = first.problems + tuple(f"{problem} (second copy)" for problem in second.problems)
-    if not problems and first.sequence != second.sequence:
-        problems = (
-            f"the two LUKS2 headers differ: update {first.sequence} and update {second.sequence}; the newer one counts",
-        )
-    return _layer_2(area, newest, problems)
+    problems = first[1] + tuple(f"{problem} (second copy)" for problem in second[1])
+    updates = [be64(content, 16) for content, _ in (first, second)]
+    if not problems and updates[0] != updates[1]:
+        problems = (f"the two LUKS2 headers differ: update {updates[0]} and update {updates[1]}; the newer one counts",)
+    return _layer_2(area, max((first, second), key=lambda header: (not header[1], be64(header[0], 16))), problems)
 
 
 def _read_header(area: Area, at: int) -> _Header | None:
@@ -97,29 +79,27 @@ def _read_header(area: Area, at: int) -> _Header | None:
         return None
     content = area.read(at, size)
     if len(content) < size:
-        return _Header(content, (f"the LUKS2 header has {size} bytes, {len(content)} of them are here",))
+        return content, (f"the LUKS2 header has {size} bytes, {len(content)} of them are here",)
     algorithm = text_at(content, 72, 32)
     if algorithm not in ("sha1", "sha256", "sha384", "sha512"):
-        return _Header(content, (f"the LUKS2 header's checksum algorithm {algorithm} is not known",))
+        return content, (f"the LUKS2 header's checksum algorithm {algorithm} is not known",)
     blanked = content[:CHECKSUM_AT] + bytes(CHECKSUM_SIZE) + content[CHECKSUM_AT + CHECKSUM_SIZE :]
     computed = hashlib.new(algorithm, blanked, usedforsecurity=False).digest()
     stored = content[CHECKSUM_AT : CHECKSUM_AT + len(computed)]
-    return _Header(content, checksum_problem("the LUKS2 header", stored.hex()[:16], computed.hex()[:16]))
+    return content, checksum_problem("the LUKS2 header", stored.hex()[:16], computed.hex()[:16])
 
 
 def _layer_2(area: Area, header: _Header, problems: tuple[str, ...]) -> Layer:
-    segments = _segments(header.content)
-    offset, length, sector = min(segments, default=(None, None, None))
+    content = header[0]
+    offset, length, sector = min(_segments(content), default=(None, 0, None))
     if offset is None:
         problems = (*problems, "the LUKS2 header names no encrypted segment")
     else:
         problems = (*problems, *_payload_problem(area, offset))
-    claims = offset + length if offset is not None and length is not None and length > 0 else None
-    return Layer(
-        kind="crypto_LUKS", extent=Extent(area.start, claims or area.size), version="LUKS2",
-        label=text_at(header.content, 24, 48), uuid=text_at(header.content, 168, 40),
-        data_start=None if offset is None else area.start + offset, data_unit=sector, claims_size=claims,
-        problems=problems,
+    return replace(
+        area.layer("crypto_LUKS", offset + length if offset is not None and length else None, sector), version="LUKS2",
+        label=text_at(content, 24, 48), uuid=text_at(content, 168, 40),
+        data_start=None if offset is None else area.start + offset, problems=problems,
     )  # fmt: skip
 
 

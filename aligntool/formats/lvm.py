@@ -3,7 +3,9 @@
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 
 from aligntool.formats.reader import Area, MappedReader, checksum_problem, crc32_seeded, le32, le64
 from aligntool.inventory import Layer, Segment
@@ -33,34 +35,25 @@ class _Unreadable(ValueError):
 
 def parse(text: str) -> Section:
     root: Section = {}
-    open_sections = [root]
-    tokens = _tokens(text)
-    try:
-        for kind, name in tokens:
-            if name == "}" and kind == "mark":
-                open_sections.pop()
-                if not open_sections:
-                    break
-                continue
-            if kind not in ("word", "number", "text"):
-                raise _Unreadable(name)
-            _read_entry(name, tokens, open_sections)
-    except _Unreadable:
-        pass
+    with suppress(_Unreadable):
+        _read_section(_tokens(text), root, DEEPEST)
     return root
 
 
-def _read_entry(name: str, tokens: Iterator[tuple[str, str]], open_sections: list[Section]) -> None:
-    """Read an entry: `name {` opens a section, `name = value` stores a value."""
-    kind, word = next(tokens, ("", ""))
-    if kind != "mark" or word not in "{=" or len(open_sections) > DEEPEST:
-        raise _Unreadable(name)
-    if word == "{":
-        section: Section = {}
-        open_sections[-1][name] = section
-        open_sections.append(section)
-    else:
-        open_sections[-1][name] = _read_value(tokens)
+def _read_section(tokens: Iterator[tuple[str, str]], section: Section, levels: int) -> None:
+    """Read up to the closing brace: `name {` opens a section inside this one, `name = value` stores a value."""
+    for kind, name in tokens:
+        if (kind, name) == ("mark", "}"):
+            return
+        opening = next(tokens, ("", ""))
+        if kind == "mark" or opening not in (("mark", "{"), ("mark", "=")) or not levels:
+            raise _Unreadable(name)
+        if opening == ("mark", "{"):
+            inner: Section = {}
+            section[name] = inner
+            _read_section(tokens, inner, levels - 1)
+        else:
+            section[name] = _read_value(tokens)
 
 
 def _read_value(tokens: Iterator[tuple[str, str]]) -> "Value | list[Value]":
@@ -143,16 +136,10 @@ def read_lvm(area: Area) -> Layer | None:
     problems = list(checksum_problem("the LVM label", le32(label, 16), crc32_seeded(label[20:], SEED)))
     text = _newest_text(area, metadata_areas, problems)
     group = _read_group(text, _dashed(raw_uuid)) if text else None
-    data_start = data_areas[0][0] if data_areas else None
-    layer = Layer(
-        kind="LVM2_member",
-        extent=Extent(area.start, le64(header, 32) or area.size),
-        version=LABEL_TYPE.decode(),
-        uuid=_dashed(raw_uuid),
-        data_start=None if data_start is None else area.start + data_start,
-        claims_size=le64(header, 32) or None,
-        problems=tuple(problems),
-    )
+    layer = replace(
+        area.layer("LVM2_member", le64(header, 32) or None), version=LABEL_TYPE.decode(), uuid=_dashed(raw_uuid),
+        data_start=area.start + data_areas[0][0] if data_areas else None, problems=tuple(problems),
+    )  # fmt: skip
     return _with_group(area, layer, group) if group else layer
 
 
@@ -161,11 +148,7 @@ def _is_label(sector: bytes, at: int) -> bool:
 
 
 def _dashed(raw: str) -> str:
-    words, at = [], 0
-    for length in GROUPS_OF_UUID:
-        words.append(raw[at : at + length])
-        at += length
-    return "-".join(words)
+    return "-".join(raw[first:last] for first, last in pairwise(accumulate(GROUPS_OF_UUID, initial=0)))
 
 
 def _areas(header: bytes) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
@@ -214,9 +197,7 @@ def _read_group(text: str, uuid: str) -> _Group | None:
         extent_size = _number(section, "extent_size") * SECTOR
         for own_name, volume in _sections(section, "physical_volumes"):
             if volume.get("id") == uuid and extent_size:
-                volumes = {
-                    lv: inside for lv, inside in _sections(section, "logical_volumes") if len(lv) <= LONGEST_NAME
-                }
+                volumes = {lv: one for lv, one in _sections(section, "logical_volumes") if len(lv) <= LONGEST_NAME}
                 start, count = _number(volume, "pe_start") * SECTOR, _number(volume, "pe_count")
                 return _Group(name, extent_size, start, count, own_name, volumes)
     return None
@@ -250,11 +231,9 @@ def _segments(area: Area, group: _Group, volume: str) -> Iterator[Segment]:
     name a physical volume: stripes, and the two halves of a running pvmove.
     """
     for segment in _numbered_segments(group.volumes[volume]):
-        count = _number(segment, "extent_count")
-        stripes = _places(segment.get("stripes"))
-        mirrors = _places(segment.get("mirrors"))
+        count, stripes = _number(segment, "extent_count"), _places(segment.get("stripes"))
         width = len(stripes)
-        for name, first in stripes or mirrors:
+        for name, first in stripes or _places(segment.get("mirrors")):
             if name != group.own_name or not count:
                 continue
             length = (count // width if width else count) * group.extent_size
@@ -273,29 +252,24 @@ def _inner(area: Area, group: _Group, segments: tuple[Segment, ...]) -> Iterator
         if segment.stripe_size is None:
             run = (segment.volume_offset, segment.extent.start, segment.extent.length)
             runs.setdefault(segment.volume, []).append(run)
+    label = Extent(area.start, 4 * SECTOR)  # of the volume that they are on
     readable = [name for name, volume in group.volumes.items() if _shows_content(name, volume)]
     for name in readable[:MOST_VOLUMES_READ]:
         pieces = sorted(runs.get(f"{group.name}/{name}", []))
-        if pieces and pieces[0][0] == 0 and _can_hold_layers(area, pieces):
-            extents = sum(_number(segment, "extent_count") for segment in _numbered_segments(group.volumes[name]))
-            size = extents * group.extent_size
-            reader = MappedReader(area.reader, tuple(pieces), size)
-            for layer in area.inside(reader, Extent(0, size)):
-                yield _on_disk(layer, pieces)
+        if not pieces or pieces[0][0] != 0 or len(pieces) > MOST_PIECES:
+            continue
+        if any(label.overlaps(Extent(start, length)) for _, start, length in pieces):
+            continue
+        extents = sum(_number(segment, "extent_count") for segment in _numbered_segments(group.volumes[name]))
+        size = extents * group.extent_size
+        for layer in area.inside(MappedReader(area.reader, tuple(pieces), size), Extent(0, size)):
+            yield _on_disk(layer, pieces)
 
 
 def _shows_content(name: str, volume: Section) -> bool:
     status = volume.get("status")
     visible = isinstance(status, list) and "VISIBLE" in status
     return visible or name.endswith(("_rimage_0", "_mimage_0"))
-
-
-def _can_hold_layers(area: Area, pieces: list[tuple[int, int, int]]) -> bool:
-    """Return whether it can be searched: not a volume in thousands of pieces, nor one with the label of the volume that
-    it is on.
-    """
-    label = Extent(area.start, 4 * SECTOR)
-    return len(pieces) <= MOST_PIECES and not any(label.overlaps(Extent(start, length)) for _, start, length in pieces)
 
 
 def _on_disk(layer: Layer, runs: list[tuple[int, int, int]]) -> Layer:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from aligntool.formats.reader import (
@@ -36,12 +37,6 @@ INTEL_MAP_AT, INTEL_MAP = 112, 17  # in struct imsm_dev; as much of struct imsm_
 MOST_DISKS = 32
 LONGEST_INTEL = 32 * KIB
 
-DDF_MAGIC = 0xDE11DE11
-DDF_ANCHORS = (1, 257)  # sectors before the end
-
-
-SILICON_MAGIC = 0x2F000000
-
 SIGNATURES = (
     Mark("lsi_mega_raid_member", -SECTOR, b"$XIDE$"),
     Mark("nvidia_raid_member", -2 * SECTOR, b"NVIDIA  \x1e\0\0\0", version_at=(-2 * SECTOR + 16, 2)),
@@ -57,9 +52,9 @@ SIGNATURES = (
 
 def read_ddf(area: Area) -> Layer | None:
     """Return SNIA Common RAID Disk Data Format: also on a partition."""
-    for sectors in DDF_ANCHORS:
+    for sectors in (1, 257):  # before the end
         anchor = area.read((area.size // SECTOR - sectors) * SECTOR, SECTOR)
-        if len(anchor) == SECTOR and be32(anchor, 0) == DDF_MAGIC:
+        if len(anchor) == SECTOR and be32(anchor, 0) == 0xDE11DE11:
             blanked = anchor[:4] + b"\xff" * 4 + anchor[8:]
             return replace(
                 area.layer("ddf_raid_member"), version=text_at(anchor, 32, 8, "ascii"), uuid=text_at(anchor, 8, 24),
@@ -79,14 +74,14 @@ def read_intel(area: Area) -> Layer | None:
     anchor = area.read(anchor_at, sector)
     if anchor[:24] != INTEL:
         return None
-    version, length = text_at(anchor, 24, 6, "ascii"), le32(anchor, 36)
+    layer, length = replace(area.layer("isw_raid_member"), version=text_at(anchor, 24, 6, "ascii")), le32(anchor, 36)
     if not INTEL_DISKS_AT <= length <= LONGEST_INTEL:
-        return replace(area.layer("isw_raid_member"), version=version)
+        return layer
     more = -(-length // sector) - 1
     block = (anchor + area.read(anchor_at - more * sector, more * sector))[:length]
     words = sum(le32(block, at) for at in range(0, length & ~3, 4)) - le32(block, 32)
     problems = checksum_problem("the Intel RAID block", le32(block, 32), words & 0xFFFFFFFF)
-    return _with_volume(replace(area.layer("isw_raid_member"), version=version, problems=problems), block)
+    return _with_volume(replace(layer, problems=problems), block)
 
 
 def _with_volume(layer: Layer, block: bytes) -> Layer:
@@ -115,14 +110,16 @@ def _read_summed(area: Area) -> Layer | None:
     last = area.read((area.size // SECTOR - 1) * SECTOR, SECTOR)
     if len(last) < SECTOR:
         return None
+    words = [le16(last, at) for at in range(0, 320, 2)]
     if last[:2] == b"\x55\xaa" and last[2] <= 2 and sum(last[:50]) & 0xFF == last[50]:
-        return replace(area.layer("via_raid_member"), version=str(last[2]))
-    words = [le16(last, at) for at in range(0, 318, 2)]
-    if le32(last, 0x60) == SILICON_MAGIC and (sum(words) + le16(last, 318)) & 0xFFFF == 0:
-        return replace(area.layer("silicon_medley_raid_member"), version=f"{le16(last, 0x10A)}.{le16(last, 0x108)}")
-    if last[:2] == b"JM" and sum(words[:64]) & 0xFFFF in (0, 1) and last[0x30] <= 5:
-        return replace(area.layer("jmicron_raid_member"), version=f"{last[3]}.{last[2]}")
-    return None
+        kind, version = "via_raid_member", str(last[2])
+    elif le32(last, 0x60) == 0x2F000000 and sum(words) & 0xFFFF == 0:
+        kind, version = "silicon_medley_raid_member", f"{le16(last, 0x10A)}.{le16(last, 0x108)}"
+    elif last[:2] == b"JM" and sum(words[:64]) & 0xFFFF in (0, 1) and last[0x30] <= 5:
+        kind, version = "jmicron_raid_member", f"{last[3]}.{last[2]}"
+    else:
+        return None
+    return replace(area.layer(kind), version=version)
 
 
 # Linux software RAID members: superblocks of version 0.90, 1.0, 1.1 and 1.2.
@@ -182,19 +179,8 @@ def _belongs_to_a_partition(area: Area, at: int, size: int, chunk: int) -> bool:
     return area.ends_with_a_partition and at - size > max(min(chunk, LARGEST_CHUNK), RESERVED)
 
 
-def read_1_0(area: Area) -> Layer | None:
-    return _read_1(area, (area.size & ~4095) - 8192, "1.0")
-
-
-def read_1_1(area: Area) -> Layer | None:
-    return _read_1(area, 0, "1.1")
-
-
-def read_1_2(area: Area) -> Layer | None:
-    return _read_1(area, 4096, "1.2")
-
-
-def _read_1(area: Area, at: int, version: str) -> Layer | None:
+def _read_1(area: Area, version: str) -> Layer | None:
+    at = {"1.0": (area.size & ~4095) - 8192, "1.1": 0, "1.2": 4096}[version]
     superblock = area.read(at, 4096)
     if len(superblock) < SUPERBLOCK_1 or le32(superblock, 0) != MAGIC or le32(superblock, 4) != 1:
         return None
@@ -232,4 +218,6 @@ def _with_array(area: Area, layer: Layer, data: Extent, level_number: int, membe
     )  # fmt: skip
 
 
-READERS: tuple[Callable[[Area], Layer | None], ...] = (read_0_90, read_1_0, read_1_1, read_1_2)
+READERS: tuple[Callable[[Area], Layer | None], ...] = (
+    read_0_90, *(partial(_read_1, version=version) for version in ("1.0", "1.1", "1.2")),
+)  # fmt: skip

@@ -1,6 +1,7 @@
 """ZFS, bcache, UFS, ISO 9660, APFS and HFS+, disk image headers: superblocks to layers."""
 
 import hashlib
+import struct
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -47,8 +48,7 @@ def read_hfs(area: Area) -> Layer | None:
     if header[124:126] in (b"H+", b"HX"):
         offset = first + be16(header, 126) * block
         return _read_plus(area, offset, area.read(offset + HEADER_AT, 512))
-    blocks = be16(header, 18)
-    claims = first + blocks * block + 2 * SECTOR  # the copy of the header and a spare sector end the volume
+    claims = first + be16(header, 18) * block + 2 * SECTOR  # the copy of the header and a spare sector end the volume
     return replace(
         area.layer("hfs", claims, block), label=text_at(header, 37, min(header[36], 27), "mac_roman"),
         uuid=_volume_uuid(header[116:124]), data_start=area.start + first,
@@ -57,7 +57,7 @@ def read_hfs(area: Area) -> Layer | None:
 
 def _read_plus(area: Area, offset: int, header: bytes) -> Layer | None:
     block, blocks = be32(header, 40), be32(header, 44)
-    if header[:2] not in (b"H+", b"HX") or block < SECTOR or not is_power_of_two(block):
+    if header[:2] not in (b"H+", b"HX") or len(header) < SECTOR or block < SECTOR or not is_power_of_two(block):
         return None
     claims = blocks * block
     return Layer(
@@ -78,10 +78,7 @@ def _volume_uuid(finder_id: bytes) -> str | None:
 
 def _plus_label(area: Area, offset: int, header: bytes, block: int) -> str | None:
     """Return the volume's name, which is the key of the catalog tree's first leaf record."""
-    extents = [
-        (be32(header, CATALOG_EXTENTS + 8 * index), be32(header, CATALOG_EXTENTS + 8 * index + 4))
-        for index in range(FORKS)
-    ]
+    extents = tuple(struct.iter_unpack(">II", header[CATALOG_EXTENTS : CATALOG_EXTENTS + 8 * FORKS]))
     tree = area.read(offset + extents[0][0] * block, 512)
     node, leaf_head = be16(tree, 14 + 18), be32(tree, 14 + 10)
     if node < SECTOR or not leaf_head:
@@ -121,8 +118,6 @@ BCACHE_SECTOR = 512  # both count in these
 BCACHE_MAGIC = bytes.fromhex("c68573f64e1a45ca8265f57f48ba6d81")
 BCACHEFS_MAGIC = bytes.fromhex("c68573f666ce90a9d96a60cf803df7ef")
 BACKING = (1, 4, 6)  # versions: backing device, with data offset, with features
-DEFAULT_DATA_OFFSET = 16  # sectors: BDEV_DATA_START_DEFAULT, for the version without the field
-MOST_KEYS = 256
 FIELDS_AT = 752
 MEMBERS_V1, MEMBERS_V2 = 1, 11
 
@@ -135,7 +130,7 @@ def read_bcache(area: Area) -> Layer | None:
     block, bucket = le16(superblock, 192) * BCACHE_SECTOR, le16(superblock, 194) * BCACHE_SECTOR
     inner: tuple[Layer, ...] = ()
     if version in BACKING:
-        offset = (DEFAULT_DATA_OFFSET if version == 1 else le64(superblock, 184)) * BCACHE_SECTOR
+        offset = (16 if version == 1 else le64(superblock, 184)) * BCACHE_SECTOR  # BDEV_DATA_START_DEFAULT
         claims = None
         if 0 < offset < area.size:
             inner = area.inside(area.reader, Extent(area.start + offset, area.size - offset))
@@ -151,8 +146,8 @@ def read_bcache(area: Area) -> Layer | None:
 
 def _checksum(superblock: bytes) -> tuple[str, ...]:
     keys = le16(superblock, 206)
-    if keys > MOST_KEYS:
-        return (f"the bcache superblock speaks of {keys} journal buckets, at most {MOST_KEYS} fit",)
+    if keys > 256:
+        return (f"the bcache superblock speaks of {keys} journal buckets, at most 256 fit",)
     return checksum_problem("the bcache superblock", le64(superblock, 0), crc64(superblock[8 : 208 + 8 * keys]))
 
 
@@ -193,53 +188,42 @@ def _own_member(superblock: bytes) -> bytes:
 #
 # Layouts: linux/fs/squashfs/squashfs_fs.h, linux/fs/erofs/erofs_fs.h, linux/include/uapi/linux/cramfs_fs.h.
 
-EROFS_AT = 1024
-EROFS_MAGIC = 0xE0F5E1E2
-CRAMFS_MAGIC = 0x28CD3D45
-
 
 def read_squashfs(area: Area) -> Layer | None:
     superblock = area.head[:96]
-    magic = superblock[:4]
-    if magic not in (b"hsqs", b"sqsh"):
+    number = {b"hsqs": le16, b"sqsh": be16}.get(superblock[:4])
+    if number is None:
         return None
-    number = le16 if magic == b"hsqs" else be16
     major, minor = number(superblock, 28), number(superblock, 30)
-    claims = le64(superblock, 40) if major == 4 and magic == b"hsqs" else None
+    claims = le64(superblock, 40) if major == 4 and number is le16 else None
     return replace(area.layer("squashfs" if major >= 4 else "squashfs3", claims or None), version=f"{major}.{minor}")
 
 
 def read_erofs(area: Area) -> Layer | None:
-    superblock = area.read(EROFS_AT, 128)
+    superblock = area.read(1024, 128)
     block_bits = superblock[12] if len(superblock) == 128 else 0
-    if le32(superblock, 0) != EROFS_MAGIC or not 9 <= block_bits <= 16:
+    if le32(superblock, 0) != 0xE0F5E1E2 or not 9 <= block_bits <= 16:
         return None
     block = 1 << block_bits
-    claims = le32(superblock, 36) * block
-    return replace(
-        area.layer("erofs", claims, block), label=text_at(superblock, 64, 16), uuid=uuid_at(superblock, 48),
-        problems=_erofs_checksum(area, superblock, block),
+    layer = replace(
+        area.layer("erofs", le32(superblock, 36) * block, block), label=text_at(superblock, 64, 16),
+        uuid=uuid_at(superblock, 48),
     )  # fmt: skip
-
-
-def _erofs_checksum(area: Area, superblock: bytes, block: int) -> tuple[str, ...]:
-    if not le32(superblock, 8) & 1 or block <= EROFS_AT:
-        return ()
-    covered = area.read(EROFS_AT, block - EROFS_AT)
+    if not le32(superblock, 8) & 1 or block <= 1024:
+        return layer
+    covered = area.read(1024, block - 1024)
     blanked = covered[:4] + bytes(4) + covered[8:]
-    return checksum_problem("the EROFS superblock", le32(superblock, 4), crc32c(blanked))
+    return replace(layer, problems=checksum_problem("the EROFS superblock", le32(superblock, 4), crc32c(blanked)))
 
 
 def read_cramfs(area: Area) -> Layer | None:
     superblock = area.head[:64]
-    number = {CRAMFS_MAGIC: le32, 0x453DCD28: be32}.get(le32(superblock, 0))
+    number = {0x28CD3D45: le32, 0x453DCD28: be32}.get(le32(superblock, 0))
     if number is None or superblock[16:32] != b"Compressed ROMFS":
         return None
     second = number(superblock, 8) & 1
-    claims = number(superblock, 4) if second else None
-    return replace(
-        area.layer("cramfs", claims or None), version="2" if second else "1", label=text_at(superblock, 48, 16)
-    )
+    layer = area.layer("cramfs", number(superblock, 4) or None if second else None)
+    return replace(layer, version="2" if second else "1", label=text_at(superblock, 48, 16))
 
 
 # Optical discs: ISO 9660 with its Joliet names, and UDF.
@@ -249,10 +233,8 @@ def read_cramfs(area: Area) -> Layer | None:
 ISO9660_AT = 32 * KIB
 ISO9660_SECTOR = 2 * KIB
 MOST_DESCRIPTORS = 16
-PRIMARY, SUPPLEMENTARY, END = 1, 2, 255
 UDF, UDF_STEPS = (b"NSR02", b"NSR03"), (2 * KIB, 4 * KIB)
 JOLIET = (b"%/@", b"%/C", b"%/E")
-DATES = (830, 813)  # of the last change, of making
 
 
 def read_iso9660(area: Area) -> Layer | None:
@@ -262,11 +244,10 @@ def read_iso9660(area: Area) -> Layer | None:
     block = le16(primary, 128)
     if not block or block % 512:
         return None
-    claims = le32(primary, 80) * block
+    dates = (_date(primary[at : at + 17]) for at in (830, 813))  # of the last change, of making
     return replace(
-        area.layer("iso9660", claims, block), version="Joliet Extension" if joliet else None,
-        label=_label(primary, joliet),
-        uuid=next((uuid for at in DATES if (uuid := _date(primary[at : at + 17]))), None),
+        area.layer("iso9660", le32(primary, 80) * block, block), version="Joliet Extension" if joliet else None,
+        label=_label(primary, joliet), uuid=next(filter(None, dates), None),
     )  # fmt: skip
 
 
@@ -285,12 +266,12 @@ def _descriptors(area: Area) -> tuple[bytes | None, bytes | None]:
     primary = joliet = None
     for index in range(MOST_DESCRIPTORS):
         descriptor = area.read(ISO9660_AT + index * ISO9660_SECTOR, ISO9660_SECTOR)
-        if descriptor[1:6] != b"CD001" or descriptor[0] == END:
+        if descriptor[1:6] != b"CD001" or descriptor[0] == 255:  # the last one
             break
-        if descriptor[0] == PRIMARY and primary is None:
-            primary = descriptor
-        elif descriptor[0] == SUPPLEMENTARY and descriptor[88:91] in JOLIET and joliet is None:
-            joliet = descriptor
+        if descriptor[0] == 1:
+            primary = primary or descriptor
+        elif descriptor[0] == 2 and descriptor[88:91] in JOLIET:
+            joliet = joliet or descriptor
     return primary, joliet
 
 
@@ -365,25 +346,22 @@ def read_other(area: Area) -> Layer | None:
 #
 # The superblock may lie at four places in either byte order. Layout: FreeBSD sys/ufs/ffs/fs.h, struct fs.
 
-PLACES = (0, 8 * KIB, 64 * KIB, 256 * KIB)
 MAGIC_AT = 1372
 UFS2 = 0x19540119
 MAGICS = (UFS2, 0x00011954, 0x00195612, 0x00095014, 0x00612195, 0x05231994)
 
 
 def read_ufs(area: Area) -> Layer | None:
-    for at in PLACES:
+    for at in (0, 8 * KIB, 64 * KIB, 256 * KIB):
         superblock = area.read(at, MAGIC_AT + 4)
         for number, wide in ((le32, le64), (be32, be64)):
-            magic = number(superblock, MAGIC_AT)
-            fragment = number(superblock, 52)
+            magic, fragment = number(superblock, MAGIC_AT), number(superblock, 52)
             if magic not in MAGICS or not is_power_of_two(fragment) or not 512 <= fragment <= 64 * KIB:
                 continue
             fragments = wide(superblock, 1080) if magic == UFS2 else number(superblock, 36)
-            claims = fragments * fragment
             identity = number(superblock, 144), number(superblock, 148)
             return replace(
-                area.layer("ufs", claims or None, fragment), version="2" if magic == UFS2 else "1",
+                area.layer("ufs", fragments * fragment or None, fragment), version="2" if magic == UFS2 else "1",
                 label=text_at(superblock, 680, 32) if magic == UFS2 else None,
                 uuid="{:08x}{:08x}".format(*identity) if any(identity) else None,
             )  # fmt: skip
@@ -396,13 +374,8 @@ def read_ufs(area: Area) -> Layer | None:
 # in each. Source: ZFS on-disk specification, chapter 1; openzfs module/nvpair/nvpair.c.
 
 LABEL = 256 * KIB
-PAIRS_AT = 16 * KIB
 PAIRS_READ = 48 * KIB  # of up to 112 KiB; real lists take a few
-RING_AT, RING = 128 * KIB, 128 * KIB
 SMALLEST = 64 * MIB
-DATA_AT = 4 * MIB  # two labels and the boot block lie before it
-UBERBLOCK = 0x00BAB10C
-WANTED_UBERBLOCKS = 4  # as blkid: one alone may be left over
 UINT64, STRING, LIST = 8, 9, 19
 MOST_PAIRS = 512
 
@@ -412,11 +385,13 @@ def read_zfs(area: Area) -> Layer | None:
         return None
     last = area.size // LABEL * LABEL - 2 * LABEL
     for label in (0,) if area.ends_with_a_partition else (0, last):
-        facts = dict(_pairs(area.read(label + PAIRS_AT, PAIRS_READ)))
+        facts = dict(_pairs(area.read(label + 16 * KIB, PAIRS_READ)))
         if isinstance(facts.get("pool_guid"), int) or isinstance(facts.get("guid"), int):
             return _layer(area, facts)
-    if _uberblocks(area.read(RING_AT, RING)) >= WANTED_UBERBLOCKS:
-        return _layer(area, {})
+    ring = area.read(128 * KIB, 128 * KIB)  # of uberblocks, in either byte order
+    marks = [ring[at : at + 8] for at in range(0, len(ring), KIB)]
+    if sum(mark in (b"\x0c\xb1\xba\0\0\0\0\0", b"\0\0\0\0\0\xba\xb1\x0c") for mark in marks) >= 4:
+        return _layer(area, {})  # as blkid: one alone may be left over
     return None
 
 
@@ -425,7 +400,7 @@ def _layer(area: Area, facts: dict[str, int | str]) -> Layer:
     return Layer(
         kind="zfs_member", extent=area.extent, version=str(version) if isinstance(version, int) else None,
         label=name if isinstance(name, str) else None, uuid=str(guid) if isinstance(guid, int) else None,
-        data_start=area.start + DATA_AT,
+        data_start=area.start + 4 * MIB,  # two labels and the boot block lie before it
         data_unit=1 << ashift if isinstance(ashift, int) and 9 <= ashift <= 24 else None,
     )  # fmt: skip
 
@@ -456,8 +431,3 @@ def _pairs(packed: bytes) -> Iterator[tuple[str, int | str]]:
             elif kind == STRING:
                 yield name, text_at(packed, value + 12, min(be32(packed, value + 8), 256)) or ""
         at += size
-
-
-def _uberblocks(ring: bytes) -> int:
-    marks = (UBERBLOCK.to_bytes(8, "little"), UBERBLOCK.to_bytes(8, "big"))
-    return sum(ring[at : at + 8] in marks for at in range(0, len(ring), KIB))

@@ -52,10 +52,6 @@ def _is(kind: str, *magics: bytes, heads: tuple[int, ...] = (), tails: tuple[tup
     return Signature(kind, source, max(map(len, magics)), heads, tails)
 
 
-def _matches(kind: str, pattern: bytes, width: int, *heads: int, vital: int | None = None) -> Signature:
-    return Signature(kind, pattern, width, heads, vital=vital)
-
-
 def _both(*values: int) -> tuple[bytes, ...]:
     """Return four-byte numbers in either byte order."""
     return tuple(value.to_bytes(4, order) for value in values for order in ("little", "big"))
@@ -85,9 +81,7 @@ OWNERS = (
     _is("linux_raid_member", *_MD, tails=((64 * KIB, 64 * KIB), (4 * KIB, 8 * KIB))),
     _is("linux_raid_member", *_MD, heads=(0, 4 * KIB)),
     _is("ddf_raid_member", b"\xde\x11\xde\x11", tails=_from_end(1, 257)),
-    _is(
-        "isw_raid_member", b"Intel Raid ISM Cfg Sig. ", tails=(*_from_end(2), (4 * KIB, 8 * KIB))
-    ),
+    _is("isw_raid_member", b"Intel Raid ISM Cfg Sig. ", tails=(*_from_end(2), (4 * KIB, 8 * KIB))),
     _is("lsi_mega_raid_member", b"$XIDE$", tails=_from_end(1)),
     _is("via_raid_member", b"\x55\xaa", tails=_from_end(1)),
     _is("silicon_medley_raid_member", b"\0\0\0\x2f", tails=_from_end(1, at=0x60)),
@@ -119,16 +113,17 @@ OWNERS = (
     _is("cs_fvault2", b"CS", heads=(88,)),
 )  # fmt: skip
 
-ZFS_NVLIST = _matches("zfs_member", rb"\x01[\0\x01]\0\0\0{7}\x01", 12)
-ZFS_UBERBLOCK = _matches("zfs_member", rb"\x0c\xb1\xba\0{5}|\0{5}\xba\xb1\x0c", 24)
+ZFS_NVLIST = Signature("zfs_member", rb"\x01[\0\x01]\0\0\0{7}\x01", 12)
+ZFS_UBERBLOCK = Signature("zfs_member", rb"\x0c\xb1\xba\0{5}|\0{5}\xba\xb1\x0c", 24)
 """Their places are those of `zfs_labels`."""
 
 FILE_SYSTEMS = (
-    _matches("vfat", _FAT, 512, 0, vital=13),
+    Signature("vfat", _FAT, 512, (0,), vital=13),
     _is("swsuspend", b"\xed\xc3\x02\xe9\x98\x56\xe5\x0c", heads=(0,)),
     _is("swap", *_SWAP_MAGICS, heads=_SWAP_PLACES),
     _is("xfs", b"XFSB", heads=(0,)),
-    _matches("xfs_external_log", rb"\xfe\xed\xba\xbe.{4}\0\0\0[\x01-\x03]", 12, *range(0, XFS_LOG_SEARCHED, _UNIT)),
+    Signature("xfs_external_log", rb"\xfe\xed\xba\xbe.{4}\0\0\0[\x01-\x03]", 12,
+        tuple(range(0, XFS_LOG_SEARCHED, _UNIT))),
     _is("exfs", b"EXFS", heads=(0,)),
     _is("ext", b"\x53\xef", heads=(KIB + 56,)),
     _is("reiserfs", b"ReIsErFs", heads=(8 * KIB + 0x34, 8 * KIB + 20)),
@@ -178,13 +173,13 @@ PARTITION_TABLES = (
     _is("sgi", b"\x0b\xe5\xa9\x41", heads=(0,)),
     _is("sun", b"\xda\xbe", heads=(508,)),
     _is("gpt", b"EFI PART", heads=(512, 4 * KIB), tails=(*_from_end(1), (4 * KIB, 4 * KIB))),
-    _matches("dos", _DOS, 66, 446, vital=64),
+    Signature("dos", _DOS, 66, (446,), vital=64),
     _is("mac", b"ER", heads=(0,)),
     _is("ultrix", *_both(0x032957), heads=(_ULTRIX_AT,)),
     _is("bsd", b"\x57\x45\x56\x82", heads=(512, 64, 128)),
     _is("unixware", b"\x0d\x60\xe5\xca", heads=(29 * _UNIT + 4, 29174)),
     _is("solaris", b"\xee\xde\x0d\x60", heads=(_UNIT + 12,)),
-    _matches("atari", rb"[\x01\x81][0-9A-Za-z]{3}", 4, *(0x1C6 + 12 * index for index in range(4)), vital=0),
+    Signature("atari", rb"[\x01\x81][0-9A-Za-z]{3}", 4, (0x1C6, 0x1D2, 0x1DE, 0x1EA), vital=0),
     _is("dasd", *(bytes.fromhex(name) for name in ("e5d6d3f1", "d3d5e7f1", "c3d4e2f1")),
         heads=tuple(2 * size + at for size in (512, KIB, 2 * KIB, 4 * KIB) for at in (0, 4))),
 )  # fmt: skip

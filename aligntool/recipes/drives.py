@@ -1,7 +1,7 @@
 """Known drives and chipsets: rows of recipes/drives to geometry."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -56,20 +56,10 @@ class PortFamily:
 
 
 @dataclass(frozen=True, slots=True)
-class _Range:
-    """A range of PCI device numbers of one family."""
-
-    vendor: str
-    first: int
-    last: int
-    family: PortFamily
-
-
-@dataclass(frozen=True, slots=True)
 class ChipsetTable:
     """The families of root ports, by PCI number and by name."""
 
-    ranges: tuple[_Range, ...]
+    ranges: tuple[tuple[str, int, int, PortFamily], ...]  # (vendor, first and last device number, family)
     models: tuple[tuple[str, str, PortFamily], ...]  # (LPC bridge's PCI number, family name, what is different)
     vmd: frozenset[str]  # PCI numbers of VMD controllers
 
@@ -77,9 +67,9 @@ class ChipsetTable:
         """Return the family by number if the table has it, otherwise by the name in pci.ids; None when unknown."""
         vendor, _, device = pci_id.partition(":")
         number = int(device, 16)
-        for each in self.ranges:
-            if each.vendor == vendor and each.first <= number <= each.last:
-                return each.family
+        for maker, first, last, family in self.ranges:
+            if maker == vendor and first <= number <= last:
+                return family
         for side, pattern in _BY_NAME:
             if name is not None and pattern.search(name):
                 return PortFamily(name, Side(side), source="pci.ids")
@@ -102,16 +92,16 @@ def load_chipsets() -> ChipsetTable:
 
 
 def parse_chipsets(file: str, content: str) -> ChipsetTable:
-    document = read_tables(file, content, kinds=("family", "model"), keys=("vmd", "vmd_source"))
-    vmd = document.top.texts("vmd")
+    top, tables = read_tables(file, content, kinds=("family", "model"), keys=("vmd", "vmd_source"))
+    vmd = top.texts("vmd")
     if vmd:
-        document.top.required("vmd_source")
-    families = [(entry, _family(entry)) for entry in document.tables["family"]]
+        top.required("vmd_source")
+    families = [(entry, _family(entry)) for entry in tables["family"]]
     by_name = {family.name: family for _, family in families}
     return ChipsetTable(
         ranges=tuple(each for entry, family in families for each in _ranges(entry, family)),
-        models=tuple(each for entry in document.tables["model"] for each in _models(entry, by_name)),
-        vmd=frozenset(_checked(document.top, pci_id) for pci_id in vmd),
+        models=tuple(each for entry in tables["model"] for each in _models(entry, by_name)),
+        vmd=frozenset(_checked(top, pci_id) for pci_id in vmd),
     )
 
 
@@ -124,19 +114,15 @@ def _family(entry: Entry) -> PortFamily:
     return PortFamily(entry.required("name"), side, entry.text("uplink"), _uplink(entry), entry.required("source"))
 
 
-def _ranges(entry: Entry, family: PortFamily) -> list[_Range]:
-    vendor = entry.required("vendor")
-    listed = entry.texts("devices")
+def _ranges(entry: Entry, family: PortFamily) -> Iterator[tuple[str, int, int, PortFamily]]:
+    vendor, listed = entry.required("vendor"), entry.texts("devices")
     if not listed:
         raise entry.refusal("devices is missing")
-    ranges = []
     for text in listed:
         match = _RANGE.fullmatch(text)
         if match is None:
             raise entry.refusal(f"devices: {text!r} is not a number of four hexadecimal digits, nor two with a dash")
-        first, last = int(match[1], 16), int(match[2] or match[1], 16)
-        ranges.append(_Range(vendor, first, last, family))
-    return ranges
+        yield vendor, int(match[1], 16), int(match[2] or match[1], 16), family
 
 
 def _models(entry: Entry, families: dict[str, PortFamily]) -> list[tuple[str, str, PortFamily]]:
@@ -202,10 +188,6 @@ class DriveRow:
     year: int | None = None
     examples: tuple[str, ...] = ()  # models as they were seen
 
-    def fits_model(self, model: str) -> bool:
-        """Return whether the model matches. `model` is spelled as by `normal`."""
-        return self.fits_any(spellings(model, self.makers, cut=False))
-
     def fits_any(self, texts: tuple[str, ...]) -> bool:
         return any(pattern.fits(text) for pattern in self.patterns for text in texts)
 
@@ -213,13 +195,20 @@ class DriveRow:
         """Return whether the firmware matches; a row without firmware matches all."""
         return not self.firmware or any(each.fits(normal(firmware)) for each in self.firmware_patterns)
 
+    def fits_kind(self, disk: Disk) -> bool:
+        """Return whether the kind of the disk and its size match."""
+        if self.buses and disk.kind not in self.buses:
+            return False
+        if self.capacity_min is None and self.capacity_max is None:
+            return True
+        return disk.size is not None and (self.capacity_min or 0) <= disk.size <= (self.capacity_max or disk.size)
+
 
 def read_rows(file: str, content: str) -> tuple[tuple[DriveRow, ...], tuple[DriveRow, ...]]:
     """Return the rows of models (`[[drive]]`) and the defaults of classes (`[[class]]`). Raises Refused."""
-    document = read_tables(file, content, kinds=("drive", "class"), keys=("makers",))
-    makers = document.top.texts("makers")
-    drives = tuple(_row(entry, makers) for entry in document.tables["drive"])
-    return drives, tuple(_row(entry, (), is_class=True) for entry in document.tables["class"])
+    top, tables = read_tables(file, content, kinds=("drive", "class"), keys=("makers",))
+    drives = tuple(_row(entry, top.texts("makers")) for entry in tables["drive"])
+    return drives, tuple(_row(entry, (), is_class=True) for entry in tables["class"])
 
 
 def _row(entry: Entry, makers: tuple[str, ...], *, is_class: bool = False) -> DriveRow:
@@ -322,10 +311,11 @@ class DriveDatabase:
 
     def known(self, disk: Disk) -> tuple[KnownGeometry, ...]:
         model = normal(disk.model or "")
-        rows = [row for row in self._of_model(model, disk.kind in _INQUIRY_KINDS) if _fits(row, disk)]
+        rows = [row for row in self._of_model(model, disk.kind in _INQUIRY_KINDS) if row.fits_kind(disk)]
+        rows = [row for row in rows if row.fits_firmware(disk.firmware or "")]
         rows.sort(key=lambda row: not row.firmware)  # stable: the files' order within
-        default = next((row for row in self.classes if _in_class(row, disk, model)), None)
-        return tuple(row.geometry for row in (*rows, *((default,) if default else ())))
+        defaults = [row for row in self.classes if _in_class(row, disk, model)]
+        return tuple(row.geometry for row in (*rows, *defaults[:1]))
 
     def search(self, model: str, *, firmware: str | None = None) -> tuple[KnownGeometry, ...]:
         """Return the rows for a model as given; without a match, those with that text in their name or pattern."""
@@ -355,34 +345,14 @@ def load_drives(*, models: bool = True) -> DriveDatabase:
 
 def parse_drives(texts: Iterable[tuple[str, str]]) -> DriveDatabase:
     """Return the database. `texts` are (file name, content)."""
-    rows: list[DriveRow] = []
-    classes: list[DriveRow] = []
-    for file, content in texts:
-        of_models, of_classes = read_rows(file, content)
-        rows.extend(of_models)
-        classes.extend(of_classes)
-    return DriveDatabase(tuple(rows), tuple(classes))
-
-
-def _fits(row: DriveRow, disk: Disk) -> bool:
-    if row.buses and disk.kind not in row.buses:
-        return False
-    if not row.fits_firmware(disk.firmware or ""):
-        return False
-    return _fits_size(row, disk.size)
-
-
-def _fits_size(row: DriveRow, size: int | None) -> bool:
-    if row.capacity_min is None and row.capacity_max is None:
-        return True
-    if size is None or size < (row.capacity_min or 0):
-        return False
-    return row.capacity_max is None or size <= row.capacity_max
+    files = [read_rows(file, content) for file, content in texts]
+    return DriveDatabase(
+        tuple(row for of_models, _ in files for row in of_models),
+        tuple(row for _, of_classes in files for row in of_classes),
+    )
 
 
 def _in_class(row: DriveRow, disk: Disk, model: str) -> bool:
-    if row.match and not row.fits_model(model):
+    if row.match and not row.fits_any(spellings(model, row.makers, cut=False)):
         return False
-    if row.rotational is not None and disk.rotational is not row.rotational:
-        return False
-    return (not row.buses or disk.kind in row.buses) and _fits_size(row, disk.size)
+    return row.rotational in (None, disk.rotational) and row.fits_kind(disk)

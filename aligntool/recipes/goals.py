@@ -89,10 +89,7 @@ def _tests(row: Entry) -> Iterator[BenchTest]:
     row.allow(*_TEST_KEYS)
     row.required("access")
     random = row.choice("access", ACCESS) == "random"
-    kinds = row.texts("do") or DO
-    for kind in kinds:
-        if kind not in DO:
-            raise row.refusal(f"do cannot be {kind!r}", hint='do = ["read", "write"]')
+    kinds = row.choices("do", DO, "a direction", "directions") or DO
     for block, threads, depth in product(_blocks(row), _counts(row, "threads"), _counts(row, "depth")):
         yield from (BenchTest(random, block, depth, threads, kind == "write") for kind in kinds)
 
@@ -195,9 +192,8 @@ def recipe(name: str, kind: str | None = None) -> Recipe:
     A realign and a layout may have one name, as sd-card has; without `kind` it is the one to realign.
     """
     named = [each for each in load_recipes() if each.name == name]
-    for each in named:
-        if kind in (None, each.kind):
-            return each
+    if found := next((each for each in named if kind in (None, each.kind)), None):
+        return found
     if named:
         raise Refused(f"the recipe {name} is for a {named[0].kind}", hint=f"aligntool recipes show {name}")
     known = dict.fromkeys(each.name for each in load_recipes() if kind in (None, each.kind))
@@ -211,27 +207,26 @@ def recipe(name: str, kind: str | None = None) -> Recipe:
 def parse_recipe(file: str, content: str) -> Recipe:
     """Return a recipe. `file` names it in messages and is its name. Raises Refused."""
     keys = tuple(dict.fromkeys(key for keys in _KEYS.values() for key in keys))
-    document = read_tables(file, content, kinds=("part", "test"), keys=keys)
-    top, parts = document.top, document.tables["part"]
+    top, tables = read_tables(file, content, kinds=("part", "test"), keys=keys)
     if top.values.get("format") != FORMAT:
         raise top.refusal(f"format is {top.values.get('format')!r}", hint=f"this aligntool reads format = {FORMAT}")
     kind = top.choice("kind", tuple(_KEYS)) or top.required("kind")
     top.allow(*_KEYS[kind])
-    if kind != "layout" and parts:
+    if kind != "layout" and tables["part"]:
         named = {"realign": "to realign", "raid": "for an array"}.get(kind, "for a benchmark")
         raise top.refusal(f"a recipe {named} has no [[part]]", hint='kind = "layout"')
-    if kind != "bench" and document.tables["test"]:
+    if kind != "bench" and tables["test"]:
         raise top.refusal("only a recipe for a benchmark has a [[test]]", hint='kind = "bench"')
     goal: RealignGoal | LayoutGoal | RaidGoal | BenchGoal
     match kind:
         case "raid":
             goal = raid_goal(top)
         case "bench":
-            goal = bench_goal(top, document.tables["test"])
+            goal = bench_goal(top, tables["test"])
         case "realign":
             goal = _realign_goal(top)
         case _:
-            goal = _layout_goal(top, parts)
+            goal = _layout_goal(top, tables["part"])
     return Recipe(
         name=file.rpartition("/")[2].removesuffix(".toml"),
         file=file,

@@ -1,5 +1,6 @@
 """Read and check the TOML files of recipes/."""
 
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -107,16 +108,12 @@ def parse_pattern(text: str) -> Pattern:
 
 def _spelled_out(token: str) -> str:
     """Return "[0-9]" as "[0123456789]"."""
-    inside, place = token[1:-1], 0
-    characters: list[str] = []
-    while place < len(inside):
-        if inside[place + 1 : place + 2] == "-" and place + 2 < len(inside):
-            characters.extend(map(chr, range(ord(inside[place]), min(ord(inside[place + 2]), 0x7F) + 1)))
-            place += 3
-        else:
-            characters.append(inside[place])
-            place += 1
-    return f"[{''.join(characters)}]" if len(token) > 1 else token
+    if len(token) == 1:
+        return token
+    letters = re.sub(
+        "(.)-(.)", lambda ends: "".join(map(chr, range(ord(ends[1]), min(ord(ends[2]), 0x7F) + 1))), token[1:-1]
+    )
+    return f"[{letters}]"
 
 
 def _fits(tokens: tuple[str, ...], text: str) -> bool:
@@ -224,8 +221,10 @@ class Entry:
         return Refused(f"{self.file}, {self.name}: {what}", hint=hint)
 
 
-def read_tables(file: str, content: str, *, kinds: tuple[str, ...], keys: tuple[str, ...] = ()) -> "Document":
-    """Read a file that holds lists of tables (`[[drive]]`) of the given kinds, and the given keys at its top."""
+def read_tables(
+    file: str, content: str, *, kinds: tuple[str, ...], keys: tuple[str, ...] = ()
+) -> tuple[Entry, dict[str, tuple[Entry, ...]]]:
+    """Return the given keys at the top of a file, and its lists of tables (`[[drive]]`) of the given kinds."""
     import tomllib
 
     try:
@@ -236,16 +235,7 @@ def read_tables(file: str, content: str, *, kinds: tuple[str, ...], keys: tuple[
     for key in top.values:
         if key not in keys:
             raise top.refusal(f"unknown key {key!r}", hint=nearest(key, (*keys, *kinds)))
-    tables = {kind: _entries(file, kind, parsed.get(kind, [])) for kind in kinds}
-    return Document(top, tables)
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A TOML file: its top-level keys, and its arrays of tables."""
-
-    top: Entry
-    tables: Mapping[str, tuple[Entry, ...]]
+    return top, {kind: _entries(file, kind, parsed.get(kind, [])) for kind in kinds}
 
 
 def _entries(file: str, kind: str, rows: object) -> tuple[Entry, ...]:

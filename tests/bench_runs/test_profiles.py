@@ -328,7 +328,7 @@ def test_a_list_in_a_row_is_a_test_with_each() -> None:
         ('["4KiB", "8KiB"]', '"4K"', "is not a size"),
         ('["4KiB", "8KiB"]', '"1000B"', "multiple of 512B"),
         ('["4KiB", "8KiB"]', '"128MiB"', "up to 64MiB"),
-        ('do = "read"', 'do = "trim"', "do cannot be 'trim'"),
+        ('do = "read"', 'do = "trim"', "do: 'trim' is not a direction"),
         ("repeats = 2", "repeats = 2.5", "whole number"),
         ("runtime = 0.5", "runtime = 0", "from 0.1 to 86400"),
         ('size = "64MiB"', 'size = "4KiB"', "smaller than the requests"),

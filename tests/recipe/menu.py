@@ -43,7 +43,7 @@ def menu(recipes: Sequence[Recipe], drives: DriveDatabase, chipsets: ChipsetTabl
         parts.append("| drive | known | confidence |\n|---|---|---|")
         parts.extend(_line(row) for row in rows)
         parts.append("")
-    families = {each.family.name: each.family for each in chipsets.ranges}
+    families = {family.name: family for *_, family in chipsets.ranges}
     parts.append("## [chipsets.toml](chipsets.toml)\n")
     parts.append("| PCI devices of | side | link to the processor |\n|---|---|---|")
     parts.extend(f"| {each.name} | {each.side} | {each.uplink or '–'} |" for each in families.values())

@@ -41,7 +41,7 @@ def test_the_table_agrees_with_every_name_in_pci_ids() -> None:
 
 
 def test_no_device_belongs_to_two_families() -> None:
-    ranges = sorted((each.vendor, each.first, each.last, each.family.name) for each in load_chipsets().ranges)
+    ranges = sorted((vendor, first, last, family.name) for vendor, first, last, family in load_chipsets().ranges)
     for one, other in pairwise(ranges):
         assert one[0] != other[0] or one[2] < other[1], f"{one} / {other}"
 
