@@ -15,7 +15,6 @@ from aligntool.system import ArrayLine, Initramfs, System, TableLine
 # systemd.mount(5).
 
 DEEPEST = 8  # devices on devices
-NEEDED_TO_START = ("/", "/usr")
 SYSTEM_PLACES = re.compile(r"/|/(usr|boot|efi|var|home|root|opt|etc)(/.*)?|none|swap")
 NUMBERED = re.compile(r"/dev/(md_?d?\d+)(p\d+)?")
 LEAVES_INACTIVE = "debian"  # the family with initramfs-tools; with dracut it was not tried
@@ -39,19 +38,14 @@ class RunningArray:
         """Return those that mean the array and do not name it by its UUID but by its node, its name, or another
         UUID.
         """
-        facts, nodes = self.facts, self.nodes()
-        return tuple(
-            line
-            for line in self.system.mdadm.arrays
-            if facts.uuid is not None
-            and (
-                (line.uuid == facts.uuid and line.device == "<ignore>")
-                or (
-                    line.uuid != facts.uuid
-                    and (node_of(line.device) in nodes or (line.uuid is None and line.name and line.name == facts.name))
-                )
-            )
-        )
+        uuid, name, nodes = self.facts.uuid, self.facts.name, self.nodes()
+
+        def means_it(line: ArrayLine) -> bool:
+            if line.uuid == uuid:
+                return line.device == "<ignore>"
+            return node_of(line.device) in nodes or bool(line.uuid is None and line.name and line.name == name)
+
+        return tuple(filter(means_it, self.system.mdadm.arrays)) if uuid is not None else ()
 
     def nodes(self) -> frozenset[str]:
         """Return everything that it may be called below /dev, now or when it has the name of its superblock; but
@@ -79,7 +73,7 @@ class RunningArray:
 
     def holds_system(self) -> bool:
         """Return whether the system itself is on it: the initramfs has to assemble it."""
-        return any(place in NEEDED_TO_START for place in self.places())
+        return any(place in ("/", "/usr") for place in self.places())
 
     def is_assembled_by(self, image: Initramfs) -> bool:
         """Return whether that initramfs would assemble it. dracut assembles only what its options name: rd.md.uuid=,
@@ -102,6 +96,11 @@ class RunningArray:
         """Return those of fstab that are of this array, by what they name, or a volume on it by where it is mounted
         now.
         """
+
+        def is_volume(spec: str) -> bool:
+            """Return whether only its mount point identifies the node: /dev/mapper/vg-lv, /dev/vg/lv, /dev/disk/..."""
+            return spec.startswith("/dev/") and spec.count("/") > 2 and not spec.startswith("/dev/md/")
+
         contents = ((one.content, *(part.content for part in one.partitions)) for one in self.stack())
         layers = [layer for content in contents for each in content for layer in each]
         specs = {f"UUID={layer.uuid}" for layer in layers if layer.uuid}
@@ -112,7 +111,7 @@ class RunningArray:
             for line in self.system.fstab
             if line.spec in specs
             or base_node(line.spec) in nodes
-            or (_is_volume(line.spec) and line.place in places and line.place not in ("none", "swap"))
+            or (is_volume(line.spec) and line.place in places and line.place not in ("none", "swap"))
         )
 
     def stays_inactive(self, family: str | None) -> bool:
@@ -184,13 +183,6 @@ def places_on(disk: Disk) -> tuple[str, ...]:
     return (*disk.mounted_at, *(place for part in disk.partitions for place in part.mounted_at))
 
 
-def _is_volume(spec: str) -> bool:
-    """Return whether the node is /dev/mapper/vg-lv, /dev/vg/lv or /dev/disk/by-..., which only its mount point
-    identifies.
-    """
-    return spec.startswith("/dev/") and spec.count("/") > 2 and not spec.startswith("/dev/md/")
-
-
 def _persists(array: RunningArray, code: Code, severity: Severity, sentence: str, *evidence: str) -> Finding:
     """Return a finding that `raid persist` repairs."""
     path = array.disk.path
@@ -213,7 +205,6 @@ def system_findings(inventory: Inventory) -> Iterator[Finding]:
             continue
         if not array.lines_in(system.mdadm.arrays):
             yield from _no_line(array)
-            yield from _foreign(array)
         yield from _images(array)
         for line in array.fstab_lines():
             if SYSTEM_PLACES.fullmatch(line.place) or {"nofail", "noauto"} & set(line.options):
@@ -241,19 +232,15 @@ def _no_line(array: RunningArray) -> Iterator[Finding]:
         files = ", ".join(array.system.mdadm.files)
         sentence = f"no ARRAY line in {files} names it" if files else "there is no mdadm.conf that names it"
         yield _persists(array, Code.NO_ARRAY_LINE, Severity.WARNING, sentence, f"UUID={uuid}")
-
-
-def _foreign(array: RunningArray) -> Iterator[Finding]:
     host, colon, name = (array.facts.name or "").rpartition(":")
     home = array.system.mdadm.homehost
     here = array.system.hostname if home in (None, "<system>") else home
-    if not colon or not here or home == "<ignore>" or host in (here, "any"):
-        return
-    sentence = (
-        f"belongs to the host {host!r} by its superblock, and this one is {here!r}: it comes up as "
-        f"{array.disk.path} or /dev/md/{host}:{name}, and under another number the next time"
-    )
-    yield _persists(array, Code.FOREIGN_ARRAY, Severity.WARNING, sentence)
+    if colon and here and home != "<ignore>" and host not in (here, "any"):
+        sentence = (
+            f"belongs to the host {host!r} by its superblock, and this one is {here!r}: it comes up as "
+            f"{array.disk.path} or /dev/md/{host}:{name}, and under another number the next time"
+        )
+        yield _persists(array, Code.FOREIGN_ARRAY, Severity.WARNING, sentence)
 
 
 def _images(array: RunningArray) -> Iterator[Finding]:
@@ -306,10 +293,11 @@ def array_number_findings(inventory: Inventory) -> Iterator[Finding]:
         why = "its ARRAY line keeps that number" if kept else "md gives the numbers anew at every start"
         meant = f", which means {disk.name}" if disk and disk.path != node else ""
         by_hand = () if known and file else (_by_hand(file, line, disk, reason),)
+        persist = f"sudo aligntool raid persist {known.disk.path}" if known else f"sudoedit {file}"
         yield Finding(
             Code.NUMBERED_IN_FSTAB, Severity.INFO if kept else Severity.WARNING,
             f"{where} says {line.spec}{meant}; {why}", disk=disk.name if disk else None,
-            evidence=(line.text, *by_hand), next=_next(file, line, known),
+            evidence=(line.text, *by_hand), next=persist if file else f"sudo grep -rsw {line.spec} {_BOOT_SETTINGS}",
         )  # fmt: skip
 
 
@@ -344,13 +332,12 @@ def _probably(line: TableLine, arrays: Sequence[RunningArray]) -> tuple[RunningA
     ways = (
         (f"is mounted at {line.place} now", [one for one in arrays if line.place in one.places()]),
         ("has the name of its ARRAY line", [one for one in arrays if one.facts.name in names]),
-        (f"is the only array with {line.kind}", [one for one in free if _kind_on(one.disk) == line.kind]),
+        (
+            f"is the only array with {line.kind}",
+            [one for one in free if [each.kind for each in one.disk.content] == [line.kind]],
+        ),
     )
     return next(((found[0], reason) for reason, found in ways if len(found) == 1), (None, ""))
-
-
-def _kind_on(disk: Disk) -> str | None:
-    return disk.content[0].kind if len(disk.content) == 1 else None
 
 
 def uuid_behind(spec: str, disk: Disk) -> str | None:
@@ -358,11 +345,10 @@ def uuid_behind(spec: str, disk: Disk) -> str | None:
     more than one.
     """
     found = NUMBERED.fullmatch(spec)
-    number = int(found[2][1:]) if found and found[2] else None
-    part = next((part for part in disk.partitions if part.number == number), None)
-    if number is not None and part is None:
-        return None
-    layers = part.content if part else disk.content
+    if found and found[2]:
+        layers = [layer for part in disk.partitions if part.number == int(found[2][1:]) for layer in part.content]
+    else:
+        layers = list(disk.content)
     return layers[0].uuid if len(layers) == 1 else None
 
 
@@ -373,12 +359,5 @@ def _by_hand(file: str, line: TableLine, disk: Disk | None, reason: str) -> str:
     uuid = uuid_behind(line.spec, disk) if disk else None
     put = f"put UUID={uuid} in its place" if uuid else "put UUID= of what is meant in its place"
     menu = "" if file else ", and renew the boot loader's menu"
-    who = f"{disk.name} {reason}: " if disk and reason else ""
-    who = who if disk else "which array is meant is not known here: "
+    who = (f"{disk.name} {reason}: " if reason else "") if disk else "which array is meant is not known here: "
     return f"{who}{put}{menu}"
-
-
-def _next(file: str, line: TableLine, known: RunningArray | None) -> str:
-    if not file:
-        return f"sudo grep -rsw {line.spec} {_BOOT_SETTINGS}"
-    return f"sudo aligntool raid persist {known.disk.path}" if known else f"sudoedit {file}"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 
 from aligntool.audit.report import Grid, GridKind, Severity, Wishes
-from aligntool.inventory import Disk, DiskKind, Inventory, KnownGeometry, Source
+from aligntool.inventory import Disk, DiskKind, Inventory, KnownGeometry, NvmeFacts, Source
 from aligntool.units import MIB, TIB, format_size, is_power_of_two
 
 # Whether a reported physical sector of 512 bytes is that of one rotating drive.
@@ -143,11 +143,10 @@ def grids_of(
     """
     size, source, by = sectors[disk.name]
     phase = max(disk.limits.alignment_offset or 0, 0)
+    shift = shifts.get(disk.name, phase % size)
     if disk.name in shifts:
-        by = f"{by}; {format_size(size - shifts[disk.name])} past one is where the data of every member begin"
-        grids = [Grid(GridKind.PHYSICAL, size, shifts[disk.name], source, by, Severity.ERROR)]
-    else:
-        grids = [Grid(GridKind.PHYSICAL, size, phase % size, source, by, Severity.ERROR)]
+        by = f"{by}; {format_size(size - shift)} past one is where the data of every member begin"
+    grids = [Grid(GridKind.PHYSICAL, size, shift, source, by, Severity.ERROR)]
     wider = (
         *_minimum_io(disk, known),
         *_page(disk, known, wishes),
@@ -221,17 +220,15 @@ Wide = tuple[GridKind, Sized, Severity]
 
 def _minimum_io(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:
     minimum = 0 if distrusted(known, "minimum_io_size") else believed_minimum_io(disk)
-    if disk.kind in STACKED:
-        if disk.array and disk.array.chunk:
-            yield GridKind.CHUNK, (disk.array.chunk, Source.REPORTED, "md chunk_size"), Severity.WARNING
-        elif minimum:
-            yield GridKind.CHUNK, (minimum, Source.REPORTED, "minimum_io_size"), Severity.WARNING
-    elif minimum and _hides_drives(disk):
+    sized: Sized = (minimum, Source.REPORTED, "minimum_io_size")
+    if disk.kind in STACKED and disk.array and disk.array.chunk:
+        yield GridKind.CHUNK, (disk.array.chunk, Source.REPORTED, "md chunk_size"), Severity.WARNING
+    elif minimum and (disk.kind in STACKED or _hides_drives(disk)):
         # What a RAID controller or an array reports here is its strip: as a chunk of md's, off it is a warning.
-        yield GridKind.CHUNK, (minimum, Source.REPORTED, "minimum_io_size"), Severity.WARNING
+        yield GridKind.CHUNK, sized, Severity.WARNING
     elif minimum:
         # The kernel's own rule: granularity = max(physical_block_size, minimum_io_size), block/blk-settings.c.
-        yield GridKind.MINIMUM_IO, (minimum, Source.REPORTED, "minimum_io_size"), Severity.ERROR
+        yield GridKind.MINIMUM_IO, sized, Severity.ERROR
 
 
 def _hides_drives(disk: Disk) -> bool:
@@ -241,28 +238,25 @@ def _hides_drives(disk: Disk) -> bool:
     return disk.kind in _MADE_OF_OTHERS or (disk.kind is DiskKind.SCSI and not is_one_drive(disk))
 
 
+def _known(known: Sequence[KnownGeometry], field: str) -> Sized | None:
+    """Return a size of the first row that has it."""
+    return next(((size, row.source, row.row) for row in known if (size := getattr(row, field))), None)
+
+
 def _page(disk: Disk, known: Sequence[KnownGeometry], wishes: Wishes) -> Iterator[Wide]:
     if wishes.page_size:
         yield GridKind.PAGE, (wishes.page_size, Source.GIVEN, "--page-size"), Severity.WARNING
-        return
-    if disk.kind in STACKED:
-        return
-    row = next((row for row in known if row.page_size), None)
-    if row and row.page_size:
-        yield GridKind.PAGE, (row.page_size, row.source, row.row), Severity.WARNING
+    elif disk.kind not in STACKED and (sized := _known(known, "page_size")):
+        yield GridKind.PAGE, sized, Severity.WARNING
 
 
 def _unit(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:
-    nvme = disk.nvme
-    for name, value in (
-        ("NPWG", nvme.preferred_write_granularity if nvme else None),
-        ("NPWA", nvme.preferred_write_alignment if nvme else None),
-    ):
+    nvme = disk.nvme or NvmeFacts()
+    for name, value in (("NPWG", nvme.preferred_write_granularity), ("NPWA", nvme.preferred_write_alignment)):
         if value and is_power_of_two(value) and value <= MIB:
             yield GridKind.UNIT, (value, Source.REPORTED, f"NVMe {name}"), Severity.WARNING
-    row = next((row for row in known if row.indirection_unit), None)
-    if row and row.indirection_unit and disk.kind not in STACKED:
-        yield GridKind.UNIT, (row.indirection_unit, row.source, row.row), Severity.WARNING
+    if disk.kind not in STACKED and (sized := _known(known, "indirection_unit")):
+        yield GridKind.UNIT, sized, Severity.WARNING
 
 
 def _measured(disk: Disk, wishes: Wishes) -> Iterator[Wide]:
@@ -283,35 +277,26 @@ def _measured(disk: Disk, wishes: Wishes) -> Iterator[Wide]:
 def _allocation(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:
     if disk.kind not in (DiskKind.SD, DiskKind.EMMC, DiskKind.USB):
         return
-    unit = disk.preferred_erase_size or 0
-    row = next((row for row in known if row.erase_block), None)
+    unit, sized = disk.preferred_erase_size or 0, _known(known, "erase_block")
     if unit and unit % ASSUMED_SECTOR == 0 and unit <= 64 * MIB:
-        sized: Sized = (unit, Source.REPORTED, "preferred_erase_size")
+        sized = (unit, Source.REPORTED, "preferred_erase_size")
         if disk.kind is not DiskKind.SD or disk.allocation_unit == 0:
             # mmc_init_erase() in drivers/mmc/core/core.c: but for the AU_SIZE of an SD card it goes by the capacity.
             sized = (unit, Source.ASSUMED, "preferred_erase_size, which the kernel derives from the capacity")
-    elif row and row.erase_block and disk.rotational is not True:
-        sized = (row.erase_block, row.source, row.row)
-    else:
+    elif disk.rotational is True:
         return
-    # An assumption is no reason to warn.
-    yield GridKind.ALLOCATION, sized, Severity.INFO if sized[1] is Source.ASSUMED else Severity.WARNING
+    if sized:  # an assumption is no reason to warn
+        yield GridKind.ALLOCATION, sized, Severity.INFO if sized[1] is Source.ASSUMED else Severity.WARNING
 
 
 def _for_information(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:
-    if disk.kind not in (DiskKind.SD, DiskKind.EMMC, DiskKind.USB, *STACKED):
-        row = next((row for row in known if row.erase_block), None)
-        if row and row.erase_block:
-            yield GridKind.ERASE, (row.erase_block, row.source, row.row), Severity.INFO
+    its_own = disk.kind not in (DiskKind.SD, DiskKind.EMMC, DiskKind.USB, *STACKED)
+    if its_own and (sized := _known(known, "erase_block")):
+        yield GridKind.ERASE, sized, Severity.INFO
     grade, _ = grade_optimal_io(disk)
-    if distrusted(known, "optimal_io_size"):
-        return
-    if grade in (Grade.PLAUSIBLE, Grade.STRIPE):
-        yield (
-            GridKind.OPTIMAL_IO,
-            (disk.limits.optimal_io_size or 0, Source.REPORTED, "optimal_io_size"),
-            Severity.INFO,
-        )
+    if grade in (Grade.PLAUSIBLE, Grade.STRIPE) and not distrusted(known, "optimal_io_size"):
+        sized = (disk.limits.optimal_io_size or 0, Source.REPORTED, "optimal_io_size")
+        yield GridKind.OPTIMAL_IO, sized, Severity.INFO
 
 
 # Where the sectors of the members begin on an md array, where the kernel does not report it: for members that start
@@ -325,16 +310,12 @@ def shifted_arrays(inventory: Inventory, sectors: Mapping[str, Sized]) -> dict[s
     """Return the shift by the array's name, without arrays that the kernel reports correctly and those whose members
     contradict each other.
     """
-    arrays = [disk for disk in inventory.disks if disk.array and _needs_it(disk, sectors[disk.name][0])]
-    if not arrays:
-        return {}
-    places = _places(inventory)
-    found = {disk.name: _shift(disk, sectors, places) for disk in arrays}
+    places, found = _places(inventory), {}
+    for disk in inventory.disks:
+        wider = sectors[disk.name][0] > (disk.limits.physical_block_size or 0)
+        if disk.array and (wider or (disk.limits.alignment_offset or 0) < 0):
+            found[disk.name] = _shift(disk, sectors, places)
     return {name: shift for name, shift in found.items() if shift}
-
-
-def _needs_it(disk: Disk, size: int) -> bool:
-    return (disk.limits.alignment_offset or 0) < 0 or size > (disk.limits.physical_block_size or 0)
 
 
 def _places(inventory: Inventory) -> dict[str, tuple[Disk, int]]:

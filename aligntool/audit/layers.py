@@ -105,7 +105,7 @@ def _in_flight(disk: Disk) -> Iterator[Finding]:
     flight = disk.table.in_flight if disk.table else None
     if flight is None:
         return
-    numbers = ", ".join(str(number) for number in flight.partitions)
+    numbers = ", ".join(map(str, flight.partitions))
     entries = f"entry {numbers} is" if len(flight.partitions) == 1 else f"entries {numbers} are"
     journal = "the table names no byte of this disk for the journal: it is the file that was given with --journal"
     if flight.journal_at is not None:
@@ -120,13 +120,15 @@ def _in_flight(disk: Disk) -> Iterator[Finding]:
 
 def gpt_is_lost(disk: Disk) -> bool:
     """Return whether both copies of the GPT are damaged: then Linux reads none of its entries."""
-    faults = {fault.fault for fault in disk.table.faults} if disk.table else set()
-    return faults >= _COPIES_DAMAGED
+    return _faults(disk) >= _COPIES_DAMAGED
+
+
+def _faults(disk: Disk) -> set[Fault]:
+    return {fault.fault for fault in disk.table.faults} if disk.table else set()
 
 
 def _lost(disk: Disk) -> Finding:
-    faults = disk.table.faults if disk.table else ()
-    damaged = tuple(fault for fault in faults if fault.fault in _COPIES_DAMAGED)
+    damaged = [fault for fault in (disk.table.faults if disk.table else ()) if fault.fault in _COPIES_DAMAGED]
     listed = disk.table is not None and disk.table.label is TableLabel.GPT
     shown = ", and what is listed here is what could still be read" if listed else ""
     text = f"both copies of the GPT are damaged: Linux reads none of its entries{shown}"
@@ -158,7 +160,9 @@ def _next_step(disk: Disk, code: Code) -> str:
         return next_resume(disk)
     if code in (Code.GPT_PRIMARY_DAMAGED, Code.GPT_BACKUP_DAMAGED, Code.GPT_BACKUP_MISPLACED, Code.GPT_COPIES_DIFFER):
         backup = f"sgdisk --backup=gpt-{disk.name.rpartition('/')[2]}.bin {path}"
-        saves = path == disk.path and not _is_refused_by_sgdisk(disk)
+        # A damaged copy behind a damaged protective MBR: sgdisk 1.0.9 saves nothing then ("Invalid partition data").
+        is_refused = Fault.PROTECTIVE_MBR in _faults(disk) and not _faults(disk).isdisjoint(_COPIES_DAMAGED)
+        saves = path == disk.path and not is_refused
         return as_root(disk, backup if saves else f"sgdisk -v {path}")
     if code in (Code.GPT_LOST, Code.COVERS_TABLE):
         return as_root(disk, f"sgdisk -v {path}")
@@ -167,30 +171,12 @@ def _next_step(disk: Disk, code: Code) -> str:
     return f"aligntool explain {code}"
 
 
-def _is_refused_by_sgdisk(disk: Disk) -> bool:
-    """Return whether it is a damaged copy behind a damaged protective MBR: sgdisk 1.0.9 saves nothing then ("Invalid
-    partition data").
-    """
-    faults = {fault.fault for fault in disk.table.faults} if disk.table else set()
-    return Fault.PROTECTIVE_MBR in faults and bool(faults & _COPIES_DAMAGED)
-
-
-def _shows_volumes(disk: Disk) -> bool:
-    """Return whether the kernel shows volumes, not the table, as for a dynamic disk with an MBR
-    (block/partitions/ldm.c).
-    """
-    faults = disk.table.faults if disk.table and disk.table.label is TableLabel.DOS else ()
-    return any(fault.fault is Fault.DYNAMIC_DISK for fault in faults)
-
-
 def _kernel_disagrees(disk: Disk) -> Iterator[Finding]:
     """Yield differences between the kernel's partitions and the table's, where both were read."""
-    if (
-        not disk.table_read
-        or not disk.kernel_partitions
-        or (disk.table and disk.table.label is TableLabel.UNKNOWN)
-        or _shows_volumes(disk)
-    ):
+    label = disk.table.label if disk.table else None
+    # Of a dynamic disk with an MBR the kernel shows the volumes, not the table (block/partitions/ldm.c).
+    shows_volumes = label is TableLabel.DOS and Fault.DYNAMIC_DISK in _faults(disk)
+    if not disk.table_read or not disk.kernel_partitions or label is TableLabel.UNKNOWN or shows_volumes:
         return
     parked = parked_numbers(disk)  # the kernel's nodes of these are removed while they are in flight
     on_disk = {
@@ -221,13 +207,6 @@ def _placed(extent: Extent) -> str:
 # Stripe settings of ext4 and XFS against the array below them.
 #
 # The array is the md layer under the file system (in an image of a member), or the striped device it lies on.
-
-
-def _is_a_sector(disk: Disk, unit: int) -> bool:
-    """Return whether the stride is only a sector: mke2fs writes one where its blocks are smaller than the physical
-    sector.
-    """
-    return unit <= (disk.limits.physical_block_size or 0)
 
 
 def _array(disk: Disk, below: Layer | None) -> tuple[str, int, int | None]:
@@ -271,7 +250,6 @@ def _mismatch(layer: Layer, level: str, chunk: int, stripe: int | None) -> str:
 # The stack above a partition: where its data really start on the device, and whether its settings fit what
 # lies below.
 
-_CLUSTERED = frozenset({"vfat", "exfat"})
 _COMPARED = frozenset(
     {GridKind.PHYSICAL, GridKind.MINIMUM_IO, GridKind.PAGE, GridKind.UNIT, GridKind.ALLOCATION, GridKind.CHUNK}
 )
@@ -280,60 +258,43 @@ DEEPEST = 8  # layers within layers; a disk that nests deeper is not telling the
 
 def layer_findings(judged: Judged, sector_size: int) -> Iterator[Finding]:
     disk, verdicts = judged.disk, judged.by_partition()
-    for partition in disk.partitions:
-        yield from _Walk(judged, partition, verdicts.get(partition.number), sector_size).contents(partition.content)
-    if not disk.partitions:
-        yield from _Walk(judged, None, verdicts.get(None), sector_size).contents(disk.content)
+    grids = tuple(grid for grid in judged.grids if grid.kind in _COMPARED)
+    for part in disk.partitions or (None,):
+        number = part.number if part else None
+        walk = _Walk(disk, grids, part, number, verdicts.get(number), sector_size)
+        yield from walk.contents(part.content if part else disk.content)
 
 
 @dataclass(frozen=True, slots=True)
 class _Walk:
     """One partition's stack, from the bottom up."""
 
-    judged: Judged
+    disk: Disk
+    grids: tuple[Grid, ...]
     partition: Partition | None
+    number: int | None
     verdict: Verdict | None
     sector_size: int
 
-    @property
-    def disk(self) -> Disk:
-        return self.judged.disk
-
-    @property
-    def grids(self) -> tuple[Grid, ...]:
-        return tuple(grid for grid in self.judged.grids if grid.kind in _COMPARED)
-
-    @property
-    def start(self) -> int:
-        return self.partition.extent.start if self.partition else 0
-
-    @property
-    def number(self) -> int | None:
-        return self.partition.number if self.partition else None
-
-    def finding(self, code: Code, severity: Severity, text: str, layer: Layer) -> Finding:
+    def finding(self, code: Code, severity: Severity, text: str, name: str | None, start: int | None) -> Finding:
         return Finding(
-            code, severity, f"{where(self.disk, self.partition)}: {text}", disk=self.disk.name,
-            partition=self.number, layer=layer_name(layer),
-            start=layer.extent.start, sector_size=self.sector_size, next=f"aligntool explain {code}",
+            code, severity, f"{where(self.disk, self.partition)}: {text}", disk=self.disk.name, partition=self.number,
+            layer=name, start=start, sector_size=self.sector_size, next=f"aligntool explain {code}",
         )  # fmt: skip
 
     def contents(self, layers: Sequence[Layer]) -> Iterator[Finding]:
-        part, code = self.partition, Code.AMBIGUOUS_CONTENT
+        part = self.partition
         if len(layers) > 1 and not all(layer.kind in LIVE_TOGETHER for layer in layers):
-            text = f"{where(self.disk, part)}: {', '.join(map(layer_name, layers))} are all recognised here"
+            text = f"{', '.join(map(layer_name, layers))} are all recognised here"
+            found = self.finding(Code.AMBIGUOUS_CONTENT, Severity.WARNING, text, None, None)
             node = f"/dev/{part.node}" if part and part.node else self.disk.path
             look = as_root(self.disk, f"wipefs --no-act {shell_word(node)}")
-            yield Finding(
-                code, Severity.WARNING, text, disk=self.disk.name, partition=self.number, sector_size=self.sector_size,
-                next=look if part is None or part.node else f"aligntool explain {code}",
-            )  # fmt: skip
+            yield replace(found, next=look) if part is None or part.node else found
         for layer in layers:
             yield from self.layer(layer, None, 0)
 
     def layer(self, layer: Layer, below: Layer | None, depth: int) -> Iterator[Finding]:
         yield from self._size(layer)
-        yield from self._problems(layer)
         if layer.data_start is not None:
             yield from self._data_start(layer)
         yield from self._segments(layer)
@@ -347,38 +308,30 @@ class _Walk:
         if layer.stripe_unit is None:
             return
         level, chunk, stripe = _array(self.disk, below)
-        if chunk == 0 and _is_a_sector(self.disk, layer.stripe_unit):
-            return
+        if chunk == 0 and layer.stripe_unit <= (self.disk.limits.physical_block_size or 0):
+            return  # mke2fs writes a stride of a sector where its blocks are smaller than the physical one
         if sentence := _mismatch(layer, level, chunk, stripe):
-            text = f"{layer_name(layer)} {sentence}"
-            yield self.finding(Code.STRIPE_MISMATCH, Severity.WARNING, text, layer)
+            name = layer_name(layer)
+            text = f"{name} {sentence}"
+            yield self.finding(Code.STRIPE_MISMATCH, Severity.WARNING, text, name, layer.extent.start)
 
     def _data_start(self, layer: Layer) -> Iterator[Finding]:
         start = layer.data_start or 0
         grid = self._worst_grid(start)
         if grid is None:
             return
-        if layer.kind in _CLUSTERED:
-            yield from self._clusters(layer, start, grid)
-            return
-        yield self._off(_code_of(grid), grid.severity, layer_name(layer), "data start", start, grid)
-
-    def _clusters(self, layer: Layer, start: int, grid: Grid) -> Iterator[Finding]:
-        """Yield findings on FAT and exFAT: only the physical sector counts, and hardly that on an EFI system
-        partition.
-        """
-        if grid.kind not in (GridKind.PHYSICAL, GridKind.MINIMUM_IO):
-            return
-        boot = self.partition is not None and self.partition.type_code in EFI_SYSTEM
-        severity = Severity.INFO if boot else Severity.WARNING
-        yield self._off(Code.CLUSTERS_OFF, severity, layer_name(layer), "first cluster", start, grid)
+        if layer.kind not in ("vfat", "exfat"):
+            yield self._off(_code_of(grid), grid.severity, layer_name(layer), "data start", start, grid)
+        elif grid.kind in (GridKind.PHYSICAL, GridKind.MINIMUM_IO):  # hardly that on an EFI system partition
+            boot = self.partition is not None and self.partition.type_code in EFI_SYSTEM
+            severity = Severity.INFO if boot else Severity.WARNING
+            yield self._off(Code.CLUSTERS_OFF, severity, layer_name(layer), "first cluster", start, grid)
 
     def _segments(self, layer: Layer) -> Iterator[Finding]:
         """Yield findings on every run of every logical volume; what pe_start already explains is not repeated."""
         said: set[tuple[str, GridKind]] = set()
-        base = layer.data_start if layer.data_start is not None else self.start
         for segment in layer.segments:
-            grid = self._worst_grid(segment.extent.start, base)
+            grid = self._worst_grid(segment.extent.start, layer.data_start)
             if grid is None or (segment.volume, grid.kind) in said:
                 continue
             said.add((segment.volume, grid.kind))
@@ -387,7 +340,8 @@ class _Walk:
 
     def _worst_grid(self, start: int, base: int | None = None) -> Grid | None:
         """Return the worst grid that `start` is off, unless the layer below is off it by just as much."""
-        base = self.start if base is None else base
+        if base is None:
+            base = self.partition.extent.start if self.partition else 0
         failed = [grid for grid in self.grids if grid.off_by(start) and grid.off_by(start) != grid.off_by(base)]
         if self.verdict and self.verdict.answer is Answer.UNKNOWN:
             return None
@@ -395,49 +349,39 @@ class _Walk:
 
     def _off(self, code: Code, severity: Severity, name: str, what: str, start: int, grid: Grid) -> Finding:
         past = grid.off_by(start)
-        return Finding(
-            code, severity,
-            f"{where(self.disk, self.partition)}: {what} of {name} is at {spot(start, self.sector_size)} of the disk,"
-            f" {format_size(past)} past a boundary of {format_size(grid.size)} ({asked_by(grid)})",
-            disk=self.disk.name, partition=self.number, layer=name, start=start, sector_size=self.sector_size,
-            grid=grid, off_by=past, cost=predict(grid.size), next=next_look(self.disk),
-        )  # fmt: skip
-
-    def _room(self, layer: Layer) -> int | None:
-        """Return the bytes from the layer's start to its container's end, if the layer claims more; otherwise None."""
-        end = self.partition.extent.end if self.partition else self.disk.size or 0
-        room = end - layer.extent.start
-        outgrown = layer.claims_size is not None and not layer.segments and 0 < room < layer.claims_size
-        return room if outgrown else None
+        text = (
+            f"{what} of {name} is at {spot(start, self.sector_size)} of the disk, {format_size(past)} past a boundary "
+            f"of {format_size(grid.size)} ({asked_by(grid)})"
+        )
+        found = self.finding(code, severity, text, name, start)
+        return replace(found, grid=grid, off_by=past, cost=predict(grid.size), next=next_look(self.disk))
 
     def _size(self, layer: Layer) -> Iterator[Finding]:
-        room = self._room(layer)
-        if room is None or layer.claims_size is None:
-            return
-        text = (
-            f"{layer_name(layer)} says it has {format_size(layer.claims_size)},"
-            f" but there are {format_size(room)}: {format_size(layer.claims_size - room)} too few"
-        )
-        yield self.finding(Code.LARGER_THAN_CONTAINER, Severity.ERROR, text, layer)
-
-    def _problems(self, layer: Layer) -> Iterator[Finding]:
-        room = self._room(layer)
-        same = missing_bytes(layer.kind, layer.claims_size or 0, room) if room is not None else None
+        """Yield findings on a layer that has outgrown its container, and on other damage of its superblock."""
+        claims, same = layer.claims_size or 0, None
+        end = self.partition.extent.end if self.partition else self.disk.size or 0
+        room = end - layer.extent.start
+        name, start = layer_name(layer), layer.extent.start
+        if not layer.segments and 0 < room < claims:
+            text = f"{name} says it has {format_size(claims)}, but there are {format_size(room)}"
+            few = f"{text}: {format_size(claims - room)} too few"
+            yield self.finding(Code.LARGER_THAN_CONTAINER, Severity.ERROR, few, name, start)
+            same = missing_bytes(layer.kind, claims, room)
         for problem in layer.problems:
-            if problem != same:  # AT407 reports that one
-                text = f"{layer_name(layer)}: {problem}"
-                yield self.finding(Code.DAMAGED_SUPERBLOCK, Severity.WARNING, text, layer)
+            if problem != same:
+                yield self.finding(Code.DAMAGED_SUPERBLOCK, Severity.WARNING, f"{name}: {problem}", name, start)
 
     def _small_blocks(self, layer: Layer) -> Iterator[Finding]:
         physical = next((grid for grid in self.grids if grid.kind is GridKind.PHYSICAL), None)
         unit = layer.data_unit or 0
         if physical is None or not 0 < unit < physical.size or layer.kind in ("swap", "iso9660", "squashfs", "erofs"):
             return
+        name = layer_name(layer)
         text = (
-            f"{layer_name(layer)} works in units of {format_size(unit)},"
-            f" smaller than the physical sector of {format_size(physical.size)} ({physical.source})"
+            f"{name} works in units of {format_size(unit)}, smaller than the physical sector of "
+            f"{format_size(physical.size)} ({physical.source})"
         )
-        found = self.finding(Code.SMALL_BLOCKS, Severity.INFO, text, layer)
+        found = self.finding(Code.SMALL_BLOCKS, Severity.INFO, text, name, layer.extent.start)
         yield replace(found, grid=physical, cost=predict(physical.size, request=unit))
 
 

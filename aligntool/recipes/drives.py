@@ -204,13 +204,6 @@ class DriveRow:
         return disk.size is not None and (self.capacity_min or 0) <= disk.size <= (self.capacity_max or disk.size)
 
 
-def read_rows(file: str, content: str) -> tuple[tuple[DriveRow, ...], tuple[DriveRow, ...]]:
-    """Return the rows of models (`[[drive]]`) and the defaults of classes (`[[class]]`). Raises Refused."""
-    top, tables = read_tables(file, content, kinds=("drive", "class"), keys=("makers",))
-    drives = tuple(_row(entry, top.texts("makers")) for entry in tables["drive"])
-    return drives, tuple(_row(entry, (), is_class=True) for entry in tables["class"])
-
-
 def _row(entry: Entry, makers: tuple[str, ...], *, is_class: bool = False) -> DriveRow:
     """Return a row. A class needs no `match`: kind, rotation and size may identify it."""
     entry.allow(*(_CLASS_KEYS if is_class else _DRIVE_KEYS))
@@ -344,12 +337,14 @@ def load_drives(*, models: bool = True) -> DriveDatabase:
 
 
 def parse_drives(texts: Iterable[tuple[str, str]]) -> DriveDatabase:
-    """Return the database. `texts` are (file name, content)."""
-    files = [read_rows(file, content) for file, content in texts]
-    return DriveDatabase(
-        tuple(row for of_models, _ in files for row in of_models),
-        tuple(row for _, of_classes in files for row in of_classes),
-    )
+    """Return the database. `texts` are (file name, content): rows of models, and the defaults of classes."""
+    rows: list[DriveRow] = []
+    classes: list[DriveRow] = []
+    for file, content in texts:
+        top, tables = read_tables(file, content, kinds=("drive", "class"), keys=("makers",))
+        rows += (_row(entry, top.texts("makers")) for entry in tables["drive"])
+        classes += (_row(entry, (), is_class=True) for entry in tables["class"])
+    return DriveDatabase(tuple(rows), tuple(classes))
 
 
 def _in_class(row: DriveRow, disk: Disk, model: str) -> bool:
