@@ -1,6 +1,6 @@
 # Everything a newcomer types. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all audit bench fuzz lab picture man dist install uninstall clean
+.PHONY: help demo test test-all audit bench fuzz lab picture man dist deb rpm test-packages install uninstall clean
 
 ALIGNTOOL := .venv/bin/aligntool
 PREFIX ?= /usr/local
@@ -44,6 +44,15 @@ man: .venv/.ready-test ## write the manual pages anew from docs/cli.md, and the 
 
 dist: ## make aligntool.pyz (one file, runs by any Python 3.11 or newer), wheel and sdist in dist/
 	@.ci/dist dist
+
+deb: ## make the package for Debian 12, 13 and Ubuntu 24.04 in dist/
+	@.ci/package deb dist
+
+rpm: ## make the package for Fedora and its kin in dist/
+	@.ci/package rpm dist
+
+test-packages: ## install, try and remove the packages on bare Debian and Ubuntu systems; as root (docs/contributing.md)
+	@.ci/test-packages $(ARGS)
 
 install: ## install for all users of this machine, below PREFIX=/usr/local; DESTDIR=... stages it for a package
 	@.ci/setup build

@@ -26,6 +26,9 @@ TARGETS = (
     "picture",
     "man",
     "dist",
+    "deb",
+    "rpm",
+    "test-packages",
     "install",
     "uninstall",
     "clean",
@@ -373,6 +376,6 @@ def test_a_prefix_that_depends_on_the_folder_is_refused(install: Install) -> Non
 @pytest.mark.needs_tools("shellcheck")
 def test_the_shell_scripts_please_shellcheck() -> None:
     scripts = sorted(path for path in (ROOT / ".ci").iterdir() if not path.suffix)
-    assert [path.name for path in scripts] == ["dist", "install", "run", "setup"]
-    run("shellcheck", *scripts)
+    assert [path.name for path in scripts] == ["dist", "install", "package", "run", "setup", "test-packages"]
+    run("shellcheck", *scripts, ROOT / ".ci" / "test-package.sh")
     assert all(os.access(path, os.X_OK) for path in scripts)
