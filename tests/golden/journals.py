@@ -135,6 +135,15 @@ def newest(case: Case, raw: bytes) -> tuple[int, int, bool]:
     return step, batch, forward
 
 
+def names_of_stages(name: str) -> tuple[str, ...]:
+    """In the order in which they came about; the archive begins with the list of them."""
+    with tarfile.open(V1 / f"{name}.tar.xz", "r:xz") as tar:
+        first = next(iter(tar))
+        facts = tar.extractfile(first) if first.name == "stages.json" else None
+        assert facts is not None
+        return tuple(json.loads(facts.read()))
+
+
 def stages(name: str) -> Iterator[Stage]:
     """From the archive, in the order in which they came about."""
     with tarfile.open(V1 / f"{name}.tar.xz", "r:xz") as tar:
