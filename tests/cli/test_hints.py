@@ -108,6 +108,7 @@ def test_a_move_without_a_device_says_nothing_about_sleep_and_tells_every_step(t
     assert len(steps) == int(lines[0].partition("/")[2].split()[0])
 
 
+@pytest.mark.on_disk
 def test_a_demo_tells_its_talk_and_its_data_in_one_order(tmp_path: Path) -> None:
     image = tmp_path / "old.img"
     done = subprocess.run(

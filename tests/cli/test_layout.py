@@ -31,6 +31,7 @@ def test_a_layout_is_shown_and_made(sparse: MakeImage) -> None:
     assert run_aligntool("audit", image, "--fail-on", "warning").returncode == 0
 
 
+@pytest.mark.on_disk
 def test_planning_and_a_dry_run_write_nothing(sparse: MakeImage, tmp_path: Path) -> None:
     image = sparse(64 * MIB)
     wish = ("--part", "rest:linux", "--wipe")

@@ -330,6 +330,7 @@ def full_disk(tmp_path: Path) -> Path:
     return make_old_disk(tmp_path / "full.img", size=START + LENGTH + MIB)
 
 
+@pytest.mark.on_disk
 def test_a_full_disk_is_refused_with_the_option_that_helps_and_moves_with_it(full_disk: Path, tmp_path: Path) -> None:
     """On a finer grain than 1 MiB there would be room for a small journal."""
     words = ("realign", "--yes", "--grain", "1MiB")
@@ -356,6 +357,7 @@ def test_a_file_system_that_is_not_whole_is_refused_and_no_journal_stays_behind(
     assert digest(full_disk) == before and not journal.exists()
 
 
+@pytest.mark.on_disk
 def test_with_its_journal_elsewhere_a_disk_in_flight_asks_for_the_file_and_goes_on_with_it(
     full_disk: Path, tmp_path: Path
 ) -> None:
@@ -369,6 +371,7 @@ def test_with_its_journal_elsewhere_a_disk_in_flight_asks_for_the_file_and_goes_
     assert_whole(full_disk)
 
 
+@pytest.mark.on_disk
 def test_a_journal_is_never_written_over_another_file(full_disk: Path, tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("thesis")

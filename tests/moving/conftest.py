@@ -1,7 +1,6 @@
 """Contents are made once for all tests: making them takes longer than moving them."""
 
-import shutil
-import tempfile
+import fcntl
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,25 +17,6 @@ MakeDisk = Callable[..., Disk]
 Loop = Callable[..., Path]
 
 
-MEMORY = Path("/dev/shm")
-ROOM = 4 << 30  # bytes; a container often has 64 MiB there
-
-
-@pytest.fixture
-def tmp_path(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
-    """In memory where there is room, unless the test is marked `on_disk`.
-
-    The power cuts of these tests are simulated, or a SIGKILL, which the page cache outlives; waiting for the disk to
-    flush was three quarters of their time.
-    """
-    in_memory = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM
-    if request.node.get_closest_marker("on_disk") or not in_memory:
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(prefix="aligntool-", dir=MEMORY) as folder:
-        yield Path(folder)
-
-
 @pytest.fixture
 def loop() -> Iterator[Loop]:
     """As everywhere, and writable, and with partitions where the kernel is told of them."""
@@ -45,18 +25,24 @@ def loop() -> Iterator[Loop]:
 
 
 @pytest.fixture(scope="session")
-def contents(tmp_path_factory: pytest.TempPathFactory) -> Contents:
-    folder = tmp_path_factory.mktemp("contents")
+def contents(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Contents:
+    folder = tmp_path_factory.getbasetemp()
+    if hasattr(request.config, "workerinput"):
+        folder = folder.parent  # of all processes
+    folder /= "contents"
+    folder.mkdir(exist_ok=True)
 
     def made(kind: Kind) -> Path:
         content = folder / kind.name
-        if not content.exists():
-            making = folder / f"{kind.name} unfinished"
-            with making.open("wb") as file:
-                file.truncate(kind.length)
-            kind.make(making)
-            run("fallocate", "--dig-holes", making)
-            making.rename(content)
+        with (folder / f"{kind.name} lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not content.exists():
+                making = folder / f"{kind.name} unfinished"
+                with making.open("wb") as file:
+                    file.truncate(kind.length)
+                kind.make(making)
+                run("fallocate", "--dig-holes", making)
+                making.rename(content)
         return content
 
     return made

@@ -174,6 +174,7 @@ def test_a_member_that_may_go_away_by_itself_is_told(kind: DiskKind, word: str) 
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup")
+@pytest.mark.on_disk
 def test_two_loop_devices_over_one_file_are_no_two_members(
     sparse: Callable[..., Path], loop: Callable[..., Path]
 ) -> None:
