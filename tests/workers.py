@@ -1,14 +1,18 @@
 """Which tests may run beside which, where `make test` has several processes (a plugin of pytest-xdist).
 
-Emulated PCs keep one process busy for minutes; tests of devices share the machine's loop devices and mounts, and
-therefore go one after the other in a second one; the files of everything else fill the rest. What takes longest begins
-first. Tests that time a simulated drive come last, and nothing runs beside them. Alone because `pytest` by itself, with
-one process, needs nothing of it.
+Emulated PCs keep one process busy for minutes. Tests that mount, or that have mounts of their own (unshare), go one
+after the other in a second one: what is mounted when a mount namespace begins stays mounted until that ends, and a file
+system that was unmounted meanwhile is not clean. The files of everything else fill the rest; a test of loop devices
+looks at its own only. What takes longest begins first. Tests that time a simulated drive wait most of the time: they
+come last, beside each other and nothing else, and after them those that keep every processor busy. Alone because
+`pytest` by itself, with one process, needs nothing of it.
 """
 
 import ast
+import compileall
 import fcntl
 import os
+import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -18,20 +22,41 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-FEWEST = 3
+FEWEST = 4  # of which some wait for a disk, a lock or a time limit
 ROOT = Path(__file__).parent.parent
 # The files that take longest begin before other files, or the last process would end long after the others.
-LONGEST = ("tests/test_architecture.py", "tests/moving/test_simulated_mutations.py", "tests/fuzz/test_fuzz.py")
-ORDER = {"lab": 0, "machine": 1, **dict.fromkeys(LONGEST, 2), "timed": 4}
+LONGEST = (
+    "tests/moving/test_simulated_mutations.py",
+    "tests/moving/test_planned_cuts.py",
+    "tests/bench_runs/test_experiment_facts.py",
+    "tests/bench_runs/test_drives.py",
+    "tests/apply/arrays/test_holding.py",
+    "tests/probe/test_deadline.py",
+    "tests/test_architecture.py",
+    "tests/fuzz/test_fuzz.py",
+)
+ORDER = {"lab": 0, "mounts": 1, **dict.fromkeys(LONGEST, 2), "timed": 4, "alone": 5}
 OTHERS = 3
-# By what a test is known to belong to a group: names that it uses, itself or through others of its file.
+# By what a test is known to belong to a group: names and words that it uses, itself or through others of its file.
 WORDS = {
+    "alone": frozenset({"full_machine"}),
     "timed": frozenset({"right_or_unknown", "slow_drive"}),
     # Some of the file systems that are made are mounted.
-    "machine": frozenset({"needs_root", "FILESYSTEMS", "CONTAINERS"}),
+    "mounts": frozenset({"mount", "umount", "unshare", "mounted", "FILESYSTEMS", "CONTAINERS"}),
 }
-# Locked, never written: any two files that every process of this checkout has.
-GATE, ROOM = Path(__file__), Path(__file__).with_name("conftest.py")
+# Locked, never written: any three files that every process of this checkout has.
+GATE, ROOM, ROOM_OF_TIMED = (Path(__file__).with_name(name) for name in ("workers.py", "conftest.py", "thorough.py"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have modules compiled once, where the environment forbids it too: hundreds of programs are started, and an
+    emulated processor takes a minute to compile them.
+    """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+    if not hasattr(config, "workerinput"):
+        for folder in ("aligntool", "tests"):
+            compileall.compile_dir(ROOT / folder, quiet=2)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -40,24 +65,31 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: ORDER.get(group(item.nodeid), OTHERS))
+    items.sort(key=lambda item: ORDER.get(_kind(item.nodeid), OTHERS))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     if not hasattr(item.config, "workerinput"):  # the only process
         return (yield)
-    with _beside_others(alone=group(item.nodeid) == "timed"):
+    with _beside(_kind(item.nodeid)):
         return (yield)
 
 
 @contextmanager
-def _beside_others(*, alone: bool) -> Iterator[None]:
-    """`alone`: from when the others have ended their tests, and they wait. Who comes first goes first."""
-    with ROOM.open() as room:
+def _beside(kind: str) -> Iterator[None]:
+    """Run beside tests of the same kind, when those of the other kind have ended; "alone": beside none.
+
+    Who comes first goes first.
+    """
+    with ROOM.open() as room, ROOM_OF_TIMED.open() as room_of_timed:
+        own, other = (room_of_timed, room) if kind == "timed" else (room, room_of_timed)
         with GATE.open() as gate:
             fcntl.flock(gate, fcntl.LOCK_EX)
-            fcntl.flock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+            fcntl.flock(other, fcntl.LOCK_EX)
+            fcntl.flock(own, fcntl.LOCK_EX if kind == "alone" else fcntl.LOCK_SH)
+            if kind != "alone":
+                fcntl.flock(other, fcntl.LOCK_UN)
         yield
 
 
@@ -74,6 +106,11 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]
 
 def group(nodeid: str) -> str:
     """Tests of one group run in one process, one after the other."""
+    kind = _kind(nodeid)
+    return f"timed {nodeid.partition('[')[0]}" if kind == "timed" else kind
+
+
+def _kind(nodeid: str) -> str:
     file, _, test = nodeid.partition("::")
     if file.startswith("tests/lab/"):
         return "lab"
@@ -109,7 +146,9 @@ def _names_of(node: ast.stmt) -> Iterator[tuple[str, set[str]]]:
 
 
 def _words(*nodes: ast.AST) -> set[str]:
-    """The names, attributes and parameters (fixtures) that occur."""
-    found = {node.id for root in nodes for node in ast.walk(root) if isinstance(node, ast.Name)}
+    """The names, attributes, parameters (fixtures) and strings that occur."""
+    constants = (node.value for root in nodes for node in ast.walk(root) if isinstance(node, ast.Constant))
+    found = {word for word in constants if isinstance(word, str)}
+    found |= {node.id for root in nodes for node in ast.walk(root) if isinstance(node, ast.Name)}
     found |= {node.attr for root in nodes for node in ast.walk(root) if isinstance(node, ast.Attribute)}
     return found | {node.arg for root in nodes for node in ast.walk(root) if isinstance(node, ast.arg)}

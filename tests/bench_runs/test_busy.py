@@ -94,7 +94,7 @@ def file() -> Iterator[Path]:
         yield Path(made.name)
 
 
-def full(made: Series) -> Answer:
+def full_machine(made: Series) -> Answer:
     """Nothing is claimed of a run that started too slowly."""
     if made.machine_full:
         return Answer.RIGHT
@@ -107,7 +107,7 @@ def test_a_second_of_work_on_every_core_is_a_full_machine(file: Path) -> None:
 
     def by_itself(made: Series) -> Answer:
         """Other programs may have taken most of it: the machine is full with those, and nothing else is claimed."""
-        return Answer.UNKNOWN if made.busy_machine else full(made)
+        return Answer.UNKNOWN if made.busy_machine else full_machine(made)
 
     made = right_or_unknown(lambda: measured(file, CORES + 1), by_itself)
     assert not made.thread_full and made.cpu_bound
@@ -116,7 +116,7 @@ def test_a_second_of_work_on_every_core_is_a_full_machine(file: Path) -> None:
 @pytest.mark.needs_tools("fio")
 def test_other_programs_on_every_core_are_a_full_machine(file: Path) -> None:
     with spinning(2 * CORES):
-        right_or_unknown(lambda: measured(file, 1), full)
+        right_or_unknown(lambda: measured(file, 1), full_machine)
 
 
 @pytest.mark.needs_tools("fio")

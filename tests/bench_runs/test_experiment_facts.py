@@ -24,7 +24,7 @@ from tests.run_aligntool import program
 
 ROOT = Path(__file__).parents[2]
 ALIGNMENT = ("alignment", "--unit", "4KiB", "--start", "32256", "--runtime", "0.1", "--size", "32MiB")
-SPAN = ("span", "--from", "4MiB", "--runtime", "0.1", "--size", "16MiB")
+SPAN = ("span", "--from", "8MiB", "--runtime", "0.1", "--size", "16MiB")
 fio = pytest.mark.needs_tools("fio")
 both = pytest.mark.parametrize("words", [ALIGNMENT, SPAN], ids=["alignment", "span"])
 
