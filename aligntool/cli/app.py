@@ -17,7 +17,7 @@ from inspect import Parameter, Signature, signature
 from pkgutil import get_data
 from threading import RLock
 from types import ModuleType
-from typing import Annotated
+from typing import Annotated, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -163,10 +163,10 @@ def spread_options(command: Callable[..., None]) -> Callable[..., None]:
     spread: list[Parameter] = []
     for name, each in own.items():
         group = [
-            Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
+            Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=_declared(field.type))
             for field in (fields(groups[name]) if name in groups else ())
         ]
-        spread += group or [each]
+        spread += group or [each.replace(annotation=_declared(each.annotation))]
 
     def typed(**given: object) -> None:
         for name, group in groups.items():
@@ -177,6 +177,21 @@ def spread_options(command: Callable[..., None]) -> Callable[..., None]:
     typed.__annotations__ = {each.name: each.annotation for each in spread}
     typed.__doc__, typed.__name__ = command.__doc__, command.__name__
     return typed
+
+
+def _declared(kind: object) -> object:
+    """Return a parameter's type as typer wants it, from what `cli/options.py` describes."""
+    if get_origin(kind) is not Annotated:
+        return kind
+    own, *rest = get_args(kind)
+    names, about, *metavar = (each for each in rest if isinstance(each, str))
+    given = {name: value for each in rest if isinstance(each, dict) for name, value in each.items()}
+    given["parser"] = next(filter(callable, rest), given.get("parser"))
+    given["metavar"] = next(iter(metavar), given.get("metavar"))
+    given["help"] = about.replace("[", "\\[")  # rich takes "[default: 1MiB]" for a style
+    if names.startswith("-"):
+        return Annotated[own, typer.Option(*names.split(), **given)]
+    return Annotated[own, typer.Argument(**given | {"metavar": names})]
 
 
 def _late_commands(before: str) -> dict[str, LateCommand]:

@@ -13,20 +13,8 @@ from aligntool.audit.judge import Known
 from aligntool.audit.judge import audit as judge
 from aligntool.audit.report import Answer, MeasuredDisk, Mend, Report, Severity, Wishes, read_measured
 from aligntool.audit.wording import shell_word
-from aligntool.cli.options import (
-    MeasuredOption,
-    PageOption,
-    PhysicalOption,
-    SectorOption,
-    SysrootOption,
-    TargetsArgument,
-    TimeoutOption,
-    WakeOption,
-    WishedGrainOption,
-    command,
-    print_lines,
-    terminal_width,
-)
+from aligntool.cli import options
+from aligntool.cli.options import command, print_lines, terminal_width
 from aligntool.errors import ExitCode, Refusal, Refused, refuse
 from aligntool.formats.parked import seems_in_flight
 from aligntool.inventory import Gap, Inventory, Unseen
@@ -101,27 +89,24 @@ class FailOn(StrEnum):
 
 
 def audit(
-    targets: TargetsArgument = None,
+    targets: options.TargetsArgument = None,
     *,
-    map_: Annotated[bool, typer.Option("--map", help="Draw blocks over physical sectors for each partition.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-    format_: Annotated[Format, typer.Option("--format", help="Format of the report.")] = Format.TEXT,
+    map_: Annotated[bool, "--map", "Draw blocks over physical sectors for each partition."] = False,
+    json_: Annotated[bool, "--json", "The same as --format json."] = False,
+    format_: Annotated[Format, "--format", "Format of the report."] = Format.TEXT,
     fail_on: Annotated[
-        FailOn | None,
-        typer.Option(
-            "--fail-on", help="Exit 1 from this severity on \\[default: error], 3 where a disk was not judged."
-        ),
+        FailOn | None, "--fail-on", "Exit 1 from this severity on [default: error], 3 where a disk was not judged."
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only errors and warnings, one line each.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every disk and every note in full.")] = False,
-    wake: WakeOption = False,
-    timeout: TimeoutOption = SILENCE_S,
-    sysroot: SysrootOption = None,
-    sector_size: SectorOption = None,
-    physical_sector_size: PhysicalOption = None,
-    page_size: PageOption = None,
-    measured: MeasuredOption = None,
-    grain: WishedGrainOption = None,
+    quiet: Annotated[bool, "--quiet -q", "Show only errors and warnings, one line each."] = False,
+    verbose: Annotated[bool, "--verbose -v", "Show every disk and every note in full."] = False,
+    wake: options.WakeOption = False,
+    timeout: options.TimeoutOption = SILENCE_S,
+    sysroot: options.SysrootOption = None,
+    sector_size: options.SectorOption = None,
+    physical_sector_size: options.PhysicalOption = None,
+    page_size: options.PageOption = None,
+    measured: options.MeasuredOption = None,
+    grain: options.WishedGrainOption = None,
 ) -> None:
     """Judge every partition: on the grid, off the grid, or unknown.
 

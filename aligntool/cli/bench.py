@@ -15,7 +15,7 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import Severity, Wishes
 from aligntool.cli import options, probe
 from aligntool.cli.audit import known_of
-from aligntool.cli.options import argument, grid, option, print_lines, read_text, seconds, size, terminal_width, whole
+from aligntool.cli.options import File, Grid, Size, print_lines, read_text, seconds, terminal_width, whole
 from aligntool.errors import ExitCode, Refused
 from aligntool.inventory import Disk, Inventory
 from aligntool.linux.hold import hold_for_others
@@ -48,7 +48,7 @@ def list_results_command(*, json_: options.JsonOption = False) -> None:
     print_lines(shown.list_json(kept) if json_ else shown.list_lines(kept, width=terminal_width()))
 
 
-def show_command(file: Annotated[str, argument("FILE", "A result named by `aligntool bench list`.")]) -> None:
+def show_command(file: Annotated[str, "FILE", "A result named by `aligntool bench list`."]) -> None:
     """Show a saved result.
 
     Example: aligntool bench show result.json
@@ -65,7 +65,7 @@ def show_command(file: Annotated[str, argument("FILE", "A result named by `align
 
 
 def compare_command(
-    files: Annotated[list[str], argument("FILE...", "Results; each is compared with the first.")],
+    files: Annotated[list[str], "FILE...", "Results; each is compared with the first."],
     *,
     json_: options.JsonOption = False,
 ) -> None:
@@ -102,22 +102,17 @@ def passes(text: str) -> tuple[int, ...]:
 def bench_run(
     target: options.MeasureTargetArgument,
     *,
-    profile: Annotated[
-        str, option("--profile -p", "Tests to run: a name of `recipes list`, or a file.", "NAME")
-    ] = "crystaldiskmark",
-    span: Annotated[int | None, option("--size", "Range of the requests.", "SIZE", size)] = None,
-    runtime: Annotated[
-        float | None, option("--runtime", "Duration of each run.", "SECONDS", seconds(0.1, _LONGEST_S))
-    ] = None,
-    repeats: Annotated[int | None, option("--repeats", "Runs of each test.", "N", whole(1, 1000))] = None,
+    profile: Annotated[str, "--profile -p", "A name of `recipes list`, or a file.", "NAME"] = "crystaldiskmark",
+    span: Annotated[Size, "--size", "Range of the requests."] = None,
+    runtime: Annotated[float | None, "--runtime", "Duration of each run.", "SECONDS", seconds(0.1, _LONGEST_S)] = None,
+    repeats: Annotated[int | None, "--repeats", "Runs of each test.", "N", whole(1, 1000)] = None,
     passes_: Annotated[
-        str | None,
-        option("--passes", "Run each test this many times over the same data, such as 1,5, to reveal a cache.", "N,N"),
+        str | None, "--passes", "Times to run over the same data, such as 1,5, to reveal a cache.", "N,N"
     ] = None,
     destructive: options.DestructiveOption = False,
     yes: options.YesOption = False,
-    dry_run: Annotated[bool, option("--dry-run", "Show the fio command lines, and stop.")] = False,
-    output: Annotated[str | None, option("--output -o", "Save the result in this file as well.", "FILE")] = None,
+    dry_run: Annotated[bool, "--dry-run", "Show the fio command lines, and stop."] = False,
+    output: Annotated[File, "--output -o", "Save the result in this file as well."] = None,
     fio_output: options.FioOutputOption = None,
     json_: options.JsonOption = False,
 ) -> None:
@@ -219,18 +214,18 @@ def _place(plan: BenchPlan) -> Iterator[str]:
 # Starts and spans count from the disk's first byte, whatever the path is.
 
 Sweep = TypeVar("Sweep", Starts, Spans)
-RuntimeOption = Annotated[float, option("--runtime", "Duration of each run.", "SECONDS", seconds(0.1, 3600.0))]
+RuntimeOption = Annotated[float, "--runtime", "Duration of each run.", "SECONDS", seconds(0.1, 3600.0)]
 
 
 @dataclass(frozen=True, slots=True)
 class SweepOptions:
     """Options of both."""
 
-    span: Annotated[int | None, option("--size", "Size of the file in a folder.", "SIZE", size)] = None
-    repeats: Annotated[int, option("--repeats", "Number of runs.", "N", whole(5, 1000))] = 5
+    span: Annotated[Size, "--size", "Size of the file in a folder."] = None
+    repeats: Annotated[int, "--repeats", "Number of runs.", "N", whole(5, 1000)] = 5
     destructive: options.DestructiveOption = False
     yes: options.YesOption = False
-    output: Annotated[str | None, option("--output -o", "Save the result as JSON.", "FILE")] = None
+    output: Annotated[File, "--output -o", "Save the result as JSON."] = None
     fio_output: options.FioOutputOption = None
     json_: options.JsonOption = False
 
@@ -374,14 +369,10 @@ StartKey = tuple[alignment.Load, alignment.Place, int]
 def bench_alignment(
     target: options.MeasureTargetArgument,
     *,
-    unit: Annotated[
-        int | None, option("--unit", "The drive's unit [default: what the audit finds].", "SIZE", grid)
-    ] = None,
-    start: Annotated[int | None, option("--start", "Test only this start; sector 63 is 32256.", "SIZE", grid)] = None,
-    every: Annotated[
-        bool, option("--every", "Test the place of every sector of the unit, not of each eighth; takes long.")
-    ] = False,
-    depth: Annotated[int, option("--depth", "Requests in flight.", "N", whole(1, 1024))] = 1,
+    unit: Annotated[Grid, "--unit", "The drive's unit [default: what the audit finds]."] = None,
+    start: Annotated[Grid, "--start", "Test only this start; sector 63 is 32256."] = None,
+    every: Annotated[bool, "--every", "Test every sector of the unit, not each eighth; takes long."] = False,
+    depth: Annotated[int, "--depth", "Requests in flight.", "N", whole(1, 1024)] = 1,
     runtime: RuntimeOption = 1.0,
     asked: SweepOptions,
 ) -> None:
@@ -446,11 +437,9 @@ def _sweep(working: Working, places: tuple[alignment.Place, ...], depth: int, ru
 def bench_span(
     target: options.MeasureTargetArgument,
     *,
-    smallest: Annotated[int | None, option("--from", "The smallest span [default: 64MiB].", "SIZE", size)] = None,
-    largest: Annotated[
-        int | None, option("--to", "The largest span [default: the whole target].", "SIZE", size)
-    ] = None,
-    write: Annotated[bool, option("--write", "Write instead of reading; in a file, or on an empty device.")] = False,
+    smallest: Annotated[Size, "--from", "The smallest span [default: 64MiB]."] = None,
+    largest: Annotated[Size, "--to", "The largest span [default: the whole target]."] = None,
+    write: Annotated[bool, "--write", "Write instead of reading; in a file, or on an empty device."] = False,
     runtime: RuntimeOption = 2.0,
     asked: SweepOptions,
 ) -> None:

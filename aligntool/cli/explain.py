@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from typing import Annotated
 
 from aligntool.audit.report import Code, findings_markdown
-from aligntool.cli.options import JsonOption, argument, option, print_lines, read_text, terminal_width
+from aligntool.cli.options import HIDDEN, JsonOption, print_lines, read_text, terminal_width
 from aligntool.errors import Refused
 from aligntool.recipes.drives import load_drives
 from aligntool.recipes.goals import Recipe, load_recipes, parse_recipe, recipe
@@ -15,11 +15,9 @@ from aligntool.render import recipes as shown
 
 
 def drives(
-    model: Annotated[
-        str | None, argument("MODEL", "The model as the kernel or the label prints it [default: every row].")
-    ] = None,
+    model: Annotated[str | None, "MODEL", "Model as the kernel or the label prints it [default: every row]."] = None,
     *,
-    firmware: Annotated[str | None, option("--firmware", "Show only rows that fit this firmware revision.")] = None,
+    firmware: Annotated[str | None, "--firmware", "Show only rows that fit this firmware revision."] = None,
 ) -> None:
     """Show what is known of a drive, with the source of every fact.
 
@@ -39,9 +37,9 @@ def drives(
 
 
 def explain(
-    code: Annotated[str | None, argument("CODE", "A code such as AT101, or queue-depth [default: list all].")] = None,
+    code: Annotated[str | None, "CODE", "A code such as AT101, or queue-depth [default: list all]."] = None,
     *,
-    markdown: Annotated[bool, option("--markdown", "Print the page docs/findings.md.", hidden=True)] = False,
+    markdown: Annotated[bool, "--markdown", "Print the page docs/findings.md.", HIDDEN] = False,
 ) -> None:
     """Explain a finding: what it means, what it costs, and what to do.
 
@@ -82,7 +80,7 @@ def list_recipes(*, json_: JsonOption = False) -> None:
 
 
 def show_recipe(
-    name: Annotated[str, argument("NAME", "A name of `aligntool recipes list`.")], *, json_: JsonOption = False
+    name: Annotated[str, "NAME", "A name of `aligntool recipes list`."], *, json_: JsonOption = False
 ) -> None:
     """Show the goal of a recipe, and the sources of its numbers.
 
@@ -92,9 +90,7 @@ def show_recipe(
     _show(found, json_=json_)
 
 
-def check_recipe(
-    file: Annotated[str, argument("FILE", "A recipe of your own, in TOML.")], *, json_: JsonOption = False
-) -> None:
+def check_recipe(file: Annotated[str, "FILE", "A recipe of your own, in TOML."], *, json_: JsonOption = False) -> None:
     """Check a recipe of your own, and show it.
 
     Every key and value must be known.

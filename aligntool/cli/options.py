@@ -8,12 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer.models import ArgumentInfo, OptionInfo
 
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refused, Stopped, refuse_folder_name
@@ -217,79 +215,51 @@ def _ordered_sectors(context: typer.Context, option: typer.CallbackParam, given:
     return given
 
 
-def option(
-    names: str,
-    about: str,
-    metavar: str | None = None,
-    parser: Callable[[str], object] | None = None,
-    *,
-    callback: Callable[..., object] | None = None,
-    panel: str | None = None,
-    hidden: bool = False,
-) -> OptionInfo:
-    """Return an option. `names`: as they are typed, with a space between them."""
-    made: OptionInfo = typer.Option(
-        *names.split(), help=_plain(about), metavar=metavar, parser=parser, callback=callback, rich_help_panel=panel,
-        hidden=hidden,
-    )  # fmt: skip
-    return made
+# A parameter of a command is written as Annotated[type, names, about]: the names as they are typed, or the word of an
+# argument; then what it is, and where it is no flag how the value is called and the function that reads it.
+# `cli/app.py` makes typer's options of it, and takes mappings as further arguments of typer.Option.
 
+Size = Annotated[int | None, {"metavar": "SIZE", "parser": size}]
+Grid = Annotated[int | None, {"metavar": "SIZE", "parser": grid}]
+Name = Annotated[str | None, {"metavar": "NAME"}]
+File = Annotated[str | None, {"metavar": "FILE"}]
+Files = Annotated[list[str] | None, {"metavar": "FILE"}]
+Folder = Annotated[str | None, {"metavar": "DIR"}]
+HIDDEN = {"hidden": True}
+_GEOMETRY = {"rich_help_panel": "Geometry, where the device does not report it"}
+_SECTORS = _GEOMETRY | {"callback": _ordered_sectors}
 
-def argument(metavar: str, about: str) -> ArgumentInfo:
-    """Return an argument by its place."""
-    made: ArgumentInfo = typer.Argument(metavar=metavar, help=_plain(about))
-    return made
-
-
-def _plain(about: str) -> str:
-    """Return the words for a help page, where rich takes "[default: 1MiB]" for a style."""
-    return about.replace("[", "\\[")
-
-
-_geometry = partial(option, panel="Geometry, where the device does not report it")
-
-TargetsArgument = Annotated[
-    list[str] | None, argument("TARGET", "Devices or disk image files [default: every disk of this machine].")
-]
-DiskArgument = Annotated[str, argument("DISK", "A whole disk, or a disk image file.")]
-MeasureTargetArgument = Annotated[str, argument("TARGET", "A folder (for a temporary file), a file, or a device.")]
-JsonOption = Annotated[bool, option("--json", "As JSON.")]
-EventsOption = Annotated[bool, option("--json", "Report events as JSON lines.")]
-YesOption = Annotated[bool, option("--yes", "Do not ask for confirmation; overrides no refusal.")]
-DryRunOption = Annotated[bool, option("--dry-run", "Show the plan and stop.")]
-PlanOutputOption = Annotated[str | None, option("--output -o", "Save the plan, for `aligntool apply FILE`.", "FILE")]
-SysrootOption = Annotated[str | None, option("--sysroot", "Use a captured machine: a snapshot or its folder.", "DIR")]
-OverwriteOption = Annotated[bool, option("--overwrite", "Replace existing files.")]
-RecipeOption = Annotated[str | None, option("--recipe", "Use a goal that comes with aligntool.", "NAME")]
-DestructiveOption = Annotated[bool, option("--destructive", "Write to the device itself, which must be empty.")]
-FioOutputOption = Annotated[
-    str | None, option("--fio-output", "Save fio's own JSON of every run in this folder.", "DIR")
-]
-RateOption = Annotated[int | None, option("--rate", "Copy at most this much per second, such as 50MiB.", "SIZE", size)]
+TargetsArgument = Annotated[list[str] | None, "TARGET", "Devices or image files [default: this machine's disks]."]
+DiskArgument = Annotated[str, "DISK", "A whole disk, or a disk image file."]
+MeasureTargetArgument = Annotated[str, "TARGET", "A folder (for a temporary file), a file, or a device."]
+JsonOption = Annotated[bool, "--json", "As JSON."]
+EventsOption = Annotated[bool, "--json", "Report events as JSON lines."]
+YesOption = Annotated[bool, "--yes", "Do not ask for confirmation; overrides no refusal."]
+DryRunOption = Annotated[bool, "--dry-run", "Show the plan and stop."]
+PlanOutputOption = Annotated[File, "--output -o", "Save the plan, for `aligntool apply FILE`."]
+SysrootOption = Annotated[Folder, "--sysroot", "Use a captured machine: a snapshot or its folder."]
+OverwriteOption = Annotated[bool, "--overwrite", "Replace existing files."]
+RecipeOption = Annotated[Name, "--recipe", "Use a goal that comes with aligntool."]
+DestructiveOption = Annotated[bool, "--destructive", "Write to the device itself, which must be empty."]
+FioOutputOption = Annotated[Folder, "--fio-output", "Save fio's own JSON of every run in this folder."]
+RateOption = Annotated[Size, "--rate", "Copy at most this much per second, such as 50MiB."]
 SystemOption = Annotated[
-    str | None,
-    option(
-        "--system", "Target system: debian, debian-dracut, fedora, opensuse or arch [default: this machine's].", "NAME"
-    ),
+    Name, "--system", "Target system: debian, debian-dracut, fedora, opensuse, arch [default: this one]."
 ]
-WakeOption = Annotated[bool, option("--wake", "Also read disks that are asleep.")]
-_TIMEOUT = "How long to wait for a disk; then it is skipped."
-TimeoutOption = Annotated[float, option("--timeout", _TIMEOUT, "SECONDS", seconds(0.1, 3600))]
-SectorOption = Annotated[
-    int | None,
-    _geometry("--sector-size", "Logical sector size, such as 4096.", "SIZE", sector, callback=_ordered_sectors),
-]
-_PHYSICAL = "Physical sector size; image files are assumed to have 4096."
+WakeOption = Annotated[bool, "--wake", "Also read disks that are asleep."]
+TimeoutOption = Annotated[float, "--timeout", "After how long a silent disk is skipped.", "SECONDS", seconds(0.1, 3600)]
+SectorOption = Annotated[int | None, "--sector-size", "Logical sector size, such as 4096.", "SIZE", sector, _SECTORS]
 PhysicalOption = Annotated[
-    int | None, _geometry("--physical-sector-size", _PHYSICAL, "SIZE", sector, callback=_ordered_sectors)
+    int | None,
+    "--physical-sector-size",
+    "Physical sector size; image files are assumed to have 4096.",
+    "SIZE",
+    sector,
+    _SECTORS,
 ]
-PageOption = Annotated[int | None, _geometry("--page-size", "NAND page or internal unit, such as 16KiB.", "SIZE", grid)]
-WishedGrainOption = Annotated[
-    int | None, _geometry("--grain", "Boundary that partitions should start on [default: 1MiB].", "SIZE", grid)
-]
-MeasuredOption = Annotated[
-    list[str] | None, _geometry("--measured", "Compare the disk with the result of `aligntool probe -o FILE`.", "FILE")
-]
+PageOption = Annotated[Grid, "--page-size", "NAND page or internal unit, such as 16KiB.", _GEOMETRY]
+WishedGrainOption = Annotated[Grid, "--grain", "Boundary that partitions should start on [default: 1MiB].", _GEOMETRY]
+MeasuredOption = Annotated[Files, "--measured", "Compare with the result of `aligntool probe -o FILE`.", _GEOMETRY]
 
 
 @dataclass(frozen=True, slots=True)

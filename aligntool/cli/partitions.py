@@ -14,7 +14,7 @@ from aligntool.audit.report import Answer, Report, Wishes
 from aligntool.audit.wording import shell_word
 from aligntool.change import LayoutGoal, PartWish, Plan, RealignGoal, to_json
 from aligntool.cli import options
-from aligntool.cli.options import argument, command, grid, option, print_lines, size, terminal_width, typed_words
+from aligntool.cli.options import HIDDEN, File, Grid, Size, command, print_lines, terminal_width, typed_words
 from aligntool.cli.plan import (
     Realign,
     RealignOptions,
@@ -103,12 +103,12 @@ _PART = "A partition, such as 512MiB:esp; may be given again. `rest:linux` takes
 class LayoutOptions:
     """Options of a new partition table, beside the geometry."""
 
-    parts: Annotated[list[str] | None, option("--part", _PART, "SIZE:ROLE[:NAME]")] = None
-    label: Annotated[str | None, option("--label", "gpt, or dos for an MBR [default: gpt].", "gpt|dos")] = None
+    parts: Annotated[list[str] | None, "--part", _PART, "SIZE:ROLE[:NAME]"] = None
+    label: Annotated[str | None, "--label", "gpt, or dos for an MBR [default: gpt].", "gpt|dos"] = None
     recipe: options.RecipeOption = None
-    grain: Annotated[int | None, option("--grain", "Boundary to start on [default: 1MiB].", "SIZE", grid)] = None
-    spare_end: Annotated[int | None, option("--spare-end", "Free space to leave at the end.", "SIZE", size)] = None
-    wipe: Annotated[bool, option("--wipe", "Allow the loss of everything on a disk that is not empty.")] = False
+    grain: Annotated[Grid, "--grain", "Boundary to start on [default: 1MiB]."] = None
+    spare_end: Annotated[Size, "--spare-end", "Free space to leave at the end."] = None
+    wipe: Annotated[bool, "--wipe", "Allow the loss of everything on a disk that is not empty."] = False
 
     def goal_and_request(self, geometry: options.Geometry) -> tuple[LayoutGoal, Request]:
         """Return the goal, and the geometry that was given. What is typed beside a recipe comes before the recipe's
@@ -224,11 +224,9 @@ _PICTURE_WIDTH = 100
 
 
 def demo(
-    image: Annotated[str | None, argument("IMAGE", "Keep the image as this file [default: a temporary one].")] = None,
+    image: Annotated[str | None, "IMAGE", "Keep the image as this file [default: a temporary one]."] = None,
     *,
-    picture: Annotated[
-        str | None, option("--picture", "Save the audit as an SVG picture.", "FILE", hidden=True)
-    ] = None,
+    picture: Annotated[File, "--picture", "Save the audit as an SVG picture.", HIDDEN] = None,
 ) -> None:
     """Make a misaligned disk image, audit it, realign it, audit it again.
 

@@ -17,7 +17,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import Event, Plan, RealignGoal, Said, StepBegun, StepDone, Used, from_json, to_json
 from aligntool.cli import options
 from aligntool.cli.audit import known_of
-from aligntool.cli.options import command, grid, naming, option, terminal_width
+from aligntool.cli.options import File, Grid, command, naming, terminal_width
 from aligntool.cli.run_change import STOPPING, Applying, end_change, pipes_may_break, ways_on
 from aligntool.documents import as_object, by_field
 from aligntool.errors import Refused, Stopped
@@ -85,20 +85,12 @@ class RealignOptions:
     """Options of a realign, beside the geometry."""
 
     partitions: Annotated[
-        list[str] | None,
-        option("--partition -p", "Move only these partitions, such as 1,2 [default: all off the grid].", "N[,N]"),
+        list[str] | None, "--partition -p", "Move only these, such as 1,2 [default: all off the grid].", "N[,N]"
     ] = None
-    grain: Annotated[
-        int | None, option("--grain", "Boundary to start on [default: 1MiB where there is room].", "SIZE", grid)
-    ] = None
+    grain: Annotated[Grid, "--grain", "Boundary to start on [default: 1MiB where there is room]."] = None
     recipe: options.RecipeOption = None
-    shrink: Annotated[
-        bool, option("--shrink", "Allow file systems to be shrunk with their own tools to make room.")
-    ] = False
-    journal: Annotated[
-        str | None,
-        option("--journal", "Write the journal to a file on another disk, not to free space of this one.", "FILE"),
-    ] = None
+    shrink: Annotated[bool, "--shrink", "Allow file systems to be shrunk with their own tools to make room."] = False
+    journal: Annotated[File, "--journal", "Write the journal to this file on another disk, not to free space."] = None
 
     def request(self, geometry: options.Geometry) -> Request:
         """The options as one value. What is typed beside a recipe comes before the recipe's own. Raises Refused."""

@@ -16,7 +16,7 @@ import typer
 
 from aligntool.audit.wording import shell_word
 from aligntool.cli import options
-from aligntool.cli.options import argument, command, option, print_lines, sector, size, terminal_width, whole
+from aligntool.cli.options import File, Size, command, print_lines, sector, terminal_width, whole
 from aligntool.cli.plan import refuse_in_flight
 from aligntool.cli.run_change import pipes_may_break
 from aligntool.errors import ExitCode, Refused
@@ -154,34 +154,19 @@ def identity(disk: Disk) -> Probed:
 
 
 def probe(
-    target: Annotated[
-        str, argument("TARGET", "A disk or image file, which is only read; or a folder, for a temporary file.")
-    ],
+    target: Annotated[str, "TARGET", "A disk or image file, which is only read; or a folder, for a temporary file."],
     *,
-    destructive: Annotated[
-        bool, option("--destructive", "Also write to the disk itself, which must be empty.")
-    ] = False,
+    destructive: Annotated[bool, "--destructive", "Also write to the disk itself, which must be empty."] = False,
     yes: options.YesOption = False,
-    limit: Annotated[int, option("--limit", "Time requests for at most this long.", "SECONDS", whole(1, 86400))] = 120,
-    most: Annotated[
-        int | None,
-        option(
-            "--most", "Read and write at most this much; one round of requests must fit [default: 1GiB].", "SIZE", size
-        ),
-    ] = None,
-    file_size: Annotated[
-        int | None, option("--size", "Size of the file in a folder [default: 512MiB].", "SIZE", size)
-    ] = None,
-    largest: Annotated[
-        int | None, option("--largest", "The largest unit to look for [default: 8MiB].", "SIZE", size)
-    ] = None,
-    sector_size: Annotated[int | None, option("--sector-size", "The smallest request to time.", "SIZE", sector)] = None,
-    seed: Annotated[int, option("--seed", "Seed of the random places and order.", "N", whole(0))] = 1,
-    output: Annotated[
-        str | None, option("--output -o", "Save the result, for `audit --measured FILE`.", "FILE")
-    ] = None,
-    verbose: Annotated[bool, option("--verbose -v", "Show the penalty of every size.")] = False,
-    json_: Annotated[bool, option("--json", "As JSON; sizes are bytes, times µs.")] = False,
+    limit: Annotated[int, "--limit", "Time requests for at most this long.", "SECONDS", whole(1, 86400)] = 120,
+    most: Annotated[Size, "--most", "Read and write at most this much; one round must fit [default: 1GiB]."] = None,
+    file_size: Annotated[Size, "--size", "Size of the file in a folder [default: 512MiB]."] = None,
+    largest: Annotated[Size, "--largest", "The largest unit to look for [default: 8MiB]."] = None,
+    sector_size: Annotated[int | None, "--sector-size", "The smallest request to time.", "SIZE", sector] = None,
+    seed: Annotated[int, "--seed", "Seed of the random places and order.", "N", whole(0)] = 1,
+    output: Annotated[File, "--output -o", "Save the result, for `audit --measured FILE`."] = None,
+    verbose: Annotated[bool, "--verbose -v", "Show the penalty of every size."] = False,
+    json_: Annotated[bool, "--json", "As JSON; sizes are bytes, times µs."] = False,
 ) -> None:
     """Find the unit in which a drive works internally, by timing requests.
 

@@ -15,7 +15,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import Plan, RaidGoal, from_json, to_json, with_wanted
 from aligntool.cli import arrays as acting
 from aligntool.cli import options
-from aligntool.cli.options import argument, command, option, place, print_lines, size, terminal_width
+from aligntool.cli.options import File, Name, Size, command, place, print_lines, terminal_width
 from aligntool.cli.run_change import Applying, ends_stream, run_change, show_only
 from aligntool.documents import as_object, decode, load_object
 from aligntool.errors import Refused, Stopped
@@ -29,7 +29,7 @@ from aligntool.recipes.goals import recipe
 from aligntool.render.lines import Line, plain
 from aligntool.render.plan import array_lines, arrays_json
 
-DrivesArgument = Annotated[list[str], argument("DEV...", "Drives, or one partition of each drive.")]
+DrivesArgument = Annotated[list[str], "DEV...", "Drives, or one partition of each drive."]
 LEVELS = ("0", "1", "10", "5", "6")
 
 
@@ -45,41 +45,25 @@ def level_word(text: str) -> str:
 class ArrayOptions:
     """The options of `raid plan` and `raid create`."""
 
-    level: Annotated[str | None, option("--level -l", "RAID level.", "0|1|10|5|6", level_word)] = None
+    level: Annotated[str | None, "--level -l", "RAID level.", "0|1|10|5|6", level_word] = None
     recipe: options.RecipeOption = None
-    chunk: Annotated[int | None, option("--chunk", "The chunk [default: as recommended].", "SIZE", size)] = None
-    workload: Annotated[
-        str | None,
-        option("--workload", "Load: general, boot, database, sequential, lsm, vm [default: general].", "NAME"),
-    ] = None
-    filesystem: Annotated[
-        str | None, option("--fs", "File system: xfs, ext4, btrfs, swap, none [default: xfs].", "NAME")
-    ] = None
-    layout: Annotated[
-        str | None, option("--layout", "Layout: RAID10: n2, f2, o2 ...; RAID5, RAID6: left-symmetric ...", "NAME")
-    ] = None
-    bitmap: Annotated[str | None, option("--bitmap", "The write-intent bitmap.", "internal|none")] = None
+    chunk: Annotated[Size, "--chunk", "The chunk [default: as recommended]."] = None
+    workload: Annotated[Name, "--workload", "general, boot, database, sequential, lsm, vm [default: general]."] = None
+    filesystem: Annotated[Name, "--fs", "File system: xfs, ext4, btrfs, swap, none [default: xfs]."] = None
+    layout: Annotated[Name, "--layout", "Layout: RAID10: n2, f2, o2 ...; RAID5, RAID6: left-symmetric ..."] = None
+    bitmap: Annotated[str | None, "--bitmap", "The write-intent bitmap.", "internal|none"] = None
     metadata: Annotated[
-        str | None,
-        option("--metadata", "Metadata version: 1.2, or 1.0 (at the end, RAID1 only) [default: 1.2].", "1.2|1.0"),
+        str | None, "--metadata", "Metadata version: 1.2, or 1.0 (at the end, RAID1 only) [default: 1.2].", "1.2|1.0"
     ] = None
-    name: Annotated[str | None, option("--name", "The array's name [default: data].", "NAME")] = None
-    mount: Annotated[str | None, option("--mount", "Mount point, or none [default: /srv/NAME].", "DIR", place)] = None
-    database_page: Annotated[
-        int | None, option("--database-page", "Page size for --workload database [default: 16KiB].", "SIZE", size)
-    ] = None
-    spare_room: Annotated[
-        int | None, option("--spare-room", "Free space to leave at the end of each drive.", "SIZE", size)
-    ] = None
-    whole: Annotated[
-        bool, option("--whole-drives", "Make the drives themselves the members, without partition tables.")
-    ] = False
+    name: Annotated[Name, "--name", "The array's name [default: data]."] = None
+    mount: Annotated[str | None, "--mount", "Mount point, or none [default: /srv/NAME].", "DIR", place] = None
+    database_page: Annotated[Size, "--database-page", "Page size for --workload database [default: 16KiB]."] = None
+    spare_room: Annotated[Size, "--spare-room", "Free space to leave at the end of each drive."] = None
+    whole: Annotated[bool, "--whole-drives", "Make the drives themselves the members, without tables."] = False
     wipe: Annotated[
-        list[str] | None, option("--wipe", "Allow the loss of what is on this member; may be given again.", "DEV")
+        list[str] | None, "--wipe", "Allow the loss of what is on this member; may be given again.", "DEV"
     ] = None
-    measured: Annotated[str | None, option("--measured", "Use what `raid tune` measured on these drives.", "FILE")] = (
-        None
-    )
+    measured: Annotated[File, "--measured", "Use what `raid tune` measured on these drives."] = None
     system: options.SystemOption = None
 
     def goal(self) -> RaidGoal:
@@ -149,10 +133,10 @@ def _this_system() -> str:
 
 @ends_stream
 def persist_command(
-    array: Annotated[str, argument("ARRAY", "A running array: md127, /dev/md/data, data.")],
+    array: Annotated[str, "ARRAY", "A running array: md127, /dev/md/data, data."],
     *,
     system: options.SystemOption = None,
-    mount: Annotated[str | None, option("--mount", "Mount point, used now and at every start.", "DIR", place)] = None,
+    mount: Annotated[str | None, "--mount", "Mount point, used now and at every start.", "DIR", place] = None,
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
     output: options.PlanOutputOption = None,
@@ -280,9 +264,7 @@ def find_array_plan(drives: list[str], goal: RaidGoal) -> Plan:
 
 
 def show_command(
-    arrays: Annotated[
-        list[str] | None, argument("[ARRAY...]", "Arrays: md0, /dev/md/data, data [default: all].")
-    ] = None,
+    arrays: Annotated[list[str] | None, "[ARRAY...]", "Arrays: md0, /dev/md/data, data [default: all]."] = None,
     *,
     sysroot: options.SysrootOption = None,
     json_: options.JsonOption = False,
@@ -309,7 +291,7 @@ def create_command(
     asked: ArrayOptions,
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
-    wait: Annotated[bool, option("--wait", "Return when the first resynchronisation is done.")] = False,
+    wait: Annotated[bool, "--wait", "Return when the first resynchronisation is done."] = False,
     json_: options.EventsOption = False,
 ) -> None:
     """Make an array, and configure the system to start it at every boot.

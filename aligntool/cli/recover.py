@@ -11,7 +11,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import LayoutGoal, Plan, from_json, wanted_of
 from aligntool.cli import options
 from aligntool.cli.arrays import array_status, record_of, recover_array
-from aligntool.cli.options import argument, command, naming, option, print_lines, read_text, terminal_width
+from aligntool.cli.options import File, command, naming, print_lines, read_text, terminal_width
 from aligntool.cli.partitions import Layout
 from aligntool.cli.plan import Realign, Request, held_disk, hurrying, journal_words, read_plan_text, report_result
 from aligntool.cli.raid import CreateArray, Persist, read_persist_text
@@ -39,7 +39,7 @@ from aligntool.units import KIB
 
 @ends_stream
 def apply(
-    file: Annotated[str, argument("FILE", "A plan written by `aligntool plan ... -o FILE`.")],
+    file: Annotated[str, "FILE", "A plan written by `aligntool plan ... -o FILE`."],
     *,
     yes: options.YesOption = False,
     rate: options.RateOption = None,
@@ -76,7 +76,7 @@ def _kept(text: str, rate: int | None) -> tuple[Operation, Plan]:
 
 _LEAST = 64 * KIB  # bytes; the tables alone take more than half of it
 
-JournalFileOption = Annotated[str | None, option("--journal", "The journal file, if it is on another disk.", "FILE")]
+JournalFileOption = Annotated[File, "--journal", "The journal file, if it is on another disk."]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +84,13 @@ class Recovery:
     """Options of `resume` and `rollback`."""
 
     journal: JournalFileOption = None
-    restore_table: Annotated[
-        bool, option("--restore-table", "Write the journal's partition table over one that another program changed.")
-    ] = False
+    restore_table: Annotated[bool, "--restore-table", "Write the journal's table over one that was changed."] = False
     yes: options.YesOption = False
     rate: options.RateOption = None
 
 
 TargetArgument = Annotated[
-    str | None,
-    argument(
-        "[DISK]", "A disk or an image; a member or the name of an unfinished array [default: the unfinished array]."
-    ),
+    str | None, "[DISK]", "A disk or image; a name or member of an array [default: the unfinished array]."
 ]
 
 

@@ -10,7 +10,7 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import Wishes
 from aligntool.cli import options
 from aligntool.cli.audit import known_of, with_mends
-from aligntool.cli.options import option, say
+from aligntool.cli.options import File, Files, Name, say
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Inventory
 from aligntool.linux.drives import Given
@@ -38,15 +38,11 @@ _STDOUT = "-"
 def report(
     targets: options.TargetsArgument = None,
     *,
-    output: Annotated[
-        str | None, option("--output -o", "Where to write the page; - is standard output.", "FILE")
-    ] = None,
-    chart: Annotated[str | None, option("--chart", "Select a single picture, for --svg and --png.", "NAME")] = None,
-    svg: Annotated[str | None, option("--svg", "Write that picture as SVG.", "FILE")] = None,
-    png: Annotated[str | None, option("--png", "Write that picture as PNG; needs rsvg-convert.", "FILE")] = None,
-    bench: Annotated[
-        list[str] | None, option("--bench", "Add a result of `aligntool bench`; may be given again.", "FILE")
-    ] = None,
+    output: Annotated[File, "--output -o", "Where to write the page; - is standard output."] = None,
+    chart: Annotated[Name, "--chart", "Select a single picture, for --svg and --png."] = None,
+    svg: Annotated[File, "--svg", "Write that picture as SVG."] = None,
+    png: Annotated[File, "--png", "Write that picture as PNG; needs rsvg-convert."] = None,
+    bench: Annotated[Files, "--bench", "Add a result of `aligntool bench`; may be given again."] = None,
     overwrite: options.OverwriteOption = False,
     sysroot: options.SysrootOption = None,
     wake: options.WakeOption = False,
@@ -129,9 +125,9 @@ def _write(pages: list[tuple[str, bytes]], *, overwrite: bool) -> None:
 
 
 def snapshot(
-    output: Annotated[str, option("--output -o", "The file to write: .tar.xz or .tar.gz.", "FILE")],
+    output: Annotated[str, "--output -o", "The file to write: .tar.xz or .tar.gz.", "FILE"],
     *,
-    serials: Annotated[bool, option("--serials", "Keep serial numbers, UUIDs and labels.")] = False,
+    serials: Annotated[bool, "--serials", "Keep serial numbers, UUIDs and labels."] = False,
     overwrite: options.OverwriteOption = False,
 ) -> None:
     """Capture what an audit reads of this machine.

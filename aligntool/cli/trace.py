@@ -13,7 +13,7 @@ import typer
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Severity, Wishes
 from aligntool.cli.audit import known_of
-from aligntool.cli.options import argument, grid, option, print_lines, say, size, terminal_width, whole
+from aligntool.cli.options import File, Grid, print_lines, say, size, terminal_width, whole
 from aligntool.cli.probe import ended_by_signals
 from aligntool.errors import ExitCode, Refused
 from aligntool.linux.look import look
@@ -28,17 +28,14 @@ from aligntool.render.trace import Counted, Rated, Source, boot_json, boot_lines
 
 
 def boot(
-    results: Annotated[list[str] | None, argument("RESULT...", "One or two results of aligntool bench.")] = None,
+    results: Annotated[list[str] | None, "RESULT...", "One or two results of aligntool bench."] = None,
     *,
-    rate_a: Annotated[
-        str | None,
-        option("--rate-a", "Random 4 KiB rate of a drive at queue depth 1, in MB/s: reads, writes.", "MB/s[,MB/s]"),
-    ] = None,
-    rate_b: Annotated[str | None, option("--rate-b", "The same of another drive, to compare.", "MB/s[,MB/s]")] = None,
-    log: Annotated[str | None, option("--trace", "Use the commands of this log, not the article's.", "LOG")] = None,
-    reads: Annotated[int | None, option("--reads", "Number of reads.", "N", whole(0))] = None,
-    writes: Annotated[int | None, option("--writes", "Number of writes.", "N", whole(0))] = None,
-    json_: Annotated[bool, option("--json", "As JSON; times in seconds.")] = False,
+    rate_a: Annotated[str | None, "--rate-a", "Random 4 KiB rate at depth 1: reads, writes.", "MB/s[,MB/s]"] = None,
+    rate_b: Annotated[str | None, "--rate-b", "The same of another drive, to compare.", "MB/s[,MB/s]"] = None,
+    log: Annotated[str | None, "--trace", "Use the commands of this log, not the article's.", "LOG"] = None,
+    reads: Annotated[int | None, "--reads", "Number of reads.", "N", whole(0)] = None,
+    writes: Annotated[int | None, "--writes", "Number of writes.", "N", whole(0)] = None,
+    json_: Annotated[bool, "--json", "As JSON; times in seconds."] = False,
 ) -> None:
     """Estimate how long a drive is busy with the commands of a boot.
 
@@ -107,33 +104,22 @@ def phase(text: str) -> int:
     return 0 if text.strip() == "0" else size(text)
 
 
-_GRID = "Alignment"
+_GRID = {"rich_help_panel": "Alignment"}
 
 
 def trace(
-    log: Annotated[str, argument("LOG", "Text of blkparse, a blktrace file, an iolog of fio, CSV; - for stdin.")],
+    log: Annotated[str, "LOG", "Text of blkparse, a blktrace file, an iolog of fio, CSV; - for stdin."],
     *,
-    format_: Annotated[TraceFormat, option("--format", "Format of the log.")] = TraceFormat.AUTO,
-    grid_: Annotated[
-        int | None,
-        option("--grid", "Compare the requests with boundaries of this size, such as 4KiB.", "SIZE", grid, panel=_GRID),
-    ] = None,
-    phase_: Annotated[
-        int | None, option("--phase", "Offset of the first boundary of --grid in bytes.", "N", phase, panel=_GRID)
-    ] = None,
+    format_: Annotated[TraceFormat, "--format", "Format of the log."] = TraceFormat.AUTO,
+    grid_: Annotated[Grid, "--grid", "Compare the requests with boundaries of this size, such as 4KiB.", _GRID] = None,
+    phase_: Annotated[int | None, "--phase", "Where the first boundary of --grid lies.", "N", phase, _GRID] = None,
     disk: Annotated[
-        str | None,
-        option(
-            "--disk", "Compare them with the boundaries of this disk, as the audit finds them.", "DISK", panel=_GRID
-        ),
+        str | None, "--disk", "Compare them with the boundaries that the audit finds.", "DISK", _GRID
     ] = None,
     partition: Annotated[
-        int | None,
-        option(
-            "--partition -p", "The log counts from the start of this partition of --disk.", "N", whole(1), panel=_GRID
-        ),
+        int | None, "--partition -p", "The log counts from this partition.", "N", whole(1), _GRID
     ] = None,
-    json_: Annotated[bool, option("--json", "As JSON; sizes are bytes.")] = False,
+    json_: Annotated[bool, "--json", "As JSON; sizes are bytes."] = False,
 ) -> None:
     """Analyse a log of commands to a drive.
 
@@ -186,18 +172,13 @@ def boundaries_of(
 
 
 def record_command(
-    disk: Annotated[str, argument("DISK", "The disk or partition to record.")],
-    cmd: Annotated[list[str], argument("CMD...", "The command to run, with its arguments; after --.")],
+    disk: Annotated[str, "DISK", "The disk or partition to record."],
+    cmd: Annotated[list[str], "CMD...", "The command to run, with its arguments; after --."],
     *,
-    output: Annotated[str | None, option("--output -o", "Save the log, as text of blkparse.", "FILE")] = None,
-    grid_: Annotated[
-        int | None,
-        option("--grid", "Compare the requests with boundaries of this size [default: the audit's].", "SIZE", grid),
-    ] = None,
-    phase_: Annotated[
-        int | None, option("--phase", "Offset of the first boundary of --grid in bytes.", "N", phase)
-    ] = None,
-    json_: Annotated[bool, option("--json", "As JSON; CMD's standard output then goes to standard error.")] = False,
+    output: Annotated[File, "--output -o", "Save the log, as text of blkparse."] = None,
+    grid_: Annotated[Grid, "--grid", "Compare the requests with such boundaries [default: the audit's]."] = None,
+    phase_: Annotated[int | None, "--phase", "Where the first boundary of --grid lies.", "N", phase] = None,
+    json_: Annotated[bool, "--json", "As JSON; CMD's standard output then goes to standard error."] = False,
 ) -> None:
     """Run a command, and analyse the requests to a disk meanwhile.
 

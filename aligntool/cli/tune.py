@@ -13,10 +13,10 @@ import typer
 
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import shell_word
-from aligntool.change import RaidGoal
+from aligntool.change import RAID_WORDS, RaidGoal
 from aligntool.cli import options
 from aligntool.cli.arrays import look_at_members, sampled_members
-from aligntool.cli.options import argument, option, print_lines, seconds, size, terminal_width, whole
+from aligntool.cli.options import File, Name, Size, print_lines, seconds, size, terminal_width, whole
 from aligntool.cli.probe import bench_progress, ended_by_signals, refuse_to_overwrite
 from aligntool.cli.raid import level_word
 from aligntool.cli.run_change import pipes_may_break
@@ -33,8 +33,6 @@ from aligntool.render.plan import plan_command, sweep_lines, tuning_lines
 Asked = tuple[tuple[int, ...], int, float, int | None]
 """Chunks, repeats, seconds of a load, bytes of the span."""
 
-WORKLOADS = ("general", "boot", "database", "sequential", "lsm", "vm")
-
 
 def _sizes(text: str | None) -> tuple[int, ...]:
     """ "64KiB,128KiB" in bytes."""
@@ -42,41 +40,27 @@ def _sizes(text: str | None) -> tuple[int, ...]:
 
 
 def _workload(text: str) -> str:
-    if text not in WORKLOADS:
-        raise typer.BadParameter(f"{text!r} is not a workload; there are {', '.join(WORKLOADS)}")
+    if text not in RAID_WORDS["workload"]:
+        raise typer.BadParameter(f"{text!r} is not a workload; there are {', '.join(RAID_WORDS['workload'])}")
     return text
 
 
 def tune_command(
-    drives: Annotated[list[str], argument("DEV...", "Empty drives, or one empty partition of each drive.")],
+    drives: Annotated[list[str], "DEV...", "Empty drives, or one empty partition of each drive."],
     *,
-    level: Annotated[str | None, option("--level -l", "RAID level.", "0|10|5|6", level_word)] = None,
+    level: Annotated[str | None, "--level -l", "RAID level.", "0|10|5|6", level_word] = None,
     workload: Annotated[
-        str,
-        option(
-            "--workload", "Load: general, boot, database, sequential, lsm, vm [default: general].", "NAME", _workload
-        ),
+        str, "--workload", "Load: general, boot, database, sequential, lsm, vm [default: general].", "NAME", _workload
     ] = "general",
-    chunks: Annotated[str | None, option("--chunks", "The chunks to try, such as 64KiB,128KiB.", "SIZE,...")] = None,
-    layout: Annotated[str | None, option("--layout", "As for `raid plan`.", "NAME")] = None,
-    bitmap: Annotated[str | None, option("--bitmap", "As for `raid plan`.", "internal|none")] = None,
-    page: Annotated[
-        int | None, option("--database-page", "Page size of the database [default: 16KiB].", "SIZE", size)
-    ] = None,
-    span: Annotated[int | None, option("--span", "How much of each array to use.", "SIZE", size)] = None,
-    runtime: Annotated[float, option("--runtime", "Duration of each load.", "SECONDS", seconds(0.1, 86400))] = 5.0,
-    repeats: Annotated[int, option("--repeats", "Rounds over all chunks.", "N", whole(1, 1000))] = 5,
-    output: Annotated[
-        str | None,
-        option(
-            "--output -o",
-            "Save the result in this new file, for `raid plan --measured FILE`; required to measure.",
-            "FILE",
-        ),
-    ] = None,
-    clear: Annotated[
-        bool, option("--clear", "Only remove test arrays of an earlier sweep from these members.")
-    ] = False,
+    chunks: Annotated[str | None, "--chunks", "The chunks to try, such as 64KiB,128KiB.", "SIZE,..."] = None,
+    layout: Annotated[Name, "--layout", "As for `raid plan`."] = None,
+    bitmap: Annotated[str | None, "--bitmap", "As for `raid plan`.", "internal|none"] = None,
+    page: Annotated[Size, "--database-page", "Page size of the database [default: 16KiB]."] = None,
+    span: Annotated[Size, "--span", "How much of each array to use."] = None,
+    runtime: Annotated[float, "--runtime", "Duration of each load.", "SECONDS", seconds(0.1, 86400)] = 5.0,
+    repeats: Annotated[int, "--repeats", "Rounds over all chunks.", "N", whole(1, 1000)] = 5,
+    output: Annotated[File, "--output -o", "Save the result, for `raid plan --measured`; required to measure."] = None,
+    clear: Annotated[bool, "--clear", "Only remove test arrays of an earlier sweep from these members."] = False,
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
 ) -> None:
