@@ -4,7 +4,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from shlex import quote
-from typing import get_args
+from typing import TypeVar, get_args
 
 from aligntool.documents import as_object, check_schema, decode, load_object
 from aligntool.errors import Refused
@@ -200,6 +200,7 @@ class Plan:
 
 SCHEMA = "aligntool.plan"
 VERSION = 1
+_Asked = TypeVar("_Asked")
 _NO_PLAN = "aligntool audit"  # which names every disk, and what to type
 
 STEPS: dict[str, type[Step]] = {kind.__name__: kind for kind in get_args(Step)}
@@ -236,25 +237,26 @@ def _anew(plan: Plan) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class Wanted:
     """What an array's plan was made of: the drives as named, and the goal."""
 
     drives: tuple[str, ...]
     goal: RaidGoal
 
 
-def with_wanted(text: str, drives: tuple[str, ...], goal: RaidGoal) -> str:
-    """The plan of an array with what was asked for in it, from which applying plans again."""
-    return json.dumps(json.loads(text) | {"wanted": as_object(_Wanted(drives, goal))}, indent=2)
+def with_asked(plan: Plan, key: str, asked: object) -> str:
+    """Return the plan's document with what was asked for in it, from which applying plans again. The digest is over the
+    plan only: other wishes lead to another plan, and that is refused.
+    """
+    return json.dumps(json.loads(to_json(plan)) | {key: as_object(asked)}, indent=2)
 
 
-def wanted_of(text: str) -> tuple[tuple[str, ...], RaidGoal]:
-    """The drives and the goal of an array's plan. Raises Refused where it does not say them."""
+def asked_of(text: str, key: str, kind: type[_Asked]) -> _Asked:
+    """Return what was asked for. Raises Refused where the document does not say it."""
     try:
-        wanted = decode(_Wanted, load_object(text).get("wanted"), exact=True)
+        return decode(kind, load_object(text).get(key), exact=True)
     except ValueError as error:
-        raise Refused(f"the plan does not contain the array that was requested: {error}", hint="lsblk") from error
-    return wanted.drives, wanted.goal
+        raise Refused(f"the plan lacks what was asked for: {error}", hint=_anew(from_json(text))) from error
 
 
 def digest(plan: Plan) -> str:

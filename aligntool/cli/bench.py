@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Annotated, TypeVar
@@ -23,7 +23,7 @@ from aligntool.linux.look import look
 from aligntool.linux.users import disk_of, file_extents
 from aligntool.measure import alignment, targets
 from aligntool.measure import run as fio_runs
-from aligntool.measure.fio import ENGINE, Job, fill_job
+from aligntool.measure.fio import ENGINE, fill_job
 from aligntool.measure.results import Conditions, Result, to_json, warnings_of
 from aligntool.measure.schedule import BenchPlan, Target, TargetKind, Wish, plan_bench
 from aligntool.measure.sweeps import Setting, Spans, Starts, piece_words
@@ -170,13 +170,12 @@ def _profile(name: str) -> tuple[str, BenchGoal]:
 
 def _refuse(plan: BenchPlan, *, destructive: bool) -> str:
     """Return the name of the device that is overwritten. Raise Refused where there is no room, or data."""
-    target = plan.target
-    if target.kind is TargetKind.FOLDER:
-        probe.refuse_no_room(target, plan.room)
+    if plan.target.kind is TargetKind.FOLDER:
+        probe.refuse_no_room(plan.target, plan.room)
     if not destructive:
         return ""
-    probe.refuse_unless_device(target)
-    return probe.refuse_data(target)
+    probe.refuse_unless_device(plan.target)
+    return probe.refuse_data(plan.target)
 
 
 def _measured(plan: BenchPlan, seen: Conditions, fio_output: str | None) -> tuple[Result, fio_runs.Ran[fio_runs.Bench]]:
@@ -202,11 +201,17 @@ def _place(plan: BenchPlan) -> Iterator[str]:
         with fio_runs.made_file(target.path, plan.room, name=target.name) as path:
             yield path
     elif plan.writes:
-        with hold_for_others(target.path, "a benchmark"):
-            probe.refuse_data(target)  # the question may have waited long for its answer
+        with _held(target):
             yield target.path
     else:
         yield target.path
+
+
+@contextmanager
+def _held(target: Target) -> Iterator[None]:
+    with hold_for_others(target.path, "a benchmark"):
+        probe.refuse_data(target)  # the question may have waited long for its answer
+        yield
 
 
 # What `aligntool bench alignment` and `bench span` work on: a file that is made, or something that is there.
@@ -232,7 +237,9 @@ class SweepOptions:
 
 @dataclass(frozen=True, slots=True)
 class Working:
-    """`room`: bytes of the disk; `shift`: the byte of the disk where the file or device begins."""
+    """What runs are made on, and how. `room`: bytes of the disk; `shift`: the byte of the disk where the file or device
+    begins.
+    """
 
     target: Target
     path: str
@@ -242,12 +249,6 @@ class Working:
     shift: int
     writes: bool
     seen: Conditions  # before the first run
-
-
-@dataclass(frozen=True, slots=True)
-class Runs:
-    """How each run is made, and who hears of it."""
-
     seconds: float
     repeats: int
     tell: fio_runs.SweepProgress
@@ -255,63 +256,40 @@ class Runs:
 
 
 @contextmanager
-def _working(target: Target, size: int, runtime_s: float, asked: SweepOptions) -> Iterator[tuple[Working, Runs]]:
-    """Make ready for runs, until a signal. Raises Refused."""
-    with probe.ended_by_signals(), probe.bench_progress() as tell, _working_on(target, size, tell, asked) as working:
-        yield working, Runs(runtime_s, asked.repeats, tell, probe.fio_keeper(asked.fio_output))
-
-
-@contextmanager
-def _working_on(target: Target, size: int, tell: fio_runs.SweepProgress, asked: SweepOptions) -> Iterator[Working]:
-    """A folder gets a file of `size`, full of random data. Raises Refused."""
-    if not target.direct:
-        raise Refused(
-            f"{target.named} does not support direct I/O: the results would measure the page cache, not the drive",
-            hint="name a disk, or a folder on a file system with direct I/O",
-        )
-    if asked.destructive:
-        probe.refuse_unless_device(target)
-    size = target.size or size
-    seen = targets.look_at_conditions(target, size)
-    _warn(warnings_of(seen, direct=target.direct))
-    match target.kind:
-        case TargetKind.FOLDER:
-            with _file_in(target, size, tell, seen) as working:
-                yield working
-        case TargetKind.FILE:
-            size = target.size or 0
-            yield Working(target, target.path, target.path, size, Extent(0, size), 0, False, seen)
-        case TargetKind.DEVICE:
-            with _device(target, seen, asked) as working:
-                yield working
-
-
-@contextmanager
-def _file_in(target: Target, size: int, tell: fio_runs.SweepProgress, seen: Conditions) -> Iterator[Working]:
-    """The longest piece of the file that lies on the disk in one run is worked on."""
-    probe.refuse_no_room(target, size)
-    with fio_runs.made_file(target.path, size, name=target.name) as path:
-        fio_runs.fill(fill_job(path, size), fio_runs.FILLING, tell)
-        with open(path, "rb") as file:  # noqa: PTH123 - a descriptor is wanted
-            placed = file_extents(file.fileno(), path)
-        longest = max(placed.runs, key=lambda run: run.disk.length)
-        shift = longest.disk.start - longest.file_start
-        _warn(piece_words(Setting("folder", size, longest.disk.length, 0, 0, True, "")))
-        yield Working(target, path, placed.disk, size, longest.disk, shift, True, seen)
-
-
-@contextmanager
-def _device(target: Target, seen: Conditions, asked: SweepOptions) -> Iterator[Working]:
-    name, start = disk_of(os.stat(target.path).st_rdev)  # noqa: PTH116 - its number is wanted
-    size = target.size or 0
-    working = Working(target, target.path, name, size, Extent(start, size), start, asked.destructive, seen)
-    if not asked.destructive:
-        yield working
-        return
-    options.confirm_disk(target.path, probe.refuse_data(target), "its name", asked.yes)
-    with hold_for_others(target.path, "a benchmark"):
-        probe.refuse_data(target)
-        yield working
+def _working(target: Target, size: int, runtime_s: float, asked: SweepOptions) -> Iterator[Working]:
+    """Make ready for runs, until a signal: a folder gets a file of `size`, full of random data. Of the file, the
+    longest piece that lies on the disk in one run is worked on. Raises Refused.
+    """
+    with probe.ended_by_signals(), probe.bench_progress() as tell, ExitStack() as stack:
+        if not target.direct:
+            raise Refused(
+                f"{target.named} does not support direct I/O: the results would measure the page cache, not the drive",
+                hint="name a disk, or a folder on a file system with direct I/O",
+            )
+        if asked.destructive:
+            probe.refuse_unless_device(target)
+        size = size if target.kind is TargetKind.FOLDER else target.size or 0
+        seen = targets.look_at_conditions(target, size)
+        _warn(warnings_of(seen, direct=target.direct))
+        path = disk = target.path
+        room, shift, writes = Extent(0, size), 0, asked.destructive
+        if target.kind is TargetKind.FOLDER:
+            probe.refuse_no_room(target, size)
+            path = stack.enter_context(fio_runs.made_file(path, size, name=target.name))
+            fio_runs.fill(fill_job(path, size), fio_runs.FILLING, tell)
+            with open(path, "rb") as file:  # noqa: PTH123 - a descriptor is wanted
+                placed = file_extents(file.fileno(), path)
+            longest = max(placed.runs, key=lambda run: run.disk.length)
+            disk, room, shift, writes = placed.disk, longest.disk, longest.disk.start - longest.file_start, True
+            _warn(piece_words(Setting("folder", size, room.length, 0, 0, True, "")))
+        elif target.kind is TargetKind.DEVICE:
+            disk, shift = disk_of(os.stat(path).st_rdev)  # noqa: PTH116 - its number is wanted
+            room = Extent(shift, size)
+            if asked.destructive:
+                options.confirm_disk(path, probe.refuse_data(target), "its name", asked.yes)
+                stack.enter_context(_held(target))
+        keep = probe.fio_keeper(asked.fio_output)
+        yield Working(target, path, disk, size, room, shift, writes, seen, runtime_s, asked.repeats, tell, keep)
 
 
 def _warn(sentences: Iterable[str]) -> None:
@@ -327,15 +305,13 @@ def _look_at_disk(name: str) -> Disk | None:
         return None
 
 
-def _described(
-    result: Sweep, working: Working, runs: Runs, swept: fio_runs.Ran[fio_runs.Key], disk: Disk | None
-) -> Sweep:
+def _described(result: Sweep, working: Working, swept: fio_runs.Ran[fio_runs.Key], disk: Disk | None) -> Sweep:
     """Return the result with what it has beside the figures."""
-    target, piece = working.target, working.room.length
+    kind, direct, piece = working.target.kind.value, working.target.direct, working.room.length
     return replace(
         result,
         conditions=replace(targets.warmed(working.seen), fio=swept.fio_version),  # how warm it got, and by which fio
-        setting=Setting(target.kind.value, working.size, piece, runs.seconds, runs.repeats, target.direct, ENGINE),
+        setting=Setting(kind, working.size, piece, working.seconds, working.repeats, direct, ENGINE),
         disk=probe.identity(disk) if disk else None,  # for a reader who asks whether it is the same disk
         complete=swept.complete,
     )
@@ -391,14 +367,14 @@ def bench_alignment(
     span = asked.span or 256 * MIB
     if unit is not None:
         alignment.refuse_too_small(found.size or span, unit, found.logical_block, start)
-    with _working(found, span, runtime, asked) as (working, runs):
+    with _working(found, span, runtime, asked) as working:
         disk = _look_at_disk(working.disk)
         wide, by = (unit, "--unit") if unit is not None else _unit_of(disk)
         places = alignment.places_of(working.room, wide, found.logical_block, start, every=every)
-        swept = _sweep(working, places, depth, runs)
+        swept = _sweep(working, places, depth)
         rates = tuple(alignment.Rate(*run.key, run.iops, run.measured.thread_cpu) for run in swept.runs)
         measured = Starts(options.now(), found.place, wide, by, rates)
-        measured = _described(measured, working, runs, swept, disk)
+        measured = _described(measured, working, swept, disk)
     wrote = working.writes and asked.destructive
     if not measured.rates:
         _end(swept, wrote=wrote)
@@ -419,16 +395,17 @@ def _unit_of(disk: Disk | None) -> tuple[int, str]:
     return widest.size, f"{widest.kind.value}, {widest.source.value}"
 
 
-def _sweep(working: Working, places: tuple[alignment.Place, ...], depth: int, runs: Runs) -> fio_runs.Ran[StartKey]:
+def _sweep(working: Working, places: tuple[alignment.Place, ...], depth: int) -> fio_runs.Ran[StartKey]:
     loads = alignment.loads_of(writes=working.writes, depth=depth)
-    count = runs.repeats * len(places) * len(loads)
+    room, path, shift, repeats = working.room, working.path, working.shift, working.repeats
+    count = repeats * len(places) * len(loads)
     alignment.refuse_too_many(count)
     jobs = (
-        ((run.load, run.place, repeat), f"{run.load.title}, {run.place.title}, {repeat + 1} of {runs.repeats}", run.job)
-        for repeat in range(runs.repeats)
-        for run in alignment.runs_of(places, loads, working.room, working.path, working.shift, runs.seconds, repeat)
+        ((run.load, run.place, repeat), f"{run.load.title}, {run.place.title}, {repeat + 1} of {repeats}", run.job)
+        for repeat in range(repeats)
+        for run in alignment.runs_of(places, loads, room, path, shift, working.seconds, repeat)
     )
-    return fio_runs.run_sweep(jobs, count, runs.tell, runs.keep)
+    return fio_runs.run_sweep(jobs, count, working.tell, working.keep)
 
 
 # `aligntool bench span`: how far the mapping table of a drive reaches.
@@ -458,47 +435,39 @@ def bench_span(
     found = targets.find_target(target)
     span = asked.span or 4 * GIB
     _whole(found.size or span, least, largest)
-    with _working(found, span, runtime, asked) as (working, runs):
+    with _working(found, span, runtime, asked) as working:
         if write and not working.writes:
             raise Refused(f"{found.named} is only read", hint="--destructive for an empty device, or name a folder")
-        curve, swept = _measured_spans(working, least, largest, runs, write=write)
+        curve, swept = _measured_spans(working, least, largest, write=write)
         if curve:
-            _report_span(working, curve, swept, runs, asked, write=write)
+            _report_span(working, curve, swept, asked, write=write)
     _end(swept, wrote=asked.destructive and write)
 
 
 def _report_span(
-    working: Working,
-    curve: dict[int, list[float]],
-    swept: fio_runs.Ran[int],
-    runs: Runs,
-    asked: SweepOptions,
-    *,
-    write: bool,
+    working: Working, curve: dict[int, list[float]], swept: fio_runs.Ran[int], asked: SweepOptions, *, write: bool
 ) -> None:
     disk = _look_at_disk(working.disk)
     by_span = _by_span((run.key, run.measured.thread_cpu) for run in swept.runs)
     cpu = {span: shares for span, shares in by_span.items() if span in curve}
     knee = alignment.knee_of(curve, cpu, working.seen, Random(1))
-    nvme = disk.nvme if disk else None
-    measured = Spans(options.now(), working.target.place, write, knee, curve, nvme, cpu)
-    measured = _described(measured, working, runs, swept, disk)
-    lines = span_lines(measured, width=terminal_width())
-    _report(span_json(measured, disk), lines, asked, measured.when, "span")
+    measured = Spans(options.now(), working.target.place, write, knee, curve, disk.nvme if disk else None, cpu)
+    measured = _described(measured, working, swept, disk)
+    _report(span_json(measured, disk), span_lines(measured, width=terminal_width()), asked, measured.when, "span")
 
 
 def _measured_spans(
-    working: Working, smallest: int, largest: int | None, runs: Runs, *, write: bool
+    working: Working, smallest: int, largest: int | None, *, write: bool
 ) -> tuple[dict[int, list[float]], fio_runs.Ran[int]]:
     """Spans that double, and then the one in the middle of the knee."""
     spans = alignment.spans_of(_whole(working.room.length, smallest, largest), smallest)
-    swept = _sweep_spans(spans, working, runs, write=write)
+    swept = _sweep_spans(spans, working, write=write)
     curve = _by_span((run.key, run.iops) for run in swept.runs)
     knee = alignment.not_by_the_arm(alignment.find_knee(curve, Random(1)), working.seen)
     middle = None if swept.interrupted or swept.failure else alignment.between(knee)
     if middle is not None:
-        more = _sweep_spans((middle,), working, runs, write=write)
-        if len(more.runs) == runs.repeats:
+        more = _sweep_spans((middle,), working, write=write)
+        if len(more.runs) == working.repeats:
             curve |= _by_span((run.key, run.iops) for run in more.runs)
         more.runs[:0] = swept.runs
         return dict(sorted(curve.items())), more
@@ -516,16 +485,14 @@ def _whole(room: int, smallest: int, largest: int | None) -> int:
     return whole
 
 
-def _sweep_spans(spans: tuple[int, ...], working: Working, runs: Runs, *, write: bool) -> fio_runs.Ran[int]:
-    start = working.room.start - working.shift
-
-    def jobs() -> Iterator[tuple[int, str, Job]]:
-        for repeat in range(runs.repeats):
-            made = alignment.jobs_of(spans, working.path, start, write=write, runtime_s=runs.seconds, repeat=repeat)
-            for span, job in made:
-                yield span, f"{format_about(span)}, {repeat + 1} of {runs.repeats}", job
-
-    return fio_runs.run_sweep(jobs(), len(spans) * runs.repeats, runs.tell, runs.keep)
+def _sweep_spans(spans: tuple[int, ...], working: Working, *, write: bool) -> fio_runs.Ran[int]:
+    path, start, repeats = working.path, working.room.start - working.shift, working.repeats
+    jobs = (
+        (span, f"{format_about(span)}, {repeat + 1} of {repeats}", job)
+        for repeat in range(repeats)
+        for span, job in alignment.jobs_of(spans, path, start, write=write, runtime_s=working.seconds, repeat=repeat)
+    )
+    return fio_runs.run_sweep(jobs, len(spans) * repeats, working.tell, working.keep)
 
 
 def _by_span(figures: Iterable[tuple[int, float]]) -> dict[int, list[float]]:

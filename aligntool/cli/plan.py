@@ -1,6 +1,5 @@
 """Realign one disk: look at it, plan, apply. What `realign`, `plan`, `apply`, `resume`, `rollback` and `demo` share."""
 
-import json
 import os
 import signal
 import stat
@@ -14,12 +13,11 @@ from typing import Annotated
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Judged, Wishes
 from aligntool.audit.wording import shell_word
-from aligntool.change import Event, Plan, RealignGoal, Said, StepBegun, StepDone, Used, from_json, to_json
+from aligntool.change import Event, Plan, RealignGoal, Said, StepBegun, StepDone, Used, with_asked
 from aligntool.cli import options
 from aligntool.cli.audit import known_of
 from aligntool.cli.options import File, Grid, command, naming, terminal_width
 from aligntool.cli.run_change import STOPPING, Applying, end_change, pipes_may_break, ways_on
-from aligntool.documents import as_object, by_field
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.parked import find_parked
 from aligntool.inventory import Disk, Inventory, Layer
@@ -58,28 +56,6 @@ class Request:
     typed: tuple[str, ...] = ()  # these options as words
 
 
-def plan_text(plan: Plan, asked: Request) -> str:
-    """The plan's document with the wishes in it. The digest is over the plan only; wishes that were changed lead to
-    another plan, and that is refused.
-    """
-    return json.dumps(json.loads(to_json(plan)) | {"asked": as_object(asked)}, indent=2) + "\n"
-
-
-def read_plan_text(text: str) -> tuple[Plan, Request]:
-    """Raises Refused."""
-    plan = from_json(text)
-    try:
-        written = json.loads(text).get("asked", {})
-        goal = by_field(RealignGoal, written.get("goal", {}))
-        if "partitions" in goal:
-            goal["partitions"] = tuple(goal["partitions"])
-        found = by_field(Request, written)
-        return plan, Request(**(found | {"goal": RealignGoal(**goal), "typed": tuple(found.get("typed", ()))}))
-    except (TypeError, AttributeError, ValueError) as error:
-        hint = command("plan realign", plan.disk.path)
-        raise Refused(f"the plan lacks what was asked for: {error}", hint=hint) from error
-
-
 @dataclass(frozen=True, slots=True)
 class RealignOptions:
     """Options of a realign, beside the geometry."""
@@ -95,27 +71,19 @@ class RealignOptions:
     def request(self, geometry: options.Geometry) -> Request:
         """The options as one value. What is typed beside a recipe comes before the recipe's own. Raises Refused."""
         numbers = options.partition_numbers(self.partitions) or []
-        goal = RealignGoal() if self.recipe is None else _recipe_goal(self.recipe)
+        goal = recipe(self.recipe, "realign").goal if self.recipe else RealignGoal()
+        if not isinstance(goal, RealignGoal):
+            raise Refused(f"the recipe {self.recipe} is none for a realign", hint="aligntool recipes list")
         if self.grain is not None:
             goal = replace(goal, grain=self.grain, grain_given=True)
         if numbers:
             goal = replace(goal, partitions=tuple(sorted(numbers)))
-        goal = replace(goal, shrink=self.shrink or goal.shrink, journal_file=_absolute(self.journal))
+        # A plan may be applied from another folder.
+        journal = None if self.journal is None else str(Path(self.journal).absolute())
+        goal = replace(goal, shrink=self.shrink or goal.shrink, journal_file=journal)
         own = {"--grain": self.grain, "--recipe": self.recipe, "--journal": self.journal}
         typed = [*(f"-p {number}" for number in numbers), *(["--shrink"] if self.shrink else [])]
         return Request(goal, **asdict(geometry), typed=(*typed, *options.typed_words(own | geometry.typed)))
-
-
-def _recipe_goal(name: str) -> RealignGoal:
-    goal = recipe(name, "realign").goal
-    if not isinstance(goal, RealignGoal):
-        raise Refused(f"the recipe {name} is none for a realign", hint="aligntool recipes list")
-    return goal
-
-
-def _absolute(path: str | None) -> str | None:
-    """A plan may be applied from another folder."""
-    return None if path is None else str(Path(path).absolute())
 
 
 # Look at one disk, and plan its realign.
@@ -232,7 +200,9 @@ def plan_for(judged: Judged, asked: Request) -> Found:
     """Maps are read of those partitions only that move, because one of a large file system takes its time; a map may
     show another way to be cheaper, so this goes on until every partition that moves has one.
     """
-    maps = _maps_to_shrink(judged.disk) if asked.goal.shrink else {}
+    disk = judged.disk
+    # How far a file system can be shrunk depends on what is used of it.
+    maps = {part.number: read_map(disk, part.number, part.extent) for part in shrinkable(disk) if asked.goal.shrink}
     while True:
         used = {number: Used(number, found.bytes, found.by) for number, found in maps.items()}
         plan = plan_realign(judged, asked.goal, used)
@@ -241,12 +211,7 @@ def plan_for(judged: Judged, asked: Request) -> Found:
         if not unread:
             return Found(plan, judged, {number: maps[number] for number in moves})
         for step in unread:
-            maps[step.partition] = read_map(judged.disk, step.partition, step.source)
-
-
-def _maps_to_shrink(disk: Disk) -> dict[int, UsedMap]:
-    """How far a file system can be shrunk depends on what is used of it."""
-    return {part.number: read_map(disk, part.number, part.extent) for part in shrinkable(disk)}
+            maps[step.partition] = read_map(disk, step.partition, step.source)
 
 
 def read_map(disk: Disk, number: int, extent: Extent) -> UsedMap:
@@ -295,7 +260,7 @@ class Realign:
         return find_plan(self.disk, self.asked).plan
 
     def document(self, plan: Plan) -> str:
-        return plan_text(plan, self.asked)
+        return with_asked(plan, "asked", self.asked) + "\n"
 
     def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
         return disk_plan_lines(plan, type_next)
@@ -350,29 +315,24 @@ def hurrying(context: MoveContext) -> Callable[[], None]:
     return device.hurry if isinstance(device, Limited) else lambda: None
 
 
+_OF_DISK = {
+    "size": "size", "sector_size": "sector size", "label": "kind of table", "disk_id": "disk id",
+    "model": "model", "serial": "serial number", "wwn": "WWN", "table_digest": "partition table",
+}  # fmt: skip
+
+
 def still_true(plan: Plan, asked: Request) -> Found:
     """Plan again: the same disk, table and steps. Raises Refused with what changed."""
     found = find_plan(plan.disk.path, asked)
     now = found.plan
-    again = command("plan realign", plan.disk.path, *asked.typed)
+    if is_same_disk(plan.disk, now.disk) and plan.steps == now.steps:
+        return found
+    text = f"{plan.disk.path}: planned again, the steps differ: the contents of the disk or the request have changed"
     if not is_same_disk(plan.disk, now.disk):
-        raise Refused(_what_differs(plan, now), hint=f"make the plan anew: {again}", code="plan-stale")
-    if plan.steps != now.steps:
-        raise Refused(
-            f"{plan.disk.path}: planned again, the steps differ: the contents of the disk or the request have changed",
-            hint=f"make the plan anew: {again}",
-            code="plan-stale",
-        )
-    return found
-
-
-def _what_differs(plan: Plan, now: Plan) -> str:
-    names = {
-        "size": "size", "sector_size": "sector size", "label": "kind of table", "disk_id": "disk id",
-        "model": "model", "serial": "serial number", "wwn": "WWN", "table_digest": "partition table",
-    }  # fmt: skip
-    changed = [word for name, word in names.items() if getattr(plan.disk, name) != getattr(now.disk, name)]
-    return f"{plan.disk.path} is not as it was when the plan was made: another {', '.join(changed)}"
+        changed = [word for name, word in _OF_DISK.items() if getattr(plan.disk, name) != getattr(now.disk, name)]
+        text = f"{plan.disk.path} is not as it was when the plan was made: another {', '.join(changed)}"
+    again = command("plan realign", plan.disk.path, *asked.typed)
+    raise Refused(text, hint=f"make the plan anew: {again}", code="plan-stale")
 
 
 def _events(plan: Plan, asked: Request, found: Found, context: MoveContext) -> Iterator[Event]:

@@ -1,6 +1,5 @@
 """`aligntool raid plan`, `create` and `persist`: a goal from the options, the plan, its application."""
 
-import json
 import sys
 import uuid
 from collections.abc import Iterable, Sequence
@@ -12,12 +11,11 @@ from typing import Annotated
 import typer
 
 from aligntool.audit.wording import shell_word
-from aligntool.change import Plan, RaidGoal, from_json, to_json, with_wanted
+from aligntool.change import Plan, RaidGoal, Wanted, to_json, with_asked
 from aligntool.cli import arrays as acting
 from aligntool.cli import options
-from aligntool.cli.options import File, Name, Size, command, place, print_lines, terminal_width
+from aligntool.cli.options import File, Name, Size, place, print_lines, terminal_width
 from aligntool.cli.run_change import Applying, ends_stream, run_change, show_only
-from aligntool.documents import as_object, decode, load_object
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.look import look
 from aligntool.linux.system import find_distribution
@@ -181,7 +179,7 @@ class Persist:
         return find_persist_plan(self.array, self.goal, self.sysroot)
 
     def document(self, plan: Plan) -> str:
-        return persist_text(plan, self.goal)
+        return with_asked(plan, "persist", self.goal) + "\n"
 
     def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
         yield from acting.array_plan_lines(plan, type_next)
@@ -205,21 +203,6 @@ class Persist:
                 hint=f"aligntool raid persist {plan.disk.path} --dry-run",
             )
         acting.tell_array(plan, json_=json_)
-
-
-def persist_text(plan: Plan, goal: PersistGoal) -> str:
-    """Return the plan's document with what was asked for in it."""
-    return json.dumps(json.loads(to_json(plan)) | {"persist": as_object(goal)}, indent=2) + "\n"
-
-
-def read_persist_text(text: str) -> tuple[Plan, PersistGoal]:
-    """Return the plan and what was asked for. Raises Refused."""
-    plan = from_json(text)
-    try:
-        return plan, decode(PersistGoal, load_object(text).get("persist"), exact=True)
-    except ValueError as error:
-        hint = command("raid persist", plan.disk.path)
-        raise Refused(f"the plan lacks what was asked for: {error}", hint=hint) from error
 
 
 # `aligntool raid plan` and `show`.
@@ -319,8 +302,8 @@ class CreateArray:
         return find_array_plan(list(self.drives), self.goal)
 
     def document(self, plan: Plan) -> str:
-        text = to_json(plan)
-        return (with_wanted(text, self.drives, self.goal) if self.with_goal else text) + "\n"
+        text = with_asked(plan, "wanted", Wanted(self.drives, self.goal)) if self.with_goal else to_json(plan)
+        return text + "\n"
 
     def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
         return acting.array_plan_lines(plan, type_next)

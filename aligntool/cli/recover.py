@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Annotated
 
 from aligntool.audit.wording import shell_word
-from aligntool.change import LayoutGoal, Plan, from_json, wanted_of
+from aligntool.change import LayoutGoal, Plan, Wanted, asked_of, from_json
 from aligntool.cli import options
 from aligntool.cli.arrays import array_status, record_of, recover_array
 from aligntool.cli.options import File, command, naming, print_lines, read_text, terminal_width
 from aligntool.cli.partitions import Layout
-from aligntool.cli.plan import Realign, Request, held_disk, hurrying, journal_words, read_plan_text, report_result
-from aligntool.cli.raid import CreateArray, Persist, read_persist_text
+from aligntool.cli.plan import Realign, Request, held_disk, hurrying, journal_words, report_result
+from aligntool.cli.raid import CreateArray, Persist
 from aligntool.cli.run_change import Applying, Operation, ends_stream, follow, identity, run_change, ways_on
 from aligntool.cli.tune import clear_hint_of
 from aligntool.device import Device
@@ -26,6 +26,7 @@ from aligntool.linux.block import look_only
 from aligntool.linux.hold import refuse_partition
 from aligntool.linux.targets import refuse_ambiguous, refuse_containers, refuse_silent
 from aligntool.raid.record import Record
+from aligntool.raid.running import PersistGoal
 from aligntool.realign import move
 from aligntool.realign.move import Status, find_journal
 from aligntool.realign.move import journal_status as find_status
@@ -61,14 +62,16 @@ def apply(
 def _kept(text: str, rate: int | None) -> tuple[Operation, Plan]:
     """Return a plan that was kept, and the operation that plans the same again from what was asked for."""
     plan = from_json(text)
-    if plan.purpose == "raid":
-        return CreateArray(*wanted_of(text)), plan
-    if plan.purpose == "persist":
-        return Persist(plan.disk.path, read_persist_text(text)[1]), plan
-    asked = read_plan_text(text)[1]
-    if plan.purpose == "layout":
-        return Layout(plan.disk.path, LayoutGoal(()), asked), plan
-    return Realign(plan.disk.path, asked, rate), plan
+    path = plan.disk.path
+    match plan.purpose:
+        case "raid":
+            wanted = asked_of(text, "wanted", Wanted)
+            return CreateArray(wanted.drives, wanted.goal), plan
+        case "persist":
+            return Persist(path, asked_of(text, "persist", PersistGoal)), plan
+        case "layout":
+            return Layout(path, LayoutGoal(()), Request()), plan
+    return Realign(path, asked_of(text, "asked", Request), rate), plan
 
 
 # `aligntool status`, `resume`, `rollback`: a disk in flight, from the disk; an unfinished array by its

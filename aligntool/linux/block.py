@@ -55,22 +55,15 @@ class Buffers:
             memory = _map(align_up(length, mmap.PAGESIZE))
             return memoryview((ctypes.c_char * length).from_buffer(memory)).cast("B")
         free = self._long if length >= _LONG else self._short
-        slot = _pop(free)
-        if slot is None:
-            slots = _arena() if length >= _LONG else [(_map(_SPACE), 0)]
-            slot = slots.pop()
-            free.extend(slots)
+        try:
+            slot = free.pop()  # not asked beforehand: another thread may take the last one
+        except IndexError:
+            slot, *others = _arena() if length >= _LONG else [(_map(_SPACE), 0)]
+            free.extend(others)
         # Every view keeps the array that it looks into alive, and so do its slices; the array keeps the memory.
         array = (ctypes.c_char * length).from_buffer(*slot)
         weakref.finalize(array, free.append, slot).atexit = False
         return memoryview(array).cast("B")
-
-
-def _pop(free: deque[_Slot]) -> _Slot | None:
-    try:
-        return free.pop()  # not asked beforehand: another thread may take the last one
-    except IndexError:
-        return None
 
 
 def _arena() -> list[_Slot]:
@@ -147,15 +140,18 @@ class DiskDevice:
         """
         self._buffered = descriptor
         self._is_block = stat.S_ISBLK(os.fstat(descriptor).st_mode)
-        self._sector_size = _sector_size(descriptor) if self._is_block else image_sector_size
-        self._size = align_down(os.lseek(descriptor, 0, os.SEEK_END), self._sector_size)
+        self.sector_size = _sector_size(descriptor) if self._is_block else image_sector_size
+        # Whole sectors: a rest at the end of an image file is not a part of the disk.
+        self.size = align_down(os.lseek(descriptor, 0, os.SEEK_END), self.sector_size)
         self._buffers = Buffers()
         self._unflushed = False  # something was written through the page cache
         # Kept, because beginning four threads for sixteen jobs took a quarter of the processor's time. Twice as many:
         # what is done `meanwhile` may work together, too.
         self._pool = ThreadPoolExecutor(2 * _WORKERS, "disk")
         self._direct = _open_direct(descriptor)
-        self._grid = None if self._direct is None else self._sector_size
+        # Of which offset and length must be multiples for direct I/O; None: not possible. Of an image file it is what
+        # has not been refused so far.
+        self.direct_grid = None if self._direct is None else self.sector_size
 
     def __enter__(self) -> "DiskDevice":
         return self
@@ -171,23 +167,6 @@ class DiskDevice:
         if self._direct is not None:
             os.close(self._direct)
             self._direct = None
-
-    @property
-    def size(self) -> int:
-        """Return the bytes of whole sectors; a rest at the end of an image file is not a part of the disk."""
-        return self._size
-
-    @property
-    def sector_size(self) -> int:
-        return self._sector_size
-
-    @property
-    def direct_grid(self) -> int | None:
-        """Return the bytes of which offset and length must be multiples for direct I/O; None: not possible.
-
-        Of an image file it is what has not been refused so far.
-        """
-        return self._grid
 
     def read(self, offset: int, length: int) -> memoryview:
         """Read bytes. Raises ValueError off the sectors, OSError (EIO) beyond the end and when the medium fails."""
@@ -209,7 +188,7 @@ class DiskDevice:
         length = len(data)
         self._check(offset, length, beyond_end=errno.ENOSPC)
         view = memoryview(data)
-        if self._direct_for(offset, length) and not starts_on(view, self._sector_size):
+        if self._direct_for(offset, length) and not starts_on(view, self.sector_size):
             view = self._buffers.lend(length)
             view[:] = data
         try:
@@ -253,7 +232,7 @@ class DiskDevice:
             worker.result()
 
     def _direct_for(self, offset: int, length: int) -> bool:
-        return self._grid is not None and offset % self._grid == 0 and length % self._grid == 0
+        return self.direct_grid is not None and offset % self.direct_grid == 0 and length % self.direct_grid == 0
 
     def _transfer(self, move: Callable[[int, int], int], offset: int, length: int) -> None:
         """Transfer all bytes: `move` gets a descriptor and the bytes done, and returns how many more it did."""
@@ -268,7 +247,7 @@ class DiskDevice:
                 self._coarsen(offset, length)
                 continue
             if direct is not None and moved < length - done:
-                moved = align_down(moved, self._grid or 1)  # so that the next request is on the grid again
+                moved = align_down(moved, self.direct_grid or 1)  # so that the next request is on the grid again
             if moved == 0:
                 raise OSError(errno.EIO, "the medium transferred nothing and named no error")
             done += moved
@@ -277,14 +256,13 @@ class DiskDevice:
         """Use a coarser grid after a refusal of the file system. Asking beforehand takes statx of Linux 6.1, and a
         trial read of a hole is answered on any grid.
         """
-        refused_on_pages = offset % _PAGE == 0 and length % _PAGE == 0
-        self._grid = None if refused_on_pages else _PAGE
+        self.direct_grid = _PAGE if offset % _PAGE or length % _PAGE else None
 
     def _check(self, offset: int, length: int, *, beyond_end: int) -> None:
-        if offset < 0 or offset % self._sector_size or length % self._sector_size:
-            raise ValueError(f"{length} bytes at {offset} are not sectors of {self._sector_size} bytes")
-        if offset + length > self._size:
-            raise OSError(beyond_end, f"{length} bytes at {offset} end beyond the disk's {self._size}")
+        if offset < 0 or offset % self.sector_size or length % self.sector_size:
+            raise ValueError(f"{length} bytes at {offset} are not sectors of {self.sector_size} bytes")
+        if offset + length > self.size:
+            raise OSError(beyond_end, f"{length} bytes at {offset} end beyond the disk's {self.size}")
 
 
 class _Line:
@@ -313,8 +291,7 @@ class _Line:
 
 
 def _sector_size(descriptor: int) -> int:
-    answer = fcntl.ioctl(descriptor, _BLKSSZGET, bytes(4))
-    return int(struct.unpack("i", answer)[0])
+    return int(struct.unpack("i", fcntl.ioctl(descriptor, _BLKSSZGET, bytes(4)))[0])
 
 
 def _open_direct(descriptor: int) -> int | None:
@@ -399,22 +376,13 @@ class Limited:
         """Set the rate. Raises ValueError for one below one byte per second."""
         if bytes_per_second < 1:
             raise ValueError(f"{bytes_per_second} bytes a second is not a rate")
-        self._device = device
+        self.size, self.sector_size = device.size, device.sector_size
+        self.read, self._write, self.is_hole = device.read, device.write, device.is_hole
+        self.flush, self.together = device.flush, device.together
         self._rate = bytes_per_second
         self._lock = threading.Lock()
         self._free_at_s = 0.0  # of the monotonic clock: when what was written so far has had its time
         self._hurried = False
-
-    @property
-    def size(self) -> int:
-        return self._device.size
-
-    @property
-    def sector_size(self) -> int:
-        return self._device.sector_size
-
-    def read(self, offset: int, length: int) -> bytes | memoryview:
-        return self._device.read(offset, length)
 
     def write(self, offset: int, data: bytes | memoryview) -> None:
         with self._lock:
@@ -423,17 +391,8 @@ class Limited:
             self._free_at_s = begin + len(data) / self._rate
         while not self._hurried and (left := begin - time.monotonic()) > 0:
             time.sleep(min(left, _NAP_S))
-        self._device.write(offset, data)
-
-    def is_hole(self, offset: int, length: int) -> bool:
-        return self._device.is_hole(offset, length)
+        self._write(offset, data)
 
     def hurry(self) -> None:
         """End all waiting, also that in progress: the work is to be stopped. Signal handlers may call it."""
         self._hurried = True
-
-    def flush(self) -> None:
-        self._device.flush()
-
-    def together(self, jobs: Jobs, meanwhile: Job | None = None) -> None:
-        self._device.together(jobs, meanwhile)

@@ -6,6 +6,7 @@ import json
 import mmap
 import os
 import struct
+from contextlib import suppress
 from dataclasses import replace
 
 from aligntool.inventory import Disk, DiskKind, Health
@@ -101,8 +102,7 @@ def identify_namespace(descriptor: int, nsid: int | None) -> bytes | None:
     """Return the Identify Namespace data: for every user who can open the node (Linux 6.2, nvme_cmd_allowed), for root
     before that.
     """
-    if nsid is None:
-        nsid = namespace_number(descriptor)
+    nsid = namespace_number(descriptor) if nsid is None else nsid
     return None if nsid is None else _page(descriptor, _IDENTIFY, nsid, _CNS_NAMESPACE)
 
 
@@ -118,11 +118,9 @@ def health_log(descriptor: int) -> bytes | None:
 
 
 def namespace_number(descriptor: int) -> int | None:
-    try:
-        number = fcntl.ioctl(descriptor, NVME_IOCTL_ID)
-    except OSError:
-        return None
-    return number if number > 0 else None
+    with suppress(OSError):
+        return fcntl.ioctl(descriptor, NVME_IOCTL_ID) or None
+    return None
 
 
 def _page(descriptor: int, opcode: int, nsid: int, cdw10: int, length: int = PAGE) -> bytes | None:
@@ -183,21 +181,17 @@ def asked_health(disk: Disk) -> Disk:
         return disk
     words = ("smartctl", "-j", "-H", "-A", "-l", "ssd", disk.path)
     failing, health = of_report(run_program(*words, only_reads=True, limit_s=PATIENCE_S).output)
-    if failing is None and health is None:
+    if failing is None and health is None and disk.kind is DiskKind.NVME:
         failing, health = _nvme_itself(disk)
     return replace(disk, failing=failing, health=health)
 
 
 def _nvme_itself(disk: Disk) -> tuple[str | None, Health | None]:
     """Return the health from the drive itself, where smartctl is not installed or has no answer."""
-    if disk.kind is not DiskKind.NVME:
-        return None, None
-    try:
-        with opened(disk.path) as descriptor:
-            log = health_log(descriptor)
-    except OSError:
-        return None, None
-    return of_health_log(log) if log else (None, None)
+    with suppress(OSError), opened(disk.path) as descriptor:
+        if log := health_log(descriptor):
+            return of_health_log(log)
+    return None, None
 
 
 def of_health_log(log: bytes) -> tuple[str | None, Health]:

@@ -7,7 +7,7 @@ import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import groupby, islice, pairwise
 from pathlib import Path
 from sys import byteorder
 from tempfile import TemporaryDirectory
@@ -84,14 +84,10 @@ def _result(kind: str, program: str, answer: Ended) -> CheckResult:
     text = f"{answer.output}\n{answer.errors}"
     if answer.code == 0 and not ALARMS.search(text):
         return CheckResult(True, None, program)
-    if kind == "vfat" and answer.code == 1 and _is_harmless(text):
+    harmless = all(HARMLESS.match(line.strip()) for line in text.splitlines() if line.strip())
+    if kind == "vfat" and answer.code == 1 and harmless:
         return CheckResult(True, None, program)
     return CheckResult(True, f"{program} finds the {kind} not whole: {answer.last_lines}", program)
-
-
-def _is_harmless(text: str) -> bool:
-    lines = [line.strip() for line in text.splitlines()]
-    return all(HARMLESS.match(line) for line in lines if line)
 
 
 # How much of a file was never written. Reading a hole measures no drive, and no other fact shows it.
@@ -174,7 +170,7 @@ def _read_place(reader: Reader, place: Extent) -> bytes | None:
 def _is_blank(piece: bytes) -> bool:
     """Return whether it reads like unwritten or discarded blocks: zeros, or ones throughout."""
     blocks = (piece[at : at + PLACE] for at in range(0, len(piece), PLACE))
-    return all(block.count(block[:1]) == len(block) and block[:1] in (b"\x00", b"\xff") for block in blocks)
+    return all(not block.strip(b"\0") or not block.strip(b"\xff") for block in blocks)
 
 
 # Which bytes of a partition a move has to copy, and the checks of every such answer. This is the one place where "a
@@ -259,15 +255,6 @@ _STRIPE = re.compile(r"\bstripe \d+ devid \d+ offset (\d+)")
 _PROFILES = {"DATA", "METADATA", "single"}
 
 
-def superblock_mirrors(length: int) -> tuple[Extent, ...]:
-    """Return the superblocks in a partition of `length` bytes, counted from its start."""
-    return tuple(Extent(at, ROOM) for at in SUPERBLOCKS if at + ROOM <= length)
-
-
-def bytes_used(reader: Reader, start: int) -> int:
-    return le64(reader.read(start + SUPERBLOCKS[0] + BYTES_USED, 8), 0)
-
-
 def check_devices(reader: Reader, start: int) -> None:
     """Raise NoMap for a file system of several devices: only all of them together know what is on one."""
     devices = le64(reader.read(start + SUPERBLOCKS[0] + NUM_DEVICES, 8), 0)
@@ -333,13 +320,9 @@ def used_in_dumpe2fs(report: str, claims: int) -> tuple[Extent, ...]:
     cluster = _number(report, "Cluster size", missing=block)
     if count * block != claims or cluster % block:
         raise NoMap(f"{PROGRAM} counts {count} blocks of {block} bytes, the superblock {claims} bytes")
-    free = []
-    for listed in _FREE.findall(report):
-        for item in listed.split(","):
-            first, _, last = item.strip().partition("-")
-            if first:
-                free.append(_run(first, last or first, cluster // block))
-    free = [(first, min(end, count)) for first, end in free]  # the last cluster may be cut short
+    items = (item.strip().partition("-") for listed in _FREE.findall(report) for item in listed.split(","))
+    found = (_run(first, last or first, cluster // block) for first, _, last in items if first)
+    free = [(first, min(end, count)) for first, end in found]  # the last cluster may be cut short
     told = _number(report, "Free blocks")
     listed_blocks = sum(end - first for first, end in free)
     if listed_blocks != told:
@@ -354,12 +337,11 @@ def _run(first: str, last: str, ratio: int) -> tuple[int, int]:
 
 
 def _number(report: str, name: str, *, missing: int | None = None) -> int:
-    found = re.search(rf"^{name}: +(\d+)$", report, re.MULTILINE)
-    if found is None and missing is not None:
-        return missing
-    if found is None:
+    if found := re.search(rf"^{name}: +(\d+)$", report, re.MULTILINE):
+        return int(found[1])
+    if missing is None:
         raise NoMap(f"{PROGRAM} does not say its {name.lower()}")
-    return int(found[1])
+    return missing
 
 
 def _between(free: list[tuple[int, int]], count: int, block: int) -> tuple[Extent, ...]:
@@ -402,8 +384,8 @@ def read_fat(reader: Reader, start: int) -> tuple[Extent, ...]:
 
 
 def _read(reader: Reader, at: int, length: int) -> bytes:
-    pieces = [reader.read(at + done, min(LONGEST_READ, length - done)) for done in range(0, length, LONGEST_READ)]
-    table = b"".join(pieces)
+    starts = range(0, length, LONGEST_READ)
+    table = b"".join(reader.read(at + done, min(LONGEST_READ, length - done)) for done in starts)
     if len(table) != length:
         raise NoMap("its allocation table is cut off")
     return table
@@ -411,22 +393,12 @@ def _read(reader: Reader, at: int, length: int) -> bytes:
 
 def _runs(boot: Boot, table: bytes) -> tuple[Extent, ...]:
     """Return everything before the clusters, then each run of clusters that are not free."""
-    runs: list[Extent] = [Extent(0, boot.data_start)]
-    begin: int | None = None
-    entries = islice(_entries(boot.bits, table), FIRST, boot.clusters + FIRST)
-    for number, entry in enumerate(entries, start=FIRST):
-        if entry and begin is None:
-            begin = number
-        elif not entry and begin is not None:
-            runs.append(_clusters(boot, begin, number))
-            begin = None
-    if begin is not None:
-        runs.append(_clusters(boot, begin, boot.clusters + FIRST))
+    runs, at = [Extent(0, boot.data_start)], boot.data_start
+    for used, entries in groupby(islice(_entries(boot.bits, table), FIRST, boot.clusters + FIRST), key=bool):
+        run = Extent(at, sum(1 for _ in entries) * boot.cluster)
+        runs += [run] if used else []
+        at = run.end
     return tuple(runs)
-
-
-def _clusters(boot: Boot, first: int, end: int) -> Extent:
-    return Extent(boot.data_start + (first - FIRST) * boot.cluster, (end - first) * boot.cluster)
 
 
 def _entries(bits: int, table: bytes) -> Iterable[int]:
@@ -551,17 +523,16 @@ def _ask(path: str, reader: Reader, extent: Extent, layer: Layer) -> tuple[tuple
     least, mapped = _least(layer, reader), sum(run.length for run in runs)
     if mapped < least:
         raise NoMap(f"{program} finds {mapped} used bytes, the superblock {least}")
-    mirrors = superblock_mirrors(extent.length) if layer.kind == "btrfs" else ()
-    return (*runs, *trees, *mirrors), known, program
+    if layer.kind == "btrfs":
+        trees += tuple(Extent(at, ROOM) for at in SUPERBLOCKS if at + ROOM <= extent.length)
+    return (*runs, *trees), known, program
 
 
 def _least(layer: Layer, reader: Reader) -> int:
     """Return the bytes that must be used by the superblock's own count; 0 where it has none."""
-    match layer.kind:
-        case "btrfs":
-            return bytes_used(reader, layer.extent.start)
-        case "xfs":
-            free = be64(reader.read(layer.extent.start + XFS_FREE_AT, 8), 0)
-            return (layer.claims_size or 0) - free * (layer.data_unit or 0)
-        case _:
-            return 0
+    if layer.kind == "btrfs":
+        return le64(reader.read(layer.extent.start + SUPERBLOCKS[0] + BYTES_USED, 8), 0)
+    if layer.kind == "xfs":
+        free = be64(reader.read(layer.extent.start + XFS_FREE_AT, 8), 0)
+        return (layer.claims_size or 0) - free * (layer.data_unit or 0)
+    return 0

@@ -4,6 +4,7 @@ import errno
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from aligntool.formats.layers import WHAT
@@ -67,8 +68,7 @@ def find_block(tree: Tree, name: str) -> Block | None:
     if sysname in ("", ".", ".."):
         return None
     for place in (f"/sys/class/block/{sysname}", f"/sys/block/{sysname}"):
-        real = tree.real(place)
-        if real is not None:
+        if real := tree.real(place):
             return _whole(tree, real)
     if tree.live:
         return None  # what /sys/class/block does not have, this kernel does not have
@@ -92,13 +92,10 @@ def _whole(tree: Tree, path: str) -> Block:
 
 
 def _all_blocks(tree: Tree) -> list[Block]:
-    if tree.live:
-        found = [Block(path.rpartition("/")[2], path) for path in _ask_udev()]
-        if found:
-            return found
+    if tree.live and (found := [Block(path.rpartition("/")[2], path) for path in _ask_udev()]):
+        return found
     for folder in ("/sys/block", "/sys/class/block", "/sys/dev/block"):
-        found = list(_listed_in(tree, folder))
-        if found:
+        if found := list(_listed_in(tree, folder)):
             return found
     return list(_search(tree))
 
@@ -117,9 +114,7 @@ def _ask_udev() -> list[str]:
 def _listed_in(tree: Tree, folder: str) -> Iterator[Block]:
     for name in tree.names(folder):
         path = tree.real(f"{folder}/{name}")
-        if path is None:
-            continue
-        if folder == "/sys/block" or not tree.exists(f"{path}/partition"):
+        if path and (folder == "/sys/block" or not tree.exists(f"{path}/partition")):
             yield Block(path.rpartition("/")[2], path)
 
 
@@ -148,14 +143,9 @@ def is_disk(tree: Tree, block: Block) -> bool:
         return False
     if _VIRTUAL.fullmatch(block.sysname) and tree.number(f"{block.path}/size") == 0:
         return False
-    return not block.sysname.startswith("ram") or _in_use(tree, block)
-
-
-def _in_use(tree: Tree, block: Block) -> bool:
-    """Return whether it is in use: the kernel makes sixteen RAM disks at once, mostly unused."""
-    if tree.names(f"{block.path}/holders"):
-        return True
-    return any(name.startswith(block.sysname) for name in tree.names(block.path))
+    # The kernel makes sixteen RAM disks at once, mostly unused.
+    used = tree.names(f"{block.path}/holders") or any(each.startswith(block.sysname) for each in tree.names(block.path))
+    return not block.sysname.startswith("ram") or bool(used)
 
 
 def _order(block: Block) -> tuple[int, str, int, str]:
@@ -182,15 +172,10 @@ def open_to_read(path: str) -> int | Unseen:
     try:
         return os.open(path, READ_ONLY)
     except OSError as error:
-        return _not_opened(path, error)
-
-
-def _not_opened(path: str, error: OSError) -> Unseen:
-    if error.errno in (errno.EACCES, errno.EPERM) and os.geteuid() != 0:
-        return Unseen(WHAT, f"needs root to open {path}", f"sudo aligntool audit {path}", Gap.DISK)
-    reason = _REASONS.get(error.errno or 0, error.strerror or "it cannot be opened")
-    gap = Gap.EMPTY if error.errno == errno.ENOMEDIUM else Gap.DISK
-    return Unseen(WHAT, f"{path}: {reason}", gap=gap)
+        if isinstance(error, PermissionError) and os.geteuid() != 0:
+            return Unseen(WHAT, f"needs root to open {path}", f"sudo aligntool audit {path}", Gap.DISK)
+        reason = _REASONS.get(error.errno or 0, error.strerror or "it cannot be opened")
+        return Unseen(WHAT, f"{path}: {reason}", gap=Gap.EMPTY if error.errno == errno.ENOMEDIUM else Gap.DISK)
 
 
 def suspended(tree: Tree, block: Block) -> bool:
@@ -216,9 +201,7 @@ def blocked(tree: Tree, block: Block) -> Unseen | None:
 
 def spun_down(descriptor: int, kind: DiskKind, rotational: bool | None) -> bool:
     """Return whether the drive has gone to standby by itself; the next read would spin it up."""
-    if kind is not DiskKind.ATA or rotational is False:
-        return False
-    return is_standby(descriptor) is True
+    return kind is DiskKind.ATA and rotational is not False and is_standby(descriptor) is True
 
 
 def left_asleep() -> Unseen:
@@ -229,10 +212,8 @@ def forget_cached(descriptor: int) -> None:
     """Drop the clean pages of the whole disk. A disk and its partitions have separate page caches, so what was written
     through /dev/sda1 may be missing in that of /dev/sda after an earlier read.
     """
-    try:
+    with suppress(OSError):
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    except OSError:
-        return
 
 
 # A `Reader` of an open file or block device.
@@ -248,10 +229,7 @@ class FileReader:
     def read(self, offset: int, length: int) -> bytes:
         wanted = clip(offset, length, self.size)
         pieces = []
-        while wanted > 0:
-            piece = os.pread(self.descriptor, wanted, offset)
-            if not piece:
-                break
+        while wanted > 0 and (piece := os.pread(self.descriptor, wanted, offset)):
             pieces.append(piece)
             offset += len(piece)
             wanted -= len(piece)
@@ -263,22 +241,16 @@ class FileReader:
 
 # By kernel name (Documentation/admin-guide/devices.txt); sd and mmcblk need a closer look.
 _NAMES = {
-    "nvme": DiskKind.NVME,
-    "vd": DiskKind.VIRTIO,
-    "xvd": DiskKind.VIRTIO,
-    "loop": DiskKind.LOOP,
-    "md": DiskKind.MD,
-    "md_d": DiskKind.MD,
-    "dm-": DiskKind.DM,
-    "bcache": DiskKind.BCACHE,
-    "dasd": DiskKind.DASD,
-    "nbd": DiskKind.NETWORK,
-    "rbd": DiskKind.NETWORK,
-    "drbd": DiskKind.NETWORK,
-    "ram": DiskKind.MEMORY,
-    "pmem": DiskKind.MEMORY,
-    "nullb": DiskKind.MEMORY,
-    "hd": DiskKind.ATA,
+    DiskKind.NVME: ("nvme",),
+    DiskKind.VIRTIO: ("vd", "xvd"),
+    DiskKind.LOOP: ("loop",),
+    DiskKind.MD: ("md", "md_d"),
+    DiskKind.DM: ("dm-",),
+    DiskKind.BCACHE: ("bcache",),
+    DiskKind.DASD: ("dasd",),
+    DiskKind.NETWORK: ("nbd", "rbd", "drbd"),
+    DiskKind.MEMORY: ("ram", "pmem", "nullb"),
+    DiskKind.ATA: ("hd",),
 }
 _SCSI = ("sd", "sata", "sas")  # the latter two on Synology's kernels: sata1, with partitions sata1p1
 _LETTERED = re.compile(r"(xvd|vd|sd|hd|dasd)[a-z]+")  # disks counted in letters
@@ -287,25 +259,20 @@ _HOST = re.compile(r"(.*/host\d+)(?:/|$)")
 _USB = re.compile(r".*/usb\d+/.*")
 _HOST_DRIVERS = {  # scsi_host's proc_name, as each driver's scsi_host_template spells it
     "ufshcd": DiskKind.UFS,
-    "usb-storage": DiskKind.USB,
-    "uas": DiskKind.USB,
-    "storvsc_host": DiskKind.VIRTIO,
-    "vmw_pvscsi": DiskKind.VIRTIO,
-    "virtio_scsi": DiskKind.VIRTIO,
-    "xen-scsifront": DiskKind.VIRTIO,
+    **dict.fromkeys(("usb-storage", "uas"), DiskKind.USB),
+    **dict.fromkeys(("storvsc_host", "vmw_pvscsi", "virtio_scsi", "xen-scsifront"), DiskKind.VIRTIO),
 }
 
 
 def find_kind(tree: Tree, block: Block, record: Record) -> DiskKind:
     name = block.sysname
-    lettered = _LETTERED.fullmatch(name)
-    numbered = _NUMBERED.fullmatch(name)
-    stem = lettered.group(1) if lettered else numbered.group(1) if numbered else name
+    found = _LETTERED.fullmatch(name) or _NUMBERED.fullmatch(name)
+    stem = found[1] if found else name
     if stem in _SCSI:
         return _scsi_kind(tree, block, record)
     if stem == "mmcblk":
         return DiskKind.SD if (tree.text(f"{block.device}/type") or "").startswith("SD") else DiskKind.EMMC
-    return _NAMES.get(stem, DiskKind.OTHER)
+    return next((kind for kind, stems in _NAMES.items() if stem in stems), DiskKind.OTHER)
 
 
 def _scsi_kind(tree: Tree, block: Block, record: Record) -> DiskKind:
@@ -319,12 +286,9 @@ def _scsi_kind(tree: Tree, block: Block, record: Record) -> DiskKind:
         return DiskKind.VIRTIO
     if "ufshc" in path:
         return DiskKind.UFS
-    host = _HOST.match(path)
-    if host is not None:
-        place = host.group(1)
-        driver = tree.text(f"{place}/scsi_host/{place.rpartition('/')[2]}/proc_name")
-        kind = _HOST_DRIVERS.get((driver or "").lower().replace(" ", "_"))
-        if kind is not None:
+    if host := _HOST.match(path):
+        driver = tree.text(f"{host[1]}/scsi_host/{host[1].rpartition('/')[2]}/proc_name") or ""
+        if kind := _HOST_DRIVERS.get(driver.lower().replace(" ", "_")):
             return kind
     return {"ata": DiskKind.ATA, "usb": DiskKind.USB}.get(record.get("ID_BUS") or "", DiskKind.SCSI)
 
@@ -377,17 +341,11 @@ def read_mapping(tree: Tree, path: str) -> str | None:
     if not name:
         return None
     owner, _, rest = uuid.partition("-")
+    if owner == "LVM":
+        return f"lvm {volume_name(name)}"
     partition = _PARTITION.fullmatch(uuid)
-    match owner:
-        case "LVM":
-            return f"lvm {volume_name(name)}"
-        case "CRYPT":
-            return f"crypt {rest.partition('-')[0]} {name}"
-        case "mpath":
-            return f"multipath {name}"
-        case "DMRAID":
-            return f"raid {name}"
-    return f"partition {partition.group(1)} {name}" if partition else f"dm {name}"
+    word = {"CRYPT": f"crypt {rest.partition('-')[0]}", "mpath": "multipath", "DMRAID": "raid"}.get(owner, "dm")
+    return f"partition {partition[1]} {name}" if partition else f"{word} {name}"
 
 
 def volume_name(name: str) -> str:

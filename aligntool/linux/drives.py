@@ -31,9 +31,8 @@ def read_drive_port(tree: Tree, block: Block, kind: DiskKind) -> str | None:
     if _SAS.search(f"{block.path}/"):
         return "sas"
     place = _HOST.match(f"{block.path}/")
-    if place and tree.exists(f"{place[1]}/{place[2]}/spi_transport"):  # scsi_transport_spi.c
-        return "spi"
-    return None
+    spi = place and tree.exists(f"{place[1]}/{place[2]}/spi_transport")  # scsi_transport_spi.c
+    return "spi" if spi else None
 
 
 def read_rotation(tree: Tree, block: Block, record: Record) -> int | None:
@@ -116,9 +115,7 @@ def _wwn(record: Record) -> str | None:
 
 def _naa(wwid: str | None) -> str | None:
     """Return the WWN: "naa.5000c500a1b2c3d4" is udev's 0x5000c500a1b2c3d4; a "t10." name repeats model and serial."""
-    if wwid is None or not wwid.startswith("naa."):
-        return None
-    return f"0x{wwid.removeprefix('naa.')}"
+    return f"0x{wwid.removeprefix('naa.')}" if wwid and wwid.startswith("naa.") else None
 
 
 def vpd_serial(page: bytes | None) -> str | None:
@@ -147,10 +144,9 @@ def read_limits(tree: Tree, path: str) -> IoLimits:
     queue = f"{path}/queue"
     number = tree.number
     logical = number(f"{queue}/logical_block_size")
-    if logical is None:
-        logical = number(f"{queue}/hw_sector_size")  # its name before Linux 2.6.31, kept ever since
     return IoLimits(
-        logical_block_size=logical,
+        # hw_sector_size: its name before Linux 2.6.31, kept ever since
+        logical_block_size=number(f"{queue}/hw_sector_size") if logical is None else logical,
         physical_block_size=number(f"{queue}/physical_block_size"),
         minimum_io_size=number(f"{queue}/minimum_io_size"),
         optimal_io_size=number(f"{queue}/optimal_io_size"),
@@ -165,14 +161,9 @@ def read_limits(tree: Tree, path: str) -> IoLimits:
 
 def override(limits: IoLimits, given: Given) -> tuple[IoLimits, tuple[str, ...]]:
     """Return the limits with the user's values, and the names of the fields that this set."""
-    names = []
-    if given.sector_size is not None:
-        limits = replace(limits, logical_block_size=given.sector_size)
-        names.append("logical_block_size")
-    if given.physical_sector_size is not None:
-        limits = replace(limits, physical_block_size=given.physical_sector_size)
-        names.append("physical_block_size")
-    return limits, tuple(names)
+    values = {"logical_block_size": given.sector_size, "physical_block_size": given.physical_sector_size}
+    values = {name: value for name, value in values.items() if value is not None}
+    return replace(limits, **values), tuple(values)
 
 
 # A running md array: what the kernel says of it in sysfs, and udev of its name. md counts in KiB, in 512-byte
@@ -237,17 +228,13 @@ def layout_word(level: str, number: int | None) -> str | None:
 def _bitmap(tree: Tree, md: str) -> str | None:
     """Return the bitmap; the attribute has "none", "file", or its place from the superblock: "+8"."""
     place = tree.text(f"{md}/bitmap/location")
-    if not place:
-        return None
-    return place if place == "none" else "external" if place == "file" else "internal"
+    return {"none": "none", "file": "external"}.get(place, "internal") if place else None
 
 
 def _progress(text: str | None) -> tuple[int | None, int | None]:
     """Return the progress: "1234 / 5678" in sectors of each member; "none" and "delayed" where nothing runs."""
-    words = (text or "").split()
-    if len(words) != 3 or not (words[0].isdecimal() and words[2].isdecimal()):
-        return None, None
-    return int(words[0][:20]) * SYSFS_SECTOR, int(words[2][:20]) * SYSFS_SECTOR
+    found = re.fullmatch(r"([0-9]+) / ([0-9]+)", text or "")
+    return (int(found[1][:20]) * SYSFS_SECTOR, int(found[2][:20]) * SYSFS_SECTOR) if found else (None, None)
 
 
 def _data_offsets(tree: Tree, md: str, members: tuple[str, ...]) -> list[tuple[str, int]]:

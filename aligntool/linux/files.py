@@ -206,25 +206,21 @@ def write_snapshot(path: str, entries: Iterable[tuple[str, str, bytes]], *, over
 def _add(tar: tarfile.TarFile, path: str, kind: str, content: bytes) -> None:
     """Add an entry; owner, time and mode are the same for all, so that the archive is reproducible."""
     info = tarfile.TarInfo(path)
-    match kind:
-        case "directory":
-            info.type, info.mode = tarfile.DIRTYPE, 0o755
-            tar.addfile(info)
-        case "symlink":
-            info.type, info.linkname = tarfile.SYMTYPE, os.fsdecode(content)
-            tar.addfile(info)
-        case _:
-            info.size = len(content)
-            tar.addfile(info, BytesIO(content))
+    if kind == "directory":
+        info.type, info.mode = tarfile.DIRTYPE, 0o755
+    elif kind == "symlink":
+        info.type, info.linkname = tarfile.SYMTYPE, os.fsdecode(content)
+    else:
+        info.size = len(content)
+    tar.addfile(info, BytesIO(content))
 
 
-_SCALE = "2"  # for screens with small pixels
 _PNG_S = 120
 
 
 def png_of(svg: str) -> bytes:
-    """Return an SVG picture as PNG; librsvg loads nothing from elsewhere. Raises Refused."""
-    ended = run_program("rsvg-convert", "--zoom", _SCALE, "--format", "png", stdin=svg.encode(), limit_s=_PNG_S)
+    """Return an SVG picture as PNG, twice as large; librsvg loads nothing from elsewhere. Raises Refused."""
+    ended = run_program("rsvg-convert", "--zoom", "2", "--format", "png", stdin=svg.encode(), limit_s=_PNG_S)
     if ended.code or not ended.stdout:
         raise Refused(f"rsvg-convert drew nothing: {ended.last_words or f'exit code {ended.code}'}")
     return ended.stdout

@@ -10,9 +10,10 @@ import struct
 import subprocess
 import time
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, cast
 
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refusal, Refused, Stopped, refuse
@@ -119,9 +120,7 @@ class KernelView:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         status = os.fstat(descriptor)
-        self._folder: Path | None = None
-        if stat.S_ISBLK(status.st_mode):
-            self._folder = sysfs_folder(status.st_rdev)
+        self._folder = sysfs_folder(status.st_rdev) if stat.S_ISBLK(status.st_mode) else None
         self._shows = bool(self.extents())
 
     def numbers(self) -> tuple[int, ...]:
@@ -212,32 +211,21 @@ def awake(why: str, *, program: str = "systemd-inhibit") -> Iterator[str]:
     except OSError:
         yield f"sleep and shutdown are not inhibited: {program} is not there"
         return
+    given, output = cast(IO[bytes], child.stdin), cast(IO[bytes], child.stdout)
     try:
-        held = _echoes(child)
+        # Only where the inhibition holds the shell runs and prints. Nothing is written to a child that may be gone,
+        # because a broken pipe would end this program.
+        ready, _, _ = select.select([output], [], [], _ANSWER_S)
+        held = ready and os.read(output.fileno(), 1) == b"\n"
         yield ("" if held else f"sleep and shutdown are not inhibited: {program} was refused, or logind does not run")
     finally:
-        _end(child)
-
-
-def _echoes(child: "subprocess.Popen[bytes]") -> bool:
-    """Return whether the inhibition holds: only then the shell runs and prints. Nothing is written to a child that may
-    be gone, because a broken pipe would end this program.
-    """
-    if child.stdout is None:
-        return False
-    ready, _, _ = select.select([child.stdout], [], [], _ANSWER_S)
-    return bool(ready) and os.read(child.stdout.fileno(), 1) == b"\n"
-
-
-def _end(child: "subprocess.Popen[bytes]") -> None:
-    for pipe in (child.stdin, child.stdout):
-        if pipe is not None:
-            pipe.close()
-    try:
-        child.wait(_ANSWER_S)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
+        given.close()
+        output.close()
+        try:
+            child.wait(_ANSWER_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
 
 
 # A disk taken for oneself before anything is written to it, and given back afterwards. What must be true before the
@@ -264,21 +252,11 @@ def hold_disk(path: str, *, image_sector_size: int = 512, why: str = "changing p
 
     `image_sector_size` counts for an image file only. Raises Refused, with every reason that can be seen at once.
     """
-    with ExitStack() as stack:
-        descriptor = _open(path)
-        stack.callback(os.close, descriptor)
+    with _taken(path) as descriptor, DiskDevice(descriptor, image_sector_size=image_sector_size) as device:
         is_block = stat.S_ISBLK(os.fstat(descriptor).st_mode)
-        _flock(descriptor, path, and_posix=True)
-        device = stack.enter_context(DiskDevice(descriptor, image_sector_size=image_sector_size))
-        notes = (
-            (
-                stack.enter_context(awake(f"{why}: {path}")),
-                "the machine runs on its battery; plug it in" if on_battery() else "",
-            )
-            if is_block
-            else ()
-        )
-        yield Holding(device, KernelView(descriptor), is_block, tuple(note for note in notes if note))
+        with awake(f"{why}: {path}") if is_block else nullcontext("") as note:
+            battery = "the machine runs on its battery; plug it in" if is_block and on_battery() else ""
+            yield Holding(device, KernelView(descriptor), is_block, tuple(filter(None, (note, battery))))
 
 
 @contextmanager
@@ -288,26 +266,21 @@ def hold_partition(path: str) -> Iterator[DiskDevice]:
 
     Raises Refused, with every reason that can be seen at once.
     """
-    with ExitStack() as stack:
-        descriptor = _open(path, whole=False)
-        stack.callback(os.close, descriptor)
-        _flock(descriptor, path, and_posix=True)
-        names = nodes_of(os.fstat(descriptor)).values()
+    with _taken(path, whole=False) as descriptor:
+        status = os.fstat(descriptor)
+        names = nodes_of(status).values()
         refuse(Refusal("in-use", path, one.what, one.end) for name in names for one in locks_on(f"/dev/{name}"))
-        folder = sysfs_folder(os.fstat(descriptor).st_rdev)
-        if (folder / "partition").exists():  # else a mapping, whose own lock is all there is
-            stack.enter_context(locked([f"/dev/{kernel_name(folder.parent)}"]))
-        yield stack.enter_context(DiskDevice(descriptor))
+        folder = sysfs_folder(status.st_rdev)
+        # A mapping's own lock is all there is.
+        disks = [f"/dev/{kernel_name(folder.parent)}"] if (folder / "partition").exists() else []
+        with locked(disks), DiskDevice(descriptor) as device:
+            yield device
 
 
 @contextmanager
 def hold_for_others(path: str, why: str) -> Iterator[None]:
     """Hold a disk or partition that a program of ours writes to: opened exclusively and locked. Raises Refused."""
-    with ExitStack() as stack:
-        descriptor = _open(path, whole=None)
-        stack.callback(os.close, descriptor)
-        _flock(descriptor, path)
-        stack.enter_context(awake(f"{why}: {path}"))
+    with _taken(path, whole=None, and_posix=False), awake(f"{why}: {path}"):
         yield
 
 
@@ -341,10 +314,19 @@ def locked(disks: Iterable[str]) -> Iterator[None]:
         yield
 
 
-def _open(path: str, *, whole: bool | None = True) -> int:
-    """Open the path, and check it again once it is open: another device may have got its name meanwhile. `whole`: a
-    disk; False: a partition; None: either.
-    """
+@contextmanager
+def _taken(path: str, *, whole: bool | None = True, and_posix: bool = True) -> Iterator[int]:
+    """Open and lock the path. `whole`: a disk; False: a partition; None: either."""
+    descriptor = _open(path, whole)
+    try:
+        _flock(descriptor, path, and_posix=and_posix)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _open(path: str, whole: bool | None) -> int:
+    """Open the path, and check it again once it is open: another device may have got its name meanwhile."""
     try:
         before = os.stat(path)  # noqa: PTH116 - the same call as the fstat below
         _refuse_unfit(path, before, whole=whole)
@@ -375,8 +357,8 @@ def _refuse_unfit(path: str, status: os.stat_result, *, whole: bool | None) -> N
 
 def refuse_partition(path: str, status: os.stat_result) -> None:
     """Raise Refused for a part of a disk, which does not describe the disk."""
-    folder = sysfs_folder(status.st_rdev) if stat.S_ISBLK(status.st_mode) else None
-    if folder is not None and (folder / "partition").exists():
+    folder = sysfs_folder(status.st_rdev)
+    if stat.S_ISBLK(status.st_mode) and (folder / "partition").exists():
         disk = f"/dev/{kernel_name(folder.parent)}"
         number = (folder / "partition").read_text().strip()
         raise Refused(f"{path} is partition {number} of {disk}; a whole disk is needed", hint=f"give {disk}")

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from typing import TypeVar
 
@@ -17,7 +17,7 @@ from aligntool.linux.drives import SYSFS_SECTOR, Given
 from aligntool.linux.partitions import KernelPartition, Surroundings
 from aligntool.linux.pcie import Topology, find_adapters, find_uplinks
 from aligntool.linux.process import SILENCE_S, SILENT, Pulse, answer_of, answers_of
-from aligntool.linux.sysfs import Record, Tree, open_database, read_mounts
+from aligntool.linux.sysfs import Record, Tree, UdevDatabase, read_mounts
 from aligntool.linux.system import RECORDS, read_system
 from aligntool.linux.targets import find_target, open_sysroot, read_image
 from aligntool.system import System
@@ -46,11 +46,10 @@ def read_nvme(tree: Tree, block: Block, controllers: tuple[str, ...], descriptor
     pages = _captured(tree, block) if descriptor is None else _asked(tree, block, descriptor)
     facts = identify.decode_nvme(pages[0] or b"", pages[1] or b"")
     granted = 0 if facts.hmb_preferred == 0 else None  # a drive that wants none gets none
-    enabled = tree.text(f"{controllers[0]}/hmb") if controllers else None
     facts = replace(
         facts,
         hmb_granted=identify.decode_hmb(*pages[2]) if pages[2] is not None else granted,
-        hmb_enabled=None if enabled not in ("0", "1") else enabled == "1",
+        hmb_enabled=_flag(tree.text(f"{controllers[0]}/hmb")) if controllers else None,
         multipath=block.device.rpartition("/")[2].startswith("nvme-subsys"),
         controllers=tuple(path.rpartition("/")[2] for path in controllers),
     )
@@ -98,21 +97,13 @@ _CARDS = (DiskKind.SD, DiskKind.EMMC)
 _ON_THE_BUS = (DiskKind.NVME, DiskKind.ATA, DiskKind.SCSI, DiskKind.VIRTIO, DiskKind.USB, DiskKind.OTHER)
 
 
-@dataclass(frozen=True, slots=True)
 class Looker:
-    """The data of the machine that reading each disk needs."""
+    """The data of the machine that reading each disk needs. `wake`: read disks that are asleep, too."""
 
-    around: Surroundings
-    topology: Topology
-    given: Given
-    wake: bool  # disks that are asleep, too
-    _numa: dict[str, int | None] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, tree: Tree, given: Given, *, wake: bool) -> "Looker":
-        """Read what is the same for every disk."""
-        around = Surroundings(tree, open_database(tree), read_mounts(tree))
-        return cls(around, Topology(tree), given, wake)
+    def __init__(self, tree: Tree, given: Given, *, wake: bool) -> None:
+        self.around = Surroundings(tree, UdevDatabase(tree), read_mounts(tree))
+        self.topology, self.given, self.wake = Topology(tree), given, wake
+        self._numa: dict[str, int | None] = {}
 
     def look_at(self, block: Block, pulse: Pulse = SILENT, closed: Unseen | None = None) -> Disk:
         """Return the disk from sysfs, udev and, opened, from itself. `closed`: why it is not to be opened."""
@@ -125,10 +116,7 @@ class Looker:
             kernel = kernel or partitions.read_mapped_partitions(self.around, block)
         if not self.around.tree.live:
             closed = CAPTURED
-        if closed is not None:
-            seen, disk = replace(NOT_READ, unseen=(closed,)), self._described(block, kind, record, limits, None)
-        else:
-            disk, seen = self._opened(block, kind, record, limits, pulse, partitioned=bool(kernel))
+        disk, seen = self._opened(block, kind, record, limits, pulse, closed, partitioned=bool(kernel))
         node = f"/dev/{block.name}"
         return replace(
             _with_contents(disk, seen, kernel, record),
@@ -141,15 +129,14 @@ class Looker:
         """Yield what sysfs always has, and this one lacks: a capture with holes, or a device that is going away."""
         if disk.size is None:
             yield Unseen("size", f"{block.path}/size cannot be read", gap=Gap.DISK)
-        missing = partitions.unreadable_partitions(self.around.tree, block, kernel)
-        if missing:
-            why = f"start or size of {', '.join(missing)} cannot be read"
-            yield Unseen("partitions", why, gap=Gap.DISK)
+        if missing := partitions.unreadable_partitions(self.around.tree, block, kernel):
+            yield Unseen("partitions", f"start or size of {', '.join(missing)} cannot be read", gap=Gap.DISK)
 
     def _opened(
-        self, block: Block, kind: DiskKind, record: Record, limits: IoLimits, pulse: Pulse, *, partitioned: bool
-    ) -> tuple[Disk, Contents]:
-        opened = self._open(block, pulse)
+        self, block: Block, kind: DiskKind, record: Record, limits: IoLimits, pulse: Pulse, closed: Unseen | None,
+        *, partitioned: bool,
+    ) -> tuple[Disk, Contents]:  # fmt: skip
+        opened = closed or self._open(block, pulse)
         if isinstance(opened, Unseen):
             return self._described(block, kind, record, limits, None), replace(NOT_READ, unseen=(opened,))
         try:
@@ -160,10 +147,8 @@ class Looker:
                 pulse.ask_for_patience()
             if partitioned:
                 devices.forget_cached(opened)
-            size = os.lseek(opened, 0, os.SEEK_END)
-            reader = BeatingReader(FileReader(opened, size), pulse.beat)
-            seen = read_contents(reader, sector_size=limits.logical_block_size)
-            return disk, seen
+            reader = BeatingReader(FileReader(opened, os.lseek(opened, 0, os.SEEK_END)), pulse.beat)
+            return disk, read_contents(reader, sector_size=limits.logical_block_size)
         except OSError as error:
             return disk, replace(NOT_READ, unseen=(Unseen(WHAT, f"cannot be read: {error.strerror}", gap=Gap.DISK),))
         finally:
@@ -172,10 +157,8 @@ class Looker:
     def _open(self, block: Block, pulse: Pulse) -> int | Unseen:
         tree = self.around.tree
         if tree.number(f"{block.path}/size") == 0:
-            why = f"{block.name} is empty: no medium in it, or nothing attached"
-            return Unseen(WHAT, why, gap=Gap.EMPTY)
-        stuck = devices.blocked(tree, block)
-        if stuck is not None:
+            return Unseen(WHAT, f"{block.name} is empty: no medium in it, or nothing attached", gap=Gap.EMPTY)
+        if stuck := devices.blocked(tree, block):
             return stuck
         if devices.suspended(tree, block):
             if not self.wake:
@@ -196,11 +179,7 @@ class Looker:
             kind=kind,
             size=None if size is None or size < 0 else size * SYSFS_SECTOR,
             limits=limits,
-            model=identity.model,
-            vendor=identity.vendor,
-            serial=identity.serial,
-            firmware=identity.firmware,
-            wwn=identity.wwn,
+            **asdict(identity),
             rotational=_flag(tree.text(f"{path}/queue/rotational")),
             removable=tree.text(f"{path}/removable") == "1",
             read_only=tree.text(f"{path}/ro") == "1",
@@ -222,21 +201,22 @@ class Looker:
             )
         if kind in _ON_THE_BUS:
             return self._as_drive(disk, block, record, identity, descriptor)
-        return self._as_stacked(disk, block, record)
+        mapping = {DiskKind.DM: devices.read_mapping, DiskKind.LOOP: devices.backing_file}.get(kind)
+        array = drives.read_array(tree, path, record) if kind is DiskKind.MD else None
+        return replace(disk, array=array, mapping=mapping(tree, path) if mapping else None)
 
     def _as_nvme(self, disk: Disk, block: Block, descriptor: int | None) -> Disk:
         tree = self.around.tree
         controllers = nvme_controllers(tree, block)
         facts, identified = read_nvme(tree, block, controllers, descriptor)
         depth = tree.number(f"{controllers[0]}/sqsize") if controllers else None
-        unseen = () if identified else (_not_identified(disk.path, live=tree.live),)
         return replace(
             disk,
             nvme=facts,
             queue_depth=None if depth is None else depth + 1,  # SQSIZE counts from zero
             numa_node=self._numa_node(controllers[0]) if disk.numa_node is None and controllers else disk.numa_node,
             links=self._links(controllers),
-            unseen=unseen,
+            unseen=() if identified else (_not_identified(disk.path, live=tree.live),),
         )
 
     def _as_drive(
@@ -248,8 +228,7 @@ class Looker:
         model, serial, firmware = identity.model, identity.serial, identity.firmware
         if facts is not None and disk.kind is DiskKind.ATA:
             its_model, its_serial, its_firmware = identify.decode_names(data)
-            if its_model and (not model or its_model.startswith(model)):
-                model = its_model
+            model = its_model if its_model and its_model.startswith(model or "") else model
             serial, firmware = serial or its_serial, its_firmware or firmware
         return replace(
             disk,
@@ -262,17 +241,6 @@ class Looker:
             rotation_rpm=drives.read_rotation(tree, block, record),
             links=self._links((block.device,)),
         )
-
-    def _as_stacked(self, disk: Disk, block: Block, record: Record) -> Disk:
-        tree, path = self.around.tree, block.path
-        match disk.kind:
-            case DiskKind.MD:
-                return replace(disk, array=drives.read_array(tree, path, record))
-            case DiskKind.DM:
-                return replace(disk, mapping=devices.read_mapping(tree, path))
-            case DiskKind.LOOP:
-                return replace(disk, mapping=devices.backing_file(tree, path))
-        return disk
 
     def _links(self, paths: Sequence[str]) -> tuple[tuple[LinkHop, ...], ...]:
         return tuple(links for device in paths if (links := self.topology.links(device)))
@@ -407,7 +375,7 @@ class _Looking:
 
     def arrays(self) -> list[Disk]:
         """Return the running arrays of sysfs and udev."""
-        blocks = self._in_time(lambda _: [one for one in devices.list_blocks(self.tree) if _is_array(self.tree, one)])
+        blocks = self._in_time(lambda _: _arrays(self.tree, devices.list_blocks(self.tree)))
         return self._look_at(blocks or [], _NOT_NEEDED)
 
     def system(self, disks: Sequence[Disk]) -> tuple[System | None, tuple[Unseen, ...]]:
@@ -444,32 +412,30 @@ class _Looking:
         """
         looker = self._looker()
         found = self._twice([partial(self._disk, block, looker) for block in blocks], closed)
-        disks = [[self._bare(block)] if one is None else one for block, one in zip(blocks, found, strict=True)]
-        return [disk for one in disks for disk in one]
+        for index, (block, one) in enumerate(zip(blocks, found, strict=True)):
+            if one is None:
+                bare = Disk(block.name, f"/dev/{block.name}", DiskKind.OTHER, None, IoLimits())
+                found[index] = [replace(bare, unseen=(self._no_answer(),))]
+        return [disk for one in found for disk in one or ()]
 
     def _disk(self, block: Block, looker: Callable[[], Looker], pulse: Pulse, closed: Unseen | None) -> list[Disk]:
         return [looker().look_at(block, pulse, closed)] if devices.is_disk(self.tree, block) else []
 
-    def _twice(self, looks: Sequence[Callable[[Pulse, Unseen | None], T]], closed: Unseen | None) -> list[T | None]:
+    def _twice(self, looks: Sequence[Callable[..., T]], closed: Unseen | None) -> list[T | None]:
         """Return the results; a disk without an answer is tried once more, without opening anything."""
-        found = self._all_in_time([partial(_closed, one, closed) for one in looks])
+        found = self._all_in_time([partial(one, closed=closed) for one in looks])
         late = [index for index, one in enumerate(found) if one is None]
-        again = self._all_in_time([partial(_closed, looks[index], self._no_answer()) for index in late])
+        again = self._all_in_time([partial(looks[index], closed=self._no_answer()) for index in late])
         for index, one in zip(late, again, strict=True):
             found[index] = one
         return found
 
     def _looker(self) -> Callable[[], Looker]:
         """Return what makes the Looker of all disks, once, in the process that needs it."""
-        return cache(lambda: Looker.of(self.tree, self.given, wake=self.wake))
+        return cache(lambda: Looker(self.tree, self.given, wake=self.wake))
 
     def _no_answer(self) -> Unseen:
-        why = f"did not answer within {self.silence_s:g} s"
-        return Unseen(WHAT, why, "sudo dmesg", Gap.NO_ANSWER)
-
-    def _bare(self, block: Block) -> Disk:
-        path = f"/dev/{block.name}"
-        return Disk(block.name, path, DiskKind.OTHER, None, IoLimits(), unseen=(self._no_answer(),))
+        return Unseen(WHAT, f"did not answer within {self.silence_s:g} s", "sudo dmesg", Gap.NO_ANSWER)
 
     def _in_time(self, job: Job[T], silence_s: float | None = None) -> T | None:
         """Return the answers in time; a captured tree consists of files, and is read in this process."""
@@ -482,19 +448,15 @@ class _Looking:
         return [answers[index] for index in range(len(jobs))]
 
 
-def _closed(one: Callable[[Pulse, Unseen | None], T], closed: Unseen | None, pulse: Pulse) -> T:
-    return one(pulse, closed)
-
-
-def _is_array(tree: Tree, block: Block) -> bool:
-    return tree.exists(f"{block.path}/md")
-
-
 def _arrays_and_below(tree: Tree, blocks: Sequence[Block]) -> frozenset[str]:
     """Return the kernel's names of running arrays and of the disks below them."""
-    running = [block for block in blocks if _is_array(tree, block)]
+    running = _arrays(tree, blocks)
     below = {name for block in running for name in devices.names_at_the_bottom(tree, block.path)}
     return frozenset(below | {block.name for block in running})
+
+
+def _arrays(tree: Tree, blocks: Sequence[Block]) -> list[Block]:
+    return [block for block in blocks if tree.exists(f"{block.path}/md")]
 
 
 def _inventory(looking: _Looking, found: Sequence[Disk], *, files: bool) -> Inventory:

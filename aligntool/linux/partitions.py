@@ -1,9 +1,8 @@
 """Read the partitions of a disk: from the kernel, from the table, and both merged."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from aligntool.formats.layers import Contents
 from aligntool.formats.parked import parked_by_type
@@ -19,7 +18,6 @@ from aligntool.units import Extent
 
 EXTENDED_TYPES = frozenset(("0x5", "0xf", "0x85"))
 MOST_PRIMARIES = 4
-NO_CONTAINERS: Mapping[int, Extent] = MappingProxyType({})
 _DOS_BOOT = 0x80
 _GPT_FLAGS = {0: "required", 1: "no-block-io", 2: "legacy-boot"}  # as probe.tables names them
 
@@ -55,9 +53,8 @@ def read_kernel_partitions(around: Surroundings, block: Block) -> tuple[KernelPa
 
 def _by_number(read: Iterable[KernelPartition | None]) -> tuple[KernelPartition, ...]:
     found: dict[int, KernelPartition] = {}
-    for partition in read:
-        if partition is not None:
-            found.setdefault(partition.number, partition)
+    for partition in filter(None, read):
+        found.setdefault(partition.number, partition)
     return tuple(found[number] for number in sorted(found))
 
 
@@ -110,7 +107,8 @@ def _signed(offset: int | None) -> int | None:
 
 def told_table(record: Record, partitions: Sequence[KernelPartition], sector_size: int | None) -> Table | None:
     """Return the kind of table as udev names it; UNKNOWN where only the kernel's partitions show that there is one."""
-    scheme = record.get("ID_PART_TABLE_TYPE") or _scheme(partitions)
+    schemes = (part.record.get("ID_PART_ENTRY_SCHEME") for part in partitions)
+    scheme = record.get("ID_PART_TABLE_TYPE") or next(filter(None, schemes), None)
     if scheme is None and not partitions:
         return None
     label = next((known for known in TableLabel if known.value == scheme), TableLabel.UNKNOWN)
@@ -118,10 +116,6 @@ def told_table(record: Record, partitions: Sequence[KernelPartition], sector_siz
     if identity is not None and label is TableLabel.DOS:
         identity = f"0x{identity.removeprefix('0x').rjust(8, '0')}"
     return Table(label, sector_size or SYSFS_SECTOR, disk_id=identity)
-
-
-def _scheme(partitions: Sequence[KernelPartition]) -> str | None:
-    return next((told for part in partitions if (told := part.record.get("ID_PART_ENTRY_SCHEME"))), None)
 
 
 def told_partitions(
@@ -133,20 +127,15 @@ def told_partitions(
     return tuple(told_partition(label, part, containers) for part in partitions)
 
 
-def told_partition(
-    label: TableLabel, part: KernelPartition, containers: Mapping[int, Extent] = NO_CONTAINERS
-) -> Partition:
-    code = part.record.get("ID_PART_ENTRY_TYPE") or ""
-    role, extent = Role.PRIMARY, part.extent
-    if part.number in containers:
-        role, extent = Role.EXTENDED, containers[part.number]
-    elif part.number > MOST_PRIMARIES and (label is TableLabel.DOS or containers):
+def told_partition(label: TableLabel, part: KernelPartition, containers: Mapping[int, Extent]) -> Partition:
+    role = Role.EXTENDED if part.number in containers else Role.PRIMARY
+    if part.number > MOST_PRIMARIES and (label is TableLabel.DOS or containers):
         role = Role.LOGICAL
-    type_code, type_name = _type(label, code)
+    type_code, type_name = _type(label, part.record.get("ID_PART_ENTRY_TYPE") or "")
     return with_kernel(
         Partition(
             number=part.number,
-            extent=extent,
+            extent=containers.get(part.number, part.extent),
             role=role,
             type_code=type_code,
             type_name=type_name,
@@ -197,27 +186,20 @@ def _containers(label: TableLabel, partitions: Sequence[KernelPartition], sector
 def _type(label: TableLabel, code: str) -> tuple[str, str]:
     if label is TableLabel.GPT:
         return code.upper(), gpt_type_name(code.upper())
-    if label is TableLabel.DOS and code.startswith("0x"):
-        number = _hex(code)
-        return (f"0x{number:02x}", mbr_type_name(number)) if number is not None else (code, "")
-    return code, ""
+    number = _hex(code) if label is TableLabel.DOS and code.startswith("0x") else None
+    return (code, "") if number is None else (f"0x{number:02x}", mbr_type_name(number))
 
 
 def _flags(label: TableLabel, text: str | None) -> tuple[str, ...]:
     """Return the flags: blkid prints the GPT attributes, or an MBR entry's first byte, as one hexadecimal number."""
     bits = _hex(text or "") or 0
-    if label is TableLabel.DOS:
-        return ("boot",) if bits & _DOS_BOOT else ()
     if label is not TableLabel.GPT:
-        return ()
+        return ("boot",) if label is TableLabel.DOS and bits & _DOS_BOOT else ()
     return tuple(_GPT_FLAGS.get(bit, f"guid:{bit}") for bit in range(64) if bits >> bit & 1)
 
 
 def _hex(text: str) -> int | None:
-    digits = text.removeprefix("0x")
-    if not 0 < len(digits) <= 16 or digits.strip("0123456789abcdefABCDEF"):
-        return None
-    return int(digits, 16)
+    return int(text, 16) if re.fullmatch(r"(0x)?[0-9a-fA-F]{1,16}", text) else None
 
 
 # The partitions of a multipath map: device-mapper devices of their own, which kpartx makes. Such a partition has no
@@ -263,7 +245,12 @@ def without_mapped_partitions(disks: Sequence[Disk]) -> tuple[Disk, ...]:
 # The table on the disk and the partitions of the kernel, brought together. The two can differ: a table changed and
 # not read again, slices that one side knows, an extended partition of which the kernel shows a stump.
 
-Either = Partition | KernelPartition
+# By which an entry of the table and a partition of the kernel are found to be the same, in this order.
+_KEYS: tuple[Callable[[Partition | KernelPartition], tuple[int, ...]], ...] = (
+    lambda one: (one.number, one.extent.start),
+    lambda one: (one.extent.start, one.extent.length),
+    lambda one: (one.number,),
+)
 
 
 def bring_together(
@@ -297,9 +284,8 @@ def _are_volumes(seen: Contents, kernel: Sequence[KernelPartition]) -> bool:
     """
     if not kernel or seen.table is None or seen.table.label is not TableLabel.DOS:
         return False
-    if all(fault.fault is not Fault.DYNAMIC_DISK for fault in seen.table.faults):
-        return False
-    return {part.extent for part in kernel} != {part.extent for part in seen.partitions}
+    dynamic = any(fault.fault is Fault.DYNAMIC_DISK for fault in seen.table.faults)
+    return dynamic and {part.extent for part in kernel} != {part.extent for part in seen.partitions}
 
 
 def merge(
@@ -310,7 +296,7 @@ def merge(
     """
     left = {part.node: part for part in kernel}
     chosen: dict[int, KernelPartition] = {}
-    for key in (_entry, _place, _node_number):
+    for key in _KEYS:
         waiting = {key(part): part for part in left.values()}
         for index, partition in enumerate(partitions):
             if index not in chosen and (found := waiting.pop(key(partition), None)):
@@ -324,20 +310,8 @@ def merge(
     return tuple(merged)
 
 
-def _entry(one: Either) -> tuple[int, int]:
-    return one.number, one.extent.start
-
-
-def _place(one: Either) -> tuple[int, int]:
-    return one.extent.start, one.extent.length
-
-
-def _node_number(one: Either) -> tuple[int, int]:
-    return one.number, 0
-
-
 def _only_kernel(label: TableLabel, partitions: Sequence[Partition], part: KernelPartition) -> Partition:
-    told = told_partition(label, part)
+    told = told_partition(label, part, {})
     inside = any(
         other.role is not Role.EXTENDED and other.extent != part.extent and other.extent.contains(part.extent)
         for other in partitions

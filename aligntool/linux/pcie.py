@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -24,24 +24,15 @@ _chipsets = cache(load_chipsets)
 _NEXT_VENDOR = re.compile(rb"\n[0-9a-fA-FC]{1,4} ")  # a vendor, or the list of classes ("C 00  ...") at the end
 
 
-@dataclass(frozen=True, slots=True)
 class PciNames:
     """Names of PCI devices; `places` are tried in turn. What was read and found is cached."""
 
-    places: tuple[str, ...] = PLACES
-    _content: list[bytes] = field(default_factory=list, repr=False, compare=False)
-    _found: dict[tuple[str, str], str | None] = field(default_factory=dict, repr=False, compare=False)
+    def __init__(self, places: tuple[str, ...] = PLACES) -> None:
+        self._file = cache(lambda: next(filter(None, map(_read, places)), b""))
+        self.device = cache(self._device)
 
-    def device(self, vendor: str, device: str) -> str | None:
-        known = (vendor, device)
-        if known not in self._found:
-            self._found[known] = _search(self._file(), vendor.encode(), device.encode())
-        return self._found[known]
-
-    def _file(self) -> bytes:
-        if not self._content:
-            self._content.append(next(filter(None, map(_read, self.places)), b""))
-        return self._content[0]
+    def _device(self, vendor: str, device: str) -> str | None:
+        return _search(self._file(), vendor.encode(), device.encode())
 
 
 def _read(place: str) -> bytes:
@@ -57,14 +48,8 @@ def _search(content: bytes, vendor: bytes, device: bytes) -> str | None:
     if start < 0:
         return None
     following = _NEXT_VENDOR.search(content, start + 1)
-    end = following.start() if following else len(content)
-    line = content.find(b"\n\t" + device + b"  ", start, end)
-    if line < 0:
-        return None
-    name_at = line + len(b"\n\t") + len(device) + len(b"  ")
-    line_end = content.find(b"\n", name_at)
-    name = content[name_at : line_end if line_end >= 0 else len(content)]
-    return name.decode("utf-8", "replace").strip() or None
+    _, found, rest = content[start : following and following.start()].partition(b"\n\t" + device + b"  ")
+    return rest.partition(b"\n")[0].decode("utf-8", "replace").strip() or None if found else None
 
 
 # Controllers that change what can be seen of the drives behind them. Adapters: AHCI controllers under which firmware
@@ -78,19 +63,15 @@ _INTEL = "0x8086"
 _MOST_REMAPPED = 3  # drivers/ata/ahci.h, AHCI_MAX_REMAP
 
 
-def find_adapters(tree: Tree, names: PciNames | None = None) -> tuple[Adapter, ...]:
-    names = names or PciNames()
-    found = (_adapter(tree, path, names) for path in _on_root_buses(tree))
-    return tuple(adapter for adapter in found if adapter is not None)
+def find_adapters(tree: Tree) -> tuple[Adapter, ...]:
+    names = PciNames()
+    return tuple(filter(None, (_adapter(tree, path, names) for path in _on_root_buses(tree))))
 
 
 def _on_root_buses(tree: Tree) -> Iterator[str]:
-    for bus in tree.names(_DEVICES):
-        if not bus.startswith("pci"):
-            continue
-        domain_and_bus = bus.removeprefix("pci")
+    for bus in (name for name in tree.names(_DEVICES) if name.startswith("pci")):
         for address in tree.names(f"{_DEVICES}/{bus}"):
-            if address.startswith(f"{domain_and_bus}:"):
+            if address.startswith(f"{bus.removeprefix('pci')}:"):
                 yield f"{_DEVICES}/{bus}/{address}"
 
 
@@ -112,9 +93,7 @@ def _is_vmd(tree: Tree, path: str, device: str) -> bool:
     shows).
     """
     driver = tree.link(f"{path}/driver") or ""
-    if driver.rpartition("/")[2] == "vmd":
-        return True
-    if any(name.startswith("pci1") and ":" in name for name in tree.names(path)):
+    if driver.rpartition("/")[2] == "vmd" or any(re.match("pci1.*:", name) for name in tree.names(path)):
         return True
     return f"8086:{device.removeprefix('0x')}" in _chipsets().vmd
 
@@ -133,13 +112,12 @@ _WIDTHS = frozenset((1, 2, 4, 8, 12, 16, 32))  # PCI Express base specification,
 _LPC = "1f.0"  # where every Intel chipset since ICH0 has its LPC or eSPI bridge, whose number tells the model
 
 
-@dataclass(frozen=True, slots=True)
 class Topology:
     """A reader of paths that caches their common hops: a thousand drives on one adapter read it once."""
 
-    tree: Tree
-    names: PciNames = field(default_factory=PciNames)
-    _hops: dict[str, LinkHop] = field(default_factory=dict, repr=False, compare=False)
+    def __init__(self, tree: Tree, names: PciNames | None = None) -> None:
+        self.tree, self.names = tree, names or PciNames()
+        self._hop = cache(self._read)
 
     def links(self, sysfs_device: str) -> tuple[LinkHop, ...]:
         """Return the links; nothing for a device that is not on PCI."""
@@ -147,12 +125,6 @@ class Topology:
         hops = [self._hop(place, place is places[-1]) for place in places]
         hops = [replace(hop, port=Port.SWITCH) if _is_switch(hops, place) else hop for place, hop in enumerate(hops)]
         return tuple(reversed(hops))
-
-    def _hop(self, place: "_Place", last: bool) -> LinkHop:
-        key = f"{place.path}{'!' if last else ''}"
-        if key not in self._hops:
-            self._hops[key] = self._read(place, last)
-        return self._hops[key]
 
     def _read(self, place: "_Place", last: bool) -> LinkHop:
         path = place.path
@@ -248,8 +220,7 @@ def _has_link(hop: LinkHop) -> bool:
 
 def _speed(text: str | None) -> float | None:
     """Return the speed of "8.0 GT/s PCIe", on kernels before 5.9 "8 GT/s"; "Unknown", "Unknown speed"."""
-    words = text.split(" ", 1) if text else [""]
-    return _SPEEDS.get(words[0].removesuffix(".0"))
+    return _SPEEDS.get((text or "").partition(" ")[0].removesuffix(".0"))
 
 
 def _width(lanes: int | None) -> int | None:
@@ -258,42 +229,33 @@ def _width(lanes: int | None) -> int | None:
 
 
 def _bandwidth(speed_gts: float | None, width: int | None) -> int | None:
-    if speed_gts is None or width is None:
-        return None
-    return lane_bandwidth(speed_gts, width)
+    return None if speed_gts is None or width is None else lane_bandwidth(speed_gts, width)
 
 
 # The links that several drives share. Uplinks: those that sysfs shows (a switch's upstream port, the link of a
 # controller with several drives on it) and the one that it hides, between the chipset and the processor.
 
 
-@dataclass(slots=True)
-class _Shared:
-    """A link, and the drives behind it."""
-
-    hop: LinkHop
-    members: dict[str, None] = field(default_factory=dict)  # in order, each once
-
-
 def find_uplinks(disks: Iterable[Disk]) -> tuple[Uplink, ...]:
     """Return links that two drives share; the chipset's also for one, since all other I/O shares it."""
-    visible: dict[str, _Shared] = {}
-    hidden: dict[tuple[str, str], _Shared] = {}
+    # The hop of a link, and the drives behind it: in order, each once.
+    visible: dict[str, tuple[LinkHop, dict[str, None]]] = {}
+    hidden: dict[tuple[str, str], tuple[LinkHop, dict[str, None]]] = {}
     for disk in disks:
         for path in disk.links:
             for hop in _link_ends(path):
-                visible.setdefault(hop.address, _Shared(hop)).members[disk.name] = None
+                visible.setdefault(hop.address, (hop, {}))[1][disk.name] = None
             for hop in path:
                 if hop.hidden_uplink is not None:
                     bus = path[-1].address.rpartition(":")[0]
-                    hidden.setdefault((bus, hop.hidden_uplink), _Shared(hop)).members[disk.name] = None
+                    hidden.setdefault((bus, hop.hidden_uplink), (hop, {}))[1][disk.name] = None
     found = [
-        Uplink(address, each.hop.bandwidth, Source.REPORTED, tuple(each.members))
-        for address, each in sorted(visible.items(), key=lambda one: one[0])
-        if len(each.members) > 1 or _is_chipset(each.hop)
+        Uplink(address, hop.bandwidth, Source.REPORTED, tuple(members))
+        for address, (hop, members) in sorted(visible.items(), key=lambda one: one[0])
+        if len(members) > 1 or _is_chipset(hop)
     ]
-    for (_, name), each in sorted(hidden.items(), key=lambda one: one[0]):
-        found.append(Uplink(name, each.hop.hidden_bandwidth, Source.KNOWN, tuple(each.members)))
+    for (_, name), (hop, members) in sorted(hidden.items(), key=lambda one: one[0]):
+        found.append(Uplink(name, hop.hidden_bandwidth, Source.KNOWN, tuple(members)))
     return tuple(found)
 
 

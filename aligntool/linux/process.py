@@ -12,8 +12,8 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
-from types import MappingProxyType
 from typing import TypeVar, cast
 
 from aligntool.errors import Refused, Stopped
@@ -40,7 +40,6 @@ _SBIN = ":/usr/local/sbin:/usr/sbin:/sbin"  # missing in a plain user's PATH
 _LONGEST = 1500  # characters of a program's last words
 _GRACE_S = 1.0
 _END_S = 5.0
-_NO_VALUES: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ def run_program(
     stdin: bytes = b"",
     pass_fds: tuple[int, ...] = (),
     folder: Path | None = None,
-    environment: Mapping[str, str] = _NO_VALUES,
+    environment: Mapping[str, str] | None = None,
 ) -> Ended:
     """Run a program to its end, in the C locale. Raises Refused where it cannot be started.
 
@@ -99,20 +98,24 @@ def run_program(
     if program is None:
         package = PACKAGES.get(words[0], words[0])
         return _not_run(f"{words[0]} is not installed", f"install the package {package}", only_reads)
-    file = tempfile.TemporaryFile
-    with file() as given, file() as output, file() as errors:
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         given.write(stdin)
         given.seek(0)
         try:
             child = subprocess.Popen(  # in a session of its own Ctrl-C on the terminal does not reach it
                 (*(end_with_us("KILL") if only_reads else ()), program, *words[1:]),
                 stdin=given, stdout=output, stderr=errors, cwd=folder, pass_fds=pass_fds,
-                env={**os.environ, "LC_ALL": "C", **environment}, start_new_session=not only_reads,
+                env={**os.environ, "LC_ALL": "C", **(environment or {})}, start_new_session=not only_reads,
             )  # fmt: skip
         except OSError as error:
             return _not_run(f"{words[0]} cannot be started: {error.strerror}", "", only_reads)
-        if not _wait(child, limit_s, only_reads=only_reads):
-            return Ended(NOT_RUN, b"", f"{words[0]} did not end within {limit_s:g} s".encode())
+        try:
+            child.wait(limit_s)
+        except BaseException as error:  # Ctrl-C, for one
+            _end(child, only_reads=only_reads)
+            if isinstance(error, subprocess.TimeoutExpired):
+                return Ended(NOT_RUN, b"", f"{words[0]} did not end within {limit_s:g} s".encode())
+            raise
         output.seek(0)
         errors.seek(0)
         kept = b"".join(line for line in output if line.startswith(keep))
@@ -123,8 +126,7 @@ def run_or_stop(*words: str) -> Ended:
     """Run a program. Raises Stopped with its last words unless it ends with 0."""
     ended = run_program(*words)
     if ended.code:
-        how = how_ended(ended.code)
-        raise Stopped(f"{words[0]} {how}: {ended.last_words or 'without a message'}")
+        raise Stopped(f"{words[0]} {how_ended(ended.code)}: {ended.last_words or 'without a message'}")
     return ended
 
 
@@ -148,19 +150,6 @@ def _not_run(why: str, hint: str, only_reads: bool) -> Ended:
     if only_reads:
         return Ended(NOT_RUN, b"", why.encode())
     raise Refused(why, hint=hint)
-
-
-def _wait(child: "subprocess.Popen[bytes]", limit_s: float | None, *, only_reads: bool) -> bool:
-    """Wait for the end of a program. False: it had to be ended."""
-    try:
-        child.wait(limit_s)
-    except subprocess.TimeoutExpired:
-        _end(child, only_reads=only_reads)
-        return False
-    except BaseException:  # Ctrl-C, for one
-        _end(child, only_reads=only_reads)
-        raise
-    return True
 
 
 def _end(child: "subprocess.Popen[bytes]", *, only_reads: bool) -> None:
@@ -267,18 +256,15 @@ def answers_of(jobs: Sequence[Callable[[Pulse], T]], silence_s: float = SILENCE_
             for child in list(children):
                 child.leave_out_running(now)
                 answer = _answer_in(child)
-                if answer is not None:
-                    children.remove(child)
-                    job = child.job
-                    if child.answers < 0:
-                        _end_child(child, kill=True)
-                    else:
-                        idle.append(child)
-                    yield job, cast(T, answer[0])
-                elif child.late(now, silence_s) or child.answers < 0:
-                    children.remove(child)
+                if answer is None and child.answers >= 0 and not child.late(now, silence_s):
+                    continue
+                children.remove(child)
+                job = child.job
+                if answer is None or child.answers < 0:
                     _end_child(child, kill=True)
-                    yield child.job, None
+                else:
+                    idle.append(child)
+                yield job, cast(T, answer[0]) if answer else None
     finally:
         for child in children:
             _end_child(child, kill=True)
@@ -348,11 +334,9 @@ def _keep_only(*kept: int) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
-    last = 3
-    for descriptor in sorted(kept):
-        os.closerange(last, descriptor)
-        last = descriptor + 1
-    os.closerange(last, min(os.sysconf("SC_OPEN_MAX"), 1 << 16))  # it can be 2^30, closed one by one before Linux 5.9
+    last = min(os.sysconf("SC_OPEN_MAX"), 1 << 16)  # it can be 2^30, closed one by one before Linux 5.9
+    for before, after in pairwise((2, *sorted(kept), last)):
+        os.closerange(before + 1, after)
 
 
 def _listen(children: Sequence[_Child]) -> None:
@@ -388,10 +372,8 @@ def _answer_in(child: _Child) -> tuple[object] | None:
         child.spare += SPIN_UP_S if received[:1] == _PATIENCE else 0.0
         del received[:1]
     start = 1 + _LENGTH
-    if len(received) < start:
-        return None
     end = start + int.from_bytes(received[1:start], "little")
-    if len(received) < end:
+    if len(received) < max(end, start + 1):  # an answer has at least one byte
         return None
     answer, error = pickle.loads(received[start:end])
     del received[:end]

@@ -15,24 +15,14 @@ from aligntool.linux.look import CAPTURED_IDENTIFY, Looker
 from aligntool.linux.pcie import find_adapters
 from aligntool.linux.sysfs import LIVE, LONGEST_CONTENT, MOUNTS, SWAPS, Tree, opened, parse_mounts, stripped
 from aligntool.linux.system import CAPTURED as IMAGES
-from aligntool.linux.system import image_text, read_images, read_system
-from aligntool.system import LATE_START_ENABLED, ArrayLine, MdadmConf
+from aligntool.linux.system import FILES, MDADM_CONFS, image_text, read_images, read_system
+from aligntool.system import LATE_START_ENABLED, MdadmConf
 
 # A look at this machine that records everything it reads. This is how a snapshot cannot forget anything: what was
 # not read while looking is not needed to look again.
 
 FILE, LINK, FOLDER = "file", "symlink", "directory"
-_OPEN_TO_ALL = (
-    "/sys/",
-    "/proc/",
-    "/run/udev/",
-    "/etc/os-release",
-    "/usr/lib/os-release",
-    "/etc/fstab",
-    "/etc/mdadm/mdadm.conf",
-    "/etc/mdadm.conf",
-    LATE_START_ENABLED,
-)
+_OPEN_TO_ALL = ("/sys/", "/proc/", "/run/udev/", *FILES, "/etc/fstab", *MDADM_CONFS, LATE_START_ENABLED)
 # /proc/self leads to a number that means nothing later, /etc/os-release to where nobody asks for it
 _KEPT_AS_ASKED = ("/proc/", "/etc/", "/usr/lib/")
 
@@ -164,7 +154,7 @@ def collect(tree: Tree, *, serials: bool) -> Iterator[Entry]:
 
 
 def _look(recorder: Recorder) -> list[tuple[Block, Disk]]:
-    looker = Looker.of(recorder, Given(), wake=False)
+    looker = Looker(recorder, Given(), wake=False)
     find_adapters(recorder)
     return [(block, looker.look_at(block)) for block in list_blocks(recorder)]
 
@@ -195,8 +185,8 @@ def _identify(tree: Tree, block: Block) -> Iterator[tuple[str, bytes]]:
     except OSError:
         return
     memory = None if buffer is None else buffer[0].to_bytes(4, "little") + buffer[1]
-    pages = (("ctrl", controller), ("ns", namespace), ("hmb", memory))
-    yield from ((f"{place}.{name}", page) for name, page in pages if page is not None)
+    pages = {"ctrl": controller, "ns": namespace, "hmb": memory}
+    yield from ((f"{place}.{name}", page) for name, page in pages.items() if page is not None)
 
 
 def _masked(entries: list[Entry]) -> Iterator[Entry]:
@@ -204,14 +194,14 @@ def _masked(entries: list[Entry]) -> Iterator[Entry]:
     paths.
     """
     masks = Masks()
-    for entry in entries:
-        path = masks.anywhere(entry.path)
-        if entry.kind == LINK:
-            yield Entry(path, LINK, os.fsencode(masks.anywhere(os.fsdecode(entry.content))))
-            continue
-        content = mask_file(masks, f"/{entry.path}", entry.content) if entry.kind == FILE else b""
-        if content is not None:
-            yield Entry(path, entry.kind, content)
+    for path, kind, content in entries:
+        masked: bytes | None = content
+        if kind == LINK:
+            masked = os.fsencode(masks.anywhere(os.fsdecode(content)))
+        elif kind == FILE:
+            masked = mask_file(masks, f"/{path}", content)
+        if masked is not None:
+            yield Entry(masks.anywhere(path), kind, masked)
 
 
 # Replace serial numbers, UUIDs, labels and names in a snapshot by placeholders, and leave out what no audit needs.
@@ -222,12 +212,14 @@ def _masked(entries: list[Entry]) -> Iterator[Entry]:
 HOSTNAME = "/proc/sys/kernel/hostname"
 SYSTEM_FILES = ("/etc/", "/usr/lib/os-release", "/aligntool/initramfs/", "/proc/cmdline", HOSTNAME)
 
-_UUID = re.compile(r"(?<![0-9A-Fa-f-])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![0-9A-Fa-f-])")
-_MAC = re.compile(r"(?<![0-9A-Fa-f:])(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}(?![0-9A-Fa-f:])")
+_UUID_OR_MAC = re.compile(
+    r"(?<![0-9A-Fa-f-])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![0-9A-Fa-f-])"
+    r"|(?<![0-9A-Fa-f:])(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}(?![0-9A-Fa-f:])"
+)
 _ARRAY_UUID = re.compile(r"[0-9a-f]{32}")
 _DM_OWNER = re.compile(r"((?:part\d+-)?(?:LVM|mpath|DMRAID|CRYPT-[A-Z0-9]+|[A-Za-z]+)-)(.+)", re.DOTALL)
-_NUMBERED_ID = re.compile(r"(.{8})(-\d\d)")  # an MBR partition's PARTUUID ends in its number
-_PREFIXED = re.compile(r"(naa\.|eui\.|uuid\.|t10\.|nvme\.|nqn\.|0x)(.+)", re.DOTALL)
+# A prefix stays, and the number in which the PARTUUID of an MBR partition ends.
+_IDENTITY = re.compile(r"(naa\.|eui\.|uuid\.|t10\.|nvme\.|nqn\.|0x|)(.{8}(?=-\d\d$)|.+)(-\d\d|)", re.DOTALL)
 _LEAST_DIGITS = 8  # of what is hexadecimal and keeps its length
 
 _COMMON_PLACES = frozenset((
@@ -240,7 +232,7 @@ _KEPT_OPTIONS = frozenset((
     "nodiscard", "sw", "nouuid", "_netdev",
 ))  # fmt: skip
 _KEPT_STARTS = ("x-systemd.device-timeout=", "pri=", "logbufs=", "logbsize=", "sunit=", "swidth=", "stripe=")
-_SPECS = ("UUID=", "LABEL=", "PARTUUID=", "PARTLABEL=", "ID=")
+_SPECS = ("UUID", "LABEL", "PARTUUID", "PARTLABEL", "ID")
 
 _MASKED_ATTRIBUTES = frozenset((
     "serial", "wwid", "wwn", "nguid", "eui", "uuid", "subsysnqn", "hostnqn", "hostid", "cid", "sas_address",
@@ -278,13 +270,7 @@ class Masks:
         plain = secret.strip()
         if not plain.strip("0-:.x"):
             return secret  # zeros identify nothing
-        prefixed, numbered = _PREFIXED.fullmatch(plain), _NUMBERED_ID.fullmatch(plain)
-        if prefixed:
-            masked = prefixed.group(1) + self._placeholder(prefixed.group(2))
-        elif numbered:
-            masked = self._placeholder(numbered.group(1)) + numbered.group(2)
-        else:
-            masked = self._placeholder(plain)
+        masked = _IDENTITY.sub(lambda found: found[1] + self._placeholder(found[2]) + found[3], plain, count=1)
         return secret.replace(plain, masked, 1)
 
     def name(self, name: str) -> str:
@@ -294,8 +280,7 @@ class Masks:
 
     def array_name(self, name: str) -> str:
         """Mask "host:name" of md; "any" and numbers stay."""
-        words = [word if word == "any" or word.isdecimal() else self.name(word) for word in name.split(":")]
-        return ":".join(words)
+        return ":".join(word if word == "any" or word.isdecimal() else self.name(word) for word in name.split(":"))
 
     def mapping_uuid(self, uuid: str) -> str:
         """Keep "LVM-" or "CRYPT-LUKS2-", which name the maker of the mapping."""
@@ -320,8 +305,7 @@ class Masks:
 
     def anywhere(self, text: str) -> str:
         """Mask UUIDs and network addresses wherever they stand."""
-        text = _UUID.sub(lambda found: self.value(found.group()), text)
-        return _MAC.sub(lambda found: self.value(found.group()), text)
+        return _UUID_OR_MAC.sub(lambda found: self.value(found.group()), text)
 
     def _number(self, secret: str) -> int:
         return self._given.setdefault(secret, len(self._given) + 1)
@@ -360,8 +344,7 @@ def mask_file(masks: Masks, path: str, content: bytes) -> bytes | None:
 
 def _mask_text(masks: Masks, path: str, name: str, text: str) -> str:
     if path.startswith("/run/udev/data/"):
-        kept = filter(None, (_udev_line(masks, line) for line in text.splitlines()))
-        return "".join(f"{line}\n" for line in kept)
+        return "".join(f"{kept}\n" for line in text.splitlines() if (kept := _udev_line(masks, line)))
     if path == MOUNTS:
         return "".join(
             f"1 1 {mount.number} / {masks.place(mount.place)} rw - {mount.kind} {masks.node(mount.source)} rw\n"
@@ -381,9 +364,9 @@ def _mask_text(masks: Masks, path: str, name: str, text: str) -> str:
 def _udev_line(masks: Masks, line: str) -> str:
     if line.startswith("S:md/"):
         return f"S:md/{masks.array_name(line.removeprefix('S:md/'))}"
-    key, _, value = line.removeprefix("E:").partition("=")
     if not line.startswith("E:"):
         return ""
+    key, _, value = line[2:].partition("=")
     special = {"DM_NAME": masks.name, "MD_NAME": masks.array_name, "DM_UUID": masks.mapping_uuid}
     mask = special.get(key) or (masks.value if _MASKED_PROPERTIES.fullmatch(key) else None)
     if mask:
@@ -392,12 +375,10 @@ def _udev_line(masks: Masks, line: str) -> str:
 
 
 def _swap_line(masks: Masks, line: str) -> str:
-    words = line.split()
-    if words and words[0].startswith("/dev/"):
-        words[0] = masks.node(words[0])
-    elif words and words[0] != "Filename":
+    node, *rest = line.split() or [""]
+    if not node.startswith(("/dev/", "Filename")):
         return ""  # a swap file
-    return "\t".join(words) + "\n"
+    return "\t".join((masks.node(node) if node.startswith("/") else node, *rest)) + "\n"
 
 
 # Files of the system are written by hand: comments, addresses and commands in them are left out.
@@ -407,11 +388,9 @@ def mask_system_file(masks: Masks, path: str, text: str) -> str:
     if path == HOSTNAME:
         return masks.name(text.strip()) + "\n"
     if path == "/proc/cmdline":
-        words = [word for word in text.split() if is_about_arrays(word)]
-        return " ".join(_word(masks, word) for word in words) + "\n"
+        return " ".join(_word(masks, word) for word in text.split() if is_about_arrays(word)) + "\n"
     if path.endswith("os-release"):
-        kept = [line for line in text.splitlines() if line.startswith(("ID=", "ID_LIKE="))]
-        return "".join(f"{line}\n" for line in kept)
+        return "".join(f"{line}\n" for line in text.splitlines() if line.startswith(("ID=", "ID_LIKE=")))
     if path == LATE_START_ENABLED:
         return ""  # that it is there is enough
     if path == "/etc/fstab":
@@ -428,18 +407,10 @@ def _conf(masks: Masks, conf: MdadmConf) -> Iterator[str]:
         special = conf.homehost.startswith("<") or conf.homehost == "any"
         yield f"HOMEHOST {conf.homehost if special else masks.name(conf.homehost)}\n"
     for line in conf.arrays:
-        yield " ".join(_array(masks, line)) + "\n"
-
-
-def _array(masks: Masks, line: ArrayLine) -> Iterator[str]:
-    yield "ARRAY"
-    if line.device:
-        yield masks.node(line.device)
-    if line.uuid:
-        yield f"UUID={masks.value(line.uuid)}"
-    if line.name:
-        yield f"name={masks.array_name(line.name)}"
-    yield from (f"{word}=masked" for word in line.pinned)
+        words = [masks.node(line.device)] if line.device else []
+        words += [f"UUID={masks.value(line.uuid)}"] if line.uuid else []
+        words += [f"name={masks.array_name(line.name)}"] if line.name else []
+        yield " ".join(("ARRAY", *words, *(f"{word}=masked" for word in line.pinned))) + "\n"
 
 
 def _fstab(masks: Masks, text: str) -> Iterator[str]:
@@ -466,7 +437,7 @@ def _fact(masks: Masks, line: str) -> str:
 
 def _spec(masks: Masks, spec: str) -> str:
     """Return the device of a line; "" for a network share, a pseudo file system, a file."""
-    key = next((key for key in _SPECS if spec.startswith(key)), None)
-    if key is not None:
-        return key + masks.value(spec.removeprefix(key))
+    key, found, value = spec.partition("=")
+    if found and key in _SPECS:
+        return f"{key}={masks.value(value)}"
     return masks.node(spec) if spec.startswith("/dev/") else ""

@@ -293,33 +293,24 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Mounts:
-    """The mount points of devices, by number and by node."""
+    """The mount points of devices, by number and by node: btrfs, ZFS and overlay have anonymous numbers."""
 
-    by_number: Mapping[str, tuple[str, ...]]
-    by_node: Mapping[str, tuple[str, ...]]  # "/dev/sda1": btrfs, ZFS and overlay have anonymous numbers
+    places: Mapping[str, list[str]]
 
     def of(self, number: str | None, *nodes: str) -> tuple[str, ...]:
-        found = list(self.by_number.get(number or "", ()))
-        for node in nodes:
-            found += self.by_node.get(node, ())
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(place for key in (number or "", *nodes) for place in self.places.get(key, ())))
 
 
 def read_mounts(tree: Tree) -> Mounts:
-    by_number: dict[str, list[str]] = {}
-    by_node: dict[str, list[str]] = {}
+    places: dict[str, list[str]] = {}
     for mount in parse_mounts(tree.content(MOUNTS) or b""):
-        by_number.setdefault(mount.number, []).append(mount.place)
+        places.setdefault(mount.number, []).append(mount.place)
         if mount.source.startswith("/dev/"):
-            by_node.setdefault(mount.source, []).append(mount.place)
+            places.setdefault(mount.source, []).append(mount.place)
     for node in parse_swaps(tree.content(SWAPS) or b""):
         if node.startswith("/dev/"):
-            by_node.setdefault(node, []).append(SWAP)
-    return Mounts(_frozen(by_number), _frozen(by_node))
-
-
-def _frozen(found: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
-    return {key: tuple(dict.fromkeys(places)) for key, places in found.items()}
+            places.setdefault(node, []).append(SWAP)
+    return Mounts(places)
 
 
 def mounts_now() -> Iterator[Mount]:
@@ -340,10 +331,7 @@ def parse_mounts(content: bytes) -> Iterator[Mount]:
 
 def parse_swaps(content: bytes) -> Iterator[str]:
     """Yield the devices and files of proc_swaps(5)."""
-    for line in content.split(b"\n")[1:]:
-        words = line.split()
-        if len(words) >= 2:
-            yield unescape(words[0])
+    yield from (unescape(words[0]) for line in content.split(b"\n")[1:] if len(words := line.split()) >= 2)
 
 
 # The udev database: what its rules and blkid found out about a device, kept for everybody to read. Two forms of it
@@ -377,13 +365,16 @@ class Record:
 NOTHING = Record({})
 
 
-@dataclass(frozen=True, slots=True)
 class UdevDatabase:
-    """udev's records, live or captured."""
+    """udev's records, live or captured. That they exist is checked once: most captured trees lack them.
 
-    tree: Tree
-    has_records: bool  # /run/udev/data is there
-    has_files: bool  # captured for `lsblk --sysroot`
+    The files in /dev of a live machine are devices, and nothing here opens one.
+    """
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.has_records = tree.is_directory("/run/udev/data")
+        self.has_files = not tree.live and tree.is_directory("/dev")  # captured for `lsblk --sysroot`
 
     def record(self, number: str | None, name: str) -> Record:
         """Return the record by device number ("8:1"), otherwise by kernel name."""
@@ -393,16 +384,6 @@ class UdevDatabase:
                 return parse_record(content)
         content = self.tree.content(f"/dev/{name}", LONGEST_RECORD) if self.has_files else None
         return NOTHING if content is None else parse_dump(content)
-
-
-def open_database(tree: Tree) -> UdevDatabase:
-    """Open the database; checks once whether it exists, which most captured trees lack.
-
-    The files in /dev of a live machine are devices, and nothing here opens one.
-    """
-    return UdevDatabase(
-        tree, has_records=tree.is_directory("/run/udev/data"), has_files=not tree.live and tree.is_directory("/dev")
-    )
 
 
 def parse_record(content: bytes) -> Record:
@@ -425,7 +406,5 @@ def _values(lines: Iterable[str]) -> dict[str, str]:
 
 def unescape_udev(text: str) -> str:
     r"""Turn udev's "\x20" back into bytes, and the bytes into text; anything that is not such an escape stays."""
-    if "\\x" not in text:
-        return text
     raw = text.encode("utf-8", "replace")
     return _HEX.sub(lambda found: bytes.fromhex(found[1].decode()), raw).decode("utf-8", "replace")

@@ -7,10 +7,10 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import IO
+from typing import IO, cast
 
 from aligntool.formats import config_files
-from aligntool.linux.process import find_program
+from aligntool.linux.process import export_values, find_program
 from aligntool.linux.sysfs import LIVE, Tree
 from aligntool.system import LATE_START_ENABLED, Initramfs, MdadmConf, System
 
@@ -30,7 +30,7 @@ LONGEST_SCRIPT = 1 << 20
 
 def find_distribution(tree: Tree = LIVE) -> str | None:
     """Return the family of a machine; None: not a known one."""
-    release = next((text for file in FILES if (text := _text(tree, file)) is not None), "")
+    release = next(filter(None, (_text(tree, file) for file in FILES)), "")
     return with_dracut(family_of(release), tree.content)
 
 
@@ -48,13 +48,12 @@ def with_dracut(family: str | None, content: Callable[[str, int], bytes | None])
 
 def family_of(text: str) -> str | None:
     """Return the family by ID, otherwise by ID_LIKE, which names the nearest relative first."""
-    fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
-    words = f"{fields.get('ID', '')} {fields.get('ID_LIKE', '')}".replace('"', " ").replace("'", " ").split()
-    for word in words:
-        for family, ids in FAMILIES.items():
-            if word.lower() in ids or word.lower().startswith(f"{family}-"):
-                return family
-    return None
+    fields = export_values(text)
+    words = f"{fields.get('ID', '')} {fields.get('ID_LIKE', '')}".replace('"', " ").replace("'", " ").lower().split()
+    found = (
+        family for word in words for family, ids in FAMILIES.items() if word in ids or word.startswith(f"{family}-")
+    )
+    return next(found, None)
 
 
 # What an initramfs holds of arrays: mdadm, its mdadm.conf, the arrays given to dracut. lsinitramfs names files and
@@ -70,22 +69,20 @@ MOST_BYTES = 1 << 30  # unpacked; none that boots is larger
 PATIENCE_S = 120.0
 PIECE = 1 << 20
 _CONFS = ("etc/mdadm.conf", "etc/mdadm/mdadm.conf")
-_PACKED = (
-    (b"\x1f\x8b", "gzip"),
-    (b"\x28\xb5\x2f\xfd", "zstd"),
-    (b"\xfd7zXZ", "xz"),
-    (b"BZh", "bzip2"),
-    (b"\x02\x21\x4c\x18", "lz4"),
-    (b"\x04\x22\x4d\x18", "lz4"),
-    (b"\x89LZO", "lzop"),
-    (b"\x5d\x00\x00", "xz"),
-)
-_MAKERS = (
-    ("usr/lib/dracut/", "dracut"),
-    ("lib/dracut/", "dracut"),
-    ("conf/initramfs.conf", "initramfs-tools"),
-    ("init_functions", "mkinitcpio"),
-)
+_KEPT_FOLDERS = ("etc/mdadm.conf.d/", "etc/mdadm/mdadm.conf.d/", "etc/cmdline.d/")
+_PACKED = {
+    "gzip": (b"\x1f\x8b",),
+    "zstd": (b"\x28\xb5\x2f\xfd",),
+    "xz": (b"\xfd7zXZ", b"\x5d\x00\x00"),
+    "bzip2": (b"BZh",),
+    "lz4": (b"\x02\x21\x4c\x18", b"\x04\x22\x4d\x18"),
+    "lzop": (b"\x89LZO",),
+}
+_MAKERS = {
+    "dracut": ("usr/lib/dracut/", "lib/dracut/"),
+    "initramfs-tools": ("conf/initramfs.conf",),
+    "mkinitcpio": ("init_functions",),
+}
 
 
 class NotReadable(Exception):
@@ -124,9 +121,8 @@ def read_initramfs(descriptor: int, path: str) -> Initramfs:
     if not seen.maker and not seen.mdadm and not seen.confs:
         return Initramfs(path, unseen="the program that made it is unknown")
     confs = [config_files.parse_mdadm_conf(text, name) for name, text in sorted(seen.confs.items())]
-    return Initramfs(
-        path, seen.maker, seen.mdadm, config_files.merge_confs(confs) if confs else None, tuple(seen.asked)
-    )
+    conf = config_files.merge_confs(confs) if confs else None
+    return Initramfs(path, seen.maker, seen.mdadm, conf, tuple(seen.asked))
 
 
 def _read(descriptor: int, seen: _Seen) -> None:
@@ -142,29 +138,26 @@ def _read(descriptor: int, seen: _Seen) -> None:
         raise NotReadable("it is a unified kernel image")
     if not head.strip(b"\0"):
         return
-    program = next((name for magic, name in _PACKED if head.startswith(magic)), None)
+    program = next((name for name, magics in _PACKED.items() if head.startswith(magics)), None)
     if program is None:
         raise NotReadable("it is packed in an unknown way")
+    if find_program(program) is None:
+        raise NotReadable(f"it is packed by {program}, which is not installed")
     _unpacked(descriptor, rest, program, seen)
 
 
-def _unpacked(descriptor: int, rest: int, name: str, seen: _Seen) -> None:
-    program = find_program(name)
-    if program is None:
-        raise NotReadable(f"it is packed by {name}, which is not installed")
+def _unpacked(descriptor: int, rest: int, program: str, seen: _Seen) -> None:
     os.lseek(descriptor, rest, os.SEEK_SET)
-    with subprocess.Popen(
-        (program, "-dc"), stdin=descriptor, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as child:
+    words, pipe = (find_program(program) or program, "-dc"), subprocess.PIPE
+    with subprocess.Popen(words, stdin=descriptor, stdout=pipe, stderr=subprocess.DEVNULL) as child:
         timer = threading.Timer(PATIENCE_S, child.kill)
         timer.daemon = True
         timer.start()
         try:
-            if child.stdout is not None:
-                archive = _Archive(child.stdout, seen)
-                archive.read()
-                if not archive.members:
-                    raise NotReadable("what is packed in it is not a cpio archive")
+            archive = _Archive(cast(IO[bytes], child.stdout), seen)
+            archive.read()
+            if not archive.members:
+                raise NotReadable("what is packed in it is not a cpio archive")
         finally:
             timer.cancel()
             child.kill()
@@ -236,31 +229,21 @@ def _padded(count: int) -> int:
 
 
 def _is_kept(path: str) -> bool:
-    return path in _CONFS or _in_folder(path, ("etc/mdadm.conf.d/", "etc/mdadm/mdadm.conf.d/", "etc/cmdline.d/"))
-
-
-def _in_folder(path: str, folders: tuple[str, ...]) -> bool:
-    return path.startswith(folders) and path.endswith(".conf")
+    return path in _CONFS or (path.startswith(_KEPT_FOLDERS) and path.endswith(".conf"))
 
 
 def _note(seen: _Seen, path: str, content: bytes) -> None:
-    seen.maker = seen.maker or next((maker for start, maker in _MAKERS if path.startswith(start)), "")
+    seen.maker = seen.maker or next((maker for maker, starts in _MAKERS.items() if path.startswith(starts)), "")
     seen.mdadm = seen.mdadm or path in ("sbin/mdadm", "usr/sbin/mdadm", "usr/bin/mdadm", "bin/mdadm")
     seen.squashed = seen.squashed or path.startswith("squash-root.img")
     if not _is_kept(path) or not content:
         return
     text = content.decode("utf-8", "replace")
-    if path.startswith("etc/cmdline.d/"):
-        seen.asked += _asked(text)
+    if path.startswith("etc/cmdline.d/"):  # rd.md.uuid=...: dracut.cmdline(7)
+        found = (config_files.array_uuid(word[11:]) for word in text.split() if word.startswith("rd.md.uuid="))
+        seen.asked += filter(None, found)
     else:
         seen.confs[path] = text
-
-
-def _asked(text: str) -> Iterator[str]:
-    """Yield the UUIDs of rd.md.uuid=... (dracut.cmdline(7))."""
-    for word in text.split():
-        if word.startswith("rd.md.uuid=") and (uuid := config_files.array_uuid(word.partition("=")[2])):
-            yield uuid
 
 
 # Arrays whose making was begun and has not ended. The record is raid/record.py's, and looking only finds out that it
@@ -295,10 +278,8 @@ def _sentence(file: str, content: bytes | None) -> str:
 # array.
 
 CAPTURED = "/aligntool/initramfs"  # where a snapshot keeps what was seen inside the images
-MDADM_CONFS = (
-    "/etc/mdadm/mdadm.conf",
-    "/etc/mdadm.conf",
-)  # Debian's mdadm reads the first that is there, others the last
+# Debian's mdadm reads the first that is there, others the last.
+MDADM_CONFS = ("/etc/mdadm/mdadm.conf", "/etc/mdadm.conf")
 MDADM_FOLDERS = ("/etc/mdadm/mdadm.conf.d", "/etc/mdadm.conf.d")
 SAFELY = "/sys/module/raid456/parameters/devices_handle_discard_safely"
 MOST_IMAGES, MOST_FILES = 16, 64
@@ -317,9 +298,10 @@ def read_system(tree: Tree) -> System | None:
         return None
     family = find_distribution(tree)
     words = (tree.text("/proc/cmdline") or "").split()
+    hostname = tree.text("/proc/sys/kernel/hostname")
     return System(
         family=family,
-        hostname=_known(tree.text("/proc/sys/kernel/hostname")),
+        hostname=None if hostname in (None, "", "(none)") else hostname,  # the last is the kernel's own
         mdadm=_mdadm(tree, family),
         fstab=config_files.parse_fstab(fstab or ""),
         crypttab=config_files.parse_crypttab(_text(tree, "/etc/crypttab") or ""),
@@ -329,11 +311,6 @@ def read_system(tree: Tree) -> System | None:
         discards_on_parity={"Y": True, "N": False}.get(tree.text(SAFELY) or ""),
         late_start=tree.content(LATE_START_ENABLED) is not None,
     )
-
-
-def _known(hostname: str | None) -> str | None:
-    """Return the host name; the kernel's own is "(none)" until one is set."""
-    return None if hostname in (None, "", "(none)") else hostname
 
 
 def _mdadm(tree: Tree, family: str | None) -> MdadmConf:
@@ -381,8 +358,7 @@ def _image_paths(tree: Tree) -> Iterator[str]:
 def _image(tree: Tree, path: str) -> Initramfs:
     descriptor = tree.open(path)
     if descriptor is None:
-        why = "needs root" if tree.live and os.geteuid() != 0 else "cannot be opened"
-        return Initramfs(path, unseen=why)
+        return Initramfs(path, unseen="needs root" if tree.live and os.geteuid() != 0 else "cannot be opened")
     try:
         return read_initramfs(descriptor, path)
     finally:
@@ -401,18 +377,13 @@ def image_text(image: Initramfs) -> str:
 
 def told_image(text: str) -> Initramfs:
     head, inside, conf = text.partition("conf:\n")
-    fields: dict[str, str] = {}
-    asked = []
-    for line in head.splitlines():
-        key, _, value = line.partition("=")
-        fields[key] = value
-        if key == "asked" and (uuid := config_files.array_uuid(value)):
-            asked.append(uuid)
+    fields = export_values(head)
+    asked = (config_files.array_uuid(line[6:]) for line in head.splitlines() if line.startswith("asked="))
     return Initramfs(
         path=fields.get("path", ""),
         maker=fields.get("maker", ""),
         has_mdadm=fields.get("mdadm") == "yes",
         conf=config_files.parse_mdadm_conf(conf, "mdadm.conf") if inside else None,
-        arrays_asked=tuple(asked),
+        arrays_asked=tuple(filter(None, asked)),
         unseen=fields.get("unseen", ""),
     )

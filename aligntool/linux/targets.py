@@ -3,6 +3,7 @@
 import gzip
 import lzma
 import os
+import re
 import stat
 import tarfile
 import tempfile
@@ -21,7 +22,7 @@ from aligntool.inventory import Disk, DiskKind, IoLimits
 from aligntool.linux.devices import Block, FileReader, block_of_number, find_block, list_blocks
 from aligntool.linux.drives import Given, override
 from aligntool.linux.process import SILENCE_S, SILENT, Pulse, answer_of
-from aligntool.linux.sysfs import READ_ONLY, Tree, captured_tree, open_database, opened
+from aligntool.linux.sysfs import READ_ONLY, Tree, UdevDatabase, captured_tree, opened
 
 # A file that a user names: a disk image, or the reason why it is not one. A file reports nothing: its limits are
 # empty but for what the user gives, and containers and compressed images look like files of bytes and are not.
@@ -40,11 +41,11 @@ _CONTAINERS = (
     (0, b"conectix", "a dynamic Virtual PC disk (vhd)", _NBD),
     (0, b"QED\0", "a QEMU enhanced disk (qed)", _NBD),
     (0, b"WithoutFreeSpace", "a Parallels disk", _NBD),
-    (0, b"\xfd7zXZ\0", "compressed with xz", _UNPACK.replace("{tool}", "xz")),
-    (0, b"\x1f\x8b", "compressed with gzip", _UNPACK.replace("{tool}", "gzip")),
-    (0, b"\x28\xb5\x2f\xfd", "compressed with zstd", _UNPACK.replace("{tool}", "zstd")),
-    (0, b"BZh", "compressed with bzip2", _UNPACK.replace("{tool}", "bzip2")),
-    (0, b"\x04\x22\x4d\x18", "compressed with lz4", _UNPACK.replace("{tool}", "lz4")),
+    (0, b"\xfd7zXZ\0", "compressed with xz", _UNPACK),
+    (0, b"\x1f\x8b", "compressed with gzip", _UNPACK),
+    (0, b"\x28\xb5\x2f\xfd", "compressed with zstd", _UNPACK),
+    (0, b"BZh", "compressed with bzip2", _UNPACK),
+    (0, b"\x04\x22\x4d\x18", "compressed with lz4", _UNPACK),
     (0, b"PK\x03\x04", "a zip archive", "unzip {path}"),
     (0, b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "7z x {path}"),
     (0, b"\x3a\xff\x26\xed", "an Android sparse image", "simg2img {path} disk.img && aligntool audit disk.img"),
@@ -95,16 +96,12 @@ def _open(path: str) -> int:
     try:
         descriptor = os.open(path, READ_ONLY)
     except OSError as error:
-        raise Refused(f"{path} cannot be opened: {error.strerror}", hint=_hint(path, error)) from error
+        hint = f"sudo aligntool audit {shell_word(path)}" if isinstance(error, PermissionError) and os.geteuid() else ""
+        raise Refused(f"{path} cannot be opened: {error.strerror}", hint=hint) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # another file has taken its place meanwhile
         os.close(descriptor)
         raise Refused(f"{path} is no longer a regular file")
     return descriptor
-
-
-def _hint(path: str, error: OSError) -> str:
-    denied = isinstance(error, PermissionError) and os.geteuid()
-    return f"sudo aligntool audit {shell_word(path)}" if denied else ""
 
 
 def _refuse_other_files(path: str, reader: Reader, seen: Contents) -> None:
@@ -117,10 +114,8 @@ def _refuse_other_files(path: str, reader: Reader, seen: Contents) -> None:
         raise Refused(f"{path} is not a disk image: {reader.size} bytes are not whole sectors of {_SECTOR}")
     ends = reader.read(0, _BLANK), reader.read(max(reader.size - _BLANK, 0), _BLANK)
     if any(end.strip(b"\0") and end.strip(b"\xff") for end in ends):
-        raise Refused(
-            f"{path} cannot be judged: there is neither a partition table nor a known file system in it, and it is not"
-            " blank", hint=f"file {shell_word(path)}",
-        )  # fmt: skip
+        text = f"{path} cannot be judged: it has neither a partition table nor a known file system, and is not blank"
+        raise Refused(text, hint=f"file {shell_word(path)}")
 
 
 def refuse_containers(path: str, reader: Reader) -> None:
@@ -130,7 +125,8 @@ def refuse_containers(path: str, reader: Reader) -> None:
     head = reader.read(0, _HEAD)
     for offset, magic, what, hint in _CONTAINERS:
         if head.startswith(magic, offset):
-            raise Refused(f"{path} is {what}, not the bytes of a disk", hint=hint.format(path=shell_word(path)))
+            hint = hint.format(path=shell_word(path), tool=what.split()[-1])
+            raise Refused(f"{path} is {what}, not the bytes of a disk", hint=hint)
 
 
 # Where to look: this machine, a folder with another one's files, or the archive that `aligntool snapshot` wrote. An
@@ -222,12 +218,9 @@ def _unpack_member(tar: "tarfile.TarFile", member: "tarfile.TarInfo", folder: st
     place.parent.mkdir(parents=True, exist_ok=True)
     if member.issym():
         place.symlink_to(member.linkname)
-    elif member.isreg():
-        source = tar.extractfile(member)
-        if source is not None:
-            descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(source.read(LARGEST_MEMBER))
+    elif member.isreg() and (source := tar.extractfile(member)):
+        with place.open("xb") as file:  # O_EXCL follows no link
+            file.write(source.read(LARGEST_MEMBER))
 
 
 # What a word names that a user types where TARGET stands: a disk, or a file.
@@ -260,12 +253,9 @@ def refuse_ambiguous(target: str, *, folders: bool = False) -> None:
         return
     if here.exists() and node.exists() and here.samefile(node):
         return
-    word = shell_word(target)
     what = "folder" if here.is_dir() else "file"
-    raise Refused(
-        f"{target} is a {what} here, and {node} is a disk: it is not clear which of them is meant",
-        hint=f"./{word} names the {what}, {node} the disk",
-    )
+    text = f"{target} is a {what} here, and {node} is a disk: it is not clear which of them is meant"
+    raise Refused(text, hint=f"./{shell_word(target)} names the {what}, {node} the disk")
 
 
 def refuse_silent(path: str, silence_s: float = SILENCE_S) -> None:
@@ -304,14 +294,11 @@ def _on_this_machine(tree: Tree, target: str) -> Block | None:
         hint = f"aligntool audit --sysroot {shell_word(target)}" if Path(target, "sys").is_dir() else "lsblk -d"
         raise Refused(f"{target} is a folder", hint=hint)
     what = "a character device" if stat.S_ISCHR(mode) else "neither a block device nor a regular file"
-    raise Refused(f"{target} is {what}", hint=_sibling(target))
-
-
-def _sibling(target: str) -> str:
-    """Return the namespace of an NVMe controller, whose name is often given instead."""
-    name = target.rpartition("/")[2]
-    is_controller = name.startswith("nvme") and name[4:].isdigit()
-    return f"sudo aligntool audit {shell_word(target)}n1" if is_controller else "lsblk -d"
+    # The controller of an NVMe drive is often given in place of its namespace.
+    is_controller = re.fullmatch(r"(.*/)?nvme\d+", target)
+    raise Refused(
+        f"{target} is {what}", hint=f"sudo aligntool audit {shell_word(target)}n1" if is_controller else "lsblk -d"
+    )
 
 
 def _captured(tree: Tree, target: str) -> Block:
@@ -325,7 +312,7 @@ def _captured(tree: Tree, target: str) -> Block:
 
 def _by_link(tree: Tree, link: str) -> Iterator[Block]:
     """Yield the disk of /dev/disk/by-id/... as udev made the links on the captured machine."""
-    database = open_database(tree)
+    database = UdevDatabase(tree)
     for block in list_blocks(tree):
         parts = [f"{block.path}/{name}" for name in tree.names(block.path) if name.startswith(block.sysname)]
         for path in (block.path, *parts):

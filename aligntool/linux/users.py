@@ -93,15 +93,13 @@ def _mounts(nodes: Mapping[int, str]) -> Iterator[Occupant]:
     device has.
     """
     for mount in mounts_now():
-        name = nodes.get(_number(mount.number)) or nodes.get(block_number(mount.source))
-        if name:
+        if name := nodes.get(_number(mount.number)) or nodes.get(block_number(mount.source)):
             yield Occupant(f"{name} is mounted at {mount.place}", f"sudo umount {shell_word(mount.place)}")
 
 
 def _swaps(nodes: Mapping[int, str]) -> Iterator[Occupant]:
     for path in parse_swaps(Path(SWAPS).read_bytes()):
-        name = nodes.get(block_number(path))
-        if name:
+        if name := nodes.get(block_number(path)):
             yield Occupant(f"{name} is used as swap", f"sudo swapoff {shell_word(path)}")
 
 
@@ -113,9 +111,8 @@ def _holders(nodes: Mapping[int, str]) -> Iterator[Occupant]:
                 yield Occupant(f"the array {above} stands on {name}", f"sudo mdadm --stop /dev/{above}")
             elif (holder / "dm/name").is_file():
                 mapping = (holder / "dm/name").read_text().strip()
-                yield Occupant(
-                    f"the mapping {mapping} ({above}) stands on {name}", f"sudo dmsetup remove {shell_word(mapping)}"
-                )
+                end = f"sudo dmsetup remove {shell_word(mapping)}"
+                yield Occupant(f"the mapping {mapping} ({above}) stands on {name}", end)
             else:
                 yield Occupant(f"{above} stands on {name}", f"lsblk /dev/{name}")
 
@@ -127,8 +124,7 @@ def _loops(targets: Mapping[tuple[int, int], str]) -> Iterator[Occupant]:
             status = Path(file.read_text(errors="surrogateescape").rstrip("\n")).stat()
         except OSError:  # detached meanwhile, deleted, or in another mount namespace
             continue
-        name = targets.get(_identity(status))
-        if name:
+        if name := targets.get(_identity(status)):
             loop = f"/dev/{file.parent.parent.name}"
             if _is_own(loop):
                 what = f"a program that aligntool started works on {name} through {loop} and ends by itself"
@@ -202,8 +198,7 @@ def file_extents(descriptor: int, path: str) -> Placed:
             hint="name a folder on ext4 or XFS, or a disk, which is then read only",
         )
     disk, start = disk_of(number)
-    runs = tuple(_merged(_runs(descriptor, path, start)))
-    return Placed(disk, runs)
+    return Placed(disk, tuple(_merged(_runs(descriptor, path, start))))
 
 
 def disk_of(device: int) -> tuple[str, int]:
@@ -238,18 +233,16 @@ def _runs(descriptor: int, path: str, start: int) -> Iterator[Run]:
             return
 
 
-def _merged(runs: Iterator[Run]) -> Iterator[Run]:
-    """Yield the runs; those that continue the one before, in the file and on the disk, are merged."""
-    last: Run | None = None
+def _merged(runs: Iterator[Run]) -> list[Run]:
+    """Return the runs; those that continue the one before, in the file and on the disk, are merged."""
+    found: list[Run] = []
     for run in runs:
+        last = found[-1] if found else None
         if last and run.file_start == last.file_start + last.disk.length and run.disk.start == last.disk.end:
-            last = Run(last.file_start, Extent(last.disk.start, last.disk.length + run.disk.length))
-            continue
-        if last:
-            yield last
-        last = run
-    if last:
-        yield last
+            found[-1] = Run(last.file_start, Extent(last.disk.start, last.disk.length + run.disk.length))
+        else:
+            found.append(run)
+    return found
 
 
 # Who has a lock on a block device, asked without taking one. There are two kinds of locks that do not see each
@@ -286,8 +279,7 @@ def locks_on(path: str) -> tuple[Occupant, ...]:
 
 
 def _is_locked(descriptor: int) -> bool:
-    asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-    found = fcntl.fcntl(descriptor, fcntl.F_GETLK, asked)
+    found = fcntl.fcntl(descriptor, fcntl.F_GETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
     return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
 
 
@@ -305,11 +297,8 @@ def _has_flock(status: os.stat_result) -> bool:
     process has "->" before FLOCK.
     """
     place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
-    for line in Path("/proc/locks").read_text().splitlines():
-        words = line.split()
-        if len(words) > 5 and words[1] == "FLOCK" and words[5] == place and words[4] != str(os.getpid()):
-            return True
-    return False
+    lines = (line.split() for line in Path("/proc/locks").read_text().splitlines())
+    return any((*words[1:2], *words[5:6]) == ("FLOCK", place) and words[4] != str(os.getpid()) for words in lines)
 
 
 # What the kernel is asked for when a loop device is attached, as the bytes of linux/loop.h.

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from aligntool.change import LayoutGoal, PartWish, Plan, RaidGoal, RealignGoal, to_json, with_wanted
-from aligntool.cli.plan import Request, plan_text
-from aligntool.cli.raid import persist_text
+from aligntool.change import LayoutGoal, PartWish, Plan, RaidGoal, RealignGoal, Wanted, to_json, with_asked
+from aligntool.cli.plan import Request
 from aligntool.measure import results
 from aligntool.measure.alignment import Knee, Load, Rate
 from aligntool.measure.alignment import Place as At
@@ -44,11 +43,11 @@ RAID_GOAL = RaidGoal(
 DRIVES = ("/dev/a", "/dev/b")
 
 PLANS: dict[str, tuple[Plan, Callable[[Plan], str]]] = {
-    "plan-realign": (replace(PLAN, steps=PLAN.steps[2:]), lambda plan: plan_text(plan, Request())),
-    "plan-realign-shrink": (PLAN, lambda plan: plan_text(plan, ASKED)),
+    "plan-realign": (replace(PLAN, steps=PLAN.steps[2:]), lambda plan: with_asked(plan, "asked", Request()) + "\n"),
+    "plan-realign-shrink": (PLAN, lambda plan: with_asked(plan, "asked", ASKED) + "\n"),
     "plan-layout": (LAYOUT, to_json),
-    "plan-raid": (ARRAY, lambda plan: with_wanted(to_json(plan), DRIVES, RAID_GOAL)),
-    "plan-persist": (PERSIST, lambda plan: persist_text(plan, PERSIST_GOAL)),
+    "plan-raid": (ARRAY, lambda plan: with_asked(plan, "wanted", Wanted(DRIVES, RAID_GOAL))),
+    "plan-persist": (PERSIST, lambda plan: with_asked(plan, "persist", PERSIST_GOAL) + "\n"),
 }
 """Every plan, and how the command that makes one writes it into a file."""
 

@@ -10,14 +10,14 @@ import jsonschema
 import pytest
 
 from aligntool.audit.report import read_measured
-from aligntool.change import STEPS, StepBegun, from_json, wanted_of
-from aligntool.cli.plan import read_plan_text
-from aligntool.cli.raid import read_persist_text
+from aligntool.change import STEPS, StepBegun, Wanted, asked_of, from_json
+from aligntool.cli.plan import Request
 from aligntool.documents import WIRE, as_object, by_field, wire_names
 from aligntool.measure import results
 from aligntool.measure.sweeps import Spans, Starts, experiment_from_json
 from aligntool.raid.measured import parse_tuning
 from aligntool.raid.record import read_record
+from aligntool.raid.running import PersistGoal
 from aligntool.render.experiments import alignment_json, span_json
 from aligntool.render.progress import event_json
 from aligntool.steps import Step
@@ -59,9 +59,9 @@ def test_a_plan_is_read_and_written_again_the_same(name: str) -> None:
 
 
 def test_what_was_asked_for_is_read_from_a_plan() -> None:
-    assert read_plan_text(kept("plan-realign-shrink"))[1] == ASKED
-    assert wanted_of(kept("plan-raid")) == (DRIVES, RAID_GOAL)
-    assert read_persist_text(kept("plan-persist"))[1] == PERSIST_GOAL
+    assert asked_of(kept("plan-realign-shrink"), "asked", Request) == ASKED
+    assert asked_of(kept("plan-raid"), "wanted", Wanted) == Wanted(DRIVES, RAID_GOAL)
+    assert asked_of(kept("plan-persist"), "persist", PersistGoal) == PERSIST_GOAL
 
 
 def test_every_kind_of_step_is_kept_and_events_call_it_by_the_name_in_plans() -> None:

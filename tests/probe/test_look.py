@@ -220,7 +220,7 @@ class TestImages:
 def load_modules() -> None:
     """What a look imports, it imports in children; who gives up root later may not read this checkout."""
     tree = Tree("")
-    looker = Looker.of(tree, Given(), wake=False)
+    looker = Looker(tree, Given(), wake=False)
     for block in list_blocks(tree):
         looker.look_at(block)
     find_adapters(tree)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.linux.sysfs import SWAP, Tree, open_database, parse_dump, parse_record, read_mounts, unescape_udev
+from aligntool.linux.sysfs import SWAP, Tree, UdevDatabase, parse_dump, parse_record, read_mounts, unescape_udev
 from tests.conftest import find_tool, run
 
 RECORD = b"""S:disk/by-id/ata-WDC_WD20EARS_1
@@ -65,14 +65,14 @@ def test_the_database_of_a_tree_is_found_by_number_and_by_name(tmp_path: Path) -
     (tmp_path / "run/udev/data/b8:1").write_text("E:ID_FS_TYPE=xfs\n")
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/sdb1").write_text("ID_FS_TYPE=vfat\n")
-    database = open_database(Tree(str(tmp_path)))
+    database = UdevDatabase(Tree(str(tmp_path)))
     assert database.record("8:1", "sda1").get("ID_FS_TYPE") == "xfs"
     assert database.record("8:17", "sdb1").get("ID_FS_TYPE") == "vfat"
     assert database.record(None, "sdc").properties == {}
 
 
 def test_the_files_in_dev_of_this_machine_are_never_read() -> None:
-    assert not open_database(Tree("")).has_files
+    assert not UdevDatabase(Tree("")).has_files
 
 
 def test_mount_points_are_found_by_number_by_node_and_with_their_spaces(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from aligntool.change import RaidGoal, to_json, wanted_of, with_wanted
+from aligntool.change import RaidGoal, Wanted, asked_of, to_json, with_asked
 from aligntool.cli.raid import carried_out
 from aligntool.units import GIB, MIB
 from tests.conftest import run
@@ -30,8 +30,9 @@ def test_a_plan_that_does_not_say_what_was_asked_for_is_not_applied(tmp_path: Pa
 def test_a_kept_plan_whose_drives_are_not_here_is_not_applied(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     plan = golden_plan(RECIPES[0])
-    file.write_text(with_wanted(to_json(plan), ("/nowhere/a", "/nowhere/b"), RaidGoal("raid1")))
-    assert wanted_of(file.read_text()) == (("/nowhere/a", "/nowhere/b"), RaidGoal("raid1"))
+    file.write_text(with_asked(plan, "wanted", Wanted(("/nowhere/a", "/nowhere/b"), RaidGoal("raid1"))))
+    wanted = asked_of(file.read_text(), "wanted", Wanted)
+    assert wanted == Wanted(("/nowhere/a", "/nowhere/b"), RaidGoal("raid1"))
     done = run_aligntool("apply", "--yes", file)
     assert done.returncode == 3 and "/nowhere/a: No such file" in done.stderr
     schema = json.loads((ROOT / "docs" / "plan.schema.json").read_text())
