@@ -1,7 +1,7 @@
 """`aligntool audit`, `explain` and `drives`."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import PurePath
 from typing import Annotated
@@ -17,7 +17,7 @@ from aligntool.cli import options
 from aligntool.cli.options import command, print_lines, terminal_width
 from aligntool.errors import ExitCode, Refusal, Refused, refuse
 from aligntool.formats.parked import seems_in_flight
-from aligntool.inventory import Gap, Inventory, Unseen
+from aligntool.inventory import Gap, Inventory
 from aligntool.linux.drives import Given
 from aligntool.linux.look import look
 from aligntool.linux.process import SILENCE_S
@@ -26,7 +26,7 @@ from aligntool.recipes.drives import load_drives
 from aligntool.render import disk_map
 from aligntool.render.audit import audit_lines
 from aligntool.render.json import audit_json, audit_prometheus
-from aligntool.render.lines import Line, harmless
+from aligntool.render.lines import harmless
 from aligntool.units import MIB
 
 # What was measured before, for an audit.
@@ -45,8 +45,10 @@ def measured_on(files: Sequence[str], inventory: Inventory) -> tuple[MeasuredDis
         again = command("probe", disk.path, "-o", shell_word(f"{PurePath(disk.path).name}-measured.json"))
     found = []
     for name in files:
-        measured = read_measured(_text(name), name, again)
-        if not any(measured.is_of(disk) for disk in inventory.disks) and not _missing(inventory):
+        measured = read_measured(options.read_text(name, most=_LONGEST), name, again)
+        # Where a target could not be judged, which disk it is is unknown.
+        missing = any(one.gap in (Gap.DISK, Gap.NO_ANSWER) for one in inventory.unseen)
+        if not missing and not any(measured.is_of(disk) for disk in inventory.disks):
             which = measured.serial or measured.path
             raise Refused(
                 f"{name} was measured on another disk: {which}",
@@ -54,19 +56,6 @@ def measured_on(files: Sequence[str], inventory: Inventory) -> tuple[MeasuredDis
             )
         found.append(measured)
     return tuple(found)
-
-
-def _missing(inventory: Inventory) -> bool:
-    """Whether a target could not be judged: which disk it is, is unknown."""
-    return any(one.gap in (Gap.DISK, Gap.NO_ANSWER) for one in inventory.unseen)
-
-
-def _text(name: str) -> str:
-    try:
-        with open(name, "rb") as file:  # noqa: PTH123 - the user's own spelling
-            return file.read(_LONGEST).decode("utf-8", "replace")
-    except OSError as error:
-        raise Refused(f"{name} cannot be read: {error.strerror}") from error
 
 
 # `aligntool audit`: look, judge, report.
@@ -140,16 +129,12 @@ def _tell(report: Report, form: Format, *, map_: bool, quiet: bool, verbose: boo
         case Format.PROMETHEUS:
             sys.stdout.writelines(audit_prometheus(report))
         case Format.TEXT:
-            print_lines(_lines(report, map_=map_, quiet=quiet, verbose=verbose))
+            width = terminal_width()
+            report, mends = with_mends(report)
+            if map_:
+                print_lines(disk_map.map_lines(report, width=width))
+            print_lines(audit_lines(report, width=width, verbose=verbose, quiet=quiet, mends=mends))
     sys.stdout.flush()
-
-
-def _lines(report: Report, *, map_: bool, quiet: bool, verbose: bool) -> Iterator[Line]:
-    width = terminal_width()
-    report, mends = with_mends(report)
-    if map_:
-        yield from disk_map.map_lines(report, width=width)
-    yield from audit_lines(report, width=width, verbose=verbose, quiet=quiet, mends=mends)
 
 
 def with_mends(report: Report) -> tuple[Report, dict[str, tuple[Mend, ...]]]:
@@ -168,7 +153,9 @@ def _exit_code(report: Report, fail_on: FailOn | None, *, named: bool) -> ExitCo
     """
     missing = unjudged(report)
     if named:
-        _name_unseen(missing)
+        for one in missing:
+            hint = f"  → {harmless(one.hint)}" if one.hint else ""
+            print(f"aligntool: {harmless(one.what)}: {harmless(one.why)}{hint}", file=sys.stderr)
     elif fail_on is FailOn.NEVER:
         missing = ()
     elif fail_on is None:
@@ -177,9 +164,3 @@ def _exit_code(report: Report, fail_on: FailOn | None, *, named: bool) -> ExitCo
         return ExitCode.REFUSED
     counted = {FailOn.ERROR: (Severity.ERROR,), FailOn.WARNING: (Severity.ERROR, Severity.WARNING), FailOn.NEVER: ()}
     return ExitCode.FINDINGS if any(report.count(one) for one in counted[fail_on or FailOn.ERROR]) else ExitCode.DONE
-
-
-def _name_unseen(missing: Sequence[Unseen]) -> None:
-    for unseen in missing:
-        hint = f"  → {harmless(unseen.hint)}" if unseen.hint else ""
-        print(f"aligntool: {harmless(unseen.what)}: {harmless(unseen.why)}{hint}", file=sys.stderr)

@@ -163,13 +163,17 @@ def keep(path: str, text: str) -> None:
         raise Refused(f"{path} cannot be written: {error.strerror}") from error
 
 
-def read_text(path: str, *, hint: str) -> str:
+def read_text(path: str, *, hint: str = "", most: int = 1 << 26) -> str:
     """Return the text of a file that the user named. Raises Refused."""
     try:
-        return Path(path).read_text(encoding="utf-8")
+        with open(path, "rb") as file:  # noqa: PTH123 - the user's own spelling
+            content = file.read(most + 1)
+        if len(content) > most:
+            raise Refused(f"{path} cannot be read: it is too long", hint=hint)
+        return content.decode()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not a text file"
-        raise Refused(f"{path}: {why}", hint=hint) from error
+        raise Refused(f"{path} cannot be read: {why}", hint=hint) from error
 
 
 def print_lines(lines: str | Iterable[Line]) -> None:

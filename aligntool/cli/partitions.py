@@ -12,7 +12,7 @@ import typer
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Answer, Report, Wishes
 from aligntool.audit.wording import shell_word
-from aligntool.change import LayoutGoal, PartWish, Plan, RealignGoal, to_json
+from aligntool.change import LayoutGoal, PartWish, Plan, RealignGoal
 from aligntool.cli import options
 from aligntool.cli.options import HIDDEN, File, Grid, Size, command, print_lines, terminal_width, typed_words
 from aligntool.cli.plan import (
@@ -25,7 +25,7 @@ from aligntool.cli.plan import (
     refuse_in_flight,
     refuse_part,
 )
-from aligntool.cli.run_change import Applying, apply_plan, ends_stream, run_change, show_only, write_end
+from aligntool.cli.run_change import Applying, Operation, apply_plan, ends_stream, run_change, show_only, write_end
 from aligntool.demo_disk import make_demo_image
 from aligntool.errors import Refused, Stopped
 from aligntool.inventory import Disk
@@ -163,8 +163,8 @@ def layout_command(
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """Give an empty disk a new partition table."""
+class Layout(Operation):
+    """Give an empty disk a new partition table. `make_layout` compares the disk with the plan before it writes."""
 
     disk: str
     goal: LayoutGoal
@@ -176,17 +176,11 @@ class Layout:
         refuse_in_flight(judged.disk.path)
         return plan_layout(judged, self.goal)
 
-    def document(self, plan: Plan) -> str:
-        return to_json(plan) + "\n"
-
     def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
         return disk_plan_lines(plan, type_next)
 
     def next_command(self) -> str:
         return command("layout", self.disk, *self.given.typed)
-
-    def refuse_changed(self, plan: Plan) -> None:
-        """Do nothing: `make_layout` compares the disk with the plan before it writes."""
 
     @contextmanager
     def held(self, plan: Plan) -> Iterator[Applying]:

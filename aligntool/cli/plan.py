@@ -17,7 +17,7 @@ from aligntool.change import Event, Plan, RealignGoal, Said, StepBegun, StepDone
 from aligntool.cli import options
 from aligntool.cli.audit import known_of
 from aligntool.cli.options import File, Grid, command, naming, terminal_width
-from aligntool.cli.run_change import STOPPING, Applying, end_change, pipes_may_break, ways_on
+from aligntool.cli.run_change import Applying, end_change, pipes_may_break, ways_on
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.parked import find_parked
 from aligntool.inventory import Disk, Inventory, Layer
@@ -27,6 +27,7 @@ from aligntool.linux.content import CHECKERS, E2FSCK, EXT, UsedMap, check_conten
 from aligntool.linux.drives import Given
 from aligntool.linux.hold import hold_disk
 from aligntool.linux.look import look
+from aligntool.linux.process import STOPPING
 from aligntool.linux.users import loops_over, occupants, remaining_occupants
 from aligntool.realign import move
 from aligntool.realign.journal import open_journal

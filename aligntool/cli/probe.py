@@ -52,8 +52,7 @@ def refuse_unless_device(target: Target) -> None:
 
 def refuse_no_room(target: Target, size: int) -> None:
     """Raise Refused where a file of `size` does not fit."""
-    words = room_words(size, target.free) if target.free is not None else ""
-    if words:
+    if target.free is not None and (words := room_words(size, target.free)):
         raise Refused(f"there is too little room in {target.path}: {words}", hint="--size with less")
 
 
@@ -235,10 +234,11 @@ def _held(disk: Disk, *, destructive: bool, yes: bool) -> Iterator[None]:
         return
 
     _refuse_unless_empty(disk)
-    print(
-        f"{disk.path} is empty. Small pieces of it all over are overwritten, and what they get stays.", file=sys.stderr
-    )
-    _confirm_overwriting(disk, yes)
+    text = f"{disk.path} is empty. Small pieces of it all over are overwritten, and what they get stays."
+    print(text, file=sys.stderr)
+    serial = (disk.serial or "").strip()
+    word, what = (serial, "the disk's serial number") if serial else (PurePath(disk.path).name, "its name")
+    options.confirm_disk(disk.path, word, what, yes)
     with hold_disk(disk.path, why="timing writes"):
         _refuse_unless_empty(_look(disk.path, None))
         yield
@@ -254,13 +254,6 @@ def _refuse_unless_empty(disk: Disk) -> None:
         only = f"without --destructive it is only read: {command('probe', disk.path)}"
         refusal.hint = f"{refusal.hint}\n{only}".strip()
         raise
-
-
-def _confirm_overwriting(disk: Disk, yes: bool) -> None:
-    """Returns when the user typed the serial number, or the name of a disk that has none. Raises Refused."""
-    serial = (disk.serial or "").strip()
-    word, what = (serial, "the disk's serial number") if serial else (PurePath(disk.path).name, "its name")
-    options.confirm_disk(disk.path, word, what, yes)
 
 
 def _run(

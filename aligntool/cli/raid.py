@@ -14,7 +14,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import Plan, RaidGoal, Wanted, to_json, with_asked
 from aligntool.cli import arrays as acting
 from aligntool.cli import options
-from aligntool.cli.options import File, Name, Size, place, print_lines, terminal_width
+from aligntool.cli.options import File, Name, Size, place, print_lines, read_text, terminal_width
 from aligntool.cli.run_change import Applying, ends_stream, run_change, show_only
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.look import look
@@ -73,14 +73,20 @@ class ArrayOptions:
         if self.database_page and (self.workload or goal.workload) != "database":
             raise Refused("--database-page needs --workload database", hint="--workload database")
         mount_at = "" if self.mount == "none" else self.mount
+        measured = read_text(self.measured, most=LONGEST) if self.measured else goal.measured
+        if self.measured:
+            parse_tuning(measured)
+        system = self.system or find_distribution()
+        if system is None:  # the wrong files and commands would make no array come back
+            raise Refused("this system's family is not known", hint=f"--system: {', '.join(SYSTEMS)}")
         return replace(
             goal,
             **{name: value for name in _OF_GOAL if (value := getattr(self, name))},
             mount_at=goal.mount_at if mount_at is None else mount_at,
             members="whole-drives" if self.whole else goal.members,
             wipe=tuple(resolved(name) for name in self.wipe or ()),
-            system=self.system or _this_system(),
-            measured=_measurement(self.measured) if self.measured else goal.measured,
+            system=system,
+            measured=measured,
         )
 
 
@@ -100,30 +106,9 @@ def _goal(level: str | None, name: str | None) -> RaidGoal:
     return replace(goal, level=level or goal.level, array_uuid=":".join(words), filesystem_uuid=str(uuid.uuid4()))
 
 
-def _measurement(name: str) -> str:
-    """The text of a result of `raid tune`. Raises Refused where it is none."""
-    try:
-        with open(name, "rb") as file:  # noqa: PTH123 - the user's own spelling
-            text = file.read(LONGEST + 1).decode("utf-8", "replace")
-    except OSError as error:
-        raise Refused(f"{name} cannot be read: {error.strerror}") from error
-    if len(text) > LONGEST:
-        raise Refused(f"{name} is too long for a result of raid tune")
-    parse_tuning(text)
-    return text
-
-
 def resolved(name: str) -> str:
     """Where a link such as /dev/disk/by-id/... leads; a kernel name as it is."""
     return str(Path(name).resolve()) if "/" in name else name
-
-
-def _this_system() -> str:
-    """Raises Refused where no family is known: the wrong files and commands would make no array come back."""
-    found = find_distribution()
-    if found is None:
-        raise Refused("this system's family is not known", hint=f"--system: {', '.join(SYSTEMS)}")
-    return found
 
 
 # `aligntool raid persist`: an array that is there starts at every boot.
@@ -155,8 +140,7 @@ def persist_command(
     if not (dry_run or output is not None or sysroot is not None):
         return run_change(operation, yes=yes, json_=json_)
     # The arrays of a captured machine are not here.
-    plan = operation.make_plan()
-    show_only(operation, plan, json_=json_, output=output, applicable=sysroot is None)
+    show_only(operation, operation.make_plan(), json_=json_, output=output, applicable=sysroot is None)
 
 
 def find_persist_plan(array: str, goal: PersistGoal, sysroot: str | None = None) -> Plan:

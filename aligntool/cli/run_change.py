@@ -17,9 +17,10 @@ from types import FrameType
 from typing import ParamSpec, Protocol, TextIO
 
 from aligntool.audit.wording import shell_word
-from aligntool.change import Event, KernelBehind, Plan, Progress, StepBegun
+from aligntool.change import Event, KernelBehind, Plan, Progress, StepBegun, to_json
 from aligntool.cli.options import colored, command, confirm_disk, keep, print_lines, terminal_width
 from aligntool.errors import Refusal, Refused, Stopped
+from aligntool.linux.process import STOPPING
 from aligntool.realign.layout import require_libparted
 from aligntool.render.lines import EMPTY, Line, show, text_of, wants_color
 from aligntool.render.plan import attention_lines
@@ -45,6 +46,7 @@ class Operation(Protocol):
 
     def document(self, plan: Plan) -> str:
         """Return the plan as JSON, with what was asked for."""
+        return to_json(plan) + "\n"
 
     def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
         """Return the plan as text. `type_next`: the command that applies it, where it is only shown."""
@@ -54,6 +56,7 @@ class Operation(Protocol):
 
     def refuse_changed(self, plan: Plan) -> None:
         """Raise Refused where a plan that was kept in a file is no longer true."""
+        return
 
     def held(self, plan: Plan) -> AbstractContextManager[Applying]:
         """Lock what is written to and see that the plan is still true. Raises Refused while nothing is written."""
@@ -73,9 +76,12 @@ def run_change(
         return show_only(operation, plan, json_=json_)
     show_plan(operation, plan, sys.stderr if json_ else sys.stdout)
     if not plan.steps:
-        return write_nothing_to_do(plan) if json_ else None
+        if json_:
+            sys.stdout.write(begin_json(plan))
+            write_end("new", changed=False, sentences=("nothing to do",))
+        return
     require_libparted(plan)
-    confirm(plan, yes)
+    confirm_disk(_written_to(plan), *identity(plan), yes)  # the plan is on the screen already
     apply_plan(operation, plan, json_=json_)
 
 
@@ -111,25 +117,14 @@ def _apply_command(file: str, plan: Plan) -> str:
     return f"{root}aligntool apply {shell_word(file)}"
 
 
-def confirm(plan: Plan, yes: bool) -> None:
-    """Return when the user typed the disk's identity, or gave --yes; the plan is on the screen already.
-
-    --yes answers this question and no other: it overrides no refusal. Raises Refused.
-    """
-    word, what = identity(plan)
-    confirm_disk(_written_to(plan), word, what, yes)
-
-
 def identity(plan: Plan) -> tuple[str, str]:
     """What the user types, and what that is: the serial, else the disk's id, else the image file's name."""
-    disk = plan.disk
+    disk, name = plan.disk, PurePath(plan.disk.path).name
     if plan.purpose in ("raid", "persist"):
-        return PurePath(disk.path).name, "the array's name"
-    if disk.serial and disk.serial.strip():
-        return disk.serial.strip(), "the disk's serial number"
-    if disk.disk_id:
-        return disk.disk_id, "the disk's id"
-    return PurePath(disk.path).name, "its name"
+        return name, "the array's name"
+    if serial := (disk.serial or "").strip():
+        return serial, "the disk's serial number"
+    return (disk.disk_id, "the disk's id") if disk.disk_id else (name, "its name")
 
 
 def _written_to(plan: Plan) -> str:
@@ -167,8 +162,6 @@ def ways_on(disk: str, *words: str) -> str:
 
 # Following a change by its events, and interrupting it. From the first write on, every way to end reports where the
 # disk or the array stands, and what to type.
-
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def follow(plan: Plan, applying: Applying, *, json_: bool, in_flight: bool = False) -> bool:
@@ -245,10 +238,9 @@ class _Reached:
 
 def _begins_writing(plan: Plan, event: Event) -> bool:
     """A journal is written to free space, and it counts only once the entries are parked."""
-    if not isinstance(event, StepBegun) or event.index >= len(plan.steps):
-        return isinstance(event, StepBegun)
-    step = plan.steps[event.index]
-    return not isinstance(step, CheckContent | WriteJournal)
+    if not isinstance(event, StepBegun):
+        return False
+    return not isinstance(next(iter(plan.steps[event.index :]), None), CheckContent | WriteJournal)
 
 
 def _reporter(plan: Plan, *, json_: bool) -> AbstractContextManager[OnEvent]:
@@ -266,9 +258,7 @@ def _closing(events: Iterator[Event]) -> Iterator[None]:
     try:
         yield
     finally:
-        close = getattr(events, "close", None)
-        if close is not None:
-            close()
+        getattr(events, "close", lambda: None)()
 
 
 @contextmanager
@@ -336,9 +326,3 @@ def write_end(
     """Write the `end` event to standard output."""
     sys.stdout.write(end_json(state=state, changed=changed, sentences=sentences, hint=hint, refusals=refusals))
     sys.stdout.flush()
-
-
-def write_nothing_to_do(plan: Plan, state: str = "new") -> None:
-    """Write the whole stream of a plan without steps."""
-    sys.stdout.write(begin_json(plan))
-    write_end(state, changed=False, sentences=("nothing to do",))

@@ -77,16 +77,11 @@ def _counted(log: str | None, reads: int | None, writes: int | None) -> Counted:
     if log is not None:
         with open_log(log) as opened:
             pattern = traces.read_pattern(opened.events)
-        counts, source = (
-            traces.BootCounts(pattern.count(traces.Kind.READ), pattern.count(traces.Kind.WRITE)),
-            Source.TRACE,
-        )
-    return Counted(
-        traces.BootCounts(counts.reads if reads is None else reads, counts.writes if writes is None else writes),
-        source if reads is None else Source.GIVEN,
-        source if writes is None else Source.GIVEN,
-        log or "",
-    )
+        counts = traces.BootCounts(pattern.count(traces.Kind.READ), pattern.count(traces.Kind.WRITE))
+        source = Source.TRACE
+    counts = traces.BootCounts(counts.reads if reads is None else reads, counts.writes if writes is None else writes)
+    by_reads, by_writes = (source if one is None else Source.GIVEN for one in (reads, writes))
+    return Counted(counts, by_reads, by_writes, log or "")
 
 
 # `aligntool trace LOG`: a log of commands, and its analysis.
@@ -194,7 +189,7 @@ def record_command(
     boundaries = _boundaries(found, grid_, phase_)
     with _log(found, output) as folder:
         recorded = _recorded(found, cmd, folder, json_=json_)
-        _tell(found, recorded, boundaries, json_=json_)
+        _tell(found.path, _pattern(str(recorded.text), boundaries), json_=json_)
     say(f"{cmd[0]} ended with {recorded.code} after {recorded.seconds:.1f} s")
     raise typer.Exit(ExitCode.INTERRUPTED if recorded.interrupted else recorded.code)
 
@@ -226,9 +221,8 @@ def _log(found: record_trace.Traceable, output: str | None) -> Iterator[Path]:
 
 def _recorded(found: record_trace.Traceable, cmd: list[str], folder: Path, *, json_: bool) -> record_trace.Recorded:
     sys.stdout.flush()
-    recorded = record_trace.record(
-        found.path, found.debugfs, cmd, folder, output=sys.stderr.fileno() if json_ else None
-    )
+    output = sys.stderr.fileno() if json_ else None
+    recorded = record_trace.record(found.path, found.debugfs, cmd, folder, output=output)
     if recorded.complaint:
         say(f"blktrace: {recorded.complaint}")
     if recorded.dropped:
@@ -236,22 +230,13 @@ def _recorded(found: record_trace.Traceable, cmd: list[str], folder: Path, *, js
     return recorded
 
 
-def _tell(
-    found: record_trace.Traceable,
-    recorded: record_trace.Recorded,
-    boundaries: Sequence[traces.Boundary],
-    *,
-    json_: bool,
-) -> None:
-    pattern = _pattern(str(recorded.text), boundaries)
+def _tell(path: str, pattern: traces.Pattern, *, json_: bool) -> None:
     if json_:
         sys.stdout.write(trace_json(pattern, LogFormat.BLKPARSE))
     elif pattern.commands:
-        print_lines(trace_lines(pattern, found.path, "recorded", width=terminal_width()))
+        print_lines(trace_lines(pattern, path, "recorded", width=terminal_width()))
     else:
-        print(
-            f"{found.path} received no requests: reads were served from the page cache, and writes are not flushed yet"
-        )
+        print(f"{path} received no requests: reads were served from the page cache, and writes are not flushed yet")
     sys.stdout.flush()
 
 

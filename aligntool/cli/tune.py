@@ -59,7 +59,9 @@ def tune_command(
     span: Annotated[Size, "--span", "How much of each array to use."] = None,
     runtime: Annotated[float, "--runtime", "Duration of each load.", "SECONDS", seconds(0.1, 86400)] = 5.0,
     repeats: Annotated[int, "--repeats", "Rounds over all chunks.", "N", whole(1, 1000)] = 5,
-    output: Annotated[File, "--output -o", "Save the result, for `raid plan --measured`; required to measure."] = None,
+    output: Annotated[
+        File, "--output -o", "Save the result in this new file, for `raid plan --measured FILE`; required to measure."
+    ] = None,
     clear: Annotated[bool, "--clear", "Only remove test arrays of an earlier sweep from these members."] = False,
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,

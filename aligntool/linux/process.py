@@ -36,6 +36,7 @@ PACKAGES = {
     "lsinitcpio": "mkinitcpio",
     "rsvg-convert": "librsvg2-bin (Fedora: librsvg2-tools, openSUSE: rsvg-convert, Arch: librsvg)",
 }
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SBIN = ":/usr/local/sbin:/usr/sbin:/sbin"  # missing in a plain user's PATH
 _LONGEST = 1500  # characters of a program's last words
 _GRACE_S = 1.0

@@ -17,7 +17,7 @@ from aligntool.change import RaidGoal
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.content import sample
 from aligntool.linux.hold import alone, awake, locked, settle
-from aligntool.linux.process import Ended, export_values, run_program
+from aligntool.linux.process import STOPPING, Ended, export_values, run_program
 from aligntool.linux.users import sysfs_folder
 from aligntool.measure.fio import Job, Pattern, Side, fill_job, run_job
 from aligntool.measure.run import Cell, Runs, SweepProgress
@@ -34,7 +34,6 @@ from aligntool.units import MIB, Extent, align_up, format_size
 
 _PATIENCE_S = 20.0
 _PAUSE_S = 0.2
-_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
@@ -46,7 +45,7 @@ def signals_wait() -> Iterator[None]:
     came: list[int] = []
     before = {}
     try:
-        for one in _STOPPING:
+        for one in STOPPING:
             before[one] = signal.signal(one, lambda number, frame: came.append(number))
         yield
     finally:
