@@ -110,13 +110,8 @@ def run_program(
             )  # fmt: skip
         except OSError as error:
             return _not_run(f"{words[0]} cannot be started: {error.strerror}", "", only_reads)
-        try:
-            child.wait(limit_s)
-        except BaseException as error:  # Ctrl-C, for one
-            _end(child, only_reads=only_reads)
-            if isinstance(error, subprocess.TimeoutExpired):
-                return Ended(NOT_RUN, b"", f"{words[0]} did not end within {limit_s:g} s".encode())
-            raise
+        if not _wait(child, limit_s, only_reads=only_reads):
+            return Ended(NOT_RUN, b"", f"{words[0]} did not end within {limit_s:g} s".encode())
         output.seek(0)
         errors.seek(0)
         kept = b"".join(line for line in output if line.startswith(keep))
@@ -151,6 +146,18 @@ def _not_run(why: str, hint: str, only_reads: bool) -> Ended:
     if only_reads:
         return Ended(NOT_RUN, b"", why.encode())
     raise Refused(why, hint=hint)
+
+
+def _wait(child: "subprocess.Popen[bytes]", limit_s: float | None, *, only_reads: bool) -> bool:
+    """Wait for the end of a program. False: it had to be ended."""
+    try:
+        child.wait(limit_s)
+    except BaseException as error:  # Ctrl-C, for one
+        _end(child, only_reads=only_reads)
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
+        return False
+    return True
 
 
 def _end(child: "subprocess.Popen[bytes]", *, only_reads: bool) -> None:
