@@ -168,7 +168,6 @@ def test_dry_run_is_a_word_of_the_command_line_only() -> None:
 
 # Modules that open something for writing, and what: docs/architecture.md, "Which code may write to a disk".
 WRITERS = {
-    "cli/options.py": "a file of results that is new",
     "cli/app.py": "closed standard streams, as /dev/null",
     "cli/tune.py": "whether the file of results can be made",
     "demo_disk.py": "its image",

@@ -41,11 +41,7 @@ COMMANDS = {
     "report": ("report", "report", "Write one HTML page of disks, findings, arrays and benchmarks."),
     "snapshot": ("report", "snapshot", "Capture what an audit reads of this machine."),
     "demo": ("partitions", "demo", "Make a misaligned disk image, audit it, realign it, audit it again."),
-    "plan realign": (
-        "partitions",
-        "plan_realign",
-        "Plan the moves of partitions to the boundary, and show every step.",
-    ),
+    "plan realign": ("partitions", "plan_realign", "Plan the moves to the boundary, and show every step."),
     "plan layout": ("partitions", "plan_layout_command", "Plan a new partition table for an empty disk, and show it."),
     "raid plan": ("raid", "plan_command", "Plan an array, and show how it would be made."),
     "raid show": ("raid", "show_command", "Show arrays: members, links, state, and the offset of the data."),
@@ -66,31 +62,23 @@ COMMANDS = {
     "recipes check": ("explain", "check_recipe", "Check a recipe of your own, and show it."),
 }
 
-# Groups: help text, and the command that is meant where the first word is none of the group.
+# Groups: help text, and an example.
 GROUPS = {
-    "plan": (
-        "Show what would be done to a disk, to the byte; nothing is written.\n\n"
-        "Example: aligntool plan realign disk.img",
-        None,
-    ),
+    "plan": ("Show what would be done to a disk, to the byte; nothing is written.", "aligntool plan realign disk.img"),
     "raid": (
-        "Plan, make and show arrays aligned to the boundaries of their drives.\n\n"
-        "Example: sudo aligntool raid create --level 1 /dev/nvme0n1 /dev/nvme1n1",
-        None,
+        "Plan, make and show arrays aligned to the boundaries of their drives.",
+        "sudo aligntool raid create --level 1 /dev/nvme0n1 /dev/nvme1n1",
     ),
     "bench": (
-        "Measure drives with fio; `bench TARGET` is `bench run TARGET`.\n\n"
-        "Example: aligntool bench /srv --profile crystaldiskmark",
-        "run",
+        "Measure drives with fio; `bench TARGET` is `bench run TARGET`.",
+        "aligntool bench /srv --profile crystaldiskmark",
     ),
-    "trace": (
-        "Analyse commands to a drive; `trace LOG` is `trace read LOG`.\n\n"
-        "Example: aligntool trace boot.blkparse --grid 4KiB",
-        "read",
-    ),
-    "estimate": ("Estimate from measured rates.\n\nExample: aligntool estimate boot --rate-a 30,90", None),
-    "recipes": ("List, show and check goals for usual cases.\n\nExample: aligntool recipes list", None),
+    "trace": ("Analyse commands to a drive; `trace LOG` is `trace read LOG`.", "aligntool trace boot.log --grid 4KiB"),
+    "estimate": ("Estimate from measured rates.", "aligntool estimate boot --rate-a 30,90"),
+    "recipes": ("List, show and check goals for usual cases.", "aligntool recipes list"),
 }
+# The command that is meant where the first word is none of the group.
+MEANT = {"bench": "run", "trace": "read"}
 
 
 # Modules that a command imports and seldom needs: they run when something in them is first used.
@@ -201,12 +189,12 @@ def _late_commands(before: str) -> dict[str, LateCommand]:
 
 
 class Group(TyperGroup):
-    """The commands below a word. With a default, `bench /srv` is `bench run /srv`."""
+    """The commands below a word. `bench /srv` is `bench run /srv`."""
 
-    def __init__(self, name: str, text: str, default: str | None) -> None:
-        super().__init__(name=name, help=text, no_args_is_help=True)
+    def __init__(self, name: str, text: str, example: str) -> None:
+        super().__init__(name=name, help=f"{text}\n\nExample: {example}", no_args_is_help=True)
         self.commands.update(_late_commands(f"{name} "))
-        self._default = default
+        self._default = MEANT.get(name)
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override] # click's Context
         if self._default and args and args[0] not in self.commands and args[0] not in ("-h", "--help"):

@@ -118,21 +118,16 @@ def refuse_changed(plan: Plan, now: Plan) -> None:
         raise Refused("\n".join(came), hint=_ANEW, code="plan-stale")
     if plan.steps != now.steps or plan.disk != now.disk:
         members = ", ".join(step.disk.path for step in members_of(plan))
-        raise Refused(
-            f"{members or plan.disk.path}: what is there now asks for other steps than the plan has",
-            hint=_ANEW,
-            code="plan-stale",
-        )
+        text = f"{members or plan.disk.path}: what is there now asks for other steps than the plan has"
+        raise Refused(text, hint=_ANEW, code="plan-stale")
 
 
 def _given_up(record: Record) -> str:
     """What ends an array with a drive that never comes back."""
     made = next((step.device for step in record.plan.steps if isinstance(step, MakeArray)), None)
     stop = f"sudo mdadm --stop {made}; " if made else ""
-    return (
-        f"a drive that is gone for good ends it: {stop}sudo rm {shell_word(str(record.file))}; "
-        "aligntool raid create --wipe then takes the drives that are left"
-    )
+    end = f"{stop}sudo rm {shell_word(str(record.file))}"
+    return f"a drive that is gone for good ends it: {end}; aligntool raid create --wipe then takes the other drives"
 
 
 def _told(holds: tuple[str, ...]) -> str:
@@ -144,12 +139,9 @@ def _refuse_unfinished(plan: Plan, paths: Paths) -> None:
     drives = set(map(_drive_key, members_of(plan)))
     for record in find_records(paths.state):
         if drives & set(map(_drive_key, members_of(record.plan))) or record.plan.disk.path == plan.disk.path:
-            raise Refused(
-                f"{record.plan.disk.path} is unfinished, and has the same drives or the same name",
-                hint=ways_on(record.plan.disk.path),
-                code="in-flight",
-                subject=record.plan.disk.path,
-            )
+            path = record.plan.disk.path
+            text = f"{path} is unfinished, and has the same drives or the same name"
+            raise Refused(text, hint=ways_on(path), code="in-flight", subject=path)
 
 
 def _drive_key(step: MakeMember) -> tuple[str | None, ...]:
@@ -158,12 +150,9 @@ def _drive_key(step: MakeMember) -> tuple[str | None, ...]:
 
 
 def _warn_of_volatile_record(paths: Paths) -> None:
-    kind = volatile_kind(paths.state)
-    if kind:
-        say(
-            f"{paths.state} is a {kind}: a power cut would lose the record, and an array that is unfinished then has "
-            "to be made again with --wipe"
-        )
+    if kind := volatile_kind(paths.state):
+        lost = "a power cut would lose the record, and an unfinished array has to be made again with --wipe"
+        say(f"{paths.state} is a {kind}: {lost}")
 
 
 # What stands in the way of an array on this machine, asked before its plan is shown.
@@ -199,19 +188,16 @@ def look_at_members(drives: list[str]) -> tuple[list[Judged], tuple[int | None, 
         # A disk that cannot be read is refused by the plan, because its content is unknown.
         if os.access(judged.disk.path, os.R_OK):
             refuse_in_flight(judged.disk.path)
-    members = [
-        replace(judged, disk=replace(asked_health(judged.disk), taken=_taken(judged.disk, number)))
-        for judged, number in named
-    ]
+    disks = [replace(asked_health(judged.disk), taken=_taken(judged.disk, number)) for judged, number in named]
+    members = [replace(judged, disk=disk) for (judged, _), disk in zip(named, disks, strict=True)]
     return members, tuple(number for _, number in named), report, known
 
 
 def _taken(disk: Disk, number: int | None) -> tuple[tuple[str, str], ...]:
     node = next((part.node for part in disk.partitions if part.number == number and part.node), disk.name)
-    try:
+    with suppress(OSError):
         return tuple((one.what, one.end) for one in in_use(f"/dev/{node}"))
-    except OSError:
-        return ()
+    return ()
 
 
 def sampled_members(members: Sequence[Judged], goal: RaidGoal) -> list[Judged]:
@@ -275,10 +261,9 @@ def record_of(target: str | None) -> Record | None:
     if target is not None:
         return next((record for record in records if _is_meant(record.plan, target)), None)
     if len(records) > 1:
-        raise Refused(
-            "several are unfinished: " + ", ".join(record.plan.disk.path for record in records),
-            hint="\n".join(f"aligntool status {record.plan.disk.path}" for record in records),
-        )
+        paths = [record.plan.disk.path for record in records]
+        ways = "\n".join(f"aligntool status {path}" for path in paths)
+        raise Refused(f"several are unfinished: {', '.join(paths)}", hint=ways)
     return records[0] if records else None
 
 
@@ -307,17 +292,15 @@ def array_status(record: Record) -> Status:
     sentences = [made if record.forward else "it was being taken back"]
     drives = [step.device for step in members_of(plan)]
     files = [step.path for step in plan.steps if isinstance(step, FileStep)]
-    sentences += [f"{word}: {', '.join(names)}" for word, names in (("members", drives), ("files", files)) if names]
-    sentences.append(f"record: {record.file}")
+    lists = {"members": drives, "files": files, "record": [str(record.file)]}
+    sentences += [f"{word}: {', '.join(names)}" for word, names in lists.items() if names]
     return Status("unfinished", tuple(sentences), plan, record.position, forward=record.forward)
 
 
 def recover_array(record: Record | None, *, json_: bool, back: bool) -> None:
     """Raises Refused where nothing is unfinished, Stopped where it stops again."""
     if record is None:
-        raise Refused(
-            "no array is unfinished here", hint="sudo aligntool audit names the disks in flight; name one of them"
-        )
+        raise Refused("no array is unfinished here", hint="sudo aligntool audit names the disks in flight")
     go_on(record, back=back, json_=json_)
     if not back:
         tell_array(record.plan, json_=json_)
@@ -336,13 +319,10 @@ _PAUSE_S = 1.0
 
 def tell_resync(device: str) -> None:
     """Report the resynchronisation that runs, and how far it is."""
-    facts = _facts(device)
-    if facts is not None and _runs(facts):
-        print(
-            f"The members are made alike in the background ({facts.sync_action}{sync_words(facts)}); the array is ready"
-            f" all the same. See how far it is: {command('raid show', device)}",
-            file=sys.stderr,
-        )
+    if facts := _resync(device):
+        far = f"{facts.sync_action}{sync_words(facts)}"
+        text = f"The members are made alike in the background ({far}); the array is ready all the same."
+        print(f"{text} See how far it is: {command('raid show', device)}", file=sys.stderr)
 
 
 def wait_for_resync(device: str) -> None:
@@ -350,16 +330,14 @@ def wait_for_resync(device: str) -> None:
     on_terminal = wants_color(sys.stderr, dict(os.environ))
     try:
         with bench_bar(sys.stderr) if on_terminal else bench_lines(sys.stderr, tenths=True) as tell:
-            while (facts := _facts(device)) is not None and _runs(facts):
+            while facts := _resync(device):
                 tell(*resync_progress(facts.sync_done, facts.sync_total, facts.sync_rate))
                 time.sleep(_PAUSE_S)
     except KeyboardInterrupt:
         say("not waited for any longer; it goes on in the background")
 
 
-def _runs(facts: ArrayFacts) -> bool:
-    return facts.sync_action in ("resync", "recover", "reshape")
-
-
-def _facts(device: str) -> ArrayFacts | None:
-    return read_array(Tree(""), f"/sys/block/{Path(device).resolve().name}")
+def _resync(device: str) -> ArrayFacts | None:
+    """Return the array while it is made alike."""
+    facts = read_array(Tree(""), f"/sys/block/{Path(device).resolve().name}")
+    return facts if facts and facts.sync_action in ("resync", "recover", "reshape") else None

@@ -49,11 +49,8 @@ def measured_on(files: Sequence[str], inventory: Inventory) -> tuple[MeasuredDis
         # Where a target could not be judged, which disk it is is unknown.
         missing = any(one.gap in (Gap.DISK, Gap.NO_ANSWER) for one in inventory.unseen)
         if not missing and not any(measured.is_of(disk) for disk in inventory.disks):
-            which = measured.serial or measured.path
-            raise Refused(
-                f"{name} was measured on another disk: {which}",
-                hint=command("audit", measured.path, "--measured", shell_word(name)),
-            )
+            hint = command("audit", measured.path, "--measured", shell_word(name))
+            raise Refused(f"{name} was measured on another disk: {measured.serial or measured.path}", hint=hint)
         found.append(measured)
     return tuple(found)
 

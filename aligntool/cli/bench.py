@@ -262,10 +262,8 @@ def _working(target: Target, size: int, runtime_s: float, asked: SweepOptions) -
     """
     with probe.ended_by_signals(), probe.bench_progress() as tell, ExitStack() as stack:
         if not target.direct:
-            raise Refused(
-                f"{target.named} does not support direct I/O: the results would measure the page cache, not the drive",
-                hint="name a disk, or a folder on a file system with direct I/O",
-            )
+            text = f"{target.named} does not support direct I/O: the page cache would be measured, not the drive"
+            raise Refused(text, hint="name a disk, or a folder on a file system with direct I/O")
         if asked.destructive:
             probe.refuse_unless_device(target)
         size = size if target.kind is TargetKind.FOLDER else target.size or 0
@@ -478,10 +476,8 @@ def _whole(room: int, smallest: int, largest: int | None) -> int:
     """The largest span. Raises Refused, also before a file is filled in vain."""
     whole = room if largest is None else min(largest, room)
     if whole < 2 * smallest:
-        raise Refused(
-            f"two spans need {format_about(2 * smallest)} in one piece, and there are {format_about(whole)}",
-            hint="a smaller --from, or a larger --size",
-        )
+        text = f"two spans need {format_about(2 * smallest)} in one piece, and there are {format_about(whole)}"
+        raise Refused(text, hint="a smaller --from, or a larger --size")
     return whole
 
 

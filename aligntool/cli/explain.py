@@ -60,10 +60,8 @@ def explain(
     known = {one.value: one for one in Code}
     if code.upper() not in known:
         near = get_close_matches(code.upper(), known, n=1, cutoff=0.7)
-        raise Refused(
-            f"there is no finding {code!r}",
-            hint=f"aligntool explain {near[0]}" if near else "aligntool explain lists them",
-        )
+        hint = f"aligntool explain {near[0]}" if near else "aligntool explain lists them"
+        raise Refused(f"there is no finding {code!r}", hint=hint)
     print_lines(shown.explain_lines(known[code.upper()], width=width))
 
 
@@ -99,8 +97,7 @@ def check_recipe(file: Annotated[str, "FILE", "A recipe of your own, in TOML."],
 
     Exit code: 0 valid, 3 invalid.
     """
-    text = read_text(file, hint="aligntool recipes list")
-    _show((parse_recipe(file, text),), json_=json_)
+    _show((parse_recipe(file, read_text(file, hint="aligntool recipes list")),), json_=json_)
 
 
 def _show(found: tuple[Recipe, ...], *, json_: bool) -> None:

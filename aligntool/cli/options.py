@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from aligntool.audit.wording import shell_word
-from aligntool.errors import Refused, Stopped, refuse_folder_name
+from aligntool.errors import Refused, Stopped
+from aligntool.linux.files import write_file
 from aligntool.render.lines import Line, harmless, show, wants_color
 from aligntool.units import format_size, is_power_of_two, parse_size
 
@@ -48,8 +48,8 @@ def confirm_disk(path: str, word: str, what: str, yes: bool) -> None:
         return
     word = harmless(word)
     if not _can_ask():
-        hint = "add --yes to the command"
-        raise Refused("no terminal to ask on; nothing was written", hint=hint, code="not-confirmed", subject=path)
+        text, hint = "no terminal to ask on; nothing was written", "add --yes to the command"
+        raise Refused(text, hint=hint, code="not-confirmed", subject=path)
     if _answer(f"This writes to {harmless(path)}.", f"{what}, {word},") != " ".join(word.split()):
         raise Refused(f"that was not {word}; nothing was written", code="not-confirmed", subject=path)
 
@@ -59,10 +59,8 @@ def confirm_long(about: str, yes: bool) -> None:
     if yes:
         return
     if not _can_ask():
-        raise Refused(
-            f"this takes about {about}, and there is no terminal to ask on; nothing was measured",
-            hint="add --yes to the command, or take fewer passes or repeats",
-        )
+        text = f"this takes about {about}, and there is no terminal to ask on; nothing was measured"
+        raise Refused(text, hint="add --yes to the command, or take fewer passes or repeats")
     if _answer(f"This takes about {about}.", "yes").lower() != "yes":
         raise Refused("that was not yes; nothing was measured")
 
@@ -153,14 +151,7 @@ def place(text: str) -> str:
 
 def keep(path: str, text: str) -> None:
     """A file of the user's choosing; never over another one. Raises Refused."""
-    refuse_folder_name(path)
-    try:
-        with Path(path).open("x") as file:
-            file.write(text)
-    except FileExistsError:
-        raise Refused(f"{path} is there already; nothing was written", hint=f"rm {shell_word(path)}") from None
-    except OSError as error:
-        raise Refused(f"{path} cannot be written: {error.strerror}") from error
+    write_file(path, text.encode(), other=f"rm {shell_word(path)}")
 
 
 def read_text(path: str, *, hint: str = "", most: int = 1 << 26) -> str:
@@ -213,9 +204,7 @@ def _ordered_sectors(context: typer.Context, option: typer.CallbackParam, given:
     """
     logical, physical = (given if option.name == name else context.params.get(name) for name in _SECTOR_SIZES)
     if logical and physical and physical < logical:
-        raise typer.BadParameter(
-            f"physical sectors of {physical} bytes cannot be smaller than logical sectors of {logical} bytes"
-        )
+        raise typer.BadParameter(f"physical sectors of {physical} bytes are smaller than logical ones of {logical}")
     return given
 
 

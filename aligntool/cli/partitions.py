@@ -74,7 +74,7 @@ def plan_realign(
     json_: options.JsonOption = False,
     geometry: options.Geometry,
 ) -> None:
-    """Plan the moves of partitions to the boundary, and show every step.
+    """Plan the moves to the boundary, and show every step.
 
     It shows before and after, and every byte range.
 

@@ -23,7 +23,7 @@ from aligntool.formats.parked import find_parked
 from aligntool.inventory import Disk, Inventory, Layer
 from aligntool.linux.block import Limited, look_only
 from aligntool.linux.commands import asked_health
-from aligntool.linux.content import CHECKERS, E2FSCK, EXT, UsedMap, check_content, read_used
+from aligntool.linux.content import CHECKERS, EXT, UsedMap, check_content, read_used
 from aligntool.linux.drives import Given
 from aligntool.linux.hold import hold_disk
 from aligntool.linux.look import look
@@ -233,12 +233,12 @@ def commands_of(plan: Plan) -> dict[int, tuple[str, ...]]:
     for index, step in enumerate(plan.steps):
         match step:
             case CheckContent():
-                words = E2FSCK if step.kind in EXT else CHECKERS.get(step.kind)
+                words = " ".join(CHECKERS.get(step.kind, ()))
                 loop = f"losetup -r -f --show -o {step.extent.start} --sizelimit {step.extent.length} {path}"
                 if words and step.kind in EXT:
-                    lines[index] = (" ".join((*words, shell_word(f"{plan.disk.path}?offset={step.extent.start}"))),)
+                    lines[index] = (f"{words} {shell_word(f'{plan.disk.path}?offset={step.extent.start}')}",)
                 elif words:
-                    lines[index] = (loop, " ".join((*words, "DEVICE")))
+                    lines[index] = (loop, f"{words} DEVICE")
             case ShrinkContent():
                 loop = f"losetup -f --show -o {step.extent.start} --sizelimit {step.extent.length} {path}"
                 shrinking = shrink_words(step.kind, "DEVICE", "FOLDER", step.length)

@@ -4,7 +4,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path, PurePath
 from random import Random
@@ -44,10 +44,8 @@ from aligntool.units import GIB, MIB, format_size
 def refuse_unless_device(target: Target) -> None:
     """Raise Refused where --destructive is given for anything else."""
     if target.kind is not TargetKind.DEVICE:
-        raise Refused(
-            f"--destructive is for devices, and {target.named} is a {target.kind}",
-            hint="in a folder writes are measured anyway, in a file of their own",
-        )
+        hint = "in a folder writes are measured anyway, in a file of their own"
+        raise Refused(f"--destructive is for devices, and {target.named} is a {target.kind}", hint=hint)
 
 
 def refuse_no_room(target: Target, size: int) -> None:
@@ -84,9 +82,8 @@ def refuse_to_overwrite(output: str | None) -> None:
     if os.path.isdir(output):  # noqa: PTH112
         raise Refused(f"{output} is a folder; nothing was measured", hint="-o with the name of a file")
     if os.path.lexists(output):
-        raise Refused(
-            f"{output} is there already; nothing was measured", hint=f"another name for -o, or rm {shell_word(output)}"
-        )
+        hint = f"another name for -o, or rm {shell_word(output)}"
+        raise Refused(f"{output} is there already; nothing was measured", hint=hint)
     if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):  # noqa: PTH112
         why = "may not be written to" if os.path.isdir(folder) else "is not a folder"  # noqa: PTH112
         raise Refused(f"{folder} {why}, so {output} cannot be kept; nothing was measured")
@@ -266,12 +263,11 @@ def _run(
     file: str | None,
 ) -> ProbeResult:
     if len(unit_design.levels(smallest, parts, asked.largest)) < unit_design.LEAST_LEVELS:
-        raise Refused(
-            f"there is too little room to look for a unit: two regions of {format_size(parts[1].length)}",
-            hint="a larger --size, or a larger disk",
-        )
+        text = f"there is too little room to look for a unit: two regions of {format_size(parts[1].length)}"
+        raise Refused(text, hint="a larger --size, or a larger disk")
     rounds = unit_design.design(parts, smallest, kinds, asked.dice, most=asked.largest)
-    timed = _timed(rounds, target, asked)
+    with _progress(f"timing for at most {time_words(asked.limit_s)}") as tell:
+        timed = timing.time_rounds(rounds, target, limit_s=asked.limit_s, most_bytes=asked.most, tell=tell)
     if not timed.rounds:
         raise KeyboardInterrupt
     inference = infer(timed.samples, asked.dice)
@@ -280,11 +276,6 @@ def _run(
         written=timed.written, zeros=timed.zeros, elapsed_s=timed.elapsed_s, seed=asked.seed,
         interrupted=timed.interrupted, file=file,
     )  # fmt: skip
-
-
-def _timed(rounds: Iterable[unit_design.Round], target: timing.Target, asked: _Asked) -> timing.Timed:
-    with _progress(f"timing for at most {time_words(asked.limit_s)}") as tell:
-        return timing.time_rounds(rounds, target, limit_s=asked.limit_s, most_bytes=asked.most, tell=tell)
 
 
 @contextmanager

@@ -156,10 +156,8 @@ def _record(target: str | None, journal: str | None) -> Record | None:
         refuse_ambiguous(target)
     if journal is not None:
         if target is None:
-            raise Refused(
-                "a journal belongs to a disk, which has to be named as well",
-                hint="sudo aligntool audit names the disks in flight",
-            )
+            text = "a journal belongs to a disk, which has to be named as well"
+            raise Refused(text, hint="sudo aligntool audit names the disks in flight")
         return None
     return record_of(target)
 

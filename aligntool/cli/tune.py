@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Annotated
 
@@ -29,9 +30,6 @@ from aligntool.render.lines import Style, plain
 from aligntool.render.plan import plan_command, sweep_lines, tuning_lines
 
 # `aligntool raid tune`: which chunk is the fastest on these drives, measured while they are still empty.
-
-Asked = tuple[tuple[int, ...], int, float, int | None]
-"""Chunks, repeats, seconds of a load, bytes of the span."""
 
 
 def _sizes(text: str | None) -> tuple[int, ...]:
@@ -81,20 +79,22 @@ def tune_command(
     if level is None:
         raise Refused("no RAID level given", hint="--level 0, 10, 5 or 6")
     goal = _goal(level, workload, layout, bitmap, page)
-    asked = (_sizes(chunks), repeats, runtime, span)
-    sweep = _find_sweep(drives, goal, asked)
+    find = partial(_find_sweep, drives, goal, _sizes(chunks), repeats, runtime, span)
+    sweep = find()
     print_lines(sweep_lines(sweep, width=terminal_width()))
     sys.stdout.flush()
     if dry_run:
         return
-    _refuse_output(output)
+    if output is None:  # a result that cannot be kept would be minutes of wear for nothing
+        raise Refused("no file given for the result; nothing was written", hint="-o chunks.json")
+    refuse_to_overwrite(output)
     _confirm(sweep.members, yes)
 
     def look_again() -> None:
-        if _find_sweep(drives, goal, asked) != sweep:
+        if find() != sweep:
             raise Refused("the drives have changed since they were looked at; nothing was written", hint="try again")
 
-    _run(sweep, goal, output or "", look_again)
+    _run(sweep, goal, output, look_again)
 
 
 def _goal(level: str, workload: str, layout: str | None, bitmap: str | None, page: int | None) -> RaidGoal:
@@ -103,9 +103,10 @@ def _goal(level: str, workload: str, layout: str | None, bitmap: str | None, pag
     return replace(goal, database_page=page or goal.database_page, array_uuid=f"{TEST_UUID}:{word[:8]}:{word[8:16]}")
 
 
-def _find_sweep(drives: list[str], goal: RaidGoal, asked: Asked) -> Sweep:
+def _find_sweep(
+    drives: list[str], goal: RaidGoal, chunks: tuple[int, ...], repeats: int, runtime: float, span: int | None
+) -> Sweep:
     """Look at the drives and plan. Raises Refused with every reason."""
-    chunks, repeats, runtime, span = asked
     members, numbers, _, _ = look_at_members(drives)
     _refuse_leftovers(drives, members)
     goal = replace(goal, partitions=numbers)
@@ -117,18 +118,8 @@ def _refuse_leftovers(drives: list[str], members: Sequence[Judged]) -> None:
     """A sweep that the power ended leaves test arrays behind; they are recognised, and --clear is offered."""
     found = [judged.disk.name for judged in members if has_test_array(judged.disk)]
     if found:
-        words = " ".join(shell_word(word) for word in drives)
-        raise Refused(
-            f"{', '.join(found)} still hold a test array of a sweep that was cut off",
-            hint=f"sudo aligntool raid tune --clear {words}",
-        )
-
-
-def _refuse_output(output: str | None) -> None:
-    """A result that cannot be kept would be minutes of wear for nothing. Raises Refused."""
-    if output is None:
-        raise Refused("no file given for the result; nothing was written", hint="-o chunks.json")
-    refuse_to_overwrite(output)
+        text = f"{', '.join(found)} still hold a test array of a sweep that was cut off"
+        raise Refused(text, hint=f"sudo aligntool raid tune --clear {' '.join(map(shell_word, drives))}")
 
 
 def _confirm(devices: Sequence[str], yes: bool) -> None:
@@ -195,16 +186,11 @@ def keep_and_tell(tuning: Tuning, sweep: Sweep, goal: RaidGoal, output: str, sai
         options.keep(output, text)
     except Refused as error:  # minutes of measuring are not thrown away because a disk is full
         said, where = [*said, str(error)], ""
-    lines = tuning_lines(tuning, choice, sweep.recommended, width=terminal_width())
     try:
-        print_lines(lines)
+        print_lines(tuning_lines(tuning, choice, sweep.recommended, width=terminal_width()))
         if where:
-            print_lines(
-                [
-                    plain(f"Kept in {output}. An array that goes by it:"),
-                    (("→ ", Style.DIM), (plan_command(sweep, goal, output), Style.TYPE)),
-                ]
-            )
+            typed = (("→ ", Style.DIM), (plan_command(sweep, goal, output), Style.TYPE))
+            print_lines([plain(f"Kept in {output}. An array that goes by it:"), typed])
         else:
             sys.stdout.write(text)
         sys.stdout.flush()

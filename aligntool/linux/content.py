@@ -24,8 +24,8 @@ from aligntool.units import GIB, KIB, MIB, Extent, align_down, align_up
 # its own words for "only look" and its own ideas of what is worth a complaint.
 
 EXT = ("ext2", "ext3", "ext4")
-E2FSCK = ("e2fsck", "-f", "-n")
 CHECKERS = {
+    **dict.fromkeys(EXT, ("e2fsck", "-f", "-n")),
     "xfs": ("xfs_repair", "-n"),
     "btrfs": ("btrfs", "check", "--readonly"),
     "ntfs": ("ntfsresize", "--info", "--bad-sectors", "--no-progress-bar"),  # counts every cluster; ntfsfix does not
@@ -59,7 +59,7 @@ def check_content(path: str, extent: Extent, kind: str) -> CheckResult:
     It takes as long as the checker does: minutes for a full disk. Without root only ext2, ext3 and ext4 in an image are
     checked, for e2fsck alone finds a file system inside a file.
     """
-    words = E2FSCK if kind in EXT else CHECKERS.get(kind)
+    words = CHECKERS.get(kind)
     if words is None:
         return CheckResult(False, None, f"no checker for {kind}")
     if find_program(words[0]) is None:

@@ -15,6 +15,7 @@ from aligntool.linux.process import run_program
 from aligntool.linux.sysfs import opened
 
 _NEW = ".aligntool-new"
+_OVERWRITE = "give another name, or --overwrite"
 
 
 @contextmanager
@@ -144,21 +145,23 @@ def write_pages(pages: Sequence[tuple[str, bytes]], *, overwrite: bool = False) 
         write_file(name, content, overwrite=overwrite)
 
 
-def write_file(name: str, content: bytes, *, overwrite: bool = False, mode: int = 0o666) -> None:
-    """Write a file whole or not at all. Raises Refused."""
-    refuse_existing(name, overwrite=overwrite)
+def write_file(
+    name: str, content: bytes, *, overwrite: bool = False, mode: int = 0o666, other: str = _OVERWRITE
+) -> None:
+    """Write a file whole or not at all. `other`: what helps where it exists already. Raises Refused."""
+    refuse_existing(name, overwrite=overwrite, other=other)
     try:
         target = Path(name).resolve() if overwrite else Path(name)
         new = target.with_name(f".{os.getpid()}-{target.name[:100]}")
         with _file_for(target, new, replace=overwrite, mode=mode) as file:
             file.write(content)
     except FileExistsError as error:
-        raise _exists(name) from error
+        raise Refused(f"{name} exists already; nothing was written", hint=other) from error
     except (OSError, ValueError) as error:
         raise Refused(f"{name} cannot be written: {_reason(error)}") from error
 
 
-def refuse_existing(name: str, *, overwrite: bool = False) -> None:
+def refuse_existing(name: str, *, overwrite: bool = False, other: str = _OVERWRITE) -> None:
     """Raise Refused for the name of a folder, of a file that may not be replaced, and of what is not a file."""
     refuse_folder_name(name)
     target = Path(name)
@@ -167,13 +170,9 @@ def refuse_existing(name: str, *, overwrite: bool = False) -> None:
     except (OSError, ValueError) as error:
         raise Refused(f"{name} cannot be written: {_reason(error)}") from error
     if exists and not overwrite:
-        raise _exists(name)
+        raise Refused(f"{name} exists already; nothing was written", hint=other)
     if exists and not target.is_file():
         raise Refused(f"{name} is not a regular file; nothing was written", hint="give another name")
-
-
-def _exists(name: str) -> Refused:
-    return Refused(f"{name} exists already; nothing was written", hint="give another name, or --overwrite")
 
 
 def _reason(error: OSError | ValueError) -> str:

@@ -97,10 +97,8 @@ def forget_partitions(descriptor: int, numbers: Iterable[int]) -> None:
             _forget(descriptor, number)
         except OSError as error:
             if error.errno == errno.EBUSY:
-                raise Refused(
-                    f"partition {number} is in use, so its node cannot be removed",
-                    hint="close what uses it: fuser -v, lsblk",
-                ) from error
+                text = f"partition {number} is in use, so its node cannot be removed"
+                raise Refused(text, hint="close what uses it: fuser -v, lsblk") from error
             if error.errno != errno.ENXIO:
                 raise
 

@@ -320,9 +320,8 @@ def _mdadm(tree: Tree, family: str | None) -> MdadmConf:
     for folder in MDADM_FOLDERS:
         files += [f"{folder}/{name}" for name in tree.names(folder)[:MOST_FILES] if name.endswith(".conf")]
     found = [(file, _text(tree, file)) for file in files]
-    return config_files.merge_confs(
-        [config_files.parse_mdadm_conf(text, file) for file, text in found if text is not None]
-    )
+    confs = [config_files.parse_mdadm_conf(text, file) for file, text in found if text is not None]
+    return config_files.merge_confs(confs)
 
 
 def _text(tree: Tree, path: str) -> str | None:

@@ -295,10 +295,8 @@ def _on_this_machine(tree: Tree, target: str) -> Block | None:
         raise Refused(f"{target} is a folder", hint=hint)
     what = "a character device" if stat.S_ISCHR(mode) else "neither a block device nor a regular file"
     # The controller of an NVMe drive is often given in place of its namespace.
-    is_controller = re.fullmatch(r"(.*/)?nvme\d+", target)
-    raise Refused(
-        f"{target} is {what}", hint=f"sudo aligntool audit {shell_word(target)}n1" if is_controller else "lsblk -d"
-    )
+    hint = f"sudo aligntool audit {shell_word(target)}n1" if re.fullmatch(r"(.*/)?nvme\d+", target) else "lsblk -d"
+    raise Refused(f"{target} is {what}", hint=hint)
 
 
 def _captured(tree: Tree, target: str) -> Block:

@@ -1,6 +1,6 @@
 """A plan promises a check where there is a checker, and nowhere else."""
 
-from aligntool.linux.content import CHECKERS, EXT
+from aligntool.linux.content import CHECKERS
 from aligntool.realign.planning import CHECKED
 from aligntool.steps import CheckContent
 from aligntool.units import MIB
@@ -8,7 +8,7 @@ from tests.realign.made_moves import movable_disk, plan_for
 
 
 def test_the_planner_and_the_checkers_know_the_same_kinds() -> None:
-    assert {*CHECKERS, *EXT} == CHECKED
+    assert {*CHECKERS} == CHECKED
 
 
 def test_what_nobody_can_check_is_not_promised_to_be_checked() -> None:

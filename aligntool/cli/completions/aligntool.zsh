@@ -43,12 +43,12 @@ _aligntool_audit() {
         '(--verbose -v)--verbose[Show every disk and every note in full]' \
         '(--verbose -v)-v[Show every disk and every note in full]' \
         '(--wake)--wake[Also read disks that are asleep]' \
-        '(--timeout)--timeout=[How long to wait for a disk; then it is skipped]:SECONDS: ' \
+        '(--timeout)--timeout=[After how long a silent disk is skipped]:SECONDS: ' \
         '(--sysroot)--sysroot=[Use a captured machine\: a snapshot or its folder]:DIR:_files' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
         '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
-        '*--measured=[Compare the disk with the result of `aligntool probe -o FILE`]:FILE:_files' \
+        '*--measured=[Compare with the result of `aligntool probe -o FILE`]:FILE:_files' \
         '(--grain)--grain=[Boundary that partitions should start on \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
@@ -72,12 +72,12 @@ _aligntool_drives() {
 
 _aligntool_realign() {
     _arguments -s -S \
-        '*--partition=[Move only these partitions, such as 1,2 \[default\: all off the grid\]]:N[,N]:_aligntool_partitions' \
-        '*-p+[Move only these partitions, such as 1,2 \[default\: all off the grid\]]:N[,N]:_aligntool_partitions' \
+        '*--partition=[Move only these, such as 1,2 \[default\: all off the grid\]]:N[,N]:_aligntool_partitions' \
+        '*-p+[Move only these, such as 1,2 \[default\: all off the grid\]]:N[,N]:_aligntool_partitions' \
         '(--grain)--grain=[Boundary to start on \[default\: 1MiB where there is room\]]:SIZE:(1MiB 2MiB 4MiB)' \
         '(--recipe)--recipe=[Use a goal that comes with aligntool]:NAME:((cloned-ssd\:"an old table that was cloned onto an SSD\: 1 MiB or nothing" gpt-34-40\:"a GPT whose first partition begins at sector 34 or 40\: old macOS, FreeBSD, storage boxes" large-unit-qlc\:"QLC SSDs with mapping units of 16 to 64 KiB that do not report them" sd-card\:"SD cards and eMMC\: every start on 4 MiB, none before it" sector-63\:"a disk partitioned by cylinders\: first partition at sector 63 (Windows XP and before, old Linux)"))' \
         '(--shrink)--shrink[Allow file systems to be shrunk with their own tools to make room]' \
-        '(--journal)--journal=[Write the journal to a file on another disk, not to free space of this one]:FILE:_files' \
+        '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
@@ -131,7 +131,7 @@ _aligntool_status() {
 _aligntool_resume() {
     _arguments -s -S \
         '(--journal)--journal=[The journal file, if it is on another disk]:FILE:_files' \
-        '(--restore-table)--restore-table[Write the journal'\''s partition table over one that another program changed]' \
+        '(--restore-table)--restore-table[Write the journal'\''s table over one that was changed]' \
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
         '(--json)--json[Report events as JSON lines]' \
@@ -143,7 +143,7 @@ _aligntool_resume() {
 _aligntool_rollback() {
     _arguments -s -S \
         '(--journal)--journal=[The journal file, if it is on another disk]:FILE:_files' \
-        '(--restore-table)--restore-table[Write the journal'\''s partition table over one that another program changed]' \
+        '(--restore-table)--restore-table[Write the journal'\''s table over one that was changed]' \
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
         '(--json)--json[Report events as JSON lines]' \
@@ -157,7 +157,7 @@ _aligntool_probe() {
         '(--destructive)--destructive[Also write to the disk itself, which must be empty]' \
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
         '(--limit)--limit=[Time requests for at most this long]:SECONDS: ' \
-        '(--most)--most=[Read and write at most this much; one round of requests must fit \[default\: 1GiB\]]:SIZE: ' \
+        '(--most)--most=[Read and write at most this much; one round must fit \[default\: 1GiB\]]:SIZE: ' \
         '(--size)--size=[Size of the file in a folder \[default\: 512MiB\]]:SIZE: ' \
         '(--largest)--largest=[The largest unit to look for \[default\: 8MiB\]]:SIZE: ' \
         '(--sector-size)--sector-size=[The smallest request to time]:SIZE:(512 4096)' \
@@ -183,7 +183,7 @@ _aligntool_report() {
         '(--overwrite)--overwrite[Replace existing files]' \
         '(--sysroot)--sysroot=[Use a captured machine\: a snapshot or its folder]:DIR:_files' \
         '(--wake)--wake[Also read disks that are asleep]' \
-        '(--timeout)--timeout=[How long to wait for a disk; then it is skipped]:SECONDS: ' \
+        '(--timeout)--timeout=[After how long a silent disk is skipped]:SECONDS: ' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
         '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
@@ -213,12 +213,12 @@ _aligntool_demo() {
 
 _aligntool_plan_realign() {
     _arguments -s -S \
-        '*--partition=[Move only these partitions, such as 1,2 \[default\: all off the grid\]]:N[,N]:_aligntool_partitions' \
-        '*-p+[Move only these partitions, such as 1,2 \[default\: all off the grid\]]:N[,N]:_aligntool_partitions' \
+        '*--partition=[Move only these, such as 1,2 \[default\: all off the grid\]]:N[,N]:_aligntool_partitions' \
+        '*-p+[Move only these, such as 1,2 \[default\: all off the grid\]]:N[,N]:_aligntool_partitions' \
         '(--grain)--grain=[Boundary to start on \[default\: 1MiB where there is room\]]:SIZE:(1MiB 2MiB 4MiB)' \
         '(--recipe)--recipe=[Use a goal that comes with aligntool]:NAME:((cloned-ssd\:"an old table that was cloned onto an SSD\: 1 MiB or nothing" gpt-34-40\:"a GPT whose first partition begins at sector 34 or 40\: old macOS, FreeBSD, storage boxes" large-unit-qlc\:"QLC SSDs with mapping units of 16 to 64 KiB that do not report them" sd-card\:"SD cards and eMMC\: every start on 4 MiB, none before it" sector-63\:"a disk partitioned by cylinders\: first partition at sector 63 (Windows XP and before, old Linux)"))' \
         '(--shrink)--shrink[Allow file systems to be shrunk with their own tools to make room]' \
-        '(--journal)--journal=[Write the journal to a file on another disk, not to free space of this one]:FILE:_files' \
+        '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
         '(--output -o)--output=[Save the plan, for `aligntool apply FILE`]:FILE:_files' \
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`]:FILE:_files' \
         '(--json)--json[As JSON]' \
@@ -255,7 +255,7 @@ _aligntool_raid_plan() {
         '(--level -l)-l+[RAID level]:0|1|10|5|6:(0 1 10 5 6)' \
         '(--recipe)--recipe=[Use a goal that comes with aligntool]:NAME:((nvme-raid0-scratch\:"a fast scratch disk of NVMe drives\: RAID0, chunk 256 KiB, XFS as the article of 2015 made it" partition-level\:"an array over one partition of each drive, beside whatever else is on them\: RAID1, XFS" raid1-data\:"data on two drives that each hold all of it\: RAID1, XFS" raid1-system\:"a system that starts from either drive\: RAID1 with ext4, and an EFI system partition on each drive" raid10-database\:"a database with pages of 16 KiB\: RAID10 with near copies, XFS" raid5-archive\:"an archive on which one drive may fail\: RAID5, long writes, XFS" raid6-archive\:"an archive on which two drives may fail\: RAID6, long writes, XFS"))' \
         '(--chunk)--chunk=[The chunk \[default\: as recommended\]]:SIZE:(16KiB 32KiB 64KiB 128KiB 256KiB 512KiB 1MiB 2MiB 4MiB)' \
-        '(--workload)--workload=[Load\: general, boot, database, sequential, lsm, vm \[default\: general\]]:NAME:(general boot database sequential lsm vm)' \
+        '(--workload)--workload=[general, boot, database, sequential, lsm, vm \[default\: general\]]:NAME:(general boot database sequential lsm vm)' \
         '(--fs)--fs=[File system\: xfs, ext4, btrfs, swap, none \[default\: xfs\]]:NAME:(xfs ext4 btrfs swap none)' \
         '(--layout)--layout=[Layout\: RAID10\: n2, f2, o2 ...; RAID5, RAID6\: left-symmetric ]:NAME:(n2 f2 o2 left-symmetric right-symmetric left-asymmetric right-asymmetric)' \
         '(--bitmap)--bitmap=[The write-intent bitmap]:internal|none:(internal none)' \
@@ -264,10 +264,10 @@ _aligntool_raid_plan() {
         '(--mount)--mount=[Mount point, or none \[default\: /srv/NAME\]]:DIR:_files -/' \
         '(--database-page)--database-page=[Page size for --workload database \[default\: 16KiB\]]:SIZE: ' \
         '(--spare-room)--spare-room=[Free space to leave at the end of each drive]:SIZE: ' \
-        '(--whole-drives)--whole-drives[Make the drives themselves the members, without partition tables]' \
+        '(--whole-drives)--whole-drives[Make the drives themselves the members, without tables]' \
         '*--wipe=[Allow the loss of what is on this member; may be given again]:DEV:_aligntool_devices' \
         '(--measured)--measured=[Use what `raid tune` measured on these drives]:FILE:_files' \
-        '(--system)--system=[Target system\: debian, debian-dracut, fedora, opensuse or arch \[default\: this machine'\''s\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
+        '(--system)--system=[Target system\: debian, debian-dracut, fedora, opensuse, arch \[default\: this one\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
         '(--output -o)--output=[Save the plan, for `aligntool apply FILE`]:FILE:_files' \
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`]:FILE:_files' \
         '(--json)--json[As JSON]' \
@@ -291,7 +291,7 @@ _aligntool_raid_create() {
         '(--level -l)-l+[RAID level]:0|1|10|5|6:(0 1 10 5 6)' \
         '(--recipe)--recipe=[Use a goal that comes with aligntool]:NAME:((nvme-raid0-scratch\:"a fast scratch disk of NVMe drives\: RAID0, chunk 256 KiB, XFS as the article of 2015 made it" partition-level\:"an array over one partition of each drive, beside whatever else is on them\: RAID1, XFS" raid1-data\:"data on two drives that each hold all of it\: RAID1, XFS" raid1-system\:"a system that starts from either drive\: RAID1 with ext4, and an EFI system partition on each drive" raid10-database\:"a database with pages of 16 KiB\: RAID10 with near copies, XFS" raid5-archive\:"an archive on which one drive may fail\: RAID5, long writes, XFS" raid6-archive\:"an archive on which two drives may fail\: RAID6, long writes, XFS"))' \
         '(--chunk)--chunk=[The chunk \[default\: as recommended\]]:SIZE:(16KiB 32KiB 64KiB 128KiB 256KiB 512KiB 1MiB 2MiB 4MiB)' \
-        '(--workload)--workload=[Load\: general, boot, database, sequential, lsm, vm \[default\: general\]]:NAME:(general boot database sequential lsm vm)' \
+        '(--workload)--workload=[general, boot, database, sequential, lsm, vm \[default\: general\]]:NAME:(general boot database sequential lsm vm)' \
         '(--fs)--fs=[File system\: xfs, ext4, btrfs, swap, none \[default\: xfs\]]:NAME:(xfs ext4 btrfs swap none)' \
         '(--layout)--layout=[Layout\: RAID10\: n2, f2, o2 ...; RAID5, RAID6\: left-symmetric ]:NAME:(n2 f2 o2 left-symmetric right-symmetric left-asymmetric right-asymmetric)' \
         '(--bitmap)--bitmap=[The write-intent bitmap]:internal|none:(internal none)' \
@@ -300,10 +300,10 @@ _aligntool_raid_create() {
         '(--mount)--mount=[Mount point, or none \[default\: /srv/NAME\]]:DIR:_files -/' \
         '(--database-page)--database-page=[Page size for --workload database \[default\: 16KiB\]]:SIZE: ' \
         '(--spare-room)--spare-room=[Free space to leave at the end of each drive]:SIZE: ' \
-        '(--whole-drives)--whole-drives[Make the drives themselves the members, without partition tables]' \
+        '(--whole-drives)--whole-drives[Make the drives themselves the members, without tables]' \
         '*--wipe=[Allow the loss of what is on this member; may be given again]:DEV:_aligntool_devices' \
         '(--measured)--measured=[Use what `raid tune` measured on these drives]:FILE:_files' \
-        '(--system)--system=[Target system\: debian, debian-dracut, fedora, opensuse or arch \[default\: this machine'\''s\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
+        '(--system)--system=[Target system\: debian, debian-dracut, fedora, opensuse, arch \[default\: this one\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
         '(--wait)--wait[Return when the first resynchronisation is done]' \
@@ -315,7 +315,7 @@ _aligntool_raid_create() {
 
 _aligntool_raid_persist() {
     _arguments -s -S \
-        '(--system)--system=[Target system\: debian, debian-dracut, fedora, opensuse or arch \[default\: this machine'\''s\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
+        '(--system)--system=[Target system\: debian, debian-dracut, fedora, opensuse, arch \[default\: this one\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
         '(--mount)--mount=[Mount point, used now and at every start]:DIR:_files -/' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
@@ -352,12 +352,12 @@ _aligntool_raid_tune() {
 
 _aligntool_bench_run() {
     _arguments -s -S \
-        '(--profile -p)--profile=[Tests to run\: a name of `recipes list`, or a file]:NAME:((amorphousdiskmark\:"AmorphousDiskMark'\''s tests\: 128 KiB and 4 KiB at depth 32, 1 MiB and 4 KiB at depth 1" as-ssd\:"AS SSD'\''s tests, with its score; its access time is the median latency of RND4K Q1T1" atto\:"ATTO'\''s sweep\: sequential requests from 512 bytes to 64 MiB at depth 4" boot\:"boot\: one random 4 KiB request at a time, and what a boot takes with that" crystaldiskmark-nvme\:"CrystalDiskMark'\''s tests for NVMe drives\: deeper queues and sixteen threads" crystaldiskmark\:"CrystalDiskMark'\''s default tests\: for any drive, and comparable with most reviews" iometer\:"IOMeter evaluation\: 128 KiB sequential, 4 KiB random at 1, 2 and 4 workers, after preconditioning" peak\:"peak\: deep queues only, the figures on the box" real-world\:"real world\: one request at a time, large and small" steady\:"steady state\: 4 KiB random writes and reads in rounds until they are steady, after overwriting all twice" threads\:"IOPS against the number of threads\: 4 KiB random reads, 1 to 32 threads of depth 32"))' \
-        '(--profile -p)-p+[Tests to run\: a name of `recipes list`, or a file]:NAME:((amorphousdiskmark\:"AmorphousDiskMark'\''s tests\: 128 KiB and 4 KiB at depth 32, 1 MiB and 4 KiB at depth 1" as-ssd\:"AS SSD'\''s tests, with its score; its access time is the median latency of RND4K Q1T1" atto\:"ATTO'\''s sweep\: sequential requests from 512 bytes to 64 MiB at depth 4" boot\:"boot\: one random 4 KiB request at a time, and what a boot takes with that" crystaldiskmark-nvme\:"CrystalDiskMark'\''s tests for NVMe drives\: deeper queues and sixteen threads" crystaldiskmark\:"CrystalDiskMark'\''s default tests\: for any drive, and comparable with most reviews" iometer\:"IOMeter evaluation\: 128 KiB sequential, 4 KiB random at 1, 2 and 4 workers, after preconditioning" peak\:"peak\: deep queues only, the figures on the box" real-world\:"real world\: one request at a time, large and small" steady\:"steady state\: 4 KiB random writes and reads in rounds until they are steady, after overwriting all twice" threads\:"IOPS against the number of threads\: 4 KiB random reads, 1 to 32 threads of depth 32"))' \
+        '(--profile -p)--profile=[A name of `recipes list`, or a file]:NAME:((amorphousdiskmark\:"AmorphousDiskMark'\''s tests\: 128 KiB and 4 KiB at depth 32, 1 MiB and 4 KiB at depth 1" as-ssd\:"AS SSD'\''s tests, with its score; its access time is the median latency of RND4K Q1T1" atto\:"ATTO'\''s sweep\: sequential requests from 512 bytes to 64 MiB at depth 4" boot\:"boot\: one random 4 KiB request at a time, and what a boot takes with that" crystaldiskmark-nvme\:"CrystalDiskMark'\''s tests for NVMe drives\: deeper queues and sixteen threads" crystaldiskmark\:"CrystalDiskMark'\''s default tests\: for any drive, and comparable with most reviews" iometer\:"IOMeter evaluation\: 128 KiB sequential, 4 KiB random at 1, 2 and 4 workers, after preconditioning" peak\:"peak\: deep queues only, the figures on the box" real-world\:"real world\: one request at a time, large and small" steady\:"steady state\: 4 KiB random writes and reads in rounds until they are steady, after overwriting all twice" threads\:"IOPS against the number of threads\: 4 KiB random reads, 1 to 32 threads of depth 32"))' \
+        '(--profile -p)-p+[A name of `recipes list`, or a file]:NAME:((amorphousdiskmark\:"AmorphousDiskMark'\''s tests\: 128 KiB and 4 KiB at depth 32, 1 MiB and 4 KiB at depth 1" as-ssd\:"AS SSD'\''s tests, with its score; its access time is the median latency of RND4K Q1T1" atto\:"ATTO'\''s sweep\: sequential requests from 512 bytes to 64 MiB at depth 4" boot\:"boot\: one random 4 KiB request at a time, and what a boot takes with that" crystaldiskmark-nvme\:"CrystalDiskMark'\''s tests for NVMe drives\: deeper queues and sixteen threads" crystaldiskmark\:"CrystalDiskMark'\''s default tests\: for any drive, and comparable with most reviews" iometer\:"IOMeter evaluation\: 128 KiB sequential, 4 KiB random at 1, 2 and 4 workers, after preconditioning" peak\:"peak\: deep queues only, the figures on the box" real-world\:"real world\: one request at a time, large and small" steady\:"steady state\: 4 KiB random writes and reads in rounds until they are steady, after overwriting all twice" threads\:"IOPS against the number of threads\: 4 KiB random reads, 1 to 32 threads of depth 32"))' \
         '(--size)--size=[Range of the requests]:SIZE: ' \
         '(--runtime)--runtime=[Duration of each run]:SECONDS: ' \
         '(--repeats)--repeats=[Runs of each test]:N: ' \
-        '(--passes)--passes=[Run each test this many times over the same data, such as 1,5, to reveal a cache]:N,N: ' \
+        '(--passes)--passes=[Times to run over the same data, such as 1,5, to reveal a cache]:N,N: ' \
         '(--destructive)--destructive[Write to the device itself, which must be empty]' \
         '(--yes)--yes[Do not ask for confirmation; overrides no refusal]' \
         '(--dry-run)--dry-run[Show the fio command lines, and stop]' \
@@ -397,7 +397,7 @@ _aligntool_bench_alignment() {
     _arguments -s -S \
         '(--unit)--unit=[The drive'\''s unit \[default\: what the audit finds\]]:SIZE: ' \
         '(--start)--start=[Test only this start; sector 63 is 32256]:SIZE: ' \
-        '(--every)--every[Test the place of every sector of the unit, not of each eighth; takes long]' \
+        '(--every)--every[Test every sector of the unit, not each eighth; takes long]' \
         '(--depth)--depth=[Requests in flight]:N: ' \
         '(--runtime)--runtime=[Duration of each run]:SECONDS: ' \
         '(--size)--size=[Size of the file in a folder]:SIZE: ' \
@@ -436,10 +436,10 @@ _aligntool_trace_read() {
     _arguments -s -S \
         '(--format)--format=[Format of the log]:WORD:(auto blkparse iolog csv)' \
         '(--grid)--grid=[Compare the requests with boundaries of this size, such as 4KiB]:SIZE: ' \
-        '(--phase)--phase=[Offset of the first boundary of --grid in bytes]:N: ' \
-        '(--disk)--disk=[Compare them with the boundaries of this disk, as the audit finds them]:DISK:_aligntool_devices' \
-        '(--partition -p)--partition=[The log counts from the start of this partition of --disk]:N: ' \
-        '(--partition -p)-p+[The log counts from the start of this partition of --disk]:N: ' \
+        '(--phase)--phase=[Where the first boundary of --grid lies]:N: ' \
+        '(--disk)--disk=[Compare them with the boundaries that the audit finds]:DISK:_aligntool_devices' \
+        '(--partition -p)--partition=[The log counts from this partition]:N: ' \
+        '(--partition -p)-p+[The log counts from this partition]:N: ' \
         '(--json)--json[As JSON; sizes are bytes]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
@@ -450,8 +450,8 @@ _aligntool_trace_record() {
     _arguments -s -S \
         '(--output -o)--output=[Save the log, as text of blkparse]:FILE:_files' \
         '(--output -o)-o+[Save the log, as text of blkparse]:FILE:_files' \
-        '(--grid)--grid=[Compare the requests with boundaries of this size \[default\: the audit'\''s\]]:SIZE: ' \
-        '(--phase)--phase=[Offset of the first boundary of --grid in bytes]:N: ' \
+        '(--grid)--grid=[Compare the requests with such boundaries \[default\: the audit'\''s\]]:SIZE: ' \
+        '(--phase)--phase=[Where the first boundary of --grid lies]:N: ' \
         '(--json)--json[As JSON; CMD'\''s standard output then goes to standard error]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
@@ -460,7 +460,7 @@ _aligntool_trace_record() {
 
 _aligntool_estimate_boot() {
     _arguments -s -S \
-        '(--rate-a)--rate-a=[Random 4 KiB rate of a drive at queue depth 1, in MB/s\: reads, writes]:MB/s[,MB/s]: ' \
+        '(--rate-a)--rate-a=[Random 4 KiB rate at depth 1\: reads, writes]:MB/s[,MB/s]: ' \
         '(--rate-b)--rate-b=[The same of another drive, to compare]:MB/s[,MB/s]: ' \
         '(--trace)--trace=[Use the commands of this log, not the article'\''s]:LOG:_files' \
         '(--reads)--reads=[Number of reads]:N: ' \
@@ -497,7 +497,7 @@ _aligntool_recipes_check() {
 
 _aligntool_plan() {
     local -a found=(
-        'realign:Plan the moves of partitions to the boundary, and show every step'
+        'realign:Plan the moves to the boundary, and show every step'
         'layout:Plan a new partition table for an empty disk, and show it'
         'raid:Plan an array, and show how it would be made'
     )
@@ -508,7 +508,7 @@ _aligntool_plan() {
         _aligntool_plan_$word
     else
         ((CURRENT > 2)) || _describe command found
-        :
+        _aligntool_plan_aligntool plan realign disk.img
     fi
 }
 
@@ -527,7 +527,7 @@ _aligntool_raid() {
         _aligntool_raid_$word
     else
         ((CURRENT > 2)) || _describe command found
-        :
+        _aligntool_raid_sudo aligntool raid create --level 1 /dev/nvme0n1 /dev/nvme1n1
     fi
 }
 
@@ -547,7 +547,7 @@ _aligntool_bench() {
         _aligntool_bench_$word
     else
         ((CURRENT > 2)) || _describe command found
-        _aligntool_bench_run
+        _aligntool_bench_aligntool bench /srv --profile crystaldiskmark
     fi
 }
 
@@ -563,7 +563,7 @@ _aligntool_trace() {
         _aligntool_trace_$word
     else
         ((CURRENT > 2)) || _describe command found
-        _aligntool_trace_read
+        _aligntool_trace_aligntool trace boot.log --grid 4KiB
     fi
 }
 
@@ -578,7 +578,7 @@ _aligntool_estimate() {
         _aligntool_estimate_$word
     else
         ((CURRENT > 2)) || _describe command found
-        :
+        _aligntool_estimate_aligntool estimate boot --rate-a 30,90
     fi
 }
 
@@ -595,7 +595,7 @@ _aligntool_recipes() {
         _aligntool_recipes_$word
     else
         ((CURRENT > 2)) || _describe command found
-        :
+        _aligntool_recipes_aligntool recipes list
     fi
 }
 
