@@ -3,12 +3,12 @@
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from aligntool.errors import Refused
+from aligntool.errors import Refused, failing_as
 from aligntool.formats.mbr import USUAL, MbrEntry, with_entries
 from aligntool.inventory import Role
 from aligntool.linux.process import find_program, run_program
@@ -63,26 +63,19 @@ def demo_disk(*, size: int = DEFAULT_SIZE) -> DemoDisk:
         raise Refused(f"a demo disk of {format_size(size)} is too small; the smallest is {format_size(SMALLEST)}")
     cylinders = size // CYLINDER
     windows_end, linux_end, extended, data_end, end = (cylinders * share // 130 for share in (50, 89, 90, 113, 122))
-    return DemoDisk(
-        size=size,
-        disk_id=f"0x{DISK_ID:08x}",
-        partitions=(
-            _windows(Extent(TRACK, windows_end * CYLINDER - TRACK)),
-            _linux(_cylinders(windows_end, linux_end)),
-            DemoPartition(3, _cylinders(extended, end), Role.EXTENDED, "0x05"),
-            _data(_after_track(_cylinders(extended, data_end))),
-            _swap(_after_track(_cylinders(data_end, end))),
-        ),
+    partitions = (
+        _windows(_cylinders(0, windows_end, TRACK)),
+        _linux(_cylinders(windows_end, linux_end)),
+        DemoPartition(3, _cylinders(extended, end), Role.EXTENDED, "0x05"),
+        _data(_cylinders(extended, data_end, TRACK)),
+        _swap(_cylinders(data_end, end, TRACK)),
     )
+    return DemoDisk(size, f"0x{DISK_ID:08x}", partitions)
 
 
-def _cylinders(first: int, end: int) -> Extent:
-    return Extent(first * CYLINDER, (end - first) * CYLINDER)
-
-
-def _after_track(extent: Extent) -> Extent:
-    """A logical partition leaves the first track of its cylinders to its EBR."""
-    return Extent(extent.start + TRACK, extent.length - TRACK)
+def _cylinders(first: int, end: int, free: int = 0) -> Extent:
+    """`free`: the first track, which holds the table: the MBR, and of a logical partition its EBR."""
+    return Extent(first * CYLINDER + free, (end - first) * CYLINDER - free)
 
 
 def _windows(extent: Extent) -> DemoPartition:
@@ -136,22 +129,14 @@ def _photograph(name: str, length: int) -> bytes:
 # and copied into its place.
 
 # Who needs what: program, and the Debian package that brings it.
-PROGRAMS = {
-    "mkntfs": "ntfs-3g",
-    "ntfscp": "ntfs-3g",
-    "ntfslabel": "ntfs-3g",
-    "mke2fs": "e2fsprogs",
-    "mkfs.fat": "dosfstools",
-    "mcopy": "mtools",
-    "mkswap": "util-linux",
-}
+PROGRAMS = dict.fromkeys(("mkntfs", "ntfscp", "ntfslabel"), "ntfs-3g")
+PROGRAMS |= {"mke2fs": "e2fsprogs", "mkfs.fat": "dosfstools", "mcopy": "mtools", "mkswap": "util-linux"}
 
 _CLOCK = 1120212000  # 2005-07-01, for the programs that can be told what time it is
 # The boot sector's "hidden sectors": how far a volume lies behind its table. For the first primary that is the MBR
 # and for a logical its own EBR, so here it is a track for both.
 _HIDDEN_SECTORS = str(USUAL.sectors)
 _COPIED_AT_ONCE = 256 * KIB
-_ZEROES = bytes(_COPIED_AT_ONCE)
 
 
 def make_demo_image(path: str | os.PathLike[str], *, size: int = DEFAULT_SIZE) -> DemoDisk:
@@ -170,10 +155,8 @@ def make_demo_image(path: str | os.PathLike[str], *, size: int = DEFAULT_SIZE) -
     except OSError as error:
         raise Refused(f"{image} cannot be made: {error.strerror}") from error
     try:
-        _fill(image, disk)
-    except OSError as error:
-        image.unlink()
-        raise Refused(f"{image} cannot be written: {error.strerror}") from error
+        with failing_as(Refused, f"{image} cannot be written"):
+            _fill(image, disk)
     except BaseException:
         image.unlink()
         raise
@@ -181,25 +164,16 @@ def make_demo_image(path: str | os.PathLike[str], *, size: int = DEFAULT_SIZE) -
 
 
 def _refuse_without_programs() -> None:
-    missing = [name for name in PROGRAMS if not find_program(name)]
-    if not missing:
-        return
-    packages = sorted({PROGRAMS[name] for name in missing})
-    named = ", ".join(f"{name} (Debian package {PROGRAMS[name]})" for name in missing)
-    raise Refused(
-        f"the demo disk needs programs that are not installed: {named}; nothing was written",
-        hint=f"apt-get install {' '.join(packages)}",
-    )
+    missing = {name: package for name, package in PROGRAMS.items() if not find_program(name)}
+    if missing:
+        named = ", ".join(f"{name} (Debian package {package})" for name, package in missing.items())
+        text = f"the demo disk needs programs that are not installed: {named}; nothing was written"
+        raise Refused(text, hint=f"apt-get install {' '.join(sorted(set(missing.values())))}")
 
 
 def _fill(image: Path, disk: DemoDisk) -> None:
     _write_table(image, disk)
-    makers: dict[str, Callable[[DemoPartition, Path, Path], None]] = {
-        "ntfs": _make_ntfs,
-        "ext3": _make_ext3,
-        "vfat": _make_fat32,
-        "swap": _make_swap,
-    }
+    makers = {"ntfs": _make_ntfs, "ext3": _make_ext3, "vfat": _make_fat32, "swap": _make_swap}
     with tempfile.TemporaryDirectory(prefix="aligntool-demo-", dir=image.absolute().parent) as name:
         for partition in disk.partitions:
             if partition.kind is None:
@@ -283,18 +257,13 @@ def _make_swap(partition: DemoPartition, volume: Path, _folder: Path) -> None:
 
 def _copy_into(image: Path, extent: Extent, volume: Path) -> None:
     """Only what is not zero, so that the image stays sparse."""
-    with image.open("r+b", buffering=0) as target, volume.open("rb", buffering=0) as source:
+    with image.open("r+b") as target, volume.open("rb", buffering=0) as source:
         for start, end in _runs_of_data(source.fileno(), extent.length):
             for at in range(start, end, _COPIED_AT_ONCE):
                 piece = os.pread(source.fileno(), min(_COPIED_AT_ONCE, end - at), at)
-                if piece != _ZEROES[: len(piece)]:
-                    _write_all(target.fileno(), piece, extent.start + at)
-
-
-def _write_all(descriptor: int, piece: bytes, at: int) -> None:
-    while piece:
-        written = os.pwrite(descriptor, piece, at)
-        piece, at = piece[written:], at + written
+                if any(piece):
+                    target.seek(extent.start + at)
+                    target.write(piece)
 
 
 def _runs_of_data(descriptor: int, length: int) -> Iterator[tuple[int, int]]:

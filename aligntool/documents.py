@@ -173,21 +173,15 @@ class _Decoder:
         return kind(**found)
 
     def _scalar(self, kind: type, value: object, path: str, bounds: tuple[float, float]) -> object:
-        if self.exact:
-            if type(value) is not kind:
-                raise ValueError(f"{path}: not {_WORDS[kind]}")
-            return value
-        if kind is str or kind is bool:
-            if not isinstance(value, kind) or (isinstance(value, str) and len(value) > LONGEST):
-                raise ValueError(f"{path}: not {_WORDS[kind]}")
-            return value
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        fits = type(value) is kind and (self.exact or not isinstance(value, str) or len(value) <= LONGEST)
+        if not self.exact and kind in (int, float) and isinstance(value, int | float) and not isinstance(value, bool):
+            if not bounds[0] <= value <= bounds[1]:  # nor NaN
+                raise ValueError(f"{path}: {value!r:.40} is out of range")
+            fits = kind is float or value == int(value)
+            value = int(value) if kind is int else value
+        if not fits:
             raise ValueError(f"{path}: not {_WORDS[kind]}")
-        if not bounds[0] <= value <= bounds[1]:  # nor NaN
-            raise ValueError(f"{path}: {value!r:.40} is out of range")
-        if kind is int and value != int(value):
-            raise ValueError(f"{path}: not {_WORDS[kind]}")
-        return int(value) if kind is int else value
+        return value
 
 
 _WORDS = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}

@@ -36,23 +36,17 @@ _DRACUT_NOTE = "a root file system on the array also needs rd.md.uuid={uuid} on 
 
 
 # dracut itself finds mdadm.conf in either place, and calls it etc/mdadm.conf inside.
+_DEBIAN_NOTE = "the initramfs finds arrays by itself only while mdadm.conf names none; now every array needs its line"
+_ARCH_NOTE = "mdadm_udev must stand before filesystems in HOOKS of /etc/mkinitcpio.conf"
 SYSTEMS = {
-    system.word: system
-    for system in (
-        System(
-            "debian", "Debian, Ubuntu", "/etc/mdadm/mdadm.conf", "initramfs-tools",
-            "the initramfs finds arrays by itself only while mdadm.conf names none; from now on every array needs "
-            "its line",
-        ),
-        System("debian-dracut", "Debian, Ubuntu with dracut", "/etc/mdadm/mdadm.conf", "dracut", _DRACUT_NOTE),
-        System("fedora", "Fedora, RHEL, CentOS", "/etc/mdadm.conf", "dracut", _DRACUT_NOTE),
-        System("opensuse", "openSUSE, SLES", "/etc/mdadm.conf", "dracut", _DRACUT_NOTE),
-        System(
-            "arch", "Arch Linux", "/etc/mdadm.conf", "mkinitcpio",
-            "mdadm_udev must stand before filesystems in HOOKS of /etc/mkinitcpio.conf",
-        ),
-    )
-}  # fmt: skip
+    "debian": System("debian", "Debian, Ubuntu", "/etc/mdadm/mdadm.conf", "initramfs-tools", _DEBIAN_NOTE),
+    "debian-dracut": System(
+        "debian-dracut", "Debian, Ubuntu with dracut", "/etc/mdadm/mdadm.conf", "dracut", _DRACUT_NOTE
+    ),
+    "fedora": System("fedora", "Fedora, RHEL, CentOS", "/etc/mdadm.conf", "dracut", _DRACUT_NOTE),
+    "opensuse": System("opensuse", "openSUSE, SLES", "/etc/mdadm.conf", "dracut", _DRACUT_NOTE),
+    "arch": System("arch", "Arch Linux", "/etc/mdadm.conf", "mkinitcpio", _ARCH_NOTE),
+}
 
 
 def edit(path: str, instead_of: str, *lines: str) -> EditFile:
@@ -87,15 +81,11 @@ class Maker:
         return self.programs[0], "-c", script, self.programs[0]
 
 
+_WITH_CONF = "every initramfs that has an mdadm.conf"
 MAKERS = {
-    maker.name: maker
-    for maker in (
-        Maker("initramfs-tools", ("update-initramfs", "-u", "-k", "all"), ("sh", "unmkinitramfs")),
-        Maker(
-            "dracut", ("dracut", "-f", "--regenerate-all"), ("sh", "lsinitrd"), "every initramfs that has an mdadm.conf"
-        ),
-        Maker("mkinitcpio", ("mkinitcpio", "-P"), ("bash", "lsinitcpio")),
-    )
+    "initramfs-tools": Maker("initramfs-tools", ("update-initramfs", "-u", "-k", "all"), ("sh", "unmkinitramfs")),
+    "dracut": Maker("dracut", ("dracut", "-f", "--regenerate-all"), ("sh", "lsinitrd"), _WITH_CONF),
+    "mkinitcpio": Maker("mkinitcpio", ("mkinitcpio", "-P"), ("bash", "lsinitcpio")),
 }
 
 
@@ -123,13 +113,6 @@ def mount_options(goal: RaidGoal) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*given, *extra)))
 
 
-def fstab_line(goal: RaidGoal) -> str:
-    """By UUID, never by /dev/mdN, which changes from boot to boot."""
-    if goal.filesystem == "swap":
-        return f"UUID={goal.filesystem_uuid} none swap sw,nofail 0 0"
-    return mount_line(goal.filesystem_uuid, goal.place, goal.filesystem, mount_options(goal))
-
-
 def mount_line(uuid: str, place: str, kind: str, options: Sequence[str]) -> str:
     """Return a line of fstab. XFS and btrfs are not checked at boot: fsck.xfs(8)."""
     return f"UUID={uuid} {place} {kind} {','.join(options)} 0 {2 if kind.startswith('ext') else 0}"
@@ -150,8 +133,12 @@ def mount_steps(uuid: str, place: str, line: str, *, mounted: bool = False) -> I
 
 
 def mount_steps_of_goal(goal: RaidGoal) -> Iterator[EditFile | SystemStep]:
+    """By UUID, never by /dev/mdN, which changes from boot to boot."""
+    line, uuid = f"UUID={goal.filesystem_uuid} none swap sw,nofail 0 0", goal.filesystem_uuid
+    if goal.place:
+        line = mount_line(uuid, goal.place, goal.filesystem, mount_options(goal))
     if goal.filesystem == "swap" or goal.place:
-        yield from mount_steps(goal.filesystem_uuid, goal.place, fstab_line(goal))
+        yield from mount_steps(uuid, goal.place, line)
 
 
 # The ARRAY line of an array: what it is called, and which lines it takes the place of.
@@ -314,12 +301,11 @@ def boot_copy_steps(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[steps.
 def boot_words(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[str]:
     """What the user has to see to."""
     if volumes := boot_volumes(goal, placed):
-        yield (
-            "the EFI system partitions are not part of the array: have the new system's fstab mount one of them "
-            f"(UUID={volumes[0]} /boot/efi vfat umask=0077,nofail 0 2) and put the boot loader there; "
-            f"{UNIT} copies it to the others at every start and stop, or when restarted; register each with efibootmgr "
-            "where the firmware looks for no EFI/BOOT/BOOTX64.EFI; every step: docs/raid.md, A system on RAID1"
-        )
+        mount = f"mount one of them (UUID={volumes[0]} /boot/efi vfat umask=0077,nofail 0 2) and put the boot loader"
+        copies = f"{UNIT} copies that one to the others at every start and stop, or when restarted"
+        where = "where the firmware looks for no EFI/BOOT/BOOTX64.EFI; every step: docs/raid.md, A system on RAID1"
+        yield f"the EFI system partitions are not part of the array: have the new system's fstab {mount} there"
+        yield f"{copies}; register each with efibootmgr {where}"
 
 
 # Arrays that lack a drive when the machine starts, on Debian and Ubuntu: started all the same, half a minute

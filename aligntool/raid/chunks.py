@@ -31,14 +31,11 @@ class Level:
 
 
 LEVELS = {
-    level.word: level
-    for level in (
-        Level("raid0", "RAID0", 2, redundant=False),
-        Level("raid1", "RAID1", 2, striped=False),
-        Level("raid10", "RAID10", 2),
-        Level("raid5", "RAID5", 3, parity=1),
-        Level("raid6", "RAID6", 4, parity=2),
-    )
+    "raid0": Level("raid0", "RAID0", 2, redundant=False),
+    "raid1": Level("raid1", "RAID1", 2, striped=False),
+    "raid10": Level("raid10", "RAID10", 2),
+    "raid5": Level("raid5", "RAID5", 3, parity=1),
+    "raid6": Level("raid6", "RAID6", 4, parity=2),
 }
 
 
@@ -131,12 +128,9 @@ class Ceiling:
 
 def known_rates(known: Mapping[str, Sequence[KnownGeometry]]) -> dict[str, DriveRate]:
     """What the drive database says; the first row that says something counts."""
-    found = {}
-    for name, rows in known.items():
-        row = next((row for row in rows if row.read_rate or row.write_rate), None)
-        if row is not None:
-            found[name] = DriveRate(row.read_rate, row.write_rate, f"{row.source}: {row.row}")
-    return found
+    rated = ((name, [row for row in rows if row.read_rate or row.write_rate]) for name, rows in known.items())
+    firsts = ((name, rows[0]) for name, rows in rated if rows)
+    return {name: DriveRate(row.read_rate, row.write_rate, f"{row.source}: {row.row}") for name, row in firsts}
 
 
 def ceiling(

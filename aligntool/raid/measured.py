@@ -219,10 +219,8 @@ def why_not_here(tuning: Tuning, disks: Sequence[Disk], goal: RaidGoal, layout: 
     now = {identity_of(disk).key: disk.name for disk in disks}
     strange = [name for key, name in now.items() if key not in then or not any(key)]
     gone = [name for key, name in then.items() if key not in now]
-    if strange:
-        reasons.append(f"{', '.join(strange)} took no part in it")
-    if gone:
-        reasons.append(f"{', '.join(gone)}, as it was called there, is not here")
+    reasons += [f"{', '.join(strange)} took no part in it"] if strange else []
+    reasons += [f"{', '.join(gone)}, as it was called there, is not here"] if gone else []
     return tuple(reasons)
 
 

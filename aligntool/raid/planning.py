@@ -43,18 +43,10 @@ def notes_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[str,
     disks = [member.disk for member in named]
     rates = {**chunks.known_rates({disk.name: known.get(disk.name, ()) for disk in disks}), **decided.measured.rates}
     ceiling = chunks.ceiling(disks, inventory.uplinks, shape.level, shape.layout, rates)
-    return (
-        *chain.from_iterable(
-            members.member_sentences(one, known.get(one.disk.name, ()), inventory.uplinks) for one in named
-        ),
-        *_chunk(decided),
-        *_layout(decided),
-        *commands.consistency_notes(shape),
-        *_placement_notes(decided),
-        *commands.filesystem_notes(decided.goal, decided.shape),
-        *_given(decided),
-        *chunks.ceiling_words(ceiling),
-    )
+    about = (members.member_sentences(one, known.get(one.disk.name, ()), inventory.uplinks) for one in named)
+    array = (*_chunk(decided), *_layout(decided), *commands.consistency_notes(shape), *_placement_notes(decided))
+    made = (*commands.filesystem_notes(decided.goal, shape), *_given(decided), *chunks.ceiling_words(ceiling))
+    return (*chain(*about), *array, *made)
 
 
 def _chunk(decided: Decided) -> Iterator[str]:

@@ -212,10 +212,8 @@ def stop_unless_standing(step: MakeMember, area: DataArea, *, blank: bool) -> No
     """
     disk = look_at(step.disk.path)
     problems = [why for entry in step.entries if (why := _problem(disk, entry))]
-    same = is_same_drive(disk, step)
-    if same and not step.entries:
-        same = is_same_disk(subject(disk), step.disk) or _is_blanked(disk, step)
-    if problems or not same:
+    taken = bool(step.entries) or is_same_disk(subject(disk), step.disk) or _is_blanked(disk, step)
+    if problems or not taken or not is_same_drive(disk, step):
         raise Stopped(f"{step.device} is not as it was made: {'; '.join(problems) or 'its drive has changed'}")
     if blank:
         stop_unless_blank(disk, step, area, begun=True)

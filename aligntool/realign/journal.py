@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 from aligntool.change import Plan, from_json, to_json
@@ -65,26 +66,14 @@ def unpack(body: bytes) -> Contents:
     raw = zlib.decompressobj().decompress(body, LONGEST)
     length = _LENGTH.unpack(raw[: _LENGTH.size])[0]
     index = json.loads(raw[_LENGTH.size : _LENGTH.size + length])
-    blobs = _Blobs(raw, _LENGTH.size + length)
+    blobs = BytesIO(raw)  # in the order in which they were written
+    blobs.seek(_LENGTH.size + length)
     if set(index) != _KEYS:
         raise Refused("the journal was written by another version of aligntool")
     images = TableImages(*(_images(index["images"][name], blobs) for name in _STATES))
-    runs = {number: _runs_of(blobs.take(size)) for number, size in index["runs"]}
-    held = {number: tuple(blobs.take(size) for size in sizes) for number, sizes in index["held"]}
+    runs = {number: _runs_of(blobs.read(size)) for number, size in index["runs"]}
+    held = {number: tuple(blobs.read(size) for size in sizes) for number, sizes in index["held"]}
     return Contents(from_json(index["plan"]), images, runs, held)
-
-
-class _Blobs:
-    """Blobs of a body, read in the order in which they were written."""
-
-    def __init__(self, raw: bytes, at: int) -> None:
-        self._raw = raw
-        self._at = at
-
-    def take(self, length: int) -> bytes:
-        found = self._raw[self._at : self._at + length]
-        self._at += length
-        return found
 
 
 def _lay(blob: bytes, blobs: list[bytes]) -> int:
@@ -96,8 +85,8 @@ def _lay_images(writing: Writing, blobs: list[bytes]) -> list[list[list[int]]]:
     return [[[sectors.at, _lay(sectors.data, blobs)] for sectors in group] for group in writing]
 
 
-def _images(groups: Sequence[Sequence[tuple[int, int]]], blobs: _Blobs) -> Writing:
-    return tuple(tuple(Sectors(at, blobs.take(length)) for at, length in group) for group in groups)
+def _images(groups: Sequence[Sequence[tuple[int, int]]], blobs: BytesIO) -> Writing:
+    return tuple(tuple(Sectors(at, blobs.read(length)) for at, length in group) for group in groups)
 
 
 def _runs_as_bytes(runs: Sequence[Extent]) -> bytes:

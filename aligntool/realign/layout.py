@@ -359,12 +359,9 @@ def require_libparted(plan: Plan) -> None:
     """
     makes_table = any(isinstance(step, MakeTable | MakeMember) and step.entries for step in plan.steps)
     if makes_table and find_spec("parted") is None:
-        raise Refused(
-            "new partition tables are made by libparted, and its Python module is not installed",
-            hint="sudo apt-get install python3-parted   (dnf: python3-pyparted, pacman: python-pyparted)",
-            code="not-installed",
-            subject="parted",
-        )
+        text = "new partition tables are made by libparted, and its Python module is not installed"
+        hint = "sudo apt-get install python3-parted   (dnf: python3-pyparted, pacman: python-pyparted)"
+        raise Refused(text, hint=hint, code="not-installed", subject="parted")
 
 
 def libparted_errors() -> tuple[type[Exception], ...]:

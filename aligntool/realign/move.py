@@ -162,7 +162,9 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
     done, total = progress(journal)
     way = "partitions of this disk are being moved" if position.forward else "a move of partitions was being taken back"
     stopped = f"{way}; the work stopped on the way"
-    sentences = (*_SENTENCES.get(stands, (stopped,)), *_ON_TABLE.get(stands, ()), *journal.damage)
+    unreadable = "the partition table cannot be read; it will be written anew from the journal"
+    on_table = {Standing.UNREADABLE: (unreadable,), Standing.CHANGED: (CHANGED_TABLE,)}.get(stands, ())
+    sentences = (*_SENTENCES.get(stands, (stopped,)), *on_table, *journal.damage)
     restore = stands is Standing.CHANGED
     return Status("in-flight", sentences, plan, position.step, done, total, position.forward, restore)
 
@@ -170,10 +172,6 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
 _SENTENCES = {
     Standing.NOT_BEGUN: ("a move was prepared and not begun: every partition is where it was, and whole",),
     Standing.COMPLETE: ("every partition is at its new place, and whole; what is left is to close the journal",),
-}
-_ON_TABLE = {
-    Standing.UNREADABLE: ("the partition table cannot be read; it will be written anew from the journal",),
-    Standing.CHANGED: (CHANGED_TABLE,),
 }
 
 

@@ -305,16 +305,11 @@ def lead_of(part: Partition, sector_size: int) -> int:
 
 
 def _opened(disk: Disk, container: Partition, movable: Movable, *, roomy: bool) -> list[Piece]:
-    sector = disk.sector_size
-    chain = logicals_of(disk, container)
-    first, *others = (_piece(part, movable) for part in chain)
-    leads = [lead_of(part, sector) if roomy else sector for part in chain[1:]]
-    return [
-        Piece(Extent(container.extent.start, sector)),
-        first,
-        *(replace(piece, lead=lead) for piece, lead in zip(others, leads, strict=True)),
-        Piece(Extent(container.extent.end, 0), gives_way=True),
-    ]
+    sector, chain = disk.sector_size, logicals_of(disk, container)
+    pieces = [Piece(Extent(container.extent.start, sector)), _piece(chain[0], movable)]
+    for part in chain[1:]:
+        pieces.append(replace(_piece(part, movable), lead=lead_of(part, sector) if roomy else sector))
+    return [*pieces, Piece(Extent(container.extent.end, 0), gives_way=True)]
 
 
 def _piece(part: Partition, movable: Movable) -> Piece:

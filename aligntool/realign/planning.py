@@ -14,7 +14,17 @@ from aligntool.realign import wanted as wishes
 from aligntool.realign.placing import Movable, containers, first_place, hold, kind_of, logicals_of, pieces_of
 from aligntool.realign.refusals import disk_reasons, partition_reasons
 from aligntool.realign.search import SHORT, Found, Patching, boot_floor, needed_for, patching, room_of, search
-from aligntool.realign.wanted import SHRINKABLE, Shrunk, Wanted, room_by_shrinking, wanted, what_would_help
+from aligntool.realign.wanted import (
+    SHRINKABLE,
+    Patched,
+    Shrinks,
+    Shrunk,
+    Uses,
+    Wanted,
+    room_by_shrinking,
+    wanted,
+    what_would_help,
+)
 from aligntool.units import GIB, MIB, Extent, align_down, format_about, format_size
 
 # What was decided, written down as a plan.
@@ -24,6 +34,7 @@ from aligntool.units import GIB, MIB, Extent, align_down, format_about, format_s
 CHECKED = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "ntfs", "vfat", "exfat", "f2fs"})
 """What has a checker that writes nothing."""
 
+Changes = tuple[steps.EntryChange, ...]
 _PAGE = 4096
 _LONGEST_WINDOW = 8 * MIB
 _LONGEST_STAGED = 16 * MIB
@@ -32,14 +43,7 @@ _BATCH = 16 * MIB  # two of them are in memory at once, and all of it must stay 
 _ROTATIONAL, _FLASH = 60 * 10**6, 300 * 10**6
 
 
-def write_plan(
-    disk: Disk,
-    goal: RealignGoal,
-    wish: Wanted,
-    found: Found | None,
-    used: Mapping[int, Used],
-    shrunk: Mapping[int, Shrunk],
-) -> Plan:
+def write_plan(disk: Disk, goal: RealignGoal, wish: Wanted, found: Found | None, used: Uses, shrunk: Shrinks) -> Plan:
     """Return the plan. `found` None: nothing has to move."""
     changes = _changes(disk, found)
     after = {change.number: change.after for change in changes}
@@ -53,7 +57,7 @@ def write_plan(
     return Plan("realign", steps.subject(disk), _goal_words(goal), places, done, attention, notes, estimate)
 
 
-def _changes(disk: Disk, found: Found | None) -> tuple[steps.EntryChange, ...]:
+def _changes(disk: Disk, found: Found | None) -> Changes:
     """Return every entry of the table that changes; with one logical partition, its whole chain."""
     if found is None:
         return ()
@@ -65,9 +69,7 @@ def _changes(disk: Disk, found: Found | None) -> tuple[steps.EntryChange, ...]:
     return tuple(changes[number] for number in sorted(changes))
 
 
-def _patching(
-    disk: Disk, part: Partition, changes: Sequence[steps.EntryChange], shrunk: Mapping[int, Shrunk]
-) -> Patching:
+def _patching(disk: Disk, part: Partition, changes: Changes, shrunk: Shrinks) -> Patching:
     """Return the patches; ntfsresize puts the copy of the boot sector into the last sector of the requested length."""
     if part.number in shrunk:
         last = shrunk[part.number].length - disk.sector_size
@@ -77,13 +79,7 @@ def _patching(
     return patching(part, change.after, change.record_after, disk.sector_size)
 
 
-def _steps(
-    disk: Disk,
-    found: Found,
-    shrunk: Mapping[int, Shrunk],
-    changes: tuple[steps.EntryChange, ...],
-    patched: Mapping[int, Patching],
-) -> Iterator[steps.Step]:
+def _steps(disk: Disk, found: Found, shrunk: Shrinks, changes: Changes, patched: Patched) -> Iterator[steps.Step]:
     """Yield the steps in their order: check, shrink, journal, park, hold, copy, release, commit, close."""
     parts = {part.number: part for part in disk.partitions}
     journal = found.journal
@@ -158,7 +154,7 @@ def _goal_words(goal: RealignGoal) -> str:
     return f"{who} on {format_size(goal.grain)}{least}"
 
 
-def _estimate(disk: Disk, moving: frozenset[int], used: Mapping[int, Used]) -> Estimate:
+def _estimate(disk: Disk, moving: frozenset[int], used: Uses) -> Estimate:
     unread = "everything: what is used was not read"
     parts = parts_of(disk, moving)
     uses = tuple(used.get(part.number, Used(part.number, part.extent.length, unread)) for part in parts)
@@ -173,9 +169,7 @@ def _estimate(disk: Disk, moving: frozenset[int], used: Mapping[int, Used]) -> E
 # down.
 
 
-def plan_realign(
-    judged: Judged, goal: RealignGoal, used: Mapping[int, Used], *, all_disks: Inventory | None = None
-) -> Plan:
+def plan_realign(judged: Judged, goal: RealignGoal, used: Uses, *, all_disks: Inventory | None = None) -> Plan:
     """Return the cheapest plan that brings every start onto the grids. `used`: what a move of each partition has to
     copy; missing partitions are copied whole. `all_disks`: the rest of the machine, to name what holds a partition.
 
@@ -200,7 +194,7 @@ def plan_realign(
     return write_plan(disk, goal, wish, found, used, shrunk)
 
 
-def movable(disk: Disk, wish: Wanted, used: Mapping[int, Used], shrunk: Mapping[int, Shrunk]) -> Movable:
+def movable(disk: Disk, wish: Wanted, used: Uses, shrunk: Shrinks) -> Movable:
     standing = partition_reasons(disk, parts_of(disk, wish.may))
     may = {number: wish.start_grids for number, reasons in standing.items() if not reasons}
     cost = {part.number: used[part.number].bytes for part in disk.partitions if part.number in used}
@@ -208,9 +202,7 @@ def movable(disk: Disk, wish: Wanted, used: Mapping[int, Used], shrunk: Mapping[
     return Movable(dict.fromkeys(wish.must, wish.start_grids), may, cost, lengths)
 
 
-def _find_places(
-    disk: Disk, goal: RealignGoal, wish: Wanted, used: Mapping[int, Used]
-) -> tuple[Found | None, dict[int, Shrunk]]:
+def _find_places(disk: Disk, goal: RealignGoal, wish: Wanted, used: Uses) -> tuple[Found | None, dict[int, Shrunk]]:
     found = search(disk, movable(disk, wish, used, {}), goal)
     if (found is None or found.journal is None) and goal.shrink:
         shorter = room_by_shrinking(disk, used, lambda shrunk: search(disk, movable(disk, wish, used, shrunk), goal))
@@ -248,8 +240,8 @@ def _refuse_if_untold(judged: Judged) -> None:
         raise Refused(text, hint=hint, code="not-judged", subject=judged.disk.name)
 
 
-def _no_room(disk: Disk, goal: RealignGoal, wish: Wanted, used: Mapping[int, Used], found: Found | None) -> Refusal:
-    def fits(shrunk: Mapping[int, Shrunk]) -> Found | None:
+def _no_room(disk: Disk, goal: RealignGoal, wish: Wanted, used: Uses, found: Found | None) -> Refusal:
+    def fits(shrunk: Shrinks) -> Found | None:
         return search(disk, movable(disk, wish, used, shrunk), goal)
 
     helps, hint = what_would_help(disk, used, fits, shrink=goal.shrink)

@@ -24,12 +24,11 @@ LONGEST_NAME = 36  # UTF-16 code units, UEFI 5.3.3
 
 def refuse_impossible(disk: Disk, goal: LayoutGoal) -> None:
     """Raise Refused for a disk that must not get a table, and for a goal that no disk could satisfy."""
-    parts = (
-        Refusal("invalid-option", f"partition {number}", f"partition {number}: {why}", hint)
-        for number, part in enumerate(goal.parts, 1)
-        for why, hint in _about_part(part, goal.label)
-    )
-    refuse([*_about_disk(disk, wipe=goal.wipe), *_about_goal(disk, goal), *parts])
+    reasons = [*_about_disk(disk, wipe=goal.wipe), *_about_goal(disk, goal)]
+    for what, part in ((f"partition {number}", part) for number, part in enumerate(goal.parts, 1)):
+        found = _about_part(part, goal.label)
+        reasons += (Refusal("invalid-option", what, f"{what}: {why}", hint) for why, hint in found)
+    refuse(reasons)
 
 
 def refuse_unfit(disk: Disk, *, wipe: bool) -> None:
@@ -203,11 +202,11 @@ def _held(what: str, holder: str, machine: Inventory | None) -> Refusal:
 
 def partition_reasons(disk: Disk, parts: Iterable[Partition]) -> dict[int, tuple[Refusal, ...]]:
     """Return the reasons against moving each of these partitions, by number."""
-    nested = tuple(part for part in disk.partitions if part.role is Role.NESTED)
-    return {
-        part.number: (*_of_the_place(disk, part, nested), *_of_the_content(disk, part), *_of_the_chain(disk, part))
-        for part in parts
-    }
+    nested, found = tuple(part for part in disk.partitions if part.role is Role.NESTED), {}
+    for part in parts:
+        place, content = _of_the_place(disk, part, nested), _of_the_content(disk, part)
+        found[part.number] = (*place, *content, *_of_the_chain(disk, part))
+    return found
 
 
 def _of_the_chain(disk: Disk, part: Partition) -> Iterator[Refusal]:
@@ -279,10 +278,8 @@ _CHECKERS = dict.fromkeys(_EXT, "e2fsck -fn") | {
 
 _CLEANERS = dict.fromkeys(_EXT, "e2fsck -f") | {"vfat": "fsck.fat -a", "exfat": "fsck.exfat -y"}
 
-_DEEDS = {
-    "ntfs": "start Windows and shut it down with: shutdown /s /f /t 0",
-    "swap": "start the suspended system and shut it down",
-}
+_WINDOWS = "start Windows and shut it down with: shutdown /s /f /t 0"
+_DEEDS = {"ntfs": _WINDOWS, "swap": "start the suspended system and shut it down"}
 """What only another system can clean."""
 
 
@@ -302,7 +299,5 @@ def _typed_on(disk: Disk, part: Partition, words: str, more: str = "") -> str:
     start, length = part.extent.start, part.extent.length
     if words.startswith("e2fsck"):  # it can be told an offset
         return as_root(disk, f"{words} {shell_word(f'{disk.path}?offset={start}')}")
-    return (
-        f"loop=$(sudo losetup -f --show -o {start} --sizelimit {length} {shell_word(disk.path)})"
-        f' && sudo {words} "$loop"{more}; sudo losetup -d "$loop"'
-    )
+    loop = f"loop=$(sudo losetup -f --show -o {start} --sizelimit {length} {shell_word(disk.path)})"
+    return f'{loop} && sudo {words} "$loop"{more}; sudo losetup -d "$loop"'

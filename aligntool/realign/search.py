@@ -224,10 +224,9 @@ def patching(partition: Partition, after: Extent, record_after: int | None, sect
         return Patching(note=f"partition {number}: its boot sector names no start of the partition; that stays so")
     new = _new_value(partition, said, after, record_after, sector_size)
     if new is None:
-        return Patching(
-            attention=f"partition {number}: its boot sector says that {said} sectors lie before it, which is not where"
-            " it starts; that field is left as it is, and DOS or Windows may fail to boot from it"
-        )
+        where = f"its boot sector says that {said} sectors lie before it, which is not where it starts"
+        left = "that field is left as it is, and DOS or Windows may fail to boot from it"
+        return Patching(attention=f"partition {number}: {where}; {left}")
     note = ""
     if new > _LARGEST[layer.kind]:
         new = 0
@@ -268,14 +267,11 @@ def _exfat(layer: Layer, before: int, after: int) -> tuple[Patch, ...]:
     if not layer.backup_boot:
         return ()
     sector = layer.backup_boot // _REGION
-    return tuple(
-        patch
-        for region, copy in ((0, ""), (layer.backup_boot, " (copy)"))
-        for patch in (
-            Patch(f"exFAT partition offset{copy}", region + _EXFAT_OFFSET, 8, before, after),
-            Patch(f"exFAT boot checksum{copy}", region + _CHECKSUM * sector, sector),
-        )
-    )
+    patches: list[Patch] = []
+    for region, copy in ((0, ""), (layer.backup_boot, " (copy)")):
+        patches.append(Patch(f"exFAT partition offset{copy}", region + _EXFAT_OFFSET, 8, before, after))
+        patches.append(Patch(f"exFAT boot checksum{copy}", region + _CHECKSUM * sector, sector))
+    return tuple(patches)
 
 
 # From wishes to places: the row is searched, and if need be a partition jumps over its neighbours.

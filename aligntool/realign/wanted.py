@@ -34,10 +34,13 @@ class Shrunk:
     length: int  # bytes that the partition has afterwards
 
 
-Fits = Callable[[Mapping[int, Shrunk]], Found | None]
+Uses = Mapping[int, Used]
+Shrinks = Mapping[int, Shrunk]
+Patched = Mapping[int, Patching]
+Fits = Callable[[Shrinks], Found | None]
 
 
-def room_by_shrinking(disk: Disk, used: Mapping[int, Used], fits: Fits) -> tuple[Found, dict[int, Shrunk]] | None:
+def room_by_shrinking(disk: Disk, used: Uses, fits: Fits) -> tuple[Found, dict[int, Shrunk]] | None:
     """Return the first file system, from the end of the disk, that can give enough; by the least number of MiB."""
     for part in shrinkable(disk):
         most = _most(part, used)
@@ -56,7 +59,7 @@ def room_by_shrinking(disk: Disk, used: Mapping[int, Used], fits: Fits) -> tuple
     return None
 
 
-def what_would_help(disk: Disk, used: Mapping[int, Used], fits: Fits, *, shrink: bool) -> tuple[str, str]:
+def what_would_help(disk: Disk, used: Uses, fits: Fits, *, shrink: bool) -> tuple[str, str]:
     """Return the end of a sentence, and the next command; both empty when nothing would help."""
     if shrink:
         kinds = {kind_of(part) for part in disk.partitions if part.role is not Role.EXTENDED}
@@ -71,7 +74,7 @@ def what_would_help(disk: Disk, used: Mapping[int, Used], fits: Fits, *, shrink:
     return said, next_command(disk, "realign", "--shrink")
 
 
-def attention_to_shrunk(shrunk: Mapping[int, Shrunk]) -> Iterator[str]:
+def attention_to_shrunk(shrunk: Shrinks) -> Iterator[str]:
     """Yield what remains to do: ntfsresize sets the dirty flag, with which ntfs_fill_super() (Linux, fs/ntfs3/super.c)
     requires `force`.
     """
@@ -89,7 +92,7 @@ def shrinkable(disk: Disk) -> tuple[Partition, ...]:
     return tuple(sorted(found, key=lambda part: -part.extent.start))
 
 
-def _most(part: Partition, used: Mapping[int, Used]) -> int:
+def _most(part: Partition, used: Uses) -> int:
     """Return the bytes that can be removed: the used part stays, an eighth more and 1 MiB, for tables and fragments.
 
     Half of it where nobody asked what is used; the file system's own tool refuses when that is too much.
@@ -211,7 +214,7 @@ _ACTIVE = ("active", "boot")
 _EXTLINUX = ("ext2", "ext3", "ext4", "btrfs", "xfs")  # it installs itself there, as does LILO
 
 
-def attention_to(disk: Disk, moving: Collection[int], patched: Mapping[int, Patching]) -> Iterator[str]:
+def attention_to(disk: Disk, moving: Collection[int], patched: Patched) -> Iterator[str]:
     """Yield what the user may have to do afterwards."""
     dos = disk.table is not None and disk.table.label is TableLabel.DOS
     yield from _boot_sector(disk, moving)
@@ -270,9 +273,7 @@ def _is_active(part: Partition) -> bool:
     return any(flag in _ACTIVE for flag in part.flags)
 
 
-def notes_on(
-    disk: Disk, wish: Wanted, found: Found | None, shrunk: Mapping[int, Shrunk], patched: Mapping[int, Patching]
-) -> Iterator[str]:
+def notes_on(disk: Disk, wish: Wanted, found: Found | None, shrunk: Shrinks, patched: Patched) -> Iterator[str]:
     """Yield the decisions and their reasons."""
     if found is None:
         return
