@@ -210,9 +210,8 @@ _TAGS = {kind: {"step": name} for name, kind in STEPS.items()}
 
 
 def to_json(plan: Plan) -> str:
-    return json.dumps(
-        {"schema": SCHEMA, "version": VERSION, "digest": digest(plan), "plan": as_object(plan, _TAGS)}, indent=2
-    )
+    body = {"digest": digest(plan), "plan": as_object(plan, _TAGS)}
+    return json.dumps({"schema": SCHEMA, "version": VERSION, **body}, indent=2)
 
 
 def from_json(text: str) -> Plan:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from aligntool.inventory import Disk, array_uuid, layers_on
-from aligntool.units import MIB, Extent, align_down, align_up
+from aligntool.units import MIB, Extent, merged
 
 # The disk that a plan is about, by identity.
 #
@@ -88,16 +88,9 @@ def wiped_ends(extents: Iterable[Extent], within: Extent, sector_size: int) -> t
     ends = []
     for extent in extents:
         start, end = max(extent.start, within.start), min(extent.end, within.end)
-        ends += [(start, min(start + HEAD, end)), (max(end - TAIL, start), end)]
-    merged: list[tuple[int, int]] = []
-    for first, last in sorted(each for each in ends if each[0] < each[1]):
-        start = max(align_down(first, sector_size), within.start)
-        end = min(align_up(last, sector_size), within.end)
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return tuple(Extent(start, end - start) for start, end in merged)
+        tail = max(end - TAIL, start)
+        ends += [Extent(start, min(HEAD, end - start)), Extent(tail, end - tail)]
+    return merged(ends, within, sector_size)
 
 
 # The steps that a plan is made of: a small closed set of frozen values.

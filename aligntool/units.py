@@ -4,6 +4,7 @@ Inside aligntool every bare size or offset is a count of bytes. Sectors exist on
 on them: in `probe.tables` on the way in and in `apply` on the way out.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import floor, log10
 
@@ -53,6 +54,19 @@ def align_up(offset: int, grid: int, phase: int = 0) -> int:
 def align_down(offset: int, grid: int, phase: int = 0) -> int:
     """Return the last point of the grid at or before `offset`."""
     return offset - (offset - phase) % grid
+
+
+def merged(extents: Iterable[Extent], within: Extent, grid: int) -> tuple[Extent, ...]:
+    """Return the extents widened to the grid, none outside `within`, sorted, and no two of them touch."""
+    found: list[Extent] = []
+    for one in sorted(each for each in extents if each.length > 0):
+        start, end = max(align_down(one.start, grid), within.start), min(align_up(one.end, grid), within.end)
+        if start < end and found and start <= found[-1].end:
+            end = max(end, found[-1].end)
+            start = found.pop().start
+        if start < end:
+            found.append(Extent(start, end - start))
+    return tuple(found)
 
 
 def is_power_of_two(number: int) -> bool:

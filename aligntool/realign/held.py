@@ -99,9 +99,8 @@ def _last(view: View, found: Sequence[tuple[Signature, int]]) -> tuple[Bytes, ..
     if signature not in (ZFS_NVLIST, ZFS_UBERBLOCK):
         return (frozenset({at}),)
     labels = [at for one, at in found if one is ZFS_NVLIST]
-    blocks = sorted(
-        (at for one, at in found if one is ZFS_UBERBLOCK), key=lambda at: (at >= ZFS_LABEL, -_transaction(view, at), at)
-    )
+    blocks = [at for one, at in found if one is ZFS_UBERBLOCK]
+    blocks.sort(key=lambda at: (at >= ZFS_LABEL, -_transaction(view, at), at))
     return (frozenset(blocks[: signatures.ZFS_UBERBLOCKS_WANTED]), frozenset(labels[:1]))
 
 

@@ -10,7 +10,7 @@ from aligntool.audit.report import Grid, Severity
 from aligntool.formats.signatures import SIGNATURES, XFS_LOG_SEARCHED, ZFS_LABEL
 from aligntool.inventory import BootCode, Disk, Layer, Partition, Role
 from aligntool.steps import Held
-from aligntool.units import KIB, MIB, Extent, align_down, align_up, off_by
+from aligntool.units import KIB, MIB, Extent, align_down, align_up, merged, off_by
 
 # Disks that count on where their partitions lie: boot media, boards whose boot ROM reads fixed places,
 # disklabels.
@@ -107,7 +107,7 @@ def hold(
     sought = (signature for signature in SIGNATURES if signature.kind not in _IN_LONG_RANGES)
     spots = (Extent(at, signature.width) for signature in sought for at in signature.places(length))
     ends = () if spots_only and not kinds & _IN_LONG_RANGES else _ends(kinds, length)
-    return Held(_merged((*ends, *spots, *more), length, sector_size))
+    return Held(merged((*ends, *spots, *more), Extent(0, length), sector_size))
 
 
 def _kinds(layers: Iterable[Layer]) -> Iterator[str]:
@@ -125,21 +125,6 @@ def _ends(kinds: set[str], length: int) -> Iterator[Extent]:
         head, tail = 2 * ZFS_LABEL, 3 * ZFS_LABEL
     yield Extent(0, head)
     yield Extent(max(0, length - tail), tail)
-
-
-def _merged(ranges: Iterable[Extent], length: int, sector_size: int) -> tuple[Extent, ...]:
-    merged: list[Extent] = []
-    for one in sorted(ranges):
-        start = align_down(max(0, one.start), sector_size)
-        end = min(align_up(one.end, sector_size), length)
-        if start >= end:
-            continue
-        if merged and start <= merged[-1].end:
-            start = merged[-1].start
-            end = max(end, merged[-1].end)
-            merged.pop()
-        merged.append(Extent(start, end - start))
-    return tuple(merged)
 
 
 # Where a partition may begin: the points that are on every grid that counts.
